@@ -26,6 +26,7 @@ NAMES = (
     *(
         "status",
         "sbatch_loop",
+        "srun_round_trip",
         "restart",
         "retention",
         "simulate",

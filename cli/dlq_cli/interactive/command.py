@@ -8,12 +8,12 @@ import threading
 from contextlib import nullcontext
 
 from dlq.v1 import exec_pb2
-from dlq_cli.interactive.terminal import STDIN, Printer, raw_terminal
+from dlq_cli.interactive.terminal import STDIN, StreamPrinter, raw_terminal
 from dlq_client.inside import PIECE_BYTES, CommandInside
 
 
 def attended(inside: CommandInside, *, stdin: bool, raw: bool) -> exec_pb2.ExecEnded:
-    """Stay with a command to its end, which is returned; whatever ends this kills it.
+    """Stay with a command to its end, and return that. Any end of this kills the command.
 
     With `raw` our terminal is its terminal, and is as before afterwards. Unavailable: the line was
     cut, and the command has been killed.
@@ -40,7 +40,7 @@ def _feed(inside: CommandInside) -> None:
 
 
 def _print_all(inside: CommandInside, *, raw: bool) -> exec_pb2.ExecEnded:
-    out, err = Printer(sys.stdout.buffer, raw=raw), Printer(sys.stderr.buffer, raw=raw)
+    out, err = StreamPrinter(sys.stdout.buffer, raw=raw), StreamPrinter(sys.stderr.buffer, raw=raw)
     ended = exec_pb2.ExecEnded()
     for output in inside.outputs():
         match output.WhichOneof("body"):

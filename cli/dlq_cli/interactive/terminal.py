@@ -43,7 +43,7 @@ def raw_terminal(resized: Callable[[tuple[int, int]], None]) -> Iterator[None]:
         signal.signal(signal.SIGWINCH, before_resize)
 
 
-class Printer:
+class StreamPrinter:
     """One stream; a terminal gets text and colours only, unless the command has a terminal."""
 
     def __init__(self, stream: BinaryIO, *, raw: bool) -> None:

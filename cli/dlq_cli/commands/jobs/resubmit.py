@@ -13,6 +13,7 @@ from dlq_cli.commands.options import examples, json_option, pass_app
 from dlq_cli.lists.select import one_job, own_spec
 from dlq_cli.spec.stored import changed, only_task
 from dlq_client.jobs import Jobs
+from dlq_common.errors import InvalidRequest
 
 
 @click.command(
@@ -69,6 +70,8 @@ def resubmit(
     jobs = Jobs(connection)
     job_id = one_job(jobs, job).job_id
     answer = own_spec(jobs, job_id, connection.identity.user)
+    if answer.spec.interactive.attended:
+        raise InvalidRequest(f"job {job_id} was kept by a client, and its program is gone with it")
     made = changed(answer.spec, f"job {job_id}", sets, unsets, os.environ)
     if answer.job.HasField("array_task") and made.spec.origins.get("array") == f"job {job_id}":
         only_task(made.message, answer.job.array_task.index)

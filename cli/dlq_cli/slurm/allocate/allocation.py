@@ -25,12 +25,15 @@ from dlq_cli.words import has_ended, shown_state
 from dlq_client.inside import CommandInside
 from dlq_client.jobs import Jobs
 from dlq_client.watch import watch_jobs
-from dlq_common.errors import DlqError, Unsatisfiable
+from dlq_common.errors import DlqError, TryAgain, Unavailable, Unsatisfiable
+from dlq_common.text.wire import to_duration
 
 WAITING = frozenset({"pending", "queued", "held"})
 RUNNING = frozenset({"running", "profiling", "pausing"})
 _IMPOSSIBLE = "Unable to allocate resources: Requested node configuration is not available"
 _BUSY = "Unable to allocate resources: Requested nodes are busy"
+_OUTAGE_S = 60.0
+_KILL_WAIT_S = 30.0  # from SIGTERM to SIGKILL, as KillWait
 _OVER = "Job/step already completing or completed"
 
 
@@ -38,7 +41,7 @@ class Interrupted(Exception):
     """A signal has come while the client waited."""
 
 
-class Allocation:
+class KeptAllocation:
     """One job of a client that stays with it; `program` is the name before each message."""
 
     def __init__(self, app: App, program: str, *, quiet: bool = False) -> None:
@@ -69,6 +72,7 @@ class Allocation:
                 self.say(note)
         message = to_message(spec)
         message.interactive.attended = attended
+        message.preempt.grace_duration.CopyFrom(to_duration(_KILL_WAIT_S))
         try:
             answer = send_spec(self._app, spec, message, "")
         except Unsatisfiable as error:
@@ -103,12 +107,10 @@ class Allocation:
         until_s = None if immediate_s is None else clock.boottime_s() + immediate_s
         if queued and immediate_s == 0.0:
             raise self._too_busy()
-        if queued and immediate_s is None:
-            if self._program == "salloc":
-                self.say(f"Pending job allocation {self.job_id}")
-            self.say(f"job {self.job_id} queued and waiting for resources")
         try:
-            with interruptible():
+            with interruptible():  # before the first word, which may be answered by Ctrl-C
+                if queued and immediate_s is None:
+                    self._tell_wait()
                 self._wait(until_s, told=queued and immediate_s is None)
         except Interrupted:
             self.cancel()
@@ -118,6 +120,11 @@ class Allocation:
                 else f"Job allocation {self.job_id} has been revoked"
             )
             raise exit_codes.Ended(exit_codes.FAILURE) from None
+
+    def _tell_wait(self) -> None:
+        if self._program == "salloc":
+            self.say(f"Pending job allocation {self.job_id}")
+        self.say(f"job {self.job_id} queued and waiting for resources")
 
     def _wait(self, until_s: float | None, *, told: bool) -> None:
         lost = lambda error: self.say(f"{error.what}; still trying")  # noqa: E731
@@ -155,7 +162,7 @@ class Allocation:
         return exit_codes.Ended(exit_codes.FAILURE)
 
     def why_ended(self) -> str:
-        """What ended it, for people who did not."""
+        """The cause of its end, for people."""
         return {
             "timed_out": f"Job {self.job_id} has exceeded its time limit",
             "cancelled": f"Job {self.job_id} has been cancelled",
@@ -171,10 +178,18 @@ class Allocation:
         )
 
     def output_of(self, command: list[str]) -> bytes:
-        """All that a command prints in it."""
-        inside = self.inside(command)
-        inside.end_stdin()
-        return b"".join(output.stdout for output in inside.outputs())
+        """All that a command prints in it. The command may run twice: where the line is cut, or a
+        daemon restarts, it is run again.
+        """
+        patience = self._app.connection().patience(_OUTAGE_S)
+        while True:
+            inside = self.inside(command)
+            inside.end_stdin()
+            try:
+                return b"".join(output.stdout for output in inside.outputs())
+            except (Unavailable, TryAgain):
+                if self.ended.is_set() or not patience.wait():
+                    raise
 
     def finish(self, code: int) -> None:
         """End it with an exit code; where that cannot be told it is cancelled."""

@@ -20,7 +20,11 @@ leaving=
 forward() {
     left=
     for group in "$dir"/group.*; do
-        kill -s "$1" -- "-${group##*.}" 2> /dev/null && left=1
+        kill -s "$1" -- "-${group##*.}" 2> /dev/null || continue
+        left=1
+        if [ "$1" = TERM ] && [ -s "$group" ]; then
+            kill -s HUP -- "-${group##*.}" 2> /dev/null # shells ignore SIGTERM
+        fi
     done
 }
 for word in HUP INT QUIT USR1 USR2 CONT; do
@@ -49,11 +53,11 @@ _UNTIL_HELD = """\
 until [ -p "$dir/end" ]; do sleep 0.02; done
 """
 _OWN_STEP = """\
-: > "$dir/group.$$"
+if [ -t 0 ]; then echo shell; fi > "$dir/group.$$"
 exec 3>&2 2> /dev/null  # the shell has its own words about signals
 trap : HUP INT QUIT TERM USR1 USR2
 if command -v "$1" > /dev/null; then
-    "$@" 2>&3
+    /bin/sh -c 'exec "$@" 2>&3 3>&-' dlq "$@"
     code=$?
 else
     echo "slurmstepd: error: execve(): $1: No such file or directory" >&3
@@ -73,7 +77,7 @@ umask 077
 cat > "$dir/step.$1"
 """
 _STEP = """\
-[ ! -p "$dir/end" ] || : > "$dir/group.$$"
+[ ! -p "$dir/end" ] || { if [ -t 0 ]; then echo shell; fi; } > "$dir/group.$$"
 kept=$dir/step.$1
 shift
 if [ -e "$kept" ]; then
@@ -106,7 +110,7 @@ def step(key: str, words: list[str]) -> list[str]:
 
 
 def keep(key: str) -> list[str]:
-    """Keep stdin for `step`: what `kept` makes of an environment."""
+    """Keep stdin for `step`: an environment in the form of `kept`."""
     return _shell(_KEEP, key)
 
 

@@ -20,7 +20,7 @@ from dlq.v1 import job_pb2
 from dlq_cli import exit_codes
 from dlq_cli.app import App
 from dlq_cli.slurm.allocate import holder
-from dlq_cli.slurm.allocate.allocation import Allocation
+from dlq_cli.slurm.allocate.allocation import KeptAllocation
 from dlq_cli.slurm.allocate.srun import immediate_s
 from dlq_cli.slurm.allocate.words import SplitWords, split
 from dlq_common.text.signals import signal_name
@@ -40,7 +40,7 @@ def main(app: App, words: Sequence[str]) -> None:
     given = split(words, "salloc")
     no_shell = "--no-shell" in given.own
     shell = not given.command
-    allocation = Allocation(app, "salloc", quiet="--quiet" in given.own)
+    allocation = KeptAllocation(app, "salloc", quiet="--quiet" in given.own)
     if shell and not no_shell and not _has_terminal():
         allocation.say("error: no controlling terminal: please set --no-shell")
         raise exit_codes.Ended(exit_codes.FAILURE)
@@ -59,7 +59,7 @@ def _has_terminal() -> bool:
     return sys.stdin.isatty() and os.tcgetpgrp(0) == os.getpgrp()
 
 
-def _here(allocation: Allocation, given: SplitWords) -> int:
+def _here(allocation: KeptAllocation, given: SplitWords) -> int:
     """Run the program on this host, and relinquish the allocation with its exit code."""
     command = given.command or [_shell()]
     wanted = {**os.environ, **_variables(allocation)}
@@ -97,7 +97,7 @@ def _here(allocation: Allocation, given: SplitWords) -> int:
     return code
 
 
-def _relinquish(allocation: Allocation, code: int) -> None:
+def _relinquish(allocation: KeptAllocation, code: int) -> None:
     allocation.say(f"Relinquishing job allocation {allocation.job_id}")
     allocation.finish(code)
 
@@ -112,7 +112,7 @@ def _shell() -> str:
     return os.environ.get("SHELL") or pwd.getpwuid(os.getuid()).pw_shell or "/bin/sh"
 
 
-def _variables(allocation: Allocation) -> Mapping[str, str]:
+def _variables(allocation: KeptAllocation) -> Mapping[str, str]:
     """The allocation's own variables, as its first node has them."""
     said = allocation.output_of(holder.environment()).decode("utf-8", "surrogateescape")
     found = dict(entry.partition("=")[::2] for entry in said.split("\0") if "=" in entry)

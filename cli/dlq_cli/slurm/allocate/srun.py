@@ -24,13 +24,13 @@ from dlq_cli import exit_codes
 from dlq_cli.app import App
 from dlq_cli.interactive.command import attended
 from dlq_cli.interactive.terminal import size
+from dlq_cli.lists.select import one_job
 from dlq_cli.slurm.allocate import holder
-from dlq_cli.slurm.allocate.allocation import Allocation
+from dlq_cli.slurm.allocate.allocation import KeptAllocation
 from dlq_cli.slurm.allocate.words import SplitWords, split
-from dlq_cli.slurm.words import known_jobs
 from dlq_client.inside import CommandInside
 from dlq_client.jobs import Jobs
-from dlq_common.errors import InvalidRequest
+from dlq_common.errors import InvalidRequest, NotFound, Unavailable
 
 _TWICE_S = 1.0
 _NO_TERMINAL = (80, 24)
@@ -61,7 +61,7 @@ def immediate_s(given: SplitWords) -> float | None:
 
 
 def _alone(app: App, given: SplitWords) -> int:
-    allocation = Allocation(app, "srun", quiet="--quiet" in given.own)
+    allocation = KeptAllocation(app, "srun", quiet="--quiet" in given.own)
     patience_s = immediate_s(given)
     allocation.submit(given.allocation, PurePosixPath(given.command[0]).name or "srun")
     with allocation.kept():
@@ -69,7 +69,11 @@ def _alone(app: App, given: SplitWords) -> int:
         with _terminal(given) as terminal:
             inside = allocation.inside(holder.own_step(_words(given)), terminal=terminal)
             with _signals(allocation, inside, raw=terminal is not None, own=True):
-                ended = attended(inside, stdin=_reads(given), raw=_is_raw(terminal))
+                try:
+                    ended = attended(inside, stdin=_reads(given), raw=_is_raw(terminal))
+                except Unavailable:
+                    allocation.cancel()  # where that is not heard, the silence ends it
+                    raise
         return _end_of(allocation, ended)
 
 
@@ -112,7 +116,7 @@ def _is_raw(terminal: tuple[int, int] | None) -> bool:
 
 @contextmanager
 def _signals(
-    allocation: Allocation, inside: CommandInside, *, raw: bool, own: bool
+    allocation: KeptAllocation, inside: CommandInside, *, raw: bool, own: bool
 ) -> Iterator[None]:
     """Ctrl-C once asks whether it is meant, twice within a second it ends the step, as Slurm's."""
     pressed_s = [-_TWICE_S]
@@ -152,7 +156,7 @@ def _signals(
             signal.signal(number, handler)
 
 
-def _end_of(allocation: Allocation, ended: exec_pb2.ExecEnded) -> int:
+def _end_of(allocation: KeptAllocation, ended: exec_pb2.ExecEnded) -> int:
     """The step's exit code. Where the end of the rank came first, that of the job."""
     node = allocation.node
     if not ended.rank_ended:
@@ -172,7 +176,7 @@ def _code(ended: exec_pb2.ExecEnded) -> int:
     return ended.exit_code if ended.HasField("exit_code") else exit_codes.FAILURE
 
 
-def _told(allocation: Allocation, node: str, code: int) -> int:
+def _told(allocation: KeptAllocation, node: str, code: int) -> int:
     if code > exit_codes.SIGNALLED:
         number = code - exit_codes.SIGNALLED
         allocation.say(f"error: {node}: task 0: {signal.strsignal(number) or number}")
@@ -184,11 +188,13 @@ def _told(allocation: Allocation, node: str, code: int) -> int:
 def _beside(app: App, named: str, given: SplitWords) -> int:
     """A step in a job of the caller's that runs already, such as an allocation of `salloc`."""
     jobs = Jobs(app.connection())
-    found = known_jobs(jobs, [named])
-    if not found:
-        raise InvalidRequest("Unable to confirm allocation for job: Invalid job id specified")
-    allocation = Allocation(app, "srun", quiet="--quiet" in given.own)
-    allocation.job, allocation.job_id = found[0], found[0].job_id
+    try:
+        found = jobs.get(one_job(jobs, named).job_id).job
+    except (NotFound, InvalidRequest):
+        what = f"Unable to confirm allocation for job {named[:40]}: Invalid job id specified"
+        raise InvalidRequest(what) from None
+    allocation = KeptAllocation(app, "srun", quiet="--quiet" in given.own)
+    allocation.job, allocation.job_id = found, found.job_id
     key = jobs.new_request_id()
     keeping = allocation.inside(holder.keep(key))
     text = holder.kept(os.environ)

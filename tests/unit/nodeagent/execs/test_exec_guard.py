@@ -87,6 +87,16 @@ async def test_a_megabyte_passes_both_ways(box: ProcessBox) -> None:
     assert out == data
 
 
+async def test_a_signal_is_passed_on_to_the_command_and_its_group(box: ProcessBox) -> None:
+    handle = running(box)
+    script = "trap 'echo heard; exit 6' USR1; echo up; while :; do sleep 0.05; done"
+    async with inside(box, handle, "/bin/sh", "-c", script) as guarded:
+        assert await read_some(guarded.stdout) == b"up\n"
+        guarded.signal(signal.SIGUSR1)
+        assert await read_some(guarded.stdout) == b"heard\n"
+        assert await guarded.wait() == Ending(exit_code=6)
+
+
 async def test_a_signal_that_ends_the_command_is_told(box: ProcessBox) -> None:
     ending, _, _ = await sh(box, running(box), "kill -TERM $$")
     assert ending == Ending(signal=signal.SIGTERM)

@@ -1,0 +1,381 @@
+"""`salloc`, and `srun` outside a job, on real daemons: clients and daemons die meanwhile."""
+
+from __future__ import annotations
+
+import os
+import pty
+import select
+import signal
+import subprocess
+import termios
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from support.harness import BIN, Daemons
+from support.waiting import wait_until
+
+pytestmark = [pytest.mark.integration, pytest.mark.long("unit/cli/slurm/test_allocate_words.py")]
+DEADLINE_S = 60.0
+
+
+@pytest.fixture(scope="module")
+def daemons(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemons]:
+    """A master that waits 4 s for clients, and one node with eight virtual GPUs."""
+    made = Daemons(tmp_path_factory.mktemp("allocations"), ("n1",))
+    made_toml = made._make_master
+
+    def with_short_silence() -> None:
+        made_toml()
+        config = made.root / "master.toml"
+        text = config.read_text().replace("[jobs]\n", '[jobs]\nattend_silence = "8s"\n', 1)
+        config.write_text(text)
+
+    made._make_master = with_short_silence  # type: ignore[method-assign]
+    with made.up():
+        yield made
+
+
+def words_of(*words: str) -> list[str]:
+    return [str(BIN / "dlq"), "slurm", *words]
+
+
+def run(daemons: Daemons, *words: str, stdin: bytes = b"") -> subprocess.CompletedProcess[bytes]:
+    return subprocess.run(
+        words_of(*words),
+        env=daemons.environment(),
+        input=stdin,
+        capture_output=True,
+        timeout=DEADLINE_S,
+        cwd="/tmp",
+    )
+
+
+@contextmanager
+def begun(daemons: Daemons, *words: str) -> Iterator[subprocess.Popen[bytes]]:
+    process = subprocess.Popen(
+        words_of(*words),
+        env=daemons.environment(),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        cwd="/tmp",
+        start_new_session=True,
+    )
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def told(process: subprocess.Popen[bytes], text: bytes) -> bytes:
+    """What stderr says up to this text."""
+    assert process.stderr is not None
+    said = b""
+    while text not in said:
+        ready, _, _ = select.select([process.stderr], [], [], DEADLINE_S)
+        assert ready, said
+        piece = os.read(process.stderr.fileno(), 4096)
+        assert piece, said
+        said += piece
+    return said
+
+
+def states(daemons: Daemons) -> dict[str, str]:
+    with daemons.connect() as line:
+        from dlq_cli.words import shown_state
+        from dlq_client.jobs import Jobs
+
+        return {job.name: shown_state(job) for job in Jobs(line).list(user="*").jobs}
+
+
+def state(daemons: Daemons, name: str) -> str:
+    return states(daemons).get(name, "")
+
+
+def until(daemons: Daemons, name: str, *wanted: str) -> None:
+    wait_until(
+        lambda: state(daemons, name) in wanted, what=f"{name} is {wanted}", timeout_s=DEADLINE_S
+    )
+
+
+@pytest.mark.parametrize(
+    ("script", "code", "words"),
+    [
+        ("true", 0, b""),
+        ("exit 3", 3, b"srun: error: n1: task 0: Exited with exit code 3\n"),
+        ("kill -9 $$", 137, b"srun: error: n1: task 0: Killed\n"),
+    ],
+)
+def test_srun_ends_as_its_task_does(daemons: Daemons, script: str, code: int, words: bytes) -> None:
+    done = run(daemons, "srun", "-G1", "sh", "-c", script)
+    assert (done.returncode, done.stdout, done.stderr) == (code, b"", words)
+
+
+def test_the_job_of_an_srun_ends_with_its_exit_code(daemons: Daemons) -> None:
+    run(daemons, "srun", "-G1", "-J", "coded", "sh", "-c", "exit 4")
+    until(daemons, "coded", "failed")
+    assert "4:0" in next(line for line in daemons.said("history").splitlines() if "coded" in line)
+
+
+def test_stdin_goes_in_and_both_outputs_come_apart(daemons: Daemons) -> None:
+    done = run(daemons, "srun", "-G1", "sh", "-c", "cat; echo bad >&2", stdin=b"x\n")
+    assert (done.returncode, done.stdout, done.stderr) == (0, b"x\n", b"bad\n")
+
+
+def test_a_hundred_megabytes_pass_both_ways(daemons: Daemons) -> None:
+    data = os.urandom(1 << 20) * 100
+    done = run(daemons, "srun", "-G1", "cat", stdin=data)
+    assert done.returncode == 0
+    assert done.stdout == data
+
+
+def test_a_task_that_reads_no_more_ends_all_the_same(daemons: Daemons) -> None:
+    done = run(daemons, "srun", "-G1", "head", "-c1", stdin=b"y" * (8 << 20))
+    assert (done.returncode, done.stdout) == (0, b"y")
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "said"),
+    [
+        (("srun",), 1, b"srun: fatal: No command given to execute."),
+        (("srun", "-G100", "true"), 1, b"Requested node configuration is not available"),
+        (("srun", "--nosuch", "true"), 255, b"srun: unrecognized option '--nosuch'"),
+        (("srun", "-G1", "nosuch"), 2, b"execve(): nosuch: No such file or directory"),
+        (("srun", "--jobid=999", "true"), 1, b"Invalid job id specified"),
+        (("salloc", "-G1"), 1, b"no controlling terminal"),
+    ],
+)
+def test_mistakes_are_told_as_slurm_tells_them(
+    daemons: Daemons, words: tuple[str, ...], code: int, said: bytes
+) -> None:
+    done = run(daemons, *words)
+    assert done.returncode == code
+    assert said in done.stderr
+
+
+def test_salloc_runs_its_command_here_and_relinquishes(daemons: Daemons) -> None:
+    script = 'test -n "$SLURM_JOB_ID" && test "$SLURM_JOB_NODELIST" = n1 && exit 5'
+    done = run(daemons, "salloc", "-G1", "-J", "here", "sh", "-c", script)
+    assert done.returncode == 5
+    granted, relinquished = done.stderr.decode().splitlines()
+    assert granted.startswith("salloc: Granted job allocation ")
+    assert relinquished == granted.replace("Granted", "Relinquishing")
+    until(daemons, "here", "failed")
+
+
+def test_srun_in_an_allocation_has_the_environment_of_its_caller(daemons: Daemons) -> None:
+    dlq = BIN / "dlq"
+    script = f"COLOUR=blue {dlq} slurm srun sh -c 'echo $COLOUR $SLURM_JOB_ID; pwd'; echo $?"
+    done = run(daemons, "salloc", "-G1", "sh", "-c", f"echo $SLURM_JOB_ID; {script}")
+    job_id, told_, where, code = done.stdout.decode().splitlines()
+    assert (told_, where, code) == (f"blue {job_id}", "/tmp", "0")
+
+
+def test_a_client_that_waits_tells_it_and_may_give_up(daemons: Daemons) -> None:
+    with begun(daemons, "srun", "-G8", "-J", "block", "sleep", "1000") as block:
+        until(daemons, "block", "running")
+        for program, last in (
+            ("salloc", b"salloc: Job aborted due to signal\n"),
+            ("srun", b"has been revoked\n"),
+        ):
+            with begun(daemons, program, "-G1", "true") as waiting:
+                told(waiting, b"queued and waiting for resources\n")
+                waiting.send_signal(signal.SIGINT)
+                told(waiting, last)
+                assert waiting.wait(DEADLINE_S) == 1
+        done = run(daemons, "srun", "--immediate", "-G1", "true")
+        assert done.returncode == 1
+        assert done.stderr.endswith(b"Requested nodes are busy\n")
+        with begun(daemons, "salloc", "-G1", "true") as next_:
+            told(next_, b"queued and waiting for resources\n")
+            block.send_signal(signal.SIGTERM)
+            told(next_, b"Relinquishing")
+            assert next_.wait(DEADLINE_S) == 0
+
+
+@pytest.mark.parametrize("stage", ["waiting", "running", "salloc"])
+def test_an_allocation_ends_when_its_client_is_killed(daemons: Daemons, stage: str) -> None:
+    name = f"left-{stage}"
+    if stage == "waiting":
+        words = ["srun", "-G1", "-J", name, "-b", "now+1hour", "true"]
+    elif stage == "running":
+        words = ["srun", "-G1", "-J", name, "sleep", "1000"]
+    else:
+        words = ["salloc", "-G1", "-J", name, "sleep", "30"]
+    with begun(daemons, *words) as client:
+        until(daemons, name, "queued", "pending", "held") if stage == "waiting" else until(
+            daemons, name, "running"
+        )
+        client.kill()
+    until(daemons, name, "cancelled", "failed")
+    if stage != "running":  # there the step ended with its client, and the job with its step
+        events = daemons.said("events", "--json")
+        assert "client_gone" in events
+
+
+def test_a_restart_of_the_master_ends_no_allocation(daemons: Daemons) -> None:
+    script = 'until [ -e "$1" ]; do sleep 0.2; done'
+    flag = daemons.root / "flag"
+    with begun(daemons, "salloc", "-G1", "-J", "kept", "sh", "-c", script, "sh", str(flag)) as it:
+        told(it, b"Granted job allocation")
+        daemons.kill("master")
+        daemons.start("master")
+        daemons.wait_for("master")
+        until(daemons, "kept", "running")
+        flag.touch()
+        told(it, b"Relinquishing job allocation")
+        assert it.wait(DEADLINE_S) == 0
+    until(daemons, "kept", "completed")
+
+
+def test_a_restart_of_the_agent_ends_the_step_but_no_allocation(daemons: Daemons) -> None:
+    flag = daemons.root / "flag2"
+    script = 'until [ -e "$1" ]; do sleep 0.2; done'
+    with begun(daemons, "salloc", "-G1", "-J", "stays", "sh", "-c", script, "sh", str(flag)) as it:
+        told(it, b"Granted job allocation")
+        daemons.kill("n1")
+        daemons.start("n1")
+        daemons.wait_for("n1")
+        until(daemons, "stays", "running")
+        flag.touch()
+        assert it.wait(DEADLINE_S) == 0
+    until(daemons, "stays", "completed")
+
+
+def test_a_cancel_tells_the_step_and_the_client(daemons: Daemons) -> None:
+    script = "trap 'echo saved; exit 7' TERM; echo up; while :; do sleep 0.1; done"
+    with begun(daemons, "srun", "-G1", "-J", "victim", "sh", "-c", script) as client:
+        until(daemons, "victim", "running")
+        assert client.stdout is not None
+        assert client.stdout.readline() == b"up\n"
+        daemons.said("cancel", "victim")
+        assert client.stdout.readline() == b"saved\n"
+        assert client.wait(DEADLINE_S) == 7
+    with begun(daemons, "salloc", "-G1", "-J", "shortened", "sleep", "2") as client:
+        told(client, b"Granted job allocation")
+        daemons.said("cancel", "shortened")
+        told(client, b"has been revoked.\n")
+        assert client.wait(DEADLINE_S) == 0
+
+
+class Session:
+    """A program with a controlling terminal."""
+
+    def __init__(self, daemons: Daemons, *words: str) -> None:
+        self.pid, self._master = pty.fork()
+        if self.pid == 0:
+            os.chdir("/tmp")
+            shell = {"SHELL": "/bin/sh", "PS1": "$ ", "TERM": "xterm"}
+            os.execve(words[0], list(words), {**os.environ, **daemons.environment(), **shell})
+        self.shown = ""
+
+    def mode(self) -> list[object]:
+        """The settings of the terminal."""
+        found: list[object] = termios.tcgetattr(self._master)
+        return found
+
+    def press(self, keys: str) -> None:
+        os.write(self._master, keys.encode())
+
+    def expect(self, text: str) -> None:
+        end_s = time.monotonic() + DEADLINE_S
+        while text not in self.shown:
+            assert time.monotonic() < end_s, self.shown
+            self._read()
+
+    def end(self) -> int:
+        end_s = time.monotonic() + DEADLINE_S
+        while os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None:
+            self._read()
+            assert time.monotonic() < end_s, self.shown
+        self.last_mode = self.mode()
+        os.close(self._master)
+        return os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
+
+    def _read(self) -> bool:
+        ready, _, _ = select.select([self._master], [], [], 0.2)
+        if ready:
+            try:
+                data = os.read(self._master, 4096)
+            except OSError:
+                return False
+            self.shown += data.decode(errors="replace").replace("\r\n", "\n")
+            return bool(data)
+        return True
+
+
+def interrupt(session: Session) -> None:
+    """Ctrl-C for a program of the shell; it flushes the keys behind it, so its echo is awaited."""
+    session.press("sh -c 'echo be; echo gun; exec sleep 1000'\n")  # said by the program itself
+    session.expect("be\ngun\n")
+    session.press("\x03")
+    session.expect("^C\n$ ")
+
+
+def test_a_shell_in_an_allocation_ends_with_its_code(daemons: Daemons) -> None:
+    session = Session(daemons, *words_of("salloc", "-G1", "-J", "shell"))
+    session.expect("$ ")
+    interrupt(session)
+    session.press("echo in $SLURM_JOB_NAME\n")
+    session.expect("in shell\n")
+    session.press("exit 6\n")
+    assert session.end() == 6
+    assert "Relinquishing job allocation" in session.shown
+
+
+def test_a_revoked_shell_is_hung_up(daemons: Daemons) -> None:
+    session = Session(daemons, *words_of("salloc", "-G1", "-J", "hung"))
+    session.expect("$ ")
+    daemons.said("cancel", "hung")
+    session.expect("has been revoked.\n")
+    assert session.end() == 128 + signal.SIGHUP
+
+
+def test_a_pty_takes_ctrl_c_and_gives_the_exit_code(daemons: Daemons) -> None:
+    session = Session(daemons, *words_of("srun", "-G1", "--pty", "sh"))
+    session.expect("$ ")
+    interrupt(session)
+    session.press("tty; exit 6\n")
+    assert session.end() == 6
+    assert "/dev/pts/" in session.shown
+
+
+def test_a_cancel_ends_a_pty_at_once(daemons: Daemons) -> None:
+    session = Session(daemons, *words_of("srun", "-G1", "-J", "ended", "--pty", "sh"))
+    session.expect("$ ")
+    daemons.said("cancel", "ended")
+    assert session.end() != 0
+    until(daemons, "ended", "cancelled")
+
+
+@pytest.mark.parametrize(
+    ("words", "code"),
+    [(("exec", "-t", "JOB", "--", "sh"), 69), (("slurm", "srun", "-G1", "--pty", "sh"), 1)],
+)
+def test_a_terminal_is_as_before_when_its_line_is_cut(
+    daemons: Daemons, words: tuple[str, ...], code: int
+) -> None:
+    asked = ("submit", "--parsable", "-G", "1", "--", "sleep", "1000")
+    job_id = daemons.said(*asked).strip()
+    daemons.said("wait", "--for", "running", "--timeout", "60s", job_id)
+    session = Session(
+        daemons,
+        str(BIN / "dlq"),
+        *(job_id if word == "JOB" else word for word in words),
+        *("sh", "-c", "echo up; exec cat"),
+    )
+    before = session.mode()
+    session.expect("up\n")
+    assert session.mode() != before
+    daemons.kill("master")
+    try:
+        assert session.end() == code
+        assert session.last_mode == before
+    finally:
+        daemons.start("master")
+        daemons.wait_for("master")
+    daemons.said("cancel", "--kill", job_id)

@@ -1,0 +1,71 @@
+"""The words of `srun` and `salloc`: which go to the allocation, which to the step."""
+
+from __future__ import annotations
+
+import subprocess
+
+import pytest
+
+from dlq_cli.exit_codes import Ended
+from dlq_cli.slurm.allocate import holder
+from dlq_cli.slurm.allocate.words import split
+
+
+def test_options_are_shared_out_and_the_command_is_left_alone() -> None:
+    made = split(["-n4", "-l", "-G", "2", "--pty", "-t", "5", "prog", "-n", "9"], "srun")
+    assert made.allocation == ["--ntasks=4", "--gpus=2", "--time=5"]
+    assert made.step == ["--ntasks=4", "--label"]
+    assert made.own == {"--pty": ""}
+    assert made.command == ["prog", "-n", "9"]
+
+
+@pytest.mark.parametrize(
+    ("words", "name", "value"),
+    [
+        (["-I5", "x"], "--immediate", "5"),
+        (["-I", "x"], "--immediate", ""),
+        (["--immediate=7", "x"], "--immediate", "7"),
+        (["-luN2", "x"], "--nodes", "2"),
+        (["--ntasks-per-n=3", "x"], "--ntasks-per-node", "3"),
+        (["-J", "name", "--", "x"], "--job-name", "name"),
+    ],
+)
+def test_options_are_read_as_getopt_reads_them(words: list[str], name: str, value: str) -> None:
+    made = split(words, "srun")
+    assert made.given[name] == value
+    assert made.command == ["x"]
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--nosuch", "x"], "srun: unrecognized option '--nosuch'"),
+        (["-y", "x"], "srun: invalid option -- 'y'"),
+        (["-n"], "srun: option '-n' requires an argument"),
+    ],
+)
+def test_a_wrong_option_is_told_as_slurm_tells_it(
+    words: list[str], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(Ended) as ended:
+        split(words, "srun")
+    assert ended.value.code == 255
+    assert capsys.readouterr().err.splitlines()[0] == said
+
+
+def test_the_callers_variables_reach_a_shell_whole_and_the_nodes_own_stay() -> None:
+    text = holder.kept({"A": "it's\n$HOME", "SLURM_JOB_ID": "9", "DLQ_FENCE": "1", "B%%": "x"})
+    assert b"SLURM" not in text
+    assert b"DLQ_" not in text
+    said = subprocess.run(
+        ["/bin/sh", "-c", text.decode() + 'printf %s "$A"'], capture_output=True, check=True
+    )
+    assert said.stdout == b"it's\n$HOME"
+
+
+@pytest.mark.parametrize(
+    "command", [holder.own_step(["a b"]), holder.step("k", ["x"]), holder.end(3), holder.keep("k")]
+)
+def test_scripts_are_correct_shell(command: list[str]) -> None:
+    for script in (command[2], holder.HOLD):
+        subprocess.run(["/bin/sh", "-n", "-c", script], check=True)
