@@ -354,7 +354,7 @@ def test_a_cancel_ends_a_pty_at_once(daemons: Daemons) -> None:
 
 @pytest.mark.parametrize(
     ("words", "code"),
-    [(("exec", "-t", "JOB", "--", "sh"), 69), (("slurm", "srun", "-G1", "--pty", "sh"), 1)],
+    [(("exec", "-t", "JOB", "--"), 69), (("slurm", "srun", "-G1", "--pty"), 1)],
 )
 def test_a_terminal_is_as_before_when_its_line_is_cut(
     daemons: Daemons, words: tuple[str, ...], code: int
