@@ -6,6 +6,7 @@ Nothing is dropped silently: an option ends up as flags of ours, or in the list 
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -13,7 +14,7 @@ from contextlib import suppress
 from dlq_cli.spec.fields import put_flag
 from dlq_cli.spec.slurm.body import Remark, remarks
 from dlq_cli.spec.slurm.conversion import Conversion, ignore, number, slurm_size, take
-from dlq_cli.spec.slurm.sbatch import HETJOB, Option, read_options
+from dlq_cli.spec.slurm.sbatch import HETJOB, SHORT, Option, read_options
 from dlq_cli.spec.slurm.sums import COMPUTED, ONCE, compute
 from dlq_cli.spec.values.given import Given, Layer, Notes, wrong
 from dlq_common.job_fields.reading.words import OPEN_MODES
@@ -254,11 +255,43 @@ def sbatch_layer(text: str, name: str, notes: Notes, *, more: Sequence[Option] =
     }
     for taken in made.taken:
         put_flag(layer, taken.flag, taken.raw, _place(name, taken.line))
+    _refuse_less_work(made, name)
     for ignored in made.ignored:
         place = _place(name, ignored.line)
         notes.append(f"{place}: not taken over: {ignored.written}: {ignored.why}")
     notes.extend(f"{_place(name, remark.line or 0)}: {remark.text}" for remark in made.remarks)
     return layer
+
+
+LENIENT = "DLQ_SLURM_LENIENT"
+_CHANGES_THE_WORK = frozenset(
+    {
+        "--array", "--cpus-per-gpu", "--cpus-per-task", "--gpus", "--gpus-per-node",
+        "--gpus-per-task", "--gpus-per-socket", "--gres", "--mincpus", "--nodes", "--ntasks",
+        "--ntasks-per-core", "--ntasks-per-gpu", "--ntasks-per-node", "--ntasks-per-socket",
+        "--tres-per-task", "--mem-per-cpu", "--mem-per-gpu", "--dependency", "--begin",
+        "--input",
+    }
+)  # fmt: skip
+
+
+def _refuse_less_work(made: Conversion, name: str) -> None:
+    """InvalidRequest for an option without effect that changes how much work is done, or when."""
+    if os.environ.get(LENIENT) in {"1", "yes", "true"}:
+        return
+    for ignored in made.ignored:
+        option = _long_name(ignored.written)
+        if option in _CHANGES_THE_WORK and not ignored.why.startswith("line "):
+            raise wrong(
+                _place(name, ignored.line),
+                f"{ignored.written}: {ignored.why}",
+                hint=f"the job would do other work than it asks for; {LENIENT}=1 drops the option",
+            )
+
+
+def _long_name(written: str) -> str:
+    word = written.split()[0].partition("=")[0]
+    return word if word.startswith("--") else SHORT.get(word[:2], word)
 
 
 _DEFAULT = "Slurm's default"

@@ -194,3 +194,22 @@ def test_every_preset_is_on_its_page_word_by_word() -> None:
     for name, it in PRESETS.items():
         cells = (f"`{name}`", it.signal, it.reaches, it.saves, it.proof, it.resumes)
         assert f"| {' | '.join(cells)} |\n" in page
+
+
+def test_several_tasks_without_a_number_of_nodes_share_one_node() -> None:
+    made, _ = sbatch("-n", "4", "--gres=gpu:4", "--wrap", "srun hostname")
+    assert (made.node_count, made.values.get("tasks_per_node")) == (1, 4)
+
+
+@pytest.mark.parametrize(
+    "words", [("-N", "2", "-n", "3"), ("--gres=fpga:1",), ("--ntasks-per-gpu", "2"), ("-i", "in")]
+)
+def test_an_option_that_would_change_the_work_is_refused_unless_lenient(
+    words: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(InvalidRequest) as refused:
+        sbatch(*words, "--wrap", "true")
+    assert words[-2 if len(words) > 1 else 0] in str(refused.value)
+    monkeypatch.setenv("DLQ_SLURM_LENIENT", "1")
+    _, notes = sbatch(*words, "--wrap", "true")
+    assert any("not taken over" in note for note in notes)
