@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from dlq_nodeagent.runtimes.process.shim_process import catches, read_start_ticks
 from dlq_nodeagent.shim.binary import OUTPUT_NAME, ensure_program
 from support.harness import Daemons
 from support.waiting import wait_until
@@ -52,6 +53,21 @@ def test_it_passes_signals_on_and_ends_as_the_program_did(tmp_path: Path) -> Non
         assert process.wait(30) == 7
     assert file.read_text() == "ready\ncaught\n"
     assert ran("append", str(file), shell="kill -TERM $$").returncode == -signal.SIGTERM
+
+
+def test_it_shows_the_kernel_that_it_takes_signals_for_its_program(tmp_path: Path) -> None:
+    """Else a job that saves and leaves with 0 would count as one without a handler: as finished."""
+    line = "echo ready; read go; trap"
+    with subprocess.Popen(
+        [PROGRAM, "truncate", str(tmp_path / "out"), "--", "/bin/sh", "-c", line],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    ) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        for number in (signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2, signal.SIGINT):
+            assert catches(process.pid, read_start_ticks(process.pid) or 0, number)
+        process.kill()
 
 
 def test_a_broken_pipe_ends_a_program_as_it_does_without_files(tmp_path: Path) -> None:
