@@ -45,6 +45,8 @@ class Known(NamedTuple):
 
     of_node: bool
     words: str
+    elsewhere: bool = True
+    """Whether another node may be able to start it: the job then avoids this one."""
 
 
 CAUSES: Mapping[StartCause, Known] = {
@@ -59,7 +61,7 @@ CAUSES: Mapping[StartCause, Known] = {
     StartCause.EXHAUSTED: Known(False, "processes, memory, files or a quota are used up"),
     StartCause.PORTS: Known(False, "too few ports are free"),
     StartCause.ACCOUNT: Known(False, "its user has no account there"),
-    StartCause.SPEC: Known(False, "the requested program cannot be run there"),
+    StartCause.SPEC: Known(False, "the requested program cannot be run there", elsewhere=False),
     StartCause.USER_FILES: Known(False, "a file system fails over a file of its user's"),
     StartCause.CHECKPOINTS: Known(
         False, "its place for checkpoints is not its user's alone: the site's matter"
@@ -73,6 +75,16 @@ CAUSES: Mapping[StartCause, Known] = {
     ),
     StartCause.AGENT_FAULT: Known(False, "an error in the agent, which is in its log"),
 }
+
+
+# Things that a user names and that a node may lack: a file, a directory, a mount, an image. One
+# such failure speaks against nobody; control/attempts/quarantine.py compares nodes.
+LACKED = frozenset({StartCause.USER_FILES, StartCause.IMAGE, StartCause.CONTAINER})
+
+
+def may_start_elsewhere(word: str) -> bool:
+    """Whether a start that failed so may go well on another node; so it is of unknown words."""
+    return word not in CAUSES or CAUSES[StartCause(word)].elsewhere
 
 
 def speaks_against_node(word: str) -> bool:

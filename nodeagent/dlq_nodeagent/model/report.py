@@ -68,7 +68,7 @@ def report_of(rank: Rank, *, sequence: int, now_s: float) -> RankReport:
         catches=None if record is None or rank.stopping is None else rank.stopping.catches,
         gpus_held=rank.gpus_held,
         no_room=ended and _no_room(rank),
-        start_cause=_start_cause(rank) if phase is Phase.START_FAILED else "",
+        start_cause=_start_cause(rank) if ended else "",
         image_digest=rank.image_digest,
     )
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from dlq_common.start_causes import CAUSES, speaks_against_node
+from dlq_common.start_causes import CAUSES, LACKED, speaks_against_node
 from dlq_master.model.attempts.attempt import Attempt
 from dlq_master.model.ids import NodeId
 from dlq_master.model.jobs.job import EndReason
@@ -60,6 +60,15 @@ def of_start(attempt: Attempt) -> NodeId | None:
         if status.start_error and not status.no_room and speaks_against_node(status.start_cause):
             return status.node_id
     return None
+
+
+def lacking(attempt: Attempt) -> NodeId | None:
+    """The node that lacked a file, a mount or an image of an attempt which could not begin; None:
+    it began, or its end had another cause.
+    """
+    return next(
+        (it.node_id for it in attempt.ranks if it.start_cause in LACKED and it.failed), None
+    )
 
 
 def of_gpu(attempt: Attempt, nodes: Mapping[NodeId, Node]) -> NodeId | None:

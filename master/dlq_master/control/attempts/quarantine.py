@@ -7,12 +7,16 @@ on any node, is no sign. Two users with mistakes must not close a node, nor two 
 of a user that fails on another node as well does not count. A user whose jobs fail on other nodes
 too counts once.
 
+A node may lack a mount, a directory or an image that the others have. Users can make it look so.
+Therefore nodes are compared: it counts only for jobs that run well on another node, once for each
+user. Neither this nor the end of a program counts while another user's jobs run well on the node.
+
 The master closes no more than a share of the cluster by itself. A node is released by an operator,
 or by the jobs that it was closed for when they fail elsewhere. When the master restarts, the flag
 is on disk, and counting begins anew. The agents and a silent line have no part in it.
 """
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -52,6 +56,8 @@ class Suspicion:
     """The evidence against nodes. Never stored."""
 
     failures: dict[NodeId, list[Failure]] = field(default_factory=dict)
+    lacked: dict[NodeId, list[Failure]] = field(default_factory=dict)  # files that others may have
+    ran_well: dict[NodeId, dict[Family, float]] = field(default_factory=dict)  # and when last
     charged: dict[NodeId, tuple[Failure, ...]] = field(default_factory=dict)  # closed for these
     capped: bool = False  # a node stayed open because enough are closed; told once
 
@@ -73,22 +79,102 @@ def charges(suspicion: Suspicion, node_id: NodeId) -> tuple[Failure, ...]:
     return tuple(counted.values())
 
 
+def charged_for_lacks(
+    lacked: Collection[Failure], well: Mapping[NodeId, Collection[Family]], node_id: NodeId
+) -> tuple[Failure, ...]:
+    """The failures over missing files that count against a node, the latest of each user. `well`
+    has the families that run well, or did, by node.
+    """
+    here = well.get(node_id, ())
+    users = {failure.family.user for failure in lacked}
+    if any(family.user not in users for family in here):
+        return ()
+    elsewhere = {family for other, them in well.items() if other != node_id for family in them}
+    counted = {it.family.user: it for it in lacked if it.family in elsewhere.difference(here)}
+    return tuple(counted.values())
+
+
 def take(turn: Turn, attempt: Attempt, end: on_attempt.AttemptEvent, job: Job) -> None:
     """An attempt has ended like this: does it speak against its node?"""
     rules = turn.state.config.health
-    node_id = None if gang.is_reduced(attempt, job) else _blamed(turn, attempt, end)
-    if node_id is None or not rules.quarantine_jobs:
+    if gang.is_reduced(attempt, job) or not rules.quarantine_jobs:
         return
     suspicion = turn.state.nodes.failures
-    family = Family(job.user, job.name if job.array is None else f"array {job.array.array_id}")
-    here = suspicion.failures.setdefault(node_id, [])
-    here.append(Failure(turn.now_s, family, attempt.key))
-    del here[:-_MOST_FAILURES]
-    _forget_old(suspicion, turn.now_s - rules.quarantine_window)
-    _exonerate(turn, family, node_id)
-    counted = charges(suspicion, node_id)
+    family = _family(job)
+    if _ran_well(turn, attempt):
+        _note_well(suspicion, attempt, family, turn.now_s)
+        return
+    failure = Failure(turn.now_s, family, attempt.key)
+    if (node_id := _blamed(turn, attempt, end)) is not None:
+        _charge(turn, suspicion.failures, node_id, failure)
+        counted = charges(suspicion, node_id)
+    elif (node_id := _open(turn, blame.lacking(attempt))) is not None:
+        _charge(turn, suspicion.lacked, node_id, failure)
+        counted = _counted_lacks(turn, node_id)
+    else:
+        return
     if len(counted) >= rules.quarantine_jobs:
         _quarantine(turn, node_id, counted)
+
+
+def _family(job: Job) -> Family:
+    return Family(job.user, job.name if job.array is None else f"array {job.array.array_id}")
+
+
+def _counted_lacks(turn: Turn, node_id: NodeId) -> tuple[Failure, ...]:
+    """All attempts are looked at only once enough users have failed there."""
+    lacked = turn.state.nodes.failures.lacked[node_id]
+    if len({it.family.user for it in lacked}) < turn.state.config.health.quarantine_jobs:
+        return ()
+    well = _well(turn, turn.state.cluster.attempts.values(), turn.state.nodes.failures.ran_well)
+    return charged_for_lacks(lacked, well, node_id)
+
+
+def _others_run_well(turn: Turn, node_id: NodeId, attempt: Attempt) -> bool:
+    cluster, ended = turn.state.cluster, turn.state.nodes.failures.ran_well
+    living = [cluster.attempts[key] for key in cluster.attempts_on(node_id)]
+    here = _well(turn, living, {node_id: ended.get(node_id, ())}).get(node_id, set())
+    own = turn.job(attempt.key.job_id).user
+    return any(family.user != own for family in here)
+
+
+def _well(
+    turn: Turn, living: Iterable[Attempt], ended: Mapping[NodeId, Collection[Family]]
+) -> dict[NodeId, set[Family]]:
+    """By node the families that run well there, or did within the window."""
+    found = {node_id: set(families) for node_id, families in ended.items()}
+    for attempt in living:
+        if _ran_well(turn, attempt):
+            family = _family(turn.job(attempt.key.job_id))
+            for status in attempt.ranks:
+                found.setdefault(status.node_id, set()).add(family)
+    return found
+
+
+def _ran_well(turn: Turn, attempt: Attempt) -> bool:
+    """Whether it ran for longer than a mistake takes to show."""
+    executed_s = attempt.executed_s(gang.ended_s(attempt, turn.now_s))
+    return executed_s > turn.state.config.health.quarantine_fast
+
+
+def _note_well(suspicion: Suspicion, attempt: Attempt, family: Family, now_s: float) -> None:
+    for status in attempt.ranks:
+        known = suspicion.ran_well.setdefault(status.node_id, {})
+        known.pop(family, None)
+        known[family] = now_s
+        if len(known) > _MOST_FAILURES:
+            del known[next(iter(known))]
+
+
+def _charge(
+    turn: Turn, against: dict[NodeId, list[Failure]], node_id: NodeId, failure: Failure
+) -> None:
+    suspicion = turn.state.nodes.failures
+    here = against.setdefault(node_id, [])
+    here.append(failure)
+    del here[:-_MOST_FAILURES]
+    _forget_old(suspicion, turn.now_s - turn.state.config.health.quarantine_window)
+    _exonerate(turn, failure.family, node_id)
 
 
 def may_close(turn: Turn) -> bool:
@@ -103,6 +189,7 @@ def may_close(turn: Turn) -> bool:
 def released(turn: Turn, node_id: NodeId) -> None:
     """An operator has looked at the node: the past is forgiven."""
     turn.state.nodes.failures.failures.pop(node_id, None)
+    turn.state.nodes.failures.lacked.pop(node_id, None)
     turn.state.nodes.failures.charged.pop(node_id, None)
     turn.state.nodes.failures.capped = False
 
@@ -120,18 +207,28 @@ def _blamed(turn: Turn, attempt: Attempt, end: on_attempt.AttemptEvent) -> NodeI
             executed_s = attempt.executed_s(gang.ended_s(attempt, turn.now_s))
             fast = executed_s <= turn.state.config.health.quarantine_fast
             node_id = blame.of_gpu(attempt, turn.state.cluster.nodes) if fast else None
+            if node_id is not None and _others_run_well(turn, node_id, attempt):
+                return None
         case _:
             return None
+    return _open(turn, node_id)
+
+
+def _open(turn: Turn, node_id: NodeId | None) -> NodeId | None:
+    """The node, unless it is silent: such a one is judged by its silence."""
     node = None if node_id is None else turn.state.cluster.nodes.get(node_id)
-    # One that is silent is judged by its silence.
     return node.node_id if node is not None and node.state is NodeState.UP else None
 
 
 def _forget_old(suspicion: Suspicion, before_s: float) -> None:
-    for node_id, failures in list(suspicion.failures.items()):
-        failures[:] = [failure for failure in failures if failure.time_s >= before_s]
-        if not failures:
-            del suspicion.failures[node_id]
+    for against in (suspicion.failures, suspicion.lacked):
+        for node_id, failures in list(against.items()):
+            failures[:] = [failure for failure in failures if failure.time_s >= before_s]
+            if not failures:
+                del against[node_id]
+    for node_id, families in list(suspicion.ran_well.items()):
+        recent = {family: at_s for family, at_s in families.items() if at_s >= before_s}
+        suspicion.ran_well[node_id] = recent
 
 
 def _quarantine(turn: Turn, node_id: NodeId, counted: Iterable[Failure]) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from dlq_common.start_causes import may_start_elsewhere
 from dlq_master.model.attempts import attempt_steps as on_attempt
 from dlq_master.model.attempts import exit_zero, live_resize, unnoticed_ends
 from dlq_master.model.attempts.attempt import Attempt, AttemptState, RankPhase, RankStatus
@@ -417,7 +418,7 @@ def _infra(
 ) -> on_job.JobEvent:
     """Not the job's fault, unless it happens again and again, if possible on other nodes."""
     failed = [*also]
-    failed += [it.node_id for it in attempt.ranks if not it.left and (it.lost or it.start_error)]
+    failed += [it.node_id for it in attempt.ranks if not it.left and _failed_by_node(it)]
     if any(rank.given_up or rank.no_room for rank in attempt.ranks):
         return on_job.Requeued(reason=reason, usage=usage, failed_nodes=tuple(failed), counts=False)
     before = 0 if _got_on(attempt, job, usage) else job.infra_failures
@@ -427,6 +428,11 @@ def _infra(
     again = before + 1 < job.rules.max_infra_failures
     kind: type[on_job.Requeued | on_job.Poisoned] = on_job.Requeued if again else on_job.Poisoned
     return kind(reason=reason, usage=usage, failed_nodes=tuple(failed))
+
+
+def _failed_by_node(status: RankStatus) -> bool:
+    """Whether the job is to avoid the node. A mistake in its spec would fail on any."""
+    return status.lost or (bool(status.start_error) and may_start_elsewhere(status.start_cause))
 
 
 def _got_on(attempt: Attempt, job: Job, usage: on_job.Usage) -> bool:

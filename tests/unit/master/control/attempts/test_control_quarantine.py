@@ -289,3 +289,89 @@ def test_a_restart_of_the_master_keeps_the_flag_and_counts_anew(site: Site) -> N
     assert site.flags(0) == QUARANTINED
     site.fail("job2", 1, user="bob")
     assert site.flags(1) == frozenset()
+
+
+USERS = tuple(f"user{number}" for number in range(20))
+MISTAKES = [cause for cause in StartCause if not CAUSES[cause].of_node]
+
+
+@pytest.mark.parametrize("cause", MISTAKES)
+def test_mistakes_of_twenty_users_close_no_node(site: Site, cause: StartCause) -> None:
+    for user in USERS:
+        site.fail("job", 0, user=user, cause=cause)
+    assert site.flags(0) == frozenset()
+
+
+@pytest.mark.parametrize("code", [1, 2, 126, 127])
+def test_exits_within_a_minute_of_twenty_users_close_no_node(site: Site, code: int) -> None:
+    for user in USERS:
+        site.exit("job", 0, user=user, code=code)
+    assert site.flags(0) == frozenset()
+
+
+def runs_well(site: Site, name: str, node: int, user: str) -> None:
+    key = site.place(name, node, user)
+    passes_s = float(site.master.config.health.quarantine_fast) + 1.0
+    site.master.clock.advance(passes_s)
+    site.agents[node].exit(key, 0)
+    site.agents[node].report()
+    for agent in site.agents:
+        agent.heartbeat()
+
+
+def test_a_node_that_lacks_a_mount_of_the_others_is_closed_for_three_users(site: Site) -> None:
+    for user in ("alice", "bob", "carol"):
+        runs_well(site, "train", 1, user)
+    for user in ("alice", "bob"):
+        site.fail("train", 0, user=user, cause=StartCause.USER_FILES)
+    assert site.flags(0) == frozenset(), "two may be mistaken, or lie"
+    site.fail("train", 0, user="carol", cause=StartCause.USER_FILES)
+    assert site.flags(0) == QUARANTINED
+
+
+def test_one_user_with_many_jobs_cannot_make_a_node_look_as_if_it_lacked_something(
+    site: Site,
+) -> None:
+    for number in range(6):
+        runs_well(site, f"job{number}", 1, "alice")
+        site.fail(f"job{number}", 0, cause=StartCause.USER_FILES)
+    assert site.flags(0) == frozenset()
+
+
+def test_a_node_on_which_others_run_well_lacks_nothing(site: Site) -> None:
+    for user in ("alice", "bob", "carol"):
+        runs_well(site, "train", 1, user)
+    site.fail("train", 0, user="alice", cause=StartCause.USER_FILES)
+    runs_well(site, "other", 0, "dora")
+    for user in ("bob", "carol"):
+        site.fail("train", 0, user=user, cause=StartCause.USER_FILES)
+    assert site.flags(0) == frozenset()
+
+
+def test_a_mistake_in_a_spec_keeps_a_job_off_no_node(site: Site) -> None:
+    key = site.assign("job", 0)
+    site.agents[0].fail_start(key, "no such runtime", cause=StartCause.SPEC)
+    site.agents[0].report()
+    assert site.master.job(key.job_id).failed_nodes == ()
+    other = site.assign("other", 1)
+    site.agents[1].fail_start(other, "no image", cause=StartCause.IMAGE)
+    site.agents[1].report()
+    assert site.master.job(other.job_id).failed_nodes == (NodeId("n1"),)
+
+
+def test_exits_on_a_gpu_that_ails_close_no_node_on_which_another_user_runs_well(
+    master: Master,
+) -> None:
+    site = Site(master, 0)
+    site.agents = [SimAgent(master, NodeId(f"n{number}"), gpus=2) for number in range(2)]
+    for agent in site.agents:
+        agent.hello()
+    site.place("long", 0, "carol")
+    for _ in range(7):
+        master.clock.advance(10.0)
+        site.agents[0].heartbeat()
+        site.agents[1].heartbeat()
+    tell(site.agents[0], "xid_94", gpu=1)
+    for number in range(3):
+        site.exit(f"job{number}", 0, user="bob" if number else "alice")
+    assert site.flags(0) == frozenset()
