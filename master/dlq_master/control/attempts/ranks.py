@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from enum import Enum
 
 from dlq_common.failure_signs import says_gpu_oom, says_peer_lost
+from dlq_common.start_causes import may_start_elsewhere
 from dlq_master.control.loop.turn import Turn
 from dlq_master.control.stimuli import ReportedPhase, ReportedRank
 from dlq_master.model.attempts.attempt import Attempt, RankPhase, RankStatus
@@ -109,6 +110,7 @@ def status_of(before: RankStatus, report: ReportedRank, now_s: float) -> RankSta
         ),
         no_room=before.no_room or (failed_start and report.no_room),
         start_cause=report.start_cause or before.start_cause,
+        nowhere=failed_start and not may_start_elsewhere(report.start_cause),
         exited_time_s=now_s - report.age_s if phase is RankPhase.EXITED else None,
         done_file=report.done,
         saved=before.saved or (report.checkpoint is not None and report.checkpoint.after_notice),

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from dlq_common.start_causes import may_start_elsewhere
 from dlq_master.model.attempts import attempt_steps as on_attempt
 from dlq_master.model.attempts import exit_zero, live_resize, unnoticed_ends
 from dlq_master.model.attempts.attempt import Attempt, AttemptState, RankPhase, RankStatus
@@ -432,7 +431,7 @@ def _infra(
 
 def _failed_by_node(status: RankStatus) -> bool:
     """Whether the job is to avoid the node. A mistake in its spec would fail on any."""
-    return status.lost or (bool(status.start_error) and may_start_elsewhere(status.start_cause))
+    return status.lost or (bool(status.start_error) and not status.nowhere)
 
 
 def _got_on(attempt: Attempt, job: Job, usage: on_job.Usage) -> bool:
