@@ -71,7 +71,7 @@ class RankStatus(NamedTuple):
     oom_killed: bool = False
     start_error: str = ""  # not empty: it never ran
     start_cause: str = ""  # why, in a fixed word (dlq_common/start_causes.py); empty: not said
-    nowhere: bool = False  # no node could start it: a mistake in its spec
+    nowhere: bool = False  # No node could start it: its spec has a mistake.
     no_room: bool = False  # because a disk of its node was full
     words: str = ""  # what its node says of its end, if the code alone does not tell
     exited_time_s: float | None = None
