@@ -48,6 +48,9 @@ FILES = {
     "train.sh": "#!/bin/sh\nexec python3 train.py short\n",
     "hello.sh": "#!/bin/sh\n#DLQ --gpus 1\n#DLQ --time 10m\necho hello\n",
     "eval.sh": "#!/bin/sh\ntrue\n",
+    "prepare.sh": "#!/bin/sh\ntrue\n",
+    "eat.sh": "#!/bin/sh\ntrue\n",
+    "sort.sh": "#!/bin/sh\ntrue\n",
     "report.sh": "#!/bin/sh\ntrue\n",
     "train.slurm": "#!/bin/sh\n#SBATCH -J moved\n#SBATCH --gres=gpu:1\n#SBATCH -t 10\ntrue\n",
     "job.toml": 'command = ["true"]\n[resources]\ngpus = 1\n',
@@ -69,6 +72,8 @@ WAITING = {"12": JOBS["12"], "17": "--hold -G 4 -- true"}
 REFUSED = {
     "dlq submit --image": "no node runs containers",
     "dlq submit --cpus 32": "nodes with 32 cores",
+    "dlq submit --cores": "no node gives cores to CPU jobs",
+    "dlq submit --gpus 0": "no node gives cores to CPU jobs",
     "dlq submit --gpu-type h100,a100": "no node has a100 GPUs",
     "dlq exec -t": "-t needs a terminal",
     "dlq exec 17 -- nvidia-smi": "the command could not be run",
