@@ -10,7 +10,7 @@ import subprocess
 import termios
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 
 import pytest
 
@@ -43,32 +43,11 @@ def words_of(*words: str) -> list[str]:
 
 
 def run(daemons: Daemons, *words: str, stdin: bytes = b"") -> subprocess.CompletedProcess[bytes]:
-    return subprocess.run(
-        words_of(*words),
-        env=daemons.environment(),
-        input=stdin,
-        capture_output=True,
-        timeout=DEADLINE_S,
-        cwd="/tmp",
-    )
+    return daemons.ran(*words_of(*words), stdin=stdin, timeout_s=DEADLINE_S)
 
 
-@contextmanager
-def begun(daemons: Daemons, *words: str) -> Iterator[subprocess.Popen[bytes]]:
-    process = subprocess.Popen(
-        words_of(*words),
-        env=daemons.environment(),
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        cwd="/tmp",
-        start_new_session=True,
-    )
-    try:
-        yield process
-    finally:
-        process.kill()
-        process.communicate()
+def begun(daemons: Daemons, *words: str) -> AbstractContextManager[subprocess.Popen[bytes]]:
+    return daemons.begun(*words_of(*words), stdin=subprocess.DEVNULL)
 
 
 def told(process: subprocess.Popen[bytes], text: bytes) -> bytes:
@@ -147,6 +126,9 @@ def test_a_task_that_reads_no_more_ends_all_the_same(daemons: Daemons) -> None:
         (("srun", "-G1", "nosuch"), 2, b"execve(): nosuch: No such file or directory"),
         (("srun", "--jobid=999", "true"), 1, b"Invalid job id specified"),
         (("salloc", "-G1"), 1, b"no controlling terminal"),
+        (("srun", "-N2", "-G2", "true"), 1, b"several nodes is not supported yet"),
+        (("salloc", "-N2", "-G2", "true"), 1, b"several nodes is not supported yet"),
+        (("srun", "-G9", "true"), 1, b"Requested node configuration is not available"),
     ],
 )
 def test_mistakes_are_told_as_slurm_tells_them(

@@ -6,7 +6,7 @@ import select
 import signal
 import subprocess
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -30,33 +30,12 @@ def daemons(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemons]:
 def dlq(
     daemons: Daemons, *arguments: str, stdin: bytes = b"", timeout_s: float = 60.0
 ) -> subprocess.CompletedProcess[bytes]:
-    return subprocess.run(
-        [BIN / "dlq", *arguments],
-        env=daemons.environment(),
-        input=stdin,
-        capture_output=True,
-        timeout=timeout_s,
-        cwd="/tmp",
-    )
+    return daemons.ran(str(BIN / "dlq"), *arguments, stdin=stdin, timeout_s=timeout_s)
 
 
-@contextmanager
-def started(daemons: Daemons, *arguments: str) -> Iterator["subprocess.Popen[bytes]"]:
+def started(daemons: Daemons, *arguments: str) -> AbstractContextManager[subprocess.Popen[bytes]]:
     """A `dlq` that goes on; killed at the end of the block."""
-    process = subprocess.Popen(
-        [BIN / "dlq", *arguments],
-        env=daemons.environment(),
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        cwd="/tmp",
-        start_new_session=True,
-    )
-    try:
-        yield process
-    finally:
-        process.kill()
-        process.communicate()
+    return daemons.begun(str(BIN / "dlq"), *arguments, stdin=subprocess.PIPE)
 
 
 @contextmanager

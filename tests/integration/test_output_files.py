@@ -214,6 +214,23 @@ def test_a_file_goes_on_while_the_agent_is_away(daemons: Daemons, tmp_path: Path
     assert file.read_text() == "first\nsecond\n"
 
 
+def test_with_dev_null_alone_the_job_runs_as_without_files(daemons: Daemons) -> None:
+    shell = "tr '\\0' ' ' < /proc/$PPID/cmdline"
+    for flags in (("-o", "/dev/null"), ("-o", "/dev/null", "-e", "/dev/null"), ()):
+        job = submitted(daemons, *flags, "--", "/bin/sh", "-c", shell)
+        assert daemons.dlq("wait", job).code == 0
+        assert OUTPUT_NAME not in daemons.said("logs", job)
+
+
+def test_an_array_of_sbatch_is_told_in_slurms_own_line(daemons: Daemons, tmp_path: Path) -> None:
+    script = tmp_path / "hello.sh"
+    script.write_text("#!/bin/sh\n#SBATCH --gpus=1 --array=0-1 -o /dev/null\necho hello\n")
+    said = daemons.said("slurm", "sbatch", str(script))
+    assert said.split()[:3] == ["Submitted", "batch", "job"]
+    assert said.split()[3:] == [said.split()[-1]]
+    assert said.split()[-1].isdecimal()
+
+
 @pytest.mark.parametrize("flag", [("-o", "dir/"), ("-e", "a\nb"), ("--open-mode", "w")])
 def test_a_bad_word_is_named_at_submission(daemons: Daemons, flag: tuple[str, str]) -> None:
     said = daemons.dlq("submit", *flag, "--", "/bin/true")

@@ -243,6 +243,37 @@ class Daemons:
         assert done.code == 0, done.err
         return done.out
 
+    def ran(
+        self, *words: str, stdin: bytes, timeout_s: float
+    ) -> subprocess.CompletedProcess[bytes]:
+        """A program to its end, as a user of this cluster."""
+        return subprocess.run(
+            words,
+            env=self.environment(),
+            input=stdin,
+            capture_output=True,
+            timeout=timeout_s,
+            cwd="/tmp",
+        )
+
+    @contextmanager
+    def begun(self, *words: str, stdin: int) -> Iterator[subprocess.Popen[bytes]]:
+        """A program that goes on, as a user of this cluster; killed at the end of the block."""
+        process = subprocess.Popen(
+            words,
+            env=self.environment(),
+            stdin=stdin,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            cwd="/tmp",
+            start_new_session=True,
+        )
+        try:
+            yield process
+        finally:
+            process.kill()
+            process.communicate()
+
     def ledger_job(self, seconds: float, code: int, *, nodes: int = 1) -> job_pb2.JobSpec:
         """A job that writes its start and its end into the ledger."""
         spec = job_pb2.JobSpec(

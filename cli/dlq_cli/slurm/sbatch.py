@@ -48,6 +48,7 @@ def main(app: App, words: Sequence[str]) -> None:
         verdict=False,
         # Slurm's says nothing; people like to know, programs may take any word for trouble.
         reasons=sys.stderr.isatty(),
+        tasks=False,
     )
     submit_spec(app, spec, manner, request_id="", test_only="--test-only" in said)
 
@@ -64,7 +65,7 @@ def spec_of(options: Sequence[Option], rest: Sequence[str], notes: Notes) -> Spe
             sbatch_layer(text, name, notes, more=more),
         ]
     )
-    layer |= _submitit(text, layer, notes)
+    layer |= _submitit(text, layer)
     return finish(merge([layer], os.environ), directory=os.getcwd(), arguments=tuple(arguments))
 
 
@@ -87,13 +88,12 @@ def _named(name: str) -> Layer:
     return {"name": Given(word[:128] or "sbatch", "the script's name")}
 
 
-def _submitit(text: str, layer: Layer, notes: Notes) -> Layer:
+def _submitit(text: str, layer: Layer) -> Layer:
     """The preset of a script that submitit wrote: its folder is where the output goes."""
     if not _SUBMITIT.search(text) or KEY in layer:
         return {}
     found = re.search(r"^#SBATCH --output=(\S+)$", text, re.MULTILINE)
     folder = found[1].strip("'\"").rpartition("/")[0] if found else ""
-    notes[:] = [note for note in notes if " --output" not in note and " --error" not in note]
     more: Layer = {KEY: Given("submitit", "the script was written by submitit")}
     if folder.startswith("/") and "checkpoint.dir" not in layer:
         more["checkpoint.dir"] = Given(folder, "submitit's folder")

@@ -22,16 +22,19 @@ from dlq_nodeagent.shim.binary import OUTPUT_NAME
 
 
 def output_files(launch: Launch, cwd: str) -> tuple[str, ...]:
-    """The absolute paths for stdout and stderr; one: they share a file; empty: there is none."""
+    """The absolute paths for stdout and stderr; one: they share a file; empty: there is none, or
+    nothing but /dev/null.
+    """
     patterns = [STDOUT.of(launch.fields), STDERR.of(launch.fields)]
     if patterns[0] is None and patterns[1] is not None:
         patterns[0] = os.devnull  # stdout stays in `dlq logs` alone
     names = _names(launch)
-    return tuple(
+    files = tuple(
         os.path.join(cwd, expand_output_pattern(pattern, names))
         for pattern in patterns
         if pattern is not None and (launch.key.node_rank == 0 or is_of_each_rank(pattern))
     )
+    return files if set(files) != {os.devnull} else ()
 
 
 def with_output_files(

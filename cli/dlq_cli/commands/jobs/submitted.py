@@ -38,6 +38,7 @@ class Manner:
     admission: bool = False  # wait until it is judged
     verdict: bool = True  # wait a moment for the verdict on its deadline
     reasons: bool = True  # tell why it waits
+    tasks: bool = True  # tell how many jobs an array is
 
 
 def submit_spec(
@@ -74,7 +75,9 @@ def submit_spec(
         click.echo("The master would accept this job:\n" + understood(spec), nl=False)
     else:
         click.echo(
-            job_id if manner.parsable else f"Submitted batch job {job_id}{_tasks(answer.job)}"
+            job_id
+            if manner.parsable
+            else f"Submitted batch job {job_id}{_tasks(answer.job) if manner.tasks else ''}"
         )
     if array and manner.follow and not test_only:
         app.say(f"{job_id} is an array: follow one of its tasks with dlq logs -f {job_id}_INDEX")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from types import FrameType
 
@@ -25,7 +25,7 @@ from dlq_cli.words import has_ended, shown_state
 from dlq_client.inside import CommandInside
 from dlq_client.jobs import Jobs
 from dlq_client.watch import watch_jobs
-from dlq_common.errors import DlqError, TryAgain, Unavailable, Unsatisfiable
+from dlq_common.errors import DlqError, InvalidRequest, TryAgain, Unavailable, Unsatisfiable
 from dlq_common.text.wire import to_duration
 
 WAITING = frozenset({"pending", "queued", "held"})
@@ -68,9 +68,14 @@ class KeptAllocation:
         notes = Notes()
         spec = spec_of(options, (), notes)
         for note in notes:
-            if "--output" not in note:
-                self.say(note)
+            self.say(note)
         message = to_message(spec)
+        if message.resources.node_count > 1:  # its script would wait on each of them
+            raise InvalidRequest(
+                "an allocation of several nodes is not supported yet",
+                hint="sbatch, or dlq run -N 2 -- CMD, starts a command on each node",
+            )
+        message.resources.node_count = 1
         message.interactive.attended = attended
         message.preempt.grace_duration.CopyFrom(to_duration(_KILL_WAIT_S))
         try:
@@ -230,6 +235,20 @@ class KeptAllocation:
 
 
 _ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
+
+
+Handler = Callable[[int, FrameType | None], object] | signal.Handlers
+
+
+@contextmanager
+def handling(handlers: Mapping[signal.Signals, Handler]) -> Iterator[None]:
+    """Inside, signals have these handlers; afterwards those from before."""
+    before = {number: signal.signal(number, handler) for number, handler in handlers.items()}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 @contextmanager

@@ -12,15 +12,15 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, suppress
 from types import FrameType
 
 from dlq.v1 import job_pb2
 from dlq_cli import exit_codes
 from dlq_cli.app import App
 from dlq_cli.slurm.allocate import holder
-from dlq_cli.slurm.allocate.allocation import KeptAllocation
+from dlq_cli.slurm.allocate.allocation import Handler, KeptAllocation, handling
 from dlq_cli.slurm.allocate.srun import immediate_s
 from dlq_cli.slurm.allocate.words import SplitWords, split
 from dlq_common.text.signals import signal_name
@@ -141,23 +141,17 @@ def _foreground(group: int | None) -> Iterator[None]:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
-@contextmanager
-def _ours_ignored(program: subprocess.Popen[bytes]) -> Iterator[None]:
+def _ours_ignored(program: subprocess.Popen[bytes]) -> AbstractContextManager[None]:
     """Ctrl-C is the program's affair; a signal that would end us ends it."""
 
     def pass_on(number: int, _frame: FrameType | None) -> None:
         with suppress(OSError):
             program.send_signal(number)
 
-    handlers: dict[signal.Signals, Callable[[int, FrameType | None], None] | signal.Handlers] = {
+    handlers: dict[signal.Signals, Handler] = {
         signal.SIGINT: signal.SIG_IGN,
         signal.SIGQUIT: signal.SIG_IGN,
         signal.SIGTERM: pass_on,
         signal.SIGHUP: pass_on,
     }
-    before = {number: signal.signal(number, handler) for number, handler in handlers.items()}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
+    return handling(handlers)

@@ -13,7 +13,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import PurePosixPath
 from types import FrameType
 
@@ -26,7 +26,7 @@ from dlq_cli.interactive.command import attended
 from dlq_cli.interactive.terminal import size
 from dlq_cli.lists.select import one_job
 from dlq_cli.slurm.allocate import holder
-from dlq_cli.slurm.allocate.allocation import KeptAllocation
+from dlq_cli.slurm.allocate.allocation import Handler, KeptAllocation, handling
 from dlq_cli.slurm.allocate.words import SplitWords, split
 from dlq_client.inside import CommandInside
 from dlq_client.jobs import Jobs
@@ -114,10 +114,9 @@ def _is_raw(terminal: tuple[int, int] | None) -> bool:
     return terminal is not None and sys.stdin.isatty() and sys.stdout.isatty()
 
 
-@contextmanager
 def _signals(
     allocation: KeptAllocation, inside: CommandInside, *, raw: bool, own: bool
-) -> Iterator[None]:
+) -> AbstractContextManager[None]:
     """Ctrl-C once asks whether it is meant, twice within a second it ends the step, as Slurm's."""
     pressed_s = [-_TWICE_S]
 
@@ -142,18 +141,13 @@ def _signals(
     def passed(number: int, _frame: FrameType | None) -> None:
         inside.signal(signal.Signals(number).name.removeprefix("SIG"))
 
-    handlers = {
+    handlers: dict[signal.Signals, Handler] = {
         signal.SIGTERM: end,
         signal.SIGHUP: end,
         **dict.fromkeys(_PASSED, passed),
         **({} if raw else {signal.SIGINT: interrupt}),
     }
-    before = {number: signal.signal(number, handler) for number, handler in handlers.items()}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
+    return handling(handlers)
 
 
 def _end_of(allocation: KeptAllocation, ended: exec_pb2.ExecEnded) -> int:

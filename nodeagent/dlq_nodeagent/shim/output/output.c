@@ -283,9 +283,10 @@ static int stay(pid_t pid, int signals)
         struct pollfd fds[] = {{.fd = signals, .events = POLLIN},
                                {.fd = streams[0].from, .events = POLLIN},
                                {.fd = streams[1].from, .events = POLLIN}};
-        if (!over)
+        if (!over) { /* once it is reaped, its number may be another's */
             poll(fds, 3, -1);
-        forward(signals, pid);
+            forward(signals, pid);
+        }
         for (int each = 0; each < STREAMS; each++)
             if (over || fds[each + 1].revents != 0)
                 for (int piece = 0; streams[each].from >= 0 && (over || piece < 1); piece++)
