@@ -81,17 +81,26 @@ def read_start_ticks(pid: int) -> int | None:
     return None if fields is None else int(fields[19])
 
 
+_MASKS = ("SigCgt", "SigIgn", "SigBlk")
+
+
 def catches(pid: int, start_ticks: int, number: int) -> bool | None:
-    """Whether the process catches or ignores a signal; None: it is gone, or shows no masks."""
+    """Whether the process catches or ignores a signal. None: it is gone, shows no masks, or blocks
+    the signal now, as for sigwait and signalfd.
+    """
     try:
         lines = (PROC / str(pid) / "status").read_text().splitlines()
     except OSError:
         return None
     if read_start_ticks(pid) != start_ticks:
         return None
-    masks = [line.split()[1] for line in lines if line.startswith(("SigCgt:", "SigIgn:"))]
+    fields = dict(line.split()[:2] for line in lines if line.startswith("Sig"))
+    masks = {name: int(fields[f"{name}:"], 16) for name in _MASKS if f"{name}:" in fields}
     bit = 1 << (number - 1)
-    return any(int(mask, 16) & bit for mask in masks) if masks else None
+    if len(masks) < len(_MASKS):
+        return None
+    borne = (masks["SigCgt"] | masks["SigIgn"]) & bit
+    return True if borne else None if masks["SigBlk"] & bit else False
 
 
 def session_pids(session_id: int, since_ticks: int) -> set[int]:
