@@ -5,7 +5,8 @@ to a process of this room, which has everything imported. Without one it takes t
 Python of its own, with the same answer.
 
     server    keeps two spare processes ready; ends when nobody calls, or when dlq was upgraded
-    spare     one process: takes one call, becomes like its caller, runs the command, ends
+    spare     one process: takes a call, runs the command, and takes the next one
+    likeness  such a process becomes like its caller, and like nobody again
     request   the bytes of a call
     line      one process with the line to the master, for all calls; and the end of it in a spare
 

@@ -19,7 +19,7 @@ from pathlib import Path
 from dlq_cli.front import line, spare
 
 SPARES = 2
-"""One is being used while the next one waits."""
+"""One is being used while the next one waits. Both take call after call."""
 IDLE_S = 600.0
 LOOK_EVERY_S = 5.0
 _PID = struct.Struct("=i")
@@ -63,6 +63,8 @@ class CommandServer:
         self._files = _files()
         self._places = _places()
         self._spares: set[int] = set()
+        self._single: set[int] = set()  # they wait for one call, where all spares have one
+        self._busy_since_s: dict[int, float] = {}
         self._lock = lock  # held by this process alone: it says that a server lives
         self._ends, self._lives = os.pipe()
         self._hears, self._tells = os.pipe()
@@ -84,7 +86,8 @@ class CommandServer:
                 if self._path.stat().st_ino == here:
                     self._path.unlink()
             listening.close()
-            for pid in self._spares:
+            self._hear()  # a spare that has a call finishes it
+            for pid in (self._spares | self._single) - self._busy_since_s.keys():
                 with suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGKILL)
             keeper.close()
@@ -97,12 +100,22 @@ class CommandServer:
                 if _inode(self._path) != here or self._files != _files():
                     return
                 look_s = time.monotonic() + LOOK_EVERY_S
-            while len(self._spares) < SPARES:
-                self._spares.add(self._fork(listening))
-            select.select([self._hears], [], [], LOOK_EVERY_S)
-            if self._taken():
-                last_s = time.monotonic()
             self._reap()
+            self._fill(listening)
+            select.select([self._hears], [], [], LOOK_EVERY_S)
+            if self._hear():
+                last_s = time.monotonic()
+
+    def _fill(self, listening: socket.socket) -> None:
+        now_s = time.monotonic()
+        taken = {
+            pid for pid, since_s in self._busy_since_s.items() if now_s - since_s > spare.LONG_S
+        }
+        self._spares -= taken
+        while len(self._spares) < SPARES:
+            self._spares.add(self._fork(listening, spare.CALLS))
+        if not self._single and self._spares <= self._busy_since_s.keys():
+            self._single.add(self._fork(listening, 1))
 
     def fresh(self) -> bool:
         """Whether dlq stands where it was imported from, as far as a call can afford to look. Files
@@ -110,7 +123,19 @@ class CommandServer:
         """
         return self._places == _places()
 
-    def _fork(self, listening: socket.socket) -> int:
+    def tell_taken(self) -> None:
+        """In a spare: it has a call."""
+        self._tell(os.getpid())
+
+    def tell_free(self) -> None:
+        """In a spare: it waits again."""
+        self._tell(-os.getpid())
+
+    def _tell(self, word: int) -> None:
+        with suppress(BrokenPipeError):  # the server has ended
+            os.write(self._tells, _PID.pack(word))
+
+    def _fork(self, listening: socket.socket, calls: int) -> int:
         pid = os.fork()
         if pid:
             return pid
@@ -119,26 +144,39 @@ class CommandServer:
             for ours in (self._hears, self._lives, self._lock):
                 os.close(ours)
             line.use(self._line_path)
-            spare.serve_one(listening, self._ends, self._tell_taken, self.fresh)
+            spare.serve_calls(listening, self._ends, self, calls)
         finally:
             os._exit(1)
 
-    def _tell_taken(self) -> None:
-        os.write(self._tells, _PID.pack(os.getpid()))
-        os.close(self._tells)
-        os.close(self._ends)
-
-    def _taken(self) -> bool:
+    def _hear(self) -> bool:
+        """Note the calls that spares have taken and ended; whether there were any."""
+        heard = False
         with suppress(BlockingIOError):
-            raw = os.read(self._hears, _PID.size * 64)
-            self._spares.difference_update(pid for (pid,) in _PID.iter_unpack(raw))
-            return bool(raw)
-        return False
+            while raw := os.read(self._hears, _PID.size * 64):
+                heard = True
+                for (word,) in _PID.iter_unpack(raw):
+                    self._note(word)
+        return heard
+
+    def _note(self, word: int) -> None:
+        if word > 0:
+            self._single.discard(word)
+            self._busy_since_s[word] = time.monotonic()
+        else:
+            self._busy_since_s.pop(-word, None)
+            self._spares.add(-word)
 
     def _reap(self) -> None:
+        ended = []
         with suppress(ChildProcessError):
             while (pid := os.waitpid(-1, os.WNOHANG)[0]) > 0:
-                self._spares.discard(pid)
+                ended.append(pid)
+        if ended:
+            self._hear()  # their last words, before their numbers belong to others
+        for pid in ended:
+            self._spares.discard(pid)
+            self._single.discard(pid)
+            self._busy_since_s.pop(pid, None)
 
 
 def _listen(path: Path) -> socket.socket:

@@ -1,14 +1,16 @@
-"""One process: it waits for a call, becomes like its caller, runs the command, and ends.
+"""One process: it waits for a call, becomes like its caller, runs the command, and waits again.
 
 The command runs only when the caller has said "go" after our "ready". A caller that waited too long
 has gone by then, on its slow way: no command runs twice, and none is lost.
+
+A process takes the next call only after one that left nothing behind (`_Ground`): no signal came,
+no thread, child, descriptor or handler stayed, and no exception went through. It ends after CALLS,
+or after a long one.
 """
 
 from __future__ import annotations
 
-import io
 import os
-import resource
 import select
 import signal
 import socket
@@ -16,158 +18,197 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Sequence
-from typing import NoReturn
+from contextlib import suppress
+from typing import NoReturn, Protocol
 
 from dlq_cli import main as cli
 from dlq_cli.exit_codes import INTERRUPTED
-from dlq_cli.front.request import LIMITS, FrontRequest, NoRequest, peer_uid, receive
+from dlq_cli.front.likeness import become, end_of, let_go
+from dlq_cli.front.request import NoRequest, peer_uid, receive
 from dlq_compat import delegate
 from dlq_compat import main as compat
 
 READY, GO, SIGNAL, ENDED = b"R", b"G", b"S", b"X"
 PATIENCE_S = 5.0
 """For a caller that connects and says nothing."""
-_FLUSH_FAILED = 120  # the interpreter's own code
+CALLS = 250
+"""A process ends after so many: what a command leaves in memory does not add up."""
+LONG_S = 2.0
+"""After a longer call a process ends: the server has put another into its place."""
+_THREAD_ENDS_S = 0.2  # a thread that has given its result is at its end
 
 
-def serve_one(
-    listening: socket.socket, ends: int, taken: Callable[[], None], fresh: Callable[[], bool]
-) -> NoReturn:
-    """Wait for a call, run it and end. `ends` can be read once the server has ended; `taken` tells
-    it of the call; `fresh` says whether the files of dlq are those that are imported here.
+class Employer(Protocol):
+    """The server, as its spares see it."""
+
+    def tell_taken(self) -> None:
+        """This process has a call."""
+
+    def tell_free(self) -> None:
+        """It waits again."""
+
+    def fresh(self) -> bool:
+        """Whether the files of dlq are those that are imported here."""
+
+
+def serve_calls(listening: socket.socket, ends: int, employer: Employer, calls: int) -> NoReturn:
+    """Run up to so many calls, one after the other, and end. `ends` can be read once the server has
+    ended.
     """
-    line = _next_call(listening, ends)
-    taken()
-    listening.close()
+    null = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
+    delegate.dlq_here = _run_dlq
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    next_call = _waiting(listening, ends)
+    ground = _Ground()
+    for left in reversed(range(calls)):
+        line = next_call()
+        employer.tell_taken()
+        if not left:
+            listening.close()
+        begun_s = time.monotonic()
+        clear = _serve(line, employer.fresh, null) and ground.is_clear()
+        if not left or not clear or time.monotonic() - begun_s > LONG_S:
+            break
+        employer.tell_free()
+    os._exit(0)
+
+
+def _waiting(listening: socket.socket, ends: int) -> Callable[[], socket.socket]:
+    """Waits for a call; of several processes that wait the kernel wakes one."""
+    listening.setblocking(False)
+    polled = select.epoll()
+    polled.register(listening.fileno(), select.EPOLLIN | select.EPOLLEXCLUSIVE)
+    polled.register(ends, select.EPOLLIN)
+
+    def next_call() -> socket.socket:
+        while True:
+            if any(descriptor == ends for descriptor, _ in polled.poll()):
+                os._exit(0)
+            with suppress(BlockingIOError):  # another took it
+                return listening.accept()[0]
+
+    return next_call
+
+
+def _serve(line: socket.socket, fresh: Callable[[], bool], null: int) -> bool:
+    """Run one call; whether it left nothing behind that is known here."""
     try:
         line.settimeout(PATIENCE_S)
         if peer_uid(line) != os.geteuid() or not fresh():
-            os._exit(0)
+            return False
         request = receive(line)
         line.sendall(READY)
         if line.recv(1) != GO:
-            os._exit(0)
+            return False
         line.settimeout(None)
     except (OSError, NoRequest):
-        os._exit(0)
-    _become(request)
-    threading.Thread(target=_hear, args=(line,), daemon=True).start()
-    code = _end_of(_run(request.words))
-    try:
-        line.sendall(ENDED + bytes([code & 0xFF]))
-    finally:
-        os._exit(code)
+        return False
+    become(request)
+    caller = _Caller(line)
+    code, plain = _run(request.words)
+    code = end_of(code)
+    let_go(null)
+    return caller.answer(code) and plain
 
 
-def _next_call(listening: socket.socket, ends: int) -> socket.socket:
-    listening.setblocking(False)
-    while True:
-        ready, _, _ = select.select([listening.fileno(), ends], [], [])
-        if ends in ready:
-            os._exit(0)
+class _Caller:
+    """The other end of a call that runs: it sends signals, and with it the command ends."""
+
+    def __init__(self, line: socket.socket) -> None:
+        self._line = line
+        self._lock = threading.Lock()
+        self._over = self._signalled = False
+        self._thread = threading.Thread(target=self._hear, daemon=True)
+        self._thread.start()
+
+    def answer(self, code: int) -> bool:
+        """Tell the exit code. False when a signal had come: it may still be on its way here."""
+        with self._lock:
+            self._over = True
         try:
-            return listening.accept()[0]
-        except BlockingIOError:
-            continue  # the other spare took it
-
-
-def _become(request: FrontRequest) -> None:
-    """Take over descriptors, directory, environment, umask and limits of the caller."""
-    for number, descriptor in enumerate(request.descriptors[:3]):
-        os.dup2(descriptor, number)
-    os.fchdir(request.descriptors[3])
-    for descriptor in request.descriptors:
-        os.close(descriptor)
-    _take_environment(request.environment)
-    time.tzset()
-    os.umask(request.umask)
-    for number in range(LIMITS):
-        _, hard = resource.getrlimit(number)
-        soft = request.limits[number]
-        resource.setrlimit(number, (-1 if soft >= 1 << 63 else soft, hard))
-    _open_streams()
-
-
-def _take_environment(pairs: Sequence[bytes]) -> None:
-    """Each variable as it was; of two with one name the first, which getenv finds."""
-    os.environb.clear()
-    for pair in pairs:
-        name, equals, value = pair.partition(b"=")
-        if equals and name and name not in os.environb:
-            os.environb[name] = value
-
-
-def _open_streams() -> None:
-    """stdin, stdout and stderr, as the interpreter opens them when it starts."""
-    spoken = next(filter(None, map(os.environ.get, ("LC_ALL", "LC_CTYPE", "LANG"))), "C")
-    lenient = "surrogateescape" if spoken in ("C", "POSIX") else "strict"
-    sys.stdin = sys.__stdin__ = io.TextIOWrapper(  # type: ignore[misc]
-        io.BufferedReader(io.FileIO(0, "rb", closefd=False)), encoding="utf-8", errors=lenient
-    )
-    unbuffered = bool(os.environ.get("PYTHONUNBUFFERED"))
-    sys.stdout = sys.__stdout__ = _writer(1, lenient, unbuffered or os.isatty(1))  # type: ignore[misc]
-    sys.stderr = sys.__stderr__ = _writer(2, "backslashreplace", True)  # type: ignore[misc]
-    for stream, name in (
-        (sys.stdin, "<stdin>"),
-        (sys.stdout, "<stdout>"),
-        (sys.stderr, "<stderr>"),
-    ):
-        stream.buffer.raw.name = name  # type: ignore[attr-defined]
-
-
-def _writer(descriptor: int, errors: str, by_line: bool) -> io.TextIOWrapper:
-    raw = io.BufferedWriter(io.FileIO(descriptor, "wb", closefd=False))
-    return io.TextIOWrapper(raw, encoding="utf-8", errors=errors, line_buffering=by_line)
-
-
-def _hear(line: socket.socket) -> None:
-    """Signals for the command come from its caller; with the caller the command ends."""
-    while True:
-        try:
-            word = line.recv(2)
+            with self._line:
+                self._line.sendall(ENDED + bytes([code & 0xFF]))
+                self._line.shutdown(socket.SHUT_RDWR)
+                self._thread.join()
         except OSError:
-            word = b""
-        if len(word) == 2 and word[:1] == SIGNAL:
-            os.kill(os.getpid(), word[1])
-        else:
-            os.kill(os.getpid(), signal.SIGKILL)
+            return False
+        return not self._signalled
+
+    def _hear(self) -> None:
+        while True:
+            try:
+                word = self._line.recv(2)
+            except OSError:
+                word = b""
+            with self._lock:
+                if self._over:
+                    return
+                self._signalled = True
+                known = len(word) == 2 and word[:1] == SIGNAL
+                os.kill(os.getpid(), word[1] if known else signal.SIGKILL)
 
 
-def _run(words: Sequence[bytes]) -> int:
-    """The command, as `dlq_compat` runs it, up to where it would start `dlq`."""
+class _Ground:
+    """What a process must look like before it takes a call."""
+
+    def __init__(self) -> None:
+        self._handlers = self._now_handled()
+        self._descriptors = self._now_open()
+
+    def is_clear(self) -> bool:
+        """Whether a call has left it as it was."""
+        return (
+            self._handlers == self._now_handled()
+            and _alone()
+            and _childless()
+            and self._descriptors == self._now_open()
+        )
+
+    @staticmethod
+    def _now_handled() -> list[object]:
+        return [signal.getsignal(number) for number in range(1, signal.SIGSYS + 1)]
+
+    @staticmethod
+    def _now_open() -> list[str]:
+        return sorted(os.listdir("/proc/self/fd"))
+
+
+def _alone() -> bool:
+    for thread in threading.enumerate():
+        if thread is not threading.main_thread():
+            thread.join(_THREAD_ENDS_S)
+            if thread.is_alive():
+                return False
+    return True
+
+
+def _childless() -> bool:
+    with suppress(ChildProcessError):
+        os.waitpid(-1, os.WNOHANG)
+        return False
+    return True
+
+
+def _run(words: Sequence[bytes]) -> tuple[int, bool]:
+    """The command, as `dlq_compat` runs it, up to where it would start `dlq`: its exit code, and
+    whether it ended in an orderly way.
+    """
     name, *arguments = (os.fsdecode(word) for word in words)
-    delegate.dlq_here = _run_dlq
     sys.argv = ["dlq_compat", name, *arguments]
-    signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
-        return compat.main()
+        return compat.main(), True
     except KeyboardInterrupt:
-        return INTERRUPTED
+        return INTERRUPTED, False
     except SystemExit as error:
         if error.code is None or isinstance(error.code, int):
-            return error.code or 0
+            return error.code or 0, False
         print(error.code, file=sys.stderr)
-        return 1
+        return 1, False
     except BaseException:  # noqa: BLE001 - the interpreter's own end of a program
         sys.excepthook(*sys.exc_info())
-        return 1
+        return 1, False
 
 
 def _run_dlq(name: str, arguments: list[str]) -> int:
     sys.argv = ["dlq", "slurm", name, *arguments]
     return cli.run(sys.argv[1:])
-
-
-def _end_of(code: int) -> int:
-    """Flush as the interpreter does when it ends."""
-    try:
-        sys.stdout.flush()
-    except (OSError, ValueError) as error:
-        kind = type(error).__name__
-        print(f"Exception ignored in: {sys.stdout!r}\n{kind}: {error}", file=sys.stderr)
-        code = _FLUSH_FAILED
-    try:
-        sys.stderr.flush()
-    except (OSError, ValueError):
-        code = _FLUSH_FAILED
-    return code
