@@ -3,9 +3,9 @@
 The command runs only when the caller has said "go" after our "ready". A caller that waited too long
 has gone by then, on its slow way: no command runs twice, and none is lost.
 
-A process takes the next call only after one that left nothing behind (`_Ground`): no signal came,
-no thread, child, descriptor or handler stayed, and no exception went through. It ends after CALLS,
-or after a long one.
+A process takes the next call only where the last one left nothing behind (`_Ground`). It ends after
+a signal or an exception, and where a thread, child, descriptor or handler stays. It also ends after
+a long call, and after CALLS.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ READY, GO, SIGNAL, ENDED = b"R", b"G", b"S", b"X"
 PATIENCE_S = 5.0
 """For a caller that connects and says nothing."""
 CALLS = 250
-"""A process ends after so many: what a command leaves in memory does not add up."""
+"""A process ends after so many: memory that commands leave behind does not add up."""
 LONG_S = 2.0
 """After a longer call a process ends: the server has put another into its place."""
 _THREAD_ENDS_S = 0.2  # a thread that has given its result is at its end
@@ -149,7 +149,7 @@ class _Caller:
 
 
 class _Ground:
-    """What a process must look like before it takes a call."""
+    """The state of a process that may take a call."""
 
     def __init__(self) -> None:
         self._handlers = self._now_handled()
