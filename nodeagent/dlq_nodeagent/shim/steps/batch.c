@@ -1,0 +1,342 @@
+/* `batch`: the main process of a rank with compat = slurm, the counterpart of slurmstepd.
+ *
+ *   batch COMMAND...   on rank 0: runs the batch script, serves its steps, and ends as it ends
+ *   batch --hold       on the others: serves steps, and ends well when rank 0 has ended
+ *
+ * Signals go to the steps that run, or without one to the batch script; a holder lets them pass, as
+ * rank 0 passes them to the tasks of all nodes. `scontrol requeue` makes rank 0 end with exit code 99.
+ * When the agent or the master restarts, or is silent, nothing changes here: it is part of the job. */
+#include "steps.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/signalfd.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define REQUEUE_CODE 99
+#define REQUEUE_MS 5000      /* from the signal of a requeue to the end */
+#define HOLD_AGAIN_MS 1000   /* between two tries to reach rank 0 */
+#define HOLD_MIRRORS_MS 15000 /* the master ends us sooner when rank 0 failed */
+#define MOST_FDS 1100
+
+extern char **environ;
+
+static struct who who;
+static pid_t program, holder;
+static int fifo = -1, signals;
+static int64_t end_ms, hold_again_ms;
+static bool told_to_end;
+static char fifo_path[4200], words[4096];
+static size_t words_used;
+
+static const char *variable(const char *name)
+{
+    const char *value = getenv(name);
+    return value != NULL ? value : "";
+}
+
+static int fail(const char *what)
+{
+    dprintf(2, "dlq: batch: %s: %s\n", what, strerror(errno));
+    return 125;
+}
+
+/* ---- who we are: the agent says it in our environment ---- */
+
+/* DLQ_STEP_PEERS: "NAME ADDRESS PORT GPUS" of all nodes, with ';' between them. */
+static bool read_peers(struct bytes *records)
+{
+    char *all = strdup(variable("DLQ_STEP_PEERS")), *rest = all;
+    int count = 0;
+    for (char *each; (each = strsep(&rest, ";")) != NULL;)
+        if (*each != '\0') {
+            bytes_record(records, "peer", each);
+            count++;
+        }
+    free(all);
+    return count > 0;
+}
+
+static bool read_who(void)
+{
+    struct bytes records = {0};
+    char directory[4096];
+    snprintf(directory, sizeof directory, "%s", variable("DLQ_BEAT_FILE"));
+    char *slash = strrchr(directory, '/');
+    if (slash == NULL || !read_peers(&records))
+        return false;
+    *slash = '\0';
+    bytes_record(&records, "rank", variable("DLQ_NODE_RANK"));
+    bytes_record(&records, "cpus", variable("SLURM_CPUS_ON_NODE"));
+    bytes_record(&records, "each", variable("SLURM_NTASKS_PER_NODE"));
+    bytes_record(&records, "job", variable("DLQ_JOB_ID"));
+    bytes_record(&records, "user", variable("SLURM_JOB_USER"));
+    bytes_record(&records, "dir", directory);
+    if (*variable("DLQ_STEP_KEY") != '\0')
+        bytes_record(&records, "key", variable("DLQ_STEP_KEY"));
+    unsetenv("DLQ_STEP_KEY"); /* programs ask us for it, by the socket */
+    unsetenv("DLQ_STEP_PEERS");
+    return who_parse(&who, records.data, records.used);
+}
+
+/* A copy: a task clears its environment before it takes ours over. */
+static char **own_environment(void)
+{
+    size_t count = 0;
+    while (environ[count] != NULL)
+        count++;
+    char **copy = must_have(calloc(count + 1, sizeof *copy));
+    for (size_t at = 0; at < count; at++)
+        copy[at] = must_have(strdup(environ[at]));
+    return copy;
+}
+
+/* Our own programs come first, before any PATH of the job or its image. */
+static void set_path(void)
+{
+    char own[4096], path[8192 + 4096];
+    ssize_t length = readlink("/proc/self/exe", own, sizeof own - 1);
+    char *slash = length <= 0 ? NULL : memrchr(own, '/', (size_t)length);
+    if (slash == NULL)
+        return;
+    *slash = '\0';
+    const char *before = getenv("PATH");
+    snprintf(path, sizeof path, "%s:%.8000s", own, before != NULL ? before : "/bin:/usr/bin");
+    setenv("PATH", path, 1);
+}
+
+/* ---- the batch script ---- */
+
+static pid_t start(char **command)
+{
+    pid_t parent = getpid(), pid = fork();
+    if (pid != 0)
+        return pid;
+    reset_signals();
+    prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0);
+    if (getppid() != parent)
+        _exit(125);
+    execvp(command[0], command);
+    int missing = errno == ENOENT || errno == ENOTDIR;
+    dprintf(2, "dlq: cannot run %s: %s\n", command[0], strerror(errno));
+    _exit(missing ? 127 : 126);
+}
+
+static void make_fifo(void)
+{
+    snprintf(fifo_path, sizeof fifo_path, "%s/slurm", who.job_dir);
+    unlink(fifo_path);
+    if (mkfifo(fifo_path, 0600) == 0) /* opened for writing too: so it never reads as ended */
+        fifo = open(fifo_path, O_RDWR | O_NONBLOCK | O_CLOEXEC | O_NOFOLLOW);
+    setenv("DLQ_SLURM_CONTROL", fifo_path, 1);
+}
+
+static void pass_on(int number)
+{
+    if (kids_signal(number) == 0 && program > 0)
+        kill(program, number);
+}
+
+static void hear_fifo(void)
+{
+    ssize_t got = read(fifo, words + words_used, sizeof words - 1 - words_used);
+    if (got <= 0)
+        return;
+    words_used += (size_t)got;
+    words[words_used] = '\0';
+    char *line = words, *end;
+    for (; (end = strchr(line, '\n')) != NULL; line = end + 1) {
+        *end = '\0';
+        if (strcmp(line, "requeue") == 0 && end_ms == 0) {
+            end_ms = now_ms() + REQUEUE_MS;
+            pass_on(SIGCONT);
+            pass_on(SIGTERM);
+        }
+    }
+    words_used = strlen(line) < sizeof words / 2 ? strlen(line) : 0;
+    memmove(words, line, words_used);
+}
+
+/* ---- a holder ---- */
+
+/* In a process of its own: waits for the word of rank 0, and ends with its code, or else with 255. */
+static void ask_rank_0(void)
+{
+    struct frame frame;
+    char text[200], *payload;
+    uint32_t code;
+    pid_t parent = getpid();
+    holder = fork();
+    if (holder != 0)
+        return;
+    prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0);
+    if (getppid() != parent)
+        _exit(255);
+    int fd = dial_peer(&who, 0, text, sizeof text);
+    if (fd < 0 || !send_frame(fd, ASK_HOLD, 0, "", 0) || !receive_frame(fd, -1, &frame, &payload) ||
+        frame.type != STEP_OVER || frame.length != sizeof code)
+        _exit(255);
+    memcpy(&code, payload, sizeof code);
+    _exit(code & 0xff);
+}
+
+/* The agent reads it and tells the master: with rank 0 the job is done, whatever we hear of it. */
+static void say_that_we_serve(void)
+{
+    int at = open(who.job_dir, O_PATH | O_DIRECTORY | O_CLOEXEC);
+    int fd = at < 0 ? -1 : openat(at, "workers_done", O_WRONLY | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
+    if (fd >= 0 && write(fd, "yes", 3) == 3)
+        close(fd);
+    if (at >= 0)
+        close(at);
+}
+
+static _Noreturn void end_with(int code)
+{
+    records_write(who.job_dir, true);
+    _exit(code);
+}
+
+static void holder_ended(int status)
+{
+    int code = WIFEXITED(status) ? WEXITSTATUS(status) : 255;
+    holder = 0;
+    if (code == 0 || code == REQUEUE_CODE)
+        end_with(code);
+    if (code != 255) {
+        poll(NULL, 0, HOLD_MIRRORS_MS);
+        end_with(code);
+    }
+    if (told_to_end)
+        end_with(0);
+    hold_again_ms = now_ms() + HOLD_AGAIN_MS;
+}
+
+/* ---- the loop ---- */
+
+static _Noreturn void program_ended(int status)
+{
+    int number = WIFSIGNALED(status) ? WTERMSIG(status) : 0;
+    int code = end_ms != 0 ? REQUEUE_CODE : number != 0 ? 128 + number : WEXITSTATUS(status);
+    hear_fifo(); /* a request that came just before the end */
+    if (end_ms != 0)
+        code = REQUEUE_CODE;
+    kids_bye(code);
+    if (number != 0 && code != REQUEUE_CODE) {
+        struct rlimit none = {0, 0};
+        records_write(who.job_dir, true);
+        setrlimit(RLIMIT_CORE, &none);
+        reset_signals();
+        kill(getpid(), number);
+    }
+    end_with(code);
+}
+
+static void reap(void)
+{
+    int status;
+    pid_t pid;
+    while ((pid = waitpid(-1, &status, WNOHANG)) > 0) {
+        kids_reaped(pid);
+        if (pid == program)
+            program_ended(status);
+        if (pid == holder)
+            holder_ended(status);
+    }
+}
+
+static void hear_signals(void)
+{
+    struct signalfd_siginfo info;
+    while (read(signals, &info, sizeof info) == (ssize_t)sizeof info) {
+        int number = (int)info.ssi_signo;
+        if (number == SIGCHLD || number == SIGPIPE)
+            continue;
+        if (program > 0) {
+            pass_on(number);
+        } else if (number == SIGTERM) {
+            told_to_end = true;
+            if (holder == 0)
+                end_with(0);
+        }
+    }
+}
+
+static int pause_for(int records_ms)
+{
+    int64_t wait = records_ms;
+    int64_t at[] = {end_ms, holder == 0 && program == 0 ? hold_again_ms : 0};
+    for (int each = 0; each < 2; each++)
+        if (at[each] != 0) {
+            int64_t left = at[each] - now_ms();
+            left = left < 0 ? 0 : left;
+            wait = wait < 0 || left < wait ? left : wait;
+        }
+    return (int)wait;
+}
+
+static _Noreturn void serve(void)
+{
+    static struct pollfd fds[MOST_FDS];
+    for (;;) {
+        fds[0] = (struct pollfd){.fd = signals, .events = POLLIN};
+        fds[1] = (struct pollfd){.fd = fifo, .events = POLLIN};
+        int count = kids_poll(fds + 2, MOST_FDS - 2);
+        poll(fds, (nfds_t)count + 2, pause_for(records_write(who.job_dir, false)));
+        if (fds[1].revents != 0)
+            hear_fifo();
+        if (fds[0].revents != 0)
+            hear_signals();
+        reap();
+        kids_turn(fds + 2, count);
+        if (program == 0 && holder == 0 && who.rank > 0 && now_ms() >= hold_again_ms)
+            ask_rank_0();
+        if (end_ms != 0 && now_ms() >= end_ms) {
+            kill(program, SIGKILL); /* other processes end with the rank */
+            kids_bye(REQUEUE_CODE);
+            end_with(REQUEUE_CODE);
+        }
+    }
+}
+
+int batch_main(int argc, char **argv)
+{
+    sigset_t all;
+    bool holds = argc == 2 && strcmp(argv[1], "--hold") == 0;
+    if (argc < 2)
+        return fail("there is nothing to run");
+    if (!read_who())
+        return fail("the agent has not said which rank this is");
+    struct peer *own = &who.peers[who.rank];
+    int unix_fd = listen_unix(who.job_dir);
+    if (unix_fd < 0)
+        return fail(who.job_dir);
+    int tcp_fd = who.has_key && who.node_count > 1 ? listen_tcp(own->address, own->port) : -1;
+    if (tcp_fd < 0 && who.has_key && who.node_count > 1) /* behind another address */
+        tcp_fd = listen_tcp("::", own->port);
+    if (tcp_fd < 0 && who.node_count > 1)
+        dprintf(2, "dlq: batch: no steps from other nodes: %s\n", strerror(errno));
+    sigfillset(&all);
+    sigprocmask(SIG_SETMASK, &all, NULL);
+    signals = signalfd(-1, &all, SFD_CLOEXEC | SFD_NONBLOCK);
+    kids_begin(&who, unix_fd, tcp_fd);
+    if (holds) {
+        say_that_we_serve();
+    } else {
+        make_fifo();
+        set_path();
+        program = start(argv + 1);
+        if (program < 0)
+            return fail("fork");
+    }
+    who.environment = own_environment();
+    serve();
+}

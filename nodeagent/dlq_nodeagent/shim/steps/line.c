@@ -1,0 +1,407 @@
+/* Connections between the programs of one job. On a node they are a unix socket in the attempt's own
+ * directory, which other users cannot enter. Between nodes they are TCP, and both sides prove that
+ * they know the attempt's key; what they say then is not encrypted, as in Slurm. */
+#include "steps.h"
+
+#include <arpa/inet.h>
+#include <ctype.h>
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#define SOCKET_NAME "steps.sock"
+#define HANDSHAKE_MS 10000
+#define DIAL_MS 10000
+#define NONCE_BYTES 32
+
+extern char **environ;
+
+/* ---- unix ---- */
+
+/* By a descriptor of the directory: the path may be longer than an address, and no link is followed
+ * in its last part. */
+static int open_address(const char *directory, struct sockaddr_un *address)
+{
+    int at = open(directory, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    struct stat info;
+    if (at >= 0 && (fstat(at, &info) != 0 || info.st_uid != geteuid())) {
+        close(at);
+        errno = EACCES;
+        return -1;
+    }
+    *address = (struct sockaddr_un){.sun_family = AF_UNIX};
+    snprintf(address->sun_path, sizeof address->sun_path, "/proc/self/fd/%d/" SOCKET_NAME, at);
+    return at;
+}
+
+int listen_unix(const char *directory)
+{
+    struct sockaddr_un address;
+    int at = open_address(directory, &address);
+    if (at < 0)
+        return -1;
+    int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    mode_t mask = umask(077);
+    unlinkat(at, SOCKET_NAME, 0);
+    bool bound = fd >= 0 && bind(fd, (struct sockaddr *)&address, sizeof address) == 0 && listen(fd, 128) == 0;
+    umask(mask);
+    int error = errno;
+    close(at);
+    if (bound)
+        return fd;
+    if (fd >= 0)
+        close(fd);
+    errno = error;
+    return -1;
+}
+
+static bool same_user(int fd)
+{
+    struct ucred who;
+    socklen_t size = sizeof who;
+    return getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &who, &size) == 0 && who.uid == geteuid();
+}
+
+bool admit_unix(int fd)
+{
+    return same_user(fd);
+}
+
+static int dial_unix(const char *directory)
+{
+    struct sockaddr_un address;
+    struct stat info;
+    int at = open_address(directory, &address);
+    if (at < 0)
+        return -1;
+    int fd = -1;
+    if (fstatat(at, SOCKET_NAME, &info, AT_SYMLINK_NOFOLLOW) == 0 && S_ISSOCK(info.st_mode) &&
+        info.st_uid == geteuid())
+        fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    if (fd >= 0 && (connect(fd, (struct sockaddr *)&address, sizeof address) != 0 || !same_user(fd))) {
+        close(fd);
+        fd = -1;
+    }
+    close(at);
+    return fd;
+}
+
+/* ---- which job is this? ---- */
+
+static const char *variable_in(const char *environment, size_t length, const char *name)
+{
+    size_t name_length = strlen(name);
+    for (const char *at = environment; at < environment + length; at += strlen(at) + 1)
+        if (strncmp(at, name, name_length) == 0 && at[name_length] == '=')
+            return at + name_length + 1;
+    return NULL;
+}
+
+/* The variables of a process of ours; NULL when we may not see them. */
+static char *environment_of(const char *pid, size_t *length)
+{
+    char path[300];
+    snprintf(path, sizeof path, "/proc/%s/environ", pid);
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    struct stat info;
+    if (fd < 0)
+        return NULL;
+    struct bytes all = {0};
+    if (fstat(fd, &info) == 0 && info.st_uid == geteuid())
+        while (all.used < (4u << 20) && bytes_read(&all, fd, PIECE_BYTES) > 0)
+            ;
+    close(fd);
+    *length = all.used;
+    if (all.used > 0)
+        bytes_add(&all, "", 1);
+    return all.data;
+}
+
+static int parent_of(int pid)
+{
+    char path[64], text[1024];
+    int parent = 0;
+    char state;
+    snprintf(path, sizeof path, "/proc/%d/stat", pid);
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    ssize_t got = fd < 0 ? -1 : read(fd, text, sizeof text - 1);
+    if (fd >= 0)
+        close(fd);
+    if (got <= 0)
+        return 0;
+    text[got] = '\0';
+    const char *behind = strrchr(text, ')');
+    return behind != NULL && sscanf(behind + 1, " %c %d", &state, &parent) == 2 ? parent : 0;
+}
+
+/* The socket of the rank whose variables these are; 0: another job's, -1: none. */
+static int try_environment(const char *environment, size_t length, const char *wanted_job)
+{
+    const char *job = variable_in(environment, length, "DLQ_JOB_ID");
+    const char *beat = variable_in(environment, length, "DLQ_BEAT_FILE");
+    const char *slash = beat == NULL ? NULL : strrchr(beat, '/');
+    char directory[4096];
+    if (job == NULL || slash == NULL || slash == beat || slash - beat >= (long)sizeof directory)
+        return -1;
+    if (wanted_job != NULL && strcmp(job, wanted_job) != 0)
+        return 0;
+    memcpy(directory, beat, (size_t)(slash - beat));
+    directory[slash - beat] = '\0';
+    return dial_unix(directory);
+}
+
+static int try_process(int pid, const char *wanted_job)
+{
+    char name[16];
+    size_t length = 0;
+    snprintf(name, sizeof name, "%d", pid);
+    char *environment = environment_of(name, &length);
+    int fd = environment == NULL ? -1 : try_environment(environment, length, wanted_job);
+    free(environment);
+    return fd;
+}
+
+/* Programs strip their children's variables, and leave SLURM_JOB_ID: then our ancestors have them, or
+ * else any process of this user in that job. */
+static int search(const char *wanted_job)
+{
+    for (int pid = getppid(), depth = 0; pid > 1 && depth < 64; pid = parent_of(pid), depth++) {
+        int fd = try_process(pid, wanted_job);
+        if (fd > 0)
+            return fd;
+    }
+    DIR *processes = wanted_job == NULL ? NULL : opendir("/proc");
+    struct dirent *entry;
+    int found = -1;
+    while (processes != NULL && found <= 0 && (entry = readdir(processes)) != NULL)
+        if (isdigit((unsigned char)entry->d_name[0]))
+            found = try_process(atoi(entry->d_name), wanted_job);
+    if (processes != NULL)
+        closedir(processes);
+    return found > 0 ? found : -1;
+}
+
+int dial_own(const char *wanted_job, char *words, size_t size)
+{
+    struct bytes own = {0};
+    for (char **at = environ; *at != NULL; at++)
+        bytes_add(&own, *at, strlen(*at) + 1);
+    int fd = own.used == 0 ? -1 : try_environment(own.data, own.used, wanted_job);
+    bytes_free(&own);
+    if (fd <= 0)
+        fd = search(wanted_job);
+    if (fd <= 0)
+        snprintf(words, size, "no job with compat = slurm runs here");
+    return fd > 0 ? fd : -1;
+}
+
+/* ---- tcp ---- */
+
+static bool parse_address(const char *text, int port, struct sockaddr_storage *address, socklen_t *size)
+{
+    struct sockaddr_in *four = (struct sockaddr_in *)address;
+    struct sockaddr_in6 *six = (struct sockaddr_in6 *)address;
+    memset(address, 0, sizeof *address);
+    if (inet_pton(AF_INET, text, &four->sin_addr) == 1) {
+        four->sin_family = AF_INET;
+        four->sin_port = htons((uint16_t)port);
+        *size = sizeof *four;
+        return true;
+    }
+    six->sin6_family = AF_INET6;
+    six->sin6_port = htons((uint16_t)port);
+    *size = sizeof *six;
+    return inet_pton(AF_INET6, text, &six->sin6_addr) == 1;
+}
+
+/* A node that dies says nothing: after 20 s its connections are over. */
+static void keep_alive(int fd)
+{
+    int one = 1, idle_s = 5, every_s = 5, count = 3, silent_ms = 20000;
+    setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &one, sizeof one);
+    setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &idle_s, sizeof idle_s);
+    setsockopt(fd, IPPROTO_TCP, TCP_KEEPINTVL, &every_s, sizeof every_s);
+    setsockopt(fd, IPPROTO_TCP, TCP_KEEPCNT, &count, sizeof count);
+    setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &silent_ms, sizeof silent_ms);
+    setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
+}
+
+int listen_tcp(const char *text, int port)
+{
+    struct sockaddr_storage address;
+    socklen_t size;
+    int one = 1;
+    if (!parse_address(text, port, &address, &size))
+        return -1;
+    int fd = socket(address.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    if (fd < 0)
+        return -1;
+    setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one);
+    if (bind(fd, (struct sockaddr *)&address, size) == 0 && listen(fd, 128) == 0)
+        return fd;
+    close(fd);
+    return -1;
+}
+
+static void prove(const struct who *who, const char *side, const unsigned char nonces[2 * NONCE_BYTES],
+                  unsigned char out[32])
+{
+    char said[16 + 2 * NONCE_BYTES] = {0};
+    snprintf(said, 16, "dlq-step %s", side);
+    memcpy(said + 16, nonces, 2 * NONCE_BYTES);
+    hmac_sha256(who->key, KEY_BYTES, said, sizeof said, out);
+}
+
+bool admit_tcp(int fd, const struct who *who)
+{
+    unsigned char nonces[2 * NONCE_BYTES], said[NONCE_BYTES + 32], wanted[32];
+    keep_alive(fd);
+    if (!who->has_key || getrandom(nonces, NONCE_BYTES, 0) != NONCE_BYTES || !send_all(fd, nonces, NONCE_BYTES) ||
+        !receive_all(fd, said, sizeof said, HANDSHAKE_MS))
+        return false;
+    memcpy(nonces + NONCE_BYTES, said, NONCE_BYTES);
+    prove(who, "asks", nonces, wanted);
+    if (!same_bytes(wanted, said + NONCE_BYTES, 32))
+        return false;
+    prove(who, "says", nonces, wanted);
+    return send_all(fd, wanted, 32);
+}
+
+static bool introduce(int fd, const struct who *who)
+{
+    unsigned char nonces[2 * NONCE_BYTES], said[NONCE_BYTES + 32], wanted[32];
+    if (!receive_all(fd, nonces, NONCE_BYTES, HANDSHAKE_MS) ||
+        getrandom(nonces + NONCE_BYTES, NONCE_BYTES, 0) != NONCE_BYTES)
+        return false;
+    memcpy(said, nonces + NONCE_BYTES, NONCE_BYTES);
+    prove(who, "asks", nonces, said + NONCE_BYTES);
+    if (!send_all(fd, said, sizeof said) || !receive_all(fd, said, 32, HANDSHAKE_MS))
+        return false;
+    prove(who, "says", nonces, wanted);
+    return same_bytes(wanted, said, 32);
+}
+
+static bool connect_within(int fd, const struct sockaddr *address, socklen_t size, int timeout_ms)
+{
+    int error = 0;
+    socklen_t length = sizeof error;
+    struct pollfd wait = {.fd = fd, .events = POLLOUT};
+    if (connect(fd, address, size) == 0)
+        return true;
+    if (errno != EINPROGRESS || poll(&wait, 1, timeout_ms) <= 0)
+        return false;
+    return getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &length) == 0 && error == 0;
+}
+
+static int dial_tcp(const struct who *who, const struct peer *peer)
+{
+    struct sockaddr_storage address;
+    socklen_t size;
+    if (!parse_address(peer->address, peer->port, &address, &size))
+        return -1;
+    int fd = socket(address.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    if (fd < 0)
+        return -1;
+    keep_alive(fd);
+    if (connect_within(fd, (struct sockaddr *)&address, size, DIAL_MS) && introduce(fd, who))
+        return fd;
+    close(fd);
+    return -1;
+}
+
+int dial_peer(const struct who *who, int node, char *words, size_t size)
+{
+    int fd = node == who->rank ? dial_unix(who->job_dir) : dial_tcp(who, &who->peers[node]);
+    if (fd < 0)
+        snprintf(words, size, "node %s cannot be reached", who->peers[node].name);
+    return fd;
+}
+
+/* ---- who the job is, from its main process to a program of it ---- */
+
+static bool take_peer(struct who *who, const char *text)
+{
+    struct peer *peer = &who->peers[who->node_count];
+    if (who->node_count == MOST_NODES ||
+        sscanf(text, "%63s %63s %d %d", peer->name, peer->address, &peer->port, &peer->gpus) != 4)
+        return false;
+    who->node_count++;
+    return true;
+}
+
+static bool take_key(struct who *who, const char *text)
+{
+    if (strlen(text) != 2 * KEY_BYTES)
+        return false;
+    for (int at = 0; at < KEY_BYTES; at++) {
+        unsigned byte;
+        if (sscanf(text + 2 * at, "%2x", &byte) != 1)
+            return false;
+        who->key[at] = (unsigned char)byte;
+    }
+    who->has_key = true;
+    return true;
+}
+
+bool who_parse(struct who *who, char *records, size_t length)
+{
+    char *at = records, *value, *key;
+    size_t count = 0;
+    who->environment = must_have(calloc(length / 2 + 2, sizeof *who->environment));
+    while ((key = record_next(&at, records + length, &value)) != NULL) {
+        long number;
+        if (strcmp(key, "peer") == 0 && !take_peer(who, value))
+            return false;
+        if (strcmp(key, "key") == 0 && !take_key(who, value))
+            return false;
+        if (strcmp(key, "rank") == 0 && parse_long(value, MOST_NODES - 1, &number))
+            who->rank = (int)number;
+        if (strcmp(key, "cpus") == 0 && parse_long(value, 100000, &number))
+            who->cpus = (int)number;
+        if (strcmp(key, "each") == 0 && parse_long(value, 100000, &number))
+            who->tasks_per_node = (int)number;
+        if (strcmp(key, "job") == 0)
+            snprintf(who->job, sizeof who->job, "%s", value);
+        if (strcmp(key, "user") == 0)
+            snprintf(who->user, sizeof who->user, "%s", value);
+        if (strcmp(key, "dir") == 0)
+            snprintf(who->job_dir, sizeof who->job_dir, "%s", value);
+        if (strcmp(key, "env") == 0)
+            who->environment[count++] = strdup(value);
+    }
+    return who->node_count > 0 && who->rank < who->node_count;
+}
+
+void who_write(const struct who *who, struct bytes *bytes)
+{
+    char text[256];
+    bytes_number(bytes, "rank", who->rank);
+    bytes_number(bytes, "cpus", who->cpus);
+    bytes_number(bytes, "each", who->tasks_per_node);
+    bytes_record(bytes, "job", who->job);
+    bytes_record(bytes, "user", who->user);
+    bytes_record(bytes, "dir", who->job_dir);
+    if (who->has_key) {
+        for (int at = 0; at < KEY_BYTES; at++)
+            snprintf(text + 2 * at, 3, "%02x", who->key[at]);
+        bytes_record(bytes, "key", text);
+    }
+    for (int at = 0; at < who->node_count; at++) {
+        const struct peer *peer = &who->peers[at];
+        snprintf(text, sizeof text, "%s %s %d %d", peer->name, peer->address, peer->port, peer->gpus);
+        bytes_record(bytes, "peer", text);
+    }
+    for (char **at = who->environment; *at != NULL; at++)
+        bytes_record(bytes, "env", *at);
+}
