@@ -266,7 +266,7 @@ package: setup | $(UV_TOOL)  ## build the wheel, install it with each extra into
 .PHONY: clean
 clean:  ## remove everything that make made, the environments included
 	rm -rf .venv .venv-torch .venv-frameworks .venv-docs build dist .demo .e2e .mypy_cache .ruff_cache .pytest_cache .hypothesis \
-	  .import_linter_cache $(SHIM) $(SHIM_DIR)/dlq-init $(SHIM_DIR)/dlq-tasks $(SHIM_DIR)/dlq-output $(FRONT) profiler/dlq_profiler/lib
+	  .import_linter_cache $(SHIM) $(SHIM_DIR)/dlq-init $(SHIM_DIR)/dlq-tasks $(SHIM_DIR)/dlq-output $(SHIM_DIR)/dlq-steps $(FRONT) profiler/dlq_profiler/lib
 	find . -name __pycache__ -not -path './.git/*' -prune -exec rm -rf {} +
 
 # PyTorch only by pip (uv would take the CUDA build), and only into an environment of its own.

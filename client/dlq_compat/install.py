@@ -20,13 +20,13 @@ from pathlib import Path
 from typing import Optional
 
 from dlq_compat.delegate import CLI_FILE
-from dlq_compat.main import INSIDE, PROGRAMS
+from dlq_compat.main import INSIDE, OF_STEPS, PROGRAMS
 
 _WRAPPER = """\
 #!/bin/sh
 # dlq's stand-in for Slurm's {name}.
 DLQ_SLURM_BIN=$(cd "$(dirname "$0")" && pwd)
-{export}for python in {python} python3 /usr/bin/python3 python; do
+for python in {python} python3 /usr/bin/python3 python; do
     if command -v "$python" >/dev/null 2>&1; then
         exec "$python" -ISB "$DLQ_SLURM_BIN/{lib}" {name} "$@"
     fi
@@ -46,14 +46,15 @@ sys.exit(main())
 FRONT = Path(__file__).parent / "front" / "dlq-front"
 """The compiled front, where a C compiler was there when dlq was installed."""
 _FRONT_COPY = "dlq-front"
+_STEPS_COPY = "dlq-steps"
 
 
-def install(directory: Path, front: Optional[Path] = None) -> Path:
+def install(directory: Path, front: Optional[Path] = None, *, steps: Optional[Path] = None) -> Path:
     """Write everything below `directory` and return its `bin`, which belongs first into PATH.
 
-    `front`: the compiled front, for people's hosts. Jobs and containers get sh programs alone. May
-    be repeated, also while jobs use it: each file is replaced in one step. All users may read it.
-    OSError when it cannot be written.
+    `front`: the compiled front, for people's hosts. `steps`: the compiled programs of steps, for
+    the nodes that run jobs. May be repeated, also while jobs use it: each file is replaced in one
+    step. All users may read it. OSError when it cannot be written.
     """
     lib = directory / "lib"
     for made in (directory, directory / "bin", lib, lib / "dlq_compat", lib / "slow"):
@@ -64,22 +65,23 @@ def install(directory: Path, front: Optional[Path] = None) -> Path:
         _put(directory / "lib" / "dlq_compat" / source.name, source.read_bytes(), 0o644)
     _put(directory / "lib" / "__main__.py", _MAIN.encode(), 0o644)
     _put(directory / "lib" / CLI_FILE, f"{_own_cli()}\n".encode(), 0o644)
-    if front is not None:
-        _put(lib / _FRONT_COPY, front.read_bytes(), 0o755)
-    for name in PROGRAMS:
-        if front is None or name in INSIDE:
+    compiled = {name: _FRONT_COPY for name in PROGRAMS if front and name not in INSIDE}
+    compiled |= {name: _STEPS_COPY for name in OF_STEPS if steps}
+    for program, copy in ((front, _FRONT_COPY), (steps, _STEPS_COPY)):
+        if program is not None:
+            _put(lib / copy, program.read_bytes(), 0o755)
+    for name in (*PROGRAMS, *(OF_STEPS if steps else ())):
+        if name not in compiled:
             _put(directory / "bin" / name, _wrapper(name, "../lib"), 0o755)
         else:
             _put(lib / "slow" / name, _wrapper(name, ".."), 0o755)
-            _link(lib / _FRONT_COPY, directory / "bin" / name)
+            _link(lib / compiled[name], directory / "bin" / name)
     return directory / "bin"
 
 
 def _wrapper(name: str, lib: str) -> bytes:
     python = shlex.quote(os.path.realpath(sys.executable))
-    # Only the rank's main process needs it: no other may hand it on to a job.
-    export = "export DLQ_SLURM_BIN\n" if name == "batch" else ""
-    return _WRAPPER.format(name=name, python=python, lib=lib, export=export).encode()
+    return _WRAPPER.format(name=name, python=python, lib=lib).encode()
 
 
 def _link(source: Path, path: Path) -> None:

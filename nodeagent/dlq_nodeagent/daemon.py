@@ -32,7 +32,7 @@ from dlq_nodeagent.devices.watch import GpuWatch
 from dlq_nodeagent.execs.serving import ExecServer
 from dlq_nodeagent.launch.launching import Launching
 from dlq_nodeagent.launch.programs import install_program
-from dlq_nodeagent.launch.slurm import install_stand_ins
+from dlq_nodeagent.launch.steps import install_stand_ins
 from dlq_nodeagent.line import wire
 from dlq_nodeagent.line.channel import Channels
 from dlq_nodeagent.line.identity import keep_renewed, stored_address

@@ -33,7 +33,7 @@ from dlq_nodeagent.launch.env import FROM_MASTER, UserAccount, job_environment
 from dlq_nodeagent.launch.output_files import output_mount, with_output_files
 from dlq_nodeagent.launch.ports import ports_for
 from dlq_nodeagent.launch.rules import LaunchRules
-from dlq_nodeagent.launch.slurm import stand_ins_environment, stand_ins_mount, with_batch
+from dlq_nodeagent.launch.steps import stand_ins_mount, step_environment, with_batch
 from dlq_nodeagent.launch.tasks import port_count, tasks_mount, with_own_ports, with_tasks
 from dlq_nodeagent.model.errands import Preparation
 from dlq_nodeagent.model.launch import ContainerPlan, LaunchPlan, RankKey
@@ -187,7 +187,7 @@ class Launching:
             now_s=self.now_s(),
             cluster=self.cluster,
         )
-        environment |= stand_ins_environment(launch, rules.stand_ins)
+        environment |= step_environment(launch, self.devices_of(launch), rules.stand_ins)
         environment, container = self._profiled(launch, rights, environment, container, cwd)
         gpus = len(launch.gpu_indexes)
         return LaunchPlan(

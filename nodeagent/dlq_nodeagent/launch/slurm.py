@@ -1,20 +1,12 @@
-"""Slurm's programs and variables for a job with `compat = "slurm"`, as its tasks find them.
-
-The stand-ins' `batch` starts such a rank and stays its main process. After a restart of the agent
-or the master it goes on like any other rank: its signal routing is part of the job.
+"""Slurm's variables for a job with `compat = "slurm"`, as its batch script finds them. Those of a
+task are made by `srun` (shim/steps).
 """
 
 from collections.abc import Mapping, Sequence
 from itertools import groupby
-from pathlib import Path
 
-from dlq_common.start_causes import StartCause
-from dlq_compat.install import install
-from dlq_compat.srun import tasks_per_node
 from dlq_nodeagent.devices.port import Device
-from dlq_nodeagent.model.launch import Mount
 from dlq_nodeagent.model.messages import Launch
-from dlq_nodeagent.model.mistakes import LaunchRefused
 
 COMPAT = "slurm"
 _ARRAY = ("JOB_ID", "TASK_ID", "TASK_COUNT", "TASK_MIN", "TASK_MAX", "TASK_STEP")
@@ -53,7 +45,7 @@ def slurm_environment(
         "SLURM_NTASKS": str(nodes * tasks),
         "SLURM_NPROCS": str(nodes * tasks),
         "SLURM_NTASKS_PER_NODE": str(tasks),
-        "SLURM_TASKS_PER_NODE": tasks_per_node(nodes, tasks),
+        "SLURM_TASKS_PER_NODE": counted((tasks,) * nodes),
         "SLURM_PROCID": str(rank * tasks),
         "SLURM_LOCALID": "0",
         "SLURM_GPUS_ON_NODE": str(len(devices)),
@@ -99,48 +91,3 @@ def counted(numbers: Sequence[int]) -> str:
 def _array(environment: Mapping[str, str]) -> Mapping[str, str]:
     told = ((word, environment.get(f"DLQ_ARRAY_{word}")) for word in _ARRAY)
     return {f"SLURM_ARRAY_{word}": value for word, value in told if value is not None}
-
-
-_SHELL = "/bin/sh"  # by name: the state directory may be mounted noexec
-
-
-def install_stand_ins(state_dir: Path) -> None:
-    """Put them where jobs find them. OSError when that cannot be written."""
-    install(_place(state_dir))
-
-
-def with_batch(
-    launch: Launch, argv: tuple[str, ...], devices: tuple[Device, ...], state_dir: Path | None
-) -> tuple[str, ...]:
-    """The words that start a rank; LaunchRefused where this node has no stand-ins.
-
-    A script starts its steps itself, by `srun`. A command is a step of its own, with one process
-    for each task.
-    """
-    if launch.compat != COMPAT:
-        return argv
-    if state_dir is None:
-        words = "this node has no stand-ins for Slurm's programs"
-        raise LaunchRefused(words, StartCause.INSTALL)
-    programs = _place(state_dir) / "bin"
-    step = () if launch.script or tasks_of(launch, devices) == 1 else (str(programs / "srun"), "--")
-    return (_SHELL, str(programs / "batch"), *step, *argv)
-
-
-def stand_ins_environment(launch: Launch, state_dir: Path | None) -> Mapping[str, str]:
-    """The variable that leads a command beside the rank to the stand-ins."""
-    if launch.compat != COMPAT or state_dir is None:
-        return {}
-    return {"DLQ_SLURM_BIN": str(_place(state_dir) / "bin")}
-
-
-def stand_ins_mount(launch: Launch, state_dir: Path | None) -> tuple[Mount, ...]:
-    """The part of the node that a container with such a rank must see."""
-    if launch.compat != COMPAT or state_dir is None:
-        return ()
-    place = str(_place(state_dir))
-    return (Mount(place, place, read_only=True),)
-
-
-def _place(state_dir: Path) -> Path:
-    return state_dir / COMPAT

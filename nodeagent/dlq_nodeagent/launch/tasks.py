@@ -7,6 +7,7 @@ from pathlib import Path
 
 from dlq_nodeagent.devices.port import Device
 from dlq_nodeagent.launch.programs import program_at
+from dlq_nodeagent.launch.steps import step_port_count
 from dlq_nodeagent.model.launch import Mount
 from dlq_nodeagent.model.messages import Launch
 from dlq_nodeagent.shim.binary import TASKS_NAME
@@ -27,9 +28,9 @@ class Task:
 
 
 def port_count(launch: Launch) -> int:
-    """Ports that a rank needs: for the gang's rendezvous, and for each worker or server."""
+    """Ports of a rank: for the rendezvous, for each worker or server, and for steps."""
     rendezvous = 1 if launch.key.node_rank == 0 else 0
-    return rendezvous + len(_roles_here(launch))
+    return rendezvous + len(_roles_here(launch)) + step_port_count(launch)
 
 
 def with_own_ports(launch: Launch, ports: tuple[int, ...]) -> Launch:

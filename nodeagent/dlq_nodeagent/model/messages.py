@@ -126,6 +126,8 @@ class Launch:
     """Ports of all nodes in rank order; empty as long as this node may still choose its own."""
     node_gpu_counts: tuple[int, ...] = ()
     node_gpu_types: tuple[str, ...] = ()
+    step_key: str = ""
+    """The secret of the attempt's ranks, by which one starts steps on another; hexadecimal."""
     core_indexes: tuple[int, ...] = ()
     """The cores of a job without GPUs, as the master numbers them; empty: it has GPUs."""
     node_core_counts: tuple[int, ...] = ()

@@ -7,6 +7,7 @@ SHIM_NAME = "dlq-shim"
 INIT_NAME = "dlq-init"
 TASKS_NAME = "dlq-tasks"
 OUTPUT_NAME = "dlq-output"
+STEPS_NAME = "dlq-steps"
 
 
 class ShimMissing(Exception):

@@ -6,7 +6,6 @@ from hypothesis import strategies as st
 
 from dlq_common.text.hostlist import compress_hostlist, expand_hostlist
 from dlq_compat import hostlist
-from dlq_compat.srun import filled
 
 HOSTS = st.lists(st.from_regex(r"[a-c]{1,2}-?[0-9]{0,3}", fullmatch=True), min_size=1, unique=True)
 
@@ -39,18 +38,3 @@ def test_short_and_long_form_say_the_same(hosts: list[str]) -> None:
 def test_jobs_and_commands_read_each_others_lists(hosts: list[str]) -> None:
     ours = expand_hostlist(hostlist.compress(hosts))
     assert sorted(ours) == sorted(hostlist.expand(compress_hostlist(hosts))) == sorted(hosts)
-
-
-def test_a_pattern_is_filled_for_a_task_of_an_array() -> None:
-    task = {
-        "SLURM_JOB_ID": "20",
-        "SLURM_ARRAY_JOB_ID": "17",
-        "SLURM_ARRAY_TASK_ID": "3",
-        "SLURM_PROCID": "5",
-        "SLURM_JOB_NAME": "a/b",
-    }
-    assert filled("%A_%a/%j.%3t.%%.%N", task) == "17_3/20.005.%."
-
-
-def test_a_pattern_of_a_job_that_is_no_array() -> None:
-    assert filled("%A_%a", {"SLURM_JOB_ID": "20"}) == "20_0"

@@ -1,17 +1,22 @@
-"""What a script for Slurm finds in a rank: steps, signals for them, and a requeue that is no
-failure.
-"""
+"""The main process of a rank: signals, a requeue that is no failure, and how it ends."""
 
 import signal
 from typing import IO
 
 import pytest
 
-from support.extent import spread
-from unit.compat.conftest import Rank
+from unit.compat.conftest import TwoNodes
 
-# A task that says that it is ready, and what it does when it is told to save.
+# A shell that says that it is ready, and what it does when it is told to save.
 SAVES = "trap '{then}' USR1; echo ready; while :; do sleep 0.05; done"
+# A task that does, without any child.
+TASK = """\
+import os, signal
+signal.signal(signal.SIGUSR1, lambda *_: exit(print("saved", os.environ["SLURM_PROCID"])))
+print("ready", flush=True)
+while True:
+    signal.pause()
+"""
 
 
 def wait_for(output: IO[str] | None, line: str, count: int = 1) -> None:
@@ -24,75 +29,37 @@ def wait_for(output: IO[str] | None, line: str, count: int = 1) -> None:
         seen.append(got.rstrip("\n"))
 
 
-def test_a_step_has_this_nodes_part_of_all_tasks(rank: Rank) -> None:
-    code, output = rank.run("srun -l sh -c 'echo $SLURM_PROCID/$SLURM_NTASKS $SLURM_LOCALID'")
-    assert code == 0
-    assert sorted(output.splitlines()) == ["2: 2/4 0", "3: 3/4 1"]
-
-
-def test_a_step_of_fewer_nodes_runs_on_the_first_ones_and_says_so_elsewhere(rank: Rank) -> None:
-    code, output = rank.run("srun -N1 -n1 echo prepared")
-    assert (code, output) == (0, "srun: not on this node: the step has 1 of 2 nodes\n")
-
-
-def test_each_task_gets_its_gpus_when_they_are_asked_for(rank: Rank) -> None:
-    _, output = rank.run("srun -l --gpus-per-task=1 sh -c 'echo $CUDA_VISIBLE_DEVICES'")
-    assert sorted(output.splitlines()) == ["2: GPU-1", "3: GPU-2"]
-
-
-def test_output_files_are_named_as_slurm_names_them_and_added_to(rank: Rank) -> None:
-    for _ in range(2):
-        assert rank.run("srun --output %x-%j-%2t.txt echo line")[0] == 0
-    assert (rank.directory / "train-17-02.txt").read_text() == "line\nline\n"
-    assert (rank.directory / "train-17-03.txt").read_text() == "line\nline\n"
-
-
-def test_one_failing_task_ends_its_step_with_its_code(rank: Rank) -> None:
-    script = "srun sh -c 'test $SLURM_LOCALID = 0 && exit 3; exec sleep 600'; echo ended $?"
-    assert rank.run(script) == (0, "ended 3\n")
-
-
-@pytest.mark.parametrize(
-    ("command", "why"),
-    spread(
-        [
-            ("srun --pty bash", "--pty: a job here has no terminal"),
-            ("srun -n 3 hostname", "3 tasks cannot be divided evenly over 2 nodes"),
-            ("srun -N 3 hostname", "--nodes=3: the job has 2"),
-            ("srun -w gpu-b -N1 hostname", "a step here has the first nodes of the job"),
-            ("srun --mpi=pmix hostname", "dlq's srun speaks no PMI"),
-            ("srun --bananas hostname", "--bananas needs a value|--bananas: not supported"),
-            ("srun", "there is no command to run"),
-        ],
-        3,
-    ),
-)
-def test_what_srun_cannot_do_is_refused_with_its_reason(rank: Rank, command: str, why: str) -> None:
-    code, output = rank.run(command)
-    assert code == 1
-    assert any(part in output for part in why.split("|")), output
-
-
-def test_a_signal_goes_to_the_steps_and_the_script_goes_on(rank: Rank) -> None:
-    (rank.directory / "task").write_text(SAVES.format(then="echo saved $SLURM_PROCID; exit 0"))
-    process = rank.start("srun sh task; echo script ends with $?")
-    wait_for(process.stdout, "ready", 2)
+def test_a_signal_goes_to_the_steps_of_all_nodes_and_the_script_goes_on(job: TwoNodes) -> None:
+    (job.directory / "task").write_text(TASK)
+    process = job.start("srun python3 task; echo script ends with $?")
+    wait_for(process.stdout, "ready", 4)
     process.send_signal(signal.SIGUSR1)
     output, _ = process.communicate(timeout=60)
-    assert sorted(output.splitlines()) == ["saved 2", "saved 3", "script ends with 0"]
+    saved = [f"saved {rank}" for rank in range(4)]
+    assert sorted(output.splitlines()) == [*saved, "script ends with 0"]
     assert process.returncode == 0
 
 
-def test_without_steps_a_signal_goes_to_the_program_itself(rank: Rank) -> None:
-    process = rank.start(SAVES.format(then="echo saved; exit 7"))
+def test_without_steps_a_signal_goes_to_the_program_itself(job: TwoNodes) -> None:
+    process = job.start(SAVES.format(then="echo saved; exit 7"))
     wait_for(process.stdout, "ready")
     process.send_signal(signal.SIGUSR1)
     assert process.communicate(timeout=60)[0] == "saved\n"
     assert process.returncode == 7
 
 
-def test_a_signal_that_ends_the_program_ends_the_rank_by_the_same(rank: Rank) -> None:
-    process = rank.start("echo ready; exec sleep 600")
+def test_a_cancel_ends_the_script_with_its_step_as_in_slurm(job: TwoNodes) -> None:
+    process = job.start("srun sh -c 'echo ready; exec sleep 600'; echo goes on")
+    wait_for(process.stdout, "ready", 4)
+    process.send_signal(signal.SIGCONT)
+    process.send_signal(signal.SIGTERM)
+    output, _ = process.communicate(timeout=60)
+    assert process.returncode == -signal.SIGTERM
+    assert "goes on" not in output
+
+
+def test_a_signal_that_ends_the_program_ends_the_rank_by_the_same(job: TwoNodes) -> None:
+    process = job.start("echo ready; exec sleep 600")
     wait_for(process.stdout, "ready")
     process.send_signal(signal.SIGUSR2)
     assert process.wait(timeout=60) == -signal.SIGUSR2
@@ -100,49 +67,72 @@ def test_a_signal_that_ends_the_program_ends_the_rank_by_the_same(rank: Rank) ->
 
 @pytest.mark.parametrize("code", [0, 255])
 def test_a_requeue_ends_the_rank_with_99_whatever_the_program_makes_of_it(
-    rank: Rank, code: int
+    job: TwoNodes, code: int
 ) -> None:
     script = (
         f"trap 'exit {code}' TERM; scontrol requeue $SLURM_JOB_ID; while :; do sleep 0.05; done"
     )
-    assert rank.run(script) == (99, "")
+    assert job.run(script) == (99, "")
 
 
-def test_a_requeue_just_before_the_end_counts(rank: Rank) -> None:
-    assert rank.run("scontrol requeue 17; exit 1") == (99, "")
+def test_a_requeue_just_before_the_end_counts(job: TwoNodes) -> None:
+    assert job.run("scontrol requeue 17; exit 1") == (99, "")
 
 
-def test_a_program_that_ignores_the_requeue_is_not_waited_for(rank: Rank) -> None:
-    process = rank.start("trap '' TERM; scontrol requeue 17; echo asked; exec sleep 30")
+def test_a_program_that_ignores_the_requeue_is_not_waited_for(job: TwoNodes) -> None:
+    process = job.start("trap '' TERM; scontrol requeue 17; echo asked; exec sleep 30")
     wait_for(process.stdout, "asked")
     assert process.wait(timeout=60) == 99
 
 
-def test_the_name_of_an_array_task_is_its_own(rank: Rank) -> None:
-    rank.environment = {
-        **rank.environment,
-        "SLURM_ARRAY_JOB_ID": "12",
-        "SLURM_ARRAY_TASK_ID": "4",
-    }
-    assert rank.run("scontrol requeue 12_4; exec sleep 600")[0] == 99
+def test_the_name_of_an_array_task_is_its_own(job: TwoNodes) -> None:
+    job.shared |= {"SLURM_ARRAY_JOB_ID": "12", "SLURM_ARRAY_TASK_ID": "4"}
+    assert job.run("scontrol requeue 12_4; exec sleep 600")[0] == 99
 
 
-def test_other_jobs_need_an_identity_and_without_dlq_that_is_said(rank: Rank) -> None:
-    (rank.programs.parent / "lib" / "dlq-cli").write_text("/nowhere/dlq\n")
-    code, output = rank.run("scontrol requeue 18")
+@pytest.mark.parametrize(("script", "code"), [("exit 0", 0), ("scontrol requeue 17; exit 0", 99)])
+def test_the_other_nodes_end_with_the_first(job: TwoNodes, script: str, code: int) -> None:
+    assert job.run(f"srun -n4 true; sleep 1; {script}")[0] == code
+    holder = job.started[0]
+    assert holder.wait(timeout=60) == code
+    assert holder.communicate()[0] == ""
+    assert (job.job_dir(1) / "workers_done").exists()
+
+
+def test_a_node_that_never_reaches_the_first_ends_well_when_it_is_told_to(job: TwoNodes) -> None:
+    holder = job.start_rank(1, "--hold")
+    while not (job.job_dir(1) / "workers_done").exists():
+        assert holder.poll() is None
+    holder.send_signal(signal.SIGTERM)
+    assert holder.wait(timeout=60) == 0
+
+
+def test_a_rank_without_a_word_from_the_agent_says_so(job: TwoNodes) -> None:
+    del job.shared["DLQ_STEP_PEERS"]
+    process = job.start_rank(0, "true")
+    output, _ = process.communicate(timeout=60)
+    assert process.returncode == 125
+    assert "the agent has not said which rank this is" in output
+
+
+def test_a_program_that_is_not_there_is_told_as_a_shell_would(job: TwoNodes) -> None:
+    process = job.start_rank(0, "/no/such/program")
+    output, _ = process.communicate(timeout=60)
+    assert output == "dlq: cannot run /no/such/program: No such file or directory\n"
+    assert process.returncode == 127
+
+
+def test_other_jobs_need_an_identity_and_without_dlq_that_is_said(job: TwoNodes) -> None:
+    (job.programs.parent / "lib" / "dlq-cli").write_text("/nowhere/dlq\n")
+    code, output = job.run("scontrol requeue 18")
     assert code == 127
     assert output.startswith("scontrol: no `dlq` command is here")
 
 
-def test_hosts_and_facts_of_the_job_need_nobody(rank: Rank) -> None:
-    assert rank.run("scontrol show hostnames") == (0, "gpu-a\ngpu-b\n")
-    assert rank.run("scontrol show hostnames 'n[08-10]'") == (0, "n08\nn09\nn10\n")
-    assert rank.run("scontrol show hostlist n08,n09,n10,x") == (0, "n[08-10],x\n")
-    code, output = rank.run("scontrol -o show job 17")
+def test_hosts_and_facts_of_the_job_need_nobody(job: TwoNodes) -> None:
+    words = "scontrol show hostnames; scontrol show hostnames 'n[08-10]'"
+    assert job.run(words) == (0, "gpu-a\ngpu-b\nn08\nn09\nn10\n")
+    code, output = job.run("scontrol show hostlist n08,n09,n10,x; scontrol -o show job 17")
     assert code == 0
+    assert output.startswith("n[08-10],x\n")
     assert "JobId=17 JobName=train" in output
-
-
-def test_a_command_that_is_not_there_is_told_as_a_shell_would(rank: Rank) -> None:
-    code, output = rank.run("srun /no/such/program")
-    assert (code, output) == (127, "srun: error: /no/such/program: No such file or directory\n")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import hmac
 from collections.abc import Iterator
 from typing import Any
 
@@ -64,6 +66,7 @@ def launch_message(launch: Launch, places: CheckpointPlaces) -> agent.LaunchComm
         spec=spec,
         checkpoint_directory=places.directory(spec, launch.key, trial=launch.trial),
         checkpoint_base=places.base(spec),
+        step_key=step_key(places.seed, launch) if spec.compat == "slurm" else "",
         hold_duration=to_duration(launch.hold_s),
         grace_duration=to_duration(launch.grace_s),
         time_left_duration=to_duration(launch.time_left_s),
@@ -71,6 +74,14 @@ def launch_message(launch: Launch, places: CheckpointPlaces) -> agent.LaunchComm
     if launch.record_s is not None:
         message.profile.window_duration.CopyFrom(to_duration(launch.record_s))
     return message
+
+
+def step_key(seed: bytes, launch: Launch) -> str:
+    """The secret by which the ranks of an attempt know each other. It follows from the seed, so a
+    master that restarts says the same.
+    """
+    attempt = f"steps {launch.key.job_id} {launch.key.number} {launch.epoch}"
+    return hmac.new(seed, attempt.encode(), hashlib.sha256).hexdigest()
 
 
 def stop_message(stop: Stop) -> agent.StopCommand:

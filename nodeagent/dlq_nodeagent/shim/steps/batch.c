@@ -3,8 +3,8 @@
  *   batch COMMAND...   on rank 0: runs the batch script, serves its steps, and ends as it ends
  *   batch --hold       on the others: serves steps, and ends well when rank 0 has ended
  *
- * Signals go to the steps that run, or without one to the batch script; a holder lets them pass, as
- * rank 0 passes them to the tasks of all nodes. `scontrol requeue` makes rank 0 end with exit code 99.
+ * Signals go to the steps that run, or without one to the batch script; a cancel goes to both. A
+ * holder lets them pass, as rank 0 passes them to the tasks of all nodes. `scontrol requeue` makes rank 0 end with exit code 99.
  * When the agent or the master restarts, or is silent, nothing changes here: it is part of the job. */
 #include "steps.h"
 
@@ -23,8 +23,10 @@
 
 #define REQUEUE_CODE 99
 #define REQUEUE_MS 5000      /* from the signal of a requeue to the end */
-#define HOLD_AGAIN_MS 1000   /* between two tries to reach rank 0 */
+#define HOLD_FIRST_MS 25     /* between two tries to reach rank 0: doubled each time ... */
+#define HOLD_AGAIN_MS 1000   /* ... up to this */
 #define HOLD_MIRRORS_MS 15000 /* the master ends us sooner when rank 0 failed */
+#define TOGETHER_MS 1000 /* between CONT and TERM of a cancel */
 #define MOST_FDS 1100
 
 extern char **environ;
@@ -32,7 +34,7 @@ extern char **environ;
 static struct who who;
 static pid_t program, holder;
 static int fifo = -1, signals;
-static int64_t end_ms, hold_again_ms;
+static int64_t end_ms, hold_again_ms, hold_pause_ms = HOLD_FIRST_MS, continued_ms;
 static bool told_to_end;
 static char fifo_path[4200], words[4096];
 static size_t words_used;
@@ -51,7 +53,7 @@ static int fail(const char *what)
 
 /* ---- who we are: the agent says it in our environment ---- */
 
-/* DLQ_STEP_PEERS: "NAME ADDRESS PORT GPUS" of all nodes, with ';' between them. */
+/* DLQ_STEP_PEERS: "NAME ADDRESS PORT GPUS CPUS" of all nodes, with ';' between them. */
 static bool read_peers(struct bytes *records)
 {
     char *all = strdup(variable("DLQ_STEP_PEERS")), *rest = all;
@@ -74,9 +76,7 @@ static bool read_who(void)
     if (slash == NULL || !read_peers(&records))
         return false;
     *slash = '\0';
-    bytes_record(&records, "rank", variable("DLQ_NODE_RANK"));
-    bytes_record(&records, "cpus", variable("SLURM_CPUS_ON_NODE"));
-    bytes_record(&records, "each", variable("SLURM_NTASKS_PER_NODE"));
+    bytes_record(&records, "rank", variable("DLQ_STEP_RANK"));
     bytes_record(&records, "job", variable("DLQ_JOB_ID"));
     bytes_record(&records, "user", variable("SLURM_JOB_USER"));
     bytes_record(&records, "dir", directory);
@@ -84,6 +84,7 @@ static bool read_who(void)
         bytes_record(&records, "key", variable("DLQ_STEP_KEY"));
     unsetenv("DLQ_STEP_KEY"); /* programs ask us for it, by the socket */
     unsetenv("DLQ_STEP_PEERS");
+    unsetenv("DLQ_STEP_RANK");
     return who_parse(&who, records.data, records.used);
 }
 
@@ -139,9 +140,14 @@ static void make_fifo(void)
     setenv("DLQ_SLURM_CONTROL", fifo_path, 1);
 }
 
+/* To the steps that run, else to the program. A cancel and a time limit send CONT and TERM together.
+ * These end both, as in Slurm: the script must not go on to its next step. */
 static void pass_on(int number)
 {
-    if (kids_signal(number) == 0 && program > 0)
+    if (number == SIGCONT)
+        continued_ms = now_ms();
+    bool ends = number == SIGTERM && continued_ms != 0 && now_ms() - continued_ms < TOGETHER_MS;
+    if ((kids_signal(number) == 0 || ends) && program > 0)
         kill(program, number);
 }
 
@@ -217,7 +223,8 @@ static void holder_ended(int status)
     }
     if (told_to_end)
         end_with(0);
-    hold_again_ms = now_ms() + HOLD_AGAIN_MS;
+    hold_again_ms = now_ms() + hold_pause_ms;
+    hold_pause_ms = 2 * hold_pause_ms < HOLD_AGAIN_MS ? 2 * hold_pause_ms : HOLD_AGAIN_MS;
 }
 
 /* ---- the loop ---- */
@@ -253,21 +260,30 @@ static void reap(void)
     }
 }
 
+static void hear_signal(int number)
+{
+    if (number == SIGCHLD || number == SIGPIPE)
+        return;
+    if (program > 0) {
+        pass_on(number);
+    } else if (number == SIGTERM) {
+        told_to_end = true;
+        if (holder == 0)
+            end_with(0);
+    }
+}
+
 static void hear_signals(void)
 {
-    struct signalfd_siginfo info;
-    while (read(signals, &info, sizeof info) == (ssize_t)sizeof info) {
-        int number = (int)info.ssi_signo;
-        if (number == SIGCHLD || number == SIGPIPE)
-            continue;
-        if (program > 0) {
-            pass_on(number);
-        } else if (number == SIGTERM) {
-            told_to_end = true;
-            if (holder == 0)
-                end_with(0);
-        }
-    }
+    struct signalfd_siginfo infos[64];
+    ssize_t got = read(signals, infos, sizeof infos);
+    int count = got > 0 ? (int)(got / (ssize_t)sizeof *infos) : 0;
+    for (int at = 0; at < count; at++)
+        if (infos[at].ssi_signo == SIGCONT) /* the kernel tells of lower numbers first */
+            hear_signal(SIGCONT);
+    for (int at = 0; at < count; at++)
+        if (infos[at].ssi_signo != SIGCONT)
+            hear_signal((int)infos[at].ssi_signo);
 }
 
 static int pause_for(int records_ms)

@@ -1,5 +1,5 @@
-/* In a process of its own: the connection of one srun (and of those that listen to its step), of one
- * holder, or of one sattach. */
+/* In a process of its own: the connection of one srun, of one holder, or of one sattach. That of an
+ * srun also serves the listeners of its step. */
 #include "steps.h"
 
 #include <stdlib.h>

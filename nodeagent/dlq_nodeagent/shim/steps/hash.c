@@ -1,4 +1,4 @@
-/* SHA-256 (FIPS 180-4) and HMAC (RFC 2104): who knows the attempt's key may start its tasks. */
+/* SHA-256 (FIPS 180-4) and HMAC (RFC 2104): a program that knows the attempt's key may start its tasks. */
 #include "steps.h"
 
 #include <string.h>

@@ -153,7 +153,7 @@ void kids_begin(struct who *ours, int unix_fd, int tcp_fd)
     unix_listener = unix_fd;
     tcp_listener = tcp_fd;
     for (int node = 0; node < who->node_count; node++)
-        rooms[node] = (struct room){.cpus = who->cpus, .gpus = who->peers[node].gpus};
+        rooms[node] = (struct room){.cpus = who->peers[node].cpus, .gpus = who->peers[node].gpus};
 }
 
 static void refuse(struct kid *kid, const char *why)

@@ -1,4 +1,4 @@
-/* Which nodes a step gets, and how many tasks each of them: as Slurm lays tasks out. Pure. */
+/* The nodes of a step, and the number of tasks on each of them, as Slurm lays tasks out. Pure. */
 #include "steps.h"
 
 #include <string.h>

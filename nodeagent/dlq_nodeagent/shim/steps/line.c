@@ -1,6 +1,6 @@
 /* Connections between the programs of one job. On a node they are a unix socket in the attempt's own
  * directory, which other users cannot enter. Between nodes they are TCP, and both sides prove that
- * they know the attempt's key; what they say then is not encrypted, as in Slurm. */
+ * they know the attempt's key. The bytes that follow are not encrypted, as in Slurm. */
 #include "steps.h"
 
 #include <arpa/inet.h>
@@ -334,7 +334,7 @@ static bool take_peer(struct who *who, const char *text)
 {
     struct peer *peer = &who->peers[who->node_count];
     if (who->node_count == MOST_NODES ||
-        sscanf(text, "%63s %63s %d %d", peer->name, peer->address, &peer->port, &peer->gpus) != 4)
+        sscanf(text, "%63s %63s %d %d %d", peer->name, peer->address, &peer->port, &peer->gpus, &peer->cpus) != 5)
         return false;
     who->node_count++;
     return true;
@@ -367,10 +367,6 @@ bool who_parse(struct who *who, char *records, size_t length)
             return false;
         if (strcmp(key, "rank") == 0 && parse_long(value, MOST_NODES - 1, &number))
             who->rank = (int)number;
-        if (strcmp(key, "cpus") == 0 && parse_long(value, 100000, &number))
-            who->cpus = (int)number;
-        if (strcmp(key, "each") == 0 && parse_long(value, 100000, &number))
-            who->tasks_per_node = (int)number;
         if (strcmp(key, "job") == 0)
             snprintf(who->job, sizeof who->job, "%s", value);
         if (strcmp(key, "user") == 0)
@@ -387,8 +383,6 @@ void who_write(const struct who *who, struct bytes *bytes)
 {
     char text[256];
     bytes_number(bytes, "rank", who->rank);
-    bytes_number(bytes, "cpus", who->cpus);
-    bytes_number(bytes, "each", who->tasks_per_node);
     bytes_record(bytes, "job", who->job);
     bytes_record(bytes, "user", who->user);
     bytes_record(bytes, "dir", who->job_dir);
@@ -399,7 +393,8 @@ void who_write(const struct who *who, struct bytes *bytes)
     }
     for (int at = 0; at < who->node_count; at++) {
         const struct peer *peer = &who->peers[at];
-        snprintf(text, sizeof text, "%s %s %d %d", peer->name, peer->address, peer->port, peer->gpus);
+        snprintf(text, sizeof text, "%s %s %d %d %d", peer->name, peer->address, peer->port, peer->gpus,
+                 peer->cpus);
         bytes_record(bytes, "peer", text);
     }
     for (char **at = who->environment; *at != NULL; at++)

@@ -298,7 +298,7 @@ static int use(struct options *options, const struct option *option, const char 
     return 0;
 }
 
-/* Slurm's own variables that stand for options; what the job was given is in `who`. */
+/* Slurm's own variables that stand for options. */
 static void take_variables(struct options *options)
 {
     static const char *const NAMES[][2] = {
@@ -360,7 +360,7 @@ static int read_word(struct options *options, const char *word, const char *next
 int options_read(int argc, char **argv, struct options *options)
 {
     int at = 1;
-    *options = (struct options){.kill_on_bad_exit = true, .relative = -1};
+    *options = (struct options){.relative = -1};
     take_variables(options);
     while (at < argc && argv[at][0] == '-' && argv[at][1] != '\0') {
         int used = 1;

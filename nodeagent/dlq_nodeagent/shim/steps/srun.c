@@ -48,15 +48,19 @@ static _Noreturn void fail(const char *words)
     exit(1);
 }
 
+/* Outside of a job with compat = slurm: to the program that asks the master. */
 static _Noreturn void delegate(int argc, char **argv)
 {
-    char **words = must_have(calloc((size_t)argc + 3, sizeof *words));
-    words[0] = "dlq";
-    words[1] = "slurm";
-    words[2] = "srun";
-    memcpy(words + 3, argv + 1, (size_t)(argc - 1) * sizeof *words);
-    execvp("dlq", words);
-    fprintf(stderr, "srun: error: this is no job with compat = slurm, and no `dlq` command is here\n");
+    char path[4096 + 32];
+    char **words = must_have(calloc((size_t)argc + 1, sizeof *words));
+    ssize_t length = readlink("/proc/self/exe", path, 4096);
+    if (length > 0) {
+        path[length] = '\0';
+        strcpy(strrchr(path, '/'), "/../lib/slow/srun");
+        memcpy(words, argv, (size_t)argc * sizeof *words);
+        execv(path, words);
+    }
+    fprintf(stderr, "srun: error: this is no job with compat = slurm, and %s is not here\n", path);
     exit(127);
 }
 
@@ -253,7 +257,7 @@ static bool is_the_ranks_own(const char *variable)
     return false;
 }
 
-/* Those that the user has changed or added; each node knows its own of the job. */
+/* Variables that the user has changed or added; each node knows its own of the job. */
 static void add_environment(struct bytes *out)
 {
     const char *words = options.export != NULL ? options.export : "ALL";

@@ -24,7 +24,7 @@
 
 enum frame_type {
     /* a request, the first frame of a connection */
-    ASK_WHO = 1, /* unix socket only: who the job is, its nodes and key */
+    ASK_WHO = 1, /* unix socket only: the job, its nodes and key */
     ASK_STEP,    /* rank 0 only: a step, as `struct wish` */
     ASK_LAUNCH,  /* tasks on this node, as records */
     ASK_ATTACH,  /* rank 0 only: the step's number as text */
@@ -106,11 +106,11 @@ bool same_bytes(const void *left, const void *right, size_t length);
 
 struct peer {
     char name[MOST_NAME], address[64];
-    int port, gpus;
+    int port, gpus, cpus; /* cpus: 0 when they are not counted */
 };
 
 struct who {
-    int rank, node_count, cpus, tasks_per_node;
+    int rank, node_count;
     char job[24], job_dir[4096], user[64];
     bool has_key;
     unsigned char key[KEY_BYTES];
@@ -129,7 +129,7 @@ bool admit_tcp(int fd, const struct who *who);
 bool who_parse(struct who *who, char *records, size_t length);
 void who_write(const struct who *who, struct bytes *bytes);
 
-/* ---- layout.c: which node gets how many tasks, and what it has left; pure ---- */
+/* ---- layout.c: the tasks of each node, and its room; pure ---- */
 
 enum { SHARES = 1, EXACT = 2, OVERCOMMITS = 4, NO_GPUS = 8 };
 

@@ -238,7 +238,9 @@ static int add_range(const char *head, size_t head_length, const char *item, con
     for (long number = first; number <= last; number++) {
         if (count >= most)
             return -1;
-        snprintf(names[count++], MOST_NAME, "%.*s%0*ld%.60s", (int)head_length, head, (int)width, number, tail);
+        if (snprintf(names[count++], MOST_NAME, "%.*s%0*ld%s", (int)head_length, head, (int)width, number, tail) >=
+            MOST_NAME)
+            return -1;
     }
     return count;
 }

@@ -1232,6 +1232,7 @@ class LaunchCommand(_message.Message):
     CHECKPOINT_BASE_FIELD_NUMBER: _builtins.int
     CORE_INDEXES_FIELD_NUMBER: _builtins.int
     NODE_CORE_COUNTS_FIELD_NUMBER: _builtins.int
+    STEP_KEY_FIELD_NUMBER: _builtins.int
     job_id: _builtins.str
     """The job."""
     node_rank: _builtins.int
@@ -1265,6 +1266,8 @@ class LaunchCommand(_message.Message):
     level must be the owner's. Empty from an older master; then the last two levels of
     checkpoint_directory must be the owner's.
     """
+    step_key: _builtins.str
+    """A secret that the ranks of this attempt share: one starts steps on another with it. Hexadecimal."""
     @_builtins.property
     def fence(self) -> _lease_pb2.Fence:
         """Its fence."""
@@ -1360,10 +1363,11 @@ class LaunchCommand(_message.Message):
         checkpoint_base: _builtins.str = ...,
         core_indexes: _abc.Iterable[_builtins.int] | None = ...,
         node_core_counts: _abc.Iterable[_builtins.int] | None = ...,
+        step_key: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["fence", b"fence", "grace_duration", b"grace_duration", "hold_duration", b"hold_duration", "profile", b"profile", "spec", b"spec", "time_left_duration", b"time_left_duration"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["at_barrier", b"at_barrier", "checkpoint_base", b"checkpoint_base", "checkpoint_directory", b"checkpoint_directory", "core_indexes", b"core_indexes", "fence", b"fence", "gid", b"gid", "gpu_indexes", b"gpu_indexes", "grace_duration", b"grace_duration", "groups", b"groups", "hold_duration", b"hold_duration", "job_id", b"job_id", "joins", b"joins", "master_port", b"master_port", "node_addresses", b"node_addresses", "node_core_counts", b"node_core_counts", "node_gpu_counts", b"node_gpu_counts", "node_gpu_types", b"node_gpu_types", "node_ids", b"node_ids", "node_ports", b"node_ports", "node_rank", b"node_rank", "port_first", b"port_first", "port_last", b"port_last", "profile", b"profile", "restart_count", b"restart_count", "resume_from", b"resume_from", "spec", b"spec", "time_left_duration", b"time_left_duration", "trial", b"trial", "uid", b"uid", "user", b"user"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["at_barrier", b"at_barrier", "checkpoint_base", b"checkpoint_base", "checkpoint_directory", b"checkpoint_directory", "core_indexes", b"core_indexes", "fence", b"fence", "gid", b"gid", "gpu_indexes", b"gpu_indexes", "grace_duration", b"grace_duration", "groups", b"groups", "hold_duration", b"hold_duration", "job_id", b"job_id", "joins", b"joins", "master_port", b"master_port", "node_addresses", b"node_addresses", "node_core_counts", b"node_core_counts", "node_gpu_counts", b"node_gpu_counts", "node_gpu_types", b"node_gpu_types", "node_ids", b"node_ids", "node_ports", b"node_ports", "node_rank", b"node_rank", "port_first", b"port_first", "port_last", b"port_last", "profile", b"profile", "restart_count", b"restart_count", "resume_from", b"resume_from", "spec", b"spec", "step_key", b"step_key", "time_left_duration", b"time_left_duration", "trial", b"trial", "uid", b"uid", "user", b"user"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

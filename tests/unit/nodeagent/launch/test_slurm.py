@@ -1,24 +1,13 @@
-"""A rank with compat = slurm: its variables, and what starts it."""
+"""The variables of a rank with compat = slurm."""
 
 from dataclasses import replace
-from pathlib import Path
-
-import pytest
 
 from dlq_nodeagent.devices.fake import FakeDevices, parse_virtual
-from dlq_nodeagent.launch.slurm import (
-    install_stand_ins,
-    slurm_environment,
-    stand_ins_mount,
-    with_batch,
-)
-from dlq_nodeagent.model.launch import Mount
+from dlq_nodeagent.launch.slurm import slurm_environment
 from dlq_nodeagent.model.messages import Launch
-from dlq_nodeagent.model.mistakes import LaunchRefused
 from support.agent_bench import a_launch
 
 TWO_GPUS = FakeDevices(parse_virtual("2xH100-80GB"), "n1").devices()
-STATE = Path("/var/lib/dlq")
 
 
 def slurm_launch(**changes: object) -> Launch:
@@ -81,42 +70,3 @@ def test_a_task_of_an_array_finds_its_array() -> None:
         "SLURM_ARRAY_TASK_ID": "4",
         "SLURM_ARRAY_TASK_COUNT": "9",
     }
-
-
-def test_a_script_starts_its_steps_itself() -> None:
-    words = with_batch(slurm_launch(script="#!/bin/sh\n"), ("/bin/sh", "/s"), TWO_GPUS, STATE)
-    assert words == ("/bin/sh", "/var/lib/dlq/slurm/bin/batch", "/bin/sh", "/s")
-
-
-@pytest.mark.parametrize(
-    ("tasks", "step"), [(None, ("/var/lib/dlq/slurm/bin/srun", "--")), (1, ())]
-)
-def test_a_command_is_a_step_of_its_own(tasks: int | None, step: tuple[str, ...]) -> None:
-    words = with_batch(slurm_launch(tasks_per_node=tasks), ("train", "-x"), TWO_GPUS, STATE)
-    assert words == ("/bin/sh", "/var/lib/dlq/slurm/bin/batch", *step, "train", "-x")
-
-
-def test_other_jobs_are_started_as_they_are() -> None:
-    launch = a_launch()
-    assert with_batch(launch, ("train",), TWO_GPUS, STATE) == ("train",)
-    assert stand_ins_mount(launch, STATE) == ()
-
-
-def test_a_container_sees_the_stand_ins_and_cannot_change_them() -> None:
-    place = "/var/lib/dlq/slurm"
-    assert stand_ins_mount(slurm_launch(), STATE) == (Mount(place, place, read_only=True),)
-
-
-def test_a_node_without_stand_ins_refuses() -> None:
-    with pytest.raises(LaunchRefused, match="no stand-ins"):
-        with_batch(slurm_launch(), ("train",), TWO_GPUS, None)
-
-
-def test_everybody_may_read_the_stand_ins_and_nobody_else_may_change_them(tmp_path: Path) -> None:
-    install_stand_ins(tmp_path)
-    install_stand_ins(tmp_path)  # an agent starts again
-    made = sorted((tmp_path / "slurm").rglob("*"))
-    assert {path.name for path in made if path.parent.name == "bin"} >= {"batch", "srun", "sbatch"}
-    assert {path.stat().st_mode & 0o777 for path in made if path.is_dir()} == {0o755}
-    assert {path.stat().st_mode & 0o022 for path in made} == {0}
-    assert all(path.stat().st_mode & 0o004 for path in made)
