@@ -65,7 +65,7 @@ def step_port_count(launch: Launch) -> int:
 def step_environment(
     launch: Launch, devices: tuple[Device, ...], state_dir: Path | None
 ) -> Mapping[str, str]:
-    """What `batch` must know of its rank and of the others, and where Slurm's programs are."""
+    """Variables that tell `batch` of its rank and the others, and where Slurm's programs are."""
     if launch.compat != COMPAT or state_dir is None:
         return {}
     ours = {"DLQ_SLURM_BIN": str(_place(state_dir) / "bin")}
