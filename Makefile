@@ -212,6 +212,13 @@ STRANGERS_STAMPS := $(STRANGERS:%=.strangers/%/.stamp) .strangers/dlq/.stamp .st
 	$(UV) pip sync --quiet --link-mode copy --python .strangers/$*/bin/python --require-hashes $<
 	touch $@
 
+# PyTorch only by pip, as below.
+.strangers/lightning/.stamp: | $(UV_TOOL)
+	$(UV) venv --quiet --clear --seed --python $(STRANGERS_PYTHON) .strangers/lightning
+	.strangers/lightning/bin/python -m pip install --quiet --disable-pip-version-check \
+	  $(TORCH_PIP_ARGS) torch==2.13.0 numpy lightning==2.6.6
+	touch $@
+
 .strangers/dlq/.stamp: $(LOCK) pyproject.toml | $(UV_TOOL)
 	$(UV) venv --quiet --clear --python $(STRANGERS_PYTHON) .strangers/dlq
 	$(UV) pip sync --quiet --link-mode copy --python .strangers/dlq/bin/python --require-hashes $(LOCK)
@@ -221,6 +228,12 @@ STRANGERS_STAMPS := $(STRANGERS:%=.strangers/%/.stamp) .strangers/dlq/.stamp .st
 .strangers/proxy/.stamp:
 	mkdir -p .strangers/proxy && cd .strangers/proxy && npm install --silent configurable-http-proxy@5.3.0
 	touch $@
+
+.PHONY: lock-strangers
+lock-strangers: | $(UV_TOOL)  ## pin the programs of tests/strangers anew
+	for group in $(filter-out lightning,$(STRANGERS)); do $(UV) pip compile --quiet --upgrade --python-version 3.11 \
+	  --generate-hashes --no-header --no-emit-index-url --no-emit-find-links \
+	  --output-file tests/strangers/requirements/$$group.lock tests/strangers/requirements/$$group.in || exit 1; done
 
 .PHONY: strangers
 strangers: setup $(STRANGERS_STAMPS)  ## programs that drive Slurm, on dlq and on Slurm (root; Debian: slurm-wlm munge npm); ONLY=snakemake, ... selects

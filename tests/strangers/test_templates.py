@@ -23,7 +23,7 @@ def test_nextflow(user: Account) -> None:
         words = ("--noheader", "-o", "%i %t", "-t", "all", "-u", user.who.pw_name)
         return user.run("squeue", *words).stdout
 
-    assert re.fullmatch(r"(\d+ [A-Z]{1,3}\n)+", polled())
+    assert re.fullmatch(r"(\S+ [A-Z]{1,3}\n)+", polled())
     user.until(".exitcode", "0")
     assert user.until(".command.log", "hello") == "hello\n"
     wait_until(lambda: f"{found[1]} CD" in polled(), what="it is completed")

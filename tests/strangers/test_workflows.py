@@ -36,21 +36,23 @@ def test_pysqa(user: Account) -> None:
     said = user.python(
         "python",
         """
-import time
+import subprocess, time
 from pysqa import QueueAdapter
+words = ["sinfo", "-h", "-o", "%R"]
+partition = subprocess.check_output(words, text=True).split()[0]
 queue = QueueAdapter(queue_type="SLURM")
 job = queue.submit_job(job_name="sqa", working_directory=".", cores=1, run_time_max=300,
-                       command="sleep 2; echo sqa > sqa.txt")
+                       partition=partition, command="sleep 2; echo sqa > sqa.txt")
 print("ID", job, queue.get_status_of_job(process_id=job))
 print("QUEUE", list(queue.get_queue_status().jobid))
-other = queue.submit_job(job_name="sqa2", working_directory=".", cores=1, command="sleep 600")
+other = queue.submit_job(job_name="sqa2", working_directory=".", cores=1,
+                         partition=partition, command="sleep 600")
 queue.delete_job(process_id=other)
-while queue.get_status_of_job(process_id=job) in ("running", "pending"):
+while {job, other} & set(queue.get_queue_status().jobid):
     time.sleep(0.5)
-print("END", queue.get_status_of_job(process_id=job))
 """,
     )
-    assert user.until("sqa.txt", "sqa") == "sqa\n"
+    assert user.until("sqa.txt") == "sqa\n"
     job = said.split("ID")[1].split()[0]
     assert job in said.split("QUEUE")[1]
 
@@ -59,8 +61,11 @@ def test_executorlib_by_batch_jobs(user: Account) -> None:
     said = user.python(
         "python",
         """
+import subprocess
 from executorlib import SlurmClusterExecutor
-with SlurmClusterExecutor(resource_dict={"cores": 1}, cache_directory="./exec-cache") as made:
+words = ["sinfo", "-h", "-o", "%R"]
+ask = {"cores": 1, "partition": subprocess.check_output(words, text=True).split()[0]}
+with SlurmClusterExecutor(resource_dict=ask, cache_directory="./exec-cache") as made:
     print("SUM", made.submit(sum, [2, 3]).result())
 """,
     )
