@@ -34,6 +34,7 @@ from dlq_nodeagent.model.messages import (
     ReportAck,
     Save,
     Signal,
+    StepsAck,
     Stop,
     UnexplainedRank,
     Welcome,
@@ -143,7 +144,7 @@ class AgentCore:
 
     def opened(self) -> None:
         self.uplink.opened()
-        self.supervisor.profiles.unsent()
+        self.supervisor.unsent()
 
     def closed(self) -> None:
         self.uplink.closed()
@@ -160,6 +161,8 @@ class AgentCore:
                 self._confirmed(sequence)
             case ProfileAck():
                 self.supervisor.profiles.acknowledged(message)
+            case StepsAck():
+                self.supervisor.step_lists.acknowledged(message)
             case Command():
                 self._command(message)
         self._send_reports()
@@ -294,6 +297,8 @@ class AgentCore:
             self.uplink.send(self._report(subject))
         for evidence in self.supervisor.evidence(repeat_s=self._settings.report_repeat_s):
             self.uplink.send(evidence)
+        for steps in self.supervisor.steps(repeat_s=self._settings.report_repeat_s):
+            self.uplink.send(steps)
 
     def _report(self, subject: Subject) -> RankReport:
         sequence = self._pending.sequence_of(subject)

@@ -19,6 +19,7 @@ from dlq_nodeagent.model.messages import (
     RankProgress,
     Save,
     Signal,
+    StepsReport,
     Stop,
 )
 from dlq_nodeagent.model.mistakes import LaunchRefused, cause_of_own, lacks_room
@@ -54,6 +55,7 @@ from dlq_nodeagent.ranks.keeping import Keeping
 from dlq_nodeagent.ranks.last_words import blames_others, failed_by_itself, last_lines, no_secrets
 from dlq_nodeagent.ranks.looking import Looking
 from dlq_nodeagent.ranks.orders import Orders
+from dlq_nodeagent.ranks.step_lists import StepLists
 from dlq_nodeagent.ranks.watched import HELD, UNKILLABLE, Watched, orphan, recovered
 from dlq_nodeagent.state.journal import Journal, RankRecord
 
@@ -86,6 +88,7 @@ class Supervisor:
     secrets_of: Callable[[Launch], Sequence[bytes] | None] = no_secrets
     """The secrets of a rank, hidden in its output; None: not known any more."""
     profiles: Profiles = field(init=False)
+    step_lists: StepLists = field(init=False)
     _watched: dict[RankKey, Watched] = field(default_factory=dict)
     _keeping: Keeping = field(init=False)
     _looking: Looking = field(init=False)
@@ -113,6 +116,12 @@ class Supervisor:
         self.profiles = Profiles(
             clock=self.clock,
             errands=self.errands,
+            runtime=self.runtime,
+            record=self._keeping.record,
+            watched=self._watched.get,
+        )
+        self.step_lists = StepLists(
+            clock=self.clock,
             runtime=self.runtime,
             record=self._keeping.record,
             watched=self._watched.get,
@@ -312,10 +321,20 @@ class Supervisor:
         boxes = (plan.container for plan in plans if plan is not None)
         return frozenset(box.image for box in boxes if box is not None)
 
+    def unsent(self) -> None:
+        """There is a new line: messages on the old one may be lost."""
+        self.profiles.unsent()
+        self.step_lists.unsent(self._watched.values())
+
     def evidence(self, *, repeat_s: float) -> list[ProfileEvidence]:
         """The evidence for the master now; marks it sent."""
         now_s = self.clock.boottime_s()
         return list(self.profiles.due(self._watched.values(), now_s, repeat_s=repeat_s))
+
+    def steps(self, *, repeat_s: float) -> list[StepsReport]:
+        """The lists of steps for the master now; marks them sent."""
+        now_s = self.clock.boottime_s()
+        return list(self.step_lists.due(self._watched.values(), now_s, repeat_s=repeat_s))
 
     def hold_revision(self) -> int:
         """The master's last word on holds that every living rank has; 0 for none."""
@@ -338,6 +357,7 @@ class Supervisor:
         for watched in list(self._watched.values()):
             self._drive(watched, now_s)
             self.profiles.drive(watched, now_s)
+            self.step_lists.drive(watched, now_s)
         self._holding.apply(self._watched.values())
         self._keeping.catch_up(self._watched.values())
         for watched in self._keeping.too_old(self._watched.values()):

@@ -52,10 +52,12 @@ class Box(Protocol):
         head_bytes: int = 1 << 20,
         beside: Handle | None = None,
         worker_failures: int = 0,
+        steps: str = "",
     ) -> Handle:
         """Start such a job (with an id of its own) and return when it is ready for signals,
         `silent_s` after the last contact; `beside` a rank of the same attempt, as the one after it;
-        `worker_failures`: by what its torchrun leaves behind."""
+        `worker_failures`: by what its torchrun leaves behind; `steps`: the list it writes, with
+        \\t and \\n."""
         ...
 
     def let_pass(self, seconds: float) -> None:
@@ -94,6 +96,7 @@ class RealBox:
         head_bytes: int = 1 << 20,
         beside: Handle | None = None,
         worker_failures: int = 0,
+        steps: str = "",
     ) -> Handle:
         self._box.contact_was(silent_s)
         trap = "''" if ignores_signals else "'exit 99'" if saves else "-"
@@ -101,6 +104,8 @@ class RealBox:
         if worker_failures:
             logs = f"{self._job_dir()}/torchrun/17.1_x7"
             script = f"mkdir -p {logs}/attempt_0 {logs}/attempt_{worker_failures}/0; {script}"
+        if steps:
+            script = f"printf '{steps}' > {self._job_dir()}/steps; {script}"
         if runs_for_s:
             script += f"sleep {runs_for_s} & until wait $!; do :; done; "
         same = _rank_after(beside) if beside else {}
@@ -174,6 +179,7 @@ class PretendBox:
         head_bytes: int = 1 << 20,
         beside: Handle | None = None,
         worker_failures: int = 0,
+        steps: str = "",
     ) -> Handle:
         self._started += 1
         if silent_s:
@@ -181,7 +187,7 @@ class PretendBox:
             self._clock.advance(silent_s)
         words = [f"run_for={runs_for_s}", f"exit_code={exit_code}", f"log={log}."]
         words += ["ignores_signals=yes"] * ignores_signals + ["saves_for=0.1"] * saves
-        words += [f"worker_failures={worker_failures}"]
+        words += [f"worker_failures={worker_failures}", f"steps={steps}"]
         words += [] if startable else ["start_error=No such file or directory"]
         place: dict[str, Any] = {"job_id": str(self._started), "attempt": 1, "node_rank": 0}
         return self._fake.start(
@@ -575,3 +581,16 @@ def test_who_joined_shows_how_often_its_workers_have_failed(box: Box, failures: 
     assert box.runtime.worker_failures(handle) == failures
     box.restart_agent()
     assert box.runtime.worker_failures(handle) == failures
+
+
+def test_a_list_of_steps_is_read_when_it_has_changed_also_after_the_end(box: Box) -> None:
+    silent, handle = box.start(), box.start(steps=r"dlq-steps\t1\t0\t0\n")
+    assert box.runtime.steps(silent, "") is None
+    found = box.runtime.steps(handle, "")
+    assert found is not None
+    assert found.content == b"dlq-steps\t1\t0\t0\n"
+    assert box.runtime.steps(handle, found.mark) is None
+    box.wait_exit(handle)
+    box.restart_agent()
+    assert box.runtime.steps(handle, "") == found
+    assert box.runtime.steps(handle, found.mark) is None

@@ -36,6 +36,8 @@ from dlq_nodeagent.model.messages import (
     ReportAck,
     Save,
     Signal,
+    StepsAck,
+    StepsReport,
     Stop,
     Verdict,
     Welcome,
@@ -156,6 +158,7 @@ class AgentBench:
         self.answers_heartbeats = True
         self.acks = True
         self.acks_profiles = True
+        self.acks_steps = True
         self.reads_profiles = True  # False: whoever reads rings hangs
         self.profiles: list[ReadOrder] = []  # all that were read
         self.signals: list[int] = []
@@ -351,6 +354,9 @@ class AgentBench:
         for message in fresh:
             if isinstance(message, ProfileEvidence) and self.acks_profiles:
                 self.core.received(ProfileAck(message.key, message.fence))
+                answered = True
+            if isinstance(message, StepsReport) and self.acks_steps:
+                self.core.received(StepsAck(message.key, message.fence, message.number))
                 answered = True
         return answered
 

@@ -212,6 +212,15 @@ class CoreAgent(AgentBench):
                 job_id=told_of.job_id, fence=told_of.fence, node_rank=told_of.node_rank
             )
             return [wire.SessionResponse(profile_ack=known)]
+        if said.HasField("steps_report"):
+            steps = said.steps_report
+            taken = wire.StepsAck(
+                job_id=steps.job_id,
+                fence=steps.fence,
+                node_rank=steps.node_rank,
+                number=steps.number,
+            )
+            return [wire.SessionResponse(steps_ack=taken)]
         result = said.command_result
         master.turn(
             CommandDone(

@@ -52,6 +52,7 @@ class StubMaster:
         self.reports: list[wire.RankReport] = []
         self.results: list[wire.CommandResult] = []
         self.evidence: list[profile_pb2.ProfileEvidence] = []
+        self.steps: list[wire.StepsReport] = []
         self.logs: dict[str, list[wire.PushLogRequest]] = {}
         self.renewals = 0
         self.changed = threading.Condition()
@@ -208,6 +209,16 @@ class StubMaster:
                         job_id=told.job_id, fence=told.fence, node_rank=told.node_rank
                     )
                     queue.put_nowait(wire.SessionResponse(profile_ack=ack))
+            case "steps_report":
+                told_steps = request.steps_report
+                self.steps.append(told_steps)
+                known = wire.StepsAck(
+                    job_id=told_steps.job_id,
+                    fence=told_steps.fence,
+                    node_rank=told_steps.node_rank,
+                    number=told_steps.number,
+                )
+                queue.put_nowait(wire.SessionResponse(steps_ack=known))
             case _:
                 self.results.append(request.command_result)
 

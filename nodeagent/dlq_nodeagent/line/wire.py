@@ -32,12 +32,14 @@ _BODIES: Mapping[type, str] = {
     values.CommandResult: "command_result",
     values.ProfileEvidence: "profile_evidence",
     values.GpuLook: "gpu_look",
+    values.StepsReport: "steps_report",
 }
 _VALUES: Mapping[type[Message], type] = {
     wire.Welcome: values.Welcome,
     wire.HeartbeatReply: values.HeartbeatReply,
     wire.ReportAck: values.ReportAck,
     wire.ProfileAck: values.ProfileAck,
+    wire.StepsAck: values.StepsAck,
     wire.StopCommand: values.Stop,
     wire.SignalCommand: values.Signal,
     wire.SaveCommand: values.Save,

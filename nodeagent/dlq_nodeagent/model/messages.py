@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 from dlq_nodeagent.model.gpus import GpuHealth
 from dlq_nodeagent.model.launch import RankKey
+from dlq_nodeagent.model.steps import ToldStep
 
 
 class Fence(NamedTuple):
@@ -256,7 +257,16 @@ class ProfileAck:
     fence: Fence
 
 
-FromMaster = Welcome | HeartbeatReply | Command | ReportAck | ProfileAck
+@dataclass(frozen=True, slots=True)
+class StepsAck:
+    """The steps of that report need not be told again."""
+
+    key: RankKey
+    fence: Fence
+    number: int
+
+
+FromMaster = Welcome | HeartbeatReply | Command | ReportAck | ProfileAck | StepsAck
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -451,4 +461,16 @@ class GpuLook:
     gpus: tuple[GpuReading, ...]
 
 
-FromAgent = Hello | Heartbeat | RankReport | CommandResult | ProfileEvidence | GpuLook
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepsReport:
+    """All known steps of one rank's attempt; `number` rises with every change."""
+
+    key: RankKey
+    fence: Fence
+    number: int
+    steps: tuple[ToldStep, ...]
+    dropped_count: int
+    dropped_failed_count: int
+
+
+FromAgent = Hello | Heartbeat | RankReport | CommandResult | ProfileEvidence | GpuLook | StepsReport

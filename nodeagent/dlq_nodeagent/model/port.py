@@ -53,6 +53,13 @@ class JobFiles(NamedTuple):
     """Names the last request to save and go on (DLQ_SAVE_FILE); the job may only read it."""
 
 
+class StepsFile(NamedTuple):
+    """The job's list of its steps, not to be trusted; another content has another mark."""
+
+    mark: str
+    content: bytes
+
+
 class ExitWhy(StrEnum):
     """The decision that ended the attempt."""
 
@@ -251,6 +258,12 @@ class Runtime(Protocol):
 
     def beat(self, handle: Handle) -> bytes | None:
         """The job's last beat (at most 64 KiB, not to be trusted), or None."""
+        ...
+
+    def steps(self, handle: Handle, mark: str) -> StepsFile | None:
+        """The job's list of its steps (jobtree/steps.py), at most 2 MiB of it. None when there is
+        none, or when it still has this mark. May be asked after the end.
+        """
         ...
 
     def done(self, handle: Handle) -> bool:

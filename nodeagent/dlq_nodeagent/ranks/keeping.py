@@ -65,6 +65,7 @@ class Keeping:
                 end_told=watched.end_told,
                 found=watched.found,
                 profiled=watched.profiled,
+                steps_told=watched.steps.told,
             )
         )
 

@@ -1,7 +1,7 @@
 """A rank with its open work, and the takeover of one from an earlier agent."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from dlq_nodeagent.cgroups.port import RankUsage
 from dlq_nodeagent.jobtree.beats import Beat, parse_beat
@@ -10,11 +10,29 @@ from dlq_nodeagent.model.launch import LaunchPlan
 from dlq_nodeagent.model.messages import Fence, Launch, ProfileFound, RankProgress
 from dlq_nodeagent.model.port import Handle
 from dlq_nodeagent.model.rank import OVER, Effect, FoundCheckpoint, Rank, RankState
+from dlq_nodeagent.model.steps import StepList
 from dlq_nodeagent.state.journal import KEPT_OF_A_RANK, RankRecord
 
 LOST = "the runtime has lost it"
 UNKILLABLE = "unkillable"
 HELD = "gpu_releasing"
+
+
+@dataclass(slots=True)
+class StepsWatch:
+    """What is known of a rank's list of steps, and what the master has of it."""
+
+    mark: str = ""
+    """Of the content that was read last."""
+    due_s: float = 0.0
+    number: int = 0
+    untold: StepList | None = None
+    """The list, as long as the master does not have it."""
+    sent_s: float | None = None
+    final: bool = False
+    """It was read after the end: it is not written any more."""
+    told: bool = False
+    """The master has the last one, or there was none."""
 
 
 @dataclass(slots=True)
@@ -55,6 +73,7 @@ class Watched:
     """The found profile, as long as the master does not have it."""
     profiled: bool = False
     """The master has it, or there is nothing to tell."""
+    steps: StepsWatch = field(default_factory=StepsWatch)
     recorded_s: float = 0.0
     unrecorded: bool = False
 
@@ -111,6 +130,7 @@ def recovered(record: RankRecord, handle: Handle | None, *, now_s: float) -> Wat
         end_told=record.end_told,
         found=record.found,
         profiled=record.profiled,
+        steps=StepsWatch(told=record.steps_told),
     )
     if rank.state is RankState.STOPPING and rank.stopping and not rank.stopping.delivered:
         watched.undelivered = Effect.GIVE_NOTICE if rank.stopping.grace_s else Effect.KILL

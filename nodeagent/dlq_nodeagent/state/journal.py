@@ -59,6 +59,8 @@ class RankRecord:
     """Its traffic, as long as the master does not have it."""
     profiled: bool = False
     """The master has it, or there is nothing to tell."""
+    steps_told: bool = False
+    """The master has all its steps, and it has ended."""
 
 
 KEPT_OF_A_RANK = (

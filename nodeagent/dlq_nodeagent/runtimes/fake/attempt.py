@@ -39,6 +39,8 @@ class FakeJob:
     """The reason why it cannot be started."""
     log: str = ""
     beat: str = ""
+    steps: str = ""
+    """Its list of steps: TAB and NEWLINE as \\t and \\n."""
     done: bool = False
     workers_done: bool = False
     failed_task: str = ""

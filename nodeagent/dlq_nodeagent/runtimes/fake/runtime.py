@@ -19,6 +19,7 @@ from dlq_nodeagent.model.port import (
     RuntimeFault,
     StaleEpoch,
     Started,
+    StepsFile,
     StopNotice,
     UnknownAttempt,
 )
@@ -136,6 +137,11 @@ class FakeRuntime:
 
     def beat(self, handle: Handle) -> bytes | None:
         return self._settled(handle).job.beat.encode() or None
+
+    def steps(self, handle: Handle, mark: str) -> StepsFile | None:
+        written = self._settled(handle).job.steps
+        content = written.replace("\\t", "\t").replace("\\n", "\n").encode()
+        return StepsFile(written, content) if written not in ("", mark) else None
 
     def done(self, handle: Handle) -> bool:
         attempt = self._settled(handle)

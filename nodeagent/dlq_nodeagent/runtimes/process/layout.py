@@ -13,19 +13,20 @@ STATE_DIR/                     0711 when jobs run as their submitters (they pass
       log.ring        0600     last bytes of them
       notice.json     0640     job may read it (its group): save and leave
       save.json       0640     job may read it (its group): save and go on
-      job/            0700     the job's own: beat, done; torchrun/, if it joined others
+      job/            0700     the job's own: beat, done, steps; torchrun/, if it joined others
   leftover/                    0700: `job/` directories that held more than plain files
 """
 
 import os
 import stat
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from dlq_nodeagent.jobtree.files import DIRECTORY, FILE, opened
 from dlq_nodeagent.model.launch import RankKey
 from dlq_nodeagent.model.mistakes import LaunchRefused
-from dlq_nodeagent.model.port import JobFiles
+from dlq_nodeagent.model.port import JobFiles, StepsFile
 
 ATTEMPTS = "attempts"
 LEFTOVER = "leftover"
@@ -42,6 +43,7 @@ BEAT = "beat"
 DONE = "done"
 WORKERS_DONE = "workers_done"
 FAILED_TASK = "failed_task"
+STEPS = "steps"
 
 # Everything we or the shim ever put into an attempt's directory, temporary names included.
 _OUR_NAMES = (
@@ -146,13 +148,31 @@ def read_job_file(at: int, name: str, *, uid: int, limit: int) -> bytes | None:
     None when it is missing or not a plain file of that user (a link, a FIFO, another's file).
     """
     try:
-        with opened(JOB, at=at) as job, opened(name, FILE, at=job) as descriptor:
-            info = os.fstat(descriptor)
-            if not stat.S_ISREG(info.st_mode) or info.st_uid != uid:
-                return None
-            return os.read(descriptor, limit)
+        with _opened_job_file(at, name, uid) as file:
+            return None if file is None else os.read(file[0], limit)
     except OSError:
         return None
+
+
+def read_steps(at: int, mark: str, *, uid: int, limit: int) -> StepsFile | None:
+    """The job's list of its steps, as `read_job_file`; None also when it still has this mark."""
+    try:
+        with _opened_job_file(at, STEPS, uid) as file:
+            if file is None:
+                return None
+            info = file[1]
+            present = f"{info.st_ino}.{info.st_mtime_ns}.{info.st_ctime_ns}.{info.st_size}"
+            return None if present == mark else StepsFile(present, os.read(file[0], limit))
+    except OSError:
+        return None
+
+
+@contextmanager
+def _opened_job_file(at: int, name: str, uid: int) -> Iterator[tuple[int, os.stat_result] | None]:
+    with opened(JOB, at=at) as job, opened(name, FILE, at=job) as descriptor:
+        info = os.fstat(descriptor)
+        own = stat.S_ISREG(info.st_mode) and info.st_uid == uid
+        yield (descriptor, info) if own else None
 
 
 def remove_attempt(state_dir: Path, attempts_fd: int, key: RankKey) -> None:

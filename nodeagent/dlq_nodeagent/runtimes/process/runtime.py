@@ -23,6 +23,7 @@ from dlq_nodeagent.model.port import (
     NotDelivered,
     RuntimeFault,
     Started,
+    StepsFile,
     StopNotice,
     UnknownAttempt,
 )
@@ -33,6 +34,7 @@ from dlq_nodeagent.shim.contact import read_boot_id
 
 _MAX_BEAT_BYTES = 65_536
 _MAX_TASK_BYTES = 64
+_MAX_STEPS_BYTES = 2 << 20
 
 
 class ProcessRuntime:
@@ -144,6 +146,10 @@ class ProcessRuntime:
 
     def beat(self, handle: Handle) -> bytes | None:
         return self._job_file(handle, layout.BEAT, _MAX_BEAT_BYTES)
+
+    def steps(self, handle: Handle, mark: str) -> StepsFile | None:
+        attempt = self._known(handle)
+        return layout.read_steps(attempt.at, mark, uid=attempt.uid, limit=_MAX_STEPS_BYTES)
 
     def done(self, handle: Handle) -> bool:
         return self._job_file(handle, layout.DONE, 1) is not None

@@ -90,6 +90,7 @@ class SessionRequest(_message.Message):
     COMMAND_RESULT_FIELD_NUMBER: _builtins.int
     PROFILE_EVIDENCE_FIELD_NUMBER: _builtins.int
     GPU_LOOK_FIELD_NUMBER: _builtins.int
+    STEPS_REPORT_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def hello(self) -> Global___Hello:
         """First message of a session."""
@@ -114,6 +115,10 @@ class SessionRequest(_message.Message):
     def gpu_look(self) -> Global___GpuLook:
         """The load of the node's GPUs, as a LookAtGpusCommand asked."""
 
+    @_builtins.property
+    def steps_report(self) -> Global___StepsReport:
+        """The steps of an attempt; repeated until acknowledged."""
+
     def __init__(
         self,
         *,
@@ -123,12 +128,13 @@ class SessionRequest(_message.Message):
         command_result: Global___CommandResult | None = ...,
         profile_evidence: _profile_pb2.ProfileEvidence | None = ...,
         gpu_look: Global___GpuLook | None = ...,
+        steps_report: Global___StepsReport | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["body", b"body", "command_result", b"command_result", "gpu_look", b"gpu_look", "heartbeat", b"heartbeat", "hello", b"hello", "profile_evidence", b"profile_evidence", "report", b"report"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["body", b"body", "command_result", b"command_result", "gpu_look", b"gpu_look", "heartbeat", b"heartbeat", "hello", b"hello", "profile_evidence", b"profile_evidence", "report", b"report", "steps_report", b"steps_report"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["body", b"body", "command_result", b"command_result", "gpu_look", b"gpu_look", "heartbeat", b"heartbeat", "hello", b"hello", "profile_evidence", b"profile_evidence", "report", b"report"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["body", b"body", "command_result", b"command_result", "gpu_look", b"gpu_look", "heartbeat", b"heartbeat", "hello", b"hello", "profile_evidence", b"profile_evidence", "report", b"report", "steps_report", b"steps_report"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_body: _TypeAlias = _typing.Literal["hello", "heartbeat", "report", "command_result", "profile_evidence", "gpu_look"]  # noqa: Y015
+    _WhichOneofReturnType_body: _TypeAlias = _typing.Literal["hello", "heartbeat", "report", "command_result", "profile_evidence", "gpu_look", "steps_report"]  # noqa: Y015
     _WhichOneofArgType_body: _TypeAlias = _typing.Literal["body", b"body"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_body) -> _WhichOneofReturnType_body | None: ...
 
@@ -145,6 +151,7 @@ class SessionResponse(_message.Message):
     COMMAND_FIELD_NUMBER: _builtins.int
     REPORT_ACK_FIELD_NUMBER: _builtins.int
     PROFILE_ACK_FIELD_NUMBER: _builtins.int
+    STEPS_ACK_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def welcome(self) -> Global___Welcome:
         """First message of a session."""
@@ -165,6 +172,10 @@ class SessionResponse(_message.Message):
     def profile_ack(self) -> Global___ProfileAck:
         """An evidence is on disk, or of no use: the agent drops it."""
 
+    @_builtins.property
+    def steps_ack(self) -> Global___StepsAck:
+        """Steps are on disk, or of no use."""
+
     def __init__(
         self,
         *,
@@ -173,12 +184,13 @@ class SessionResponse(_message.Message):
         command: Global___Command | None = ...,
         report_ack: Global___ReportAck | None = ...,
         profile_ack: Global___ProfileAck | None = ...,
+        steps_ack: Global___StepsAck | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["body", b"body", "command", b"command", "heartbeat_reply", b"heartbeat_reply", "profile_ack", b"profile_ack", "report_ack", b"report_ack", "welcome", b"welcome"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["body", b"body", "command", b"command", "heartbeat_reply", b"heartbeat_reply", "profile_ack", b"profile_ack", "report_ack", b"report_ack", "steps_ack", b"steps_ack", "welcome", b"welcome"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["body", b"body", "command", b"command", "heartbeat_reply", b"heartbeat_reply", "profile_ack", b"profile_ack", "report_ack", b"report_ack", "welcome", b"welcome"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["body", b"body", "command", b"command", "heartbeat_reply", b"heartbeat_reply", "profile_ack", b"profile_ack", "report_ack", b"report_ack", "steps_ack", b"steps_ack", "welcome", b"welcome"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_body: _TypeAlias = _typing.Literal["welcome", "heartbeat_reply", "command", "report_ack", "profile_ack"]  # noqa: Y015
+    _WhichOneofReturnType_body: _TypeAlias = _typing.Literal["welcome", "heartbeat_reply", "command", "report_ack", "profile_ack", "steps_ack"]  # noqa: Y015
     _WhichOneofArgType_body: _TypeAlias = _typing.Literal["body", b"body"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_body) -> _WhichOneofReturnType_body | None: ...
 
@@ -1017,6 +1029,164 @@ class ProfileAck(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___ProfileAck: _TypeAlias = ProfileAck  # noqa: Y015
+
+@_typing.final
+class StepsReport(_message.Message):
+    """The steps of an attempt with compat "slurm", as its own program wrote them down: all that are
+    known, each time. Sent by the agent of node rank 0, after a change and not too often.
+    """
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    JOB_ID_FIELD_NUMBER: _builtins.int
+    FENCE_FIELD_NUMBER: _builtins.int
+    NODE_RANK_FIELD_NUMBER: _builtins.int
+    NUMBER_FIELD_NUMBER: _builtins.int
+    STEPS_FIELD_NUMBER: _builtins.int
+    DROPPED_COUNT_FIELD_NUMBER: _builtins.int
+    DROPPED_FAILED_COUNT_FIELD_NUMBER: _builtins.int
+    job_id: _builtins.str
+    """The job."""
+    node_rank: _builtins.int
+    """The rank."""
+    number: _builtins.int
+    """Said back when it is on disk; rises with every change."""
+    dropped_count: _builtins.int
+    """Older steps that have ended and are not told one by one any more."""
+    dropped_failed_count: _builtins.int
+    """Those of them that failed."""
+    @_builtins.property
+    def fence(self) -> _lease_pb2.Fence:
+        """Its fence."""
+
+    @_builtins.property
+    def steps(self) -> _containers.RepeatedCompositeFieldContainer[Global___ToldStep]:
+        """In the order of their numbers, at most 1,000, the newest ones."""
+
+    def __init__(
+        self,
+        *,
+        job_id: _builtins.str = ...,
+        fence: _lease_pb2.Fence | None = ...,
+        node_rank: _builtins.int = ...,
+        number: _builtins.int = ...,
+        steps: _abc.Iterable[Global___ToldStep] | None = ...,
+        dropped_count: _builtins.int = ...,
+        dropped_failed_count: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["fence", b"fence"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["dropped_count", b"dropped_count", "dropped_failed_count", b"dropped_failed_count", "fence", b"fence", "job_id", b"job_id", "node_rank", b"node_rank", "number", b"number", "steps", b"steps"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___StepsReport: _TypeAlias = StepsReport  # noqa: Y015
+
+@_typing.final
+class ToldStep(_message.Message):
+    """A step, as its job tells of it."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NUMBER_FIELD_NUMBER: _builtins.int
+    NAME_FIELD_NUMBER: _builtins.int
+    NODE_COUNT_FIELD_NUMBER: _builtins.int
+    TASK_COUNT_FIELD_NUMBER: _builtins.int
+    RUNNING_FIELD_NUMBER: _builtins.int
+    EXIT_CODE_FIELD_NUMBER: _builtins.int
+    AGE_DURATION_FIELD_NUMBER: _builtins.int
+    RUN_DURATION_FIELD_NUMBER: _builtins.int
+    PEAK_MEMORY_BYTES_FIELD_NUMBER: _builtins.int
+    CPU_DURATION_FIELD_NUMBER: _builtins.int
+    NODE_IDS_FIELD_NUMBER: _builtins.int
+    number: _builtins.int
+    """From 0."""
+    name: _builtins.str
+    """Its name: the user's, or the program's."""
+    node_count: _builtins.int
+    """Nodes."""
+    task_count: _builtins.int
+    """Tasks."""
+    running: _builtins.bool
+    """It has not ended."""
+    exit_code: _builtins.int
+    """Exit code of its srun, 128 + n after signal n; 0 while it runs."""
+    peak_memory_bytes: _builtins.int
+    """The most memory that one of its tasks used."""
+    @_builtins.property
+    def age_duration(self) -> _duration_pb2.Duration:
+        """How long ago it began, when this message was sent."""
+
+    @_builtins.property
+    def run_duration(self) -> _duration_pb2.Duration:
+        """How long it ran; unset: it runs."""
+
+    @_builtins.property
+    def cpu_duration(self) -> _duration_pb2.Duration:
+        """CPU time of all its tasks."""
+
+    @_builtins.property
+    def node_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Ids of its nodes. Of very many the last ones may be missing."""
+
+    def __init__(
+        self,
+        *,
+        number: _builtins.int = ...,
+        name: _builtins.str = ...,
+        node_count: _builtins.int = ...,
+        task_count: _builtins.int = ...,
+        running: _builtins.bool = ...,
+        exit_code: _builtins.int = ...,
+        age_duration: _duration_pb2.Duration | None = ...,
+        run_duration: _duration_pb2.Duration | None = ...,
+        peak_memory_bytes: _builtins.int = ...,
+        cpu_duration: _duration_pb2.Duration | None = ...,
+        node_ids: _abc.Iterable[_builtins.str] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["age_duration", b"age_duration", "cpu_duration", b"cpu_duration", "run_duration", b"run_duration"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["age_duration", b"age_duration", "cpu_duration", b"cpu_duration", "exit_code", b"exit_code", "name", b"name", "node_count", b"node_count", "node_ids", b"node_ids", "number", b"number", "peak_memory_bytes", b"peak_memory_bytes", "run_duration", b"run_duration", "running", b"running", "task_count", b"task_count"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ToldStep: _TypeAlias = ToldStep  # noqa: Y015
+
+@_typing.final
+class StepsAck(_message.Message):
+    """Names steps that need not be told again. Also sent for those that the master has no use for."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    JOB_ID_FIELD_NUMBER: _builtins.int
+    FENCE_FIELD_NUMBER: _builtins.int
+    NODE_RANK_FIELD_NUMBER: _builtins.int
+    NUMBER_FIELD_NUMBER: _builtins.int
+    job_id: _builtins.str
+    """The job."""
+    node_rank: _builtins.int
+    """The rank."""
+    number: _builtins.int
+    """Number of the report."""
+    @_builtins.property
+    def fence(self) -> _lease_pb2.Fence:
+        """Its fence."""
+
+    def __init__(
+        self,
+        *,
+        job_id: _builtins.str = ...,
+        fence: _lease_pb2.Fence | None = ...,
+        node_rank: _builtins.int = ...,
+        number: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["fence", b"fence"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["fence", b"fence", "job_id", b"job_id", "node_rank", b"node_rank", "number", b"number"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___StepsAck: _TypeAlias = StepsAck  # noqa: Y015
 
 @_typing.final
 class Command(_message.Message):

@@ -212,6 +212,38 @@ DEPENDENCY_RELATION_SINGLETON: DependencyRelation.ValueType  # 5
 """All earlier jobs of the same user and name have ended; takes no job."""
 Global___DependencyRelation: _TypeAlias = DependencyRelation  # noqa: Y015
 
+class _StepState:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _StepStateEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_StepState.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    STEP_STATE_UNSPECIFIED: _StepState.ValueType  # 0
+    """Never sent."""
+    STEP_STATE_RUNNING: _StepState.ValueType  # 1
+    """It runs."""
+    STEP_STATE_COMPLETED: _StepState.ValueType  # 2
+    """It ended with exit code 0."""
+    STEP_STATE_FAILED: _StepState.ValueType  # 3
+    """It ended with another one."""
+    STEP_STATE_CANCELLED: _StepState.ValueType  # 4
+    """Its attempt ended before it did."""
+
+class StepState(_StepState, metaclass=_StepStateEnumTypeWrapper):
+    """The state of a step."""
+
+STEP_STATE_UNSPECIFIED: StepState.ValueType  # 0
+"""Never sent."""
+STEP_STATE_RUNNING: StepState.ValueType  # 1
+"""It runs."""
+STEP_STATE_COMPLETED: StepState.ValueType  # 2
+"""It ended with exit code 0."""
+STEP_STATE_FAILED: StepState.ValueType  # 3
+"""It ended with another one."""
+STEP_STATE_CANCELLED: StepState.ValueType  # 4
+"""Its attempt ended before it did."""
+Global___StepState: _TypeAlias = StepState  # noqa: Y015
+
 @_typing.final
 class PreemptSpec(_message.Message):
     """How and when a job may be taken off its GPUs."""
@@ -1177,6 +1209,76 @@ class Rank(_message.Message):
     def WhichOneof(self, oneof_group: _WhichOneofArgType__exit_code) -> _WhichOneofReturnType__exit_code | None: ...
 
 Global___Rank: _TypeAlias = Rank  # noqa: Y015
+
+@_typing.final
+class JobStep(_message.Message):
+    """A part of an attempt with compat "slurm" that its `srun` ran. All of it is the job's own word."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NUMBER_FIELD_NUMBER: _builtins.int
+    NAME_FIELD_NUMBER: _builtins.int
+    STATE_FIELD_NUMBER: _builtins.int
+    EXIT_CODE_FIELD_NUMBER: _builtins.int
+    START_TIME_FIELD_NUMBER: _builtins.int
+    END_TIME_FIELD_NUMBER: _builtins.int
+    NODE_COUNT_FIELD_NUMBER: _builtins.int
+    TASK_COUNT_FIELD_NUMBER: _builtins.int
+    NODE_IDS_FIELD_NUMBER: _builtins.int
+    PEAK_MEMORY_BYTES_FIELD_NUMBER: _builtins.int
+    CPU_DURATION_FIELD_NUMBER: _builtins.int
+    number: _builtins.int
+    """From 0 in its attempt."""
+    name: _builtins.str
+    """Its name: the user's, or the program's."""
+    state: Global___StepState.ValueType
+    """Its state."""
+    exit_code: _builtins.int
+    """Exit code of its srun, 128 + n after signal n; 0 while it runs."""
+    node_count: _builtins.int
+    """Nodes."""
+    task_count: _builtins.int
+    """Tasks."""
+    peak_memory_bytes: _builtins.int
+    """The most memory that one of its tasks used."""
+    @_builtins.property
+    def start_time(self) -> _timestamp_pb2.Timestamp:
+        """When it began."""
+
+    @_builtins.property
+    def end_time(self) -> _timestamp_pb2.Timestamp:
+        """When it ended; unset: it runs."""
+
+    @_builtins.property
+    def node_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Ids of its nodes. Of very many the last ones may be missing."""
+
+    @_builtins.property
+    def cpu_duration(self) -> _duration_pb2.Duration:
+        """CPU time of all its tasks."""
+
+    def __init__(
+        self,
+        *,
+        number: _builtins.int = ...,
+        name: _builtins.str = ...,
+        state: Global___StepState.ValueType = ...,
+        exit_code: _builtins.int = ...,
+        start_time: _timestamp_pb2.Timestamp | None = ...,
+        end_time: _timestamp_pb2.Timestamp | None = ...,
+        node_count: _builtins.int = ...,
+        task_count: _builtins.int = ...,
+        node_ids: _abc.Iterable[_builtins.str] | None = ...,
+        peak_memory_bytes: _builtins.int = ...,
+        cpu_duration: _duration_pb2.Duration | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["cpu_duration", b"cpu_duration", "end_time", b"end_time", "start_time", b"start_time"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["cpu_duration", b"cpu_duration", "end_time", b"end_time", "exit_code", b"exit_code", "name", b"name", "node_count", b"node_count", "node_ids", b"node_ids", "number", b"number", "peak_memory_bytes", b"peak_memory_bytes", "start_time", b"start_time", "state", b"state", "task_count", b"task_count"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___JobStep: _TypeAlias = JobStep  # noqa: Y015
 
 @_typing.final
 class Attempt(_message.Message):

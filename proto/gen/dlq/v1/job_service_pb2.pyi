@@ -1349,6 +1349,120 @@ class ListEventsResponse(_message.Message):
 Global___ListEventsResponse: _TypeAlias = ListEventsResponse  # noqa: Y015
 
 @_typing.final
+class ListStepsRequest(_message.Message):
+    """Request of ListSteps."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    JOB_IDS_FIELD_NUMBER: _builtins.int
+    RUNNING_ONLY_FIELD_NUMBER: _builtins.int
+    ALL_ATTEMPTS_FIELD_NUMBER: _builtins.int
+    PAGE_TOKEN_FIELD_NUMBER: _builtins.int
+    running_only: _builtins.bool
+    """Only steps that run."""
+    all_attempts: _builtins.bool
+    """Of every attempt that has steps; else of the last one with steps."""
+    page_token: _builtins.str
+    """From the last answer; empty for the first page."""
+    @_builtins.property
+    def job_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Only these jobs; of an array all tasks. At most 1,000. Empty: all that live, and whose steps the
+        caller may see.
+        """
+
+    def __init__(
+        self,
+        *,
+        job_ids: _abc.Iterable[_builtins.str] | None = ...,
+        running_only: _builtins.bool = ...,
+        all_attempts: _builtins.bool = ...,
+        page_token: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["all_attempts", b"all_attempts", "job_ids", b"job_ids", "page_token", b"page_token", "running_only", b"running_only"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ListStepsRequest: _TypeAlias = ListStepsRequest  # noqa: Y015
+
+@_typing.final
+class ListStepsResponse(_message.Message):
+    """Answer of ListSteps."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ATTEMPTS_FIELD_NUMBER: _builtins.int
+    NEXT_PAGE_TOKEN_FIELD_NUMBER: _builtins.int
+    next_page_token: _builtins.str
+    """For the next page; empty on the last one."""
+    @_builtins.property
+    def attempts(self) -> _containers.RepeatedCompositeFieldContainer[Global___AttemptSteps]:
+        """In the order of jobs, then attempts; jobs without steps are left out. The steps of one attempt are
+        on one page.
+        """
+
+    def __init__(
+        self,
+        *,
+        attempts: _abc.Iterable[Global___AttemptSteps] | None = ...,
+        next_page_token: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["attempts", b"attempts", "next_page_token", b"next_page_token"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ListStepsResponse: _TypeAlias = ListStepsResponse  # noqa: Y015
+
+@_typing.final
+class AttemptSteps(_message.Message):
+    """The steps of one attempt."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    JOB_ID_FIELD_NUMBER: _builtins.int
+    ATTEMPT_FIELD_NUMBER: _builtins.int
+    STEPS_FIELD_NUMBER: _builtins.int
+    DROPPED_COUNT_FIELD_NUMBER: _builtins.int
+    DROPPED_FAILED_COUNT_FIELD_NUMBER: _builtins.int
+    TELL_TIME_FIELD_NUMBER: _builtins.int
+    job_id: _builtins.str
+    """The job."""
+    attempt: _builtins.int
+    """The attempt."""
+    dropped_count: _builtins.int
+    """Older steps that are not kept one by one."""
+    dropped_failed_count: _builtins.int
+    """Those of them that failed."""
+    @_builtins.property
+    def steps(self) -> _containers.RepeatedCompositeFieldContainer[_job_pb2.JobStep]:
+        """In the order of their numbers, at most 1,000, the newest ones."""
+
+    @_builtins.property
+    def tell_time(self) -> _timestamp_pb2.Timestamp:
+        """When its node told this."""
+
+    def __init__(
+        self,
+        *,
+        job_id: _builtins.str = ...,
+        attempt: _builtins.int = ...,
+        steps: _abc.Iterable[_job_pb2.JobStep] | None = ...,
+        dropped_count: _builtins.int = ...,
+        dropped_failed_count: _builtins.int = ...,
+        tell_time: _timestamp_pb2.Timestamp | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["tell_time", b"tell_time"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["attempt", b"attempt", "dropped_count", b"dropped_count", "dropped_failed_count", b"dropped_failed_count", "job_id", b"job_id", "steps", b"steps", "tell_time", b"tell_time"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___AttemptSteps: _TypeAlias = AttemptSteps  # noqa: Y015
+
+@_typing.final
 class WatchEventsRequest(_message.Message):
     """Request of WatchEvents."""
 

@@ -50,6 +50,11 @@ class JobServiceStub:
                 request_serializer=dlq_dot_v1_dot_job__service__pb2.ListJobsRequest.SerializeToString,
                 response_deserializer=dlq_dot_v1_dot_job__service__pb2.ListJobsResponse.FromString,
                 _registered_method=True)
+        self.ListSteps = channel.unary_unary(
+                '/dlq.v1.JobService/ListSteps',
+                request_serializer=dlq_dot_v1_dot_job__service__pb2.ListStepsRequest.SerializeToString,
+                response_deserializer=dlq_dot_v1_dot_job__service__pb2.ListStepsResponse.FromString,
+                _registered_method=True)
         self.CancelJob = channel.unary_unary(
                 '/dlq.v1.JobService/CancelJob',
                 request_serializer=dlq_dot_v1_dot_job__service__pb2.CancelJobRequest.SerializeToString,
@@ -150,6 +155,14 @@ class JobServiceServicer:
 
     def ListJobs(self, request, context):
         """Lists jobs in the order of their ids, newest last, page by page.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ListSteps(self, request, context):
+        """Lists the steps of jobs with compat "slurm", as their own programs tell of them. For the jobs that the
+        caller may see; NOT_FOUND when one of those named is not there for the caller.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -297,6 +310,11 @@ def add_JobServiceServicer_to_server(servicer, server):
                     servicer.ListJobs,
                     request_deserializer=dlq_dot_v1_dot_job__service__pb2.ListJobsRequest.FromString,
                     response_serializer=dlq_dot_v1_dot_job__service__pb2.ListJobsResponse.SerializeToString,
+            ),
+            'ListSteps': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListSteps,
+                    request_deserializer=dlq_dot_v1_dot_job__service__pb2.ListStepsRequest.FromString,
+                    response_serializer=dlq_dot_v1_dot_job__service__pb2.ListStepsResponse.SerializeToString,
             ),
             'CancelJob': grpc.unary_unary_rpc_method_handler(
                     servicer.CancelJob,
@@ -456,6 +474,33 @@ class JobService:
             '/dlq.v1.JobService/ListJobs',
             dlq_dot_v1_dot_job__service__pb2.ListJobsRequest.SerializeToString,
             dlq_dot_v1_dot_job__service__pb2.ListJobsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListSteps(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/dlq.v1.JobService/ListSteps',
+            dlq_dot_v1_dot_job__service__pb2.ListStepsRequest.SerializeToString,
+            dlq_dot_v1_dot_job__service__pb2.ListStepsResponse.FromString,
             options,
             channel_credentials,
             insecure,

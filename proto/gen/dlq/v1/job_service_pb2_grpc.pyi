@@ -50,6 +50,10 @@ class JobServiceStub:
     """Returns one job. NOT_FOUND also when it is another user's."""
     ListJobs: _grpc.UnaryUnaryMultiCallable[_job_service_pb2.ListJobsRequest, _job_service_pb2.ListJobsResponse]
     """Lists jobs in the order of their ids, newest last, page by page."""
+    ListSteps: _grpc.UnaryUnaryMultiCallable[_job_service_pb2.ListStepsRequest, _job_service_pb2.ListStepsResponse]
+    """Lists the steps of jobs with compat "slurm", as their own programs tell of them. For the jobs that the
+    caller may see; NOT_FOUND when one of those named is not there for the caller.
+    """
     CancelJob: _grpc.UnaryUnaryMultiCallable[_job_service_pb2.CancelJobRequest, _job_service_pb2.CancelJobResponse]
     """Asks for a job's end: queued jobs end at once, running ones are given their grace to save.
     Idempotent: cancelling an ended job changes nothing and returns it.
@@ -126,6 +130,10 @@ class JobServiceAsyncStub(JobServiceStub):
     """Returns one job. NOT_FOUND also when it is another user's."""
     ListJobs: _aio.UnaryUnaryMultiCallable[_job_service_pb2.ListJobsRequest, _job_service_pb2.ListJobsResponse]  # type: ignore[assignment]
     """Lists jobs in the order of their ids, newest last, page by page."""
+    ListSteps: _aio.UnaryUnaryMultiCallable[_job_service_pb2.ListStepsRequest, _job_service_pb2.ListStepsResponse]  # type: ignore[assignment]
+    """Lists the steps of jobs with compat "slurm", as their own programs tell of them. For the jobs that the
+    caller may see; NOT_FOUND when one of those named is not there for the caller.
+    """
     CancelJob: _aio.UnaryUnaryMultiCallable[_job_service_pb2.CancelJobRequest, _job_service_pb2.CancelJobResponse]  # type: ignore[assignment]
     """Asks for a job's end: queued jobs end at once, running ones are given their grace to save.
     Idempotent: cancelling an ended job changes nothing and returns it.
@@ -217,6 +225,16 @@ class JobServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_job_service_pb2.ListJobsResponse, _abc.Awaitable[_job_service_pb2.ListJobsResponse]]:
         """Lists jobs in the order of their ids, newest last, page by page."""
+
+    @_abc_1.abstractmethod
+    def ListSteps(
+        self,
+        request: _job_service_pb2.ListStepsRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_job_service_pb2.ListStepsResponse, _abc.Awaitable[_job_service_pb2.ListStepsResponse]]:
+        """Lists the steps of jobs with compat "slurm", as their own programs tell of them. For the jobs that the
+        caller may see; NOT_FOUND when one of those named is not there for the caller.
+        """
 
     @_abc_1.abstractmethod
     def CancelJob(
