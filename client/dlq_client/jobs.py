@@ -13,6 +13,7 @@ from dlq_client.line.connection import ServiceCalls
 
 # One answer is enough for nearly every cluster; the master's most is 10,000.
 PAGE_SIZE = 5_000
+MOST_NAMED = 1_000  # jobs in one request for steps
 # Roles to which the master shows all users' jobs.
 SEE_ALL = frozenset({"operator", "admin"})
 
@@ -212,6 +213,21 @@ class Jobs(ServiceCalls[JobServiceStub]):
             job_id=one, job_ids=several, page_size=PAGE_SIZE, filter=chosen
         )
         return self._pages(self.stub.ListEvents, request)
+
+    def steps(
+        self, *job_ids: str, running_only: bool = False, all_attempts: bool = False
+    ) -> Iterator[wire.AttemptSteps]:
+        """The steps of some jobs, or of all that live: of the last attempt that has any, or of
+        every one.
+        """
+        for start in range(0, max(1, len(job_ids)), MOST_NAMED):
+            request = wire.ListStepsRequest(
+                job_ids=job_ids[start : start + MOST_NAMED],
+                running_only=running_only,
+                all_attempts=all_attempts,
+            )
+            for page in self._pages(self.stub.ListSteps, request):
+                yield from page.attempts
 
     def new_request_id(self) -> str:
         """An idempotency key, made before the first try so that every retry carries the same."""

@@ -42,6 +42,7 @@ from dlq_master.planner.process import PlannerProcess
 from dlq_master.providers.desk import ProviderDesk
 from dlq_master.rpc.agents.checkpoint_places import CheckpointPlaces
 from dlq_master.rpc.agents.sessions import Sessions
+from dlq_master.rpc.agents.step_keeper import StepStore
 from dlq_master.rpc.audit.audit import Audit
 from dlq_master.rpc.audit.chain import Head
 from dlq_master.rpc.audit.writer import KnownHead
@@ -163,7 +164,8 @@ async def _serve(config: MasterConfig, leaving: AsyncExitStack) -> int:
     )
     leaving.push_async_callback(planner.close)
     state.placement.offloaded.planner = planner
-    server = _server(config, loop, sessions, authority, audit, clock, forecasts)
+    steps = StepStore(writer.put_steps, reader.steps)
+    server = _server(config, loop, sessions, authority, audit, clock, forecasts, steps)
     desk = _desk(config, state, loop, server, authority, audit)
     leaving.push_async_callback(desk.close)
     listening = passed.get(LOGIN_SOCKET)
@@ -281,6 +283,7 @@ def _server(
     audit: Audit,
     clock: Clock,
     foresight: Foresight,
+    steps: StepStore,
 ) -> MasterServer:
     settings = ServerSettings(
         api_address=config.listen.api,
@@ -297,6 +300,7 @@ def _server(
         clock=clock,
         ids=RandomIds(clock),
         foresight=foresight,
+        steps=steps,
     )
 
 

@@ -58,6 +58,7 @@ class FakeMaster(
         self.specs: dict[str, job_pb2.JobSpec] = {}
         self.attempts: dict[str, list[job_pb2.Attempt]] = {}
         self.reasons: dict[str, list[job_pb2.WaitReason]] = {}
+        self.steps: list[wire.AttemptSteps] = []
         self.events: list[event_pb2.Event] = []
         self.logs: dict[tuple[str, int, int], bytes] = {}
         self.log_starts_at = 0  # bytes before it were not kept
@@ -288,6 +289,15 @@ class FakeMaster(
     def AttendJob(self, request: wire.AttendJobRequest, context: Any) -> wire.AttendJobResponse:
         self._note("AttendJob", request, context)
         return wire.AttendJobResponse(job=self._job(request.job_id, context))
+
+    def ListSteps(self, request: wire.ListStepsRequest, context: Any) -> wire.ListStepsResponse:
+        self._note("ListSteps", request, context)
+        for job_id in request.job_ids:
+            self._job(job_id, context)
+        found = [one for one in self.steps if one.job_id in (request.job_ids or self.jobs)]
+        if not request.all_attempts:
+            found = list({one.job_id: one for one in found}.values())
+        return wire.ListStepsResponse(attempts=found)
 
     def ListEvents(self, request: wire.ListEventsRequest, context: Any) -> wire.ListEventsResponse:
         self._note("ListEvents", request, context)

@@ -84,6 +84,7 @@ class MemoryStore:
     def __init__(self) -> None:
         self._rows = _Rows()
         self.commits = 0
+        self.step_lists: dict[AttemptKey, float] = {}  # by the end of their jobs
         self.fail_with: BaseException | None = None  # every commit from now on raises this
         self._decode: Callable[..., Any] = decode
         self._onlooker: MemoryStore | None = None
@@ -140,6 +141,14 @@ class MemoryStore:
             raise self.fail_with
         _drop(self._rows.events, sequences)
         self._rows.meta[HORIZON] = str(horizon)
+
+    async def drop_steps(self, keys: Sequence[AttemptKey]) -> None:
+        """Drop these lists of steps; tests put them in."""
+        _drop(self.step_lists, keys)
+
+    async def steps_behind(self, ended_before_s: float, limit: int) -> Sequence[AttemptKey]:
+        """Lists of steps of jobs that ended before this."""
+        return [key for key, end_s in self.step_lists.items() if end_s < ended_before_s][:limit]
 
     def _refuse_doubles(self, batch: Batch) -> None:
         """A row that is written once and never changed may not be written again."""

@@ -21,6 +21,7 @@ from dlq_master.rpc.server import MasterServer, ServerSettings
 from support.fake_clock import SeededIds
 from support.fake_control import FakeControl
 from support.fake_foresight import FakeForesight
+from support.kept_steps import KeptSteps
 
 DEADLINE_S = 60.0
 
@@ -37,6 +38,7 @@ class RpcHouse:
         self.sessions = Sessions(CheckpointPlaces("/shared/checkpoints", b"seed"))
         self.audit_path = tmp_path / "audit.jsonl"
         self.audit = Audit(self.audit_path, self.clock)
+        self.steps = KeptSteps()
         self.server = MasterServer(
             ServerSettings(api_address="127.0.0.1:0", join_address="127.0.0.1:0", version="1.2.3"),
             control=loop or self.control,
@@ -46,6 +48,7 @@ class RpcHouse:
             clock=self.clock,
             ids=SeededIds(7),
             foresight=self.foresight,
+            steps=self.steps.store,
         )
         self._channels: list[aio.Channel] = []
         for name, role, uid in (

@@ -52,6 +52,7 @@ from dlq_master.store.tables.table import put
 from support.fake_clock import FakeClock, SeededIds
 from support.fake_foresight import FakeForesight
 from support.inline_planner import InlinePlanner
+from support.kept_steps import KeptSteps
 from support.memory_store import MemoryStore
 from support.virtual_agent import VirtualAgent
 
@@ -157,6 +158,7 @@ class SteppedDaemon:
             clock=self.clock,
             ids=SeededIds(7),
             foresight=FakeForesight(),
+            steps=KeptSteps().store,
         )
         self._channels: list[aio.Channel] = []
         self._lines: dict[str, aio.Channel] = {}  # of each node

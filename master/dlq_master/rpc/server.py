@@ -19,6 +19,7 @@ from dlq_master.control.read_model.ports import Control, Foresight
 from dlq_master.rpc.agents.exec_relay import ExecRelay
 from dlq_master.rpc.agents.logs_relay import LogsRelay
 from dlq_master.rpc.agents.sessions import Sessions
+from dlq_master.rpc.agents.step_keeper import StepKeeper, StepStore
 from dlq_master.rpc.audit.audit import Audit
 from dlq_master.rpc.calls.auth import Door
 from dlq_master.rpc.calls.call import Call, Step
@@ -91,6 +92,7 @@ class MasterServer:
         clock: Clock,
         ids: Ids,
         foresight: Foresight,
+        steps: StepStore,
     ) -> None:
         """Bind both ports; nothing is served before `start`. OSError when a port is taken."""
         self._settings = settings
@@ -111,6 +113,7 @@ class MasterServer:
             sessions=sessions,
             logs=LogsRelay(sessions, ids),
             execs=ExecRelay(sessions, ids),
+            steps=StepKeeper(steps),
             slices=Slices(),
             check_member=door.check_member,
             record=audit.recorded,

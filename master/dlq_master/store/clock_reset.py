@@ -31,6 +31,7 @@ _COLUMNS = (
     ("machines", "end_s"),
     ("stays", "from_s"),
     ("stays", "until_s"),
+    ("steps", "told_s"),
 )
 # Tables whose bodies hold instants. Reservations name instants that people chose, by clocks of
 # their own.

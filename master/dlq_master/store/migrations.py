@@ -131,3 +131,10 @@ _migration(
     """DELETE FROM requests WHERE time_s < (SELECT json_extract(users.body, '$.created_time_s')
         FROM users WHERE users.name = requests.user)""",
 )
+# Steps of attempts, as their nodes told them last: one row for each attempt, packed.
+_migration(
+    "0011_steps",
+    """CREATE TABLE steps (
+        job_id INTEGER NOT NULL, number INTEGER NOT NULL, told_s REAL NOT NULL,
+        content BLOB NOT NULL, PRIMARY KEY (job_id, number)) STRICT""",
+)

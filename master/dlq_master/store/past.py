@@ -12,12 +12,15 @@ from typing import TypeVar
 from sqlite_utils import Database
 
 from dlq_common.errors import Unavailable
+from dlq_master.model.attempts.told_steps import TakenSteps
+from dlq_master.model.ids import AttemptKey, JobId
 from dlq_master.model.jobs.job import Job
 from dlq_master.model.usage.cost import Costs
 from dlq_master.store.batch import JournalCut, PastJobs
 from dlq_master.store.open import connect
 from dlq_master.store.tables.accounts import Books, read_books, read_costs
 from dlq_master.store.tables.codec import decode
+from dlq_master.store.tables.steps import read_steps, steps_behind
 
 T = TypeVar("T")
 
@@ -48,6 +51,14 @@ class Past:
     async def costs(self, first_day: int, last_day: int, now_s: float) -> Costs:
         """The costs of the days from the first to the last, until now."""
         return await self._in_thread(lambda: read_costs(self._past, first_day, last_day, now_s))
+
+    async def steps(self, job_ids: Sequence[JobId], *, every: bool) -> Sequence[TakenSteps]:
+        """The steps of these jobs: of every attempt, or of the last one that has any."""
+        return await self._in_thread(lambda: read_steps(self._past, job_ids, every=every))
+
+    async def steps_behind(self, ended_before_s: float, limit: int) -> Sequence[AttemptKey]:
+        """Lists of steps of jobs that ended before this; at most `limit`."""
+        return await self._in_thread(lambda: steps_behind(self._past, ended_before_s, limit))
 
     async def journal_cut(self, from_s: float, most: int) -> JournalCut:
         """The events older than `from_s`, or beyond the newest `most`. Never the newest event."""

@@ -7,9 +7,12 @@ from typing import Any, Final
 
 from sqlite_utils import Database
 
+from dlq_master.model.attempts.told_steps import TakenSteps
+from dlq_master.model.ids import AttemptKey
 from dlq_master.store.batch import AUDIT_HEAD, HORIZON, Batch, Intention
 from dlq_master.store.tables.accounts import POOLS_SQL, STAYS_SQL, USES_SQL
 from dlq_master.store.tables.codec import encode
+from dlq_master.store.tables.steps import PUT_SQL, row_of
 
 Row = tuple[object, ...]
 
@@ -36,6 +39,16 @@ def prune_journal(db: Database, sequences: Sequence[int], horizon: int) -> None:
     """Drop events that retention does not keep. The caller holds the transaction."""
     _many(db, "DELETE FROM journal WHERE sequence = ?", [*map(_one, sequences)])
     write_meta(db, {HORIZON: str(horizon)})
+
+
+def write_steps(db: Database, taken: Sequence[TakenSteps]) -> None:
+    """Replace the lists of steps of these attempts. The caller holds the transaction."""
+    _many(db, PUT_SQL, [*map(row_of, taken)])
+
+
+def drop_steps(db: Database, keys: Sequence[AttemptKey]) -> None:
+    """Drop lists of steps that retention does not keep. The caller holds the transaction."""
+    _many(db, "DELETE FROM steps WHERE job_id = ? AND number = ?", [tuple(key) for key in keys])
 
 
 def write_meta(db: Database, meta: Mapping[str, str]) -> None:

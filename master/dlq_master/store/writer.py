@@ -19,11 +19,20 @@ from typing import Final, NamedTuple, Protocol
 from sqlite_utils import Database
 
 from dlq_common.errors import DlqError, Unavailable
+from dlq_master.model.attempts.told_steps import TakenSteps
+from dlq_master.model.ids import AttemptKey
 from dlq_master.store.backup import COPY
 from dlq_master.store.batch import BATCH, Batch
 from dlq_master.store.commit_record import CommitRecord, CommittedBatch
 from dlq_master.store.open import claim, open_database, write
-from dlq_master.store.rows import prune_journal, write_audit_state, write_batch, write_meta
+from dlq_master.store.rows import (
+    drop_steps,
+    prune_journal,
+    write_audit_state,
+    write_batch,
+    write_meta,
+    write_steps,
+)
 
 # Work beside the batches is written when no batch has come for so long, and after so many at the
 # latest.
@@ -93,6 +102,22 @@ class Writer:
         """
         prune = partial(prune_journal, sequences=sequences, horizon=horizon)
         await self._hand_in(prune, None)
+
+    async def put_steps(self, taken: Sequence[TakenSteps]) -> bool:
+        """Replace these lists of steps, likewise in a transaction of its own. False: there is no
+        room on the disk.
+        """
+        try:
+            await self._hand_in(partial(write_steps, taken=taken), None)
+        except CommitFailed as error:
+            if not _is_full(error):
+                raise
+            return False
+        return True
+
+    async def drop_steps(self, keys: Sequence[AttemptKey]) -> None:
+        """Drop these lists of steps, as `prune_journal` drops events."""
+        await self._hand_in(partial(drop_steps, keys=keys), None)
 
     def tell_of(self, audit: AuditState) -> None:
         """From now on the database is told how far the audit's file is."""

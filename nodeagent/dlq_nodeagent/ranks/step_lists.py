@@ -2,8 +2,8 @@
 
 Only the first rank of a job writes one. It is read when it has changed, in ever larger pauses the
 longer it is, and once more when the rank has ended. The agent restarts: it is read again. The
-master restarts, or the line is silent: the last list is told on every new line and every few
-seconds until the master has it. A list that makes no sense is left out, and the last good one
+master restarts, or the line is silent: the last list stays here. It is told on every new line and
+every few seconds until the master has it. A list that makes no sense is left out, and the last good one
 stays. Nothing here holds a rank up.
 """
 

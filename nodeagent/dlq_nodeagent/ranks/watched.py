@@ -20,7 +20,7 @@ HELD = "gpu_releasing"
 
 @dataclass(slots=True)
 class StepsWatch:
-    """What is known of a rank's list of steps, and what the master has of it."""
+    """A rank's list of steps as it was read last, until the master has it."""
 
     mark: str = ""
     """Of the content that was read last."""

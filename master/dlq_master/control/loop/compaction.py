@@ -4,6 +4,7 @@ Once an hour (`compact_every`). The reading thread looks for events to drop. The
 drops them in transactions so small that a waiting turn does not notice. A restart in between loses
 nothing: the horizon is written with the first slice, and the next hour goes on. Agents and silence
 do not matter here. The story of a job that lives, or that ended within the time, is kept whole.
+The list of its steps goes with it.
 """
 
 import asyncio
@@ -12,11 +13,13 @@ from typing import Final, Protocol
 
 from dlq_common.clock import Clock
 from dlq_master.control.config import RetentionConfig
+from dlq_master.model.ids import AttemptKey
 from dlq_master.store.batch import JournalCut
 
 FIRST_SLICE: Final = 100  # events
 SMALLEST_SLICE: Final = 20
 LARGEST_SLICE: Final = 1_000
+STEP_LISTS: Final = 20  # that go at a time
 WANTED_S: Final = 0.003  # for one slice, with its sync and the wait for a batch before it
 # Of the writer's time at most one part in so many goes into this.
 SHARE: Final = 20
@@ -28,12 +31,14 @@ class CompactedJournal(Protocol):
 
     async def journal_cut(self, from_s: float, most: int) -> JournalCut: ...
     async def journal_behind(self, cut: JournalCut, after: int, limit: int) -> Sequence[int]: ...
+    async def steps_behind(self, ended_before_s: float, limit: int) -> Sequence[AttemptKey]: ...
 
 
 class Pruner(Protocol):
     """Who drops it."""
 
     async def prune_journal(self, sequences: Sequence[int], horizon: int) -> None: ...
+    async def drop_steps(self, keys: Sequence[AttemptKey]) -> None: ...
 
 
 async def compact(
@@ -62,6 +67,10 @@ async def compact(
         after, count = sequences[-1], count + len(sequences)
         size = next_size(size, took_s)
         await pause(max(SHORTEST_PAUSE_S, SHARE * took_s))
+    while keys := await journal.steps_behind(from_s, STEP_LISTS):
+        began_s = clock.boottime_s()
+        await pruner.drop_steps(keys)
+        await pause(max(SHORTEST_PAUSE_S, SHARE * (clock.boottime_s() - began_s)))
     return count
 
 

@@ -59,6 +59,7 @@ from dlq_master.control.stimuli import (
     Tick,
     audit_note,
 )
+from dlq_master.model.ids import AttemptKey
 from dlq_master.store.backup import BackupFailed, backup
 from dlq_master.store.batch import Batch
 
@@ -74,6 +75,7 @@ class Store(Protocol):
 
     async def commit(self, batch: Batch) -> None: ...
     async def prune_journal(self, sequences: Sequence[int], horizon: int) -> None: ...
+    async def drop_steps(self, keys: Sequence[AttemptKey]) -> None: ...
 
 
 class Records(HistoryRecords, compaction.CompactedJournal, Protocol):

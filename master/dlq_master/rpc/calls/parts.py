@@ -13,6 +13,7 @@ from dlq_master.control.read_model.ports import Control, Foresight
 from dlq_master.rpc.agents.exec_relay import ExecRelay
 from dlq_master.rpc.agents.logs_relay import LogsRelay
 from dlq_master.rpc.agents.sessions import Sessions
+from dlq_master.rpc.agents.step_keeper import StepKeeper
 from dlq_master.rpc.calls.reads import Slices
 
 
@@ -36,6 +37,7 @@ class MasterParts:
     sessions: Sessions
     logs: LogsRelay
     execs: ExecRelay
+    steps: StepKeeper
     slices: Slices
     check_member: Callable[[CertifiedIdentity], object]  # Door.check_member, for long streams
     record: Record

@@ -28,6 +28,7 @@ from dlq_master.control.stimuli import (
     ReportedRank,
 )
 from dlq_master.model.attempts.attempt import Attempt
+from dlq_master.model.attempts.told_steps import TakenSteps
 from dlq_master.model.ids import AttemptKey, NodeId
 from dlq_master.rpc.agents.commands import welcome_messages
 from dlq_master.rpc.agents.sessions import Line
@@ -46,6 +47,7 @@ from dlq_master.rpc.reports.agent_intake import (
     unexplained_of,
 )
 from dlq_master.rpc.reports.profile_intake import evidence_of
+from dlq_master.rpc.reports.steps_intake import is_known, steps_key, steps_of
 from dlq_master.rpc.specs.intake import job_id_of, words_of
 from dlq_master.rpc.specs.spec import check_span
 
@@ -54,6 +56,7 @@ HELLO_TIMEOUT_S = 10.0
 LONGEST_ABSENCE_S = 30.0 * DAY  # whatever the configuration allows
 MOST_REPORTS_AT_ONCE = 256
 MOST_EVIDENCE_AT_ONCE = 16
+MOST_STEP_LISTS_AT_ONCE = 64
 
 
 async def session(
@@ -74,6 +77,7 @@ async def session(
             asyncio.create_task(conversation.listen(requests)),
             asyncio.create_task(conversation.report()),
             asyncio.create_task(conversation.tell_evidence()),
+            asyncio.create_task(conversation.keep_steps()),
         ]
         async for message in line.messages():
             yield message
@@ -166,6 +170,8 @@ class _Conversation:
         self._session_id = line.session_id
         self._reports: asyncio.Queue[ReportedRank] = asyncio.Queue(MOST_REPORTS_AT_ONCE)
         self._evidence: asyncio.Queue[ProfileEvidence] = asyncio.Queue(MOST_EVIDENCE_AT_ONCE)
+        self._steps: dict[AttemptKey, wire.StepsReport] = {}
+        self._steps_came = asyncio.Event()
         self._failure: Exception | None = None
 
     async def listen(self, requests: AsyncIterator[wire.SessionRequest]) -> None:
@@ -208,6 +214,46 @@ class _Conversation:
                 )
                 self._line.say(wire.SessionResponse(profile_ack=ack))
 
+    async def keep_steps(self) -> None:
+        """Have all lists of steps that have come written, then ack. Without room on the disk
+        nothing is acked, and the agent tells them again.
+        """
+        with self._ending("steps cannot be taken"):
+            while True:
+                await self._steps_came.wait()
+                self._steps_came.clear()
+                told, self._steps = list(self._steps.values()), {}
+                if not await self._call.parts.steps.keep(self._sound(told)):
+                    _log.warning("steps_not_kept", node_id=self._line.node_id)
+                    continue
+                for each in told:
+                    ack = wire.StepsAck(
+                        job_id=each.job_id,
+                        fence=each.fence,
+                        node_rank=each.node_rank,
+                        number=each.number,
+                    )
+                    self._line.say(wire.SessionResponse(steps_ack=ack))
+
+    def _sound(self, told: list[wire.StepsReport]) -> Iterator[TakenSteps]:
+        """Lists that are of use. An unreadable one would come again for ever: it is dropped."""
+        for each in told:
+            try:
+                taken = steps_of(each, self._call.now_s)
+            except InvalidRequest as error:
+                _log.warning("steps_unreadable", node_id=self._line.node_id, error=error.what)
+                continue
+            if is_known(self._call.read, taken.key, each.fence.epoch):
+                yield taken
+
+    def _hear_steps(self, told: wire.StepsReport) -> None:
+        key = steps_key(told)
+        check_placed(self._call.read, self._line.node_id, key, told.node_rank)
+        # A list beyond the most is told again later.
+        if key in self._steps or len(self._steps) < MOST_STEP_LISTS_AT_ONCE:
+            self._steps[key] = told
+            self._steps_came.set()
+
     def raise_failure(self) -> None:
         """Raise what ended the conversation, if it was not the agent's leaving."""
         if self._failure is not None:
@@ -230,6 +276,8 @@ class _Conversation:
                 key = AttemptKey(job_id_of(told.job_id, "job_id"), told.fence.attempt)
                 check_placed(self._call.read, self._line.node_id, key, told.node_rank)
                 await self._evidence.put(told)
+            case "steps_report":
+                self._hear_steps(request.steps_report)
             case "gpu_look":
                 self._control.tell(look_of(request.gpu_look, self._line.node_id, self._session_id))
             case "command_result":

@@ -24,7 +24,8 @@ from dlq_master.store.writer import Writer
 from support.stored_values import first_batch
 
 STORED = """meta jobs job_specs attempts nodes users tokens requests journal outbox recordings
-evidence teams reservations waited foreseen usage_days pool_days machines stays audit_owed"""
+evidence teams reservations waited foreseen usage_days pool_days machines stays audit_owed
+steps"""
 
 
 @pytest.fixture

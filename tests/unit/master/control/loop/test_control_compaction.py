@@ -22,7 +22,7 @@ from dlq_master.control.loop.compaction import (
 from dlq_master.control.loop.inbox import Envelope
 from dlq_master.control.stimuli import CancelJob, Tick
 from dlq_master.model.event import JournalEvent
-from dlq_master.model.ids import JobId
+from dlq_master.model.ids import AttemptKey, JobId
 from dlq_master.store.batch import HORIZON, Batch
 from support.fake_clock import FakeClock
 from support.master_harness import ALICE, Master, config_of
@@ -97,6 +97,16 @@ async def test_slices_shrink_when_the_disk_is_slow_and_leave_it_most_of_the_time
 
     assert store.slices[:4] == [100, 50, 25, SMALLEST_SLICE]
     assert min(pauses) >= 20 * 0.05 - 1e-6
+
+
+async def test_lists_of_steps_go_with_the_story_of_their_jobs() -> None:
+    store, clock = MemoryStore(), FakeClock()
+    for number in range(1, 51):
+        key = AttemptKey(JobId(number), 1)
+        store.step_lists[key] = clock.now_s() - (200.0 if number <= 45 else 50.0)
+    _, _, pauses = await cut(store, clock)
+    assert sorted(key.job_id for key in store.step_lists) == [46, 47, 48, 49, 50]
+    assert pauses == [SHORTEST_PAUSE_S] * 3
 
 
 def test_slices_grow_up_to_a_limit_while_they_are_quick() -> None:
