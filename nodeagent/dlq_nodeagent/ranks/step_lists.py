@@ -3,8 +3,8 @@
 Only the first rank of a job writes one. It is read when it has changed, in ever larger pauses the
 longer it is, and once more when the rank has ended. The agent restarts: it is read again. The
 master restarts, or the line is silent: the last list stays here. It is told on every new line and
-every few seconds until the master has it. A list that makes no sense is left out, and the last good one
-stays. Nothing here holds a rank up.
+every few seconds until the master has it. A list that makes no sense is left out, and the last good
+one stays. Nothing here holds a rank up.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -14,6 +14,7 @@ import structlog
 
 from dlq_common.clock import Clock
 from dlq_nodeagent.jobtree.steps import StepsRefused, parse_steps
+from dlq_nodeagent.launch.slurm import COMPAT
 from dlq_nodeagent.model.launch import RankKey
 from dlq_nodeagent.model.messages import StepsAck, StepsReport
 from dlq_nodeagent.model.port import Handle, Runtime, StepsFile
@@ -21,7 +22,6 @@ from dlq_nodeagent.model.rank import ALIVE, RankState
 from dlq_nodeagent.model.steps import StepList, told_step
 from dlq_nodeagent.ranks.watched import StepsWatch, Watched
 
-SLURM = "slurm"
 _PAUSE_S = 2.0
 _BYTES_PER_S = 16_384  # of one list, on average
 _OVER = frozenset({RankState.RELEASING, RankState.ENDED, RankState.KEPT})
@@ -108,7 +108,7 @@ class StepLists:
 
 def _writes(watched: Watched) -> bool:
     launch = watched.rank.launch
-    return launch.compat == SLURM and launch.key.node_rank == 0
+    return launch.compat == COMPAT and launch.key.node_rank == 0
 
 
 def _parsed(watched: Watched, found: StepsFile) -> StepList | None:
