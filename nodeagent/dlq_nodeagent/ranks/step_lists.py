@@ -14,12 +14,12 @@ import structlog
 
 from dlq_common.clock import Clock
 from dlq_nodeagent.jobtree.steps import StepsRefused, parse_steps
-from dlq_nodeagent.launch.slurm import COMPAT
 from dlq_nodeagent.model.launch import RankKey
 from dlq_nodeagent.model.messages import StepsAck, StepsReport
 from dlq_nodeagent.model.port import Handle, Runtime, StepsFile
 from dlq_nodeagent.model.rank import ALIVE, RankState
 from dlq_nodeagent.model.steps import StepList, told_step
+from dlq_nodeagent.ranks.orders import SLURM
 from dlq_nodeagent.ranks.watched import StepsWatch, Watched
 
 _PAUSE_S = 2.0
@@ -108,7 +108,7 @@ class StepLists:
 
 def _writes(watched: Watched) -> bool:
     launch = watched.rank.launch
-    return launch.compat == COMPAT and launch.key.node_rank == 0
+    return launch.compat == SLURM and launch.key.node_rank == 0
 
 
 def _parsed(watched: Watched, found: StepsFile) -> StepList | None:
