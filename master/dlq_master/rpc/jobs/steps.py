@@ -1,4 +1,4 @@
-"""Lists of steps: whose they are, and how they are told."""
+"""Lists of steps for the owners of their jobs and for operators, page by page."""
 
 from __future__ import annotations
 
