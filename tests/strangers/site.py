@@ -136,7 +136,7 @@ def _dlq(root: Path, people: Sequence[pwd.struct_passwd]) -> Iterator[dict[str, 
             "PATH": f"{programs / 'bin'}:{DLQ}:/usr/local/bin:/usr/bin:/bin",
             "DLQ_LOGIN_SOCKET": daemons.environment()["DLQ_LOGIN_SOCKET"],
         }
-        yield _accounts("dlq", root, people, variables)
+        yield accounts_of("dlq", root, people, variables)
 
 
 @contextmanager
@@ -145,14 +145,14 @@ def _slurm(root: Path, people: Sequence[pwd.struct_passwd]) -> Iterator[dict[str
     place.mkdir(mode=0o755)
     with StrangersSlurm(place, free_ports(2)[0]):
         variables = {"PATH": "/usr/local/bin:/usr/bin:/bin", "SLURM_CONF": f"{place}/slurm.conf"}
-        yield _accounts("slurm", root, people, variables)
+        yield accounts_of("slurm", root, people, variables)
 
 
-def _accounts(
+def accounts_of(
     kind: str, root: Path, people: Sequence[pwd.struct_passwd], variables: Mapping[str, str]
 ) -> dict[str, Account]:
     made = {}
-    for who, name in zip(people, (kind, f"{kind}-other"), strict=True):
+    for who, name in zip(people, (kind, f"{kind}-other"), strict=False):
         home = root / f"{name}-home"
         home.mkdir(mode=0o700)
         (home / ".config" / "dlq").mkdir(parents=True)
