@@ -34,6 +34,7 @@ def a_cluster() -> FakeMaster:
     sized = resources(
         8, node_count=2, gpu_type="h100-80gb", cpu_limit=16, memory_limit_bytes=64 << 30
     )
+    ended = {"end_time": to_timestamp(EPOCH_S + 120)}
     jobs = [
         a_job(
             17, "running", resources=sized, run_duration=to_duration(629),
@@ -54,10 +55,10 @@ def a_cluster() -> FakeMaster:
             start_time=to_timestamp(EPOCH_S + 60), end_time=to_timestamp(EPOCH_S + 120),
             run_duration=to_duration(60),
         ),
-        a_job(31, "failed", exit_code=3, end_reason="user_error"),
-        a_job(32, "failed", exit_signal=9, end_reason="oom_host"),
-        a_job(33, "timed_out", end_reason="time_limit"),
-        a_job(34, "cancelled", end_reason="cancelled"),
+        a_job(31, "failed", exit_code=3, end_reason="user_error", **ended),
+        a_job(32, "failed", exit_signal=9, end_reason="oom_host", **ended),
+        a_job(33, "timed_out", end_reason="time_limit", **ended),
+        a_job(34, "cancelled", end_reason="cancelled", **ended),
     ]  # fmt: skip
     master.jobs = {job.job_id: job for job in jobs}
     master.specs["17"] = job_pb2.JobSpec(
@@ -110,7 +111,8 @@ READS = [
     "sacct -b -j 30,31.batch,32",
     "sacct -X -P -j 17 -o JobID,AllocTRES,ReqMem,Elapsed,MaxRSS,DerivedExitCode,Cluster,NCPUS",
     "sacct -j 17 -o JobName%-12,JobID%4,Partition%3",
-    "sacct -n -P -s OOM,TO -o JobID,State,Reason",
+    "sacct -n -P -S 2020-01-01 -E now -s OOM,TO -o JobID,State,Reason",
+    "sacct -j 17 -o ALL -P",
     "scontrol show job 17",
     "scontrol -o show job 18",
     "scontrol show config",
@@ -135,7 +137,6 @@ REFUSED = [
     "squeue --nosuch",
     "sacct -o Bogus",
     "sacct -S someday",
-    "sacct --json",
     "scancel",
     "scancel -i 17",
     "scancel -s 99 17",
@@ -214,7 +215,7 @@ def test_what_tools_call_is_answered_as_they_read_it(dlq: Dlq) -> None:
         "squeue '--format=%i|%T' --states=all --noheader --name train-33": ("33|TIMEOUT",),
         # parsl, SlurmProvider: an abbreviated option
         "squeue --noheader '--format=%i %t' --job 17,31": ("17 R",),
-        "sacct -X --noheader --format=jobid,state --job 17,31": ("17    RUNNING", "31     FAILED"),
+        "sacct -X --noheader --format=jobid,state --job 17,31": ("17              RUNNING", "31               FAILED"),
         # psij
         "squeue -O JobArrayID,StateCompact,Reason --noheader --me": (
             "18                  PD                  Resources",

@@ -155,7 +155,9 @@ class AccountedSlurm(RealSlurm):
         self._until(lambda: self._sql("select 1"), "the database")
         assert self._sql(_GRANT)
         variables = {"MYSQL_UNIX_PORT": f"{run}/s", "SLURM_CONF": f"{self.root}/slurmdbd.conf"}
-        self._start("env", *(f"{name}={text}" for name, text in variables.items()), "slurmdbd", "-D")
+        self._start(
+            "env", *(f"{name}={text}" for name, text in variables.items()), "slurmdbd", "-D"
+        )
         self._until(lambda: self._accounts("show", "cluster"), "slurmdbd")
         self._accounts("add", "cluster", self._cluster)
 

@@ -16,7 +16,7 @@ class SlurmSays(InvalidRequest):
 NO_SUCH_JOB = "slurm_load_jobs error: Invalid job id specified"
 
 
-def unknown_option(program: str, word: str) -> SlurmSays:
+def unknown_option(program: str, word: str, *, tries_help: bool = True) -> SlurmSays:
     """As getopt says it, for `--bogus` and for a letter."""
     name = word.removeprefix("--")
     what = (
@@ -24,4 +24,5 @@ def unknown_option(program: str, word: str) -> SlurmSays:
         if word.startswith("--")
         else (f"invalid option -- '{word.lstrip('-')[:1]}'")
     )
-    return SlurmSays(f"{program}: {what}", f'Try "{program} --help" for more information')
+    more = [f'Try "{program} --help" for more information'] if tries_help else []
+    return SlurmSays(f"{program}: {what}", *more)

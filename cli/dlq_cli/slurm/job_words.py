@@ -19,6 +19,7 @@ from dlq_compat.job_page import clock
 
 NOBODY = 4_294_967_294  # Slurm's text for an unknown uid
 _NONE = "None"
+UNKNOWN = "Unknown"
 # The reason why a job waits; other reasons read as Priority, which means that other jobs come
 # first.
 _WAITS: Mapping[str, str] = {

@@ -11,8 +11,10 @@ from pathlib import PurePosixPath
 from dlq_cli.app import App
 from dlq_cli.commands.jobs.submitted import Manner, submit_spec
 from dlq_cli.jobs.source import STDIN, read_source
+from dlq_cli.slurm.jobs.origin import origin_of
 from dlq_cli.spec.check import doubts
 from dlq_cli.spec.merge import merge, stacked
+from dlq_cli.spec.message import to_message
 from dlq_cli.spec.script import decode_script, read_script
 from dlq_cli.spec.slurm.convert import sbatch_layer
 from dlq_cli.spec.slurm.sbatch import Option, read_words
@@ -50,7 +52,11 @@ def main(app: App, words: Sequence[str]) -> None:
         reasons=sys.stderr.isatty(),
         tasks=False,
     )
-    submit_spec(app, spec, manner, request_id="", test_only="--test-only" in said)
+    message = to_message(spec)
+    script = rest[0] if rest and rest[0] != STDIN else ""
+    message.origin.CopyFrom(origin_of("sbatch", words, script))
+    test_only = "--test-only" in said
+    submit_spec(app, spec, manner, request_id="", test_only=test_only, message=message)
 
 
 def spec_of(options: Sequence[Option], rest: Sequence[str], notes: Notes) -> Spec:

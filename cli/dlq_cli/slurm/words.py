@@ -25,6 +25,7 @@ class Grammar(NamedTuple):
     optional: frozenset[str] = frozenset()  # valued ones that do without
     same: Mapping[str, str] = {}  # further names of options
     usage: str = ""  # printed where a word is no option
+    tries_help: bool = True  # an error about an option names --help
     joined: frozenset[str] = frozenset({"jobs"})  # given twice, both lists count
 
 
@@ -74,16 +75,21 @@ def _enter_short(grammar: Grammar, options: dict[str, str], letters: str, left: 
         letter, letters = letters[0], letters[1:]
         name = grammar.short.get(letter)
         if name is None:
-            raise unknown_option(grammar.program, f"-{letter}")
+            raise unknown_option(grammar.program, f"-{letter}", tries_help=grammar.tries_help)
         if name in grammar.switches:
             options[name] = ""
             continue
-        _enter(grammar, options, name, letters.removeprefix("=") or None, left)
+        _enter(grammar, options, name, letters.removeprefix("=") or None, left, letter)
         return
 
 
 def _enter(
-    grammar: Grammar, options: dict[str, str], name: str, value: str | None, left: list[str]
+    grammar: Grammar,
+    options: dict[str, str],
+    name: str,
+    value: str | None,
+    left: list[str],
+    letter: str = "",
 ) -> None:
     name = _whole(grammar, name)
     if name in grammar.switches:
@@ -93,14 +99,22 @@ def _enter(
         value = left.pop(0) if left and left[0][:1].isdecimal() else ""
     if value is None:
         if not left:
-            raise SlurmSays(
-                f"{grammar.program}: option '--{name}' requires an argument",
-                f'Try "{grammar.program} --help" for more information',
-            )
+            raise no_value(grammar, name, letter)
         value = left.pop(0)
     before = options.get(name)
     joined = name in grammar.joined and before  # submitit writes one -j for each
     options[name] = f"{before},{value}" if joined else value
+
+
+def no_value(grammar: Grammar, name: str, letter: str) -> SlurmSays:
+    """As getopt says it of `--format` and of `-o`."""
+    what = (
+        f"option requires an argument -- '{letter}'"
+        if letter
+        else f"option '--{name}' requires an argument"
+    )
+    help_line = [f'Try "{grammar.program} --help" for more information']
+    return SlurmSays(f"{grammar.program}: {what}", *(help_line if grammar.tries_help else []))
 
 
 def _whole(grammar: Grammar, name: str) -> str:
@@ -110,7 +124,7 @@ def _whole(grammar: Grammar, name: str) -> str:
         return grammar.same.get(name, name)
     begun = {grammar.same.get(each, each) for each in known if name and each.startswith(name)}
     if len(begun) != 1:
-        raise unknown_option(grammar.program, f"--{name}")
+        raise unknown_option(grammar.program, f"--{name}", tries_help=grammar.tries_help)
     return begun.pop()
 
 

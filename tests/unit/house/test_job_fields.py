@@ -34,6 +34,10 @@ BY_HAND = {
     ),
     **dict.fromkeys(("container.mounts", "container.secrets"), "several keys of a layer each"),
     "elastic.gpu_counts": "a list or a range",
+    **dict.fromkeys(
+        ("origin.script_path", "origin.command_line", "origin.host", "origin.session_id"),
+        "known to the command that submits, never by a spec",
+    ),
     "interactive.attended": "said by commands that stay with their job, never by a spec",
 }  # fmt: skip
 

@@ -27,6 +27,7 @@ REASONS = {
     ),
     "one provider of machines": ("dlq_master/providers/*.py",),
     "a process begins here": ("*/app.py", "*/__main__.py", "hook/sitecustomize.py"),
+    "the options of one of Slurm's programs": ("dlq_cli/slurm/*/grammar.py",),
     "one kind of stimulus": (
         "control/deadlines/progress.py",
         "control/nodes/disk_space.py",
@@ -41,6 +42,7 @@ REASONS = {
     "one touch of the machine": (
         "control/loop/preload.py",
         "planner/modest.py",
+        "dlq_cli/slurm/jobs/origin.py",
         "devices/host.py",
         "dlq_nodeagent/quiet.py",
         "control/loans/reclaim_asking.py",

@@ -1,120 +1,158 @@
-"""`sacct`: states and exit codes of jobs, in Slurm's columns."""
+"""`sacct`: states and exit codes of jobs and of their steps, in Slurm's columns.
+
+It asks once. A job that the master has forgotten ([retention] in the configuration) is no line.
+"""
 
 from __future__ import annotations
 
 import os
+import pwd
 from collections.abc import Sequence
 
 import click
 
-from dlq.v1 import job_pb2
 from dlq_cli.app import App
-from dlq_cli.lists.slurm_states import account_state, wanted
 from dlq_cli.lists.tasks import id_key
 from dlq_cli.output.render import clean_line
-from dlq_cli.slurm.accounts.sacct_fields import (
-    BRIEF,
-    DEFAULT,
-    FIELDS,
-    column,
-    fill,
-    midnight_s,
-    since,
-)
-from dlq_cli.slurm.jobs.listing import named
-from dlq_cli.slurm.words import Grammar, SlurmWords, only_here, read
-from dlq_client.jobs import SEE_ALL, Jobs
-from dlq_common.text.wire import from_timestamp
+from dlq_cli.output.said import SlurmSays
+from dlq_cli.output.slurm_page import accounting_page, show
+from dlq_cli.slurm.accounts import fields
+from dlq_cli.slurm.accounts.grammar import GRAMMAR
+from dlq_cli.slurm.accounts.row import AccountRow
+from dlq_cli.slurm.accounts.window import keeper, window_of
+from dlq_cli.slurm.jobs.listing import everybody, folded_lines, named
+from dlq_cli.slurm.jobs.seen import SeenJob
+from dlq_cli.slurm.jobs.steps import steps_of
+from dlq_cli.slurm.words import SlurmWords, read
+from dlq_client.jobs import SEE_ALL
 
-_REFUSED = {
-    "json": "it prints no JSON of Slurm's; dlq history --json",
-    "yaml": "it prints no YAML; dlq history --json",
-    "nodelist": "dlq history keeps no list by node",
-}
-GRAMMAR = Grammar(
-    "sacct",
-    {
-        "j": "jobs", "o": "format", "u": "user", "n": "noheader", "P": "parsable2",
-        "p": "parsable", "X": "allocations", "S": "starttime", "E": "endtime", "s": "state",
-        "D": "duplicates", "a": "allusers", "r": "partition", "b": "brief", "M": "clusters",
-        "L": "allclusters", "N": "nodelist",
-    },
-    frozenset(
-        {
-            "jobs", "format", "user", "uid", "starttime", "endtime", "state", "partition", "name",
-            "clusters", "delimiter", "nodelist", "units",
-        }
-    ),
-    frozenset(
-        {
-            "noheader", "parsable", "parsable2", "allocations", "duplicates", "allusers", "brief",
-            "allclusters", "truncate", "json", "yaml", "helpformat", "local",
-        }
-    ),
-    _REFUSED,
-)  # fmt: skip
+_HELP = "sacct [<OPTION>]\n     see the manual page sacct(1) of Slurm 22.05 for the options"
+_RULE = "-" * 80
 
 
 def main(app: App, words: Sequence[str]) -> None:
-    """One line for each job; dlq keeps no accounts of steps."""
+    """One line for each job, and below it one for each step."""
     given = read(GRAMMAR, words)
-    if "helpformat" in given.options:
-        click.echo("\n".join(FIELDS))
+    if given.rest:
+        raise SlurmSays(
+            "sacct: error: Unknown arguments:", *(f"sacct: error:  {one}" for one in given.rest)
+        )
+    if _answers_alone(given):
         return
-    columns = [column(word) for word in _fields(given)]
-    only_here(app, given, GRAMMAR)
-    cluster = app.connection().identity.cluster
-    rows = [
-        [FIELDS[name].text(job, cluster) for name, _ in columns]
-        for job in sorted(_found(app, given), key=id_key)
-    ]
-    if "noheader" not in given.options:
-        rows.insert(0, [name for name, _ in columns])
-        if not {"parsable", "parsable2"} & given.options.keys():
-            rows.insert(1, ["-" * abs(width) for _, width in columns])
-    for row in rows:
-        click.echo(clean_line(_line(row, [width for _, width in columns], given)))
+    columns = fields.columns_of(_format(given))
+    jobs = _found(app, given)
+    if "json" in given.options or "yaml" in given.options:
+        from dlq_cli.slurm.accounts.openapi import account_object
 
-
-def _fields(given: SlurmWords) -> list[str]:
-    default = BRIEF if "brief" in given.options else os.environ.get("SACCT_FORMAT") or DEFAULT
-    return given.listed("format") or default.split(",")
-
-
-def _found(app: App, given: SlurmWords) -> list[job_pb2.Job]:
-    jobs, ids, now_s = Jobs(app.connection()), given.listed("jobs"), app.clock.now_s()
-    states = wanted("sacct", given.listed("state"))
-    start, end = given.options.get("starttime"), given.options.get("endtime")
-    from_s = since(start, "starttime", now_s) if start else midnight_s(now_s)
-    before_s = since(end, "endtime", now_s) if end else None
-    if ids:  # as sacct: a job that does not exist (yet) is no line
-        found = [job.job for job in named(app, ids, detailed=False)]
+        page = accounting_page(jobs=[account_object(job, steps_of(app, job)) for job in jobs])
+        show(page, as_yaml="yaml" in given.options)
+    elif "batch-script" in given.options:
+        _print_scripts(jobs)
     else:
-        within_s = max(1, round(now_s - (from_s or 0.0)))
-        found = list(jobs.list(user=_user(app, given), ended_within_s=within_s).jobs)
-    names, queues, users = given.listed("name"), given.listed("partition"), _users(given)
-    return [
-        job
-        for job in found
-        if (not ids or not users or job.user in users)
-        and (not states or account_state(job) in states)
-        and (not names or job.name in names)
-        and (not queues or job.queue in queues)
-        and (len(users) < 2 or job.user in users)
-        and (before_s is None or from_timestamp(job.submit_time) <= before_s)
-    ]
+        _print(columns, _rows(app, jobs, given), given)
 
 
-def _users(given: SlurmWords) -> list[str]:
-    return given.listed("user") + given.listed("uid")
+def _answers_alone(given: SlurmWords) -> bool:
+    """Options that ask for no job."""
+    if "helpformat" in given.options:
+        click.echo(fields.helpformat().lstrip("\n"))
+    elif "help" in given.options:
+        click.echo(_HELP)
+    elif "usage" in given.options:
+        click.echo("Usage: sacct [options]\n\tUse --help for help")
+    elif "completion" in given.options:
+        raise SlurmSays("Slurm job completion is disabled")
+    else:
+        return False
+    return True
 
 
-def _user(app: App, given: SlurmWords) -> str:
-    users = _users(given)
-    if len(users) == 1 and "allusers" not in given.options:
-        return users[0]
-    everybody = "allusers" in given.options and app.connection().identity.role in SEE_ALL
-    return "*" if users or everybody else ""
+def _format(given: SlurmWords) -> str:
+    if "format" in given.options:
+        return given.options["format"]
+    if "long" in given.options:
+        return fields.LONG
+    if "brief" in given.options:
+        return fields.BRIEF
+    return os.environ.get("SACCT_FORMAT") or fields.DEFAULT
+
+
+def _found(app: App, given: SlurmWords) -> list[SeenJob]:
+    clusters = {name.lower() for name in given.listed("clusters")}
+    users = _users(app, given)
+    window = window_of(given, app.clock.now_s())
+    keep = keeper(given, window, users)
+    own = app.connection().identity.cluster.lower()
+    if clusters and not clusters & {"all", own}:
+        return []  # as sacct: accounts of a cluster that is not known are empty
+    ids = given.listed("jobs")
+    if ids:  # as sacct: a job that does not exist (yet) is no line
+        for word in ids:
+            if not word[:1].isdecimal():
+                raise SlurmSays(f"sacct: fatal: Bad job/step specified: {word[:40]}")
+        found = folded_lines(named(app, ids, detailed=True))
+    else:
+        within_s = max(1, round(app.clock.now_s() - window.from_s) + 1)
+        found = folded_lines(everybody(app, detailed=True, ended_within_s=within_s))
+    return sorted((job for job in found if keep(job)), key=_order)
+
+
+def _order(job: SeenJob) -> tuple[int, int]:
+    return id_key(job.job) if job.job.job_id.isdecimal() else (int(job.array_id), 1 << 31)
+
+
+def _users(app: App, given: SlurmWords) -> list[str]:
+    """Names; empty: everybody. Without a word the caller's own, and all for an operator."""
+    said = given.listed("user")
+    if said:
+        return [_user(word) for word in said]
+    identity = app.connection().identity
+    if "allusers" in given.options or given.listed("jobs") or identity.role in SEE_ALL:
+        return []
+    return [identity.user]
+
+
+def _user(word: str) -> str:
+    try:
+        return pwd.getpwuid(int(word)).pw_name if word.isdecimal() else pwd.getpwnam(word).pw_name
+    except (KeyError, OverflowError):
+        if word.isdecimal():
+            return word
+        raise SlurmSays(f"sacct: error: Invalid user id: {word[:40]}") from None
+
+
+def _rows(app: App, jobs: Sequence[SeenJob], given: SlurmWords) -> list[AccountRow]:
+    """Jobs and their steps; of `-j 3.batch` the named step alone."""
+    asked = given.listed("jobs")
+    whole = {word for word in asked if "." not in word}
+    steps = {word for word in asked if "." in word}
+    rows: list[AccountRow] = []
+    for job in jobs:
+        names = {job.shown_id, job.raw_id, job.array_id, f"{job.array_id}_{job.task_text}"}
+        is_whole = not steps or bool(names & whole)
+        if is_whole:
+            rows.append(AccountRow(job))
+        if "allocations" in given.options:
+            continue
+        rows += [
+            AccountRow(job, step)
+            for step in steps_of(app, job)
+            if is_whole or steps & {step.shown_id, step.raw_id}
+        ]
+    return rows
+
+
+def _print(
+    columns: Sequence[tuple[str, int]], rows: Sequence[AccountRow], given: SlurmWords
+) -> None:
+    lines = [[fields.FIELDS[name].text(row) for name, _ in columns] for row in rows]
+    if "noheader" not in given.options:
+        lines.insert(0, [name for name, _ in columns])
+        if not {"parsable", "parsable2"} & given.options.keys():
+            lines.insert(1, ["-" * abs(width) for _, width in columns])
+    widths = [width for _, width in columns]
+    if lines:
+        click.echo("\n".join(clean_line(_line(line, widths, given)) for line in lines))
 
 
 def _line(row: Sequence[str], widths: Sequence[int], given: SlurmWords) -> str:
@@ -123,4 +161,10 @@ def _line(row: Sequence[str], widths: Sequence[int], given: SlurmWords) -> str:
         return bar.join(row)
     if "parsable" in given.options:
         return bar.join([*row, ""])
-    return " ".join(fill(text, width) for text, width in zip(row, widths, strict=True))
+    return "".join(f"{fields.fill(text, width)} " for text, width in zip(row, widths, strict=True))
+
+
+def _print_scripts(jobs: Sequence[SeenJob]) -> None:
+    for job in jobs:
+        script = job.spec.script or "NONE\n"
+        click.echo(f"Batch Script for {job.shown_id}\n{_RULE}\n{script}")

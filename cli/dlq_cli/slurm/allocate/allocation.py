@@ -17,6 +17,7 @@ from dlq_cli.app import App
 from dlq_cli.commands.jobs.submitted import send_spec
 from dlq_cli.interactive.attendance import Attendance
 from dlq_cli.slurm.allocate import holder
+from dlq_cli.slurm.jobs.origin import origin_of
 from dlq_cli.slurm.sbatch import spec_of
 from dlq_cli.spec.message import to_message
 from dlq_cli.spec.slurm.sbatch import read_words
@@ -77,6 +78,7 @@ class KeptAllocation:
             )
         message.resources.node_count = 1
         message.interactive.attended = attended
+        message.origin.CopyFrom(origin_of(self._program, words))
         message.preempt.grace_duration.CopyFrom(to_duration(_KILL_WAIT_S))
         try:
             answer = send_spec(self._app, spec, message, "")

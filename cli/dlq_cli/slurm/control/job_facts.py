@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dlq_cli.lists.slurm_states import queue_state
 from dlq_cli.slurm import job_words as words
-from dlq_cli.slurm.jobs.seen import SeenJob, stderr_of, stdin_of, stdout_of
+from dlq_cli.slurm.jobs.seen import SeenJob, stdin_of, written_stderr, written_stdout
 from dlq_common.text.hostlist import compress_hostlist
 from dlq_compat.job_page import NULL, UNKNOWN, clock, size
 
@@ -71,6 +71,7 @@ def _places(job: SeenJob, *, details: bool) -> dict[str, str]:
         nodes = f"{nodes}-{nodes}"
     facts = {
         "Partition": wire.queue,
+        "AllocNode:Sid": f"{job.spec.origin.host or NULL}:{job.spec.origin.session_id}",
         "ReqNodeList": compress_hostlist(wire.resources.node_ids),
         "ExcNodeList": compress_hostlist(wire.resources.excluded_node_ids),
         "NodeList": compress_hostlist(job.nodes),
@@ -118,7 +119,7 @@ def _files(job: SeenJob) -> dict[str, str]:
         "Comment": job.comment,
         "Command": job.command,
         "WorkDir": job.directory,
-        "StdErr": stderr_of(job),
+        "StdErr": written_stderr(job),
         "StdIn": stdin_of(job),
-        "StdOut": stdout_of(job),
+        "StdOut": written_stdout(job),
     }

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import grp
 import math
+import os
 import pwd
 from collections.abc import Sequence
 from functools import cache
@@ -18,6 +19,7 @@ from dlq_cli.lists.slurm_states import code
 from dlq_cli.lists.tasks import shown_id
 from dlq_cli.slurm import job_words as words
 from dlq_cli.words import has_ended
+from dlq_common.text.output_patterns import NO_ARRAY_TASK, OutputNames, expand_output_pattern
 from dlq_common.text.wire import from_duration, from_timestamp
 from dlq_compat.job_page import size
 
@@ -95,9 +97,9 @@ class SeenJob:
     @property
     def command(self) -> str:
         """The script's path where sbatch has said it; of a command its words."""
-        said = self.spec.labels.get("slurm.command", "")
-        if said or self.detail.has_script:
-            return said
+        origin = self.spec.origin
+        if origin.script_path or self.detail.has_script:
+            return origin.script_path
         return " ".join(self.spec.command)
 
     @property
@@ -229,12 +231,14 @@ class SeenJob:
     def start_s(self) -> float:
         """The start of its last attempt; of one that waits the likely one; 0: unknown."""
         if self.code != "PD":
-            return self._started_s() or (self.end_s if self.ended else 0.0)
+            return self.began_s or (self.end_s if self.ended else 0.0)
         if self.job.HasField("start_estimate"):
             return from_timestamp(self.job.start_estimate.likely_time)
         return from_timestamp(self.job.begin_time)
 
-    def _started_s(self) -> float:
+    @property
+    def began_s(self) -> float:
+        """The start of its last attempt; 0: it has not run."""
         begun = [each for each in self.detail.attempts if each.HasField("start_time")]
         return from_timestamp(begun[-1].start_time if begun else self.job.start_time)
 
@@ -278,16 +282,45 @@ _INPUT = "/dev/null"
 
 
 def stdout_of(job: SeenJob) -> str:
-    return _path(job, "stdout_path")
+    """The file of stdout as the user named it, below the working directory."""
+    return _below(job, _pattern(job, "", ""))
 
 
 def stderr_of(job: SeenJob) -> str:
-    return _path(job, "stderr_path") or _path(job, "stdout_path")
+    return _below(job, _pattern(job, job.spec.output.stderr_path, ""))
 
 
 def stdin_of(job: SeenJob) -> str:
     return _INPUT
 
 
-def _path(job: SeenJob, name: str) -> str:
-    return ""
+def written_stdout(job: SeenJob) -> str:
+    """The file of stdout, its patterns replaced by what is known of the job."""
+    return _written(job, stdout_of(job))
+
+
+def written_stderr(job: SeenJob) -> str:
+    return _written(job, stderr_of(job))
+
+
+def _pattern(job: SeenJob, said: str, none: str) -> str:
+    return said or job.spec.output.stdout_path or none
+
+
+def _below(job: SeenJob, path: str) -> str:
+    return os.path.join(job.directory, path) if path else ""
+
+
+def _written(job: SeenJob, path: str) -> str:
+    if not path:
+        return ""
+    task = job.task_text
+    names = OutputNames(
+        job_id=int(job.raw_id or 0),
+        array_id=int(job.array_id or 0),
+        array_index=int(task) if task.isdecimal() else NO_ARRAY_TASK,
+        job_name=job.job.name,
+        user=job.job.user,
+        host=next(iter(job.nodes), ""),
+    )
+    return expand_output_pattern(path, names)

@@ -37,6 +37,7 @@ class SeenStep:
     exit_signal: int = 0
     max_rss_bytes: int | None = None
     cpu_s: float | None = None
+    gpus: int = 0
 
     @property
     def shown_id(self) -> str:
@@ -76,6 +77,7 @@ def batch_step(job: SeenJob, attempt: job_pb2.Attempt) -> SeenStep:
         state=_STATES.get(attempt.state, "RUNNING"),
         start_s=from_timestamp(attempt.start_time),
         end_s=from_timestamp(attempt.end_time),
+        gpus=job.gpus // job.node_count,
         exit_code=rank.exit_code,
         exit_signal=rank.signal,
     )

@@ -39,6 +39,7 @@ LARGEST_COMMAND_BYTES = 128 * 1024
 MOST_ARGUMENTS = 4096
 MOST_LABELS = 64
 LONGEST_LABEL = 256
+LONGEST_ORIGIN = 4_096
 MOST_GPUS = 100_000
 MOST_GPU_TYPES = 16
 MOST_TASKS = 10_000
@@ -325,6 +326,17 @@ def _check_interactive(spec: JobSpec) -> None:
         raise InvalidRequest(what, field="spec.interactive")
 
 
+def _check_origin(spec: JobSpec) -> None:
+    origin = spec.origin
+    for name in ("script_path", "command_line", "host"):
+        text = getattr(origin, name)
+        if len(text) > LONGEST_ORIGIN or not text.isprintable():
+            what = f"must be one line of at most {LONGEST_ORIGIN} characters"
+            raise refused(f"origin.{name}", what)
+    if origin.session_id < 0:
+        raise refused("origin.session_id", "must not be below 0")
+
+
 CHECKS: tuple[Callable[[JobSpec], None], ...] = (
     _check_command,
     _check_environment,
@@ -345,6 +357,7 @@ CHECKS: tuple[Callable[[JobSpec], None], ...] = (
     check_deadlines,
     check_lateness,
     _check_interactive,
+    _check_origin,
 )
 
 

@@ -683,6 +683,7 @@ class JobSpec(_message.Message):
     TIME_LIMIT_SCOPE_FIELD_NUMBER: _builtins.int
     ON_EXIT0_WHILE_STOPPING_FIELD_NUMBER: _builtins.int
     COMPLETION_EXIT_CODES_FIELD_NUMBER: _builtins.int
+    ORIGIN_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     """A name for people; letters, digits and ". _ - + @ :". Empty: derived from the command."""
     script: _builtins.str
@@ -821,6 +822,10 @@ class JobSpec(_message.Message):
     def completion_exit_codes(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
         """Exit codes, 1 to 255, by which the program says that it has finished, at any time."""
 
+    @_builtins.property
+    def origin(self) -> Global___OriginSpec:
+        """The command that submitted it, as Slurm's programs show it. Unset: it is not known."""
+
     def __init__(
         self,
         *,
@@ -861,10 +866,11 @@ class JobSpec(_message.Message):
         time_limit_scope: _builtins.str = ...,
         on_exit0_while_stopping: _builtins.str = ...,
         completion_exit_codes: _abc.Iterable[_builtins.int] | None = ...,
+        origin: Global___OriginSpec | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_step_count", b"_step_count", "_tasks_per_node", b"_tasks_per_node", "array", b"array", "begin_time", b"begin_time", "checkpoint", b"checkpoint", "container", b"container", "dependency", b"dependency", "disconnect_hold_duration", b"disconnect_hold_duration", "elastic", b"elastic", "interactive", b"interactive", "lateness", b"lateness", "output", b"output", "preempt", b"preempt", "resources", b"resources", "retry", b"retry", "roles", b"roles", "run_estimate_duration", b"run_estimate_duration", "step_count", b"step_count", "tasks_per_node", b"tasks_per_node", "time_limit_duration", b"time_limit_duration"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_step_count", b"_step_count", "_tasks_per_node", b"_tasks_per_node", "array", b"array", "begin_time", b"begin_time", "checkpoint", b"checkpoint", "container", b"container", "dependency", b"dependency", "disconnect_hold_duration", b"disconnect_hold_duration", "elastic", b"elastic", "interactive", b"interactive", "lateness", b"lateness", "origin", b"origin", "output", b"output", "preempt", b"preempt", "resources", b"resources", "retry", b"retry", "roles", b"roles", "run_estimate_duration", b"run_estimate_duration", "step_count", b"step_count", "tasks_per_node", b"tasks_per_node", "time_limit_duration", b"time_limit_duration"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_step_count", b"_step_count", "_tasks_per_node", b"_tasks_per_node", "array", b"array", "begin_time", b"begin_time", "checkpoint", b"checkpoint", "command", b"command", "compat", b"compat", "completion_exit_codes", b"completion_exit_codes", "container", b"container", "deadlines", b"deadlines", "dependency", b"dependency", "disconnect_hold_duration", b"disconnect_hold_duration", "elastic", b"elastic", "environment", b"environment", "hold", b"hold", "interactive", b"interactive", "labels", b"labels", "lateness", b"lateness", "launch", b"launch", "name", b"name", "nice", b"nice", "on_exit0_while_stopping", b"on_exit0_while_stopping", "on_miss", b"on_miss", "output", b"output", "preempt", b"preempt", "profile", b"profile", "queue", b"queue", "resources", b"resources", "retry", b"retry", "roles", b"roles", "run_estimate_duration", b"run_estimate_duration", "runtime", b"runtime", "script", b"script", "step_count", b"step_count", "tasks_per_node", b"tasks_per_node", "team", b"team", "time_limit_duration", b"time_limit_duration", "time_limit_scope", b"time_limit_scope", "working_directory", b"working_directory"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_step_count", b"_step_count", "_tasks_per_node", b"_tasks_per_node", "array", b"array", "begin_time", b"begin_time", "checkpoint", b"checkpoint", "command", b"command", "compat", b"compat", "completion_exit_codes", b"completion_exit_codes", "container", b"container", "deadlines", b"deadlines", "dependency", b"dependency", "disconnect_hold_duration", b"disconnect_hold_duration", "elastic", b"elastic", "environment", b"environment", "hold", b"hold", "interactive", b"interactive", "labels", b"labels", "lateness", b"lateness", "launch", b"launch", "name", b"name", "nice", b"nice", "on_exit0_while_stopping", b"on_exit0_while_stopping", "on_miss", b"on_miss", "origin", b"origin", "output", b"output", "preempt", b"preempt", "profile", b"profile", "queue", b"queue", "resources", b"resources", "retry", b"retry", "roles", b"roles", "run_estimate_duration", b"run_estimate_duration", "runtime", b"runtime", "script", b"script", "step_count", b"step_count", "tasks_per_node", b"tasks_per_node", "team", b"team", "time_limit_duration", b"time_limit_duration", "time_limit_scope", b"time_limit_scope", "working_directory", b"working_directory"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__step_count: _TypeAlias = _typing.Literal["step_count"]  # noqa: Y015
     _WhichOneofArgType__step_count: _TypeAlias = _typing.Literal["_step_count", b"_step_count"]  # noqa: Y015
@@ -876,6 +882,40 @@ class JobSpec(_message.Message):
     def WhichOneof(self, oneof_group: _WhichOneofArgType__tasks_per_node) -> _WhichOneofReturnType__tasks_per_node | None: ...
 
 Global___JobSpec: _TypeAlias = JobSpec  # noqa: Y015
+
+@_typing.final
+class OriginSpec(_message.Message):
+    """The command that submitted a job. It says nothing to the master: programs show it."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    SCRIPT_PATH_FIELD_NUMBER: _builtins.int
+    COMMAND_LINE_FIELD_NUMBER: _builtins.int
+    HOST_FIELD_NUMBER: _builtins.int
+    SESSION_ID_FIELD_NUMBER: _builtins.int
+    script_path: _builtins.str
+    """Path of the script on the submitter's host. Empty: a command, or a script from stdin."""
+    command_line: _builtins.str
+    """The command line, such as "sbatch -G1 train.sh"."""
+    host: _builtins.str
+    """The host."""
+    session_id: _builtins.int
+    """The session of processes there; 0: not known."""
+    def __init__(
+        self,
+        *,
+        script_path: _builtins.str = ...,
+        command_line: _builtins.str = ...,
+        host: _builtins.str = ...,
+        session_id: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["command_line", b"command_line", "host", b"host", "script_path", b"script_path", "session_id", b"session_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___OriginSpec: _TypeAlias = OriginSpec  # noqa: Y015
 
 @_typing.final
 class OutputSpec(_message.Message):
