@@ -1,4 +1,4 @@
-"""A real Slurm of several nodes with its accounting: munge, MariaDB, slurmdbd, controller, nodes."""
+"""A real Slurm of several nodes with its accounting (MariaDB and slurmdbd)."""
 
 from __future__ import annotations
 
@@ -99,7 +99,9 @@ class AccountedSlurm(RealSlurm):
         lines: Sequence[str],
         kind: str,
     ) -> None:
-        """`kind`: of its GPUs. `lines`: of slurm.conf, about nodes and partitions; `{host}` and `{ports}` are ours."""
+        """`kind`: of its GPUs. `lines`: of slurm.conf, about nodes and partitions, with `{host}` and
+        `{ports}` for ours.
+        """
         super().__init__(root, ports[0])
         self._dbd_port, self._node_ports = ports[1], ports[2:]
         self._cluster, self._nodes, self._lines, self._kind = cluster, nodes, lines, kind
