@@ -215,7 +215,9 @@ def test_what_tools_call_is_answered_as_they_read_it(dlq: Dlq) -> None:
         "squeue '--format=%i|%T' --states=all --noheader --name train-33": ("33|TIMEOUT",),
         # parsl, SlurmProvider: an abbreviated option
         "squeue --noheader '--format=%i %t' --job 17,31": ("17 R",),
-        "sacct -X --noheader --format=jobid,state --job 17,31": ("17              RUNNING", "31               FAILED"),
+        "sacct -X --noheader --format=jobid,state --job 17,31": (
+            "17              RUNNING", "31               FAILED",
+        ),
         # psij
         "squeue -O JobArrayID,StateCompact,Reason --noheader --me": (
             "18                  PD                  Resources",

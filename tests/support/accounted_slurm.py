@@ -99,8 +99,8 @@ class AccountedSlurm(RealSlurm):
         lines: Sequence[str],
         kind: str,
     ) -> None:
-        """`kind`: of its GPUs. `lines`: of slurm.conf, about nodes and partitions, with `{host}` and
-        `{ports}` for ours.
+        """`kind`: of its GPUs. `lines`: of slurm.conf, about nodes and partitions, with `{host}`
+        and `{ports}` for ours.
         """
         super().__init__(root, ports[0])
         self._dbd_port, self._node_ports = ports[1], ports[2:]
