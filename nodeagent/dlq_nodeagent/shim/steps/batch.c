@@ -4,8 +4,9 @@
  *   batch --hold       on the others: serves steps, and ends well when rank 0 has ended
  *
  * Signals go to the steps that run, or without one to the batch script; a cancel goes to both. A
- * holder lets them pass, as rank 0 passes them to the tasks of all nodes. `scontrol requeue` makes rank 0 end with exit code 99.
- * When the agent or the master restarts, or is silent, nothing changes here: it is part of the job. */
+ * holder lets them pass, as rank 0 passes them to the tasks of all nodes. `scontrol requeue` makes
+ * rank 0 end with exit code 99. When the agent or the master restarts, or is silent, nothing
+ * changes here: it is part of the job. */
 #include "steps.h"
 
 #include <errno.h>
@@ -122,6 +123,7 @@ static pid_t start(char **command)
     if (pid != 0)
         return pid;
     reset_signals();
+    restore_files();
     prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0);
     if (getppid() != parent)
         _exit(125);
@@ -140,8 +142,8 @@ static void make_fifo(void)
     setenv("DLQ_SLURM_CONTROL", fifo_path, 1);
 }
 
-/* To the steps that run, else to the program. A cancel and a time limit send CONT and TERM together.
- * These end both, as in Slurm: the script must not go on to its next step. */
+/* To the steps that run, else to the program. A cancel and a time limit send CONT and TERM
+ * together. These end both, as in Slurm: the script must not go on to its next step. */
 static void pass_on(int number)
 {
     if (number == SIGCONT)
@@ -173,7 +175,8 @@ static void hear_fifo(void)
 
 /* ---- a holder ---- */
 
-/* In a process of its own: waits for the word of rank 0, and ends with its code, or else with 255. */
+/* In a process of its own: waits for the word of rank 0, and ends with its code, or else with 255.
+ */
 static void ask_rank_0(void)
 {
     struct frame frame;
@@ -198,7 +201,8 @@ static void ask_rank_0(void)
 static void say_that_we_serve(void)
 {
     int at = open(who.job_dir, O_PATH | O_DIRECTORY | O_CLOEXEC);
-    int fd = at < 0 ? -1 : openat(at, "workers_done", O_WRONLY | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
+    int fd =
+        at < 0 ? -1 : openat(at, "workers_done", O_WRONLY | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
     if (fd >= 0 && write(fd, "yes", 3) == 3)
         close(fd);
     if (at >= 0)
@@ -236,6 +240,7 @@ static _Noreturn void program_ended(int status)
     hear_fifo(); /* a request that came just before the end */
     if (end_ms != 0)
         code = REQUEUE_CODE;
+    kids_hear(); /* a step that ended with the script has its own code */
     kids_bye(code);
     if (number != 0 && code != REQUEUE_CODE) {
         struct rlimit none = {0, 0};
@@ -340,6 +345,7 @@ int batch_main(int argc, char **argv)
         tcp_fd = listen_tcp("::", own->port);
     if (tcp_fd < 0 && who.node_count > 1)
         dprintf(2, "dlq: batch: no steps from other nodes: %s\n", strerror(errno));
+    raise_files();
     sigfillset(&all);
     sigprocmask(SIG_SETMASK, &all, NULL);
     signals = signalfd(-1, &all, SFD_CLOEXEC | SFD_NONBLOCK);

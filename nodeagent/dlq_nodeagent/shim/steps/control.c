@@ -16,6 +16,7 @@ struct tap {
 };
 
 static struct tap taps[MOST_TAPS];
+static struct grant granted;
 static int connection, parent;
 static struct bytes heard;
 
@@ -42,18 +43,6 @@ static void close_tap(struct tap *tap)
     tell_taps();
 }
 
-static void add_tap(int fd)
-{
-    for (int at = 0; at < MOST_TAPS; at++)
-        if (taps[at].fd < 0) {
-            fcntl(fd, F_SETFL, O_NONBLOCK);
-            taps[at] = (struct tap){.fd = fd};
-            tell_taps();
-            return;
-        }
-    close(fd);
-}
-
 static void flush(struct tap *tap)
 {
     while (tap->fd >= 0 && tap->out.used > 0) {
@@ -65,6 +54,20 @@ static void flush(struct tap *tap)
         }
         bytes_drop(&tap->out, (size_t)sent);
     }
+}
+
+static void add_tap(int fd)
+{
+    for (int at = 0; at < MOST_TAPS; at++)
+        if (taps[at].fd < 0) {
+            fcntl(fd, F_SETFL, O_NONBLOCK);
+            taps[at] = (struct tap){.fd = fd};
+            bytes_frame(&taps[at].out, SAY_GRANT, 0, &granted, sizeof granted);
+            flush(&taps[at]);
+            tell_taps();
+            return;
+        }
+    close(fd);
 }
 
 static void to_taps(enum frame_type type, unsigned task, const void *data, size_t length)
@@ -117,7 +120,8 @@ static void hear_srun(void)
         } else if (frame.type == STEP_OVER && frame.length == sizeof code) {
             memcpy(&code, payload, sizeof code);
             finish(code);
-        } else if (frame.type == SAY_OUT || frame.type == SAY_ERR || frame.type == SAY_EXIT) {
+        } else if (frame.type == SAY_OUT || frame.type == SAY_ERR || frame.type == SAY_EXIT ||
+                   frame.type == SAY_TAKEN) {
             to_taps(frame.type, frame.task, payload, frame.length);
         }
         free(payload);
@@ -132,6 +136,7 @@ static void hear_parent(void)
     int passed, got;
     while ((got = message_receive(parent, &message, &passed)) > 0) {
         if (message.kind == TO_GRANT) {
+            granted = message.grant;
             send_frame(connection, SAY_GRANT, 0, &message.grant, sizeof message.grant);
         } else if (message.kind == TO_WAIT) {
             send_frame(connection, SAY_WAIT, 0, "", 0);
@@ -163,17 +168,20 @@ _Noreturn void control_serve(int fd, int sock, const char *payload, size_t lengt
         struct pollfd fds[2 + MOST_TAPS] = {{.fd = connection, .events = POLLIN},
                                             {.fd = parent, .events = POLLIN}};
         for (int at = 0; at < MOST_TAPS; at++)
-            fds[2 + at] = (struct pollfd){.fd = taps[at].fd,
-                                          .events = (short)(POLLIN | (taps[at].out.used > 0 ? POLLOUT : 0))};
+            fds[2 + at] =
+                (struct pollfd){.fd = taps[at].fd,
+                                .events = (short)(POLLIN | (taps[at].out.used > 0 ? POLLOUT : 0))};
         poll(fds, 2 + MOST_TAPS, -1);
         if (fds[1].revents != 0)
             hear_parent();
         if (fds[0].revents != 0)
             hear_srun();
         for (int at = 0; at < MOST_TAPS; at++) {
-            if (taps[at].fd >= 0 && taps[at].fd == fds[2 + at].fd && (fds[2 + at].revents & POLLOUT))
+            if (taps[at].fd >= 0 && taps[at].fd == fds[2 + at].fd &&
+                (fds[2 + at].revents & POLLOUT))
                 flush(&taps[at]);
-            if (taps[at].fd >= 0 && taps[at].fd == fds[2 + at].fd && (fds[2 + at].revents & ~POLLOUT))
+            if (taps[at].fd >= 0 && taps[at].fd == fds[2 + at].fd &&
+                (fds[2 + at].revents & ~POLLOUT))
                 hear_tap(&taps[at]);
         }
     }

@@ -1,4 +1,5 @@
-/* SHA-256 (FIPS 180-4) and HMAC (RFC 2104): a program that knows the attempt's key may start its tasks. */
+/* SHA-256 (FIPS 180-4) and HMAC (RFC 2104): a program that knows the attempt's key may start its
+ * tasks. */
 #include "steps.h"
 
 #include <string.h>
@@ -81,7 +82,8 @@ static void end(struct sha256 *sum, unsigned char out[32])
         out[at] = (unsigned char)(sum->state[at / 4] >> (24 - 8 * (at % 4)));
 }
 
-void hmac_sha256(const void *key, size_t key_length, const void *data, size_t length, unsigned char out[32])
+void hmac_sha256(const void *key, size_t key_length, const void *data, size_t length,
+                 unsigned char out[32])
 {
     unsigned char inner[64] = {0}, outer[64];
     struct sha256 sum;

@@ -1,5 +1,5 @@
-/* A process for each connection: a hostile or slow one holds up no other. The main process keeps the
- * steps and the room on the nodes, and hears of both by short messages of its own children. */
+/* A process for each connection: a hostile or slow one holds up no other. The main process keeps
+ * the steps and the room on the nodes, and hears of both by short messages of its own children. */
 #include "steps.h"
 
 #include <errno.h>
@@ -56,7 +56,8 @@ int message_receive(int sock, struct message *message, int *passed)
 {
     struct iovec part = {message, sizeof *message};
     char room[CMSG_SPACE(sizeof *passed)] = {0};
-    struct msghdr whole = {.msg_iov = &part, .msg_iovlen = 1, .msg_control = room, .msg_controllen = sizeof room};
+    struct msghdr whole = {
+        .msg_iov = &part, .msg_iovlen = 1, .msg_control = room, .msg_controllen = sizeof room};
     *passed = -1;
     ssize_t got = recvmsg(sock, &whole, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
     if (got < 0 && (errno == EAGAIN || errno == EINTR))
@@ -105,8 +106,8 @@ static _Noreturn void become_kid(int connection, int sock, bool local, pid_t par
     if (getppid() != parent)
         _exit(1);
     int low = fcntl(connection, F_DUPFD_CLOEXEC, 16), other = fcntl(sock, F_DUPFD_CLOEXEC, 16);
-    if (low < 0 || other < 0 || dup3(low, CONNECTION, O_CLOEXEC) < 0 || dup3(other, PARENT, O_CLOEXEC) < 0 ||
-        close_range(PARENT + 1, ~0u, 0) != 0)
+    if (low < 0 || other < 0 || dup3(low, CONNECTION, O_CLOEXEC) < 0 ||
+        dup3(other, PARENT, O_CLOEXEC) < 0 || close_range(PARENT + 1, ~0u, 0) != 0)
         _exit(1);
     serve(local);
 }
@@ -215,8 +216,9 @@ static bool wish_is_sane(struct wish *wish)
 {
     wish->name[sizeof wish->name - 1] = wish->command[sizeof wish->command - 1] = '\0';
     wish->nodelist[sizeof wish->nodelist - 1] = '\0';
-    bool sane = wish->candidate_count <= (uint32_t)who->node_count && wish->cpus_per_task < 100000 &&
-                wish->gpus_per_task <= MOST_GPUS && wish->gpus_per_node <= MOST_GPUS && wish->gpus < 65536 &&
+    bool sane = wish->candidate_count <= (uint32_t)who->node_count &&
+                wish->cpus_per_task < 100000 && wish->gpus_per_task <= MOST_GPUS &&
+                wish->gpus_per_node <= MOST_GPUS && wish->gpus < 65536 &&
                 wish->nodes_min <= MOST_NODES && wish->tasks_per_node <= MOST_TASKS;
     for (uint32_t at = 0; sane && at < wish->candidate_count; at++)
         sane = wish->candidates[at] < who->node_count;
@@ -239,9 +241,7 @@ static void attach(struct kid *kid, uint32_t number, int passed)
 static void hear(struct kid *kid, struct message *message, int passed)
 {
     switch (message->kind) {
-    case KID_ADMITTED:
-        kid->stranger = false;
-        break;
+    case KID_ADMITTED: kid->stranger = false; break;
     case KID_WISH:
         kid->wish = message->wish;
         if (kid->step != NULL || !wish_is_sane(&kid->wish))
@@ -249,21 +249,15 @@ static void hear(struct kid *kid, struct message *message, int passed)
         else
             try_step(kid, true);
         break;
-    case KID_ATTACH:
-        attach(kid, message->number, passed);
-        break;
-    case KID_HOLD:
-        kid->holds = true;
-        break;
+    case KID_ATTACH: attach(kid, message->number, passed); break;
+    case KID_HOLD: kid->holds = true; break;
     case KID_USAGE:
         if (kid->step != NULL) {
             kid->step->usage = message->usage;
             records_touch();
         }
         break;
-    case KID_OVER:
-        step_over(kid, (int)(message->number & 0xff));
-        break;
+    case KID_OVER: step_over(kid, (int)(message->number & 0xff)); break;
     }
     if (passed >= 0)
         close(passed);
@@ -283,7 +277,8 @@ int kids_poll(struct pollfd *fds, int most)
     fds[count++] = (struct pollfd){.fd = unix_listener, .events = POLLIN};
     fds[count++] = (struct pollfd){.fd = tcp_listener, .events = POLLIN};
     for (int at = 0; at < MOST_KIDS && count < most; at++)
-        fds[count++] = (struct pollfd){.fd = kids[at].pid != 0 ? kids[at].sock : -1, .events = POLLIN};
+        fds[count++] =
+            (struct pollfd){.fd = kids[at].pid != 0 ? kids[at].sock : -1, .events = POLLIN};
     return count;
 }
 
@@ -318,6 +313,16 @@ void kids_reaped(pid_t pid)
                 part_with(&kids[at]);
             kids[at].pid = 0;
         }
+}
+
+void kids_hear(void)
+{
+    struct message message;
+    int passed;
+    for (int at = 0; at < MOST_KIDS; at++)
+        while (kids[at].pid != 0 && kids[at].sock >= 0 &&
+               message_receive(kids[at].sock, &message, &passed) > 0)
+            hear(&kids[at], &message, passed);
 }
 
 int kids_signal(int number)

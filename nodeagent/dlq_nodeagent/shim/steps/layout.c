@@ -47,7 +47,8 @@ static int takes(const struct wish *wish, const struct room *room, bool ever)
 }
 
 /* As many nodes of those that have room as it may have; their number. */
-static int choose(const struct wish *wish, const struct room *rooms, bool ever, int chosen[], int most[])
+static int choose(const struct wish *wish, const struct room *rooms, bool ever, int chosen[],
+                  int most[])
 {
     int count = 0, sum = 0;
     int wanted = (int)(wish->nodes_max < wish->tasks ? wish->nodes_max : wish->tasks);
@@ -64,7 +65,8 @@ static int choose(const struct wish *wish, const struct room *rooms, bool ever, 
     return count >= (int)wish->nodes_min && sum >= (int)wish->tasks ? count : 0;
 }
 
-static uint64_t pick_gpus(const struct wish *wish, const struct room *room, int tasks, int *total_left)
+static uint64_t pick_gpus(const struct wish *wish, const struct room *room, int tasks,
+                          int *total_left)
 {
     int wanted = -1;
     if (wish->flags & NO_GPUS)
@@ -84,16 +86,17 @@ static uint64_t pick_gpus(const struct wish *wish, const struct room *room, int 
     return taken;
 }
 
-/* In rounds, one task for each node that has room: even, as Slurm does without CR_Pack_Nodes. */
+/* In rounds, one task (or a plane) for each node that has room: even, as Slurm does without
+ * CR_Pack_Nodes. */
 static void deal(const struct wish *wish, int count, const int most[], int tasks[])
 {
-    uint32_t left = wish->tasks;
+    uint32_t left = wish->tasks, chunk = wish->plane > 0 ? wish->plane : 1;
     for (int at = 0; at < count; at++)
         tasks[at] = 0;
     for (bool moved = true; left > 0 && moved;) {
         moved = false;
         for (int at = 0; at < count && left > 0; at++)
-            if (tasks[at] < most[at]) {
+            for (uint32_t each = 0; each < chunk && left > 0 && tasks[at] < most[at]; each++) {
                 tasks[at]++;
                 left--;
                 moved = true;
@@ -115,8 +118,9 @@ enum fit layout_fit(const struct wish *wish, const struct room *rooms, int node_
         return NEVER;
     }
     if (choose(wish, rooms, true, chosen, most) == 0) {
-        *why = wish->gpus_per_task + wish->gpus_per_node > 0 ? "Invalid generic resource (gres) specification"
-                                                             : "More processors requested than permitted";
+        *why = wish->gpus_per_task + wish->gpus_per_node > 0
+                   ? "Invalid generic resource (gres) specification"
+                   : "More processors requested than permitted";
         return NEVER;
     }
     int count = choose(wish, rooms, false, chosen, most);

@@ -1,6 +1,6 @@
-/* Connections between the programs of one job. On a node they are a unix socket in the attempt's own
- * directory, which other users cannot enter. Between nodes they are TCP, and both sides prove that
- * they know the attempt's key. The bytes that follow are not encrypted, as in Slurm. */
+/* Connections between the programs of one job. On a node they are a unix socket in the attempt's
+ * own directory, which other users cannot enter. Between nodes they are TCP, and both sides prove
+ * that they know the attempt's key. The bytes that follow are not encrypted, as in Slurm. */
 #include "steps.h"
 
 #include <arpa/inet.h>
@@ -24,8 +24,6 @@
 #define HANDSHAKE_MS 10000
 #define DIAL_MS 10000
 #define NONCE_BYTES 32
-
-extern char **environ;
 
 /* ---- unix ---- */
 
@@ -54,7 +52,8 @@ int listen_unix(const char *directory)
     int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     mode_t mask = umask(077);
     unlinkat(at, SOCKET_NAME, 0);
-    bool bound = fd >= 0 && bind(fd, (struct sockaddr *)&address, sizeof address) == 0 && listen(fd, 128) == 0;
+    bool bound = fd >= 0 && bind(fd, (struct sockaddr *)&address, sizeof address) == 0 &&
+                 listen(fd, 128) == 0;
     umask(mask);
     int error = errno;
     close(at);
@@ -78,7 +77,7 @@ bool admit_unix(int fd)
     return same_user(fd);
 }
 
-static int dial_unix(const char *directory)
+int dial_unix(const char *directory)
 {
     struct sockaddr_un address;
     struct stat info;
@@ -89,7 +88,8 @@ static int dial_unix(const char *directory)
     if (fstatat(at, SOCKET_NAME, &info, AT_SYMLINK_NOFOLLOW) == 0 && S_ISSOCK(info.st_mode) &&
         info.st_uid == geteuid())
         fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    if (fd >= 0 && (connect(fd, (struct sockaddr *)&address, sizeof address) != 0 || !same_user(fd))) {
+    if (fd >= 0 &&
+        (connect(fd, (struct sockaddr *)&address, sizeof address) != 0 || !same_user(fd))) {
         close(fd);
         fd = -1;
     }
@@ -97,118 +97,10 @@ static int dial_unix(const char *directory)
     return fd;
 }
 
-/* ---- which job is this? ---- */
-
-static const char *variable_in(const char *environment, size_t length, const char *name)
-{
-    size_t name_length = strlen(name);
-    for (const char *at = environment; at < environment + length; at += strlen(at) + 1)
-        if (strncmp(at, name, name_length) == 0 && at[name_length] == '=')
-            return at + name_length + 1;
-    return NULL;
-}
-
-/* The variables of a process of ours; NULL when we may not see them. */
-static char *environment_of(const char *pid, size_t *length)
-{
-    char path[300];
-    snprintf(path, sizeof path, "/proc/%s/environ", pid);
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
-    struct stat info;
-    if (fd < 0)
-        return NULL;
-    struct bytes all = {0};
-    if (fstat(fd, &info) == 0 && info.st_uid == geteuid())
-        while (all.used < (4u << 20) && bytes_read(&all, fd, PIECE_BYTES) > 0)
-            ;
-    close(fd);
-    *length = all.used;
-    if (all.used > 0)
-        bytes_add(&all, "", 1);
-    return all.data;
-}
-
-static int parent_of(int pid)
-{
-    char path[64], text[1024];
-    int parent = 0;
-    char state;
-    snprintf(path, sizeof path, "/proc/%d/stat", pid);
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
-    ssize_t got = fd < 0 ? -1 : read(fd, text, sizeof text - 1);
-    if (fd >= 0)
-        close(fd);
-    if (got <= 0)
-        return 0;
-    text[got] = '\0';
-    const char *behind = strrchr(text, ')');
-    return behind != NULL && sscanf(behind + 1, " %c %d", &state, &parent) == 2 ? parent : 0;
-}
-
-/* The socket of the rank whose variables these are; 0: another job's, -1: none. */
-static int try_environment(const char *environment, size_t length, const char *wanted_job)
-{
-    const char *job = variable_in(environment, length, "DLQ_JOB_ID");
-    const char *beat = variable_in(environment, length, "DLQ_BEAT_FILE");
-    const char *slash = beat == NULL ? NULL : strrchr(beat, '/');
-    char directory[4096];
-    if (job == NULL || slash == NULL || slash == beat || slash - beat >= (long)sizeof directory)
-        return -1;
-    if (wanted_job != NULL && strcmp(job, wanted_job) != 0)
-        return 0;
-    memcpy(directory, beat, (size_t)(slash - beat));
-    directory[slash - beat] = '\0';
-    return dial_unix(directory);
-}
-
-static int try_process(int pid, const char *wanted_job)
-{
-    char name[16];
-    size_t length = 0;
-    snprintf(name, sizeof name, "%d", pid);
-    char *environment = environment_of(name, &length);
-    int fd = environment == NULL ? -1 : try_environment(environment, length, wanted_job);
-    free(environment);
-    return fd;
-}
-
-/* Programs strip their children's variables, and leave SLURM_JOB_ID: then our ancestors have them, or
- * else any process of this user in that job. */
-static int search(const char *wanted_job)
-{
-    for (int pid = getppid(), depth = 0; pid > 1 && depth < 64; pid = parent_of(pid), depth++) {
-        int fd = try_process(pid, wanted_job);
-        if (fd > 0)
-            return fd;
-    }
-    DIR *processes = wanted_job == NULL ? NULL : opendir("/proc");
-    struct dirent *entry;
-    int found = -1;
-    while (processes != NULL && found <= 0 && (entry = readdir(processes)) != NULL)
-        if (isdigit((unsigned char)entry->d_name[0]))
-            found = try_process(atoi(entry->d_name), wanted_job);
-    if (processes != NULL)
-        closedir(processes);
-    return found > 0 ? found : -1;
-}
-
-int dial_own(const char *wanted_job, char *words, size_t size)
-{
-    struct bytes own = {0};
-    for (char **at = environ; *at != NULL; at++)
-        bytes_add(&own, *at, strlen(*at) + 1);
-    int fd = own.used == 0 ? -1 : try_environment(own.data, own.used, wanted_job);
-    bytes_free(&own);
-    if (fd <= 0)
-        fd = search(wanted_job);
-    if (fd <= 0)
-        snprintf(words, size, "no job with compat = slurm runs here");
-    return fd > 0 ? fd : -1;
-}
-
 /* ---- tcp ---- */
 
-static bool parse_address(const char *text, int port, struct sockaddr_storage *address, socklen_t *size)
+static bool parse_address(const char *text, int port, struct sockaddr_storage *address,
+                          socklen_t *size)
 {
     struct sockaddr_in *four = (struct sockaddr_in *)address;
     struct sockaddr_in6 *six = (struct sockaddr_in6 *)address;
@@ -254,8 +146,8 @@ int listen_tcp(const char *text, int port)
     return -1;
 }
 
-static void prove(const struct who *who, const char *side, const unsigned char nonces[2 * NONCE_BYTES],
-                  unsigned char out[32])
+static void prove(const struct who *who, const char *side,
+                  const unsigned char nonces[2 * NONCE_BYTES], unsigned char out[32])
 {
     char said[16 + 2 * NONCE_BYTES] = {0};
     snprintf(said, 16, "dlq-step %s", side);
@@ -267,8 +159,8 @@ bool admit_tcp(int fd, const struct who *who)
 {
     unsigned char nonces[2 * NONCE_BYTES], said[NONCE_BYTES + 32], wanted[32];
     keep_alive(fd);
-    if (!who->has_key || getrandom(nonces, NONCE_BYTES, 0) != NONCE_BYTES || !send_all(fd, nonces, NONCE_BYTES) ||
-        !receive_all(fd, said, sizeof said, HANDSHAKE_MS))
+    if (!who->has_key || getrandom(nonces, NONCE_BYTES, 0) != NONCE_BYTES ||
+        !send_all(fd, nonces, NONCE_BYTES) || !receive_all(fd, said, sizeof said, HANDSHAKE_MS))
         return false;
     memcpy(nonces + NONCE_BYTES, said, NONCE_BYTES);
     prove(who, "asks", nonces, wanted);
@@ -334,7 +226,8 @@ static bool take_peer(struct who *who, const char *text)
 {
     struct peer *peer = &who->peers[who->node_count];
     if (who->node_count == MOST_NODES ||
-        sscanf(text, "%63s %63s %d %d %d", peer->name, peer->address, &peer->port, &peer->gpus, &peer->cpus) != 5)
+        sscanf(text, "%63s %63s %d %d %d", peer->name, peer->address, &peer->port, &peer->gpus,
+               &peer->cpus) != 5)
         return false;
     who->node_count++;
     return true;
@@ -393,8 +286,8 @@ void who_write(const struct who *who, struct bytes *bytes)
     }
     for (int at = 0; at < who->node_count; at++) {
         const struct peer *peer = &who->peers[at];
-        snprintf(text, sizeof text, "%s %s %d %d %d", peer->name, peer->address, peer->port, peer->gpus,
-                 peer->cpus);
+        snprintf(text, sizeof text, "%s %s %d %d %d", peer->name, peer->address, peer->port,
+                 peer->gpus, peer->cpus);
         bytes_record(bytes, "peer", text);
     }
     for (char **at = who->environment; *at != NULL; at++)

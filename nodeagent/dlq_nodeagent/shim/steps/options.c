@@ -1,4 +1,5 @@
-/* The options of srun 22.05: with a meaning inside a job, without one there, and refused by name. */
+/* The options of srun 22.05: with a meaning inside a job, without one there, and refused by name.
+ */
 #include "steps.h"
 
 #include <stdio.h>
@@ -18,47 +19,123 @@ struct option {
 
 static const struct option OPTIONS[] = {
     /* with a meaning */
-    {"ntasks", 'n', VALUE, DONE, 0}, {"nodes", 'N', VALUE, DONE, 0}, {"cpus-per-task", 'c', VALUE, DONE, 0},
-    {"ntasks-per-node", 0, VALUE, DONE, 0}, {"gpus-per-task", 0, VALUE, DONE, 0}, {"gpus", 'G', VALUE, DONE, 0},
-    {"gpus-per-node", 0, VALUE, DONE, 0}, {"gres", 0, VALUE, DONE, 0}, {"gpu-bind", 0, VALUE, DONE, 0},
-    {"nodelist", 'w', VALUE, DONE, 0}, {"exclude", 'x', VALUE, DONE, 0}, {"relative", 'r', VALUE, DONE, 0},
-    {"overlap", 0, SWITCH, DONE, 0}, {"exclusive", 0, MAYBE, DONE, 0}, {"exact", 0, SWITCH, DONE, 0},
-    {"whole", 0, SWITCH, DONE, 0}, {"jobid", 0, VALUE, DONE, 0}, {"pty", 0, SWITCH, DONE, 0},
-    {"label", 'l', SWITCH, DONE, 0}, {"output", 'o', VALUE, DONE, 0}, {"error", 'e', VALUE, DONE, 0},
-    {"input", 'i', VALUE, DONE, 0}, {"open-mode", 0, VALUE, DONE, 0}, {"chdir", 'D', VALUE, DONE, 0},
-    {"export", 0, VALUE, DONE, 0}, {"kill-on-bad-exit", 'K', MAYBE, DONE, 0}, {"wait", 'W', VALUE, DONE, 0},
-    {"unbuffered", 'u', SWITCH, DONE, 0}, {"multi-prog", 0, SWITCH, DONE, 0}, {"job-name", 'J', VALUE, DONE, 0},
-    {"mpi", 0, VALUE, DONE, 0}, {"distribution", 'm', VALUE, DONE, 0}, {"overcommit", 'O', SWITCH, DONE, 0},
-    {"quiet", 'Q', SWITCH, DONE, 0}, {"quit-on-interrupt", 0, SWITCH, DONE, 0}, {"version", 'V', SWITCH, DONE, 0},
-    {"help", 'h', SWITCH, DONE, 0}, {"usage", 0, SWITCH, DONE, 0},
+    {"ntasks", 'n', VALUE, DONE, 0},
+    {"nodes", 'N', VALUE, DONE, 0},
+    {"cpus-per-task", 'c', VALUE, DONE, 0},
+    {"ntasks-per-node", 0, VALUE, DONE, 0},
+    {"gpus-per-task", 0, VALUE, DONE, 0},
+    {"gpus", 'G', VALUE, DONE, 0},
+    {"gpus-per-node", 0, VALUE, DONE, 0},
+    {"gres", 0, VALUE, DONE, 0},
+    {"gpu-bind", 0, VALUE, DONE, 0},
+    {"nodelist", 'w', VALUE, DONE, 0},
+    {"exclude", 'x', VALUE, DONE, 0},
+    {"relative", 'r', VALUE, DONE, 0},
+    {"overlap", 0, SWITCH, DONE, 0},
+    {"exclusive", 0, MAYBE, DONE, 0},
+    {"exact", 0, SWITCH, DONE, 0},
+    {"whole", 0, SWITCH, DONE, 0},
+    {"jobid", 0, VALUE, DONE, 0},
+    {"pty", 0, SWITCH, DONE, 0},
+    {"label", 'l', SWITCH, DONE, 0},
+    {"output", 'o', VALUE, DONE, 0},
+    {"error", 'e', VALUE, DONE, 0},
+    {"input", 'i', VALUE, DONE, 0},
+    {"open-mode", 0, VALUE, DONE, 0},
+    {"chdir", 'D', VALUE, DONE, 0},
+    {"export", 0, VALUE, DONE, 0},
+    {"kill-on-bad-exit", 'K', MAYBE, DONE, 0},
+    {"wait", 'W', VALUE, DONE, 0},
+    {"unbuffered", 'u', SWITCH, DONE, 0},
+    {"multi-prog", 0, SWITCH, DONE, 0},
+    {"job-name", 'J', VALUE, DONE, 0},
+    {"mpi", 0, VALUE, DONE, 0},
+    {"distribution", 'm', VALUE, DONE, 0},
+    {"overcommit", 'O', SWITCH, DONE, 0},
+    {"quiet", 'Q', SWITCH, DONE, 0},
+    {"quit-on-interrupt", 0, SWITCH, DONE, 0},
+    {"version", 'V', SWITCH, DONE, 0},
+    {"help", 'h', SWITCH, DONE, 0},
+    {"usage", 0, SWITCH, DONE, 0},
     /* without one inside a job */
-    {"account", 'A', VALUE, IDLE, 0}, {"accel-bind", 0, VALUE, IDLE, 0}, {"acctg-freq", 0, VALUE, IDLE, 0},
-    {"bb", 0, VALUE, IDLE, 0}, {"bbf", 0, VALUE, IDLE, 0}, {"begin", 'b', VALUE, IDLE, 0},
-    {"cluster-constraint", 0, VALUE, IDLE, 0}, {"clusters", 'M', VALUE, IDLE, 0}, {"comment", 0, VALUE, IDLE, 0},
-    {"compress", 0, MAYBE, IDLE, 0}, {"constraint", 'C', VALUE, IDLE, 0}, {"contiguous", 0, SWITCH, IDLE, 0},
-    {"core-spec", 'S', VALUE, IDLE, 0}, {"cores-per-socket", 0, VALUE, IDLE, 0}, {"cpu-bind", 0, VALUE, IDLE, 0},
-    {"cpu_bind", 0, VALUE, IDLE, 0}, {"cpu-freq", 0, VALUE, IDLE, 0}, {"cpus-per-gpu", 0, VALUE, IDLE, 0},
-    {"deadline", 0, VALUE, IDLE, 0}, {"debugger-test", 0, SWITCH, IDLE, 0}, {"delay-boot", 0, VALUE, IDLE, 0},
-    {"dependency", 'd', VALUE, IDLE, 0}, {"disable-status", 'X', SWITCH, IDLE, 0},
-    {"extra-node-info", 'B', VALUE, IDLE, 0}, {"get-user-env", 0, MAYBE, IDLE, 0}, {"gid", 0, VALUE, IDLE, 0},
-    {"gpu-freq", 0, VALUE, IDLE, 0}, {"gres-flags", 0, VALUE, IDLE, 0}, {"hint", 0, VALUE, IDLE, 0},
-    {"hold", 'H', SWITCH, IDLE, 0}, {"immediate", 'I', MAYBE, IDLE, 0}, {"interactive", 0, SWITCH, IDLE, 0},
-    {"launch-cmd", 0, SWITCH, IDLE, 0}, {"launcher-opts", 0, VALUE, IDLE, 0}, {"licenses", 'L', VALUE, IDLE, 0},
-    {"mail-type", 0, VALUE, IDLE, 0}, {"mail-user", 0, VALUE, IDLE, 0}, {"max-exit-timeout", 0, VALUE, IDLE, 0},
-    {"mcs-label", 0, VALUE, IDLE, 0}, {"mem", 0, VALUE, IDLE, 0}, {"mem-bind", 0, VALUE, IDLE, 0},
-    {"mem_bind", 0, VALUE, IDLE, 0}, {"mem-per-cpu", 0, VALUE, IDLE, 0}, {"mem-per-gpu", 0, VALUE, IDLE, 0},
-    {"mincpus", 0, VALUE, IDLE, 0}, {"msg-timeout", 0, VALUE, IDLE, 0}, {"network", 0, VALUE, IDLE, 0},
-    {"nice", 0, MAYBE, IDLE, 0}, {"no-kill", 'k', MAYBE, IDLE, 0}, {"ntasks-per-core", 0, VALUE, IDLE, 0},
-    {"ntasks-per-socket", 0, VALUE, IDLE, 0}, {"oversubscribe", 's', SWITCH, IDLE, 0},
-    {"partition", 'p', VALUE, IDLE, 0}, {"power", 0, VALUE, IDLE, 0}, {"prefer", 0, VALUE, IDLE, 0},
-    {"preserve-env", 'E', SWITCH, IDLE, 0}, {"priority", 0, VALUE, IDLE, 0}, {"profile", 0, VALUE, IDLE, 0},
-    {"propagate", 0, MAYBE, IDLE, 0}, {"qos", 'q', VALUE, IDLE, 0}, {"reboot", 0, SWITCH, IDLE, 0},
-    {"reservation", 0, VALUE, IDLE, 0}, {"resv-ports", 0, MAYBE, IDLE, 0}, {"slurmd-debug", 0, VALUE, IDLE, 0},
-    {"sockets-per-node", 0, VALUE, IDLE, 0}, {"spread-job", 0, SWITCH, IDLE, 0}, {"switches", 0, VALUE, IDLE, 0},
-    {"thread-spec", 0, VALUE, IDLE, 0}, {"threads", 'T', VALUE, IDLE, 0}, {"threads-per-core", 0, VALUE, IDLE, 0},
-    {"time-min", 0, VALUE, IDLE, 0}, {"tmp", 0, VALUE, IDLE, 0}, {"tres-bind", 0, VALUE, IDLE, 0},
-    {"use-min-nodes", 0, SWITCH, IDLE, 0}, {"verbose", 'v', SWITCH, IDLE, 0}, {"wckey", 0, VALUE, IDLE, 0},
-    {"async", 0, SWITCH, IDLE, 0}, {"time", 't', VALUE, IDLE, 0},
+    {"account", 'A', VALUE, IDLE, 0},
+    {"accel-bind", 0, VALUE, IDLE, 0},
+    {"acctg-freq", 0, VALUE, IDLE, 0},
+    {"bb", 0, VALUE, IDLE, 0},
+    {"bbf", 0, VALUE, IDLE, 0},
+    {"begin", 'b', VALUE, IDLE, 0},
+    {"cluster-constraint", 0, VALUE, IDLE, 0},
+    {"clusters", 'M', VALUE, IDLE, 0},
+    {"comment", 0, VALUE, IDLE, 0},
+    {"compress", 0, MAYBE, IDLE, 0},
+    {"constraint", 'C', VALUE, IDLE, 0},
+    {"contiguous", 0, SWITCH, IDLE, 0},
+    {"core-spec", 'S', VALUE, IDLE, 0},
+    {"cores-per-socket", 0, VALUE, IDLE, 0},
+    {"cpu-bind", 0, VALUE, IDLE, 0},
+    {"cpu_bind", 0, VALUE, IDLE, 0},
+    {"cpu-freq", 0, VALUE, IDLE, 0},
+    {"cpus-per-gpu", 0, VALUE, IDLE, 0},
+    {"deadline", 0, VALUE, IDLE, 0},
+    {"debugger-test", 0, SWITCH, IDLE, 0},
+    {"delay-boot", 0, VALUE, IDLE, 0},
+    {"dependency", 'd', VALUE, IDLE, 0},
+    {"disable-status", 'X', SWITCH, IDLE, 0},
+    {"extra-node-info", 'B', VALUE, IDLE, 0},
+    {"get-user-env", 0, MAYBE, IDLE, 0},
+    {"gid", 0, VALUE, IDLE, 0},
+    {"gpu-freq", 0, VALUE, IDLE, 0},
+    {"gres-flags", 0, VALUE, IDLE, 0},
+    {"hint", 0, VALUE, IDLE, 0},
+    {"hold", 'H', SWITCH, IDLE, 0},
+    {"immediate", 'I', MAYBE, IDLE, 0},
+    {"interactive", 0, SWITCH, IDLE, 0},
+    {"launch-cmd", 0, SWITCH, IDLE, 0},
+    {"launcher-opts", 0, VALUE, IDLE, 0},
+    {"licenses", 'L', VALUE, IDLE, 0},
+    {"mail-type", 0, VALUE, IDLE, 0},
+    {"mail-user", 0, VALUE, IDLE, 0},
+    {"max-exit-timeout", 0, VALUE, IDLE, 0},
+    {"mcs-label", 0, VALUE, IDLE, 0},
+    {"mem", 0, VALUE, IDLE, 0},
+    {"mem-bind", 0, VALUE, IDLE, 0},
+    {"mem_bind", 0, VALUE, IDLE, 0},
+    {"mem-per-cpu", 0, VALUE, IDLE, 0},
+    {"mem-per-gpu", 0, VALUE, IDLE, 0},
+    {"mincpus", 0, VALUE, IDLE, 0},
+    {"msg-timeout", 0, VALUE, IDLE, 0},
+    {"network", 0, VALUE, IDLE, 0},
+    {"nice", 0, MAYBE, IDLE, 0},
+    {"no-kill", 'k', MAYBE, IDLE, 0},
+    {"ntasks-per-core", 0, VALUE, IDLE, 0},
+    {"ntasks-per-socket", 0, VALUE, IDLE, 0},
+    {"oversubscribe", 's', SWITCH, IDLE, 0},
+    {"partition", 'p', VALUE, IDLE, 0},
+    {"power", 0, VALUE, IDLE, 0},
+    {"prefer", 0, VALUE, IDLE, 0},
+    {"preserve-env", 'E', SWITCH, IDLE, 0},
+    {"priority", 0, VALUE, IDLE, 0},
+    {"profile", 0, VALUE, IDLE, 0},
+    {"propagate", 0, MAYBE, IDLE, 0},
+    {"qos", 'q', VALUE, IDLE, 0},
+    {"reboot", 0, SWITCH, IDLE, 0},
+    {"reservation", 0, VALUE, IDLE, 0},
+    {"resv-ports", 0, MAYBE, IDLE, 0},
+    {"slurmd-debug", 0, VALUE, IDLE, 0},
+    {"sockets-per-node", 0, VALUE, IDLE, 0},
+    {"spread-job", 0, SWITCH, IDLE, 0},
+    {"switches", 0, VALUE, IDLE, 0},
+    {"thread-spec", 0, VALUE, IDLE, 0},
+    {"threads", 'T', VALUE, IDLE, 0},
+    {"threads-per-core", 0, VALUE, IDLE, 0},
+    {"time-min", 0, VALUE, IDLE, 0},
+    {"tmp", 0, VALUE, IDLE, 0},
+    {"tres-bind", 0, VALUE, IDLE, 0},
+    {"use-min-nodes", 0, SWITCH, IDLE, 0},
+    {"verbose", 'v', SWITCH, IDLE, 0},
+    {"wckey", 0, VALUE, IDLE, 0},
+    {"async", 0, SWITCH, IDLE, 0},
+    {"time", 't', VALUE, IDLE, 0},
     /* would change the work */
     {"bcast", 0, MAYBE, REFUSED, "copy the program before, by a step of its own"},
     {"bcast-exclude", 0, VALUE, REFUSED, "there is no --bcast"},
@@ -174,9 +251,17 @@ static bool take_layout(struct options *options, const char *text)
 {
     size_t length = strcspn(text, ":,=");
     options->cyclic = strncmp(text, "cyclic", length) == 0;
+    options->block = strncmp(text, "block", length) == 0;
     if (strncmp(text, "plane", length) == 0)
         options->plane = text[length] == '=' ? atoi(text + length + 1) : 0;
-    return options->cyclic || options->plane > 0 || strncmp(text, "block", length) == 0 || *text == '*';
+    return options->cyclic || options->plane > 0 || options->block || *text == '*';
+}
+
+static bool take_mode(struct options *options, const char *text)
+{
+    options->append = strncmp("append", text, strlen(text)) == 0;
+    options->mode_said = options->append || strncmp("truncate", text, strlen(text)) == 0;
+    return options->mode_said && *text != '\0';
 }
 
 static bool take_mpi(const char *text)
@@ -188,8 +273,8 @@ static bool take_bind(struct options *options, const char *text)
 {
     const char *kind = strncmp(text, "verbose,", 8) == 0 ? text + 8 : text;
     options->gpu_bind = kind;
-    return strcmp(kind, "none") == 0 || strcmp(kind, "closest") == 0 || strncmp(kind, "single:", 7) == 0 ||
-           strncmp(kind, "map_gpu:", 8) == 0;
+    return strcmp(kind, "none") == 0 || strcmp(kind, "closest") == 0 ||
+           strncmp(kind, "single:", 7) == 0 || strncmp(kind, "map_gpu:", 8) == 0;
 }
 
 static bool take_number(const char *text, int least, int *out)
@@ -231,7 +316,7 @@ static bool take(struct options *o, const struct option *option, const char *val
     if (is(option, "mpi"))
         return take_mpi(value);
     if (is(option, "open-mode"))
-        return (o->truncate = *value == 't') || *value == 'a';
+        return take_mode(o, value);
     if (is(option, "kill-on-bad-exit"))
         o->kill_on_bad_exit = value == NULL || strcmp(value, "0") != 0;
     else if (is(option, "nodelist"))
@@ -278,7 +363,8 @@ static bool take(struct options *o, const struct option *option, const char *val
 static int use(struct options *options, const struct option *option, const char *value)
 {
     if (option->fate == REFUSED)
-        return wrong("--%s: dlq's srun does not do that inside a job: %s", option->name, option->why);
+        return wrong("--%s: dlq's srun does not do that inside a job: %s", option->name,
+                     option->why);
     if (is(option, "version")) {
         puts("slurm-wlm 22.05.8");
         return 1;
@@ -302,13 +388,25 @@ static int use(struct options *options, const struct option *option, const char 
 static void take_variables(struct options *options)
 {
     static const char *const NAMES[][2] = {
-        {"SLURM_NTASKS", "ntasks"}, {"SLURM_NTASKS_PER_NODE", "ntasks-per-node"},
-        {"SRUN_CPUS_PER_TASK", "cpus-per-task"}, {"SLURM_JOB_NUM_NODES", "nodes"}, {"SLURM_DISTRIBUTION", "distribution"},
-        {"SLURM_GPUS_PER_TASK", "gpus-per-task"}, {"SLURM_GPU_BIND", "gpu-bind"}, {"SLURM_EXPORT_ENV", "export"},
-        {"SLURM_WAIT", "wait"}, {"SLURM_KILL_BAD_EXIT", "kill-on-bad-exit"}, {"SLURM_WORKING_DIR", "chdir"},
-        {"SLURM_OPEN_MODE", "open-mode"}, {"SLURM_STDOUTMODE", "output"}, {"SLURM_STDERRMODE", "error"},
-        {"SLURM_STDINMODE", "input"}, {"SLURM_LABELIO", "label"}, {"SLURM_EXACT", "exact"},
-        {"SLURM_OVERCOMMIT", "overcommit"}, {"SLURM_JOB_ID", "jobid"},
+        {"SLURM_NTASKS", "ntasks"},
+        {"SLURM_NTASKS_PER_NODE", "ntasks-per-node"},
+        {"SRUN_CPUS_PER_TASK", "cpus-per-task"},
+        {"SLURM_JOB_NUM_NODES", "nodes"},
+        {"SLURM_DISTRIBUTION", "distribution"},
+        {"SLURM_GPUS_PER_TASK", "gpus-per-task"},
+        {"SLURM_GPU_BIND", "gpu-bind"},
+        {"SLURM_EXPORT_ENV", "export"},
+        {"SLURM_WAIT", "wait"},
+        {"SLURM_KILL_BAD_EXIT", "kill-on-bad-exit"},
+        {"SLURM_WORKING_DIR", "chdir"},
+        {"SLURM_OPEN_MODE", "open-mode"},
+        {"SLURM_STDOUTMODE", "output"},
+        {"SLURM_STDERRMODE", "error"},
+        {"SLURM_STDINMODE", "input"},
+        {"SLURM_LABELIO", "label"},
+        {"SLURM_EXACT", "exact"},
+        {"SLURM_OVERCOMMIT", "overcommit"},
+        {"SLURM_JOB_ID", "jobid"},
     };
     for (size_t at = 0; at < sizeof NAMES / sizeof *NAMES; at++) {
         const char *value = getenv(NAMES[at][0]);
@@ -341,14 +439,20 @@ static int read_word(struct options *options, const char *word, const char *next
             value = word + 2 + (word[2] == '=');
     }
     if (option == NULL) {
-        fprintf(stderr, matches > 1 ? "srun: option '%s' is ambiguous\n" : "srun: unrecognized option '%s'\n", word);
+        fprintf(stderr,
+                matches > 1 ? "srun: option '%s' is ambiguous\n"
+                            : "srun: unrecognized option '%s'\n",
+                word);
         fprintf(stderr, "Try \"srun --help\" for more information\n");
         return 256;
     }
     *used = 1;
     if (option->kind == VALUE && value == NULL) {
         if (next == NULL) {
-            fprintf(stderr, "srun: option '%s' requires an argument\nTry \"srun --help\" for more information\n", word);
+            fprintf(stderr,
+                    "srun: option '%s' requires an argument\nTry \"srun --help\" for more "
+                    "information\n",
+                    word);
             return 256;
         }
         value = next;

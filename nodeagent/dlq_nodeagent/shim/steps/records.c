@@ -32,11 +32,13 @@ static void put_words(char *out, size_t size, const char *words)
 {
     size_t at = 0;
     for (; words[at] != '\0' && at + 1 < size; at++)
-        out[at] = (unsigned char)words[at] < 0x20 || (unsigned char)words[at] > 0x7e ? '?' : words[at];
+        out[at] =
+            (unsigned char)words[at] < 0x20 || (unsigned char)words[at] > 0x7e ? '?' : words[at];
     out[at] = '\0';
 }
 
-struct step *records_begin(const struct wish *wish, const struct grant *grant, const struct who *who)
+struct step *records_begin(const struct wish *wish, const struct grant *grant,
+                           const struct who *who)
 {
     struct step *place = NULL;
     for (int at = 0; at < MOST_KEPT && (place == NULL || place->used); at++) {
@@ -50,8 +52,12 @@ struct step *records_begin(const struct wish *wish, const struct grant *grant, c
         dropped++;
         dropped_failed += place->code != 0;
     }
-    *place = (struct step){.used = true, .running = true, .number = next_number++, .tasks = wish->tasks,
-                           .nodes = grant->count, .start_ms = utc_ms()};
+    *place = (struct step){.used = true,
+                           .running = true,
+                           .number = next_number++,
+                           .tasks = wish->tasks,
+                           .nodes = grant->count,
+                           .start_ms = utc_ms()};
     put_words(place->name, sizeof place->name, wish->name);
     for (uint32_t at = 0; at < grant->count; at++) {
         size_t used = strlen(place->nodelist);
@@ -95,11 +101,11 @@ static void put_all(struct bytes *out)
     bytes_add(out, line, strlen(line));
     for (size_t at = 0; at < count; at++) {
         const struct step *step = ordered[at];
-        snprintf(line, sizeof line, "%u\t%s\t%u\t%u\t%s\t%d\t%lld\t%lld\t%llu\t%llu\t%s\n", step->number,
-                 step->name, step->nodes, step->tasks, step->running ? "running" : "ended", step->code,
-                 (long long)step->start_ms, (long long)step->end_ms,
-                 (unsigned long long)step->usage.rss_bytes, (unsigned long long)step->usage.cpu_us,
-                 step->nodelist);
+        snprintf(line, sizeof line, "%u\t%s\t%u\t%u\t%s\t%d\t%lld\t%lld\t%llu\t%llu\t%s\n",
+                 step->number, step->name, step->nodes, step->tasks,
+                 step->running ? "running" : "ended", step->code, (long long)step->start_ms,
+                 (long long)step->end_ms, (unsigned long long)step->usage.rss_bytes,
+                 (unsigned long long)step->usage.cpu_us, step->nodelist);
         bytes_add(out, line, strlen(line));
     }
 }
@@ -114,7 +120,9 @@ int records_write(const char *directory, bool now)
     struct bytes out = {0};
     put_all(&out);
     int at = open(directory, O_PATH | O_DIRECTORY | O_CLOEXEC);
-    int fd = at < 0 ? -1 : openat(at, "steps.tmp", O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0600);
+    int fd = at < 0 ? -1
+                    : openat(at, "steps.tmp", O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC,
+                             0600);
     if (fd >= 0 && write(fd, out.data, out.used) == (ssize_t)out.used)
         renameat(at, "steps.tmp", at, "steps"); /* else the agent keeps what it knows */
     if (fd >= 0)

@@ -73,11 +73,13 @@ void bytes_number(struct bytes *bytes, const char *key, long long value);
 /* Takes `length` bytes from the front. */
 void bytes_drop(struct bytes *bytes, size_t length);
 void bytes_free(struct bytes *bytes);
-void bytes_frame(struct bytes *bytes, enum frame_type type, unsigned task, const void *data, size_t length);
+void bytes_frame(struct bytes *bytes, enum frame_type type, unsigned task, const void *data,
+                 size_t length);
 
 /* Blocking, whatever the descriptor's mode; false: the other side is gone. */
 bool send_frame(int fd, enum frame_type type, unsigned task, const void *data, size_t length);
-/* Blocking; the payload gets one more NUL and belongs to the caller. False: gone, late or too large. */
+/* Blocking; the payload gets one more NUL and belongs to the caller. False: gone, late or too
+ * large. */
 bool receive_frame(int fd, int timeout_ms, struct frame *frame, char **payload);
 bool send_all(int fd, const void *data, size_t length);
 bool receive_all(int fd, void *data, size_t length, int timeout_ms);
@@ -94,6 +96,10 @@ bool parse_long(const char *text, long most, long *out);
 int hosts_expand(const char *text, char names[][MOST_NAME], int most);
 int64_t now_ms(void);
 void reset_signals(void);
+/* Open files of this process as many as it may have; those of a program that it starts, as before.
+ */
+void raise_files(void);
+void restore_files(void);
 void *must_have(void *memory);
 
 /* ---- hash.c ---- */
@@ -102,7 +108,7 @@ void hmac_sha256(const void *key, size_t key_length, const void *data, size_t le
                  unsigned char out[32]);
 bool same_bytes(const void *left, const void *right, size_t length);
 
-/* ---- line.c: the two kinds of connection ---- */
+/* ---- find.c, line.c: the two kinds of connection ---- */
 
 struct peer {
     char name[MOST_NAME], address[64];
@@ -120,6 +126,7 @@ struct who {
 
 /* The socket of the rank that this process is part of; -1 with words when there is none. */
 int dial_own(const char *wanted_job, char *words, size_t size);
+int dial_unix(const char *directory);
 int dial_peer(const struct who *who, int node, char *words, size_t size);
 int listen_unix(const char *directory);
 int listen_tcp(const char *address, int port);
@@ -135,7 +142,7 @@ enum { SHARES = 1, EXACT = 2, OVERCOMMITS = 4, NO_GPUS = 8 };
 
 struct wish {
     uint32_t nodes_min, nodes_max, tasks, tasks_per_node, cpus_per_task, flags;
-    uint32_t gpus_per_task, gpus_per_node, gpus; /* 0: not said */
+    uint32_t gpus_per_task, gpus_per_node, gpus, plane; /* 0: not said */
     uint32_t candidate_count;
     uint16_t candidates[MOST_NODES];
     char name[MOST_NAME], command[MOST_NAME], nodelist[256];
@@ -186,7 +193,8 @@ struct step {
     struct usage usage;
 };
 
-struct step *records_begin(const struct wish *wish, const struct grant *grant, const struct who *who);
+struct step *records_begin(const struct wish *wish, const struct grant *grant,
+                           const struct who *who);
 void records_end(struct step *step, int code);
 void records_touch(void);
 /* Writes the file if something has changed, not too often; returns ms until it wants to, or -1. */
@@ -239,9 +247,12 @@ void kids_begin(struct who *who, int unix_fd, int tcp_fd);
 int kids_poll(struct pollfd *fds, int most);
 void kids_turn(const struct pollfd *fds, int count);
 void kids_reaped(pid_t pid);
+/* Takes the messages that are there already. */
+void kids_hear(void);
 /* To every srun of this job; how many there are. */
 int kids_signal(int number);
-/* The batch script has ended: tells those that hold the other nodes, and waits a moment for them. */
+/* The batch script has ended: tells those that hold the other nodes, and waits a moment for them.
+ */
 void kids_bye(int code);
 
 /* In a kid: an srun's connection and its step, until one of them ends. */
@@ -255,9 +266,11 @@ struct options {
     int tasks, nodes_min, nodes_max, cpus_per_task, tasks_per_node, relative;
     int gpus, gpus_per_task, gpus_per_node, wait_s, plane;
     bool no_gpus;
-    bool tasks_said, nodes_said, exact, overlap, overcommit, label, unbuffered, pty, multi_prog, kill_on_bad_exit;
-    bool truncate, cyclic, quiet, quit_on_interrupt, exclusive, test_only;
-    const char *nodelist, *exclude, *job, *chdir, *output, *error, *input, *export, *name, *gpu_bind;
+    bool tasks_said, nodes_said, exact, overlap, overcommit, label, unbuffered, pty, multi_prog,
+        kill_on_bad_exit;
+    bool append, mode_said, cyclic, block, quiet, quit_on_interrupt, exclusive, test_only;
+    const char *nodelist, *exclude, *job, *chdir, *output, *error, *input, *export, *name,
+        *gpu_bind;
     char **command;
 };
 

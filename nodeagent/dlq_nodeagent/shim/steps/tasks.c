@@ -1,6 +1,6 @@
-/* The tasks of one step on one node, and their guard: a process between them and their srun. It lives
- * no longer than that connection, and leaves nothing of the tasks behind. */
-#include "steps.h"
+/* The tasks of one step on one node, and their guard: a process between them and their srun. It
+ * lives no longer than that connection, and leaves nothing of the tasks behind. */
+#include "tasks.h"
 
 #include <ctype.h>
 #include <dirent.h>
@@ -35,18 +35,14 @@ struct task {
     struct task_end end;
 };
 
+struct launch launch = {
+    .directory = "/", .gpus = "", .gpu_bind = "", .host = "", .ranks_here = "", .mask = 022};
+
 static struct task *tasks;
 static int task_count, connection, signals;
-static const struct who *who;
 static char *common[MOST_WORDS + 1];
 static int common_count;
 static struct bytes heard;
-static char **client_environment;
-static size_t client_count;
-static const char *directory = "/", *step_gpus = "", *gpu_bind = "", *host = "";
-static char *ranks_here = "";
-static long step, gpus_per_task, terminal_columns, terminal_rows, mask = 022;
-static bool terminal;
 
 /* ---- what to run ---- */
 
@@ -62,144 +58,30 @@ static void take(const char *key, char *value)
     else if (strcmp(key, "arg") == 0 && last == NULL && common_count < MOST_WORDS)
         common[common_count++] = value;
     else if (strcmp(key, "arg") == 0 && last != NULL && last->word_count < MOST_WORDS) {
-        last->words = must_have(realloc(last->words, ((size_t)last->word_count + 2) * sizeof *last->words));
+        last->words =
+            must_have(realloc(last->words, ((size_t)last->word_count + 2) * sizeof *last->words));
         last->words[last->word_count++] = value;
         last->words[last->word_count] = NULL;
     } else if (strcmp(key, "env") == 0)
-        client_environment[client_count++] = value;
+        launch.environment[launch.environment_count++] = value;
     else if (strcmp(key, "cwd") == 0)
-        directory = value;
+        launch.directory = value;
     else if (strcmp(key, "step") == 0)
-        step = number;
+        launch.step = number;
     else if (strcmp(key, "gpus") == 0)
-        step_gpus = value;
+        launch.gpus = value;
     else if (strcmp(key, "gpus_per_task") == 0)
-        gpus_per_task = number;
+        launch.gpus_per_task = number;
     else if (strcmp(key, "gpu_bind") == 0)
-        gpu_bind = value;
+        launch.gpu_bind = value;
     else if (strcmp(key, "umask") == 0)
-        mask = number & 0777;
+        launch.mask = number & 0777;
     else if (strcmp(key, "columns") == 0)
-        terminal_columns = number;
+        launch.columns = number;
     else if (strcmp(key, "rows") == 0)
-        terminal_rows = number;
+        launch.rows = number;
     else if (strcmp(key, "terminal") == 0)
-        terminal = true;
-}
-
-/* ---- the environment of a task ---- */
-
-static const char *const NODE_PREFIXES[] = {"SLURM", "DLQ_", "PET_", "MASTER_", "NODE_RANK=", "NNODES=",
-                                            "NPROC_PER_NODE=", "CUDA_VISIBLE_DEVICES="};
-
-static bool is_of_the_node(const char *variable)
-{
-    for (size_t at = 0; at < sizeof NODE_PREFIXES / sizeof *NODE_PREFIXES; at++)
-        if (strncmp(variable, NODE_PREFIXES[at], strlen(NODE_PREFIXES[at])) == 0)
-            return true;
-    return false;
-}
-
-static void set(const char *name, const char *value)
-{
-    setenv(name, value, 1);
-}
-
-static void set_number(const char *name, long value)
-{
-    char text[32];
-    snprintf(text, sizeof text, "%ld", value);
-    set(name, text);
-}
-
-/* The entries of a comma list whose places are in `bits`. */
-static void choose(const char *list, uint64_t bits, char *out, size_t size)
-{
-    size_t used = 0;
-    out[0] = '\0';
-    for (int place = 0; *list != '\0' && place < 64; place++) {
-        int length = (int)strcspn(list, ",");
-        if (bits & (1ull << place))
-            used += (size_t)snprintf(out + used, size - used, "%s%.*s", used > 0 ? "," : "", length, list);
-        if (used >= size)
-            return;
-        list += length + (list[length] == ',');
-    }
-}
-
-static uint64_t nth_bit(uint64_t bits, long nth)
-{
-    for (int bit = 0; bit < 64; bit++)
-        if ((bits & (1ull << bit)) && nth-- == 0)
-            return 1ull << bit;
-    return 0;
-}
-
-static long nth_number(const char *list, long nth)
-{
-    for (; nth > 0 && strchr(list, ',') != NULL; nth--)
-        list = strchr(list, ',') + 1;
-    return atol(list);
-}
-
-/* The GPUs of a task, of those of its step: all, its share, or as --gpu-bind says. */
-static uint64_t task_gpus(uint64_t all, int local)
-{
-    int count = __builtin_popcountll(all);
-    uint64_t own = 0;
-    if (count == 0)
-        return 0;
-    if (strncmp(gpu_bind, "single:", 7) == 0 && atol(gpu_bind + 7) > 0)
-        return nth_bit(all, local / atol(gpu_bind + 7) % count);
-    if (strncmp(gpu_bind, "map_gpu:", 8) == 0) {
-        long entries = 1;
-        for (const char *at = gpu_bind + 8; *at != '\0'; at++)
-            entries += *at == ',';
-        return nth_bit(all, nth_number(gpu_bind + 8, local % entries));
-    }
-    if (gpus_per_task == 0 || strcmp(gpu_bind, "none") == 0)
-        return all;
-    for (long at = 0; at < gpus_per_task; at++)
-        own |= nth_bit(all, local * gpus_per_task + at);
-    return own;
-}
-
-static void set_gpus(int local)
-{
-    static char text[16384];
-    uint64_t all = strtoull(step_gpus, NULL, 16), own = task_gpus(all, local);
-    const char *const lists[] = {"CUDA_VISIBLE_DEVICES", "DLQ_VIRTUAL_DEVICES"};
-    for (int at = 0; at < 2; at++)
-        for (char **each = who->environment; *each != NULL; each++) {
-            size_t length = strlen(lists[at]);
-            if (strncmp(*each, lists[at], length) == 0 && (*each)[length] == '=') {
-                choose(*each + length + 1, own, text, sizeof text);
-                set(lists[at], text);
-            }
-        }
-    for (char **each = who->environment; *each != NULL; each++)
-        if (strncmp(*each, "SLURM_JOB_GPUS=", 15) == 0) {
-            choose(*each + 15, own, text, sizeof text);
-            set("SLURM_STEP_GPUS", text);
-        }
-}
-
-static void set_environment(const struct task *task, int local)
-{
-    clearenv();
-    for (char **each = who->environment; *each != NULL; each++)
-        if (is_of_the_node(*each))
-            putenv(*each);
-    for (size_t at = 0; at < client_count; at++)
-        if (strchr(client_environment[at], '=') != NULL)
-            putenv(client_environment[at]);
-    set("SLURMD_NODENAME", host);
-    set_number("SLURM_PROCID", task->rank);
-    set_number("SLURM_LOCALID", local);
-    set_number("SLURM_TASK_PID", getpid());
-    set("SLURM_GTIDS", ranks_here);
-    if (*step_gpus != '\0')
-        set_gpus(local);
+        launch.terminal = true;
 }
 
 /* ---- starting ---- */
@@ -207,18 +89,19 @@ static void set_environment(const struct task *task, int local)
 static _Noreturn void run(struct task *task, int local)
 {
     char **words = task->words != NULL ? task->words : common;
-    set_environment(task, local);
-    umask((mode_t)mask);
+    set_environment(task->rank, local);
+    umask((mode_t)launch.mask);
     reset_signals();
-    if (chdir(directory) != 0) {
-        dprintf(2, "slurmstepd-%s: error: couldn't chdir to `%s': %s: going to /tmp instead\n", host, directory,
-                strerror(errno));
+    restore_files();
+    if (chdir(launch.directory) != 0) {
+        dprintf(2, "slurmstepd-%s: error: couldn't chdir to `%s': %s: going to /tmp instead\n",
+                launch.host, launch.directory, strerror(errno));
         if (chdir("/tmp") != 0)
             _exit(1);
     }
     execvp(words[0], words);
     int error = errno;
-    dprintf(2, "slurmstepd-%s: error: execve(): %s: %s\n", host, words[0], strerror(error));
+    dprintf(2, "slurmstepd-%s: error: execve(): %s: %s\n", launch.host, words[0], strerror(error));
     _exit(error);
 }
 
@@ -241,10 +124,12 @@ static void become_terminal(int slave)
 static bool start(struct task *task, int local)
 {
     int in[2] = {-1, -1}, out[2] = {-1, -1}, err[2] = {-1, -1}, master = -1, slave = -1;
-    bool at_terminal = terminal && local == 0 && task->rank == 0;
-    struct winsize size = {.ws_col = (unsigned short)terminal_columns, .ws_row = (unsigned short)terminal_rows};
-    if (at_terminal ? openpty(&master, &slave, NULL, NULL, &size) != 0
-                    : pipe2(in, O_CLOEXEC) != 0 || pipe2(out, O_CLOEXEC) != 0 || pipe2(err, O_CLOEXEC) != 0)
+    bool at_terminal = launch.terminal && local == 0 && task->rank == 0;
+    struct winsize size = {.ws_col = (unsigned short)launch.columns,
+                           .ws_row = (unsigned short)launch.rows};
+    if (at_terminal
+            ? openpty(&master, &slave, NULL, NULL, &size) != 0
+            : pipe2(in, O_CLOEXEC) != 0 || pipe2(out, O_CLOEXEC) != 0 || pipe2(err, O_CLOEXEC) != 0)
         return false;
     pid_t guard = getpid();
     task->pid = fork();
@@ -259,7 +144,8 @@ static bool start(struct task *task, int local)
         close_range(3, ~0u, CLOSE_RANGE_CLOEXEC);
         run(task, local);
     }
-    setpgid(task->pid, task->pid);
+    if (!at_terminal) /* there it leads a session of its own */
+        setpgid(task->pid, task->pid);
     int theirs[] = {in[0], out[1], err[1], slave};
     for (int at = 0; at < 4; at++)
         if (theirs[at] >= 0)
@@ -290,64 +176,6 @@ static bool has_children(void)
     return waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT) == 0;
 }
 
-static int parent_in(const char *name)
-{
-    char path[300], text[1024], state;
-    int parent = -1;
-    snprintf(path, sizeof path, "/proc/%s/stat", name);
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
-    ssize_t got = fd < 0 ? -1 : read(fd, text, sizeof text - 1);
-    if (fd >= 0)
-        close(fd);
-    if (got <= 0)
-        return -1;
-    text[got] = '\0';
-    const char *behind = strrchr(text, ')');
-    return behind != NULL && sscanf(behind + 1, " %c %d", &state, &parent) == 2 ? parent : -1;
-}
-
-struct process {
-    int pid, parent;
-};
-
-static int by_pid(const void *left, const void *right)
-{
-    return ((const struct process *)left)->pid - ((const struct process *)right)->pid;
-}
-
-static bool is_below(const struct process *all, size_t count, const struct process *one)
-{
-    for (int depth = 0; one != NULL && depth < 256; depth++) {
-        struct process parent = {.pid = one->parent};
-        if (one->parent == getpid())
-            return true;
-        one = bsearch(&parent, all, count, sizeof *all, by_pid);
-    }
-    return false;
-}
-
-/* Visits all processes below us: we are their subreaper. */
-static void each_below(void (*visit)(int pid, void *what), void *what)
-{
-    struct process *all = NULL;
-    size_t count = 0;
-    DIR *processes = opendir("/proc");
-    struct dirent *entry;
-    while (processes != NULL && (entry = readdir(processes)) != NULL)
-        if (isdigit((unsigned char)entry->d_name[0])) {
-            if (count % 256 == 0)
-                all = must_have(realloc(all, (count + 256) * sizeof *all));
-            all[count++] = (struct process){.pid = atoi(entry->d_name), .parent = parent_in(entry->d_name)};
-        }
-    if (processes != NULL)
-        closedir(processes);
-    qsort(all, count, sizeof *all, by_pid);
-    for (size_t at = 0; at < count; at++)
-        if (is_below(all, count, &all[at]))
-            visit(all[at].pid, what);
-    free(all);
-}
-
 static void kill_one(int pid, void *unused)
 {
     (void)unused;
@@ -366,7 +194,8 @@ static void reap(void)
                 tasks[at].end = (struct task_end){
                     .status = (uint32_t)status,
                     .usage = {.rss_bytes = (uint64_t)used.ru_maxrss * 1024,
-                              .cpu_us = (uint64_t)(used.ru_utime.tv_sec + used.ru_stime.tv_sec) * 1000000 +
+                              .cpu_us = (uint64_t)(used.ru_utime.tv_sec + used.ru_stime.tv_sec) *
+                                            1000000 +
                                         (uint64_t)(used.ru_utime.tv_usec + used.ru_stime.tv_usec)}};
             }
 }
@@ -485,12 +314,10 @@ static void obey(const struct frame *frame, const char *payload)
     uint32_t number = 0;
     uint16_t size[2];
     switch (frame->type) {
-    case TELL_IN:
-        put_input(frame->task, payload, frame->length);
-        break;
+    case TELL_IN: put_input(frame->task, payload, frame->length); break;
     case TELL_IN_END:
         for (int at = 0; at < task_count; at++)
-            if (terminal && tasks[at].rank == 0)
+            if (launch.terminal && tasks[at].rank == 0)
                 bytes_add(&tasks[at].waiting, "\x04", 1);
             else
                 tasks[at].wants_input = false; /* closed when it has taken the rest */
@@ -501,14 +328,13 @@ static void obey(const struct frame *frame, const char *payload)
             signal_tasks((int)number);
         break;
     case TELL_SIZE:
-        if (frame->length == sizeof size && terminal && task_count > 0) {
+        if (frame->length == sizeof size && launch.terminal && task_count > 0) {
             memcpy(size, payload, sizeof size);
             struct winsize now = {.ws_col = size[0], .ws_row = size[1]};
             ioctl(tasks[0].in, TIOCSWINSZ, &now);
         }
         break;
-    default:
-        break;
+    default: break;
     }
 }
 
@@ -526,28 +352,6 @@ static void hear(void)
 }
 
 /* ---- what they use ---- */
-
-static void add_usage(int pid, void *what)
-{
-    struct usage *usage = what;
-    char path[64], text[2048];
-    unsigned long user, system, pages;
-    snprintf(path, sizeof path, "/proc/%d/stat", pid);
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
-    ssize_t got = fd < 0 ? -1 : read(fd, text, sizeof text - 1);
-    if (fd >= 0)
-        close(fd);
-    if (got <= 0)
-        return;
-    text[got] = '\0';
-    const char *behind = strrchr(text, ')');
-    if (behind == NULL || sscanf(behind + 1, " %*c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %lu %lu %*d %*d %*d %*d "
-                                             "%*d %*d %*u %*u %lu", &user, &system, &pages) != 3)
-        return;
-    uint64_t rss = (uint64_t)pages * (uint64_t)sysconf(_SC_PAGESIZE);
-    usage->rss_bytes = rss > usage->rss_bytes ? rss : usage->rss_bytes;
-    usage->cpu_us += (uint64_t)(user + system) * 1000000 / (uint64_t)sysconf(_SC_CLK_TCK);
-}
 
 static void say_usage(void)
 {
@@ -586,7 +390,8 @@ static void turn(struct pollfd *fds, int64_t *usage_ms)
     for (int at = 0; at < task_count; at++) {
         fds[count++] = (struct pollfd){.fd = tasks[at].out, .events = POLLIN};
         fds[count++] = (struct pollfd){.fd = tasks[at].err, .events = POLLIN};
-        fds[count++] = (struct pollfd){.fd = tasks[at].waiting.used > 0 ? tasks[at].in : -1, .events = POLLOUT};
+        fds[count++] = (struct pollfd){.fd = tasks[at].waiting.used > 0 ? tasks[at].in : -1,
+                                       .events = POLLOUT};
     }
     int64_t left = *usage_ms - now_ms();
     poll(fds, (nfds_t)count, left < 0 ? 0 : (int)left);
@@ -619,18 +424,18 @@ static void name_ranks(void)
         bytes_add(&all, text, strlen(text));
     }
     bytes_add(&all, "", 1);
-    ranks_here = all.data;
+    launch.ranks_here = all.data;
 }
 
 _Noreturn void tasks_serve(int fd, const struct who *ours, char *records, size_t length)
 {
     char *at = records, *key, *value;
     sigset_t all;
-    who = ours;
+    launch.who = ours;
     connection = fd;
-    host = who->peers[who->rank].name;
+    launch.host = launch.who->peers[launch.who->rank].name;
     tasks = must_have(calloc(MOST_TASKS, sizeof *tasks));
-    client_environment = must_have(calloc(length / 2 + 2, sizeof *client_environment));
+    launch.environment = must_have(calloc(length / 2 + 2, sizeof *launch.environment));
     while ((key = record_next(&at, records + length, &value)) != NULL)
         take(key, value);
     name_ranks();

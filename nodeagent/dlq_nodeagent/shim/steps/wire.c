@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <time.h>
@@ -36,6 +37,24 @@ void reset_signals(void)
         syscall(SYS_rt_sigaction, number, default_action, NULL, 8);
     sigemptyset(&none);
     sigprocmask(SIG_SETMASK, &none, NULL);
+}
+
+static struct rlimit files_before;
+
+void raise_files(void)
+{
+    struct rlimit most;
+    if (getrlimit(RLIMIT_NOFILE, &files_before) != 0)
+        return;
+    most = files_before;
+    most.rlim_cur = most.rlim_max;
+    setrlimit(RLIMIT_NOFILE, &most);
+}
+
+void restore_files(void)
+{
+    if (files_before.rlim_max != 0)
+        setrlimit(RLIMIT_NOFILE, &files_before);
 }
 
 /* ---- bytes ---- */
@@ -76,9 +95,11 @@ void bytes_free(struct bytes *bytes)
     *bytes = (struct bytes){0};
 }
 
-void bytes_frame(struct bytes *bytes, enum frame_type type, unsigned task, const void *data, size_t length)
+void bytes_frame(struct bytes *bytes, enum frame_type type, unsigned task, const void *data,
+                 size_t length)
 {
-    struct frame frame = {.length = (uint32_t)length, .type = (uint16_t)type, .task = (uint16_t)task};
+    struct frame frame = {
+        .length = (uint32_t)length, .type = (uint16_t)type, .task = (uint16_t)task};
     bytes_add(bytes, &frame, sizeof frame);
     bytes_add(bytes, data, length);
 }
@@ -238,8 +259,8 @@ static int add_range(const char *head, size_t head_length, const char *item, con
     for (long number = first; number <= last; number++) {
         if (count >= most)
             return -1;
-        if (snprintf(names[count++], MOST_NAME, "%.*s%0*ld%s", (int)head_length, head, (int)width, number, tail) >=
-            MOST_NAME)
+        if (snprintf(names[count++], MOST_NAME, "%.*s%0*ld%s", (int)head_length, head, (int)width,
+                     number, tail) >= MOST_NAME)
             return -1;
     }
     return count;

@@ -1,0 +1,328 @@
+"""`srun` inside a job of two nodes: places, files, words and exit codes as Slurm 22.05 has them."""
+
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Callable
+
+import pytest
+
+from unit.compat.conftest import TwoNodes
+
+
+def ends_of(output: str) -> list[str]:
+    """srun's lines about ends, without the instants in them."""
+    return [line for line in output.splitlines() if line.startswith(("srun:", "slurmstepd"))]
+
+
+def test_a_step_has_the_tasks_of_all_nodes(job: TwoNodes) -> None:
+    code, output = job.run(
+        "srun -l sh -c 'echo $SLURM_PROCID/$SLURM_NTASKS $SLURM_LOCALID $SLURMD_NODENAME'"
+    )
+    assert code == 0
+    assert sorted(output.splitlines()) == [
+        "0: 0/4 0 gpu-a",
+        "1: 1/4 1 gpu-a",
+        "2: 2/4 0 gpu-b",
+        "3: 3/4 1 gpu-b",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("options", "hosts"),
+    [
+        ("-n3", "gpu-a gpu-a gpu-b"),
+        ("-N1 -n2", "gpu-a gpu-a"),
+        ("-N2", "gpu-a gpu-b"),
+        ("-w gpu-b -N1 -n1", "gpu-b"),
+        ("-x gpu-a -n1", "gpu-b"),
+        ("-r1 -N1 -n1", "gpu-b"),
+        ("-n4 -m cyclic", "gpu-a gpu-b gpu-a gpu-b"),
+        ("-n6 -m plane=2", "gpu-a gpu-a gpu-b gpu-b gpu-a gpu-a"),
+        ("-n4 --ntasks-per-node=2", "gpu-a gpu-a gpu-b gpu-b"),
+    ],
+)
+def test_tasks_are_placed_as_slurm_places_them(job: TwoNodes, options: str, hosts: str) -> None:
+    code, output = job.run(f"srun -l {options} sh -c 'echo $SLURMD_NODENAME'")
+    assert code == 0, output
+    placed = sorted(output.splitlines(), key=lambda line: int(line.partition(":")[0]))
+    assert [line.partition(": ")[2] for line in placed] == hosts.split()
+
+
+@pytest.mark.parametrize("kept", ["SLURM_JOB_ID=17", "SLURM_JOB_ID=17 HOME=/tmp"])
+def test_a_program_that_strips_every_other_variable_reaches_its_job(
+    job: TwoNodes, kept: str
+) -> None:
+    stripped = f"env -i {kept} $(command -v srun) -N1 -n1 /bin/sh -c 'echo $SLURMD_NODENAME'"
+    assert job.run(stripped) == (0, "gpu-a\n")
+
+
+def test_steps_start_from_every_node_of_the_job(job: TwoNodes) -> None:
+    inner = "srun --overlap -N1 -n1 -w gpu-a sh -c 'echo from b on $SLURMD_NODENAME'"
+    assert job.run(f'srun -w gpu-b -N1 -n1 sh -c "{inner}"') == (0, "from b on gpu-a\n")
+
+
+def test_each_task_gets_its_gpus_when_they_are_asked_for(job: TwoNodes) -> None:
+    show = "sh -c 'echo $CUDA_VISIBLE_DEVICES'"
+    _, output = job.run(f"srun -l --gpus-per-task=1 {show}; srun -N1 -n1 --gpus=1 {show}")
+    assert sorted(output.splitlines()) == [
+        "0: GPU-00", "1: GPU-01", "2: GPU-10", "3: GPU-11", "GPU-00",
+    ]  # fmt: skip
+
+
+def test_output_files_are_named_as_slurm_names_them(job: TwoNodes) -> None:
+    code, _ = job.run("srun -n2 -N1 -o %x-%j-%2t-%N-%s.txt echo line; srun -n2 -N1 -o all echo x")
+    assert code == 0
+    assert (job.directory / "train-17-00-gpu-a-0.txt").read_text() == "line\n"
+    assert (job.directory / "train-17-01-gpu-a-0.txt").read_text() == "line\n"
+
+
+@pytest.mark.parametrize(
+    ("options", "restarts", "kept"),
+    [("", "", "2\n"), ("", "1", "1\n2\n"), ("--open-mode=a", "", "1\n2\n")],
+)
+def test_a_file_is_begun_anew_unless_it_is_a_later_attempts(
+    job: TwoNodes, options: str, restarts: str, kept: str
+) -> None:
+    job.shared |= {"SLURM_RESTART_COUNT": restarts} if restarts else {}
+    job.run(f"for i in 1 2; do srun -n1 -N1 {options} -o out.txt echo $i; done")
+    assert (job.directory / "out.txt").read_text() == kept
+
+
+def test_a_file_of_another_user_is_refused_by_the_kernel(job: TwoNodes) -> None:
+    code, output = job.run("srun -n1 -N1 -o /proc/1/no echo x")
+    assert code == 1
+    assert output.startswith("srun: error: Could not open stdout file: /proc/1/no: ")
+
+
+def test_stdin_goes_to_every_task_or_to_one(job: TwoNodes) -> None:
+    assert job.run("echo hi | srun -n2 cat; echo one | srun -n2 -i 1 -l cat") == (
+        0,
+        "hi\nhi\n1: one\n",
+    )
+
+
+def test_much_input_and_output_arrive_whole(job: TwoNodes) -> None:
+    copy = "head -c 20000000 /dev/zero | srun -w gpu-b -N1 -n1 cat | wc -c"
+    assert job.run(copy) == (0, "20000000\n")
+
+
+# ---- ends
+
+
+@pytest.mark.parametrize(
+    ("command", "code", "words"),
+    [
+        ("srun -N1 -n2 sh -c 'exit 3'", 3, ["gpu-a: tasks 0-1: Exited with exit code 3"]),
+        ("srun -N1 -n1 sh -c 'kill -9 $$'", 137, ["gpu-a: task 0: Killed"]),
+        ("srun -N1 -n1 sh -c 'kill -TERM $$'", 143, ["gpu-a: task 0: Terminated"]),
+        ("srun -N1 -n1 nosuch", 2, ["gpu-a: task 0: Exited with exit code 2"]),
+        ("srun -N1 -n1 /etc/passwd", 13, ["gpu-a: task 0: Exited with exit code 13"]),
+    ],
+)
+def test_a_failing_task_is_told_in_slurms_words(
+    job: TwoNodes, command: str, code: int, words: list[str]
+) -> None:
+    ended, output = job.run(f"{command}; exit $?")
+    assert ended == code, output
+    assert [line for line in ends_of(output) if ": error: gpu" in line] == [
+        f"srun: error: {each}" for each in words
+    ]
+    assert ("srun: Force Terminated StepId=17.0" in output) == (code > 128)
+
+
+def test_a_failing_task_leaves_the_others_alone_unless_it_is_asked_to_end_them(
+    job: TwoNodes,
+) -> None:
+    fails = "sh -c '[ $SLURM_PROCID = 0 ] && exit 3; sleep 0.3; echo done $SLURM_PROCID'"
+    code, output = job.run(f"srun -n3 {fails}; exit $?")
+    assert code == 3
+    assert {"done 1", "done 2"} <= set(output.splitlines())
+    job.close()
+
+
+def test_kill_on_bad_exit_ends_the_others(job: TwoNodes) -> None:
+    code, output = job.run(
+        "srun -n4 -K sh -c '[ $SLURM_PROCID = 1 ] && exit 3; exec sleep 600'; exit $?"
+    )
+    assert code == 143
+    assert "srun: launch/slurm: _step_signal: Terminating StepId=17.0" in output
+    assert "*** STEP 17.0 ON gpu-a CANCELLED AT " in output
+    assert output.endswith("srun: Force Terminated StepId=17.0\n")
+
+
+def test_stragglers_are_ended_after_the_wait(job: TwoNodes) -> None:
+    code, output = job.run("srun -n2 -W1 sh -c '[ $SLURM_PROCID = 0 ] || sleep 600'; exit $?")
+    assert code == 137
+    assert "srun: First task exited 1s ago\nsrun: StepId=17.0 task 1: running\n" in output
+    assert "srun: StepId=17.0 task 0: exited\n" in output
+
+
+def test_a_step_that_is_killed_leaves_no_task_on_any_node(job: TwoNodes) -> None:
+    code, output = job.run(
+        "srun -n4 sh -c 'echo $$; exec sleep 600' & sleep 1; kill -9 $!; sleep 1; true"
+    )
+    assert code == 0
+    pids = [int(line) for line in output.splitlines() if line.isdecimal()]
+    assert len(pids) == 4
+    assert not [pid for pid in pids if os.path.exists(f"/proc/{pid}")]
+
+
+def test_a_node_that_dies_ends_its_tasks_and_says_so(job: TwoNodes) -> None:
+    process = job.start("srun -N2 -n2 sh -c 'echo ready; exec sleep 600'; exit $?")
+    assert process.stdout is not None
+    assert [process.stdout.readline() for _ in range(2)] == ["ready\n", "ready\n"]
+    os.killpg(job.started[0].pid, signal.SIGKILL)
+    assert "Node failure on gpu-b" in process.stdout.readline()
+    assert process.poll() is None
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(timeout=60) == 128 + signal.SIGTERM
+
+
+# ---- room
+
+
+def test_steps_wait_for_each_other_unless_they_overlap(counted_job: TwoNodes) -> None:
+    code, output = counted_job.run(
+        "srun -N1 -n1 sh -c 'sleep 1; echo first' & sleep 0.5\n"
+        "srun --overlap -N1 -n1 echo overlaps; srun -N2 -n2 echo second; wait"
+    )
+    assert code == 0
+    lines = [line for line in output.splitlines() if not line.startswith("srun:")]
+    assert lines == ["overlaps", "first", "second", "second"]
+    assert "step creation temporarily disabled, retrying (Requested nodes are busy)" in output
+    assert "srun: Step created for job 17" in output
+
+
+def test_exact_steps_share_the_cores_of_a_node(counted_job: TwoNodes) -> None:
+    step = "srun --exact -N1 -n2 -w gpu-a sh -c 'sleep 1'"
+    code, output = counted_job.run(f"{step} & {step} & sleep 0.3; {step}; wait")
+    assert code == 0
+    assert output.count("temporarily disabled") == 1
+
+
+@pytest.mark.parametrize(
+    ("command", "code", "words"),
+    [
+        ("-n9 true", 1, "Unable to create step for job 17: More processors requested than permi"),
+        ("-N3 true", 1, "Only allocated 2 nodes asked for 3"),
+        ("-w zzz true", 1, "Requested node configuration is not available"),
+        ("--bogus true", 255, "srun: unrecognized option '--bogus'"),
+        ("", 1, "srun: fatal: No command given to execute."),
+        ("-n x true", 1, "Invalid value for --ntasks: 'x'"),
+        ("--bcast true", 1, "--bcast: dlq's srun does not do that inside a job"),
+        ("--gpus-per-task=3 -n1 true", 1, "Invalid generic resource (gres) specification"),
+        ("--mpi=pmix true", 1, "Invalid MPI type 'pmix'"),
+    ],
+)
+def test_a_wrong_step_is_refused_in_slurms_words(
+    counted_job: TwoNodes, command: str, code: int, words: str
+) -> None:
+    ended, output = counted_job.run(f"srun {command}; exit $?")
+    assert (ended, words in output) == (code, True), output
+
+
+def test_several_programs_in_one_step(job: TwoNodes) -> None:
+    (job.directory / "m").write_text(
+        "0-1 echo %t %o 'a  b'\n# none\n2 echo two\n* sh -c 'exit 4'\n"
+    )
+    code, output = job.run("srun -l -n4 --multi-prog m; exit $?")
+    assert code == 4
+    assert sorted(output.splitlines())[:3] == ["0: 0 0 a  b", "1: 1 1 a  b", "2: two"]
+
+
+def test_a_file_of_programs_with_too_many_tasks_is_refused(job: TwoNodes) -> None:
+    (job.directory / "m").write_text("0-4 true\n")
+    code, output = job.run("srun -n4 --multi-prog m; exit $?")
+    assert code == 1
+    assert output == (
+        "srun: error: Invalid task id, 4 >= ntasks\n"
+        "srun: error: Line 1 of configuration file m invalid\n"
+    )
+
+
+def test_a_thousand_steps_are_recorded_and_the_oldest_are_counted(job: TwoNodes) -> None:
+    code, _ = job.run("for i in $(seq 1005); do srun -N1 -n1 true; done; srun -N1 -n1 false; true")
+    assert code == 0
+    head, *steps = (job.job_dir(0) / "steps").read_text().splitlines()
+    assert head == "dlq-steps\t1\t6\t0"
+    assert [steps[0].split("\t")[0], steps[-1].split("\t")[0]] == ["6", "1005"]
+    last = steps[-1].split("\t")
+    assert (last[1:6], last[-1]) == (["false", "1", "1", "ended", "1"], "gpu-a")
+
+
+# ---- terminals and listeners
+
+
+def in_terminal(job: TwoNodes, command: str, talk: Callable[[int], bytes]) -> bytes:
+    """What `command`, which runs in the job at a terminal, prints; `talk` has the other end."""
+    process = job.start("sleep 600")
+    while not (job.job_dir(0) / "steps.sock").exists():
+        time.sleep(0.01)
+    ours, theirs = os.openpty()
+    with subprocess.Popen(
+        ["/bin/sh", "-c", command],
+        env={**job.environment(0), "PATH": f"{job.programs}:/usr/bin:/bin"},
+        stdin=theirs,
+        stdout=theirs,
+        stderr=theirs,
+        start_new_session=True,
+    ) as client:
+        os.close(theirs)
+        said = talk(ours)
+        client.wait(timeout=60)
+    os.close(ours)
+    process.kill()
+    return said
+
+
+def read_until(terminal: int, wanted: bytes) -> bytes:
+    """All that comes, up to these bytes."""
+    seen = b""
+    while wanted not in seen:
+        try:
+            got = os.read(terminal, 4096)
+        except OSError:
+            got = b""
+        assert got, seen
+        seen += got
+    return seen
+
+
+def test_a_step_at_a_terminal_is_a_shell(job: TwoNodes) -> None:
+    def talk(terminal: int) -> bytes:
+        os.write(terminal, b"tty && echo it$((1+1))s; sleep 600\n")
+        seen = read_until(terminal, b"it2s")
+        os.write(terminal, b"\x03")  # Ctrl-C ends the sleep and not the step
+        os.write(terminal, b"echo en$((2+2))d; exit\n")
+        return seen + read_until(terminal, b"en4d")
+
+    seen = in_terminal(job, "srun -N1 -n1 -w gpu-b --pty sh", talk)
+    assert b"/dev/pts/" in seen
+
+
+def test_a_listener_sees_the_output_of_a_step_and_may_talk_to_it(job: TwoNodes) -> None:
+    code, output = job.run(
+        "mkfifo keep; srun -n2 -l sh -c 'while read x; do echo got $x; done' < keep > own &\n"
+        "exec 3> keep; sleep 0.5\n"
+        "(echo hello; sleep 0.5) 3>&- | sattach 17.0 > seen 3>&- & sleep 1\n"
+        "exec 3>&-; wait; cat seen"
+    )
+    assert code == 0
+    assert output == "got hello\ngot hello\n"
+    own = (job.directory / "own").read_text()
+    assert sorted(own.splitlines()) == ["0: got hello", "1: got hello"]
+
+
+def test_a_listener_shows_the_layout_and_ends_as_the_step_does(job: TwoNodes) -> None:
+    code, output = job.run(
+        "srun -n3 sh -c 'sleep 1; exit 5' 2> /dev/null & sleep 0.4\n"
+        "sattach --layout 17.0; sattach 17.0; echo code $?; sattach 17.9; exit $?"
+    )
+    assert code == 1
+    assert output == (
+        "Job step layout:\n\t3 tasks, 2 nodes (gpu-a,gpu-b)\n\n"
+        "\tNode 0 (gpu-a), 2 task(s): 0 1 \n\tNode 1 (gpu-b), 1 task(s): 2 \n"
+        "code 5\nsattach: error: Invalid job id specified\n"
+    )
