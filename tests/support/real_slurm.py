@@ -1,5 +1,5 @@
-"""A Slurm of its own on loopback, from Debian's packages: munge, one controller, one node with
-eight GPUs of no substance.
+"""A Slurm of its own on loopback, from Debian's packages: munge, one controller, and nodes with
+eight GPUs of no substance each.
 """
 
 from __future__ import annotations
@@ -46,8 +46,10 @@ GresTypes=gpu
 SlurmdParameters=config_overrides
 CommunicationParameters=NoInAddrAny,NoCtldInAddrAny
 AccountingStorageType=accounting_storage/none
-NodeName=node1 NodeHostname={host} NodeAddr=127.0.0.1 Port={node_port} CPUs=64 RealMemory=500000 Gres=gpu:8 State=UNKNOWN
-PartitionName=gpu Nodes=ALL Default=YES MaxTime=INFINITE DefaultTime=60 State=UP
+{nodes}PartitionName=gpu Nodes=ALL Default=YES MaxTime=INFINITE DefaultTime=60 State=UP
+"""  # noqa: E501
+_NODE = """\
+NodeName=node{number} NodeHostname={host} NodeAddr=127.0.0.1 Port={port} CPUs=64 RealMemory=500000 Gres={gres} State=UNKNOWN
 """  # noqa: E501
 
 
@@ -62,8 +64,10 @@ def missing() -> str:
 class RealSlurm:
     """Starts it; `SLURM_CONF` is set for this process meanwhile."""
 
-    def __init__(self, root: Path, port: int) -> None:
+    def __init__(self, root: Path, port: int, *, nodes: int = 1, gpu_type: str = "") -> None:
+        """It takes `port` and one more for each node, from there on upwards."""
         self.root, self._port = root, port
+        self._nodes, self._gpu_type = nodes, gpu_type
         self._daemons: list[subprocess.Popen[bytes]] = []
 
     def __enter__(self) -> Self:
@@ -85,15 +89,10 @@ class RealSlurm:
             )
             self._until(lambda: (munge / "sock").exists(), "munge")
             self._start(str(self.root / "bin" / "slurmctld"), "-D", "-c")
-            self._start(
-                str(self.root / "bin" / "slurmd"),
-                "-D",
-                "-d",
-                str(self.root / "bin" / "slurmstepd"),
-                "-N",
-                "node1",
-            )
-            self._until(lambda: "idle" in self.said("sinfo", "-h", "-o", "%t"), "the node")
+            daemon, step = (str(self.root / "bin" / name) for name in ("slurmd", "slurmstepd"))
+            for number in range(1, self._nodes + 1):
+                self._start(daemon, "-D", "-d", step, "-N", f"node{number}")
+            self._until(self._all_idle, "the nodes")
         except BaseException:
             self.__exit__()
             raise
@@ -114,6 +113,9 @@ class RealSlurm:
         """What a command prints, whatever its exit code."""
         return subprocess.run(words, capture_output=True, text=True, timeout=30.0).stdout
 
+    def _all_idle(self) -> bool:
+        return self.said("sinfo", "-h", "-N", "-o", "%t").split() == ["idle"] * self._nodes
+
     def jobs(self) -> list[str]:
         """Ids of jobs that are there or coming."""
         return self.said("squeue", "-h", "-o", "%i", "--states=PENDING,RUNNING").split()
@@ -128,9 +130,18 @@ class RealSlurm:
         for name in ("slurmctld", "slurmd", "slurmstepd"):
             (self.root / "bin" / name).symlink_to(f"/usr/sbin/{name}-wlm")
         host = socket.gethostname().partition(".")[0]
-        text = _CONF.format(host=host, port=self._port, node_port=self._port + 1, root=self.root)
+        kind = f":{self._gpu_type}" if self._gpu_type else ""
+        nodes = [
+            _NODE.format(number=each, host=host, port=self._port + each, gres=f"gpu{kind}:8")
+            for each in range(1, self._nodes + 1)
+        ]
+        text = _CONF.format(
+            host=host, port=self._port, node_port=self._port + 1, root=self.root,
+            nodes="".join(nodes),
+        )  # fmt: skip
         (self.root / "slurm.conf").write_text(text)
-        gres = f"AutoDetect=off\nName=gpu File={self.root}/dev/gpu[0-7]\n"
+        named = f"Type={self._gpu_type} " if self._gpu_type else ""
+        gres = f"AutoDetect=off\nName=gpu {named}File={self.root}/dev/gpu[0-7]\n"
         (self.root / "gres.conf").write_text(gres)
         (self.root / "cgroup.conf").write_text("CgroupPlugin=cgroup/v1\n")
 
