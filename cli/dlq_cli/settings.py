@@ -55,6 +55,12 @@ def _seconds(text: str) -> str:
     return f"{number:g}"
 
 
+def _switch(text: str) -> str:
+    if text not in ("0", "1"):
+        raise ValueError(f"{text[:64]!r} is neither 0 nor 1")
+    return text
+
+
 def _path(text: str) -> str:
     if not text.startswith("/") or "\0" in text:
         raise ValueError(f"{text[:64]!r} is not an absolute path")
@@ -74,6 +80,11 @@ KEYS: Mapping[str, Key] = {
             "login_socket",
             "The login broker on the master's host.",
             "", "DLQ_LOGIN_SOCKET", "/run/dlq/login.sock", _path,
+        ),
+        Key(
+            "slurm_lenient",
+            "Submit Slurm scripts without the options that dlq cannot follow: 1, 0.",
+            "", "DLQ_SLURM_LENIENT", "0", _switch,
         ),
     )
 }  # fmt: skip

@@ -92,7 +92,7 @@ def test_what_submitit_asks_of_slurm_is_answered(
             check=True,
         ).stdout
 
-    said = slurm("sbatch", "--job-name=asked", "--wrap", "echo $SLURM_JOB_NAME; sleep 600")
+    said = slurm("sbatch", "--job-name=asked", "-G1", "--wrap", "echo $SLURM_JOB_NAME; sleep 600")
     job = said.removeprefix("Submitted batch job ").strip()
     user.wait(job, lambda now: now.HasField("start_time"), "it runs")
     assert slurm("sacct", "-o", "JobID,State,NodeList", "--parsable2", "-j", job).splitlines() == [

@@ -62,7 +62,7 @@ def test_a_job_submits_another_one_as_its_user_where_it_can_read_who_that_is(
     identity.symlink_to(cluster.home)
     script = tmp_path / "parent.slurm"
     script.write_text(
-        "#!/bin/sh\n#SBATCH -J parent\nid=$(sbatch --parsable -J child --wrap 'echo "
+        "#!/bin/sh\n#SBATCH -J parent -G1\nid=$(sbatch --parsable -G1 -J child --wrap 'echo "
         "$SLURM_JOB_NAME')\n"
         'echo "child $id"\nsqueue -h -j "$id" -o "%i %j"\n'
     )

@@ -42,7 +42,9 @@ class StrangersDaemons(Daemons):
     def _make_agent(self, name: str) -> None:
         super()._make_agent(name)
         config = self.root / f"{name}.toml"
-        config.write_text(config.read_text().replace("allow_root = true", 'run_as = "submitter"'))
+        text = config.read_text().replace("allow_root = true", 'run_as = "submitter"')
+        # Cores for jobs that name no GPU, more than this host may have.
+        config.write_text(text.replace("[node]\n", "[node]\ncpus = 24\njob_cpus = 16\n"))
         lines = (f"{one.pw_uid}:{one.pw_gid}:\n" for one in self.people)
         (self.root / name / "users.map").write_text("".join(lines))
 

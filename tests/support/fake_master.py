@@ -20,7 +20,16 @@ from grpc_status import rpc_status
 
 from dlq.v1 import admin_service_pb2 as admin
 from dlq.v1 import admin_service_pb2_grpc as admin_grpc
-from dlq.v1 import event_pb2, exec_pb2, job_pb2, node_pb2, policy_pb2, profile_pb2, queue_pb2
+from dlq.v1 import (
+    event_pb2,
+    exec_pb2,
+    job_pb2,
+    node_pb2,
+    policy_pb2,
+    profile_pb2,
+    queue_pb2,
+    team_pb2,
+)
 from dlq.v1 import forecast_service_pb2 as forecasts
 from dlq.v1 import forecast_service_pb2_grpc as forecasts_grpc
 from dlq.v1 import identity_service_pb2 as identity
@@ -31,6 +40,8 @@ from dlq.v1 import node_service_pb2 as nodes
 from dlq.v1 import node_service_pb2_grpc as nodes_grpc
 from dlq.v1 import queue_service_pb2 as queues
 from dlq.v1 import queue_service_pb2_grpc as queues_grpc
+from dlq.v1 import team_service_pb2 as teams
+from dlq.v1 import team_service_pb2_grpc as teams_grpc
 from dlq_cli.words import has_ended, shown_state
 from dlq_client.line.identity import Identity, save_identity
 from dlq_common.clock import SteadyClock
@@ -48,6 +59,7 @@ class FakeMaster(
     admin_grpc.AdminServiceServicer,
     identity_grpc.IdentityServiceServicer,
     forecasts_grpc.ForecastServiceServicer,
+    teams_grpc.TeamServiceServicer,
 ):
     """Fill the dictionaries, then serve. `asked` holds every request with its caller, in order."""
 
@@ -69,6 +81,7 @@ class FakeMaster(
         self.nodes: dict[str, node_pb2.Node] = {}
         self.queues: list[queue_pb2.Queue] = []
         self.users: dict[str, admin.User] = {}
+        self.teams: list[team_pb2.Team] = []
         self.policy = policy_pb2.Policy(policy="fifo")
         self.planner = policy_pb2.Planner(state="off")
         self.tokens: dict[str, admin.JoinToken] = {}
@@ -79,6 +92,7 @@ class FakeMaster(
         self.role = "user"  # what the master takes callers for
         self.submitted: dict[str, str] = {}  # request id -> job id
         self._losses: dict[str, int] = {}
+        self._once: set[str] = set()
         self._refusals: dict[str, tuple[grpc.StatusCode, str, dict[str, str]]] = {}
         self._stream_cuts = 0
         self._changed = threading.Condition()
@@ -94,6 +108,11 @@ class FakeMaster(
     def refuse(self, method: str, code: grpc.StatusCode, reason: str, **facts: str) -> None:
         """Answer a method with this error from now on; `what` among the facts is the message."""
         self._refusals[method] = (code, reason, facts)
+
+    def refuse_once(self, method: str, code: grpc.StatusCode, reason: str, **facts: str) -> None:
+        """Answer the next call of a method with this error."""
+        self._once.add(method)
+        self.refuse(method, code, reason, **facts)
 
     def refuse_no_more(self, method: str) -> None:
         """Answer a method again."""
@@ -169,6 +188,8 @@ class FakeMaster(
             submit_time=to_timestamp(EPOCH_S),
             version=1,
         )
+        if request.spec.HasField("array"):
+            job.array_task.array_id, job.array_task.task_count = job_id, 10
         if not request.validate_only:
             self.submitted[request.request_id] = job_id
             self.jobs[job_id] = job
@@ -494,6 +515,18 @@ class FakeMaster(
         self.nodes.pop(request.node_id, None)
         return admin.ForgetNodeResponse()
 
+    def ListTeams(self, request: teams.ListTeamsRequest, context: Any) -> teams.ListTeamsResponse:
+        self._note("ListTeams", request, context)
+        return teams.ListTeamsResponse(teams=self.teams)
+
+    def SetTeam(self, request: teams.SetTeamRequest, context: Any) -> teams.SetTeamResponse:
+        raise NotImplementedError
+
+    def DeleteTeam(
+        self, request: teams.DeleteTeamRequest, context: Any
+    ) -> teams.DeleteTeamResponse:
+        raise NotImplementedError
+
     def ListUsers(self, request: admin.ListUsersRequest, context: Any) -> admin.ListUsersResponse:
         self._note("ListUsers", request, context)
         return admin.ListUsersResponse(users=self.users.values())
@@ -564,6 +597,7 @@ class FakeMaster(
         nodes_grpc.add_NodeServiceServicer_to_server(self, server)
         queues_grpc.add_QueueServiceServicer_to_server(self, server)
         admin_grpc.add_AdminServiceServicer_to_server(self, server)
+        teams_grpc.add_TeamServiceServicer_to_server(self, server)
         identity_grpc.add_IdentityServiceServicer_to_server(self, server)
         forecasts_grpc.add_ForecastServiceServicer_to_server(self, server)
         self._server.start()
@@ -574,6 +608,9 @@ class FakeMaster(
         self.asked.append((method, user, request))
         if method in self._refusals:
             code, reason, facts = self._refusals[method]
+            if method in self._once:
+                self._once.discard(method)
+                self.refuse_no_more(method)
             _abort(context, code, reason, **facts)
         return user
 

@@ -47,7 +47,7 @@ SlurmdParameters=config_overrides
 CommunicationParameters=NoInAddrAny,NoCtldInAddrAny
 AccountingStorageType=accounting_storage/none
 {nodes}PartitionName=gpu Nodes=ALL Default=YES MaxTime=INFINITE DefaultTime=60 State=UP
-"""  # noqa: E501
+"""
 _NODE = """\
 NodeName=node{number} NodeHostname={host} NodeAddr=127.0.0.1 Port={port} CPUs=64 RealMemory=500000 Gres={gres} State=UNKNOWN
 """  # noqa: E501
@@ -67,7 +67,7 @@ class RealSlurm:
     def __init__(self, root: Path, port: int, *, nodes: int = 1, gpu_type: str = "") -> None:
         """It takes `port` and one more for each node, from there on upwards."""
         self.root, self._port = root, port
-        self._nodes, self._gpu_type = nodes, gpu_type
+        self._node_count, self._gpu_type = nodes, gpu_type
         self._daemons: list[subprocess.Popen[bytes]] = []
 
     def __enter__(self) -> Self:
@@ -90,7 +90,7 @@ class RealSlurm:
             self._until(lambda: (munge / "sock").exists(), "munge")
             self._start(str(self.root / "bin" / "slurmctld"), "-D", "-c")
             daemon, step = (str(self.root / "bin" / name) for name in ("slurmd", "slurmstepd"))
-            for number in range(1, self._nodes + 1):
+            for number in range(1, self._node_count + 1):
                 self._start(daemon, "-D", "-d", step, "-N", f"node{number}")
             self._until(self._all_idle, "the nodes")
         except BaseException:
@@ -114,7 +114,7 @@ class RealSlurm:
         return subprocess.run(words, capture_output=True, text=True, timeout=30.0).stdout
 
     def _all_idle(self) -> bool:
-        return self.said("sinfo", "-h", "-N", "-o", "%t").split() == ["idle"] * self._nodes
+        return self.said("sinfo", "-h", "-N", "-o", "%t").split() == ["idle"] * self._node_count
 
     def jobs(self) -> list[str]:
         """Ids of jobs that are there or coming."""
@@ -133,7 +133,7 @@ class RealSlurm:
         kind = f":{self._gpu_type}" if self._gpu_type else ""
         nodes = [
             _NODE.format(number=each, host=host, port=self._port + each, gres=f"gpu{kind}:8")
-            for each in range(1, self._nodes + 1)
+            for each in range(1, self._node_count + 1)
         ]
         text = _CONF.format(
             host=host, port=self._port, node_port=self._port + 1, root=self.root,

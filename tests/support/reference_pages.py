@@ -18,6 +18,7 @@ from typing import NamedTuple, get_args
 import click
 
 from dlq_cli.main import dlq
+from dlq_cli.spec.slurm.decisions import DECISIONS
 from dlq_common.text.units import format_size, format_span
 from dlq_master.app import main as master
 from dlq_master.control.read_model.journal import event_word
@@ -40,8 +41,27 @@ def all_pages() -> dict[str, str]:
         "reasons.md": reasons(),
         "events.md": events(),
         "api.md": api(),
+        "slurm-options.md": slurm_options(),
     }
     return {name: f"{GENERATED}\n\n" + "\n".join(lines) + "\n" for name, lines in made.items()}
+
+
+# --- options of Slurm ---------------------------------------------------------------------------
+
+
+def slurm_options() -> Iterator[str]:
+    """Every option of sbatch, with its decision."""
+    yield "# Options of sbatch"
+    yield ""
+    yield "What becomes of each option of `sbatch`, on its command line, in `#SBATCH` lines and in"
+    yield "`SBATCH_*` variables. An option that dlq cannot follow refuses the submission by name."
+    yield '`--lenient`, `DLQ_SLURM_LENIENT=1`, or `slurm_lenient = "1"` in the client\'s settings'
+    yield "submits without it."
+    yield ""
+    yield "| option | what becomes of it | why |"
+    yield "|---|---|---|"
+    for name, made in sorted(DECISIONS.items()):
+        yield f"| `{name}` | {made.kind} | {made.why} |"
 
 
 # --- commands -------------------------------------------------------------------------------------

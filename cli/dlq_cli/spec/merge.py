@@ -10,7 +10,7 @@ from dlq_common.text.names import check_env_name
 # Keys that say the same in different words: the higher layer's word hides the lower one's.
 RIVALS: tuple[tuple[str, ...], ...] = (
     ("command", "run"),
-    ("resources.gpus", "resources.gpus_total"),
+    ("resources.gpus", "resources.gpus_total", "resources.cores"),
     ("elastic.gpus", "elastic.sizes"),
 )
 

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from dlq_cli.spec.fields import BY_NAME, LATER_FLAGS, put_flag
 from dlq_cli.spec.merge import stacked
-from dlq_cli.spec.slurm.convert import sbatch_layer
+from dlq_cli.spec.slurm.request import sbatch_layer
 from dlq_cli.spec.slurm.sbatch import is_command
 from dlq_cli.spec.slurm.sbatch import is_directive as is_sbatch
 from dlq_cli.spec.values.given import Given, Layer, Notes, ReadLayer, collected, unknown_key, wrong
@@ -67,12 +67,14 @@ def read_script(
     problems: list[InvalidRequest] | None = None,
     *,
     over: ReadLayer = MappingProxyType({}),
+    lenient: bool = False,
 ) -> Script:
     """The layer of a script: its text, and the requests of its #DLQ lines. When they or the layer
     `over` it ask for compat = slurm, its #SBATCH lines count as well, below its #DLQ lines.
 
-    Only #DLQ lines before the first command count, as in Slurm; later ones are noted. With a list
-    for `problems` it collects the problems, one for each line; without it raises the first.
+    `lenient` goes on without options of Slurm that dlq cannot follow. Only #DLQ lines before the
+    first command count, as in Slurm; later ones are noted. With a list for `problems` it collects
+    the problems, one for each line; without it raises the first.
     """
     text = decode_script(content, name)
     notes = Notes()
@@ -86,7 +88,7 @@ def read_script(
         return Script(layer, notes)
     if asks_for_slurm(stacked([layer, over])):
         with collected(problems):
-            layer = stacked([sbatch_layer(text, name, notes), layer])
+            layer = stacked([sbatch_layer(text, name, notes, lenient=lenient), layer])
     else:
         foreign = sum(map(is_sbatch, text.split("\n")))
         notes.append(f"{name}: {foreign} #SBATCH lines are not read; write them as #DLQ")

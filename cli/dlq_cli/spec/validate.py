@@ -142,10 +142,13 @@ _NEEDS: tuple[tuple[str, tuple[str, ...], str], ...] = (
     ),
     ("on_miss", ("deadline", "soft_deadline"), "on_miss means something only with a deadline"),
     ("checkpoint.marker", ("checkpoint.dir",), "a marker needs the directory it is looked for in"),
-    (
-        "tasks_per_node",
-        ("compat",),
-        "tasks are srun's: they need compat = slurm; torchrun starts one process for each GPU",
+    *(
+        (
+            key,
+            ("compat",),
+            "tasks are srun's: they need compat = slurm; torchrun starts one process for each GPU",
+        )
+        for key in ("tasks_per_node", "tasks", "cpus_per_task", "gpus_per_task")
     ),
 )
 

@@ -5,6 +5,7 @@ task are made by `srun` (shim/steps).
 from collections.abc import Mapping, Sequence
 from itertools import groupby
 
+from dlq_common.job_fields.table.gang import CPUS_PER_TASK, GPUS_PER_TASK, TASKS
 from dlq_nodeagent.devices.port import Device
 from dlq_nodeagent.model.messages import Launch
 
@@ -12,9 +13,33 @@ COMPAT = "slurm"
 _ARRAY = ("JOB_ID", "TASK_ID", "TASK_COUNT", "TASK_MIN", "TASK_MAX", "TASK_STEP")
 
 
-def tasks_of(launch: Launch, devices: tuple[Device, ...]) -> int:
-    """Tasks of each node: as asked, else one for each GPU."""
-    return launch.tasks_per_node or max(1, len(devices))
+def task_counts(launch: Launch, devices: tuple[Device, ...]) -> tuple[int, ...]:
+    """The tasks of each node in rank order: as asked, else one for each GPU."""
+    nodes = max(1, len(launch.node_ids))
+    total = TASKS.of(launch.fields)
+    if total is None:
+        return (launch.tasks_per_node or max(1, len(devices)),) * nodes
+    return spread(total, _rooms(launch, nodes))
+
+
+def _rooms(launch: Launch, nodes: int) -> tuple[int, ...]:
+    """How many tasks each node has cores or GPUs for."""
+    cores, gpus = launch.node_core_counts, launch.node_gpu_counts
+    each = (CPUS_PER_TASK if cores else GPUS_PER_TASK).of(launch.fields) or 1
+    widths = cores or gpus
+    return tuple(width // each for width in widths) if len(widths) == nodes else (0,) * nodes
+
+
+def spread(total: int, rooms: Sequence[int]) -> tuple[int, ...]:
+    """Tasks for each node: in turn while there is room, and in turn beyond that. None is lost."""
+    counts = [0] * len(rooms)
+    while left := total - sum(counts):
+        open_ = [at for at, room in enumerate(rooms) if counts[at] < room] or range(len(rooms))
+        free = min((rooms[at] - counts[at] for at in open_), default=0)
+        each = max(1, min(left // len(open_), free if free > 0 else left))
+        for at in list(open_)[:left]:
+            counts[at] += each
+    return tuple(counts)
 
 
 def slurm_environment(
@@ -24,8 +49,8 @@ def slurm_environment(
     task. With several tasks on a node the rank's own values are those of its first one. `now_s` is
     UTC.
     """
-    rank, tasks = launch.key.node_rank, tasks_of(launch, devices)
-    nodes = max(1, len(launch.node_ids))
+    rank, counts = launch.key.node_rank, task_counts(launch, devices)
+    nodes, tasks = len(counts), str(sum(counts))
     hosts = ",".join(launch.node_ids)
     job = launch.key.job_id
     ours = {
@@ -42,17 +67,23 @@ def slurm_environment(
         "SLURM_JOB_NUM_NODES": str(nodes),
         "SLURM_NODEID": str(rank),
         "SLURMD_NODENAME": launch.node_ids[rank] if rank < len(launch.node_ids) else "",
-        "SLURM_NTASKS": str(nodes * tasks),
-        "SLURM_NPROCS": str(nodes * tasks),
-        "SLURM_NTASKS_PER_NODE": str(tasks),
-        "SLURM_TASKS_PER_NODE": counted((tasks,) * nodes),
-        "SLURM_PROCID": str(rank * tasks),
+        "SLURM_NTASKS": tasks,
+        "SLURM_NPROCS": tasks,
+        "SLURM_NTASKS_PER_NODE": _asked_of_a_node(launch),
+        "SLURM_TASKS_PER_NODE": counted(counts),
+        "SLURM_PROCID": str(sum(counts[:rank])),
         "SLURM_LOCALID": "0",
+        "SLURM_GTIDS": ",".join(map(str, range(sum(counts[:rank]), sum(counts[: rank + 1])))),
+        "SLURM_JOB_GID": str(launch.gid),
+        "SLURM_NODE_ALIASES": "(null)",
+        "SLURM_TOPOLOGY_ADDR": launch.node_ids[rank] if rank < len(launch.node_ids) else "",
+        "SLURM_TOPOLOGY_ADDR_PATTERN": "node",
+        "TMPDIR": launch.environment.get("TMPDIR", "/tmp"),
         "SLURM_GPUS_ON_NODE": str(len(devices)),
         "SLURM_JOB_GPUS": ",".join(str(index) for index in launch.gpu_indexes),
-        "SLURM_SUBMIT_DIR": launch.working_directory,
+        "SLURM_SUBMIT_DIR": launch.environment.get("SLURM_SUBMIT_DIR", launch.working_directory),
         "SLURM_JOB_START_TIME": str(round(now_s)),
-        **_limits(launch, tasks, now_s),
+        **_limits(launch, counts, now_s),
         **_array(launch.environment),
     }
     if launch.restart_count:  # not set at the first start, as there
@@ -60,26 +91,41 @@ def slurm_environment(
     return {name: value for name, value in ours.items() if value}
 
 
-def _limits(launch: Launch, tasks: int, now_s: float) -> Mapping[str, str]:
+def _asked_of_a_node(launch: Launch) -> str:
+    """The number of tasks on each node, where it was asked for: `srun` takes it for a limit. A job
+    of sbatch tells it itself.
+    """
+    return "" if "SLURM_SUBMIT_HOST" in launch.environment else str(launch.tasks_per_node or "")
+
+
+def _limits(launch: Launch, counts: Sequence[int], now_s: float) -> Mapping[str, str]:
     ours = {}
     if launch.time_left_s is not None:
         ours["SLURM_JOB_END_TIME"] = str(round(now_s + launch.time_left_s))
-    cpus = cpus_of(launch)
-    if cpus is not None:
-        ours["SLURM_CPUS_ON_NODE"] = str(cpus)
-        ours["SLURM_CPUS_PER_TASK"] = str(max(1, cpus // tasks))
-        each = launch.node_core_counts or (cpus,) * max(1, len(launch.node_ids))
-        ours["SLURM_JOB_CPUS_PER_NODE"] = counted(each)
+    cpus = _cpus_per_node(launch, counts)
+    ours["SLURM_CPUS_ON_NODE"] = str(cpus[min(launch.key.node_rank, len(cpus) - 1)])
+    ours["SLURM_JOB_CPUS_PER_NODE"] = counted(cpus)
+    if asked := CPUS_PER_TASK.of(launch.fields):
+        ours["SLURM_CPUS_PER_TASK"] = str(asked)
+    if gpus := GPUS_PER_TASK.of(launch.fields):
+        ours["SLURM_GPUS_PER_TASK"] = str(gpus)
     if launch.memory_limit_bytes is not None:
         ours["SLURM_MEM_PER_NODE"] = str(launch.memory_limit_bytes >> 20)
     return ours
 
 
-def cpus_of(launch: Launch) -> int | None:
-    """The cores of this rank: its own, or the limit of a job with GPUs; None: there is none."""
+def _cpus_per_node(launch: Launch, counts: Sequence[int]) -> tuple[int, ...]:
+    """Its cores on each node. A job with GPUs has its limit, else as many as its tasks need: it
+    shares the others by the number of its GPUs.
+    """
+    if launch.node_core_counts:
+        return launch.node_core_counts
     if launch.core_indexes:
-        return len(launch.core_indexes)
-    return None if launch.cpu_limit is None else max(1, int(launch.cpu_limit))
+        return (len(launch.core_indexes),) * len(counts)
+    if launch.cpu_limit is not None:
+        return (max(1, int(launch.cpu_limit)),) * len(counts)
+    each = CPUS_PER_TASK.of(launch.fields) or 1
+    return tuple(max(1, count * each) for count in counts)
 
 
 def counted(numbers: Sequence[int]) -> str:

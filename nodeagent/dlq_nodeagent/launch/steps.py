@@ -11,7 +11,7 @@ from pathlib import Path
 from dlq_common.start_causes import StartCause
 from dlq_compat.install import install
 from dlq_nodeagent.devices.port import Device
-from dlq_nodeagent.launch.slurm import COMPAT, tasks_of
+from dlq_nodeagent.launch.slurm import COMPAT, task_counts
 from dlq_nodeagent.model.launch import Mount
 from dlq_nodeagent.model.messages import Launch
 from dlq_nodeagent.model.mistakes import LaunchRefused
@@ -52,7 +52,7 @@ def with_batch(
     batch = str(programs / "batch")
     if _spans_nodes(launch) and launch.key.node_rank > 0:
         return (batch, "--hold")
-    alone = tasks_of(launch, devices) == 1 and not _spans_nodes(launch)
+    alone = sum(task_counts(launch, devices)) == 1 and not _spans_nodes(launch)
     step = () if launch.script or alone else (str(programs / "srun"), "-K", "--")
     return (batch, *step, *argv)
 

@@ -9,7 +9,7 @@ import click
 import pytest
 
 from dlq_cli.main import dlq
-from dlq_cli.spec.slurm.convert import sbatch_layer
+from dlq_cli.spec.slurm.request import sbatch_layer
 from dlq_cli.spec.slurm.sbatch import read_words
 from dlq_cli.spec.values.given import Notes
 from support.shown_commands import PAGES, ROOT, blocks, shown

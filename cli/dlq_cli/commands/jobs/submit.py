@@ -169,7 +169,8 @@ def asked_spec(
 ) -> Spec:
     """The spec that a command line of this form asks for; its notes are printed."""
     over = _flags_layer(flags)
-    found = _source(source, ctx.meta["dlq.command"], wrap, over)
+    lenient = ctx.obj.settings.get("slurm_lenient").value == "1"
+    found = _source(source, ctx.meta["dlq.command"], wrap, over, lenient=lenient)
     spec = _spec(found, over)
     # One that is refused for its deadline has no need of advice.
     doubtful = () if is_past(spec.deadlines, ctx.obj.clock.now_s(), LocalZone()) else doubts(spec)
@@ -207,7 +208,12 @@ def _values(value: object) -> list[Any]:
 
 
 def _source(
-    words: tuple[str, ...], command: tuple[str, ...] | None, wrap: str | None, over: Layer
+    words: tuple[str, ...],
+    command: tuple[str, ...] | None,
+    wrap: str | None,
+    over: Layer,
+    *,
+    lenient: bool,
 ) -> SpecSource:
     if wrap is not None:
         if words or command:
@@ -225,7 +231,7 @@ def _source(
             raise InvalidRequest(
                 "there is nothing to submit", hint="dlq submit SCRIPT, SPEC.toml or -- COMMAND"
             )
-        return _from_script(STDIN, arguments, over)
+        return _from_script(STDIN, arguments, over, lenient=lenient)
     if words[0] != STDIN and words[0].lower().endswith(SUFFIXES):
         if arguments:
             raise InvalidRequest(
@@ -233,12 +239,15 @@ def _source(
                 hint=f"flags come first: dlq submit {arguments[0]} {words[0]}",
             )
         return SpecSource(read_spec_file(read_source(words[0]), words[0]), (), Notes())
-    return _from_script(words[0], arguments, over)
+    return _from_script(words[0], arguments, over, lenient=lenient)
 
 
-def _from_script(path: str, arguments: tuple[str, ...], over: Layer) -> SpecSource:
+def _from_script(
+    path: str, arguments: tuple[str, ...], over: Layer, *, lenient: bool
+) -> SpecSource:
     content = read_source(path)
-    script = read_script(content, "stdin" if path == STDIN else path, over=over)
+    name = "stdin" if path == STDIN else path
+    script = read_script(content, name, over=over, lenient=lenient)
     ours = next((word for word in arguments if word.partition("=")[0] in BY_NAME), None)
     if ours is not None:
         script.notes.append(f"{ours} stands after {path}: it goes to the script, not to dlq")

@@ -16,6 +16,7 @@ from dlq_cli.commands.options import detaching
 from dlq_cli.facts.common import document
 from dlq_cli.facts.job import job_facts, reason_facts, spec_facts
 from dlq_cli.jobs.held import HoldTeller
+from dlq_cli.jobs.slurm_settled import settle_account, submit_on_fewest
 from dlq_cli.lists.select import several_jobs
 from dlq_cli.lists.story import reason_text
 from dlq_cli.output.zone import LocalZone
@@ -38,7 +39,9 @@ class Manner:
     admission: bool = False  # wait until it is judged
     verdict: bool = True  # wait a moment for the verdict on its deadline
     reasons: bool = True  # tell why it waits
-    tasks: bool = True  # tell how many jobs an array is
+    silent: bool = False  # print nothing about the submission
+    cluster: str = ""  # behind the number, as `17;cluster`
+    as_slurm: bool = False  # its line alone, of arrays too
 
 
 def submit_spec(
@@ -71,14 +74,12 @@ def submit_spec(
         if test_only:
             content |= {"spec": spec_facts(message), "origins": dict(sorted(spec.origins.items()))}
         click.echo(document({"jobs": [content]}))
+    elif manner.silent:
+        pass
     elif test_only:
         click.echo("The master would accept this job:\n" + understood(spec), nl=False)
     else:
-        click.echo(
-            job_id
-            if manner.parsable
-            else f"Submitted batch job {job_id}{_tasks(answer.job) if manner.tasks else ''}"
-        )
+        click.echo(_line(job_id, answer.job, manner))
     if array and manner.follow and not test_only:
         app.say(f"{job_id} is an array: follow one of its tasks with dlq logs -f {job_id}_INDEX")
     stays = not test_only and (manner.wait or manner.follow)
@@ -113,13 +114,24 @@ def send_spec(
     jobs = Jobs(app.connection())
     key = request_id or jobs.new_request_id()
     put_instants(message, spec, now_s=app.clock.now_s(), zone=LocalZone())
+    settle_account(app, spec, message)
     try:
-        return jobs.submit(message, request_id=key, validate_only=test_only)
+        return submit_on_fewest(jobs, spec, message, request_id=key, test_only=test_only)
     except Unavailable as error:
         error.metadata["request_id"] = key
         if again:
             error.hint = f"it may have been queued; {again.format(key)}"
         raise
+
+
+def _line(job_id: str, job: job_pb2.Job, manner: Manner) -> str:
+    """The line about an accepted job."""
+    if manner.parsable:
+        return f"{job_id};{manner.cluster}" if manner.cluster else job_id
+    if manner.as_slurm:
+        on = f" on cluster {manner.cluster}" if manner.cluster else ""
+        return f"Submitted batch job {job_id}{on}"
+    return f"Submitted batch job {job_id}{_tasks(job)}"
 
 
 def _tasks(job: job_pb2.Job) -> str:

@@ -92,7 +92,10 @@ def _json(made: Conversion, form: str, text: str) -> None:
                     {"line": taken.line, "written": taken.written, "flag": flag_text(taken)}
                     for taken in made.taken
                 ],
-                "ignored": [ignored._asdict() for ignored in made.ignored],
+                "ignored": [
+                    {"line": each.line, "written": each.written, "why": each.why}
+                    for each in made.ignored
+                ],
                 "remarks": [remark._asdict() for remark in made.remarks],
             }
         )

@@ -18,7 +18,7 @@ from dlq_cli.commands.jobs.submitted import send_spec
 from dlq_cli.interactive.attendance import Attendance
 from dlq_cli.slurm.allocate import holder
 from dlq_cli.slurm.jobs.origin import origin_of
-from dlq_cli.slurm.sbatch import spec_of
+from dlq_cli.slurm.sbatch import is_lenient, spec_of
 from dlq_cli.spec.message import to_message
 from dlq_cli.spec.slurm.sbatch import read_words
 from dlq_cli.spec.values.given import Notes
@@ -67,7 +67,8 @@ class KeptAllocation:
         wished = [*words, *(f"--job-name={each}" for each in named), "--output=/dev/null"]
         options, _ = read_words([*wished, f"--wrap={holder.HOLD}"], self._program)
         notes = Notes()
-        spec = spec_of(options, (), notes)
+        lenient = is_lenient(self._app, {option.name for option in options})
+        spec = spec_of(options, (), notes, lenient=lenient)
         for note in notes:
             self.say(note)
         message = to_message(spec)

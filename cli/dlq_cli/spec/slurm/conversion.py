@@ -4,6 +4,7 @@ effect.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -30,6 +31,7 @@ class Ignored(NamedTuple):
     line: int
     written: str
     why: str
+    name: str = ""  # of the option, long
 
 
 @dataclass(slots=True)
@@ -42,6 +44,7 @@ class Conversion:
     ignored: list[Ignored] = field(default_factory=list)
     remarks: list[Remark] = field(default_factory=list)
     compat: bool = False
+    last: Mapping[str, Option] = field(default_factory=dict)  # the word that counts, by name
 
 
 def take(made: Conversion, option: Option, name: str, raw: str | bool) -> None:
@@ -66,7 +69,7 @@ def take(made: Conversion, option: Option, name: str, raw: str | bool) -> None:
 
 def ignore(made: Conversion, option: Option, why: str) -> None:
     """Record that an option is ignored, and the reason."""
-    made.ignored.append(Ignored(option.line, option.written, why))
+    made.ignored.append(Ignored(option.line, option.written, why, option.name))
 
 
 def number(option: Option | None) -> int:

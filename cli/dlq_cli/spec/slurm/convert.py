@@ -6,19 +6,17 @@ Nothing is dropped silently: an option ends up as flags of ours, or in the list 
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 
-from dlq_cli.spec.fields import put_flag
 from dlq_cli.spec.slurm.body import Remark, remarks
 from dlq_cli.spec.slurm.conversion import Conversion, ignore, number, slurm_size, take
-from dlq_cli.spec.slurm.sbatch import HETJOB, SHORT, Option, read_options
+from dlq_cli.spec.slurm.layout import LAYOUT_OPTIONS
+from dlq_cli.spec.slurm.sbatch import HETJOB, Option, read_options
 from dlq_cli.spec.slurm.sums import COMPUTED, ONCE, compute
-from dlq_cli.spec.values.given import Given, Layer, Notes, wrong
+from dlq_cli.spec.values.given import wrong
 from dlq_common.job_fields.reading.words import OPEN_MODES
-from dlq_common.job_fields.table.output_files import STDOUT
 from dlq_common.text.signals import signal_name
 
 
@@ -37,7 +35,10 @@ def convert(
     made = Conversion(source, text, compat=compat)
     options = [*_first_part(made, written), *more]
     last = {option.name: option for option in options}  # as in Slurm, the last word counts
+    made.last = last
     for option in options:
+        if compat and (option.name in BY_RULE or last[option.name] is not option):
+            continue
         if last[option.name] is not option and option.name not in _REPEATED:
             ignore(made, option, f"line {last[option.name].line} says it again")
         elif option.name in COMPUTED:
@@ -46,7 +47,8 @@ def convert(
             handler(made, option)
         else:
             ignore(made, option, _REASONS.get(option.name, "dlq has nothing like it"))
-    compute(made, {name: last[name] for name in COMPUTED if name in last}, last)
+    if not compat:
+        compute(made, {name: last[name] for name in COMPUTED if name in last}, last)
     made.taken.sort(key=lambda taken: taken.line)
     made.ignored.sort(key=lambda ignored: ignored.line)
     if not compat:
@@ -185,6 +187,14 @@ _HANDLERS: Mapping[str, _Handler] = {
 }  # fmt: skip
 _REPEATED = frozenset({"--comment"})
 
+# With compat these are read together, or settled when the job is sent: `request` does it.
+BY_RULE = frozenset(
+    {
+        *LAYOUT_OPTIONS, "--account", "--qos", "--clusters", "--requeue", "--no-requeue",
+        "--lenient", "--parsable", "--wait", "--test-only", "--quiet", "--verbose",
+    }
+)  # fmt: skip
+
 _PLACED = "dlq chooses CPUs and links itself"
 _REASONS: Mapping[str, str] = {
     "--input": "a job here has no stdin",
@@ -242,65 +252,3 @@ def _remark_defaults(made: Conversion, every: Mapping[str, Option]) -> None:
         made.remarks.append(
             Remark(every["--partition"].line, "a partition became a queue: see dlq queues")
         )
-
-
-def sbatch_layer(text: str, name: str, notes: Notes, *, more: Sequence[Option] = ()) -> Layer:
-    """The request of the script's #SBATCH lines, with `more` options above them; ignored options
-    are noted. InvalidRequest names a line that cannot be read.
-    """
-    made = convert(text, name, more=more, compat=True)
-    layer: Layer = {
-        "tasks_per_node": Given(1, _DEFAULT),
-        STDOUT.key: Given(_default_output(made), _DEFAULT),
-    }
-    for taken in made.taken:
-        put_flag(layer, taken.flag, taken.raw, _place(name, taken.line))
-    _refuse_less_work(made, name)
-    for ignored in made.ignored:
-        place = _place(name, ignored.line)
-        notes.append(f"{place}: not taken over: {ignored.written}: {ignored.why}")
-    notes.extend(f"{_place(name, remark.line or 0)}: {remark.text}" for remark in made.remarks)
-    return layer
-
-
-LENIENT = "DLQ_SLURM_LENIENT"
-_CHANGES_THE_WORK = frozenset(
-    {
-        "--array", "--cpus-per-gpu", "--cpus-per-task", "--gpus", "--gpus-per-node",
-        "--gpus-per-task", "--gpus-per-socket", "--gres", "--mincpus", "--nodes", "--ntasks",
-        "--ntasks-per-core", "--ntasks-per-gpu", "--ntasks-per-node", "--ntasks-per-socket",
-        "--tres-per-task", "--mem-per-cpu", "--mem-per-gpu", "--dependency", "--begin",
-        "--input",
-    }
-)  # fmt: skip
-
-
-def _refuse_less_work(made: Conversion, name: str) -> None:
-    """InvalidRequest for an option without effect that changes how much work is done, or when."""
-    if os.environ.get(LENIENT) in {"1", "yes", "true"}:
-        return
-    for ignored in made.ignored:
-        option = _long_name(ignored.written)
-        if option in _CHANGES_THE_WORK and not ignored.why.startswith("line "):
-            raise wrong(
-                _place(name, ignored.line),
-                f"{ignored.written}: {ignored.why}",
-                hint=f"the job would do other work than it asks for; {LENIENT}=1 drops the option",
-            )
-
-
-def _long_name(written: str) -> str:
-    word = written.split()[0].partition("=")[0]
-    return word if word.startswith("--") else SHORT.get(word[:2], word)
-
-
-_DEFAULT = "Slurm's default"
-
-
-def _default_output(made: Conversion) -> str:
-    is_array = any("--array" in taken.flag.names for taken in made.taken)
-    return "slurm-%A_%a.out" if is_array else "slurm-%j.out"
-
-
-def _place(name: str, line: int) -> str:
-    return f"{name}:{line}" if line else "sbatch"

@@ -6,6 +6,7 @@ import shlex
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
+from dlq_cli.output.said import SlurmSays, unknown_option
 from dlq_cli.spec.values.given import wrong
 from dlq_common.text.suggest import did_you_mean
 
@@ -29,7 +30,7 @@ SWITCHES = frozenset(
         "--consolidate-segments", "--container-mount-home", "--container-remap-root",
         "--container-writable", "--contiguous", "--exclusive", "--get-user-env", "--hold",
         "--ignore-pbs", "--nice", "--no-container-entrypoint", "--no-container-mount-home",
-        "--no-container-remap-root", "--spread-segments", "--no-kill", "--no-requeue", "--overcommit",  # noqa: E501
+        "--lenient", "--bell", "--no-bell", "--no-container-remap-root", "--spread-segments", "--no-kill", "--no-requeue", "--overcommit",  # noqa: E501
         "--oversubscribe", "--parsable", "--propagate", "--quiet", "--reboot", "--requeue",
         "--spread-job", "--stepmgr", "--test-only", "--use-min-nodes", "--verbose", "--wait",
     }
@@ -58,6 +59,9 @@ KNOWN = frozenset(SHORT.values()) | SWITCHES | VALUED
 
 # `#SBATCH hetjob`: the lines below it belong to another part of the job.
 HETJOB = frozenset({"hetjob", "packjob"})
+
+
+_MISREAD = 255  # the exit code of Slurm's programs for words that they cannot read
 
 
 class Option(NamedTuple):
@@ -98,10 +102,16 @@ def read_words(words: Sequence[str], origin: str) -> tuple[list[Option], list[st
             return found, [word, *left]
         option = _option(word, left, 0, origin)
         if option.name not in KNOWN:
-            near = did_you_mean(option.name, KNOWN)
-            raise wrong(origin, f"{option.name[:64]!r} is not an option of sbatch{near}")
+            raise _unknown(origin, option)
         found.append(option)
     return found, left
+
+
+def _unknown(origin: str, option: Option) -> SlurmSays:
+    """An unknown option in getopt's words, and what may have been meant."""
+    first, *rest = unknown_option(origin, option.written.split(" ")[0][:64]).lines
+    near = did_you_mean(option.name, KNOWN).lstrip("; ")
+    return SlurmSays(first, *rest, *([f"  {near}"] if near else []), code=_MISREAD)
 
 
 def is_command(line: str) -> bool:

@@ -18,8 +18,6 @@ COMPUTED = (
 def compute(made: Conversion, some: Mapping[str, Option], every: Mapping[str, Option]) -> None:
     """Per task, per CPU and per GPU: as numbers of a node, where the script says enough."""
     nodes = number(every.get("--nodes"))
-    if made.compat and not nodes and number(some.get("--ntasks")) > 1:
-        nodes = _on_one_node(made, some["--ntasks"])
     tasks = _tasks_per_node(some, nodes)
     gpus = _gpus_per_node(made, nodes)
     if option := some.get("--gpus-per-task"):
@@ -39,12 +37,6 @@ def compute(made: Conversion, some: Mapping[str, Option], every: Mapping[str, Op
     for name in ("--ntasks", "--ntasks-per-node"):
         if option := some.get(name):
             _tasks(made, option, tasks)
-
-
-def _on_one_node(made: Conversion, option: Option) -> int:
-    """Several tasks without a number of nodes share one, so that `srun` starts all of them."""
-    take(made, option, "--nodes", "1")
-    return 1
 
 
 def _tasks(made: Conversion, option: Option, each: int) -> None:

@@ -39,6 +39,7 @@ LAUNCHES = ("per-node", PER_GPU)
 MOST_ROLES = 10_000
 PRESETS = ("sigterm", "torchrun", "hf", "lightning", "submitit")
 MOST_TASKS_OF_A_NODE = 1024
+MOST_TASKS = 1_000_000
 
 _INTEGER = re.compile(r"[0-9]{1,9}", re.ASCII)
 _GPUS = re.compile(r"(?:([A-Za-z][A-Za-z0-9_-]{0,62}):)?([0-9]{1,9})", re.ASCII)

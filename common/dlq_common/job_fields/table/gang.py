@@ -5,7 +5,7 @@ from __future__ import annotations
 from dlq_common.job_fields.field import JobField
 from dlq_common.job_fields.limits import Between, OneOf
 from dlq_common.job_fields.reading import words
-from dlq_common.job_fields.reading.words import LAUNCHES, MOST_TASKS_OF_A_NODE
+from dlq_common.job_fields.reading.words import LAUNCHES, MOST_TASKS, MOST_TASKS_OF_A_NODE
 from dlq_common.job_fields.wire import Plain, Present, YesNo
 
 TITLE = "Processes of a gang"
@@ -65,6 +65,36 @@ TASKS_PER_NODE = JobField(
     wire=Present[int]("tasks_per_node"),
     limit=Between(1, MOST_TASKS_OF_A_NODE),
     launch="tasks_per_node",
+)
+TASKS = JobField(
+    key="tasks",
+    read=words.at_least_one("task", MOST_TASKS),
+    flag="--ntasks N",
+    help="Tasks of all nodes together that srun starts, with --compat.  [default: those of each "
+    "node]",
+    sample="16",
+    comment="Of srun, on all nodes together, with compat.",
+    wire=Plain[int]("tasks.task_count"),
+    limit=Between(1, MOST_TASKS),
+    to_agent=True,
+)
+CPUS_PER_TASK = JobField(
+    key="cpus_per_task",
+    read=words.at_least_one("core", words.MOST_CORES),
+    sample="4",
+    comment="Cores of each task, as srun and SLURM_CPUS_PER_TASK tell it; with compat.",
+    wire=Plain[int]("tasks.cpus_per_task"),
+    limit=Between(1, words.MOST_CORES),
+    to_agent=True,
+)
+GPUS_PER_TASK = JobField(
+    key="gpus_per_task",
+    read=words.at_least_one("GPU", MOST_TASKS_OF_A_NODE),
+    sample="1",
+    comment="GPUs that each task of srun sees alone, with compat. Default: all of its node.",
+    wire=Plain[int]("tasks.gpus_per_task"),
+    limit=Between(1, MOST_TASKS_OF_A_NODE),
+    to_agent=True,
 )
 PROFILE = JobField(
     key="profile",

@@ -116,6 +116,18 @@ NICE = JobField(
     text=lambda nice: str(nice or ""),
     editable=True,
 )
+NO_REQUEUE = JobField[bool](
+    key="no_requeue",
+    read=words.read_bool,
+    flag="--no-requeue",
+    help="Never run it a second time: an attempt that is preempted, or lost with its node, ends "
+    "the job.",
+    sample="true",
+    comment="Never a second time: preempted, or lost with its node, it has failed.",
+    wire=Plain[bool]("no_requeue"),
+    label="requeue",
+    text=lambda never: "never" if never else "",
+)
 HOLD = JobField(
     key="hold",
     read=words.read_bool,

@@ -258,7 +258,7 @@ def consequence(
     if job.ended:
         return None
     event = _job_end(end, attempt, job, used)
-    if job.rules.attended:
+    if job.rules.attended or job.rules.once:
         return _once(event)
     if isinstance(event, on_job.Requeued):
         if attempt.regrant is not None and not event.failed_nodes:
@@ -271,7 +271,7 @@ def consequence(
 
 
 def _once(event: on_job.JobEvent) -> on_job.JobEvent:
-    """A job with a client is never run again: its input, and its terminal, are over."""
+    """A job that is never run again: its user says so, or its input and its terminal are over."""
     match event:
         case on_job.Requeued(reason=reason, usage=usage, exit_code=code, signal=signal):
             return on_job.Failed(reason=reason, usage=usage, exit_code=code, signal=signal)

@@ -94,6 +94,7 @@ class RunRules(NamedTuple):
     # As Slurm ends a job: CONT and TERM at once, KILL so long after. None: its grace to save.
     kill_wait_s: float | None = None
     attended: bool = False  # it lives while its client says it is there, and is never run again
+    once: bool = False  # it is never run again
 
 
 class Checkpoint(NamedTuple):

@@ -350,6 +350,7 @@ def rules_of(spec: JobSpec) -> RunRules:
         max_restarts=spec.retry.max_restart_count,
         cancel_late=spec.on_miss == CANCEL,
         attended=spec.interactive.attended,
+        once=spec.no_requeue,
         limit_each=(spec.time_limit_scope or _DEFAULT_SCOPE[spec.compat == SLURM]) == ATTEMPT_SCOPE,
     )
     if preempt.HasField("warning_duration"):

@@ -243,6 +243,8 @@ def _check_checkpoint(spec: JobSpec) -> None:
 def _check_compat(spec: JobSpec) -> None:
     if spec.HasField("tasks_per_node") and not spec.compat:
         raise refused("tasks_per_node", "means something only with compat")
+    if spec.HasField("tasks") and not spec.compat:
+        raise refused("tasks", "mean something only with compat")
 
 
 def _check_launch(spec: JobSpec) -> None:

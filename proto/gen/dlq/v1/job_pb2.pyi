@@ -679,10 +679,12 @@ class JobSpec(_message.Message):
     ELASTIC_FIELD_NUMBER: _builtins.int
     LATENESS_FIELD_NUMBER: _builtins.int
     OUTPUT_FIELD_NUMBER: _builtins.int
+    TASKS_FIELD_NUMBER: _builtins.int
     INTERACTIVE_FIELD_NUMBER: _builtins.int
     TIME_LIMIT_SCOPE_FIELD_NUMBER: _builtins.int
     ON_EXIT0_WHILE_STOPPING_FIELD_NUMBER: _builtins.int
     COMPLETION_EXIT_CODES_FIELD_NUMBER: _builtins.int
+    NO_REQUEUE_FIELD_NUMBER: _builtins.int
     ORIGIN_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     """A name for people; letters, digits and ". _ - + @ :". Empty: derived from the command."""
@@ -732,6 +734,8 @@ class JobSpec(_message.Message):
     """The meaning of exit 0 while the job is told to leave: "completed" or "requeued". Empty: by the
     evidence (docs/using/stop-and-change.md). Over preempt.exit_zero_completes.
     """
+    no_requeue: _builtins.bool
+    """Never run it a second time: an attempt that is preempted, or lost with its node, ends the job."""
     @_builtins.property
     def command(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """The program and its arguments, never passed through a shell."""
@@ -815,6 +819,10 @@ class JobSpec(_message.Message):
         """Files for its output, besides `dlq logs` (docs/using/output-files.md). Unset: none."""
 
     @_builtins.property
+    def tasks(self) -> Global___TaskSpec:
+        """With `compat`: its tasks, for SLURM_NTASKS and for `srun`. Unset: tasks_per_node of each node."""
+
+    @_builtins.property
     def interactive(self) -> Global___InteractiveSpec:
         """Its client stays with it (docs/using/interactive.md). Unset: nobody does."""
 
@@ -862,15 +870,17 @@ class JobSpec(_message.Message):
         elastic: Global___ElasticSpec | None = ...,
         lateness: Global___LatenessSpec | None = ...,
         output: Global___OutputSpec | None = ...,
+        tasks: Global___TaskSpec | None = ...,
         interactive: Global___InteractiveSpec | None = ...,
         time_limit_scope: _builtins.str = ...,
         on_exit0_while_stopping: _builtins.str = ...,
         completion_exit_codes: _abc.Iterable[_builtins.int] | None = ...,
+        no_requeue: _builtins.bool = ...,
         origin: Global___OriginSpec | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_step_count", b"_step_count", "_tasks_per_node", b"_tasks_per_node", "array", b"array", "begin_time", b"begin_time", "checkpoint", b"checkpoint", "container", b"container", "dependency", b"dependency", "disconnect_hold_duration", b"disconnect_hold_duration", "elastic", b"elastic", "interactive", b"interactive", "lateness", b"lateness", "origin", b"origin", "output", b"output", "preempt", b"preempt", "resources", b"resources", "retry", b"retry", "roles", b"roles", "run_estimate_duration", b"run_estimate_duration", "step_count", b"step_count", "tasks_per_node", b"tasks_per_node", "time_limit_duration", b"time_limit_duration"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_step_count", b"_step_count", "_tasks_per_node", b"_tasks_per_node", "array", b"array", "begin_time", b"begin_time", "checkpoint", b"checkpoint", "container", b"container", "dependency", b"dependency", "disconnect_hold_duration", b"disconnect_hold_duration", "elastic", b"elastic", "interactive", b"interactive", "lateness", b"lateness", "origin", b"origin", "output", b"output", "preempt", b"preempt", "resources", b"resources", "retry", b"retry", "roles", b"roles", "run_estimate_duration", b"run_estimate_duration", "step_count", b"step_count", "tasks", b"tasks", "tasks_per_node", b"tasks_per_node", "time_limit_duration", b"time_limit_duration"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_step_count", b"_step_count", "_tasks_per_node", b"_tasks_per_node", "array", b"array", "begin_time", b"begin_time", "checkpoint", b"checkpoint", "command", b"command", "compat", b"compat", "completion_exit_codes", b"completion_exit_codes", "container", b"container", "deadlines", b"deadlines", "dependency", b"dependency", "disconnect_hold_duration", b"disconnect_hold_duration", "elastic", b"elastic", "environment", b"environment", "hold", b"hold", "interactive", b"interactive", "labels", b"labels", "lateness", b"lateness", "launch", b"launch", "name", b"name", "nice", b"nice", "on_exit0_while_stopping", b"on_exit0_while_stopping", "on_miss", b"on_miss", "origin", b"origin", "output", b"output", "preempt", b"preempt", "profile", b"profile", "queue", b"queue", "resources", b"resources", "retry", b"retry", "roles", b"roles", "run_estimate_duration", b"run_estimate_duration", "runtime", b"runtime", "script", b"script", "step_count", b"step_count", "tasks_per_node", b"tasks_per_node", "team", b"team", "time_limit_duration", b"time_limit_duration", "time_limit_scope", b"time_limit_scope", "working_directory", b"working_directory"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_step_count", b"_step_count", "_tasks_per_node", b"_tasks_per_node", "array", b"array", "begin_time", b"begin_time", "checkpoint", b"checkpoint", "command", b"command", "compat", b"compat", "completion_exit_codes", b"completion_exit_codes", "container", b"container", "deadlines", b"deadlines", "dependency", b"dependency", "disconnect_hold_duration", b"disconnect_hold_duration", "elastic", b"elastic", "environment", b"environment", "hold", b"hold", "interactive", b"interactive", "labels", b"labels", "lateness", b"lateness", "launch", b"launch", "name", b"name", "nice", b"nice", "no_requeue", b"no_requeue", "on_exit0_while_stopping", b"on_exit0_while_stopping", "on_miss", b"on_miss", "origin", b"origin", "output", b"output", "preempt", b"preempt", "profile", b"profile", "queue", b"queue", "resources", b"resources", "retry", b"retry", "roles", b"roles", "run_estimate_duration", b"run_estimate_duration", "runtime", b"runtime", "script", b"script", "step_count", b"step_count", "tasks", b"tasks", "tasks_per_node", b"tasks_per_node", "team", b"team", "time_limit_duration", b"time_limit_duration", "time_limit_scope", b"time_limit_scope", "working_directory", b"working_directory"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__step_count: _TypeAlias = _typing.Literal["step_count"]  # noqa: Y015
     _WhichOneofArgType__step_count: _TypeAlias = _typing.Literal["_step_count", b"_step_count"]  # noqa: Y015
@@ -882,6 +892,38 @@ class JobSpec(_message.Message):
     def WhichOneof(self, oneof_group: _WhichOneofArgType__tasks_per_node) -> _WhichOneofReturnType__tasks_per_node | None: ...
 
 Global___JobSpec: _TypeAlias = JobSpec  # noqa: Y015
+
+@_typing.final
+class TaskSpec(_message.Message):
+    """The tasks of a job, as `srun` starts them. The nodes get them in turn, each up to the cores or GPUs
+    that it has for them.
+    """
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TASK_COUNT_FIELD_NUMBER: _builtins.int
+    CPUS_PER_TASK_FIELD_NUMBER: _builtins.int
+    GPUS_PER_TASK_FIELD_NUMBER: _builtins.int
+    task_count: _builtins.int
+    """Tasks of the whole job, all nodes together. 0: tasks_per_node of each node."""
+    cpus_per_task: _builtins.int
+    """Cores of each task, for SLURM_CPUS_PER_TASK. 0: not said."""
+    gpus_per_task: _builtins.int
+    """GPUs that each task sees alone. 0: each sees all of its node's."""
+    def __init__(
+        self,
+        *,
+        task_count: _builtins.int = ...,
+        cpus_per_task: _builtins.int = ...,
+        gpus_per_task: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["cpus_per_task", b"cpus_per_task", "gpus_per_task", b"gpus_per_task", "task_count", b"task_count"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___TaskSpec: _TypeAlias = TaskSpec  # noqa: Y015
 
 @_typing.final
 class OriginSpec(_message.Message):

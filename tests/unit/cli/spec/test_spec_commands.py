@@ -65,7 +65,8 @@ _WITH = {
     "resources.shm_size": "image", "tasks_per_node": "compat", "checkpoint.marker": "checkpoint.dir",  # noqa: E501
     "checkpoint.preset": "checkpoint.dir", "roles.ps": "roles.workers", "on_miss": "deadline",
     "elastic.resize": "elastic.gpus", "resources.halve_batch": "resources.gpu_memory", "due": "weight", "weight": "due",  # noqa: E501
-    "resources.memory_per_core": "resources.cores",
+    "resources.memory_per_core": "resources.cores", "tasks": "compat", "cpus_per_task": "compat",
+    "gpus_per_task": "compat",
 }  # fmt: skip
 _INSTEAD = {
     "run": "command",

@@ -2,8 +2,11 @@
 
 from dataclasses import replace
 
+from hypothesis import given
+from hypothesis import strategies as st
+
 from dlq_nodeagent.devices.fake import FakeDevices, parse_virtual
-from dlq_nodeagent.launch.slurm import slurm_environment
+from dlq_nodeagent.launch.slurm import slurm_environment, spread
 from dlq_nodeagent.model.messages import Launch
 from support.agent_bench import a_launch
 
@@ -35,7 +38,7 @@ def test_a_rank_finds_what_a_task_of_slurm_would() -> None:
     assert found["SLURM_JOB_NODELIST"] == found["SLURM_NODELIST"] == "gpu-a,gpu-b"
     assert found["SLURM_NNODES"] == found["SLURM_JOB_NUM_NODES"] == "2"
     assert (found["SLURM_NODEID"], found["SLURMD_NODENAME"]) == ("1", "gpu-b")
-    assert (found["SLURM_NTASKS"], found["SLURM_NTASKS_PER_NODE"]) == ("4", "2")
+    assert (found["SLURM_NTASKS"], "SLURM_NTASKS_PER_NODE" in found) == ("4", False)
     assert found["SLURM_TASKS_PER_NODE"] == "2(x2)"
     assert (found["SLURM_PROCID"], found["SLURM_LOCALID"]) == ("2", "0")
     assert (found["SLURM_GPUS_ON_NODE"], found["SLURM_JOB_GPUS"]) == ("2", "0,1")
@@ -57,9 +60,26 @@ def test_restarts_are_counted_from_the_second_attempt_on() -> None:
 def test_limits_are_told_where_there_are_some() -> None:
     found = variables(slurm_launch(time_left_s=60.0, cpu_limit=8.0, memory_limit_bytes=1 << 30))
     assert (found["SLURM_JOB_START_TIME"], found["SLURM_JOB_END_TIME"]) == ("1000", "1060")
-    assert (found["SLURM_CPUS_ON_NODE"], found["SLURM_CPUS_PER_TASK"]) == ("8", "4")
+    assert (found["SLURM_CPUS_ON_NODE"], found["SLURM_JOB_CPUS_PER_NODE"]) == ("8", "8(x2)")
     assert found["SLURM_MEM_PER_NODE"] == "1024"
     assert not {"SLURM_JOB_END_TIME", "SLURM_CPUS_PER_TASK"} & variables(slurm_launch()).keys()
+
+
+def test_tasks_of_a_job_are_spread_by_its_cores() -> None:
+    fields = {"tasks": 5, "cpus_per_task": 2}
+    found = variables(slurm_launch(node_core_counts=(8, 2), core_indexes=(0, 1), fields=fields))
+    assert (found["SLURM_NTASKS"], found["SLURM_TASKS_PER_NODE"]) == ("5", "4,1")
+    assert (found["SLURM_PROCID"], found["SLURM_GTIDS"]) == ("4", "4")
+    assert (found["SLURM_CPUS_PER_TASK"], found["SLURM_CPUS_ON_NODE"]) == ("2", "2")
+    assert found["SLURM_JOB_CPUS_PER_NODE"] == "8,2"
+
+
+@given(total=st.integers(1, 400), rooms=st.lists(st.integers(0, 130), min_size=1, max_size=6))
+def test_no_task_is_lost_or_doubled_however_the_nodes_are(total: int, rooms: list[int]) -> None:
+    counts = spread(total, rooms)
+    assert (sum(counts), len(counts)) == (total, len(rooms))
+    if total <= sum(rooms):
+        assert all(count <= room for count, room in zip(counts, rooms, strict=True))
 
 
 def test_a_task_of_an_array_finds_its_array() -> None:

@@ -1,0 +1,42 @@
+"""The account and the nodes of a Slurm job, settled with the master when it is sent."""
+
+from __future__ import annotations
+
+from dlq.v1 import job_pb2, job_service_pb2
+from dlq_cli.app import App
+from dlq_cli.output.said import SlurmSays
+from dlq_cli.spec.slurm.request import ACCOUNT, FEWEST
+from dlq_cli.spec.validate import Spec
+from dlq_client.jobs import Jobs
+from dlq_client.teams import Teams
+from dlq_common.errors import Unsatisfiable
+
+
+def settle_account(app: App, spec: Spec, message: job_pb2.JobSpec) -> None:
+    """An account is the team of that name. A user without teams may name any account, as programs
+    always name one. Another name is an error in Slurm's words.
+    """
+    if spec.origins.get("team") != ACCOUNT or not message.team:
+        return
+    names = {team.name for team in Teams(app.connection()).list().teams}
+    if not names:
+        message.team = ""
+    elif message.team not in names:
+        what = "Invalid account or account/partition combination specified"
+        raise SlurmSays(f"sbatch: error: Batch job submission failed: {what}")
+
+
+def submit_on_fewest(
+    jobs: Jobs, spec: Spec, message: job_pb2.JobSpec, *, request_id: str, test_only: bool
+) -> job_service_pb2.SubmitJobResponse:
+    """Submit it. A Slurm script without a number of nodes is spread over several if one node could
+    never hold it. A refusal queues nothing, so the second request has a key of its own.
+    """
+    try:
+        return jobs.submit(message, request_id=request_id, validate_only=test_only)
+    except Unsatisfiable:
+        if spec.origins.get("nodes") != FEWEST or not message.resources.HasField("node_count"):
+            raise
+        message.resources.ClearField("node_count")
+        key = f"{request_id}-spread"
+        return jobs.submit(message, request_id=key, validate_only=test_only)

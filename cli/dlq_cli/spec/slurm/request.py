@@ -1,0 +1,214 @@
+"""The request of a Slurm script as a layer of a spec: for sbatch, salloc, srun outside a job, and
+`dlq submit --compat slurm`.
+
+Every option is taken, has no effect on the work, or refuses the submission (`decisions`).
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import socket
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+
+from dlq_cli.output.said import SlurmSays
+from dlq_cli.spec.fields import put, put_flag
+from dlq_cli.spec.slurm.conversion import Conversion, Ignored
+from dlq_cli.spec.slurm.convert import convert
+from dlq_cli.spec.slurm.decisions import OptionKind, decision
+from dlq_cli.spec.slurm.layout import LAYOUT_OPTIONS, CannotLayOut, TaskLayout, task_layout
+from dlq_cli.spec.slurm.sbatch import Option
+from dlq_cli.spec.values.given import Given, Layer, Notes
+from dlq_common.errors import InvalidRequest
+from dlq_common.job_fields.table.output_files import STDOUT
+
+ACCOUNT = "--account"
+_DEFAULT = "Slurm's default"
+FEWEST = "Slurm's fewest nodes"
+"""The origin of `nodes` where the options do not say it: other numbers will do too."""
+LENIENT_HINT = "--lenient, or DLQ_SLURM_LENIENT=1, submits without it"
+
+# Programs look for these words; the code of the first kind is 255, as Slurm's.
+_INVALID = ("--time", "--begin", "--signal", "--deadline")
+_FAILED: Mapping[str, str] = {
+    "--array": "Invalid job array specification",
+    "--dependency": "Job dependency problem",
+    "--qos": "Invalid qos specification",
+}
+
+# Options that a batch script finds as they were written.
+_WORDS: Mapping[str, str] = {
+    "--acctg-freq": "SLURM_ACCTG_FREQ",
+    "--account": "SLURM_JOB_ACCOUNT",
+    "--cpus-per-gpu": "SLURM_CPUS_PER_GPU",
+    "--dependency": "SLURM_JOB_DEPENDENCY",
+    "--distribution": "SLURM_DISTRIBUTION",
+    "--export": "SLURM_EXPORT_ENV",
+    "--gpu-bind": "SLURM_GPU_BIND",
+    "--gpus": "SLURM_GPUS",
+    "--gpus-per-node": "SLURM_GPUS_PER_NODE",
+    "--gpus-per-task": "SLURM_GPUS_PER_TASK",
+    "--hint": "SLURM_HINT",
+    "--ntasks-per-core": "SLURM_NTASKS_PER_CORE",
+    "--ntasks-per-gpu": "SLURM_NTASKS_PER_GPU",
+    "--ntasks-per-node": "SLURM_NTASKS_PER_NODE",
+    "--profile": "SLURM_PROFILE",
+    "--qos": "SLURM_JOB_QOS",
+    "--threads-per-core": "SLURM_THREADS_PER_CORE",
+}
+_MIB: Mapping[str, str] = {
+    "--mem": "SLURM_MEM_PER_NODE",
+    "--mem-per-cpu": "SLURM_MEM_PER_CPU",
+    "--mem-per-gpu": "SLURM_MEM_PER_GPU",
+}
+
+
+def sbatch_layer(
+    text: str, name: str, notes: Notes, *, more: Sequence[Option] = (), lenient: bool = False
+) -> Layer:
+    """The request of the script's #SBATCH lines, with `more` options above them.
+
+    InvalidRequest names an option that cannot be read, or that is refused; a lenient submission
+    goes on without the latter, and notes it.
+    """
+    made = convert(text, name, more=more, compat=True)
+    lenient = lenient or "--lenient" in made.last
+    layer = _told(made)
+    layer[STDOUT.key] = Given(_default_output(made), _DEFAULT)
+    for taken in made.taken:
+        put_flag(layer, taken.flag, taken.raw, _place(name, taken.line))
+    for ignored in made.ignored:
+        _judge(made, ignored, name, notes, lenient=lenient)
+    layer |= _laid_out(made, name, notes, lenient=lenient)
+    _settled(layer, made, name, notes, lenient=lenient)
+    notes.extend(f"{_place(name, remark.line or 0)}: {remark.text}" for remark in made.remarks)
+    return layer
+
+
+def _judge(made: Conversion, ignored: Ignored, name: str, notes: Notes, *, lenient: bool) -> None:
+    option = made.last.get(ignored.name)
+    what = decision(ignored.name, option.value if option else "")
+    why = what.why or ignored.why
+    if what.kind is OptionKind.NO_EFFECT:
+        return
+    if what.kind is OptionKind.NEVER or (what.kind is not OptionKind.TOLD and not lenient):
+        raise _refusal(
+            ignored.name, ignored.written, why, lenient=what.kind is not OptionKind.NEVER
+        )
+    notes.append(f"{_place(name, ignored.line)}: not taken over: {ignored.written}: {why}")
+
+
+def _refusal(name: str, written: str, why: str, *, lenient: bool = True) -> InvalidRequest:
+    """The error for an option, in Slurm's words where programs look for them."""
+    if name in _INVALID:
+        return SlurmSays(f"sbatch: error: Invalid {name} specification", f"  {why}", code=255)
+    if name in _FAILED:
+        said = f"sbatch: error: Batch job submission failed: {_FAILED[name]}"
+        return SlurmSays(said, f"  {written}: {why}")
+    return InvalidRequest(f"{written}: {why}", field=name, hint=LENIENT_HINT if lenient else "")
+
+
+def _laid_out(made: Conversion, name: str, notes: Notes, *, lenient: bool) -> Layer:
+    """Tasks, nodes, GPUs, cores and memory. A lenient submission leaves options without a layout
+    away, one after another.
+    """
+    said = {key: made.last[key].value for key in LAYOUT_OPTIONS if key in made.last}
+    while True:
+        try:
+            return _layer_of(task_layout(said), made, name)
+        except CannotLayOut as error:
+            if not lenient or error.field not in said:
+                error.hint = LENIENT_HINT
+                raise
+            del said[error.field]
+            notes.append(f"{_place(name, made.last[error.field].line)}: left away: {error.what}")
+
+
+def _layer_of(layout: TaskLayout, made: Conversion, name: str) -> Layer:
+    layer: Layer = {}
+
+    def say(key: str, value: object, *options: str) -> None:
+        option = next((made.last[each] for each in options if each in made.last), None)
+        origin = _place(name, option.line) if option else _DEFAULT
+        put(layer, key, value, origin)
+
+    _say_tasks(layer, layout, say)
+    say("nodes", layout.nodes or 1, "--nodes", "--ntasks-per-node")
+    if layout.nodes is None and _spreads(layout):
+        layer["nodes"] = Given(1, FEWEST)
+    if layout.gpus:
+        kind = f"{layout.gpu_type}:" if layout.gpu_type else ""
+        each = f"{kind}{layout.gpus // (layout.nodes or 1)}"
+        say("resources.gpus", each, "--gres", "--gpus-per-node", "--gpus", "--gpus-per-task")
+        if layout.cpus_per_node:
+            say("resources.cpus", str(layout.cpus_per_node), "--cpus-per-task", "--cpus-per-gpu")
+    else:
+        say("resources.cores", layout.cores, "--ntasks", "--cpus-per-task")
+    if layout.memory:
+        say("resources.memory", layout.memory, "--mem", "--mem-per-cpu", "--mem-per-gpu")
+    if layout.memory_per_core:
+        say("resources.memory_per_core", layout.memory_per_core, "--mem-per-cpu")
+    return layer
+
+
+def _spreads(layout: TaskLayout) -> bool:
+    """Whether any split over nodes will do, where one node is too small."""
+    of_a_node = layout.memory or layout.tasks_per_node or layout.cpus_per_node
+    return not of_a_node and (layout.gpus_per_task or 1) == 1
+
+
+def _say_tasks(layer: Layer, layout: TaskLayout, say: object) -> None:
+    assert callable(say)
+    if layout.nodes is None and layout.tasks == 1:
+        say("tasks_per_node", 1)
+    elif layout.even and layout.nodes:
+        say("tasks_per_node", layout.even, "--ntasks-per-node", "--ntasks")
+    else:
+        say("tasks", layout.tasks, "--ntasks", "--ntasks-per-gpu", "--gpus-per-task")
+    if layout.cpus_per_task:
+        say("cpus_per_task", layout.cpus_per_task, "--cpus-per-task")
+    if layout.gpus_per_task:
+        say("gpus_per_task", layout.gpus_per_task, "--gpus-per-task")
+
+
+def _settled(layer: Layer, made: Conversion, name: str, notes: Notes, *, lenient: bool) -> None:
+    """Account, QOS and requeue."""
+    if option := made.last.get(ACCOUNT):
+        put(layer, "team", option.value, ACCOUNT)
+    qos = made.last.get("--qos")
+    if qos is not None and qos.value not in ("normal", ""):
+        why = "a queue stands for a QOS here: -p"
+        if not lenient:
+            raise _refusal("--qos", qos.written, why)
+        notes.append(f"{_place(name, qos.line)}: not taken over: {qos.written}: {why}")
+    again = [each for each in made.last if each in ("--requeue", "--no-requeue")]
+    if again and again[-1] == "--no-requeue":
+        put(layer, "no_requeue", True, "--no-requeue")
+
+
+def _told(made: Conversion) -> Layer:
+    """Variables of the batch script that repeat options; the agent adds what is placed."""
+    values = {_WORDS[key]: made.last[key].value for key in _WORDS if key in made.last}
+    for key, variable in _MIB.items():
+        found = (
+            re.fullmatch(r"(\d+)([KMGT]?)B?", made.last[key].value) if key in made.last else None
+        )
+        if found and int(found[1]):
+            kib = int(found[1]) << {"K": 0, "": 10, "M": 10, "G": 20, "T": 30}[found[2]]
+            values[variable] = str(kib >> 10)
+    if "--overcommit" in made.last:
+        values["SLURM_OVERCOMMIT"] = "1"
+    with suppress(OSError):  # the present directory is gone
+        values["SLURM_SUBMIT_DIR"] = os.getcwd()
+    values["SLURM_SUBMIT_HOST"] = socket.gethostname().partition(".")[0]
+    values["SLURM_PRIO_PROCESS"] = str(os.getpriority(os.PRIO_PROCESS, 0))
+    return {f"env.{key}": Given(value, "sbatch") for key, value in values.items()}
+
+
+def _default_output(made: Conversion) -> str:
+    return "slurm-%A_%a.out" if "--array" in made.last else "slurm-%j.out"
+
+
+def _place(name: str, line: int) -> str:
+    return f"{name}:{line}" if line else "sbatch"

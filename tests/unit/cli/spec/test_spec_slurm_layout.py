@@ -1,0 +1,199 @@
+"""Tasks, GPUs and cores of sbatch's options, against what Slurm 22.05 made of the same lines."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dlq_cli.output.said import SlurmSays
+from dlq_cli.slurm.input_variables import options_of, own_environment
+from dlq_cli.slurm.sbatch import spec_of
+from dlq_cli.spec.slurm.decisions import DECISIONS, OptionKind, decision
+from dlq_cli.spec.slurm.layout import TaskLayout, task_layout
+from dlq_cli.spec.slurm.sbatch import KNOWN, read_words
+from dlq_cli.spec.validate import Spec
+from dlq_cli.spec.values.given import Notes
+from dlq_common.errors import InvalidRequest
+from dlq_common.job_fields.table.gang import TASKS, TASKS_PER_NODE
+from dlq_common.job_fields.table.order import NO_REQUEUE, TIME_LIMIT
+
+RECORD = Path(__file__).parents[3] / "data" / "slurm_submissions.json"
+LINES: Mapping[str, Any] = json.loads(RECORD.read_text())["lines"]
+_OF_TASKS = re.compile(r"(-[nNcGO]\b|--(ntasks|nodes|gpus|gres|cpus-per|mem|mincpus)).*", re.ASCII)
+LAID_OUT = [
+    line for line, made in LINES.items() if _OF_TASKS.match(line) and made["code"] == 0
+    and "job" in made and ":" not in line.split()
+]  # fmt: skip
+# Slurm gives them, and dlq refuses them by name.
+REFUSED = {
+    "-N 1-2": "a range has one task for each node",
+    "-G 3 -N 2": "3 GPUs cannot be divided evenly over 2 nodes",
+    "--gpus-per-task=2 -n 3 -N 2": "cannot be divided evenly over 2 nodes",
+    "--gres=gpu:1,gpu:2": "GPUs are named twice",
+    "--mem=0": "0 means all memory of a node",
+}
+# Nodes have as many cores each here, so there may be some more than Slurm gives.
+MORE_CORES = {
+    "-N 2 -n 3": 4, "-N 2 -n 3 -c 4": 16, "-N 2 -n 5": 6, "-N 1-2 -n 3": 3,
+    "-N 2 -n 4 --ntasks-per-node=3": 4,
+}  # fmt: skip
+
+
+def laid_out(line: str) -> TaskLayout:
+    options, _ = read_words(line.split(), "sbatch")
+    return task_layout({option.name: option.value for option in options})
+
+
+def sbatch(*words: str, lenient: bool = False) -> tuple[Spec, Notes]:
+    """What sbatch would queue, and its notes."""
+    notes = Notes()
+    options, rest = read_words([*words, "--wrap=true"], "sbatch")
+    return spec_of(options, rest, notes, lenient=lenient), notes
+
+
+def asked_or_refused(*words: str) -> Spec | InvalidRequest:
+    try:
+        return sbatch(*words)[0]
+    except InvalidRequest as error:
+        return error
+
+
+def test_the_record_holds_enough() -> None:
+    assert len(LAID_OUT) >= 60
+
+
+@pytest.mark.parametrize("line", LAID_OUT)
+def test_the_layout_of(line: str) -> None:
+    if line in REFUSED:
+        with pytest.raises(InvalidRequest, match=re.escape(REFUSED[line])):
+            laid_out(line)
+        return
+    made, layout = LINES[line], laid_out(line)
+    told = made.get("env", {})
+    if "SLURM_NTASKS" in told:
+        assert layout.tasks == int(told["SLURM_NTASKS"])
+    if "SLURM_GPUS_ON_NODE" in told:
+        here = layout.gpus // (layout.nodes or 1)
+        nodes = int(told["SLURM_NNODES"])
+        # Without nodes Slurm's first one has as many as it can; its GPUs are even only if asked.
+        if nodes == 1 or "per-node" in line or "--gres" in line:
+            assert here == int(told["SLURM_GPUS_ON_NODE"])
+    if not layout.gpus:
+        assert layout.cores == MORE_CORES.get(line, int(made["job"]["NumCPUs"]))
+    if layout.nodes is not None and made["job"]["JobState"] == "COMPLETED":
+        assert line in MORE_CORES or layout.nodes == int(made["job"]["NumNodes"])
+
+
+SOME = {
+    "-n": st.integers(1, 200), "-N": st.integers(1, 8), "-c": st.integers(1, 16),
+    "--ntasks-per-node": st.integers(1, 16), "-G": st.integers(0, 64),
+    "--gpus-per-node": st.integers(0, 8), "--gpus-per-task": st.integers(0, 4),
+    "--ntasks-per-gpu": st.integers(1, 4), "--cpus-per-gpu": st.integers(1, 8),
+}  # fmt: skip
+
+
+@given(asked=st.fixed_dictionaries({}, optional=SOME))
+def test_any_options_are_refused_by_name_or_lose_nothing(asked: dict[str, int]) -> None:
+    words = [word for name, number in asked.items() for word in (name, str(number))]
+    made = asked_or_refused(*words)
+    if isinstance(made, InvalidRequest):
+        assert re.search(r"--\w", made.what)
+        return
+    nodes = made.node_count or 1
+    tasks = made.of(TASKS) or (made.of(TASKS_PER_NODE) or 0) * nodes
+    assert tasks == asked.get("-n", tasks)
+    gpus = made.gpu_count
+    assert gpus == (asked.get("-G") or gpus)
+    assert gpus == (asked.get("--gpus-per-node", 0) * nodes or gpus)
+    assert gpus == (asked.get("--gpus-per-task", 0) * tasks or gpus)
+    assert made.core_count >= tasks * asked.get("-c", 1) or gpus
+
+
+@pytest.mark.parametrize("line", [line for line in LINES if line.startswith("--time=")])
+def test_a_time_of(line: str) -> None:
+    made = LINES[line]
+    if made["code"]:
+        with pytest.raises(SlurmSays) as caught:
+            sbatch(line)
+        assert (caught.value.lines[0], caught.value.code) == (made["err"].strip(), made["code"])
+        return
+    if line == "--time=-5":
+        with pytest.raises(SlurmSays):  # Slurm takes it for 8,000 years
+            sbatch(line)
+        return
+    limit_s, said = sbatch(line)[0].of(TIME_LIMIT), made["job"]["TimeLimit"]
+    if said == "UNLIMITED":
+        assert limit_s is None
+        return
+    days, _, rest = said.rpartition("-")
+    hours, minutes, seconds = map(int, rest.split(":"))
+    told_s = int(days or 0) * 86400 + hours * 3600 + minutes * 60 + seconds
+    assert limit_s is not None
+    assert -(-limit_s // 60) * 60 == told_s  # Slurm rounds up to minutes
+
+
+def test_every_option_has_one_decision_and_a_reason() -> None:
+    assert DECISIONS.keys() >= KNOWN
+    assert all(each.why for each in DECISIONS.values() if each.kind is not OptionKind.TAKEN)
+
+
+def test_what_changes_the_work_refuses_the_submission_unless_it_is_lenient() -> None:
+    for words in (["--exclusive"], ["-L", "x:1"], ["--gpu-bind=single:1"], ["-N", "1-2"]):
+        with pytest.raises(InvalidRequest) as caught:
+            sbatch(*words)
+        assert "--lenient" in caught.value.hint
+        assert sbatch(*words, lenient=True)[1]
+    assert sbatch("--exclusive", "--lenient")[1] == sbatch("--exclusive", lenient=True)[1]
+
+
+def test_what_has_no_effect_on_the_work_is_taken_quietly() -> None:
+    words = ("--mail-type=END", "--mail-user=a", "--propagate", "-v", "--acctg-freq=30",
+             "--hint=nomultithread", "--gpu-bind=closest", "-s", "--qos=normal", "--requeue",
+             "--contiguous", "--switches=1", "--wckey=w", "--profile=none")  # fmt: skip
+    assert sbatch(*words)[1] == []
+    assert decision("--bogus").kind is OptionKind.REFUSED
+
+
+def test_nobody_runs_a_job_as_somebody_else_however_lenient() -> None:
+    with pytest.raises(InvalidRequest, match="runs as its submitter"):
+        sbatch("--uid=0", lenient=True)
+
+
+def test_no_requeue_is_kept_and_the_last_word_counts() -> None:
+    assert sbatch("--no-requeue")[0].of(NO_REQUEUE)
+    assert not sbatch("--no-requeue", "--requeue")[0].of(NO_REQUEUE)
+
+
+def test_without_gpus_a_job_has_cores_and_with_them_it_has_none() -> None:
+    made, _ = sbatch("-n", "4", "-c", "2", "--mem-per-cpu=2G")
+    assert (made.gpu_count, made.core_count, made.node_count) == (0, 8, 1)
+    made, _ = sbatch("-n", "4", "--gpus-per-task=1")
+    assert (made.gpu_count, made.core_count) == (4, 0)
+    for words in (["--gres=gpu:0"], ["--gpus=0"], []):
+        assert sbatch(*words)[0].gpu_count == 0
+
+
+def test_variables_are_options_below_those_of_the_command_line(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("SBATCH_TIMELIMIT", "7")
+    monkeypatch.setenv("SBATCH_GPUS", "2")
+    monkeypatch.setenv("SBATCH_NO_REQUEUE", "")
+    monkeypatch.setenv("SBATCH_ACCOUNT", "")  # says nothing
+    made, _ = sbatch("-G", "3")
+    assert (made.of(TIME_LIMIT), made.gpu_count, made.of(NO_REQUEUE)) == (420, 3, True)
+    assert "team" not in made.values
+    names = [each.name for each in options_of({"SLURM_CLUSTERS": "a", "SBATCH_WAIT": "1"})]
+    assert names == ["--clusters", "--wait"]
+
+
+def test_a_job_submitted_by_a_job_does_not_inherit_its_numbers() -> None:
+    shell = {"SLURM_ARRAY_TASK_ID": "3", "SLURMD_NODENAME": "n1", "SBATCH_GPUS": "1", "A": "b"}
+    assert own_environment(shell) == {"A": "b"}
