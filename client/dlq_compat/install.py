@@ -70,7 +70,7 @@ def install(directory: Path, front: Optional[Path] = None, *, steps: Optional[Pa
     for program, copy in ((front, _FRONT_COPY), (steps, _STEPS_COPY)):
         if program is not None:
             _put(lib / copy, program.read_bytes(), 0o755)
-    for name in (*PROGRAMS, *(OF_STEPS if steps else ())):
+    for name in dict.fromkeys((*PROGRAMS, *(OF_STEPS if steps else ()))):
         if name not in compiled:
             _put(directory / "bin" / name, _wrapper(name, "../lib"), 0o755)
         else:

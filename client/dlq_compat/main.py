@@ -9,9 +9,9 @@ from dlq_compat import delegate, scontrol
 from dlq_compat.version import VERSION, VERSION_WORDS
 
 _HERE: Dict[str, Callable[[List[str]], int]] = {"scontrol": scontrol.main}
-_ASKING = ("sbatch", "squeue", "sacct", "salloc", "scancel", "sinfo", "srun")
+_ASKING = ("sbatch", "squeue", "sacct", "salloc", "scancel", "sinfo", "srun", "sattach")
 PROGRAMS = (*_HERE, *_ASKING)
-INSIDE = ("srun", "salloc")
+INSIDE = ("srun", "salloc", "sattach")
 """Programs that never go to a user's server: they stay as long as what they start."""
 OF_STEPS = ("batch", "srun", "sattach")
 """Programs that are compiled where jobs run: the main process of a rank, and those of its steps."""

@@ -126,8 +126,6 @@ def test_a_task_that_reads_no_more_ends_all_the_same(daemons: Daemons) -> None:
         (("srun", "-G1", "nosuch"), 2, b"execve(): nosuch: No such file or directory"),
         (("srun", "--jobid=999", "true"), 1, b"Invalid job id specified"),
         (("salloc", "-G1"), 1, b"no controlling terminal"),
-        (("srun", "-N2", "-G2", "true"), 1, b"several nodes is not supported yet"),
-        (("salloc", "-N2", "-G2", "true"), 1, b"several nodes is not supported yet"),
         (("srun", "-G9", "true"), 1, b"Requested node configuration is not available"),
     ],
 )

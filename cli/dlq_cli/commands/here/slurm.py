@@ -51,6 +51,9 @@ _PROGRAMS = {
         "Run a command on nodes of its own, or in a job.",
         "srun -G1 --pty bash",
     ),
+    "sattach": _Program(
+        "allocate.sattach:main", "Join a step that runs: its output, and input.", "sattach 17.0"
+    ),
     "sinfo": _Program("nodes.sinfo:main", "Partitions and nodes.", "sinfo -N -o '%N %t %G'"),
 }
 

@@ -26,7 +26,7 @@ from dlq_cli.words import has_ended, shown_state
 from dlq_client.inside import CommandInside
 from dlq_client.jobs import Jobs
 from dlq_client.watch import watch_jobs
-from dlq_common.errors import DlqError, InvalidRequest, TryAgain, Unavailable, Unsatisfiable
+from dlq_common.errors import DlqError, TryAgain, Unavailable, Unsatisfiable
 from dlq_common.text.wire import to_duration
 
 WAITING = frozenset({"pending", "queued", "held"})
@@ -72,12 +72,7 @@ class KeptAllocation:
         for note in notes:
             self.say(note)
         message = to_message(spec)
-        if message.resources.node_count > 1:  # its script would wait on each of them
-            raise InvalidRequest(
-                "an allocation of several nodes is not supported yet",
-                hint="sbatch, or dlq run -N 2 -- CMD, starts a command on each node",
-            )
-        message.resources.node_count = 1
+        message.resources.node_count = max(1, message.resources.node_count)
         message.interactive.attended = attended
         message.origin.CopyFrom(origin_of(self._program, words))
         message.preempt.grace_duration.CopyFrom(to_duration(_KILL_WAIT_S))

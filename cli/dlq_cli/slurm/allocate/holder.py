@@ -95,6 +95,15 @@ exec srun "$@"
 """
 
 
+_SATTACH = """\
+if [ -z "$DLQ_SLURM_BIN" ]; then
+    echo "sattach: error: this job was not submitted with compat = slurm" >&2
+    exit 1
+fi
+exec sattach "$@"
+"""
+
+
 def _shell(script: str, *arguments: str) -> list[str]:
     return ["/bin/sh", "-c", _PLACE + script, "dlq", *arguments]
 
@@ -112,6 +121,11 @@ def step(key: str, words: list[str]) -> list[str]:
 def keep(key: str) -> list[str]:
     """Keep stdin for `step`: an environment in the form of `kept`."""
     return _shell(_KEEP, key)
+
+
+def listener(words: list[str]) -> list[str]:
+    """Join a step: `sattach WORDS` of the job's own programs."""
+    return _shell(_STAND_INS + _SATTACH, *words)
 
 
 def end(code: int) -> list[str]:

@@ -67,25 +67,32 @@ def _alone(app: App, given: SplitWords) -> int:
     with allocation.kept():
         allocation.wait(patience_s)
         with _terminal(given) as terminal:
-            inside = allocation.inside(holder.own_step(_words(given)), terminal=terminal)
-            with _signals(allocation, inside, raw=terminal is not None, own=True):
+            alone = _is_one_task(given)
+            words = given.command if alone else _step_words(given)
+            inside = allocation.inside(holder.own_step(words), terminal=terminal)
+            raw = terminal is not None
+            with _signals(allocation, inside, raw=raw) if alone else _passing(inside, raw=raw):
                 try:
                     ended = attended(inside, stdin=_reads(given), raw=_is_raw(terminal))
                 except Unavailable:
                     allocation.cancel()  # where that is not heard, the silence ends it
                     raise
-        return _end_of(allocation, ended)
+        return _end_of(allocation, ended, alone=alone)
 
 
-def _words(given: SplitWords) -> list[str]:
-    """The command itself where it is one task, which then has our stdin or our terminal."""
+def _is_one_task(given: SplitWords) -> bool:
+    """Whether the command is run itself, without the `srun` of the job between."""
     shape = {name for name in given.given if name in _SHAPES}
     one = all(given.given[name].strip() == "1" for name in shape)
     plain = all(word.partition("=")[0] in _PLAIN for word in given.step)
-    if one and plain:
-        return given.command
+    return one and plain
+
+
+def _step_words(given: SplitWords) -> list[str]:
+    """A step by the `srun` inside the job."""
     terminal = ["--pty"] if "--pty" in given.own else []
-    return ["srun", *given.step, *terminal, "--", *given.command]
+    overlap = ["--overlap"] if "--overlap" in given.own else []
+    return ["srun", *given.step, *terminal, *overlap, "--", *given.command]
 
 
 _SHAPES = frozenset({"--ntasks", "--nodes", "--ntasks-per-node"})
@@ -114,8 +121,19 @@ def _is_raw(terminal: tuple[int, int] | None) -> bool:
     return terminal is not None and sys.stdin.isatty() and sys.stdout.isatty()
 
 
+def _passing(inside: CommandInside, *, raw: bool) -> AbstractContextManager[None]:
+    """Signals go to the `srun` inside, which has the words and the rules about them."""
+
+    def passed(number: int, _frame: FrameType | None) -> None:
+        inside.signal(signal.Signals(number).name.removeprefix("SIG"))
+
+    numbers = (*_PASSED, signal.SIGTERM, signal.SIGHUP, *(() if raw else (signal.SIGINT,)))
+    handlers: dict[signal.Signals, Handler] = dict.fromkeys(numbers, passed)
+    return handling(handlers)
+
+
 def _signals(
-    allocation: KeptAllocation, inside: CommandInside, *, raw: bool, own: bool
+    allocation: KeptAllocation, inside: CommandInside, *, raw: bool
 ) -> AbstractContextManager[None]:
     """Ctrl-C once asks whether it is meant, twice within a second it ends the step, as Slurm's."""
     pressed_s = [-_TWICE_S]
@@ -135,8 +153,8 @@ def _signals(
         allocation.say("forcing job termination")
         allocation.say(_ABORTED)
         inside.signal("TERM")
-        if own:  # a thread, because the main one is reading
-            threading.Thread(target=allocation.cancel, daemon=True).start()
+        # A thread, because the main one is reading.
+        threading.Thread(target=allocation.cancel, daemon=True).start()
 
     def passed(number: int, _frame: FrameType | None) -> None:
         inside.signal(signal.Signals(number).name.removeprefix("SIG"))
@@ -150,18 +168,20 @@ def _signals(
     return handling(handlers)
 
 
-def _end_of(allocation: KeptAllocation, ended: exec_pb2.ExecEnded) -> int:
-    """The step's exit code. Where the end of the rank came first, that of the job."""
+def _end_of(allocation: KeptAllocation, ended: exec_pb2.ExecEnded, *, alone: bool) -> int:
+    """The step's exit code. Where the end of the rank came first, that of the job. `alone`: the end
+    of the one task is ours to tell.
+    """
     node = allocation.node
     if not ended.rank_ended:
-        return _told(allocation, node, _code(ended))
+        return _told(allocation, node, _code(ended)) if alone else _code(ended)
     job = allocation.final()
     if not job.HasField("exit_code") or job.exit_signal:
         allocation.say(_ABORTED)
         allocation.say(allocation.why_ended())
         allocation.say(f"error: {node}: task 0: Terminated")
         return exit_codes.SIGNALLED + signal.SIGTERM
-    return _told(allocation, node, job.exit_code)
+    return _told(allocation, node, job.exit_code) if alone else job.exit_code
 
 
 def _code(ended: exec_pb2.ExecEnded) -> int:
@@ -197,12 +217,10 @@ def _beside(app: App, named: str, given: SplitWords) -> int:
     keeping.end_stdin()
     for _ in keeping.outputs():
         pass
-    words = ["--chdir=" + os.getcwd(), *given.step]
-    terminal_word = ["--pty"] if "--pty" in given.own else []
-    command = holder.step(key, [*words, *terminal_word, "--", *given.command])
+    words = [f"--chdir={os.getcwd()}", *_step_words(given)[1:]]
     with _terminal(given) as terminal:
-        inside = allocation.inside(command, terminal=terminal)
-        with _signals(allocation, inside, raw=terminal is not None, own=False):
+        inside = allocation.inside(holder.step(key, words), terminal=terminal)
+        with _passing(inside, raw=terminal is not None):
             ended = attended(inside, stdin=_reads(given), raw=_is_raw(terminal))
     if ended.rank_ended:
         allocation.say(_ABORTED)
