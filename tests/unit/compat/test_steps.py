@@ -2,9 +2,11 @@
 
 import os
 import signal
+import socket
 import subprocess
 import time
 from collections.abc import Callable
+from contextlib import ExitStack, suppress
 
 import pytest
 
@@ -250,6 +252,37 @@ def test_a_thousand_steps_are_recorded_and_the_oldest_are_counted(job: TwoNodes)
     assert [steps[0].split("\t")[0], steps[-1].split("\t")[0]] == ["6", "1005"]
     last = steps[-1].split("\t")
     assert (last[1:6], last[-1]) == (["false", "1", "1", "ended", "1"], "gpu-a")
+
+
+# ---- strangers
+
+
+def test_connections_without_the_secret_keep_no_step_out(job: TwoNodes) -> None:
+    """More than a node keeps at once, from a user who does not know the attempt's key."""
+    process = job.start("sleep 1; srun -w gpu-b -N1 -n1 echo there; exit $?")
+    port = int(job.shared["DLQ_STEP_PEERS"].split(";")[1].split()[2])
+    while not (job.job_dir(1) / "steps.sock").exists():
+        time.sleep(0.01)
+    with ExitStack() as strangers:
+        for _ in range(100):
+            strangers.enter_context(socket.create_connection(("127.0.0.1", port), timeout=10))
+        assert process.communicate(timeout=60)[0] == "there\n"
+
+
+@pytest.mark.parametrize("said", [b"", b"x" * 64, b"\0" * 4096])
+def test_a_stranger_gets_a_challenge_and_nothing_else(job: TwoNodes, said: bytes) -> None:
+    job.start_rank(1, "--hold")
+    port = int(job.shared["DLQ_STEP_PEERS"].split(";")[1].split()[2])
+    while not (job.job_dir(1) / "steps.sock").exists():
+        time.sleep(0.01)
+    with socket.create_connection(("127.0.0.1", port), timeout=30) as stranger:
+        stranger.sendall(said)
+        stranger.shutdown(socket.SHUT_WR)
+        got = b""
+        with suppress(ConnectionError):
+            while piece := stranger.recv(4096):
+                got += piece
+    assert len(got) == 32
 
 
 # ---- terminals and listeners

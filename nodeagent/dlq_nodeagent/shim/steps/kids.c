@@ -23,6 +23,7 @@ struct kid {
     pid_t pid; /* 0: a free place */
     int sock;
     bool stranger, waiting, holds;
+    uint64_t order; /* of their connections */
     struct wish wish;
     struct grant *grant; /* of a step that runs */
     struct step *step;
@@ -31,6 +32,7 @@ struct kid {
 static struct kid kids[MOST_KIDS];
 static struct room rooms[MOST_NODES];
 static struct who *who;
+static uint64_t next_order;
 static int unix_listener, tcp_listener;
 
 /* ---- messages ---- */
@@ -114,12 +116,21 @@ static _Noreturn void become_kid(int connection, int sock, bool local, pid_t par
 
 /* ---- in the main process ---- */
 
-static int strangers(void)
+/* Connections of others must not keep those of the job out: beyond the limit the oldest one goes. */
+static void drop_oldest_stranger(void)
 {
+    struct kid *oldest = NULL;
     int count = 0;
     for (int at = 0; at < MOST_KIDS; at++)
-        count += kids[at].pid != 0 && kids[at].stranger;
-    return count;
+        if (kids[at].pid != 0 && kids[at].stranger) {
+            count++;
+            if (oldest == NULL || kids[at].order < oldest->order)
+                oldest = &kids[at];
+        }
+    if (count >= MOST_STRANGERS) {
+        oldest->stranger = false;
+        kill(oldest->pid, SIGKILL);
+    }
 }
 
 static void take_connection(int listener, bool local)
@@ -131,8 +142,9 @@ static void take_connection(int listener, bool local)
     for (int at = 0; at < MOST_KIDS && place == NULL; at++)
         if (kids[at].pid == 0)
             place = &kids[at];
-    if (place == NULL || (!local && strangers() >= MOST_STRANGERS) ||
-        socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) != 0) {
+    if (!local)
+        drop_oldest_stranger();
+    if (place == NULL || socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) != 0) {
         close(connection);
         return;
     }
@@ -145,7 +157,7 @@ static void take_connection(int listener, bool local)
         close(pair[0]);
         return;
     }
-    *place = (struct kid){.pid = pid, .sock = pair[0], .stranger = !local};
+    *place = (struct kid){.pid = pid, .sock = pair[0], .stranger = !local, .order = next_order++};
 }
 
 void kids_begin(struct who *ours, int unix_fd, int tcp_fd)
