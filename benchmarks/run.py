@@ -28,6 +28,7 @@ NAMES = (
         "cpu_hog",
         "sbatch_loop",
         "srun_round_trip",
+        "step_start",
         "restart",
         "retention",
         "simulate",
