@@ -9,7 +9,10 @@ from dlq_compat import delegate, scontrol
 from dlq_compat.version import VERSION, VERSION_WORDS
 
 _HERE: Dict[str, Callable[[List[str]], int]] = {"scontrol": scontrol.main}
-_ASKING = ("sbatch", "squeue", "sacct", "salloc", "scancel", "sinfo", "srun", "sattach")
+_ASKING = (
+    "sbatch", "squeue", "sacct", "salloc", "scancel", "sinfo", "srun", "sacctmgr", "sshare",
+    "sprio", "sdiag", "sreport", "sattach",
+)  # fmt: skip
 PROGRAMS = (*_HERE, *_ASKING)
 INSIDE = ("srun", "salloc", "sattach")
 """Programs that never go to a user's server: they stay as long as what they start."""

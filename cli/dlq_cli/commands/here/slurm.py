@@ -54,6 +54,19 @@ _PROGRAMS = {
     "sattach": _Program(
         "allocate.sattach:main", "Join a step that runs: its output, and input.", "sattach 17.0"
     ),
+    "sacctmgr": _Program(
+        "accounts.sacctmgr:main",
+        "Show accounts (teams), users, associations, QOS and the cluster.",
+        "sacctmgr -nP show assoc user=ann format=account",
+    ),
+    "sshare": _Program(
+        "accounts.sshare:main", "Shares and recent usage of teams.", "sshare -U -o Account%30"
+    ),
+    "sprio": _Program("queue.sprio:main", "Say that the order is no sum of factors.", "sprio"),
+    "sdiag": _Program("control.sdiag:main", "Counts of jobs since midnight.", "sdiag"),
+    "sreport": _Program(
+        "accounts.sreport:main", "Name the report of dlq.", "sreport user TopUsage"
+    ),
     "sinfo": _Program("nodes.sinfo:main", "Partitions and nodes.", "sinfo -N -o '%N %t %G'"),
 }
 

@@ -192,11 +192,3 @@ def _column(word: str) -> tuple[str, int]:
             raise SlurmSays(f'sacct: error: Invalid field requested: "{name[:40]}"')
         known = begun[0]
     return known, int(width) if percent and width.lstrip("-").isdigit() else FIELDS[known].width
-
-
-def fill(text: str, width: int) -> str:
-    """Padded, or cut with Slurm's `+`."""
-    most = abs(width)
-    if len(text) > most:
-        text = f"{text[: most - 1]}+" if most else ""
-    return text.ljust(most) if width < 0 else text.rjust(most)

@@ -13,12 +13,12 @@ import click
 
 from dlq_cli.app import App
 from dlq_cli.lists.tasks import id_key
-from dlq_cli.output.render import clean_line
 from dlq_cli.output.said import SlurmSays
 from dlq_cli.output.slurm_page import accounting_page, show
 from dlq_cli.slurm.accounts import fields
 from dlq_cli.slurm.accounts.grammar import GRAMMAR
 from dlq_cli.slurm.accounts.row import AccountRow
+from dlq_cli.slurm.accounts.table import AccountColumn, form_of, print_table
 from dlq_cli.slurm.accounts.window import keeper, window_of
 from dlq_cli.slurm.jobs.listing import everybody, folded_lines, named
 from dlq_cli.slurm.jobs.seen import SeenJob
@@ -145,23 +145,8 @@ def _rows(app: App, jobs: Sequence[SeenJob], given: SlurmWords) -> list[AccountR
 def _print(
     columns: Sequence[tuple[str, int]], rows: Sequence[AccountRow], given: SlurmWords
 ) -> None:
-    lines = [[fields.FIELDS[name].text(row) for name, _ in columns] for row in rows]
-    if "noheader" not in given.options:
-        lines.insert(0, [name for name, _ in columns])
-        if not {"parsable", "parsable2"} & given.options.keys():
-            lines.insert(1, ["-" * abs(width) for _, width in columns])
-    widths = [width for _, width in columns]
-    if lines:
-        click.echo("\n".join(clean_line(_line(line, widths, given)) for line in lines))
-
-
-def _line(row: Sequence[str], widths: Sequence[int], given: SlurmWords) -> str:
-    bar = given.options.get("delimiter", "|")
-    if "parsable2" in given.options:
-        return bar.join(row)
-    if "parsable" in given.options:
-        return bar.join([*row, ""])
-    return "".join(f"{fields.fill(text, width)} " for text, width in zip(row, widths, strict=True))
+    made = [AccountColumn(name, width, fields.FIELDS[name].text) for name, width in columns]
+    print_table(made, rows, form_of(given.options))
 
 
 def _print_scripts(jobs: Sequence[SeenJob]) -> None:
