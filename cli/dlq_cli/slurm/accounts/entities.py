@@ -1,4 +1,4 @@
-"""What `sacctmgr show` shows: the columns and rows of each entity."""
+"""The columns and rows of `sacctmgr show`, for each entity."""
 
 from __future__ import annotations
 

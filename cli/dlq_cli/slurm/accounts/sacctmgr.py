@@ -1,5 +1,4 @@
-"""`sacctmgr`: what is there of accounts, users, associations, QOS, clusters and TRES; it changes
-nothing.
+"""`sacctmgr`: shows accounts, users, associations, QOS, the cluster and TRES. It changes nothing.
 
 Teams are changed by `dlq admin team`. Each verb that would change something is refused by name.
 """
