@@ -210,3 +210,28 @@ def test_a_gang_in_containers_has_a_process_for_each_gpu_and_names_the_one_that_
     assert "failed first: node rank 1 (rank 3)" in user.dlq("why", job)
     first = user.dlq("logs", "--rank", "0", job)
     assert first.startswith("rank 0 of 4 at ")
+
+
+STEPS = """\
+#!/bin/sh
+#SBATCH --job-name=steps --nodes=2 --gpus-per-node=1 --ntasks-per-node=1 --output=/dev/null
+echo script
+srun -l sh -c 'echo $SLURM_PROCID of $SLURM_NTASKS on $SLURMD_NODENAME'
+srun -n2 sh -c 'exit 3'
+echo code $?
+"""
+
+
+def test_the_steps_of_a_script_reach_the_containers_of_all_nodes(
+    user: UsersView, registry: SmallRegistry, tmp_path: Path
+) -> None:
+    script = tmp_path / "steps.slurm"
+    script.write_text(STEPS)
+    job = user.submit(*in_image(registry, "--compat", "slurm"), str(script))
+    assert user.wait_for_end(job).state == job_pb2.JOB_STATE_COMPLETED, user.tale(job)
+    lines = user.dlq("logs", "-n", "all", "--rank", "0", job).splitlines()
+    nodes = user.show(job)["attempts"][0]["ranks"]
+    names = [rank["node_id"] for rank in nodes]
+    assert {"script", f"0: 0 of 2 on {names[0]}", f"1: 1 of 2 on {names[1]}", "code 3"} <= set(
+        lines
+    )

@@ -110,6 +110,13 @@ def test_much_input_and_output_arrive_whole(job: TwoNodes) -> None:
     assert job.run(copy) == (0, "20000000\n")
 
 
+def test_a_step_waits_for_a_node_that_still_starts(job: TwoNodes) -> None:
+    process = job.start_rank(0, "/bin/sh", "-c", "srun -N2 -n2 echo up")
+    time.sleep(0.5)
+    job.start_rank(1, "--hold")
+    assert process.communicate(timeout=60)[0] == "up\nup\n"
+
+
 # ---- ends
 
 

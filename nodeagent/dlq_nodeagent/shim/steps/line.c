@@ -23,6 +23,8 @@
 #define SOCKET_NAME "steps.sock"
 #define HANDSHAKE_MS 10000
 #define DIAL_MS 10000
+#define DIAL_AGAIN_MS 50
+#define STARTING_MS 60000
 #define NONCE_BYTES 32
 
 /* ---- unix ---- */
@@ -214,7 +216,13 @@ static int dial_tcp(const struct who *who, const struct peer *peer)
 
 int dial_peer(const struct who *who, int node, char *words, size_t size)
 {
+    int64_t until = now_ms() + STARTING_MS;
     int fd = node == who->rank ? dial_unix(who->job_dir) : dial_tcp(who, &who->peers[node]);
+    /* Ranks start at different times. The master ends the job if one does not. */
+    while (fd < 0 && node != who->rank && now_ms() < until) {
+        poll(NULL, 0, DIAL_AGAIN_MS);
+        fd = dial_tcp(who, &who->peers[node]);
+    }
     if (fd < 0)
         snprintf(words, size, "node %s cannot be reached", who->peers[node].name);
     return fd;
