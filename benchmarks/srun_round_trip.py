@@ -3,7 +3,8 @@
     python -m benchmarks.srun_round_trip [--count N] [--json]
 
 Each call is a process that allocates, runs one task and gives the GPU back. A master and an agent
-with virtual GPUs run on this host, as does Slurm with its own settings of a test.
+with virtual GPUs run on this host, as does Slurm with its own settings of a test. dlq's calls go
+through the user's server of commands; `slow` is the way without it.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ sys.path.append(str(Path(__file__).parent.parent / "tests"))
 from benchmarks.living import Living
 from benchmarks.report import Report
 
-from dlq_compat.install import install
+from dlq_compat.install import FRONT, install
 from support.ports import free_ports
 from support.real_slurm import RealSlurm, missing
 
@@ -43,15 +44,30 @@ def main() -> None:
             (root / "slurm").mkdir()
             with RealSlurm(root / "slurm", free_ports(2)[0]):
                 _told(report, "Slurm", calls_ms("srun", dict(os.environ), count))
-        programs = install(root / "programs")
-        with Living(root) as living:
-            living.run("dlq", "login")
-            living.start_agent("n1", "fake:8xH100-80GB")
-            path = f"{programs}:{living.environment['PATH']}"
-            _told(report, "dlq", calls_ms("srun", {**living.environment, "PATH": path}, count))
+        _dlq(report, root, count)
     finally:
         shutil.rmtree(root)
     report.end()
+
+
+def _dlq(report: Report, root: Path, count: int) -> None:
+    programs = install(root / "programs", FRONT if FRONT.exists() else None)
+    runtime = root / "x"
+    runtime.mkdir(mode=0o700)
+    with Living(root) as living:
+        living.run("dlq", "login")
+        living.start_agent("n1", "fake:8xH100-80GB")
+        environment = {
+            **living.environment, "PATH": f"{programs}:{living.environment['PATH']}",
+            "HOME": os.environ.get("HOME", "/"), "XDG_RUNTIME_DIR": str(runtime),
+        }  # fmt: skip
+        slow = {**environment, "DLQ_SLURM_SLOW": "1"}
+        _told(report, "dlq, slow way", calls_ms("srun", slow, max(5, count // 4)))
+        calls_ms("srun", environment, 1)
+        while FRONT.exists() and not list((runtime / "dlq").glob("*.sock")):
+            time.sleep(0.05)
+        _told(report, "dlq", calls_ms("srun", environment, count))
+        shutil.rmtree(runtime / "dlq", ignore_errors=True)  # ends the server
 
 
 def _told(report: Report, whose: str, took_ms: list[float]) -> None:

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Optional
 
 from dlq_compat.delegate import CLI_FILE
-from dlq_compat.main import INSIDE, OF_STEPS, PROGRAMS
+from dlq_compat.main import OF_STEPS, PROGRAMS
 
 _WRAPPER = """\
 #!/bin/sh
@@ -65,7 +65,7 @@ def install(directory: Path, front: Optional[Path] = None, *, steps: Optional[Pa
         _put(directory / "lib" / "dlq_compat" / source.name, source.read_bytes(), 0o644)
     _put(directory / "lib" / "__main__.py", _MAIN.encode(), 0o644)
     _put(directory / "lib" / CLI_FILE, f"{_own_cli()}\n".encode(), 0o644)
-    compiled = {name: _FRONT_COPY for name in PROGRAMS if front and name not in INSIDE}
+    compiled = {name: _FRONT_COPY for name in PROGRAMS if front}
     compiled |= {name: _STEPS_COPY for name in OF_STEPS if steps}
     for program, copy in ((front, _FRONT_COPY), (steps, _STEPS_COPY)):
         if program is not None:

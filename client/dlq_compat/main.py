@@ -14,8 +14,6 @@ _ASKING = (
     "sprio", "sdiag", "sreport", "sattach",
 )  # fmt: skip
 PROGRAMS = (*_HERE, *_ASKING)
-INSIDE = ("srun", "salloc", "sattach")
-"""Programs that never go to a user's server: they stay as long as what they start."""
 OF_STEPS = ("batch", "srun", "sattach")
 """Programs that are compiled where jobs run: the main process of a rank, and those of its steps."""
 

@@ -7,7 +7,7 @@ import socket
 import struct
 from typing import NamedTuple
 
-MAGIC, VERSION = 0x51464C44, 1
+MAGIC, VERSION = 0x51464C44, 2
 LIMITS = 16
 """Resource limits that are numbered from 0, as the kernel numbers them."""
 LARGEST_BYTES = 64 * 1024 * 1024

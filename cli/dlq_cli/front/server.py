@@ -180,16 +180,20 @@ class CommandServer:
 
 
 def _listen(path: Path) -> socket.socket:
-    """A socket for this user alone. The lock is ours: an old socket belongs to nobody."""
+    """A socket for this user alone, which has its name once it listens. The lock is ours: an old
+    socket belongs to nobody.
+    """
+    draft = path.with_suffix(".new")
     with suppress(FileNotFoundError):
-        path.unlink()
+        draft.unlink()
     listening = socket.socket(socket.AF_UNIX)
     umask = os.umask(0o177)
     try:
-        listening.bind(str(path))
+        listening.bind(str(draft))
     finally:
         os.umask(umask)
     listening.listen(512)
+    draft.replace(path)
     return listening
 
 

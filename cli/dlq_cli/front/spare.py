@@ -14,6 +14,7 @@ import os
 import select
 import signal
 import socket
+import struct
 import sys
 import threading
 import time
@@ -35,7 +36,10 @@ CALLS = 250
 """A process ends after so many: memory that commands leave behind does not add up."""
 LONG_S = 2.0
 """After a longer call a process ends: the server has put another into its place."""
-_THREAD_ENDS_S = 0.2  # a thread that has given its result is at its end
+_LAST = (b"srun", b"salloc")
+"""After these it ends at once: a thread of theirs may still read the caller's terminal."""
+_PID = struct.Struct("=i")
+_THREAD_ENDS_S = 0.5  # a thread that has given its result is at its end
 
 
 class Employer(Protocol):
@@ -66,9 +70,10 @@ def serve_calls(listening: socket.socket, ends: int, employer: Employer, calls: 
         if not left:
             listening.close()
         begun_s = time.monotonic()
-        clear = _serve(line, employer.fresh, null) and ground.is_clear()
+        clear = _serve(line, employer.fresh, null) and ground.is_clear(line)
         if not left or not clear or time.monotonic() - begun_s > LONG_S:
             break
+        line.close()
         employer.tell_free()
     os._exit(0)
 
@@ -97,7 +102,7 @@ def _serve(line: socket.socket, fresh: Callable[[], bool], null: int) -> bool:
         if peer_uid(line) != os.geteuid() or not fresh():
             return False
         request = receive(line)
-        line.sendall(READY)
+        line.sendall(READY + _PID.pack(os.getpid()))
         if line.recv(1) != GO:
             return False
         line.settimeout(None)
@@ -108,7 +113,7 @@ def _serve(line: socket.socket, fresh: Callable[[], bool], null: int) -> bool:
     code, plain = _run(request.words)
     code = end_of(code)
     let_go(null)
-    return caller.answer(code) and plain
+    return caller.answer(code) and plain and request.words[0] not in _LAST
 
 
 class _Caller:
@@ -122,14 +127,17 @@ class _Caller:
         self._thread.start()
 
     def answer(self, code: int) -> bool:
-        """Tell the exit code. False when a signal had come: it may still be on its way here."""
+        """Tell the exit code. False when a signal had come: it may still be on its way here.
+
+        The line stays open: a caller on a terminal waits for its end, when nobody here reads its
+        keys any more.
+        """
         with self._lock:
             self._over = True
         try:
-            with self._line:
-                self._line.sendall(ENDED + bytes([code & 0xFF]))
-                self._line.shutdown(socket.SHUT_RDWR)
-                self._thread.join()
+            self._line.sendall(ENDED + bytes([code & 0xFF]))
+            self._line.shutdown(socket.SHUT_RD)
+            self._thread.join()
         except OSError:
             return False
         return not self._signalled
@@ -155,13 +163,13 @@ class _Ground:
         self._handlers = self._now_handled()
         self._descriptors = self._now_open()
 
-    def is_clear(self) -> bool:
-        """Whether a call has left it as it was."""
+    def is_clear(self, line: socket.socket) -> bool:
+        """Whether a call has left it as it was, but for its `line`."""
         return (
             self._handlers == self._now_handled()
             and _alone()
             and _childless()
-            and self._descriptors == self._now_open()
+            and self._descriptors + 1 == self._now_open()
         )
 
     @staticmethod
@@ -169,8 +177,8 @@ class _Ground:
         return [signal.getsignal(number) for number in range(1, signal.SIGSYS + 1)]
 
     @staticmethod
-    def _now_open() -> list[str]:
-        return sorted(os.listdir("/proc/self/fd"))
+    def _now_open() -> int:
+        return len(os.listdir("/proc/self/fd"))
 
 
 def _alone() -> bool:

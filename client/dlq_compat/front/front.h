@@ -7,9 +7,10 @@
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
+#include <sys/types.h>
 
 #define FRONT_MAGIC 0x51464c44u /* "DLFQ" */
-#define FRONT_VERSION 1u
+#define FRONT_VERSION 2u
 #define FRONT_LIMITS 16
 
 /* One call of one of Slurm's commands, and the places that belong to it. */
@@ -30,6 +31,18 @@ bool front_find_run_dir(struct front_call *call);
 
 /* serve.c: start a server in the background, for the calls after this one. */
 void front_start_server(const struct front_call *call);
+
+/* signals.c: from now on signals for us reach the process that runs the command. */
+void front_pass_signals(const struct front_call *call, char **argv, int fd, pid_t pid);
+
+/* While it is being woken after a stop: true, and errno EAGAIN, when no answer has come yet. */
+bool front_is_waking(int fd);
+
+/* After the answer: until nobody there reads our terminal any more. */
+void front_await_end(int fd);
+
+/* The command's process is gone without a word: by the signal that we passed on, or by another. */
+int front_end_by_signal(const struct front_call *call);
 
 /* talk.c: true when a server ran the command; *code is then the exit code. */
 bool front_talk(const struct front_call *call, int argc, char **argv, char **envp, int *code);

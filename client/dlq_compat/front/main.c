@@ -76,14 +76,24 @@ static bool names_descriptors(char **argv)
     return false;
 }
 
-static bool may_be_served(char **argv, char **envp)
+/* `srun` and `sattach` read the terminal, which in the background only its own shell may give it. `salloc` starts a
+ * child of ours; with --no-shell it starts nothing. */
+static bool fits(const struct front_call *call, char **argv)
+{
+    if (!strcmp(call->name, "salloc"))
+        return argv[1] && !strcmp(argv[1], "--no-shell");
+    return !front_reads_terminal(call) || !isatty(0) || tcgetpgrp(0) == getpgrp();
+}
+
+static bool may_be_served(const struct front_call *call, char **argv, char **envp)
 {
     for (int fd = 0; fd < 3; fd++)
         if (fcntl(fd, F_GETFD) < 0)
             return false;
     /* Inside a job nothing may outlive the job, and memory counts. */
     return getuid() == geteuid() && getgid() == getegid() && !getenv("DLQ_JOB_ID") &&
-           !getenv("DLQ_SLURM_SLOW") && is_utf8() && is_plain(envp) && !names_descriptors(argv + 1);
+           !getenv("DLQ_SLURM_CONTROL") && !getenv("DLQ_SLURM_SLOW") && is_utf8() &&
+           is_plain(envp) && !names_descriptors(argv + 1) && fits(call, argv);
 }
 
 static _Noreturn void go_slowly(const struct front_call *call, char **argv)
@@ -103,7 +113,7 @@ int main(int argc, char **argv, char **envp)
         fprintf(stderr, "%s: cannot find its own file by /proc/self/exe\n", argv[0]);
         return 127;
     }
-    if (may_be_served(argv, envp) && front_find_dlq(&call) && front_find_run_dir(&call) &&
+    if (may_be_served(&call, argv, envp) && front_find_dlq(&call) && front_find_run_dir(&call) &&
         front_key(&call)) {
         if (front_talk(&call, argc, argv, envp, &code))
             return code;

@@ -5,7 +5,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
@@ -15,19 +14,6 @@
 #include <unistd.h>
 
 #define READY_MS 5000
-
-static volatile sig_atomic_t line = -1, last_signal;
-
-/* To the process that runs the command. It may have ended: the answer then says so. */
-static void pass_on(int number)
-{
-    unsigned char message[2] = {'S', (unsigned char)number};
-    int saved = errno;
-    last_signal = number;
-    if (send(line, message, sizeof message, MSG_NOSIGNAL | MSG_DONTWAIT) < 0)
-        line = -1;
-    errno = saved;
-}
 
 static int connect_to(const struct front_call *call)
 {
@@ -139,41 +125,24 @@ static char *body_of(const struct front_call *call, char **argv, char **envp, si
     return body;
 }
 
-static bool listen_to_signals(int fd)
-{
-    static const int numbers[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2, SIGALRM};
-    line = fd;
-    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) {
-        struct sigaction now, ours = {.sa_handler = pass_on, .sa_flags = SA_RESTART};
-        if (!sigaction(numbers[i], NULL, &now) && now.sa_handler != SIG_IGN)
-            sigaction(numbers[i], &ours, NULL);
-    }
-    return true;
-}
-
 /* The command runs only after our "G". Without "R" in time we take the slow way, and it never runs
- * twice. */
+ * twice. With "R" comes the number of the process that runs it. */
 static bool agree(int fd, const struct front_call *call, char **argv, char **envp)
 {
+    struct __attribute__((packed)) {
+        char word;
+        int32_t pid;
+    } ready = {0};
     size_t size = 0;
-    char word = 0;
     char *body = body_of(call, argv, envp, &size);
     bool sent = body && send_header(fd, (uint32_t)size) && send_all(fd, body, size);
     free(body);
     struct pollfd poll_fd = {.fd = fd, .events = POLLIN};
-    return sent && poll(&poll_fd, 1, READY_MS) == 1 && recv(fd, &word, 1, 0) == 1 && word == 'R' &&
-           listen_to_signals(fd) && send(fd, "G", 1, MSG_NOSIGNAL) == 1;
-}
-
-/* The command's process is gone without a word: by the signal that we passed on, or by another. */
-static int ended_without_answer(const struct front_call *call)
-{
-    if (last_signal) {
-        signal(last_signal, SIG_DFL);
-        raise(last_signal);
-    }
-    fprintf(stderr, "%s: error: the process that ran the command was killed\n", call->name);
-    return 1;
+    if (!sent || poll(&poll_fd, 1, READY_MS) != 1 ||
+        recv(fd, &ready, sizeof ready, MSG_WAITALL) != sizeof ready || ready.word != 'R')
+        return false;
+    front_pass_signals(call, argv, fd, ready.pid);
+    return send(fd, "G", 1, MSG_NOSIGNAL) == 1;
 }
 
 bool front_talk(const struct front_call *call, int argc, char **argv, char **envp, int *code)
@@ -192,8 +161,9 @@ bool front_talk(const struct front_call *call, int argc, char **argv, char **env
     } answer;
     ssize_t size;
     do
-        size = recv(fd, &answer, sizeof answer, MSG_WAITALL);
-    while (size < 0 && errno == EINTR);
-    *code = size == sizeof answer && answer.kind == 'X' ? answer.code : ended_without_answer(call);
+        size = front_is_waking(fd) ? -1 : recv(fd, &answer, sizeof answer, MSG_WAITALL);
+    while (size < 0 && (errno == EINTR || errno == EAGAIN));
+    *code = size == sizeof answer && answer.kind == 'X' ? answer.code : front_end_by_signal(call);
+    front_await_end(fd);
     return true;
 }

@@ -1,0 +1,170 @@
+"""`srun` and `salloc` through the user's server: stdin, terminal, signals, stops of the caller."""
+
+import shutil
+import signal
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from dlq_compat.install import FRONT
+from support.front import Front
+from support.harness import Daemons
+from support.terminal import Terminal
+from support.waiting import wait_until
+
+pytestmark = [
+    pytest.mark.integration,
+    pytest.mark.skipif(not FRONT.exists(), reason="the front is not compiled (make setup)"),
+]
+
+INNER = """sh -c 'trap "exit 6" INT; stty size; echo be; echo gun; while :; do sleep 0.1; done'"""
+
+
+@pytest.fixture(scope="module")
+def front() -> Iterator[Front]:
+    """One server for all, and no slow way."""
+    root = Path(tempfile.mkdtemp(prefix="dlqfs", dir="/tmp"))
+    try:
+        with Daemons(root, agents=("n1",)).up() as daemons:
+            (root / "f").mkdir()
+            made = Front(daemons, root / "f")
+            try:
+                made.serve()
+                made.only_fast()
+                yield made
+            finally:
+                made.end()
+    finally:
+        shutil.rmtree(root)
+
+
+def shell(front: Front) -> Terminal:
+    """bash with job control on a terminal of its own."""
+    bash = ["setsid", "--ctty", "--wait", "bash", "--norc", "--noprofile", "-i"]
+    return Terminal(bash, {**front.environment, "PS1": "ready> "})
+
+
+def holders(front: Front) -> list[str]:
+    """The states of the server's processes, as the kernel names them."""
+    return [Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2][0] for pid in front.servers()]
+
+
+@pytest.mark.parametrize(
+    ("script", "code", "words"),
+    [
+        ("true", 0, ""),
+        ("exit 3", 3, "srun: error: n1: task 0: Exited with exit code 3\n"),
+        ("kill -9 $$", 137, "srun: error: n1: task 0: Killed\n"),
+    ],
+)
+def test_srun_ends_as_its_task_does(front: Front, script: str, code: int, words: str) -> None:
+    done = front.said("srun", "-G1", "sh", "-c", script)
+    assert (done.returncode, done.stdout, done.stderr) == (code, "", words)
+
+
+def test_stdin_goes_in_and_both_outputs_come_apart(front: Front) -> None:
+    text = "é" * 300_000
+    done = front.said("srun", "-G1", "sh", "-c", "cat; echo bad >&2", given=text)
+    assert (done.returncode, done.stdout, done.stderr) == (0, text, "bad\n")
+
+
+def test_a_signal_reaches_the_task(front: Front) -> None:
+    script = "trap 'echo got; exit 7' USR1; echo up; while :; do sleep 0.1; done"
+    process = front.start("srun", "-G1", "sh", "-c", script)
+    assert process.stdout is not None
+    assert process.stdout.readline() == "up\n"
+    process.send_signal(signal.SIGUSR1)
+    assert process.communicate(timeout=60)[0] == "got\n"
+    assert process.returncode == 7
+
+
+def test_with_its_caller_its_process_ends(front: Front) -> None:
+    """So nobody tells the master any more that the client is there, and the job ends."""
+    process = front.start("srun", "-G1", "-J", "left", "sleep", "1000")
+    wait_until(
+        lambda: "left" in front.said("squeue", "-h", "-t", "R", "-o", "%j").stdout,
+        what="the job runs", timeout_s=60,
+    )  # fmt: skip
+    before = set(front.servers())
+    process.kill()
+    process.communicate(timeout=60)
+    wait_until(lambda: before - set(front.servers()), what="one has gone", timeout_s=30)
+    assert front.said("scancel", "--name", "left").returncode == 0
+
+
+def test_a_pty_takes_ctrl_c_and_gives_the_exit_code(front: Front) -> None:
+    with shell(front) as terminal:
+        terminal.expect("ready> ")
+        terminal.press(f"unset COLUMNS LINES; stty rows 33 cols 77; srun -G1 --pty {INNER}\n")
+        terminal.expect("33 77\nbe\ngun\n")
+        terminal.press("\x03")
+        terminal.expect("Exited with exit code 6\n\x1b[?2004hready> ")
+        terminal.press("echo code $?; stty -a | grep -o ' icanon'; exit\n")
+        terminal.expect("code 6\n icanon\n")
+        terminal.end()
+
+
+def test_ctrl_c_of_the_terminal_asks_first(front: Front) -> None:
+    with shell(front) as terminal:
+        terminal.expect("ready> ")
+        terminal.press("srun -G1 sh -c 'echo be; echo gun; exec sleep 1000'\n")
+        terminal.expect("be\ngun\n")
+        terminal.press("\x03")
+        terminal.expect("interrupt (one more within 1 sec to abort)")
+        terminal.shown = ""
+        terminal.press("\x03")
+        terminal.expect("ready> ")
+        assert "sending Ctrl-C" in terminal.shown
+        assert "forcing job termination" in terminal.shown
+        terminal.press("exit\n")
+        terminal.end()
+
+
+def test_a_stopped_srun_leaves_the_keys_to_the_shell(front: Front) -> None:
+    with shell(front) as terminal:
+        terminal.expect("ready> ")
+        terminal.press("srun -G1 sed -u s/^/got-/\n")
+        terminal.press("one\n")
+        terminal.expect("got-one\n")
+        terminal.press("\x1a")
+        terminal.expect("Stopped")
+        terminal.expect("ready> ")
+        wait_until(lambda: "T" in holders(front), what="its process is stopped", timeout_s=30)
+        for number in range(5):  # a second reader of the terminal would get some of these
+            terminal.press(f"echo back-$(({number}+10))\n")
+            terminal.expect(f"back-{number + 10}\n")
+        terminal.press("bg\n")
+        time.sleep(0.3)
+        terminal.press("echo still-$((1+1))\n")
+        terminal.expect("still-2\n")
+        terminal.press("fg\n")
+        terminal.press("two\n")
+        terminal.expect("got-two\n")
+        terminal.shown = ""
+        terminal.press("\x04")
+        terminal.expect("ready> ")
+        terminal.press("echo code $?; exit\n")
+        terminal.expect("code 0\n")
+        terminal.end()
+    assert "T" not in holders(front)
+
+
+def test_in_the_background_srun_takes_the_slow_way(front: Front) -> None:
+    with shell(front) as terminal:
+        terminal.expect("ready> ")
+        terminal.press("srun -G1 cat & wait $!; echo code $?; exit\n")
+        terminal.expect("code 127\n")  # there is none
+        terminal.end()
+
+
+def test_salloc_goes_through_the_server_only_where_it_starts_nothing(front: Front) -> None:
+    done = front.said("salloc", "--no-shell", "-G1", "-J", "kept")
+    assert "Granted job allocation" in done.stderr
+    job_id = done.stderr.split()[-1]
+    assert front.said("srun", f"--jobid={job_id}", "echo", "inside").stdout == "inside\n"
+    assert front.said("scancel", job_id).returncode == 0
+    assert front.said("salloc", "-G1", "true").returncode == 127
+    assert front.said("salloc", "-G1", "true", "--no-shell").returncode == 127
