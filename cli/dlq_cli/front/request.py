@@ -35,8 +35,18 @@ class NoRequest(Exception):
 
 def peer_uid(line: socket.socket) -> int:
     """The user at the other end, as the kernel says."""
+    return _peer(line)[1]
+
+
+def peer_pid(line: socket.socket) -> int:
+    """The process at the other end."""
+    return _peer(line)[0]
+
+
+def _peer(line: socket.socket) -> tuple[int, int, int]:
     raw = line.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _PEER.size)
-    return int(_PEER.unpack(raw)[1])
+    pid, uid, gid = _PEER.unpack(raw)
+    return pid, uid, gid
 
 
 def receive(line: socket.socket) -> FrontRequest:

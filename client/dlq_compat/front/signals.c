@@ -1,5 +1,5 @@
-/* Signals of a call: those that come to us go on to the process that runs the command. A stop (Ctrl-Z)
- * stops it too where it may read the terminal: the shell has the terminal then. */
+/* Signals of a call go on to the process that runs the command. A stop (Ctrl-Z) stops that process
+ * too where it may read the terminal: the shell has the terminal then. */
 
 #include "front.h"
 
