@@ -222,7 +222,7 @@ def test_one_process_takes_call_after_call(front: Front) -> None:
         # A refusal and a reader that leaves early are no reason to end.
         assert front.said("squeue", "-h").returncode == 0
         assert front.said("sbatch", f"no-such-file-{number}").returncode == 1
-    assert front.servers() == before
+    assert set(before) <= set(front.servers())
 
 
 def test_a_call_finds_nothing_of_the_call_before_it(front: Front, daemons: Daemons) -> None:

@@ -37,7 +37,7 @@ CALLS = 250
 """A process ends after so many: memory that commands leave behind does not add up."""
 LONG_S = 2.0
 """After a longer call a process ends: the server has put another into its place."""
-_LAST = (b"srun", b"salloc")
+_LAST = (b"srun", b"salloc", b"sattach")
 """After these it ends at once: a thread of theirs may still read the caller's terminal."""
 _PID = struct.Struct("=i")
 _THREAD_ENDS_S = 0.5  # a thread that has given its result is at its end

@@ -32,7 +32,10 @@ bool front_find_run_dir(struct front_call *call);
 /* serve.c: start a server in the background, for the calls after this one. */
 void front_start_server(const struct front_call *call);
 
-/* signals.c: from now on signals for us reach the process that runs the command. */
+/* signals.c: whether the command may read the terminal of its caller. */
+bool front_reads_terminal(const struct front_call *call);
+
+/* From now on signals for us reach the process that runs the command. */
 void front_pass_signals(const struct front_call *call, char **argv, int fd, pid_t pid);
 
 /* While it is being woken after a stop: true, and errno EAGAIN, when no answer has come yet. */

@@ -76,8 +76,8 @@ static bool names_descriptors(char **argv)
     return false;
 }
 
-/* `srun` and `sattach` read the terminal, which in the background only its own shell may give it. `salloc` starts a
- * child of ours; with --no-shell it starts nothing. */
+/* A reader of the terminal is given it by its own shell alone when it is in the background. `salloc`
+ * starts a child of ours; with --no-shell it starts nothing. */
 static bool fits(const struct front_call *call, char **argv)
 {
     if (!strcmp(call->name, "salloc"))

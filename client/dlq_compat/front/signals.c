@@ -19,6 +19,11 @@
 static volatile sig_atomic_t line = -1, runner, last_signal, wakes;
 static bool reads_terminal;
 
+bool front_reads_terminal(const struct front_call *call)
+{
+    return !strcmp(call->name, "srun") || !strcmp(call->name, "sattach");
+}
+
 /* To the process that runs the command. It may have ended: the answer then says so. */
 static void tell(int number)
 {
@@ -92,7 +97,7 @@ void front_pass_signals(const struct front_call *call, char **argv, int fd, pid_
     for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
         if (!sigaction(numbers[i], NULL, &now) && now.sa_handler != SIG_IGN)
             sigaction(numbers[i], &ours, NULL);
-    if (strcmp(call->name, "srun"))
+    if (!front_reads_terminal(call))
         return;
     reads_terminal = isatty(0);
     for (; *argv; argv++)
