@@ -23,10 +23,10 @@ from contextlib import suppress
 from typing import NoReturn, Protocol
 
 from dlq_cli import main as cli
+from dlq_cli.caller import called_by
 from dlq_cli.exit_codes import INTERRUPTED
 from dlq_cli.front.likeness import become, end_of, let_go
 from dlq_cli.front.request import NoRequest, peer_pid, peer_uid, receive
-from dlq_cli.slurm.jobs import origin
 from dlq_compat import delegate
 from dlq_compat import main as compat
 
@@ -110,7 +110,7 @@ def _serve(line: socket.socket, fresh: Callable[[], bool], null: int) -> bool:
     except (OSError, NoRequest):
         return False
     become(request)
-    origin.called_by[0] = peer_pid(line)
+    called_by(peer_pid(line))
     caller = _Caller(line)
     code, plain = _run(request.words)
     code = end_of(code)

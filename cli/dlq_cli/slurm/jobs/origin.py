@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import os
 import shlex
 import socket
 from collections.abc import Sequence
 from pathlib import Path
 
 from dlq.v1 import job_pb2
+from dlq_cli.caller import session_of_caller
 
 _LONGEST = 4_096
-called_by: list[int] = [0]
-"""The process that called the command; 0: this one."""
 
 
 def origin_of(program: str, words: Sequence[str], script: str = "") -> job_pb2.OriginSpec:
@@ -21,7 +19,7 @@ def origin_of(program: str, words: Sequence[str], script: str = "") -> job_pb2.O
         script_path=_line(str(Path.cwd() / script)) if script else "",
         command_line=_line(shlex.join([program, *words])),
         host=_line(socket.gethostname().partition(".")[0]),
-        session_id=os.getsid(called_by[0]),
+        session_id=session_of_caller(),
     )
 
 
