@@ -28,6 +28,18 @@ if TYPE_CHECKING:
 
 _HOME_VARIABLES = ("DLQ_HOME", "XDG_CONFIG_HOME")
 
+_called_by: list[int] = [0]  # 0: this process itself
+
+
+def called_by(pid: int) -> None:
+    """From now on this process runs commands for that one."""
+    _called_by[0] = pid
+
+
+def session_of_caller() -> int:
+    """The number of the session in which the command was called."""
+    return os.getsid(_called_by[0])
+
 
 class App:
     """One run of `dlq`. Each part is made when a command first asks for it."""

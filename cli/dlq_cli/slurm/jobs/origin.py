@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from dlq.v1 import job_pb2
-from dlq_cli.caller import session_of_caller
+from dlq_cli.app import session_of_caller
 
 _LONGEST = 4_096
 
