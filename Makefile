@@ -76,7 +76,7 @@ $(STAMP): $(LOCK) pyproject.toml hatch_build.py | $(UV_TOOL)
 	$(UV) pip install --quiet --python $(PY) --no-deps --no-build-isolation --editable .
 	touch $(STAMP)
 
-$(SHIM): $(wildcard $(SHIM_DIR)/*.[ch] $(SHIM_DIR)/init/*.[ch] $(SHIM_DIR)/tasks/*.c $(SHIM_DIR)/output/*.c) hatch_build.py | $(STAMP)
+$(SHIM): $(wildcard $(SHIM_DIR)/*.[ch] $(SHIM_DIR)/init/*.[ch] $(SHIM_DIR)/tasks/*.c $(SHIM_DIR)/output/*.c $(SHIM_DIR)/steps/*.[ch]) hatch_build.py | $(STAMP)
 	$(PY) hatch_build.py
 
 $(FRONT): $(wildcard $(FRONT_DIR)/*.[ch]) hatch_build.py | $(STAMP)

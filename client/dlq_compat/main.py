@@ -11,7 +11,7 @@ from dlq_compat.version import VERSION, VERSION_WORDS
 _HERE: Dict[str, Callable[[List[str]], int]] = {"scontrol": scontrol.main}
 _ASKING = (
     "sbatch", "squeue", "sacct", "salloc", "scancel", "sinfo", "srun", "sacctmgr", "sshare",
-    "sprio", "sdiag", "sreport", "sattach",
+    "sprio", "sdiag", "sreport", "sattach", "sstat",
 )  # fmt: skip
 PROGRAMS = (*_HERE, *_ASKING)
 OF_STEPS = ("batch", "srun", "sattach")

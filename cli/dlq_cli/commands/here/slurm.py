@@ -35,6 +35,11 @@ _PROGRAMS = {
     "sacct": _Program(
         "accounts.sacct:main", "States and exit codes of jobs.", "sacct -P -j 17 -o JobID,State"
     ),
+    "sstat": _Program(
+        "sstat:main",
+        "Memory and CPU time of steps that run.",
+        "sstat -a -P -j 17 -o JobID,MaxRSS,AveCPU",
+    ),
     "scancel": _Program("scancel:main", "End jobs, or signal them.", "scancel --signal=USR1 17"),
     "scontrol": _Program(
         "control.scontrol:main",

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+
 import click
 
 from dlq.v1 import job_service_pb2
@@ -10,6 +13,7 @@ from dlq_cli.commands.options import examples, json_option, pass_app
 from dlq_cli.facts.common import document
 from dlq_cli.facts.job import attempt_facts, job_facts, spec_facts, traffic_facts
 from dlq_cli.lists.select import several_jobs
+from dlq_cli.lists.steps import steps_facts, steps_text
 from dlq_cli.lists.story import attempts_text, end_note_text, failure_text, images_text, job_text
 from dlq_cli.output.render import facts
 from dlq_cli.text.traffic import traffic_pairs
@@ -27,8 +31,9 @@ def show(app: App, job: tuple[str, ...], as_json: bool) -> None:
     """
     jobs = Jobs(app.connection())
     answers = [jobs.get(job_id) for job_id in several_jobs(jobs, job)]
+    steps = _steps(jobs, answers, all_attempts=as_json)
     if as_json:
-        click.echo(document({"jobs": [_facts(answer) for answer in answers]}))
+        click.echo(document({"jobs": [_facts(answer, steps) for answer in answers]}))
         return
     look = app.look()
     for number, answer in enumerate(answers):
@@ -36,15 +41,32 @@ def show(app: App, job: tuple[str, ...], as_json: bool) -> None:
         click.echo(job_text(answer.job, look, answer.spec), nl=False, color=look.color)
         click.echo(facts(traffic_pairs(answer.traffic, look)), nl=False)
         click.echo(attempts_text(answer.attempts, look), nl=False, color=look.color)
+        listed = steps[answer.job.job_id]
+        click.echo(steps_text(listed, look), nl=False, color=look.color)
         click.echo(images_text(answer.attempts), nl=False)
         click.echo(end_note_text(answer.attempts), nl=False)
         click.echo(failure_text(answer.attempts), nl=False)
 
 
-def _facts(answer: job_service_pb2.GetJobResponse) -> dict[str, object]:
+def _steps(
+    jobs: Jobs, answers: Sequence[job_service_pb2.GetJobResponse], *, all_attempts: bool
+) -> Mapping[str, Sequence[job_service_pb2.AttemptSteps]]:
+    """By job. Jobs of Slurm alone have steps: nothing is asked about others."""
+    found: dict[str, list[job_service_pb2.AttemptSteps]] = {}
+    ids = [answer.job.job_id for answer in answers if answer.spec.compat and answer.attempts]
+    for listed in jobs.steps(*ids, all_attempts=all_attempts) if ids else ():
+        found.setdefault(listed.job_id, []).append(listed)
+    return defaultdict(list, found)
+
+
+def _facts(
+    answer: job_service_pb2.GetJobResponse,
+    steps: Mapping[str, Sequence[job_service_pb2.AttemptSteps]],
+) -> dict[str, object]:
     return {
         **job_facts(answer.job),
         "spec": spec_facts(answer.spec),
         "traffic": traffic_facts(answer.traffic),
         "attempts": [attempt_facts(attempt) for attempt in answer.attempts],
+        "steps": [steps_facts(each) for each in steps[answer.job.job_id]],
     }

@@ -10,6 +10,8 @@ from dlq_cli.slurm import job_words as words
 from dlq_cli.slurm.accounts import texts
 from dlq_cli.slurm.accounts.row import AccountRow
 from dlq_cli.slurm.job_words import UNKNOWN
+from dlq_cli.slurm.jobs import measures
+from dlq_cli.slurm.jobs.steps import SeenStep
 from dlq_common.text.hostlist import compress_hostlist
 from dlq_compat.job_page import clock
 
@@ -64,13 +66,17 @@ def _instant(at_s: float) -> str:
     return words.instant_s(at_s, UNKNOWN)
 
 
+def _rss(step: SeenStep) -> str:
+    return measures.kib(step.max_rss_bytes)
+
+
 # Measures that nobody takes here read empty, as in Slurm for a step that has not ended.
 _UNMEASURED = {
-    "AveCPU": 10, "AveDiskRead": 14, "AveDiskWrite": 14, "AvePages": 10, "AveVMSize": 10,
+    "AveDiskRead": 14, "AveDiskWrite": 14, "AvePages": 10, "AveVMSize": 10,
     "MaxDiskRead": 12, "MaxDiskReadNode": 15, "MaxDiskReadTask": 15, "MaxDiskWrite": 12,
     "MaxDiskWriteNode": 16, "MaxDiskWriteTask": 16, "MaxPages": 8, "MaxPagesNode": 12,
-    "MaxPagesTask": 14, "MaxRSSNode": 10, "MaxRSSTask": 10, "MaxVMSize": 10, "MaxVMSizeNode": 14,
-    "MaxVMSizeTask": 14, "MinCPU": 10, "MinCPUNode": 10, "MinCPUTask": 10, "TRESUsageInAve": 14,
+    "MaxPagesTask": 14, "MaxVMSize": 10, "MaxVMSizeNode": 14,
+    "MaxVMSizeTask": 14, "MinCPUNode": 10, "MinCPUTask": 10, "TRESUsageInAve": 14,
     "TRESUsageInMax": 14, "TRESUsageInMaxNode": 18, "TRESUsageInMaxTask": 18, "TRESUsageInMin": 14,
     "TRESUsageInMinNode": 18, "TRESUsageInMinTask": 18, "TRESUsageInTot": 14,
     "TRESUsageOutAve": 15, "TRESUsageOutMax": 15, "TRESUsageOutMaxNode": 19,
@@ -85,11 +91,12 @@ _ABSENT = {
 _KNOWN: Mapping[str, SacctField] = {
     "Account": _same(10, lambda row: row.job.account),
     "AllocCPUS": _same(10, lambda row: str(row.cpus)),
-    "AllocNodes": _same(10, lambda row: str(len(row.nodes))),
+    "AllocNodes": _same(10, lambda row: str(row.node_count)),
     "AllocTRES": _same(10, texts.tres_given),
     "AssocID": _same(7, _always("0")),
     "AveCPUFreq": _step(10, _always("0")),
-    "AveRSS": _step(10, texts.max_rss),
+    "AveCPU": _step(10, texts.of_ended(measures.average_cpu)),
+    "AveRSS": _step(10, texts.of_ended(lambda step: measures.only_task(step, _rss(step)))),
     "Cluster": _same(10, lambda row: row.job.cluster),
     "Comment": _job(14, lambda row: row.job.comment),
     "Constraints": _job(19, lambda row: texts.constraint(row.job)),
@@ -99,7 +106,7 @@ _KNOWN: Mapping[str, SacctField] = {
     "CPUTime": _same(10, lambda row: clock(row.elapsed_s * row.cpus)),
     "CPUTimeRAW": _same(10, lambda row: str(row.elapsed_s * row.cpus)),
     "DBIndex": _same(10, lambda row: row.job.raw_id),
-    "DerivedExitCode": _job(15, _always("0:0")),
+    "DerivedExitCode": _job(15, lambda row: f"{measures.derived_exit(row.own)}:0"),
     "Elapsed": _same(10, lambda row: clock(row.elapsed_s)),
     "ElapsedRaw": _same(10, lambda row: str(row.elapsed_s)),
     "Eligible": _same(19, lambda row: _instant(row.eligible_s)),
@@ -111,9 +118,14 @@ _KNOWN: Mapping[str, SacctField] = {
     "JobIDRaw": _same(-12, lambda row: row.raw_id),
     "JobName": _same(10, lambda row: row.name),
     "Layout": _step(9, _always("Unknown")),
-    "MaxRSS": _step(10, texts.max_rss),
+    "MaxRSS": _step(10, texts.of_ended(_rss)),
+    "MaxRSSNode": _step(10, texts.of_ended(measures.only_node)),
+    "MaxRSSTask": _step(10, texts.of_ended(lambda step: measures.only_task(step, "0"))),
+    "MinCPU": _step(
+        10, texts.of_ended(lambda step: measures.only_task(step, measures.average_cpu(step)))
+    ),
     "NCPUS": _same(10, lambda row: str(row.cpus)),
-    "NNodes": _same(8, lambda row: str(len(row.nodes) or row.job.node_count)),
+    "NNodes": _same(8, lambda row: str(row.node_count or row.job.node_count)),
     "NodeList": _same(15, lambda row: compress_hostlist(row.nodes) or "None assigned"),
     "NTasks": _step(8, lambda row: str(row.tasks)),
     "Partition": _job(10, lambda row: row.job.job.queue),
@@ -127,7 +139,7 @@ _KNOWN: Mapping[str, SacctField] = {
     "ReqCPUFreqMin": _both(13, _always(UNKNOWN), _always("0")),
     "ReqCPUS": _same(8, lambda row: str(row.cpus)),
     "ReqMem": _job(10, lambda row: texts.memory(row.job)),
-    "ReqNodes": _same(8, lambda row: str(len(row.nodes) or row.job.node_count)),
+    "ReqNodes": _same(8, lambda row: str(row.node_count or row.job.node_count)),
     "ReqTRES": _job(10, lambda row: texts.tres_asked(row.job)),
     "Reserved": _job(10, lambda row: clock(row.waited_s)),
     "ResvCPU": _job(10, lambda row: clock(row.waited_s * row.cpus)),
@@ -159,6 +171,8 @@ FIELDS: Mapping[str, SacctField] = dict(
         key=lambda item: item[0].lower(),
     )
 )
+OF_STEPS = frozenset({"DerivedExitCode", "TotalCPU", "UserCPU"})
+"""Fields of a job that its steps tell."""
 _UNTOLD = frozenset({"Planned"})
 _BY_WORD = {name.lower(): name for name in FIELDS}
 _PER_LINE = 4

@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from dlq_cli.lists.slurm_states import account_state
 from dlq_cli.slurm import job_words as words
 from dlq_cli.slurm.accounts.texts import constraint
+from dlq_cli.slurm.jobs.measures import cpu_of, derived_exit
 from dlq_cli.slurm.jobs.seen import SeenJob
 from dlq_cli.slurm.jobs.steps import SeenStep
 from dlq_common.text.hostlist import compress_hostlist
 
-_SUCCESS = {"status": "SUCCESS", "return_code": 0}
 _NO_TIME = {"seconds": 0, "microseconds": 0}
 _CANCELLED = "CANCELLED"
 
@@ -40,7 +40,7 @@ def account_object(job: SeenJob, steps: Sequence[SeenStep]) -> dict[str, object]
         "cluster": job.cluster,
         "constraints": constraint(job),
         "container": job.spec.container.image or None,
-        "derived_exit_code": _SUCCESS,
+        "derived_exit_code": exit_object(derived_exit(steps), 0),
         "time": {
             "elapsed": int(job.run_s),
             "eligible": int(job.eligible_s),
@@ -50,8 +50,8 @@ def account_object(job: SeenJob, steps: Sequence[SeenStep]) -> dict[str, object]
             "suspended": 0,
             "system": _NO_TIME,
             "limit": job.limit_minutes,
-            "total": _NO_TIME,
-            "user": _NO_TIME,
+            "total": _seconds(cpu_of(steps)),
+            "user": _seconds(cpu_of(steps)),
         },
         "exit_code": exit_object(wire.exit_code, wire.exit_signal),
         "flags": [],
@@ -122,13 +122,13 @@ def _step_object(step: SeenStep) -> dict[str, object]:
     given = [
         _count("cpu", None, 1, step.cpus),
         _count("mem", None, 2, step.job.memory_mib),
-        _count("node", None, 4, len(step.nodes)),
+        _count("node", None, 4, step.node_count),
     ]
     given += [_count("gres", "gpu", 1001, step.gpus)] if step.gpus else []
     return {
         "nodes": {
             "list": list(step.nodes),
-            "count": len(step.nodes),
+            "count": step.node_count,
             "range": compress_hostlist(step.nodes),
         },
         "tres": {"requested": nothing, "consumed": nothing, "allocated": given},

@@ -12,10 +12,14 @@ from dlq_cli.slurm.jobs.steps import SeenStep
 class AccountRow:
     """The facts that a job and a step have both."""
 
-    __slots__ = ("job", "step")
+    __slots__ = ("job", "own", "step")
 
-    def __init__(self, job: SeenJob, step: SeenStep | None = None) -> None:
+    def __init__(
+        self, job: SeenJob, step: SeenStep | None = None, own: Sequence[SeenStep] = ()
+    ) -> None:
+        """`own`: the steps of a job, for the line of the job."""
         self.job, self.step = job, step
+        self.own: Sequence[SeenStep] = own if step is None else (step,)
 
     @property
     def shown_id(self) -> str:
@@ -32,6 +36,11 @@ class AccountRow:
     @property
     def nodes(self) -> Sequence[str]:
         return self.step.nodes if self.step else self.job.nodes
+
+    @property
+    def node_count(self) -> int:
+        """Of those that it has or had."""
+        return self.step.node_count if self.step else len(self.job.nodes)
 
     @property
     def cpus(self) -> int:

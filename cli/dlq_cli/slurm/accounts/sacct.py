@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import pwd
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 
 import click
 
@@ -44,12 +44,15 @@ def main(app: App, words: Sequence[str]) -> None:
     if "json" in given.options or "yaml" in given.options:
         from dlq_cli.slurm.accounts.openapi import account_object
 
-        page = accounting_page(jobs=[account_object(job, steps_of(app, job)) for job in jobs])
+        steps = steps_of(app, jobs)
+        page = accounting_page(
+            jobs=[account_object(job, steps.get(job.raw_id, ())) for job in jobs]
+        )
         show(page, as_yaml="yaml" in given.options)
     elif "batch-script" in given.options:
         _print_scripts(jobs)
     else:
-        _print(columns, _rows(app, jobs, given), given)
+        _print(columns, _rows(app, jobs, given, {name for name, _ in columns}), given)
 
 
 def _answers_alone(given: SlurmWords) -> bool:
@@ -121,22 +124,27 @@ def _user(word: str) -> str:
         raise SlurmSays(f"sacct: error: Invalid user id: {word[:40]}") from None
 
 
-def _rows(app: App, jobs: Sequence[SeenJob], given: SlurmWords) -> list[AccountRow]:
+def _rows(
+    app: App, jobs: Sequence[SeenJob], given: SlurmWords, columns: Set[str]
+) -> list[AccountRow]:
     """Jobs and their steps; of `-j 3.batch` the named step alone."""
     asked = given.listed("jobs")
     whole = {word for word in asked if "." not in word}
     steps = {word for word in asked if "." in word}
+    alone = "allocations" in given.options
+    known = {} if alone and not columns & fields.OF_STEPS else steps_of(app, jobs)
     rows: list[AccountRow] = []
     for job in jobs:
+        own = known.get(job.raw_id, [])
         names = {job.shown_id, job.raw_id, job.array_id, f"{job.array_id}_{job.task_text}"}
         is_whole = not steps or bool(names & whole)
         if is_whole:
-            rows.append(AccountRow(job))
-        if "allocations" in given.options:
+            rows.append(AccountRow(job, own=own))
+        if alone:
             continue
         rows += [
             AccountRow(job, step)
-            for step in steps_of(app, job)
+            for step in own
             if is_whole or steps & {step.shown_id, step.raw_id}
         ]
     return rows

@@ -6,11 +6,12 @@ from collections.abc import Callable
 
 from dlq_cli.slurm import job_words as words
 from dlq_cli.slurm.accounts.row import AccountRow
+from dlq_cli.slurm.jobs import measures
 from dlq_cli.slurm.jobs.seen import SeenJob
+from dlq_cli.slurm.jobs.steps import SeenStep
 from dlq_compat.job_page import size
 
 _NO_LIMIT = "Partition_Limit"  # of a job without one that never ran
-_KIB = 1024
 
 
 def constraint(job: SeenJob) -> str:
@@ -29,14 +30,14 @@ def tres_asked(job: SeenJob) -> str:
 
 def tres_given(row: AccountRow) -> str:
     """The resources that it has or had; of the batch script those of its node."""
-    if not row.nodes:
+    if not row.node_count:
         return ""
     if row.step is None:
         return _joined(row.job.tres)
     parts = [f"cpu={row.cpus}", f"mem={size(row.job.memory_mib) if row.job.memory_mib else 0}"]
     if gpus := row.step.gpus:
         parts.append(f"gres/gpu={gpus}")
-    return _joined(",".join([*parts, f"node={len(row.nodes)}"]))
+    return _joined(",".join([*parts, f"node={row.node_count}"]))
 
 
 def _joined(tres: str) -> str:
@@ -59,18 +60,11 @@ def limit(job: SeenJob, text: Callable[[float], str]) -> str:
     return "UNLIMITED" if job.began_s else _NO_LIMIT
 
 
-def max_rss(row: AccountRow) -> str:
-    """`3316K`; empty: nobody measured it."""
-    known = row.step.max_rss_bytes if row.step else None
-    return "" if known is None else f"{known // _KIB}K"
+def of_ended(text: Callable[[SeenStep], str]) -> Callable[[AccountRow], str]:
+    """A measure of a step. Of one that runs it is sstat's: accounts have it afterwards."""
+    return lambda row: text(row.step) if row.step and row.step.ended else ""
 
 
 def cpu_time(row: AccountRow) -> str:
-    """`00:01.250`, `01:02:03`."""
-    seconds = row.step.cpu_s if row.step else None
-    if not seconds:
-        return "00:00:00"
-    whole, minutes = int(seconds), int(seconds) // 60
-    if minutes < 60:
-        return f"{minutes:02d}:{whole % 60:02d}.{int(seconds * 1000) % 1000:03d}"
-    return f"{minutes // 60:02d}:{minutes % 60:02d}:{whole % 60:02d}"
+    """`00:01.250`, `01:02:03`; of a job that of all its steps."""
+    return measures.cpu_clock(measures.cpu_of(row.own))

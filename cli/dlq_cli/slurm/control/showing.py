@@ -79,32 +79,34 @@ def _jobs(app: App, ids: Sequence[str]) -> list[SeenJob]:
 def show_steps(app: App, rest: Sequence[str], asked: ShowOptions) -> None:
     ids = ids_of(rest)
     jobs = named(app, ids, detailed=True) if ids else everybody(app, detailed=True)
+    if ids and not jobs:
+        raise SlurmSays("slurm_get_job_steps error: Invalid job id specified")
     steps = [
         step
-        for job in jobs
-        for step in steps_of(app, job)
-        if not step.ended and (not ids or any("." not in word or _is(step, word) for word in ids))
+        for found in steps_of(app, jobs, running_only=True).values()
+        for step in found
+        if not ids or any(map(step.is_named, ids))
     ]
     if ids and not steps:
-        click.echo(f"Job step {ids[0][:40]} not found")
+        whole = "." if "." not in ids[0] else ""
+        click.echo(f"Job step {clean_line(ids[0][:40])}{whole} not found")
         raise SlurmSays()
     for step in steps:
         click.echo(_step_page(step, one_line=asked.oneliner))
 
 
-def _is(step: SeenStep, word: str) -> bool:
-    return word in (step.shown_id, step.raw_id)
-
-
 def _step_page(step: SeenStep, *, one_line: bool) -> str:
     start = words.instant_s(step.start_s, UNKNOWN)
     nodes = compress_hostlist(step.nodes)
+    # As in Slurm, which has no sizes of a script's step.
+    cpus = 0 if step.is_batch else step.cpus
+    tres = NULL if step.is_batch else f"cpu={step.cpus},mem=0,node={step.node_count}"
     lines = [
         f"StepId={step.shown_id} UserId={step.job.uid} StartTime={start} TimeLimit=UNLIMITED",
         f"State={step.state} Partition={step.job.job.queue} NodeList={nodes}",
-        f"Nodes={len(step.nodes)} CPUs={step.cpus} Tasks={step.tasks} "
+        f"Nodes={step.node_count} CPUs={cpus} Tasks={step.tasks} "
         f"Name={clean_line(step.name)} Network={NULL}",
-        f"TRES={NULL}",
+        f"TRES={tres}",
         f"ResvPorts={NULL}",
         "CPUFreqReq=Default",
         f"SrunHost:Pid={NULL}:0",

@@ -1,14 +1,16 @@
-"""The steps of a job as Slurm's programs see them: its batch script, and what srun has started."""
+"""The steps of jobs as Slurm's programs see them: batch scripts, and what srun has started."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from dlq.v1 import job_pb2
+from dlq.v1 import job_service_pb2 as wire
 from dlq_cli.app import App
 from dlq_cli.slurm.jobs.seen import SeenJob
-from dlq_common.text.wire import from_timestamp
+from dlq_client.jobs import Jobs
+from dlq_common.text.wire import from_duration, from_timestamp
 
 BATCH = "batch"
 _STATES = {
@@ -18,6 +20,12 @@ _STATES = {
     job_pb2.ATTEMPT_STATE_PREEMPTED_LOST: "CANCELLED",
     job_pb2.ATTEMPT_STATE_START_FAILED: "FAILED",
 }  # fmt: skip
+_STEP_STATES = {
+    job_pb2.STEP_STATE_RUNNING: "RUNNING", job_pb2.STEP_STATE_COMPLETED: "COMPLETED",
+    job_pb2.STEP_STATE_FAILED: "FAILED", job_pb2.STEP_STATE_CANCELLED: "CANCELLED",
+}  # fmt: skip
+_TERM = 15
+_MOST_SIGNAL = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,9 +33,10 @@ class SeenStep:
     """One step; times are 0 where they are not known, and a measure is None."""
 
     job: SeenJob
-    step_id: str  # batch, extern, 0, 1, ...
+    step_id: str  # batch, 0, 1, ...
     name: str
     nodes: Sequence[str]
+    node_count: int
     tasks: int
     cpus: int
     state: str
@@ -48,6 +57,10 @@ class SeenStep:
         return f"{self.job.raw_id}.{self.step_id}"
 
     @property
+    def is_batch(self) -> bool:
+        return self.step_id == BATCH
+
+    @property
     def ended(self) -> bool:
         return self.end_s > 0
 
@@ -55,23 +68,51 @@ class SeenStep:
     def run_s(self) -> float:
         return max(0.0, (self.end_s or self.job.now_s) - self.start_s) if self.start_s else 0.0
 
-
-def steps_of(app: App, job: SeenJob) -> list[SeenStep]:
-    """The steps of its last attempt, the script's first."""
-    attempt = job.detail.attempts[-1] if job.detail.attempts else None
-    if attempt is None or not attempt.HasField("start_time"):
-        return []
-    return [batch_step(job, attempt)] if job.detail.has_script else []
+    def is_named(self, word: str) -> bool:
+        """Whether `17`, `17.0`, `12_4.batch`, or of an array `12`, means it."""
+        if "." not in word:
+            return word in (self.job.shown_id, self.job.raw_id, self.job.array_id)
+        return word in (self.shown_id, self.raw_id)
 
 
-def batch_step(job: SeenJob, attempt: job_pb2.Attempt) -> SeenStep:
+def steps_of(
+    app: App, jobs: Sequence[SeenJob], *, running_only: bool = False
+) -> dict[str, list[SeenStep]]:
+    """The steps of the last attempts of these jobs by their numbers, each script's first.
+
+    The jobs have their details. Of other people's jobs nothing is known.
+    """
+    begun = {job.raw_id: job for job in jobs if _begun(job) is not None}
+    found = {number: list(_batch(job)) for number, job in begun.items()}
+    own = [number for number, job in begun.items() if not job.job.redacted]
+    for listed in Jobs(app.connection()).steps(*own, running_only=running_only) if own else ():
+        job = begun.get(listed.job_id)
+        last = None if job is None else _begun(job)
+        if job is not None and last is not None and last.attempt == listed.attempt:
+            found[listed.job_id] += _recorded(job, listed)
+    if running_only:
+        return {number: [one for one in steps if not one.ended] for number, steps in found.items()}
+    return found
+
+
+def _begun(job: SeenJob) -> job_pb2.Attempt | None:
+    """Its last attempt, if that has run."""
+    attempts = job.detail.attempts
+    return attempts[-1] if attempts and attempts[-1].HasField("start_time") else None
+
+
+def _batch(job: SeenJob) -> Iterator[SeenStep]:
     """The script, which runs on the first node."""
+    attempt = _begun(job)
+    if attempt is None or not job.detail.has_script:
+        return
     rank = min(attempt.ranks, key=lambda one: one.node_rank, default=job_pb2.Rank())
-    return SeenStep(
+    yield SeenStep(
         job=job,
         step_id=BATCH,
         name=BATCH,
         nodes=[rank.node_id] if rank.node_id else [],
+        node_count=1,
         tasks=1,
         cpus=max(1, job.cpus // job.node_count),
         state=_STATES.get(attempt.state, "RUNNING"),
@@ -81,3 +122,33 @@ def batch_step(job: SeenJob, attempt: job_pb2.Attempt) -> SeenStep:
         exit_code=rank.exit_code,
         exit_signal=rank.signal,
     )
+
+
+def _recorded(job: SeenJob, listed: wire.AttemptSteps) -> Iterator[SeenStep]:
+    for step in listed.steps:
+        code, number = _exit_of(step)
+        state = "CANCELLED" if number else _STEP_STATES.get(step.state, "RUNNING")
+        yield SeenStep(
+            job=job,
+            step_id=str(step.number),
+            name=step.name,
+            nodes=step.node_ids,
+            node_count=step.node_count,
+            tasks=step.task_count,
+            cpus=max(step.node_count, min(job.cpus, step.task_count * job.cpus_per_task)),
+            state=state,
+            start_s=from_timestamp(step.start_time),
+            end_s=from_timestamp(step.end_time),
+            exit_code=code,
+            exit_signal=number,
+            max_rss_bytes=step.peak_memory_bytes or None,
+            cpu_s=from_duration(step.cpu_duration) if step.HasField("cpu_duration") else None,
+        )
+
+
+def _exit_of(step: job_pb2.JobStep) -> tuple[int, int]:
+    """Exit code and signal, of which one is 0. A step that a signal ended reads as cancelled."""
+    if step.state == job_pb2.STEP_STATE_CANCELLED:
+        return 0, _TERM
+    number = step.exit_code - 128
+    return (0, number) if 0 < number <= _MOST_SIGNAL else (step.exit_code, 0)

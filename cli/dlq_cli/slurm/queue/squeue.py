@@ -20,7 +20,7 @@ from dlq_cli.output.slurm_page import show
 from dlq_cli.slurm import columns as layout
 from dlq_cli.slurm.jobs.listing import everybody, folded_lines, named
 from dlq_cli.slurm.jobs.seen import SeenJob
-from dlq_cli.slurm.jobs.steps import SeenStep, steps_of
+from dlq_cli.slurm.jobs.steps import steps_of
 from dlq_cli.slurm.queue.fields import JOB_FIELDS, STEP_FIELDS
 from dlq_cli.slurm.queue.grammar import GRAMMAR
 from dlq_cli.slurm.queue.order import DEFAULT as DEFAULT_ORDER
@@ -115,21 +115,17 @@ def _print_steps(app: App, given: SlurmWords) -> None:
     ids = [word for word in given.listed("steps") if word]
     keep = _filter(app, given)
     jobs = named(app, ids, detailed=True) if ids else everybody(app, detailed=True)
-    steps: list[SeenStep] = [
+    living = [job for job in jobs if keep(job) and not job.ended]
+    steps = [
         step
-        for job in jobs
-        if keep(job) and not job.ended
-        for step in steps_of(app, job)
-        if not step.ended and (not ids or any(_is_named(step, word) for word in ids))
+        for found in steps_of(app, living, running_only=True).values()
+        for step in sorted(found, key=lambda one: one.is_batch)
+        if not ids or any(map(step.is_named, ids))
     ]
     if "noheader" not in given.options:
         click.echo(layout.heading(columns))
     for step in steps:
         click.echo(layout.line(columns, step))
-
-
-def _is_named(step: SeenStep, word: str) -> bool:
-    return word in (step.job.shown_id, step.job.raw_id, step.job.array_id, step.shown_id)
 
 
 def _found(app: App, given: SlurmWords, *, detailed: bool) -> list[SeenJob]:
