@@ -76,7 +76,7 @@ $(STAMP): $(LOCK) pyproject.toml hatch_build.py | $(UV_TOOL)
 	$(UV) pip install --quiet --python $(PY) --no-deps --no-build-isolation --editable .
 	touch $(STAMP)
 
-$(SHIM): $(wildcard $(SHIM_DIR)/*.[ch] $(SHIM_DIR)/init/*.[ch] $(SHIM_DIR)/tasks/*.c $(SHIM_DIR)/output/*.c $(SHIM_DIR)/steps/*.[ch]) hatch_build.py | $(STAMP)
+$(SHIM): $(wildcard $(SHIM_DIR)/*.[ch] $(SHIM_DIR)/init/*.[ch] $(SHIM_DIR)/tasks/*.c $(SHIM_DIR)/output/*.c $(SHIM_DIR)/steps/*.[ch] $(SHIM_DIR)/stdin/*.[ch]) hatch_build.py | $(STAMP)
 	$(PY) hatch_build.py
 
 $(FRONT): $(wildcard $(FRONT_DIR)/*.[ch]) hatch_build.py | $(STAMP)
@@ -279,7 +279,7 @@ package: setup | $(UV_TOOL)  ## build the wheel, install it with each extra into
 .PHONY: clean
 clean:  ## remove everything that make made, the environments included
 	rm -rf .venv .venv-torch .venv-frameworks .venv-docs build dist .demo .e2e .mypy_cache .ruff_cache .pytest_cache .hypothesis \
-	  .import_linter_cache $(SHIM) $(SHIM_DIR)/dlq-init $(SHIM_DIR)/dlq-tasks $(SHIM_DIR)/dlq-output $(SHIM_DIR)/dlq-steps $(FRONT) profiler/dlq_profiler/lib
+	  .import_linter_cache $(SHIM) $(SHIM_DIR)/dlq-init $(SHIM_DIR)/dlq-tasks $(SHIM_DIR)/dlq-output $(SHIM_DIR)/dlq-steps $(SHIM_DIR)/dlq-stdin $(FRONT) profiler/dlq_profiler/lib
 	find . -name __pycache__ -not -path './.git/*' -prune -exec rm -rf {} +
 
 # PyTorch only by pip (uv would take the CUDA build), and only into an environment of its own.

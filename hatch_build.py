@@ -26,8 +26,14 @@ INIT_NAME = "dlq-init"
 TASKS_NAME = "dlq-tasks"
 OUTPUT_NAME = "dlq-output"
 STEPS_NAME = "dlq-steps"
+STDIN_NAME = "dlq-stdin"
 # Main processes of ranks: each is the C files of one folder of the shim.
-MAIN_PROCESSES = {"tasks": TASKS_NAME, "output": OUTPUT_NAME, "steps": STEPS_NAME}
+MAIN_PROCESSES = {
+    "tasks": TASKS_NAME,
+    "output": OUTPUT_NAME,
+    "steps": STEPS_NAME,
+    "stdin": STDIN_NAME,
+}
 FRONT_DIR = Path("client/dlq_compat/front")
 FRONT_NAME = "dlq-front"
 PROFILER_SOURCES = Path("profiler/src")
@@ -69,7 +75,7 @@ def find_compiler() -> list[str] | None:
 
 def compile_shim(root: Path) -> Path | None:
     """Compile every C file of the shim into one executable and return its path; and with it
-    dlq-init, dlq-tasks, dlq-output and dlq-steps.
+    dlq-init, dlq-tasks, dlq-output, dlq-steps and dlq-stdin.
 
     Returns None without sources or without a compiler; the agent then refuses to start and says how
     to get a compiler. A compiler that fails raises: a half-built wheel must not look like a pure
@@ -87,8 +93,8 @@ def compile_shim(root: Path) -> Path | None:
         _compile([*compiler, *FLAGS, "-static"], inside, shim_dir / INIT_NAME)
     except subprocess.CalledProcessError:
         print("dlq-init was not linked (no static C library): no containers", file=sys.stderr)
-    # Main processes of ranks with several tasks, with output files, or with Slurm's steps; static
-    # for the same reason, where that is possible.
+    # Main processes of ranks with several tasks, with output files, Slurm's steps or a client's
+    # stdin; static for the same reason, where that is possible.
     for folder, name in MAIN_PROCESSES.items():
         own = sorted(str(path) for path in (shim_dir / folder).glob("*.c"))
         for static in (["-static"], []) if own else ():

@@ -7,6 +7,7 @@ Nothing is repeated, because the command may have acted already.
 from __future__ import annotations
 
 import queue
+import threading
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 
@@ -21,6 +22,7 @@ from dlq_common.errors import Unavailable
 
 PIECE_BYTES = 64 * 1024
 _WAITING = 8
+_LOOK_S = 0.5  # how soon a thread that waits for room sees that the command is over
 
 
 class CommandInside:
@@ -46,6 +48,7 @@ class CommandInside:
         self._address = connection.identity.address
         self._requests: queue.Queue[wire.ExecJobRequest | None] = queue.Queue(_WAITING)
         self._requests.put(wire.ExecJobRequest(opening=opening))
+        self._over = threading.Event()
         # No deadline: it may run for days. A dead line is noticed by its keepalive.
         begin = JobServiceStub(connection.channel).ExecJob
         self._call = apart(lambda: begin(iter(self._requests.get, None)))
@@ -66,7 +69,9 @@ class CommandInside:
         raise Unavailable("the command's stream ended before the command did")
 
     def stdin(self, data: bytes) -> None:
-        """At most 64 KiB of input; waits while the command does not read."""
+        """At most 64 KiB of input; waits while the command does not read. No effect once it is
+        over.
+        """
         self._input(exec_pb2.ExecInput(stdin=data))
 
     def end_stdin(self) -> None:
@@ -87,12 +92,16 @@ class CommandInside:
 
     def kill(self) -> None:
         """End it, if it has not ended. May be called from any thread, and twice."""
+        self._over.set()
         self._call.cancel()
         with suppress(queue.Full):
             self._requests.put_nowait(None)  # the thread that sends for us may rest
 
     def _input(self, message: exec_pb2.ExecInput) -> None:
-        self._requests.put(wire.ExecJobRequest(input=message))
+        while not self._over.is_set():
+            with suppress(queue.Full):
+                self._requests.put(wire.ExecJobRequest(input=message), timeout=_LOOK_S)
+                return
 
 
 def _size(size: tuple[int, int]) -> exec_pb2.TerminalSize:

@@ -47,7 +47,7 @@ from dlq_nodeagent.runtimes.fake.runtime import FakeHost, FakeRuntime
 from dlq_nodeagent.runtimes.podman.prepare import secrets_of
 from dlq_nodeagent.runtimes.process.leftovers import Leftovers, finder
 from dlq_nodeagent.runtimes.process.runtime import ProcessRuntime
-from dlq_nodeagent.shim.binary import OUTPUT_NAME, TASKS_NAME, ensure_shim, shim_path
+from dlq_nodeagent.shim.binary import OUTPUT_NAME, STDIN_NAME, TASKS_NAME, ensure_shim, shim_path
 from dlq_nodeagent.shim.contact import ContactFile
 from dlq_nodeagent.state.disk_watch import DiskWatch
 from dlq_nodeagent.state.instance import open_instance, read_machine_id
@@ -100,7 +100,7 @@ def prepare_state_dir(state_dir: Path) -> None:
         scripts.mkdir(exist_ok=True)
         scripts.chmod(_STATE_MODE)
         install_stand_ins(state_dir)
-        for name in (TASKS_NAME, OUTPUT_NAME):
+        for name in (TASKS_NAME, OUTPUT_NAME, STDIN_NAME):
             install_program(state_dir, shim_path().with_name(name))
         copy_parts(_profiler_copies(state_dir), built())
     except OSError as error:

@@ -55,6 +55,16 @@ def test_it_passes_signals_on_and_ends_as_the_program_did(tmp_path: Path) -> Non
     assert ran("append", str(file), shell="kill -TERM $$").returncode == -signal.SIGTERM
 
 
+def test_a_writer_that_is_killed_does_not_take_the_job_along(tmp_path: Path) -> None:
+    line = """
+        grep -l dlq-output-file /proc/[0-9]*/comm 2>/dev/null | while IFS=/ read -r _ _ pid _; do
+            grep -q "^PPid:[[:space:]]*$PPID$" /proc/$pid/status && kill -9 $pid
+        done
+        sleep 0.2; echo one; sleep 0.2; echo two; exit 4"""
+    done = ran("truncate", str(tmp_path / "out"), shell=line)
+    assert (done.returncode, done.stdout) == (4, b"one\ntwo\n")
+
+
 def test_it_shows_the_kernel_that_it_takes_signals_for_its_program(tmp_path: Path) -> None:
     """Else a job that saves and leaves with 0 would count as one without a handler: as finished."""
     line = "echo ready; read go; trap"

@@ -33,6 +33,7 @@ from dlq_nodeagent.launch.env import FROM_MASTER, UserAccount, job_environment
 from dlq_nodeagent.launch.output_files import output_mount, with_output_files
 from dlq_nodeagent.launch.ports import ports_for
 from dlq_nodeagent.launch.rules import LaunchRules
+from dlq_nodeagent.launch.stdin import stdin_environment, stdin_mount, with_stdin
 from dlq_nodeagent.launch.steps import stand_ins_mount, step_environment, with_batch
 from dlq_nodeagent.launch.tasks import port_count, tasks_mount, with_own_ports, with_tasks
 from dlq_nodeagent.model.errands import Preparation
@@ -188,6 +189,7 @@ class Launching:
             cluster=self.cluster,
         )
         environment |= step_environment(launch, self.devices_of(launch), rules.stand_ins)
+        environment |= stdin_environment(launch, rules.stand_ins)
         environment, container = self._profiled(launch, rights, environment, container, cwd)
         gpus = len(launch.gpu_indexes)
         return LaunchPlan(
@@ -232,7 +234,8 @@ class Launching:
         script = self._script_path(launch.key) if launch.script else None
         plan = self.containers.plan(launch, rights, self.devices_of(launch), script)
         at = self.rules.stand_ins
-        more = stand_ins_mount(launch, at) + tasks_mount(launch, at) + output_mount(launch, at)
+        parts = (stand_ins_mount, tasks_mount, stdin_mount, output_mount)
+        more = tuple(mount for part in parts for mount in part(launch, at))
         return replace(plan, own_mounts=plan.own_mounts + more)
 
     def _profiled(
@@ -264,11 +267,10 @@ class Launching:
         _check_words(launch)
         words = self._words(launch, rights)
         words = with_batch(launch, words, self.devices_of(launch), self.rules.stand_ins)
-        words = with_tasks(
-            launch, words, self.devices_of(launch), words_at=self.job_files(launch.key).job_dir,
-            state_dir=self.rules.stand_ins,
-        )  # fmt: skip
-        return with_output_files(launch, words, cwd, self.rules.stand_ins)
+        at, job_dir = self.rules.stand_ins, self.job_files(launch.key).job_dir
+        words = with_tasks(launch, words, self.devices_of(launch), words_at=job_dir, state_dir=at)
+        words = with_stdin(launch, words, job_dir=job_dir, state_dir=at)
+        return with_output_files(launch, words, cwd, at)
 
     def _words(self, launch: Launch, rights: UserRights) -> tuple[str, ...]:
         if not launch.script:

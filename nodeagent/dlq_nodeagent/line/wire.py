@@ -245,6 +245,7 @@ def _launch(launch: wire.LaunchCommand) -> values.Launch:
         container=_value_of(spec.container) if spec.HasField("container") else None,
         sizes=tuple(spec.elastic.gpu_counts),
         live=spec.elastic.resize == LIVE,
+        stdin=spec.interactive.stdin,
         asked_gpus=max(0, limits.gpu_count),
         gpu_memory_bytes=max(0, limits.gpu_memory_bytes) if limits.halves_batch else 0,
     )

@@ -147,6 +147,8 @@ class Launch:
     """Fields of the job that the table sends `to_agent`, by key: `THREADS.of(launch.fields)`."""
     joins: bool = False
     """The others run already."""
+    stdin: str = ""
+    """Of rank 0: "pipe" or "terminal" of the job's client; empty: /dev/null."""
     gpu_memory_bytes: int = 0
     """The memory it asks of each GPU if it halves its batch on a smaller one; else 0."""
 

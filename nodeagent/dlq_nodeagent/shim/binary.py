@@ -8,6 +8,7 @@ INIT_NAME = "dlq-init"
 TASKS_NAME = "dlq-tasks"
 OUTPUT_NAME = "dlq-output"
 STEPS_NAME = "dlq-steps"
+STDIN_NAME = "dlq-stdin"
 
 
 class ShimMissing(Exception):

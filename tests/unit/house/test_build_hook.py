@@ -75,10 +75,13 @@ def test_the_tag_names_the_newest_glibc_that_a_built_file_asks_for(tmp_path: Pat
 
 def test_the_wheel_carries_what_starts_several_tasks(tmp_path: Path) -> None:
     root = a_tree(tmp_path)
-    (root / hatch_build.SHIM_DIR / "tasks").mkdir()
-    (root / hatch_build.SHIM_DIR / "tasks" / "tasks.c").write_text(WORKS)
+    folders = ("tasks", "output", "stdin")
+    for folder in folders:
+        (root / hatch_build.SHIM_DIR / folder).mkdir()
+        (root / hatch_build.SHIM_DIR / folder / f"{folder}.c").write_text(WORKS)
     data, _ = build(root)
-    assert "dlq_nodeagent/shim/dlq-tasks" in data["force_include"].values()
+    wanted = {f"dlq_nodeagent/shim/dlq-{folder}" for folder in folders}
+    assert wanted <= set(data["force_include"].values())
 
 
 def test_an_editable_install_compiles_in_place_and_stays_pure(tmp_path: Path) -> None:

@@ -38,7 +38,10 @@ BY_HAND = {
         ("origin.script_path", "origin.command_line", "origin.host", "origin.session_id"),
         "known to the command that submits, never by a spec",
     ),
-    "interactive.attended": "said by commands that stay with their job, never by a spec",
+    **dict.fromkeys(
+        ("interactive.attended", "interactive.stdin"),
+        "said by commands that stay with their job, never by a spec",
+    ),
 }  # fmt: skip
 
 # A field that is not there, over the wire of one that is; the limit is its own.

@@ -19,20 +19,20 @@ from dlq_common.errors import InvalidRequest
 @click.command(epilog=examples("dlq attach 17", "dlq attach --rank 3 17"))
 @click.option("--rank", type=click.IntRange(min=0), default=0, show_default=True, metavar="R")
 @click.option("--raw", is_flag=True, help="Print all control sequences, also on a terminal.")
-@click.option("--stdin", is_flag=True, help="Refused: jobs have no stdin; see `dlq exec -t`.")
+@click.option("--stdin", is_flag=True, help="Refused: see `dlq exec -t` and `dlq run --pty`.")
 @click.argument("job")
 @pass_app
 def attach(app: App, job: str, rank: int, raw: bool, stdin: bool) -> None:
     """Join the output of JOB (stdout and stderr as one) from now on; exits as the job does.
 
     Ctrl-C leaves, with exit code 130; the job goes on. Earlier output: `dlq logs JOB`. Nothing can
-    be typed into a job: its stdin is empty, so that it may move to other nodes. A shell beside it
-    is `dlq exec -t JOB -- bash`.
+    be typed into a job here: its stdin is empty, or comes from its `dlq run`. A shell beside it is
+    `dlq exec -t JOB -- bash`.
     """
     named = one_job(Jobs(app.connection()), job)
     if stdin:
         raise InvalidRequest(
-            "a job has no stdin: it may be paused here and resumed on another node",
+            "the stdin of a job comes from the dlq run that has submitted it, or is empty",
             hint=f"a shell beside it: dlq exec -t {named.job_id} -- bash",
         )
     if named.attempt:

@@ -72,6 +72,9 @@ def resubmit(
     answer = own_spec(jobs, job_id, connection.identity.user)
     if answer.spec.interactive.attended:
         raise InvalidRequest(f"job {job_id} was kept by a client, and its program is gone with it")
+    if answer.spec.interactive.stdin:
+        answer.spec.ClearField("interactive")
+        app.say(f"job {job_id} had a stdin; the new job's is empty")
     made = changed(answer.spec, f"job {job_id}", sets, unsets, os.environ)
     if answer.job.HasField("array_task") and made.spec.origins.get("array") == f"job {job_id}":
         only_task(made.message, answer.job.array_task.index)

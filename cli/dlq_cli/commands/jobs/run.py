@@ -2,27 +2,36 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass
 from enum import Enum, auto
 from types import FrameType
 from typing import Any
 
 import click
 
+from dlq.v1 import job_pb2
 from dlq_cli import exit_codes
 from dlq_cli.app import App
-from dlq_cli.commands.jobs.submit import SubmitCommand, asked_spec
+from dlq_cli.commands.jobs.submit import SubmitCommand, asked_spec, script_is_stdin
 from dlq_cli.commands.jobs.submitted import send_spec, tell_reasons
 from dlq_cli.commands.look.logs import follow_job
 from dlq_cli.commands.look.wait import exit_code, wait_for
 from dlq_cli.commands.options import detaching, examples
+from dlq_cli.interactive.attendance import Attendance
+from dlq_cli.interactive.job_terminal import JobTerminal
+from dlq_cli.interactive.piped import PipedStdin
+from dlq_cli.interactive.rank_stdin import first_piece, piped_stdin
+from dlq_cli.interactive.terminal import needed_size
 from dlq_cli.jobs.held import HoldTeller
 from dlq_cli.spec.message import to_message
 from dlq_client.jobs import Jobs
 from dlq_common.errors import DlqError, IllegalTransition, InvalidRequest
+from dlq_common.job_fields.reading.words import PIPE, TERMINAL
 
 # Two presses within it mean it; one alone is the job's.
 TWICE_S = 2.0
@@ -36,35 +45,101 @@ TWICE_S = 2.0
         "dlq run -G 1 -- nvidia-smi",
         "dlq run -G 8 -t 2h train.sh --lr 0.1 | tee out.txt",
         "dlq run -N 2 --gpus-per-node 8 -- torchrun train.py && echo it went well",
+        "tar c data | dlq run -G 1 -- sh -c 'tar x && python3 train.py'",
+        "dlq run -G 1 --pty -- bash",
     ),
 )
 @click.option("--wrap", metavar="LINE", help="Run one line by /bin/sh instead of a script.")
+@click.option("--pty", "terminal", is_flag=True, help="Give rank 0 a terminal, at this one.")
+@click.option("--no-stdin", is_flag=True, help="Read nothing: the job's stdin is /dev/null.")
 @click.argument("source", nargs=-1, type=click.UNPROCESSED, metavar="[SCRIPT ARGS | SPEC | -- CMD]")
 @click.pass_context
-def run(ctx: click.Context, /, source: tuple[str, ...], wrap: str | None, **flags: Any) -> None:
+def run(
+    ctx: click.Context,
+    /,
+    source: tuple[str, ...],
+    wrap: str | None,
+    terminal: bool,
+    no_stdin: bool,
+    **flags: Any,
+) -> None:
     """Queue a job, print the output of its rank 0 as it comes, and exit as the job does.
 
     The first Ctrl-C goes to the job, as SIGINT to the main process of every rank. A second within
     two seconds cancels the job, and a third leaves. While the job waits only two together do
     anything. A lost line ends nothing: the job goes on, and `dlq attach` joins it again.
 
-    Nothing can be typed into a job. A terminal in one: `dlq exec -t JOB -- bash`.
+    A pipe, or a file, at our stdin is the stdin of rank 0; a terminal is not, unless --pty. A job
+    with a terminal, or that has got a byte, is never run again. A preemption, or the loss of its
+    node, ends it as failed. It lives while this client does: 30 s of silence ([jobs]
+    attend_silence) cancel it. A restart of a daemon, or a line cut for less, loses no byte.
     """
     app: App = ctx.obj
+    stdin = _stdin(terminal, no_stdin or script_is_stdin(source, ctx.meta["dlq.command"], wrap))
     spec = asked_spec(ctx, source, wrap, flags)
     message = to_message(spec)
     if message.HasField("array"):
         raise InvalidRequest("dlq run stays with one job; an array is many", hint="dlq submit")
+    if stdin.kind == PIPE and message.HasField("elastic"):
+        app.say("an elastic job is run again on another size, so its stdin is empty")
+        stdin = _Stdin()
+    stdin.ask(message)
     answer = send_spec(app, spec, message, "see `dlq status`, or submit under {} again")
     job_id = answer.job.job_id
     app.say(f"job {job_id} is queued")
     tell_reasons(app, job_id, answer.reasons)
     holds = HoldTeller(app)
-    with detaching(app, [job_id]), CtrlC(app, job_id).heard():
-        follow_job(app, job_id, lines=None, holds=holds)
+    with detaching(app, [job_id]), CtrlC(app, job_id).heard(), stdin.brought(app, job_id):
+        if terminal:
+            wait_for(app, [job_id], running=True, holds=holds)
+            JobTerminal(app, job_id).stay()
+        else:
+            follow_job(app, job_id, lines=None, holds=holds)
         ended = wait_for(app, [job_id], holds=holds)
     if code := exit_code(ended.values()):
         raise exit_codes.Ended(code)
+
+
+@dataclass(frozen=True, slots=True)
+class _Stdin:
+    """The stdin of rank 0."""
+
+    kind: str = ""
+    """PIPE, TERMINAL, or empty: /dev/null."""
+    descriptor: int = -1
+    first: bytes = b""
+
+    def ask(self, message: job_pb2.JobSpec) -> None:
+        """Write it into the spec."""
+        if not self.kind:
+            return
+        message.interactive.stdin = self.kind
+        if self.kind == TERMINAL:
+            message.interactive.attended = True
+            if "TERM" in os.environ and "TERM" not in message.environment:
+                message.environment["TERM"] = os.environ["TERM"]
+
+    def brought(self, app: App, job_id: str) -> AbstractContextManager[object]:
+        """Inside, it goes to the job, or the master hears that our terminal is there."""
+        connection = app.connection()
+        if self.kind == TERMINAL:
+            return Attendance(connection, job_id, lambda _job: None)
+        if self.kind == PIPE:
+            return PipedStdin(connection, job_id, self.descriptor, app.say, first=self.first)
+        return nullcontext()
+
+
+def _stdin(terminal: bool, closed: bool) -> _Stdin:
+    if terminal and closed:
+        raise InvalidRequest("--pty needs a stdin of its own", hint="leave --no-stdin out")
+    if terminal:
+        needed_size("--pty")
+        return _Stdin(TERMINAL)
+    descriptor = None if closed else piped_stdin()
+    first = b"" if descriptor is None else first_piece(descriptor)
+    if descriptor is None or first == b"":
+        return _Stdin()
+    return _Stdin(PIPE, descriptor, first or b"")
 
 
 class _Cancel(Enum):

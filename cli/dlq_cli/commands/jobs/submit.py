@@ -242,6 +242,13 @@ def _source(
     return _from_script(words[0], arguments, over, lenient=lenient)
 
 
+def script_is_stdin(
+    words: tuple[str, ...], command: tuple[str, ...] | None, wrap: str | None
+) -> bool:
+    """Whether the command line takes its script from stdin."""
+    return words[:1] == (STDIN,) or (not words and command is None and wrap is None)
+
+
 def _from_script(
     path: str, arguments: tuple[str, ...], over: Layer, *, lenient: bool
 ) -> SpecSource:

@@ -35,6 +35,7 @@ SIGNALS_TO = ("main", "ranks")
 EXIT_ZERO_WORDS = ("completed", "requeued")
 TIME_LIMIT_SCOPES = (JOB_SCOPE, ATTEMPT_SCOPE) = ("job", "attempt")
 OPEN_MODES = ("append", "truncate")
+STDINS = (PIPE, TERMINAL) = ("pipe", "terminal")
 LAUNCHES = ("per-node", PER_GPU)
 MOST_ROLES = 10_000
 PRESETS = ("sigterm", "torchrun", "hf", "lightning", "submitit")

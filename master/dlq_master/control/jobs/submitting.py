@@ -175,10 +175,10 @@ def _off_reserved(turn: Turn, job: Job) -> Job:
 
 
 def _basis(ask: SubmitJob) -> Basis:
-    """A job that its client ends is never sent to be measured."""
+    """A job that its client ends, or feeds, is never sent to be measured."""
     if ask.run_estimate_s is not None:
         return DECLARED
-    return Basis(unmeasured=Unmeasured.INTERACTIVE) if ask.rules.attended else NOTHING_KNOWN
+    return Basis(unmeasured=Unmeasured.INTERACTIVE) if ask.interactive else NOTHING_KNOWN
 
 
 def lateness_of(turn: Turn, asked: AskedLateness | None) -> Lateness | None:

@@ -100,6 +100,7 @@ class SubmitJob(CallerRequest[Submitted]):
     team: str = ""  # to which its GPUs are counted; "" = the caller's default
     lateness: AskedLateness | None = None  # machines may be rented for it
     sized: bool = False  # as many GPUs of its sizes as could ever be had will do
+    interactive: bool = False  # its client ends it, or feeds it
 
 
 class FieldChange(NamedTuple):

@@ -99,16 +99,18 @@ class ExecPipe:
     async def inputs(self) -> AsyncIterator[ExecInput]:
         """The input, as the command takes it, until the caller has gone."""
         closed = asyncio.create_task(self._closed.wait())
+        next_: asyncio.Task[ExecInput] | None = None
         try:
             while True:
                 next_ = asyncio.create_task(self._next_input())
                 await asyncio.wait({closed, next_}, return_when=asyncio.FIRST_COMPLETED)
                 if closed.done():
-                    next_.cancel()
                     return
                 yield next_.result()
         finally:
             closed.cancel()
+            if next_ is not None:
+                next_.cancel()
 
     async def _next_input(self) -> ExecInput:
         message = await self._inputs.get()

@@ -146,6 +146,7 @@ def submit_stimulus(request: jobs.SubmitJobRequest, caller: Caller) -> SubmitJob
         sized=is_sized(request.spec),
         step_count=said(spec, "step_count"),
         team=spec.team,
+        interactive=spec.interactive.attended or bool(spec.interactive.stdin),
     )
 
 

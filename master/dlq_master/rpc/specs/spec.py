@@ -19,7 +19,7 @@ from dlq.v1.job_pb2 import DependencyRelation, DependencySpec, JobSpec
 from dlq.v1.resource_pb2 import ResourceRequest
 from dlq_common.errors import InvalidRequest
 from dlq_common.job_fields.limits import Lasts, OneOf, Passes, refused
-from dlq_common.job_fields.reading.words import PER_GPU
+from dlq_common.job_fields.reading.words import PER_GPU, STDINS, TERMINAL
 from dlq_common.job_fields.table import FIELDS
 from dlq_common.text.arrays import IndexRange, expand
 from dlq_common.text.container_names import NETWORKS
@@ -323,9 +323,21 @@ def check_span(field: str, duration: Duration, least_s: float, most_s: float) ->
 
 # All checks of a spec, in the order in which they refuse.
 def _check_interactive(spec: JobSpec) -> None:
-    if spec.interactive.attended and spec.HasField("array"):
-        what = "a client stays with one job; an array is many"
-        raise InvalidRequest(what, field="spec.interactive")
+    asked = spec.interactive
+    terminal = asked.stdin == TERMINAL
+    refusals = (
+        ((asked.attended or asked.stdin) and spec.HasField("array"),
+         "a client stays with one job; an array is many"),
+        (asked.stdin not in ("", *STDINS), "the stdin of a job is a pipe or a terminal"),
+        (asked.stdin and spec.HasField("elastic"),
+         "an elastic job is run again on another size, and its stdin comes once"),
+        (terminal and not asked.attended, "a terminal is for a job with a client that stays"),
+        (terminal and (spec.launch == PER_GPU or spec.HasField("roles")),
+         "a terminal is for a node with one process, not for several"),
+    )  # fmt: skip
+    for refuses, what in refusals:
+        if refuses:
+            raise InvalidRequest(what, field="spec.interactive")
 
 
 def _check_origin(spec: JobSpec) -> None:

@@ -11,21 +11,15 @@
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif
-#include <errno.h>
+#include "../passing_on.h"
+
 #include <fcntl.h>
 #include <poll.h>
-#include <signal.h>
-#include <stdbool.h>
 #include <stdint.h>
-#include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 #include <sys/prctl.h>
-#include <sys/resource.h>
-#include <sys/signalfd.h>
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
-#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -50,7 +44,6 @@ struct stream {
 
 static struct writer writers[STREAMS];
 static struct stream streams[STREAMS];
-static sigset_t before; /* signals that were blocked at our start */
 
 static int64_t now_ms(void)
 {
@@ -65,20 +58,6 @@ static bool is_null(const struct stat *info)
 }
 
 /* ---- the writer of one file, in a process of its own ---- */
-
-static bool write_whole(int fd, const char *bytes, size_t length)
-{
-    while (length > 0) {
-        ssize_t wrote = write(fd, bytes, length);
-        if (wrote < 0 && errno == EINTR)
-            continue;
-        if (wrote <= 0)
-            return false;
-        bytes += wrote;
-        length -= (size_t)wrote;
-    }
-    return true;
-}
 
 static void write_file(int from, int file)
 {
@@ -250,12 +229,7 @@ static pid_t start(char **command)
     if (pid == 0) {
         dup2(ends[0][1], 1);
         dup2(ends[1][1], 2);
-        signal(SIGPIPE, SIG_DFL);
-        sigprocmask(SIG_SETMASK, &before, NULL);
-        execvp(command[0], command);
-        int error = errno;
-        dprintf(2, "dlq: cannot run %s: %s\n", command[0], strerror(error));
-        _exit(error == ENOENT || error == ENOTDIR ? 127 : 126);
+        run_program(command);
     }
     for (int each = 0; each < STREAMS; each++) {
         close(ends[each][1]);
@@ -297,37 +271,6 @@ static int stay(pid_t pid, int signals)
     }
 }
 
-static void never_run(int number)
-{
-    (void)number;
-}
-
-/* We read signals from a descriptor, so no handler runs. But the agent asks the kernel whether the
- * main process catches the signal of a notice: we do, and nothing is known of the program. */
-static void catch_all(const sigset_t *all)
-{
-    sigprocmask(SIG_BLOCK, all, &before);
-    for (int number = 1; number < SIGRTMIN; number++)
-        if (number != SIGCHLD && number != SIGKILL && number != SIGSTOP)
-            signal(number, never_run);
-    signal(SIGPIPE, SIG_IGN);
-}
-
-static int end_as(int status)
-{
-    if (!WIFSIGNALED(status))
-        return WEXITSTATUS(status);
-    struct rlimit none = {0, 0};
-    sigset_t its;
-    setrlimit(RLIMIT_CORE, &none); /* the program has left its own */
-    signal(WTERMSIG(status), SIG_DFL);
-    sigemptyset(&its);
-    sigaddset(&its, WTERMSIG(status));
-    sigprocmask(SIG_UNBLOCK, &its, NULL);
-    raise(WTERMSIG(status));
-    return 128 + WTERMSIG(status);
-}
-
 int main(int argc, char **argv)
 {
     int command = 3;
@@ -337,9 +280,7 @@ int main(int argc, char **argv)
         dprintf(2, "dlq-output: append|truncate STDOUT [STDERR] -- COMMAND...\n");
         return 125;
     }
-    sigset_t all;
-    sigfillset(&all);
-    catch_all(&all);
+    int signals = catch_all();
     bool truncate = strcmp(argv[1], "truncate") == 0;
     writers[0].fd = writers[1].fd = -1;
     streams[0].writer = streams[1].writer = &writers[0];
@@ -350,7 +291,6 @@ int main(int argc, char **argv)
     }
     if (failed != 0)
         return failed;
-    int signals = signalfd(-1, &all, SFD_NONBLOCK | SFD_CLOEXEC);
     pid_t pid = signals < 0 ? -1 : start(argv + command + 1);
     if (pid < 0)
         return fail("cannot start", argv[command + 1]);

@@ -189,6 +189,9 @@ static int start(struct task *task)
     if (task->pid == 0) {
         if (setpgid(0, 0) != 0 || dup2(output[1], 1) < 0 || dup2(output[1], 2) < 0)
             _exit(125);
+        int null_fd = task == tasks ? -1 : open("/dev/null", O_RDONLY | O_CLOEXEC);
+        if (null_fd >= 0) /* a client's stdin is the first task's alone */
+            dup2(null_fd, 0);
         if (getppid() != parent)
             _exit(125);
         become(task);

@@ -998,18 +998,25 @@ class InteractiveSpec(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     ATTENDED_FIELD_NUMBER: _builtins.int
+    STDIN_FIELD_NUMBER: _builtins.int
     attended: _builtins.bool
     """It lives only as long as its client calls AttendJob: after a silence it is cancelled. It is never
     run again: an attempt that is preempted, or lost with its node, ends the job.
+    """
+    stdin: _builtins.str
+    """The stdin of rank 0. "pipe": bytes of its client; AttendJob ties the job to the client before the
+    first one. "terminal": rank 0 has a terminal of its client's, and starts when the client is there;
+    for attended jobs. Empty: /dev/null.
     """
     def __init__(
         self,
         *,
         attended: _builtins.bool = ...,
+        stdin: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["attended", b"attended"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["attended", b"attended", "stdin", b"stdin"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

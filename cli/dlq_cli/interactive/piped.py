@@ -1,0 +1,234 @@
+"""Our stdin, byte for byte, to the rank 0 of a job that may not run yet.
+
+A line that is cut, or a daemon that restarts, loses and repeats no byte: the rank says how many it
+has taken, and what it has not taken is kept here. Before the first byte the job is tied to this
+client, and is never run again. When this process is killed, the master ends a tied job after
+[jobs] attend_silence. Before the first byte the job goes on without it, and its stdin stays open.
+"""
+
+from __future__ import annotations
+
+import os
+import struct
+import threading
+from collections.abc import Callable
+from contextlib import ExitStack
+
+from dlq_cli.interactive.attendance import Attendance
+from dlq_cli.interactive.rank_stdin import ATTACH, running_attempt, still_runs
+from dlq_client.inside import PIECE_BYTES, CommandInside
+from dlq_client.jobs import Jobs
+from dlq_client.line.connection import Connection
+from dlq_common.errors import DlqError, IllegalTransition, TryAgain, Unavailable
+
+MOST_KEPT_BYTES = 1 << 20
+WINDOW_BYTES = 4 * PIECE_BYTES  # on their way; below what waits in CommandInside
+_AGAIN_S = 0.2
+_HEAD = struct.Struct("!cI")
+_DATA, _END = b"d", b"e"
+
+
+class Kept:
+    """What was read of stdin and is not known to be taken. One thread reads, one sends, and one
+    hears what is taken.
+    """
+
+    def __init__(self, first: bytes) -> None:
+        self.changed = threading.Condition()
+        self._bytes = bytearray(first)
+        self._first = 0  # the offset of the first of them
+        self.at_end = False
+
+    @property
+    def read_bytes(self) -> int:
+        """How many have been read in all."""
+        return self._first + len(self._bytes)
+
+    def read_all(self, descriptor: int) -> None:
+        """Read to the end, no more ahead than is kept."""
+        try:
+            while data := os.read(descriptor, PIECE_BYTES):
+                with self.changed:
+                    self.changed.wait_for(lambda: len(self._bytes) < MOST_KEPT_BYTES)
+                    self._bytes += data
+                    self.changed.notify_all()
+        except OSError:
+            pass  # a stdin that cannot be read has ended
+        with self.changed:
+            self.at_end = True
+            self.changed.notify_all()
+
+    def forget(self, taken_bytes: int) -> None:
+        """They need not be sent again. ValueError for a rank that has begun anew without them."""
+        with self.changed:
+            if taken_bytes < self._first:
+                raise ValueError("the job was run again after it had read its stdin")
+            del self._bytes[: taken_bytes - self._first]
+            self._first = max(self._first, taken_bytes)
+            self.changed.notify_all()
+
+    def at(self, offset: int) -> bytes:
+        """A piece from an offset on."""
+        start = offset - self._first
+        return bytes(self._bytes[start : start + PIECE_BYTES])
+
+
+class PipedStdin:
+    """A thread that brings stdin to one job, until the job's end or that of stdin."""
+
+    def __init__(
+        self,
+        connection: Connection,
+        job_id: str,
+        descriptor: int,
+        say: Callable[[str], None],
+        *,
+        first: bytes = b"",
+    ) -> None:
+        """`first` was read already."""
+        self._connection = connection
+        self._jobs = Jobs(connection)
+        self._job_id = job_id
+        self._descriptor = descriptor
+        self._say = say
+        self._kept = Kept(first)
+        self._tied = ExitStack()
+        self._is_tied = False
+
+    def __enter__(self) -> PipedStdin:
+        for work in (lambda: self._kept.read_all(self._descriptor), self._bring):
+            threading.Thread(target=work, daemon=True, name="stdin").start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._tied.close()
+
+    def _bring(self) -> None:
+        with self._kept.changed:  # an idle pipe costs nothing
+            self._kept.changed.wait_for(lambda: self._kept.at_end or self._kept.read_bytes)
+        try:
+            self._bring_to_attempts()
+        except (DlqError, ValueError) as error:
+            what = error.what if isinstance(error, DlqError) else str(error)
+            self._say(f"stdin cannot be brought to job {self._job_id}, which is cancelled: {what}")
+            self._cancel()
+
+    def _bring_to_attempts(self) -> None:
+        """To each attempt, until one has begun to read and has it all. An empty stdin ends for each
+        of them.
+        """
+        attempt = 0
+        while attempt := running_attempt(self._connection, self._job_id, after=attempt):
+            while not (brought := self._brought()):
+                threading.Event().wait(_AGAIN_S)
+                if not still_runs(self._jobs, self._job_id, attempt):
+                    break
+            if brought and self._is_tied:
+                return
+
+    def _brought(self) -> bool:
+        """Whether the attempt that runs has all of it; False: the line was cut on the way."""
+        inside = CommandInside(self._connection, self._job_id, ATTACH)
+        heard = _Heard(inside, self._kept)
+        try:
+            heard.begin()
+            sent_bytes = heard.wait(lambda: heard.taken_bytes is not None)
+            offset = heard.taken_bytes
+            while sent_bytes and offset is not None and not heard.at_end:
+                data = self._next(heard, offset)
+                if data:
+                    self._tie()
+                    inside.stdin(_HEAD.pack(_DATA, len(data)))
+                    inside.stdin(data)
+                    offset += len(data)
+                elif self._kept.at_end and offset == self._kept.read_bytes:
+                    inside.stdin(_HEAD.pack(_END, 0))
+                    heard.wait(lambda: heard.at_end)
+                    break
+                elif heard.over:
+                    break
+            heard.check()
+            return heard.at_end
+        except (Unavailable, TryAgain, IllegalTransition):
+            return False
+        finally:
+            inside.kill()
+
+    def _next(self, heard: _Heard, offset: int) -> bytes:
+        """The next piece, when there is one and the window has room; empty: look again."""
+        kept = self._kept
+        with kept.changed:
+            kept.changed.wait_for(
+                lambda: (
+                    heard.over
+                    or heard.at_end
+                    or (kept.at_end and offset == kept.read_bytes)
+                    or (
+                        offset < kept.read_bytes
+                        and offset - (heard.taken_bytes or 0) < WINDOW_BYTES
+                    )
+                )
+            )
+            return b"" if heard.over or heard.at_end else kept.at(offset)
+
+    def _tie(self) -> None:
+        if not self._is_tied:
+            self._jobs.attend(self._job_id, bind=True)
+            self._tied.enter_context(Attendance(self._connection, self._job_id, lambda _job: None))
+            self._is_tied = True
+
+    def _cancel(self) -> None:
+        try:
+            self._jobs.cancel(self._job_id)
+        except DlqError as error:
+            self._say(error.what)
+
+
+class _Heard:
+    """What the rank says: how many bytes it has taken, and that it takes no more."""
+
+    def __init__(self, inside: CommandInside, kept: Kept) -> None:
+        self._inside = inside
+        self._kept = kept
+        self._error: DlqError | ValueError | None = None
+        self.taken_bytes: int | None = None
+        self.at_end = False
+        """The program has all of it, or reads no more."""
+        self.over = False
+
+    def begin(self) -> None:
+        threading.Thread(target=self._hear, daemon=True, name="stdin-taken").start()
+
+    def wait(self, is_so: Callable[[], bool]) -> bool:
+        """Until it is so, or nothing more will be heard; whether it is so."""
+        with self._kept.changed:
+            self._kept.changed.wait_for(lambda: self.over or is_so())
+            return is_so()
+
+    def check(self) -> None:
+        """Raise what the stream ended for."""
+        if self._error is not None and not self.at_end:
+            raise self._error
+
+    def _hear(self) -> None:
+        rest = b""
+        try:
+            for output in self._inside.outputs():
+                *lines, rest = (rest + output.stdout).split(b"\n")
+                for line in lines:
+                    self._take(line.decode("ascii", "replace"))
+        except (DlqError, ValueError) as error:
+            self._error = error
+        with self._kept.changed:
+            self.over = True
+            self._kept.changed.notify_all()
+
+    def _take(self, line: str) -> None:
+        word, _, number = line.partition(" ")
+        if word == "taken":
+            self._kept.forget(int(number))
+        with self._kept.changed:
+            if word == "taken":
+                self.taken_bytes = int(number)
+            self.at_end = self.at_end or word in ("end", "closed")
+            self._kept.changed.notify_all()

@@ -1,0 +1,62 @@
+"""The stdin of a job's rank 0: where it comes from, and the way to the rank's `dlq-stdin`."""
+
+from __future__ import annotations
+
+import os
+import select
+import stat
+import sys
+
+from dlq_cli.words import has_ended, shown_state
+from dlq_client.inside import PIECE_BYTES
+from dlq_client.jobs import Jobs
+from dlq_client.line.connection import Connection
+from dlq_client.watch import watch_jobs
+from dlq_common.errors import Unavailable
+
+# Run by `dlq exec`'s way in; the agent has set the variables (nodeagent launch/stdin.py).
+ATTACH = ["/bin/sh", "-c", 'exec "$DLQ_STDIN" attach "${DLQ_BEAT_FILE%/*}/stdin"']
+RUNNING = frozenset({"running", "profiling", "pausing"})
+
+
+def piped_stdin() -> int | None:
+    """The descriptor of our stdin if it is a pipe, a socket, a file or a device; None: a terminal,
+    /dev/null, or closed.
+    """
+    try:
+        descriptor = sys.stdin.fileno()
+        mode = os.fstat(descriptor)
+    except (OSError, ValueError, AttributeError):
+        return None
+    if os.isatty(descriptor):
+        return None
+    null = stat.S_ISCHR(mode.st_mode) and mode.st_rdev == os.stat(os.devnull).st_rdev
+    return None if null else descriptor
+
+
+def first_piece(descriptor: int) -> bytes | None:
+    """What can be read at once; empty: it has ended already. None: nothing yet."""
+    try:
+        ready, _, _ = select.select([descriptor], [], [], 0)
+        return os.read(descriptor, PIECE_BYTES) if ready else None
+    except (OSError, ValueError):
+        return b""
+
+
+def running_attempt(connection: Connection, job_id: str, *, after: int = 0) -> int:
+    """Waits for an attempt beyond `after` that runs; 0: the job has ended."""
+    for job in watch_jobs(connection, [job_id]):
+        if has_ended(job):
+            return 0
+        if shown_state(job) in RUNNING and job.attempt_count > after:
+            return job.attempt_count
+    raise AssertionError("a watch without an end has ended")
+
+
+def still_runs(jobs: Jobs, job_id: str, attempt: int) -> bool:
+    """Whether this attempt may still take its stdin, as far as we hear."""
+    try:
+        job = jobs.get(job_id).job
+    except Unavailable:
+        return True
+    return job.attempt_count == attempt and shown_state(job) in RUNNING
