@@ -1,7 +1,7 @@
 """A job's terminal at our own: our keys go in, its screen comes out.
 
 When the line is cut, or a daemon restarts, the job's programs go on, and this client comes back to
-them; what they wrote meanwhile is in `dlq logs`. Our terminal is as before at every end.
+them. `dlq logs` has the output of that time. Our terminal is as before at every end.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Our stdin, byte for byte, to the rank 0 of a job that may not run yet.
 
-A line that is cut, or a daemon that restarts, loses and repeats no byte: the rank says how many it
-has taken, and what it has not taken is kept here. Before the first byte the job is tied to this
+A line that is cut, or a daemon that restarts, loses and repeats no byte. The rank says how many it
+has taken, and all others are kept here. Before the first byte the job is tied to this
 client, and is never run again. When this process is killed, the master ends a tied job after
 [jobs] attend_silence. Before the first byte the job goes on without it, and its stdin stays open.
 """
@@ -29,8 +29,8 @@ _DATA, _END = b"d", b"e"
 
 
 class Kept:
-    """What was read of stdin and is not known to be taken. One thread reads, one sends, and one
-    hears what is taken.
+    """The bytes of stdin that were read, and may not be taken yet. One thread reads, one sends, and
+    one hears how many are taken.
     """
 
     def __init__(self, first: bytes) -> None:
@@ -185,7 +185,7 @@ class PipedStdin:
 
 
 class _Heard:
-    """What the rank says: how many bytes it has taken, and that it takes no more."""
+    """The words of the rank: how many bytes it has taken, and that it takes no more."""
 
     def __init__(self, inside: CommandInside, kept: Kept) -> None:
         self._inside = inside

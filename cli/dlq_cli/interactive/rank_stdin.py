@@ -35,7 +35,7 @@ def piped_stdin() -> int | None:
 
 
 def first_piece(descriptor: int) -> bytes | None:
-    """What can be read at once; empty: it has ended already. None: nothing yet."""
+    """The bytes that can be read at once; empty: it has ended already. None: nothing yet."""
     try:
         ready, _, _ = select.select([descriptor], [], [], 0)
         return os.read(descriptor, PIECE_BYTES) if ready else None

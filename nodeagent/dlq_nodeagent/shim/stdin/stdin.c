@@ -337,7 +337,7 @@ static int64_t now_ms(void)
     return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
 }
 
-/* What is left of the screen goes out; then the client has a bounded time to take it. */
+/* The rest of the screen goes out; then the client has a bounded time to take it. */
 static void say_farewell(void)
 {
     int64_t until = now_ms() + FAREWELL_MS;
