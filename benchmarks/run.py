@@ -27,6 +27,7 @@ NAMES = (
         "status",
         "cpu_hog",
         "sbatch_loop",
+        "squeue_long",
         "srun_round_trip",
         "step_start",
         "restart",

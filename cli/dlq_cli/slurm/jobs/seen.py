@@ -34,12 +34,16 @@ PRIORITY = 1
 class SeenJob:
     """A job, its detail where that was asked for, and the cluster's name."""
 
-    __slots__ = ("cluster", "detail", "job", "now_s")
+    __slots__ = ("cluster", "code", "detail", "ended", "job", "now_s")
 
     def __init__(
         self, job: job_pb2.Job, cluster: str, now_s: float, detail: wire.JobDetail = NO_DETAIL
     ) -> None:
         self.job, self.detail, self.cluster, self.now_s = job, detail, cluster, now_s
+        # Read many times for each line of a list.
+        self.code = code(job)
+        """`PD`, `R`, ..."""
+        self.ended = has_ended(job)
 
     @property
     def spec(self) -> job_pb2.JobSpec:
@@ -178,15 +182,6 @@ class SeenJob:
         return ",".join(parts)
 
     # -- states and times --------------------------------------------------------------------
-
-    @property
-    def ended(self) -> bool:
-        return has_ended(self.job)
-
-    @property
-    def code(self) -> str:
-        """`PD`, `R`, ..."""
-        return code(self.job)
 
     @property
     def priority(self) -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from dlq_cli.lists.tasks import id_key
 from dlq_cli.slurm.jobs.seen import SeenJob
@@ -21,7 +21,7 @@ def in_order(jobs: Sequence[SeenJob], text: str) -> list[SeenJob]:
         if letter == "p" or letter == "Q":
             ordered.sort(key=lambda job: job.priority, reverse=falling)
         elif letter in JOB_FIELDS.by_letter:
-            ordered.sort(key=lambda job, letter=letter: _key(job, letter), reverse=falling)  # type: ignore[misc]
+            ordered.sort(key=_key(letter), reverse=falling)
     return ordered
 
 
@@ -36,15 +36,30 @@ def _letters(text: str) -> list[tuple[str, bool]]:
     return found
 
 
-def _key(job: SeenJob, letter: str) -> tuple[float, str]:
-    seconds = {"M": job.run_s, "l": job.limit_s or 0.0, "L": job.left_s or 0.0}
-    if letter in seconds:
-        return seconds[letter], ""
+_SECONDS: Mapping[str, Callable[[SeenJob], float | None]] = {
+    "M": lambda job: job.run_s, "l": lambda job: job.limit_s, "L": lambda job: job.left_s,
+}  # fmt: skip
+
+
+def _key(letter: str) -> Callable[[SeenJob], tuple[float, str]]:
+    """Numbers before texts; the function is for all lines, so it looks the letter up once."""
+    if letter in _SECONDS:
+        seconds = _SECONDS[letter]
+        return lambda job: (seconds(job) or 0.0, "")
     if letter == "i":
-        first, second = _by_id(job)
-        return float(first), f"{second:09d}"
-    text = JOB_FIELDS.by_letter[letter].text(job)
-    return (float(text), "") if text.isdecimal() else (0.0, text)
+        return _by_number
+    text = JOB_FIELDS.by_letter[letter].text
+
+    def key(job: SeenJob) -> tuple[float, str]:
+        said = text(job)
+        return (float(said), "") if said.isdecimal() else (0.0, said)
+
+    return key
+
+
+def _by_number(job: SeenJob) -> tuple[float, str]:
+    first, second = _by_id(job)
+    return float(first), f"{second:09d}"
 
 
 def _by_id(job: SeenJob) -> tuple[int, int]:
