@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import posixpath
-import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TypeVar
@@ -20,7 +19,7 @@ from dlq_common.job_fields.reading.ordering import DependencyText
 from dlq_common.job_fields.reading.words import AUTO, PER_GPU, SignalAhead
 from dlq_common.job_fields.table import FIELDS
 from dlq_common.text.arrays import ArrayText
-from dlq_common.text.names import LONGEST_NAME, check_absolute_path, check_env
+from dlq_common.text.names import check_absolute_path, check_env, job_name_from
 from dlq_common.text.units import HOUR
 
 # The master's limit: a request is 1 MiB at most, and most of it is not meant for variables.
@@ -29,8 +28,6 @@ LARGEST_COMMAND = 64 * 1024
 LONGEST_GRACE_S = HOUR  # the master takes no longer one, and would name its own field
 
 T = TypeVar("T")
-
-_NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9_.+=@:-]", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -331,11 +328,10 @@ def _texts(merged: ReadLayer, prefix: str) -> dict[str, str]:
 
 
 def _default_name(command: tuple[str, ...], merged: ReadLayer) -> str:
-    """The script's or the program's own name, as far as it is a valid name."""
+    """The script's or the program's own name, as far as it may be a job's."""
     given = merged.get("run")
     source = given.origin.partition(":")[0] if given else command[0]
-    base = _NOT_IN_NAMES.sub("_", posixpath.basename(source.rstrip("/")))
-    return base.lstrip(".+=@:-")[:LONGEST_NAME] or "job"
+    return job_name_from(posixpath.basename(source.rstrip("/")))
 
 
 def _said(origin: str, check: Callable[[], object]) -> str:

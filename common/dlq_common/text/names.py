@@ -1,8 +1,8 @@
 """Rules for names and paths from outside dlq, as pure functions.
 
 Each returns its argument unchanged or raises ValueError with one line that never repeats control
-characters. A checked text is safe in a log line, a table, a file name and an environment. Nothing
-here ever reaches a shell.
+characters. A checked text is safe in a log line, a table and an environment. The name of a job may
+hold slashes; all others are safe in file names too. Nothing here ever reaches a shell.
 """
 
 from __future__ import annotations
@@ -10,14 +10,13 @@ from __future__ import annotations
 import re
 import unicodedata
 
-LONGEST_NAME = 128
+LONGEST_NAME = 256
 LONGEST_PATH_BYTES = 4096
 # Linux refuses a single variable beyond 128 KiB and a whole environment near a quarter of the
 # stack.
 LONGEST_ENV_VALUE_BYTES = 128 * 1024 - 1
 LARGEST_ENV_BYTES = 1024 * 1024
 
-_JOB_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+=@:-]*", re.ASCII)
 _WORD = re.compile(r"[a-z0-9][a-z0-9_-]{0,62}", re.ASCII)
 _USER = re.compile(r"[a-z_][a-z0-9_.-]{0,31}", re.ASCII)
 _ENV_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,255}", re.ASCII)
@@ -30,13 +29,21 @@ _RESERVED_ENV_PREFIXES = ("DLQ_", "PET_")
 
 
 def check_job_name(name: str) -> str:
-    """Letters, digits and `_ . + = @ : -`, not starting with a dot or a dash, at most 128."""
-    if len(name) > LONGEST_NAME or not _JOB_NAME.fullmatch(name):
+    """Any printable text, as in Slurm, whose programs put paths in it; at most 256 characters."""
+    if not name.strip() or len(name) > LONGEST_NAME or not name.isprintable():
         raise ValueError(
-            f"job name {shown(name)} is not allowed: use up to {LONGEST_NAME} letters, digits "
-            "and _ . + = @ : - (not a dot or dash first)"
+            f"job name {shown(name)} is not allowed: use up to {LONGEST_NAME} printable characters"
         )
+    if ".." in name.split("/"):
+        raise ValueError(f"job name {shown(name)} is not allowed: it holds '..'")
     return name
+
+
+def job_name_from(text: str) -> str:
+    """A name for a job that got none, made from its program's; it passes `check_job_name`."""
+    plain = (char if char.isprintable() and char != "/" else "_" for char in text)
+    made = "".join(plain).strip()[:LONGEST_NAME]
+    return "job" if made in {"", ".."} else made
 
 
 def check_word(name: str, kind: str) -> str:

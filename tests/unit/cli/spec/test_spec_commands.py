@@ -120,7 +120,7 @@ def test_init_writes_by_the_files_name_and_never_over_one(dlq: Dlq, tmp_path: Pa
 
 # -- check ---------------------------------------------------------------------------------------
 
-WRONG_TOML = """name = "a b"
+WRONG_TOML = """name = "../b"
 command = "python train.py"
 gpuz = 4
 time_limit = "soon"
@@ -331,7 +331,7 @@ def test_options_become(lines: list[str], flags: list[str]) -> None:
     [
         (["--mem=0"], "--mem=0", "all of a node's memory"),
         (["--signal=HUP@10"], "--signal=HUP@10", "is not a signal to save on"),
-        (["-J 'a b'"], "-J a b", "job name"),
+        (["-J ../b"], "-J ../b", "job name"),
         (["-c 4", "-n 8"], "-c 4", "how many tasks a node has is not said"),
         (["-t 10", "-t 20"], "-t 10", "line 3 says it again"),
         (["--gpus-per-node=4", "--gres=gpu:8"], "--gres=gpu:8", "line 2 says it already"),

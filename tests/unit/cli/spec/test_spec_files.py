@@ -112,7 +112,7 @@ def test_crlf_and_a_byte_order_mark_change_nothing(name: str) -> None:
         (b"env = {A = true}\n", "job.toml:1: env: the value of 'A' is not text"),
         (b'checkpoint.marker = "../x"\n', "job.toml:1: checkpoint.marker: "),
         (b'name = "a\\nb"\n', "job.toml:1: name: job name 'a\\nb' is not allowed"),
-        (b'name = "$(reboot)"\n', "job.toml:1: name: job name '$(reboot)' is not allowed"),
+        (b'name = "../b"\n', "job.toml:1: name: job name '../b' is not allowed"),
         (b"\xff\xfe\x00", "job.toml: not text"),
         (b"#" * (LARGEST_SPEC_BYTES + 1), "job.toml: larger than a spec may be"),
     ],

@@ -150,7 +150,7 @@ def test_a_script_takes_its_arguments_and_its_name_from_the_file() -> None:
     layers = [read_spec_file(b'run = "echo hi"\n', "my job.toml")]
     made = finish(merge(layers, SHELL), directory="/", arguments=("--lr", "0.1"))
     assert (made.command, made.script) == (("--lr", "0.1"), "#!/bin/sh\necho hi\n")
-    assert made.values.get("name") == "my_job.toml"
+    assert made.values.get("name") == "my job.toml"
 
 
 def test_the_message_leaves_unset_what_the_cluster_decides() -> None:

@@ -24,7 +24,10 @@ HOSTILE = [
 ]
 
 
-@pytest.mark.parametrize("name", [*HOSTILE, "é", "a" * 129, ".hidden", "a\u202eb"])
+UNPRINTABLE = ["", "a\nb", "a\0b", "a\x1b[31m", " ", "..", "../x", "a/../b", "a\u202eb", "\ud800"]
+
+
+@pytest.mark.parametrize("name", [*UNPRINTABLE, "a" * 257])
 def test_a_hostile_job_name_is_refused_in_one_printable_line(name: str) -> None:
     with pytest.raises(ValueError, match="job name") as refused:
         names.check_job_name(name)
@@ -32,9 +35,18 @@ def test_a_hostile_job_name_is_refused_in_one_printable_line(name: str) -> None:
     assert len(str(refused.value)) < 300
 
 
-@pytest.mark.parametrize("name", ["llama-ft", "lr=0.1", "run_7@site", "a", "3d", "x:y", "a" * 128])
-def test_a_plain_job_name_passes_unchanged(name: str) -> None:
+@pytest.mark.parametrize(
+    "name",
+    ["llama-ft", "lr=0.1", "a" * 256, "P/1/op/2", "nf-hello_(1)", "a b", "-x", ".hidden", "é"],
+)
+def test_a_job_name_of_slurm_passes_unchanged(name: str) -> None:
     assert names.check_job_name(name) == name
+
+
+@given(text=st.text(st.characters(), max_size=300) | st.sampled_from(UNPRINTABLE))
+def test_a_name_made_from_any_text_is_allowed(text: str) -> None:
+    made = names.job_name_from(text)
+    assert names.check_job_name(made) == made
 
 
 @pytest.mark.parametrize("name", [*HOSTILE, "Root", "1st", "a" * 33])
