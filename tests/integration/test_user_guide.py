@@ -76,6 +76,7 @@ REFUSED = {
     "dlq submit --gpus 0": "no node gives cores to CPU jobs",
     "dlq submit --gpu-type h100,a100": "no node has a100 GPUs",
     "dlq exec -t": "-t needs a terminal",
+    "dlq run -G 1 --pty": "--pty needs a terminal",
     "dlq exec 17 -- nvidia-smi": "the command could not be run",
     "dlq logs --rank worker:2": "the job has no roles",
     "dlq doctor --node": "",
