@@ -14,7 +14,7 @@ _ASKING = (
     "sprio", "sdiag", "sreport", "sattach", "sstat",
 )  # fmt: skip
 PROGRAMS = (*_HERE, *_ASKING)
-OF_STEPS = ("batch", "srun", "sattach")
+OF_STEPS = ("batch", "srun", "sattach", "scancel")
 """Programs that are compiled where jobs run: the main process of a rank, and those of its steps."""
 
 

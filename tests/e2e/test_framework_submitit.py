@@ -98,10 +98,11 @@ def test_what_submitit_asks_of_slurm_is_answered(
     assert slurm("sacct", "-o", "JobID,State,NodeList", "--parsable2", "-j", job).splitlines() == [
         "JobID|State|NodeList",
         f"{job}|RUNNING|{user.show(job)['nodes'][0]}",
+        f"{job}.batch|RUNNING|{user.show(job)['nodes'][0]}",
     ]
     assert slurm("squeue", "-h", "-j", job, "-o", "%i %j %t") == f"{job} asked R\n"
     assert "JobState=RUNNING" in slurm("scontrol", "show", "job", job)
     slurm("scancel", job)
     user.wait_for_end(job)
-    assert slurm("sacct", "-n", "-P", "-j", job, "-o", "State") == "CANCELLED\n"
+    assert slurm("sacct", "-X", "-n", "-P", "-j", job, "-o", "State") == "CANCELLED\n"
     assert slurm("squeue", "-h", "-j", job) == ""

@@ -9,10 +9,13 @@ import click
 from dlq.v1 import job_pb2
 from dlq_cli.app import App
 from dlq_cli.exit_codes import FAILURE
+from dlq_cli.lists.select import one_job
 from dlq_cli.lists.slurm_states import queue_state, wanted
 from dlq_cli.output.render import clean_line
+from dlq_cli.slurm.allocate import holder
 from dlq_cli.slurm.words import Grammar, SlurmWords, ended, only_here, read
 from dlq_cli.words import has_ended
+from dlq_client.inside import CommandInside
 from dlq_client.jobs import Edited, Jobs
 from dlq_common.errors import DlqError, InvalidRequest
 from dlq_common.text.signals import signal_name
@@ -37,14 +40,42 @@ def main(app: App, words: Sequence[str]) -> None:
     """Cancel jobs, or with --signal send them one. Jobs that have ended are no failure."""
     given = read(GRAMMAR, words)
     only_here(app, given, GRAMMAR)
-    act_by = _act(_signal(given.options.get("signal", "")))
+    signal = _signal(given.options.get("signal", ""))
+    act_by = _act(signal)
+    part = next((f"--{name}" for name in ("full", "batch") if name in given.options and signal), "")
     jobs = Jobs(app.connection())
     ids = [part for word in given.rest for part in word.split(",") if part]
     if not ids and not given.options.keys() & _CHOICES:
         raise InvalidRequest("scancel: No job identification provided")
     if not ids:
         ids = [job.job_id for job in _mine(jobs, given)]
-    ended(each("scancel", ids, lambda target: act_by(jobs, target), quiet="quiet" in given.options))
+
+    def act(target: str) -> object:
+        if part or "." in target:
+            _inside(app, jobs, target, signal, part)
+            return None
+        return act_by(jobs, target)
+
+    ended(each("scancel", ids, act, quiet="quiet" in given.options))
+
+
+def _inside(app: App, jobs: Jobs, target: str, signal: str, part: str) -> None:
+    """A step or the batch script, by the `scancel` inside the job; InvalidRequest: its words."""
+    named, dot, step = target.partition(".")
+    job_id = one_job(jobs, named).job_id
+    words = [*([f"--signal={signal}"] if signal else []), *([part] if part else [])]
+    inside = CommandInside(
+        app.connection(), job_id, holder.canceller([*words, f"{job_id}{dot}{step}"])
+    )
+    inside.end_stdin()
+    said, code = b"", 0
+    for output in inside.outputs():
+        said += output.stderr
+        if output.WhichOneof("body") == "ended":
+            code = output.ended.exit_code
+    if code:
+        text = said.decode("utf-8", "replace").strip().removeprefix("scancel: error: ")
+        raise InvalidRequest(clean_line(text) or "the job has no steps of Slurm")
 
 
 def _signal(text: str) -> str:

@@ -12,6 +12,14 @@ import pytest
 
 from unit.compat.conftest import TwoNodes
 
+# A task without children that says when it is signalled.
+TASK = """\
+import signal
+signal.signal(signal.SIGUSR1, lambda *_: print("task", flush=True))
+while True:
+    signal.pause()
+"""
+
 
 def ends_of(output: str) -> list[str]:
     """srun's lines about ends, without the instants in them."""
@@ -187,6 +195,45 @@ def test_a_node_that_dies_ends_its_tasks_and_says_so(job: TwoNodes) -> None:
     assert process.poll() is None
     process.send_signal(signal.SIGTERM)
     assert process.wait(timeout=60) == 128 + signal.SIGTERM
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "said"),
+    [
+        ("17.0", 143, "*** STEP 17.0 ON gpu-a CANCELLED AT "),
+        ("-s KILL 17.0", 137, "srun: error: gpu-a: task 0: Killed"),
+        ("--signal=SIGUSR1 17.0", 138, "srun: error: gpu-a: task 0: User defined signal 1"),
+    ],
+)
+def test_a_step_is_cancelled_from_inside_without_any_identity(
+    job: TwoNodes, words: str, code: int, said: str
+) -> None:
+    ended, output = job.run(
+        f"srun -N1 -n1 sleep 600 & sleep 0.5; scancel {words}; wait $!; exit $?"
+    )
+    assert (ended, said in output) == (code, True), output
+
+
+@pytest.mark.parametrize(("words", "told"), [("-b", "script"), ("-f", "script task")])
+def test_the_script_is_signalled_by_batch_and_with_its_steps_by_full(
+    job: TwoNodes, words: str, told: str
+) -> None:
+    (job.directory / "task").write_text(TASK)
+    process = job.start(
+        "trap 'echo script' USR1; srun -N1 -n1 python3 task & sleep 1\n"
+        f"scancel {words} -s USR1 17; sleep 0.5; scancel -Q -s KILL 17.0; wait; true"
+    )
+    output, _ = process.communicate(timeout=60)
+    seen = [line for line in output.splitlines() if line in ("script", "task")]
+    assert sorted(seen) == sorted(told.split())
+
+
+def test_a_step_that_is_not_there_cannot_be_cancelled(job: TwoNodes) -> None:
+    code, output = job.run("scancel 17.5; exit $?")
+    assert code == 1
+    assert output == (
+        "scancel: error: Kill job error on job step id 17.5: Invalid job id specified\n"
+    )
 
 
 # ---- room

@@ -95,12 +95,14 @@ exec srun "$@"
 """
 
 
-_SATTACH = """\
+_OF_STEPS = """\
+name=$1
+shift
 if [ -z "$DLQ_SLURM_BIN" ]; then
-    echo "sattach: error: this job was not submitted with compat = slurm" >&2
+    echo "$name: error: this job was not submitted with compat = slurm" >&2
     exit 1
 fi
-exec sattach "$@"
+exec "$name" "$@"
 """
 
 
@@ -125,7 +127,12 @@ def keep(key: str) -> list[str]:
 
 def listener(words: list[str]) -> list[str]:
     """Join a step: `sattach WORDS` of the job's own programs."""
-    return _shell(_STAND_INS + _SATTACH, *words)
+    return _shell(_STAND_INS + _OF_STEPS, "sattach", *words)
+
+
+def canceller(words: list[str]) -> list[str]:
+    """Signal a step or the batch script: `scancel WORDS` of the job's own programs."""
+    return _shell(_STAND_INS + _OF_STEPS, "scancel", *words)
 
 
 def end(code: int) -> list[str]:

@@ -153,6 +153,11 @@ static void pass_on(int number)
         kill(program, number);
 }
 
+bool batch_signal(int number)
+{
+    return program > 0 && number > 0 && kill(program, number) == 0;
+}
+
 static void hear_fifo(void)
 {
     ssize_t got = read(fifo, words + words_used, sizeof words - 1 - words_used);
@@ -222,7 +227,9 @@ static void holder_ended(int status)
     if (code == 0 || code == REQUEUE_CODE)
         end_with(code);
     if (code != 255) {
-        poll(NULL, 0, HOLD_MIRRORS_MS);
+        struct pollfd told = {.fd = signals, .events = POLLIN};
+        if (!told_to_end)
+            poll(&told, 1, HOLD_MIRRORS_MS);
         end_with(code);
     }
     if (told_to_end)
@@ -271,9 +278,9 @@ static void hear_signal(int number)
         return;
     if (program > 0) {
         pass_on(number);
-    } else if (number == SIGTERM) {
-        told_to_end = true;
-        if (holder == 0)
+    } else {
+        told_to_end = true; /* or to save: the tasks of rank 0 do that here */
+        if (number == SIGTERM && holder == 0)
             end_with(0);
     }
 }

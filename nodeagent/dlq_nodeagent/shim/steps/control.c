@@ -2,6 +2,7 @@
  * srun also serves the listeners of its step. */
 #include "steps.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -207,6 +208,24 @@ _Noreturn void hold_serve(int fd, int sock)
     await_message(fd, sock, &message);
     if (message.kind == TO_BYE)
         send_frame(fd, STEP_OVER, 0, &message.number, sizeof message.number);
+    _exit(0);
+}
+
+_Noreturn void signal_serve(int fd, int sock, const char *payload)
+{
+    struct message message = {.kind = KID_SIGNAL};
+    char what[33];
+    unsigned number;
+    if (sscanf(payload, "%32s %u", what, &number) != 2 || number > 64)
+        _exit(1);
+    message.number = number;
+    snprintf(message.text, sizeof message.text, "%s", what);
+    message_send(sock, &message, -1);
+    await_message(fd, sock, &message);
+    if (message.kind == TO_REFUSE)
+        send_frame(fd, SAY_REFUSED, 0, message.text, strlen(message.text));
+    else
+        send_frame(fd, SAY_DONE, 0, "", 0);
     _exit(0);
 }
 

@@ -95,6 +95,8 @@ static _Noreturn void serve(bool local)
         control_serve(CONNECTION, PARENT, payload, frame.length);
     if (frame.type == ASK_HOLD && who->rank == 0)
         hold_serve(CONNECTION, PARENT);
+    if (frame.type == ASK_SIGNAL && who->rank == 0)
+        signal_serve(CONNECTION, PARENT, payload);
     if (frame.type == ASK_ATTACH && who->rank == 0)
         attach_serve(CONNECTION, PARENT, payload);
     static const char words[] = "not here";
@@ -250,6 +252,25 @@ static void attach(struct kid *kid, uint32_t number, int passed)
     refuse(kid, "Invalid job id specified");
 }
 
+/* To one step, to the batch script, or to both and all steps. */
+static void pass_signal(struct kid *kid, struct message *message)
+{
+    struct message to_step = {.kind = TO_SIGNAL, .number = message->number};
+    struct message done = {.kind = TO_BYE};
+    bool full = strcmp(message->text, "full") == 0, batch = strcmp(message->text, "batch") == 0;
+    bool reached = (full || batch) && batch_signal((int)message->number);
+    long wanted = -1;
+    bool is_step = parse_long(message->text, UINT32_MAX, &wanted);
+    for (int at = 0; at < MOST_KIDS; at++)
+        if (kids[at].pid != 0 && kids[at].step != NULL &&
+            (full || (is_step && kids[at].step->number == (uint32_t)wanted)))
+            reached = message_send(kids[at].sock, &to_step, -1) || reached;
+    if (reached)
+        message_send(kid->sock, &done, -1);
+    else
+        refuse(kid, "Invalid job id specified");
+}
+
 static void hear(struct kid *kid, struct message *message, int passed)
 {
     switch (message->kind) {
@@ -262,6 +283,10 @@ static void hear(struct kid *kid, struct message *message, int passed)
             try_step(kid, true);
         break;
     case KID_ATTACH: attach(kid, message->number, passed); break;
+    case KID_SIGNAL:
+        message->text[sizeof message->text - 1] = '\0';
+        pass_signal(kid, message);
+        break;
     case KID_HOLD: kid->holds = true; break;
     case KID_USAGE:
         if (kid->step != NULL) {

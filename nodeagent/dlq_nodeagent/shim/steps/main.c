@@ -12,8 +12,10 @@ int main(int argc, char **argv)
         return batch_main(argc, argv);
     if (strcmp(name, "sattach") == 0)
         return sattach_main(argc, argv);
+    if (strcmp(name, "scancel") == 0)
+        return scancel_main(argc, argv);
     if (strcmp(name, "srun") == 0)
         return srun_main(argc, argv);
-    fprintf(stderr, "dlq-steps: call it as srun, sattach or batch\n");
+    fprintf(stderr, "dlq-steps: call it as srun, sattach, scancel or batch\n");
     return 2;
 }

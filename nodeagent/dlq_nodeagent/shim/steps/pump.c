@@ -139,7 +139,9 @@ static void take_control(const struct frame *frame, const char *payload)
 {
     uint32_t number = 0;
     memcpy(&number, payload, frame->length < sizeof number ? frame->length : sizeof number);
-    if (frame->type == STEP_SIGNAL)
+    if (frame->type == STEP_SIGNAL && number == 0)
+        srun_abort_step(false);
+    else if (frame->type == STEP_SIGNAL)
         srun_signal_all(number);
     else if (frame->type == STEP_TAP)
         tapped = number != 0;

@@ -82,20 +82,6 @@ static const char *read_options(int argc, char **argv)
     return step;
 }
 
-static _Noreturn void delegate(int argc, char **argv)
-{
-    char path[4096 + 32];
-    char **words = must_have(calloc((size_t)argc + 1, sizeof *words));
-    ssize_t length = readlink("/proc/self/exe", path, 4096);
-    path[length > 0 ? length : 0] = '\0';
-    if (strrchr(path, '/') != NULL) {
-        strcpy(strrchr(path, '/'), "/../lib/slow/sattach");
-        memcpy(words, argv, (size_t)argc * sizeof *words);
-        execv(path, words);
-    }
-    fail("this is no job with compat = slurm");
-}
-
 /* ---- the step ---- */
 
 static int attach(const char *step)
@@ -228,7 +214,7 @@ int sattach_main(int argc, char **argv)
     snprintf(job, sizeof job, "%.*s", (int)(dot - name), name);
     int fd = dial_own(job, words, sizeof words);
     if (fd < 0)
-        delegate(argc, given);
+        become_slow("sattach", given, argc);
     if (!send_frame(fd, ASK_WHO, 0, "", 0) || !receive_frame(fd, 10000, &frame, &payload) ||
         frame.type != SAY_WHO || !who_parse(&who, payload, frame.length))
         fail("the main process of this rank does not answer");

@@ -23,22 +23,6 @@ const char *srun_host(int node)
     return srun.who.peers[srun.grant.parts[node].node].name;
 }
 
-/* Outside of a job with compat = slurm: to the program that asks the master. */
-static _Noreturn void delegate(int argc, char **argv)
-{
-    char path[4096 + 32];
-    char **words = must_have(calloc((size_t)argc + 1, sizeof *words));
-    ssize_t length = readlink("/proc/self/exe", path, 4096);
-    if (length > 0) {
-        path[length] = '\0';
-        strcpy(strrchr(path, '/'), "/../lib/slow/srun");
-        memcpy(words, argv, (size_t)argc * sizeof *words);
-        execv(path, words);
-    }
-    fprintf(stderr, "srun: error: this is no job with compat = slurm, and %s is not here\n", path);
-    exit(127);
-}
-
 /* ---- the step ---- */
 
 static void ask_who(int argc, char **argv)
@@ -48,7 +32,7 @@ static void ask_who(int argc, char **argv)
     char *payload;
     int fd = dial_own(srun.options.job, words, sizeof words);
     if (fd < 0)
-        delegate(argc, argv);
+        become_slow("srun", argv, argc);
     if (!send_frame(fd, ASK_WHO, 0, "", 0) || !receive_frame(fd, 10000, &frame, &payload) ||
         frame.type != SAY_WHO || !who_parse(&srun.who, payload, frame.length))
         srun_fail("the main process of this rank does not answer");

@@ -28,6 +28,7 @@ enum frame_type {
     ASK_STEP,    /* rank 0 only: a step, as `struct wish` */
     ASK_LAUNCH,  /* tasks on this node, as records */
     ASK_ATTACH,  /* rank 0 only: the step's number as text */
+    ASK_SIGNAL,  /* rank 0 only: "STEP NUMBER", "batch NUMBER", "full NUMBER"; 0 ends a step */
     ASK_HOLD,    /* rank 0 only: tell me when the batch script has ended */
     /* answers */
     SAY_WHO = 16,
@@ -126,6 +127,8 @@ struct who {
 
 /* The socket of the rank that this process is part of; -1 with words when there is none. */
 int dial_own(const char *wanted_job, char *words, size_t size);
+/* Outside of a job with compat = slurm: the program of this name that asks the master. */
+_Noreturn void become_slow(const char *name, char **argv, int argc);
 int dial_unix(const char *directory);
 int dial_peer(const struct who *who, int node, char *words, size_t size);
 int listen_unix(const char *directory);
@@ -205,6 +208,7 @@ int records_write(const char *directory, bool now);
 int batch_main(int argc, char **argv);
 int srun_main(int argc, char **argv);
 int sattach_main(int argc, char **argv);
+int scancel_main(int argc, char **argv);
 /* Serves ASK_LAUNCH on a connection, until everything has ended. */
 _Noreturn void tasks_serve(int fd, const struct who *who, char *records, size_t length);
 
@@ -216,6 +220,7 @@ enum message_kind {
     KID_WISH,
     KID_ATTACH, /* with its connection */
     KID_HOLD,
+    KID_SIGNAL, /* `text`: a step, "batch" or "full"; `number`: the signal, or 0 */
     KID_USAGE,
     KID_OVER,
     /* to a kid */
@@ -249,6 +254,8 @@ void kids_turn(const struct pollfd *fds, int count);
 void kids_reaped(pid_t pid);
 /* Takes the messages that are there already. */
 void kids_hear(void);
+/* The batch script of this rank; false: there is none. */
+bool batch_signal(int number);
 /* To every srun of this job; how many there are. */
 int kids_signal(int number);
 /* The batch script has ended: tells those that hold the other nodes, and waits a moment for them.
@@ -258,6 +265,7 @@ void kids_bye(int code);
 /* In a kid: an srun's connection and its step, until one of them ends. */
 _Noreturn void control_serve(int fd, int sock, const char *payload, size_t length);
 _Noreturn void hold_serve(int fd, int sock);
+_Noreturn void signal_serve(int fd, int sock, const char *payload);
 _Noreturn void attach_serve(int fd, int sock, const char *payload);
 
 /* ---- options.c: those of srun ---- */
