@@ -19,7 +19,7 @@ from dlq.v1.job_service_pb2_grpc import JobServiceStub
 from dlq_common.identity.pki import Role
 from dlq_common.text.wire import from_timestamp, to_duration
 from dlq_master.model.attempts.attempt import AttemptState
-from dlq_master.model.attempts.told_steps import StepFacts, TakenSteps
+from dlq_master.model.attempts.told_steps import TakenSteps
 from dlq_master.model.ids import AttemptKey, JobId
 from support.rpc_house import DEADLINE_S, RpcHouse, refusal, rpc_house
 
@@ -63,6 +63,22 @@ def a_report(job_id: int = 1, *, epoch: int = 3, rank: int = 0, number: int = 1)
     step.age_duration.CopyFrom(to_duration(30.0))
     step.node_ids.append("gpu01")
     return report
+
+
+def a_told(number: int = 0, *, age: float = 1.0, ran: float | None = None, **more: Any) -> Any:
+    """A step that began `age` seconds before it was told; `ran` None: it runs."""
+    told = agents.ToldStep(number=number, running=ran is None, **more)
+    told.age_duration.CopyFrom(to_duration(age))
+    if ran is not None:
+        told.run_duration.CopyFrom(to_duration(ran))
+    return told
+
+
+def keep(house: RpcHouse, number: int, *steps: Any, told_s: float = 1000.0) -> None:
+    """A list that is on the disk, of the first attempt of a job."""
+    key = AttemptKey(JobId(number), 1)
+    report = agents.StepsReport(steps=steps)
+    house.steps.lists[key] = TakenSteps(key, told_s, report.SerializeToString())
 
 
 class Session:
@@ -118,7 +134,7 @@ async def test_a_list_that_is_of_no_use_is_acknowledged_and_not_kept(house: RpcH
     session = Session(house)
     await session.open()
     unreadable = a_report()
-    unreadable.steps[0].name = "\x1b[2J"
+    unreadable.steps.extend(a_told(number) for number in range(1, 1_001))
     for report in (unreadable, a_report(epoch=2), a_report(job_id=99)):
         await session.tell(report)
         assert (await session.hear()).steps_ack.job_id == report.job_id
@@ -154,9 +170,7 @@ async def test_an_agent_tells_of_its_own_ranks_only(house: RpcHouse) -> None:
 
 async def test_steps_are_for_their_owner_and_for_operators(house: RpcHouse) -> None:
     await place_job(house)
-    house.steps.lists[AttemptKey(JobId(1), 1)] = TakenSteps(
-        AttemptKey(JobId(1), 1), 5.0, (StepFacts(0, "secret", 1, 1, 1.0),)
-    )
+    keep(house, 1, a_told(name="secret"))
     bob = stub_of(house, "bob")
     asked = bob.ListSteps(wire.ListStepsRequest(job_ids=["1"]), timeout=DEADLINE_S)
     assert await refusal(asked) == grpc.StatusCode.NOT_FOUND
@@ -168,8 +182,7 @@ async def test_steps_are_for_their_owner_and_for_operators(house: RpcHouse) -> N
 async def test_what_still_ran_when_its_attempt_ended_was_cancelled_then(house: RpcHouse) -> None:
     await place_job(house)
     key = AttemptKey(JobId(1), 1)
-    steps = (StepFacts(0, "a", 1, 1, 60.0, 20.0, 3), StepFacts(1, "b", 1, 1, 30.0))
-    house.steps.lists[key] = TakenSteps(key, 1000.0, steps)
+    keep(house, 1, a_told(0, age=60.0, ran=20.0, exit_code=3), a_told(1, age=30.0))
     read = house.control.published
     read.all_attempts[key] = read.all_attempts[key]._replace(
         state=AttemptState.FAILED, ended_time_s=1010.0
@@ -183,12 +196,27 @@ async def test_what_still_ran_when_its_attempt_ended_was_cancelled_then(house: R
     assert not (await steps_of(house, "1", running_only=True)).attempts
 
 
+async def test_whatever_a_node_has_sent_every_field_fits(house: RpcHouse) -> None:
+    await place_job(house)
+    hostile = a_told(
+        -3, name="\x1b[2Jé" + "x" * 999, exit_code=-9, node_count=-1, task_count=-1,
+        peak_memory_bytes=-1, node_ids=["n\n"],
+    )  # fmt: skip
+    hostile.age_duration.seconds = 10**11
+    hostile.cpu_duration.seconds = -5
+    keep(house, 1, hostile, told_s=1e9)
+    [step] = (await steps_of(house, "1")).attempts[0].steps
+    assert step.name.startswith("?[2J?xxx")
+    assert (len(step.name), step.number, step.exit_code) == (256, 0, 0)
+    assert (step.node_count, step.task_count, step.peak_memory_bytes) == (0, 0, 0)
+    assert [*step.node_ids] == ["n?"]
+    assert (from_timestamp(step.start_time) > 0, step.cpu_duration.seconds) == (True, 0)
+
+
 async def test_many_jobs_come_in_pages_each_attempt_whole(house: RpcHouse) -> None:
     for number in range(1, 61):
         await place_job(house)
-        key = AttemptKey(JobId(number), 1)
-        steps = tuple(StepFacts(at, "s", 1, 1, 1.0) for at in range(400))
-        house.steps.lists[key] = TakenSteps(key, 5.0, steps)
+        keep(house, number, *(a_told(at) for at in range(400)))
     token, seen, pages = "", [], 0
     while True:
         page = await steps_of(house, page_token=token)

@@ -23,7 +23,7 @@ from dlq_nodeagent.ranks.orders import SLURM
 from dlq_nodeagent.ranks.watched import StepsWatch, Watched
 
 _PAUSE_S = 2.0
-_BYTES_PER_S = 16_384  # of one list, on average
+_BYTES_PER_S = 8_192  # of one list, on average
 _OVER = frozenset({RankState.RELEASING, RankState.ENDED, RankState.KEPT})
 
 log = structlog.get_logger("nodeagent.steps")

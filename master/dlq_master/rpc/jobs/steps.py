@@ -2,29 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import re
+from collections.abc import Sequence
 from typing import Final
 
+from google.protobuf.duration_pb2 import Duration
+from google.protobuf.message import DecodeError
+
+from dlq.v1 import agent_service_pb2 as agents
 from dlq.v1 import job_pb2
 from dlq.v1 import job_service_pb2 as wire
 from dlq_common.errors import InvalidRequest
-from dlq_common.text.wire import to_duration, to_timestamp
+from dlq_common.text.wire import from_duration, to_duration, to_timestamp
 from dlq_master.control.read_model.published import Published
 from dlq_master.control.stimuli import Caller
 from dlq_master.model.attempts.attempt import Attempt
-from dlq_master.model.attempts.told_steps import StepFacts, StepState, TakenSteps
-from dlq_master.model.ids import AttemptKey, JobId
+from dlq_master.model.attempts.told_steps import TakenSteps
+from dlq_master.model.ids import JobId
 from dlq_master.rpc.calls.call import Call
 from dlq_master.rpc.calls.paging import position_of
 from dlq_master.rpc.calls.reads import LOOKED_AT
 from dlq_master.rpc.jobs.visible import visible_jobs
+from dlq_master.store.tables.codec import BodyDamaged
 
 MOST_JOBS: Final = 1_000
 MOST_STEPS: Final = 10_000  # of a page; an attempt more than that is still whole
 _AT_ONCE: Final = 32  # jobs
-_STATES: Final = {
-    state: job_pb2.StepState.Value(f"STEP_STATE_{state.value.upper()}") for state in StepState
-}
+_LONGEST_S: Final = 10 * 366 * 86_400.0
+_MOST_CODE: Final = 255
+_MOST_NAME: Final = 256
+_NOT_PLAIN: Final = re.compile(r"[^ -~]")
 
 
 async def list_steps(call: Call, request: wire.ListStepsRequest) -> wire.ListStepsResponse:
@@ -63,48 +70,71 @@ def _asked(
 
 
 def _listed(taken: TakenSteps, read: Published, *, running_only: bool) -> wire.AttemptSteps:
+    told = _report(taken)
     living = read.attempt(taken.key) is not None
-    ended_s = None if living else _end_of(read.attempts(taken.key.job_id), taken.key)
+    ended_s = None if living else _end_of(read.attempts(taken.key.job_id), taken)
+    dropped = max(0, told.dropped_count)
     return wire.AttemptSteps(
         job_id=str(taken.key.job_id),
         attempt=taken.key.number,
-        steps=_messages(taken, living, ended_s, running_only=running_only),
-        dropped_count=taken.dropped,
-        dropped_failed_count=taken.dropped_failed,
+        steps=[
+            _message(step, taken.told_s, ended_s)
+            for step in told.steps
+            if not running_only or (living and step.running)
+        ],
+        dropped_count=dropped,
+        dropped_failed_count=min(max(0, told.dropped_failed_count), dropped),
         tell_time=to_timestamp(taken.told_s),
     )
 
 
-def _end_of(attempts: Sequence[Attempt], key: AttemptKey) -> float | None:
-    return next((each.ended_time_s for each in attempts if each.key == key), None)
+def _report(taken: TakenSteps) -> agents.StepsReport:
+    try:
+        return agents.StepsReport.FromString(taken.content)
+    except DecodeError:
+        raise BodyDamaged(f"the stored steps of job {taken.key.job_id} are damaged") from None
 
 
-def _messages(
-    taken: TakenSteps, living: bool, ended_s: float | None, *, running_only: bool
-) -> Iterator[job_pb2.JobStep]:
-    for step in taken.steps:
-        state = step.state(living=living)
-        if state is StepState.RUNNING or not running_only:
-            yield _message(step, state, taken.told_s, ended_s)
+def _end_of(attempts: Sequence[Attempt], taken: TakenSteps) -> float:
+    """The end of its attempt; of one that is not remembered the last word about it."""
+    ends = (each.ended_time_s for each in attempts if each.key == taken.key)
+    return next((end_s for end_s in ends if end_s is not None), taken.told_s)
 
 
-def _message(
-    step: StepFacts, state: StepState, told_s: float, ended_s: float | None
-) -> job_pb2.JobStep:
-    start_s = told_s - step.age_s
-    end_s = None if step.run_s is None else start_s + step.run_s
-    if state is StepState.CANCELLED:
-        end_s = max(start_s, told_s if ended_s is None else ended_s)
+def _message(step: agents.ToldStep, told_s: float, ended_s: float | None) -> job_pb2.JobStep:
+    """A step as its owner sees it: every field fits, whatever the node has sent.
+
+    `ended_s`: the end of its attempt. A step that still ran then was cancelled.
+    """
+    start_s = told_s - _span_s(step.age_duration)
+    code = min(max(0, step.exit_code), _MOST_CODE)
+    if not step.running:
+        end_s: float | None = start_s + _span_s(step.run_duration)
+        state = job_pb2.STEP_STATE_FAILED if code else job_pb2.STEP_STATE_COMPLETED
+    elif ended_s is None:
+        end_s, state = None, job_pb2.STEP_STATE_RUNNING
+    else:
+        end_s, state = max(start_s, ended_s), job_pb2.STEP_STATE_CANCELLED
     return job_pb2.JobStep(
-        number=step.number,
-        name=step.name,
-        state=_STATES[state],
-        exit_code=step.exit_code,
+        number=max(0, step.number),
+        name=_plain(step.name),
+        state=state,
+        exit_code=code,
         start_time=to_timestamp(start_s),
         end_time=to_timestamp(end_s),
-        node_count=step.node_count,
-        task_count=step.task_count,
-        node_ids=step.node_ids,
-        peak_memory_bytes=step.peak_memory_bytes,
-        cpu_duration=to_duration(step.cpu_s),
+        node_count=max(0, step.node_count),
+        task_count=max(0, step.task_count),
+        node_ids=[_plain(name) for name in step.node_ids],
+        peak_memory_bytes=max(0, step.peak_memory_bytes),
+        cpu_duration=to_duration(_span_s(step.cpu_duration)),
     )
+
+
+def _plain(text: str) -> str:
+    if len(text) <= _MOST_NAME and text.isascii() and text.isprintable():
+        return text
+    return _NOT_PLAIN.sub("?", text[:_MOST_NAME])
+
+
+def _span_s(duration: Duration) -> float:
+    return min(max(0.0, from_duration(duration)), _LONGEST_S)

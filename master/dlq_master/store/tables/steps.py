@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Sequence
-from typing import Any, Final, NamedTuple
+from typing import Final
 
 from sqlite_utils import Database
 
-from dlq_master.model.attempts.told_steps import StepFacts, TakenSteps
+from dlq_master.model.attempts.told_steps import TakenSteps
 from dlq_master.model.ids import AttemptKey, JobId
-from dlq_master.store.tables.codec import BodyDamaged, decode, encode
+from dlq_master.store.tables.codec import REMEDY, BodyDamaged
 
 PUT_SQL: Final = """INSERT INTO steps VALUES (?, ?, ?, ?)
     ON CONFLICT (job_id, number) DO UPDATE SET told_s = excluded.told_s, content = excluded.content
@@ -23,16 +23,9 @@ _BEHIND: Final = """SELECT steps.job_id, number FROM steps JOIN jobs USING (job_
     LIMIT ?"""
 
 
-class _Content(NamedTuple):
-    steps: tuple[StepFacts, ...]
-    dropped: int = 0
-    dropped_failed: int = 0
-
-
 def row_of(taken: TakenSteps) -> tuple[object, ...]:
     """The row of a list."""
-    body = encode(_Content(taken.steps, taken.dropped, taken.dropped_failed))
-    return (*taken.key, taken.told_s, zlib.compress(body.encode(), 1))
+    return (*taken.key, taken.told_s, zlib.compress(taken.content, 1))
 
 
 def read_steps(db: Database, job_ids: Sequence[JobId], *, every: bool) -> Sequence[TakenSteps]:
@@ -52,8 +45,7 @@ def steps_behind(db: Database, ended_before_s: float, limit: int) -> Sequence[At
 
 def _taken(job_id: JobId, number: int, told_s: float, content: bytes) -> TakenSteps:
     try:
-        body = zlib.decompress(content).decode()
-    except (zlib.error, UnicodeDecodeError) as error:
-        raise BodyDamaged(f"the stored steps of job {job_id} are damaged: {error}") from None
-    read: Any = decode(body, _Content)
-    return TakenSteps(AttemptKey(job_id, number), told_s, *read)
+        unpacked = zlib.decompress(content)  # it has a checksum
+    except zlib.error as error:
+        raise BodyDamaged(f"the stored steps of job {job_id}: {error}", hint=REMEDY) from None
+    return TakenSteps(AttemptKey(job_id, number), told_s, unpacked)

@@ -13,7 +13,7 @@ from support.kept_steps import KeptSteps
 
 
 def a_list(job: int, told_s: float = 1.0) -> TakenSteps:
-    return TakenSteps(AttemptKey(JobId(job), 1), told_s, ())
+    return TakenSteps(AttemptKey(JobId(job), 1), told_s, b"")
 
 
 class Moment:
