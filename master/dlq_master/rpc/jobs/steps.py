@@ -21,7 +21,7 @@ from dlq_master.model.attempts.told_steps import TakenSteps
 from dlq_master.model.ids import JobId
 from dlq_master.rpc.calls.call import Call
 from dlq_master.rpc.calls.paging import position_of
-from dlq_master.rpc.calls.reads import LOOKED_AT
+from dlq_master.rpc.calls.reads import ENCODED, Breathe
 from dlq_master.rpc.jobs.visible import visible_jobs
 from dlq_master.store.tables.codec import BodyDamaged
 
@@ -43,8 +43,7 @@ async def list_steps(call: Call, request: wire.ListStepsRequest) -> wire.ListSte
         some = job_ids[start : start + _AT_ONCE]
         found = await call.parts.steps.read(some, every=request.all_attempts)
         for taken in found:
-            listed = _listed(taken, call.read, running_only=request.running_only)
-            await breathe(LOOKED_AT * max(1, len(listed.steps)))
+            listed = await _listed(taken, call.read, breathe, running_only=request.running_only)
             if listed.steps or not request.running_only:
                 response.attempts.append(listed)
                 count += len(listed.steps)
@@ -69,23 +68,26 @@ def _asked(
     ]
 
 
-def _listed(taken: TakenSteps, read: Published, *, running_only: bool) -> wire.AttemptSteps:
+async def _listed(
+    taken: TakenSteps, read: Published, breathe: Breathe, *, running_only: bool
+) -> wire.AttemptSteps:
     told = _report(taken)
+    await breathe(ENCODED)
     living = read.attempt(taken.key) is not None
     ended_s = None if living else _end_of(read.attempts(taken.key.job_id), taken)
     dropped = max(0, told.dropped_count)
-    return wire.AttemptSteps(
+    listed = wire.AttemptSteps(
         job_id=str(taken.key.job_id),
         attempt=taken.key.number,
-        steps=[
-            _message(step, taken.told_s, ended_s)
-            for step in told.steps
-            if not running_only or (living and step.running)
-        ],
         dropped_count=dropped,
         dropped_failed_count=min(max(0, told.dropped_failed_count), dropped),
         tell_time=to_timestamp(taken.told_s),
     )
+    for step in told.steps:
+        if not running_only or (living and step.running):
+            listed.steps.append(_message(step, taken.told_s, ended_s))
+            await breathe(ENCODED)
+    return listed
 
 
 def _report(taken: TakenSteps) -> agents.StepsReport:
