@@ -145,7 +145,7 @@ _NEEDS: tuple[tuple[str, tuple[str, ...], str], ...] = (
             ("compat",),
             "tasks are srun's: they need compat = slurm; torchrun starts one process for each GPU",
         )
-        for key in ("tasks_per_node", "tasks", "cpus_per_task", "gpus_per_task")
+        for key in ("tasks_per_node", "tasks", "tasks_implied", "cpus_per_task", "gpus_per_task")
     ),
 )
 

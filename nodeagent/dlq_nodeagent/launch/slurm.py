@@ -5,11 +5,13 @@ task are made by `srun` (shim/steps).
 from collections.abc import Mapping, Sequence
 from itertools import groupby
 
-from dlq_common.job_fields.table.gang import CPUS_PER_TASK, GPUS_PER_TASK, TASKS
+from dlq_common.job_fields.table.gang import CPUS_PER_TASK, GPUS_PER_TASK, TASKS, TASKS_IMPLIED
+from dlq_compat.hostlist import compress, expand
 from dlq_nodeagent.devices.port import Device
 from dlq_nodeagent.model.messages import Launch
 
 COMPAT = "slurm"
+_ELSE = frozenset({"SLURM_MEM_PER_CPU", "SLURM_MEM_PER_GPU"})  # one of three is said
 _ARRAY = ("JOB_ID", "TASK_ID", "TASK_COUNT", "TASK_MIN", "TASK_MAX", "TASK_STEP")
 
 
@@ -50,8 +52,7 @@ def slurm_environment(
     UTC.
     """
     rank, counts = launch.key.node_rank, task_counts(launch, devices)
-    nodes, tasks = len(counts), str(sum(counts))
-    hosts = ",".join(launch.node_ids)
+    nodes, hosts = len(counts), _listed(launch.node_ids)
     job = launch.key.job_id
     ours = {
         "SLURM_JOB_ID": job,
@@ -67,10 +68,7 @@ def slurm_environment(
         "SLURM_JOB_NUM_NODES": str(nodes),
         "SLURM_NODEID": str(rank),
         "SLURMD_NODENAME": launch.node_ids[rank] if rank < len(launch.node_ids) else "",
-        "SLURM_NTASKS": tasks,
-        "SLURM_NPROCS": tasks,
-        "SLURM_NTASKS_PER_NODE": _asked_of_a_node(launch),
-        "SLURM_TASKS_PER_NODE": counted(counts),
+        **_tasks(launch, counts),
         "SLURM_PROCID": str(sum(counts[:rank])),
         "SLURM_LOCALID": "0",
         "SLURM_GTIDS": ",".join(map(str, range(sum(counts[:rank]), sum(counts[: rank + 1])))),
@@ -79,7 +77,7 @@ def slurm_environment(
         "SLURM_TOPOLOGY_ADDR": launch.node_ids[rank] if rank < len(launch.node_ids) else "",
         "SLURM_TOPOLOGY_ADDR_PATTERN": "node",
         "TMPDIR": launch.environment.get("TMPDIR", "/tmp"),
-        "SLURM_GPUS_ON_NODE": str(len(devices)),
+        "SLURM_GPUS_ON_NODE": str(len(devices) or ""),
         "SLURM_JOB_GPUS": ",".join(str(index) for index in launch.gpu_indexes),
         "SLURM_SUBMIT_DIR": launch.environment.get("SLURM_SUBMIT_DIR", launch.working_directory),
         "SLURM_JOB_START_TIME": str(round(now_s)),
@@ -91,11 +89,27 @@ def slurm_environment(
     return {name: value for name, value in ours.items() if value}
 
 
-def _asked_of_a_node(launch: Launch) -> str:
-    """The number of tasks on each node, where it was asked for: `srun` takes it for a limit. A job
-    of sbatch tells it itself.
+def _listed(hosts: Sequence[str]) -> str:
+    """Slurm's short form, `gpu[1-4]`, where it keeps their order: the first one has rank 0."""
+    short = compress(hosts)
+    return short if expand(short) == list(hosts) else ",".join(hosts)
+
+
+def _tasks(launch: Launch, counts: Sequence[int]) -> Mapping[str, str]:
+    """The tasks, as far as they were asked for, since `srun` takes them for options. Slurm counts
+    cores where they follow from the nodes.
     """
-    return "" if "SLURM_SUBMIT_HOST" in launch.environment else str(launch.tasks_per_node or "")
+    if TASKS_IMPLIED.of(launch.fields):
+        each = CPUS_PER_TASK.of(launch.fields) or 1
+        cores = [cpus // each for cpus in _cpus_per_node(launch, counts)]
+        return {"SLURM_TASKS_PER_NODE": counted(cores)}
+    total = str(sum(counts))
+    return {
+        "SLURM_NTASKS": total,
+        "SLURM_NPROCS": total,
+        "SLURM_NTASKS_PER_NODE": str(launch.tasks_per_node or ""),
+        "SLURM_TASKS_PER_NODE": counted(counts),
+    }
 
 
 def _limits(launch: Launch, counts: Sequence[int], now_s: float) -> Mapping[str, str]:
@@ -109,7 +123,7 @@ def _limits(launch: Launch, counts: Sequence[int], now_s: float) -> Mapping[str,
         ours["SLURM_CPUS_PER_TASK"] = str(asked)
     if gpus := GPUS_PER_TASK.of(launch.fields):
         ours["SLURM_GPUS_PER_TASK"] = str(gpus)
-    if launch.memory_limit_bytes is not None:
+    if launch.memory_limit_bytes is not None and not _ELSE & launch.environment.keys():
         ours["SLURM_MEM_PER_NODE"] = str(launch.memory_limit_bytes >> 20)
     return ours
 

@@ -40,6 +40,7 @@ class TaskLayout(NamedTuple):
     """Tasks, and the resources of the whole job."""
 
     tasks: int
+    implied: bool  # nobody said how many
     nodes: int | None  # None: as few as hold it
     tasks_per_node: int | None  # as asked
     cpus_per_task: int | None  # as asked
@@ -50,13 +51,6 @@ class TaskLayout(NamedTuple):
     cpus_per_node: int | None  # of a job with GPUs, where it says
     memory: str  # of each node; empty: not said
     memory_per_core: str  # of a job without GPUs; empty: not said
-
-    @property
-    def even(self) -> int | None:
-        """Tasks of each node, where the nodes are said and all have as many."""
-        if self.nodes is None or self.tasks % self.nodes:
-            return None
-        return self.tasks // self.nodes
 
 
 class _Wish(NamedTuple):
@@ -90,6 +84,7 @@ def task_layout(said: Mapping[str, str]) -> TaskLayout:
     memory, memory_per_core = _memory(said, gpus, nodes or 1, per_node)
     return TaskLayout(
         tasks=tasks,
+        implied=not given,
         nodes=nodes,
         tasks_per_node=each,
         cpus_per_task=cpus,

@@ -52,11 +52,15 @@ _WORDS: Mapping[str, str] = {
     "--hint": "SLURM_HINT",
     "--ntasks-per-core": "SLURM_NTASKS_PER_CORE",
     "--ntasks-per-gpu": "SLURM_NTASKS_PER_GPU",
-    "--ntasks-per-node": "SLURM_NTASKS_PER_NODE",
     "--profile": "SLURM_PROFILE",
     "--qos": "SLURM_JOB_QOS",
     "--threads-per-core": "SLURM_THREADS_PER_CORE",
 }
+_SWITCHED: Mapping[str, str] = {
+    "--overcommit": "SLURM_OVERCOMMIT",
+    "--get-user-env": "SLURM_GET_USER_ENV",
+}
+_NO_HINT = Option("--hint", "", 0, "")
 _MIB: Mapping[str, str] = {
     "--mem": "SLURM_MEM_PER_NODE",
     "--mem-per-cpu": "SLURM_MEM_PER_CPU",
@@ -160,12 +164,13 @@ def _spreads(layout: TaskLayout) -> bool:
 
 def _say_tasks(layer: Layer, layout: TaskLayout, say: object) -> None:
     assert callable(say)
-    if layout.nodes is None and layout.tasks == 1:
+    if layout.implied:  # also when it is elastic, and runs on more nodes
         say("tasks_per_node", 1)
-    elif layout.even and layout.nodes:
-        say("tasks_per_node", layout.even, "--ntasks-per-node", "--ntasks")
+        say("tasks_implied", True)
     else:
         say("tasks", layout.tasks, "--ntasks", "--ntasks-per-gpu", "--gpus-per-task")
+    if layout.tasks_per_node:
+        say("tasks_per_node", layout.tasks_per_node, "--ntasks-per-node")
     if layout.cpus_per_task:
         say("cpus_per_task", layout.cpus_per_task, "--cpus-per-task")
     if layout.gpus_per_task:
@@ -197,8 +202,15 @@ def _told(made: Conversion) -> Layer:
         if found and int(found[1]):
             kib = int(found[1]) << {"K": 0, "": 10, "M": 10, "G": 20, "T": 30}[found[2]]
             values[variable] = str(kib >> 10)
-    if "--overcommit" in made.last:
-        values["SLURM_OVERCOMMIT"] = "1"
+    values |= {_SWITCHED[key]: "1" for key in _SWITCHED if key in made.last}
+    if "SLURM_EXPORT_ENV" in values and values["SLURM_EXPORT_ENV"].partition(",")[0] != "ALL":
+        values["SLURM_GET_USER_ENV"] = "1"
+    if "SLURM_PROFILE" in values:
+        values["SLURM_PROFILE"] = values["SLURM_PROFILE"].capitalize()
+    if "--open-mode" in made.last:
+        values["SLURM_OPEN_MODE"] = made.last["--open-mode"].value[:1]
+    if made.last.get("--hint", _NO_HINT).value == "nomultithread":
+        values["SLURM_THREADS_PER_CORE"] = "1"
     with suppress(OSError):  # the present directory is gone
         values["SLURM_SUBMIT_DIR"] = os.getcwd()
     values["SLURM_SUBMIT_HOST"] = socket.gethostname().partition(".")[0]

@@ -96,6 +96,14 @@ GPUS_PER_TASK = JobField(
     limit=Between(1, MOST_TASKS_OF_A_NODE),
     to_agent=True,
 )
+TASKS_IMPLIED = JobField[bool](
+    key="tasks_implied",
+    read=words.read_bool,
+    sample="true",
+    comment="They follow from the nodes: no SLURM_NTASKS, as in Slurm without -n; with compat.",
+    wire=Plain[bool]("tasks.implied"),
+    to_agent=True,
+)
 PROFILE = JobField(
     key="profile",
     read=words.read_bool,

@@ -127,6 +127,9 @@ static pid_t start(char **command)
     prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0);
     if (getppid() != parent)
         _exit(125);
+    char own[24];
+    snprintf(own, sizeof own, "%ld", (long)getpid());
+    setenv("SLURM_TASK_PID", own, 1);
     execvp(command[0], command);
     int missing = errno == ENOENT || errno == ENOTDIR;
     dprintf(2, "dlq: cannot run %s: %s\n", command[0], strerror(errno));

@@ -904,22 +904,26 @@ class TaskSpec(_message.Message):
     TASK_COUNT_FIELD_NUMBER: _builtins.int
     CPUS_PER_TASK_FIELD_NUMBER: _builtins.int
     GPUS_PER_TASK_FIELD_NUMBER: _builtins.int
+    IMPLIED_FIELD_NUMBER: _builtins.int
     task_count: _builtins.int
     """Tasks of the whole job, all nodes together. 0: tasks_per_node of each node."""
     cpus_per_task: _builtins.int
     """Cores of each task, for SLURM_CPUS_PER_TASK. 0: not said."""
     gpus_per_task: _builtins.int
     """GPUs that each task sees alone. 0: each sees all of its node's."""
+    implied: _builtins.bool
+    """The number of tasks follows from the nodes: the batch script finds no SLURM_NTASKS."""
     def __init__(
         self,
         *,
         task_count: _builtins.int = ...,
         cpus_per_task: _builtins.int = ...,
         gpus_per_task: _builtins.int = ...,
+        implied: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["cpus_per_task", b"cpus_per_task", "gpus_per_task", b"gpus_per_task", "task_count", b"task_count"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["cpus_per_task", b"cpus_per_task", "gpus_per_task", b"gpus_per_task", "implied", b"implied", "task_count", b"task_count"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

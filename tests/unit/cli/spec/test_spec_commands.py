@@ -66,6 +66,7 @@ _WITH = {
     "checkpoint.preset": "checkpoint.dir", "roles.ps": "roles.workers", "on_miss": "deadline",
     "elastic.resize": "elastic.gpus", "resources.halve_batch": "resources.gpu_memory", "due": "weight", "weight": "due",  # noqa: E501
     "resources.memory_per_core": "resources.cores", "tasks": "compat", "cpus_per_task": "compat",
+    "tasks_implied": "compat",
     "gpus_per_task": "compat",
 }  # fmt: skip
 _INSTEAD = {
