@@ -518,7 +518,8 @@ class Supervisor:
         End a rank whose workers cannot join those of the others.
         """
         rank = watched.rank
-        if rank.launch.worker_count and not rank.workers_done and self.runtime.workers_done(handle):
+        serves = rank.launch.worker_count or rank.launch.step_key
+        if serves and not rank.workers_done and self.runtime.workers_done(handle):
             watched.rank = replace(rank, workers_done=True)
             self.tell(rank.launch.key)
         if may_fail_to_join(rank, self.clock.boottime_s()):

@@ -35,7 +35,11 @@ VALUES_OF_THEIR_OWN = {
 EVEN = {
     "-N 2 -n 5": {"SLURM_TASKS_PER_NODE": "3,2"},
     "-N 2 -n 3": {},
-    "-G 4 -n 4 -N 2": {"SLURM_TASKS_PER_NODE": "2(x2)", "SLURM_GPUS_ON_NODE": "2"},
+    "-G 4 -n 4 -N 2": {
+        "SLURM_TASKS_PER_NODE": "2(x2)",
+        "SLURM_GPUS_ON_NODE": "2",
+        "SLURM_JOB_GPUS": "0,1",
+    },
 }
 SOME = (
     "", "-n 3", "-n 3 -c 4", "-c 4", "-N 2", "-N 2 -n 2", "-N 2 -n 3", "-N 2 -n 5",

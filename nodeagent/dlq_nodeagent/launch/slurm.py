@@ -71,7 +71,7 @@ def slurm_environment(
         **_tasks(launch, counts),
         "SLURM_PROCID": str(sum(counts[:rank])),
         "SLURM_LOCALID": "0",
-        "SLURM_GTIDS": ",".join(map(str, range(sum(counts[:rank]), sum(counts[: rank + 1])))),
+        "SLURM_GTIDS": str(sum(counts[:rank])),
         "SLURM_JOB_GID": str(launch.gid),
         "SLURM_NODE_ALIASES": "(null)",
         "SLURM_TOPOLOGY_ADDR": launch.node_ids[rank] if rank < len(launch.node_ids) else "",

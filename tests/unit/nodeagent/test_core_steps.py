@@ -4,7 +4,7 @@ from dataclasses import replace
 from typing import Any
 
 from dlq_nodeagent.model.launch import RankKey
-from dlq_nodeagent.model.messages import Fence, Launch, StepsAck, StepsReport
+from dlq_nodeagent.model.messages import Fence, Launch, RankReport, StepsAck, StepsReport
 from support.agent_bench import EPOCH, AgentBench, a_launch, a_stop
 
 HEAD = r"dlq-steps\t1\t0\t0\n"
@@ -177,3 +177,15 @@ def test_a_list_that_makes_no_sense_is_left_out_and_the_next_good_one_counts() -
     writes(bench, launch, HEAD + a_step(4))
     bench.run(5)
     assert numbers(told(bench)[-1]) == [4]
+
+
+def test_a_node_that_only_serves_steps_says_so_to_the_master() -> None:
+    bench = AgentBench()
+    bench.connect()
+    launch = replace(slurm("", rank=1), step_key="ab" * 32)
+    bench.order(launch)
+    bench.run(10)
+    attempt = bench.host.attempts[launch.key]
+    attempt.job = replace(attempt.job, workers_done=True)
+    bench.run(30)
+    assert any(report.workers_done for report in bench.said(RankReport))
