@@ -6,6 +6,9 @@ Each call is a process, as a script would start it. The CPU of dlq's calls inclu
 user's server of commands, which runs them. `slow` is the way without that server. Slurm's client
 CPU is that of its processes. Goal: at most 3 times Slurm's; without one 14.4 ms and 9 ms. The CPU
 of the daemons (slurmctld, slurmd and munged, or the master) is told beside it, without a goal.
+
+Many jobs in one call: an array of 10,000, and 1,000 single jobs by SubmitJobs. Goal of both: a job
+of them costs less than a call of Slurm's loop.
 """
 
 from __future__ import annotations
@@ -26,6 +29,10 @@ sys.path.append(str(Path(__file__).parent.parent / "tests"))
 from benchmarks.living import Living, cpu_s
 from benchmarks.report import Report
 
+from dlq.v1 import job_pb2
+from dlq_client.jobs import Jobs
+from dlq_client.line.connection import Connection
+from dlq_client.line.identity import load_identity
 from dlq_compat.install import FRONT, install
 from support.ports import free_ports
 from support.real_slurm import RealSlurm, missing
@@ -37,6 +44,7 @@ level = "warning"
 """
 TIMES, SLURM_WALL_MS, SLURM_CPU_MS = 3, 4.8, 3.0
 SUBMIT = ("sbatch", "--gres=gpu:1", "--hold", "--wrap", "true")
+MANY = 1_000
 _TICK_S = 1 / os.sysconf("SC_CLK_TCK")
 
 
@@ -102,9 +110,37 @@ def _dlq(report: Report, root: Path, count: int, most_wall_ms: float, most_cpu_m
         report.figure("dlq, sbatch, CPU with the server's", cpu_ms, "ms", at_most=most_cpu_ms)
         report.figure("dlq, sbatch, CPU of the master", master_ms, "ms")
         array = [*SUBMIT, "--array=0-9999"]
-        report.figure("dlq, sbatch of an array of 10,000", loop(array, environment, 3)[0], "ms")
+        array_ms = loop(array, environment, 3)[0]
+        many_ms = _many_ms(living, MANY)
+        report.figure("dlq, sbatch of an array of 10,000", array_ms, "ms")
+        report.figure(f"dlq, {MANY} jobs by SubmitJobs", many_ms, "ms")
+        for name, each_ms in (
+            ("of the array", array_ms / 10_000),
+            ("of SubmitJobs", many_ms / MANY),
+        ):
+            report.figure(
+                f"dlq, one job {name}", each_ms, "ms",
+                at_most=most_wall_ms / TIMES,
+                note=f"{most_wall_ms / TIMES / each_ms:.0f} times ahead of Slurm's loop",
+            )  # fmt: skip
         report.figure("dlq, squeue", loop(("squeue", "-h"), environment, 10)[0], "ms")
         shutil.rmtree(runtime / "dlq")  # ends the server
+
+
+def _many_ms(living: Living, count: int) -> float:
+    """Milliseconds for so many jobs in one go, as one program submits them."""
+    identity = load_identity(living.home)
+    assert identity is not None
+    spec = job_pb2.JobSpec(command=["/bin/true"], hold=True, working_directory="/tmp")
+    spec.resources.gpu_count = 1
+    with Connection(identity) as line:
+        jobs = Jobs(line)
+        jobs.submit_many([spec])  # the line is made
+        start_s = time.perf_counter()
+        submitted = jobs.submit_many([spec] * count)
+        took_ms = 1e3 * (time.perf_counter() - start_s)
+    assert all(one.job_id for one in submitted)
+    return took_ms
 
 
 def loop(

@@ -13,6 +13,7 @@ from dlq_client.line.connection import ServiceCalls
 
 # One answer is enough for nearly every cluster; the master's most is 10,000.
 PAGE_SIZE = 5_000
+_MOST_AT_ONCE, _MOST_BYTES = 500, 800_000  # of SubmitJobs, which takes a MiB
 MOST_NAMED = 1_000  # jobs in one request for steps
 # Roles to which the master shows all users' jobs.
 SEE_ALL = frozenset({"operator", "admin"})
@@ -65,6 +66,19 @@ class Jobs(ServiceCalls[JobServiceStub]):
             request_id=request_id, spec=spec, validate_only=validate_only
         )
         return self._change(self.stub.SubmitJob, request)
+
+    def submit_many(
+        self, specs: Sequence[job_pb2.JobSpec], *, request_id: str = ""
+    ) -> list[wire.SubmittedJob]:
+        """Queue many jobs in few calls; one answer for each spec, in their order: its id, or why it
+        was refused. Repeated with the same `request_id` and specs, it returns the same ids.
+        """
+        key = request_id or self.new_request_id()
+        submitted: list[wire.SubmittedJob] = []
+        for number, part in enumerate(_parts(specs)):
+            request = wire.SubmitJobsRequest(request_id=f"{key}.{number}", specs=part)
+            submitted += self._change(self.stub.SubmitJobs, request).jobs
+        return submitted
 
     def get(self, job_id: str, *, with_profile: bool = False) -> wire.GetJobResponse:
         """One job with its spec and all attempts, and with its traffic profile if that is
@@ -247,3 +261,20 @@ class _EditResponse(Protocol):
 
 def _edited(answer: _EditResponse) -> Edited:
     return Edited(list(answer.jobs) or [answer.job], list(answer.refusals))
+
+
+def _parts(specs: Sequence[job_pb2.JobSpec]) -> Iterator[list[job_pb2.JobSpec]]:
+    """Parts that one call takes each. A spec that is too large has a call of its own, which tells
+    so.
+    """
+    part: list[job_pb2.JobSpec] = []
+    size = 0
+    for spec in specs:
+        more = spec.ByteSize()
+        if part and (len(part) == _MOST_AT_ONCE or size + more > _MOST_BYTES):
+            yield part
+            part, size = [], 0
+        part.append(spec)
+        size += more
+    if part:
+        yield part

@@ -201,6 +201,15 @@ class FakeMaster(
             jobs_ahead_count=2 if shown_state(job) == "queued" else None,
         )
 
+    def SubmitJobs(self, request: wire.SubmitJobsRequest, context: Any) -> wire.SubmitJobsResponse:
+        self._note("SubmitJobs", request, context)
+        response = wire.SubmitJobsResponse()
+        for number, spec in enumerate(request.specs):
+            key = f"{request.request_id}#{number}"
+            one = self.SubmitJob(wire.SubmitJobRequest(request_id=key, spec=spec), context)
+            response.jobs.add(job_id=one.job.job_id)
+        return response
+
     def GetJob(self, request: wire.GetJobRequest, context: Any) -> wire.GetJobResponse:
         self._note("GetJob", request, context)
         job = self._job(request.job_id, context)

@@ -27,7 +27,7 @@ from dlq_master.rpc.cluster import pool_service as pools
 from dlq_master.rpc.cluster import reservation_service as reservations
 from dlq_master.rpc.cluster import team_service as teams
 from dlq_master.rpc.cluster import usage_service as usage
-from dlq_master.rpc.jobs import execs, logs, steps, watch
+from dlq_master.rpc.jobs import execs, logs, steps, submitting, watch
 from dlq_master.rpc.jobs import forecast_service as forecasts
 from dlq_master.rpc.jobs import job_service as jobs
 from dlq_master.rpc.people import certificates
@@ -42,6 +42,7 @@ async def _health(call: Call, request: object) -> object:
 SERVICES: Mapping[str, Mapping[str, RpcMethod]] = {
     "dlq.v1.JobService": {
         "SubmitJob": RpcMethod(USERS, jobs.submit_job, changes=True),
+        "SubmitJobs": RpcMethod(USERS, submitting.submit_jobs, changes=True),
         "GetJob": RpcMethod(USERS, jobs.get_job),
         "ListJobs": RpcMethod(USERS, jobs.list_jobs),
         "ListSteps": RpcMethod(USERS, steps.list_steps),

@@ -15,7 +15,7 @@ from __future__ import annotations
 import asyncio
 import json
 import secrets
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -35,6 +35,7 @@ from dlq_master.rpc.calls.errors import HiddenFromCaller
 LONGEST_OBJECT = 200
 # The subject of a call, by the name of the field that holds it.
 OBJECT_FIELDS = ("job_id", "node_id", "token_id", "name", "policy")
+SUBMITS = ("/SubmitJob", "/SubmitJobs")
 COMMITTED = "COMMITTED"  # the decision of a line that only the database had: its change was made
 
 
@@ -147,7 +148,7 @@ class Audit:
     def _line_of(self, call: Call, decision: str) -> dict[str, str]:
         told = (call.request, call.response)
         # A new thing has its number from the answer; its name may belong to anybody.
-        first, second = reversed(told) if call.path.endswith("/SubmitJob") else told
+        first, second = reversed(told) if call.path.endswith(SUBMITS) else told
         about = object_of(first) or object_of(second)
         return self._line(call.identity, call.path, about, decision, call.context.peer())
 
@@ -167,13 +168,17 @@ class Audit:
 
 
 def object_of(message: Message | None) -> str:
-    """The subject of a request or an answer: the first id it carries, also one level down."""
+    """The subject of a request or an answer: the first id in it, also one level down. Of a list all
+    ids.
+    """
     if message is None:
         return ""
     for field, value in message.ListFields():
         if field.name in OBJECT_FIELDS and isinstance(value, str):
             return value
-    for _, value in message.ListFields():
+    for field, value in message.ListFields():
         if isinstance(value, Message) and (found := object_of(value)):
             return found
+        if field.message_type is not None and isinstance(value, Sequence):
+            return ",".join(filter(None, map(object_of, value)))
     return ""

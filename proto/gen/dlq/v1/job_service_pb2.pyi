@@ -182,6 +182,86 @@ class SubmitJobResponse(_message.Message):
 Global___SubmitJobResponse: _TypeAlias = SubmitJobResponse  # noqa: Y015
 
 @_typing.final
+class SubmitJobsRequest(_message.Message):
+    """Request of SubmitJobs."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    REQUEST_ID_FIELD_NUMBER: _builtins.int
+    SPECS_FIELD_NUMBER: _builtins.int
+    request_id: _builtins.str
+    """Idempotency key of all of them together."""
+    @_builtins.property
+    def specs(self) -> _containers.RepeatedCompositeFieldContainer[_job_pb2.JobSpec]:
+        """The jobs."""
+
+    def __init__(
+        self,
+        *,
+        request_id: _builtins.str = ...,
+        specs: _abc.Iterable[_job_pb2.JobSpec] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["request_id", b"request_id", "specs", b"specs"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___SubmitJobsRequest: _TypeAlias = SubmitJobsRequest  # noqa: Y015
+
+@_typing.final
+class SubmittedJob(_message.Message):
+    """One job of SubmitJobs: accepted, or refused."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    JOB_ID_FIELD_NUMBER: _builtins.int
+    REFUSAL_FIELD_NUMBER: _builtins.int
+    job_id: _builtins.str
+    """The job, or of an array the array. Empty: it was refused."""
+    @_builtins.property
+    def refusal(self) -> Global___Refusal:
+        """Why it was refused; its job_id is empty."""
+
+    def __init__(
+        self,
+        *,
+        job_id: _builtins.str = ...,
+        refusal: Global___Refusal | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["refusal", b"refusal"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["job_id", b"job_id", "refusal", b"refusal"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___SubmittedJob: _TypeAlias = SubmittedJob  # noqa: Y015
+
+@_typing.final
+class SubmitJobsResponse(_message.Message):
+    """Answer of SubmitJobs."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    JOBS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def jobs(self) -> _containers.RepeatedCompositeFieldContainer[Global___SubmittedJob]:
+        """One for each spec, in the same order."""
+
+    def __init__(
+        self,
+        *,
+        jobs: _abc.Iterable[Global___SubmittedJob] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["jobs", b"jobs"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___SubmitJobsResponse: _TypeAlias = SubmitJobsResponse  # noqa: Y015
+
+@_typing.final
 class GetJobRequest(_message.Message):
     """Request of GetJob."""
 

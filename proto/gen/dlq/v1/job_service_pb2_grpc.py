@@ -40,6 +40,11 @@ class JobServiceStub:
                 request_serializer=dlq_dot_v1_dot_job__service__pb2.SubmitJobRequest.SerializeToString,
                 response_deserializer=dlq_dot_v1_dot_job__service__pb2.SubmitJobResponse.FromString,
                 _registered_method=True)
+        self.SubmitJobs = channel.unary_unary(
+                '/dlq.v1.JobService/SubmitJobs',
+                request_serializer=dlq_dot_v1_dot_job__service__pb2.SubmitJobsRequest.SerializeToString,
+                response_deserializer=dlq_dot_v1_dot_job__service__pb2.SubmitJobsResponse.FromString,
+                _registered_method=True)
         self.GetJob = channel.unary_unary(
                 '/dlq.v1.JobService/GetJob',
                 request_serializer=dlq_dot_v1_dot_job__service__pb2.GetJobRequest.SerializeToString,
@@ -141,6 +146,16 @@ class JobServiceServicer:
         by request_id.
         INVALID_ARGUMENT names the field; FAILED_PRECONDITION (reason UNSATISFIABLE) when no registered
         set of nodes could ever hold it; RESOURCE_EXHAUSTED when a limit is met.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def SubmitJobs(self, request, context):
+        """Accepts many jobs in one call, in the order of their specs. Each is accepted or refused by itself, as SubmitJob
+        would do it; a refusal stands in the place of its job. The answer is sent after all are on disk.
+        Idempotent by request_id: a repeat with the same specs answers with the same jobs, and tries the refused ones again.
+        INVALID_ARGUMENT for no spec, and for more than 1,000.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -301,6 +316,11 @@ def add_JobServiceServicer_to_server(servicer, server):
                     request_deserializer=dlq_dot_v1_dot_job__service__pb2.SubmitJobRequest.FromString,
                     response_serializer=dlq_dot_v1_dot_job__service__pb2.SubmitJobResponse.SerializeToString,
             ),
+            'SubmitJobs': grpc.unary_unary_rpc_method_handler(
+                    servicer.SubmitJobs,
+                    request_deserializer=dlq_dot_v1_dot_job__service__pb2.SubmitJobsRequest.FromString,
+                    response_serializer=dlq_dot_v1_dot_job__service__pb2.SubmitJobsResponse.SerializeToString,
+            ),
             'GetJob': grpc.unary_unary_rpc_method_handler(
                     servicer.GetJob,
                     request_deserializer=dlq_dot_v1_dot_job__service__pb2.GetJobRequest.FromString,
@@ -420,6 +440,33 @@ class JobService:
             '/dlq.v1.JobService/SubmitJob',
             dlq_dot_v1_dot_job__service__pb2.SubmitJobRequest.SerializeToString,
             dlq_dot_v1_dot_job__service__pb2.SubmitJobResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def SubmitJobs(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/dlq.v1.JobService/SubmitJobs',
+            dlq_dot_v1_dot_job__service__pb2.SubmitJobsRequest.SerializeToString,
+            dlq_dot_v1_dot_job__service__pb2.SubmitJobsResponse.FromString,
             options,
             channel_credentials,
             insecure,

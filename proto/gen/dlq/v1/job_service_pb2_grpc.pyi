@@ -46,6 +46,12 @@ class JobServiceStub:
     INVALID_ARGUMENT names the field; FAILED_PRECONDITION (reason UNSATISFIABLE) when no registered
     set of nodes could ever hold it; RESOURCE_EXHAUSTED when a limit is met.
     """
+    SubmitJobs: _grpc.UnaryUnaryMultiCallable[_job_service_pb2.SubmitJobsRequest, _job_service_pb2.SubmitJobsResponse]
+    """Accepts many jobs in one call, in the order of their specs. Each is accepted or refused by itself, as SubmitJob
+    would do it; a refusal stands in the place of its job. The answer is sent after all are on disk.
+    Idempotent by request_id: a repeat with the same specs answers with the same jobs, and tries the refused ones again.
+    INVALID_ARGUMENT for no spec, and for more than 1,000.
+    """
     GetJob: _grpc.UnaryUnaryMultiCallable[_job_service_pb2.GetJobRequest, _job_service_pb2.GetJobResponse]
     """Returns one job. NOT_FOUND also when it is another user's."""
     ListJobs: _grpc.UnaryUnaryMultiCallable[_job_service_pb2.ListJobsRequest, _job_service_pb2.ListJobsResponse]
@@ -125,6 +131,12 @@ class JobServiceAsyncStub(JobServiceStub):
     by request_id.
     INVALID_ARGUMENT names the field; FAILED_PRECONDITION (reason UNSATISFIABLE) when no registered
     set of nodes could ever hold it; RESOURCE_EXHAUSTED when a limit is met.
+    """
+    SubmitJobs: _aio.UnaryUnaryMultiCallable[_job_service_pb2.SubmitJobsRequest, _job_service_pb2.SubmitJobsResponse]  # type: ignore[assignment]
+    """Accepts many jobs in one call, in the order of their specs. Each is accepted or refused by itself, as SubmitJob
+    would do it; a refusal stands in the place of its job. The answer is sent after all are on disk.
+    Idempotent by request_id: a repeat with the same specs answers with the same jobs, and tries the refused ones again.
+    INVALID_ARGUMENT for no spec, and for more than 1,000.
     """
     GetJob: _aio.UnaryUnaryMultiCallable[_job_service_pb2.GetJobRequest, _job_service_pb2.GetJobResponse]  # type: ignore[assignment]
     """Returns one job. NOT_FOUND also when it is another user's."""
@@ -208,6 +220,18 @@ class JobServiceServicer(metaclass=_abc_1.ABCMeta):
         by request_id.
         INVALID_ARGUMENT names the field; FAILED_PRECONDITION (reason UNSATISFIABLE) when no registered
         set of nodes could ever hold it; RESOURCE_EXHAUSTED when a limit is met.
+        """
+
+    @_abc_1.abstractmethod
+    def SubmitJobs(
+        self,
+        request: _job_service_pb2.SubmitJobsRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_job_service_pb2.SubmitJobsResponse, _abc.Awaitable[_job_service_pb2.SubmitJobsResponse]]:
+        """Accepts many jobs in one call, in the order of their specs. Each is accepted or refused by itself, as SubmitJob
+        would do it; a refusal stands in the place of its job. The answer is sent after all are on disk.
+        Idempotent by request_id: a repeat with the same specs answers with the same jobs, and tries the refused ones again.
+        INVALID_ARGUMENT for no spec, and for more than 1,000.
         """
 
     @_abc_1.abstractmethod
