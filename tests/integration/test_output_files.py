@@ -224,6 +224,19 @@ def test_a_file_goes_on_while_the_agent_is_away(daemons: Daemons, tmp_path: Path
     assert file.read_text() == "first\nsecond\n"
 
 
+def test_the_tasks_of_an_array_append_to_one_file(daemons: Daemons, tmp_path: Path) -> None:
+    """Eight at a time. For thousands of writers without an agent see fault/test_output_disks.py."""
+    file = tmp_path / "all"
+    flags = ("-a", "0-95", "-o", str(file), "--open-mode", "append")
+    shell = "echo task $DLQ_ARRAY_TASK_ID begins; echo task $DLQ_ARRAY_TASK_ID ends"
+    array = submitted(daemons, *flags, "--", "/bin/sh", "-c", shell)
+    assert daemons.dlq("wait", array).code == 0
+    wanted = [f"task {each} {what}" for each in range(96) for what in ("begins", "ends")]
+    assert sorted(file.read_text().splitlines()) == sorted(wanted)
+    said = daemons.dlq("submit", "-a", "0-1", "--hold", "-o", str(file), "--", "/bin/true")
+    assert "all tasks of the array write this file" in said.err
+
+
 def test_with_dev_null_alone_the_job_runs_as_without_files(daemons: Daemons) -> None:
     shell = "tr '\\0' ' ' < /proc/$PPID/cmdline"
     for flags in (("-o", "/dev/null"), ("-o", "/dev/null", "-e", "/dev/null"), ()):

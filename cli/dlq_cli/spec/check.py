@@ -4,6 +4,7 @@ about valid ones that will hardly do as meant are here too.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
@@ -14,6 +15,8 @@ from dlq_cli.spec.validate import Spec, finish
 from dlq_cli.spec.values.given import Notes, collected
 from dlq_common.errors import InvalidRequest
 from dlq_common.job_fields.table.order import RUN_ESTIMATE, STEPS, TIME_LIMIT
+from dlq_common.job_fields.table.output_files import OPEN_MODE, STDERR, STDOUT
+from dlq_common.text.output_patterns import is_of_each_task
 
 
 class Problem(NamedTuple):
@@ -67,6 +70,7 @@ def doubts(spec: Spec) -> Iterator[str]:
     """A sentence for each, with where it was said."""
     yield from _deadline_doubts(spec)
     yield from _warning_doubts(spec)
+    yield from _shared_file_doubts(spec)
 
 
 def _deadline_doubts(spec: Spec) -> Iterator[str]:
@@ -108,3 +112,16 @@ def _warning_doubts(spec: Spec) -> Iterator[str]:
             f"{origin}: a limit of {limit_s:g} s leaves no {spec.warning_s} s to warn "
             f"ahead: the signal comes {STARTUP_S} s after the start"
         )
+
+
+def _shared_file_doubts(spec: Spec) -> Iterator[str]:
+    """The first attempt of each task empties the file that all of them write."""
+    if spec.array is None or spec.of(OPEN_MODE) == "append":
+        return
+    for field, flag in ((STDOUT, "--output"), (STDERR, "--error")):
+        pattern = spec.of(field)
+        if pattern is not None and pattern != os.devnull and not is_of_each_task(pattern):
+            yield (
+                f"{spec.origins.get(field.key, flag)}: all tasks of the array write this file, and "
+                "each empties it when it starts: name %a in it, or say --open-mode append"
+            )

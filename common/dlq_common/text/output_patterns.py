@@ -59,8 +59,17 @@ def check_output_pattern(pattern: str, what: str) -> str:
 
 def is_of_each_rank(pattern: str) -> bool:
     """Whether the name differs between the ranks of a job: it holds %n, %N or %t."""
+    return _holds(pattern, frozenset("nNt"))
+
+
+def is_of_each_task(pattern: str) -> bool:
+    """Whether the name differs between the tasks of an array: it holds %a, %j or %J."""
+    return _holds(pattern, frozenset("ajJ"))
+
+
+def _holds(pattern: str, letters: frozenset[str]) -> bool:
     found = () if "\\" in pattern else _SPECIFIER.finditer(pattern)
-    return any(one[3] in {"n", "N", "t"} for one in found)
+    return any(one[3] in letters for one in found)
 
 
 def expand_output_pattern(pattern: str, names: OutputNames) -> str:

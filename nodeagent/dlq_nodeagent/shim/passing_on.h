@@ -15,18 +15,19 @@
 
 static sigset_t before; /* signals that were blocked at our start */
 
-static bool write_whole(int fd, const char *bytes, size_t length)
+/* How many bytes were written; errno says why there are no more. */
+static size_t write_whole(int fd, const char *bytes, size_t length)
 {
-    while (length > 0) {
-        ssize_t wrote = write(fd, bytes, length);
+    size_t done = 0;
+    while (done < length) {
+        ssize_t wrote = write(fd, bytes + done, length - done);
         if (wrote < 0 && errno == EINTR)
             continue;
         if (wrote <= 0)
-            return false;
-        bytes += wrote;
-        length -= (size_t)wrote;
+            break;
+        done += (size_t)wrote;
     }
-    return true;
+    return done;
 }
 
 static void never_run(int number)

@@ -14,11 +14,13 @@
 #include "../passing_on.h"
 
 #include <fcntl.h>
+#include <linux/magic.h>
 #include <poll.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <sys/prctl.h>
 #include <sys/stat.h>
+#include <sys/statfs.h>
 #include <sys/sysmacros.h>
 #include <time.h>
 #include <unistd.h>
@@ -59,10 +61,24 @@ static bool is_null(const struct stat *info)
 
 /* ---- the writer of one file, in a process of its own ---- */
 
-static void write_file(int from, int file)
+/* A line about bytes that have found no room. False: there is none for the line either. */
+static bool tell_missing(int file, int64_t missed, int why)
+{
+    char line[160];
+    int length = snprintf(line, sizeof line, "\n[dlq: %lld bytes were not written: %s]\n",
+                          (long long)missed, strerror(why));
+    struct stat before;
+    if (fstat(file, &before) != 0)
+        return false;
+    size_t done = write_whole(file, line, (size_t)length);
+    if (done > 0 && done < (size_t)length) /* a part of it says nothing */
+        done = ftruncate(file, before.st_size) == 0 ? 0 : done;
+    return done == (size_t)length;
+}
+
+static void write_file(int from, int file, const char *path)
 {
     static char bytes[CHUNK];
-    char line[160];
     int64_t missed = 0;
     int why = 0;
     ssize_t got;
@@ -71,16 +87,37 @@ static void write_file(int from, int file)
             continue;
         if (got < 0)
             return;
-        if (missed > 0) {
-            int length = snprintf(line, sizeof line, "\n[dlq: %lld bytes were not written: %s]\n",
-                                  (long long)missed, strerror(why));
-            if (write_whole(file, line, (size_t)length))
-                missed = 0;
-        }
-        if (missed > 0 || !write_whole(file, bytes, (size_t)got)) {
+        if (missed > 0 && tell_missing(file, missed, why))
+            missed = 0;
+        size_t done = missed > 0 ? 0 : write_whole(file, bytes, (size_t)got);
+        if (done < (size_t)got) {
             why = missed > 0 ? why : errno;
-            missed += got;
+            missed += got - (ssize_t)done;
         }
+    }
+    if (missed > 0 && !tell_missing(file, missed, why))
+        dprintf(2, "dlq: %lld bytes were not written to %s: %s\n", (long long)missed, path,
+                strerror(why));
+}
+
+/* Files that are the kernel's words: to write them is to act. */
+static bool is_of_kernel(int fd)
+{
+    struct statfs info;
+    if (fstatfs(fd, &info) != 0)
+        return false;
+    switch ((unsigned long)info.f_type) {
+    case PROC_SUPER_MAGIC:
+    case SYSFS_MAGIC:
+    case CGROUP_SUPER_MAGIC:
+    case CGROUP2_SUPER_MAGIC:
+    case DEBUGFS_MAGIC:
+    case TRACEFS_MAGIC:
+    case SECURITYFS_MAGIC:
+    case BPF_FS_MAGIC:
+        return true;
+    default:
+        return false;
     }
 }
 
@@ -99,8 +136,9 @@ static int open_file(const char *path, bool truncate)
         return -1;
     if (fstat(fd, &info) == 0 && is_null(&info))
         return fd;
-    if (!S_ISREG(info.st_mode) || (truncate && ftruncate(fd, 0) != 0)) {
-        int error = S_ISREG(info.st_mode) ? errno : EACCES;
+    bool is_file = S_ISREG(info.st_mode) && !is_of_kernel(fd);
+    if (!is_file || (truncate && ftruncate(fd, 0) != 0)) {
+        int error = is_file ? errno : EACCES;
         close(fd);
         errno = error;
         return -1;
@@ -131,7 +169,7 @@ static int start_writer(struct writer *writer, const char *path, bool truncate)
         for (int each = 0; each < STREAMS; each++)
             if (writers[each].pid > 0)
                 close(writers[each].fd); /* of the other file */
-        write_file(ends[0], file);
+        write_file(ends[0], file, path);
         _exit(0);
     }
     close(ends[0]);
