@@ -153,6 +153,18 @@ def test_steps_of_an_earlier_attempt_are_not_the_last_ones(dlq: Dlq) -> None:
     assert found[1:] == ["5.batch|FAILED|5:0|00:00:09|1"]
 
 
+def test_a_script_is_measured_after_its_end(dlq: Dlq, master: FakeMaster) -> None:
+    """Job 5: a script without steps, whose program used all."""
+    measured = wire.AttemptSteps(job_id="5", attempt=2, script_peak_memory_bytes=300 << 20)
+    measured.script_cpu_duration.CopyFrom(to_duration(75.5))
+    master.steps.append(measured)
+    found = lines(dlq, "sacct", "-nP", "-j", "5", "-o", "JobID,MaxRSS,AveRSS,TotalCPU")
+    assert found == ["5|||01:15.500", "5.batch|300M|300M|01:15.500"]
+    said = "batch script of attempt 2: 300MiB in one process, 00:01:15 of CPU\n"
+    assert said in dlq("show", "5").out
+    assert "steps of" not in dlq("show", "5").out
+
+
 def test_squeue_lists_the_steps_that_run(dlq: Dlq) -> None:
     head, *found = lines(dlq, "squeue", "-s", "-o", "%i|%j|%P|%u|%N|%A|%l|%S")
     assert head == "STEPID|NAME|PARTITION|USER|NODELIST|TASKS|TIME_LIMIT|START_TIME"

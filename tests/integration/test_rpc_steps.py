@@ -196,6 +196,20 @@ async def test_what_still_ran_when_its_attempt_ended_was_cancelled_then(house: R
     assert not (await steps_of(house, "1", running_only=True)).attempts
 
 
+async def test_the_script_is_measured_where_its_end_was_seen(house: RpcHouse) -> None:
+    await place_job(house)
+    keep(house, 1)
+    [listed] = (await steps_of(house, "1")).attempts
+    assert not listed.HasField("script_peak_memory_bytes")
+    report = agents.StepsReport(script_peak_memory_bytes=4096)
+    report.script_cpu_duration.CopyFrom(to_duration(1.5))
+    key = AttemptKey(JobId(1), 1)
+    house.steps.lists[key] = TakenSteps(key, 5.0, report.SerializeToString())
+    [listed] = (await steps_of(house, "1")).attempts
+    assert listed.script_peak_memory_bytes == 4096
+    assert listed.script_cpu_duration == to_duration(1.5)
+
+
 async def test_whatever_a_node_has_sent_every_field_fits(house: RpcHouse) -> None:
     await place_job(house)
     hostile = a_told(

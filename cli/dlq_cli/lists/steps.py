@@ -30,17 +30,28 @@ _COLUMNS = (
 
 
 def steps_text(listed: Sequence[wire.AttemptSteps], look: OutputLook) -> str:
-    """A table of the newest steps of the last attempt that has any; nothing when there is none."""
-    if not listed or not listed[-1].steps:
-        return ""
-    last = listed[-1]
+    """A table of the newest steps of the last attempt that has any, and what its script used;
+    nothing when there is none.
+    """
+    last = listed[-1] if listed else wire.AttemptSteps()
+    script = _script(last)
+    if not last.steps:
+        return script
     shown = last.steps[-MOST_SHOWN:]
     earlier = len(last.steps) - len(shown) + last.dropped_count
     head = f"steps of attempt {last.attempt}"
     if earlier:
         failed = last.dropped_failed_count + sum(map(_failed, last.steps[: -len(shown)]))
         head += f" ({number(earlier)} earlier ones are not shown, {number(failed)} of them failed)"
-    return f"{head}:\n" + table(_COLUMNS, (_row(last, step, look) for step in shown), look)
+    return f"{head}:\n" + table(_COLUMNS, (_row(last, step, look) for step in shown), look) + script
+
+
+def _script(last: wire.AttemptSteps) -> str:
+    if not last.HasField("script_peak_memory_bytes"):
+        return ""
+    memory = approximate_size(last.script_peak_memory_bytes)
+    cpu = format_duration(from_duration(last.script_cpu_duration))
+    return f"batch script of attempt {last.attempt}: {memory} in one process, {cpu} of CPU\n"
 
 
 step_facts = described(
@@ -53,7 +64,9 @@ step_facts = described(
 # All that is known of the steps of one attempt.
 steps_facts = described(
     wire.AttemptSteps,
-    "attempt tell_time dropped_count dropped_failed_count steps",
+    """
+    attempt tell_time dropped_count dropped_failed_count script_peak_memory_bytes script_cpu_s steps
+    """,
     steps=step_facts,
 )
 

@@ -1,12 +1,14 @@
 """A job's own list of its steps: a text file in its directory, written by the program of rank 0.
 
-The first line is `dlq-steps`, 1, and the numbers of dropped and of dropped failed steps. Each other
-line is a step. Fields are divided by tabs. The file is the job's: garbage in it is refused whole,
-because its writer replaces it in one piece.
+The first line is `dlq-steps`, 1, and the numbers of dropped and of dropped failed steps. Once the
+batch script has ended, its memory and CPU time follow. Each other line is a step. Fields are
+divided by tabs. The file is the job's: garbage in it is refused whole, because its writer replaces
+it in one piece.
 """
 
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import pairwise
 
 from dlq_nodeagent.model.steps import StepList, WrittenStep
@@ -43,20 +45,27 @@ def parse_steps(content: bytes) -> StepList:
         raise StepsRefused("the last line is not whole")
     if len(lines) > MOST_STEPS:
         raise StepsRefused(f"more than {MOST_STEPS} steps")
-    dropped, failed = _head(head.split("\t"))
+    frame = _head(head.split("\t"))
     steps = tuple(_at(number, line) for number, line in enumerate(lines, 2))
     if any(one.number >= other.number for one, other in pairwise(steps)):
         raise StepsRefused("numbers of steps do not rise")
-    return _fitting(StepList(steps=steps, dropped_count=dropped, dropped_failed_count=failed))
+    return _fitting(replace(frame, steps=steps))
 
 
-def _head(fields: Sequence[str]) -> tuple[int, int]:
-    if len(fields) != 4 or tuple(fields[:2]) != _HEAD:
+def _head(fields: Sequence[str]) -> StepList:
+    if len(fields) not in (4, 6) or tuple(fields[:2]) != _HEAD:
         raise StepsRefused("line 1: not the head of a list of steps")
     dropped, failed = _whole(fields[2], _MOST_COUNT), _whole(fields[3], _MOST_COUNT)
     if failed > dropped:
         raise StepsRefused("line 1: more failed steps than steps")
-    return dropped, failed
+    if len(fields) == 4:
+        return StepList(dropped_count=dropped, dropped_failed_count=failed)
+    return StepList(
+        dropped_count=dropped,
+        dropped_failed_count=failed,
+        script_peak_memory_bytes=_whole(fields[4], _MOST_MS),
+        script_cpu_s=_whole(fields[5], _MOST_MS) / 1e6,
+    )
 
 
 def _at(number: int, line: str) -> WrittenStep:
@@ -123,7 +132,8 @@ def _fitting(listed: StepList) -> StepList:
     for step in sorted(listed.steps, key=lambda one: (one.running, one.number), reverse=True):
         left -= _STEP_BYTES + len(step.name) + sum(len(name) + 2 for name in step.node_ids)
         (kept if left >= 0 else dropped).append(step)
-    return StepList(
+    return replace(
+        listed,
         steps=tuple(sorted(kept, key=lambda one: one.number)),
         dropped_count=listed.dropped_count + len(dropped),
         dropped_failed_count=listed.dropped_failed_count

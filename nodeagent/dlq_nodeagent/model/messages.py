@@ -473,6 +473,9 @@ class StepsReport:
     steps: tuple[ToldStep, ...]
     dropped_count: int
     dropped_failed_count: int
+    script_peak_memory_bytes: int | None = None
+    script_cpu_s: float | None = None
+    """Of the batch script, once it has ended."""
 
 
 FromAgent = Hello | Heartbeat | RankReport | CommandResult | ProfileEvidence | GpuLook | StepsReport

@@ -28,6 +28,9 @@ class StepList:
     steps: tuple[WrittenStep, ...] = ()
     dropped_count: int = 0
     dropped_failed_count: int = 0
+    script_peak_memory_bytes: int | None = None
+    """Of the batch script, once it has ended: the most of one process."""
+    script_cpu_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -90,6 +90,8 @@ class StepLists:
             steps=tuple(told_step(step, wall_s) for step in listed.steps),
             dropped_count=listed.dropped_count,
             dropped_failed_count=listed.dropped_failed_count,
+            script_peak_memory_bytes=listed.script_peak_memory_bytes,
+            script_cpu_s=listed.script_cpu_s,
         )
 
     def _read(self, watched: Watched, handle: Handle, now_s: float) -> None:

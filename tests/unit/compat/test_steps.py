@@ -302,7 +302,10 @@ def test_a_thousand_steps_are_recorded_and_the_oldest_are_counted(job: TwoNodes)
     code, _ = job.run("for i in $(seq 1005); do srun -N1 -n1 true; done; srun -N1 -n1 false; true")
     assert code == 0
     head, *steps = (job.job_dir(0) / "steps").read_text().splitlines()
-    assert head == "dlq-steps\t1\t6\t0"
+    assert head.startswith("dlq-steps\t1\t6\t0\t")
+    script_memory, script_cpu_us = map(int, head.split("\t")[4:])
+    assert script_memory > 1 << 20
+    assert script_cpu_us > 0
     assert [steps[0].split("\t")[0], steps[-1].split("\t")[0]] == ["6", "1005"]
     last = steps[-1].split("\t")
     assert (last[1:6], last[-1]) == (["false", "1", "1", "ended", "1"], "gpu-a")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from dlq.v1 import job_pb2
 from dlq.v1 import job_service_pb2 as wire
@@ -89,7 +89,8 @@ def steps_of(
         job = begun.get(listed.job_id)
         last = None if job is None else _begun(job)
         if job is not None and last is not None and last.attempt == listed.attempt:
-            found[listed.job_id] += _recorded(job, listed)
+            scripts = [_measured(one, listed) for one in found[listed.job_id]]
+            found[listed.job_id] = [*scripts, *_recorded(job, listed)]
     if running_only:
         return {number: [one for one in steps if not one.ended] for number, steps in found.items()}
     return found
@@ -121,6 +122,17 @@ def _batch(job: SeenJob) -> Iterator[SeenStep]:
         gpus=job.gpus // job.node_count,
         exit_code=rank.exit_code,
         exit_signal=rank.signal,
+    )
+
+
+def _measured(script: SeenStep, listed: wire.AttemptSteps) -> SeenStep:
+    """The script with what it has used, as far as its end was seen."""
+    if not listed.HasField("script_peak_memory_bytes"):
+        return script
+    return replace(
+        script,
+        max_rss_bytes=listed.script_peak_memory_bytes,
+        cpu_s=from_duration(listed.script_cpu_duration),
     )
 
 

@@ -83,6 +83,9 @@ async def _listed(
         dropped_failed_count=min(max(0, told.dropped_failed_count), dropped),
         tell_time=to_timestamp(taken.told_s),
     )
+    if told.HasField("script_peak_memory_bytes"):
+        listed.script_peak_memory_bytes = max(0, told.script_peak_memory_bytes)
+        listed.script_cpu_duration.CopyFrom(to_duration(_span_s(told.script_cpu_duration)))
     for step in told.steps:
         if not running_only or (living and step.running):
             listed.steps.append(_message(step, taken.told_s, ended_s))

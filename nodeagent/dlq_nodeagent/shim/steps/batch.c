@@ -265,11 +265,14 @@ static _Noreturn void program_ended(int status)
 static void reap(void)
 {
     int status;
+    struct rusage used;
     pid_t pid;
-    while ((pid = waitpid(-1, &status, WNOHANG)) > 0) {
+    while ((pid = wait4(-1, &status, WNOHANG, &used)) > 0) {
         kids_reaped(pid);
-        if (pid == program)
+        if (pid == program) {
+            records_script(&used);
             program_ended(status);
+        }
         if (pid == holder)
             holder_ended(status);
     }

@@ -17,7 +17,8 @@
 
 static struct step kept[MOST_KEPT];
 static uint32_t next_number, dropped, dropped_failed;
-static bool changed;
+static bool changed, script_over;
+static struct usage script;
 static int64_t written_ms;
 
 static int64_t utc_ms(void)
@@ -76,6 +77,12 @@ void records_end(struct step *step, int code)
     changed = true;
 }
 
+void records_script(const struct rusage *used)
+{
+    script = usage_of(used);
+    script_over = changed = true;
+}
+
 void records_touch(void)
 {
     changed = true;
@@ -87,7 +94,8 @@ static int by_number(const void *left, const void *right)
     return (a->number > b->number) - (a->number < b->number);
 }
 
-/* "dlq-steps 1 DROPPED DROPPED_FAILED", then a line for each step, its fields divided by tabs. */
+/* "dlq-steps 1 DROPPED DROPPED_FAILED", after the script's end also its memory and CPU time; then a
+ * line for each step, its fields divided by tabs. */
 static void put_all(struct bytes *out)
 {
     struct step *ordered[MOST_KEPT];
@@ -97,8 +105,14 @@ static void put_all(struct bytes *out)
         if (kept[at].used)
             ordered[count++] = &kept[at];
     qsort(ordered, count, sizeof *ordered, by_number);
-    snprintf(line, sizeof line, "dlq-steps\t1\t%u\t%u\n", dropped, dropped_failed);
+    snprintf(line, sizeof line, "dlq-steps\t1\t%u\t%u", dropped, dropped_failed);
     bytes_add(out, line, strlen(line));
+    if (script_over) {
+        snprintf(line, sizeof line, "\t%llu\t%llu", (unsigned long long)script.rss_bytes,
+                 (unsigned long long)script.cpu_us);
+        bytes_add(out, line, strlen(line));
+    }
+    bytes_add(out, "\n", 1);
     for (size_t at = 0; at < count; at++) {
         const struct step *step = ordered[at];
         snprintf(line, sizeof line, "%u\t%s\t%u\t%u\t%s\t%d\t%lld\t%lld\t%llu\t%llu\t%s\n",

@@ -10,6 +10,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <poll.h>
+#include <sys/resource.h>
 #include <sys/types.h>
 
 #define MOST_NODES 512
@@ -182,6 +183,13 @@ struct usage {
     uint64_t rss_bytes, cpu_us;
 };
 
+static inline struct usage usage_of(const struct rusage *used)
+{
+    int64_t us = (int64_t)used->ru_utime.tv_usec + used->ru_stime.tv_usec;
+    us += 1000000 * ((int64_t)used->ru_utime.tv_sec + used->ru_stime.tv_sec);
+    return (struct usage){(uint64_t)used->ru_maxrss * 1024, (uint64_t)us};
+}
+
 struct task_end {
     uint32_t status; /* of wait */
     struct usage usage;
@@ -199,6 +207,8 @@ struct step {
 struct step *records_begin(const struct wish *wish, const struct grant *grant,
                            const struct who *who);
 void records_end(struct step *step, int code);
+/* The batch script has ended, and has used so much. */
+void records_script(const struct rusage *used);
 void records_touch(void);
 /* Writes the file if something has changed, not too often; returns ms until it wants to, or -1. */
 int records_write(const char *directory, bool now);

@@ -193,10 +193,7 @@ static void reap(void)
                 tasks[at].alive = false;
                 tasks[at].end = (struct task_end){
                     .status = (uint32_t)status,
-                    .usage = {.rss_bytes = (uint64_t)used.ru_maxrss * 1024,
-                              .cpu_us = (uint64_t)(used.ru_utime.tv_sec + used.ru_stime.tv_sec) *
-                                            1000000 +
-                                        (uint64_t)(used.ru_utime.tv_usec + used.ru_stime.tv_usec)}};
+                    .usage = usage_of(&used)};
             }
 }
 

@@ -1045,6 +1045,8 @@ class StepsReport(_message.Message):
     STEPS_FIELD_NUMBER: _builtins.int
     DROPPED_COUNT_FIELD_NUMBER: _builtins.int
     DROPPED_FAILED_COUNT_FIELD_NUMBER: _builtins.int
+    SCRIPT_PEAK_MEMORY_BYTES_FIELD_NUMBER: _builtins.int
+    SCRIPT_CPU_DURATION_FIELD_NUMBER: _builtins.int
     job_id: _builtins.str
     """The job."""
     node_rank: _builtins.int
@@ -1055,6 +1057,10 @@ class StepsReport(_message.Message):
     """Older steps that have ended and are not told one by one any more."""
     dropped_failed_count: _builtins.int
     """Those of them that failed."""
+    script_peak_memory_bytes: _builtins.int
+    """Of the batch script, the most memory that one of its processes used; unset: it has not ended, or
+    nobody has seen its end.
+    """
     @_builtins.property
     def fence(self) -> _lease_pb2.Fence:
         """Its fence."""
@@ -1062,6 +1068,10 @@ class StepsReport(_message.Message):
     @_builtins.property
     def steps(self) -> _containers.RepeatedCompositeFieldContainer[Global___ToldStep]:
         """In the order of their numbers, at most 1,000, the newest ones."""
+
+    @_builtins.property
+    def script_cpu_duration(self) -> _duration_pb2.Duration:
+        """CPU time of the batch script, without that of steps; unset likewise."""
 
     def __init__(
         self,
@@ -1073,12 +1083,16 @@ class StepsReport(_message.Message):
         steps: _abc.Iterable[Global___ToldStep] | None = ...,
         dropped_count: _builtins.int = ...,
         dropped_failed_count: _builtins.int = ...,
+        script_peak_memory_bytes: _builtins.int | None = ...,
+        script_cpu_duration: _duration_pb2.Duration | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["fence", b"fence"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_script_peak_memory_bytes", b"_script_peak_memory_bytes", "fence", b"fence", "script_cpu_duration", b"script_cpu_duration", "script_peak_memory_bytes", b"script_peak_memory_bytes"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["dropped_count", b"dropped_count", "dropped_failed_count", b"dropped_failed_count", "fence", b"fence", "job_id", b"job_id", "node_rank", b"node_rank", "number", b"number", "steps", b"steps"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_script_peak_memory_bytes", b"_script_peak_memory_bytes", "dropped_count", b"dropped_count", "dropped_failed_count", b"dropped_failed_count", "fence", b"fence", "job_id", b"job_id", "node_rank", b"node_rank", "number", b"number", "script_cpu_duration", b"script_cpu_duration", "script_peak_memory_bytes", b"script_peak_memory_bytes", "steps", b"steps"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    _WhichOneofReturnType__script_peak_memory_bytes: _TypeAlias = _typing.Literal["script_peak_memory_bytes"]  # noqa: Y015
+    _WhichOneofArgType__script_peak_memory_bytes: _TypeAlias = _typing.Literal["_script_peak_memory_bytes", b"_script_peak_memory_bytes"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__script_peak_memory_bytes) -> _WhichOneofReturnType__script_peak_memory_bytes | None: ...
 
 Global___StepsReport: _TypeAlias = StepsReport  # noqa: Y015
 

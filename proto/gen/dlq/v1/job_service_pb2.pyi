@@ -1508,6 +1508,8 @@ class AttemptSteps(_message.Message):
     DROPPED_COUNT_FIELD_NUMBER: _builtins.int
     DROPPED_FAILED_COUNT_FIELD_NUMBER: _builtins.int
     TELL_TIME_FIELD_NUMBER: _builtins.int
+    SCRIPT_PEAK_MEMORY_BYTES_FIELD_NUMBER: _builtins.int
+    SCRIPT_CPU_DURATION_FIELD_NUMBER: _builtins.int
     job_id: _builtins.str
     """The job."""
     attempt: _builtins.int
@@ -1516,6 +1518,10 @@ class AttemptSteps(_message.Message):
     """Older steps that are not kept one by one."""
     dropped_failed_count: _builtins.int
     """Those of them that failed."""
+    script_peak_memory_bytes: _builtins.int
+    """Of the batch script, the most memory that one of its processes used; unset: it has not ended, or
+    nobody has seen its end.
+    """
     @_builtins.property
     def steps(self) -> _containers.RepeatedCompositeFieldContainer[_job_pb2.JobStep]:
         """In the order of their numbers, at most 1,000, the newest ones."""
@@ -1523,6 +1529,10 @@ class AttemptSteps(_message.Message):
     @_builtins.property
     def tell_time(self) -> _timestamp_pb2.Timestamp:
         """When its node told this."""
+
+    @_builtins.property
+    def script_cpu_duration(self) -> _duration_pb2.Duration:
+        """CPU time of the batch script, without that of steps; unset likewise."""
 
     def __init__(
         self,
@@ -1533,12 +1543,16 @@ class AttemptSteps(_message.Message):
         dropped_count: _builtins.int = ...,
         dropped_failed_count: _builtins.int = ...,
         tell_time: _timestamp_pb2.Timestamp | None = ...,
+        script_peak_memory_bytes: _builtins.int | None = ...,
+        script_cpu_duration: _duration_pb2.Duration | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["tell_time", b"tell_time"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_script_peak_memory_bytes", b"_script_peak_memory_bytes", "script_cpu_duration", b"script_cpu_duration", "script_peak_memory_bytes", b"script_peak_memory_bytes", "tell_time", b"tell_time"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["attempt", b"attempt", "dropped_count", b"dropped_count", "dropped_failed_count", b"dropped_failed_count", "job_id", b"job_id", "steps", b"steps", "tell_time", b"tell_time"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_script_peak_memory_bytes", b"_script_peak_memory_bytes", "attempt", b"attempt", "dropped_count", b"dropped_count", "dropped_failed_count", b"dropped_failed_count", "job_id", b"job_id", "script_cpu_duration", b"script_cpu_duration", "script_peak_memory_bytes", b"script_peak_memory_bytes", "steps", b"steps", "tell_time", b"tell_time"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    _WhichOneofReturnType__script_peak_memory_bytes: _TypeAlias = _typing.Literal["script_peak_memory_bytes"]  # noqa: Y015
+    _WhichOneofArgType__script_peak_memory_bytes: _TypeAlias = _typing.Literal["_script_peak_memory_bytes", b"_script_peak_memory_bytes"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__script_peak_memory_bytes) -> _WhichOneofReturnType__script_peak_memory_bytes | None: ...
 
 Global___AttemptSteps: _TypeAlias = AttemptSteps  # noqa: Y015
 

@@ -37,6 +37,12 @@ def test_a_list_says_what_its_writer_meant() -> None:
     assert (running.number, running.name, running.running) == (7, "", True)
 
 
+def test_a_script_that_has_ended_is_measured() -> None:
+    assert parse_steps(HEAD.encode()).script_cpu_s is None
+    listed = parse_steps(b"dlq-steps\t1\t0\t0\t4096\t1500000\n")
+    assert (listed.script_peak_memory_bytes, listed.script_cpu_s) == (4096, 1.5)
+
+
 def test_what_is_told_has_no_instants_and_nothing_from_the_future() -> None:
     ended, running = parse_steps((HEAD + ENDED + RUNNING).encode()).steps
     told = told_step(ended, 1_700_000_100.25)
@@ -51,6 +57,8 @@ def test_what_is_told_has_no_instants_and_nothing_from_the_future() -> None:
         "dlq-steps\t1\t0\t0",  # not whole
         "dlq-steps\t2\t0\t0\n",
         "dlq-steps\t1\t0\n",
+        "dlq-steps\t1\t0\t0\t1\n",
+        "dlq-steps\t1\t0\t0\t-1\t1\n",
         "dlq-steps\t1\t1\t2\n",  # more failed ones than all
         "dlq-steps\t1\t-1\t0\n",
         HEAD + ENDED + ENDED,  # one number twice
