@@ -138,7 +138,6 @@ REFUSED = [
     "sacct -o Bogus",
     "sacct -S someday",
     "scancel",
-    "scancel -i 17",
     "scancel -s 99 17",
     "scontrol show job 9999",
     "scontrol delete 17",

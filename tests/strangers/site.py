@@ -138,7 +138,7 @@ def _dlq(root: Path, people: Sequence[pwd.struct_passwd]) -> Iterator[dict[str, 
             "PATH": f"{programs / 'bin'}:{DLQ}:/usr/local/bin:/usr/bin:/bin",
             "DLQ_LOGIN_SOCKET": daemons.environment()["DLQ_LOGIN_SOCKET"],
         }
-        yield accounts_of("dlq", root, people, variables)
+        yield _accounts("dlq", root, people, variables)
 
 
 @contextmanager
@@ -147,14 +147,14 @@ def _slurm(root: Path, people: Sequence[pwd.struct_passwd]) -> Iterator[dict[str
     place.mkdir(mode=0o755)
     with StrangersSlurm(place, free_ports(2)[0]):
         variables = {"PATH": "/usr/local/bin:/usr/bin:/bin", "SLURM_CONF": f"{place}/slurm.conf"}
-        yield accounts_of("slurm", root, people, variables)
+        yield _accounts("slurm", root, people, variables)
 
 
-def accounts_of(
+def _accounts(
     kind: str, root: Path, people: Sequence[pwd.struct_passwd], variables: Mapping[str, str]
 ) -> dict[str, Account]:
     made = {}
-    for who, name in zip(people, (kind, f"{kind}-other"), strict=False):
+    for who, name in zip(people, (kind, f"{kind}-other"), strict=True):
         home = root / f"{name}-home"
         home.mkdir(mode=0o700)
         (home / ".config" / "dlq").mkdir(parents=True)

@@ -37,7 +37,7 @@ ReturnToService=2
 KillWait=30
 MaxArraySize=10001
 SchedulerType=sched/backfill
-SchedulerParameters=batch_sched_delay=0,sched_min_interval=200000
+SchedulerParameters=batch_sched_delay=0,sched_min_interval=200000,bf_interval=1
 SelectType=select/cons_tres
 SelectTypeParameters=CR_CPU
 GresTypes=gpu

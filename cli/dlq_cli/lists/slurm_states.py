@@ -68,4 +68,5 @@ def _refusal(program: str, word: str) -> tuple[str, ...]:
     return (
         f"{program}: error: Invalid job state specified: {word}",
         f"{program}: error: Valid job states include: {_IN_SLURMS_ORDER}",
+        "",
     )

@@ -94,7 +94,7 @@ class FieldTable(Generic[Row]):
             field = self.by_name.get(found[1].lower()) if found else None
             if found is None or field is None:
                 said = f"{self._program}: error: Invalid job format specification: "
-                click.echo(f"{said}{clean_line(word)}", err=True)
+                click.echo(f"{said}{clean_line(word.partition(':')[0])}", err=True)
                 continue
             width = int(found[3]) if found[3] else _NAME_WIDTH
             columns.append(LaidOut(field, width, found[2] == ".", "", found[4] or ""))

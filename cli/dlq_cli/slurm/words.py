@@ -96,7 +96,7 @@ def _enter(
         options[name] = value or ""
         return
     if value is None and name in grammar.optional:
-        value = left.pop(0) if left and left[0][:1].isdecimal() else ""
+        value = left.pop(0) if left and not left[0].startswith("-") else ""
     if value is None:
         if not left:
             raise no_value(grammar, name, letter)
@@ -156,7 +156,7 @@ def seconds_between(given: SlurmWords, program: str) -> int | None:
     if text is None:
         return None
     if not text.isdecimal() or int(text) < 1:
-        raise SlurmSays(f"{program}: error: --iterate={text[:40]}")
+        raise SlurmSays(f"{program}: error: --iterate={text[:40]}", "")
     return int(text)
 
 

@@ -183,8 +183,9 @@ def _show_associations(app: App, asked: _Asked, given: SlurmWords) -> None:
     ]
     columns = dict(entities.LINK)
     if "tree" in asked.flags:
+        least = min((row.depth for row in rows), default=0)
         columns["account"] = AccountColumn(
-            "Account", -20, lambda row: f"{' ' * row.depth}{row.account}"
+            "Account", -20, lambda row: f"{' ' * (row.depth - least)}{row.account}"
         )
     _table(columns, entities.LINK_DEFAULT, rows, asked, given)
 

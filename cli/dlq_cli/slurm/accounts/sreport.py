@@ -60,5 +60,7 @@ def main(app: App, words: Sequence[str]) -> None:
         names = [f'"{name}"' for name in reports]
         listed = ", ".join(names[:-1]) + (", and " if names[1:] else "") + names[-1]
         what = given.rest[1][:60] if asked else ""
+        if kind.startswith("job"):  # as it is there
+            listed = '"SizesByAccount, SizesByAccountAndWcKey, and  SizesByWckey"'
         raise SlurmSays(f"Not valid report {what}", f"Valid {kind} reports are, {listed}")
     raise SlurmSays(f"sreport: error: {kind} {given.rest[1]}: {why}")

@@ -60,12 +60,13 @@ def print_table(
     columns: Sequence[AccountColumn[Row]], rows: Sequence[Row], form: TableForm
 ) -> None:
     """Text of others cannot leave its line."""
-    lines = [[column.text(row) for column in columns] for row in rows]
     widths = [column.width for column in columns]
-    if form.headings:
+    lines = [[column.text(row) for column in columns] for row in rows]
+    if form.headings and form.bar:
         lines.insert(0, [column.heading for column in columns])
-        if not form.bar:
-            lines.insert(1, ["-" * abs(width) for width in widths])
+    elif form.headings:  # a heading is cut without a mark
+        lines.insert(0, [column.heading[: abs(column.width)] for column in columns])
+        lines.insert(1, ["-" * abs(width) for width in widths])
     if lines:
         click.echo("\n".join(clean_line(_line(line, widths, form)) for line in lines))
 

@@ -129,7 +129,11 @@ def _update_jobs(app: App, rest: Sequence[str]) -> None:
             endless = name.lower() == "arraytaskthrottle" and value == "0"
             changes.append(f"{name}={'all' if endless else value}")
     if not targets:
-        raise SlurmSays("No job specified", "Request aborted")
+        raise SlurmSays(
+            "No valid entity in update command",
+            'Input line must include "NodeName", "PartitionName", "Reservation", "JobId", or '
+            '"SlurmctldDebug"',
+        )
     try:
         request = wishes(changes, app.clock.now_s())
     except InvalidRequest as error:

@@ -53,10 +53,10 @@ def _times(job: SeenJob) -> dict[str, str]:
     shown = {
         "SubmitTime": job.submit_s,
         "EligibleTime": job.eligible_s,
-        "AccrueTime": 0.0 if job.job.HasField("begin_time") else job.eligible_s,
+        "AccrueTime": job.eligible_s,
         "StartTime": start,
         "EndTime": end,
-        "LastSchedEval": job.start_s if started else job.eligible_s,
+        "LastSchedEval": job.start_s if started else job.submit_s,
     }
     texts = {name: words.instant_s(at_s, UNKNOWN) for name, at_s in shown.items()}
     if started:
@@ -81,7 +81,7 @@ def _places(job: SeenJob, *, details: bool) -> dict[str, str]:
         "NumTasks": str(job.tasks),
         "CPUs/Task": str(job.cpus_per_task),
         "TRES": job.tres,
-        "NtasksPerN:B:S:C": f"{job.spec.tasks_per_node}:0:*:*",
+        "NtasksPerN:B:S:C": f"{job.tasks_per_node}:0:*:*",
         "MinCPUsNode": str(job.cpus_per_task),
         "MinMemoryNode": size(job.memory_mib) if job.memory_mib else "0",
         "Features": "&".join(f"{key}={text}" for key, text in wire.resources.constraint.items()),
@@ -99,10 +99,11 @@ def _given(job: SeenJob) -> str:
     if not job.detail.attempts or not job.gpus:
         return ""
     slots = job.detail.attempts[-1].lease.allocation.slots
-    lines = [f"gpu:{job.gpus}"]
+    kind = ":".join(["gpu", *job.job.gpu_type.split(" ")[:1]]).rstrip(":")
+    lines = [f"{kind}:{job.gpus}"]
     lines += [
         f"  Nodes={slot.node_id} CPU_IDs= Mem={job.memory_mib} "
-        f"GRES=gpu:{len(slot.gpu_indexes)}(IDX:{_ranges(slot.gpu_indexes)})"
+        f"GRES={kind}:{len(slot.gpu_indexes)}(IDX:{_ranges(slot.gpu_indexes)})"
         for slot in slots
     ]
     return "\n   ".join(lines)

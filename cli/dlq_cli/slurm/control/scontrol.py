@@ -67,6 +67,8 @@ def main(app: App, given: Sequence[str]) -> None:
             raise SlurmSays(f"too few arguments for keyword:{verb}")
         change_jobs(app, verb, rest)
     elif verb in REFUSED:
+        if verb == "top" and not rest:
+            raise SlurmSays(f"too few arguments for keyword:{verb}")
         raise SlurmSays(f"scontrol: error: {verb}: {REFUSED[verb]}")
     else:
         raise SlurmSays(f"invalid keyword: {line.words[0][:60]}")
@@ -102,7 +104,8 @@ def _check_cluster(app: App, name: str) -> None:
 def _show(app: App, rest: Sequence[str], asked: ShowOptions) -> None:
     if not rest:
         raise SlurmSays("too few arguments for keyword:show")
-    kind, named = rest[0].lower(), list(rest[1:])
+    word, _, name = rest[0].partition("=")  # `show jobid=3`
+    kind, named = word.lower(), [*([name] if name else []), *rest[1:]]
     entity = _entity(kind)
     if entity is None:
         raise SlurmSays(f"invalid entity:{rest[0][:60]} for keyword:show ")

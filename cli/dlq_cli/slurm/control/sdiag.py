@@ -53,7 +53,9 @@ def main(app: App, words: Sequence[str]) -> None:
 def _page(jobs: Sequence[SeenJob], now_s: float, since_s: float) -> list[str]:
     states = Counter(account_state(job.job) for job in jobs)
     ended = Counter(account_state(job.job) for job in jobs if job.ended and job.end_s >= since_s)
-    failed = sum(count for state, count in ended.items() if state not in ("COMPLETED", "CANCELLED"))
+    # As in Slurm a job that ended by its own fault is completed.
+    failed = ended["NODE_FAIL"]
+    completed = ended.total() - ended["CANCELLED"] - failed
     return [
         _BAR,
         f"sdiag output at {_instant(now_s)}",
@@ -61,7 +63,7 @@ def _page(jobs: Sequence[SeenJob], now_s: float, since_s: float) -> list[str]:
         _BAR,
         f"Jobs submitted: {sum(1 for job in jobs if job.submit_s >= since_s)}",
         f"Jobs started:   {sum(1 for job in jobs if job.began_s >= since_s)}",
-        f"Jobs completed: {ended['COMPLETED']}",
+        f"Jobs completed: {completed}",
         f"Jobs canceled:  {ended['CANCELLED']}",
         f"Jobs failed:    {failed}",
         "",

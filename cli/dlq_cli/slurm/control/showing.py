@@ -87,6 +87,8 @@ def show_steps(app: App, rest: Sequence[str], asked: ShowOptions) -> None:
         for step in found
         if not ids or any(map(step.is_named, ids))
     ]
+    if ids and not jobs:
+        raise SlurmSays("slurm_get_job_steps error: Invalid job id specified")
     if ids and not steps:
         whole = "." if "." not in ids[0] else ""
         click.echo(f"Job step {clean_line(ids[0][:40])}{whole} not found")
@@ -165,7 +167,7 @@ def show_hosts(kind: str, rest: Sequence[str]) -> None:
 
         rest = [os.environ.get("SLURM_JOB_NODELIST", "")]
         if not rest[0]:
-            raise SlurmSays("scontrol: error: SLURM_JOB_NODELIST is not set")
+            raise SlurmSays("scontrol: error: host list is empty", code=0)
     hosts = _hosts(rest)
     if kind == "hostnames":
         for host in hosts:

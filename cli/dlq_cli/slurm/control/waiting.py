@@ -38,7 +38,7 @@ def wait_job(app: App, rest: Sequence[str]) -> None:
     while True:
         found = named(app, ids, detailed=False)
         if not found:
-            raise SlurmSays("slurm_job_node_ready error: Invalid job id specified")
+            raise SlurmSays(f"scontrol: Problem running job {ids[0]}")
         if found[0].ended:
             raise SlurmSays(f"scontrol: Job {ids[0]} is no longer running")
         if found[0].job.node_ids:
@@ -51,6 +51,8 @@ def notify(app: App, rest: Sequence[str]) -> None:
     """Refused: jobs take no messages here."""
     if len(rest) < 2:
         raise SlurmSays("too few arguments for keyword:notify")
+    if not named(app, rest[:1], detailed=False):
+        raise SlurmSays("job notify failure: Invalid job id specified")
     raise SlurmSays("scontrol: error: notify: dlq writes nothing into the output of jobs")
 
 

@@ -138,6 +138,12 @@ class SeenJob:
         return self.node_count * max(1, self.spec.tasks_per_node)
 
     @property
+    def tasks_per_node(self) -> int:
+        """As asked for; one is as if nothing had been said."""
+        asked = self.spec.tasks_per_node
+        return asked if asked > 1 else 0
+
+    @property
     def cpus_per_task(self) -> int:
         return max(1, self.cpus // self.tasks)
 
@@ -274,15 +280,16 @@ def _group(user: str) -> tuple[int, str]:
 
 
 _INPUT = "/dev/null"
+_DEFAULT_FILES = frozenset({"slurm-%j.out", "slurm-%A_%a.out"})
 
 
 def stdout_of(job: SeenJob) -> str:
     """The file of stdout as the user named it, below the working directory."""
-    return _below(job, _pattern(job, "", ""))
+    return _below(job, _named_file(job, ""))
 
 
 def stderr_of(job: SeenJob) -> str:
-    return _below(job, _pattern(job, job.spec.output.stderr_path, ""))
+    return _below(job, _named_file(job, job.spec.output.stderr_path))
 
 
 def stdin_of(job: SeenJob) -> str:
@@ -291,15 +298,18 @@ def stdin_of(job: SeenJob) -> str:
 
 def written_stdout(job: SeenJob) -> str:
     """The file of stdout, its patterns replaced by what is known of the job."""
-    return _written(job, stdout_of(job))
+    return _written(job, _below(job, job.spec.output.stdout_path))
 
 
 def written_stderr(job: SeenJob) -> str:
-    return _written(job, stderr_of(job))
+    output = job.spec.output
+    return _written(job, _below(job, output.stderr_path or output.stdout_path))
 
 
-def _pattern(job: SeenJob, said: str, none: str) -> str:
-    return said or job.spec.output.stdout_path or none
+def _named_file(job: SeenJob, said: str) -> str:
+    """As squeue has it: the name with its patterns, but the default with the job's number."""
+    pattern = said or job.spec.output.stdout_path
+    return f"slurm-{job.raw_id}.out" if pattern in _DEFAULT_FILES else pattern
 
 
 def _below(job: SeenJob, path: str) -> str:

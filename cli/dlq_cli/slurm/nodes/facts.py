@@ -10,8 +10,9 @@ from dlq_cli.app import App
 from dlq_cli.slurm.jobs.listing import everybody
 from dlq_cli.words import NODE_STATES
 from dlq_client.nodes import Nodes
+from dlq_common.text.arrays import format_indexes
 from dlq_common.text.wire import from_timestamp
-from dlq_compat.job_page import NULL
+from dlq_compat.job_page import NOT_SET, NULL, size
 
 CORE_TYPE = "cpu"
 _DOWN = frozenset({"unreachable", "down"})
@@ -114,12 +115,16 @@ class SeenNode:
 
     @property
     def gres_used(self) -> str:
-        """Of each kind, how many are given out."""
-        held = {status.index for status in self.node.gpu_statuses if status.attempt}
-        counts = dict.fromkeys(sorted({gpu.gpu_type for gpu in self.gpus}), 0)
+        """Of each kind, how many are given out and which."""
+        given = {status.index for status in self.node.gpu_statuses if status.attempt}
+        by_kind: dict[str, list[int]] = {gpu.gpu_type: [] for gpu in self.gpus}
         for gpu in self.gpus:
-            counts[gpu.gpu_type] += gpu.index in held
-        return ",".join(_gres(kind, count) for kind, count in counts.items()) or "gpu:0"
+            by_kind[gpu.gpu_type] += [gpu.index] if gpu.index in given else []
+        texts = [
+            f"{_gres(kind, len(indexes))}(IDX:{format_indexes(sorted(indexes)) or NOT_SET})"
+            for kind, indexes in sorted(by_kind.items())
+        ]
+        return ",".join(texts) or "gpu:0"
 
     @property
     def features(self) -> str:
@@ -145,14 +150,14 @@ class SeenNode:
 
     @property
     def tres(self) -> str:
-        parts = [f"cpu={self.cpus}", f"mem={self.memory_mib}M", f"billing={self.cpus}"]
+        parts = [f"cpu={self.cpus}", f"mem={size(self.memory_mib)}", f"billing={self.cpus}"]
         parts += [f"gres/gpu={len(self.gpus)}"] if self.gpus else []
         return ",".join(parts)
 
     @property
     def tres_used(self) -> str:
         parts = [f"cpu={self.cpus_given}"] if self.cpus_given else []
-        parts += [f"mem={self.memory_given_mib}M"] if self.memory_given_mib else []
+        parts += [f"mem={size(self.memory_given_mib)}"] if self.memory_given_mib else []
         parts += [f"gres/gpu={self.gpus_given}"] if self.gpus_given else []
         return ",".join(parts)
 

@@ -12,7 +12,7 @@ from dlq_cli.slurm.nodes.facts import SeenNode
 from dlq_client.reservations import Reservations
 from dlq_common.text.hostlist import compress_hostlist
 from dlq_common.text.wire import from_timestamp
-from dlq_compat.job_page import NOT_SET, NULL, clock
+from dlq_compat.job_page import NOT_SET, NULL, clock, size
 
 
 def _joined(lines: Sequence[str], *, one_line: bool) -> str:
@@ -60,7 +60,7 @@ def partition_page(queue: queue_pb2.Queue, nodes: Sequence[SeenNode], *, one_lin
     cpus = sum(node.cpus for node in nodes)
     memory = sum(node.memory_mib for node in nodes)
     gpus = sum(len(node.gpus) for node in nodes)
-    tres = f"cpu={cpus},mem={memory}M,node={len(nodes)},billing={cpus}"
+    tres = f"cpu={cpus},mem={size(memory)},node={len(nodes)},billing={cpus}"
     lines = [
         f"PartitionName={queue.name}",
         "AllowGroups=ALL AllowAccounts=ALL AllowQos=ALL",

@@ -41,12 +41,15 @@ GRAMMAR = Grammar(
         {
             "all", "dead", "exact", "federation", "future", "hide", "json", "list-reasons", "local",
             "long", "Node", "noheader", "noconvert", "reservation", "responding", "summarize",
-            "verbose", "yaml",
+            "usage", "verbose", "yaml",
         }
     ),
     same={"cluster": "clusters"},
     takes_words=True,
 )  # fmt: skip
+_USAGE = """\
+Usage: sinfo [-abdelNRrsTv] [-i seconds] [-t states] [-p partition] [-n nodes]
+             [-S fields] [-o format] [-O Format] [--federation] [--local]"""
 _STATES = (
     "unknown,down,idle,allocated,?,mixed,future,drain,drained,draining,no_respond,reserved,"
     "perfctrs,cloud,completing,powering_down,powered_down,power_down,powering_up,fail,maint,"
@@ -58,6 +61,9 @@ _KNOWN_STATES = frozenset(_STATES.split(",")) | {"alloc", "mix", "comp", "unk", 
 def main(app: App, words: Sequence[str]) -> None:
     """One line for nodes that print alike."""
     given = read(GRAMMAR, words)
+    if "usage" in given.options:
+        click.echo(_USAGE)
+        return
     if "json" in given.options or "yaml" in given.options:
         from dlq_cli.slurm.nodes.openapi import nodes_page
 
@@ -83,10 +89,11 @@ def _seconds(given: SlurmWords) -> int | None:
 
 
 def _print(app: App, given: SlurmWords) -> None:
-    if {"long", "iterate"} & given.options.keys():
+    headed = "noheader" not in given.options
+    if headed and {"long", "iterate"} & given.options.keys():
         click.echo(time.ctime())
     cluster = only_here(app, given, GRAMMAR)
-    if cluster:
+    if cluster and headed:
         click.echo(f"CLUSTER: {cluster}")
     if "reservation" in given.options:
         click.echo(
@@ -107,7 +114,7 @@ def _columns(given: SlurmWords, rows: Sequence[SinfoRow]) -> list[layout.LaidOut
     text = given.options.get("format") or os.environ.get("SINFO_FORMAT") or _default(given)
     widths = {
         "%#P": max([len(row.queue.name) + row.queue.is_default for row in rows] + [9]),
-        "%#N": max([len(node.name) for row in rows for node in row.nodes] + [10]),
+        "%#N": max([len(node.name) for row in rows for node in row.nodes] + [9]),
     }
     for mark, width in widths.items():
         text = text.replace(

@@ -149,7 +149,7 @@ _FIELDS: tuple[Letter[SeenJob], ...] = (
     Letter("NETWORK", "", ("network",), always(NULL)),
     Letter("NTASKS_PER_BOARD", "", ("ntperboard",), always("0")),
     Letter("NTASKS_PER_CORE", "", ("ntpercore",), always(NOT_SET)),
-    Letter("NTASKS_PER_NODE", "", ("ntpernode",), lambda j: str(j.spec.tasks_per_node), detailed=True),  # noqa: E501
+    Letter("NTASKS_PER_NODE", "", ("ntpernode",), lambda j: str(j.tasks_per_node), detailed=True),
     Letter("NTASKS_PER_SOCKET", "", ("ntpersocket",), always(NOT_SET)),
     Letter("TASKS", "", ("numtasks", "numtask"), lambda j: str(j.tasks), detailed=True),
     Letter("ORIGIN", "", ("origin",), always("NA")),

@@ -22,7 +22,7 @@ GRAMMAR = Grammar(
     frozenset(
         {
             "all", "array", "array-unique", "federation", "hide", "json", "local", "long", "me",
-            "noconvert", "noheader", "sibling", "start", "verbose", "yaml",
+            "noconvert", "noheader", "sibling", "start", "usage", "verbose", "yaml",
         }
     ),
     optional=frozenset({"jobs", "steps"}),

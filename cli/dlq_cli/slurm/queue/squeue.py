@@ -7,6 +7,7 @@ answer is an error line as in Slurm.
 from __future__ import annotations
 
 import os
+import re
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -15,6 +16,7 @@ import click
 
 from dlq_cli.app import App
 from dlq_cli.lists.slurm_states import queue_state, wanted
+from dlq_cli.output.render import clean_line
 from dlq_cli.output.said import NO_SUCH_JOB, SlurmSays
 from dlq_cli.output.slurm_page import show
 from dlq_cli.slurm import columns as layout
@@ -38,6 +40,9 @@ _STEPS = "%.15i %.8j %.9P %.8u %.9M %N"
 def main(app: App, words: Sequence[str]) -> None:
     """One line for each job that the caller may see; arrays that wait are one line, as there."""
     given = _with_environment(read(GRAMMAR, words))
+    if "usage" in given.options:
+        click.echo(GRAMMAR.usage)
+        return
     if "json" in given.options or "yaml" in given.options:
         from dlq_cli.slurm.jobs.openapi import jobs_page
 
@@ -73,10 +78,11 @@ def _with_environment(given: SlurmWords) -> SlurmWords:
 
 
 def _print(app: App, given: SlurmWords) -> None:
-    if "long" in given.options or "iterate" in given.options:
+    headed = "noheader" not in given.options
+    if headed and {"long", "iterate"} & given.options.keys():
         click.echo(time.ctime())
     cluster = only_here(app, given, GRAMMAR)
-    if cluster:
+    if cluster and headed:
         click.echo(f"CLUSTER: {cluster}")
     if "steps" in given.options:
         _print_steps(app, given)
@@ -87,7 +93,8 @@ def _print(app: App, given: SlurmWords) -> None:
 def _print_jobs(app: App, given: SlurmWords) -> None:
     columns = _columns(given)
     order = given.options.get("sort", DEFAULT_ORDER)
-    detailed = layout.needs_detail(columns) or "start" in given.options
+    # Nodes of jobs that have ended are in the details.
+    detailed = layout.needs_detail(columns) or bool({"start", "states"} & given.options.keys())
     found = _found(app, given, detailed=detailed)
     if not {"array", "array-unique"} & given.options.keys():
         found = folded_lines(found)
@@ -113,6 +120,9 @@ def _print_steps(app: App, given: SlurmWords) -> None:
         else STEP_FIELDS.by_letters(given.options.get("format") or _STEPS)
     )
     ids = [word for word in given.listed("steps") if word]
+    for word in ids:
+        if not re.fullmatch(r"[\d_]+\.\w+", word):
+            raise SlurmSays(f"squeue: error: Invalid job_step id: {word[:40]}.??")
     keep = _filter(app, given)
     jobs = named(app, ids, detailed=True) if ids else everybody(app, detailed=True)
     living = [job for job in jobs if keep(job) and not job.ended]
@@ -133,12 +143,8 @@ def _found(app: App, given: SlurmWords, *, detailed: bool) -> list[SeenJob]:
     every = "all" in {word.lower() for word in given.listed("states")}
     ids = given.listed("jobs")
     keep = _filter(app, given)
-    if ids:
-        shown = _named(app, ids, detailed=detailed)
-        if not states:  # as in Slurm: a job named by its id is shown for a while after its end
-            every = False
-    else:
-        shown = everybody(app, detailed=detailed)
+    shown = _named(app, ids, detailed=detailed) if ids else everybody(app, detailed=detailed)
+    _tell_unknown_users(given, shown)
     return [
         job
         for job in shown
@@ -201,10 +207,24 @@ def _users(app: App, given: SlurmWords) -> set[str] | None:
     """None: everybody. A number is a user's id."""
     if "me" in given.options:
         return {app.connection().identity.user}
-    said = given.listed("user") + given.listed("users")
+    said = given.listed("user")
     if not said:
         return None
     return {_user(word) for word in said}
+
+
+def _tell_unknown_users(given: SlurmWords, shown: Sequence[SeenJob]) -> None:
+    """Of names that neither this host nor a job has."""
+    import pwd
+
+    users = {job.job.user for job in shown}
+    for word in given.listed("user"):
+        if word.isdecimal() or word in users:
+            continue
+        try:
+            pwd.getpwnam(word)
+        except KeyError:
+            click.echo(f"squeue: error: Invalid user: {clean_line(word[:64])}\n", err=True)
 
 
 def _user(word: str) -> str:
