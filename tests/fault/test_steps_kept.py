@@ -85,6 +85,8 @@ def test_steps_are_known_through_the_deaths_of_the_master_and_the_agent(
     until(daemons, job, OVER)
     restarted(daemons, "master")
     assert steps(daemons, job) == OVER
+    measured = steps(daemons, job, "JobID,MaxRSS,TotalCPU")
+    assert all(line.split("|")[1] for line in measured), "the script and all steps"
 
 
 @LONG_TEST

@@ -80,8 +80,10 @@ def master(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeMaster]:
         "5": a_job(5, "failed", exit_code=5, resources=resources, name="e.sh"),
     }
     made.jobs["5"].end_time.CopyFrom(to_timestamp(BEGIN_S + 9))
-    script = job_pb2.JobSpec(script="#!/bin/sh\n", compat="slurm", tasks_per_node=2)
-    made.specs = {"1": script, "2": script, "5": script}
+    made.specs = {
+        number: job_pb2.JobSpec(script="#!/bin/sh\n", compat="slurm", tasks_per_node=2)
+        for number in made.jobs
+    }
     ended = an_attempt(5, 2, "failed")
     ended.end_time.CopyFrom(to_timestamp(BEGIN_S + 9))
     ended.ranks[0].exit_code = 5
@@ -151,6 +153,16 @@ def test_steps_of_an_earlier_attempt_are_not_the_last_ones(dlq: Dlq) -> None:
     """Job 5 ran twice; its second attempt has told of no step."""
     found = lines(dlq, "sacct", "-nP", "-j", "5", "-o", "JobID,State,ExitCode,Elapsed,NNodes")
     assert found[1:] == ["5.batch|FAILED|5:0|00:00:09|1"]
+
+
+def test_an_allocation_has_no_script(dlq: Dlq, master: FakeMaster) -> None:
+    """salloc, and srun outside a job: their client starts all steps."""
+    master.specs["1"].interactive.SetInParent()
+    found = lines(dlq, "sacct", "-nP", "-j", "1", "-o", "JobID")
+    assert found[:2] == ["1", "1.0"]
+    assert lines(dlq, "squeue", "-hs", "-o", "%i") == ["1.7"]
+    master.specs["5"].ClearField("script")
+    assert lines(dlq, "sacct", "-nP", "-j", "5", "-o", "JobID")[1:] == ["5.batch"], "one command"
 
 
 def test_a_script_is_measured_after_its_end(dlq: Dlq, master: FakeMaster) -> None:

@@ -103,9 +103,11 @@ def _begun(job: SeenJob) -> job_pb2.Attempt | None:
 
 
 def _batch(job: SeenJob) -> Iterator[SeenStep]:
-    """The script, which runs on the first node."""
-    attempt = _begun(job)
-    if attempt is None or not job.detail.has_script:
+    """The script, which runs on the first node. An allocation has none, as in Slurm."""
+    attempt, spec = _begun(job), job.spec
+    if attempt is None or spec.HasField("interactive"):
+        return
+    if not (job.detail.has_script or spec.compat):
         return
     rank = min(attempt.ranks, key=lambda one: one.node_rank, default=job_pb2.Rank())
     yield SeenStep(
