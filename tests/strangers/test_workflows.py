@@ -7,16 +7,16 @@ rule all:
     input: "both.txt"
 rule cpu:
     output: "cpu.txt"
-    resources: runtime=5, mem_mb=100
+    resources: runtime=5, mem_mb=1000
     shell: "echo cpu > {output}"
 rule gpu:
     output: "gpu.txt"
-    resources: runtime=5, mem_mb=100, gpu=1
+    resources: runtime=5, mem_mb=1000, gpu=1
     shell: "echo gpu ${{SLURM_JOB_ID:+inside}} > {output}"
 rule both:
     input: "cpu.txt", "gpu.txt"
     output: "both.txt"
-    resources: runtime=5, mem_mb=100
+    resources: runtime=5, mem_mb=1000
     shell: "cat {input} > {output}"
 """
 

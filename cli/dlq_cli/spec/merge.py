@@ -39,12 +39,15 @@ def _exported(given: Given | None, shell: Mapping[str, str]) -> Layer:
     layer: Layer = {}
     if given is None or not isinstance(given.value, tuple):
         return layer
+    sane = _sane(shell)
     for word in given.value:
+        name, equals, value = word.partition("=")
         if word.upper() == "ALL":
-            layer |= {f"env.{name}": Given(shell[name], given.origin) for name in _sane(shell)}
-        elif word.upper() != "NONE":
-            name, equals, value = word.partition("=")
-            layer[f"env.{name}"] = Given(value if equals else FromShell.VALUE, given.origin)
+            layer |= {f"env.{name}": Given(shell[name], given.origin) for name in sane}
+        elif equals:
+            layer[f"env.{name}"] = Given(value, given.origin)
+        elif name in sane:  # as in Slurm: programs list all that they may have set
+            layer[f"env.{name}"] = Given(shell[name], f"{given.origin} (shell)")
     return layer
 
 

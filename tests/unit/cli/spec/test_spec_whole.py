@@ -120,6 +120,12 @@ def test_export_all_takes_what_a_job_may_have_and_no_more() -> None:
     assert made.environment == {"HOME": "/home/alice", "PATH": "/opt/bin"}
 
 
+def test_export_passes_over_names_that_the_shell_or_a_job_may_not_have() -> None:
+    """Programs such as batchspawner list all that might be set."""
+    made = spec(("--export", "HOME,NOT_IN_SHELL,DLQ_LOGIN_SOCKET"))
+    assert set(made.environment) == {"HOME"}
+
+
 def test_export_takes_a_list_and_env_takes_from_the_shell() -> None:
     made = spec(("--export", "HOME,A=1"), ("--env", "PATH"))
     assert made.environment == {"HOME": "/home/alice", "A": "1", "PATH": "/bin"}
