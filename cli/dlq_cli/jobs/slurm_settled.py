@@ -11,6 +11,8 @@ from dlq_client.jobs import Jobs
 from dlq_client.teams import Teams
 from dlq_common.errors import Unsatisfiable
 
+_CORES = "a job that names no GPU gets cores: --gpus=1 asks for a GPU"
+
 
 def settle_account(app: App, spec: Spec, message: job_pb2.JobSpec) -> None:
     """An account is the team of that name. A user without teams may name any account, as programs
@@ -33,10 +35,22 @@ def submit_on_fewest(
     never hold it. A refusal queues nothing, so the second request has a key of its own.
     """
     try:
-        return jobs.submit(message, request_id=request_id, validate_only=test_only)
+        return _submit(jobs, message, request_id=request_id, test_only=test_only)
     except Unsatisfiable:
         if spec.origins.get("nodes") != FEWEST or not message.resources.HasField("node_count"):
             raise
         message.resources.ClearField("node_count")
         key = f"{request_id}-spread"
-        return jobs.submit(message, request_id=key, validate_only=test_only)
+        return _submit(jobs, message, request_id=key, test_only=test_only)
+
+
+def _submit(
+    jobs: Jobs, message: job_pb2.JobSpec, *, request_id: str, test_only: bool
+) -> job_service_pb2.SubmitJobResponse:
+    """Submit it. A refused script that names no GPU is told how to ask for one."""
+    try:
+        return jobs.submit(message, request_id=request_id, validate_only=test_only)
+    except Unsatisfiable as error:
+        if message.tasks.implied and message.resources.core_count:
+            error.hint = _CORES
+        raise

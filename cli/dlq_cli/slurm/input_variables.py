@@ -1,4 +1,7 @@
-"""Options that sbatch takes from its environment: above the script's, below the command line's."""
+"""Options that sbatch, salloc and srun take from their environment.
+
+They win over those of the script, and the command line wins over them.
+"""
 
 from __future__ import annotations
 
@@ -28,12 +31,28 @@ _OPTIONS: Mapping[str, str] = {
 }  # fmt: skip
 # Without a prefix of their own; SLURM_CONF is passed over.
 _SHARED: Mapping[str, str] = {"SLURM_CLUSTERS": "--clusters", "SLURM_HINT": "--hint"}
+_OF_SCRIPTS = frozenset(
+    {
+        "ARRAY_INX", "BATCH", "EXPORT", "GET_USER_ENV", "IGNORE_PBS", "JOB_NAME", "NO_REQUEUE",
+        "OPEN_MODE", "REQUEUE", "WAIT",
+    }
+)  # fmt: skip
+# srun's own, of an allocation; the step reads the rest itself.
+_OF_SRUN: Mapping[str, str] = {
+    "SLURM_DEPENDENCY": "--dependency", "SLURM_JOB_NAME": "--job-name",
+    "SLURM_NNODES": "--nodes", "SLURM_JOB_NUM_NODES": "--nodes",
+    "SLURM_NPROCS": "--ntasks", "SLURM_NTASKS": "--ntasks",
+    "SLURM_NTASKS_PER_GPU": "--ntasks-per-gpu", "SLURM_NTASKS_PER_NODE": "--ntasks-per-node",
+    "SRUN_CPUS_PER_TASK": "--cpus-per-task",
+}  # fmt: skip
+_PREFIXES: Mapping[str, str] = {"sbatch": "SBATCH", "salloc": "SALLOC", "srun": "SLURM"}
 
 
-def options_of(environ: Mapping[str, str], prefix: str = "SBATCH") -> Iterator[Option]:
+def options_of(environ: Mapping[str, str], program: str = "sbatch") -> Iterator[Option]:
     """The options of the variables that are set; an empty one says nothing, but for a switch."""
-    names = {**_SHARED, **{f"{prefix}_{word}": option for word, option in _OPTIONS.items()}}
-    for variable, option in names.items():
+    words = _OPTIONS if program == "sbatch" else _OPTIONS.keys() - _OF_SCRIPTS
+    names = {f"{_PREFIXES[program]}_{word}": _OPTIONS[word] for word in sorted(words)}
+    for variable, option in {**_SHARED, **names, **(_OF_SRUN if program == "srun" else {})}.items():
         value = environ.get(variable)
         if value is None or (not value and option not in SWITCHES):
             continue

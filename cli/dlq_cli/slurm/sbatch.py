@@ -160,10 +160,12 @@ def spec_of(
     *,
     lenient: bool = False,
     batch: _BatchScript | None = None,
+    program: str = "sbatch",
 ) -> Spec:
     """The job to queue. InvalidRequest names the unreadable word, and the refused option."""
     text, name, arguments = batch or _batch(options, rest)
-    more = [option for option in (*options_of(os.environ), *options) if option.name not in _OURS]
+    every = (*options_of(os.environ, program), *options)
+    more = [option for option in every if option.name not in _OURS]
     layer = stacked(
         [
             _DEFAULTS,

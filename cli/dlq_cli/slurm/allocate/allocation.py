@@ -16,6 +16,7 @@ from dlq_cli import exit_codes
 from dlq_cli.app import App
 from dlq_cli.commands.jobs.submitted import send_spec
 from dlq_cli.interactive.attendance import Attendance
+from dlq_cli.output.said import SlurmSays
 from dlq_cli.slurm.allocate import holder
 from dlq_cli.slurm.jobs.origin import origin_of
 from dlq_cli.slurm.sbatch import is_lenient, spec_of
@@ -32,6 +33,7 @@ from dlq_common.text.wire import to_duration
 WAITING = frozenset({"pending", "queued", "held"})
 RUNNING = frozenset({"running", "profiling", "pausing"})
 _IMPOSSIBLE = "Unable to allocate resources: Requested node configuration is not available"
+_SUBMISSION = ("Batch job submission failed", "Unable to allocate resources")
 _BUSY = "Unable to allocate resources: Requested nodes are busy"
 _OUTAGE_S = 60.0
 _KILL_WAIT_S = 30.0  # from SIGTERM to SIGKILL, as KillWait
@@ -68,7 +70,8 @@ class KeptAllocation:
         options, _ = read_words([*wished, f"--wrap={holder.HOLD}"], self._program)
         notes = Notes()
         lenient = is_lenient(self._app, {option.name for option in options})
-        spec = spec_of(options, (), notes, lenient=lenient)
+        with self._in_own_words():
+            spec = spec_of(options, (), notes, lenient=lenient, program=self._program)
         for note in notes:
             self.say(note)
         message = to_message(spec)
@@ -77,11 +80,22 @@ class KeptAllocation:
         message.origin.CopyFrom(origin_of(self._program, words))
         message.preempt.grace_duration.CopyFrom(to_duration(_KILL_WAIT_S))
         try:
-            answer = send_spec(self._app, spec, message, "")
+            with self._in_own_words():
+                answer = send_spec(self._app, spec, message, "")
         except Unsatisfiable as error:
             error.what = _IMPOSSIBLE
             raise
         self.job, self.job_id = answer.job, answer.job.job_id
+
+    @contextmanager
+    def _in_own_words(self) -> Iterator[None]:
+        """Inside, an error in the words of sbatch names this program instead."""
+        try:
+            yield
+        except SlurmSays as error:
+            lines = (line.replace(*_SUBMISSION, 1) for line in error.lines)
+            own = [line.replace("sbatch: ", f"{self._program}: ", 1) for line in lines]
+            raise SlurmSays(*own, code=error.code) from None
 
     @contextmanager
     def kept(self) -> Iterator[None]:

@@ -82,7 +82,7 @@ DECISIONS: Mapping[str, OptionDecision] = {
     **_all(OptionKind.REFUSED, "there are no licenses to count", "licenses"),
     **_all(OptionKind.REFUSED, "reservations are the operator's: dlq admin reserve", "reservation"),
     **_all(
-        OptionKind.REFUSED, "which GPUs a task sees is said by --gpus-per-task", "gpu-bind",
+        OptionKind.REFUSED, "none, closest, single:N and map_gpu:LIST are known", "gpu-bind",
     ),
     **_all(
         OptionKind.REFUSED, _GEOMETRY,
@@ -109,14 +109,17 @@ DECISIONS: Mapping[str, OptionDecision] = {
 }  # fmt: skip
 
 _BINDS_NOTHING = ("none", "closest", "verbose", "quiet", "v", "q", "")
+_BINDS_A_STEP = ("single", "map_gpu")
 
 
 def decision(name: str, value: str = "") -> OptionDecision:
     """The decision about an option with that value."""
-    if name == "--gpu-bind" and all(
-        word.partition(":")[0].lower() in _BINDS_NOTHING for word in value.split(",")
-    ):
-        return OptionDecision(OptionKind.NO_EFFECT, _PLACED)
+    if name == "--gpu-bind":
+        kind = value.removeprefix("verbose,").partition(":")[0].lower()
+        if kind in _BINDS_A_STEP:
+            return OptionDecision(OptionKind.NO_EFFECT, "srun gives each task its GPU")
+        if kind in _BINDS_NOTHING:
+            return OptionDecision(OptionKind.NO_EFFECT, _PLACED)
     if name == "--ntasks-per-core" and value != "1":
         return OptionDecision(OptionKind.REFUSED, _GEOMETRY)
     return DECISIONS.get(name, OptionDecision(OptionKind.REFUSED, _EXTERNAL))

@@ -145,7 +145,7 @@ def test_every_option_has_one_decision_and_a_reason() -> None:
 
 
 def test_what_changes_the_work_refuses_the_submission_unless_it_is_lenient() -> None:
-    for words in (["--exclusive"], ["-L", "x:1"], ["--gpu-bind=single:1"], ["-N", "1-2"]):
+    for words in (["--exclusive"], ["-L", "x:1"], ["--gpu-bind=per_task:1"], ["-N", "1-2"]):
         with pytest.raises(InvalidRequest) as caught:
             sbatch(*words)
         assert "--lenient" in caught.value.hint
@@ -192,6 +192,27 @@ def test_variables_are_options_below_those_of_the_command_line(
     assert "team" not in made.values
     names = [each.name for each in options_of({"SLURM_CLUSTERS": "a", "SBATCH_WAIT": "1"})]
     assert names == ["--clusters", "--wait"]
+
+
+def test_each_program_has_variables_of_its_own() -> None:
+    environ = {
+        "SALLOC_GPUS": "1",
+        "SLURM_NNODES": "2",
+        "SBATCH_ARRAY_INX": "1-2",
+        "SLURM_WAIT": "9",
+    }
+    found = {
+        program: [(each.name, each.value) for each in options_of(environ, program)]
+        for program in ("sbatch", "salloc", "srun")
+    }
+    assert found == {
+        "sbatch": [("--array", "1-2")], "salloc": [("--gpus", "1")], "srun": [("--nodes", "2")],
+    }  # fmt: skip
+
+
+def test_a_step_may_bind_its_tasks_to_gpus() -> None:
+    made, notes = sbatch("--gpu-bind=single:1", "-G2", "-n2")
+    assert (made.environment.get("SLURM_GPU_BIND"), notes) == ("single:1", [])
 
 
 def test_a_job_submitted_by_a_job_does_not_inherit_its_numbers() -> None:
