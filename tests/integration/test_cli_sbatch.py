@@ -128,9 +128,8 @@ def test_nodes_that_were_asked_for_are_kept(master: FakeMaster, dlq: Dlq) -> Non
 def test_a_script_that_names_no_gpu_is_told_how_to_ask_for_one(
     master: FakeMaster, dlq: Dlq
 ) -> None:
-    for _ in range(2):
-        master.refuse_once(*TOO_LARGE, what="no node gives cores to CPU jobs")
-    said = dlq("slurm", "sbatch", "--wrap=true")
+    master.refuse_once(*TOO_LARGE, what="no node gives cores to CPU jobs")
+    said = dlq("slurm", "sbatch", "-N", "1", "--wrap=true")
     assert said.code == 1
     assert "--gpus=1 asks for a GPU" in said.err
 
