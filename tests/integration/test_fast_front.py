@@ -272,6 +272,28 @@ def test_between_calls_a_process_holds_nothing_of_its_caller(front: Front) -> No
         assert not [each for each in held if str(place) in each]
 
 
+def test_output_that_found_no_room_comes_out_nowhere_else(front: Front) -> None:
+    front.serve()
+    front.only_fast()
+    for _ in range(6):
+        failed = subprocess.run(
+            ["bash", "-c", "scontrol show hostnames n[1-3] >/dev/full"],
+            env=front.environment, text=True, capture_output=True, timeout=60,
+        )  # fmt: skip
+        assert failed.returncode == 120
+        assert "n1" not in front.said("scontrol", "show", "hostnames", "m[1-3]").stdout
+
+
+def test_soft_limits_of_one_call_bind_no_other(front: Front) -> None:
+    front.serve()
+    front.only_fast()
+    for _ in range(4):
+        subprocess.run(
+            ["sh", "-c", "ulimit -S -n 12; squeue"], env=front.environment, capture_output=True
+        )
+        assert front.said("squeue", "-h").returncode == 0
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_for_one_call_never_reaches_the_next(front: Front, number: signal.Signals) -> None:
     front.serve()

@@ -15,8 +15,14 @@ _FLUSH_FAILED = 120  # the interpreter's own code
 _OWN_MASK = 0o077
 
 
-def become(request: FrontRequest) -> None:
-    """Take over descriptors, directory, environment, umask and limits of the caller."""
+Limits = dict[int, tuple[int, int]]
+"""Resource limits by their numbers: soft and hard."""
+
+
+def become(request: FrontRequest) -> Limits:
+    """Take over descriptors, directory, environment, umask and limits of the caller; return the
+    limits that changed, as they were.
+    """
     for number, descriptor in enumerate(request.descriptors[:3]):
         os.dup2(descriptor, number)
     os.fchdir(request.descriptors[3])
@@ -25,37 +31,43 @@ def become(request: FrontRequest) -> None:
     _take_environment(request.environment)
     time.tzset()
     os.umask(request.umask)
+    changed: Limits = {}
     for number in range(LIMITS):
         before, hard = resource.getrlimit(number)
         soft = -1 if request.limits[number] >= 1 << 63 else request.limits[number]
         if number == resource.RLIMIT_CPU and soft >= 0:
             soft = _with_used(soft, hard)
         if soft != before:
+            changed[number] = (before, hard)
             resource.setrlimit(number, (soft, hard))
     _open_streams()
+    return changed
 
 
-def end_of(code: int) -> int:
-    """Flush as the interpreter does when it ends; the exit code."""
+def end_of(code: int) -> tuple[int, bool]:
+    """Flush as the interpreter does when it ends: the exit code, and whether all came out."""
+    flushed = True
     try:
         sys.stdout.flush()
     except (OSError, ValueError) as error:
         kind = type(error).__name__
         print(f"Exception ignored in: {sys.stdout!r}\n{kind}: {error}", file=sys.stderr)
-        code = _FLUSH_FAILED
+        code, flushed = _FLUSH_FAILED, False
     try:
         sys.stderr.flush()
     except (OSError, ValueError):
-        code = _FLUSH_FAILED
-    return code
+        code, flushed = _FLUSH_FAILED, False
+    return code, flushed
 
 
-def let_go(null: int) -> None:
-    """Keep nothing of the caller: no descriptor, no directory and no variable. `null` is
+def let_go(null: int, limits: Limits) -> None:
+    """Keep nothing of the caller: no descriptor, no directory, no variable and no limit. `null` is
     /dev/null.
     """
     for number in range(3):
         os.dup2(null, number)
+    for number, before in limits.items():
+        resource.setrlimit(number, before)
     os.chdir("/")
     os.environb.clear()
     os.umask(_OWN_MASK)

@@ -20,6 +20,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from pathlib import Path
 from typing import NoReturn, Protocol
 
 from dlq_cli import main as cli
@@ -39,6 +40,8 @@ LONG_S = 2.0
 """After a longer call a process ends: the server has put another into its place."""
 _LAST = (b"srun", b"salloc", b"sattach")
 """After these it ends at once: a thread of theirs may still read the caller's terminal."""
+MORE_PAGES = 8_192
+"""It ends once it has grown by so many, 32 MiB, as after a list of very many jobs."""
 _PID = struct.Struct("=i")
 _THREAD_ENDS_S = 0.5  # a thread that has given its result is at its end
 
@@ -109,13 +112,13 @@ def _serve(line: socket.socket, fresh: Callable[[], bool], null: int) -> bool:
         line.settimeout(None)
     except (OSError, NoRequest):
         return False
-    become(request)
+    limits = become(request)
     called_by(peer_pid(line))
     caller = _Caller(line)
     code, plain = _run(request.words)
-    code = end_of(code)
-    let_go(null)
-    return caller.answer(code) and plain and request.words[0] not in _LAST
+    code, flushed = end_of(code)
+    let_go(null, limits)
+    return caller.answer(code) and plain and flushed and request.words[0] not in _LAST
 
 
 class _Caller:
@@ -164,6 +167,7 @@ class _Ground:
     def __init__(self) -> None:
         self._handlers = self._now_handled()
         self._descriptors = self._now_open()
+        self._pages = self._now_held()
 
     def is_clear(self, line: socket.socket) -> bool:
         """Whether a call has left it as it was, but for its `line`."""
@@ -171,12 +175,19 @@ class _Ground:
             self._handlers == self._now_handled()
             and _alone()
             and _childless()
+            and signal.getitimer(signal.ITIMER_REAL) == (0.0, 0.0)
+            and self._now_held() - self._pages < MORE_PAGES
             and self._descriptors + 1 == self._now_open()
         )
 
     @staticmethod
     def _now_handled() -> list[object]:
         return [signal.getsignal(number) for number in range(1, signal.SIGSYS + 1)]
+
+    @staticmethod
+    def _now_held() -> int:
+        """Pages in memory."""
+        return int(Path("/proc/self/statm").read_text().split()[1])
 
     @staticmethod
     def _now_open() -> int:
