@@ -25,7 +25,7 @@ _NODE_NAME = re.compile(
 )
 # Variables with which dlq describes a job to itself, and the gang to torchrun. A submitter's values
 # would mislead.
-_RESERVED_ENV_PREFIXES = ("DLQ_", "PET_")
+RESERVED_ENV_PREFIXES = ("DLQ_", "PET_")
 
 
 def check_job_name(name: str) -> str:
@@ -77,7 +77,7 @@ def check_env_name(name: str) -> str:
         raise ValueError(
             f"environment name {shown(name)} is not allowed: use letters, digits and _"
         )
-    if name.startswith(_RESERVED_ENV_PREFIXES):
+    if name.startswith(RESERVED_ENV_PREFIXES):
         raise ValueError(f"environment name {name} is not allowed: dlq sets DLQ_* and PET_* itself")
     return name
 

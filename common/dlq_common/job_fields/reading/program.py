@@ -7,7 +7,14 @@ import shlex
 from collections.abc import Mapping
 
 from dlq_common.job_fields.reading.words import read_text, worded
-from dlq_common.text.names import check_argument, check_env_name, check_word, printable, shown
+from dlq_common.text.names import (
+    RESERVED_ENV_PREFIXES,
+    check_argument,
+    check_env_name,
+    check_word,
+    printable,
+    shown,
+)
 
 _SHELL_SYNTAX = re.compile(r"[|&;<>()$`\n]")
 
@@ -73,11 +80,14 @@ def read_label(text: str) -> tuple[str, str]:
 
 
 def read_export(raw: object) -> tuple[str, ...]:
-    """`ALL`, `NONE`, or `A,B=2`: the variables of the submitter's shell that the job gets."""
+    """`ALL`, `NONE`, or `A,B=2`: the variables of the submitter's shell that the job gets. Names of
+    dlq's own variables are passed over.
+    """
     text = read_text(raw)
     words = tuple(word.strip() for word in text.split(",") if word.strip())
     for word in words:
-        if word.upper() not in {"ALL", "NONE"}:
+        passed_over = "=" not in word and word.startswith(RESERVED_ENV_PREFIXES)
+        if word.upper() not in {"ALL", "NONE"} and not passed_over:
             read_assignment(word)
     if not words:
         raise ValueError("write ALL, NONE or a list of names")
