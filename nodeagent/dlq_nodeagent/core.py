@@ -15,6 +15,7 @@ from dlq_nodeagent.line.uplink import Contact, LinkState, ReconnectConfig, Uplin
 from dlq_nodeagent.model.errands import Errands, Look, Preparation, Purpose
 from dlq_nodeagent.model.launch import RankKey
 from dlq_nodeagent.model.messages import (
+    TAKES_STEPS,
     Command,
     CommandResult,
     Fence,
@@ -297,6 +298,8 @@ class AgentCore:
             self.uplink.send(self._report(subject))
         for evidence in self.supervisor.evidence(repeat_s=self._settings.report_repeat_s):
             self.uplink.send(evidence)
+        if TAKES_STEPS not in self.uplink.features:
+            return  # an older master would end the session over them
         for steps in self.supervisor.steps(repeat_s=self._settings.report_repeat_s):
             self.uplink.send(steps)
 

@@ -21,6 +21,7 @@ from dlq_common.text.wire import from_timestamp, to_duration
 from dlq_master.model.attempts.attempt import AttemptState
 from dlq_master.model.attempts.told_steps import TakenSteps
 from dlq_master.model.ids import AttemptKey, JobId
+from dlq_nodeagent.model.messages import TAKES_STEPS
 from support.rpc_house import DEADLINE_S, RpcHouse, refusal, rpc_house
 
 pytestmark = pytest.mark.integration
@@ -90,7 +91,7 @@ class Session:
     async def open(self) -> None:
         facts = agents.NodeFacts(hostname="h", boot_id="b", agent_version="1", cpu_count=4)
         await self.call.write(agents.SessionRequest(hello=agents.Hello(facts=facts)))
-        await self.hear()
+        assert TAKES_STEPS in (await self.hear()).welcome.features
 
     async def tell(self, report: agents.StepsReport) -> None:
         await self.call.write(agents.SessionRequest(steps_report=report))

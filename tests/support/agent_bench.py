@@ -19,6 +19,7 @@ from dlq_nodeagent.model.errands import (
 )
 from dlq_nodeagent.model.launch import LaunchPlan, RankKey
 from dlq_nodeagent.model.messages import (
+    TAKES_STEPS,
     Command,
     CommandResult,
     Fence,
@@ -158,7 +159,7 @@ class AgentBench:
         self.answers_heartbeats = True
         self.acks = True
         self.acks_profiles = True
-        self.acks_steps = True
+        self.acks_steps = self.takes_steps = True
         self.reads_profiles = True  # False: whoever reads rings hangs
         self.profiles: list[ReadOrder] = []  # all that were read
         self.signals: list[int] = []
@@ -210,6 +211,7 @@ class AgentBench:
                 stops=stops,
                 hold_extension_s=self.hold_extension_s,
                 hold_revision=self.hold_revision,
+                features=(TAKES_STEPS,) if self.takes_steps else (),
             )
         )
         self.settle()

@@ -217,6 +217,10 @@ class Command:
     order: Launch | Stop | Signal | Save | OpenLog | OpenExec | LookAtGpus
 
 
+TAKES_STEPS = "steps"
+"""The feature of a master that takes a StepsReport."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Welcome:
     """The master's answer to Hello."""
@@ -229,6 +233,8 @@ class Welcome:
     stops: tuple[Stop, ...] = ()
     hold_extension_s: float = 0.0
     hold_revision: int = 0
+    features: tuple[str, ...] = ()
+    """Abilities of this master that older ones lack."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -54,6 +54,20 @@ def test_steps_are_told_once_and_again_when_they_change() -> None:
     assert [(step.exit_code, step.run_s) for step in second.steps] == [(3, 9.0), (0, None)]
 
 
+def test_an_older_master_is_told_nothing_that_it_would_not_understand() -> None:
+    bench = AgentBench()
+    bench.takes_steps = False
+    bench.connect()
+    bench.order(slurm(HEAD + a_step(0)))
+    bench.run(30)
+    assert told(bench) == []
+    bench.cut()
+    bench.takes_steps = True
+    bench.connect()
+    bench.run(1)
+    assert [numbers(report) for report in told(bench)] == [[0]]
+
+
 def test_only_the_first_rank_of_a_job_of_slurm_is_asked() -> None:
     bench = AgentBench()
     bench.connect()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import hmac
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, Final
 
 from dlq.v1 import agent_service_pb2 as agent
 from dlq.v1 import job_pb2, lease_pb2
@@ -15,6 +15,8 @@ from dlq_master.control.stimuli.nodes import RankCommand
 from dlq_master.rpc.agents.checkpoint_places import CheckpointPlaces
 from dlq_master.rpc.agents.task import fit_to_task
 from dlq_master.rpc.specs.elastic import fit_to_sizes
+
+TAKES_STEPS: Final = "steps"  # the word for agents: it takes StepsReport
 
 
 def welcome_messages(opened: Opened, places: CheckpointPlaces) -> Iterator[agent.SessionResponse]:
@@ -28,6 +30,7 @@ def welcome_messages(opened: Opened, places: CheckpointPlaces) -> Iterator[agent
         stops=[stop_message(stop) for stop in opened.stops],
         hold_extension_duration=to_duration(opened.hold_extension_s),
         hold_revision=opened.hold_revision,
+        features=[TAKES_STEPS],
     )
     yield agent.SessionResponse(welcome=welcome)
     if opened.acknowledged:

@@ -414,6 +414,7 @@ class Welcome(_message.Message):
     STOPS_FIELD_NUMBER: _builtins.int
     HOLD_EXTENSION_DURATION_FIELD_NUMBER: _builtins.int
     HOLD_REVISION_FIELD_NUMBER: _builtins.int
+    FEATURES_FIELD_NUMBER: _builtins.int
     epoch: _builtins.int
     """The master's epoch. Lower than the agent's highest: the agent leaves."""
     hold_revision: _builtins.int
@@ -444,6 +445,10 @@ class Welcome(_message.Message):
     def hold_extension_duration(self) -> _duration_pb2.Duration:
         """As in HeartbeatReply."""
 
+    @_builtins.property
+    def features(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Abilities of the master that not every master of this API has. "steps": it takes StepsReport."""
+
     def __init__(
         self,
         *,
@@ -455,10 +460,11 @@ class Welcome(_message.Message):
         stops: _abc.Iterable[Global___StopCommand] | None = ...,
         hold_extension_duration: _duration_pb2.Duration | None = ...,
         hold_revision: _builtins.int = ...,
+        features: _abc.Iterable[_builtins.str] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["heartbeat_duration", b"heartbeat_duration", "hold_extension_duration", b"hold_extension_duration", "reconnect_jitter_duration", b"reconnect_jitter_duration", "ttl_duration", b"ttl_duration"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["epoch", b"epoch", "heartbeat_duration", b"heartbeat_duration", "hold_extension_duration", b"hold_extension_duration", "hold_revision", b"hold_revision", "reconnect_jitter_duration", b"reconnect_jitter_duration", "stops", b"stops", "ttl_duration", b"ttl_duration", "wanted", b"wanted"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["epoch", b"epoch", "features", b"features", "heartbeat_duration", b"heartbeat_duration", "hold_extension_duration", b"hold_extension_duration", "hold_revision", b"hold_revision", "reconnect_jitter_duration", b"reconnect_jitter_duration", "stops", b"stops", "ttl_duration", b"ttl_duration", "wanted", b"wanted"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -195,6 +195,7 @@ def _welcome(*wanted: wire.LaunchCommand) -> wire.Welcome:
         ttl_duration=to_duration(20),
         reconnect_jitter_duration=to_duration(15),
         wanted=wanted,
+        features=["steps"],
     )
 
 
