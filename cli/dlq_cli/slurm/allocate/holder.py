@@ -50,7 +50,7 @@ _STAND_INS = """\
 [ -z "$DLQ_SLURM_BIN" ] || PATH=$DLQ_SLURM_BIN:$PATH
 """
 _UNTIL_HELD = """\
-until [ -p "$dir/end" ]; do sleep 0.02; done
+until [ -p "$dir/end" ]; do sleep 0.005; done
 """
 _OWN_STEP = """\
 if [ -t 0 ]; then echo shell; fi > "$dir/group.$$"
