@@ -1,5 +1,5 @@
-"""The variables of batch scripts on real daemons, beside those that Slurm 22.05 gave for the same
-options (tests/data/slurm_submissions.json).
+"""The variables of batch scripts and of srun's tasks on real daemons, beside those that Slurm 22.05
+gave for the same options (tests/data/slurm_submissions.json, slurm_steps.json).
 """
 
 from __future__ import annotations
@@ -11,6 +11,8 @@ from typing import Any
 
 import pytest
 
+from dlq_compat.hostlist import expand
+from support import slurm_steps
 from support.harness import Daemons
 from support.waiting import wait_until
 
@@ -66,6 +68,19 @@ def daemons(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemons]:
         yield up
 
 
+STEPS: Any = json.loads(slurm_steps.RECORD.read_text())["steps"]
+# Ports and addresses of their own.
+OF_A_STEP = {
+    "SLURM_SRUN_COMM_PORT", "SLURM_STEP_LAUNCHER_PORT", "SLURM_SRUN_COMM_HOST",
+    "SLURM_LAUNCH_NODE_IPADDR", "SLURM_UMASK",
+}  # fmt: skip
+# Of parts of a job, of binding, and repeated options of srun.
+NOT_OF_STEPS = {
+    "SLURM_JOB_CPUS_PER_NODE_PACK_GROUP_0", "SLURMD_TRES_BIND", "SLURM_CPU_BIND",
+    "SLURM_CPU_BIND_LIST", "SLURM_CPU_BIND_TYPE", "SLURM_CPU_BIND_VERBOSE", "SLURM_LABELIO",
+}  # fmt: skip
+
+
 def ran(daemons: Daemons, folder: Path, line: str) -> dict[str, str]:
     """The variables of a script with these options."""
     script, output = folder / "job.sh", folder / "env"
@@ -91,3 +106,28 @@ def test_a_script_finds_what_slurm_gives(daemons: Daemons, tmp_path: Path, line:
     if line in EVEN:
         compared -= {"SLURM_CPUS_ON_NODE", "SLURM_JOB_CPUS_PER_NODE"}
     assert {key: ours[key] for key in compared} == {key: expected[key] for key in compared}
+
+
+@pytest.mark.parametrize(
+    "number", range(len(STEPS)), ids=lambda at: "|".join(slurm_steps.STEPS[at])
+)
+def test_a_task_of_srun_finds_what_slurm_gives(
+    daemons: Daemons, tmp_path: Path, number: int
+) -> None:
+    recorded = STEPS[number]
+    (tmp_path / "job.sh").write_text(slurm_steps.script(tmp_path, recorded["srun"]))
+    words = ("-o", "/dev/null", "--time=60", *recorded["sbatch"].split())
+    said = daemons.said("slurm", "sbatch", "--parsable", *words, str(tmp_path / "job.sh"))
+    assert daemons.dlq("wait", said.strip()).code == 0, daemons.said("logs", said.strip())
+    ours = slurm_steps.variables(tmp_path)
+    assert len(ours) == len(recorded["tasks"])
+    for task, theirs in zip(ours, recorded["tasks"], strict=True):
+        missing = NOT_OURS | NOT_OF_STEPS | {"CUDA_VISIBLE_DEVICES"}
+        assert theirs.keys() - missing == task.keys() - OURS_TOO - {"CUDA_VISIBLE_DEVICES"}
+        compared = theirs.keys() - missing - VALUES_OF_THEIR_OWN - OF_A_STEP
+        nodes = expand(theirs["SLURM_STEP_NODELIST"])  # in the long form here
+        assert task["SLURM_STEP_NODELIST"].split(",") == nodes
+        compared -= {"SLURM_STEP_NODELIST"}
+        if recorded["srun"] == "-n 2 -c 2":  # of the job, not of the step
+            compared -= {"SLURM_CPUS_ON_NODE"}
+        assert {key: task[key] for key in compared} == {key: theirs[key] for key in compared}

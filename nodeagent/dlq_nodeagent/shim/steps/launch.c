@@ -249,7 +249,6 @@ static void add_step(struct bytes *out)
     for (int at = 0; at < 3; at++)
         add_count(out, TASKS[at], srun.rank_count);
     add_variable(out, "SLURM_STEP_NODELIST", list);
-    add_variable(out, "SLURM_NODELIST", list);
     add_variable(out, "SLURM_DISTRIBUTION", distribution());
     add_variable(out, "SLURM_SRUN_COMM_HOST", own->address);
     add_variable(out, "SLURM_LAUNCH_NODE_IPADDR", own->address);
