@@ -235,6 +235,10 @@ lock-strangers: | $(UV_TOOL)  ## pin the programs of tests/strangers anew
 	  --generate-hashes --no-header --no-emit-index-url --no-emit-find-links \
 	  --output-file tests/strangers/requirements/$$group.lock tests/strangers/requirements/$$group.in || exit 1; done
 
+.PHONY: differ
+differ: setup  ## Slurm's answers beside dlq's, 610 calls (root; Debian: slurm-wlm slurmdbd mariadb-server munge); ARGS=--record writes them down
+	PYTHONPATH=tests $(PY) -m differ $(ARGS)
+
 .PHONY: strangers
 strangers: setup $(STRANGERS_STAMPS)  ## programs that drive Slurm, on dlq and on Slurm (root; Debian: slurm-wlm munge npm); ONLY=snakemake, ... selects
 	$(PY) -m pytest -q $(PATIENT) tests/strangers $(if $(ONLY),-k '$(subst -,_,$(ONLY))')

@@ -15,6 +15,7 @@ from pathlib import Path
 from differ.calls import CALLS
 from differ.compare import TOLD, UNTOLD, Verdict, judge, unused
 from differ.normal import normal_answer, normaliser
+from differ.page import PAGE, page
 from differ.pair import Answer, Side, dlq_side, slurm_side
 from differ.world import prepare
 from support.accounted_slurm import missing
@@ -63,6 +64,7 @@ def _compare(root: Path, slurm: Side, dlq: Side, asked: argparse.Namespace) -> i
         if asked.all or verdict.kind == UNTOLD:
             _print(call, verdict, left, right)
     if asked.record:
+        PAGE.write_text(page())
         RECORD.write_text(json.dumps(recorded, indent=1, ensure_ascii=False) + "\n")
     return _sum_up(verdicts)
 

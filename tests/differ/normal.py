@@ -13,7 +13,7 @@ _INSTANT = r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d"
 _CTIME = r"\w{3} \w{3} [ \d]\d \d\d:\d\d:\d\d \d{4}"
 _EPOCH = r"\b1[789]\d{8}\b"
 # Less than ten minutes, which is longer than a run of the differ.
-_BRIEF = r"(?<![\d:.-])(?:00:0\d|\d):\d\d(?!\d*[:\d])"
+_BRIEF = r"(?<!ExitCode=)(?<![\d:.-])(?:00:0\d|\d):\d\d(?!\d*[:\d])"
 
 
 def normaliser(side: Side, root: Path) -> Callable[[str], str]:

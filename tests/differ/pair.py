@@ -75,7 +75,7 @@ def dlq_side(root: Path, who: pwd.struct_passwd) -> Iterator[Side]:
     queue = 'default_queue = "gpu"\n\n[[queues]]\nname = "gpu"\n'  # in the section [jobs]
     daemons = DifferDaemons(root, agents=NODES, settings=queue)
     daemons.people = [who]
-    home = _home(root / "dlq-home", who)
+    home = _home(root / "home-a", who)
     with daemons.up():
         daemons.said("admin", "team", "set", TEAM)
         daemons.said("admin", "team", "add-user", TEAM, who.pw_name)
@@ -116,7 +116,7 @@ def slurm_side(root: Path, who: pwd.struct_passwd) -> Iterator[Side]:
     """A real Slurm with its accounting."""
     place = root / "slurm"
     place.mkdir(mode=0o755)
-    home = _home(root / "slurm-home", who)
+    home = _home(root / "home-b", who)
     made = AccountedSlurm(
         place, free_ports(2 + len(NODES)), cluster=CLUSTER, nodes=NODES, lines=_SLURM, kind=KIND
     )

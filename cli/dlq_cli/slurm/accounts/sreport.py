@@ -1,6 +1,6 @@
 """`sreport`: refused by name, report by report, with the command of dlq that has the figures.
 
-Slurm reports CPU minutes, which dlq does not count: `dlq report usage` has GPU hours.
+Slurm reports CPU minutes, which dlq does not count: `dlq usage` has GPU hours.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ GRAMMAR = Grammar(
     ),
     takes_words=True,
 )  # fmt: skip
-_BY_USER = "`dlq report usage --by user` has GPU hours"
+_BY_USER = "`dlq usage --by user` has GPU hours"
 _REPORTS: Mapping[str, Mapping[str, str]] = {
     "cluster": {
-        "AccountUtilizationByUser": "`dlq report usage --by team --by user` has GPU hours",
-        "UserUtilizationByAccount": "`dlq report usage --by user --by team` has GPU hours",
+        "AccountUtilizationByUser": "`dlq usage --by team,user` has GPU hours",
+        "UserUtilizationByAccount": "`dlq usage --by user,team` has GPU hours",
         "UserUtilizationByWckey": "dlq has no wckeys",
         "Utilization": "`dlq report usage` has GPU hours, used, idle and withheld",
         "WCKeyUtilizationByUser": "dlq has no wckeys",

@@ -87,7 +87,7 @@ def test_the_share_falls_by_use(said: list[str]) -> None:
 
 
 def test_reports_and_priorities_name_the_command_of_dlq() -> None:
-    with pytest.raises(SlurmSays, match="dlq report usage --by user"):
+    with pytest.raises(SlurmSays, match="dlq usage --by user"):
         sreport.main(APP, ["user", "top"])
     with pytest.raises(SlurmSays, match="Valid cluster reports are"):
         sreport.main(APP, ["cluster", "foo"])
