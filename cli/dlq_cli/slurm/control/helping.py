@@ -44,7 +44,7 @@ REFUSED: Mapping[str, str] = {
     "cancel_reboot": "dlq reboots no nodes",
     "cluster": "there is one cluster here; -M names it",
     "create": "`dlq admin reserve` makes reservations; queues are in the master's configuration",
-    "delete": "`dlq admin reserve cancel` ends reservations; queues are in the master's configuration",
+    "delete": "`dlq admin reserve cancel` ends reservations; queues are in the configuration",
     "errnumstr": "dlq's errors have words, not numbers",
     "fsdampeningfactor": "shares are in the policy: `dlq admin policy`",
     "pidinfo": "ask `dlq show` on the job",
