@@ -158,3 +158,28 @@ def test_a_step_is_cancelled_from_outside(daemons: Daemons, tmp_path: Path) -> N
     assert run(daemons, "scancel", f"{job}.0").returncode == 0
     assert ended(daemons, job) == "completed"
     assert "step 143" in out.read_text()
+
+
+def test_scripts_that_never_use_the_other_node_end_on_both(
+    daemons: Daemons, tmp_path: Path
+) -> None:
+    jobs = [batch(daemons, tmp_path, script)[0] for script in ("true", "sleep 1", "exit 3")]
+    assert [ended(daemons, job) for job in jobs] == ["completed", "completed", "failed"]
+
+
+def test_the_agent_ends_a_node_that_never_hears_of_the_first(
+    daemons: Daemons, tmp_path: Path
+) -> None:
+    """The process that would hear of it is killed just before."""
+    job, _ = batch(daemons, tmp_path, "touch up; until [ -e go ]; do sleep 0.1; done")
+    wait_until((tmp_path / "up").exists, what="the script runs", timeout_s=DEADLINE_S)
+    holders = subprocess.run(
+        ["pgrep", "-f", f"{daemons.root}/n2/.*--hold"], capture_output=True, text=True, check=True
+    )
+    children = subprocess.run(
+        ["pgrep", "-P", holders.stdout.split()[0]], capture_output=True, text=True, check=False
+    )
+    for child in children.stdout.split():
+        os.kill(int(child), signal.SIGKILL)
+    (tmp_path / "go").touch()
+    assert ended(daemons, job) == "completed"

@@ -382,7 +382,7 @@ def read_until(terminal: int, wanted: bytes) -> bytes:
 
 def test_a_step_at_a_terminal_is_a_shell(job: TwoNodes) -> None:
     def talk(terminal: int) -> bytes:
-        os.write(terminal, b"tty && echo it$((1+1))s; sleep 600\n")
+        os.write(terminal, b"tty; sh -c 'echo it$((1+1))s; exec sleep 600'\n")
         seen = read_until(terminal, b"it2s")
         os.write(terminal, b"\x03")  # Ctrl-C ends the sleep and not the step
         os.write(terminal, b"echo en$((2+2))d; exit\n")

@@ -188,16 +188,20 @@ static void hear_fifo(void)
 static void ask_rank_0(void)
 {
     struct frame frame;
-    char text[200], *payload;
+    char *payload;
     uint32_t code;
     pid_t parent = getpid();
     holder = fork();
-    if (holder != 0)
+    if (holder < 0) { /* no more processes: again later */
+        holder = 0;
+        hold_again_ms = now_ms() + HOLD_AGAIN_MS;
+    }
+    if (holder != 0 || getpid() == parent)
         return;
     prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0);
     if (getppid() != parent)
         _exit(255);
-    int fd = dial_peer(&who, 0, text, sizeof text);
+    int fd = dial_once(&who, 0);
     if (fd < 0 || !send_frame(fd, ASK_HOLD, 0, "", 0) || !receive_frame(fd, -1, &frame, &payload) ||
         frame.type != STEP_OVER || frame.length != sizeof code)
         _exit(255);
@@ -364,6 +368,7 @@ int batch_main(int argc, char **argv)
     signals = signalfd(-1, &all, SFD_CLOEXEC | SFD_NONBLOCK);
     kids_begin(&who, unix_fd, tcp_fd);
     if (holds) {
+        hold_again_ms = now_ms();
         say_that_we_serve();
     } else {
         make_fifo();

@@ -214,14 +214,19 @@ static int dial_tcp(const struct who *who, const struct peer *peer)
     return -1;
 }
 
+int dial_once(const struct who *who, int node)
+{
+    return node == who->rank ? dial_unix(who->job_dir) : dial_tcp(who, &who->peers[node]);
+}
+
 int dial_peer(const struct who *who, int node, char *words, size_t size)
 {
     int64_t until = now_ms() + STARTING_MS;
-    int fd = node == who->rank ? dial_unix(who->job_dir) : dial_tcp(who, &who->peers[node]);
+    int fd = dial_once(who, node);
     /* Ranks start at different times. The master ends the job if one does not. */
     while (fd < 0 && node != who->rank && now_ms() < until) {
         poll(NULL, 0, DIAL_AGAIN_MS);
-        fd = dial_tcp(who, &who->peers[node]);
+        fd = dial_once(who, node);
     }
     if (fd < 0)
         snprintf(words, size, "node %s cannot be reached", who->peers[node].name);

@@ -131,6 +131,8 @@ int dial_own(const char *wanted_job, char *words, size_t size);
 /* Outside of a job with compat = slurm: the program of this name that asks the master. */
 _Noreturn void become_slow(const char *name, char **argv, int argc);
 int dial_unix(const char *directory);
+int dial_once(const struct who *who, int node);
+/* Waits for a node that still starts. */
 int dial_peer(const struct who *who, int node, char *words, size_t size);
 int listen_unix(const char *directory);
 int listen_tcp(const char *address, int port);
