@@ -1,6 +1,7 @@
 """The main process of a rank: signals, a requeue that is no failure, and how it ends."""
 
 import signal
+import time
 from typing import IO
 
 import pytest
@@ -48,11 +49,17 @@ def test_without_steps_a_signal_goes_to_the_program_itself(job: TwoNodes) -> Non
     assert process.returncode == 7
 
 
-def test_a_cancel_ends_the_script_with_its_step_as_in_slurm(job: TwoNodes) -> None:
+@pytest.mark.parametrize(
+    "order", [(signal.SIGCONT, signal.SIGTERM), (signal.SIGTERM, signal.SIGCONT)]
+)
+def test_a_cancel_ends_the_script_with_its_step_as_in_slurm(
+    job: TwoNodes, order: tuple[signal.Signals, ...]
+) -> None:
     process = job.start("srun sh -c 'echo ready; exec sleep 600'; echo goes on")
     wait_for(process.stdout, "ready", 4)
-    process.send_signal(signal.SIGCONT)
-    process.send_signal(signal.SIGTERM)
+    for number in order:
+        process.send_signal(number)
+        time.sleep(0.1)
     output, _ = process.communicate(timeout=60)
     assert process.returncode == -signal.SIGTERM
     assert "goes on" not in output

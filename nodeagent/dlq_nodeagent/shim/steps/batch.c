@@ -35,7 +35,7 @@ extern char **environ;
 static struct who who;
 static pid_t program, holder;
 static int fifo = -1, signals;
-static int64_t end_ms, hold_again_ms, hold_pause_ms = HOLD_FIRST_MS, continued_ms;
+static int64_t end_ms, hold_again_ms, hold_pause_ms = HOLD_FIRST_MS, continued_ms, told_ms;
 static bool told_to_end;
 static char fifo_path[4200], words[4096];
 static size_t words_used;
@@ -145,14 +145,25 @@ static void make_fifo(void)
     setenv("DLQ_SLURM_CONTROL", fifo_path, 1);
 }
 
-/* To the steps that run, else to the program. A cancel and a time limit send CONT and TERM
- * together. These end both, as in Slurm: the script must not go on to its next step. */
+static bool is_together(int64_t one_ms, int64_t other_ms)
+{
+    int64_t apart = one_ms > other_ms ? one_ms - other_ms : other_ms - one_ms;
+    return one_ms != 0 && other_ms != 0 && apart < TOGETHER_MS;
+}
+
+/* To the steps that run, else to the program. A cancel and a time limit send CONT and TERM together,
+ * in an order that may change on the way. These end both, as in Slurm: the script must not go on to
+ * its next step. */
 static void pass_on(int number)
 {
     if (number == SIGCONT)
         continued_ms = now_ms();
-    bool ends = number == SIGTERM && continued_ms != 0 && now_ms() - continued_ms < TOGETHER_MS;
-    if ((kids_signal(number) == 0 || ends) && program > 0)
+    if (number == SIGTERM)
+        told_ms = now_ms();
+    bool ends = (number == SIGCONT || number == SIGTERM) && is_together(continued_ms, told_ms);
+    if (program > 0 && ends)
+        kill(program, SIGTERM);
+    if (kids_signal(number) == 0 && program > 0 && !(ends && number == SIGTERM))
         kill(program, number);
 }
 
