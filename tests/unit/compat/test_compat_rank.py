@@ -59,7 +59,7 @@ def test_a_cancel_ends_the_script_with_its_step_as_in_slurm(
     wait_for(process.stdout, "ready", 4)
     for number in order:
         process.send_signal(number)
-        time.sleep(0.1)
+        time.sleep(0.01)
     output, _ = process.communicate(timeout=60)
     assert process.returncode == -signal.SIGTERM
     assert "goes on" not in output

@@ -27,7 +27,8 @@
 #define HOLD_FIRST_MS 25     /* between two tries to reach rank 0: doubled each time ... */
 #define HOLD_AGAIN_MS 1000   /* ... up to this */
 #define HOLD_MIRRORS_MS 15000 /* the master ends us sooner when rank 0 failed */
-#define TOGETHER_MS 1000 /* between CONT and TERM of a cancel */
+#define CONTINUED_MS 1000 /* between CONT and TERM of a cancel ... */
+#define TOGETHER_MS 50    /* ... or between TERM and CONT */
 #define MOST_FDS 1100
 
 extern char **environ;
@@ -35,7 +36,7 @@ extern char **environ;
 static struct who who;
 static pid_t program, holder;
 static int fifo = -1, signals;
-static int64_t end_ms, hold_again_ms, hold_pause_ms = HOLD_FIRST_MS, continued_ms, told_ms;
+static int64_t end_ms, hold_again_ms, hold_pause_ms = HOLD_FIRST_MS, continued_ms;
 static bool told_to_end;
 static char fifo_path[4200], words[4096];
 static size_t words_used;
@@ -145,25 +146,17 @@ static void make_fifo(void)
     setenv("DLQ_SLURM_CONTROL", fifo_path, 1);
 }
 
-static bool is_together(int64_t one_ms, int64_t other_ms)
+static bool was_continued(void)
 {
-    int64_t apart = one_ms > other_ms ? one_ms - other_ms : other_ms - one_ms;
-    return one_ms != 0 && other_ms != 0 && apart < TOGETHER_MS;
+    return continued_ms != 0 && now_ms() - continued_ms < CONTINUED_MS;
 }
 
-/* To the steps that run, else to the program. A cancel and a time limit send CONT and TERM together,
- * in an order that may change on the way. These end both, as in Slurm: the script must not go on to
- * its next step. */
+/* To the steps that run, else to the program. A cancel and a time limit send CONT and TERM together.
+ * These end both, as in Slurm: the script must not go on to its next step. */
 static void pass_on(int number)
 {
-    if (number == SIGCONT)
-        continued_ms = now_ms();
-    if (number == SIGTERM)
-        told_ms = now_ms();
-    bool ends = (number == SIGCONT || number == SIGTERM) && is_together(continued_ms, told_ms);
-    if (program > 0 && ends)
-        kill(program, SIGTERM);
-    if (kids_signal(number) == 0 && program > 0 && !(ends && number == SIGTERM))
+    bool ends = number == SIGTERM && was_continued();
+    if ((kids_signal(number) == 0 || ends) && program > 0)
         kill(program, number);
 }
 
@@ -306,17 +299,33 @@ static void hear_signal(int number)
     }
 }
 
+/* Those that are there, as bits. */
+static uint64_t read_signals(void)
+{
+    struct signalfd_siginfo info;
+    uint64_t heard = 0;
+    while (read(signals, &info, sizeof info) == (ssize_t)sizeof info)
+        heard |= 1ull << (info.ssi_signo - 1);
+    return heard;
+}
+
 static void hear_signals(void)
 {
-    struct signalfd_siginfo infos[64];
-    ssize_t got = read(signals, infos, sizeof infos);
-    int count = got > 0 ? (int)(got / (ssize_t)sizeof *infos) : 0;
-    for (int at = 0; at < count; at++)
-        if (infos[at].ssi_signo == SIGCONT) /* the kernel tells of lower numbers first */
-            hear_signal(SIGCONT);
-    for (int at = 0; at < count; at++)
-        if (infos[at].ssi_signo != SIGCONT)
-            hear_signal((int)infos[at].ssi_signo);
+    const uint64_t term = 1ull << (SIGTERM - 1), cont = 1ull << (SIGCONT - 1);
+    uint64_t heard = read_signals();
+    int64_t until = now_ms() + TOGETHER_MS;
+    struct pollfd more = {.fd = signals, .events = POLLIN};
+    /* On its way through another process the CONT of a cancel may come second. */
+    while (program > 0 && (heard & term) && !(heard & cont) && !was_continued() &&
+           now_ms() < until) {
+        poll(&more, 1, TOGETHER_MS);
+        heard |= read_signals();
+    }
+    if (heard & cont)
+        continued_ms = now_ms();
+    for (int number = 1; number <= 64; number++)
+        if (heard & (1ull << (number - 1)))
+            hear_signal(number);
 }
 
 static int pause_for(int records_ms)
