@@ -154,7 +154,7 @@ def test_a_step_is_cancelled_from_outside(daemons: Daemons, tmp_path: Path) -> N
     script = "srun -n1 -N1 sh -c 'touch up; exec sleep 600'; echo step $?\n"
     job, out = batch(daemons, tmp_path, script)
     wait_until((tmp_path / "up").exists, what="the step runs", timeout_s=DEADLINE_S)
-    assert run(daemons, "scancel", f"{job}.7").returncode == 1
+    assert run(daemons, "scancel", f"{job}.7").returncode == 225
     assert run(daemons, "scancel", f"{job}.0").returncode == 0
     assert ended(daemons, job) == "completed"
     assert "step 143" in out.read_text()

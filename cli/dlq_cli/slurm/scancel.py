@@ -252,9 +252,10 @@ def _inside(app: App, word: str, order: _Order) -> int:
         said, code = error.what.encode(), FAILURE
     if code:
         what = clean_line(said.decode("utf-8", "replace").strip())
-        what = what.removeprefix("scancel: error: ")
-        click.echo(f"scancel: error: Kill job error on job step id {named_job}: {_GONE}", err=True)
-        click.echo(f"  {what or 'the job has no steps of Slurm'}", err=True)
+        error = f"scancel: error: Kill job error on job step id {named_job}: {_GONE}"
+        click.echo(error, err=True)
+        if what != error:
+            click.echo(f"  {what or 'the job has no steps of Slurm'}", err=True)
         return _NO_STEP
     return 0
 

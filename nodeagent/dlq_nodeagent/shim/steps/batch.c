@@ -299,7 +299,7 @@ static void hear_signal(int number)
     }
 }
 
-/* Those that are there, as bits. */
+/* The signals that have come, as bits. */
 static uint64_t read_signals(void)
 {
     struct signalfd_siginfo info;

@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #define ANSWER_MS 10000
+#define NO_STEP_CODE 225 /* as in Slurm 22.05 */
 
 static const struct option OPTIONS[] = {
     {"signal", required_argument, NULL, 's'}, {"batch", no_argument, NULL, 'b'},
@@ -81,8 +82,8 @@ static int order_one(const char *word, const char *what, const char *job, const 
     }
     close(fd);
     if (frame.type == SAY_REFUSED && !order->quiet)
-        fprintf(stderr, "scancel: error: Kill job error on job step id %s: %s\n", word, payload);
-    return frame.type == SAY_REFUSED;
+        fprintf(stderr, "scancel: error: Kill job error on job step id %s: %s\n", job, payload);
+    return frame.type == SAY_REFUSED ? NO_STEP_CODE : 0;
 }
 
 int scancel_main(int argc, char **argv)
