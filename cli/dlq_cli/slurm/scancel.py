@@ -252,9 +252,9 @@ def _inside(app: App, word: str, order: _Order) -> int:
         said, code = error.what.encode(), FAILURE
     if code:
         what = clean_line(said.decode("utf-8", "replace").strip())
-        error = f"scancel: error: Kill job error on job step id {named_job}: {_GONE}"
-        click.echo(error, err=True)
-        if what != error:
+        words = f"scancel: error: Kill job error on job step id {named_job}: {_GONE}"
+        click.echo(words, err=True)
+        if what != words:
             click.echo(f"  {what or 'the job has no steps of Slurm'}", err=True)
         return _NO_STEP
     return 0
