@@ -203,7 +203,7 @@ slurm: setup  ## dlq outgrows its own node into a real Slurm (Debian: slurm-wlm 
 	$(PY) -m pytest -q $(PATIENT) tests/slurm
 
 # The system's Python: test accounts may run it. What nobody pins here, the lock of each group does.
-STRANGERS := workflows python parsl hub lightning
+STRANGERS := workflows python parsl hub more mpi lightning
 STRANGERS_PYTHON := $(firstword $(wildcard /usr/bin/python3) $(PYTHON))
 STRANGERS_STAMPS := $(STRANGERS:%=.strangers/%/.stamp) .strangers/dlq/.stamp .strangers/proxy/.stamp
 
