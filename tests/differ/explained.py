@@ -95,7 +95,9 @@ EXPLAINED: tuple[Explained, ...] = (
     Explained("a job that was cancelled is not queued again", "requeue 9", r".+\n", code=True),
     # --- accounts
     Explained(
-        "measures of steps are read by sstat while they run, not kept", "sacct -l", r"^2\.batch.*$"
+        "of the measures of steps memory and CPU time are kept, not disks and pages",
+        "sacct -l",
+        r"^2\.batch.*$",
     ),
     Explained(
         "dlq has neither numbers of associations nor Slurm's flags; a reason is that of now",

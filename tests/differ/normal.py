@@ -15,6 +15,8 @@ _EPOCH = r"\b1[789]\d{8}\b"
 # Less than ten minutes, which is longer than a run of the differ.
 _BRIEF = r"(?<!ExitCode=)(?<![\d:.-])(?:00:0\d|\d):\d\d(?!\d*[:\d])"
 
+_CPU_TIME = r"\b\d\d:\d\d\.\d{3}\b"
+
 
 def normaliser(side: Side, root: Path) -> Callable[[str], str]:
     """The texts of one side. Blanks around a replaced value go with it: columns are padded."""
@@ -22,7 +24,7 @@ def normaliser(side: Side, root: Path) -> Callable[[str], str]:
         (re.escape(str(side.home)), "<home>"),
         (re.escape(str(root)), "<root>"),
         (rf"{_CTIME} \(\d+\)|{_INSTANT}|{_CTIME}|{_EPOCH}", "<at>"),
-        (_BRIEF, "<run>"),
+        (rf"{_BRIEF}|{_CPU_TIME}", "<run>"),
         (_cut(side.who.pw_name), "<user>"),
         (rf"\b(?:{side.who.pw_uid}|{side.who.pw_gid})\b", "<uid>"),
         (
