@@ -9,7 +9,7 @@ from pathlib import Path
 import grpc
 import pytest
 
-from dlq.v1 import job_pb2, team_pb2
+from dlq.v1 import job_pb2, node_pb2, resource_pb2, team_pb2
 from support.cli_run import Dlq
 from support.fake_master import FakeMaster
 
@@ -125,6 +125,14 @@ def test_nodes_that_were_asked_for_are_kept(master: FakeMaster, dlq: Dlq) -> Non
     ]
 
 
+def test_an_exclusive_job_gets_all_of_its_nodes(master: FakeMaster, dlq: Dlq) -> None:
+    gpus = [resource_pb2.Gpu(index=at, gpu_type="h100-80gb") for at in range(4)]
+    master.nodes = {"n1": node_pb2.Node(node_id="n1", gpus=gpus)}
+    assert dlq("slurm", "sbatch", "--exclusive", "-N2", "--gres=gpu:1", "--wrap=true").code == 0
+    [spec] = sent(master)
+    assert (spec.resources.gpu_count, spec.resources.node_count) == (8, 2)
+
+
 def test_a_script_that_names_no_gpu_is_told_how_to_ask_for_one(
     master: FakeMaster, dlq: Dlq
 ) -> None:
@@ -173,15 +181,15 @@ def test_an_account_is_a_team_where_there_are_some(master: FakeMaster, dlq: Dlq)
 
 def test_a_lenient_user_need_not_change_command_lines(master: FakeMaster, tmp_path: Path) -> None:
     home = master.home(tmp_path / "home")
-    said = Dlq(home)("slurm", "sbatch", "--exclusive", "--wrap=true")
+    said = Dlq(home)("slurm", "sbatch", "--reboot", "--wrap=true")
     assert said.code == 1
-    assert said.err.startswith("sbatch: error: --exclusive: ")
+    assert said.err.startswith("sbatch: error: --reboot: ")
     assert "--lenient" in said.err
     for environ in ({"DLQ_SLURM_LENIENT": "1"}, {}):
-        said = Dlq(home, environ)("slurm", "sbatch", "--exclusive", "--wrap=true")
+        said = Dlq(home, environ)("slurm", "sbatch", "--reboot", "--wrap=true")
         assert (said.code, said.out) == (0 if environ else 1, said.out)
     (home / "config.toml").write_text('slurm_lenient = "1"\n')
-    assert Dlq(home)("slurm", "sbatch", "--exclusive", "--wrap=true").code == 0
+    assert Dlq(home)("slurm", "sbatch", "--reboot", "--wrap=true").code == 0
 
 
 def test_only_prints_slurms_line_on_stderr_and_queues_nothing(master: FakeMaster, dlq: Dlq) -> None:

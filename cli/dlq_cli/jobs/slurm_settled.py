@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from dlq.v1 import job_pb2, job_service_pb2
 from dlq_cli.app import App
+from dlq_cli.jobs.whole_nodes import take_whole_nodes
 from dlq_cli.output.said import SlurmSays
-from dlq_cli.spec.slurm.request import ACCOUNT, FEWEST
+from dlq_cli.spec.slurm.request import ACCOUNT, FEWEST, WHOLE
 from dlq_cli.spec.validate import Spec
 from dlq_client.jobs import Jobs
+from dlq_client.nodes import Nodes
 from dlq_client.teams import Teams
 from dlq_common.errors import Unsatisfiable
 
@@ -26,6 +28,12 @@ def settle_account(app: App, spec: Spec, message: job_pb2.JobSpec) -> None:
     elif message.team not in names:
         what = "Invalid account or account/partition combination specified"
         raise SlurmSays(f"sbatch: error: Batch job submission failed: {what}")
+
+
+def settle_nodes(app: App, spec: Spec, message: job_pb2.JobSpec) -> None:
+    """A script with --exclusive gets all of its nodes."""
+    if spec.origins.get("nodes") == WHOLE:
+        take_whole_nodes(message.resources, Nodes(app.connection()).list())
 
 
 def submit_on_fewest(

@@ -16,7 +16,7 @@ from dlq_cli.commands.options import detaching
 from dlq_cli.facts.common import document
 from dlq_cli.facts.job import job_facts, reason_facts, spec_facts
 from dlq_cli.jobs.held import HoldTeller
-from dlq_cli.jobs.slurm_settled import settle_account, submit_on_fewest
+from dlq_cli.jobs.slurm_settled import settle_account, settle_nodes, submit_on_fewest
 from dlq_cli.lists.select import several_jobs
 from dlq_cli.lists.story import reason_text
 from dlq_cli.output.zone import LocalZone
@@ -115,6 +115,7 @@ def send_spec(
     key = request_id or jobs.new_request_id()
     put_instants(message, spec, now_s=app.clock.now_s(), zone=LocalZone())
     settle_account(app, spec, message)
+    settle_nodes(app, spec, message)
     try:
         return submit_on_fewest(jobs, spec, message, request_id=key, test_only=test_only)
     except Unavailable as error:

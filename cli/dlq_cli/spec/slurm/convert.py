@@ -239,7 +239,9 @@ def _remark_defaults(made: Conversion, every: Mapping[str, Option]) -> None:
     """Differences between the defaults of Slurm and dlq."""
     flags = {name for taken in made.taken for name in taken.flag.names}
     if not flags & {"--gpus", "--gpus-per-node"}:
-        made.remarks.append(Remark(None, "it asks for no GPU; a job here has at least one"))
+        made.remarks.append(
+            Remark(None, "it asks for no GPU: add #DLQ --cores=N, or it gets one GPU")
+        )
     if "--export" not in every:
         made.remarks.append(
             Remark(

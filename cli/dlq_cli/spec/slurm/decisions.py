@@ -6,6 +6,7 @@ is lenient: by `--lenient`, DLQ_SLURM_LENIENT=1, or `slurm_lenient` of the clien
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from enum import StrEnum
 from typing import NamedTuple
@@ -27,6 +28,11 @@ class OptionDecision(NamedTuple):
     kind: OptionKind
     why: str = ""
 
+    @property
+    def taken(self) -> bool:
+        """Whether it is followed."""
+        return self.kind is OptionKind.TAKEN
+
 
 _GEOMETRY = "sockets and threads of nodes are not known here: ask for cores by -c"
 _CLOCKS = "clocks are the operator's"
@@ -45,12 +51,12 @@ DECISIONS: Mapping[str, OptionDecision] = {
         OptionKind.TAKEN, "",
         "account", "array", "begin", "chdir", "clusters", "comment", "constraint",
         "container-image", "container-mounts", "container-workdir", "cpus-per-gpu",
-        "cpus-per-task", "deadline", "dependency", "error", "exclude", "export", "gpus",
-        "gpus-per-node", "gpus-per-task", "gres", "hold", "job-name", "kill-on-invalid-dep",
-        "lenient", "mem", "mem-per-cpu", "mem-per-gpu", "mincpus", "no-requeue", "nodelist",
-        "nodes", "ntasks", "ntasks-per-gpu", "ntasks-per-node", "open-mode", "output",
-        "overcommit", "parsable", "partition", "qos", "quiet", "requeue", "signal", "test-only",
-        "time", "tres-per-task", "verbose", "wait", "wrap",
+        "cpus-per-task", "deadline", "dependency", "error", "exclude", "exclusive", "export",
+        "gpus", "gpus-per-node", "gpus-per-task", "gres", "hold", "job-name",
+        "kill-on-invalid-dep", "lenient", "mem", "mem-per-cpu", "mem-per-gpu", "mincpus",
+        "no-requeue", "nodelist", "nodes", "ntasks", "ntasks-per-gpu", "ntasks-per-node",
+        "open-mode", "output", "overcommit", "parsable", "partition", "qos", "quiet", "requeue",
+        "signal", "test-only", "time", "tres-per-task", "verbose", "wait", "wrap",
     ),
     **_all(
         OptionKind.NO_EFFECT, _PLACED,
@@ -67,7 +73,7 @@ DECISIONS: Mapping[str, OptionDecision] = {
     ),
     **_all(OptionKind.NO_EFFECT, _CLOCKS, "cpu-freq", "gpu-freq", "power"),
     **_all(OptionKind.NO_EFFECT, _NO_MAIL, "mail-type", "mail-user"),
-    **_all(OptionKind.TOLD, "ranks follow the nodes in blocks", "distribution"),
+    **_all(OptionKind.NO_EFFECT, "srun lays the tasks out", "distribution"),
     **_all(OptionKind.TOLD, "space on local disks is not counted", "tmp"),
     **_all(
         OptionKind.TOLD, "dlq's --nice goes from -100 to 100, each step counts for more", "nice",
@@ -75,9 +81,6 @@ DECISIONS: Mapping[str, OptionDecision] = {
     **_all(OptionKind.TOLD, "only operators order jobs: --nice", "priority"),
     **_all(
         OptionKind.TOLD, "a gang that loses a node starts again from its checkpoint", "no-kill",
-    ),
-    **_all(
-        OptionKind.REFUSED, "nodes are shared: ask for all GPUs, or cores, of a node", "exclusive",
     ),
     **_all(OptionKind.REFUSED, "there are no licenses to count", "licenses"),
     **_all(OptionKind.REFUSED, "reservations are the operator's: dlq admin reserve", "reservation"),
@@ -109,6 +112,7 @@ DECISIONS: Mapping[str, OptionDecision] = {
 }  # fmt: skip
 
 _BINDS_NOTHING = ("none", "closest", "verbose", "quiet", "v", "q", "")
+_LAYOUTS = ("block", "cyclic", "plane", "*")
 _BINDS_A_STEP = ("single", "map_gpu")
 
 
@@ -120,6 +124,10 @@ def decision(name: str, value: str = "") -> OptionDecision:
             return OptionDecision(OptionKind.NO_EFFECT, "srun gives each task its GPU")
         if kind in _BINDS_NOTHING:
             return OptionDecision(OptionKind.NO_EFFECT, _PLACED)
+    if name == "--exclusive" and value:
+        return OptionDecision(OptionKind.REFUSED, "nodes are shared with all users or none")
+    if name == "--distribution" and re.split("[:=,]", value)[0].lower() not in _LAYOUTS:
+        return OptionDecision(OptionKind.REFUSED, "block, cyclic and plane=N are known")
     if name == "--ntasks-per-core" and value != "1":
         return OptionDecision(OptionKind.REFUSED, _GEOMETRY)
     return DECISIONS.get(name, OptionDecision(OptionKind.REFUSED, _EXTERNAL))

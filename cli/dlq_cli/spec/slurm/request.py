@@ -24,9 +24,12 @@ from dlq_common.errors import InvalidRequest
 from dlq_common.job_fields.table.output_files import STDOUT
 
 ACCOUNT = "--account"
+_EXCLUSIVE = "--exclusive"
 _DEFAULT = "Slurm's default"
 FEWEST = "Slurm's fewest nodes"
 """The origin of `nodes` where the options do not say it: other numbers will do too."""
+WHOLE = "Slurm's --exclusive"
+"""The origin of `nodes` where the job gets all of them."""
 LENIENT_HINT = "--lenient, or DLQ_SLURM_LENIENT=1, submits without it"
 
 # Programs look for these words; the code of the first kind is 255, as Slurm's.
@@ -94,7 +97,7 @@ def _judge(made: Conversion, ignored: Ignored, name: str, notes: Notes, *, lenie
     option = made.last.get(ignored.name)
     what = decision(ignored.name, option.value if option else "")
     why = what.why or ignored.why
-    if what.kind is OptionKind.NO_EFFECT:
+    if what.kind is OptionKind.NO_EFFECT or (what.taken and ignored.name == _EXCLUSIVE):
         return
     if what.kind is OptionKind.NEVER or (what.kind is not OptionKind.TOLD and not lenient):
         raise _refusal(
@@ -141,6 +144,8 @@ def _layer_of(layout: TaskLayout, made: Conversion, name: str) -> Layer:
     say("nodes", layout.nodes or 1, "--nodes", "--ntasks-per-node")
     if layout.nodes is None and _spreads(layout):
         layer["nodes"] = Given(1, FEWEST)
+    if _is_exclusive(made):
+        layer["nodes"] = Given(layout.nodes or 1, WHOLE)
     if layout.gpus:
         kind = f"{layout.gpu_type}:" if layout.gpu_type else ""
         each = f"{kind}{layout.gpus // (layout.nodes or 1)}"
@@ -154,6 +159,11 @@ def _layer_of(layout: TaskLayout, made: Conversion, name: str) -> Layer:
     if layout.memory_per_core:
         say("resources.memory_per_core", layout.memory_per_core, "--mem-per-cpu")
     return layer
+
+
+def _is_exclusive(made: Conversion) -> bool:
+    option = made.last.get(_EXCLUSIVE)
+    return option is not None and decision(_EXCLUSIVE, option.value).taken
 
 
 def _spreads(layout: TaskLayout) -> bool:

@@ -145,12 +145,19 @@ def test_every_option_has_one_decision_and_a_reason() -> None:
 
 
 def test_what_changes_the_work_refuses_the_submission_unless_it_is_lenient() -> None:
-    for words in (["--exclusive"], ["-L", "x:1"], ["--gpu-bind=per_task:1"], ["-N", "1-2"]):
+    for words in (
+        ["--exclusive=user"],
+        ["-m", "arbitrary"],
+        ["-L", "x:1"],
+        ["--gpu-bind=per_task:1"],
+        ["-N", "1-2"],
+    ):
         with pytest.raises(InvalidRequest) as caught:
             sbatch(*words)
         assert "--lenient" in caught.value.hint
         assert sbatch(*words, lenient=True)[1]
-    assert sbatch("--exclusive", "--lenient")[1] == sbatch("--exclusive", lenient=True)[1]
+    for said in (["-L", "x"], ["--reboot"]):
+        assert sbatch(*said, "--lenient")[1] == sbatch(*said, lenient=True)[1]
 
 
 def test_what_has_no_effect_on_the_work_is_taken_quietly() -> None:
