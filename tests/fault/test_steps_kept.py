@@ -151,6 +151,7 @@ touch refused
 until [ -e go ]; do sleep 0.1; done
 rm -f $d/steps
 printf 'dlq-steps\t1\t5\t2\n8\tforged\t1\t1\tended\t0\t1\t1\t0\t0\tnowhere\n' > $d/steps
+until [ -e end ]; do sleep 0.1; done
 """
 
 
@@ -164,7 +165,9 @@ def test_nonsense_of_a_job_harms_nobody_and_its_lies_are_its_own(
     assert steps(daemons, job) == honest, "the last good list stays"
     assert "steps_refused" in daemons.log("n1") + daemons.log("n2")
     (tmp_path / "go").touch()
+    until(daemons, job, ["batch|batch|RUNNING|0:0", "8|forged|COMPLETED|0:0"])
+    (tmp_path / "end").touch()
     assert daemons.dlq("wait", job).code == 0
-    until(daemons, job, ["batch|batch|COMPLETED|0:0", "8|forged|COMPLETED|0:0"])
+    until(daemons, job, ["batch|batch|COMPLETED|0:0", honest[1]])  # written anew at the end
     assert daemons.is_alive("n1")
     assert daemons.is_alive("n2")

@@ -22,7 +22,7 @@ from dlq_nodeagent.model.steps import StepList, told_step
 from dlq_nodeagent.ranks.orders import SLURM
 from dlq_nodeagent.ranks.watched import StepsWatch, Watched
 
-_PAUSE_S = 2.0
+_PAUSE_S, _LONGEST_PAUSE_S = 2.0, 15.0
 _BYTES_PER_S = 8_192  # of one list, on average
 _OVER = frozenset({RankState.RELEASING, RankState.ENDED, RankState.KEPT})
 
@@ -101,7 +101,7 @@ class StepLists:
         if found is None:
             return
         steps.mark = found.mark
-        steps.due_s = now_s + max(_PAUSE_S, len(found.content) / _BYTES_PER_S)
+        steps.due_s = now_s + min(_LONGEST_PAUSE_S, _PAUSE_S + len(found.content) / _BYTES_PER_S)
         listed = _parsed(watched, found)
         if listed is not None:
             steps.untold, steps.sent_s = listed, None

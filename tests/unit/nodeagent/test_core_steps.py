@@ -184,12 +184,13 @@ def test_a_list_that_makes_no_sense_is_left_out_and_the_next_good_one_counts() -
     launch = slurm(HEAD + a_step(0))
     bench.order(launch)
     bench.run(5)
-    for garbage in ("steps", r"dlq-steps\t1\t0\t0", HEAD + a_step(0, name="x" * 999)):
+    huge = "x" * 3_000_000
+    for garbage in (r"dlq-steps\t1\t0\t0", HEAD + a_step(0, name="x" * 999), huge):
         writes(bench, launch, garbage)
         bench.run(5)
     assert len(told(bench)) == 1
     writes(bench, launch, HEAD + a_step(4))
-    bench.run(5)
+    bench.run(20)
     assert numbers(told(bench)[-1]) == [4]
 
 
