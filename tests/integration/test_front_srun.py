@@ -1,5 +1,6 @@
 """`srun` and `salloc` through the user's server: stdin, terminal, signals, stops of the caller."""
 
+import os
 import shutil
 import signal
 import tempfile
@@ -168,3 +169,16 @@ def test_salloc_goes_through_the_server_only_where_it_starts_nothing(front: Fron
     assert front.said("scancel", job_id).returncode == 0
     assert front.said("salloc", "-G1", "true").returncode == 127
     assert front.said("salloc", "-G1", "true", "--no-shell").returncode == 127
+
+
+def test_a_running_srun_outlives_its_server(front: Front) -> None:
+    """The line to the master stays for it, by which it says that it is there."""
+    process = front.start("srun", "-G1", "sh", "-c", "echo up; sleep 7; exit 3")
+    assert process.stdout is not None
+    assert process.stdout.readline() == "up\n"
+    os.kill(front.server(), signal.SIGTERM)
+    wait_until(lambda: len(front.servers()) == 2, what="it and the line are left", timeout_s=30)
+    out, err = process.communicate(timeout=60)
+    assert (out, err) == ("", "srun: error: n1: task 0: Exited with exit code 3\n")
+    assert process.returncode == 3
+    wait_until(lambda: front.servers() == [], what="nothing is left", timeout_s=30)

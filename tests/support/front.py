@@ -77,7 +77,16 @@ class Front:
                 found.append(int(each.name))
         return sorted(found)
 
+    def server(self) -> int:
+        """The one that has started all others."""
+        pids = self.servers()
+        return next(pid for pid in pids if _parent(pid) not in pids)
+
     def end(self) -> None:
         for pid in self.servers():
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
+
+
+def _parent(pid: int) -> int:
+    return int(Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2].split()[1])
