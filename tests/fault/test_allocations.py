@@ -241,7 +241,7 @@ def test_a_cancel_tells_the_step_and_the_client(daemons: Daemons) -> None:
 
 
 def test_a_shell_in_an_allocation_ends_with_its_code(daemons: Daemons) -> None:
-    session = Session(daemons, *words_of("salloc", "-G1", "-J", "shell"))
+    session = Session(daemons.environment(), *words_of("salloc", "-G1", "-J", "shell"))
     session.expect("$ ")
     interrupt(session)
     session.press("echo in $SLURM_JOB_NAME\n")
@@ -252,7 +252,7 @@ def test_a_shell_in_an_allocation_ends_with_its_code(daemons: Daemons) -> None:
 
 
 def test_a_revoked_shell_is_hung_up(daemons: Daemons) -> None:
-    session = Session(daemons, *words_of("salloc", "-G1", "-J", "hung"))
+    session = Session(daemons.environment(), *words_of("salloc", "-G1", "-J", "hung"))
     session.expect("$ ")
     daemons.said("cancel", "hung")
     session.expect("has been revoked.\n")
@@ -260,7 +260,7 @@ def test_a_revoked_shell_is_hung_up(daemons: Daemons) -> None:
 
 
 def test_a_pty_takes_ctrl_c_and_gives_the_exit_code(daemons: Daemons) -> None:
-    session = Session(daemons, *words_of("srun", "-G1", "--pty", "sh"))
+    session = Session(daemons.environment(), *words_of("srun", "-G1", "--pty", "sh"))
     session.expect("$ ")
     interrupt(session)
     session.press("tty; exit 6\n")
@@ -269,7 +269,7 @@ def test_a_pty_takes_ctrl_c_and_gives_the_exit_code(daemons: Daemons) -> None:
 
 
 def test_a_cancel_ends_a_pty_at_once(daemons: Daemons) -> None:
-    session = Session(daemons, *words_of("srun", "-G1", "-J", "ended", "--pty", "sh"))
+    session = Session(daemons.environment(), *words_of("srun", "-G1", "-J", "ended", "--pty", "sh"))
     session.expect("$ ")
     daemons.said("cancel", "ended")
     assert session.end() != 0
@@ -287,7 +287,7 @@ def test_a_terminal_is_as_before_when_its_line_is_cut(
     job_id = daemons.said(*asked).strip()
     daemons.said("wait", "--for", "running", "--timeout", "60s", job_id)
     session = Session(
-        daemons,
+        daemons.environment(),
         str(BIN / "dlq"),
         *(job_id if word == "JOB" else word for word in words),
         *("sh", "-c", "echo up; exec cat"),
@@ -303,3 +303,24 @@ def test_a_terminal_is_as_before_when_its_line_is_cut(
         daemons.start("master")
         daemons.wait_for("master")
     daemons.said("cancel", "--kill", job_id)
+
+
+def test_a_shell_of_salloc_goes_on_over_a_cut_line_and_its_steps_end(daemons: Daemons) -> None:
+    session = Session(daemons.environment(), *words_of("salloc", "-G1", "-J", "lasting"))
+    session.expect("$ ")
+    shell_mode = session.mode()
+    step = " ".join(words_of("srun", "--pty", "sh"))
+    session.press(f"word=kept; {step} -c 'echo in$((1))side; exec sh'; echo step $?\n")
+    session.expect("\nin1side\n")
+    assert session.mode() != shell_mode
+    daemons.kill("master")
+    session.expect("\nstep ")
+    assert "step 0\n" not in session.shown
+    daemons.start("master")
+    daemons.wait_for("master")
+    until(daemons, "lasting", "running")
+    assert session.mode() == shell_mode
+    session.press("echo $word shell; exit 4\n")
+    session.expect("kept shell\n")
+    assert session.end() == 4
+    until(daemons, "lasting", "failed")

@@ -208,7 +208,7 @@ def test_a_line_that_is_cut_often_loses_and_repeats_nothing(daemons: Daemons) ->
 
 
 def terminal(daemons: Daemons, *words: str) -> Session:
-    return Session(daemons, DLQ, "run", "-G", "1", "--pty", "--env", "PS1=$ ", *words)
+    return Session(daemons.environment(), DLQ, "run", "-G", "1", "--pty", "--env", "PS1=$ ", *words)
 
 
 def test_a_shell_has_the_window_takes_ctrl_c_and_gives_its_code(daemons: Daemons) -> None:

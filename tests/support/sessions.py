@@ -9,8 +9,7 @@ import select
 import struct
 import termios
 import time
-
-from support.harness import Daemons
+from collections.abc import Mapping
 
 DEADLINE_S = 60.0
 
@@ -18,12 +17,12 @@ DEADLINE_S = 60.0
 class Session:
     """A program with a controlling terminal."""
 
-    def __init__(self, daemons: Daemons, *words: str) -> None:
+    def __init__(self, environ: Mapping[str, str], *words: str) -> None:
         self.pid, self._master = pty.fork()
         if self.pid == 0:
             os.chdir("/tmp")
             shell = {"SHELL": "/bin/sh", "PS1": "$ ", "TERM": "xterm"}
-            os.execve(words[0], list(words), {**os.environ, **daemons.environment(), **shell})
+            os.execve(words[0], list(words), {**os.environ, **environ, **shell})
         self.shown = ""
 
     def mode(self) -> list[object]:
