@@ -134,9 +134,9 @@ def test_sacct_tells_times_sizes_and_measures_as_slurm_does(dlq: Dlq) -> None:
         "1.2|||00:00:00|2026-11-20T08:01:01|2026-11-20T08:01:01|1|1|gpu01|2904K|2904K|00:00.001||",
     ]
     running = lines(dlq, "sacct", "-nP", "-j", "1.7", "-o", "End,MaxRSS,AveCPU,AllocTRES")
-    assert running == ["Unknown|||cpu=2,mem=0,node=2"]
+    assert running == ["Unknown|||cpu=2,gres/gpu=2,mem=0,node=2"]
     summed = lines(dlq, "sacct", "-nP", "-j", "1", "-X", "-o", "JobID,TotalCPU,DerivedExitCode")
-    assert summed == ["1|00:03.013|3:0"]
+    assert summed == ["1|00:03.013|0:0"], "its derived code is known at its end"
 
 
 def test_sacct_shows_the_steps_that_are_asked_for_alone(dlq: Dlq, master: FakeMaster) -> None:
@@ -170,11 +170,14 @@ def test_a_script_is_measured_after_its_end(dlq: Dlq, master: FakeMaster) -> Non
     measured = wire.AttemptSteps(job_id="5", attempt=2, script_peak_memory_bytes=300 << 20)
     measured.script_cpu_duration.CopyFrom(to_duration(75.5))
     master.steps.append(measured)
+    assert lines(dlq, "sacct", "-nPX", "-j", "5.0", "-o", "JobID,DerivedExitCode") == ["5|0:0"]
     found = lines(dlq, "sacct", "-nP", "-j", "5", "-o", "JobID,MaxRSS,AveRSS,TotalCPU")
     assert found == ["5|||01:15.500", "5.batch|300M|300M|01:15.500"]
     said = "batch script of attempt 2: 300MiB in one process, 00:01:15 of CPU\n"
     assert said in dlq("show", "5").out
     assert "steps of" not in dlq("show", "5").out
+    measured.steps.append(a_step(0, "bad", FAILED, start=0, end=1, exit_code=7))
+    assert lines(dlq, "sacct", "-nPX", "-j", "5", "-o", "JobID,DerivedExitCode") == ["5|7:0"]
 
 
 def test_squeue_lists_the_steps_that_run(dlq: Dlq) -> None:
@@ -193,7 +196,7 @@ def test_scontrol_shows_a_step_as_slurm_does(dlq: Dlq) -> None:
         "StepId=1.7 UserId=0 StartTime=2026-11-20T08:01:04 TimeLimit=UNLIMITED\n"
         "   State=RUNNING Partition=default NodeList=gpu[01-02]\n"
         "   Nodes=2 CPUs=2 Tasks=2 Name=sleep Network=(null)\n"
-        "   TRES=cpu=2,mem=0,node=2\n"
+        "   TRES=cpu=2,gres/gpu=2,mem=0,node=2\n"
         "   ResvPorts=(null)\n"
         "   CPUFreqReq=Default\n"
         "   SrunHost:Pid=(null):0\n\n"

@@ -23,19 +23,20 @@ from dlq_common.text.hostlist import compress_hostlist
 GRAMMAR = Grammar(
     "sstat",
     {
-        "a": "allsteps", "e": "helpformat", "i": "pidformat", "j": "jobs", "n": "noheader",
-        "o": "format", "p": "parsable", "P": "parsable2", "v": "verbose",
+        "a": "allsteps", "e": "helpformat", "h": "help", "i": "pidformat", "j": "jobs",
+        "n": "noheader", "o": "format", "p": "parsable", "P": "parsable2", "v": "verbose",
     },
     frozenset({"jobs", "format", "delimiter"}),
     frozenset(
         {
             "allsteps", "helpformat", "pidformat", "noheader", "parsable", "parsable2", "verbose",
-            "noconvert",
+            "noconvert", "usage", "help",
         }
     ),
     takes_words=True,
     same={"fields": "format"},
 )  # fmt: skip
+_USAGE = "Usage: sstat [options] -j <job(.stepid)>\n\tUse --help for help"
 _PID_FIELDS = "JobID,Nodelist,Pids"
 _LISTED_WIDTH, _LISTED_EACH = 19, 4
 
@@ -93,8 +94,8 @@ DEFAULT = (
 def main(app: App, words: Sequence[str]) -> None:
     """A line for each step that is asked for and runs. A missing one is a line on stderr alone."""
     given = read(GRAMMAR, words)
-    if "helpformat" in given.options:
-        click.echo(_help())
+    if {"helpformat", "usage", "help"} & given.options.keys():
+        click.echo(_help() if "helpformat" in given.options else _USAGE)
         return
     default = _PID_FIELDS if "pidformat" in given.options else DEFAULT
     columns, missing = chosen(COLUMNS, given.listed("format") or default.split(","))

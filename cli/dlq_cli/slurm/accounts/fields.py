@@ -106,7 +106,7 @@ _KNOWN: Mapping[str, SacctField] = {
     "CPUTime": _same(10, lambda row: clock(row.elapsed_s * row.cpus)),
     "CPUTimeRAW": _same(10, lambda row: str(row.elapsed_s * row.cpus)),
     "DBIndex": _same(10, lambda row: row.job.raw_id),
-    "DerivedExitCode": _job(15, lambda row: f"{measures.derived_exit(row.own)}:0"),
+    "DerivedExitCode": _job(15, texts.derived_exit),
     "Elapsed": _same(10, lambda row: clock(row.elapsed_s)),
     "ElapsedRaw": _same(10, lambda row: str(row.elapsed_s)),
     "Eligible": _same(19, lambda row: _instant(row.eligible_s)),

@@ -40,7 +40,7 @@ def account_object(job: SeenJob, steps: Sequence[SeenStep]) -> dict[str, object]
         "cluster": job.cluster,
         "constraints": constraint(job),
         "container": job.spec.container.image or None,
-        "derived_exit_code": exit_object(derived_exit(steps), 0),
+        "derived_exit_code": exit_object(derived_exit(steps) if job.ended else 0, 0),
         "time": {
             "elapsed": int(job.run_s),
             "eligible": int(job.eligible_s),

@@ -130,8 +130,8 @@ def _rows(
     """Jobs and their steps; of `-j 3.batch` the named step alone."""
     asked = given.listed("jobs")
     whole = {word for word in asked if "." not in word}
-    steps = {word for word in asked if "." in word}
     alone = "allocations" in given.options
+    steps = set() if alone else {word for word in asked if "." in word}
     known = {} if alone and not columns & fields.OF_STEPS else steps_of(app, jobs)
     rows: list[AccountRow] = []
     for job in jobs:

@@ -65,6 +65,11 @@ def of_ended(text: Callable[[SeenStep], str]) -> Callable[[AccountRow], str]:
     return lambda row: text(row.step) if row.step and row.step.ended else ""
 
 
+def derived_exit(row: AccountRow) -> str:
+    """Known once the job has ended, as in Slurm."""
+    return f"{measures.derived_exit(row.own) if row.job.ended else 0}:0"
+
+
 def cpu_time(row: AccountRow) -> str:
     """`00:01.250`, `01:02:03`; of a job that of all its steps."""
     return measures.cpu_clock(measures.cpu_of(row.own))

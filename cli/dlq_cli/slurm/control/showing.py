@@ -102,7 +102,9 @@ def _step_page(step: SeenStep, *, one_line: bool) -> str:
     nodes = compress_hostlist(step.nodes)
     # As in Slurm, which has no sizes of a script's step.
     cpus = 0 if step.is_batch else step.cpus
-    tres = NULL if step.is_batch else f"cpu={step.cpus},mem=0,node={step.node_count}"
+    gpus = f"gres/gpu={step.gpus}," if step.gpus else ""
+    sizes = f"cpu={step.cpus},{gpus}mem=0,node={step.node_count}"
+    tres = NULL if step.is_batch else sizes
     lines = [
         f"StepId={step.shown_id} UserId={step.job.uid} StartTime={start} TimeLimit=UNLIMITED",
         f"State={step.state} Partition={step.job.job.queue} NodeList={nodes}",

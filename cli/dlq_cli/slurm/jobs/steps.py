@@ -157,6 +157,8 @@ def _recorded(job: SeenJob, listed: wire.AttemptSteps) -> Iterator[SeenStep]:
             exit_signal=number,
             max_rss_bytes=step.peak_memory_bytes or None,
             cpu_s=from_duration(step.cpu_duration) if step.HasField("cpu_duration") else None,
+            # All of its nodes, unless srun says otherwise, which nobody records.
+            gpus=job.gpus * step.node_count // job.node_count,
         )
 
 
