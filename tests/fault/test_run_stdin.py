@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import random
 import shutil
@@ -255,6 +256,27 @@ def test_a_terminal_whose_client_is_killed_ends(daemons: Daemons) -> None:
     os.kill(session.pid, signal.SIGKILL)
     assert session.end() == -signal.SIGKILL
     until(daemons, "alone", "cancelled")
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_a_client_that_is_told_to_end_leaves_its_terminal_as_it_was(
+    daemons: Daemons, number: signal.Signals
+) -> None:
+    session = terminal(daemons, "-J", number.name, "--", "sh")
+    before = session.mode()
+    session.expect("$ ")
+    assert session.mode() != before
+    os.kill(session.pid, number)
+    assert session.end() == -number
+    assert session.last_mode == before
+    until(daemons, number.name, "cancelled")
+
+
+def test_the_word_about_its_stdin_is_in_json(daemons: Daemons) -> None:
+    done = run(daemons, "-J", "worded", "--", "cat", stdin=b"x\n")
+    assert done.returncode == 0
+    (shown,) = json.loads(daemons.said("show", "--json", "worded"))["jobs"]
+    assert shown["spec"]["stdin"] == "pipe"
 
 
 def test_what_a_terminal_showed_is_in_the_logs(daemons: Daemons) -> None:

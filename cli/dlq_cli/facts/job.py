@@ -182,7 +182,7 @@ _whole_spec_facts = described(
     time_limit_s run_estimate_s deadlines on_miss? step_count preempt!
     checkpoint! max_restart_count=retry.max_restart_count hold array depends_on
     cancel_if_never=dependency.cancel_if_never nice begin_time disconnect_hold_s runtime?
-    launch? roles container labels
+    launch? roles container labels stdin=interactive.stdin? attended=interactive.attended
     """,
     resources=request_facts,
     elastic=described(job_pb2.ElasticSpec, "gpu_counts resize?"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import signal
 import sys
@@ -9,7 +10,8 @@ import termios
 import tty
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import BinaryIO
+from types import FrameType
+from typing import Any, BinaryIO
 
 from dlq_cli.output.terminal import TerminalFilter
 from dlq_common.errors import InvalidRequest
@@ -34,13 +36,24 @@ def size() -> tuple[int, int]:
 def raw_terminal(resized: Callable[[tuple[int, int]], None]) -> Iterator[None]:
     """Inside, every key is a byte of stdin, Ctrl-C too, and a new size of the window is told."""
     before = termios.tcgetattr(STDIN)
-    before_resize = signal.signal(signal.SIGWINCH, lambda *_: resized(size()))
+
+    def restored_end(number: int, _frame: FrameType | None) -> None:
+        termios.tcsetattr(STDIN, termios.TCSANOW, before)
+        signal.signal(number, signal.SIG_DFL)
+        os.kill(os.getpid(), number)
+
+    handlers: dict[signal.Signals, Any] = {signal.SIGWINCH: lambda *_: resized(size())}
+    for each in (signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(each) is signal.SIG_DFL:
+            handlers[each] = restored_end
+    handled = {each: signal.signal(each, handler) for each, handler in handlers.items()}
     try:
         tty.setraw(STDIN, termios.TCSADRAIN)  # typed-ahead input is not thrown away
         yield
     finally:
         termios.tcsetattr(STDIN, termios.TCSADRAIN, before)
-        signal.signal(signal.SIGWINCH, before_resize)
+        for each, handler in handled.items():
+            signal.signal(each, handler)
 
 
 class StreamPrinter:
