@@ -145,7 +145,7 @@ def replace_array(house: RpcHouse, count: int) -> int:
     ("wish", "field"),
     [
         ({"nice": 101}, "spec.nice"),
-        ({"name": "a b"}, "spec.name"),
+        ({"name": "a\nb"}, "spec.name"),
         ({"concurrent_count": -1}, "concurrent_count"),
     ],
 )
