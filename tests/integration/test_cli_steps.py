@@ -180,13 +180,16 @@ def test_a_script_is_measured_after_its_end(dlq: Dlq, master: FakeMaster) -> Non
     assert lines(dlq, "sacct", "-nPX", "-j", "5", "-o", "JobID,DerivedExitCode") == ["5|7:0"]
 
 
-def test_squeue_lists_the_steps_that_run(dlq: Dlq) -> None:
+def test_squeue_lists_the_steps_that_run(dlq: Dlq, master: FakeMaster) -> None:
     head, *found = lines(dlq, "squeue", "-s", "-o", "%i|%j|%P|%u|%N|%A|%l|%S")
     assert head == "STEPID|NAME|PARTITION|USER|NODELIST|TASKS|TIME_LIMIT|START_TIME"
     assert found == [
         "1.7|sleep|default|alice|gpu[01-02]|2|UNLIMITED|2026-11-20T08:01:04",
         "1.batch|batch|default|alice|gpu01|1|UNLIMITED|2026-11-20T08:01:00",
     ]
+    (listed,) = [request for name, _, request in master.asked if name == "ListJobs"]
+    assert "running" in listed.states
+    assert "queued" not in listed.states, "not the thousands that wait"
     assert lines(dlq, "squeue", "-h", "-s", "1.7", "-o", "%i") == ["1.7"]
     assert lines(dlq, "squeue", "-h", "-s", "1.0", "-o", "%i") == []
 

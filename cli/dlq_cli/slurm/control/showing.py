@@ -13,7 +13,7 @@ from dlq_cli.output.said import NO_SUCH_JOB, SlurmSays
 from dlq_cli.output.slurm_page import show
 from dlq_cli.slurm import job_words as words
 from dlq_cli.slurm.control.job_facts import facts_of
-from dlq_cli.slurm.jobs.listing import everybody, folded_lines, named
+from dlq_cli.slurm.jobs.listing import at_work, everybody, folded_lines, named
 from dlq_cli.slurm.jobs.seen import SeenJob
 from dlq_cli.slurm.jobs.steps import SeenStep, steps_of
 from dlq_cli.slurm.nodes.facts import all_nodes
@@ -78,7 +78,7 @@ def _jobs(app: App, ids: Sequence[str]) -> list[SeenJob]:
 
 def show_steps(app: App, rest: Sequence[str], asked: ShowOptions) -> None:
     ids = ids_of(rest)
-    jobs = named(app, ids, detailed=True) if ids else everybody(app, detailed=True)
+    jobs = named(app, ids, detailed=True) if ids else at_work(app)
     if ids and not jobs:
         raise SlurmSays("slurm_get_job_steps error: Invalid job id specified")
     steps = [

@@ -9,21 +9,41 @@ from dlq_cli.app import App
 from dlq_cli.lists.select import several_jobs
 from dlq_cli.lists.tasks import folded
 from dlq_cli.slurm.jobs.seen import NO_DETAIL, SeenJob
+from dlq_cli.words import SLURM_CODES
 from dlq_client.jobs import JobList, Jobs
 from dlq_common.errors import NotFound, PermissionDenied
 
+_WITH_NODES = tuple(word for word, code in SLURM_CODES.items() if code in {"CF", "R", "CG", "NF"})
 ENDED_WITHIN_S = 300
 """Slurm's MinJobAge: ended jobs are shown for so long."""
 
 
-def everybody(app: App, *, detailed: bool, ended_within_s: int = ENDED_WITHIN_S) -> list[SeenJob]:
-    """All users' jobs, as far as the master shows them to the caller; else the caller's own."""
+def everybody(
+    app: App,
+    *,
+    detailed: bool,
+    ended_within_s: int = ENDED_WITHIN_S,
+    states: Sequence[str] = (),
+) -> list[SeenJob]:
+    """All users' jobs, as far as the master shows them to the caller; else the caller's own.
+    `states`: dlq's words for those that are wanted.
+    """
     jobs = Jobs(app.connection())
+
+    def listed(user: str) -> JobList:
+        return jobs.list(
+            user=user, ended_within_s=ended_within_s, with_details=detailed, states=states
+        )
+
     try:
-        found = jobs.list(user="*", ended_within_s=ended_within_s, with_details=detailed)
+        return _seen(app, listed("*"))
     except PermissionDenied:
-        found = jobs.list(ended_within_s=ended_within_s, with_details=detailed)
-    return _seen(app, found)
+        return _seen(app, listed(""))
+
+
+def at_work(app: App) -> list[SeenJob]:
+    """Jobs that have nodes, with their details. The thousands that wait are left out."""
+    return everybody(app, detailed=True, ended_within_s=1, states=_WITH_NODES)
 
 
 def named(app: App, ids: Sequence[str], *, detailed: bool) -> list[SeenJob]:

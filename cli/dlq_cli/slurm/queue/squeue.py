@@ -20,7 +20,7 @@ from dlq_cli.output.render import clean_line
 from dlq_cli.output.said import NO_SUCH_JOB, SlurmSays
 from dlq_cli.output.slurm_page import show
 from dlq_cli.slurm import columns as layout
-from dlq_cli.slurm.jobs.listing import everybody, folded_lines, named
+from dlq_cli.slurm.jobs.listing import at_work, everybody, folded_lines, named
 from dlq_cli.slurm.jobs.seen import SeenJob
 from dlq_cli.slurm.jobs.steps import steps_of
 from dlq_cli.slurm.queue.fields import JOB_FIELDS, STEP_FIELDS
@@ -124,7 +124,7 @@ def _print_steps(app: App, given: SlurmWords) -> None:
         if not re.fullmatch(r"[\d_]+\.\w+", word):
             raise SlurmSays(f"squeue: error: Invalid job_step id: {word[:40]}.??")
     keep = _filter(app, given)
-    jobs = named(app, ids, detailed=True) if ids else everybody(app, detailed=True)
+    jobs = named(app, ids, detailed=True) if ids else at_work(app)
     living = [job for job in jobs if keep(job) and not job.ended]
     steps = [
         step
