@@ -129,6 +129,10 @@ _ACCOUNTS = (
     "sdiag --bogus", "sdiag --json", "sreport foo", "sreport cluster foo", "sreport --bogus",
     "sreport user topusage", "sreport job foo",
 )  # fmt: skip
+_JSON = (
+    "squeue --json", "sinfo --json", "sacct -j 1 --json", "sacct -j 3 --json", "sacct -j 9 --json",
+    "sacct --json", "squeue -j 3 --json", "sacct -j 99 --json",
+)  # fmt: skip
 _SUBMIT = (
     "sbatch --test-only -G1 good.sh", "sbatch --bogus good.sh", "sbatch nothere.sh",
     "sbatch -G100 good.sh", "sbatch -p nope good.sh", "sbatch -t x good.sh", "sbatch -N x good.sh",
@@ -164,5 +168,5 @@ CALLS = (
     *(f"squeue -O jobarrayid,{name}:60" for name in _SQUEUE_NAMES),
     *_SQUEUE,
     *(f"sinfo -o '%{letter}'" for letter in _SINFO_LETTERS),
-    *_SINFO, *_SCONTROL, *_SACCT, *_ACCOUNTS, *_SUBMIT, *CHANGING,
+    *_SINFO, *_SCONTROL, *_SACCT, *_ACCOUNTS, *_JSON, *_SUBMIT, *CHANGING,
 )  # fmt: skip

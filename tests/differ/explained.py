@@ -68,9 +68,9 @@ EXPLAINED: tuple[Explained, ...] = (
     Explained("dlq names no numbers of CPUs", "show job -d", r"CPU_IDs=\d*"),
     Explained(
         "agents tell neither load nor free memory nor boot time, and listen on no port",
-        "show node",
+        "show node|sinfo --json",
         r"CPULoad=\S+|Port=(?: <port> |0 )Version=\S+|OS=Linux.*?(?=\n| *RealMemory)|FreeMem=\S+|"
-        r"BootTime=.*?(?=\n| *LastBusyTime)",
+        r"BootTime=.*?(?=\n| *LastBusyTime)|^\.nodes\[\]\.(?:cpu_load|free_memory) .*\n",
     ),
     Explained("`show step 3.batch` is found; Slurm looks for step 0", r"show step 3\.batch"),
     Explained("`show assoc_mgr` and `show aliases` have nothing to show", "assoc_mgr|aliases"),
@@ -124,6 +124,12 @@ EXPLAINED: tuple[Explained, ...] = (
     Explained("dlq's order is no sum of factors: sprio says so", "^sprio(?: -[lj].*)?$"),
     Explained("sdiag counts jobs since midnight, and no cycles of the scheduler", "^sdiag$"),
     Explained("sreport names the command of dlq that has the figures", "sreport user"),
+    Explained(
+        "JSON of jobs has a comment, but no measures of steps, no flags and no gres_detail",
+        "--json",
+        r"^\.jobs\[\]\.(?:steps\[\]\.tres\.(?:requested|consumed)\.|flags\[|gres_detail\[|"
+        r"comment\.job ).*\n",
+    ),
     # --- submissions
     Explained("a test of a submission names no job and no nodes", "--test-only"),
     Explained(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import socket
 from collections.abc import Callable, Sequence
@@ -36,6 +37,8 @@ def normaliser(side: Side, root: Path) -> Callable[[str], str]:
     compiled = [(re.compile(rf"[ ]*(?:{pattern})[ ]*"), word) for pattern, word in rules]
 
     def normal(text: str) -> str:
+        if text.startswith("{"):
+            return _shape(json.loads(text))
         for pattern, word in compiled:
             text = pattern.sub(f" {word} ", text)
         return text
@@ -53,3 +56,14 @@ def _cut(name: str) -> str:
 def normal_answer(answer: Answer, normal: Callable[[str], str]) -> Answer:
     """All three parts."""
     return Answer(answer.code, normal(answer.out), normal(answer.err))
+
+
+def _shape(value: object, name: str = "") -> str:
+    """The keys of JSON, in their order, and the kinds of values; of a list its longest entry."""
+    if isinstance(value, dict):
+        return "".join(_shape(each, f"{name}.{key}") for key, each in value.items())
+    if isinstance(value, list):
+        shapes = [_shape(each, f"{name}[]") for each in value]
+        return max(shapes, key=len, default=f"{name}[]\n")
+    kind = "number" if isinstance(value, int | float) else type(value).__name__
+    return f"{name} {kind}\n"

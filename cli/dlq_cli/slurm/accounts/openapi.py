@@ -14,6 +14,13 @@ from dlq_common.text.hostlist import compress_hostlist
 
 _NO_TIME = {"seconds": 0, "microseconds": 0}
 _CANCELLED = "CANCELLED"
+NOTHING_FOUND = {
+    "description": "Nothing found",
+    "error_number": 9003,
+    "error": "Nothing found with query",
+    "source": "slurmdb_jobs_get",
+}
+"""Slurm's error of a page without jobs; the exit code stays 0."""
 
 
 def account_object(job: SeenJob, steps: Sequence[SeenStep]) -> dict[str, object]:
@@ -84,7 +91,7 @@ def exit_object(code: int, signal: int) -> dict[str, object]:
     if signal:
         return {
             "status": "SIGNALED",
-            "return_code": code,
+            "return_code": None,
             "signal": {"signal_id": signal, "name": _signal_name(signal)},
         }
     return {"status": "ERROR" if code else "SUCCESS", "return_code": code}

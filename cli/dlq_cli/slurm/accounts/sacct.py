@@ -28,6 +28,14 @@ from dlq_client.jobs import SEE_ALL
 
 _HELP = "sacct [<OPTION>]\n     see the manual page sacct(1) of Slurm 22.05 for the options"
 _RULE = "-" * 80
+# Options that read the whole of a job, and fields that a plain list of jobs holds.
+_WHOLE = frozenset({"json", "yaml", "batch-script", "nodelist"})
+_PLAIN = frozenset(
+    {
+        "Account", "Cluster", "Eligible", "ExitCode", "GID", "Group", "JobID", "JobIDRaw",
+        "JobName", "Partition", "Priority", "QOS", "Reason", "State", "Submit", "UID", "User",
+    }
+)  # fmt: skip
 
 
 def main(app: App, words: Sequence[str]) -> None:
@@ -40,14 +48,16 @@ def main(app: App, words: Sequence[str]) -> None:
     if _answers_alone(given):
         return
     columns = fields.columns_of(_format(given))
-    jobs = _found(app, given)
+    jobs = _found(app, given, detailed=_needs_details(given, columns))
     if "json" in given.options or "yaml" in given.options:
-        from dlq_cli.slurm.accounts.openapi import account_object
+        from dlq_cli.slurm.accounts.openapi import NOTHING_FOUND, account_object
 
         steps = steps_of(app, jobs)
         page = accounting_page(
             jobs=[account_object(job, steps.get(job.raw_id, ())) for job in jobs]
         )
+        if not jobs:
+            page["errors"] = [NOTHING_FOUND]
         show(page, as_yaml="yaml" in given.options)
     elif "batch-script" in given.options:
         _print_scripts(jobs)
@@ -80,7 +90,13 @@ def _format(given: SlurmWords) -> str:
     return os.environ.get("SACCT_FORMAT") or fields.DEFAULT
 
 
-def _found(app: App, given: SlurmWords) -> list[SeenJob]:
+def _needs_details(given: SlurmWords, columns: Sequence[tuple[str, int]]) -> bool:
+    """Whether a plain list of jobs does not hold what is asked for."""
+    plain = "allocations" in given.options and not _WHOLE & given.options.keys()
+    return not plain or not {name for name, _ in columns} <= _PLAIN
+
+
+def _found(app: App, given: SlurmWords, *, detailed: bool) -> list[SeenJob]:
     clusters = {name.lower() for name in given.listed("clusters")}
     users = _users(app, given)
     window = window_of(given, app.clock.now_s())
@@ -93,10 +109,11 @@ def _found(app: App, given: SlurmWords) -> list[SeenJob]:
         for word in ids:
             if not word[:1].isdecimal():
                 raise SlurmSays(f"sacct: fatal: Bad job/step specified: {word[:40]}")
-        found = folded_lines(named(app, ids, detailed=True))
+        found = folded_lines(named(app, ids, detailed=detailed))
     else:
+        user = users[0] if len(users) == 1 else "*"
         within_s = max(1, round(app.clock.now_s() - window.from_s) + 1)
-        found = folded_lines(everybody(app, detailed=True, ended_within_s=within_s))
+        found = folded_lines(everybody(app, detailed=detailed, ended_within_s=within_s, user=user))
     return sorted((job for job in found if keep(job)), key=_order)
 
 

@@ -24,19 +24,20 @@ def everybody(
     detailed: bool,
     ended_within_s: int = ENDED_WITHIN_S,
     states: Sequence[str] = (),
+    user: str = "*",
 ) -> list[SeenJob]:
-    """All users' jobs, as far as the master shows them to the caller; else the caller's own.
-    `states`: dlq's words for those that are wanted.
+    """All users' jobs, or those of one, as far as the master shows them to the caller; else the
+    caller's own. `states`: dlq's words for those that are wanted.
     """
     jobs = Jobs(app.connection())
 
-    def listed(user: str) -> JobList:
+    def listed(of_user: str) -> JobList:
         return jobs.list(
-            user=user, ended_within_s=ended_within_s, with_details=detailed, states=states
+            user=of_user, ended_within_s=ended_within_s, with_details=detailed, states=states
         )
 
     try:
-        return _seen(app, listed("*"))
+        return _seen(app, listed(user))
     except PermissionDenied:
         return _seen(app, listed(""))
 

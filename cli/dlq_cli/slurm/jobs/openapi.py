@@ -79,7 +79,7 @@ def job_object(job: SeenJob) -> dict[str, object]:
         "nodes": nodes,
         "nice": wire.nice or None,
         "tasks_per_core": None,
-        "tasks_per_node": job.tasks_per_node or None,
+        "tasks_per_node": job.tasks_per_node,
         "tasks_per_socket": None,
         "tasks_per_board": 0,
         "cpus": job.cpus,
