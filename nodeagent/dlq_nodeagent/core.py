@@ -203,6 +203,7 @@ class AgentCore:
         for launch in welcome.wanted:
             self._take_wanted(launch)
         self.supervisor.hold_out(welcome.hold_revision, welcome.hold_extension_s)
+        self.supervisor.step_lists.taken = TAKES_STEPS in welcome.features
         self.uplink.welcomed(welcome)
 
     def _take_wanted(self, launch: Launch) -> None:
@@ -298,8 +299,6 @@ class AgentCore:
             self.uplink.send(self._report(subject))
         for evidence in self.supervisor.evidence(repeat_s=self._settings.report_repeat_s):
             self.uplink.send(evidence)
-        if TAKES_STEPS not in self.uplink.features:
-            return  # an older master would end the session over them
         for steps in self.supervisor.steps(repeat_s=self._settings.report_repeat_s):
             self.uplink.send(steps)
 

@@ -136,8 +136,6 @@ class Uplink:
         self._sequence = 0
         self._sent: dict[int, float] = {}
         self.in_contact = False
-        self.features: frozenset[str] = frozenset()
-        """Abilities of the master that welcomed this agent last."""
 
     @property
     def up(self) -> bool:
@@ -194,7 +192,6 @@ class Uplink:
         self._ttl_s = welcome.ttl_s
         self._reconnect.jitter_s = welcome.reconnect_jitter_s
         self._reconnect.succeeded()
-        self.features = frozenset(welcome.features)
         self._enter(LinkState.UP)
         self._answered_s = self._clock.boottime_s()
         self._sequence = 0

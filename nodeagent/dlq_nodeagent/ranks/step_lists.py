@@ -31,8 +31,10 @@ log = structlog.get_logger("nodeagent.steps")
 
 @dataclass(slots=True, kw_only=True)
 class StepLists:
-    """Holds no state: it is noted on the watched ranks."""
+    """What was read is noted on the watched ranks."""
 
+    taken: bool = False
+    """The master takes lists. An older one would end the session over them."""
     clock: Clock
     runtime: Runtime
     record: Callable[[Watched], object]
@@ -42,6 +44,8 @@ class StepLists:
         """Read its list if that is due. Cheap when it is not."""
         steps, state = watched.steps, watched.rank.state
         if watched.handle is None or steps.final or steps.told or not _writes(watched):
+            return
+        if not self.taken:
             return
         if state in _OVER:
             self._read(watched, watched.handle, now_s)
@@ -72,7 +76,7 @@ class StepLists:
         self, all_watched: Iterable[Watched], now_s: float, *, repeat_s: float
     ) -> Iterator[StepsReport]:
         """The lists to send now; marks them sent."""
-        for watched in all_watched:
+        for watched in all_watched if self.taken else ():
             steps = watched.steps
             if steps.untold is None:
                 continue
