@@ -31,7 +31,7 @@ log = structlog.get_logger("nodeagent.steps")
 
 @dataclass(slots=True, kw_only=True)
 class StepLists:
-    """What was read is noted on the watched ranks."""
+    """Lists are noted on the watched ranks."""
 
     taken: bool = False
     """The master takes lists. An older one would end the session over them."""
