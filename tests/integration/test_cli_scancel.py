@@ -1,0 +1,101 @@
+"""`dlq slurm scancel`: which calls it makes, what it says, and its exit codes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from dlq_common.text.wire import to_timestamp
+from support.cli_run import Dlq, Said
+from support.fake_master import FakeMaster
+from support.wire_jobs import EPOCH_S, a_job
+
+pytestmark = pytest.mark.integration
+
+
+@pytest.fixture
+def master() -> Iterator[FakeMaster]:
+    running = FakeMaster()
+    jobs = [
+        a_job(17, "running", name="train", team="vision", node_ids=["gpu01"]),
+        a_job(18, name="train"),
+        a_job(19, "running", name="other", node_ids=["gpu07"]),
+        a_job(20, name="bobs", user="bob"),
+        a_job(30, "completed", end_reason="completed", end_time=to_timestamp(EPOCH_S)),
+    ]
+    running.jobs = {job.job_id: job for job in jobs}
+    yield running
+    running.stop()
+
+
+@pytest.fixture
+def dlq(master: FakeMaster, tmp_path: Path) -> Dlq:
+    return Dlq(master.home(tmp_path / "home"))
+
+
+def cancelled(master: FakeMaster) -> list[str]:
+    return [request.job_id for request in master.requests("CancelJob")]
+
+
+@pytest.mark.parametrize(
+    ("line", "ids"),
+    [
+        ("17 18", ["17", "18"]),
+        ("17,18", ["17", "18"]),
+        ("12_[1-3,5],17", ["12_[1-3,5]", "17"]),
+        ("-n train", ["17", "18"]),
+        ("-n train -t PD", ["18"]),
+        ("-t R -w gpu[07-08]", ["19"]),
+        ("-A vision --me", ["17"]),
+        ("-p nowhere", []),
+        ("-q normal -n other", ["19"]),
+        ("--wckey x", []),
+        ("17 19 -n other", ["19"]),
+    ],
+)
+def test_all_filters_together_choose_own_jobs(
+    line: str, ids: list[str], master: FakeMaster, dlq: Dlq
+) -> None:
+    dlq("slurm", "scancel", *line.split())
+    assert cancelled(master) == ids
+
+
+def test_a_job_that_is_not_there_is_no_failure_but_for_a_signal(dlq: Dlq) -> None:
+    why = "Kill job error on job id 99: Invalid job id specified\n"
+    assert dlq("slurm", "scancel", "99") == Said(0, "", "")
+    said = dlq("slurm", "scancel", "-v", "99")
+    assert said == Said(0, "", f"scancel: Terminating job 99\nscancel: error: {why}")
+    said = dlq("slurm", "scancel", "-s", "CONT", "99")
+    assert said == Said(1, "", f"scancel: error: {why}")
+
+
+def test_a_job_that_has_ended_is_told_with_v_alone(dlq: Dlq) -> None:
+    assert dlq("slurm", "scancel", "30") == Said(0, "", "")
+    assert dlq("slurm", "scancel", "-v", "30").err.endswith(
+        "Kill job error on job id 30: Job/step already completing or completed\n"
+    )
+
+
+@pytest.mark.parametrize("word", ["x", "3x", "12_", "12_[a]", "-", "17;rm"])
+def test_one_word_that_is_no_id_stops_all(word: str, master: FakeMaster, dlq: Dlq) -> None:
+    said = dlq("slurm", "scancel", "17", word)
+    assert said == Said(1, "", f"scancel: error: Invalid job id {word}\n")
+    assert cancelled(master) == []
+
+
+@pytest.mark.parametrize(("answer", "ids"), [(b"y\n", ["17"]), (b"n\n", []), (b"", [])])
+def test_i_asks_and_the_end_of_stdin_is_a_no(
+    answer: bytes, ids: list[str], master: FakeMaster, dlq: Dlq
+) -> None:
+    said = dlq("slurm", "scancel", "-i", "17", stdin=answer)
+    assert said.code == 0
+    if answer:
+        assert "Cancel job_id=17 name=train partition=default [y/n]? " in said.out
+    assert cancelled(master) == ids
+
+
+def test_the_environment_adds_filters(master: FakeMaster, tmp_path: Path) -> None:
+    Dlq(master.home(tmp_path / "home"), {"SCANCEL_STATE": "PENDING"})("slurm", "scancel", "17")
+    assert cancelled(master) == []
