@@ -36,7 +36,7 @@ def place() -> Iterator[Path]:
     shutil.rmtree(root)
 
 
-@pytest.mark.long
+@pytest.mark.long("integration/test_cli_slurm.py", "integration/test_cli_scancel.py")
 @pytest.mark.skipif(not CAN_MAKE_ACCOUNTS, reason="needs root and useradd")
 def test_every_answer_is_slurms_or_differs_as_the_table_says(place: Path) -> None:
     untold = []

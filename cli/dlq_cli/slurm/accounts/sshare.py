@@ -33,6 +33,7 @@ GRAMMAR = Grammar(
     takes_words=True,
     same={"cluster": "clusters", "user": "users"},
 )  # fmt: skip
+_USAGE = "Usage:  sshare [-aehlmnpPUv] [-A accounts] [-M cluster] [-o format] [-u users]"
 _DEFAULT = "Account,User,RawShares,NormShares,RawUsage,EffectvUsage,FairShare"
 _LONG = (
     "Account,User,RawShares,NormShares,RawUsage,NormUsage,EffectvUsage,FairShare,LevelFS,"
@@ -100,6 +101,9 @@ def main(app: App, words: Sequence[str]) -> None:
         names = [f"{column.heading:<17}" for column in COLUMNS.values()]
         lines = [" ".join(names[at : at + 4]) for at in range(0, len(names), 4)]
         click.echo("\n".join(lines))
+        return
+    if {"help", "usage"} & given.options.keys():
+        click.echo(_USAGE)
         return
     only_here(app, given, GRAMMAR)
     columns, unknown = chosen(COLUMNS, _format(given))
