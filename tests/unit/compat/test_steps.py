@@ -1,6 +1,7 @@
 """`srun` inside a job of two nodes: places, files, words and exit codes as Slurm 22.05 has them."""
 
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -125,6 +126,37 @@ def test_a_step_waits_for_a_node_that_still_starts(job: TwoNodes) -> None:
     assert process.communicate(timeout=60)[0] == "up\nup\n"
 
 
+@pytest.mark.parametrize("node", ["gpu-a", "gpu-b"])
+def test_no_output_is_lost_when_a_task_does_not_read_its_input(job: TwoNodes, node: str) -> None:
+    step = f"srun -N1 -n1 -w {node} head -c 300000 /dev/zero < /dev/null"
+    code, output = job.run(f"for i in $(seq 60); do {step}; done | wc -c")
+    assert (code, output) == (0, f"{60 * 300000}\n")
+
+
+def test_arguments_are_as_many_as_they_are(job: TwoNodes) -> None:
+    assert job.run("srun -N1 -n1 sh -c 'echo $#' x $(seq 20000)") == (0, "20000\n")
+
+
+def test_a_program_of_the_working_directory_and_the_limits_of_srun_are_the_tasks(
+    job: TwoNodes,
+) -> None:
+    (job.directory / "a.out").write_text("#!/bin/sh\nulimit -n\nulimit -c\n")
+    (job.directory / "a.out").chmod(0o755)
+    assert job.run("ulimit -S -n 777; ulimit -S -c 0; srun -N1 -n1 a.out") == (0, "777\n0\n")
+
+
+def test_an_environment_that_is_too_large_is_told(job: TwoNodes) -> None:
+    fill = "for i in $(seq 50); do export V$i=$(head -c 100000 /dev/zero | tr '\\0' x); done"
+    code, output = job.run(f"ulimit -s unlimited; {fill}; srun -N1 -n1 true; exit $?")
+    assert code == 1
+    assert "the arguments and the environment are larger than 4 MiB" in output
+
+
+def test_labels_are_as_wide_as_the_highest_rank(job: TwoNodes) -> None:
+    _, output = job.run("srun -l -n11 echo x")
+    assert sorted(output.splitlines()) == sorted(f"{rank:2}: x" for rank in range(11))
+
+
 # ---- ends
 
 
@@ -174,6 +206,13 @@ def test_stragglers_are_ended_after_the_wait(job: TwoNodes) -> None:
     assert code == 137
     assert "srun: First task exited 1s ago\nsrun: StepId=17.0 task 1: running\n" in output
     assert "srun: StepId=17.0 task 0: exited\n" in output
+
+
+@pytest.mark.parametrize("limit", ["0:01", "0:00:01", "0-0:00:01"])
+def test_a_step_has_its_own_time_limit(job: TwoNodes, limit: str) -> None:
+    code, output = job.run(f"srun -N1 -n1 -t {limit} sleep 600; exit $?")
+    assert code == 143
+    assert re.search(r"\*\*\* STEP 17.0 ON gpu-a CANCELLED AT \S+ DUE TO TIME LIMIT \*\*\*", output)
 
 
 def test_a_step_that_is_killed_leaves_no_task_on_any_node(job: TwoNodes) -> None:
@@ -309,7 +348,46 @@ def test_a_thousand_steps_are_recorded_and_the_oldest_are_counted(job: TwoNodes)
     assert (last[1:6], last[-1]) == (["false", "1", "1", "ended", "1"], "gpu-a")
 
 
+def test_a_job_whose_main_process_is_gone_says_so_once(job: TwoNodes) -> None:
+    code, output = job.run("sleep 0.3; rm */steps.sock; srun -n1 true; exit $?")
+    assert (code, output) == (1, "srun: error: the main process of job 17 does not answer\n")
+
+
+def test_many_steps_that_wait_are_all_run(counted_job: TwoNodes) -> None:
+    code, output = counted_job.run(
+        "for i in $(seq 300); do srun -Q -N1 -n1 --exact echo x & done; wait"
+    )
+    assert (code, output) == (0, "x\n" * 300)
+
+
 # ---- strangers
+
+
+def test_a_port_that_another_program_has_taken_ends_the_rank_to_be_run_again(
+    job: TwoNodes,
+) -> None:
+    port = int(job.shared["DLQ_STEP_PEERS"].split(";")[1].split()[2])
+    with socket.create_server(("127.0.0.1", port)):
+        holder = job.start_rank(1, "--hold")
+        output, _ = holder.communicate(timeout=60)
+    assert holder.returncode == 99
+    assert "Address already in use: the job is queued again" in output
+
+
+def test_a_relay_to_another_rank_proves_nothing(job: TwoNodes) -> None:
+    """A stranger that has the port of the second rank leads the first one back to itself."""
+    first, second = (int(peer.split()[2]) for peer in job.shared["DLQ_STEP_PEERS"].split(";"))
+    with socket.create_server(("127.0.0.1", second)) as listener:
+        process = job.start_rank(0, "/bin/sh", "-c", "srun -w gpu-b -N1 -n1 id & sleep 3")
+        listener.settimeout(30)
+        asker, _ = listener.accept()
+        answerer = socket.create_connection(("127.0.0.1", first), timeout=30)
+        with asker, answerer:
+            asker.sendall(answerer.recv(32))
+            answerer.sendall(asker.recv(64))
+            with suppress(ConnectionError):
+                assert answerer.recv(32) == b""
+    assert "uid=" not in process.communicate(timeout=60)[0]
 
 
 def test_connections_without_the_secret_keep_no_step_out(job: TwoNodes) -> None:

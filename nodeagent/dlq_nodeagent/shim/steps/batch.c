@@ -20,6 +20,7 @@
 #include <sys/signalfd.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #define REQUEUE_CODE 99
@@ -27,9 +28,10 @@
 #define HOLD_FIRST_MS 25     /* between two tries to reach rank 0: doubled each time ... */
 #define HOLD_AGAIN_MS 1000   /* ... up to this */
 #define HOLD_MIRRORS_MS 15000 /* the master ends us sooner when rank 0 failed */
+#define LIMIT_SLACK_S 2
 #define CONTINUED_MS 1000 /* between CONT and TERM of a cancel ... */
 #define TOGETHER_MS 50    /* ... or between TERM and CONT */
-#define MOST_FDS 1100
+#define MOST_FDS 8200
 
 extern char **environ;
 
@@ -38,6 +40,8 @@ static pid_t program, holder;
 static int fifo = -1, signals;
 static int64_t end_ms, hold_again_ms, hold_pause_ms = HOLD_FIRST_MS, continued_ms;
 static bool told_to_end;
+static int script_signal; /* of sbatch --signal=B: */
+static long limit_s;      /* the job's time limit, UTC */
 static char fifo_path[4200], words[4096];
 static size_t words_used;
 
@@ -87,6 +91,8 @@ static bool read_who(void)
     unsetenv("DLQ_STEP_KEY"); /* programs ask us for it, by the socket */
     unsetenv("DLQ_STEP_PEERS");
     unsetenv("DLQ_STEP_RANK");
+    script_signal = atoi(variable("DLQ_SCRIPT_SIGNAL"));
+    limit_s = atol(variable("DLQ_TIME_LIMIT_END"));
     return who_parse(&who, records.data, records.used);
 }
 
@@ -146,6 +152,20 @@ static void make_fifo(void)
     setenv("DLQ_SLURM_CONTROL", fifo_path, 1);
 }
 
+/* As slurmstepd: programs look for this line in the job's output. */
+static void say_cancelled(void)
+{
+    static bool said;
+    char when[32];
+    time_t now = time(NULL);
+    strftime(when, sizeof when, "%Y-%m-%dT%H:%M:%S", localtime(&now));
+    if (!said)
+        dprintf(2, "slurmstepd: error: *** JOB %s ON %s CANCELLED AT %s%s ***\n", who.job,
+                who.peers[who.rank].name, when,
+                limit_s != 0 && now + LIMIT_SLACK_S >= limit_s ? " DUE TO TIME LIMIT" : "");
+    said = true;
+}
+
 static bool was_continued(void)
 {
     return continued_ms != 0 && now_ms() - continued_ms < CONTINUED_MS;
@@ -156,7 +176,11 @@ static bool was_continued(void)
 static void pass_on(int number)
 {
     bool ends = number == SIGTERM && was_continued();
-    if ((kids_signal(number) == 0 || ends) && program > 0)
+    if (ends)
+        say_cancelled();
+    if (number == script_signal && program > 0)
+        kill(program, number);
+    else if ((kids_signal(number) == 0 || ends) && program > 0)
         kill(program, number);
 }
 
@@ -380,8 +404,12 @@ int batch_main(int argc, char **argv)
     int tcp_fd = who.has_key && who.node_count > 1 ? listen_tcp(own->address, own->port) : -1;
     if (tcp_fd < 0 && who.has_key && who.node_count > 1) /* behind another address */
         tcp_fd = listen_tcp("::", own->port);
-    if (tcp_fd < 0 && who.node_count > 1)
-        dprintf(2, "dlq: batch: no steps from other nodes: %s\n", strerror(errno));
+    if (tcp_fd < 0 && who.has_key && who.node_count > 1) {
+        /* Another program has taken it: it must not pass for us. Another attempt has another one. */
+        dprintf(2, "dlq: batch: port %d of this node: %s: the job is queued again\n", own->port,
+                strerror(errno));
+        return REQUEUE_CODE;
+    }
     raise_files();
     sigfillset(&all);
     sigprocmask(SIG_SETMASK, &all, NULL);

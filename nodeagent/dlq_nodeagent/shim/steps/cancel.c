@@ -113,7 +113,7 @@ int scancel_main(int argc, char **argv)
             close(fd);
     }
     if (!known)
-        become_slow("scancel", words, argc);
+        become_slow("scancel", "", words, argc);
     for (int at = optind; at < argc; at++) {
         const char *what = target(argv[at], &order, job, sizeof job);
         int one = order_one(argv[at], what, job, &order);

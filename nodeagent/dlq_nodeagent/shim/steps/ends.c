@@ -14,7 +14,7 @@
 
 static int code, ended[MOST_TASKS], ended_status[MOST_TASKS], ended_count;
 static bool ending, forced;
-static int64_t kill_ms, first_over_ms, say_ms;
+static int64_t kill_ms, first_over_ms, say_ms, limit_ms;
 
 /* ---- words ---- */
 
@@ -98,7 +98,7 @@ void srun_signal_all(uint32_t number)
     srun_send_to_all(TELL_SIGNAL, &number, sizeof number);
 }
 
-static void end_step(bool at_once)
+static void end_step(bool at_once, const char *why)
 {
     char step[64], when[32];
     time_t now = time(NULL);
@@ -109,8 +109,8 @@ static void end_step(bool at_once)
     say_ends();
     srun_say("launch/slurm: _step_signal: Terminating StepId=%s", step);
     strftime(when, sizeof when, "%Y-%m-%dT%H:%M:%S", localtime(&now));
-    fprintf(stderr, "slurmstepd-%s: error: *** STEP %s ON %s CANCELLED AT %s ***\n", srun_host(0),
-            step, srun_host(0), when);
+    fprintf(stderr, "slurmstepd-%s: error: *** STEP %s ON %s CANCELLED AT %s%s ***\n", srun_host(0),
+            step, srun_host(0), when, why);
     kill_ms = now_ms() + (at_once ? 0 : KILL_WAIT_S * 1000);
     if (at_once)
         return;
@@ -121,7 +121,7 @@ static void end_step(bool at_once)
 void srun_abort_step(bool at_once)
 {
     bool first = !ending;
-    end_step(at_once);
+    end_step(at_once, "");
     if (first)
         srun_say("Job step aborted: Waiting up to %s seconds for job step to finish.", "32");
 }
@@ -144,7 +144,7 @@ void ends_take(int rank, int status)
              (WIFSIGNALED(status) && (WTERMSIG(status) == SIGKILL || WTERMSIG(status) == SIGTERM));
     code = own > code ? own : code;
     if (srun.options.kill_on_bad_exit && srun.left > 0)
-        end_step(false);
+        end_step(false, "");
 }
 
 /* -W: so long after the first task the others are ended. */
@@ -178,10 +178,16 @@ static int64_t wait_end_ms(void)
     return waits ? first_over_ms + srun.options.wait_s * 1000ll : 0;
 }
 
+void ends_begin(void)
+{
+    if (srun.options.time_s > 0)
+        limit_ms = now_ms() + srun.options.time_s * 1000ll;
+}
+
 int ends_pause(void)
 {
-    int64_t wait = -1, at[] = {kill_ms, wait_end_ms(), say_ms};
-    for (int each = 0; each < 3; each++)
+    int64_t wait = -1, at[] = {kill_ms, wait_end_ms(), say_ms, ending ? 0 : limit_ms};
+    for (int each = 0; each < 4; each++)
         if (at[each] != 0) {
             int64_t left = at[each] - now_ms();
             left = left < 0 ? 0 : left;
@@ -193,6 +199,8 @@ int ends_pause(void)
 void ends_turn(void)
 {
     int64_t straggle_ms = wait_end_ms();
+    if (limit_ms != 0 && now_ms() >= limit_ms)
+        end_step(false, " DUE TO TIME LIMIT");
     if (say_ms != 0 && now_ms() >= say_ms)
         say_ends();
     if (straggle_ms != 0 && now_ms() >= straggle_ms)

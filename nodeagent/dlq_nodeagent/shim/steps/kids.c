@@ -12,7 +12,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#define MOST_KIDS 1024
+#define MOST_KIDS 8192 /* the limit of processes of a job comes first */
 #define MOST_STRANGERS 64 /* connections from other nodes that have not proved who they are */
 #define REQUEST_MS 10000
 #define BYE_MS 2000
@@ -207,11 +207,23 @@ static void try_step(struct kid *kid, bool first)
         message_send(kid->sock, &message, -1);
 }
 
+static int by_order(const void *left, const void *right)
+{
+    uint64_t one = kids[*(const int *)left].order, other = kids[*(const int *)right].order;
+    return (one > other) - (one < other);
+}
+
+/* In the order in which they came. */
 static void try_waiting(void)
 {
+    static int waiting[MOST_KIDS];
+    int count = 0;
     for (int at = 0; at < MOST_KIDS; at++)
         if (kids[at].pid != 0 && kids[at].waiting)
-            try_step(&kids[at], false);
+            waiting[count++] = at;
+    qsort(waiting, (size_t)count, sizeof *waiting, by_order);
+    for (int at = 0; at < count; at++)
+        try_step(&kids[waiting[at]], false);
 }
 
 static void step_over(struct kid *kid, int code)

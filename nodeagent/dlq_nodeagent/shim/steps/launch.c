@@ -281,6 +281,22 @@ static void add_tasks(struct bytes *out, int node)
     }
 }
 
+static void add_limits(struct bytes *out)
+{
+    char text[RLIM_NLIMITS * 20] = "";
+    size_t used = 0;
+    for (int kind = 0; kind < RLIM_NLIMITS; kind++) {
+        struct rlimit own = {RLIM_INFINITY, RLIM_INFINITY};
+        if (kind == RLIMIT_NOFILE)
+            own.rlim_cur = files_before();
+        else
+            getrlimit(kind, &own);
+        used += (size_t)snprintf(text + used, sizeof text - used, "%s%llx", kind > 0 ? "," : "",
+                                 (unsigned long long)own.rlim_cur);
+    }
+    bytes_record(out, "limits", text);
+}
+
 static void launch(struct node *node)
 {
     struct bytes out = {0};
@@ -293,6 +309,7 @@ static void launch(struct node *node)
     mode_t mask = umask(0);
     umask(mask);
     bytes_number(&out, "umask", mask);
+    add_limits(&out);
     if (srun.options.chdir == NULL && getcwd(text, sizeof text) == NULL)
         strcpy(text, "/");
     bytes_record(&out, "cwd", srun.options.chdir != NULL ? srun.options.chdir : text);
@@ -303,9 +320,13 @@ static void launch(struct node *node)
     for (char **word = srun.options.command; !srun.options.multi_prog && *word != NULL; word++)
         bytes_record(&out, "arg", *word);
     add_tasks(&out, node->index);
+    if (out.used > MOST_FRAME_BYTES)
+        srun_fail("the arguments and the environment are larger than 4 MiB");
     node->fd = dial_peer(&srun.who, node->part.node, words, sizeof words);
-    if (node->fd < 0 || !send_frame(node->fd, ASK_LAUNCH, 0, out.data, out.used))
+    if (node->fd < 0)
         srun_fail(words);
+    if (!send_frame(node->fd, ASK_LAUNCH, 0, out.data, out.used))
+        srun_fail("the line to a node of the step is gone");
     bytes_free(&out);
 }
 

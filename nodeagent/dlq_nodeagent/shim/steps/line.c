@@ -148,11 +148,12 @@ int listen_tcp(const char *text, int port)
     return -1;
 }
 
-static void prove(const struct who *who, const char *side,
+/* The rank that is asked is part of the proof: a relay cannot answer for another. */
+static void prove(const struct who *who, const char *side, int asked,
                   const unsigned char nonces[2 * NONCE_BYTES], unsigned char out[32])
 {
     char said[16 + 2 * NONCE_BYTES] = {0};
-    snprintf(said, 16, "dlq-step %s", side);
+    snprintf(said, 16, "%s %d", side, asked);
     memcpy(said + 16, nonces, 2 * NONCE_BYTES);
     hmac_sha256(who->key, KEY_BYTES, said, sizeof said, out);
 }
@@ -165,24 +166,24 @@ bool admit_tcp(int fd, const struct who *who)
         !send_all(fd, nonces, NONCE_BYTES) || !receive_all(fd, said, sizeof said, HANDSHAKE_MS))
         return false;
     memcpy(nonces + NONCE_BYTES, said, NONCE_BYTES);
-    prove(who, "asks", nonces, wanted);
+    prove(who, "asks", who->rank, nonces, wanted);
     if (!same_bytes(wanted, said + NONCE_BYTES, 32))
         return false;
-    prove(who, "says", nonces, wanted);
+    prove(who, "says", who->rank, nonces, wanted);
     return send_all(fd, wanted, 32);
 }
 
-static bool introduce(int fd, const struct who *who)
+static bool introduce(int fd, const struct who *who, int asked)
 {
     unsigned char nonces[2 * NONCE_BYTES], said[NONCE_BYTES + 32], wanted[32];
     if (!receive_all(fd, nonces, NONCE_BYTES, HANDSHAKE_MS) ||
         getrandom(nonces + NONCE_BYTES, NONCE_BYTES, 0) != NONCE_BYTES)
         return false;
     memcpy(said, nonces + NONCE_BYTES, NONCE_BYTES);
-    prove(who, "asks", nonces, said + NONCE_BYTES);
+    prove(who, "asks", asked, nonces, said + NONCE_BYTES);
     if (!send_all(fd, said, sizeof said) || !receive_all(fd, said, 32, HANDSHAKE_MS))
         return false;
-    prove(who, "says", nonces, wanted);
+    prove(who, "says", asked, nonces, wanted);
     return same_bytes(wanted, said, 32);
 }
 
@@ -208,7 +209,7 @@ static int dial_tcp(const struct who *who, const struct peer *peer)
     if (fd < 0)
         return -1;
     keep_alive(fd);
-    if (connect_within(fd, (struct sockaddr *)&address, size, DIAL_MS) && introduce(fd, who))
+    if (connect_within(fd, (struct sockaddr *)&address, size, DIAL_MS) && introduce(fd, who, (int)(peer - who->peers)))
         return fd;
     close(fd);
     return -1;

@@ -135,7 +135,7 @@ static const struct option OPTIONS[] = {
     {"verbose", 'v', SWITCH, IDLE, 0},
     {"wckey", 0, VALUE, IDLE, 0},
     {"async", 0, SWITCH, IDLE, 0},
-    {"time", 't', VALUE, IDLE, 0},
+    {"time", 't', VALUE, DONE, 0},
     /* would change the work */
     {"bcast", 0, MAYBE, REFUSED, "copy the program before, by a step of its own"},
     {"bcast-exclude", 0, VALUE, REFUSED, "there is no --bcast"},
@@ -257,6 +257,29 @@ static bool take_layout(struct options *options, const char *text)
     return options->cyclic || options->plane > 0 || options->block || *text == '*';
 }
 
+/* M, M:S, H:M:S, D-H, D-H:M, D-H:M:S; 0 is no limit. */
+static bool take_time(struct options *options, const char *text)
+{
+    long days = 0, part[3] = {0};
+    int count = 0, used = 0;
+    const char *dash = strchr(text, '-'), *at = dash == NULL ? text : dash + 1;
+    if (dash != NULL && (sscanf(text, "%ld%n", &days, &used) != 1 || text + used != dash))
+        return false;
+    while (count < 3 && sscanf(at, "%ld%n", &part[count], &used) == 1 && part[count] >= 0) {
+        count++;
+        at += used;
+        if (*at != ':')
+            break;
+        at++;
+    }
+    if (count == 0 || *at != '\0' || days < 0)
+        return false;
+    bool hours_first = dash != NULL || count == 3;
+    long seconds = hours_first ? 3600 * part[0] + 60 * part[1] + part[2] : 60 * part[0] + part[1];
+    options->time_s = 86400 * days + seconds;
+    return true;
+}
+
 static bool take_mode(struct options *options, const char *text)
 {
     options->append = strncmp("append", text, strlen(text)) == 0;
@@ -315,6 +338,8 @@ static bool take(struct options *o, const struct option *option, const char *val
         return take_layout(o, value);
     if (is(option, "mpi"))
         return take_mpi(value);
+    if (is(option, "time"))
+        return take_time(o, value);
     if (is(option, "open-mode"))
         return take_mode(o, value);
     if (is(option, "kill-on-bad-exit"))

@@ -36,6 +36,14 @@ static void node_over(struct node *node, bool whole)
 
 /* ---- output ---- */
 
+static void say_unwritten(int error)
+{
+    static bool said;
+    if (!said && error != EPIPE)
+        fprintf(stderr, "srun: error: output of the step is lost: %s\n", strerror(error));
+    said = true;
+}
+
 static void write_whole(int fd, const char *data, size_t length)
 {
     while (length > 0) {
@@ -43,9 +51,10 @@ static void write_whole(int fd, const char *data, size_t length)
         if (put < 0 && errno == EAGAIN) {
             struct pollfd wait = {.fd = fd, .events = POLLOUT};
             poll(&wait, 1, -1);
-        } else if (put < 0 && errno != EINTR)
+        } else if (put < 0 && errno != EINTR) {
+            say_unwritten(errno);
             return;
-        else if (put > 0) {
+        } else if (put > 0) {
             data += put;
             length -= (size_t)put;
         }
@@ -55,7 +64,8 @@ static void write_whole(int fd, const char *data, size_t length)
 static void print(int rank, int fd, const char *data, size_t length)
 {
     char label[16];
-    int width = snprintf(label, sizeof label, "%d: ", rank);
+    int digits = snprintf(NULL, 0, "%d", srun.rank_count - 1);
+    int width = snprintf(label, sizeof label, "%*d: ", digits, rank);
     struct bytes out = {0};
     while (srun.options.label && length > 0) {
         const char *end = memchr(data, '\n', length);
@@ -321,6 +331,7 @@ static int turn(struct pollfd *fds)
 int pump_all(void)
 {
     static struct pollfd fds[MOST_NODES + FIRST_NODE];
+    ends_begin();
     catch_signals();
     enter_raw();
     while (turn(fds) > 0)

@@ -214,7 +214,7 @@ int sattach_main(int argc, char **argv)
     snprintf(job, sizeof job, "%.*s", (int)(dot - name), name);
     int fd = dial_own(job, words, sizeof words);
     if (fd < 0)
-        become_slow("sattach", given, argc);
+        become_slow("sattach", job, given, argc);
     if (!send_frame(fd, ASK_WHO, 0, "", 0) || !receive_frame(fd, 10000, &frame, &payload) ||
         frame.type != SAY_WHO || !who_parse(&who, payload, frame.length))
         fail("the main process of this rank does not answer");

@@ -9,6 +9,9 @@
 #include <unistd.h>
 
 #define TOLD_MS 5000
+#define ANSWER_MS 60000
+#define AGAIN_MS 300
+#define FULL_MS 600000 /* a rank without a free process is asked again for so long */
 
 struct srun srun = {.control = -1};
 
@@ -25,18 +28,30 @@ const char *srun_host(int node)
 
 /* ---- the step ---- */
 
+static bool hear_who(int fd)
+{
+    struct frame frame;
+    char *payload;
+    bool told = send_frame(fd, ASK_WHO, 0, "", 0) && receive_frame(fd, ANSWER_MS, &frame, &payload) &&
+                frame.type == SAY_WHO && who_parse(&srun.who, payload, frame.length);
+    close(fd);
+    return told;
+}
+
+/* A rank that has no process left for us may have one again. */
 static void ask_who(int argc, char **argv)
 {
     char words[256];
-    struct frame frame;
-    char *payload;
-    int fd = dial_own(srun.options.job, words, sizeof words);
-    if (fd < 0)
-        become_slow("srun", argv, argc);
-    if (!send_frame(fd, ASK_WHO, 0, "", 0) || !receive_frame(fd, 10000, &frame, &payload) ||
-        frame.type != SAY_WHO || !who_parse(&srun.who, payload, frame.length))
-        srun_fail("the main process of this rank does not answer");
-    close(fd);
+    int64_t until = now_ms() + FULL_MS;
+    do {
+        int fd = dial_own(srun.options.job, words, sizeof words);
+        if (fd < 0)
+            become_slow("srun", srun.options.job, argv, argc);
+        if (hear_who(fd))
+            return;
+        poll(NULL, 0, AGAIN_MS);
+    } while (now_ms() < until);
+    srun_fail("the main process of this rank does not answer");
 }
 
 static bool in_list(const char *name, char list[][MOST_NAME], int count)
@@ -110,37 +125,57 @@ static void make_wish(struct wish *wish)
     choose_candidates(wish);
 }
 
-static void get_step(void)
+static void say_busy(void)
 {
-    static struct wish wish;
-    char words[512];
+    if (!srun.options.quiet)
+        fprintf(stderr,
+                "srun: Job %s step creation temporarily disabled, retrying (Requested nodes are "
+                "busy)\n",
+                srun.who.job);
+}
+
+/* Waits for the grant; false: the line has gone first. */
+static bool hear_grant(bool *waited)
+{
     struct frame frame;
-    char *payload;
-    bool waited = false;
-    make_wish(&wish);
-    srun.control = dial_peer(&srun.who, 0, words, sizeof words);
-    if (srun.control < 0 || !send_frame(srun.control, ASK_STEP, 0, &wish, sizeof wish))
-        srun_fail(words);
-    for (;;) {
-        if (!receive_frame(srun.control, -1, &frame, &payload))
-            srun_fail("the job has ended");
-        if (frame.type == SAY_WAIT && !srun.options.quiet)
-            fprintf(stderr,
-                    "srun: Job %s step creation temporarily disabled, retrying (Requested nodes "
-                    "are busy)\n",
-                    srun.who.job);
-        waited = waited || frame.type == SAY_WAIT;
+    char *payload, words[512];
+    while (receive_frame(srun.control, -1, &frame, &payload)) {
         if (frame.type == SAY_REFUSED) {
             snprintf(words, sizeof words, "Unable to create step for job %s: %s", srun.who.job,
                      payload);
             srun_fail(words);
         }
-        if (frame.type == SAY_GRANT && frame.length == sizeof srun.grant)
-            break;
+        if (frame.type == SAY_GRANT && frame.length == sizeof srun.grant) {
+            memcpy(&srun.grant, payload, sizeof srun.grant);
+            free(payload);
+            return true;
+        }
+        if (frame.type == SAY_WAIT && !*waited)
+            say_busy();
+        *waited = *waited || frame.type == SAY_WAIT;
         free(payload);
     }
-    memcpy(&srun.grant, payload, sizeof srun.grant);
-    free(payload);
+    return false;
+}
+
+static void get_step(void)
+{
+    static struct wish wish;
+    char words[256] = "the line to the first node is gone";
+    bool waited = false;
+    int64_t until = now_ms() + FULL_MS;
+    make_wish(&wish);
+    for (;;) {
+        srun.control = dial_peer(&srun.who, 0, words, sizeof words);
+        if (srun.control < 0)
+            srun_fail(words);
+        if (send_frame(srun.control, ASK_STEP, 0, &wish, sizeof wish) && hear_grant(&waited))
+            break;
+        close(srun.control);
+        if (now_ms() >= until)
+            srun_fail("the first node takes no more steps");
+        poll(NULL, 0, AGAIN_MS); /* it has no process left for us */
+    }
     if (waited && !srun.options.quiet)
         fprintf(stderr, "srun: Step created for job %s\n", srun.who.job);
 }

@@ -52,6 +52,8 @@ void srun_send_to_all(enum frame_type type, const void *data, size_t length);
 void srun_signal_all(uint32_t number);
 /* TERM, and KILL later; or KILL at once. */
 void srun_abort_step(bool at_once);
+/* The time limit begins. */
+void ends_begin(void);
 void ends_take(int rank, int status);
 /* Milliseconds until ends_turn has something to do, or -1. */
 int ends_pause(void);

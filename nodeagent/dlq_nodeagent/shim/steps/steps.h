@@ -11,6 +11,7 @@
 #include <stdint.h>
 #include <poll.h>
 #include <sys/resource.h>
+#include <sys/resource.h>
 #include <sys/types.h>
 
 #define MOST_NODES 512
@@ -84,6 +85,8 @@ bool send_frame(int fd, enum frame_type type, unsigned task, const void *data, s
  * large. */
 bool receive_frame(int fd, int timeout_ms, struct frame *frame, char **payload);
 bool send_all(int fd, const void *data, size_t length);
+/* Sends the rest, and waits until the other side has closed. */
+void leave_line(int fd);
 bool receive_all(int fd, void *data, size_t length, int timeout_ms);
 /* Reads what is there. 1: something, 0: nothing now, -1: the end. */
 int bytes_read(struct bytes *bytes, int fd, size_t most);
@@ -102,6 +105,8 @@ void reset_signals(void);
  */
 void raise_files(void);
 void restore_files(void);
+/* The soft limit before it was raised. */
+rlim_t files_before(void);
 void *must_have(void *memory);
 
 /* ---- hash.c ---- */
@@ -128,8 +133,8 @@ struct who {
 
 /* The socket of the rank that this process is part of; -1 with words when there is none. */
 int dial_own(const char *wanted_job, char *words, size_t size);
-/* Outside of a job with compat = slurm: the program of this name that asks the master. */
-_Noreturn void become_slow(const char *name, char **argv, int argc);
+/* Outside of `job` (NULL: any): the program of this name that asks the master. */
+_Noreturn void become_slow(const char *name, const char *job, char **argv, int argc);
 int dial_unix(const char *directory);
 int dial_once(const struct who *who, int node);
 /* Waits for a node that still starts. */
@@ -285,6 +290,7 @@ _Noreturn void attach_serve(int fd, int sock, const char *payload);
 struct options {
     int tasks, nodes_min, nodes_max, cpus_per_task, tasks_per_node, relative;
     int gpus, gpus_per_task, gpus_per_node, wait_s, plane;
+    long time_s; /* 0: no limit */
     bool no_gpus;
     bool tasks_said, nodes_said, exact, overlap, overcommit, label, unbuffered, pty, multi_prog,
         kill_on_bad_exit;

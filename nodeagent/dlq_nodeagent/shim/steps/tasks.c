@@ -19,7 +19,6 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define MOST_WORDS 8192
 #define MOST_UNTAKEN (256 << 10) /* input that the slowest task has not read yet */
 #define USAGE_MS 10000
 #define UNKILLABLE_MS 30000
@@ -36,11 +35,11 @@ struct task {
 };
 
 struct launch launch = {
-    .directory = "/", .gpus = "", .gpu_bind = "", .host = "", .ranks_here = "", .mask = 022};
+    .directory = "/", .gpus = "", .gpu_bind = "", .host = "", .ranks_here = "", .mask = 022, .limits = ""};
 
 static struct task *tasks;
 static int task_count, connection, signals;
-static char *common[MOST_WORDS + 1];
+static char **common;
 static int common_count;
 static struct bytes heard;
 
@@ -55,9 +54,9 @@ static void take(const char *key, char *value)
         tasks[task_count++] = (struct task){.rank = (int)number, .in = -1, .out = -1, .err = -1};
     else if (strcmp(key, "input") == 0 && last != NULL)
         last->wants_input = true;
-    else if (strcmp(key, "arg") == 0 && last == NULL && common_count < MOST_WORDS)
+    else if (strcmp(key, "arg") == 0 && last == NULL)
         common[common_count++] = value;
-    else if (strcmp(key, "arg") == 0 && last != NULL && last->word_count < MOST_WORDS) {
+    else if (strcmp(key, "arg") == 0 && last != NULL) {
         last->words =
             must_have(realloc(last->words, ((size_t)last->word_count + 2) * sizeof *last->words));
         last->words[last->word_count++] = value;
@@ -68,6 +67,8 @@ static void take(const char *key, char *value)
         launch.directory = value;
     else if (strcmp(key, "step") == 0)
         launch.step = number;
+    else if (strcmp(key, "limits") == 0)
+        launch.limits = value;
     else if (strcmp(key, "gpus") == 0)
         launch.gpus = value;
     else if (strcmp(key, "gpus_per_task") == 0)
@@ -86,6 +87,22 @@ static void take(const char *key, char *value)
 
 /* ---- starting ---- */
 
+/* Those of srun, as far as this node allows. */
+static void set_limits(void)
+{
+    const char *at = launch.limits;
+    struct rlimit now;
+    for (int kind = 0; kind < RLIM_NLIMITS && *at != '\0'; kind++) {
+        rlim_t wanted = strtoull(at, NULL, 16);
+        if (getrlimit(kind, &now) == 0) {
+            now.rlim_cur = wanted < now.rlim_max ? wanted : now.rlim_max;
+            setrlimit(kind, &now);
+        }
+        at += strcspn(at, ",");
+        at += *at == ',';
+    }
+}
+
 static _Noreturn void run(struct task *task, int local)
 {
     char **words = task->words != NULL ? task->words : common;
@@ -93,6 +110,7 @@ static _Noreturn void run(struct task *task, int local)
     umask((mode_t)launch.mask);
     reset_signals();
     restore_files();
+    set_limits();
     if (chdir(launch.directory) != 0) {
         dprintf(2, "slurmstepd-%s: error: couldn't chdir to `%s': %s: going to /tmp instead\n",
                 launch.host, launch.directory, strerror(errno));
@@ -101,6 +119,11 @@ static _Noreturn void run(struct task *task, int local)
     }
     execvp(words[0], words);
     int error = errno;
+    if (error == ENOENT && strchr(words[0], '/') == NULL) { /* a program of this directory */
+        char path[4096];
+        snprintf(path, sizeof path, "./%s", words[0]);
+        execv(path, words);
+    }
     dprintf(2, "slurmstepd-%s: error: execve(): %s: %s\n", launch.host, words[0], strerror(error));
     _exit(error);
 }
@@ -433,6 +456,7 @@ _Noreturn void tasks_serve(int fd, const struct who *ours, char *records, size_t
     launch.host = launch.who->peers[launch.who->rank].name;
     tasks = must_have(calloc(MOST_TASKS, sizeof *tasks));
     launch.environment = must_have(calloc(length / 2 + 2, sizeof *launch.environment));
+    common = must_have(calloc(length / 2 + 2, sizeof *common));
     while ((key = record_next(&at, records + length, &value)) != NULL)
         take(key, value);
     name_ranks();
@@ -456,5 +480,6 @@ _Noreturn void tasks_serve(int fd, const struct who *ours, char *records, size_t
     tell_ends();
     kill_all(); /* what they left behind */
     say(SAY_DONE, 0, "", 0);
+    leave_line(connection);
     _exit(0);
 }

@@ -6,7 +6,7 @@
 
 struct launch {
     const struct who *who;
-    const char *directory, *gpus, *gpu_bind, *host; /* gpus: bits, hexadecimal */
+    const char *directory, *gpus, *gpu_bind, *host, *limits; /* gpus, limits: hexadecimal */
     char *ranks_here, **environment;                /* that of srun */
     size_t environment_count;
     long step, gpus_per_task, columns, rows, mask;

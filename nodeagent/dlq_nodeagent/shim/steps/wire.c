@@ -13,6 +13,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#define LEAVE_MS 10000
+
 void *must_have(void *memory)
 {
     if (memory == NULL) {
@@ -39,22 +41,30 @@ void reset_signals(void)
     sigprocmask(SIG_SETMASK, &none, NULL);
 }
 
-static struct rlimit files_before;
+static struct rlimit before_raise;
 
 void raise_files(void)
 {
     struct rlimit most;
-    if (getrlimit(RLIMIT_NOFILE, &files_before) != 0)
+    if (getrlimit(RLIMIT_NOFILE, &before_raise) != 0)
         return;
-    most = files_before;
+    most = before_raise;
     most.rlim_cur = most.rlim_max;
     setrlimit(RLIMIT_NOFILE, &most);
 }
 
+rlim_t files_before(void)
+{
+    struct rlimit now;
+    if (before_raise.rlim_max != 0)
+        return before_raise.rlim_cur;
+    return getrlimit(RLIMIT_NOFILE, &now) == 0 ? now.rlim_cur : RLIM_INFINITY;
+}
+
 void restore_files(void)
 {
-    if (files_before.rlim_max != 0)
-        setrlimit(RLIMIT_NOFILE, &files_before);
+    if (before_raise.rlim_max != 0)
+        setrlimit(RLIMIT_NOFILE, &before_raise);
 }
 
 /* ---- bytes ---- */
@@ -175,6 +185,17 @@ bool receive_frame(int fd, int timeout_ms, struct frame *frame, char **payload)
     free(*payload);
     *payload = NULL;
     return false;
+}
+
+/* A close with something unread would drop the tail of our own words. */
+void leave_line(int fd)
+{
+    char piece[4096];
+    int64_t until = now_ms() + LEAVE_MS;
+    shutdown(fd, SHUT_WR);
+    while (now_ms() < until && wait_for(fd, POLLIN, LEAVE_MS) && recv(fd, piece, sizeof piece, 0) > 0)
+        ;
+    close(fd);
 }
 
 /* ---- as much as is there ---- */
