@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 
 from dlq_nodeagent.shim.binary import OUTPUT_NAME, ensure_program
+from support.harness import Daemons
 from support.waiting import wait_until
 
 pytestmark = [
@@ -154,6 +155,40 @@ def test_a_frozen_disk_stops_no_program_and_the_end_is_bounded(at: Path) -> None
     assert done.returncode == 6, done.stderr
     assert len(done.stdout) == 5_000_000 + len(b"first\nend\n"), "the log has all of it"
     assert b"an output file is not complete: its file system is too slow" in done.stderr
+
+
+@pytest.fixture
+def frozen(tmp_path: Path) -> Iterator[Path]:
+    """An ext4 on which agents may write, too; it goes on at the end of the test at the latest."""
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    made = subprocess.run(
+        ["/bin/sh", "-ec", EXT4], env={**os.environ, "AT": str(tmp_path)}, capture_output=True
+    )
+    if made.returncode:
+        pytest.skip(f"this host mounts no such disk: {made.stderr.decode()[-200:]}")
+    yield disk
+    subprocess.run(["fsfreeze", "-u", disk], capture_output=True)
+    subprocess.run(["umount", disk], check=True)
+
+
+def test_a_job_on_a_frozen_disk_ends_when_it_goes_on_and_its_node_comes_back(
+    tmp_path: Path, frozen: Path
+) -> None:
+    (tmp_path / "cluster").mkdir()
+    with Daemons(tmp_path / "cluster", ("n1",)).up() as daemons:
+        file, go = frozen / "out", tmp_path / "go"
+        shell = f"echo first; while [ ! -e {go} ]; do sleep 0.1; done; echo second; exit 6"
+        words = ("submit", "--parsable", "-o", str(file), "--", "/bin/sh", "-c", shell)
+        job = daemons.said(*words).strip()
+        wait_until(lambda: file.exists() and file.read_text() == "first\n", what="output")
+        subprocess.run(["fsfreeze", "-f", frozen], check=True)
+        go.touch()
+        wait_until(lambda: "is not complete" in daemons.said("logs", job), what="the log tells it")
+        wait_until(lambda: "cleaning" in daemons.said("nodes"), what="the node is closed")
+        subprocess.run(["fsfreeze", "-u", frozen], check=True)
+        assert daemons.dlq("wait", job).code == 6
+        wait_until(lambda: "cleaning" not in daemons.said("nodes"), what="the node is open")
 
 
 # ---- names
