@@ -183,3 +183,19 @@ def test_the_agent_ends_a_node_that_never_hears_of_the_first(
         os.kill(int(child), signal.SIGKILL)
     (tmp_path / "go").touch()
     assert ended(daemons, job) == "completed"
+
+
+def test_the_script_that_asks_for_a_warning_is_warned_and_not_its_step(
+    daemons: Daemons, tmp_path: Path
+) -> None:
+    """The usual way to queue a job again before its time limit."""
+    script = (
+        "trap 'echo warned; scontrol requeue $SLURM_JOB_ID' USR1\n"
+        '[ -z "$SLURM_RESTART_COUNT" ] || exit 0\n'
+        "srun -N1 -n1 sleep 600 & wait; wait; echo goes on\n"
+    )
+    job, out = batch(daemons, tmp_path, script, "-t", "2", "--signal=B:USR1@115")
+    assert ended(daemons, job) == "completed"
+    assert "warned" in out.read_text()
+    with daemons.connect() as line:
+        assert Jobs(line).get(job).job.attempt_count == 2

@@ -15,9 +15,11 @@ from dlq_nodeagent.launch.slurm import COMPAT, task_counts
 from dlq_nodeagent.model.launch import Mount
 from dlq_nodeagent.model.messages import Launch
 from dlq_nodeagent.model.mistakes import LaunchRefused
+from dlq_nodeagent.ranks.orders import SIGNALS
 from dlq_nodeagent.shim.binary import STEPS_NAME, ShimMissing, ensure_program
 
 _LOOPBACK = "127.0.0.1"
+_SCRIPT = "script"  # a value of signal_to
 
 
 def install_stand_ins(state_dir: Path) -> None:
@@ -69,6 +71,8 @@ def step_environment(
     if launch.compat != COMPAT or state_dir is None:
         return {}
     ours = {"DLQ_SLURM_BIN": str(_place(state_dir) / "bin")}
+    if launch.signal_to == _SCRIPT and launch.preempt_signal in SIGNALS:
+        ours["DLQ_SCRIPT_SIGNAL"] = str(int(SIGNALS[launch.preempt_signal]))
     if not _spans_nodes(launch):
         name = launch.node_ids[launch.key.node_rank] if launch.node_ids else "localhost"
         alone = _peer(name, _LOOPBACK, 0, len(devices), _cores_of(launch, launch.key.node_rank))

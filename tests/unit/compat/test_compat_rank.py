@@ -41,6 +41,19 @@ def test_a_signal_goes_to_the_steps_of_all_nodes_and_the_script_goes_on(job: Two
     assert process.returncode == 0
 
 
+def test_the_scripts_own_signal_goes_to_it_and_not_to_its_steps(job: TwoNodes) -> None:
+    job.shared["DLQ_SCRIPT_SIGNAL"] = str(int(signal.SIGUSR1))
+    (job.directory / "task").write_text(TASK)
+    script = "trap 'echo script; kill $!' USR1; srun -n1 -N1 python3 task & wait; wait; echo end"
+    process = job.start(script)
+    wait_for(process.stdout, "ready")
+    process.send_signal(signal.SIGUSR1)
+    output, _ = process.communicate(timeout=60)
+    assert "saved" not in output
+    assert output.startswith("script\n")
+    assert output.endswith("end\n")
+
+
 def test_without_steps_a_signal_goes_to_the_program_itself(job: TwoNodes) -> None:
     process = job.start(SAVES.format(then="echo saved; exit 7"))
     wait_for(process.stdout, "ready")

@@ -71,7 +71,7 @@ def _places(job: SeenJob, *, details: bool) -> dict[str, str]:
         nodes = f"{nodes}-{nodes}"
     facts = {
         "Partition": wire.queue,
-        "AllocNode:Sid": f"{job.spec.origin.host or NULL}:{job.spec.origin.session_id}",
+        "AllocNode:Sid": f"{job.spec.origin.host or NULL}:{job.spec.origin.session_number}",
         "ReqNodeList": compress_hostlist(wire.resources.node_ids),
         "ExcNodeList": compress_hostlist(wire.resources.excluded_node_ids),
         "NodeList": compress_hostlist(job.nodes),

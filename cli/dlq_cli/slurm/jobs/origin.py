@@ -19,7 +19,7 @@ def origin_of(program: str, words: Sequence[str], script: str = "") -> job_pb2.O
         script_path=_line(str(Path.cwd() / script)) if script else "",
         command_line=_line(shlex.join([program, *words])),
         host=_line(socket.gethostname().partition(".")[0]),
-        session_id=session_of_caller(),
+        session_number=session_of_caller(),
     )
 
 

@@ -121,7 +121,9 @@ _FIELDS: tuple[Letter[SeenJob], ...] = (
     Letter("ACCRUE_TIME", "", ("accruetime",), lambda j: _instant(j.eligible_s)),
     Letter("ADMIN_COMMENT", "", ("admin_comment",), always(NULL)),
     Letter("ALLOC_NODES", "", ("allocnodes",), lambda j: j.spec.origin.host or NULL, detailed=True),
-    Letter("ALLOC_SID", "", ("allocsid",), lambda j: str(j.spec.origin.session_id), detailed=True),
+    Letter(
+        "ALLOC_SID", "", ("allocsid",), lambda j: str(j.spec.origin.session_number), detailed=True
+    ),
     Letter("ASSOC_ID", "", ("associd",), always("0")),
     Letter("BATCH_FLAG", "", ("batchflag",), lambda j: str(int(j.is_batch)), detailed=True),
     Letter("BOARDS_PER_NODE", "", ("boardspernode",), always("0")),

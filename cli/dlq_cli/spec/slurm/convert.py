@@ -119,6 +119,8 @@ def _signal(made: Conversion, option: Option) -> None:
         name = signal_name(name)
     if "R" in target.upper():
         made.remarks.append(Remark(option.line, "R: has no counterpart; there are no reservations"))
+    if made.compat and "B" in target.upper():
+        take(made, option, "--signal-to", "script")
     take(made, option, "--signal", f"{name}@{ahead}" if at else f"{name}@60")
 
 

@@ -31,7 +31,7 @@ MOST_NICE = 100
 AUTO = "auto"
 COMPATS = ("slurm", "none")
 PER_GPU = "per-gpu"
-SIGNALS_TO = ("main", "ranks")
+SIGNALS_TO = ("main", "ranks", "script")
 EXIT_ZERO_WORDS = ("completed", "requeued")
 TIME_LIMIT_SCOPES = (JOB_SCOPE, ATTEMPT_SCOPE) = ("job", "attempt")
 OPEN_MODES = ("append", "truncate")

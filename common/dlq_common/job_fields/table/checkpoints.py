@@ -109,6 +109,9 @@ SAVE_SIGNAL = JobField(
 SIGNAL_TO = JobField(
     key="preempt.signal_to",
     read=words.one_of(words.SIGNALS_TO),
+    flag="--signal-to main|ranks|script",
+    help="Receiver of the signal: the main process, the ranks that torchrun has started, or the"
+    " batch script and not its steps (with --compat slurm).  [default: main]",
     sample='"ranks"',
     comment="Signals are for what torchrun has started, not for the main process.",
     wire=Plain[str]("preempt.signal_to"),

@@ -347,8 +347,8 @@ def _check_origin(spec: JobSpec) -> None:
         if len(text) > LONGEST_ORIGIN or not text.isprintable():
             what = f"must be one line of at most {LONGEST_ORIGIN} characters"
             raise refused(f"origin.{name}", what)
-    if origin.session_id < 0:
-        raise refused("origin.session_id", "must not be below 0")
+    if origin.session_number < 0:
+        raise refused("origin.session_number", "must not be below 0")
 
 
 CHECKS: tuple[Callable[[JobSpec], None], ...] = (

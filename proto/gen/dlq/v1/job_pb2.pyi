@@ -938,14 +938,14 @@ class OriginSpec(_message.Message):
     SCRIPT_PATH_FIELD_NUMBER: _builtins.int
     COMMAND_LINE_FIELD_NUMBER: _builtins.int
     HOST_FIELD_NUMBER: _builtins.int
-    SESSION_ID_FIELD_NUMBER: _builtins.int
+    SESSION_NUMBER_FIELD_NUMBER: _builtins.int
     script_path: _builtins.str
     """Path of the script on the submitter's host. Empty: a command, or a script from stdin."""
     command_line: _builtins.str
     """The command line, such as "sbatch -G1 train.sh"."""
     host: _builtins.str
     """The host."""
-    session_id: _builtins.int
+    session_number: _builtins.int
     """The session of processes there; 0: not known."""
     def __init__(
         self,
@@ -953,11 +953,11 @@ class OriginSpec(_message.Message):
         script_path: _builtins.str = ...,
         command_line: _builtins.str = ...,
         host: _builtins.str = ...,
-        session_id: _builtins.int = ...,
+        session_number: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["command_line", b"command_line", "host", b"host", "script_path", b"script_path", "session_id", b"session_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["command_line", b"command_line", "host", b"host", "script_path", b"script_path", "session_number", b"session_number"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -23,7 +23,7 @@ def test_the_line_is_one_that_a_shell_reads_again() -> None:
     made = origin_of("sbatch", ["-J", "two words", "a.sh"], "a.sh")
     assert made.command_line == "sbatch -J 'two words' a.sh"
     assert made.script_path.endswith("/a.sh")
-    assert made.session_id > 0
+    assert made.session_number > 0
 
 
 def test_a_line_of_any_size_and_letters_is_one_that_the_master_takes() -> None:
