@@ -28,6 +28,7 @@ from dlq_cli.spec.slurm.sbatch import Option, read_options, read_words
 from dlq_cli.spec.validate import Spec, finish
 from dlq_cli.spec.values.given import Given, Layer, Notes
 from dlq_cli.spec.values.presets import KEY
+from dlq_client.queues import Queues
 from dlq_common.errors import (
     ConfigError,
     DlqError,
@@ -132,13 +133,18 @@ def _cluster(app: App, asked: str) -> str:
     return own
 
 
+def _default_queue(app: App) -> str:
+    queues = Queues(app.connection()).list()
+    return next((queue.name for queue in queues if queue.is_default), "default")
+
+
 def _tell_test(app: App, spec: Spec) -> None:
     """Slurm's line about a job that would be accepted. Its start is not known, so it is now; the
     nodes are chosen when it starts.
     """
     at = datetime.fromtimestamp(app.clock.now_s(), LocalZone()).strftime("%Y-%m-%dT%H:%M:%S")
     count = spec.core_count or spec.gpu_count
-    queue = spec.of(QUEUE) or "default"
+    queue = spec.of(QUEUE) or _default_queue(app)
     app.say(
         f"sbatch: Job 0 to start at {at} using {count} processors on nodes (unknown) in "
         f"partition {queue}"
