@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 import time
 from typing import Dict, List, Mapping
@@ -36,6 +37,7 @@ def _requeue(words: List[str]) -> int:
     others = [job for job in jobs if job not in own_names(os.environ)]
     if others:
         return delegate.run("scontrol", ["requeue", *jobs])
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)  # it comes for all of the step, and so for us
     if control.tell(os.environ, control.REQUEUE):
         return 0
     return _fail("the main process of this rank does not listen: the job is ending")

@@ -104,5 +104,5 @@ def test_what_submitit_asks_of_slurm_is_answered(
     assert "JobState=RUNNING" in slurm("scontrol", "show", "job", job)
     slurm("scancel", job)
     user.wait_for_end(job)
-    assert slurm("sacct", "-X", "-n", "-P", "-j", job, "-o", "State") == "CANCELLED\n"
+    assert slurm("sacct", "-X", "-n", "-P", "-j", job, "-o", "State").startswith("CANCELLED")
     assert slurm("squeue", "-h", "-j", job) == ""
