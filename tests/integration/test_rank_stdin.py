@@ -29,12 +29,13 @@ def frame(letter: bytes, body: bytes = b"") -> bytes:
 @contextmanager
 def rank(kind: str, at: Path, shell: str) -> Iterator[subprocess.Popen[bytes]]:
     words = [PROGRAM, kind, str(at), "--", "/bin/sh", "-c", shell]
-    with subprocess.Popen(words, stdout=subprocess.PIPE) as process:
+    with subprocess.Popen(words, stdout=subprocess.PIPE, process_group=0) as process:
         wait_until(at.exists, what="its socket", timeout_s=60.0)
         try:
             yield process
         finally:
-            process.kill()
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)  # and what it has started
 
 
 @pytest.fixture
