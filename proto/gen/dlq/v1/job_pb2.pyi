@@ -687,7 +687,7 @@ class JobSpec(_message.Message):
     NO_REQUEUE_FIELD_NUMBER: _builtins.int
     ORIGIN_FIELD_NUMBER: _builtins.int
     name: _builtins.str
-    """A name for people; letters, digits and ". _ - + @ :". Empty: derived from the command."""
+    """A name for people: printable characters, at most 256, no part ".." between slashes."""
     script: _builtins.str
     """A script's text; its first line names the interpreter. With it, command holds the script's
     arguments alone.
