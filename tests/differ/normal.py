@@ -22,6 +22,7 @@ _CPU_TIME = r"\b\d\d:\d\d\.\d{3}\b"
 def normaliser(side: Side, root: Path) -> Callable[[str], str]:
     """The texts of one side. Blanks around a replaced value go with it: columns are padded."""
     rules: Sequence[tuple[str, str]] = (
+        (r"(?<=Sid=)\S+:\d+", "<session>"),
         (re.escape(str(side.home)), "<home>"),
         (re.escape(str(root)), "<root>"),
         (rf"{_CTIME} \(\d+\)|{_INSTANT}|{_CTIME}|{_EPOCH}", "<at>"),
