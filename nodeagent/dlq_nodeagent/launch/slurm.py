@@ -103,11 +103,12 @@ def _tasks(launch: Launch, counts: Sequence[int]) -> Mapping[str, str]:
         each = CPUS_PER_TASK.of(launch.fields) or 1
         cores = [cpus // each for cpus in _cpus_per_node(launch, counts)]
         return {"SLURM_TASKS_PER_NODE": counted(cores)}
-    total = str(sum(counts))
+    total, each_node = str(sum(counts)), launch.tasks_per_node or 0
+    fits = sum(counts) <= each_node * len(counts)  # else Slurm ignores it, and `srun` would refuse
     return {
         "SLURM_NTASKS": total,
         "SLURM_NPROCS": total,
-        "SLURM_NTASKS_PER_NODE": str(launch.tasks_per_node or ""),
+        "SLURM_NTASKS_PER_NODE": str(each_node) if fits else "",
         "SLURM_TASKS_PER_NODE": counted(counts),
     }
 

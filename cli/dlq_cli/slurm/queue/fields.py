@@ -73,7 +73,7 @@ _FIELDS: tuple[Letter[SeenJob], ...] = (
     Letter("GROUP", "g", ("groupname",), lambda j: j.group),
     Letter("OVER_SUBSCRIBE", "h", ("oversubscribe",), always("OK")),
     Letter("JOBID", "i", ("jobarrayid",), lambda j: j.shown_id),
-    Letter("NAME", "j", ("name",), lambda j: j.job.name),
+    Letter("NAME", "j", ("name",), lambda j: "(hidden)" if j.job.redacted else j.job.name),
     Letter("COMMENT", "k", ("comment",), lambda j: j.comment or NULL, detailed=True),
     Letter("TIME_LIMIT", "l", ("timelimit",), lambda j: words.short(j.limit_s)),
     Letter("MIN_MEMORY", "m", ("minmemory",), _memory),

@@ -90,3 +90,10 @@ def test_a_task_of_an_array_finds_its_array() -> None:
         "SLURM_ARRAY_TASK_ID": "4",
         "SLURM_ARRAY_TASK_COUNT": "9",
     }
+
+
+def test_a_number_of_tasks_per_node_that_the_tasks_contradict_is_left_out_as_in_slurm() -> None:
+    found = variables(slurm_launch(fields={"tasks": 3}, tasks_per_node=1))
+    assert (found["SLURM_NTASKS"], "SLURM_NTASKS_PER_NODE" in found) == ("3", False)
+    found = variables(slurm_launch(fields={"tasks": 3}, tasks_per_node=2))
+    assert found["SLURM_NTASKS_PER_NODE"] == "2"
