@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import signal
 import sys
 import termios
@@ -17,6 +16,7 @@ from dlq_cli.output.terminal import TerminalFilter
 from dlq_common.errors import InvalidRequest
 
 STDIN = 0
+_USUAL = (80, 24)
 
 
 def needed_size(flag: str) -> tuple[int, int]:
@@ -27,9 +27,12 @@ def needed_size(flag: str) -> tuple[int, int]:
 
 
 def size() -> tuple[int, int]:
-    """Columns and rows of the terminal."""
-    columns, rows = shutil.get_terminal_size()
-    return columns, rows
+    """Columns and rows of the terminal, whatever COLUMNS and LINES say: they are of a moment."""
+    try:
+        columns, rows = os.get_terminal_size(STDIN)
+    except OSError:
+        return _USUAL
+    return columns or _USUAL[0], rows or _USUAL[1]
 
 
 @contextmanager
