@@ -10,9 +10,12 @@ from datetime import datetime
 from pathlib import PurePosixPath
 from typing import NamedTuple
 
+import click
+
 from dlq_cli.app import App
 from dlq_cli.commands.jobs.submitted import Manner, submit_spec
 from dlq_cli.jobs.source import STDIN
+from dlq_cli.output.render import clean_line
 from dlq_cli.output.said import SlurmSays
 from dlq_cli.output.zone import LocalZone
 from dlq_cli.slurm.batch_script import read_batch_script
@@ -145,9 +148,10 @@ def _tell_test(app: App, spec: Spec) -> None:
     at = datetime.fromtimestamp(app.clock.now_s(), LocalZone()).strftime("%Y-%m-%dT%H:%M:%S")
     count = spec.core_count or spec.gpu_count
     queue = spec.of(QUEUE) or _default_queue(app)
-    app.say(
+    click.echo(
         f"sbatch: Job 0 to start at {at} using {count} processors on nodes (unknown) in "
-        f"partition {queue}"
+        f"partition {clean_line(queue)}",
+        err=True,
     )
 
 

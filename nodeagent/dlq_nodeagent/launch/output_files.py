@@ -15,7 +15,7 @@ from dlq_common.text.output_patterns import (
     expand_output_pattern,
     is_of_each_rank,
 )
-from dlq_nodeagent.launch.programs import program_at
+from dlq_nodeagent.launch.programs import program_at, program_mount
 from dlq_nodeagent.model.launch import Mount
 from dlq_nodeagent.model.messages import Launch
 from dlq_nodeagent.shim.binary import OUTPUT_NAME
@@ -51,8 +51,7 @@ def output_mount(launch: Launch, state_dir: Path | None) -> tuple[Mount, ...]:
     """The part of the node that a container with output files must see."""
     if not output_files(launch, "/"):
         return ()
-    program = program_at(OUTPUT_NAME, state_dir)
-    return (Mount(program, program, read_only=True),)
+    return program_mount(OUTPUT_NAME, state_dir)
 
 
 def _open_mode(launch: Launch) -> str:

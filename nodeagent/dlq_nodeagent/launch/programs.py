@@ -5,6 +5,7 @@ import stat
 from pathlib import Path
 
 from dlq_common.start_causes import StartCause
+from dlq_nodeagent.model.launch import Mount
 from dlq_nodeagent.model.mistakes import LaunchRefused
 from dlq_nodeagent.shim.binary import ShimMissing, ensure_program
 
@@ -35,6 +36,12 @@ def program_at(name: str, state_dir: Path | None) -> str:
         return str(program)
     copy = _copy_at(state_dir, program)
     return str(copy if copy.is_file() else program)
+
+
+def program_mount(name: str, state_dir: Path | None) -> tuple[Mount, ...]:
+    """The part of the node that a container must see to start it."""
+    program = program_at(name, state_dir)
+    return (Mount(program, program, read_only=True),)
 
 
 def _copy_at(state_dir: Path, program: Path) -> Path:

@@ -7,7 +7,7 @@ of agent and master ends nothing, and the client comes again.
 from collections.abc import Mapping
 from pathlib import Path
 
-from dlq_nodeagent.launch.programs import program_at
+from dlq_nodeagent.launch.programs import program_at, program_mount
 from dlq_nodeagent.model.launch import Mount
 from dlq_nodeagent.model.messages import Launch
 from dlq_nodeagent.shim.binary import STDIN_NAME
@@ -39,5 +39,4 @@ def stdin_mount(launch: Launch, state_dir: Path | None) -> tuple[Mount, ...]:
     """The part of the node that a container with a client's stdin must see."""
     if not _is_clients(launch):
         return ()
-    program = program_at(STDIN_NAME, state_dir)
-    return (Mount(program, program, read_only=True),)
+    return program_mount(STDIN_NAME, state_dir)

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from dlq_nodeagent.devices.port import Device
-from dlq_nodeagent.launch.programs import program_at
+from dlq_nodeagent.launch.programs import program_at, program_mount
 from dlq_nodeagent.launch.steps import step_port_count
 from dlq_nodeagent.model.launch import Mount
 from dlq_nodeagent.model.messages import Launch
@@ -84,8 +84,7 @@ def tasks_mount(launch: Launch, state_dir: Path | None) -> tuple[Mount, ...]:
     """The part of the node that a container with several tasks must see."""
     if not launch.worker_count and launch.launch_mode != PER_GPU:
         return ()
-    program = program_at(TASKS_NAME, state_dir)
-    return (Mount(program, program, read_only=True),)
+    return program_mount(TASKS_NAME, state_dir)
 
 
 # ---- a process for each GPU

@@ -78,6 +78,30 @@ def test_a_cancel_ends_the_script_with_its_step_as_in_slurm(
     assert "goes on" not in output
 
 
+def test_a_cancel_leaves_the_steps_the_time_to_save(job: TwoNodes) -> None:
+    (job.directory / "task").write_text(
+        TASK.replace("SIGUSR1", "SIGTERM").replace(
+            "exit(print", "exit(__import__('time').sleep(1) or print"
+        )
+    )
+    process = job.start("srun -n4 python3 task; echo goes on")
+    wait_for(process.stdout, "ready", 4)
+    process.send_signal(signal.SIGCONT)
+    process.send_signal(signal.SIGTERM)
+    output, _ = process.communicate(timeout=60)
+    assert process.returncode == -signal.SIGTERM
+    assert {f"saved {rank}" for rank in range(4)} <= set(output.splitlines())
+    assert "goes on" not in output
+
+
+def test_steps_that_the_script_has_left_are_told_to_end_and_waited_for(job: TwoNodes) -> None:
+    (job.directory / "task").write_text(TASK.replace("SIGUSR1", "SIGTERM"))
+    process = job.start("srun -n4 python3 task & sleep 1; exit 5")
+    output, _ = process.communicate(timeout=60)
+    assert process.returncode == 5
+    assert {f"saved {rank}" for rank in range(4)} <= set(output.splitlines())
+
+
 def test_a_signal_that_ends_the_program_ends_the_rank_by_the_same(job: TwoNodes) -> None:
     process = job.start("echo ready; exec sleep 600")
     wait_for(process.stdout, "ready")

@@ -170,6 +170,10 @@ def _stay(app: App, job_ids: list[str], manner: Manner) -> None:
         if manner.follow and len(job_ids) == 1:
             follow_job(app, job_ids[0], lines=None, holds=holds)
         ended = wait_for(app, job_ids, holds=holds)
-    code = exit_code(ended.values())
+    jobs = list(ended.values())
+    signalled = [job for job in jobs if manner.as_slurm and job.exit_signal]
+    code = exit_code([job for job in jobs if job not in signalled])
+    if signalled:  # sbatch --wait tells of no signal
+        code = max(code, exit_codes.FAILURE)
     if code != exit_codes.OK:
         raise exit_codes.Ended(code)

@@ -69,7 +69,7 @@ def launch_message(launch: Launch, places: CheckpointPlaces) -> agent.LaunchComm
         spec=spec,
         checkpoint_directory=places.directory(spec, launch.key, trial=launch.trial),
         checkpoint_base=places.base(spec),
-        step_key=step_key(places.seed, launch) if spec.compat == "slurm" else "",
+        step_key=step_key(places.seed, launch) if _has_steps_elsewhere(spec, launch) else "",
         hold_duration=to_duration(launch.hold_s),
         grace_duration=to_duration(launch.grace_s),
         time_left_duration=to_duration(launch.time_left_s),
@@ -77,6 +77,10 @@ def launch_message(launch: Launch, places: CheckpointPlaces) -> agent.LaunchComm
     if launch.record_s is not None:
         message.profile.window_duration.CopyFrom(to_duration(launch.record_s))
     return message
+
+
+def _has_steps_elsewhere(spec: job_pb2.JobSpec, launch: Launch) -> bool:
+    return spec.compat == "slurm" and len(launch.node_ids) > 1
 
 
 def step_key(seed: bytes, launch: Launch) -> str:

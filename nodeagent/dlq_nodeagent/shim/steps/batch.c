@@ -29,6 +29,7 @@
 #define HOLD_AGAIN_MS 1000   /* ... up to this */
 #define HOLD_MIRRORS_MS 15000 /* the master ends us sooner when rank 0 failed */
 #define LIMIT_SLACK_S 2
+#define STEPS_MS 30000 /* for steps that the script has left, as in Slurm */
 #define CONTINUED_MS 1000 /* between CONT and TERM of a cancel ... */
 #define TOGETHER_MS 50    /* ... or between TERM and CONT */
 #define MOST_FDS 8200
@@ -37,8 +38,9 @@ extern char **environ;
 
 static struct who who;
 static pid_t program, holder;
+static int ended_as; /* status of the script */
 static int fifo = -1, signals;
-static int64_t end_ms, hold_again_ms, hold_pause_ms = HOLD_FIRST_MS, continued_ms;
+static int64_t end_ms, hold_again_ms, hold_pause_ms = HOLD_FIRST_MS, continued_ms, leave_ms;
 static bool told_to_end;
 static int script_signal; /* of sbatch --signal=B: */
 static long limit_s;      /* the job's time limit, UTC */
@@ -178,9 +180,11 @@ static void pass_on(int number)
     bool ends = number == SIGTERM && was_continued();
     if (ends)
         say_cancelled();
+    if (program > 0 && (ends || number == script_signal))
+        kill(program, number); /* first: it must not go on when its step has ended */
     if (number == script_signal && program > 0)
-        kill(program, number);
-    else if ((kids_signal(number) == 0 || ends) && program > 0)
+        return;
+    if (kids_signal(number) == 0 && program > 0 && !ends)
         kill(program, number);
 }
 
@@ -275,13 +279,11 @@ static void holder_ended(int status)
 
 /* ---- the loop ---- */
 
-static _Noreturn void program_ended(int status)
+/* The end of rank 0, as its script ended. */
+static _Noreturn void finish(void)
 {
-    int number = WIFSIGNALED(status) ? WTERMSIG(status) : 0;
-    int code = end_ms != 0 ? REQUEUE_CODE : number != 0 ? 128 + number : WEXITSTATUS(status);
-    hear_fifo(); /* a request that came just before the end */
-    if (end_ms != 0)
-        code = REQUEUE_CODE;
+    int number = WIFSIGNALED(ended_as) ? WTERMSIG(ended_as) : 0;
+    int code = end_ms != 0 ? REQUEUE_CODE : number != 0 ? 128 + number : WEXITSTATUS(ended_as);
     kids_hear(); /* a step that ended with the script has its own code */
     kids_bye(code);
     if (number != 0 && code != REQUEUE_CODE) {
@@ -292,6 +294,19 @@ static _Noreturn void program_ended(int status)
         kill(getpid(), number);
     }
     end_with(code);
+}
+
+/* Steps that it has left get CONT and TERM, and KILL with the rank, as in Slurm. */
+static void program_ended(int status)
+{
+    program = 0;
+    ended_as = status;
+    leave_ms = now_ms() + STEPS_MS;
+    hear_fifo(); /* a request that came just before the end */
+    kids_hear();
+    kids_signal(SIGCONT);
+    if (kids_signal(SIGTERM) == 0)
+        finish();
 }
 
 static void reap(void)
@@ -314,7 +329,7 @@ static void hear_signal(int number)
 {
     if (number == SIGCHLD || number == SIGPIPE)
         return;
-    if (program > 0) {
+    if (who.rank == 0) {
         pass_on(number);
     } else {
         told_to_end = true; /* or to save: the tasks of rank 0 do that here */
@@ -355,8 +370,8 @@ static void hear_signals(void)
 static int pause_for(int records_ms)
 {
     int64_t wait = records_ms;
-    int64_t at[] = {end_ms, holder == 0 && program == 0 ? hold_again_ms : 0};
-    for (int each = 0; each < 2; each++)
+    int64_t at[] = {end_ms, leave_ms, holder == 0 && who.rank > 0 ? hold_again_ms : 0};
+    for (int each = 0; each < 3; each++)
         if (at[each] != 0) {
             int64_t left = at[each] - now_ms();
             left = left < 0 ? 0 : left;
@@ -379,10 +394,13 @@ static _Noreturn void serve(void)
             hear_signals();
         reap();
         kids_turn(fds + 2, count);
-        if (program == 0 && holder == 0 && who.rank > 0 && now_ms() >= hold_again_ms)
+        if (holder == 0 && who.rank > 0 && now_ms() >= hold_again_ms)
             ask_rank_0();
+        if (leave_ms != 0 && (kids_running() == 0 || now_ms() >= leave_ms))
+            finish();
         if (end_ms != 0 && now_ms() >= end_ms) {
-            kill(program, SIGKILL); /* other processes end with the rank */
+            if (program > 0)
+                kill(program, SIGKILL); /* other processes end with the rank */
             kids_bye(REQUEUE_CODE);
             end_with(REQUEUE_CODE);
         }

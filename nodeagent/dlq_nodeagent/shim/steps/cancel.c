@@ -56,15 +56,8 @@ static const char *target(const char *word, const struct order *order, char *job
 static int connect_to(const char *job, struct who *who)
 {
     char words[256];
-    struct frame frame;
-    char *payload;
     int fd = dial_own(job, words, sizeof words);
-    bool told = fd >= 0 && send_frame(fd, ASK_WHO, 0, "", 0) &&
-                receive_frame(fd, ANSWER_MS, &frame, &payload) && frame.type == SAY_WHO &&
-                who_parse(who, payload, frame.length);
-    if (fd >= 0)
-        close(fd);
-    return told ? dial_peer(who, 0, words, sizeof words) : -1;
+    return fd >= 0 && hear_who(fd, who) ? dial_peer(who, 0, words, sizeof words) : -1;
 }
 
 static int order_one(const char *word, const char *what, const char *job, const struct order *order)

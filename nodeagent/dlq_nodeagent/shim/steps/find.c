@@ -10,6 +10,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#define ANSWER_MS 60000
+
 extern char **environ;
 
 static const char *variable_in(const char *environment, size_t length, const char *name)
@@ -85,20 +87,40 @@ static int try_process(int pid, const char *wanted_job)
     return fd;
 }
 
+enum { MOST_DEPTH = 64 };
+
+/* The ancestors of a process but for process 1, the nearest first; their count. */
+static int ancestors_of(int pid, int out[MOST_DEPTH])
+{
+    int count = 0;
+    while ((pid = parent_of(pid)) > 1 && count < MOST_DEPTH)
+        out[count++] = pid;
+    return count;
+}
+
+/* Another cluster on this host may have a job of the same number and user. */
+static bool is_relative(int pid, const int *ours, int our_count)
+{
+    int theirs[MOST_DEPTH], count = ancestors_of(pid, theirs);
+    for (int at = 0; at < count; at++)
+        for (int other = 0; other < our_count; other++)
+            if (theirs[at] == ours[other])
+                return true;
+    return false;
+}
+
 /* Programs strip their children's variables, and leave SLURM_JOB_ID: then our ancestors have them,
  * or else any process of this user in that job. */
 static int search(const char *wanted_job)
 {
-    for (int pid = getppid(), depth = 0; pid > 1 && depth < 64; pid = parent_of(pid), depth++) {
-        int fd = try_process(pid, wanted_job);
-        if (fd > 0)
-            return fd;
-    }
-    DIR *processes = wanted_job == NULL ? NULL : opendir("/proc");
+    int ours[MOST_DEPTH], count = ancestors_of(getpid(), ours), found = -1;
+    for (int at = 0; at < count && found <= 0; at++)
+        found = try_process(ours[at], wanted_job);
+    DIR *processes = wanted_job == NULL || found > 0 ? NULL : opendir("/proc");
     struct dirent *entry;
-    int found = -1;
     while (processes != NULL && found <= 0 && (entry = readdir(processes)) != NULL)
-        if (isdigit((unsigned char)entry->d_name[0]))
+        if (isdigit((unsigned char)entry->d_name[0]) &&
+            is_relative(atoi(entry->d_name), ours, count))
             found = try_process(atoi(entry->d_name), wanted_job);
     if (processes != NULL)
         closedir(processes);
@@ -117,6 +139,17 @@ int dial_own(const char *wanted_job, char *words, size_t size)
     if (fd <= 0)
         snprintf(words, size, "no job with compat = slurm runs here");
     return fd > 0 ? fd : -1;
+}
+
+bool hear_who(int fd, struct who *who)
+{
+    struct frame frame;
+    char *payload;
+    bool told = send_frame(fd, ASK_WHO, 0, "", 0) &&
+                receive_frame(fd, ANSWER_MS, &frame, &payload) && frame.type == SAY_WHO &&
+                who_parse(who, payload, frame.length);
+    close(fd);
+    return told;
 }
 
 _Noreturn void become_slow(const char *name, const char *job, char **argv, int argc)

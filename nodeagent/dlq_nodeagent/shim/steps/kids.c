@@ -384,6 +384,14 @@ int kids_signal(int number)
     return reached;
 }
 
+int kids_running(void)
+{
+    int count = 0;
+    for (int at = 0; at < MOST_KIDS; at++)
+        count += kids[at].pid != 0 && kids[at].step != NULL;
+    return count;
+}
+
 void kids_bye(int code)
 {
     struct message message = {.kind = TO_BYE, .number = (uint32_t)code};

@@ -213,20 +213,16 @@ static void add_count(struct bytes *out, const char *name, long value)
     add_variable(out, name, text);
 }
 
-static void name_parts(char *list, char *each, size_t size)
+/* The tasks of each node as Slurm writes them: `4(x2),2`. */
+static void count_tasks(char *out, size_t size)
 {
-    size_t list_used = 0, each_used = 0;
-    for (uint32_t at = 0; at < srun.grant.count && list_used < size && each_used < size; at++) {
+    size_t used = 0;
+    for (uint32_t at = 0, same; at < srun.grant.count && used < size; at += same) {
         const struct part *part = &srun.grant.parts[at];
-        uint32_t same = 1;
-        while (at + same < srun.grant.count && part[same].tasks == part->tasks)
-            same++;
-        list_used += (size_t)snprintf(list + list_used, size - list_used, "%s%s", at > 0 ? "," : "",
-                                      srun_host((int)at));
-        if (at == 0 || part[-1].tasks != part->tasks)
-            each_used += (size_t)snprintf(each + each_used, size - each_used,
-                                          same > 1 ? "%s%d(x%u)" : "%s%d", at > 0 ? "," : "",
-                                          part->tasks, same);
+        for (same = 1; at + same < srun.grant.count && part[same].tasks == part->tasks; same++)
+            ;
+        used += (size_t)snprintf(out + used, size - used, same > 1 ? "%s%d(x%u)" : "%s%d",
+                                 at > 0 ? "," : "", part->tasks, same);
     }
 }
 
@@ -234,7 +230,8 @@ static void add_step(struct bytes *out)
 {
     static char list[MOST_NODES * MOST_NAME], each[8192];
     const struct peer *own = &srun.who.peers[srun.who.rank];
-    name_parts(list, each, sizeof each < sizeof list ? sizeof each : sizeof list);
+    grant_nodes(&srun.who, &srun.grant, list, sizeof list);
+    count_tasks(each, sizeof each);
     static const char *const STEP[] = {"SLURM_STEP_ID", "SLURM_STEPID"};
     static const char *const TASKS[] = {"SLURM_NTASKS", "SLURM_NPROCS", "SLURM_STEP_NUM_TASKS"};
     static const char *const EACH[] = {"SLURM_TASKS_PER_NODE", "SLURM_STEP_TASKS_PER_NODE"};

@@ -1,6 +1,7 @@
 /* The nodes of a step, and the number of tasks on each of them, as Slurm lays tasks out. Pure. */
 #include "steps.h"
 
+#include <stdio.h>
 #include <string.h>
 
 static int popcount(uint64_t bits)
@@ -148,6 +149,15 @@ enum fit layout_fit(const struct wish *wish, const struct room *rooms, int node_
         return have < (int)wish->gpus ? NEVER : BUSY;
     }
     return FITS;
+}
+
+void grant_nodes(const struct who *who, const struct grant *grant, char *out, size_t size)
+{
+    size_t used = 0;
+    out[0] = '\0';
+    for (uint32_t at = 0; at < grant->count && used < size; at++)
+        used += (size_t)snprintf(out + used, size - used, "%s%s", at > 0 ? "," : "",
+                                 who->peers[grant->parts[at].node].name);
 }
 
 void layout_take(const struct wish *wish, const struct grant *grant, struct room *rooms, int sign)

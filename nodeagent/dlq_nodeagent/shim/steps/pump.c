@@ -65,19 +65,14 @@ static void print(int rank, int fd, const char *data, size_t length)
 {
     char label[16];
     int digits = snprintf(NULL, 0, "%d", srun.rank_count - 1);
-    int width = snprintf(label, sizeof label, "%*d: ", digits, rank);
     struct bytes out = {0};
-    while (srun.options.label && length > 0) {
-        const char *end = memchr(data, '\n', length);
-        size_t part = end == NULL ? length : (size_t)(end - data) + 1;
-        if (!srun.ranks[rank].middle)
-            bytes_add(&out, label, (size_t)width);
-        bytes_add(&out, data, part);
-        srun.ranks[rank].middle = end == NULL;
-        data += part;
-        length -= part;
+    if (!srun.options.label) {
+        write_whole(fd, data, length);
+        return;
     }
-    write_whole(fd, srun.options.label ? out.data : data, srun.options.label ? out.used : length);
+    snprintf(label, sizeof label, "%*d: ", digits, rank);
+    bytes_labelled(&out, label, &srun.ranks[rank].middle, data, length);
+    write_whole(fd, out.data, out.used);
     bytes_free(&out);
 }
 

@@ -60,11 +60,7 @@ struct step *records_begin(const struct wish *wish, const struct grant *grant,
                            .nodes = grant->count,
                            .start_ms = utc_ms()};
     put_words(place->name, sizeof place->name, wish->name);
-    for (uint32_t at = 0; at < grant->count; at++) {
-        size_t used = strlen(place->nodelist);
-        snprintf(place->nodelist + used, sizeof place->nodelist - used, "%s%s", at > 0 ? "," : "",
-                 who->peers[grant->parts[at].node].name);
-    }
+    grant_nodes(who, grant, place->nodelist, sizeof place->nodelist);
     changed = true;
     return place;
 }

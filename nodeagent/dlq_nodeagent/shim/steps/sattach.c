@@ -18,6 +18,7 @@ static struct bytes heard;
 static bool label, layout_only, input_over, output_none, error_none;
 static long only_output = -1, only_error = -1, only_input = -1;
 static uint32_t untaken;
+static int digits; /* of the highest task */
 
 static _Noreturn void fail(const char *words)
 {
@@ -104,17 +105,20 @@ static int attach(const char *step)
     return fd;
 }
 
+static int task_count(void)
+{
+    int tasks = 0;
+    for (uint32_t at = 0; at < grant.count; at++)
+        tasks += grant.parts[at].tasks;
+    return tasks;
+}
+
 static void show_layout(void)
 {
-    int tasks = 0, next = 0;
-    char list[8192] = "";
-    size_t used = 0;
-    for (uint32_t at = 0; at < grant.count && used < sizeof list; at++) {
-        tasks += grant.parts[at].tasks;
-        used += (size_t)snprintf(list + used, sizeof list - used, "%s%s", at > 0 ? "," : "",
-                                 who.peers[grant.parts[at].node].name);
-    }
-    printf("Job step layout:\n\t%d tasks, %u nodes (%s)\n\n", tasks, grant.count, list);
+    int next = 0;
+    char list[8192];
+    grant_nodes(&who, &grant, list, sizeof list);
+    printf("Job step layout:\n\t%d tasks, %u nodes (%s)\n\n", task_count(), grant.count, list);
     for (uint32_t at = 0; at < grant.count; at++) {
         printf("\tNode %u (%s), %d task(s): ", at, who.peers[grant.parts[at].node].name,
                grant.parts[at].tasks);
@@ -129,17 +133,13 @@ static void show_layout(void)
 static void print(unsigned task, FILE *to, const char *data, size_t length)
 {
     static bool middle[MOST_TASKS];
-    while (length > 0) {
-        const char *end = memchr(data, '\n', length);
-        size_t part = end == NULL ? length : (size_t)(end - data) + 1;
-        if (label && !middle[task])
-            fprintf(to, "%u: ", task);
-        fwrite(data, 1, part, to);
-        middle[task] = end == NULL;
-        data += part;
-        length -= part;
-    }
+    char words[16];
+    struct bytes out = {0};
+    snprintf(words, sizeof words, "%*u: ", digits, task);
+    bytes_labelled(&out, label ? words : "", &middle[task], data, length);
+    fwrite(out.data, 1, out.used, to);
     fflush(to);
+    bytes_free(&out);
 }
 
 static void obey(const struct frame *frame, const char *payload)
@@ -203,8 +203,6 @@ static _Noreturn void follow(int fd)
 int sattach_main(int argc, char **argv)
 {
     char words[256], job[64];
-    struct frame frame;
-    char *payload;
     char **given = must_have(calloc((size_t)argc + 1, sizeof *given));
     for (int at = 0; at < argc; at++)
         given[at] = must_have(strdup(argv[at]));
@@ -215,11 +213,10 @@ int sattach_main(int argc, char **argv)
     int fd = dial_own(job, words, sizeof words);
     if (fd < 0)
         become_slow("sattach", job, given, argc);
-    if (!send_frame(fd, ASK_WHO, 0, "", 0) || !receive_frame(fd, 10000, &frame, &payload) ||
-        frame.type != SAY_WHO || !who_parse(&who, payload, frame.length))
+    if (!hear_who(fd, &who))
         fail("the main process of this rank does not answer");
-    close(fd);
     fd = attach(dot + 1);
+    digits = snprintf(NULL, 0, "%d", task_count() - 1);
     if (layout_only) {
         show_layout();
         return 0;

@@ -9,7 +9,6 @@
 #include <unistd.h>
 
 #define TOLD_MS 5000
-#define ANSWER_MS 60000
 #define AGAIN_MS 300
 #define FULL_MS 600000 /* a rank without a free process is asked again for so long */
 
@@ -28,16 +27,6 @@ const char *srun_host(int node)
 
 /* ---- the step ---- */
 
-static bool hear_who(int fd)
-{
-    struct frame frame;
-    char *payload;
-    bool told = send_frame(fd, ASK_WHO, 0, "", 0) && receive_frame(fd, ANSWER_MS, &frame, &payload) &&
-                frame.type == SAY_WHO && who_parse(&srun.who, payload, frame.length);
-    close(fd);
-    return told;
-}
-
 /* A rank that has no process left for us may have one again. */
 static void ask_who(int argc, char **argv)
 {
@@ -47,7 +36,7 @@ static void ask_who(int argc, char **argv)
         int fd = dial_own(srun.options.job, words, sizeof words);
         if (fd < 0)
             become_slow("srun", srun.options.job, argv, argc);
-        if (hear_who(fd))
+        if (hear_who(fd, &srun.who))
             return;
         poll(NULL, 0, AGAIN_MS);
     } while (now_ms() < until);

@@ -76,6 +76,9 @@ void bytes_number(struct bytes *bytes, const char *key, long long value);
 /* Takes `length` bytes from the front. */
 void bytes_drop(struct bytes *bytes, size_t length);
 void bytes_free(struct bytes *bytes);
+/* Output with a label before each line; `middle`: whether the last one has not ended. */
+void bytes_labelled(struct bytes *bytes, const char *label, bool *middle, const char *data,
+                    size_t length);
 void bytes_frame(struct bytes *bytes, enum frame_type type, unsigned task, const void *data,
                  size_t length);
 
@@ -133,6 +136,8 @@ struct who {
 
 /* The socket of the rank that this process is part of; -1 with words when there is none. */
 int dial_own(const char *wanted_job, char *words, size_t size);
+/* Asks that socket about the job, and closes it. */
+bool hear_who(int fd, struct who *who);
 /* Outside of `job` (NULL: any): the program of this name that asks the master. */
 _Noreturn void become_slow(const char *name, const char *job, char **argv, int argc);
 int dial_unix(const char *directory);
@@ -182,6 +187,8 @@ enum fit { FITS, BUSY, NEVER };
 /* Fills in the parts; `why` for NEVER. */
 enum fit layout_fit(const struct wish *wish, const struct room *rooms, int node_count,
                     struct grant *grant, const char **why);
+/* The names of its nodes, with commas. */
+void grant_nodes(const struct who *who, const struct grant *grant, char *out, size_t size);
 void layout_take(const struct wish *wish, const struct grant *grant, struct room *rooms, int sign);
 
 /* ---- records.c: the steps of this attempt, told to the agent by a file ---- */
@@ -275,6 +282,8 @@ void kids_hear(void);
 bool batch_signal(int number);
 /* To every srun of this job; how many there are. */
 int kids_signal(int number);
+/* Steps that run. */
+int kids_running(void);
 /* The batch script has ended: tells those that hold the other nodes, and waits a moment for them.
  */
 void kids_bye(int code);

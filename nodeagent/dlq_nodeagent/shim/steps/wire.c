@@ -105,6 +105,21 @@ void bytes_free(struct bytes *bytes)
     *bytes = (struct bytes){0};
 }
 
+void bytes_labelled(struct bytes *bytes, const char *label, bool *middle, const char *data,
+                    size_t length)
+{
+    while (length > 0) {
+        const char *end = memchr(data, '\n', length);
+        size_t part = end == NULL ? length : (size_t)(end - data) + 1;
+        if (!*middle)
+            bytes_add(bytes, label, strlen(label));
+        bytes_add(bytes, data, part);
+        *middle = end == NULL;
+        data += part;
+        length -= part;
+    }
+}
+
 void bytes_frame(struct bytes *bytes, enum frame_type type, unsigned task, const void *data,
                  size_t length)
 {
