@@ -11,38 +11,14 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Self
 
-from support.real_slurm import NEEDED, RealSlurm
+from support.real_slurm import BASE_CONF, NEEDED, RealSlurm
 
-_CONF = """\
+_CONF = BASE_CONF + """\
 ClusterName={cluster}
-SlurmctldHost={host}(127.0.0.1)
-SlurmctldPort={port}
-SlurmUser=root
-SlurmdUser=root
-AuthType=auth/munge
-AuthInfo=socket={root}/munge/sock
-CredType=cred/munge
-StateSaveLocation={root}/state
-SlurmdSpoolDir={root}/spool/%n
-SlurmctldPidFile={root}/slurmctld.pid
-SlurmdPidFile={root}/slurmd-%n.pid
-SlurmctldLogFile={root}/log/slurmctld.log
 SlurmdLogFile={root}/log/%n.log
-MpiDefault=none
-ProctrackType=proctrack/pgid
-TaskPlugin=task/none
 JobAcctGatherType=jobacct_gather/linux
-SwitchType=switch/none
-ReturnToService=2
-KillWait=30
 MaxArraySize=10001
-SchedulerType=sched/backfill
 SchedulerParameters=batch_sched_delay=0,sched_min_interval=200000,bf_interval=1
-SelectType=select/cons_tres
-SelectTypeParameters=CR_CPU
-GresTypes=gpu
-SlurmdParameters=config_overrides
-CommunicationParameters=NoInAddrAny,NoCtldInAddrAny
 AccountingStorageType=accounting_storage/slurmdbd
 AccountingStorageHost=127.0.0.1
 AccountingStoragePort={dbd_port}

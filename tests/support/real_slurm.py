@@ -15,11 +15,9 @@ from pathlib import Path
 from typing import Self
 
 NEEDED = ("munged", "slurmctld", "slurmd", "sbatch", "squeue", "scancel")
-_CONF = """\
-ClusterName=dlqtest
+BASE_CONF = """\
 SlurmctldHost={host}(127.0.0.1)
 SlurmctldPort={port}
-SlurmdPort={node_port}
 SlurmUser=root
 SlurmdUser=root
 AuthType=auth/munge
@@ -30,21 +28,25 @@ SlurmdSpoolDir={root}/spool/%n
 SlurmctldPidFile={root}/slurmctld.pid
 SlurmdPidFile={root}/slurmd-%n.pid
 SlurmctldLogFile={root}/log/slurmctld.log
-SlurmdLogFile={root}/log/slurmd.log
 MpiDefault=none
 ProctrackType=proctrack/pgid
 TaskPlugin=task/none
-JobAcctGatherType=jobacct_gather/none
 SwitchType=switch/none
 ReturnToService=2
 KillWait=30
 SchedulerType=sched/backfill
-SchedulerParameters=batch_sched_delay=0,sched_min_interval=200000
 SelectType=select/cons_tres
 SelectTypeParameters=CR_CPU
 GresTypes=gpu
 SlurmdParameters=config_overrides
 CommunicationParameters=NoInAddrAny,NoCtldInAddrAny
+"""
+_CONF = BASE_CONF + """\
+ClusterName=dlqtest
+SlurmdPort={node_port}
+SlurmdLogFile={root}/log/slurmd.log
+JobAcctGatherType=jobacct_gather/none
+SchedulerParameters=batch_sched_delay=0,sched_min_interval=200000
 AccountingStorageType=accounting_storage/none
 {nodes}PartitionName=gpu Nodes=ALL Default=YES MaxTime=INFINITE DefaultTime=60 State=UP
 """

@@ -30,6 +30,7 @@ struct kid {
 };
 
 static struct kid kids[MOST_KIDS];
+static int top; /* all that are used are below it */
 static struct room rooms[MOST_NODES];
 static struct who *who;
 static uint64_t next_order;
@@ -123,7 +124,7 @@ static void drop_oldest_stranger(void)
 {
     struct kid *oldest = NULL;
     int count = 0;
-    for (int at = 0; at < MOST_KIDS; at++)
+    for (int at = 0; at < top; at++)
         if (kids[at].pid != 0 && kids[at].stranger) {
             count++;
             if (oldest == NULL || kids[at].order < oldest->order)
@@ -159,6 +160,7 @@ static void take_connection(int listener, bool local)
         close(pair[0]);
         return;
     }
+    top = place - kids >= top ? (int)(place - kids) + 1 : top;
     *place = (struct kid){.pid = pid, .sock = pair[0], .stranger = !local, .order = next_order++};
 }
 
@@ -218,7 +220,7 @@ static void try_waiting(void)
 {
     static int waiting[MOST_KIDS];
     int count = 0;
-    for (int at = 0; at < MOST_KIDS; at++)
+    for (int at = 0; at < top; at++)
         if (kids[at].pid != 0 && kids[at].waiting)
             waiting[count++] = at;
     qsort(waiting, (size_t)count, sizeof *waiting, by_order);
@@ -254,7 +256,7 @@ static bool wish_is_sane(struct wish *wish)
 static void attach(struct kid *kid, uint32_t number, int passed)
 {
     struct message message = {.kind = TO_TAP};
-    for (int at = 0; at < MOST_KIDS; at++)
+    for (int at = 0; at < top; at++)
         if (kids[at].pid != 0 && kids[at].step != NULL && kids[at].step->number == number) {
             message_send(kids[at].sock, &message, passed);
             message.kind = TO_BYE;
@@ -273,7 +275,7 @@ static void pass_signal(struct kid *kid, struct message *message)
     bool reached = (full || batch) && batch_signal((int)message->number);
     long wanted = -1;
     bool is_step = parse_long(message->text, UINT32_MAX, &wanted);
-    for (int at = 0; at < MOST_KIDS; at++)
+    for (int at = 0; at < top; at++)
         if (kids[at].pid != 0 && kids[at].step != NULL &&
             (full || (is_step && kids[at].step->number == (uint32_t)wanted)))
             reached = message_send(kids[at].sock, &to_step, -1) || reached;
@@ -325,7 +327,7 @@ int kids_poll(struct pollfd *fds, int most)
     int count = 0;
     fds[count++] = (struct pollfd){.fd = unix_listener, .events = POLLIN};
     fds[count++] = (struct pollfd){.fd = tcp_listener, .events = POLLIN};
-    for (int at = 0; at < MOST_KIDS && count < most; at++)
+    for (int at = 0; at < top && count < most; at++)
         fds[count++] =
             (struct pollfd){.fd = kids[at].pid != 0 ? kids[at].sock : -1, .events = POLLIN};
     return count;
@@ -352,7 +354,7 @@ void kids_turn(const struct pollfd *fds, int count)
 
 void kids_reaped(pid_t pid)
 {
-    for (int at = 0; at < MOST_KIDS; at++)
+    for (int at = 0; at < top; at++)
         if (kids[at].pid == pid) {
             struct message message;
             int passed;
@@ -361,6 +363,8 @@ void kids_reaped(pid_t pid)
             if (kids[at].sock >= 0)
                 part_with(&kids[at]);
             kids[at].pid = 0;
+            while (top > 0 && kids[top - 1].pid == 0)
+                top--;
         }
 }
 
@@ -368,7 +372,7 @@ void kids_hear(void)
 {
     struct message message;
     int passed;
-    for (int at = 0; at < MOST_KIDS; at++)
+    for (int at = 0; at < top; at++)
         while (kids[at].pid != 0 && kids[at].sock >= 0 &&
                message_receive(kids[at].sock, &message, &passed) > 0)
             hear(&kids[at], &message, passed);
@@ -378,7 +382,7 @@ int kids_signal(int number)
 {
     struct message message = {.kind = TO_SIGNAL, .number = (uint32_t)number};
     int reached = 0;
-    for (int at = 0; at < MOST_KIDS; at++)
+    for (int at = 0; at < top; at++)
         if (kids[at].pid != 0 && kids[at].step != NULL)
             reached += message_send(kids[at].sock, &message, -1);
     return reached;
@@ -387,7 +391,7 @@ int kids_signal(int number)
 int kids_running(void)
 {
     int count = 0;
-    for (int at = 0; at < MOST_KIDS; at++)
+    for (int at = 0; at < top; at++)
         count += kids[at].pid != 0 && kids[at].step != NULL;
     return count;
 }
@@ -396,14 +400,14 @@ void kids_bye(int code)
 {
     struct message message = {.kind = TO_BYE, .number = (uint32_t)code};
     int64_t until = now_ms() + BYE_MS;
-    for (int at = 0; at < MOST_KIDS; at++) {
+    for (int at = 0; at < top; at++) {
         struct kid *kid = &kids[at];
         if (kid->pid != 0 && kid->step != NULL)
             records_end(kid->step, 128 + SIGTERM); /* the job ends under it */
         if (kid->pid != 0 && kid->holds)
             message_send(kid->sock, &message, -1);
     }
-    for (int at = 0; at < MOST_KIDS; at++) {
+    for (int at = 0; at < top; at++) {
         struct pollfd wait = {.fd = kids[at].sock, .events = 0};
         int64_t left = until - now_ms();
         if (kids[at].pid != 0 && kids[at].holds && left > 0)
