@@ -60,7 +60,15 @@ def main() -> None:
 def _changes(living: Living, root: Path, rounds: int) -> list[float]:
     program, told = root / "steps.py", root / "steps"
     program.write_text(_STEPS)
-    living.run("dlq", "submit", "-G", "1", "--", "/usr/bin/python3", str(program), str(told))
+    words = ("--parsable", "-G", "1", "--", "/usr/bin/python3", str(program), str(told))
+    steps = living.run("dlq", "submit", *words).strip()
+    try:
+        return _rounds(living, told, rounds)
+    finally:  # it would outlive the daemons
+        living.run("dlq", "cancel", "--kill", "--wait", steps)
+
+
+def _rounds(living: Living, told: Path, rounds: int) -> list[float]:
     time.sleep(_LOOK_S)
     changes = []
     for _ in range(rounds):

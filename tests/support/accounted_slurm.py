@@ -13,7 +13,9 @@ from typing import Self
 
 from support.real_slurm import BASE_CONF, NEEDED, RealSlurm
 
-_CONF = BASE_CONF + """\
+_CONF = (
+    BASE_CONF
+    + """\
 ClusterName={cluster}
 SlurmdLogFile={root}/log/%n.log
 JobAcctGatherType=jobacct_gather/linux
@@ -28,6 +30,7 @@ PriorityType=priority/multifactor
 PriorityWeightAge=1000
 PriorityWeightFairshare=10000
 """
+)
 _DBD = """\
 AuthType=auth/munge
 AuthInfo=socket={root}/munge/sock

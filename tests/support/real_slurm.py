@@ -41,7 +41,9 @@ GresTypes=gpu
 SlurmdParameters=config_overrides
 CommunicationParameters=NoInAddrAny,NoCtldInAddrAny
 """
-_CONF = BASE_CONF + """\
+_CONF = (
+    BASE_CONF
+    + """\
 ClusterName=dlqtest
 SlurmdPort={node_port}
 SlurmdLogFile={root}/log/slurmd.log
@@ -50,6 +52,7 @@ SchedulerParameters=batch_sched_delay=0,sched_min_interval=200000
 AccountingStorageType=accounting_storage/none
 {nodes}PartitionName=gpu Nodes=ALL Default=YES MaxTime=INFINITE DefaultTime=60 State=UP
 """
+)
 _NODE = """\
 NodeName=node{number} NodeHostname={host} NodeAddr=127.0.0.1 Port={port} CPUs=64 RealMemory=500000 Gres={gres} State=UNKNOWN
 """  # noqa: E501
