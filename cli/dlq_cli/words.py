@@ -12,10 +12,11 @@ from dlq.v1 import job_pb2, lease_pb2, node_pb2
 
 ENDED = frozenset({"completed", "failed", "cancelled", "timed_out"})
 
-# Slurm's two-letter codes of the states that jobs are shown in, for `%t` and `-t PD,R`.
+# Slurm's two-letter codes of the states that jobs are shown in, for `%t` and `-t PD,R`. A node that
+# is silent still holds its job: NF is an end, and programs would submit such a job again.
 SLURM_CODES: Mapping[str, str] = {
     "pending": "PD", "queued": "PD", "held": "PD", "assigned": "CF", "preparing": "CF",
-    "starting": "CF", "running": "R", "profiling": "R", "pausing": "CG", "unknown": "NF", "completed": "CD",  # noqa: E501
+    "starting": "CF", "running": "R", "profiling": "R", "pausing": "CG", "unknown": "R", "completed": "CD",  # noqa: E501
     "failed": "F", "cancelled": "CA", "timed_out": "TO",
 }  # fmt: skip
 

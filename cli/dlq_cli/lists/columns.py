@@ -11,13 +11,13 @@ from typing import NamedTuple
 
 from dlq.v1 import job_pb2
 from dlq_cli.facts.job import named_types
-from dlq_cli.lists.slurm_states import queue_state
+from dlq_cli.lists.slurm_states import code, queue_state
 from dlq_cli.lists.tasks import id_key, shown_id
 from dlq_cli.output.render import Cell, OutputLook, clean_line, number, when
 from dlq_cli.text.elastic import gpus_now
 from dlq_cli.text.foreseen import short_range
 from dlq_cli.text.promises import slack, standing, target_s
-from dlq_cli.words import ENDED, HOLD_KINDS, SLURM_CODES, shown_state
+from dlq_cli.words import ENDED, HOLD_KINDS, shown_state
 from dlq_common.errors import InvalidRequest
 from dlq_common.text.hostlist import compress_hostlist
 from dlq_common.text.sizes import format_sizes
@@ -173,7 +173,7 @@ COLUMNS: Mapping[str, Column] = {
     "queue": Column(Cell("QUEUE", least=6, drop=8), lambda j, _: j.queue),
     "team": Column(Cell("TEAM"), lambda j, _: j.team),
     "state": Column(Cell("STATE", state=True), lambda j, _: shown_state(j)),
-    "code": Column(Cell("ST"), lambda j, _: SLURM_CODES.get(shown_state(j), "NF")),
+    "code": Column(Cell("ST"), lambda j, _: code(j)),
     "gpus": Column(
         Cell("GPUS", right=True),
         lambda j, _: str(gpus_now(j)),

@@ -8,14 +8,23 @@ from dlq_cli.words import SLURM_CODES, shown_state
 
 _LONG = {
     "PD": "PENDING", "CF": "CONFIGURING", "R": "RUNNING", "CG": "COMPLETING", "NF": "NODE_FAIL",
-    "CD": "COMPLETED", "F": "FAILED", "CA": "CANCELLED", "TO": "TIMEOUT",
+    "CD": "COMPLETED", "F": "FAILED", "CA": "CANCELLED", "TO": "TIMEOUT", "OOM": "OUT_OF_MEMORY",
 }  # fmt: skip
-_BY_REASON = {"oom_host": "OUT_OF_MEMORY", "oom_gpu": "OUT_OF_MEMORY", "node_lost": "NODE_FAIL"}
+_BY_REASON = {"oom_host": "OOM", "oom_gpu": "OOM", "node_lost": "NF"}
+FAILURES = frozenset(_BY_REASON.values())
+"""The codes of failures of their own kinds."""
 
 
 def code(job: job_pb2.Job) -> str:
-    """`PD`, `R`, ... as squeue shows them."""
-    return SLURM_CODES.get(shown_state(job), "NF")
+    """`PD`, `R`, ... as squeue shows them; a failure names its kind. Of a silent node a job runs
+    on, or completes where it was told to leave.
+    """
+    state = shown_state(job)
+    if state == "unknown":
+        return "CG" if job.stop_cause else "R"
+    if state == "failed":
+        return _BY_REASON.get(job.end_reason, "F")
+    return SLURM_CODES[state]
 
 
 def queue_state(job: job_pb2.Job) -> str:
@@ -24,18 +33,13 @@ def queue_state(job: job_pb2.Job) -> str:
 
 
 def account_state(job: job_pb2.Job) -> str:
-    """The state as in sacct: a starting or leaving job runs, and a failure names its kind. A node
-    that is silent still holds its job, which is not lost.
-    """
-    word = queue_state(job)
-    if job.HasField("attempt_state"):
-        return "RUNNING"
-    return _BY_REASON.get(job.end_reason, word) if word == "FAILED" else word
+    """The state as in sacct: a starting or leaving job runs, as it may end in any way."""
+    return "RUNNING" if job.HasField("attempt_state") else queue_state(job)
 
 
 # Slurm's further states: known words that match no job here.
 _OTHERS = {
-    "S": "SUSPENDED", "PR": "PREEMPTED", "BF": "BOOT_FAIL", "DL": "DEADLINE", "OOM": "OUT_OF_MEMORY",  # noqa: E501
+    "S": "SUSPENDED", "PR": "PREEMPTED", "BF": "BOOT_FAIL", "DL": "DEADLINE",
     "RS": "RESIZING", "RD": "RESV_DEL_HOLD", "RQ": "REQUEUED", "RF": "REQUEUE_FED",
     "RH": "REQUEUE_HOLD", "RV": "REVOKED", "SI": "SIGNALING", "SE": "SPECIAL_EXIT",
     "SO": "STAGE_OUT", "ST": "STOPPED",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dlq_cli.lists.slurm_states import FAILURES
 from dlq_cli.words import SHOWN_STATES, SLURM_CODES
 from dlq_common.errors import InvalidRequest
 from dlq_common.text.suggest import did_you_mean
@@ -17,6 +18,7 @@ def parse_states(text: str | None) -> list[str]:
         if not word:
             continue
         coded = [state for state, code in SLURM_CODES.items() if code == word.upper()]
+        coded += ["failed"] if word.upper() in FAILURES else []
         known = [word.lower()] if word.lower() in SHOWN_STATES else coded
         if not known:
             raise InvalidRequest(

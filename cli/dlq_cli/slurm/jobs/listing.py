@@ -13,7 +13,7 @@ from dlq_cli.words import SLURM_CODES
 from dlq_client.jobs import JobList, Jobs
 from dlq_common.errors import NotFound, PermissionDenied
 
-_WITH_NODES = tuple(word for word, code in SLURM_CODES.items() if code in {"CF", "R", "CG", "NF"})
+_WITH_NODES = tuple(word for word, code in SLURM_CODES.items() if code in {"CF", "R", "CG"})
 ENDED_WITHIN_S = 300
 """Slurm's MinJobAge: ended jobs are shown for so long."""
 

@@ -126,7 +126,7 @@ def test_jobs_sort_by_several_columns_each_in_its_own_direction() -> None:
 
 
 def test_states_are_ours_or_slurms() -> None:
-    assert parse_states("R,failed") == ["running", "profiling", "failed"]
+    assert parse_states("R,failed") == ["running", "profiling", "unknown", "failed"]
     assert parse_states("running") == ["running", "profiling"], "a trial runs"
     assert parse_states("profiling") == ["profiling"]
     assert parse_states("pd") == ["pending", "queued", "held"]
