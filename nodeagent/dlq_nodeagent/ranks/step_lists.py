@@ -1,7 +1,8 @@
 """Reads the lists of steps that jobs with compat "slurm" write, and tells the master of them.
 
-Only the first rank of a job writes one. It is read when it has changed, in ever larger pauses the
-longer it is, and once more when the rank has ended. The agent restarts: it is read again. The
+Only the first rank of a job writes one. A changed list is read at once if the last change was long
+ago. One that goes on changing is read in ever larger pauses the longer it is. The last time is
+when the rank has ended. The agent restarts: it is read again. The
 master restarts, or the line is silent: the last list stays here. It is told on every new line and
 every few seconds until the master has it. A list that makes no sense is left out, and the last good
 one stays. Nothing here holds a rank up.
@@ -22,7 +23,8 @@ from dlq_nodeagent.model.steps import StepList, told_step
 from dlq_nodeagent.ranks.orders import SLURM
 from dlq_nodeagent.ranks.watched import StepsWatch, Watched
 
-_PAUSE_S, _LONGEST_PAUSE_S = 2.0, 15.0
+_LOOK_S = 0.25  # as often as a supervisor with running ranks alone looks
+_PAUSE_S, _LONGEST_PAUSE_S = 0.5, 15.0  # after a change
 _BYTES_PER_S = 8_192  # of one list, on average
 _OVER = frozenset({RankState.RELEASING, RankState.ENDED, RankState.KEPT})
 
@@ -101,7 +103,7 @@ class StepLists:
     def _read(self, watched: Watched, handle: Handle, now_s: float) -> None:
         steps = watched.steps
         found = self.runtime.steps(handle, steps.mark)
-        steps.due_s = now_s + _PAUSE_S
+        steps.due_s = now_s + _LOOK_S
         if found is None:
             return
         steps.mark = found.mark

@@ -95,6 +95,18 @@ def test_the_longer_a_list_the_rarer_it_is_read() -> None:
     assert 3 <= len(told(bench)) <= 5
 
 
+def test_a_change_after_a_quiet_time_is_told_at_once_however_long_the_list() -> None:
+    bench = AgentBench()
+    bench.connect()
+    long = HEAD + "".join(a_step(at, code=0, name="n" * 200) for at in range(500))
+    launch = slurm(long)
+    bench.order(launch)
+    bench.run(20)
+    writes(bench, launch, long + a_step(1000))
+    bench.run(0.6)
+    assert numbers(told(bench)[-1])[-1] == 1000
+
+
 def test_a_list_is_repeated_until_the_master_has_it() -> None:
     bench = AgentBench()
     bench.acks_steps = False

@@ -15,7 +15,7 @@ from typing import Final, NamedTuple, Protocol
 from dlq_master.model.attempts.told_steps import TakenSteps
 from dlq_master.model.ids import AttemptKey, JobId
 
-GATHERED_S: Final = 0.5
+GATHERED_S: Final = 0.1
 
 
 class ReadSteps(Protocol):

@@ -13,7 +13,7 @@
 #include <unistd.h>
 
 #define MOST_KEPT 1000
-#define EVERY_MS 500
+#define EVERY_MS 200
 
 static struct step kept[MOST_KEPT];
 static uint32_t next_number, dropped, dropped_failed;

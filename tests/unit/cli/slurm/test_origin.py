@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 import pytest
 
 from dlq.v1 import job_pb2
@@ -23,7 +25,7 @@ def test_the_line_is_one_that_a_shell_reads_again() -> None:
     made = origin_of("sbatch", ["-J", "two words", "a.sh"], "a.sh")
     assert made.command_line == "sbatch -J 'two words' a.sh"
     assert made.script_path.endswith("/a.sh")
-    assert made.session_number > 0
+    assert made.session_number == os.getsid(0), "0 where the session began outside of the container"
 
 
 def test_a_line_of_any_size_and_letters_is_one_that_the_master_takes() -> None:
