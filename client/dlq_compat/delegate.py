@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import os
 import shutil
+import subprocess
 import sys
 from pathlib import Path
 from typing import Callable, List, Optional
 
 CLI_FILE = "dlq-cli"
 """Beside this package where it is installed: the directory of that installation's `dlq`."""
+_ANSWER_S = 15.0
 
 dlq_here: Optional[Callable[[str, List[str]], int]] = None
 """Runs `dlq slurm NAME ARGUMENTS` in this process, where `dlq` is imported already."""
@@ -34,6 +36,25 @@ def run(name: str, arguments: List[str]) -> int:
         file=sys.stderr,
     )
     return 127
+
+
+def asked(name: str, arguments: List[str]) -> Optional[bytes]:
+    """The output of `dlq slurm NAME ARGUMENTS`; None: no answer, or not in time."""
+    program = _dlq()
+    if program is None:
+        return None
+    try:
+        done = subprocess.run(
+            [program, "slurm", name, *arguments],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            timeout=_ANSWER_S,
+            check=False,
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    return done.stdout if done.returncode == 0 else None
 
 
 def _dlq() -> Optional[str]:

@@ -1,4 +1,4 @@
-"""`scontrol` inside a job: requeue it, and show it. All else asks the master."""
+"""`scontrol` inside a job: requeue it, and show it without a master. All else asks the master."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def main(arguments: List[str]) -> int:
             print(hostlist.compress(",".join(words[2:]).split(",")))
             return 0
         if kind in ("job", "jobs", "jobid"):
-            return _job(words[2:], one_line=any(word in _ONE_LINE for word in arguments))
+            return _job(words[2:], arguments)
     return delegate.run("scontrol", arguments)
 
 
@@ -63,10 +63,20 @@ def _hostnames(words: List[str]) -> int:
     return 0
 
 
-def _job(words: List[str], *, one_line: bool) -> int:
-    if not own_names(os.environ) or (words and words[0] not in own_names(os.environ)):
-        return delegate.run("scontrol", [*(["-o"] if one_line else []), "show", "job", *words])
-    print(job_page.page(facts(os.environ, time.time()), one_line=one_line))
+def _job(words: List[str], arguments: List[str]) -> int:
+    """The master knows more than the job. It is the job's own word only where nobody else has one.
+
+    A variable may name a job that this process is no part of: `salloc` sets it on its host.
+    """
+    own = own_names(os.environ)
+    if os.environ.get("DLQ_JOB_ID", "") not in own or (words and words[0] not in own):
+        return delegate.run("scontrol", arguments)
+    told = delegate.asked("scontrol", arguments)
+    if told is None:
+        print("scontrol: no answer of the master: this is what the job knows", file=sys.stderr)
+        one_line = any(word in _ONE_LINE for word in arguments)
+        told = (job_page.page(facts(os.environ, time.time()), one_line=one_line) + "\n").encode()
+    sys.stdout.buffer.write(told)
     return 0
 
 

@@ -179,4 +179,29 @@ def test_hosts_and_facts_of_the_job_need_nobody(job: TwoNodes) -> None:
     code, output = job.run("scontrol show hostlist n08,n09,n10,x; scontrol -o show job 17")
     assert code == 0
     assert output.startswith("n[08-10],x\n")
+    assert "no answer of the master: this is what the job knows" in output
     assert "JobId=17 JobName=train" in output
+
+
+def a_dlq(job: TwoNodes, script: str) -> None:
+    """A `dlq` that does this."""
+    path = job.directory / "dlq"
+    path.write_text(f"#!/bin/sh\n{script}\n")
+    path.chmod(0o755)
+    (job.programs.parent / "lib" / "dlq-cli").write_text(f"{path}\n")
+
+
+def test_a_job_shows_itself_as_the_master_knows_it(job: TwoNodes) -> None:
+    """Else its page would differ from the one outside: no command, no comment, no time limit."""
+    a_dlq(job, 'echo "JobId=17 Comment=third $*"')
+    code, output = job.run("scontrol -d show job 17; scontrol show job")
+    assert code == 0
+    told = ("-d show job 17", "show job")
+    assert output == "".join(f"JobId=17 Comment=third slurm scontrol {one}\n" for one in told)
+
+
+def test_a_number_in_a_variable_is_no_job(job: TwoNodes) -> None:
+    """`salloc` sets it on its host; and programs strip all other variables."""
+    a_dlq(job, 'echo "slurm_load_jobs error: Invalid job id specified" >&2; exit 1')
+    code, output = job.run("env -u DLQ_JOB_ID scontrol show job 17")
+    assert (code, output) == (1, "slurm_load_jobs error: Invalid job id specified\n")
