@@ -30,8 +30,18 @@ def test_both_streams_go_to_the_file_and_to_the_log(tmp_path: Path) -> None:
     file = tmp_path / "out"
     file.write_text("old\n")
     done = ran("truncate", str(file), shell="echo out; sleep 0.2; echo err >&2; exit 3")
-    assert (done.returncode, done.stdout, done.stderr) == (3, b"out\n", b"err\n")
+    assert (done.returncode, done.stdout, done.stderr) == (3, b"out\nerr\n", b"")
     assert file.read_text() == "out\nerr\n"
+
+
+@pytest.mark.parametrize("files", [("f",), ("f", "f")])
+def test_both_streams_in_one_file_stand_in_the_order_in_which_they_were_written(
+    tmp_path: Path, files: tuple[str, ...]
+) -> None:
+    paths = [str(tmp_path / name) for name in files]
+    done = ran("truncate", *paths, shell="for i in 1 2 3 4 5 6 7; do echo o$i; echo e$i >&2; done")
+    written = "".join(f"o{number}\ne{number}\n" for number in range(1, 8))
+    assert (tmp_path / "f").read_text() == done.stdout.decode() == written
 
 
 def test_stderr_has_a_file_of_its_own_and_append_keeps_what_was_there(tmp_path: Path) -> None:

@@ -101,6 +101,19 @@ def test_a_file_is_begun_anew_unless_it_is_a_later_attempts(
     assert (job.directory / "out.txt").read_text() == kept
 
 
+def test_both_streams_of_all_tasks_may_share_one_file(job: TwoNodes) -> None:
+    job.run("srun -n2 -N1 -o out.txt -e out.txt sh -c 'echo out; echo err >&2'")
+    written = (job.directory / "out.txt").read_text()
+    assert sorted(written.split()) == ["err", "err", "out", "out"]
+    job.run("srun -n2 -N1 -o t-%t -e t-%t sh -c 'echo out; echo err >&2'")
+    assert sorted((job.directory / "t-1").read_text().split()) == ["err", "out"]
+
+
+def test_a_number_names_the_task_whose_output_is_kept(job: TwoNodes) -> None:
+    show = "sh -c 'echo out $SLURM_PROCID; echo err >&2'"
+    assert job.run(f"srun -n4 -o 2 -e none {show}") == (0, "out 2\n")
+
+
 def test_a_file_of_another_user_is_refused_by_the_kernel(job: TwoNodes) -> None:
     code, output = job.run("srun -n1 -N1 -o /proc/1/no echo x")
     assert code == 1

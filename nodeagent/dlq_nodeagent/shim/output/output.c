@@ -257,19 +257,20 @@ static void finish(void)
 
 /* ---- the program ---- */
 
-static pid_t start(char **command)
+/* `count` pipes: both streams share one where they share a file, which keeps their order. */
+static pid_t start(char **command, int count)
 {
     int ends[STREAMS][2];
-    for (int each = 0; each < STREAMS; each++)
+    for (int each = 0; each < count; each++)
         if (pipe2(ends[each], O_CLOEXEC) != 0)
             return -1;
     pid_t pid = fork();
     if (pid == 0) {
         dup2(ends[0][1], 1);
-        dup2(ends[1][1], 2);
+        dup2(ends[count - 1][1], 2);
         run_program(command);
     }
-    for (int each = 0; each < STREAMS; each++) {
+    for (int each = 0; each < count; each++) {
         close(ends[each][1]);
         fcntl(ends[each][0], F_SETFL, O_NONBLOCK);
         streams[each].from = ends[each][0];
@@ -322,14 +323,16 @@ int main(int argc, char **argv)
     bool truncate = strcmp(argv[1], "truncate") == 0;
     writers[0].fd = writers[1].fd = -1;
     streams[0].writer = streams[1].writer = &writers[0];
+    streams[1].from = -1;
     int failed = start_writer(&writers[0], argv[2], truncate);
-    if (failed == 0 && command == 4) {
+    bool apart = command == 4 && strcmp(argv[2], argv[3]) != 0;
+    if (failed == 0 && apart) {
         failed = start_writer(&writers[1], argv[3], truncate);
         streams[1].writer = &writers[1];
     }
     if (failed != 0)
         return failed;
-    pid_t pid = signals < 0 ? -1 : start(argv + command + 1);
+    pid_t pid = signals < 0 ? -1 : start(argv + command + 1, apart ? 2 : 1);
     if (pid < 0)
         return fail("cannot start", argv[command + 1]);
     int status = stay(pid, signals);

@@ -96,9 +96,19 @@ static void fill(const char *pattern, int rank, char *out, size_t size)
     out[used] = '\0';
 }
 
+/* A pattern, or the number of the one task whose stream is kept. */
 static bool is_of_each_task(const char *pattern)
 {
-    return strstr(pattern, "%") != NULL;
+    long number;
+    return strstr(pattern, "%") != NULL || parse_long(pattern, MOST_TASKS, &number);
+}
+
+/* Whether both streams go to files of one name: they share it, and wipe out nothing of each other. */
+static bool is_one_file(const char *output, const char *error)
+{
+    long number;
+    return output != NULL && error != NULL && strcmp(output, error) == 0 && *output != '\0' &&
+           strcmp(output, "all") != 0 && !parse_long(output, MOST_TASKS, &number);
 }
 
 /* A file of the user's, opened with the user's rights. `other`: where there is none. */
@@ -144,7 +154,8 @@ void launch_open_files(void)
         task->out = shares ? first->out : open_for(output, rank, 1);
         shares = rank > 0 && error != NULL && !is_of_each_task(error);
         task->err = shares           ? first->err
-                    : error != NULL  ? open_for(error, rank, 2)
+                    : error != NULL && !is_one_file(output, error)
+                        ? open_for(error, rank, 2)
                     : task->out != 1 ? task->out
                                      : 2;
     }
