@@ -10,6 +10,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 
+from dlq_cli.output.said import SlurmSays
 from dlq_cli.spec.slurm.body import Remark, remarks
 from dlq_cli.spec.slurm.conversion import Conversion, ignore, number, slurm_size, take
 from dlq_cli.spec.slurm.layout import LAYOUT_OPTIONS
@@ -147,6 +148,15 @@ def _nodelist(made: Conversion, option: Option) -> None:
     )
 
 
+def _partition(made: Conversion, option: Option) -> None:
+    if not option.value.strip():
+        raise SlurmSays(
+            "sbatch: error: invalid partition specified: (null)",
+            "sbatch: error: Batch job submission failed: Invalid partition name specified",
+        )
+    take(made, option, "--queue", option.value)
+
+
 def _open_mode(value: str) -> str:
     """Slurm takes a beginning, such as `a`."""
     return next((mode for mode in OPEN_MODES if value and mode.startswith(value)), value)
@@ -155,7 +165,7 @@ def _open_mode(value: str) -> str:
 _ENDLESS = frozenset({"UNLIMITED", "INFINITE", "-1"})
 _HANDLERS: Mapping[str, _Handler] = {
     "--job-name": _same("--job-name"),
-    "--partition": _same("--queue"),
+    "--partition": _partition,
     "--nodes": _nodes,
     "--gpus": _same("--gpus"),
     "--gpus-per-node": _same("--gpus-per-node"),

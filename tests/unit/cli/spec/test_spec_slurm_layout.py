@@ -39,7 +39,8 @@ REFUSED = {
     "--gres=gpu:1,gpu:2": "GPUs are named twice",
     "--mem=0": "0 means all memory of a node",
 }
-# Nodes have as many cores each here, so there may be some more than Slurm gives.
+# Nodes have as many cores each here, so there may be some more than Slurm gives. Slurm's first node
+# gets as many tasks as it has free cores: `-N 2 -n 5` is 4+1, and 3+2 as here where three are free.
 MORE_CORES = {
     "-N 2 -n 3": 4, "-N 2 -n 3 -c 4": 16, "-N 2 -n 5": 6, "-N 1-2 -n 3": 3,
     "-N 2 -n 4 --ntasks-per-node=3": 4,
@@ -114,6 +115,12 @@ def test_any_options_are_refused_by_name_or_lose_nothing(asked: dict[str, int]) 
     assert gpus == (asked.get("--gpus-per-node", 0) * nodes or gpus)
     assert gpus == (asked.get("--gpus-per-task", 0) * tasks or gpus)
     assert made.core_count >= tasks * asked.get("-c", 1) or gpus
+
+
+def test_a_partition_without_a_name_is_refused_as_by_slurm() -> None:
+    with pytest.raises(SlurmSays) as caught:
+        sbatch("--partition=")
+    assert caught.value.lines[0] == "sbatch: error: invalid partition specified: (null)"
 
 
 @pytest.mark.parametrize("line", [line for line in LINES if line.startswith("--time=")])
