@@ -143,9 +143,8 @@ def _dependency(made: Conversion, option: Option) -> None:
 
 def _nodelist(made: Conversion, option: Option) -> None:
     take(made, option, "--nodelist", option.value)
-    made.remarks.append(
-        Remark(option.line, f"{option.written}: here it means only on these, not on all of these")
-    )
+    if not made.compat:
+        made.remarks.append(Remark(option.line, f"{option.written}: {AMONG}"))
 
 
 def _partition(made: Conversion, option: Option) -> None:
@@ -207,6 +206,7 @@ BY_RULE = frozenset(
     }
 )  # fmt: skip
 
+AMONG = "here it means only on these, not on all of these"
 _PLACED = "dlq chooses CPUs and links itself"
 _REASONS: Mapping[str, str] = {
     "--input": "a job here has no stdin",

@@ -9,10 +9,12 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import NamedTuple
 
 from dlq_cli.output.said import SlurmSays
 from dlq_common.errors import InvalidRequest
+from dlq_common.text.hostlist import expand_hostlist
 
 _GRES = re.compile(r"(?:gres[/:])?gpu(?:[:=]([A-Za-z][\w.-]*))?(?:[:=](\d{1,7}))?")
 _SIZE = re.compile(r"(\d{1,12})([KMGT]?)B?", re.IGNORECASE)
@@ -22,6 +24,7 @@ LAYOUT_OPTIONS = (
     "--cpus-per-gpu", "--gpus", "--gpus-per-node", "--gpus-per-task", "--gres", "--tres-per-task",
     "--mem", "--mem-per-cpu", "--mem-per-gpu", "--overcommit", "--mincpus",
 )  # fmt: skip
+NODELIST = "--nodelist"
 
 
 class CannotLayOut(InvalidRequest):
@@ -234,11 +237,18 @@ def _listed(said: Mapping[str, str], name: str, kinds: list[str]) -> int | None:
     return total
 
 
+def named_nodes(said: Mapping[str, str]) -> int:
+    """The number of nodes that are named; 0: none, or no list of names, which others refuse."""
+    with suppress(ValueError):
+        return len(expand_hostlist(said[NODELIST])) if said.get(NODELIST) else 0
+    return 0
+
+
 def _nodes(said: Mapping[str, str]) -> int | None:
-    """The number of nodes; of a range the smaller one."""
-    text = said.get("--nodes")
+    """The number of nodes; of a range the smaller one, but no fewer than are named."""
+    text, named = said.get("--nodes"), named_nodes(said)
     if text is None:
-        return None
+        return named or None
     least, dash, most = text.strip().partition("-")
     numbers = [_node_number(word, text) for word in ((least, most) if dash else (least,))]
     if numbers[-1] < numbers[0]:
@@ -247,6 +257,11 @@ def _nodes(said: Mapping[str, str]) -> int | None:
     if not numbers[0]:
         what = "Batch job submission failed: Node count specification invalid"
         raise InvalidRequest(what, field="--nodes")
+    if named > numbers[-1]:
+        what = f"invalid number of nodes (-N {named}-{numbers[-1]})"
+        raise SlurmSays(f"sbatch: error: {what}", code=255)
+    if named > numbers[0]:
+        return named
     if numbers[-1] > numbers[0] and "--ntasks" not in said:
         raise CannotLayOut("--nodes", "a range has one task for each node: say how many, by -n")
     return numbers[0]

@@ -15,9 +15,16 @@ from contextlib import suppress
 from dlq_cli.output.said import SlurmSays
 from dlq_cli.spec.fields import put, put_flag
 from dlq_cli.spec.slurm.conversion import Conversion, Ignored
-from dlq_cli.spec.slurm.convert import convert
+from dlq_cli.spec.slurm.convert import AMONG, convert
 from dlq_cli.spec.slurm.decisions import OptionKind, decision
-from dlq_cli.spec.slurm.layout import LAYOUT_OPTIONS, CannotLayOut, TaskLayout, task_layout
+from dlq_cli.spec.slurm.layout import (
+    LAYOUT_OPTIONS,
+    NODELIST,
+    CannotLayOut,
+    TaskLayout,
+    named_nodes,
+    task_layout,
+)
 from dlq_cli.spec.slurm.sbatch import Option
 from dlq_cli.spec.values.given import Given, Layer, Notes
 from dlq_common.errors import InvalidRequest
@@ -120,16 +127,22 @@ def _laid_out(made: Conversion, name: str, notes: Notes, *, lenient: bool) -> La
     """Tasks, nodes, GPUs, cores and memory. A lenient submission leaves options without a layout
     away, one after another.
     """
-    said = {key: made.last[key].value for key in LAYOUT_OPTIONS if key in made.last}
+    keys = (*LAYOUT_OPTIONS, NODELIST)
+    said = {key: made.last[key].value for key in keys if key in made.last}
     while True:
         try:
-            return _layer_of(task_layout(said), made, name)
+            layout = task_layout(said)
         except CannotLayOut as error:
             if not lenient or error.field not in said:
                 error.hint = LENIENT_HINT
                 raise
             del said[error.field]
             notes.append(f"{_place(name, made.last[error.field].line)}: left away: {error.what}")
+            continue
+        if named_nodes(said) > (layout.nodes or 1):
+            option = made.last[NODELIST]
+            notes.append(f"{_place(name, option.line)}: {option.written}: {AMONG}")
+        return _layer_of(layout, made, name)
 
 
 def _layer_of(layout: TaskLayout, made: Conversion, name: str) -> Layer:

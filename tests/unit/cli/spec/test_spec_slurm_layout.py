@@ -22,6 +22,7 @@ from dlq_cli.spec.validate import Spec
 from dlq_cli.spec.values.given import Notes
 from dlq_common.errors import InvalidRequest
 from dlq_common.job_fields.table.gang import TASKS, TASKS_PER_NODE
+from dlq_common.job_fields.table.gpus import NODELIST
 from dlq_common.job_fields.table.order import NO_REQUEUE, TIME_LIMIT
 
 RECORD = Path(__file__).parents[3] / "data" / "slurm_submissions.json"
@@ -50,6 +51,14 @@ MORE_CORES = {
 def laid_out(line: str) -> TaskLayout:
     options, _ = read_words(line.split(), "sbatch")
     return task_layout({option.name: option.value for option in options})
+
+
+# Measured on Slurm 22.05 with two nodes: the line, and its nodes.
+NAMED_NODES = {
+    "-w a1,a2": 2, "-w a[1-2] -n 3": 2, "-w a[1-2] -N 1-2": 2, "-w a1,a1": 1, "-w a1,a2 -n 1": 1,
+    "-w a1,a2 --ntasks-per-node=2": 2, "-w a1 -N 2": 2, "-w a1,a2 --gres=gpu:1": 2, "-w a1": 1,
+    "-w a1,a2 -n 3 --ntasks-per-node=2": 2, "-w a1,a2 -n 4 -N 1-2": 2,
+}  # fmt: skip
 
 
 def sbatch(*words: str, lenient: bool = False) -> tuple[Spec, Notes]:
@@ -232,3 +241,23 @@ def test_a_step_may_bind_its_tasks_to_gpus() -> None:
 def test_a_job_submitted_by_a_job_does_not_inherit_its_numbers() -> None:
     shell = {"SLURM_ARRAY_TASK_ID": "3", "SLURMD_NODENAME": "n1", "SBATCH_GPUS": "1", "A": "b"}
     assert own_environment(shell) == {"A": "b"}
+
+
+@pytest.mark.parametrize("line", NAMED_NODES)
+def test_a_job_gets_as_many_nodes_as_it_names(line: str) -> None:
+    assert laid_out(line).nodes == NAMED_NODES[line]
+
+
+def test_fewer_nodes_than_are_named_are_refused_as_in_slurm() -> None:
+    with pytest.raises(SlurmSays) as error:
+        laid_out("-w a1,a2 -N 1")
+    assert "invalid number of nodes (-N 2-1)" in str(error.value)
+    assert error.value.code == 255
+
+
+def test_nodes_that_are_all_named_need_no_word() -> None:
+    spec, notes = sbatch("-w", "n1,n2")
+    assert (spec.node_count, spec.of(NODELIST)) == (2, ("n1", "n2"))
+    assert list(notes) == []
+    _, notes = sbatch("-w", "n1,n2", "-n", "1")
+    assert "it means only on these" in str(list(notes))
