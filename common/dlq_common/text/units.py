@@ -60,6 +60,17 @@ def parse_duration(text: str) -> int:
     return int(_within_a_century(seconds, text))
 
 
+def whole_minutes(text: str) -> str:
+    """The same duration in whole minutes, as Slurm rounds limits up: a job must not end before the
+    limit that its commands show. What is no duration stays as it is.
+    """
+    try:
+        seconds = parse_duration(text)
+    except ValueError:
+        return text
+    return text if seconds % MINUTE == 0 else str(-(-seconds // MINUTE))
+
+
 def parse_time_limit(text: str) -> int | None:
     """A time limit in seconds, None without one (`0`, `unlimited`); otherwise `parse_duration`."""
     return None if text.strip().lower() in _UNLIMITED_WORDS else (parse_duration(text) or None)

@@ -238,6 +238,18 @@ def test_a_step_that_is_killed_leaves_no_task_on_any_node(job: TwoNodes) -> None
     assert not [pid for pid in pids if os.path.exists(f"/proc/{pid}")]
 
 
+def test_no_step_begins_once_the_script_has_ended(job: TwoNodes) -> None:
+    """Not even while another one of the job still saves."""
+    code, output = job.run("""\
+        (sleep 3; srun --overlap -n1 echo begun) &
+        srun --overlap -n1 sh -c 'trap "" TERM; echo up; sleep 6' &
+        sleep 1; exit 0
+    """)
+    assert code == 0
+    assert "Job/step already completing or completed" in output
+    assert "begun" not in output
+
+
 def test_a_node_that_dies_ends_its_tasks_and_says_so(job: TwoNodes) -> None:
     process = job.start("srun -N2 -n2 sh -c 'echo ready; exec sleep 600'; exit $?")
     assert process.stdout is not None

@@ -15,6 +15,7 @@ from dlq_cli.slurm.jobs.listing import everybody, named
 from dlq_cli.slurm.words import ended
 from dlq_client.jobs import Edited, Jobs
 from dlq_common.errors import DlqError, InvalidRequest, NotFound
+from dlq_common.text.units import whole_minutes
 
 _Change = Callable[[Jobs, str], Edited]
 # As in Slurm they ask no question; they print the lost work.
@@ -126,8 +127,7 @@ def _update_jobs(app: App, rest: Sequence[str]) -> None:
         elif not equals:
             targets.append(name)
         else:
-            endless = name.lower() == "arraytaskthrottle" and value == "0"
-            changes.append(f"{name}={'all' if endless else value}")
+            changes.append(f"{name}={_our_value(name.lower(), value)}")
     if not targets:
         raise SlurmSays(
             "No valid entity in update command",
@@ -154,6 +154,12 @@ def _update_jobs(app: App, rest: Sequence[str]) -> None:
         failed = 1
         click.echo(f"{words} for job {clean_line(target)}", err=True)
     ended(failed)
+
+
+def _our_value(name: str, value: str) -> str:
+    if name == "arraytaskthrottle" and value == "0":
+        return "all"
+    return whole_minutes(value) if name == "timelimit" else value
 
 
 def _unreadable(changes: Sequence[str], error: InvalidRequest) -> SlurmSays:

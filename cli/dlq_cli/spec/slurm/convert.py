@@ -19,6 +19,7 @@ from dlq_cli.spec.slurm.sums import COMPUTED, ONCE, compute
 from dlq_cli.spec.values.given import wrong
 from dlq_common.job_fields.reading.words import OPEN_MODES
 from dlq_common.text.signals import signal_name
+from dlq_common.text.units import whole_minutes
 
 
 def convert(
@@ -75,6 +76,10 @@ _GRES = re.compile(r"(?:gres/)?gpu(?:[:=]([A-Za-z][\w-]*))?(?:[:=](\d+))?")
 def _same(name: str, written: Callable[[str], str] = str) -> _Handler:
     """A flag with the same value, as it is `written` here."""
     return lambda made, option: take(made, option, name, written(option.value))
+
+
+def _time_limit(text: str) -> str:
+    return "0" if text.upper() in _ENDLESS else whole_minutes(text)
 
 
 def _switch(name: str) -> _Handler:
@@ -170,7 +175,7 @@ _HANDLERS: Mapping[str, _Handler] = {
     "--gpus-per-node": _same("--gpus-per-node"),
     "--gres": _gres,
     "--mem": _mem,
-    "--time": _same("--time", lambda it: "0" if it.upper() in _ENDLESS else it),
+    "--time": _same("--time", _time_limit),
     "--chdir": _same("--chdir"),
     "--signal": _signal,
     "--export": _same("--export", lambda it: "NONE" if it.upper() == "NIL" else it),

@@ -304,6 +304,7 @@ static void program_ended(int status)
     leave_ms = now_ms() + STEPS_MS;
     hear_fifo(); /* a request that came just before the end */
     kids_hear();
+    kids_close();
     kids_signal(SIGCONT);
     if (kids_signal(SIGTERM) == 0)
         finish();

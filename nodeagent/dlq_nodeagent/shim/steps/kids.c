@@ -35,6 +35,7 @@ static struct room rooms[MOST_NODES];
 static struct who *who;
 static uint64_t next_order;
 static int unix_listener, tcp_listener;
+static bool closed; /* the script has ended: no step begins any more */
 
 /* ---- messages ---- */
 
@@ -185,6 +186,10 @@ static void try_step(struct kid *kid, bool first)
 {
     const char *why = "";
     struct message message = {.kind = TO_GRANT};
+    if (closed) {
+        refuse(kid, "Job/step already completing or completed");
+        return;
+    }
     enum fit fit = layout_fit(&kid->wish, rooms, who->node_count, &message.grant, &why);
     if (fit == NEVER) {
         refuse(kid, why);
@@ -226,6 +231,12 @@ static void try_waiting(void)
     qsort(waiting, (size_t)count, sizeof *waiting, by_order);
     for (int at = 0; at < count; at++)
         try_step(&kids[waiting[at]], false);
+}
+
+void kids_close(void)
+{
+    closed = true;
+    try_waiting();
 }
 
 static void step_over(struct kid *kid, int code)

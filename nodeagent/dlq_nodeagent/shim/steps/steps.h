@@ -284,6 +284,8 @@ bool batch_signal(int number);
 int kids_signal(int number);
 /* Steps that run. */
 int kids_running(void);
+/* Refuses those that wait, and all that come. */
+void kids_close(void);
 /* The batch script has ended: tells those that hold the other nodes, and waits a moment for them.
  */
 void kids_bye(int code);
