@@ -21,6 +21,7 @@ class Explained(NamedTuple):
 
 
 LINES = "(lines)"
+"""Of calls that name no order themselves."""
 _JOB = r"show job"
 _WIDE = r"-O jobarrayid,"
 

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from differ.calls import CALLS
-from differ.compare import UNTOLD, judge
+from differ.compare import TOLD, UNTOLD, judge
 from differ.explained import EXPLAINED
 from differ.normal import normal_answer, normaliser
 from differ.page import PAGE, page
@@ -63,6 +63,12 @@ def test_an_answer_of_another_word_or_code_is_a_difference() -> None:
         UNTOLD
     )
     assert judge("scancel 3", theirs, theirs._replace(code=1), raw_equal=False).kind == UNTOLD
+
+
+def test_the_order_that_a_call_asks_for_is_compared() -> None:
+    theirs, ours = Answer(0, "1\n2\n", ""), Answer(0, "2\n1\n", "")
+    assert judge("squeue -h -o %i", theirs, ours, raw_equal=False).kind == TOLD
+    assert judge("squeue -S i -h -o %i", theirs, ours, raw_equal=False).kind == UNTOLD
 
 
 def test_each_reason_is_said_once_and_the_page_has_all() -> None:
