@@ -62,7 +62,7 @@ def parse_duration(text: str) -> int:
 
 def whole_minutes(text: str) -> str:
     """The same duration in whole minutes, as Slurm rounds limits up: a job must not end before the
-    limit that its commands show. What is no duration stays as it is.
+    limit that its commands show. Any other text stays as it is.
     """
     try:
         seconds = parse_duration(text)
