@@ -123,7 +123,6 @@ def test_a_task_that_reads_no_more_ends_all_the_same(daemons: Daemons) -> None:
         (("srun", "--nosuch", "true"), 255, b"srun: unrecognized option '--nosuch'"),
         (("srun", "-G1", "nosuch"), 2, b"execve(): nosuch: No such file or directory"),
         (("srun", "--jobid=999", "true"), 1, b"Invalid job id specified"),
-        (("salloc", "-G1"), 1, b"no controlling terminal"),
         (("srun", "-G9", "true"), 1, b"Requested node configuration is not available"),
     ],
 )
@@ -133,6 +132,17 @@ def test_mistakes_are_told_as_slurm_tells_them(
     done = run(daemons, *words)
     assert done.returncode == code
     assert said in done.stderr
+
+
+def test_a_shell_of_salloc_reads_a_pipe(daemons: Daemons) -> None:
+    done = run(daemons, "salloc", "-G1", stdin=b"test $SLURM_JOB_ID && echo here\nexit 3\n")
+    assert (done.returncode, done.stdout) == (3, b"here\n")
+    assert b"salloc: Relinquishing job allocation" in done.stderr
+
+
+def test_srun_lists_the_kinds_of_mpi(daemons: Daemons) -> None:
+    done = run(daemons, "srun", "--mpi=list")
+    assert (done.returncode, done.stdout) == (0, b"MPI plugin types are...\n\tnone\n")
 
 
 def test_salloc_runs_its_command_here_and_relinquishes(daemons: Daemons) -> None:

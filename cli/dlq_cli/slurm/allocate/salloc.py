@@ -41,7 +41,7 @@ def main(app: App, words: Sequence[str]) -> None:
     no_shell = "--no-shell" in given.own
     shell = not given.command
     allocation = KeptAllocation(app, "salloc", quiet="--quiet" in given.own)
-    if shell and not no_shell and not _has_terminal():
+    if shell and not no_shell and not _may_read():
         allocation.say("error: no controlling terminal: please set --no-shell")
         raise exit_codes.Ended(exit_codes.FAILURE)
     patience_s = immediate_s(given)
@@ -55,8 +55,13 @@ def main(app: App, words: Sequence[str]) -> None:
         raise exit_codes.Ended(code)
 
 
-def _has_terminal() -> bool:
-    return sys.stdin.isatty() and os.tcgetpgrp(0) == os.getpgrp()
+def _may_read() -> bool:
+    """Whether a shell can read its stdin: a pipe, a file, or a terminal that is ours."""
+    if not sys.stdin.isatty():
+        return True
+    with suppress(OSError):  # it is no controlling terminal
+        return os.tcgetpgrp(0) == os.getpgrp()
+    return False
 
 
 def _here(allocation: KeptAllocation, given: SplitWords) -> int:
@@ -79,7 +84,7 @@ def _here(allocation: KeptAllocation, given: SplitWords) -> int:
             allocation.say(f"{allocation.why_ended()} and its allocation has been revoked.")
         allocation.say(f"Job allocation {allocation.job_id} has been revoked.")
         with suppress(OSError):
-            if not given.command:
+            if own_group and not given.command:
                 os.killpg(program.pid, signal.SIGHUP)
                 os.killpg(program.pid, signal.SIGCONT)
             elif kill:

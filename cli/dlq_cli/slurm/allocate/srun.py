@@ -41,6 +41,9 @@ _ABORTED = "Job step aborted: Waiting up to 32 seconds for job step to finish."
 def main(app: App, words: Sequence[str]) -> None:
     """Run a command on nodes of its own, or with --jobid in those of a job."""
     given = split(words, "srun")
+    if given.given.get("--mpi") == "list":
+        click.echo("MPI plugin types are...\n\tnone")
+        return
     if not given.command:
         click.echo("srun: fatal: No command given to execute.", err=True)
         raise exit_codes.Ended(exit_codes.FAILURE)
