@@ -18,7 +18,7 @@ from dlq.v1 import job_pb2, node_pb2, queue_pb2, resource_pb2
 from dlq_common.text.wire import to_duration, to_timestamp
 from support.cli_run import Dlq
 from support.fake_master import FakeMaster
-from support.wire_jobs import EPOCH_S, a_job, a_node
+from support.wire_jobs import EPOCH_S, a_job, a_node, an_event
 
 pytestmark = pytest.mark.integration
 
@@ -265,3 +265,19 @@ def test_formats_come_from_the_environment_too(master: FakeMaster, tmp_path: Pat
     with_formats = Dlq(home, environ)
     assert with_formats("slurm", "squeue", "-h", "-j", "17").out == "17\n"
     assert with_formats("slurm", "sacct", "-nP", "-j", "17").out == "17\n"
+
+
+def test_sacct_names_a_canceller_where_it_is_known(
+    master: FakeMaster, dlq: Dlq, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An operator may have cancelled a job, and so may the master: it was not its owner."""
+    numbers = {"alice": 1000, "root": 0}
+    monkeypatch.setattr("dlq_cli.slurm.accounts.row.uid", lambda user: numbers[user])
+    ended = {"end_reason": "cancelled", "end_time": to_timestamp(EPOCH_S + 120)}
+    for number, actor in ((34, "user:alice"), (35, "user:root"), (36, "master")):
+        master.jobs[str(number)] = a_job(number, "cancelled", **ended)
+        master.events.append(an_event(number, "job_cancelled", number, actor=actor))
+    said = dlq("slurm", "sacct", "-X", "-n", "-P", "-j", "34,35,36", "-o", "JobID,State")
+    assert said.out.splitlines() == [
+        "34|CANCELLED by 1000", "35|CANCELLED by 0", "36|CANCELLED",
+    ]  # fmt: skip

@@ -13,7 +13,6 @@ from dlq_cli.slurm.jobs.steps import SeenStep
 from dlq_common.text.hostlist import compress_hostlist
 
 _NO_TIME = {"seconds": 0, "microseconds": 0}
-_CANCELLED = "CANCELLED"
 NOTHING_FOUND = {
     "description": "Nothing found",
     "error_number": 9003,
@@ -72,7 +71,7 @@ def account_object(job: SeenJob, steps: Sequence[SeenStep]) -> dict[str, object]
         "priority": job.priority,
         "qos": job.qos,
         "required": {"CPUs": job.cpus, "memory": job.memory_mib},
-        "kill_request_user": wire.user if state == _CANCELLED else None,
+        "kill_request_user": job.canceller or None,
         "reservation": {"id": 0, "name": 0},
         "state": {"current": state, "reason": words.reason(wire)},
         "steps": [_step_object(step) for step in steps],

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from dlq_cli.lists.slurm_states import account_state
+from dlq_cli.slurm.job_words import uid
 from dlq_cli.slurm.jobs.seen import SeenJob
 from dlq_cli.slurm.jobs.steps import SeenStep
 
@@ -52,11 +53,11 @@ class AccountRow:
 
     @property
     def state(self) -> str:
-        """A job that a person cancelled names the person's number, as far as that is known."""
+        """A job that a person cancelled names the person's number, where it is known."""
         if self.step:
             return self.step.state
-        word = account_state(self.job.job)
-        return f"{word} by {self.job.uid}" if word == "CANCELLED" else word
+        word, who = account_state(self.job.job), self.job.canceller
+        return f"{word} by {uid(who)}" if who else word
 
     @property
     def exit_text(self) -> str:

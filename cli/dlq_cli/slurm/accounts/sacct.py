@@ -20,7 +20,7 @@ from dlq_cli.slurm.accounts.grammar import GRAMMAR
 from dlq_cli.slurm.accounts.row import AccountRow
 from dlq_cli.slurm.accounts.table import AccountColumn, form_of, print_table
 from dlq_cli.slurm.accounts.window import keeper, window_of
-from dlq_cli.slurm.jobs.listing import everybody, folded_lines, named
+from dlq_cli.slurm.jobs.listing import everybody, folded_lines, name_cancellers, named
 from dlq_cli.slurm.jobs.seen import SeenJob
 from dlq_cli.slurm.jobs.steps import steps_of
 from dlq_cli.slurm.words import SlurmWords, read
@@ -49,6 +49,8 @@ def main(app: App, words: Sequence[str]) -> None:
         return
     columns = fields.columns_of(_format(given))
     jobs = _found(app, given, detailed=_needs_details(given, columns))
+    if {"json", "yaml"} & given.options.keys() or "State" in {name for name, _ in columns}:
+        name_cancellers(app, jobs)
     if "json" in given.options or "yaml" in given.options:
         from dlq_cli.slurm.accounts.openapi import NOTHING_FOUND, account_object
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 
-from dlq.v1 import job_pb2
+from dlq.v1 import event_pb2, job_pb2
 from dlq_cli.app import App
 from dlq_cli.lists.select import several_jobs
 from dlq_cli.lists.tasks import folded
@@ -14,6 +15,8 @@ from dlq_client.jobs import JobList, Jobs
 from dlq_common.errors import NotFound, PermissionDenied
 
 _WITH_NODES = tuple(word for word, code in SLURM_CODES.items() if code in {"CF", "R", "CG"})
+_CANCELS = event_pb2.EventFilter(kinds=["job_cancelled"])
+_MOST_AT_ONCE = 1_000
 ENDED_WITHIN_S = 300
 """Slurm's MinJobAge: ended jobs are shown for so long."""
 
@@ -78,6 +81,21 @@ def _seen(app: App, found: JobList) -> list[SeenJob]:
         SeenJob(job, cluster, now_s, detail)
         for job, detail in zip(found.jobs, details, strict=True)
     ]
+
+
+def name_cancellers(app: App, jobs: Sequence[SeenJob]) -> None:
+    """Note on cancelled jobs their cancellers, as far as the journal has them. An operator may
+    have cancelled a job, and so may the master.
+    """
+    own = {job.raw_id: job for job in jobs if job.code == "CA" and not job.job.redacted}
+    ids = list(own)
+    for first in range(0, len(ids), _MOST_AT_ONCE):
+        some = ids[first : first + _MOST_AT_ONCE]
+        with suppress(NotFound):  # forgotten meanwhile
+            for event in Jobs(app.connection()).events(*some, chosen=_CANCELS):
+                kind, _, name = event.actor.partition(":")
+                if event.kind == "job_cancelled" and event.job_id in own:
+                    own[event.job_id].canceller = name if kind == "user" else ""
 
 
 def folded_lines(jobs: Sequence[SeenJob]) -> list[SeenJob]:

@@ -34,7 +34,7 @@ PRIORITY = 1
 class SeenJob:
     """A job, its detail where that was asked for, and the cluster's name."""
 
-    __slots__ = ("cluster", "code", "detail", "ended", "job", "now_s")
+    __slots__ = ("canceller", "cluster", "code", "detail", "ended", "job", "now_s")
 
     def __init__(
         self, job: job_pb2.Job, cluster: str, now_s: float, detail: wire.JobDetail = NO_DETAIL
@@ -44,6 +44,8 @@ class SeenJob:
         self.code = code(job)
         """`PD`, `R`, ..."""
         self.ended = has_ended(job)
+        self.canceller = ""
+        """A user, where that was asked for and is known."""
 
     @property
     def spec(self) -> job_pb2.JobSpec:
