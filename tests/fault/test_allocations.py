@@ -140,6 +140,22 @@ def test_a_shell_of_salloc_reads_a_pipe(daemons: Daemons) -> None:
     assert b"salloc: Relinquishing job allocation" in done.stderr
 
 
+def test_the_one_task_of_srun_finds_its_step(daemons: Daemons) -> None:
+    names = ("STEP_ID", "STEPID", "STEP_NUM_TASKS", "STEP_NUM_NODES", "STEP_NODELIST")
+    script = f"echo {' '.join(f'$SLURM_{name}' for name in names)}; test $SLURM_TASK_PID = $$"
+    done = run(daemons, "srun", "-G1", "sh", "-c", script)
+    assert (done.returncode, done.stdout) == (0, b"0 0 1 1 n1\n")
+
+
+def test_a_client_whose_terminal_is_closed_gives_its_nodes_back(daemons: Daemons) -> None:
+    with begun(daemons, "salloc", "-G1", "-J", "closed", "sh", "-c", "sleep 1; exit 5") as client:
+        told(client, b"Granted")
+        assert client.stderr is not None
+        client.stderr.close()
+        until(daemons, "closed", "failed", "cancelled")
+        assert state(daemons, "closed") == "failed", "its end is told, and not found by silence"
+
+
 def test_srun_lists_the_kinds_of_mpi(daemons: Daemons) -> None:
     done = run(daemons, "srun", "--mpi=list")
     assert (done.returncode, done.stdout) == (0, b"MPI plugin types are...\n\tnone\n")

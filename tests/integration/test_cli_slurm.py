@@ -254,6 +254,29 @@ def test_what_changes_jobs_asks_for_the_same_as_ours(
     assert getattr(master.requests(method)[0], field) == value
 
 
+@pytest.mark.parametrize(
+    ("change", "hours"),
+    [
+        ("TimeLimit=+60", 25),
+        ("TimeLimit+=1:00:00", 25),
+        ("timelimit-=120", 22),
+        ("TimeLimit=60", 1),
+    ],
+)
+def test_a_time_limit_may_be_changed_by_so_much(
+    change: str, hours: int, master: FakeMaster, dlq: Dlq
+) -> None:
+    said = dlq("slurm", "scontrol", "update", "JobId=17", change)
+    assert (said.code, said.out, said.err) == (0, "", "")
+    assert master.requests("UpdateJob")[0].time_limit_duration.seconds == hours * 3_600
+
+
+def test_a_time_limit_that_would_be_below_zero_is_refused(dlq: Dlq) -> None:
+    said = dlq("slurm", "scontrol", "update", "JobId=17", "TimeLimit-=5-0")
+    assert said.code == 1
+    assert "Request aborted" in said.err
+
+
 def test_scancel_by_state_takes_the_pending_ones_alone(master: FakeMaster, dlq: Dlq) -> None:
     assert dlq("slurm", "scancel", "--me", "-t", "CONFIGURING").code == 0
     assert [request.job_id for request in master.requests("CancelJob")] == ["26"]

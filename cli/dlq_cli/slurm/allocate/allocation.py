@@ -6,7 +6,7 @@ import os
 import signal
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from types import FrameType
 
 import click
@@ -59,9 +59,12 @@ class KeptAllocation:
         self.on_end: Callable[[job_pb2.Job], None] = lambda _job: None
 
     def say(self, text: str) -> None:
-        """A message as Slurm's; --quiet leaves all but errors out."""
+        """A message as Slurm's; --quiet leaves all but errors out. A closed terminal is no error,
+        because the nodes are given back after it.
+        """
         if not self._quiet or text.startswith("error:"):
-            click.echo(f"{self._program}: {text}", err=True)
+            with suppress(OSError):
+                click.echo(f"{self._program}: {text}", err=True)
 
     def submit(self, words: Sequence[str], name: str, *, attended: bool = True) -> None:
         """Queue it by options of sbatch."""

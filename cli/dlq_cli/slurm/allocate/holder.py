@@ -54,10 +54,12 @@ until [ -p "$dir/end" ]; do sleep 0.005; done
 """
 _OWN_STEP = """\
 if [ -t 0 ]; then echo shell; fi > "$dir/group.$$"
+export SLURM_STEP_ID=0 SLURM_STEPID=0 SLURM_STEP_NODELIST="$SLURM_JOB_NODELIST" \\
+    SLURM_STEP_NUM_NODES=1 SLURM_STEP_NUM_TASKS=1 SLURM_STEP_TASKS_PER_NODE=1 SLURM_TASK_PID=$$
 exec 3>&2 2> /dev/null  # the shell has its own words about signals
 trap : HUP INT QUIT TERM USR1 USR2
 if command -v "$1" > /dev/null; then
-    /bin/sh -c 'exec "$@" 2>&3 3>&-' dlq "$@"
+    /bin/sh -c 'SLURM_TASK_PID=$$ && exec "$@" 2>&3 3>&-' dlq "$@"
     code=$?
 else
     echo "slurmstepd: error: execve(): $1: No such file or directory" >&3

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 
 import click
 
@@ -15,7 +16,7 @@ from dlq_cli.slurm.jobs.listing import everybody, named
 from dlq_cli.slurm.words import ended
 from dlq_client.jobs import Edited, Jobs
 from dlq_common.errors import DlqError, InvalidRequest, NotFound
-from dlq_common.text.units import whole_minutes
+from dlq_common.text.units import parse_duration, whole_minutes
 
 _Change = Callable[[Jobs, str], Edited]
 # As in Slurm they ask no question; they print the lost work.
@@ -127,6 +128,8 @@ def _update_jobs(app: App, rest: Sequence[str]) -> None:
         elif not equals:
             targets.append(name)
         else:
+            if name.endswith(("+", "-")):  # `TimeLimit+=10` is `TimeLimit=+10`
+                name, value = name[:-1], f"{name[-1]}{value}"
             changes.append(f"{name}={_our_value(name.lower(), value)}")
     if not targets:
         raise SlurmSays(
@@ -134,13 +137,14 @@ def _update_jobs(app: App, rest: Sequence[str]) -> None:
             'Input line must include "NodeName", "PartitionName", "Reservation", "JobId", or '
             '"SlurmctldDebug"',
         )
-    try:
-        request = wishes(changes, app.clock.now_s())
-    except InvalidRequest as error:
-        raise _unreadable(changes, error) from None
     jobs = Jobs(app.connection())
     failed = 0
     for target in targets:
+        absolute = [_absolute(app, target, change) for change in changes]
+        try:
+            request = wishes(absolute, app.clock.now_s())
+        except InvalidRequest as error:
+            raise _unreadable(changes, error) from None
         try:
             jobs.update_each(target, request)
         except NotFound:
@@ -154,6 +158,22 @@ def _update_jobs(app: App, rest: Sequence[str]) -> None:
         failed = 1
         click.echo(f"{words} for job {clean_line(target)}", err=True)
     ended(failed)
+
+
+def _absolute(app: App, target: str, change: str) -> str:
+    """`TimeLimit=+10` as the limit that this job gets by it; other changes as they are."""
+    name, _, value = change.partition("=")
+    if name.lower() != "timelimit" or value[:1] not in ("+", "-") or not value[1:]:
+        return change
+    known = named(app, [target], detailed=False)
+    limit_s = known[0].limit_s if known else None
+    if not known or limit_s is None:
+        return change
+    with suppress(ValueError):
+        more_s = parse_duration(value[1:]) * (1 if value[0] == "+" else -1)
+        minutes = int(limit_s + more_s) // 60
+        return f"{name}={minutes}" if minutes > 0 else change
+    return change
 
 
 def _our_value(name: str, value: str) -> str:

@@ -33,7 +33,8 @@ def loss_words(job: Job, loss: Loss) -> str:
     """`job 7 has never saved and says nothing of how: up to 3 h 12 min of work on 4 GPUs`. It is a
     bound, since work may be saved where nobody looks.
     """
-    count = f"{loss.gpus} GPU" if loss.gpus == 1 else f"{loss.gpus} GPUs"
+    kind = "core" if job.request.without_gpus else "GPU"
+    count = f"{loss.gpus} {kind}" if loss.gpus == 1 else f"{loss.gpus} {kind}s"
     work = f"up to {approximate_span(loss.work_s)} of work on {count}"
     return f"job {shown_id(job)} {_GROUNDS[loss.ground]}: {work}"
 

@@ -15,7 +15,7 @@ NOT_KEPT = "not_kept"  # it cannot go on from what it has saved
 
 
 class Loss(NamedTuple):
-    """Seconds of work on so many GPUs that a stop loses, and why."""
+    """Seconds of work on so many GPUs, or cores, that a stop loses, and why."""
 
     work_s: float
     gpus: int

@@ -82,7 +82,7 @@ def _loss_message(job: Job, loss: Loss) -> job_pb2.WorkLoss:
     return job_pb2.WorkLoss(
         job_id=str(job.job_id),
         work_duration=to_duration(loss.work_s),
-        gpu_count=loss.gpus,
+        gpu_count=0 if job.request.without_gpus else loss.gpus,
         ground=loss.ground,
         detail=loss_words(job, loss),
     )

@@ -10,6 +10,7 @@ from dlq_master.control.attempts.work_loss import loss_words
 from dlq_master.model.attempts.attempt import AttemptState
 from dlq_master.model.attempts.unsaved import stop_loss
 from dlq_master.model.jobs.job import Checkpoint, RunRules
+from dlq_master.model.resources import CORE_TYPE, Request
 from support.builders import a_job, an_attempt
 
 SILENT, SPOKEN = RunRules(saves=False), RunRules(saves=True)
@@ -37,6 +38,13 @@ def test_a_stop_loses_work_of_which_nothing_is_known_that_would_save_it(
     if loss is not None:
         assert (loss.work_s, loss.gpus) == (11_520.0, 4)
         assert loss_words(silent, loss).endswith(": up to 3 h 12 min of work on 4 GPUs")
+
+
+def test_a_job_without_gpus_loses_work_on_cores() -> None:
+    silent = a_job(7, request=Request(gpus=4, nodes=2, gpu_type=CORE_TYPE), rules=SILENT)
+    loss = stop_loss(silent, an_attempt(7, slots=(("n1", 3), ("n2", 3)), **RUNNING), 11_620.0)
+    assert loss is not None
+    assert loss_words(silent, loss).endswith(" of work on 4 cores")
 
 
 @pytest.mark.parametrize(
