@@ -129,15 +129,18 @@ class SeenJob:
 
     @property
     def cpus(self) -> int:
-        """CPUs of all its nodes: its cores, the declared number, or else one for each task."""
+        """CPUs of all its nodes: its cores, the declared number, or else those of its tasks."""
         if self.job.resources.core_count:
             return self.job.resources.core_count
         declared = math.ceil(self.job.resources.cpu_limit)
-        return self.node_count * declared if declared else self.tasks
+        if declared:
+            return self.node_count * declared
+        return self.tasks * max(1, self.spec.tasks.cpus_per_task)
 
     @property
     def tasks(self) -> int:
-        return self.node_count * max(1, self.spec.tasks_per_node)
+        """Those of the whole job, else as many on each node."""
+        return self.spec.tasks.task_count or self.node_count * max(1, self.spec.tasks_per_node)
 
     @property
     def tasks_per_node(self) -> int:
@@ -147,6 +150,10 @@ class SeenJob:
 
     @property
     def cpus_per_task(self) -> int:
+        """As asked for. A node may give more cores than its tasks need."""
+        asked = self.spec.tasks
+        if asked.task_count or asked.cpus_per_task:
+            return max(1, asked.cpus_per_task)
         return max(1, self.cpus // self.tasks)
 
     @property
