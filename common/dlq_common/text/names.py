@@ -19,7 +19,10 @@ LARGEST_ENV_BYTES = 1024 * 1024
 
 _WORD = re.compile(r"[a-z0-9][a-z0-9_-]{0,62}", re.ASCII)
 _USER = re.compile(r"[a-z_][a-z0-9_.-]{0,31}", re.ASCII)
-_ENV_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,255}", re.ASCII)
+# The second form is that of functions that a bash exports, such as `module`.
+_ENV_NAME = re.compile(
+    r"[A-Za-z_][A-Za-z0-9_]{0,255}|BASH_FUNC_[A-Za-z0-9_.:+-]{1,240}%%", re.ASCII
+)
 _NODE_NAME = re.compile(
     r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?(?:\.[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?)*"
 )

@@ -19,7 +19,8 @@ from dlq_common.job_fields.limits import Lasts
 from dlq_common.job_fields.table.checkpoints import GRACE
 from dlq_common.text.wire import from_duration
 
-SHELL = {"HOME": "/home/alice", "PATH": "/bin", "DLQ_HOME": "/x", "BASH_FUNC_a%%": "() {"}
+FUNCTION = {"BASH_FUNC_a%%": "() {"}  # as a bash exports it
+SHELL = {"HOME": "/home/alice", "PATH": "/bin", "DLQ_HOME": "/x", "a.b%%": "() {", **FUNCTION}
 
 
 def flags(*pairs: tuple[str, str | bool]) -> Layer:
@@ -117,7 +118,7 @@ def test_a_relative_directory_is_below_the_present_one() -> None:
 
 def test_export_all_takes_what_a_job_may_have_and_no_more() -> None:
     made = spec(("--export", "ALL"), ("--env", "PATH=/opt/bin"))
-    assert made.environment == {"HOME": "/home/alice", "PATH": "/opt/bin"}
+    assert made.environment == {"HOME": "/home/alice", "PATH": "/opt/bin", **FUNCTION}
 
 
 def test_export_passes_over_names_that_the_shell_or_a_job_may_not_have() -> None:

@@ -73,7 +73,16 @@ def test_plain_names_of_users_nodes_and_queues_pass() -> None:
     assert names.check_word("batch-2", "queue") == "batch-2"
 
 
-@pytest.mark.parametrize("name", ["", "1A", "A-B", "A=B", "A\n", "DLQ_JOB_ID", "PET_NNODES", "É"])
+@pytest.mark.parametrize("name", ["BASH_FUNC_module%%", "BASH_FUNC_conda-activate%%"])
+def test_a_function_that_a_bash_exports_is_a_variable(name: str) -> None:
+    assert names.check_env_name(name) == name
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["", "1A", "A-B", "A=B", "A\n", "DLQ_JOB_ID", "PET_NNODES", "É", "A%%", "BASH_FUNC_%%",
+     "BASH_FUNC_a b%%", "BASH_FUNC_a%%\n"],
+)  # fmt: skip
 def test_a_variable_that_is_malformed_or_ours_is_refused(name: str) -> None:
     with pytest.raises(ValueError, match="environment name"):
         names.check_env_name(name)
