@@ -6,9 +6,11 @@ import os
 import pwd
 import secrets
 import shutil
+import signal
 import subprocess
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from pathlib import Path
 
 CAN_MAKE_ACCOUNTS = os.getuid() == 0 and shutil.which("useradd") is not None
 
@@ -28,6 +30,7 @@ def host_account(
     try:
         yield pwd.getpwnam(name)
     finally:
+        _end_processes(pwd.getpwnam(name).pw_uid)
         subprocess.run(["userdel", name], check=False, capture_output=True)
 
 
@@ -44,6 +47,14 @@ def host_group(name: str) -> Iterator[None]:
 def leave_group(name: str, group: str) -> None:
     """Take an account out of a group."""
     _run("gpasswd", "-d", name, group)
+
+
+def _end_processes(uid: int) -> None:
+    """The server of its commands waits for minutes, and keeps the account from being removed."""
+    for each in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):
+            if each.stat().st_uid == uid:
+                os.kill(int(each.name), signal.SIGKILL)
 
 
 def _run(*command: str) -> None:
