@@ -46,13 +46,21 @@ def client(tmp_path: Path) -> Iterator[Callable[[], socket.socket]]:
         def came() -> socket.socket:
             made = stack.enter_context(socket.socket(socket.AF_UNIX))
             made.settimeout(30.0)
-            made.connect(str(tmp_path / "s"))
+            # It has its name before it listens.
+            wait_until(lambda: _listens(made, tmp_path / "s"), what="it listens", timeout_s=60.0)
             return made
 
         yield came
 
 
 Client = Callable[[], socket.socket]
+
+
+def _listens(line: socket.socket, at: Path) -> bool:
+    with suppress(ConnectionRefusedError):
+        line.connect(str(at))
+        return True
+    return False
 
 
 def heard(line: socket.socket, text: bytes) -> bytes:
