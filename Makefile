@@ -81,6 +81,7 @@ $(SHIM): $(wildcard $(SHIM_DIR)/*.[ch] $(SHIM_DIR)/init/*.[ch] $(SHIM_DIR)/tasks
 
 $(FRONT): $(wildcard $(FRONT_DIR)/*.[ch]) hatch_build.py | $(STAMP)
 	$(PY) hatch_build.py
+	install -m 755 $(FRONT) $(BIN)/dlq
 
 # The same: jobs run without a profile.
 $(PROFILER_LIB): $(wildcard profiler/include/*.h profiler/src/*/*.[ch]) hatch_build.py | $(STAMP)

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
+from hatchling.metadata.plugin.interface import MetadataHookInterface
 
 SHIM_DIR = Path("nodeagent/dlq_nodeagent/shim")
 SHIM_NAME = "dlq-shim"
@@ -36,6 +37,12 @@ MAIN_PROCESSES = {
 }
 FRONT_DIR = Path("client/dlq_compat/front")
 FRONT_NAME = "dlq-front"
+PLAIN_SCRIPT = "dlq-python"
+SCRIPTS = {
+    PLAIN_SCRIPT: "dlq_cli.main:main",
+    "dlq-master": "dlq_master.app:main",
+    "dlq-nodeagent": "dlq_nodeagent.app:main",
+}
 PROFILER_SOURCES = Path("profiler/src")
 PROFILER_LIBRARIES = Path("profiler/dlq_profiler/lib")
 PRELOAD_NAME = "libdlqprof.so"
@@ -108,8 +115,8 @@ def compile_shim(root: Path) -> Path | None:
 
 
 def compile_front(root: Path) -> Path | None:
-    """Compile the fast front of Slurm's commands. Without sources or compiler there is none, and
-    the commands are sh programs. Static where possible: it then starts in half the time.
+    """Compile the fast front of `dlq` and of Slurm's commands. Without sources or compiler there is
+    none, and they are Python and sh programs. Static where possible: that halves the start.
     """
     sources = sorted(str(path) for path in (root / FRONT_DIR).glob("*.c"))
     compiler = find_compiler()
@@ -192,6 +199,21 @@ def wheel_tag(built: list[Path]) -> str:
     return f"py3-none-{platform}"
 
 
+def scripts_of(root: Path) -> dict[str, str]:
+    """Python programs by their names. `dlq` is one of them where the front is not compiled; else it
+    is the front, and runs `dlq-python` where no helper may answer.
+    """
+    compiled = find_compiler() is not None and any((root / FRONT_DIR).glob("*.c"))
+    return SCRIPTS if compiled else {"dlq": SCRIPTS[PLAIN_SCRIPT], **SCRIPTS}
+
+
+class ScriptsHook(MetadataHookInterface):
+    """Names the programs of the package."""
+
+    def update(self, metadata: dict[str, Any]) -> None:
+        metadata["scripts"] = scripts_of(Path(self.root))
+
+
 class ShimBuildHook(BuildHookInterface[Any]):
     """Puts the compiled shim into the wheel, or leaves the wheel pure and says so."""
 
@@ -199,6 +221,8 @@ class ShimBuildHook(BuildHookInterface[Any]):
         shim = compile_shim(Path(self.root))
         libraries = compile_profiler(Path(self.root))
         front = compile_front(Path(self.root))
+        if front is not None:
+            build_data["shared_scripts"][str(front)] = "dlq"
         if shim is None:
             self.app.display_warning(
                 "dlq: the launch shim was not compiled (no C compiler found); "

@@ -95,7 +95,7 @@ def _dlq(report: Report, root: Path, count: int, most_wall_ms: float, most_cpu_m
         kept = {"HOME": os.environ.get("HOME", "/"), "XDG_RUNTIME_DIR": str(runtime)}
         environment = living.environment | kept
         environment["PATH"] = f"{programs}:{environment['PATH']}"
-        slow = loop(SUBMIT, environment | {"DLQ_SLURM_SLOW": "1"}, max(3, count // 30))
+        slow = loop(SUBMIT, environment | {"DLQ_NO_HELPER": "1"}, max(3, count // 30))
         report.figure("dlq, sbatch, slow way, wall", slow[0], "ms")
         report.figure("dlq, sbatch, slow way, CPU", slow[1], "ms")
         loop(("squeue", "-h"), environment, 1)

@@ -70,7 +70,7 @@ def _measure(report: Report, root: Path, count: int, theirs: dict[str, str]) -> 
             **living.environment, "PATH": f"{programs}:{living.environment['PATH']}",
             "HOME": os.environ.get("HOME", "/"), "XDG_RUNTIME_DIR": str(runtime),
         }  # fmt: skip
-        slow = {**ours, "DLQ_SLURM_SLOW": "1"}
+        slow = {**ours, "DLQ_NO_HELPER": "1"}
         _told(report, "dlq, slow way", [call_ms("srun", slow) for _ in range(max(5, count // 4))])
         call_ms("srun", ours)
         while FRONT.exists() and not list((runtime / "dlq").glob("*.sock")):

@@ -5,18 +5,20 @@ quick.
 from __future__ import annotations
 
 import importlib
-import importlib.metadata
 import os
 import sys
 from collections.abc import Mapping
 from contextlib import suppress
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 from click.shell_completion import CompletionItem
 
 from dlq_cli.exit_codes import OK, Ended
 from dlq_cli.quiet import quiet_grpc
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
 
 # Other rooms lend commands under this entry point group; they are loaded only when called.
 ENTRY_POINTS = "dlq.commands"
@@ -100,10 +102,12 @@ class LazyGroup(click.Group):
         # Without commands of its own, the base class adds the options alone.
         return items + click.Command.shell_complete(self, ctx, incomplete)
 
-    def _lent(self) -> dict[str, importlib.metadata.EntryPoint]:
+    def _lent(self) -> dict[str, EntryPoint]:
         if not self._lends:
             return {}
-        return {point.name: point for point in importlib.metadata.entry_points(group=ENTRY_POINTS)}
+        from importlib.metadata import entry_points
+
+        return {point.name: point for point in entry_points(group=ENTRY_POINTS)}
 
 
 def let_go_of_stdout() -> None:
@@ -112,7 +116,7 @@ def let_go_of_stdout() -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
-def _load(point: importlib.metadata.EntryPoint) -> object:
+def _load(point: EntryPoint) -> object:
     try:
         return point.load()
     except ImportError as error:

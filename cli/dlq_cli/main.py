@@ -123,6 +123,12 @@ def _print_version(ctx: click.Context, _option: click.Parameter, asked: bool) ->
     help="Show times in UTC, not in your zone (TZ).",
 )
 @click.option(
+    "--no-helper",
+    is_flag=True,
+    expose_value=False,
+    help="Start an interpreter for this call, and ask no helper.  [DLQ_NO_HELPER=1]",
+)
+@click.option(
     "--version",
     is_flag=True,
     is_eager=True,

@@ -6,6 +6,9 @@ from __future__ import annotations
 
 import getpass
 import re
+import subprocess
+import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,6 +17,8 @@ from dlq_common.errors import ConfigError
 
 if TYPE_CHECKING:
     from dlq_client.line.identity import Identity
+
+_PLAIN = "dlq-python"  # FRONT_PLAIN of client/dlq_compat/front/front.h
 
 
 def log_in(home: Path, socket: Path) -> Identity:
@@ -30,6 +35,25 @@ def log_in(home: Path, socket: Path) -> Identity:
             f"{error.filename}: {error.strerror}", hint="dlq --home DIR names another directory"
         ) from None
     return identity
+
+
+def start_ahead() -> None:
+    """Have the front beside this program start the helper, in the background.
+
+    Every call does so where no helper lives. This one is for the shortest command there is, so that
+    the calls after a login find a helper. Without a compiled front nothing happens.
+    """
+    own = Path(sys.argv[0])
+    if own.name != _PLAIN:
+        return
+    with suppress(OSError):
+        subprocess.Popen(
+            [own.with_name("dlq"), "--version"],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+        )
 
 
 def _wished_name() -> str:

@@ -26,7 +26,7 @@ pytestmark = [
     pytest.mark.skipif(not FRONT.exists(), reason="the front is not compiled (make setup)"),
 ]
 NOBODY = 65534
-SLOW = {"DLQ_SLURM_SLOW": "1"}
+SLOW = {"DLQ_NO_HELPER": "1"}
 LISTENER = """
 import os, socket, sys, time
 listening = socket.socket(socket.AF_UNIX)
@@ -108,7 +108,7 @@ def test_a_call_takes_along_what_its_caller_has(front: Front, daemons: Daemons) 
         )  # fmt: skip
         with daemons.connect() as line:
             spec = Jobs(line).get(done.stdout.strip()).spec
-        spec.environment.pop("DLQ_SLURM_SLOW", None)
+        spec.environment.pop("DLQ_NO_HELPER", None)
         return spec
 
     slow = submitted(**SLOW)
@@ -245,7 +245,7 @@ def test_a_call_finds_nothing_of_the_call_before_it(front: Front, daemons: Daemo
             )  # fmt: skip
             with daemons.connect() as line:
                 found.append(Jobs(line).get(done.stdout.strip()).spec)
-            found[-1].environment.pop("DLQ_SLURM_SLOW", None)
+            found[-1].environment.pop("DLQ_NO_HELPER", None)
         return found
 
     slow = specs(**SLOW)

@@ -38,10 +38,11 @@ CALLS = 250
 """A process ends after so many: memory that commands leave behind does not add up."""
 LONG_S = 2.0
 """After a longer call a process ends: the server has put another into its place."""
-_LAST = (b"srun", b"salloc", b"sattach")
+_LAST = ((b"srun",), (b"salloc",), (b"sattach",), (b"dlq", b"run"), (b"dlq", b"--utc", b"run"))
 """After these it ends at once: a thread of theirs may still read the caller's terminal."""
 MORE_PAGES = 8_192
 """It ends once it has grown by so many, 32 MiB, as after a list of very many jobs."""
+_DLQ = "dlq"
 _PID = struct.Struct("=i")
 _THREAD_ENDS_S = 0.5  # a thread that has given its result is at its end
 
@@ -118,7 +119,11 @@ def _serve(line: socket.socket, fresh: Callable[[], bool], null: int) -> bool:
     code, plain = _run(request.words)
     code, flushed = end_of(code)
     let_go(null, limits)
-    return caller.answer(code) and plain and flushed and request.words[0] not in _LAST
+    return caller.answer(code) and plain and flushed and not _is_last(request.words)
+
+
+def _is_last(words: Sequence[bytes]) -> bool:
+    return any(tuple(words[: len(one)]) == one for one in _LAST)
 
 
 class _Caller:
@@ -211,13 +216,14 @@ def _childless() -> bool:
 
 
 def _run(words: Sequence[bytes]) -> tuple[int, bool]:
-    """The command, as `dlq_compat` runs it, up to where it would start `dlq`: its exit code, and
-    whether it ended in an orderly way.
+    """Run `dlq`, or a command of Slurm as `dlq_compat` does. Return its exit code, and whether it
+    ended in an orderly way.
     """
     name, *arguments = (os.fsdecode(word) for word in words)
-    sys.argv = ["dlq_compat", name, *arguments]
+    sys.argv = [name, *arguments] if name == _DLQ else ["dlq_compat", name, *arguments]
     try:
-        return compat.main(), True
+        code = cli.run(arguments) if name == _DLQ else compat.main()
+        return code, code != INTERRUPTED
     except KeyboardInterrupt:
         return INTERRUPTED, False
     except SystemExit as error:

@@ -12,12 +12,13 @@
 #define FRONT_MAGIC 0x51464c44u /* "DLFQ" */
 #define FRONT_VERSION 2u
 #define FRONT_LIMITS 16
+#define FRONT_PLAIN "dlq-python" /* beside `dlq`: the same command, by an interpreter of its own */
 
-/* One call of one of Slurm's commands, and the places that belong to it. */
+/* One call of `dlq` or of one of Slurm's commands, and the places that belong to it. */
 struct front_call {
-    const char *name;      /* sbatch, squeue, ... */
-    char installed[PATH_MAX]; /* the directory that `dlq slurm install` wrote */
-    char dlq[PATH_MAX];    /* the `dlq` that answers */
+    const char *name;         /* dlq, sbatch, squeue, ... */
+    char bin[PATH_MAX];       /* the directory of this program */
+    char dlq[PATH_MAX];       /* the `dlq` that answers */
     char run_dir[PATH_MAX];
     char key[33];          /* names a server that stands where the caller stands */
 };
@@ -32,7 +33,13 @@ bool front_find_run_dir(struct front_call *call);
 /* serve.c: start a server in the background, for the calls after this one. */
 void front_start_server(const struct front_call *call);
 
-/* signals.c: whether the command may read the terminal of its caller. */
+/* words.c */
+bool front_is_dlq(const struct front_call *call);
+
+/* Whether a server may run the command. Long and interactive ones run by themselves. */
+bool front_is_served(const struct front_call *call, char **argv);
+
+/* Whether the command may read the terminal of its caller. */
 bool front_reads_terminal(const struct front_call *call);
 
 /* From now on signals for us reach the process that runs the command. */

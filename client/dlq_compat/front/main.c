@@ -1,4 +1,4 @@
-/* sbatch, squeue, ... for people: asks the user's server of commands, or takes the slow way. */
+/* dlq, sbatch, squeue, ... for people: asks the user's server of commands, or takes the slow way. */
 
 #include "front.h"
 
@@ -10,20 +10,12 @@
 /* bin/NAME of an installation: its name is the command, whatever argv[0] says. */
 static bool find_self(struct front_call *call)
 {
-    static char self[PATH_MAX];
-    ssize_t size = readlink("/proc/self/exe", self, sizeof self - 1);
-    if (size <= 0)
+    ssize_t size = readlink("/proc/self/exe", call->bin, sizeof call->bin - 1);
+    char *slash = size > 0 ? strrchr(call->bin, '/') : NULL;
+    if (!slash)
         return false;
-    self[size] = 0;
-    for (int up = 0; up < 2; up++) {
-        char *slash = strrchr(self, '/');
-        if (!slash)
-            return false;
-        *slash = 0;
-        if (!up)
-            call->name = slash + 1;
-    }
-    strcpy(call->installed, self);
+    *slash = 0;
+    call->name = slash + 1;
     return true;
 }
 
@@ -76,15 +68,6 @@ static bool names_descriptors(char **argv)
     return false;
 }
 
-/* A reader of the terminal is given it by its own shell alone when it is in the background. `salloc`
- * starts a child of ours; with --no-shell it starts nothing. */
-static bool fits(const struct front_call *call, char **argv)
-{
-    if (!strcmp(call->name, "salloc"))
-        return argv[1] && !strcmp(argv[1], "--no-shell");
-    return !front_reads_terminal(call) || !isatty(0) || tcgetpgrp(0) == getpgrp();
-}
-
 static bool may_be_served(const struct front_call *call, char **argv, char **envp)
 {
     for (int fd = 0; fd < 3; fd++)
@@ -92,14 +75,18 @@ static bool may_be_served(const struct front_call *call, char **argv, char **env
             return false;
     /* Inside a job nothing may outlive the job, and memory counts. */
     return getuid() == geteuid() && getgid() == getegid() && !getenv("DLQ_JOB_ID") &&
-           !getenv("DLQ_SLURM_CONTROL") && !getenv("DLQ_SLURM_SLOW") && is_utf8() &&
-           is_plain(envp) && !names_descriptors(argv + 1) && fits(call, argv);
+           !getenv("DLQ_SLURM_CONTROL") && !getenv("DLQ_NO_HELPER") && is_utf8() &&
+           is_plain(envp) && !names_descriptors(argv + 1) && front_is_served(call, argv);
 }
 
+/* `dlq` has a Python program beside it. Slurm's names have theirs where they were installed. */
 static _Noreturn void go_slowly(const struct front_call *call, char **argv)
 {
     char path[PATH_MAX + 64];
-    snprintf(path, sizeof path, "%s/lib/slow/%s", call->installed, call->name);
+    if (front_is_dlq(call))
+        snprintf(path, sizeof path, "%s/" FRONT_PLAIN, call->bin);
+    else
+        snprintf(path, sizeof path, "%s/../lib/slow/%s", call->bin, call->name);
     execv(path, argv);
     perror(path);
     exit(127);

@@ -15,8 +15,22 @@ static bool is_program(const char *path)
     return !stat(path, &found) && S_ISREG(found.st_mode) && !access(path, X_OK);
 }
 
+/* The Python program beside a `dlq`, through links. So all names of an installation have one server. */
+static bool use_plain(struct front_call *call)
+{
+    char real[PATH_MAX], plain[PATH_MAX];
+    char *slash = realpath(call->dlq, real) ? strrchr(real, '/') : NULL;
+    if (!slash)
+        return false;
+    *slash = 0;
+    int size = snprintf(plain, sizeof plain, "%s/" FRONT_PLAIN, real);
+    if (size < (int)sizeof plain && is_program(plain))
+        memcpy(call->dlq, plain, (size_t)size + 1);
+    return true;
+}
+
 /* As dlq_compat.delegate finds it: the first in PATH, else the one of the installation. */
-bool front_find_dlq(struct front_call *call)
+static bool find_by_path(struct front_call *call)
 {
     const char *path = getenv("PATH");
     while (path && *path) {
@@ -30,7 +44,7 @@ bool front_find_dlq(struct front_call *call)
         path += length + (path[length] == ':');
     }
     char noted[PATH_MAX];
-    if (snprintf(noted, sizeof noted, "%s/lib/dlq-cli", call->installed) >= (int)sizeof noted)
+    if (snprintf(noted, sizeof noted, "%s/../lib/dlq-cli", call->bin) >= (int)sizeof noted)
         return false;
     FILE *file = fopen(noted, "re");
     if (!file)
@@ -39,6 +53,14 @@ bool front_find_dlq(struct front_call *call)
     fclose(file);
     call->dlq[strcspn(call->dlq, "\n")] = 0;
     return read && *call->dlq == '/' && is_program(call->dlq);
+}
+
+bool front_find_dlq(struct front_call *call)
+{
+    if (!front_is_dlq(call))
+        return find_by_path(call) && use_plain(call);
+    int size = snprintf(call->dlq, sizeof call->dlq, "%s/" FRONT_PLAIN, call->bin);
+    return size < (int)sizeof call->dlq && is_program(call->dlq);
 }
 
 /* A directory of our own that nobody else may enter; made when its parent is there. */

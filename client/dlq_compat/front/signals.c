@@ -19,11 +19,6 @@
 static volatile sig_atomic_t line = -1, runner, last_signal, wakes;
 static bool reads_terminal;
 
-bool front_reads_terminal(const struct front_call *call)
-{
-    return !strcmp(call->name, "srun") || !strcmp(call->name, "sattach");
-}
-
 /* To the process that runs the command. It may have ended: the answer then says so. */
 static void tell(int number)
 {

@@ -8,7 +8,7 @@ import click
 
 from dlq_cli.app import App
 from dlq_cli.commands.options import examples, json_option, pass_app
-from dlq_cli.sign_in import log_in
+from dlq_cli.sign_in import log_in, start_ahead
 from dlq_common.text.instants import format_instant
 
 
@@ -28,6 +28,7 @@ def login(app: App, socket: Path | None, as_json: bool) -> None:
     by themselves where the socket is, and renew the certificate in time.
     """
     identity = log_in(app.home, socket or Path(app.settings.get("login_socket").value))
+    start_ahead()
     until = format_instant(identity.expires_s)
     if as_json:
         from dlq_cli.facts.common import document
