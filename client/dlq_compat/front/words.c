@@ -1,4 +1,4 @@
-/* What a call asks for: whether a server may run it, and whether it may read the terminal. */
+/* The words of a call: may a server run it, and may it read the terminal? */
 
 #include "front.h"
 
