@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
+import grpc
 import pytest
 
 from dlq_common.text.wire import to_timestamp
@@ -69,6 +70,16 @@ def test_a_job_that_is_not_there_is_no_failure_but_for_a_signal(dlq: Dlq) -> Non
     assert said == Said(0, "", f"scancel: Terminating job 99\nscancel: error: {why}")
     said = dlq("slurm", "scancel", "-s", "CONT", "99")
     assert said == Said(1, "", f"scancel: error: {why}")
+
+
+@pytest.mark.parametrize("more", [[], ["-s", "USR1"]])
+def test_a_living_job_of_another_user_is_denied(
+    more: list[str], master: FakeMaster, dlq: Dlq
+) -> None:
+    for method in ("CancelJob", "SignalJob"):
+        master.refuse(method, grpc.StatusCode.NOT_FOUND, "NOT_FOUND", what="there is no job 20")
+    why = "Kill job error on job id 20: Access/permission denied\n"
+    assert dlq("slurm", "scancel", *more, "20") == Said(210, "", f"scancel: error: {why}")
 
 
 def test_a_job_that_has_ended_is_told_with_v_alone(dlq: Dlq) -> None:

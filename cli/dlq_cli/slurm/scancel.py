@@ -64,7 +64,8 @@ _FILTERS = frozenset(
 _ID = re.compile(r"\d+(_(\d+|\[[\d,-]+\]))?(\.\d+)?")
 _GONE = "Invalid job id specified"
 _DONE = "Job/step already completing or completed"
-_NO_STEP = 225
+_DENIED = "Access/permission denied"
+_NO_STEP, _NOT_ONES_OWN = 225, 210  # the last byte of Slurm's numbers of errors
 _VARIABLES = {
     f"SCANCEL_{name.upper()}": name
     for name in ("account", "batch", "full", "interactive", "name", "partition", "qos", "state",
@@ -221,11 +222,22 @@ def _tell_losses(done: Edited) -> None:
 def _failed(app: App, word: str, order: _Order, error: DlqError) -> int:
     """A cancel of what is not there, or has ended, is silent and no failure."""
     gone = isinstance(error, NotFound)
-    quiet = not order.signal and (gone or _has_ended(app, word))
+    denied = gone and _is_anothers(app, word)
+    quiet = not denied and not order.signal and (gone or _has_ended(app, word))
     if order.verbose or not quiet:
-        why = _GONE if gone else clean_line(error.what)
+        why = _DENIED if denied else _GONE if gone else clean_line(error.what)
         click.echo(f"scancel: error: Kill job error on job id {word}: {why}", err=True)
-    return 0 if quiet else FAILURE
+    return 0 if quiet else _NOT_ONES_OWN if denied else FAILURE
+
+
+def _is_anothers(app: App, word: str) -> bool:
+    """Whether another user's living job has this number: `squeue` lists it, and no more."""
+    own = app.connection().identity.user
+    found = everybody(app, detailed=False, ended_within_s=1)
+    return any(
+        word in (job.job.job_id, job.shown_id) and job.job.user != own and not job.ended
+        for job in found
+    )
 
 
 def _has_ended(app: App, word: str) -> bool:
