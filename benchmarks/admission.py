@@ -23,7 +23,6 @@ from benchmarks import slo_jobs
 from benchmarks.conditions import percentile
 from benchmarks.report import Report
 from benchmarks.slots_later import after, moved_on
-
 from dlq_master.model.jobs.reward import Step
 from dlq_master.policy.promise.capacity.leases import Grid, SloJob
 from dlq_master.policy.promise.capacity.rules import VerdictGround

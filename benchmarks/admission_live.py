@@ -24,6 +24,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from grpc import aio, ssl_channel_credentials
+
 from benchmarks import slo_jobs
 from benchmarks.busy_master import GPUS, SETTINGS, children_s, joined
 from benchmarks.conditions import percentile
@@ -31,8 +33,6 @@ from benchmarks.living import Living, cpu_s
 from benchmarks.report import Report
 from benchmarks.slo_cycle import log_of
 from benchmarks.virtual_nodes import RUN, Fleet
-from grpc import aio, ssl_channel_credentials
-
 from dlq.v1 import job_pb2, job_service_pb2
 from dlq.v1.job_service_pb2_grpc import JobServiceStub
 from dlq_client.line.connection import SERVER_NAME

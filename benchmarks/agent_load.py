@@ -28,12 +28,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from benchmarks.conditions import percentile
-from benchmarks.living import BIN, Living, cpu_s
-from benchmarks.report import Report
 from grpc import aio, ssl_channel_credentials
 
 import dlq_train
+from benchmarks.conditions import percentile
+from benchmarks.living import BIN, Living, cpu_s
+from benchmarks.report import Report
 from dlq.v1 import job_pb2, job_service_pb2
 from dlq.v1.job_service_pb2_grpc import JobServiceStub
 from dlq_client.line.connection import SERVER_NAME

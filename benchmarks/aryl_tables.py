@@ -20,7 +20,6 @@ from typing import NamedTuple
 
 from benchmarks.aryl_cases import JOBS, SEEDS, cluster, workload
 from benchmarks.report import Report
-
 from dlq_master.policy.reclaim.choices import RECLAIMS
 from dlq_simulator.metrics import Metrics
 from dlq_simulator.replay.engine import replay

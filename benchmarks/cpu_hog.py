@@ -11,13 +11,10 @@ from __future__ import annotations
 
 import argparse
 import shutil
-import sys
 import tempfile
 import time
 from pathlib import Path
 from statistics import median
-
-sys.path.append(str(Path(__file__).parent.parent / "tests"))
 
 from benchmarks.living import Living
 from benchmarks.report import Report

@@ -22,11 +22,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import grpc
+from grpc import aio, ssl_channel_credentials
+
 from benchmarks.conditions import percentile
 from benchmarks.living import Living
 from benchmarks.report import Report
-from grpc import aio, ssl_channel_credentials
-
 from dlq.v1 import job_pb2, job_service_pb2
 from dlq.v1.job_service_pb2_grpc import JobServiceStub
 from dlq_client.line.connection import LARGEST_ANSWER_BYTES, SERVER_NAME

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from benchmarks.living import Living
-
 from dlq.v1 import job_pb2, job_service_pb2
 
 if TYPE_CHECKING:

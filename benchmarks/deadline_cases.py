@@ -16,7 +16,6 @@ import random
 from typing import NamedTuple
 
 from benchmarks import slo_jobs
-
 from dlq_simulator.generate.chronus import MIXES, Chronus
 from dlq_simulator.workload import Trace, TraceJob
 from dlq_simulator.world.clusters import ClusterSpec, NodeGroup

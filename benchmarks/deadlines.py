@@ -21,7 +21,6 @@ from typing import NamedTuple
 from benchmarks import deadline_cases as cases
 from benchmarks.means import mean_row
 from benchmarks.report import Report
-
 from dlq_simulator.replay.engine import replay
 from dlq_simulator.settings import read_settings
 

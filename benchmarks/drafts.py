@@ -20,7 +20,6 @@ from typing import Any
 
 from benchmarks.report import Report
 from benchmarks.tick import clock_reading_s, completions, policy_named
-
 from dlq_master.model.ids import JobId
 from dlq_master.model.jobs.job import Job
 from dlq_master.model.jobs.job_changes import changed

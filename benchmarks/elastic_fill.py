@@ -22,7 +22,6 @@ from typing import TypeVar
 
 from benchmarks.elastic_cases import LOADS, Elastic, Stream, knapsacks, streams, threes
 from benchmarks.report import Report
-
 from dlq_master.model.ids import JobId
 from dlq_master.model.jobs.job import Job
 from dlq_master.model.resources import Request

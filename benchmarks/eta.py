@@ -20,7 +20,6 @@ from typing import Any, NamedTuple
 
 from benchmarks.report import Report
 from benchmarks.simulate import philly_like
-
 from dlq_master.control.config import TwinConfig
 from dlq_master.control.forecast.forecasts import PAST_KEPT, RECENT_KEPT
 from dlq_master.model.ids import JobId

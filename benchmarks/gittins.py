@@ -16,7 +16,6 @@ from functools import partial
 from random import Random
 
 from benchmarks.report import Report
-
 from dlq_master.policy.order.gittins import ServiceDistribution
 
 LOOKUPS = 200_000

@@ -22,7 +22,6 @@ from benchmarks.conditions import percentile
 from benchmarks.containers import IMAGE, bare, store, why_no_containers
 from benchmarks.report import Report
 from benchmarks.starts import launch_floor_s
-
 from dlq_common.clock import SteadyClock
 from dlq_nodeagent.cgroups.detect import detect, detect_for_containers
 from dlq_nodeagent.model.launch import ContainerPlan, LaunchPlan

@@ -32,7 +32,6 @@ from benchmarks.matrix_tables import Key, cell_table, figures, markdown, summary
 from benchmarks.matrix_verdicts import Ran, Row, Verdict, verdicts
 from benchmarks.means import mean_row
 from benchmarks.report import Report
-
 from dlq_master.policy.priced.names import DEFAULT
 from dlq_master.policy.registry.presets import PRESETS
 from dlq_simulator.command import COLLECT_AFTER

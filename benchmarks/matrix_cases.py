@@ -21,7 +21,6 @@ from typing import NamedTuple
 
 from benchmarks import aryl_cases, deadline_cases
 from benchmarks.simulate import philly_like
-
 from dlq_simulator.generate.aryl import Aryl
 from dlq_simulator.generate.chronus import MIXES, Chronus, Mix
 from dlq_simulator.generate.tiresias import Tiresias

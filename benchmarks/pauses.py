@@ -29,14 +29,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from grpc import aio, ssl_channel_credentials
+
+import dlq_train
 from benchmarks.conditions import percentile
 from benchmarks.containers import HOST_IMAGE, bare, store, why_no_containers
 from benchmarks.cycles import Cycle, Job, cycles, now_s
 from benchmarks.living import Living
 from benchmarks.report import Report
-from grpc import aio, ssl_channel_credentials
-
-import dlq_train
 from dlq.v1 import job_pb2
 from dlq.v1.job_service_pb2_grpc import JobServiceStub
 from dlq_client.line.connection import SERVER_NAME

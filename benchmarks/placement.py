@@ -21,7 +21,6 @@ from typing import NamedTuple
 
 from benchmarks.placement_cases import GPUS_PER_NODE, LARGE_RECIPES, RECIPES, Case, Recipe, cases
 from benchmarks.report import Report
-
 from dlq_master.policy.place.packing import named, pattern
 from dlq_master.policy.place.packing.joint import Arrangement, BatchMember, Joint, total_reward
 from dlq_master.policy.place.packing.spare import quasi_consolidate

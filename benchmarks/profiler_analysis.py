@@ -16,15 +16,12 @@ import time
 from pathlib import Path
 
 import numpy as np
-from benchmarks.report import Report
 
+from benchmarks.report import Report
 from dlq_profiler.directory import profile_directories
 from dlq_profiler.records.layout import Op
 from dlq_profiler.records.requests import Records
 from dlq_profiler.results import JobProfile
-
-sys.path.append(str(Path(__file__).parent.parent / "tests"))
-
 from support.model_shapes import buckets, tensors
 from support.traffic import Tape, ring_rank, write_file
 

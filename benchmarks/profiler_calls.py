@@ -17,7 +17,6 @@ import tempfile
 from pathlib import Path
 
 from benchmarks.report import Report
-
 from dlq_profiler.records.control import write_control
 
 ROOT = Path(__file__).parents[1]

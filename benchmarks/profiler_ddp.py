@@ -18,7 +18,6 @@ import tempfile
 from pathlib import Path
 
 from benchmarks.report import Report
-
 from dlq_profiler.directory import read_directory
 from dlq_profiler.injection import built, injected
 from dlq_profiler.records.control import write_control

@@ -17,7 +17,6 @@ from dataclasses import replace
 from statistics import mean
 
 from benchmarks.deadline_cases import JOBS, SEEDS, case, cluster
-
 from dlq_simulator.metrics import Metrics, ReplayOutcome
 from dlq_simulator.replay.engine import replay
 from dlq_simulator.settings import read_settings

@@ -33,7 +33,6 @@ from benchmarks.reclaim_cases import (
     cases,
 )
 from benchmarks.report import Report
-
 from dlq_master.model.ids import JobId, NodeId
 from dlq_master.policy.reclaim import rules
 from dlq_master.policy.reclaim.demand import Choice, Demand, Tenant, toll

@@ -28,14 +28,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from grpc import aio, ssl_channel_credentials
+
 from benchmarks.busy_master import GPUS, SETTINGS, children_s, joined
 from benchmarks.conditions import percentile
 from benchmarks.living import Living, cpu_s
 from benchmarks.reclaim_cases import WIDTHS
 from benchmarks.report import Report
 from benchmarks.virtual_nodes import RUN, SAVE_S, Fleet
-from grpc import aio, ssl_channel_credentials
-
 from dlq.v1 import job_pb2, job_service_pb2
 from dlq.v1 import loan_service_pb2 as wire
 from dlq.v1.job_service_pb2_grpc import JobServiceStub

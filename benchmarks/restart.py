@@ -17,7 +17,6 @@ from pathlib import Path
 
 from benchmarks.living import Living, cpu_s
 from benchmarks.report import Report
-
 from dlq.v1 import job_pb2
 from dlq_client.line.connection import Connection
 from dlq_client.line.identity import load_identity

@@ -19,7 +19,6 @@ from pathlib import Path
 from benchmarks.conditions import percentile
 from benchmarks.report import Report
 from benchmarks.restart import BATCH, a_job, an_end
-
 from dlq_common.clock import SteadyClock
 from dlq_common.daemon.config import Seconds
 from dlq_master.control.config import RetentionConfig

@@ -18,17 +18,13 @@ import os
 import resource
 import shutil
 import subprocess
-import sys
 import tempfile
 import time
 from contextlib import suppress
 from pathlib import Path
 
-sys.path.append(str(Path(__file__).parent.parent / "tests"))
-
 from benchmarks.living import Living, cpu_s
 from benchmarks.report import Report
-
 from dlq.v1 import job_pb2
 from dlq_client.jobs import Jobs
 from dlq_client.line.connection import Connection

@@ -23,7 +23,6 @@ from typing import NamedTuple
 
 from benchmarks import slo_jobs
 from benchmarks.report import Report
-
 from dlq_master.model.jobs.reward import Step
 from dlq_master.policy.promise.capacity.leases import Grid, SloJob, due_s, width
 from dlq_master.policy.promise.slots.layout import SlotTask, lay_out

@@ -21,7 +21,6 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from benchmarks.report import Report
-
 from dlq_simulator.generate.command import write_trace
 from dlq_simulator.workload import Trace, TraceJob
 from dlq_simulator.world.clusters import read_cluster

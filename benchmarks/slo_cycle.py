@@ -23,7 +23,6 @@ from typing import Any
 from benchmarks.conditions import percentile
 from benchmarks.living import Living
 from benchmarks.report import Report
-
 from dlq.v1 import job_pb2
 from dlq_client.jobs import Jobs
 from dlq_client.line.connection import Connection

@@ -15,7 +15,6 @@ import asyncio
 import os
 import shutil
 import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -23,13 +22,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from statistics import median
 
-sys.path.append(str(Path(__file__).parent.parent / "tests"))
-
 from benchmarks.living import Living, cpu_s
 from benchmarks.report import Report
 from benchmarks.sbatch_loop import used_s
 from benchmarks.submits import SETTINGS, submit_many
-
 from dlq_client.line.identity import load_identity
 from dlq_compat.install import FRONT, install
 from support.ports import free_ports

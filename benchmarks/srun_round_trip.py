@@ -13,7 +13,6 @@ import argparse
 import os
 import shutil
 import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Iterator
@@ -21,11 +20,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from statistics import median, quantiles
 
-sys.path.append(str(Path(__file__).parent.parent / "tests"))
-
 from benchmarks.living import Living
 from benchmarks.report import Report
-
 from dlq_compat.install import FRONT, install
 from support.ports import free_ports
 from support.real_slurm import RealSlurm, missing

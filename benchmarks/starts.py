@@ -16,11 +16,11 @@ import tempfile
 import time
 from pathlib import Path
 
+from grpc import aio, ssl_channel_credentials
+
 from benchmarks.conditions import percentile
 from benchmarks.living import Living
 from benchmarks.report import Report
-from grpc import aio, ssl_channel_credentials
-
 from dlq.v1 import job_pb2, job_service_pb2, resource_pb2
 from dlq.v1.job_service_pb2_grpc import JobServiceStub
 from dlq_client.line.connection import SERVER_NAME

@@ -18,7 +18,6 @@ from benchmarks.conditions import percentile
 from benchmarks.living import Living
 from benchmarks.report import Report
 from benchmarks.submits import SETTINGS, submit_many
-
 from dlq_client.line.identity import load_identity
 
 RUNS = 5

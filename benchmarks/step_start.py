@@ -12,18 +12,14 @@ import argparse
 import os
 import shutil
 import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Mapping
 from pathlib import Path
 from statistics import median, quantiles
 
-sys.path.append(str(Path(__file__).parent.parent / "tests"))
-
 from benchmarks.living import Living
 from benchmarks.report import Report
-
 from dlq_compat.install import install
 from support.ports import free_ports
 from support.real_slurm import RealSlurm, missing

@@ -23,13 +23,13 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from grpc import aio, ssl_channel_credentials
+
 from benchmarks.busy_master import GPUS, SETTINGS, WIDTHS, joined
 from benchmarks.conditions import percentile
 from benchmarks.living import Living, cpu_s
 from benchmarks.report import Report
 from benchmarks.virtual_nodes import RUN, Fleet
-from grpc import aio, ssl_channel_credentials
-
 from dlq.v1 import job_pb2, job_service_pb2
 from dlq.v1.job_service_pb2_grpc import JobServiceStub
 from dlq_client.line.connection import SERVER_NAME

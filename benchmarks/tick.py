@@ -24,7 +24,6 @@ from itertools import pairwise
 
 from benchmarks.conditions import percentile
 from benchmarks.report import Report
-
 from dlq_master.model.attempts import attempt_steps
 from dlq_master.model.attempts.attempt import AttemptState
 from dlq_master.model.cluster import drive

@@ -19,9 +19,9 @@ from collections.abc import Iterable
 from statistics import mean, median
 
 import numpy as np
+
 from benchmarks import vm_cases
 from benchmarks.report import Report
-
 from dlq_master.policy.priced.catalogue import Catalogue, NodeType
 from dlq_master.policy.priced.compared.first_principle import edf
 from dlq_master.policy.priced.greedy.greedy import PATH_RELINKING, greedy, path_relinking

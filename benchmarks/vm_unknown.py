@@ -15,10 +15,10 @@ from pathlib import Path
 from statistics import mean, median
 
 import numpy as np
+
 from benchmarks import vm_cases
 from benchmarks.report import Report
 from benchmarks.vm_allocation import TABLE_2, table
-
 from dlq_master.policy.priced.greedy.greedy import greedy
 from dlq_master.policy.priced.learning import Kin, LearnedTimes
 from dlq_master.policy.priced.marginal import marginal
