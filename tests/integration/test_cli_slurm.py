@@ -304,3 +304,10 @@ def test_sacct_names_a_canceller_where_it_is_known(
     assert said.out.splitlines() == [
         "34|CANCELLED by 1000", "35|CANCELLED by 0", "36|CANCELLED",
     ]  # fmt: skip
+
+
+def test_sacct_says_that_earlier_attempts_are_no_lines(master: FakeMaster, dlq: Dlq) -> None:
+    master.attempts["17"] = [job_pb2.Attempt(attempt=1), job_pb2.Attempt(attempt=2)]
+    words = ("slurm", "sacct", "-nP", "-j", "17", "-o", "JobID,Start")
+    assert "dlq show JOB" in dlq(*words, "-D").err
+    assert dlq(*words).err == ""

@@ -49,6 +49,8 @@ def main(app: App, words: Sequence[str]) -> None:
         return
     columns = fields.columns_of(_format(given))
     jobs = _found(app, given, detailed=_needs_details(given, columns))
+    if "duplicates" in given.options and any(len(job.detail.attempts) > 1 for job in jobs):
+        app.say("each job is one line, of its last attempt; earlier ones: dlq show JOB")
     if {"json", "yaml"} & given.options.keys() or "State" in {name for name, _ in columns}:
         name_cancellers(app, jobs)
     if "json" in given.options or "yaml" in given.options:
