@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 # Packages that the figures depend on besides Python; missing ones are left out.
-PACKAGES = ("dlq", "grpcio", "protobuf", "sqlite-utils", "numpy", "scipy")
+PACKAGES = ("dlq", "grpcio", "protobuf", "numpy", "scipy")
 
 
 def conditions() -> dict[str, Any]:

@@ -39,7 +39,7 @@ def _copy(source: Path, target: Path) -> None:
     unfinished.unlink(missing_ok=True)
     unfinished.touch(mode=0o600)
     with closing(connect(source)) as living, closing(sqlite3.connect(unfinished)) as copy:
-        living.conn.backup(copy)
+        living.backup(copy)
         verdict = copy.execute("PRAGMA quick_check(1)").fetchone()[0]
         if verdict != "ok":  # and so is the living database, from which the copy was made
             raise BackupFailed(f"{source} is damaged: {verdict}")

@@ -13,8 +13,7 @@ import os
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from sqlite_utils import Database
-
+from dlq_master.store.database import Database
 from dlq_master.store.open import claim, open_database, write
 from dlq_master.store.tables.codec import opened, sealed
 
@@ -127,7 +126,7 @@ def _shift_rows(db: Database, shift: _Shift) -> None:
     """Bodies first, because a column says which jobs were submitted before."""
     submitted = dict(db.execute("SELECT job_id, submit_time_s FROM jobs"))
     for table in _BODIES:
-        keys = db.table(table).pks
+        keys = db.keys_of(table)
         where = " AND ".join(f"{name} = ?" for name in keys)
         for *ids, body in db.execute(f"SELECT {', '.join(keys)}, body FROM {table}").fetchall():
             chosen = table != "jobs" or submitted[ids[0]] >= shift.since_s

@@ -4,19 +4,15 @@ Times are seconds on the master's steady axis (UTC at its start plus CLOCK_BOOTT
 one clock, the same that the core computes with. States are words.
 """
 
-from sqlite_utils import Database, Migrations
+from dlq_master.store.database import SchemaSteps
 
-migrations = Migrations("dlq")
+migrations = SchemaSteps("dlq")
 
 TABLES: set[str] = set()  # that the migrations make
 
 
 def _migration(name: str, *statements: str) -> None:
-    def apply(db: Database) -> None:
-        for statement in statements:
-            db.execute(statement)
-
-    migrations(name=name)(apply)
+    migrations.add(name, *statements)
     made = (statement for statement in statements if statement.startswith("CREATE TABLE "))
     TABLES.update(statement.split()[2] for statement in made)
 

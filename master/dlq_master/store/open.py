@@ -8,9 +8,8 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Final
 
-from sqlite_utils import Database
-
 from dlq_common.errors import DlqError
+from dlq_master.store.database import Database
 from dlq_master.store.migrations import TABLES, migrations
 from dlq_master.store.tables.codec import is_intact
 
@@ -36,7 +35,7 @@ def create_database(path: Path) -> None:
     unfinished = path.with_name(f"{path.name}.incomplete")
     unfinished.unlink(missing_ok=True)
     with closing(connect(unfinished, mode="rwc")) as db:
-        db.enable_wal()
+        db.execute("PRAGMA journal_mode = WAL")
         db.execute(f"PRAGMA application_id = {APPLICATION_ID}")
         with write(db):
             migrations.apply(db)
@@ -71,10 +70,10 @@ def _checked(path: Path) -> Database:
             raise _damaged(path, "not a database of dlq, or emptied")
         if fault := fault_of(db):
             raise _damaged(path, fault)
-        missing = TABLES - set(db.table_names())
+        missing = TABLES - db.table_names()
         if missing and ("jobs" in missing or not migrations.pending(db)):
             raise _damaged(path, f"lacks {', '.join(sorted(missing))}")
-        db.enable_wal()  # a restored backup is not in this mode
+        db.execute("PRAGMA journal_mode = WAL")  # a restored backup is not in this mode
         with write(db):
             migrations.apply(db)
     except BaseException:
@@ -88,8 +87,8 @@ def fault_of(db: Database) -> str:
     verdict = str(db.execute("PRAGMA integrity_check(1)").fetchone()[0])
     if verdict != "ok":
         return verdict
-    db.conn.create_function("is_intact", 1, is_intact, deterministic=True)
-    for name in sorted(TABLES & set(db.table_names())):
+    db.create_function("is_intact", 1, is_intact, deterministic=True)
+    for name in sorted(TABLES & db.table_names()):
         columns = [row[1] for row in db.execute(f"PRAGMA table_info({name})")]
         if "body" not in columns:
             continue
@@ -108,13 +107,13 @@ def _damaged(path: Path, what: str) -> DatabaseDamaged:
 
 def connect(path: Path, *, mode: str = "ro") -> Database:
     """One connection with the product's settings. One thread at a time may use it."""
-    connection = sqlite3.connect(
+    db = sqlite3.connect(
         f"{path.absolute().as_uri()}?mode={mode}",
         uri=True,
         isolation_level=None,
         check_same_thread=False,
+        factory=Database,
     )
-    db = Database(connection, strict=True)
     try:
         for pragma in ("busy_timeout=5000", "synchronous=FULL", "foreign_keys=ON"):
             db.execute(f"PRAGMA {pragma}")
@@ -170,8 +169,8 @@ def sync(path: Path) -> None:
 
 @contextmanager
 def write(db: Database) -> Iterator[Database]:
-    """All or nothing. BEGIN IMMEDIATE, because the deferred BEGIN of sqlite-utils fails at once,
-    without the busy timeout, when a reader turns writer. Its `atomic()` inside becomes a savepoint.
+    """All or nothing. BEGIN IMMEDIATE, because a deferred BEGIN fails at once, without the busy
+    timeout, when a reader turns writer.
 
     A failure, of COMMIT too, leaves no transaction open and is raised as it was: SQLite has itself
     rolled back after some errors of the disk, and a second ROLLBACK would hide the first.
@@ -181,6 +180,5 @@ def write(db: Database) -> Iterator[Database]:
         yield db
         db.execute("COMMIT")
     except BaseException:
-        if db.conn.in_transaction:
-            db.conn.execute("ROLLBACK")
+        db.rollback()
         raise

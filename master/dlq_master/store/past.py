@@ -9,14 +9,13 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TypeVar
 
-from sqlite_utils import Database
-
 from dlq_common.errors import Unavailable
 from dlq_master.model.attempts.told_steps import TakenSteps
 from dlq_master.model.ids import AttemptKey, JobId
 from dlq_master.model.jobs.job import Job
 from dlq_master.model.usage.cost import Costs
 from dlq_master.store.batch import JournalCut, PastJobs
+from dlq_master.store.database import Database
 from dlq_master.store.open import connect
 from dlq_master.store.tables.accounts import Books, read_books, read_costs
 from dlq_master.store.tables.codec import decode
@@ -36,7 +35,7 @@ class Past:
     def close(self) -> None:
         """End what is being read, then give thread and connection back."""
         self._closed = True
-        self._past.conn.interrupt()
+        self._past.interrupt()
         self._thread.shutdown(cancel_futures=True)
         self._past.close()
 

@@ -10,8 +10,6 @@ from collections.abc import Set
 from pathlib import Path
 from typing import Any, TypeVar
 
-from sqlite_utils import Database
-
 from dlq_master.model.attempts.attempt import Attempt
 from dlq_master.model.event import JournalEvent
 from dlq_master.model.ids import AttemptKey, JobId, NodeId
@@ -31,6 +29,7 @@ from dlq_master.store.batch import (
     MemoryWindow,
     StoredRequest,
 )
+from dlq_master.store.database import Database
 from dlq_master.store.open import connect
 from dlq_master.store.past import Past
 from dlq_master.store.rows import EVENT_FIELDS

@@ -5,11 +5,10 @@ from collections.abc import Callable, Mapping, Sequence
 from operator import attrgetter
 from typing import Any, Final
 
-from sqlite_utils import Database
-
 from dlq_master.model.attempts.told_steps import TakenSteps
 from dlq_master.model.ids import AttemptKey
 from dlq_master.store.batch import AUDIT_HEAD, HORIZON, Batch, Intention
+from dlq_master.store.database import Database
 from dlq_master.store.tables.accounts import POOLS_SQL, STAYS_SQL, USES_SQL
 from dlq_master.store.tables.codec import encode
 from dlq_master.store.tables.steps import PUT_SQL, row_of
@@ -61,11 +60,8 @@ def write_meta(db: Database, meta: Mapping[str, str]) -> None:
 
 
 def _many(db: Database, sql: str, rows: Sequence[tuple[object, ...]]) -> None:
-    """`executemany`, seen by the tracer that walks the crash points."""
     if rows:
-        if db._tracer is not None:
-            db._tracer(sql, None)
-        db.conn.executemany(sql, rows)
+        db.executemany(sql, rows)
 
 
 def _one(value: object) -> Row:

@@ -16,14 +16,13 @@ from functools import partial
 from pathlib import Path
 from typing import Final, NamedTuple, Protocol
 
-from sqlite_utils import Database
-
 from dlq_common.errors import DlqError, Unavailable
 from dlq_master.model.attempts.told_steps import TakenSteps
 from dlq_master.model.ids import AttemptKey
 from dlq_master.store.backup import COPY
 from dlq_master.store.batch import BATCH, Batch
 from dlq_master.store.commit_record import CommitRecord, CommittedBatch
+from dlq_master.store.database import Database
 from dlq_master.store.open import claim, open_database, write
 from dlq_master.store.rows import (
     drop_steps,

@@ -10,8 +10,6 @@ import json
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Final, NamedTuple
 
-from sqlite_utils import Database
-
 from dlq_master.model.attempts.attempt import Attempt
 from dlq_master.model.ids import AttemptKey, JobId
 from dlq_master.model.jobs.job import Job
@@ -28,6 +26,7 @@ from dlq_master.model.usage.accounting import (
     summed,
 )
 from dlq_master.model.usage.cost import Costs, Stay, costs
+from dlq_master.store.database import Database
 from dlq_master.store.tables.codec import decode
 
 LEVELS: Final = "gpu_levels"  # key of meta: how many GPUs are held, free, neither, and since when

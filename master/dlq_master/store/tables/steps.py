@@ -6,10 +6,9 @@ import zlib
 from collections.abc import Sequence
 from typing import Final
 
-from sqlite_utils import Database
-
 from dlq_master.model.attempts.told_steps import TakenSteps
 from dlq_master.model.ids import AttemptKey, JobId
+from dlq_master.store.database import Database
 from dlq_master.store.tables.codec import REMEDY, BodyDamaged
 
 PUT_SQL: Final = """INSERT INTO steps VALUES (?, ?, ?, ?)

@@ -6,12 +6,14 @@ import signal
 import sqlite3
 import subprocess
 import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from sqlite_utils import Database
 
 from dlq_master.store.batch import Batch, Loaded
+from dlq_master.store.database import Database
 from dlq_master.store.open import connect, create_database, open_database, write
 from dlq_master.store.reader import Reader
 from dlq_master.store.rows import prune_journal, write_batch
@@ -24,10 +26,30 @@ class Crash(BaseException):
     """The process is gone, as far as the database can tell."""
 
 
+@contextmanager
+def _traced(db: Database, tracer: Callable[[str], None]) -> Iterator[None]:
+    """Each statement is told to `tracer` before it is carried out."""
+
+    def telling(run: Callable[..., sqlite3.Cursor]) -> Callable[..., sqlite3.Cursor]:
+        def tell(sql: str, *parameters: object) -> sqlite3.Cursor:
+            tracer(sql)
+            return run(sql, *parameters)
+
+        return tell
+
+    own = {"execute": telling(db.execute), "executemany": telling(db.executemany)}
+    vars(db).update(own)
+    try:
+        yield
+    finally:
+        for name in own:
+            del vars(db)[name]
+
+
 def _contents(path: Path) -> list[str]:
     """Every row of every table, journal and outbox included."""
     db = connect(path)
-    dump = list(db.conn.iterdump())
+    dump = list(db.iterdump())
     db.close()
     return dump
 
@@ -50,13 +72,13 @@ def test_a_crash_at_every_statement_of_a_batch_leaves_all_or_nothing(tmp_path: P
     for last in range(1, statements):
         seen = 0
 
-        def crash(sql: str, params: object, last: int = last) -> None:
+        def crash(sql: str, last: int = last) -> None:
             nonlocal seen
             seen += 1
             if seen > last:
                 raise Crash(sql)
 
-        with pytest.raises(Crash), db.tracer(crash), write(db):
+        with pytest.raises(Crash), _traced(db, crash), write(db):
             write_batch(db, mixed_batch())
         assert _contents(path) == before, f"after {last} statements"
     with write(db):
@@ -73,13 +95,13 @@ def test_a_crash_within_a_slice_of_retention_leaves_all_or_nothing(tmp_path: Pat
     for last in range(statements):
         seen = 0
 
-        def crash(sql: str, params: object, last: int = last) -> None:
+        def crash(sql: str, last: int = last) -> None:
             nonlocal seen
             seen += 1
             if seen > last:
                 raise Crash(sql)
 
-        with pytest.raises(Crash), db.tracer(crash), write(db):
+        with pytest.raises(Crash), _traced(db, crash), write(db):
             prune_journal(db, [1, 2], 2)
         assert _contents(path) == before, f"after {last} statements"
     with write(db):
@@ -91,7 +113,7 @@ def test_a_crash_within_a_slice_of_retention_leaves_all_or_nothing(tmp_path: Pat
 def _count_statements(tmp_path: Path) -> int:
     db = _open_with(tmp_path / "count.db", first_batch())
     statements: list[str] = []
-    with db.tracer(lambda sql, _: statements.append(sql)), write(db):
+    with _traced(db, statements.append), write(db):
         write_batch(db, mixed_batch())
     db.close()
     assert statements[0] == "BEGIN IMMEDIATE"
@@ -103,20 +125,21 @@ def test_a_crash_at_every_statement_of_a_migration_leaves_all_or_nothing(tmp_pat
     from dlq_master.store.migrations import TABLES, migrations
 
     def tables(db: Database) -> set[str]:
-        return set(db.table_names()) & TABLES
+        return db.table_names() & TABLES
 
     for last in range(1, 110):
-        db = Database(sqlite3.connect(tmp_path / f"{last}.db", isolation_level=None), strict=True)
+        path = tmp_path / f"{last}.db"
+        db = sqlite3.connect(path, isolation_level=None, factory=Database)
         seen = 0
 
-        def crash(sql: str, params: object, last: int = last) -> None:
+        def crash(sql: str, last: int = last) -> None:
             nonlocal seen
             seen += 1
             if seen > last:
                 raise Crash(sql)
 
         try:
-            with db.tracer(crash), write(db):
+            with _traced(db, crash), write(db):
                 migrations.apply(db)
         except Crash:
             assert tables(db) == set(), f"after {last} statements"
@@ -130,6 +153,8 @@ def test_a_crash_at_every_statement_of_a_migration_leaves_all_or_nothing(tmp_pat
 
 _COMMIT_LOOP = """
 import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from support.stored_values import a_job, an_event, an_intention
 from dlq_master.model.ids import JobId

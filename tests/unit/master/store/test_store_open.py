@@ -6,9 +6,9 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from sqlite_utils import Database, Migrations
 
 from dlq_master.store import migrations as schema
+from dlq_master.store.database import SchemaSteps
 from dlq_master.store.open import (
     DatabaseDamaged,
     DatabaseInUse,
@@ -23,6 +23,8 @@ from dlq_master.store.rows import write_batch
 from dlq_master.store.writer import Writer
 from support.stored_values import first_batch
 
+_TABLES = "SELECT name, strict FROM pragma_table_list"
+_SCHEMA = "SELECT sql FROM sqlite_master ORDER BY rowid"
 STORED = """meta jobs job_specs attempts nodes users tokens requests journal outbox recordings
 evidence teams reservations waited foreseen usage_days pool_days machines stays audit_owed
 steps"""
@@ -43,7 +45,7 @@ def path(tmp_path: Path) -> Path:
 def test_the_tables_are_exactly_those_listed(path: Path) -> None:
     db = open_database(path)
 
-    assert set(db.table_names()) == schema.TABLES | {"_sqlite_migrations"}
+    assert db.table_names() == schema.TABLES | {"_sqlite_migrations"}
     assert {*STORED.split()} == schema.TABLES
     db.close()
 
@@ -51,7 +53,7 @@ def test_the_tables_are_exactly_those_listed(path: Path) -> None:
 def test_every_table_of_ours_is_strict(path: Path) -> None:
     db = open_database(path)
 
-    loose = [name for name in schema.TABLES if not db.table(name).strict]
+    loose = [name for name, strict in db.execute(_TABLES) if name in schema.TABLES and not strict]
     db.close()
     assert loose == []
 
@@ -77,11 +79,11 @@ def test_a_row_of_the_wrong_type_or_that_exists_is_refused(path: Path, statement
 
 def test_migrating_twice_changes_nothing(path: Path) -> None:
     db = open_database(path)
-    before = db.schema
+    before = db.execute(_SCHEMA).fetchall()
     with write(db):
         schema.migrations.apply(db)
 
-    assert db.schema == before
+    assert db.execute(_SCHEMA).fetchall() == before
     db.close()
 
 
@@ -103,9 +105,9 @@ def test_a_creation_that_was_interrupted_leaves_no_database(
 ) -> None:
     path = tmp_path / "dlq.db"
     with monkeypatch.context() as patch:
-        broken = Migrations("dlq")
-        broken(name="0001_whole")(lambda db: db.execute("CREATE TABLE jobs (job_id)"))
-        broken(name="0002_broken")(lambda db: db.execute("CREATE TABLE nonsense"))
+        broken = SchemaSteps("dlq")
+        broken.add("0001_whole", "CREATE TABLE jobs (job_id)")
+        broken.add("0002_broken", "CREATE TABLE nonsense")
         patch.setattr("dlq_master.store.open.migrations", broken)
         with pytest.raises(sqlite3.OperationalError):
             create_database(path)
@@ -143,9 +145,8 @@ def _without_a_table(path: Path) -> None:
 
 def _of_somebody_else(path: Path) -> None:
     path.unlink()
-    db = Database(path)
-    db.table("notes").insert({"text": "hello"})
-    db.close()
+    with closing(sqlite3.connect(path)) as db, db:
+        db.execute("CREATE TABLE notes (text)")
 
 
 def _a_directory(path: Path) -> None:
