@@ -154,7 +154,7 @@ def run(config_path: Path, check_config: bool, log_level: str | None) -> None:
     os.environ.setdefault("GRPC_VERBOSITY", "NONE")
     from dlq_master.serving import serve_until_stopped
 
-    configure_logging(SteadyClock(), level=log_level or config.log.level)
+    configure_logging(SteadyClock(), level=log_level or config.log.level, behind=True)
     try:
         _check_files()
         serve_until_stopped(config)

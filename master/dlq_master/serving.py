@@ -14,7 +14,7 @@ from importlib.metadata import version
 from pathlib import Path
 
 from dlq_common.clock import Clock, SteadyClock
-from dlq_common.daemon.logs import configure_logging, get_logger
+from dlq_common.daemon.logs import get_logger, keep_time_by
 from dlq_common.daemon.systemd import Service, passed_sockets
 from dlq_common.errors import ConfigError, DlqError
 from dlq_common.identity.join_token import JoinTokenText
@@ -117,7 +117,7 @@ async def _serve(config: MasterConfig, leaving: AsyncExitStack) -> int:
     boot_id = this_boot(os.environ)
     clock = start_clock(loaded.meta, loaded.last_time_s, state_dir, boot_id)
     service = Service.of(os.environ, clock)
-    configure_logging(clock, level=config.log.level)
+    keep_time_by(clock)
     known = KnownHead(Head.read(loaded.meta.get(AUDIT_HEAD)), loaded.audit_owed)
     audit = Audit(state_dir / "audit.jsonl", clock, known=known)
     leaving.push_async_callback(asyncio.to_thread, audit.close)

@@ -11,12 +11,14 @@ lines.
 
 from __future__ import annotations
 
+import json
 import logging
 import os
 import sys
 from typing import TYPE_CHECKING, TextIO
 
 from dlq_common.clock import Clock
+from dlq_common.daemon.log_lines import LogLines
 from dlq_common.text.instants import format_instant
 
 if TYPE_CHECKING:
@@ -32,59 +34,63 @@ _DEBUG = 7
 
 
 def configure_logging(
-    clock: Clock, *, level: str = "info", stream: TextIO | None = None, as_json: bool | None = None
+    clock: Clock,
+    *,
+    level: str = "info",
+    stream: TextIO | None = None,
+    as_json: bool | None = None,
+    behind: bool = False,
 ) -> None:
     """Send every log line of this process to `stream` (stdout), from `level` up.
 
-    `as_json` None means: text if the stream is a terminal, JSON otherwise. May be called again; the
-    last call counts.
+    `as_json` None means: text if the stream is a terminal, JSON otherwise. `behind`: a thread
+    writes what is no warning. May be called again; the last call counts.
     """
     import structlog
 
     stream = sys.stdout if stream is None else stream
-    render_json = not stream.isatty() if as_json is None else as_json
-    shared: list[Processor] = [
-        structlog.contextvars.merge_contextvars,
-        structlog.stdlib.add_log_level,
-        _stamper(clock),
-        structlog.processors.StackInfoRenderer(),
-    ]
+    keep_time_by(clock)
+    in_journal = is_journal(stream)
+    lines = LogLines(stream, behind=behind)
+    finish = _finish(not stream.isatty() if as_json is None else as_json, stream)
     structlog.configure(
-        processors=[
-            structlog.stdlib.filter_by_level,
-            *shared,
-            structlog.stdlib.ProcessorFormatter.wrap_for_formatter,
-        ],
+        # Ours go this short way: a line of the standard library's logging costs five times as much.
+        processors=[structlog.stdlib.add_log_level, _stamp, *finish],
         wrapper_class=structlog.make_filtering_bound_logger(logging.getLevelName(level.upper())),
-        logger_factory=structlog.stdlib.LoggerFactory(),
+        logger_factory=lambda *_: _Ours(lines, in_journal=in_journal),
         cache_logger_on_first_use=False,
     )
-    finish: list[Processor] = (
-        [
-            # Never the local variables: tokens and keys are among them.
-            structlog.processors.ExceptionRenderer(
-                structlog.tracebacks.ExceptionDictTransformer(show_locals=False)
-            ),
-            structlog.processors.JSONRenderer(default=str),
-        ]
-        if render_json
-        else [
-            structlog.dev.ConsoleRenderer(
-                colors=stream.isatty(), exception_formatter=structlog.dev.plain_traceback
-            )
-        ]
-    )
-    in_journal = is_journal(stream)
-    handler = (_JournalHandler if in_journal else logging.StreamHandler)(stream)
+    handler = _Foreign(lines, in_journal=in_journal)
     handler.setFormatter(
         structlog.stdlib.ProcessorFormatter(
-            foreign_pre_chain=[structlog.stdlib.add_logger_name, *shared],
+            foreign_pre_chain=[
+                structlog.stdlib.add_logger_name,
+                structlog.stdlib.add_log_level,
+                _stamp,
+            ],
             processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, *finish],
         )
     )
     logging.basicConfig(handlers=[handler], level=level.upper(), force=True)
     if in_journal:
         sys.excepthook = _log_uncaught
+
+
+def keep_time_by(clock: Clock) -> None:
+    """From now on lines have the times of this clock: the axis of events and rows."""
+    _clocks[:] = [clock]
+
+
+def _finish(render_json: bool, stream: TextIO) -> list[Processor]:
+    """The last steps of every line, which make it text."""
+    import structlog
+
+    if render_json:
+        # Never the local variables: tokens and keys are among them.
+        transformed = structlog.tracebacks.ExceptionDictTransformer(show_locals=False)
+        return [structlog.processors.ExceptionRenderer(transformed), _to_json]
+    plain = structlog.dev.plain_traceback
+    return [structlog.dev.ConsoleRenderer(colors=stream.isatty(), exception_formatter=plain)]
 
 
 def get_logger(name: str) -> FilteringBoundLogger:
@@ -116,11 +122,48 @@ def for_journal(text: str, level: int, stream: TextIO) -> str:
     return _with_priority(text, level) if is_journal(stream) else text
 
 
-class _JournalHandler(logging.StreamHandler[TextIO]):
-    """Writes each line with its priority."""
+class _Ours:
+    """Takes finished lines from structlog; its methods are the levels."""
 
-    def format(self, record: logging.LogRecord) -> str:
-        return _with_priority(super().format(record), record.levelno)
+    def __init__(self, lines: LogLines, *, in_journal: bool) -> None:
+        self._lines = lines
+        self._in_journal = in_journal
+
+    def debug(self, text: str) -> None:
+        self._put(text, logging.DEBUG)
+
+    def info(self, text: str) -> None:
+        self._put(text, logging.INFO)
+
+    def warning(self, text: str) -> None:
+        self._put(text, logging.WARNING)
+
+    def error(self, text: str) -> None:
+        self._put(text, logging.ERROR)
+
+    def critical(self, text: str) -> None:
+        self._put(text, logging.CRITICAL)
+
+    def _put(self, text: str, level: int) -> None:
+        self._lines.put(_with_priority(text, level) if self._in_journal else text, level)
+
+
+class _Foreign(logging.Handler):
+    """Takes the records of libraries that use `logging`."""
+
+    def __init__(self, lines: LogLines, *, in_journal: bool) -> None:
+        super().__init__()
+        self._lines = lines
+        self._in_journal = in_journal
+
+    def emit(self, record: logging.LogRecord) -> None:
+        try:
+            text = self.format(record)
+        except Exception:  # noqa: BLE001 - a record that cannot be told ends nothing
+            self.handleError(record)
+            return
+        level = record.levelno
+        self._lines.put(_with_priority(text, level) if self._in_journal else text, level)
 
 
 def _with_priority(text: str, level: int) -> str:
@@ -138,11 +181,15 @@ def _log_uncaught(
     get_logger("process").critical("uncaught_exception", exc_info=(kind, error, trace))
 
 
-def _stamper(clock: Clock) -> Processor:
+_clocks: list[Clock] = []
+_encode = json.JSONEncoder(default=str).encode
+
+
+def _stamp(_logger: object, _method: str, event: EventDict) -> EventDict:
     """Times of the log are those of the product: the same axis as events and rows."""
+    event["time"] = format_instant(_clocks[0].now_s())
+    return event
 
-    def stamp(_logger: object, _method: str, event: EventDict) -> EventDict:
-        event["time"] = format_instant(clock.now_s())
-        return event
 
-    return stamp
+def _to_json(_logger: object, _method: str, event: EventDict) -> str:
+    return _encode(event)
