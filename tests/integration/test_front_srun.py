@@ -66,6 +66,15 @@ def test_srun_ends_as_its_task_does(front: Front, script: str, code: int, words:
     assert (done.returncode, done.stdout, done.stderr) == (code, "", words)
 
 
+@pytest.mark.parametrize("tasks", [1, 2])
+def test_a_function_that_a_bash_exports_reaches_the_tasks(front: Front, tasks: int) -> None:
+    function = {"BASH_FUNC_say%%": "() {  echo said $1\n}"}
+    done = front.said("srun", "-G1", f"-n{tasks}", "bash", "-c", "say it", **function)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "said it\n" * tasks, "")
+    none = front.said("srun", "-G1", "--export=NONE", "bash", "-c", "say it", **function)
+    assert none.returncode == 127
+
+
 def test_stdin_goes_in_and_both_outputs_come_apart(front: Front) -> None:
     text = "é" * 300_000
     done = front.said("srun", "-G1", "sh", "-c", "cat; echo bad >&2", given=text)

@@ -55,6 +55,8 @@ class KeptAllocation:
         self.job = job_pb2.Job()
         self.node = "node"
         """Its first node, once it has one."""
+        self.environment: Mapping[str, str] = {}
+        """The variables that it was submitted with."""
         self.ended = threading.Event()
         self.on_end: Callable[[job_pb2.Job], None] = lambda _job: None
 
@@ -78,6 +80,7 @@ class KeptAllocation:
         for note in notes:
             self.say(note)
         message = to_message(spec)
+        self.environment = dict(spec.environment)
         message.resources.node_count = max(1, message.resources.node_count)
         message.interactive.attended = attended
         message.origin.CopyFrom(origin_of(self._program, words))

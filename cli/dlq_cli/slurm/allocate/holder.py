@@ -8,7 +8,7 @@ each rank. It passes signals on to the steps; after SIGTERM it stays until they 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from shlex import quote
+from shlex import join, quote
 
 HOLD = """\
 umask 077
@@ -58,11 +58,13 @@ export SLURM_STEP_ID=0 SLURM_STEPID=0 SLURM_STEP_NODELIST="$SLURM_JOB_NODELIST" 
     SLURM_STEP_NUM_NODES=1 SLURM_STEP_NUM_TASKS=1 SLURM_STEP_TASKS_PER_NODE=1 SLURM_TASK_PID=$$
 exec 3>&2 2> /dev/null  # the shell has its own words about signals
 trap : HUP INT QUIT TERM USR1 USR2
-if command -v "$1" > /dev/null; then
+program=$1
+shift
+if command -v "$program" > /dev/null; then
     /bin/sh -c 'SLURM_TASK_PID=$$ && exec "$@" 2>&3 3>&-' dlq "$@"
     code=$?
 else
-    echo "slurmstepd: error: execve(): $1: No such file or directory" >&3
+    echo "slurmstepd: error: execve(): $program: No such file or directory" >&3
     code=2
 fi
 echo "$code" > "$dir/end"
@@ -82,6 +84,7 @@ _STEP = """\
 [ ! -p "$dir/end" ] || { if [ -t 0 ]; then echo shell; fi; } > "$dir/group.$$"
 kept=$dir/step.$1
 shift
+become() { exec "$@"; }
 if [ -e "$kept" ]; then
     . "$kept"
     rm -f "$kept"
@@ -91,9 +94,9 @@ _SRUN = """\
 if [ -z "$DLQ_SLURM_BIN" ]; then
     until [ "$1" = -- ]; do shift; done
     shift
-    exec "$@"
+    become "$@"
 fi
-exec srun "$@"
+become srun "$@"
 """
 
 
@@ -112,9 +115,12 @@ def _shell(script: str, *arguments: str) -> list[str]:
     return ["/bin/sh", "-c", _PLACE + script, "dlq", *arguments]
 
 
-def own_step(words: list[str]) -> list[str]:
-    """Run the words as the one step of an allocation, which ends with it and as it does."""
-    return _shell(_UNTIL_HELD + _STAND_INS + _OWN_STEP, *words)
+def own_step(words: list[str], environ: Mapping[str, str]) -> list[str]:
+    """Run the words as the one step of an allocation, which ends with it and as it does. `environ`
+    is that of the allocation: `sh` loses the functions in it.
+    """
+    script = _UNTIL_HELD + _STAND_INS + _OWN_STEP
+    return _shell(script, words[0], *_with_functions(environ), *words)
 
 
 def step(key: str, words: list[str]) -> list[str]:
@@ -147,6 +153,7 @@ def environment() -> list[str]:
     return _shell(_UNTIL_HELD + _ENVIRONMENT)
 
 
+_FUNCTION = "BASH_FUNC_"
 # The node's own; a step must not get those of the host on which `srun` was called.
 _OF_NODE = ("SLURM", "DLQ_", "CUDA_", "MASTER_", "PET_")
 
@@ -158,4 +165,18 @@ def kept(environ: Mapping[str, str]) -> bytes:
         for name, value in environ.items()
         if name.isidentifier() and name.isascii() and not name.startswith(_OF_NODE)
     ]
+    if functions := _with_functions(environ):
+        lines.append(f'become() {{ exec {join(functions)} "$@"; }}\n')
     return "".join(lines).encode("utf-8", "surrogateescape")
+
+
+def _with_functions(environ: Mapping[str, str]) -> list[str]:
+    """Words before a command that give it the functions that a bash has exported. Their variables
+    have names that `sh` cannot set, and that it drops.
+    """
+    found = [
+        f"{name}={value}"
+        for name, value in environ.items()
+        if name.startswith(_FUNCTION) and name.endswith("%%")
+    ]
+    return ["env", *found] if found else []

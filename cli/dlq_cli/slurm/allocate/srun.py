@@ -72,7 +72,9 @@ def _alone(app: App, given: SplitWords) -> int:
         with _terminal(given) as terminal:
             alone = _is_one_task(given)
             words = given.command if alone else _step_words(given)
-            inside = allocation.inside(holder.own_step(words), terminal=terminal)
+            inside = allocation.inside(
+                holder.own_step(words, allocation.environment), terminal=terminal
+            )
             raw = terminal is not None
             with _signals(allocation, inside, raw=raw) if alone else _passing(inside, raw=raw):
                 try:

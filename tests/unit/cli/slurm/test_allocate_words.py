@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
+from pathlib import Path
 
 import pytest
 
@@ -63,8 +65,30 @@ def test_the_callers_variables_reach_a_shell_whole_and_the_nodes_own_stay() -> N
     assert said.stdout == b"it's\n$HOME"
 
 
+FUNCTION = {"BASH_FUNC_a-b%%": '() {  echo "it\'s $1"\n}'}
+CALL = ["bash", "-c", "a-b me"]
+
+
+def test_a_function_that_a_bash_exports_reaches_the_one_step(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "end")
+    rank = {"DLQ_BEAT_FILE": f"{tmp_path}/beat", "DLQ_SLURM_BIN": "", "PATH": os.environ["PATH"]}
+    with subprocess.Popen(["cat", f"{tmp_path}/end"], stdout=subprocess.DEVNULL):
+        words = holder.own_step(CALL, FUNCTION)
+        said = subprocess.run(words, capture_output=True, env=rank, check=True)
+    assert said.stdout == b"it's me\n"
+
+
+def test_a_function_that_a_bash_exports_reaches_a_step_beside_others(tmp_path: Path) -> None:
+    rank = {"DLQ_BEAT_FILE": f"{tmp_path}/beat", "DLQ_SLURM_BIN": "", "PATH": os.environ["PATH"]}
+    subprocess.run(holder.keep("k"), input=holder.kept(FUNCTION), env=rank, check=True)
+    words = holder.step("k", ["--overlap", "--", *CALL])
+    said = subprocess.run(words, capture_output=True, env=rank, check=True)
+    assert said.stdout == b"it's me\n"
+
+
 @pytest.mark.parametrize(
-    "command", [holder.own_step(["a b"]), holder.step("k", ["x"]), holder.end(3), holder.keep("k")]
+    "command",
+    [holder.own_step(["a b"], {}), holder.step("k", ["x"]), holder.end(3), holder.keep("k")],
 )
 def test_scripts_are_correct_shell(command: list[str]) -> None:
     for script in (command[2], holder.HOLD):
