@@ -142,6 +142,15 @@ async def test_the_same_request_is_the_same_job(control: Control) -> None:
     assert first.job.job_id == again.job.job_id != other.job.job_id
 
 
+async def test_jobs_are_read_some_at_a_time_by_their_ids(control: Control) -> None:
+    ids = [(await control.ask(a_submission(f"r{n}"))).job.job_id for n in range(5)]
+    read, found, after = control.published, list[int](), 0
+    while some := read.next_jobs(after, 2):
+        found += [job.job_id for job in some]
+        after = found[-1]
+    assert found == sorted(ids)
+
+
 async def test_a_check_changes_nothing(control: Control) -> None:
     await control.ask(replace(a_submission(""), validate_only=True))
     assert list(control.published.jobs()) == []

@@ -148,6 +148,9 @@ class FakeRead(Published):
     def jobs(self) -> Iterator[Job]:
         return iter(list(self.all_jobs.values()))
 
+    def next_jobs(self, after: int, count: int) -> Sequence[Job]:
+        return [self.all_jobs[one] for one in sorted(self.all_jobs) if one > after][:count]
+
     def wait_code(self, job: Job, now_s: float) -> ReasonCode | None:
         return ReasonCode.RESOURCES if job.waiting else None
 

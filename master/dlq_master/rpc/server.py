@@ -30,6 +30,7 @@ from dlq_master.rpc.calls.parts import MasterParts
 from dlq_master.rpc.calls.reads import Slices
 from dlq_master.rpc.calls.surround import served
 from dlq_master.rpc.methods import JOIN_METHODS, JOIN_SERVICE, SERVICES
+from dlq_master.rpc.views.job_rows import JobRows
 
 LARGEST_REQUEST_BYTES = 1024 * 1024
 LARGEST_JOIN_BYTES = 64 * 1024
@@ -115,6 +116,7 @@ class MasterServer:
             execs=ExecRelay(sessions, ids),
             steps=StepKeeper(steps),
             slices=Slices(),
+            rows=JobRows(),
             check_member=door.check_member,
             record=audit.recorded,
             health=self._health,

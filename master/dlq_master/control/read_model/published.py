@@ -1,5 +1,6 @@
 """The read model: the state of the last commit. Readers look here and nowhere else."""
 
+from bisect import bisect_right, insort
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -45,6 +46,7 @@ from dlq_master.store.tables.table import Rows
 from dlq_master.store.tables.tenants import Reservation, Team
 
 MOST_OWNERS = 20_000  # of past jobs, remembered for those who follow the journal
+MOST_GONE = 1_000  # numbers of jobs that have left memory
 
 
 class Published:
@@ -65,6 +67,7 @@ class Published:
         self._history = history
         self._foreseen = foreseen
         self._jobs: dict[JobId, Job] = dict(sorted(state.cluster.jobs.items()))
+        self._order = list(self._jobs)  # rising; some have left memory
         self._attempts: dict[AttemptKey, Attempt] = {}
         self._on_node: dict[NodeId, dict[AttemptKey, int]] = {}
         self._kept: dict[NodeId, dict[AttemptKey, int]] = {}
@@ -96,8 +99,11 @@ class Published:
     def publish(self, batch: Batch) -> None:
         """Show what this batch has written."""
         for job in batch.jobs:
-            self._count(self._jobs.get(job.job_id), job)
+            before = self._jobs.get(job.job_id)
+            self._count(before, job)
             self._jobs[job.job_id] = job
+            if before is None:
+                insort(self._order, job.job_id)
         for attempt in batch.attempts:
             self._put_attempt(attempt)
         for node in batch.nodes:
@@ -160,6 +166,8 @@ class Published:
     def forget(self, job_id: JobId) -> None:
         """An ended job has left memory; from now on it is read from the disk."""
         del self._jobs[job_id]
+        if len(self._order) > 2 * len(self._jobs) + MOST_GONE:
+            self._order = sorted(self._jobs)
 
     def _count(self, before: Job | None, job: Job) -> None:
         """Keep the numbers of jobs that have not ended."""
@@ -213,6 +221,15 @@ class Published:
     def jobs(self) -> Iterator[Job]:
         """Living jobs and those that ended lately, in the order of their ids."""
         return iter(self._jobs.values())
+
+    def next_jobs(self, after: int, count: int) -> Sequence[Job]:
+        """The first of them with ids above `after`, at most so many; none: those were all."""
+        order, jobs = self._order, self._jobs
+        place, found = bisect_right(order, after), list[Job]()
+        while not found and place < len(order):
+            found = [jobs[one] for one in order[place : place + count] if one in jobs]
+            place += count
+        return found
 
     @property
     def complete_from_s(self) -> float:

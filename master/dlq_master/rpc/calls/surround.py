@@ -63,7 +63,7 @@ def _handler(wire: MethodDescriptor, method: RpcMethod, step: Step, parts: Maste
     return _KINDS[kind](
         behave(method.handler, begun, step),
         request_deserializer=_readable(GetMessageClass(wire.input_type).FromString),
-        response_serializer=GetMessageClass(wire.output_type).SerializeToString,
+        response_serializer=_written(GetMessageClass(wire.output_type).SerializeToString),
     )
 
 
@@ -76,8 +76,10 @@ def _answering(
     async def behave(request: Any, context: Context) -> Any:
         call, request = begun(request, context)
         async with step(call):
-            call.response = await handler(call, _read(request))
-        return call.response
+            answer = await handler(call, _read(request))
+            if type(answer) is not bytes:
+                call.response = answer
+        return answer
 
     return behave
 
@@ -105,6 +107,11 @@ def _readable(read: Callable[[bytes], Any]) -> Callable[[bytes], Any]:
             return UNREADABLE
 
     return attempt
+
+
+def _written(write: Callable[[Any], bytes]) -> Callable[[Any], bytes]:
+    """The same writer; an answer that its handler has made of encoded rows goes as it is."""
+    return lambda answer: answer if type(answer) is bytes else write(answer)
 
 
 def _read(request: Any) -> Any:

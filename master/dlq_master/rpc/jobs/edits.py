@@ -18,7 +18,7 @@ from dlq_master.rpc.calls.call import Call
 from dlq_master.rpc.jobs.visible import visible_jobs
 from dlq_master.rpc.specs.intake import Edit
 from dlq_master.rpc.specs.spec import check_request_id
-from dlq_master.rpc.views.convert import job_message
+from dlq_master.rpc.views.job_view import job_message
 
 MOST_TOLD = 8  # tasks that a refusal of all tells; a status holds no more text
 

@@ -22,7 +22,8 @@ from dlq_master.planner.forecasts import Changes, Range
 from dlq_master.rpc.calls.call import Call
 from dlq_master.rpc.jobs.visible import visible_job
 from dlq_master.rpc.specs.intake import node_id_of, submit_stimulus
-from dlq_master.rpc.views.convert import job_message, range_message
+from dlq_master.rpc.views.convert import range_message
+from dlq_master.rpc.views.job_view import job_message
 
 USUAL_WAIT_S, LONGEST_WAIT_S = 20.0, 60.0
 MOST_NODES, MOST_GPUS = 10_000, 64

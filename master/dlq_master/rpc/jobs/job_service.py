@@ -25,7 +25,7 @@ from dlq_master.control.stimuli import (
     SignalJob,
 )
 from dlq_master.model.attempts.attempt import Attempt
-from dlq_master.model.ids import NodeId
+from dlq_master.model.ids import JobId, NodeId
 from dlq_master.model.jobs.job import HoldKind, Job
 from dlq_master.model.jobs.naming import shown_id
 from dlq_master.rpc.calls.call import Call
@@ -45,7 +45,8 @@ from dlq_master.rpc.specs.intake import (
     update_stimulus,
     words_of,
 )
-from dlq_master.rpc.views.convert import attempt_message, job_message, reason_messages
+from dlq_master.rpc.views.convert import attempt_message, reason_messages
+from dlq_master.rpc.views.job_view import job_message
 
 MOST_DETAILED: Final = 1_000  # jobs of a page with details
 
@@ -75,25 +76,31 @@ async def get_job(call: Call, request: wire.GetJobRequest) -> wire.GetJobRespons
     return response
 
 
-async def list_jobs(call: Call, request: wire.ListJobsRequest) -> wire.ListJobsResponse:
-    read, caller = call.read, call.caller
+async def list_jobs(call: Call, request: wire.ListJobsRequest) -> bytes:
+    """The answer as bytes: most of its rows were encoded before."""
+    read, caller, rows = call.read, call.caller, call.parts.rows
     most = page_size_of(request.page_size)
     if request.with_details:
         most = min(most, MOST_DETAILED)
     # Before the list: an event that comes while it is made is told twice rather than never.
-    response = wire.ListJobsResponse(cursor=read.last_sequence)
-    breathe = call.breathe()
-    async for job in listed(request, caller, read, call.now_s, breathe):
-        if len(response.jobs) == most:
-            response.next_page_token = response.jobs[-1].job_id
-            break
-        own = caller.may_see(job)
-        shown = job_message if own else shown_to_others
-        response.jobs.append(shown(job, call.read, call.now_s))
-        if request.with_details:
-            response.details.append(_detail(job, call.read) if own else wire.JobDetail())
-        await breathe(ENCODED)
-    return response
+    rest = wire.ListJobsResponse(cursor=read.last_sequence)
+    page: list[bytes] = []
+    breathe, last = call.breathe(), JobId(0)
+    async for some in listed(request, caller, read, call.now_s, breathe):
+        now_s, encoded = call.now_s, rows.encoded
+        for job in some:
+            if len(page) == most:
+                rest.next_page_token = str(last)
+                return b"".join((*page, rest.SerializeToString()))
+            own = caller.may_see(job)
+            page.append(
+                rows.row(job, read, now_s) if own else rows.once(shown_to_others(job, read, now_s))
+            )
+            if request.with_details:
+                rest.details.append(_detail(job, read) if own else wire.JobDetail())
+            last = job.job_id
+        await breathe(ENCODED * (rows.encoded - encoded + len(some) * request.with_details))
+    return b"".join((*page, rest.SerializeToString()))
 
 
 def _detail(job: Job, read: Published) -> wire.JobDetail:

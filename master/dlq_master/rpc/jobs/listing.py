@@ -1,4 +1,6 @@
-"""The jobs of a list, and their order: those of memory and those of the disk as one."""
+"""The jobs of a list, a few at a time, and their order: those of memory and those of the disk as
+one.
+"""
 
 from __future__ import annotations
 
@@ -24,6 +26,7 @@ from dlq_master.rpc.jobs.visible import HIDDEN, NAMED, jobs_named, may_list
 from dlq_master.store.batch import PastJobs
 
 PAST_AT_ONCE: Final = 256  # rows of the disk
+AT_ONCE: Final = 32  # jobs: if none of them was encoded before, they fill a slice
 MOST_NAMED: Final = 100_000
 SHOWN_STATES = frozenset({PROFILING, *[state.value for state in (*JobState, *LIVE)]})
 ENDED_STATES = frozenset(state.value for state in ENDED)
@@ -31,22 +34,26 @@ ENDED_STATES = frozenset(state.value for state in ENDED)
 
 async def listed(
     request: wire.ListJobsRequest, caller: Caller, read: Published, now_s: float, breathe: Breathe
-) -> AsyncIterator[Job]:
-    """The jobs asked for after the page token, in the order of their ids, without end of page.
-    `breathe`: others get their turn meanwhile.
+) -> AsyncIterator[Sequence[Job]]:
+    """The jobs asked for after the page token, some at a time in the order of their ids, without
+    end of page. `breathe`: others get their turn meanwhile.
 
     PermissionDenied when the list is not the caller's.
     """
     asked = _asked(request, caller, read, now_s)
     states = frozenset(_known_state(word) for word in request.states)
-    wanted = _filter(asked, states, caller, read, living=not _only_ended(request))
+    sieves = _sieves(asked, states, caller, read, living=not _only_ended(request))
     after = position_of(request.page_token)
     # Ended jobs of other people are not shown, and not looked for.
     past = asked if caller.sees_all else asked._replace(user=caller.name)
-    async for job in _candidates(request, past, states, read, after):
-        await breathe(LOOKED_AT)
-        if job.job_id > after and wanted(job):
-            yield job
+    async for some in _candidates(request, past, states, read, after):
+        for first in range(0, len(some), AT_ONCE):
+            here = some[first : first + AT_ONCE]
+            await breathe(LOOKED_AT * len(here))
+            for passes in sieves:
+                here = [job for job in here if passes(job)]
+            if here:
+                yield here
 
 
 def _asked(
@@ -79,25 +86,29 @@ def _only_ended(request: wire.ListJobsRequest) -> bool:
     return request.HasField("ended_from_time") or request.HasField("ended_before_time")
 
 
-def _filter(
+def _sieves(
     asked: PastJobs, states: frozenset[str], caller: Caller, read: Published, *, living: bool
-) -> Callable[[Job], bool]:
-    """Whether a job belongs into the list. Nothing is learnt of other people's jobs by asking for a
-    name, and their numbers are for lists of everybody."""
-    others_left_out = bool(asked.name or asked.user == caller.name)
-
-    def wanted(job: Job) -> bool:
-        if asked.user not in (None, job.user) or not may_list(read, caller, job):
-            return False
-        if others_left_out and not caller.may_see(job):
-            return False
-        if asked.queue not in ("", job.queue) or asked.name not in ("", job.name):
-            return False
-        if not (living if job.end_time_s is None else asked.spans(job.end_time_s)):
-            return False
-        return not states or _shown(job, read) in states
-
-    return wanted
+) -> list[Callable[[Job], bool]]:
+    """A job that passes all of them belongs into the list. Nothing is learnt of other people's jobs
+    by asking for a name, and their numbers are for lists of everybody."""
+    user, queue, name = asked.user, asked.queue, asked.name
+    sieves: list[Callable[[Job], bool]] = []
+    if user is not None:
+        sieves.append(lambda job: job.user == user)
+    if queue:
+        sieves.append(lambda job: job.queue == queue)
+    if name:
+        sieves.append(lambda job: job.name == name)
+    if not living:
+        sieves.append(lambda job: job.end_time_s is not None and asked.spans(job.end_time_s))
+    elif asked.ended_from_s is not None:
+        sieves.append(lambda job: job.end_time_s is None or asked.spans(job.end_time_s))
+    if not caller.sees_all:
+        own_only = bool(name or user == caller.name)
+        sieves.append(caller.may_see if own_only else lambda job: may_list(read, caller, job))
+    if states:
+        sieves.append(lambda job: _shown(job, read) in states)
+    return sieves
 
 
 def _known_state(word: str) -> str:
@@ -139,21 +150,21 @@ async def _candidates(
     states: frozenset[str],
     read: Published,
     after: int,
-) -> AsyncIterator[Job]:
+) -> AsyncIterator[Sequence[Job]]:
     if request.job_ids:
         by_id = _named(request, read)
-        for job_id in sorted(by_id):
-            yield by_id[job_id]
-        return
-    # A copy: jobs come and go while the list is being made.
-    here = [job for job in read.jobs() if job.job_id > after]
-    if _reaches_back(asked, states, read):
+        yield [by_id[job_id] for job_id in sorted(by_id) if job_id > after]
+    elif _reaches_back(asked, states, read):
+        # A copy: jobs come and go while the list is being made.
+        here = [job for job in read.jobs() if job.job_id > after]
         past = asked._replace(states=states & ENDED_STATES)
-        async for job in _with_past(here, read, past, after):
-            yield job
-        return
-    for job in here:
-        yield job
+        async for some in _with_past(here, read, past, after):
+            yield some
+    else:
+        # One that is forgotten meanwhile has ended before anything that is asked for.
+        while some := read.next_jobs(after, AT_ONCE):
+            yield some
+            after = some[-1].job_id
 
 
 def _named(request: wire.ListJobsRequest, read: Published) -> dict[JobId, Job]:
@@ -178,22 +189,23 @@ def _reaches_back(asked: PastJobs, states: frozenset[str], read: Published) -> b
 
 async def _with_past(
     here: Sequence[Job], read: Published, past: PastJobs, after: int
-) -> AsyncIterator[Job]:
+) -> AsyncIterator[Sequence[Job]]:
     """Both, each job once, in the order of their ids; of what is in both, memory knows best."""
     place = 0
     while True:
         chunk = await read.past_jobs(past, after, PAST_AT_ONCE)
+        some: list[Job] = []
         for job in chunk:
             while place < len(here) and here[place].job_id < job.job_id:
-                yield here[place]
+                some.append(here[place])
                 place += 1
             if place == len(here) or here[place].job_id != job.job_id:
-                yield job
+                some.append(job)
+        yield some
         if len(chunk) < PAST_AT_ONCE:
             break
         after = chunk[-1].job_id
-    for job in here[place:]:
-        yield job
+    yield here[place:]
 
 
 def _shown(job: Job, read: Published) -> str:

@@ -21,13 +21,8 @@ from dlq_master.model.event import JournalEvent
 from dlq_master.model.jobs.job import Job
 from dlq_master.rpc.calls.errors import HiddenFromCaller
 from dlq_master.rpc.specs.intake import job_id_of
-from dlq_master.rpc.views.convert import (
-    ATTEMPT_STATES,
-    JOB_STATES,
-    add_limit,
-    array_task_message,
-    put_held,
-)
+from dlq_master.rpc.views.convert import ATTEMPT_STATES, JOB_STATES
+from dlq_master.rpc.views.job_view import add_limit, array_task_message, put_held
 
 NAMED, _NAMELESS, HIDDEN = OTHERS
 FEW = 8  # tasks that are quicker found one by one than all together

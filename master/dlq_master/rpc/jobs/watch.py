@@ -15,7 +15,8 @@ from dlq_master.model.ids import JobId
 from dlq_master.rpc.calls.call import Call
 from dlq_master.rpc.jobs.journal import MOST_STORIES, WantedEvents, journal, wanted_of
 from dlq_master.rpc.jobs.visible import may_see_event, names_others, visible_job
-from dlq_master.rpc.views.convert import event_message, job_message
+from dlq_master.rpc.views.convert import event_message
+from dlq_master.rpc.views.job_view import job_message
 
 KEEP_ALIVE_S = 15.0
 FROM_NOW_ON = -1

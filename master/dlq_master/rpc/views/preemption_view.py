@@ -28,9 +28,6 @@ def add_preemptions(message: job_pb2.Job, job: Job, read: Published) -> None:
     if job.taken is not None and not (job.ended and job.taken.lost_s is None):
         taken = job.taken if read.others_shown == NAMED else job.taken._replace(user="")
         message.last_preemption.CopyFrom(_taken(taken))
-    if not job.ended:
-        message.stop_cost_duration.CopyFrom(to_duration(read.stop_cost_s(job)))
-        message.observed_resume_count = len(job.resumes)
 
 
 def _taken(taken: Taken) -> job_pb2.Preemption:

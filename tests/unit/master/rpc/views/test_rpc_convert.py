@@ -19,6 +19,7 @@ from dlq_master.model.resources import Request
 from dlq_master.rpc.agents import commands
 from dlq_master.rpc.agents.checkpoint_places import CheckpointPlaces
 from dlq_master.rpc.views import convert
+from dlq_master.rpc.views.job_view import job_message
 from support.fake_clock import FakeClock
 from support.fake_control import FakeControl, FakeRead
 
@@ -61,7 +62,7 @@ def control() -> FakeControl:
 
 def _message(control: FakeControl) -> job_pb2.Job:
     read = control.published
-    return convert.job_message(read.all_jobs[JobId(1)], read, control.clock.now_s())
+    return job_message(read.all_jobs[JobId(1)], read, control.clock.now_s())
 
 
 def test_a_job_shows_the_grace_it_has_learned_until_it_ends(control: FakeControl) -> None:

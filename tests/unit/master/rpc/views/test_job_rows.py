@@ -1,0 +1,96 @@
+"""Rows of lists: encoded once for each change of a job, and the same job as any other answer."""
+
+from __future__ import annotations
+
+import pytest
+
+from dlq.v1 import job_pb2, job_service_pb2
+from dlq_master.model.ids import JobId
+from dlq_master.model.jobs.job import Job, JobState, RunRules
+from dlq_master.model.resources import Request
+from dlq_master.planner.forecasts import Range
+from dlq_master.rpc.views.job_rows import JobRows
+from dlq_master.rpc.views.job_view import job_message, standing
+from dlq_master.store.tables.chosen_policy import Chosen
+from support.fake_clock import FakeClock
+from support.fake_control import FakeControl
+
+
+@pytest.fixture
+def control() -> FakeControl:
+    control = FakeControl(FakeClock())
+    control.add_node("gpu01")
+    for number in range(1, 101):
+        job = Job(
+            JobId(number), "alice", f"train-{number}", Request(gpus=1), control.clock.now_s(),
+            queued_since_s=control.clock.now_s(), state=JobState.QUEUED,
+        )  # fmt: skip
+        control.published.all_jobs[job.job_id] = job
+    return control
+
+
+def _page(rows: JobRows, control: FakeControl) -> list[job_pb2.Job]:
+    read = control.published
+    content = b"".join(rows.row(job, read, control.clock.now_s()) for job in read.jobs())
+    return list(job_service_pb2.ListJobsResponse.FromString(content).jobs)
+
+
+def test_a_list_encodes_only_jobs_that_have_changed_since_the_last(control: FakeControl) -> None:
+    rows, jobs = JobRows(), control.published.all_jobs
+    _page(rows, control)
+    assert rows.encoded == 100
+    _page(rows, control)
+    assert rows.encoded == 100
+    jobs[JobId(7)] = jobs[JobId(7)]._replace(name="other")
+    assert _page(rows, control)[6].name == "other"
+    assert rows.encoded == 101
+    control.published.chosen = Chosen("las", {}, "", 0.0)
+    _page(rows, control)
+    assert rows.encoded == 201
+
+
+def test_rows_of_jobs_that_have_gone_make_room(control: FakeControl) -> None:
+    rows, jobs = JobRows(most=100), control.published.all_jobs
+    _page(rows, control)
+    for number in range(1, 51):
+        jobs[JobId(number + 200)] = jobs.pop(JobId(number))._replace(job_id=JobId(number + 200))
+    _page(rows, control)
+    _page(rows, control)
+    assert rows.encoded == 150
+
+
+def test_a_row_is_the_same_job_as_any_other_answer(control: FakeControl) -> None:
+    jobs, now_s = control.published.all_jobs, control.clock.now_s()
+    for number in (JobId(1), JobId(3)):
+        jobs[number] = jobs[number]._replace(
+            time_limit_s=900.0, total_executed_s=0.25, attained_gpu_s=7.5
+        )
+    jobs[JobId(2)] = jobs[JobId(2)]._replace(begin_time_s=now_s + 60.0)
+    jobs[JobId(3)] = jobs[JobId(3)]._replace(rules=RunRules(limit_each=True))
+    jobs[JobId(4)] = jobs[JobId(4)]._replace(
+        request=Request(gpus=1, sizes=(1, 2)), state=JobState.COMPLETED, end_time_s=now_s
+    )
+    control.published.start_ranges[JobId(5)] = Range(now_s, now_s + 1.5, float("inf"))
+    control.place(JobId(1), "gpu01")
+    control.place(JobId(3), "gpu01")
+    assert isinstance(control.clock, FakeClock)
+    control.clock.advance(50)
+    told = _page(JobRows(), control)
+    assert told == [
+        job_message(job, control.published, control.clock.now_s())
+        for job in control.published.jobs()
+    ]
+    assert (told[0].run_duration.seconds, told[0].run_duration.nanos) == (50, 250_000_000)
+    assert (told[0].time_left_duration.seconds, told[0].attained_gpu_seconds) == (849, 57.5)
+    assert told[1].begin_time.seconds == int(now_s + 60.0)
+    assert list(told[3].elastic.gpu_counts) == [1, 2]
+
+
+def test_what_an_attempt_changes_stands_in_no_kept_row(control: FakeControl) -> None:
+    control.place(JobId(1), "gpu01")
+    kept = standing(control.published.all_jobs[JobId(1)], control.published)
+    assert not kept.HasField("run_duration")
+    assert not kept.HasField("time_left_duration")
+    assert not kept.HasField("run_estimate")
+    assert not kept.HasField("elastic")
+    assert not kept.node_ids
