@@ -5,6 +5,7 @@ longer.
 """
 
 import gc
+import io
 import os
 import signal
 import sys
@@ -27,6 +28,7 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 structlog.configure(
     processors=[structlog.stdlib.add_log_level, structlog.processors.KeyValueRenderer()]
 )
+LOGGED = io.StringIO()  # by a loop in this process, where pytest catches nothing
 # On a busy machine every time limit is a coin toss.
 UNTIMED = (HealthCheck.too_slow,)
 settings.register_profile(
@@ -48,6 +50,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         action="store_true",
         help="fail when no test passed: what a target of its own is for was then not tested",
     )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """With `-s` somebody reads the figures of a run; its log shows with failures."""
+    if config.getoption("capture") == "no":
+        structlog.configure(logger_factory=structlog.PrintLoggerFactory(LOGGED))
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
@@ -85,4 +93,9 @@ def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.Tes
     report = yield
     if report.failed:
         report.sections += ends_of_logs()
+        if said := LOGGED.getvalue():
+            report.sections.append(("log of this process", said))
+    if report.when == "teardown":
+        LOGGED.seek(0)
+        LOGGED.truncate()
     return report

@@ -87,22 +87,39 @@ def test_a_target_of_its_own_fails_where_all_its_tests_skip(target: str) -> None
     assert "--fail-if-all-skip" in recipe(target)
 
 
+def run_alone(place: Path, text: str, *options: str) -> subprocess.CompletedProcess[str]:
+    """One file of tests below our conftest.py."""
+    (place / "conftest.py").write_text((ROOT / "tests/conftest.py").read_text())
+    (place / "test_it.py").write_text(text)
+    asked = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *options]
+    return subprocess.run(
+        [*asked, "--rootdir", place, place],
+        env={**os.environ, "PYTHONPATH": str(ROOT / "tests")},
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+
+
 @pytest.mark.parametrize(
     ("body", "code"), spread([("pytest.skip('no podman')", 1), ("pass", 0)], 1)
 )
 def test_a_run_in_which_every_test_skips_is_red_and_says_why(
     body: str, code: int, tmp_path: Path
 ) -> None:
-    (tmp_path / "conftest.py").write_text((ROOT / "tests/conftest.py").read_text())
-    (tmp_path / "test_it.py").write_text(f"import pytest\n\ndef test_it():\n    {body}\n")
-    asked = [sys.executable, "-m", "pytest", "-rs", "-p", "no:cacheprovider", "--fail-if-all-skip"]
-    done = subprocess.run(
-        [*asked, "--rootdir", tmp_path, tmp_path],
-        env={**os.environ, "PYTHONPATH": str(ROOT / "tests")},
-        capture_output=True, text=True, check=False,
-    )  # fmt: skip
+    text = f"import pytest\n\ndef test_it():\n    {body}\n"
+    done = run_alone(tmp_path, text, "-rs", "--fail-if-all-skip")
     assert done.returncode == code, done.stdout + done.stderr
     assert ("no podman" in done.stdout) == bool(code)
+
+
+@pytest.mark.parametrize(("body", "code"), [("assert False", 1), ("print('14 kills')", 0)])
+def test_figures_that_a_run_prints_are_not_among_the_lines_of_the_log_unless_it_fails(
+    body: str, code: int, tmp_path: Path
+) -> None:
+    test = f"    structlog.get_logger().info('ticked')\n    {body}\n"
+    done = run_alone(tmp_path, f"import structlog\n\ndef test_it():\n{test}", "-s")
+    assert done.returncode == code, done.stdout + done.stderr
+    assert ("event='ticked'" in done.stdout) == bool(code)
+    assert ("14 kills" in done.stdout) != bool(code)
 
 
 @pytest.mark.parametrize("target", ["setup", "demo", "demo-slo", "test", "check"])
