@@ -38,6 +38,7 @@ from dlq_master.control.loop.preload import preload
 from dlq_master.control.loop.ticks import PERIODS_S, start_metronome
 from dlq_master.control.read_model.ports import Foresight
 from dlq_master.control.stimuli import PlanMade
+from dlq_master.model.late import load_numbers
 from dlq_master.planner.process import PlannerProcess
 from dlq_master.providers.desk import ProviderDesk
 from dlq_master.rpc.agents.checkpoint_places import CheckpointPlaces
@@ -128,6 +129,8 @@ async def _serve(config: MasterConfig, leaving: AsyncExitStack) -> int:
     state, first = start(config, loaded, clock.now_s(), losses)
     first.meta |= anchor(clock, boot_id)
     state.machines.seed = pool_seed(state_dir)
+    if config.pools or state.cluster.due:
+        load_numbers()  # no turn has to wait for it
     del loaded
     _calm_collector()
     await writer.commit(first)

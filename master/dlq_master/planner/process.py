@@ -22,6 +22,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import NamedTuple
 
+from dlq_master.model.late import load_numbers
 from dlq_master.planner import code
 from dlq_master.planner.frames import framed, greeted, message
 from dlq_master.planner.plans import Answer, read_answer
@@ -202,6 +203,7 @@ class PlannerProcess:
     async def _running(self) -> asyncio.subprocess.Process:
         if self._process is None:
             self._starts += 1
+            await asyncio.to_thread(load_numbers)  # its answers are checked with them
             self._process = await asyncio.create_subprocess_exec(
                 *self._command,
                 stdin=asyncio.subprocess.PIPE,

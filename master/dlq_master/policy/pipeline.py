@@ -19,7 +19,7 @@ from dlq_master.policy.size.stage import SizeInputs
 from dlq_master.policy.transit.stage import EveryTermEnds, KeepsRunning
 from dlq_master.policy.transit.taking import Taking
 
-if TYPE_CHECKING:  # numpy comes with these
+if TYPE_CHECKING:
     import numpy as np
 
     from dlq_master.policy.rent.times import MachineRunTimes

@@ -13,7 +13,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 from math import inf
-from typing import TYPE_CHECKING
 
 from dlq_common.daemon.logs import get_logger
 from dlq_common.errors import Conflict
@@ -25,14 +24,12 @@ from dlq_master.control.placement import execution, scheduling
 from dlq_master.control.pool_config import STATIC, PoolConfig
 from dlq_master.model.attempts.attempt_steps import StopRequested
 from dlq_master.model.jobs.job import Job
+from dlq_master.model.late import np
 from dlq_master.model.machines.rented import MachineState
 from dlq_master.model.machines.renting import RentingView
 from dlq_master.model.plan import Migrate, Provision, Release
 from dlq_master.policy import pipeline
 from dlq_master.policy.rent.line import may_rent
-
-if TYPE_CHECKING:
-    import numpy as np
 
 _log = get_logger("master.renting")
 
@@ -125,8 +122,6 @@ def _machines(turn: Turn, left: Mapping[str, tuple[int, str]]) -> RentingView:
 
 
 def _draw(turn: Turn) -> np.random.Generator:
-    import numpy as np  # not before the first pool: a master starts without it
-
     return np.random.default_rng([turn.state.epoch, turn.state.journal.next_sequence])
 
 

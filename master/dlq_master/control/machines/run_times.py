@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from dlq_master.control.loop.turn import Turn
 from dlq_master.control.pool_config import node_type
 from dlq_master.model.jobs.job import Job, JobState
+from dlq_master.model.late import np
 
 if TYPE_CHECKING:
     from dlq_master.policy.rent.times import MachineRunTimes
@@ -21,8 +22,6 @@ LEARN_EVERY_S = 30.0
 
 def run_times(turn: Turn) -> MachineRunTimes:
     """The models, with what has ended since they were last looked at."""
-    import numpy as np  # not before the first pool: a master starts without it
-
     from dlq_master.policy.rent.times import MachineRunTimes
 
     rented, pools = turn.state.machines, turn.state.config.pools

@@ -20,12 +20,12 @@ dlq starts processes only where a job holds GPUs: `beside` adds p_ji <= w_i.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-import numpy as np
-from numpy.typing import NDArray
-from scipy.optimize import Bounds, LinearConstraint, milp
-from scipy.sparse import csr_array
+from dlq_master.model.late import np, optimize, sparse
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 # A program with more p_ji than this is not tried. On two busy cores six nodes and eight servers
 # took 0.5 to 2 s, ten nodes 2 to 5 s. Below it the answer depends on the program alone: both limits
@@ -136,10 +136,10 @@ class _Model:
         self, objective: NDArray[np.float64], most: float, time_limit_s: float
     ) -> NDArray[np.float64] | None:
         """The values of all columns with T at most `most`, if they are proven to be the best."""
-        found = milp(
+        found = optimize.milp(
             objective,
             integrality=np.array(self._whole),
-            bounds=Bounds(0.0, np.array([*self._highs[:-1], most])),
+            bounds=optimize.Bounds(0.0, np.array([*self._highs[:-1], most])),
             constraints=self._constraints(),
             options={"time_limit": time_limit_s, "node_limit": TREE_NODES, "mip_rel_gap": 1e-9},
         )
@@ -153,11 +153,11 @@ class _Model:
     def _add(self, columns: list[int], weights: list[float], low: float, high: float) -> None:
         self._rows.append((columns, weights, low, high))
 
-    def _constraints(self) -> LinearConstraint:
+    def _constraints(self) -> optimize.LinearConstraint:
         at = [row for row, (columns, *_) in enumerate(self._rows) for _ in columns]
         columns = [column for columns, *_ in self._rows for column in columns]
         weights = [weight for _, weights, *_ in self._rows for weight in weights]
-        matrix = csr_array((weights, (at, columns)), shape=(len(self._rows), self._width))
-        return LinearConstraint(
+        matrix = sparse.csr_array((weights, (at, columns)), shape=(len(self._rows), self._width))
+        return optimize.LinearConstraint(
             matrix, [row[2] for row in self._rows], [row[3] for row in self._rows]
         )

@@ -20,8 +20,7 @@ from math import exp, fsum, log
 from statistics import median
 from typing import NamedTuple
 
-import numpy as np
-
+from dlq_master.model.late import np
 from dlq_master.policy.priced.catalogue import Floats
 from dlq_master.policy.priced.performance import FEWEST, PastRun, Performance, fit
 

@@ -23,8 +23,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-import numpy as np
-
+from dlq_master.model.late import np
 from dlq_master.policy.priced.catalogue import Catalogue, Floats, Ints
 from dlq_master.policy.priced.situation import EMPTY, Grant, Schedule, Situation
 

@@ -12,8 +12,7 @@ from dataclasses import dataclass
 from itertools import combinations_with_replacement
 from typing import NamedTuple
 
-import numpy as np
-
+from dlq_master.model.late import np
 from dlq_master.policy.priced.catalogue import Floats, Ints
 
 FEWEST = 5  # jobs; as many folds as are dealt

@@ -4,8 +4,7 @@ already.
 
 from __future__ import annotations
 
-import numpy as np
-
+from dlq_master.model.late import np
 from dlq_master.policy.priced.situation import Grant, Schedule, Situation
 
 

@@ -8,10 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
-import numpy as np
-
+from dlq_master.model.late import np
 from dlq_master.policy.priced.catalogue import Catalogue, Floats
 
 _HOUR_S = 3600.0
@@ -95,4 +94,4 @@ class Situation:
         return shortest
 
 
-Solver = Callable[[Situation, np.random.Generator], Schedule]
+Solver: TypeAlias = "Callable[[Situation, np.random.Generator], Schedule]"

@@ -17,15 +17,14 @@ from __future__ import annotations
 
 from collections import defaultdict
 from math import ceil, inf
-from typing import NamedTuple
-
-import numpy as np
-from numpy.typing import NDArray
-from scipy.optimize import Bounds, LinearConstraint, OptimizeResult, linprog, milp
-from scipy.sparse import csr_array, vstack
+from typing import TYPE_CHECKING, NamedTuple
 
 from dlq_master.model.ids import NodeId
+from dlq_master.model.late import np, optimize, sparse
 from dlq_master.policy.reclaim.demand import Demand, Tenant
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 TREE_NODES = 20_000
 _TOLERANCE = 1e-6
@@ -104,7 +103,7 @@ class ReclaimProgram:
         """The cost of the relaxation; no choice costs less."""
         links, least, count = self._rows
         there = links.shape[0] > 0
-        found = linprog(
+        found = optimize.linprog(
             self._costs,
             A_ub=-links if there else None,
             b_ub=-least if there else None,
@@ -151,17 +150,19 @@ class ReclaimProgram:
 
     def _solved(
         self, objective: NDArray[np.float64], most: float, time_limit_s: float
-    ) -> OptimizeResult:
+    ) -> optimize.OptimizeResult:
         """The least of the objective among choices that cost at most so much."""
         links, least, count = self._rows
-        rows = csr_array(vstack([links, count, csr_array(self._costs.reshape(1, -1))]))
+        rows = sparse.csr_array(
+            sparse.vstack([links, count, sparse.csr_array(self._costs.reshape(1, -1))])
+        )
         low = np.array([*least, self._wanted, -np.inf])
         high = np.array([*[np.inf] * links.shape[0], self._wanted, most + _TOLERANCE])
-        return milp(
+        return optimize.milp(
             objective,
             integrality=np.ones(len(objective)),
-            bounds=Bounds(0.0, self._most()),
-            constraints=LinearConstraint(rows, low, high),
+            bounds=optimize.Bounds(0.0, self._most()),
+            constraints=optimize.LinearConstraint(rows, low, high),
             options={
                 "time_limit": time_limit_s,
                 "node_limit": TREE_NODES,
@@ -184,7 +185,7 @@ class ReclaimProgram:
         """Whole costs make a whole sum."""
         return float(ceil(bound - _TOLERANCE)) if self._whole else bound
 
-    def _laid_out(self) -> tuple[csr_array, NDArray[np.float64], csr_array]:
+    def _laid_out(self) -> tuple[sparse.csr_array, NDArray[np.float64], sparse.csr_array]:
         """(1) and (2), with what each row is at least; (3)"""
         classes, width = len(self._sizes), len(self._costs)
         entries: list[tuple[int, int, float]] = []  # row, column, weight
@@ -205,9 +206,9 @@ class ReclaimProgram:
                 least.append(-float(spare))
         rows, columns, weights = zip(*entries, strict=True) if entries else ((), (), ())
         return (
-            csr_array((weights, (rows, columns)), (len(least), width)),
+            sparse.csr_array((weights, (rows, columns)), (len(least), width)),
             np.array(least),
-            csr_array(([1.0] * classes, ([0] * classes, range(classes))), (1, width)),
+            sparse.csr_array(([1.0] * classes, ([0] * classes, range(classes))), (1, width)),
         )
 
 

@@ -6,8 +6,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from types import MappingProxyType
 
-import numpy as np
-
+from dlq_master.model.late import np
 from dlq_master.policy.priced.compared import dp, first_principle
 from dlq_master.policy.priced.compared.milp import step_milp
 from dlq_master.policy.priced.greedy import greedy

@@ -19,8 +19,7 @@ from __future__ import annotations
 from functools import reduce
 from math import inf
 
-import numpy as np
-
+from dlq_master.model.late import np
 from dlq_master.model.plan import Provision, Release
 from dlq_master.model.why import Reason, ReasonCode
 from dlq_master.policy.priced.catalogue import Catalogue, NodeType

@@ -11,9 +11,8 @@ from functools import reduce
 from math import inf
 from typing import NamedTuple
 
-import numpy as np
-
 from dlq_master.model.cluster.cluster import Cluster
+from dlq_master.model.late import np
 from dlq_master.model.machines.rented import Machine, MachineState
 from dlq_master.model.nodes.node import CLOSED
 from dlq_master.model.plan import Migrate

@@ -12,8 +12,7 @@ from heapq import heapify, heappop, heappush
 from math import inf
 from typing import NamedTuple
 
-import numpy as np
-
+from dlq_master.model.late import np
 from dlq_master.policy.priced.catalogue import Floats
 from dlq_master.policy.rent.market import (
     HOUR_S,

@@ -20,7 +20,7 @@ from dlq_master.model.why import Reason, ReasonCode
 from dlq_master.policy.rent.line import NOBODY, free_on, in_line, may_rent, own_end_s
 from dlq_master.policy.rent.moving import Moving, movable, wanting_of
 
-if TYPE_CHECKING:  # numpy comes with these, and a master starts without
+if TYPE_CHECKING:
     import numpy as np
 
     from dlq_master.model.jobs.job import Job

@@ -12,10 +12,9 @@ from functools import cache
 from math import inf, nan
 from typing import TypeVar, cast
 
-import numpy as np
-
 from dlq_master.model.ids import JobId
 from dlq_master.model.jobs.job import Job
+from dlq_master.model.late import np
 from dlq_master.policy.priced.catalogue import Bools, Floats, NodeType
 from dlq_master.policy.priced.learning import Kin, LearnedTimes, Took
 from dlq_master.policy.rent.line import InLine

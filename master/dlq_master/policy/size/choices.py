@@ -10,7 +10,7 @@ from dlq_master.policy.size.sizing import Candidate, Sizing
 
 
 def _exactly(candidates: Sequence[Candidate], left: int, short: bool) -> dict[JobId, int]:
-    from dlq_master.policy.size import knapsack_exact  # numpy only where it is needed
+    from dlq_master.policy.size import knapsack_exact
 
     return knapsack_exact.grow(candidates, left, short)
 

@@ -11,14 +11,15 @@ from collections import defaultdict
 from collections.abc import Sequence
 from itertools import accumulate, pairwise
 from math import inf
-from typing import NamedTuple
-
-import numpy as np
-from numpy.typing import NDArray
+from typing import TYPE_CHECKING, NamedTuple
 
 from dlq_master.model.ids import JobId
+from dlq_master.model.late import np
 from dlq_master.policy.size.knapsack import Packed, with_unknown, worth_s
 from dlq_master.policy.size.sizing import Candidate
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 _SAME = 1.0 + 1e-12  # values that are equal in exact numbers differ by less
 

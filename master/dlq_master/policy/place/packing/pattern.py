@@ -23,15 +23,14 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-import numpy as np
-from numpy.typing import NDArray
-from scipy.optimize import Bounds, LinearConstraint, OptimizeResult, linear_sum_assignment, milp
-from scipy.sparse import csr_array
-
+from dlq_master.model.late import np, optimize, sparse
 from dlq_master.policy.place.packing.joint import TOLERANCE, BatchMember, Joint
 from dlq_master.policy.place.packing.partitions import Partition, count, cuts, partitions
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 # Programs with more columns are not tried. Results below it depend on the program alone for as long
 # as the tree limit ends it and not the clock.
@@ -90,11 +89,11 @@ class _Program:
         self._lay_out()
         if {gpus for gpus, _ in self._u} != {each.gpus for each in self._classes}:
             return Solution(None, {}, 0.0, infeasible=True)  # some cannot be cut as they must be
-        found: OptimizeResult = milp(
+        found: optimize.OptimizeResult = optimize.milp(
             self._costs,
             integrality=np.ones_like(self._costs),
-            bounds=Bounds(0.0, self._highs),
-            constraints=LinearConstraint(self._matrix(), self._low, self._high),
+            bounds=optimize.Bounds(0.0, self._highs),
+            constraints=optimize.LinearConstraint(self._matrix(), self._low, self._high),
             options={
                 "time_limit": time_limit_s,
                 "node_limit": TREE_NODES,
@@ -183,11 +182,11 @@ class _Program:
         self._low.append(low)
         self._high.append(high)
 
-    def _matrix(self) -> csr_array:
+    def _matrix(self) -> sparse.csr_array:
         at = [row for row, (columns, _) in enumerate(self._rows) for _ in columns]
         columns = [column for columns, _ in self._rows for column in columns]
         weights = [weight for _, weights in self._rows for weight in weights]
-        return csr_array((weights, (at, columns)), shape=(len(self._rows), len(self._highs)))
+        return sparse.csr_array((weights, (at, columns)), shape=(len(self._rows), len(self._highs)))
 
     def _read(self, values: NDArray[np.int64], bound: float) -> Solution:
         """Each job's own partition, and how nodes are cut."""
@@ -213,5 +212,5 @@ def _shared(members: Sequence[BatchMember], offers: list[Partition]) -> list[Par
         return offers
     gains = {(each, n): each.reward(n) for each in set(members) for n in counts}
     worth = np.array([[gains[each, len(cut)] for cut in offers] for each in members])
-    _, chosen = linear_sum_assignment(worth, maximize=True)
+    _, chosen = optimize.linear_sum_assignment(worth, maximize=True)
     return [offers[at] for at in chosen]

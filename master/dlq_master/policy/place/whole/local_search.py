@@ -13,11 +13,9 @@ them.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
-import numpy as np
-from numpy.typing import NDArray
-
+from dlq_master.model.late import np
 from dlq_master.policy.place.packing.joint import (
     SPACE,
     Arrangement,
@@ -28,11 +26,14 @@ from dlq_master.policy.place.packing.joint import (
 from dlq_master.policy.place.packing.partitions import Partition, count, partitions
 from dlq_master.policy.place.packing.spare import arranged
 
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
 # After so many jobs states that have become the same are merged anew.
 _MERGE_EVERY = 8
 
-Counts = NDArray[np.int16]  # [state, GPUs left]: nodes
-Rewards = NDArray[np.float64]  # [state]
+Counts: TypeAlias = "NDArray[np.int16]"  # [state, GPUs left]: nodes
+Rewards: TypeAlias = "NDArray[np.float64]"  # [state]
 
 
 class _Layer(NamedTuple):

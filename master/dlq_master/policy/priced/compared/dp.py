@@ -14,8 +14,7 @@ from __future__ import annotations
 
 from enum import StrEnum
 
-import numpy as np
-
+from dlq_master.model.late import np
 from dlq_master.policy.priced.catalogue import Floats, Ints
 from dlq_master.policy.priced.situation import Grant, Schedule, Situation
 

@@ -9,8 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-import numpy as np
-
+from dlq_master.model.late import np
 from dlq_master.policy.priced.greedy.configurations import configurations, ranked
 from dlq_master.policy.priced.situation import Grant, Schedule, Situation
 

@@ -13,8 +13,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-import numpy as np
-
+from dlq_master.model.late import np, optimize, sparse
 from dlq_master.policy.priced.catalogue import Floats
 from dlq_master.policy.priced.rules import Rules
 from dlq_master.policy.priced.situation import Grant, Schedule, Situation
@@ -43,15 +42,13 @@ class _Choice(NamedTuple):
 
 def step_milp(situation: Situation, rules: Rules) -> SolvedMilp:
     """Solve (P1) with rho and mu of `rules`; its time limit makes the answer depend on the host."""
-    from scipy.optimize import Bounds, LinearConstraint, milp
-
     model = _Model(situation, rules)
     rows, low, high = model.constraints()
-    solved = milp(
+    solved = optimize.milp(
         model.objective,
         integrality=model.integer,
-        bounds=Bounds(np.zeros(model.size), model.upper),
-        constraints=LinearConstraint(rows, low, high),
+        bounds=optimize.Bounds(np.zeros(model.size), model.upper),
+        constraints=optimize.LinearConstraint(rows, low, high),
         options={"time_limit": _TIME_LIMIT_S, "mip_rel_gap": 0.0},
     )
     bound = float(solved.mip_dual_bound) if solved.mip_dual_bound is not None else -np.inf
@@ -107,8 +104,6 @@ class _Model:
 
     def constraints(self) -> tuple[object, Floats, Floats]:
         """Rows of (P1b)-(P1n) with their limits."""
-        from scipy.sparse import csr_array
-
         rows: list[list[tuple[int, float]]] = []
         low: list[float] = []
         high: list[float] = []
@@ -154,7 +149,7 @@ class _Model:
         count = float(min(len(nodes), len(jobs)))
         add(every, count, count)  # P1n
         data = [(r, c, v) for r, terms in enumerate(rows) for c, v in terms]
-        table = csr_array(
+        table = sparse.csr_array(
             ([v for *_, v in data], ([r for r, *_ in data], [c for _, c, _ in data])),
             shape=(len(rows), self.size),
         )

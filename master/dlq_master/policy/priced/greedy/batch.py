@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeAlias
 
-import numpy as np
-from numpy.typing import NDArray
-
+from dlq_master.model.late import np
 from dlq_master.policy.priced.catalogue import Bools, Floats, Ints
 from dlq_master.policy.priced.situation import Grant, Schedule, Situation
 
-Small = NDArray[np.int16]
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+Small: TypeAlias = "NDArray[np.int16]"
 NOWHERE = -1
 
 

@@ -9,8 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import numpy as np
-
+from dlq_master.model.late import np
 from dlq_master.policy.priced.catalogue import Bools, Catalogue, Floats, Ints, NodeType
 from dlq_master.policy.priced.situation import Situation
 

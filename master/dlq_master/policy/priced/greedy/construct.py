@@ -7,8 +7,7 @@ the best shape that still fits somewhere. Row 0 is the greedy method: nothing is
 
 from __future__ import annotations
 
-import numpy as np
-
+from dlq_master.model.late import np
 from dlq_master.policy.priced.catalogue import Bools, Floats, Ints
 from dlq_master.policy.priced.greedy.batch import ScheduleRows
 from dlq_master.policy.priced.greedy.configurations import Ranked, ranked

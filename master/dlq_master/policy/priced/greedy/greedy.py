@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import numpy as np
-
+from dlq_master.model.late import np
 from dlq_master.policy.priced.greedy.batch import ScheduleRows
 from dlq_master.policy.priced.greedy.construct import construct
 from dlq_master.policy.priced.greedy.mutable import Mutable

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-import numpy as np
-
+from dlq_master.model.late import np
 from dlq_master.policy.priced.greedy.batch import NOWHERE, ScheduleRows
 from dlq_master.policy.priced.rules import Proxy, Rules
 

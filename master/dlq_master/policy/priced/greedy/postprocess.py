@@ -7,8 +7,7 @@ only the second part is left to do.
 
 from __future__ import annotations
 
-import numpy as np
-
+from dlq_master.model.late import np
 from dlq_master.policy.priced.catalogue import Floats, Ints
 from dlq_master.policy.priced.greedy.batch import ScheduleRows
 

@@ -5,8 +5,7 @@ Both are given as scores: more is better.
 
 from __future__ import annotations
 
-import numpy as np
-
+from dlq_master.model.late import np
 from dlq_master.policy.priced.catalogue import Floats
 from dlq_master.policy.priced.greedy.batch import ScheduleRows
 from dlq_master.policy.priced.rules import Proxy, Rules

@@ -14,13 +14,15 @@ necessary. W(t), the left side, bends by G_i upwards after slot d_i - RL_i and d
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import TYPE_CHECKING, TypeAlias
 
-import numpy as np
-from numpy.typing import NDArray
-
+from dlq_master.model.late import np
 from dlq_master.policy.promise.capacity.leases import Grid
 
-Slots = NDArray[np.int64]
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+Slots: TypeAlias = "NDArray[np.int64]"
 
 
 class SlotDemand:

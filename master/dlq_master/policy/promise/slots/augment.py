@@ -10,16 +10,17 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Sequence
-from typing import NamedTuple
-
-import numpy as np
-from numpy.typing import NDArray
+from typing import TYPE_CHECKING, NamedTuple
 
 from dlq_master.model.jobs.band import Segment, Segments
+from dlq_master.model.late import np
 from dlq_master.policy.promise.capacity.leases import NOISE, Grid, SloJob, due_s
 from dlq_master.policy.promise.slots.eject import Ejected
 from dlq_master.policy.promise.slots.ledger import PromiseLedger
 from dlq_master.policy.promise.slots.plan import SlotPlan, completion_s
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 MOST_VISITS = 600  # of slots, over all paths of a job
 

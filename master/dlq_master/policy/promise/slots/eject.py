@@ -9,19 +9,20 @@ of the plan stays as it is.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import NamedTuple
-
-import numpy as np
-from numpy.typing import NDArray
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from dlq_master.model.jobs.band import Segments
+from dlq_master.model.late import np
 from dlq_master.policy.promise.capacity.fluid import Slots
 from dlq_master.policy.promise.capacity.leases import Grid, SloJob, due_s
 from dlq_master.policy.promise.slots.holes import insert
 from dlq_master.policy.promise.slots.ledger import PromiseLedger
 from dlq_master.policy.promise.slots.plan import SlotPlan, hold
 
-Mask = NDArray[np.bool_]
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+Mask: TypeAlias = "NDArray[np.bool_]"
 
 # Jobs that may make room in one chain: where whole stretches are cleared, and where only what is
 # lacking.

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import ceil
 
-import numpy as np
-
 from dlq_master.model.jobs.band import Segment, Segments
+from dlq_master.model.late import np
 from dlq_master.policy.promise.capacity.fluid import Slots
 from dlq_master.policy.promise.capacity.leases import NOISE, Grid, SloJob, needed, width
 from dlq_master.policy.promise.slots.plan import completion_s

@@ -9,9 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-import numpy as np
-
 from dlq_master.model.jobs.band import Segment, Segments
+from dlq_master.model.late import np
 from dlq_master.policy.promise.capacity.fluid import Slots
 from dlq_master.policy.promise.capacity.leases import NOISE, Grid, SloJob, due_s, needed, width
 from dlq_master.policy.promise.slots.plan import (

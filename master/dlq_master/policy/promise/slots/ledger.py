@@ -8,9 +8,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from math import ceil
 from typing import NamedTuple
 
-import numpy as np
-
 from dlq_master.model.jobs.band import Segments
+from dlq_master.model.late import np
 from dlq_master.policy.promise.capacity.fluid import SlotDemand, Slots
 from dlq_master.policy.promise.capacity.leases import (
     Grid,

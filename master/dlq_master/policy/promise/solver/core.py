@@ -7,15 +7,14 @@ could fill.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-import numpy as np
-from numpy.typing import NDArray
-from scipy.optimize import Bounds, LinearConstraint, milp
-from scipy.sparse import csr_array
-
+from dlq_master.model.late import np, optimize, sparse
 from dlq_master.policy.promise.solver.relax import Floats, Ints, Relaxed
 from dlq_master.policy.promise.solver.rounding import DeadlineChoice
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 SMALL = 6000  # columns by rows: the size that a MIP solves in about the time of all the rest
 MOST_NODES = 50  # of its search: as far as it goes without a time limit
@@ -86,17 +85,19 @@ def _open(choice: DeadlineChoice, relaxed: Relaxed) -> _Open:
 
 def _solved(gain: Floats, row: Ints, left: _Open, time_limit_s: float) -> Any:
     count = len(gain)
-    one = csr_array((np.ones(count), (left.owner, np.arange(count))), shape=(len(left.jobs), count))
+    one = sparse.csr_array(
+        (np.ones(count), (left.owner, np.arange(count))), shape=(len(left.jobs), count)
+    )
     scale = np.maximum(1, left.room).astype(float)
     limit = {"time_limit": time_limit_s} if time_limit_s > 0 else {"node_limit": MOST_NODES}
-    constraints = [LinearConstraint(one, left.must, np.ones(len(left.jobs)))]
+    constraints = [optimize.LinearConstraint(one, left.must, np.ones(len(left.jobs)))]
     if len(left.rows):
-        table = csr_array(row.T / scale[:, None])
-        constraints.append(LinearConstraint(table, -np.inf, left.room / scale))
-    return milp(
+        table = sparse.csr_array(row.T / scale[:, None])
+        constraints.append(optimize.LinearConstraint(table, -np.inf, left.room / scale))
+    return optimize.milp(
         -gain,
         integrality=np.ones(count),
-        bounds=Bounds(0, 1),
+        bounds=optimize.Bounds(0, 1),
         constraints=constraints,
         options={"mip_rel_gap": 0.0, **limit},
     )

@@ -16,11 +16,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-import numpy as np
-from scipy.optimize import Bounds, LinearConstraint, milp
-from scipy.sparse import csr_array
-
 from dlq_master.model.jobs.band import Segment, Segments
+from dlq_master.model.late import np, optimize, sparse
 from dlq_master.policy.promise.capacity.leases import (
     Grid,
     SloJob,
@@ -62,10 +59,10 @@ class _Rows:
         self.low.append(low)
         self.high.append(high)
 
-    def constraint(self, count: int) -> LinearConstraint:
+    def constraint(self, count: int) -> optimize.LinearConstraint:
         shape = (len(self.low), count)
-        matrix = csr_array((self.weights, (self.at, self.columns)), shape=shape)
-        return LinearConstraint(matrix, self.low, self.high)
+        matrix = sparse.csr_array((self.weights, (self.at, self.columns)), shape=shape)
+        return optimize.LinearConstraint(matrix, self.low, self.high)
 
 
 def time_indexed(
@@ -98,10 +95,10 @@ def time_indexed(
     whole = np.ones(count)
     if fractional:
         whole[[column for columns in held.values() for column in columns]] = 0
-    found = milp(
+    found = optimize.milp(
         -np.array(gains),
         integrality=whole,
-        bounds=Bounds(0, 1),
+        bounds=optimize.Bounds(0, 1),
         constraints=rows.constraint(count),
         options={"time_limit": time_limit_s, "mip_rel_gap": 0.0},
     )

@@ -17,12 +17,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeAlias
 
-import numpy as np
-from numpy.typing import NDArray
-from scipy.optimize import linprog
-from scipy.sparse import csr_array, vstack
-
+from dlq_master.model.late import np, optimize, sparse
 from dlq_master.policy.promise.capacity.leases import (
     Grid,
     SloJob,
@@ -33,8 +30,11 @@ from dlq_master.policy.promise.capacity.leases import (
     within,
 )  # fmt: skip
 
-Ints = NDArray[np.int64]
-Floats = NDArray[np.float64]
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+Ints: TypeAlias = "NDArray[np.int64]"
+Floats: TypeAlias = "NDArray[np.float64]"
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,7 +136,9 @@ def relax(made: ModelOptions, out_of_time: Callable[[], bool]) -> Relaxed | None
             np.zeros(0),
             np.zeros(len(made.jobs)),
         )
-    one = csr_array((np.ones(count), (made.job, np.arange(count))), shape=(len(made.jobs), count))
+    one = sparse.csr_array(
+        (np.ones(count), (made.job, np.arange(count))), shape=(len(made.jobs), count)
+    )
     must = np.array(sorted(made.must), dtype=np.int64)
     free = np.array([i for i in range(len(made.jobs)) if i not in made.must], dtype=np.int64)
     active: list[int] = _worst(made, _first_wishes(made), [])
@@ -146,10 +148,10 @@ def relax(made: ModelOptions, out_of_time: Callable[[], bool]) -> Relaxed | None
         # nodes are reserved.
         room = made.room[active].astype(float)
         scale = np.maximum(1.0, room)
-        table = csr_array(made.row[:, active].T / scale[:, None])
-        solved = linprog(
+        table = sparse.csr_array(made.row[:, active].T / scale[:, None])
+        solved = optimize.linprog(
             -made.gain,
-            A_ub=vstack([one[free], table]),
+            A_ub=sparse.vstack([one[free], table]),
             b_ub=np.concatenate([np.ones(len(free)), room / scale]),
             A_eq=one[must] if len(must) else None,
             b_eq=np.ones(len(must)) if len(must) else None,

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from math import inf
+from typing import TYPE_CHECKING, TypeAlias
 
-import numpy as np
-from numpy.typing import NDArray
-
+from dlq_master.model.late import np
 from dlq_master.policy.promise.solver.relax import Floats, Ints, ModelOptions, Relaxed
 
-Mask = NDArray[np.bool_]
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+Mask: TypeAlias = "NDArray[np.bool_]"
 MOST_PASSES = 4
 MOST_LOSERS = 3
 # The most that a swap may regret: of the distance to the bound, and at least.

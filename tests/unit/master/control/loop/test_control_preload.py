@@ -8,6 +8,8 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+import pytest
+
 import dlq_master
 
 ROOT = Path(dlq_master.__file__).parent
@@ -36,9 +38,25 @@ def _late_imports(path: Path) -> Iterator[str]:
                 yield from (alias.name for alias in node.names)
 
 
-def test_whatever_a_turn_or_a_call_imports_late_is_there_when_the_master_serves() -> None:
+@pytest.fixture(scope="module")
+def loaded() -> set[str]:
+    """The modules of a master that serves."""
     said = subprocess.run([sys.executable, "-c", LOADED], capture_output=True, check=True)
-    loaded = set(json.loads(said.stdout))
+    return {*json.loads(said.stdout)}
+
+
+def test_a_master_starts_without_libraries_for_numbers(loaded: set[str]) -> None:
+    assert not loaded & {"numpy", "scipy", "sqlite_utils", "matplotlib"}
+
+
+def test_a_master_starts_with_few_modules(loaded: set[str]) -> None:
+    """Each costs a millisecond and 50 KB. Those of rich come with structlog where it is there."""
+    assert len([name for name in loaded if name.split(".")[0] not in {"rich", "pygments"}]) < 1_100
+
+
+def test_whatever_a_turn_or_a_call_imports_late_is_there_when_the_master_serves(
+    loaded: set[str],
+) -> None:
     files = [file for room in ROOMS for file in sorted((ROOT / room).rglob("*.py"))]
     late = {(file.name, name) for file in files for name in _late_imports(file)}
     assert late, "the test looks in the wrong place"
