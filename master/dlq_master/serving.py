@@ -10,6 +10,7 @@ import sys
 from collections import deque
 from collections.abc import Iterator
 from contextlib import AsyncExitStack
+from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 
@@ -35,7 +36,7 @@ from dlq_master.control.loop.incidents import HandlerFailed
 from dlq_master.control.loop.loop import Loop
 from dlq_master.control.loop.meter import Meter
 from dlq_master.control.loop.preload import preload
-from dlq_master.control.loop.ticks import PERIODS_S, start_metronome
+from dlq_master.control.loop.ticks import PERIODS_S, Metronome
 from dlq_master.control.read_model.ports import Foresight
 from dlq_master.control.stimuli import PlanMade
 from dlq_master.model.late import load_numbers
@@ -145,7 +146,9 @@ async def _serve(config: MasterConfig, leaving: AsyncExitStack) -> int:
     meter = Meter()
     twin = TwinProcess(TWIN, clock)
     leaving.push_async_callback(twin.stop)
-    forecasts = ForecastKeeper(state, config.twin, twin, clock)
+    ended_after = max(0, state.jobs.next_id - PAST_KEPT)
+    past = partial(reader.past_jobs, PastJobs(), ended_after, PAST_KEPT)
+    forecasts = ForecastKeeper(state, config.twin, twin, clock, past)
     loop = Loop(
         state=state,
         wiring=WIRING,
@@ -181,8 +184,7 @@ async def _serve(config: MasterConfig, leaving: AsyncExitStack) -> int:
     leaving.push_async_callback(_end, turning)
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, loop.stop)
-    metronome = start_metronome(loop.tell, periods_s)
-    leaving.callback(metronome.shutdown, wait=False)
+    leaving.callback(Metronome(loop.tell, periods_s).stop)
     leaving.push_async_callback(server.stop, STOP_GRACE_S)
     await server.start()
     leaving.push_async_callback(broker.stop)
@@ -191,7 +193,7 @@ async def _serve(config: MasterConfig, leaving: AsyncExitStack) -> int:
         leaving.push_async_callback(metrics.stop)
         await metrics.start()
     follower = Follower(config.loans, loop, state.loans, clock, RandomIds(clock))
-    for beside in (_foresee(forecasts, reader, state), _tidy(), follower.run(), groups.run()):
+    for beside in (forecasts.run(), _tidy(), follower.run(), groups.run()):
         leaving.push_async_callback(_end, asyncio.create_task(beside))
     _say_serving(state, server)
     leaving.callback(service.stopping)
@@ -235,15 +237,6 @@ async def _tidy() -> None:
     while True:
         await asyncio.sleep(TIDY_EVERY_S)
         gc.collect()
-
-
-async def _foresee(forecasts: ForecastKeeper, reader: Reader, state: State) -> None:
-    """Look ahead until the master stops; run times are told from the jobs that ended last."""
-    if not state.config.twin.enabled:
-        return
-    after = max(0, state.jobs.next_id - PAST_KEPT)
-    forecasts.remember(await reader.past_jobs(PastJobs(), after, PAST_KEPT))
-    await forecasts.run()
 
 
 def read_authority(state_dir: Path, cluster: str) -> Authority:

@@ -206,3 +206,19 @@ async def test_a_bug_of_a_policy_there_is_told_and_the_process_lives(asking: Ask
     answer = await asked.answer()
     assert "Unreadable" in answer.fault
     assert asked.planner.facts().state == "idle"
+
+
+async def test_one_that_nobody_asks_for_long_leaves_and_another_one_is_started(
+    asking: Asking, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("dlq_master.planner.process.IDLE_S", 0.01)
+    asked = asking()
+    for starts in (1, 2):
+        asked.ask()
+        assert (await asked.answer()).fault == ""
+        assert asked.planner.facts().starts == starts
+        async with asyncio.timeout(PATIENCE_S):
+            while asked.planner.facts().pid is not None:  # noqa: ASYNC110 nobody tells when it is gone
+                await asyncio.sleep(0.01)
+    assert asked.planner.ready
+    assert asked.failures == []

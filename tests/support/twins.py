@@ -18,6 +18,7 @@ class NearTwin:
 
     def __init__(self) -> None:
         self._answering = Answering()
+        self.left = 0
         self.broken: str | Mapping[str, Any] = ""
         self.asked: list[str] = []
         self.restarts: list[str] = []
@@ -41,4 +42,8 @@ class NearTwin:
 
     async def restart(self, why: str) -> None:
         self.restarts.append(why)
+        self._answering = Answering()
+
+    async def leave(self) -> None:
+        self.left += 1
         self._answering = Answering()

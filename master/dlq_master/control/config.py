@@ -239,7 +239,10 @@ class RetentionConfig:
 
 @dataclass(frozen=True, slots=True)
 class TwinConfig:
-    """The process that foresees when jobs start. It is asked when something has changed."""
+    """The process that foresees when jobs start. It is started when somebody looks at a waiting job
+    or asks, and leaves after ten minutes without that. Meanwhile it looks when something has
+    changed.
+    """
 
     enabled: bool = True  # without it `dlq status` and `dlq estimate` show no forecast
     refresh_every: Seconds = Seconds(15.0)  # not more often than this

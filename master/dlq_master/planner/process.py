@@ -59,6 +59,7 @@ class PlannerPatience:
         self._doubled = min(self._doubled + 1, 10)
 
 
+IDLE_S = 600.0  # one that nobody asks for so long is ended
 FIRST_REST_S = 1.0
 LONGEST_REST_S = 300.0
 # Writes a snapshot for a process that has been told this already.
@@ -109,6 +110,7 @@ class PlannerProcess:
         self._code = code.digest()
         self._outdated = False
         self._asking: asyncio.Task[None] | None = None
+        self._leaving: asyncio.TimerHandle | asyncio.Task[None] | None = None
         self._in_a_row = 0
         self._rest_until_s = 0.0
         self._answers = self._failures = self._starts = 0
@@ -122,6 +124,7 @@ class PlannerProcess:
 
     def ask(self, number: int, stage: str, write: Write) -> None:
         """Ask; the snapshot is of now, and written piece by piece. Only if `ready`."""
+        self._stay()
         if self._process is None:
             self._known.forget()
         snapshot = write(self._known)
@@ -149,6 +152,7 @@ class PlannerProcess:
         )
 
     async def close(self) -> None:
+        self._stay()
         if self._asking is not None:
             self._asking.cancel()
             with suppress(asyncio.CancelledError):
@@ -179,8 +183,17 @@ class PlannerProcess:
             self._answers += 1
             self._last_s = answer.plan_s
             self._longest_s = max(self._longest_s, answer.plan_s)
+            self._leaving = asyncio.get_running_loop().call_later(IDLE_S, self._leave)
         self._asking = None
         self._told(answer)
+
+    def _leave(self) -> None:
+        """Nobody has asked it for long: the next question starts another one."""
+        self._leaving = asyncio.create_task(self._kill())
+
+    def _stay(self) -> None:
+        if isinstance(self._leaving, asyncio.TimerHandle):
+            self._leaving.cancel()
 
     async def _asked(
         self, number: int, stage: str, first: list[bytes], rest: Iterator[bytes]

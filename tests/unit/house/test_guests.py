@@ -110,7 +110,7 @@ def test_every_dependency_is_used_by_a_room_that_has_it() -> None:
             "master": ["master/dlq_master", "common/dlq_common"],
             # It starts the analysis of what ranks recorded.
             "agent": ["nodeagent/dlq_nodeagent", "common/dlq_common", "profiler/dlq_profiler"],
-            "sim": ["simulator/dlq_simulator", "master/dlq_master/policy"],
+            "sim": ["simulator/dlq_simulator", "master/dlq_master/model"],
             "profile": ["profiler/dlq_profiler"],
         }.items()
     }

@@ -1,17 +1,18 @@
 """When waiting jobs will start: asked of the twin in the background, published when it answers.
 
-Only a request about one job waits for it. Its forecasts are stored nowhere, but for the first
-ranges that later starts are compared with (control/forecast/accuracy.py). Without a forecast there
-is no estimate yet, and that is no error. The agents have no part in it, and a silent node is taken
-to come back.
+The twin looks at the queue while people look at waiting jobs. After `IDLE_S` without any it leaves,
+and the next look at a waiting job, or a question, starts another one. Only a request about one job
+waits for it. Its forecasts are stored nowhere, but for the first ranges that later starts are
+compared with (control/forecast/accuracy.py). Without a forecast there is no estimate yet, and that
+is no error. The agents have no part in it, and a silent node is taken to come back.
 """
 
 import asyncio
-import itertools
 import math
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from contextlib import suppress
+from itertools import count
 from typing import Any, TypeVar
 
 from dlq_common.clock import Clock
@@ -37,6 +38,10 @@ RECENT_KEPT = 500  # jobs that were submitted last: such ones will come
 STALE_S = 900.0
 # Jobs age while nothing happens: so often the twin looks again all the same.
 UNCHANGED_S = 300.0
+# The twin leaves when nobody has looked at a waiting job, or asked, for so long.
+IDLE_S = 600.0
+# The answer to a submission is no look at the job.
+NEW_S = 1.0
 # A question about one job looks at a state that is at most so old.
 FRESH_S = 60.0
 # The patience with a twin that works: so many times the CPU time that it may take, and as much at
@@ -57,23 +62,35 @@ class Unknown(Exception):
 class ForecastKeeper:
     """The last forecasts of the twin, and their accuracy. Touched in the loop's thread only."""
 
-    def __init__(self, state: State, config: TwinConfig, twin: Twin, clock: Clock) -> None:
+    def __init__(
+        self,
+        state: State,
+        config: TwinConfig,
+        twin: Twin,
+        clock: Clock,
+        past: Callable[[], Awaitable[Iterable[Job]]] | None = None,
+    ) -> None:
+        """`past`: reads the jobs that ended last, the oldest first; for the first look."""
         self._state = state
         self._config = config
         self._twin = twin
         self._clock = clock
         self._health = state.forecast.twin_health
-        self._numbers = itertools.count(1)
+        self._numbers = count(1)
         self._looking = asyncio.Lock()
         self._asking = asyncio.Lock()
         self._questions = 0  # of people, under way
         self._in_vain = False  # the last look
+        self._wanted = asyncio.Event()  # people look at jobs that wait
+        self._wanted_s = -math.inf  # when they did last
         self._changed = asyncio.Event()
         self._changed.set()
         self._looked_s = -math.inf  # when the twin was given the state that it has
+        self._read_past = past
         self._past: deque[PastRuns] = deque(maxlen=PAST_KEPT)
+        newest = [*state.cluster.jobs.values()][-RECENT_KEPT:]
         self._recent: deque[Job] = deque(maxlen=RECENT_KEPT)  # submitted last
-        self._submitted(state.cluster.jobs.values())
+        self._submitted(newest)
         self.latest: Forecast | None = None
 
     # --- what others tell -----------------------------------------------------------------------
@@ -84,7 +101,8 @@ class ForecastKeeper:
             return
         self._changed.set()
         self._submitted(batch.jobs)
-        self.remember(job for job in batch.jobs if job.ended and job.live_attempt is None)
+        if self._read_past is None:  # what is on disk has been read
+            self.remember(job for job in batch.jobs if job.ended and job.live_attempt is None)
         for one in filter(None, map(compared_of, batch.values(FORESEEN))):
             _log.info(
                 "start_compared",
@@ -114,14 +132,21 @@ class ForecastKeeper:
         """When a job that waits will probably start (again); None: nobody knows, or it does not
         wait.
         """
-        latest = self.latest
-        if latest is None or job.live_attempt is not None or job.ended or job.hold is not None:
+        if not _may_wait(job):
             return None
-        now_s = self._clock.now_s()
+        latest, now_s = self.latest, self._clock.now_s()
+        if now_s - job.submit_time_s >= NEW_S:
+            self._want(now_s)
+        if latest is None:
+            return None
         range_ = latest.starts.get(job.job_id)
         if range_ is None or now_s - latest.at_s > STALE_S:
             return None
         return Range(*(max(now_s, at_s) for at_s in range_))
+
+    def _want(self, now_s: float) -> None:
+        self._wanted_s = now_s
+        self._wanted.set()
 
     def quality(self) -> Quality:
         """How far first estimates were off."""
@@ -144,16 +169,30 @@ class ForecastKeeper:
     # --- the twin -------------------------------------------------------------------------------
 
     async def run(self) -> None:
-        """Look again whenever something has changed, at most so often, and within its share of a
-        core.
+        """While people look at waiting jobs: look again whenever something has changed, at most so
+        often, and within its share of a core.
         """
-        while True:
+        while self._config.enabled:
+            await self._wanted.wait()
+            if self._clock.now_s() - self._wanted_s > IDLE_S:
+                await self.rest()
+                continue
             with suppress(TimeoutError):
                 async with asyncio.timeout(UNCHANGED_S):
                     await self._changed.wait()
             cpu_s = await self.refresh()
             rest_s = max(float(self._config.refresh_every), cpu_s / self._config.cpu_share)
             await asyncio.sleep(rest_s)
+
+    async def rest(self) -> None:
+        """Nobody wants to know: the twin leaves, until somebody does."""
+        async with self._looking, self._asking:
+            if self._clock.now_s() - self._wanted_s <= IDLE_S:
+                return  # somebody has asked meanwhile
+            self._wanted.clear()
+            self._changed.set()
+            self.latest, self._looked_s = None, -math.inf
+            await self._twin.leave()
 
     async def refresh(self) -> float:
         """Look at everybody once; returns the CPU time that it took. Never raises for the twin's
@@ -188,6 +227,7 @@ class ForecastKeeper:
         self._changed.set()  # so that it is tried again
 
     async def _look(self, now_s: float) -> Forecast:
+        await self._know_past()
         number, cpu_s = next(self._numbers), float(self._config.cpu_seconds)
         shot = questions.state_of(self._state.cluster, self._state.policy, now_s)
         past, recent = tuple(self._past), tuple(self._recent)
@@ -204,6 +244,14 @@ class ForecastKeeper:
         self._health.answered()
         return forecast
 
+    async def _know_past(self) -> None:
+        read, self._read_past = self._read_past, None
+        if read is not None:
+            loaded = await read()
+            since, self._past = self._past, deque(maxlen=PAST_KEPT)
+            self.remember(loaded)
+            self._past.extend(since)
+
     async def _asked(self, number: int, question: bytes, patience_s: float) -> Mapping[str, Any]:
         """The answer to a question about the state that the twin has; it is given one first if that
         is old.
@@ -216,6 +264,7 @@ class ForecastKeeper:
         if self._questions >= MOST_QUESTIONS:
             raise Unknown("too many ask just now")
         self._questions += 1
+        self._want(self._clock.now_s())
         try:
             async with asyncio.timeout(patience_s):
                 if self._clock.now_s() - self._looked_s > FRESH_S:

@@ -46,6 +46,9 @@ class Twin(Protocol):
     async def restart(self, why: str) -> None:
         """It is believed no more: end it. The next question finds another one."""
 
+    async def leave(self) -> None:
+        """Nobody needs it for now: end it. The next question finds another one, at once."""
+
 
 class TwinProcess:
     """One child process at a time, and the questions that wait for its answers."""
@@ -101,6 +104,12 @@ class TwinProcess:
         await self.stop()
         self._rest(why, self._rest_s)
         self._rest_s = min(LONGEST_REST_S, 2.0 * self._rest_s)
+
+    async def leave(self) -> None:
+        """As `Twin.leave`."""
+        if self._process is not None:
+            _log.info("twin_left", pid=self.pid)
+            await self.stop()
 
     async def stop(self) -> None:
         """End it, and wait until it is gone. The open question gets no answer."""

@@ -13,7 +13,9 @@ import pytest
 from dlq_master.control.composition.state import State
 from dlq_master.control.config import TwinConfig
 from dlq_master.control.forecast.forecasts import (
+    IDLE_S,
     MOST_QUESTIONS,
+    NEW_S,
     NOT_SUBMITTED,
     STALE_S,
     ForecastKeeper,
@@ -278,3 +280,50 @@ def test_another_policy_takes_the_state_over(story: Story, policy: str) -> None:
     changes = Changes(policy=policy, settings=live_policy(policy, {}).settings)
     compared = asyncio.run(story.forecasts.what_if(changes, 10.0))
     assert list(compared.then.starts) == [story.waits.job_id]
+
+
+async def _soon() -> None:
+    """What is under way, with a twin that answers at once, is done."""
+    for _ in range(20):
+        await asyncio.sleep(0.01)
+
+
+async def test_the_twin_is_asked_when_somebody_looks_and_leaves_when_nobody_does(
+    story: Story,
+) -> None:
+    running = asyncio.create_task(story.forecasts.run())
+    assert story.shown() is None  # as in the answer to its submission
+    await _soon()
+    assert story.twin.asked == []
+    story.master.clock.advance(NEW_S)
+    assert story.shown() is None
+    await _soon()
+    assert story.twin.asked == ["look"]
+    assert story.shown() is not None
+    running.cancel()
+    story.master.clock.advance(IDLE_S)
+    await story.forecasts.rest()
+    assert story.twin.left == 0
+    story.master.clock.advance(1.0)
+    await story.forecasts.rest()
+    assert story.twin.left == 1
+    assert story.shown() is None
+    assert (await story.forecasts.estimate(story.waits, 10.0)).start is not None
+
+
+def test_what_ended_before_is_read_when_it_is_first_needed(story: Story) -> None:
+    reads = []
+    before = story.runs._replace(total_executed_s=700.0, state=JobState.COMPLETED)
+
+    async def past() -> list[Job]:
+        reads.append(1)
+        return [before] * 3
+
+    state, clock = story.master.state, story.master.clock
+    story.forecasts = ForecastKeeper(state, TwinConfig(), story.twin, clock, past)
+    asyncio.run(story.forecasts.refresh())
+    asyncio.run(story.forecasts.refresh())
+    assert reads == [1]
+    range_ = story.forecasts.start(story.waits)
+    assert range_ is not None
+    assert range_.likely_s - clock.now_s() == pytest.approx(700.0, rel=COARSE - 1)
