@@ -90,6 +90,8 @@ class Supervisor:
     profiles: Profiles = field(init=False)
     step_lists: StepLists = field(init=False)
     _watched: dict[RankKey, Watched] = field(default_factory=dict)
+    _open: dict[RankKey, Watched] = field(default_factory=dict)
+    """Those of them that may still want something; the others are only kept."""
     _keeping: Keeping = field(init=False)
     _looking: Looking = field(init=False)
     _orders: Orders = field(init=False)
@@ -137,7 +139,7 @@ class Supervisor:
             log.warning("rank_without_record", key=str(handle.key))
             self._adopt(orphan(handle), handle)
             self._watched[handle.key].orphan = True
-        self.errands.drop_profiles_but(self.profiles.needed(self._watched.values()))
+        self.errands.drop_profiles_but(self.profiles.needed(self._open.values()))
         self._poll()
 
     def launch(self, launch: Launch) -> str:
@@ -154,7 +156,7 @@ class Supervisor:
             self.tell(launch.key)
             return ""
         watched = Watched(accept(launch, now_s=self.clock.boottime_s()).rank)
-        self._watched[launch.key] = watched
+        self._watched[launch.key] = self._open[launch.key] = watched
         unwritten = self._keeping.record(watched)
         if unwritten is not None:
             # After a crash it would not be known: it must not start. The master is told at once.
@@ -204,7 +206,7 @@ class Supervisor:
     def hold_out(self, revision: int, extension_s: float) -> None:
         """Every rank survives `extension_s` more of the master's silence than its launch says."""
         self._holding.take(revision, extension_s)
-        self._holding.apply(self._watched.values())
+        self._holding.apply(self._open.values())
 
     def drop_unwanted_unstarted(self, wanted: frozenset[RankKey]) -> None:
         """After a Welcome: unwanted ranks that have not started shall not start.
@@ -212,7 +214,7 @@ class Supervisor:
         The job may have been given to another node while we were away. Running ranks are left
         alone.
         """
-        for key, watched in self._watched.items():
+        for key, watched in self._open.items():
             if watched.rank.state is not RankState.PREPARING:
                 continue
             if key in wanted:
@@ -277,7 +279,7 @@ class Supervisor:
 
     def unconfirmed(self) -> list[RankKey]:
         """Every rank that a Hello must name: all except those with a confirmed end."""
-        return [key for key, it in self._watched.items() if it.rank.state is not RankState.KEPT]
+        return [key for key, it in self._open.items() if it.rank.state is not RankState.KEPT]
 
     def keys(self) -> frozenset[RankKey]:
         return frozenset(self._watched)
@@ -301,14 +303,14 @@ class Supervisor:
 
     def progress(self) -> tuple[RankProgress, ...]:
         now_s = self.clock.boottime_s()
-        living = (it for it in self._watched.values() if it.rank.state in ALIVE)
+        living = (it for it in self._open.values() if it.rank.state in ALIVE)
         return tuple(watched.progress(self.runtime.usage, now_s) for watched in living)
 
     def gpus_in_use(self) -> frozenset[int]:
         """GPUs of ranks that may run or have not given them back. May be called from any thread."""
         return frozenset(
             index
-            for watched in list(self._watched.values())
+            for watched in list(self._open.values())
             if watched.rank.state not in OVER
             for index in watched.rank.launch.gpu_indexes
         )
@@ -317,31 +319,31 @@ class Supervisor:
         """Ids of the images of ranks that are not over and that this agent process has prepared.
         May be called from any thread.
         """
-        plans = [it.plan for it in list(self._watched.values()) if it.rank.state not in OVER]
+        plans = [it.plan for it in list(self._open.values()) if it.rank.state not in OVER]
         boxes = (plan.container for plan in plans if plan is not None)
         return frozenset(box.image for box in boxes if box is not None)
 
     def unsent(self) -> None:
         """There is a new line: messages on the old one may be lost."""
         self.profiles.unsent()
-        self.step_lists.unsent(self._watched.values())
+        self.step_lists.unsent(self._open.values())
 
     def evidence(self, *, repeat_s: float) -> list[ProfileEvidence]:
         """The evidence for the master now; marks it sent."""
         now_s = self.clock.boottime_s()
-        return list(self.profiles.due(self._watched.values(), now_s, repeat_s=repeat_s))
+        return list(self.profiles.due(self._open.values(), now_s, repeat_s=repeat_s))
 
     def steps(self, *, repeat_s: float) -> list[StepsReport]:
         """The lists of steps for the master now; marks them sent."""
         now_s = self.clock.boottime_s()
-        return list(self.step_lists.due(self._watched.values(), now_s, repeat_s=repeat_s))
+        return list(self.step_lists.due(self._open.values(), now_s, repeat_s=repeat_s))
 
     def hold_revision(self) -> int:
         """The master's last word on holds that every living rank has; 0 for none."""
         return self._holding.in_force()
 
     def poll_s(self) -> float:
-        states = {watched.rank.state for watched in self._watched.values()}
+        states = {watched.rank.state for watched in self._open.values()}
         states -= OVER
         if RankState.LAUNCHING in states:
             return 0.01
@@ -354,20 +356,28 @@ class Supervisor:
     def tick(self) -> None:
         self._poll()
         now_s = self.clock.boottime_s()
-        for watched in list(self._watched.values()):
+        for watched in list(self._open.values()):
             self._drive(watched, now_s)
             self.profiles.drive(watched, now_s)
             self.step_lists.drive(watched, now_s)
-        self._holding.apply(self._watched.values())
-        self._keeping.catch_up(self._watched.values())
-        for watched in self._keeping.too_old(self._watched.values()):
+        self._holding.apply(self._open.values())
+        self._keeping.catch_up(self._open.values())
+        settled = [watched for watched in self._open.values() if self._is_settled(watched)]
+        for watched in sorted(settled, key=lambda it: it.recorded_s):
+            self._keeping.keep(self._open.pop(watched.rank.launch.key))
+        for watched in self._keeping.too_old():
             self._keeping.forget(watched)
             del self._watched[watched.rank.launch.key]
+
+    def _is_settled(self, watched: Watched) -> bool:
+        """Whether nothing is left to do but to keep it: only a repeated word can still come."""
+        settled = watched.rank.state is RankState.KEPT and not watched.unrecorded
+        return settled and self.profiles.settled(watched) and self.step_lists.settled(watched)
 
     def _poll(self) -> None:
         living = {
             watched.handle: watched
-            for watched in self._watched.values()
+            for watched in self._open.values()
             if watched.handle is not None and watched.rank.state in ALIVE
         }
         for handle, watched in living.items():
@@ -404,7 +414,7 @@ class Supervisor:
     def _adopt(self, record: RankRecord, handle: Handle | None) -> None:
         watched = recovered(record, handle, now_s=self.clock.boottime_s())
         key = record.launch.key
-        self._watched[key] = watched
+        self._watched[key] = self._open[key] = watched
         log.info("rank_recovered", key=str(key), state=watched.rank.state.value)
         ended = None if handle is None or watched.rank.state in ALIVE else self.runtime.poll(handle)
         if ended is not None:
@@ -434,7 +444,7 @@ class Supervisor:
 
     def _prepare(self, watched: Watched) -> None:
         watched.preparing = True
-        others = (it.rank for it in self._watched.values() if it is not watched)
+        others = (it.rank for it in self._open.values() if it is not watched)
         taken = frozenset(port for it in others if it.state not in OVER for port in it.ports)
         order = PrepareOrder(launch=watched.rank.launch, ports=watched.rank.ports, taken=taken)
         self.errands.prepare(order)
@@ -454,6 +464,7 @@ class Supervisor:
             self._apply(watched, failed)
             return
         self._apply(watched, HandedOver())
+        watched.look_at_s = self.clock.boottime_s() + _WATCH_S  # nothing can be saved before
 
     # ---- stopping
 

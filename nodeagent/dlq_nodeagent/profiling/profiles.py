@@ -92,6 +92,10 @@ class Profiles:
                 found=watched.found,
             )
 
+    def settled(self, watched: Watched) -> bool:
+        """Whether nothing is to be read or told any more."""
+        return watched.found is None and (watched.rank.launch.profile is None or watched.profiled)
+
     def needed(self, all_watched: Iterable[Watched]) -> frozenset[RankKey]:
         """The ranks whose rings may still be read."""
         return frozenset(

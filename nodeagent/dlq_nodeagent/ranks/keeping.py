@@ -1,14 +1,15 @@
 """The agent's records of its ranks, and the end of the old ones."""
 
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
 
 import structlog
 
 from dlq_common.clock import Clock
 from dlq_nodeagent.model.errands import Errands
+from dlq_nodeagent.model.launch import RankKey
 from dlq_nodeagent.model.port import Runtime, RuntimeFault
-from dlq_nodeagent.model.rank import OVER, RankState
+from dlq_nodeagent.model.rank import OVER
 from dlq_nodeagent.ranks.watched import Watched
 from dlq_nodeagent.state.journal import KEPT_OF_A_RANK, Journal, RankRecord
 
@@ -29,6 +30,8 @@ class Keeping:
     errands: Errands
     keep_s: float
     keep_count: int
+    _kept: dict[RankKey, Watched] = field(default_factory=dict)
+    """The oldest record first."""
 
     def record(self, watched: Watched) -> OSError | None:
         """None: it is durable now. Else why not: it is marked, and recorded again by `catch_up`."""
@@ -69,12 +72,20 @@ class Keeping:
             )
         )
 
-    def too_old(self, watched: Iterable[Watched]) -> list[Watched]:
-        kept = [it for it in watched if it.rank.state is RankState.KEPT]
-        if not kept:
-            return []
-        kept.sort(key=lambda it: it.recorded_s)
-        return list(self._beyond(kept))
+    def keep(self, watched: Watched) -> None:
+        """It is settled: keep it, behind all that are kept."""
+        self._kept[watched.rank.launch.key] = watched
+
+    def too_old(self) -> list[Watched]:
+        """The kept ranks whose time is over, or that are too many."""
+        surplus = len(self._kept) - self.keep_count
+        oldest_s = self.clock.now_s() - self.keep_s
+        beyond: list[Watched] = []
+        for watched in self._kept.values():
+            if len(beyond) >= surplus and watched.recorded_s >= oldest_s:
+                break
+            beyond.append(watched)
+        return beyond
 
     def forget(self, watched: Watched) -> None:
         key = watched.rank.launch.key
@@ -85,10 +96,4 @@ class Keeping:
                 log.error("rank_not_forgotten", key=str(key), error=str(fault))
         self.errands.tidy(key)
         self.journal.drop_rank(key)
-
-    def _beyond(self, kept: list[Watched]) -> Iterator[Watched]:
-        surplus = len(kept) - self.keep_count
-        oldest_s = self.clock.now_s() - self.keep_s
-        for number, watched in enumerate(kept):
-            if number < surplus or watched.recorded_s < oldest_s:
-                yield watched
+        self._kept.pop(key, None)

@@ -69,6 +69,11 @@ class StepLists:
             steps.told = True
             self.record(watched)
 
+    def settled(self, watched: Watched) -> bool:
+        """Whether no list is to be read or told any more."""
+        steps = watched.steps
+        return watched.handle is None or not _writes(watched) or steps.told
+
     def unsent(self, all_watched: Iterable[Watched]) -> None:
         """There is a new line: messages on the old one may be lost."""
         for watched in all_watched:
