@@ -5,8 +5,8 @@
 A real master and agents with eight virtual GPUs each run on this host. The queue is submitted while
 all nodes are drained, so only dispatch and completion are measured: from `undrain` to the last
 job's end. The processor time of the agents is apart from that of their shims and jobs, which the
-kernel counts for the parent. The wait is from the event that a job was assigned to the event that it
-runs.
+kernel counts for the parent. The wait is from the event that assigned a job to the event that says
+that it runs.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ import time
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from grpc import aio, ssl_channel_credentials
+
 from benchmarks.conditions import percentile
 from benchmarks.living import Living
 from benchmarks.report import Report
-from grpc import aio, ssl_channel_credentials
-
 from dlq.v1 import job_pb2, job_service_pb2, resource_pb2
 from dlq.v1.job_service_pb2_grpc import JobServiceStub
 from dlq_client.line.connection import SERVER_NAME
