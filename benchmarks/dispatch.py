@@ -19,6 +19,7 @@ import tempfile
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from grpc import aio, ssl_channel_credentials
 
@@ -29,6 +30,9 @@ from dlq.v1 import job_pb2, job_service_pb2, resource_pb2
 from dlq.v1.job_service_pb2_grpc import JobServiceStub
 from dlq_client.line.connection import SERVER_NAME
 from dlq_client.line.identity import load_identity
+
+if TYPE_CHECKING:
+    from dlq.v1.job_service_pb2_grpc import JobServiceAsyncStub
 
 _AT_ONCE = 64
 _TICKS = os.sysconf("SC_CLK_TCK")
@@ -80,7 +84,7 @@ async def passage(living: Living, count: int, nodes: list[str]) -> Passage:
     return found
 
 
-async def _submit(stub: JobServiceStub, count: int) -> None:
+async def _submit(stub: JobServiceAsyncStub, count: int) -> None:
     gate = asyncio.Semaphore(_AT_ONCE)
 
     async def one(number: int) -> None:
