@@ -6,6 +6,7 @@ messages. A deterministic simulation does the same with a fake clock, runtime an
 
 import random
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import structlog
 
@@ -45,7 +46,7 @@ from dlq_nodeagent.model.report import error_of, report_of
 from dlq_nodeagent.ranks.pending import PendingReports, RefusedLaunch, Subject
 from dlq_nodeagent.runtimes.process.leftovers import Leftovers
 from dlq_nodeagent.state.journal import Journal, Sequences
-from dlq_nodeagent.supervisor import Supervisor
+from dlq_nodeagent.supervisor import JOURNAL_FAILED, Supervisor
 
 log = structlog.get_logger("nodeagent.core")
 
@@ -58,6 +59,14 @@ class CoreSettings:
     reconnect: ReconnectConfig = field(default_factory=ReconnectConfig)
     release_timeout_s: float = 30.0
     report_repeat_s: float = 10.0
+
+
+class _Answer(NamedTuple):
+    """An answer to a command that waits for the journal."""
+
+    sequence: int
+    refusal: str
+    launched: RankKey | None
 
 
 class AgentCore:
@@ -93,6 +102,7 @@ class AgentCore:
         self._pending = PendingReports(self._sequences.next)
         self._absent: dict[RankKey, Fence] = {}
         self._refused: dict[RefusedLaunch, str] = {}
+        self._answers: list[_Answer] = []
         self._errands = errands
         self.uplink = Uplink(
             clock=clock,
@@ -134,10 +144,12 @@ class AgentCore:
         self.supervisor.tick()
         if self._leftovers.tick(self.supervisor.keys()):
             self.uplink.drop()  # the next hello names the remaining ranks
-        self._send_reports()
+        self.speak()
 
     def pause_s(self) -> float:
-        """How long the shell may wait before the next tick if nothing arrives."""
+        """How long the shell may wait before the next tick if nothing arrives: it ticks at once
+        after each message and event.
+        """
         until_uplink_s = self.uplink.next_due_s() - self._clock.boottime_s()
         return max(0.0, min(self.supervisor.poll_s(), until_uplink_s))
 
@@ -148,6 +160,7 @@ class AgentCore:
         self.supervisor.unsent()
 
     def closed(self) -> None:
+        self._answers.clear()
         self.uplink.closed()
 
     def received(self, message: FromMaster) -> None:
@@ -166,26 +179,21 @@ class AgentCore:
                 self.supervisor.step_lists.acknowledged(message)
             case Command():
                 self._command(message)
-        self._send_reports()
 
     def prepared(self, key: RankKey, preparation: Preparation) -> None:
         self.supervisor.prepared(key, preparation)
-        self._send_reports()
 
     def preparing(self, key: RankKey, detail: str) -> None:
         self.supervisor.preparing(key, detail)
-        self._send_reports()
 
     def looked(self, key: RankKey, purpose: Purpose, look: Look) -> None:
         self.supervisor.looked(key, purpose, look)
-        self._send_reports()
 
     def gpus_seen(self, look: GpuLook) -> None:
         self.uplink.send(look)
 
     def profile_read(self, key: RankKey, found: ProfileFound) -> None:
         self.supervisor.profiles.read(key, found)
-        self._send_reports()
 
     # ---- the session
 
@@ -225,7 +233,8 @@ class AgentCore:
         if not self.uplink.up:
             return
         refusal = self._obey(command.order) if self._obeys(command.epoch) else "stale_epoch"
-        self.uplink.send(CommandResult(command.sequence, refusal))
+        launched = command.order.key if isinstance(command.order, Launch) else None
+        self._answers.append(_Answer(command.sequence, refusal, launched))
 
     def _obey(self, order: Launch | Stop | Signal | Save | OpenLog | OpenExec | LookAtGpus) -> str:
         match order:
@@ -291,9 +300,22 @@ class AgentCore:
             ),
         )
 
-    def _send_reports(self) -> None:
+    def speak(self) -> None:
+        """Say what has come up since the last turn, after one wait for the journal."""
+        self.supervisor.sync()
         if not self.uplink.up:
             return
+        self._send_answers()
+        self._send_reports()
+
+    def _send_answers(self) -> None:
+        for sequence, refusal, launched in self._answers:
+            if not refusal and launched is not None and self.supervisor.is_refused(launched):
+                refusal = JOURNAL_FAILED
+            self.uplink.send(CommandResult(sequence, refusal))
+        self._answers.clear()
+
+    def _send_reports(self) -> None:
         due = self._pending.due(self._clock.boottime_s(), repeat_s=self._settings.report_repeat_s)
         for subject, _ in due:
             self.uplink.send(self._report(subject))

@@ -61,6 +61,7 @@ from dlq_nodeagent.state.journal import Journal, RankRecord
 
 # How long the end of a rank may be kept back while its GPUs are looked at.
 _SETTLE_S = 1.0
+JOURNAL_FAILED = "journal_failed"
 _WATCH_S, _WATCH_STOPPING_S = 1.0, 0.25
 _LOOK_TIMEOUT_S, _BASELINE_TIMEOUT_S = 30.0, 5.0
 
@@ -159,15 +160,30 @@ class Supervisor:
         self._watched[launch.key] = self._open[launch.key] = watched
         unwritten = self._keeping.record(watched)
         if unwritten is not None:
-            # After a crash it would not be known: it must not start. The master is told at once.
-            words = f"the agent cannot write its journal: {unwritten.strerror}"
-            failed = LaunchFailed(words, None, lacks_room(unwritten), cause_of_own(unwritten))
-            self._apply(watched, failed)
-            return "journal_failed"
+            self._unwritten(watched, unwritten)  # the master is told at once
+            return JOURNAL_FAILED
         log.info("launch_taken", key=str(launch.key), fence=str(launch.fence))
         self.tell(launch.key)
         self._prepare(watched)
         return ""
+
+    def sync(self) -> None:
+        """Wait until all that the master may hear of is on the disk."""
+        error = self._keeping.sync()
+        if error is not None:
+            for watched in list(self._open.values()):
+                if watched.rank.state is RankState.PREPARING and not watched.written:
+                    self._unwritten(watched, error)
+
+    def is_refused(self, key: RankKey) -> bool:
+        """Whether a launch was taken and then could not be written down."""
+        watched = self._watched.get(key)
+        return watched is not None and not watched.written and watched.rank.state in OVER
+
+    def _unwritten(self, watched: Watched, error: OSError) -> None:
+        """After a crash it would not be known: it must not start."""
+        words = f"the agent cannot write its journal: {error.strerror}"
+        self._apply(watched, LaunchFailed(words, None, lacks_room(error), cause_of_own(error)))
 
     def stop(self, stop: Stop) -> str:
         """Take a stop; returns an empty text, or the fixed word of a refusal. May be repeated."""
@@ -455,6 +471,9 @@ class Supervisor:
             return
         if not self.may_start(launch):
             return
+        self.sync()
+        if watched.rank.state is not RankState.PREPARING:
+            return
         try:
             watched.handle = self.runtime.start(watched.plan)
         except AttemptExists:
@@ -500,6 +519,7 @@ class Supervisor:
             self._take(watched, leave_now(watched.rank, now_s=now_s, term_s=self.jobs.term))
 
     def _give(self, watched: Watched, effect: Effect) -> None:
+        self.sync()
         if self._orders.deliver(effect, watched):
             self._keeping.record(watched)
 

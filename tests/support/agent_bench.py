@@ -309,6 +309,7 @@ class AgentBench:
     # ---- inside
 
     def _answer_errands(self) -> bool:
+        self.core.speak()  # the shell ticks after each message and event
         orders, self.errands.prepares = self.errands.prepares, []
         for order in orders:
             preparation = self.prepare(order.launch)
@@ -340,6 +341,7 @@ class AgentBench:
         return replace(self.checkpoint, age_s=max(0.0, age_s))
 
     def _answer_messages(self) -> bool:
+        self.core.speak()
         fresh = self.transport.sent[self._heard() :]
         self.transport.__dict__["heard"] = len(self.transport.sent)
         answered = False

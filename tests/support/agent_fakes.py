@@ -104,6 +104,9 @@ class MemoryJournal:
         self._refuse_if_told()
         self._ranks[record.launch.key] = record
 
+    def sync(self) -> None:
+        self._refuse_if_told()
+
     def drop_rank(self, key: RankKey) -> None:
         self._ranks.pop(key, None)
 

@@ -144,6 +144,7 @@ class CoreAgent(AgentBench):
             self.core.opened()
         for _ in range(50):
             busy = self._answer_errands()
+            self.core.speak()
             if not (self._talk() or busy):
                 return
         raise AssertionError("they never stop talking")

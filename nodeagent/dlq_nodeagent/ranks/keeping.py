@@ -9,7 +9,7 @@ from dlq_common.clock import Clock
 from dlq_nodeagent.model.errands import Errands
 from dlq_nodeagent.model.launch import RankKey
 from dlq_nodeagent.model.port import Runtime, RuntimeFault
-from dlq_nodeagent.model.rank import OVER
+from dlq_nodeagent.model.rank import OVER, Rank, RankState
 from dlq_nodeagent.ranks.watched import Watched
 from dlq_nodeagent.state.journal import KEPT_OF_A_RANK, Journal, RankRecord
 
@@ -30,20 +30,46 @@ class Keeping:
     errands: Errands
     keep_s: float
     keep_count: int
+    _unsynced: list[Watched] = field(default_factory=list)
+    """Those whose last record must be on the disk before anybody hears of it."""
     _kept: dict[RankKey, Watched] = field(default_factory=dict)
     """The oldest record first."""
 
     def record(self, watched: Watched) -> OSError | None:
-        """None: it is durable now. Else why not: it is marked, and recorded again by `catch_up`."""
+        """None: it is durable after the next `sync`. Else why not: it is marked, and recorded again
+        by `catch_up`.
+        """
         try:
             self._record(watched)
         except OSError as error:
-            if not watched.unrecorded:
-                log.error("rank_not_recorded", key=str(watched.rank.launch.key), error=str(error))
-            watched.unrecorded = True
+            self._mark(watched, error)
             return error
         watched.unrecorded = False
+        if not _may_wait(watched.rank):
+            self._unsynced.append(watched)
         return None
+
+    def sync(self) -> OSError | None:
+        """One wait for the disk, after which all records are durable that must be. Else why not:
+        they are marked, and recorded again.
+        """
+        waiting = self._unsynced[:]
+        self._unsynced.clear()
+        try:
+            if waiting:
+                self.journal.sync()
+        except OSError as error:
+            for watched in waiting:
+                self._mark(watched, error)
+            return error
+        for watched in waiting:
+            watched.written = True
+        return None
+
+    def _mark(self, watched: Watched, error: OSError) -> None:
+        if not watched.unrecorded:
+            log.error("rank_not_recorded", key=str(watched.rank.launch.key), error=str(error))
+        watched.unrecorded = True
 
     def catch_up(self, watched: Iterable[Watched]) -> None:
         """Record again after a full disk has refused it."""
@@ -58,7 +84,7 @@ class Keeping:
         launch = rank.launch
         if rank.state in OVER:
             # It will never start again: its secrets need not lie on the disk.
-            launch = replace(launch, environment={}, script="")
+            launch = watched.bare = watched.bare or replace(launch, environment={}, script="")
         self.journal.save_rank(
             RankRecord(
                 **{name: getattr(rank, name) for name in KEPT_OF_A_RANK},
@@ -97,3 +123,13 @@ class Keeping:
         self.errands.tidy(key)
         self.journal.drop_rank(key)
         self._kept.pop(key, None)
+
+
+def _may_wait(rank: Rank) -> bool:
+    """Whether its record is of use only while the host lives: a later one takes it along. After a
+    power cut the master confirms an end again, and ports are found anew, if nobody was told.
+    """
+    if rank.state is RankState.KEPT:
+        return True
+    only_ports = not rank.floor_mtime_ns and not rank.image_digest and not rank.launch.at_barrier
+    return rank.state is RankState.PREPARING and rank.prepared and only_ports

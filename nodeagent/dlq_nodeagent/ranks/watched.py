@@ -76,6 +76,10 @@ class Watched:
     steps: StepsWatch = field(default_factory=StepsWatch)
     recorded_s: float = 0.0
     unrecorded: bool = False
+    written: bool = False
+    """A record of it is on the disk."""
+    bare: Launch | None = None
+    """Its launch as it is recorded once it is over."""
 
     def reported(self) -> Rank:
         if not self.held_by or self.rank.state is not RankState.RELEASING:
@@ -125,6 +129,7 @@ def recovered(record: RankRecord, handle: Handle | None, *, now_s: float) -> Wat
         handle,
         confirmed=handle is not None,
         recorded_s=record.recorded_s,
+        written=True,
         hold_extension_s=None,
         held_by=HELD if record.end_told else "",
         end_told=record.end_told,

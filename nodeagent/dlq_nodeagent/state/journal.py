@@ -1,25 +1,28 @@
-"""The agent's own durable memory: plain JSON files, each replaced by tmp + fsync + rename + fsync.
+"""The agent's own durable memory: JSON that a person can read.
 
-`node.json` holds the highest epoch obeyed and the report numbers given out; `ranks/17.2.0.json` the
-master's order for one rank. The ranks' processes and ends are not here: the runtime keeps them.
+`node.json` holds the highest epoch obeyed and the report numbers given out, and is replaced by
+tmp + fsync + rename + fsync. `ranks.log` holds the master's orders for ranks; records of many ranks
+wait for the disk together (rank_log.py). The ranks' processes and ends are not here: the runtime
+keeps them.
 """
 
 import json
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
 import cattrs
 import structlog
-from cattrs.gen import make_dict_structure_fn
+from cattrs.gen import make_dict_structure_fn, make_dict_unstructure_fn, override
 
 from dlq_nodeagent.model.launch import RankKey
 from dlq_nodeagent.model.messages import Fence, Launch, ProfileFound
 from dlq_nodeagent.model.rank import FoundCheckpoint, RankState, Stopping
+from dlq_nodeagent.state.rank_log import DAMAGED, RankLog
 from dlq_nodeagent.state.state_dir import replace_file
 
 _VERSION = 1
-_DAMAGED = ".damaged"
 
 log = structlog.get_logger("nodeagent.journal")
 
@@ -71,18 +74,24 @@ KEPT_OF_A_RANK = (
 
 
 class Journal(Protocol):
-    """Durable on return of every call; an OSError means that nothing may be assumed."""
+    """An OSError means that nothing may be assumed."""
 
     def load(self) -> tuple[NodeRecord, tuple[RankRecord, ...]]:
         """All that was saved, ranks in key order."""
         ...
 
     def save_node(self, record: NodeRecord) -> None:
-        """Replace the node's record."""
+        """Replace the node's record; durable on return."""
         ...
 
     def save_rank(self, record: RankRecord) -> None:
-        """Insert or replace the record of one rank."""
+        """Insert or replace the record of one rank. It outlives the agent now, and the host's
+        power after the next `sync`.
+        """
+        ...
+
+    def sync(self) -> None:
+        """Wait until all saved ranks are durable. Cheap when they are."""
         ...
 
     def drop_rank(self, key: RankKey) -> None:
@@ -95,37 +104,67 @@ class FileJournal:
 
     def __init__(self, directory: Path) -> None:
         self._node = directory / "node.json"
-        self._ranks = directory / "ranks"
+        self._log = RankLog(directory / "ranks.log")
+        self._before = directory / "ranks"  # a file for each rank, by agents up to 0.2
+        self._launches: dict[str, tuple[Launch, bytes]] = {}
         # Environments of jobs are in here: only the agent may read them.
-        self._ranks.mkdir(mode=0o700, parents=True, exist_ok=True)
+        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         directory.chmod(0o700)
 
     def load(self) -> tuple[NodeRecord, tuple[RankRecord, ...]]:
-        """A rank's file that cannot be read is put aside, never deleted."""
+        """A log with a record that cannot be read is put aside too, never deleted."""
         node = _read(self._node, NodeRecord) if self._node.exists() else NodeRecord()
-        records = []
-        for path in sorted(self._ranks.glob("*.json")):
-            try:
-                records.append(_read(path, RankRecord))
-            except JournalDamaged:
-                path.rename(path.with_suffix(_DAMAGED))
+        self._log.read()
+        self._take_over()
+        records = [record for key in list(self._log.entries) if (record := self._record_of(key))]
+        with suppress(OSError):  # a full disk
+            self._log.write_anew()
         return node, tuple(sorted(records, key=lambda record: record.launch.key.numbers()))
 
     def damaged(self) -> tuple[Path, ...]:
-        return tuple(sorted(self._ranks.glob(f"*{_DAMAGED}")))
+        return (*self._log.damaged(), *sorted(self._before.glob(f"*{DAMAGED}")))
 
     def save_node(self, record: NodeRecord) -> None:
-        _replace(self._node, record)
+        replace_file(self._node, json.dumps({"v": _VERSION} | _unstructure(record)).encode())
 
     def save_rank(self, record: RankRecord) -> None:
-        _replace(self._path(record.launch.key), record)
+        key, launch = str(record.launch.key), record.launch
+        known = self._launches.get(key)
+        if known is None or known[0] is not launch:
+            known = self._launches[key] = (launch, json.dumps(_unstructure(launch)).encode())
+        rest = {"v": _VERSION} | _CONVERTER.unstructure(record)
+        self._log.add(key, known[1], json.dumps(rest).encode())
+
+    def sync(self) -> None:
+        self._log.sync()
 
     def drop_rank(self, key: RankKey) -> None:
-        self._path(key).unlink(missing_ok=True)
+        self._launches.pop(str(key), None)
+        self._log.drop(str(key))
 
-    def _path(self, key: RankKey) -> Path:
-        # Parsing refuses anything but digits, for any key.
-        return self._ranks / f"{RankKey.parse(str(key))}.json"
+    def _record_of(self, key: str) -> RankRecord | None:
+        launch, rest = self._log.entries[key]
+        try:
+            whole = {**json.loads(rest), "launch": json.loads(launch)}
+            record: RankRecord = _structure(whole, RankRecord)
+        except _UNREADABLE:
+            self._log.put_aside()
+            del self._log.entries[key]
+            return None
+        return record
+
+    def _take_over(self) -> None:
+        """Records of an agent before this one; its files go when all are in the log."""
+        files = sorted(self._before.glob("*.json")) if self._before.exists() else []
+        for path in files:
+            try:
+                if path.stem not in self._log.entries:
+                    self.save_rank(_read(path, RankRecord))
+            except JournalDamaged:
+                path.rename(path.with_suffix(DAMAGED))
+        self.sync()
+        for path in files:
+            path.unlink(missing_ok=True)
 
 
 class Sequences:
@@ -162,19 +201,24 @@ class Sequences:
             log.error("node_not_recorded", error=str(error))
 
 
+_UNREADABLE = (ValueError, KeyError, TypeError, AttributeError, cattrs.BaseValidationError)
+
+
 def _read(path: Path, kind: Any) -> Any:
     try:
-        content = json.loads(path.read_bytes())
-        if content.pop("v") != _VERSION:
-            raise ValueError("another version")
-        return _CONVERTER.structure(content, kind)
-    except (ValueError, KeyError, TypeError, AttributeError, cattrs.BaseValidationError) as error:
+        return _structure(json.loads(path.read_bytes()), kind)
+    except _UNREADABLE as error:
         raise JournalDamaged(f"{path}: {error}") from error
 
 
-def _replace(path: Path, record: NodeRecord | RankRecord) -> None:
-    content = json.dumps({"v": _VERSION} | _CONVERTER.unstructure(record)).encode()
-    replace_file(path, content)
+def _structure(content: dict[str, Any], kind: Any) -> Any:
+    if content.pop("v") != _VERSION:
+        raise ValueError("another version")
+    return _CONVERTER.structure(content, kind)
+
+
+def _unstructure(value: Launch | NodeRecord) -> dict[str, Any]:
+    return cast(dict[str, Any], _CONVERTER.unstructure(value))
 
 
 def _make_converter() -> cattrs.Converter:
@@ -186,6 +230,10 @@ def _make_converter() -> cattrs.Converter:
     for dataclass_kind in kinds:
         hook = make_dict_structure_fn(dataclass_kind, converter)
         converter.register_structure_hook(dataclass_kind, hook)
+    short = make_dict_unstructure_fn(
+        RankRecord, converter, _cattrs_omit_if_default=True, launch=override(omit=True)
+    )
+    converter.register_unstructure_hook(RankRecord, short)
     return converter
 
 

@@ -25,6 +25,7 @@ def test_what_preparing_waits_for_is_told_as_it_changes_and_not_once_it_runs() -
     bench.run(1)
     for words in ("pulling i: 1 of 3 layers", "pulling i: 1 of 3 layers", "pulled i in 9 s"):
         bench.core.preparing(launch.key, words)
+        bench.settle()
     assert [report.detail for report in bench.reports(launch)] == [
         *("", "pulling i: 1 of 3 layers", "pulled i in 9 s")
     ]

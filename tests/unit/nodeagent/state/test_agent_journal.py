@@ -96,20 +96,79 @@ def test_nobody_else_can_read_the_journal(tmp_path: Path) -> None:
     assert modes == {0}
 
 
-def test_a_half_written_draft_is_no_record(tmp_path: Path) -> None:
-    journal = FileJournal(tmp_path / "journal")
-    journal.save_rank(RECORD)
-    (tmp_path / "journal" / "ranks" / "18.1.0.tmp").write_text('{"v": 1, "lau')
-    assert journal.load()[1] == (RECORD,)
+def log_of(tmp_path: Path) -> Path:
+    return tmp_path / "journal" / "ranks.log"
 
 
-def test_a_damaged_rank_is_put_aside_and_named(tmp_path: Path) -> None:
+def test_a_line_that_was_cut_short_is_no_record(tmp_path: Path) -> None:
     journal = FileJournal(tmp_path / "journal")
     journal.save_rank(RECORD)
-    path = tmp_path / "journal" / "ranks" / "17.1.0.json"
-    path.write_bytes(path.read_bytes()[:-20])
-    assert journal.load()[1] == ()
-    assert [aside.name for aside in journal.damaged()] == ["17.1.0.damaged"]
+    journal.save_rank(replace(RECORD, state=RankState.KEPT))
+    written = log_of(tmp_path).read_bytes().rstrip(b"\0")
+    log_of(tmp_path).write_bytes(written[:-20])
+    assert FileJournal(tmp_path / "journal").load()[1] == (RECORD,)
+    assert journal.damaged() == ()
+
+
+def test_a_log_with_a_damaged_line_is_put_aside_and_named(tmp_path: Path) -> None:
+    journal = FileJournal(tmp_path / "journal")
+    other = RankRecord(launch=a_launch(18), state=RankState.PREPARING)
+    journal.save_rank(RECORD)
+    journal.save_rank(other)
+    written = log_of(tmp_path).read_bytes()
+    log_of(tmp_path).write_bytes(written[:30] + b"?" + written[31:])
+    again = FileJournal(tmp_path / "journal")
+    assert again.load()[1] == (other,)
+    assert [aside.name for aside in again.damaged()] == ["ranks.log.1.damaged"]
+
+
+def test_a_record_of_another_version_is_put_aside_and_named(tmp_path: Path) -> None:
+    journal = FileJournal(tmp_path / "journal")
+    journal.save_rank(RECORD)
+    journal._log.add("18.1.0", b"{}", b'{"v": 2}')
+    again = FileJournal(tmp_path / "journal")
+    assert again.load()[1] == (RECORD,)
+    assert [aside.name for aside in again.damaged()] == ["ranks.log.1.damaged"]
+
+
+def test_files_of_an_earlier_agent_are_taken_over(tmp_path: Path) -> None:
+    before = tmp_path / "journal" / "ranks"
+    before.mkdir(parents=True)
+    launch = {"key": ["17", 1, 0], "fence": [7, 1], "command": ["true"]}
+    told = {"v": 1, "launch": launch, "state": "running", "ports": [4000], "recorded_s": 9.0}
+    (before / "17.1.0.json").write_text(json.dumps(told))
+    (before / "18.1.0.json").write_text("{")
+    journal = FileJournal(tmp_path / "journal")
+    (record,) = journal.load()[1]
+    assert (record.launch.command, record.state, record.ports) == (
+        ("true",), RankState.RUNNING, (4000,)
+    )  # fmt: skip
+    assert [aside.name for aside in journal.damaged()] == ["18.1.0.damaged"]
+    assert FileJournal(tmp_path / "journal").load()[1] == (record,)
+    assert not list(before.glob("*.json"))
+
+
+def test_many_records_wait_for_the_disk_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    journal = FileJournal(tmp_path / "journal")
+    journal.save_rank(RECORD)
+    waits: list[int] = []
+    monkeypatch.setattr(os, "fdatasync", waits.append)
+    monkeypatch.setattr(os, "fsync", waits.append)
+    for job in range(100):
+        journal.save_rank(RankRecord(launch=a_launch(job), state=RankState.PREPARING))
+    journal.sync()
+    journal.sync()
+    assert len(waits) == 1
+
+
+def test_the_log_does_not_grow_with_its_past(tmp_path: Path) -> None:
+    journal = FileJournal(tmp_path / "journal")
+    for number in range(3000):
+        journal.save_rank(replace(RECORD, error="x" * 2000, recorded_s=float(number)))
+    assert log_of(tmp_path).stat().st_size < 6 << 20
+    assert FileJournal(tmp_path / "journal").load()[1][0].recorded_s == 2999.0
 
 
 @pytest.mark.parametrize("content", ["", "{}", '{"v": 2}', "[]", '{"v": 1, "highest_epoch": "x"}'])
