@@ -93,7 +93,7 @@ def compile_shim(root: Path) -> Path | None:
     compiler = find_compiler()
     if not sources or compiler is None:
         return None
-    _compile_static(compiler, sources, shim_dir / SHIM_NAME)
+    _compile([*compiler, *FLAGS], sources, shim_dir / SHIM_NAME)
     try:
         # Process 1 of containers: static, because it must run in any image.
         inside = [str(shim_dir / "init" / "init.c")]
@@ -103,19 +103,15 @@ def compile_shim(root: Path) -> Path | None:
     # Main processes of ranks with several tasks, with output files, Slurm's steps or a client's
     # stdin; static for the same reason, where that is possible.
     for folder, name in MAIN_PROCESSES.items():
-        if own := sorted(str(path) for path in (shim_dir / folder).glob("*.c")):
-            _compile_static(compiler, own, shim_dir / name)
+        own = sorted(str(path) for path in (shim_dir / folder).glob("*.c"))
+        for static in (["-static"], []) if own else ():
+            try:
+                _compile([*compiler, *FLAGS, *static], own, shim_dir / name)
+                break
+            except subprocess.CalledProcessError:
+                if not static:
+                    raise
     return shim_dir / SHIM_NAME
-
-
-def _compile_static(compiler: list[str], sources: list[str], target: Path) -> None:
-    """Link without shared libraries, which saves a tenth of a start; with them where there is no
-    static C library.
-    """
-    try:
-        _compile([*compiler, *FLAGS, "-static"], sources, target)
-    except subprocess.CalledProcessError:
-        _compile([*compiler, *FLAGS], sources, target)
 
 
 def compile_front(root: Path) -> Path | None:
