@@ -40,7 +40,7 @@ _TICKS = os.sysconf("SC_CLK_TCK")
 
 @dataclass(slots=True)
 class Passage:
-    """What the events of a queue say."""
+    """The instants of a queue, by its events."""
 
     assigned_s: dict[str, float] = field(default_factory=dict)
     waits_s: list[float] = field(default_factory=list)

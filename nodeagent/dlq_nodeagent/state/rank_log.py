@@ -30,8 +30,9 @@ class Entry(NamedTuple):
 
 @dataclass(slots=True)
 class RankLog:
-    """`add` is in the file on return, `sync` on the disk. An OSError means that neither may be
-    assumed. The agent is killed: what was added is read again. The host dies: what was synced is.
+    """A line is in the file after `add`, and on the disk after `sync`. An OSError means that neither
+    may be assumed. After the death of the agent every added line is read again, and after a power
+    cut every synced one.
     """
 
     path: Path
