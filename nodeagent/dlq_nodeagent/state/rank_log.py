@@ -30,9 +30,9 @@ class Entry(NamedTuple):
 
 @dataclass(slots=True)
 class RankLog:
-    """A line is in the file after `add`, and on the disk after `sync`. An OSError means that neither
-    may be assumed. After the death of the agent every added line is read again, and after a power
-    cut every synced one.
+    """A line is in the file after `add`, and on the disk after `sync`. An OSError means that
+    neither may be assumed. After the death of the agent every added line is read again, and after
+    a power cut every synced one.
     """
 
     path: Path
