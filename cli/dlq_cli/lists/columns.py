@@ -43,13 +43,11 @@ def where(job: job_pb2.Job, look: OutputLook) -> str:
     """The nodes of a living job, else in brackets the reason for waiting; empty where that is
     hidden.
     """
-    if job.redacted and not job.node_ids:
-        return ""
-    if job.node_ids:
+    if nodes := job.node_ids:
         label = " [virtual]" if job.virtual_devices else ""
         cause = f" ({job.stop_cause})" if job.stop_cause else ""
-        return compress_hostlist(job.node_ids) + label + cause
-    return f"({reason(job)})"
+        return compress_hostlist(nodes) + label + cause
+    return "" if job.redacted else f"({reason(job)})"
 
 
 def where_beside_state(job: job_pb2.Job, look: OutputLook) -> str:
@@ -61,12 +59,14 @@ def where_beside_state(job: job_pb2.Job, look: OutputLook) -> str:
 def reason(job: job_pb2.Job, _look: OutputLook | None = None) -> str:
     """One word or two on why a job does not run."""
     state = shown_state(job)
+    if state in WAITING:
+        return job.stop_cause or job.wait_code or "waiting"
     if state == "held":
         kind = HOLD_KINDS.get(job.hold_kind) or "held"
         return f"{kind}: {job.hold_reason}" if job.hold_reason else kind
     if state in ENDED:
         return ", ".join(filter(None, (job.end_reason or state, exit_text(job))))
-    return job.stop_cause or job.wait_code or "waiting" if state in WAITING else state
+    return state
 
 
 def exit_text(job: job_pb2.Job) -> str:
@@ -237,7 +237,7 @@ def default_columns(jobs: Iterable[job_pb2.Job]) -> Sequence[str]:
     listed = list(jobs)
     elastic = any(job.HasField("elastic") for job in listed)
     cores = any(job.resources.core_count for job in listed)
-    late = any(job.promise.HasField("slack_duration") for job in listed)
+    late = any(job.HasField("promise") and job.promise.HasField("slack_duration") for job in listed)
     if not elastic and not late and not cores:
         return DEFAULT
     found: list[str] = []

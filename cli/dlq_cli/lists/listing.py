@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from dlq.v1 import job_pb2
 from dlq_cli.lists.columns import COLUMNS, DEFAULT, LetterFormat, default_columns, sort_jobs
 from dlq_cli.lists.tasks import folded, shown_id
-from dlq_cli.output.render import OutputLook, table
+from dlq_cli.output.render import OutputLook, table_of_columns
 from dlq_cli.words import shown_state
 from dlq_client.jobs import JobList, Jobs
 from dlq_common.errors import NotFound
@@ -78,9 +78,9 @@ class ListLayout:
             )
         names = default_columns(ordered) if self.columns is DEFAULT else self.columns
         columns = [COLUMNS[name] for name in names]
-        return table(
+        return table_of_columns(
             [column.cell for column in columns],
-            ([column.text(job, look) for column in columns] for job in ordered),
+            [[text(job, look) for job in ordered] for _, text, _ in columns],
             look,
             headings=self.headings,
         )

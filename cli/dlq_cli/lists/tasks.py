@@ -44,8 +44,7 @@ def folded(jobs: Sequence[job_pb2.Job]) -> list[job_pb2.Job]:
     groups: dict[tuple[str, str], list[job_pb2.Job]] = {}
     lines: list[job_pb2.Job] = []
     for job in jobs:
-        state = shown_state(job)
-        if not job.HasField("array_task") or state not in FOLDED:
+        if not job.HasField("array_task") or (state := shown_state(job)) not in FOLDED:
             lines.append(job)
             continue
         group = groups.setdefault((job.array_task.array_id, state), [])
@@ -54,7 +53,7 @@ def folded(jobs: Sequence[job_pb2.Job]) -> list[job_pb2.Job]:
             line.CopyFrom(job)
             lines.append(line)
         group.append(job)
-    for line in lines:
+    for line in lines if groups else ():
         group = groups.get((line.array_task.array_id, shown_state(line)), [])
         if len(group) > 1:
             line.job_id = _line_id(group)

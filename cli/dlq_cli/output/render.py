@@ -58,21 +58,36 @@ def table(
     A terminal never wraps a line: columns are cut, then left out, then cut further. A pipe gets all
     of it.
     """
-    body = [[_cut(clean_line(text), cell, look) for cell, text in zip(cells, row, strict=True)]
-            for row in rows]  # fmt: skip
-    head = [[cell.heading for cell in cells]] if headings else []
-    widths = [max((len(row[i]) for row in head + body), default=0) for i in range(len(cells))]
-    empty = {i for i in range(len(cells)) if not any(row[i] for row in body)}
+    columns = list(zip(*rows, strict=True)) or [()] * len(cells)
+    return table_of_columns(cells, columns, look, headings=headings)
+
+
+def table_of_columns(
+    cells: Sequence[Cell],
+    columns: Sequence[Sequence[str]],
+    look: OutputLook,
+    *,
+    headings: bool = True,
+) -> str:
+    """The same of the texts of each column."""
+    body = [_shown(texts, cell, look) for cell, texts in zip(cells, columns, strict=True)]
+    widths = [
+        max(map(len, (cell.heading, *texts) if headings else texts), default=0)
+        for cell, texts in zip(cells, body, strict=True)
+    ]
+    empty = {i for i, texts in enumerate(body) if not any(texts)}
     kept = fitted(cells, widths, look.width(), empty) if look.tty else dict(enumerate(widths))
-    shown = [cells[i] for i in kept]
-    lines = [
-        _line([row[i] for i in kept], shown, list(kept.values()), look, color=False) for row in head
-    ]
-    lines += [
-        _line([row[i] for i in kept], shown, list(kept.values()), look, color=look.color)
-        for row in body
-    ]
-    return "".join(f"{line}\n" for line in lines)
+    heads = [_padded([cells[i].heading], cells[i], width) for i, width in kept.items()]
+    padded = [_padded(body[i], cells[i], width) for i, width in kept.items()]
+    if look.color:
+        padded = [
+            [paint(word, look, text) for word, text in zip(body[i], texts, strict=True)]
+            if cells[i].state
+            else texts
+            for i, texts in zip(kept, padded, strict=True)
+        ]
+    lines = [*(zip(*heads, strict=True) if headings else ()), *zip(*padded, strict=True)]
+    return "".join([f"{'  '.join(line).rstrip()}\n" for line in lines])
 
 
 Columns = Mapping[Cell, Callable[[T], str]]  # each with its text for a row
@@ -146,6 +161,11 @@ def clean_line(text: str) -> str:
     return text if text.isprintable() else printable(text)
 
 
+def clean_lines(texts: Sequence[str]) -> Sequence[str]:
+    """The same of many; nearly always all of them are clean."""
+    return texts if "".join(texts).isprintable() else [clean_line(text) for text in texts]
+
+
 def paint(word: str, look: OutputLook, shown: str = "") -> str:
     """A state word in its colour; the word itself always stays."""
     text = shown or word
@@ -198,23 +218,21 @@ def number(value: float) -> str:
     return f"{value:g}" if abs(value) < 1e15 else repr(value)
 
 
-def _cut(text: str, cell: Cell, look: OutputLook) -> str:
-    if not look.tty or not cell.most or len(text) <= cell.most:
-        return text
-    return text[: cell.most - 1] + "…"
+def _shown(texts: Sequence[str], cell: Cell, look: OutputLook) -> Sequence[str]:
+    """A column on one line each, and as far as it is shown on a terminal."""
+    clean = clean_lines(texts)
+    if not look.tty or not cell.most:
+        return clean
+    return _cut(clean, cell.most)
 
 
-def _line(
-    row: Sequence[str],
-    cells: Sequence[Cell],
-    widths: Sequence[int],
-    look: OutputLook,
-    *,
-    color: bool,
-) -> str:
-    padded = []
-    for whole, cell, width in zip(row, cells, widths, strict=True):
-        text = whole if len(whole) <= width else whole[: width - 1] + "…"
-        shown = f"{text:>{width}}" if cell.right else f"{text:<{width}}"
-        padded.append(paint(whole, look, shown) if color and cell.state else shown)
-    return "  ".join(padded).rstrip()
+def _cut(texts: Sequence[str], most: int) -> Sequence[str]:
+    if max(map(len, texts), default=0) <= most:
+        return texts
+    return [text if len(text) <= most else f"{text[: most - 1]}…" for text in texts]
+
+
+def _padded(texts: Sequence[str], cell: Cell, width: int) -> Sequence[str]:
+    """A column cut and filled to its width."""
+    cut = _cut(texts, width)
+    return [text.rjust(width) if cell.right else text.ljust(width) for text in cut]

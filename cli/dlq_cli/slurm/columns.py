@@ -12,7 +12,7 @@ from typing import Generic, NamedTuple, TypeVar
 
 import click
 
-from dlq_cli.output.render import clean_line
+from dlq_cli.output.render import clean_line, clean_lines
 
 Row = TypeVar("Row")
 
@@ -42,12 +42,16 @@ class LaidOut(NamedTuple, Generic[Row]):
     before: str = ""
     after: str = ""
 
-    def fill(self, text: str) -> str:
-        """Cut and padded as Slurm does."""
-        if self.width:
-            cut = text[: self.width]
-            text = cut.rjust(self.width) if self.right else cut.ljust(self.width)
-        return self.before + text + self.after
+    def fill(self, texts: Sequence[str]) -> Sequence[str]:
+        """Each cut and padded as Slurm does."""
+        width = self.width
+        if width and self.right:
+            texts = [text[:width].rjust(width) for text in texts]
+        elif width:
+            texts = [text[:width].ljust(width) for text in texts]
+        if self.before or self.after:
+            texts = [f"{self.before}{text}{self.after}" for text in texts]
+        return texts
 
 
 class FieldTable(Generic[Row]):
@@ -106,11 +110,15 @@ def needs_detail(columns: Sequence[LaidOut[Row]]) -> bool:
 
 
 def heading(columns: Sequence[LaidOut[Row]]) -> str:
-    return "".join(each.fill(each.field.heading if each.field else "") for each in columns)
+    return "".join(each.fill([each.field.heading if each.field else ""])[0] for each in columns)
 
 
-def line(columns: Sequence[LaidOut[Row]], row: Row) -> str:
-    """One line of output; untrusted text cannot leave it."""
-    return clean_line(
-        "".join(each.fill(each.field.text(row) if each.field else "") for each in columns)
+def lines(columns: Sequence[LaidOut[Row]], rows: Sequence[Row]) -> Sequence[str]:
+    """A line of output for each row; untrusted text cannot leave it."""
+    filled = [
+        each.fill(list(map(each.field.text, rows)) if each.field else [""] * len(rows))
+        for each in columns
+    ]
+    return clean_lines(
+        list(map("".join, zip(*filled, strict=True))) if filled else [""] * len(rows)
     )

@@ -6,7 +6,7 @@ import math
 import pwd
 import time
 from collections.abc import Mapping
-from functools import cache
+from functools import cache, lru_cache
 
 from google.protobuf.timestamp_pb2 import Timestamp
 
@@ -109,8 +109,13 @@ def left_s(job: job_pb2.Job) -> float | None:
 
 def short(seconds: float | None) -> str:
     """A duration as in squeue: `10:29`, `2:10:29`, `1-02:03:04`, UNLIMITED."""
+    return clock(None) if seconds is None else _short(int(seconds))
+
+
+@lru_cache(4_096)  # of thousands of jobs many have run equally long
+def _short(seconds: int) -> str:
     text = clock(seconds)
-    if seconds is None or "-" in text:
+    if "-" in text:
         return text
     return (text[3:] if text.startswith("00:") else text).removeprefix("0") or text
 

@@ -36,8 +36,8 @@ def speeds_text(elastic: job_pb2.Elasticity) -> str:
 
 def gpus_now(job: job_pb2.Job) -> int:
     """The GPUs of a job in a list: the held ones while it holds any, else the requested ones."""
-    held = job.elastic.current_gpu_count or job.held_gpu_count
-    return held or job.resources.gpu_count
+    resized = job.elastic.current_gpu_count if job.HasField("elastic") else 0
+    return resized or job.held_gpu_count or job.resources.gpu_count
 
 
 def estimate_text(estimate: job_pb2.RunEstimate) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta, tzinfo
+from functools import lru_cache
 
 from dlq_common.text.units import DAY, HOUR, MINUTE, WEEK, parse_span
 
@@ -18,8 +19,13 @@ _FORMS = "write HH:MM, 2026-12-01T08:00, now+2hours or now+90m"
 
 def format_instant(epoch_s: float) -> str:
     """ISO 8601 in UTC with milliseconds: `2026-11-20T10:33:00.250Z`."""
-    whole = datetime.fromtimestamp(round(epoch_s * 1000) / 1000, UTC)
-    return whole.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    whole, milliseconds = divmod(round(epoch_s * 1000), 1000)
+    return f"{_second(whole)}.{milliseconds:03d}Z"
+
+
+@lru_cache(4_096)  # lists show many instants of the same seconds
+def _second(epoch_s: int) -> str:
+    return datetime.fromtimestamp(epoch_s, UTC).isoformat(timespec="seconds").removesuffix("+00:00")
 
 
 def parse_instant(text: str, *, now_s: float, zone: tzinfo) -> float:

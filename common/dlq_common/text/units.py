@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from decimal import Decimal
+from functools import lru_cache
 
 SECOND, MINUTE, HOUR, DAY, WEEK = 1, 60, 3600, 86400, 604800
 # A century: beyond it a duration is a typing error, and sums of instants stay far from overflow.
@@ -81,7 +82,11 @@ def format_duration(seconds: float) -> str:
 
     `parse_duration` reads it back. Negative durations print as zero.
     """
-    whole = max(0, int(seconds))
+    return _clock(max(0, int(seconds)))
+
+
+@lru_cache(4_096)  # of thousands of jobs many have run equally long
+def _clock(whole: int) -> str:
     days, rest = divmod(whole, DAY)
     clock = f"{rest // HOUR:02d}:{rest % HOUR // MINUTE:02d}:{rest % MINUTE:02d}"
     return f"{days}-{clock}" if days else clock

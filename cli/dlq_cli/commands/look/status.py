@@ -9,8 +9,7 @@ from dlq_cli import exit_codes
 from dlq_cli.app import App
 from dlq_cli.commands.look.live import watch_status
 from dlq_cli.commands.options import examples, json_option, pass_app
-from dlq_cli.facts.common import document
-from dlq_cli.facts.job import job_facts
+from dlq_cli.facts.job_list import jobs_document
 from dlq_cli.lists.columns import COLUMNS, DEFAULT, parse_format
 from dlq_cli.lists.listing import ListLayout, Query, not_found
 from dlq_cli.lists.select import several_jobs
@@ -110,7 +109,8 @@ def status(
         raise not_found(missing[0])
     look = app.look()
     if as_json:
-        click.echo(document({"jobs": [job_facts(each) for each in layout.ordered(found, look)]}))
+        # Nothing in JSON is a colour that a pipe must not see: 15 MB are not searched for one.
+        click.echo(jobs_document(layout.ordered(found, look)), color=True)
     elif len(query.job_ids) == 1 and not (format_ or quiet):
         _detail(app, jobs, found[0])
     else:

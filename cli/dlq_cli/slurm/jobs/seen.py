@@ -117,9 +117,10 @@ class SeenJob:
     @property
     def nodes(self) -> Sequence[str]:
         """The nodes it has, or had in its last attempt."""
-        if self.job.node_ids or not self.detail.attempts:
-            return self.job.node_ids
-        if not has_ended(self.job):
+        held = self.job.node_ids
+        if held or self.detail is NO_DETAIL or not self.detail.attempts:
+            return held
+        if not self.ended:
             return ()
         return [slot.node_id for slot in self.detail.attempts[-1].lease.allocation.slots]
 

@@ -104,8 +104,8 @@ def _print(app: App, given: SlurmWords) -> None:
     columns = _columns(given, rows)
     if "noheader" not in given.options:
         click.echo(layout.heading(columns))
-    for row in _alike(rows, columns, given):
-        click.echo(layout.line(columns, row))
+    for line in layout.lines(columns, _alike(rows, columns, given)):
+        click.echo(line)
 
 
 def _columns(given: SlurmWords, rows: Sequence[SinfoRow]) -> list[layout.LaidOut[SinfoRow]]:

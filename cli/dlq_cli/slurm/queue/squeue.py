@@ -99,7 +99,7 @@ def _print_jobs(app: App, given: SlurmWords) -> None:
     if not {"array", "array-unique"} & given.options.keys():
         found = folded_lines(found)
     lines = [layout.heading(columns)] if "noheader" not in given.options else []
-    lines += [layout.line(columns, job) for job in in_order(found, order)]
+    lines += layout.lines(columns, in_order(found, order))
     if lines:
         click.echo("\n".join(lines))
 
@@ -134,8 +134,8 @@ def _print_steps(app: App, given: SlurmWords) -> None:
     ]
     if "noheader" not in given.options:
         click.echo(layout.heading(columns))
-    for step in steps:
-        click.echo(layout.line(columns, step))
+    for line in layout.lines(columns, steps):
+        click.echo(line)
 
 
 def _found(app: App, given: SlurmWords, *, detailed: bool) -> list[SeenJob]:
