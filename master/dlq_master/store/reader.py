@@ -6,7 +6,7 @@ One read-only connection, used in the loop's thread, for what takes microseconds
 
 import json
 import math
-from collections.abc import Set
+from collections.abc import Iterator, Sequence, Set
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -34,13 +34,17 @@ from dlq_master.store.open import connect
 from dlq_master.store.past import Past
 from dlq_master.store.rows import EVENT_FIELDS
 from dlq_master.store.stored_tables import FORESEEN, RESERVATIONS, TEAMS, TOKENS, USERS
-from dlq_master.store.tables.codec import decode
+from dlq_master.store.tables.codec import decode, decode_all
 from dlq_master.store.tables.table import Table
 from dlq_master.store.tables.tenants import Waited
 
 T = TypeVar("T")
+AT_ONCE = 500  # bodies that are decoded in one pass
+_LIVING = "SELECT body FROM jobs WHERE end_time_s IS NULL"
+_RECENT = """SELECT body FROM jobs WHERE end_time_s >= ?
+    ORDER BY end_time_s DESC, job_id DESC LIMIT ?"""
 # Cancelled, but their last attempt still saves or is silent.
-_LEAVING = """SELECT job_id, body FROM jobs WHERE end_time_s IS NOT NULL
+_LEAVING = """SELECT body FROM jobs WHERE end_time_s IS NOT NULL
     AND job_id IN (SELECT job_id FROM attempts WHERE ended_time_s IS NULL)"""
 _WAITED = """SELECT body FROM waited
     WHERE job_id IN (SELECT job_id FROM jobs WHERE end_time_s IS NULL) ORDER BY job_id"""
@@ -74,12 +78,12 @@ class Reader(Past):
         newest = db.execute("SELECT sequence, time_s FROM journal ORDER BY sequence DESC LIMIT 1")
         last_event, last_time_s = newest.fetchone() or (0, 0.0)
         recent, complete_from_s = self._recent(window, last_time_s)
-        living = dict(db.execute("SELECT job_id, body FROM jobs WHERE end_time_s IS NULL"))
         (last_job,) = db.execute("SELECT coalesce(max(job_id), 0) FROM jobs").fetchone()
-        bodies = living | dict(db.execute(_LEAVING)) | recent
+        jobs = {job.job_id: job for sql in (_LIVING, _LEAVING) for job in self._each(sql, Job)}
+        jobs |= recent
         return Loaded(
             meta=dict(db.execute("SELECT key, value FROM meta WHERE key != ?", [BATCH]).fetchall()),
-            jobs=tuple(decode(bodies[job_id], Job) for job_id in sorted(bodies)),
+            jobs=tuple(jobs[job_id] for job_id in sorted(jobs)),
             attempts=self._all(
                 "SELECT body FROM attempts WHERE ended_time_s IS NULL ORDER BY job_id", Attempt
             ),
@@ -91,7 +95,7 @@ class Reader(Past):
             last_time_s=last_time_s,
             last_job=last_job,
             complete_from_s=complete_from_s,
-            completed=self._completed(bodies.keys()),
+            completed=self._completed(jobs.keys()),
             recordings=self._recordings(),
             teams=self._rows(TEAMS),
             reservations=self._rows(RESERVATIONS),
@@ -103,17 +107,13 @@ class Reader(Past):
             ),
         )
 
-    def _recent(self, window: MemoryWindow, now_s: float) -> tuple[dict[int, str], float]:
-        """Bodies of the ended jobs of the window, and the end after which none is missing."""
+    def _recent(self, window: MemoryWindow, now_s: float) -> tuple[dict[JobId, Job], float]:
+        """The ended jobs of the window, and the end after which none is missing."""
         from_s = now_s - window.kept_s
-        rows = self._db.execute(
-            "SELECT job_id, body, end_time_s FROM jobs WHERE end_time_s >= ?"
-            " ORDER BY end_time_s DESC, job_id DESC LIMIT ?",
-            [from_s, window.most],
-        ).fetchall()
-        missing = len(rows) == window.most
-        complete_from_s = (rows[-1][2] if rows else math.inf) if missing else from_s
-        return {job_id: body for job_id, body, _ in rows}, complete_from_s
+        jobs = {job.job_id: job for job in self._each(_RECENT, Job, [from_s, window.most])}
+        if len(jobs) < window.most:
+            return jobs, from_s
+        return jobs, min((job.end_time_s or 0.0 for job in jobs.values()), default=math.inf)
 
     def _completed(self, loaded: Set[int]) -> tuple[Job, ...]:
         rows = self._db.execute(
@@ -142,7 +142,13 @@ class Reader(Past):
         return self._all(table.read_sql, table.kind)
 
     def _all(self, sql: str, kind: type[T]) -> tuple[T, ...]:
-        return tuple(decode(body, kind) for (body,) in self._db.execute(sql))
+        return tuple(self._each(sql, kind))
+
+    def _each(self, sql: str, kind: type[T], parameters: Sequence[object] = ()) -> Iterator[T]:
+        """The values of the bodies that a query finds."""
+        rows = self._db.execute(sql, parameters)
+        while some := rows.fetchmany(AT_ONCE):
+            yield from decode_all([body for (body,) in some], kind)
 
     def _intentions(self) -> tuple[Intention, ...]:
         rows = self._db.execute(

@@ -24,7 +24,6 @@ from dlq_master.control.reservations.state import ReservationsState
 from dlq_master.control.trials.state import TrialsState
 from dlq_master.model.cluster.cluster import Cluster
 from dlq_master.model.ids import JobId
-from dlq_master.model.jobs.eligible import Array
 from dlq_master.model.lease import Terms
 from dlq_master.policy.policy import Policy
 from dlq_master.policy.sensitivity.traffic_estimates import TrafficEstimates
@@ -125,10 +124,7 @@ def _restore_cluster(state: State, loaded: Loaded) -> None:
     for job in loaded.completed:
         cluster.recall(job)
     places = {name: place for place, name in enumerate(in_order(state.config))}
-    arrays: dict[Array, Array] = {}
     for job in loaded.jobs:
-        if job.array is not None:  # one value for all its tasks, as when they came
-            job = job._replace(array=arrays.setdefault(job.array, job.array))
         # The queues may have been put into another order since.
         place = places.get(job.queue)
         base = job.priority_base if place is None else priority_base(place, job.nice)

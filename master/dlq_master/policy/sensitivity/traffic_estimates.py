@@ -83,6 +83,8 @@ class TrafficEstimates:
 
     def of(self, job: Job) -> Belief | None:
         """The belief about a job, for any GPUs if it names none; None: nothing."""
+        if not self._families:
+            return None  # as nearly always when a master starts with a long queue
         asked = job.request
         known = [
             one

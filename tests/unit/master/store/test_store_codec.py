@@ -1,6 +1,7 @@
 """What is stored comes back as it was, and what is not understood is refused."""
 
 import json
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -10,7 +11,8 @@ from dlq_master.model.jobs.job import Job
 from dlq_master.model.jobs.recording import Evidence, Recording
 from dlq_master.model.nodes.node import Node
 from dlq_master.store.batch import JoinToken, User
-from dlq_master.store.tables.codec import coder, decode, encode
+from dlq_master.store.tables import codec
+from dlq_master.store.tables.codec import coder, decode, decode_all, encode
 from support import stored_values
 
 
@@ -107,10 +109,36 @@ def test_a_body_that_is_not_understood_is_refused(change: dict[str, object], mes
 
 
 def test_a_body_without_a_required_field_is_refused() -> None:
-    with pytest.raises(ValueError, match="missing 4 required"):
+    with pytest.raises(ValueError, match="no name, request, submit_time_s, user"):
         decode('{"v":1,"job_id":1}', Job)
 
 
 def test_a_type_that_json_cannot_hold_is_refused_before_anything_is_stored() -> None:
     with pytest.raises(TypeError, match="cannot be stored"):
         coder(complex)
+
+
+def test_many_bodies_are_parsed_in_one_pass(monkeypatch: pytest.MonkeyPatch) -> None:
+    passes: list[int] = []
+    parse = codec._loads
+
+    def counted(text: str) -> Any:
+        passes.append(len(text))
+        return parse(text)
+
+    monkeypatch.setattr(codec, "_loads", counted)
+    bodies = [encode(stored_values.a_job(number)) for number in range(1, 500)]
+    assert decode_all(bodies, Job) == [decode(body, Job) for body in bodies]
+    assert len(passes) == 1 + len(bodies)
+
+
+def test_what_jobs_have_alike_is_one_value_in_memory() -> None:
+    first, second = decode_all([encode(stored_values.a_job(number)) for number in (1, 2)], Job)
+    assert first.request is second.request
+    assert first.rules is second.rules
+    assert first.user is second.user
+
+
+def test_two_values_in_one_body_are_none() -> None:
+    with pytest.raises(ValueError, match="is not one value"):
+        decode("{},{}", Job)
