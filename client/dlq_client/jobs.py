@@ -14,7 +14,8 @@ from dlq_client.line.connection import ServiceCalls
 # One answer is enough for nearly every cluster; the master's most is 10,000.
 PAGE_SIZE = 5_000
 _MOST_AT_ONCE, _MOST_BYTES = 500, 800_000  # of SubmitJobs, which takes a MiB
-MOST_NAMED = 1_000  # jobs in one request for steps
+MOST_NAMED = 1_000  # jobs in one request for steps, or for their ends
+MANY_DEADLINE_S = 60.0  # each of those may be an array
 # Roles to which the master shows all users' jobs.
 SEE_ALL = frozenset({"operator", "admin"})
 
@@ -151,16 +152,40 @@ class Jobs(ServiceCalls[JobServiceStub]):
 
     # The same for a job, for `12` (all tasks of an array that have not ended) or `12_[0-3]`.
 
-    def cancel_each(self, target: str, *, kill: bool = False) -> Edited:
-        request = wire.CancelJobRequest(job_id=target, kill=kill)
+    # `only_first`: of several, the first comes back alone.
+
+    def cancel_each(self, target: str, *, kill: bool = False, only_first: bool = False) -> Edited:
+        request = wire.CancelJobRequest(job_id=target, kill=kill, only_first=only_first)
         return _edited(self._change(self.stub.CancelJob, request))
 
-    def hold_each(self, target: str, *, admin: bool = False, reason: str = "") -> Edited:
-        request = wire.HoldJobRequest(job_id=target, admin=admin, reason=reason)
+    def cancel_many(
+        self, targets: Sequence[str], *, kill: bool = False, with_jobs: bool = False
+    ) -> Edited:
+        """Ask for the end of many jobs in few calls. A name that means no job is a refusal. The
+        jobs come back only `with_jobs`.
+        """
+        jobs: dict[str, job_pb2.Job] = {}
+        refusals: list[wire.Refusal] = []
+        for first in range(0, len(targets), MOST_NAMED):
+            request = wire.CancelJobsRequest(
+                job_ids=targets[first : first + MOST_NAMED], kill=kill, with_jobs=with_jobs
+            )
+            answer = self._change(self.stub.CancelJobs, request, deadline_s=MANY_DEADLINE_S)
+            jobs.update((job.job_id, job) for job in answer.jobs)
+            refusals += answer.refusals
+        return Edited(list(jobs.values()), refusals)
+
+    def hold_each(
+        self, target: str, *, admin: bool = False, reason: str = "", only_first: bool = False
+    ) -> Edited:
+        request = wire.HoldJobRequest(
+            job_id=target, admin=admin, reason=reason, only_first=only_first
+        )
         return _edited(self._change(self.stub.HoldJob, request))
 
-    def release_each(self, target: str) -> Edited:
-        return _edited(self._change(self.stub.ReleaseJob, wire.ReleaseJobRequest(job_id=target)))
+    def release_each(self, target: str, *, only_first: bool = False) -> Edited:
+        request = wire.ReleaseJobRequest(job_id=target, only_first=only_first)
+        return _edited(self._change(self.stub.ReleaseJob, request))
 
     def pause_each(self, target: str, *, accept_loss: bool = False) -> Edited:
         request = wire.PauseJobRequest(job_id=target, accept_loss=accept_loss)

@@ -263,13 +263,14 @@ def test_one_refusal_of_many_spares_no_other_job_and_decides_the_exit_code(
     said = dlq("cancel", "99", "18")
     assert said.code == 3
     assert said.out == "job 18: cancelled\n"
-    assert len(master.requests("CancelJob")) == 2
+    assert [list(ask.job_ids) for ask in master.requests("CancelJobs")] == [["99", "18"]]
 
 
 def test_a_pipe_is_never_asked(master: FakeMaster, dlq: Dlq) -> None:
     said = dlq("cancel", "17-18", stdin=b"n\n")
     assert said.code == 0
-    assert len(master.requests("CancelJob")) == 2
+    assert said.out == "job 17: is ending (running)\njob 18: cancelled\n"
+    assert [list(ask.job_ids) for ask in master.requests("CancelJobs")] == [["17", "18"]]
 
 
 def test_the_sdk_raises_our_own_errors(master: FakeMaster) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 import grpc
 import pytest
 
+from dlq.v1 import job_pb2
 from dlq_common.text.wire import to_timestamp
 from support.cli_run import Dlq, Said
 from support.fake_master import FakeMaster
@@ -37,7 +38,34 @@ def dlq(master: FakeMaster, tmp_path: Path) -> Dlq:
 
 
 def cancelled(master: FakeMaster) -> list[str]:
-    return [request.job_id for request in master.requests("CancelJob")]
+    many = [job_id for request in master.requests("CancelJobs") for job_id in request.job_ids]
+    return many + [request.job_id for request in master.requests("CancelJob")]
+
+
+def test_many_jobs_are_one_request(master: FakeMaster, dlq: Dlq) -> None:
+    numbers = [str(number) for number in range(100, 1_500)]
+    master.jobs = {number: a_job(int(number), name="many") for number in numbers}
+    assert dlq("slurm", "scancel", "-n", "many") == Said(0, "", "")
+    asked = master.requests("CancelJobs")
+    assert [len(request.job_ids) for request in asked] == [1_000, 400]
+    assert not any(request.with_jobs for request in asked)
+    assert cancelled(master) == numbers
+
+
+def test_of_many_others_jobs_are_told_and_missing_ones_are_not(
+    master: FakeMaster, dlq: Dlq
+) -> None:
+    master.hidden = {"20"}
+    why = "Kill job error on job id 20: Access/permission denied\n"
+    assert dlq("slurm", "scancel", "17", "20", "99") == Said(210, "", f"scancel: error: {why}")
+    assert master.jobs["17"].state == job_pb2.JOB_STATE_CANCELLED
+
+
+def test_with_a_word_about_each_they_are_cancelled_one_by_one(master: FakeMaster, dlq: Dlq) -> None:
+    said = dlq("slurm", "scancel", "-v", "17", "18")
+    assert said.err.startswith("scancel: Terminating job 17\n")
+    assert "scancel: Terminating job 18\n" in said.err
+    assert master.requests("CancelJobs") == []
 
 
 @pytest.mark.parametrize(

@@ -111,8 +111,10 @@ async def test_a_change_of_an_array_spares_what_has_ended_and_is_repeated_under_
     await alice.HoldJob(request, timeout=DEADLINE_S)
     answer = await alice.HoldJob(request, timeout=DEADLINE_S)
     assert ids(answer.jobs) == ["13", "14", "15", "16", "17"]
-    asked = [each for each in house.control.asked if isinstance(each, say.HoldJob)]
-    assert [each.request_id for each in asked] == 2 * [f"r#{number}" for number in range(14, 18)]
+    asked = [each for each in house.control.asked if isinstance(each, say.EditMany)]
+    assert [each.request_id for each in asked] == 2 * ["r#0"]
+    assert all(each.living_only for each in asked)
+    assert house.control.published.all_jobs[JobId(13)].state is JobState.COMPLETED
     assert len(answer.refusals) == 0
 
 

@@ -16,6 +16,7 @@ from dlq_common.clock import Clock
 from dlq_common.errors import (
     AlreadyExists,
     Conflict,
+    DlqError,
     IllegalTransition,
     NotFound,
     Unauthenticated,
@@ -390,6 +391,18 @@ class FakeControl:
 
     def _CancelJob(self, ask: say.CancelJob) -> Job:
         return self._edit(ask, state=JobState.CANCELLED)
+
+    def _EditMany(self, ask: say.EditMany) -> say.ManyEdited:
+        answers: dict[JobId, Job] = {}
+        refusals: dict[JobId, DlqError] = {}
+        for edit in ask.edits:
+            if ask.living_only and self.published.all_jobs[edit.job_id].ended:
+                continue
+            try:
+                answers[edit.job_id] = getattr(self, f"_{type(edit).__name__}")(edit)
+            except DlqError as refusal:
+                refusals[edit.job_id] = refusal
+        return say.ManyEdited(answers, refusals)
 
     def _HoldJob(self, ask: say.HoldJob) -> Job:
         return self._edit(ask, state=JobState.HELD, hold=ask.kind, hold_reason=ask.reason)

@@ -91,6 +91,7 @@ class FakeMaster(
         self.forecast_quality = forecasts.GetForecastQualityResponse()
         self.role = "user"  # what the master takes callers for
         self.submitted: dict[str, str] = {}  # request id -> job id
+        self.hidden: set[str] = set()  # jobs of others, for CancelJobs
         self._losses: dict[str, int] = {}
         self._once: set[str] = set()
         self._refusals: dict[str, tuple[grpc.StatusCode, str, dict[str, str]]] = {}
@@ -258,6 +259,21 @@ class FakeMaster(
             job.state = job_pb2.JOB_STATE_CANCELLED
         self._lose("CancelJob", context)
         return wire.CancelJobResponse(job=job)
+
+    def CancelJobs(self, request: wire.CancelJobsRequest, context: Any) -> wire.CancelJobsResponse:
+        self._note("CancelJobs", request, context)
+        response = wire.CancelJobsResponse()
+        for job_id in request.job_ids:
+            job = self.jobs.get(job_id)
+            if job is None or job_id in self.hidden:
+                what = f"there is no job {job_id}"
+                response.refusals.add(job_id=job_id, reason="NOT_FOUND", detail=what)
+                continue
+            if not has_ended(job):
+                job.state = job_pb2.JOB_STATE_CANCELLED
+            response.jobs.extend([job] if request.with_jobs else [])
+        self._lose("CancelJobs", context)
+        return response
 
     def HoldJob(self, request: wire.HoldJobRequest, context: Any) -> wire.HoldJobResponse:
         user = self._note("HoldJob", request, context)

@@ -27,7 +27,7 @@ from dlq_cli.slurm.jobs.seen import SeenJob
 from dlq_cli.slurm.words import Grammar, SlurmWords, ended, only_here, read
 from dlq_client.inside import CommandInside
 from dlq_client.jobs import Edited, Jobs
-from dlq_common.errors import DlqError, NotFound
+from dlq_common.errors import DlqError, NotFound, error_from
 from dlq_common.text.hostlist import expand_hostlist
 from dlq_common.text.signals import signal_name
 
@@ -82,6 +82,11 @@ class _Order(NamedTuple):
     verbose: bool
     asks: bool
 
+    @property
+    def plain(self) -> bool:
+        """Whether jobs just end, without a word about each."""
+        return self.signal in ("", "KILL") and not (self.part or self.verbose or self.asks)
+
 
 def main(app: App, words: Sequence[str]) -> None:
     """Cancel jobs, or with --signal send them one. Jobs that have ended are no failure."""
@@ -102,6 +107,9 @@ def main(app: App, words: Sequence[str]) -> None:
     if filtered:
         ids = _matching(app, ids, keep, given)
     jobs = Jobs(app.connection())
+    if len(ids) > 1 and order.plain and not any("." in word for word in ids):
+        ended(_cancel_all(app, jobs, ids, order))
+        return
     ended(max([_act(app, jobs, word, order) for word in ids], default=0))
 
 
@@ -206,11 +214,21 @@ def _act(app: App, jobs: Jobs, word: str, order: _Order) -> int:
     return 0
 
 
+def _cancel_all(app: App, jobs: Jobs, words: Sequence[str], order: _Order) -> int:
+    """Of all of them, in few calls. Others' jobs are told; a job that is not there is none."""
+    done = jobs.cancel_many(words, kill=order.signal == "KILL")
+    codes = [0]
+    for refusal in done.refusals:
+        error = error_from(refusal.reason, refusal.detail, {})
+        codes.append(_failed(app, refusal.job_id, order, error))
+    return max(codes)
+
+
 def _call(jobs: Jobs, word: str, order: _Order) -> Edited:
     if not order.signal:
-        return jobs.cancel_each(word)
+        return jobs.cancel_each(word, only_first=True)
     if order.signal == "KILL":
-        return jobs.cancel_each(word, kill=True)
+        return jobs.cancel_each(word, kill=True, only_first=True)
     return jobs.signal_each(word, order.signal, all_ranks=True)
 
 

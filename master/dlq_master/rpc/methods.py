@@ -27,7 +27,7 @@ from dlq_master.rpc.cluster import pool_service as pools
 from dlq_master.rpc.cluster import reservation_service as reservations
 from dlq_master.rpc.cluster import team_service as teams
 from dlq_master.rpc.cluster import usage_service as usage
-from dlq_master.rpc.jobs import execs, logs, steps, submitting, watch
+from dlq_master.rpc.jobs import cancelling, execs, logs, steps, submitting, watch
 from dlq_master.rpc.jobs import forecast_service as forecasts
 from dlq_master.rpc.jobs import job_service as jobs
 from dlq_master.rpc.people import certificates
@@ -47,6 +47,7 @@ SERVICES: Mapping[str, Mapping[str, RpcMethod]] = {
         "ListJobs": RpcMethod(USERS, jobs.list_jobs),
         "ListSteps": RpcMethod(USERS, steps.list_steps),
         "CancelJob": RpcMethod(USERS, jobs.cancel_job, changes=True),
+        "CancelJobs": RpcMethod(USERS, cancelling.cancel_jobs, changes=True),
         "HoldJob": RpcMethod(USERS, jobs.hold_job, changes=True),
         "ReleaseJob": RpcMethod(USERS, jobs.release_job, changes=True),
         "PauseJob": RpcMethod(USERS, jobs.pause_job, changes=True),

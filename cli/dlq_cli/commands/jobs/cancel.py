@@ -10,7 +10,7 @@ import click
 from dlq.v1 import job_pb2
 from dlq_cli import exit_codes
 from dlq_cli.app import App
-from dlq_cli.commands.jobs.each import change_each, for_each
+from dlq_cli.commands.jobs.each import change_each, tell_edited
 from dlq_cli.commands.look.wait import wait_for
 from dlq_cli.commands.options import examples, json_option, pass_app, yes_option
 from dlq_cli.facts.common import document
@@ -89,16 +89,29 @@ def cancel(
     if len(job_ids) > 1 and not yes and sys.stdin.isatty() and sys.stderr.isatty():
         app.confirm(f"{len(job_ids)} jobs would end: {_some(job_ids)}", yes=False)
 
+    if until_gone:
+        changed, code = _cancel(app, jobs, job_ids, kill=kill, quiet=True)
+        code = _wait_gone(app, changed, timeout_s, as_json=as_json) or code
+    else:
+        changed, code = _cancel(app, jobs, job_ids, kill=kill, quiet=as_json)
+        if as_json:
+            click.echo(document({"jobs": [job_facts(job) for job in changed]}))
+    if code:
+        raise exit_codes.Ended(code)
+
+
+def _cancel(
+    app: App, jobs: Jobs, job_ids: Sequence[str], *, kill: bool, quiet: bool
+) -> tuple[list[job_pb2.Job], int]:
+    """The jobs after it, and the exit code of the first refusal; many jobs take few calls."""
+    if len(job_ids) > 1:
+        edited = jobs.cancel_many(job_ids, kill=kill, with_jobs=True)
+        return list(edited.jobs), tell_edited(app, edited, _ordered, quiet=quiet)
+
     def change(target: str) -> Edited:
         return jobs.cancel_each(target, kill=kill)
 
-    if until_gone:
-        changed, code = change_each(app, job_ids, change, _outcome, quiet=True)
-        code = _wait_gone(app, changed, timeout_s, as_json=as_json) or code
-        if code:
-            raise exit_codes.Ended(code)
-    else:
-        for_each(app, job_ids, change, _ordered, as_json=as_json)
+    return change_each(app, job_ids, change, _ordered, quiet=quiet)
 
 
 def _wait_gone(

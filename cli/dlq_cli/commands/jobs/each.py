@@ -17,7 +17,7 @@ from dlq_cli.facts.job import job_facts
 from dlq_cli.lists.tasks import shown_id, shown_ids
 from dlq_cli.output.render import clean_line
 from dlq_client.jobs import Edited
-from dlq_common.errors import DlqError, Unavailable, WorkWouldBeLost
+from dlq_common.errors import DlqError, Unavailable, WorkWouldBeLost, error_from
 
 MOST_NAMED = 20  # jobs of which a question says each
 
@@ -103,6 +103,26 @@ def change_each(
             app.say(_named(names.get(refusal.job_id, refusal.job_id), refusal.detail))
             code = code or exit_codes.FAILURE
     return changed, code
+
+
+def tell_edited(
+    app: App, edited: Edited, outcome: Callable[[job_pb2.Job], str], *, quiet: bool
+) -> int:
+    """Tell the outcome of one change of many jobs; the exit code of the first refusal."""
+    refused = {refusal.job_id for refusal in edited.refusals}
+    done: dict[str, list[job_pb2.Job]] = {}
+    for job in () if quiet else edited.jobs:
+        if job.job_id not in refused:
+            done.setdefault(job.array_task.array_id or job.job_id, []).append(job)
+    for together in done.values():
+        for line in _lines(together, outcome):
+            click.echo(line)
+    code = exit_codes.OK
+    for refusal in edited.refusals:
+        error = error_from(refusal.reason, refusal.detail, {})
+        app.say(_named(refusal.job_id, error.what))
+        code = code or exit_codes.code_of_error(error)
+    return code
 
 
 def _ask(app: App, losing: Sequence[Losing], *, several: bool) -> None:

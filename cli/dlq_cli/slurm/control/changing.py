@@ -23,10 +23,10 @@ _Change = Callable[[Jobs, str], Edited]
 VERBS: Mapping[str, _Change] = {
     "requeue": lambda jobs, target: jobs.requeue_each(target, accept_loss=True),
     "requeuehold": lambda jobs, target: jobs.requeue_each(target, hold=True, accept_loss=True),
-    "hold": lambda jobs, target: jobs.hold_each(target),
-    "holdu": lambda jobs, target: jobs.hold_each(target),
-    "uhold": lambda jobs, target: jobs.hold_each(target),
-    "release": lambda jobs, target: jobs.release_each(target),
+    "hold": lambda jobs, target: jobs.hold_each(target, only_first=True),
+    "holdu": lambda jobs, target: jobs.hold_each(target, only_first=True),
+    "uhold": lambda jobs, target: jobs.hold_each(target, only_first=True),
+    "release": lambda jobs, target: jobs.release_each(target, only_first=True),
     "suspend": lambda jobs, target: jobs.pause_each(target, accept_loss=True),
     "resume": lambda jobs, target: jobs.resume_each(target),
 }

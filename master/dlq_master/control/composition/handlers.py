@@ -7,6 +7,7 @@ The type of its second parameter says which stimulus it handles.
 from collections.abc import Callable
 from typing import Any, Final, get_type_hints
 
+from dlq_master.control.composition import edits
 from dlq_master.control.jobs import jobs, submitting, updating
 from dlq_master.control.loans import loans, reclaims
 from dlq_master.control.loop.turn import Answer, Turn
@@ -15,7 +16,7 @@ from dlq_master.control.nodes import gpu_health, labels, maintenance, nodes
 from dlq_master.control.people import attendance, people, teams
 from dlq_master.control.placement import policies, scheduling
 from dlq_master.control.reservations import reservations
-from dlq_master.control.stimuli import Opened, OpenSession
+from dlq_master.control.stimuli import EditMany, JobEdit, Opened, OpenSession
 from dlq_master.control.trials import traffic
 
 # These answer with what stands at the end of the turn, after the plan.
@@ -92,7 +93,12 @@ def _handled(handler: Callable[[Turn, Any], Any]) -> type:
     return kinds[1]
 
 
+def _edit(turn: Turn, edit: JobEdit) -> Answer:
+    return HANDLERS[type(edit)](turn, edit)
+
+
 HANDLERS: Final[dict[type, Callable[[Turn, Any], Answer]]] = {
+    EditMany: edits.of_each(_edit),
     **{_handled(handler): handler for handler in _LATE},
     **{_handled(handler): _plain(handler) for handler in _PLAIN},
 }

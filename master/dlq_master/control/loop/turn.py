@@ -346,4 +346,5 @@ _MADE_ANEW = (
     "secret_hash",
     "found",
     "hurry",
+    "living_only",
 )  # by the server at every try

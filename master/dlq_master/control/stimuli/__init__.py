@@ -36,11 +36,13 @@ from dlq_master.control.stimuli.jobs import AskedTerm as AskedTerm
 from dlq_master.control.stimuli.jobs import AttendJob as AttendJob
 from dlq_master.control.stimuli.jobs import CancelJob as CancelJob
 from dlq_master.control.stimuli.jobs import CheckpointJob as CheckpointJob
+from dlq_master.control.stimuli.jobs import EditMany as EditMany
 from dlq_master.control.stimuli.jobs import Explained as Explained
 from dlq_master.control.stimuli.jobs import ExplainJob as ExplainJob
 from dlq_master.control.stimuli.jobs import FieldChange as FieldChange
 from dlq_master.control.stimuli.jobs import HoldJob as HoldJob
 from dlq_master.control.stimuli.jobs import JobEdit as JobEdit
+from dlq_master.control.stimuli.jobs import ManyEdited as ManyEdited
 from dlq_master.control.stimuli.jobs import PauseJob as PauseJob
 from dlq_master.control.stimuli.jobs import ReleaseJob as ReleaseJob
 from dlq_master.control.stimuli.jobs import RequeueJob as RequeueJob

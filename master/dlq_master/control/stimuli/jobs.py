@@ -1,9 +1,11 @@
 """Requests of users about jobs, and the answers."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Final, NamedTuple
 
+from dlq_common.errors import DlqError
 from dlq_master.control.stimuli.caller import Answered, Caller, CallerRequest
 from dlq_master.model.ids import JobId
 from dlq_master.model.jobs.eligible import Relation
@@ -125,6 +127,25 @@ class JobEdit(CallerRequest[Any]):
 
     job_id: JobId
     expected_version: int = 0  # 0 = do not care
+
+
+class ManyEdited(NamedTuple):
+    """The answers of many edits by their jobs, and the refusals. Jobs that were left alone have
+    neither.
+    """
+
+    answers: Mapping[JobId, Job]
+    refusals: Mapping[JobId, DlqError]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EditMany(CallerRequest[ManyEdited]):
+    """Edits of different jobs in one turn, under one key. Each takes effect or is refused by
+    itself.
+    """
+
+    edits: tuple[JobEdit, ...]  # they have no keys of their own
+    living_only: bool = False  # leave jobs alone that have ended
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -33,6 +33,7 @@ from dlq_master.rpc.calls.call import Call
 from dlq_master.rpc.calls.errors import HiddenFromCaller
 
 LONGEST_OBJECT = 200
+MOST_IDS = 100  # of a list; more are not told
 # The subject of a call, by the name of the field that holds it.
 OBJECT_FIELDS = ("job_id", "node_id", "token_id", "name", "policy")
 SUBMITS = ("/SubmitJob", "/SubmitJobs")
@@ -176,6 +177,8 @@ def object_of(message: Message | None) -> str:
     for field, value in message.ListFields():
         if field.name in OBJECT_FIELDS and isinstance(value, str):
             return value
+        if field.name == "job_ids":
+            return ",".join(value[:MOST_IDS])
     for field, value in message.ListFields():
         if isinstance(value, Message) and (found := object_of(value)):
             return found

@@ -1,25 +1,28 @@
-"""One change to one job, or to many tasks of an array: all of them reach the loop in the same
-turn.
+"""One change to one job, or to many jobs. Of many, some hundreds reach the loop in one turn. The
+requests of others come in between.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
-from typing import NamedTuple, Protocol, TypedDict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Final, NamedTuple, Protocol, TypedDict
 
 from dlq.v1 import job_service_pb2 as wire
 from dlq.v1.job_pb2 import Job as JobMessage
 from dlq_common.errors import DlqError, InvalidRequest, WorkWouldBeLost
-from dlq_master.control.stimuli import JobEdit, UpdatedJob
+from dlq_master.control.stimuli import EditMany, JobEdit, UpdatedJob, UpdateJob
 from dlq_master.model.ids import JobId
 from dlq_master.model.jobs.job import Job
 from dlq_master.rpc.calls.call import Call
+from dlq_master.rpc.calls.reads import ENCODED
 from dlq_master.rpc.jobs.visible import visible_jobs
 from dlq_master.rpc.specs.intake import Edit
 from dlq_master.rpc.specs.spec import check_request_id
 from dlq_master.rpc.views.job_view import job_message
 
+IN_ONE_TURN: Final = 200  # edits of one request: a turn stays well below a tenth of a second
 MOST_TOLD = 8  # tasks that a refusal of all tells; a status holds no more text
 
 
@@ -48,16 +51,34 @@ class EditOutcome(NamedTuple):
     changes: list[wire.FieldChange]
 
 
-async def changed(call: Call, request: EditRequest, make: Callable[[Edit], JobEdit]) -> Changed:
-    """Change what the request names, and tell the jobs as they are then."""
-    return told(call, await edit_each(call, request, make))
+async def changed(
+    call: Call,
+    request: EditRequest,
+    make: Callable[[Edit], JobEdit],
+    *,
+    only_first: bool = False,
+) -> Changed:
+    """Change what the request names, and tell the jobs as they are then, or the first of them."""
+    outcome = await edit_each(call, request, make)
+    if only_first:
+        outcome = outcome._replace(jobs=outcome.jobs[:1], several=False)
+    return await told(call, outcome)
 
 
-def told(call: Call, outcome: EditOutcome) -> Changed:
+async def told(call: Call, outcome: EditOutcome) -> Changed:
     """The jobs of an edit, as their owner sees them."""
-    messages = [job_message(job, call.read, call.now_s) for job in outcome.jobs]
+    messages = await job_messages(call, outcome.jobs)
     several = messages if outcome.several else []
     return {"job": messages[0], "jobs": several, "refusals": outcome.refusals}
+
+
+async def job_messages(call: Call, jobs: Iterable[Job]) -> list[JobMessage]:
+    """The same jobs on the wire, made in slices."""
+    breathe, messages = call.breathe(), []
+    for job in jobs:
+        messages.append(job_message(job, call.read, call.now_s))
+        await breathe(ENCODED)
+    return messages
 
 
 async def edit_each(
@@ -85,11 +106,45 @@ async def edit_each(
         return EditOutcome([_job(answer)], False, [], _changes(answer))
     if request.expected_version:
         raise InvalidRequest("a version is that of one job", field="expected_version")
-    meant = [job for job in named if not job.ended] or named
-    # Keys of their own, that a repeat of the request makes again.
-    edits = [edit_of(job, f"{request_id}#{job.job_id}") for job in meant]
-    answers = await asyncio.gather(*map(call.ask, edits), return_exceptions=True)
-    return _gathered(call, named, dict(zip((job.job_id for job in meant), answers, strict=True)))
+    living = any(not job.ended for job in named)
+    answers = await ask_each(call, request_id, [edit_of(job, "") for job in named], living=living)
+    return _gathered(call, named, answers)
+
+
+async def ask_each(
+    call: Call, request_id: str, edits: Sequence[JobEdit], *, living: bool
+) -> dict[JobId, object]:
+    """The answer or the refusal of each edit, by its job. `living`: jobs that have ended are left
+    alone, and have neither.
+
+    Each part has a key of its own, which a repeat of the request makes again.
+    """
+    answers: dict[JobId, object] = {}
+    for first in range(0, len(edits), IN_ONE_TURN):
+        part = edits[first : first + IN_ONE_TURN]
+        if isinstance(part[0], UpdateJob):  # a repeat of it is told what it has changed
+            answers.update(await _apart(call, request_id, part, living=living))
+            continue
+        many = EditMany(
+            caller=call.caller,
+            request_id=f"{request_id}#{first}",
+            edits=tuple(part),
+            living_only=living,
+        )
+        done = await call.ask(many)
+        answers.update(done.answers)
+        answers.update(done.refusals)
+    return answers
+
+
+async def _apart(
+    call: Call, request_id: str, edits: Sequence[JobEdit], *, living: bool
+) -> dict[JobId, object]:
+    known = [(edit, call.read.job(edit.job_id)) for edit in edits]
+    meant = [edit for edit, job in known if job is None or not (living and job.ended)]
+    asked = [replace(edit, request_id=f"{request_id}#{edit.job_id}") for edit in meant]
+    answers = await asyncio.gather(*map(call.ask, asked), return_exceptions=True)
+    return dict(zip((edit.job_id for edit in meant), answers, strict=True))
 
 
 def _gathered(call: Call, named: list[Job], answers: dict[JobId, object]) -> EditOutcome:
@@ -99,11 +154,7 @@ def _gathered(call: Call, named: list[Job], answers: dict[JobId, object]) -> Edi
     for failure in failures.values():
         if not isinstance(failure, DlqError) or len(failures) == len(answers):
             raise failure
-    refusals = [
-        wire.Refusal(job_id=str(job_id), reason=failure.reason, detail=failure.what)
-        for job_id, failure in failures.items()
-        if isinstance(failure, DlqError)
-    ]
+    refusals = refusals_of(failures)
     after = (answers.get(job.job_id) for job in named)
     jobs = [
         _job(answer) if isinstance(answer, Job | UpdatedJob) else call.read.job(job.job_id) or job
@@ -111,6 +162,15 @@ def _gathered(call: Call, named: list[Job], answers: dict[JobId, object]) -> Edi
     ]
     changes = [change for answer in answers.values() for change in _changes(answer)]
     return EditOutcome(jobs, True, refusals, changes)
+
+
+def refusals_of(failures: Mapping[JobId, object]) -> list[wire.Refusal]:
+    """The refusals among these, as the wire tells them."""
+    return [
+        wire.Refusal(job_id=str(job_id), reason=failure.reason, detail=failure.what)
+        for job_id, failure in failures.items()
+        if isinstance(failure, DlqError)
+    ]
 
 
 def _raise_losses(failures: list[BaseException]) -> None:

@@ -119,10 +119,11 @@ def _detail(job: Job, read: Published) -> wire.JobDetail:
 
 
 async def cancel_job(call: Call, request: wire.CancelJobRequest) -> wire.CancelJobResponse:
-    kill = request.kill
-    return wire.CancelJobResponse(
-        **await changed(call, request, lambda edit: CancelJob(**edit, kill=kill))
+    kill, brief = request.kill, request.only_first
+    after = await changed(
+        call, request, lambda edit: CancelJob(**edit, kill=kill), only_first=brief
     )
+    return wire.CancelJobResponse(**after)
 
 
 async def hold_job(call: Call, request: wire.HoldJobRequest) -> wire.HoldJobResponse:
@@ -132,13 +133,19 @@ async def hold_job(call: Call, request: wire.HoldJobRequest) -> wire.HoldJobResp
         )
     kind = HoldKind.ADMIN if request.admin else HoldKind.USER
     reason = words_of(request.reason, "reason")
-    return wire.HoldJobResponse(
-        **await changed(call, request, lambda edit: HoldJob(**edit, kind=kind, reason=reason))
+    after = await changed(
+        call,
+        request,
+        lambda edit: HoldJob(**edit, kind=kind, reason=reason),
+        only_first=request.only_first,
     )
+    return wire.HoldJobResponse(**after)
 
 
 async def release_job(call: Call, request: wire.ReleaseJobRequest) -> wire.ReleaseJobResponse:
-    return wire.ReleaseJobResponse(**await changed(call, request, lambda edit: ReleaseJob(**edit)))
+    brief = request.only_first
+    after = await changed(call, request, lambda edit: ReleaseJob(**edit), only_first=brief)
+    return wire.ReleaseJobResponse(**after)
 
 
 async def pause_job(call: Call, request: wire.PauseJobRequest) -> wire.PauseJobResponse:
@@ -159,7 +166,7 @@ async def update_job(call: Call, request: wire.UpdateJobRequest) -> wire.UpdateJ
         return update_stimulus(request, edit)
 
     outcome = await edit_each(call, request, update)
-    return wire.UpdateJobResponse(**told(call, outcome), changes=outcome.changes)
+    return wire.UpdateJobResponse(**await told(call, outcome), changes=outcome.changes)
 
 
 async def requeue_job(call: Call, request: wire.RequeueJobRequest) -> wire.RequeueJobResponse:

@@ -496,6 +496,7 @@ class CancelJobRequest(_message.Message):
     JOB_ID_FIELD_NUMBER: _builtins.int
     KILL_FIELD_NUMBER: _builtins.int
     EXPECTED_VERSION_FIELD_NUMBER: _builtins.int
+    ONLY_FIRST_FIELD_NUMBER: _builtins.int
     request_id: _builtins.str
     """Idempotency key."""
     job_id: _builtins.str
@@ -504,6 +505,8 @@ class CancelJobRequest(_message.Message):
     """Kill at once instead of giving the grace."""
     expected_version: _builtins.int
     """Refuse with ABORTED when the job has changed since this version; 0: do not care."""
+    only_first: _builtins.bool
+    """Of several jobs, answer with the first alone."""
     def __init__(
         self,
         *,
@@ -511,10 +514,11 @@ class CancelJobRequest(_message.Message):
         job_id: _builtins.str = ...,
         kill: _builtins.bool = ...,
         expected_version: _builtins.int = ...,
+        only_first: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["expected_version", b"expected_version", "job_id", b"job_id", "kill", b"kill", "request_id", b"request_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["expected_version", b"expected_version", "job_id", b"job_id", "kill", b"kill", "only_first", b"only_first", "request_id", b"request_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -557,6 +561,72 @@ class CancelJobResponse(_message.Message):
 Global___CancelJobResponse: _TypeAlias = CancelJobResponse  # noqa: Y015
 
 @_typing.final
+class CancelJobsRequest(_message.Message):
+    """Request of CancelJobs."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    REQUEST_ID_FIELD_NUMBER: _builtins.int
+    JOB_IDS_FIELD_NUMBER: _builtins.int
+    KILL_FIELD_NUMBER: _builtins.int
+    WITH_JOBS_FIELD_NUMBER: _builtins.int
+    request_id: _builtins.str
+    """Idempotency key of all of them together."""
+    kill: _builtins.bool
+    """Kill at once instead of giving the grace."""
+    with_jobs: _builtins.bool
+    """Answer with the jobs after the change."""
+    @_builtins.property
+    def job_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """The jobs, each named as in CancelJobRequest."""
+
+    def __init__(
+        self,
+        *,
+        request_id: _builtins.str = ...,
+        job_ids: _abc.Iterable[_builtins.str] | None = ...,
+        kill: _builtins.bool = ...,
+        with_jobs: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["job_ids", b"job_ids", "kill", b"kill", "request_id", b"request_id", "with_jobs", b"with_jobs"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___CancelJobsRequest: _TypeAlias = CancelJobsRequest  # noqa: Y015
+
+@_typing.final
+class CancelJobsResponse(_message.Message):
+    """Answer of CancelJobs."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    JOBS_FIELD_NUMBER: _builtins.int
+    REFUSALS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def jobs(self) -> _containers.RepeatedCompositeFieldContainer[_job_pb2.Job]:
+        """The jobs after the change, each once; none without with_jobs."""
+
+    @_builtins.property
+    def refusals(self) -> _containers.RepeatedCompositeFieldContainer[Global___Refusal]:
+        """The names that mean no job of the caller's, and the jobs that refused."""
+
+    def __init__(
+        self,
+        *,
+        jobs: _abc.Iterable[_job_pb2.Job] | None = ...,
+        refusals: _abc.Iterable[Global___Refusal] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["jobs", b"jobs", "refusals", b"refusals"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___CancelJobsResponse: _TypeAlias = CancelJobsResponse  # noqa: Y015
+
+@_typing.final
 class HoldJobRequest(_message.Message):
     """Request of HoldJob."""
 
@@ -567,6 +637,7 @@ class HoldJobRequest(_message.Message):
     ADMIN_FIELD_NUMBER: _builtins.int
     REASON_FIELD_NUMBER: _builtins.int
     EXPECTED_VERSION_FIELD_NUMBER: _builtins.int
+    ONLY_FIRST_FIELD_NUMBER: _builtins.int
     request_id: _builtins.str
     """Idempotency key."""
     job_id: _builtins.str
@@ -577,6 +648,8 @@ class HoldJobRequest(_message.Message):
     """Words for the owner."""
     expected_version: _builtins.int
     """Refuse with ABORTED when the job has changed since this version; 0: do not care."""
+    only_first: _builtins.bool
+    """Of several jobs, answer with the first alone."""
     def __init__(
         self,
         *,
@@ -585,10 +658,11 @@ class HoldJobRequest(_message.Message):
         admin: _builtins.bool = ...,
         reason: _builtins.str = ...,
         expected_version: _builtins.int = ...,
+        only_first: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["admin", b"admin", "expected_version", b"expected_version", "job_id", b"job_id", "reason", b"reason", "request_id", b"request_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["admin", b"admin", "expected_version", b"expected_version", "job_id", b"job_id", "only_first", b"only_first", "reason", b"reason", "request_id", b"request_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -639,22 +713,26 @@ class ReleaseJobRequest(_message.Message):
     REQUEST_ID_FIELD_NUMBER: _builtins.int
     JOB_ID_FIELD_NUMBER: _builtins.int
     EXPECTED_VERSION_FIELD_NUMBER: _builtins.int
+    ONLY_FIRST_FIELD_NUMBER: _builtins.int
     request_id: _builtins.str
     """Idempotency key."""
     job_id: _builtins.str
     """The job; "12" of an array means all tasks that have not ended, "12_[0-3]" some."""
     expected_version: _builtins.int
     """Refuse with ABORTED when the job has changed since this version; 0: do not care."""
+    only_first: _builtins.bool
+    """Of several jobs, answer with the first alone."""
     def __init__(
         self,
         *,
         request_id: _builtins.str = ...,
         job_id: _builtins.str = ...,
         expected_version: _builtins.int = ...,
+        only_first: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["expected_version", b"expected_version", "job_id", b"job_id", "request_id", b"request_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["expected_version", b"expected_version", "job_id", b"job_id", "only_first", b"only_first", "request_id", b"request_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

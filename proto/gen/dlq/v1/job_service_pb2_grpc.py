@@ -65,6 +65,11 @@ class JobServiceStub:
                 request_serializer=dlq_dot_v1_dot_job__service__pb2.CancelJobRequest.SerializeToString,
                 response_deserializer=dlq_dot_v1_dot_job__service__pb2.CancelJobResponse.FromString,
                 _registered_method=True)
+        self.CancelJobs = channel.unary_unary(
+                '/dlq.v1.JobService/CancelJobs',
+                request_serializer=dlq_dot_v1_dot_job__service__pb2.CancelJobsRequest.SerializeToString,
+                response_deserializer=dlq_dot_v1_dot_job__service__pb2.CancelJobsResponse.FromString,
+                _registered_method=True)
         self.HoldJob = channel.unary_unary(
                 '/dlq.v1.JobService/HoldJob',
                 request_serializer=dlq_dot_v1_dot_job__service__pb2.HoldJobRequest.SerializeToString,
@@ -186,6 +191,16 @@ class JobServiceServicer:
     def CancelJob(self, request, context):
         """Asks for a job's end: queued jobs end at once, running ones are given their grace to save.
         Idempotent: cancelling an ended job changes nothing and returns it.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def CancelJobs(self, request, context):
+        """Asks for the end of many jobs in one call, as CancelJob would do it. They end in the order of their names, some
+        hundreds at a time, and other requests come in between. Each is cancelled or refused by itself. The answer is sent
+        after all are on disk. Idempotent by request_id: a repeat with the same names goes on where the first call stopped.
+        INVALID_ARGUMENT for no name, for more than 10,000, and for names of more than 100,000 jobs.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -340,6 +355,11 @@ def add_JobServiceServicer_to_server(servicer, server):
                     servicer.CancelJob,
                     request_deserializer=dlq_dot_v1_dot_job__service__pb2.CancelJobRequest.FromString,
                     response_serializer=dlq_dot_v1_dot_job__service__pb2.CancelJobResponse.SerializeToString,
+            ),
+            'CancelJobs': grpc.unary_unary_rpc_method_handler(
+                    servicer.CancelJobs,
+                    request_deserializer=dlq_dot_v1_dot_job__service__pb2.CancelJobsRequest.FromString,
+                    response_serializer=dlq_dot_v1_dot_job__service__pb2.CancelJobsResponse.SerializeToString,
             ),
             'HoldJob': grpc.unary_unary_rpc_method_handler(
                     servicer.HoldJob,
@@ -575,6 +595,33 @@ class JobService:
             '/dlq.v1.JobService/CancelJob',
             dlq_dot_v1_dot_job__service__pb2.CancelJobRequest.SerializeToString,
             dlq_dot_v1_dot_job__service__pb2.CancelJobResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def CancelJobs(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/dlq.v1.JobService/CancelJobs',
+            dlq_dot_v1_dot_job__service__pb2.CancelJobsRequest.SerializeToString,
+            dlq_dot_v1_dot_job__service__pb2.CancelJobsResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -64,6 +64,12 @@ class JobServiceStub:
     """Asks for a job's end: queued jobs end at once, running ones are given their grace to save.
     Idempotent: cancelling an ended job changes nothing and returns it.
     """
+    CancelJobs: _grpc.UnaryUnaryMultiCallable[_job_service_pb2.CancelJobsRequest, _job_service_pb2.CancelJobsResponse]
+    """Asks for the end of many jobs in one call, as CancelJob would do it. They end in the order of their names, some
+    hundreds at a time, and other requests come in between. Each is cancelled or refused by itself. The answer is sent
+    after all are on disk. Idempotent by request_id: a repeat with the same names goes on where the first call stopped.
+    INVALID_ARGUMENT for no name, for more than 10,000, and for names of more than 100,000 jobs.
+    """
     HoldJob: _grpc.UnaryUnaryMultiCallable[_job_service_pb2.HoldJobRequest, _job_service_pb2.HoldJobResponse]
     """Keeps a job from starting; one that runs goes on, but is not queued again. Idempotent."""
     ReleaseJob: _grpc.UnaryUnaryMultiCallable[_job_service_pb2.ReleaseJobRequest, _job_service_pb2.ReleaseJobResponse]
@@ -149,6 +155,12 @@ class JobServiceAsyncStub(JobServiceStub):
     CancelJob: _aio.UnaryUnaryMultiCallable[_job_service_pb2.CancelJobRequest, _job_service_pb2.CancelJobResponse]  # type: ignore[assignment]
     """Asks for a job's end: queued jobs end at once, running ones are given their grace to save.
     Idempotent: cancelling an ended job changes nothing and returns it.
+    """
+    CancelJobs: _aio.UnaryUnaryMultiCallable[_job_service_pb2.CancelJobsRequest, _job_service_pb2.CancelJobsResponse]  # type: ignore[assignment]
+    """Asks for the end of many jobs in one call, as CancelJob would do it. They end in the order of their names, some
+    hundreds at a time, and other requests come in between. Each is cancelled or refused by itself. The answer is sent
+    after all are on disk. Idempotent by request_id: a repeat with the same names goes on where the first call stopped.
+    INVALID_ARGUMENT for no name, for more than 10,000, and for names of more than 100,000 jobs.
     """
     HoldJob: _aio.UnaryUnaryMultiCallable[_job_service_pb2.HoldJobRequest, _job_service_pb2.HoldJobResponse]  # type: ignore[assignment]
     """Keeps a job from starting; one that runs goes on, but is not queued again. Idempotent."""
@@ -268,6 +280,18 @@ class JobServiceServicer(metaclass=_abc_1.ABCMeta):
     ) -> _typing.Union[_job_service_pb2.CancelJobResponse, _abc.Awaitable[_job_service_pb2.CancelJobResponse]]:
         """Asks for a job's end: queued jobs end at once, running ones are given their grace to save.
         Idempotent: cancelling an ended job changes nothing and returns it.
+        """
+
+    @_abc_1.abstractmethod
+    def CancelJobs(
+        self,
+        request: _job_service_pb2.CancelJobsRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_job_service_pb2.CancelJobsResponse, _abc.Awaitable[_job_service_pb2.CancelJobsResponse]]:
+        """Asks for the end of many jobs in one call, as CancelJob would do it. They end in the order of their names, some
+        hundreds at a time, and other requests come in between. Each is cancelled or refused by itself. The answer is sent
+        after all are on disk. Idempotent by request_id: a repeat with the same names goes on where the first call stopped.
+        INVALID_ARGUMENT for no name, for more than 10,000, and for names of more than 100,000 jobs.
         """
 
     @_abc_1.abstractmethod
