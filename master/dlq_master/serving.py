@@ -36,7 +36,7 @@ from dlq_master.control.loop.incidents import HandlerFailed
 from dlq_master.control.loop.loop import Loop
 from dlq_master.control.loop.meter import Meter
 from dlq_master.control.loop.preload import preload
-from dlq_master.control.loop.ticks import PERIODS_S, Metronome
+from dlq_master.control.loop.ticks import PERIODS_S, start_metronome
 from dlq_master.control.read_model.ports import Foresight
 from dlq_master.control.stimuli import PlanMade
 from dlq_master.model.late import load_numbers
@@ -184,7 +184,8 @@ async def _serve(config: MasterConfig, leaving: AsyncExitStack) -> int:
     leaving.push_async_callback(_end, turning)
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, loop.stop)
-    leaving.callback(Metronome(loop.tell, periods_s).stop)
+    metronome = start_metronome(loop.tell, periods_s)
+    leaving.callback(metronome.shutdown, wait=False)
     leaving.push_async_callback(server.stop, STOP_GRACE_S)
     await server.start()
     leaving.push_async_callback(broker.stop)

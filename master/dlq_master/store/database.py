@@ -1,23 +1,17 @@
 """One connection to a database, and the steps that bring its tables up to date.
 
 It is sqlite3's own connection, in autocommit mode: transactions are begun by `open.write` alone.
+sqlite-utils takes the steps, on the same connection.
 """
 
 from __future__ import annotations
 
 import sqlite3
-from typing import Final
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING
 
-# The names of the steps that were taken. Databases have had it in this form from the beginning.
-_APPLIED: Final = """CREATE TABLE IF NOT EXISTS _sqlite_migrations (
-    id INTEGER PRIMARY KEY, migration_set TEXT, name TEXT, applied_at TEXT)"""
-_APPLIED_ONCE: Final = """CREATE UNIQUE INDEX IF NOT EXISTS
-    idx__sqlite_migrations_migration_set_name ON _sqlite_migrations (migration_set, name)"""
-
-_TAKE: Final = """INSERT INTO _sqlite_migrations (migration_set, name, applied_at)
-    VALUES (?, ?, datetime('now'))"""
-_TABLES: Final = "SELECT name FROM sqlite_master WHERE type = 'table'"
-_KEYS: Final = "SELECT name FROM pragma_table_info(?) WHERE pk ORDER BY pk"
+if TYPE_CHECKING:
+    from sqlite_utils import Database as Tables
 
 
 class Database(sqlite3.Connection):
@@ -61,13 +55,22 @@ class SchemaSteps:
         return [name for name in self._steps if name not in taken]
 
     def apply(self, db: Database) -> None:
-        """Take these steps. The caller holds the transaction."""
-        pending = self.pending(db)
-        if not pending:
+        """Take these steps, by sqlite-utils. The caller holds the transaction."""
+        if not self.pending(db):
             return
-        for statement in (_APPLIED, _APPLIED_ONCE):
-            db.execute(statement)
-        for name in pending:
-            for statement in self._steps[name]:
-                db.execute(statement)
-            db.execute(_TAKE, [self.name, name])
+        # Only a new database, or an older one, pays for this import: a third of the start.
+        from sqlite_utils import Database as Tables
+        from sqlite_utils import Migrations
+
+        steps = Migrations(self.name)
+        for name, statements in self._steps.items():
+            steps(name=name)(_running(statements))
+        steps.apply(Tables(db, strict=True))
+
+
+def _running(statements: Iterable[str]) -> Callable[[Tables], None]:
+    def run(tables: Tables) -> None:
+        for statement in statements:
+            tables.execute(statement)
+
+    return run

@@ -1,12 +1,15 @@
-"""The metronome puts ticks into the inbox and does nothing else.
+"""The metronome: APScheduler puts ticks into the inbox and does nothing else.
 
-Nothing that must be safe hangs on it: the loop waits with a monotonic timeout and ticks itself when
-the metronome is late.
+It computes its wake-ups from the wall clock, so a clock set back silences it. Nothing that must be
+safe hangs on it: the loop waits with a monotonic timeout and ticks itself when the metronome is
+late.
 """
 
-import asyncio
+import logging
 from collections.abc import Callable, Mapping
 from typing import Final
+
+from apscheduler.schedulers.asyncio import AsyncIOScheduler
 
 from dlq_master.control.stimuli import Stimulus, Tick
 
@@ -17,32 +20,19 @@ PERIODS_S: Final[Mapping[str, float]] = {
 }
 
 
-class Metronome:
-    """Ticks from its making until `stop`. A tick that is late is not dropped, missed ones are given
-    once.
-    """
-
-    def __init__(self, tell: Callable[[Stimulus], None], periods_s: Mapping[str, float]) -> None:
-        self._tell = tell
-        self._periods_s = dict(periods_s)
-        self._loop = asyncio.get_running_loop()
-        self._next: dict[str, asyncio.TimerHandle] = {}
-        for name, period_s in self._periods_s.items():
-            self._wait(name, self._loop.time() + period_s)
-
-    def stop(self) -> None:
-        """No tick comes any more."""
-        for handle in self._next.values():
-            handle.cancel()
-
-    def _wait(self, name: str, due_s: float) -> None:
-        self._next[name] = self._loop.call_at(due_s, self._tick, name, due_s)
-
-    def _tick(self, name: str, due_s: float) -> None:
-        period_s = self._periods_s[name]
-        missed = (self._loop.time() - due_s) // period_s
-        self._wait(name, due_s + (1.0 + missed) * period_s)
-        self._tell(Tick(name))
+def start_metronome(
+    tell: Callable[[Stimulus], None], periods_s: Mapping[str, float] = PERIODS_S
+) -> AsyncIOScheduler:
+    """Tick until `shutdown`. A tick that is late is not dropped, missed ones are given once."""
+    logging.getLogger("apscheduler").setLevel(logging.WARNING)  # it would tell of every tick
+    metronome = AsyncIOScheduler(
+        timezone="UTC",
+        job_defaults={"coalesce": True, "max_instances": 1, "misfire_grace_time": None},
+    )
+    for name, period_s in periods_s.items():
+        metronome.add_job(tell, "interval", [Tick(name)], id=name, seconds=period_s)
+    metronome.start()
+    return metronome
 
 
 class Watchdog:

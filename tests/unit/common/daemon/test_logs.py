@@ -51,11 +51,11 @@ def test_an_event_is_one_json_object_with_its_facts_and_the_products_time() -> N
 def test_a_foreign_logger_comes_out_in_the_same_form() -> None:
     stream = io.StringIO()
     configure_logging(FakeClock(), stream=stream)
-    logging.getLogger("a.library").warning("missed %s", "tick")
+    logging.getLogger("apscheduler").warning("missed %s", "tick")
     (line,) = lines(stream)
     assert (line["event"], line["logger"], line["level"]) == (
         "missed tick",
-        "a.library",
+        "apscheduler",
         "warning",
     )
 

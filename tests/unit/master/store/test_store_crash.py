@@ -127,7 +127,7 @@ def test_a_crash_at_every_statement_of_a_migration_leaves_all_or_nothing(tmp_pat
     def tables(db: Database) -> set[str]:
         return db.table_names() & TABLES
 
-    for last in range(1, 110):
+    for last in range(1, 400):
         path = tmp_path / f"{last}.db"
         db = sqlite3.connect(path, isolation_level=None, factory=Database)
         seen = 0
