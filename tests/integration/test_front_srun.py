@@ -75,6 +75,20 @@ def test_a_function_that_a_bash_exports_reaches_the_tasks(front: Front, tasks: i
     assert none.returncode == 127
 
 
+def test_a_job_without_its_directory_starts_in_tmp_and_says_so(front: Front) -> None:
+    words = "couldn't chdir to `/nowhere': No such file or directory: going to /tmp instead\n"
+    line = f"slurmstepd-n1: error: {words}"
+    file = front.root / "lost.txt"
+    front.said("sbatch", "-W", "-G1", "--chdir=/nowhere", f"-o{file}", "--wrap=pwd")
+    assert file.read_text() == f"{line}/tmp\n"
+    for more in ((), ("-n1", "--unbuffered"), ("-n1", "-l")):
+        done = front.said("srun", "-G1", "--chdir=/nowhere", *more, "pwd")
+        assert (done.returncode, done.stderr.count(line)) == (0, 1)
+        assert done.stdout.endswith("/tmp\n")
+    lost = front.said("sbatch", "-W", "-G1", "--chdir=/nowhere", "--wrap=true")
+    assert lost.returncode != 0, "its output file is below /nowhere, as in Slurm"
+
+
 def test_stdin_goes_in_and_both_outputs_come_apart(front: Front) -> None:
     text = "é" * 300_000
     done = front.said("srun", "-G1", "sh", "-c", "cat; echo bad >&2", given=text)

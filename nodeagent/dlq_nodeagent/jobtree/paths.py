@@ -49,6 +49,14 @@ def make_directory(path: str, what: str, mode: int = 0o755) -> None:
         raise refusal_of(error, f"{what} {path} cannot be made: {error.strerror}") from None
 
 
+def check_entered(path: str, what: str) -> None:
+    """Refuse a path that is no directory, or that the user may not enter; errors and rights as
+    `make_directory`.
+    """
+    check_directory(path, what)
+    check_directory(os.path.join(path, "."), what)
+
+
 def check_directory(path: str, what: str) -> None:
     """Refuse a path that is no directory; errors and rights as `make_directory`."""
     try:
@@ -69,10 +77,13 @@ def refusal_of(error: OSError, text: str) -> Exception:
     return PathRefused(text, exit_code)
 
 
+def is_below(place: str, roots: Sequence[str]) -> bool:
+    """Whether an absolute path lies below one of the roots; below any, if there are none."""
+    normal = [os.path.normpath(root) for root in roots]
+    return not roots or any(os.path.commonpath((place, root)) == root for root in normal)
+
+
 def _refuse_outside(place: str, path: str, what: str, roots: Sequence[str]) -> None:
-    if not roots:
+    if is_below(place, roots):
         return
-    for root in roots:
-        if os.path.commonpath((place, os.path.normpath(root))) == os.path.normpath(root):
-            return
     raise PathRefused(f"{what} {path} is not below any directory this node allows")

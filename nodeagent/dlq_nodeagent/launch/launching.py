@@ -17,7 +17,6 @@ from dlq_nodeagent.devices.port import Device
 from dlq_nodeagent.jobtree.checkpoints import CheckpointWatch, floor_of_attempt
 from dlq_nodeagent.jobtree.paths import (
     PathRefused,
-    check_directory,
     check_real_place,
     checked_path,
 )
@@ -34,7 +33,13 @@ from dlq_nodeagent.launch.output_files import output_mount, with_output_files
 from dlq_nodeagent.launch.ports import ports_for
 from dlq_nodeagent.launch.rules import LaunchRules
 from dlq_nodeagent.launch.stdin import stdin_environment, stdin_mount, with_stdin
-from dlq_nodeagent.launch.steps import stand_ins_mount, step_environment, with_batch
+from dlq_nodeagent.launch.steps import (
+    StartPlace,
+    stand_ins_mount,
+    start_of,
+    step_environment,
+    with_batch,
+)
 from dlq_nodeagent.launch.tasks import port_count, tasks_mount, with_own_ports, with_tasks
 from dlq_nodeagent.model.errands import Preparation
 from dlq_nodeagent.model.launch import ContainerPlan, LaunchPlan, RankKey
@@ -91,8 +96,8 @@ class Launching:
             self._check_runtime(launch)
             rights = self.rights_of(launch)
             check_account(launch, self.rules.run_as)
-            cwd, watch = self._directories(launch, rights)
-            plan = self._plan(launch, rights, cwd)
+            start, watch = self._directories(launch, rights)
+            plan = self._plan(launch, rights, start)
         except (UserMistake, LaunchRefused, OSError) as refused:
             return refusal(refused)
         with rights.taken():
@@ -142,7 +147,9 @@ class Launching:
         if launch.runtime not in ("", runtime) and not plain:
             raise LaunchRefused(f"this node runs jobs by {runtime!r}, not {launch.runtime!r}")
 
-    def _directories(self, launch: Launch, rights: UserRights) -> tuple[str, CheckpointWatch]:
+    def _directories(
+        self, launch: Launch, rights: UserRights
+    ) -> tuple[StartPlace, CheckpointWatch]:
         roots = self.rules.jobs.roots
         cwd = checked_path(launch.working_directory or "/", "the working directory", ())
         inside = launch.container is not None  # the image's directory, not this node's
@@ -150,12 +157,12 @@ class Launching:
             cwd = checked_path(cwd, "the working directory", roots)
         self._make_checkpoint_place(launch, rights)
         if inside:
-            return cwd, watch_of(launch, 0, rights.uid)
+            return StartPlace(cwd, cwd), watch_of(launch, 0, rights.uid)
         with rights.taken():
             if launch.working_directory:
                 check_real_place(cwd, "the working directory", roots)
-            check_directory(cwd, "the working directory")
-        return cwd, watch_of(launch, 0, rights.uid)
+            start = start_of(launch, cwd, "the working directory", roots)
+        return start, watch_of(launch, 0, rights.uid)
 
     def _make_checkpoint_place(self, launch: Launch, rights: UserRights) -> None:
         """Make the directory for checkpoints, and check the one to resume from."""
@@ -176,9 +183,9 @@ class Launching:
         except PlaceRefused as error:
             raise _not_theirs(launch, f"{what} cannot be used: {error}") from None
 
-    def _plan(self, launch: Launch, rights: UserRights, cwd: str) -> LaunchPlan:
-        rules = self.rules
-        argv = self._argv(launch, rights, cwd)
+    def _plan(self, launch: Launch, rights: UserRights, start: StartPlace) -> LaunchPlan:
+        rules, cwd = self.rules, start.directory
+        argv = self._argv(launch, rights, start)
         container = self._container(launch, rights)
         environment = job_environment(
             launch,
@@ -263,14 +270,14 @@ class Launching:
     def _script_path(self, key: RankKey) -> Path:
         return self.rules.scripts / str(key)
 
-    def _argv(self, launch: Launch, rights: UserRights, cwd: str) -> tuple[str, ...]:
+    def _argv(self, launch: Launch, rights: UserRights, start: StartPlace) -> tuple[str, ...]:
         _check_words(launch)
         words = self._words(launch, rights)
-        words = with_batch(launch, words, self.devices_of(launch), self.rules.stand_ins)
+        words = with_batch(launch, words, self.devices_of(launch), self.rules.stand_ins, start)
         at, job_dir = self.rules.stand_ins, self.job_files(launch.key).job_dir
         words = with_tasks(launch, words, self.devices_of(launch), words_at=job_dir, state_dir=at)
         words = with_stdin(launch, words, job_dir=job_dir, state_dir=at)
-        return with_output_files(launch, words, cwd, at)
+        return with_output_files(launch, words, start.wanted, at)
 
     def _words(self, launch: Launch, rights: UserRights) -> tuple[str, ...]:
         if not launch.script:

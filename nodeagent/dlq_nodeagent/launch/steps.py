@@ -5,12 +5,14 @@ on the others it only serves steps: `srun` reaches all nodes of its job without 
 restart of the agent or the master, or its silence, changes nothing for steps that run.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 from dlq_common.start_causes import StartCause
 from dlq_compat.install import install
 from dlq_nodeagent.devices.port import Device
+from dlq_nodeagent.jobtree.paths import PathRefused, check_entered, is_below
 from dlq_nodeagent.launch.slurm import COMPAT, task_counts
 from dlq_nodeagent.model.launch import Mount
 from dlq_nodeagent.model.messages import Launch
@@ -19,6 +21,7 @@ from dlq_nodeagent.ranks.orders import SIGNALS
 from dlq_nodeagent.shim.binary import STEPS_NAME, ShimMissing, ensure_program
 
 _LOOPBACK = "127.0.0.1"
+_ELSEWHERE = "/tmp"
 _SCRIPT = "script"  # a value of signal_to
 
 
@@ -33,8 +36,32 @@ def install_stand_ins(state_dir: Path) -> None:
     install(_place(state_dir), steps=steps)
 
 
+class StartPlace(NamedTuple):
+    """The working directory of a rank as it asked, and the one in which it starts."""
+
+    wanted: str
+    directory: str
+
+
+def start_of(launch: Launch, cwd: str, what: str, roots: Sequence[str]) -> StartPlace:
+    """As in Slurm a rank starts in /tmp where its user cannot enter its own directory. PathRefused
+    where this node does not allow that, and for other jobs. Call it with the user's rights.
+    """
+    try:
+        check_entered(cwd, what)
+    except PathRefused:
+        if launch.compat != COMPAT or not is_below(_ELSEWHERE, roots):
+            raise
+        return StartPlace(cwd, _ELSEWHERE)
+    return StartPlace(cwd, cwd)
+
+
 def with_batch(
-    launch: Launch, argv: tuple[str, ...], devices: tuple[Device, ...], state_dir: Path | None
+    launch: Launch,
+    argv: tuple[str, ...],
+    devices: tuple[Device, ...],
+    state_dir: Path | None,
+    start: StartPlace,
 ) -> tuple[str, ...]:
     """The words that start a rank; LaunchRefused where this node has no stand-ins.
 
@@ -56,7 +83,8 @@ def with_batch(
         return (batch, "--hold")
     alone = sum(task_counts(launch, devices)) == 1 and not _spans_nodes(launch)
     step = () if launch.script or alone else (str(programs / "srun"), "-K", "--")
-    return (batch, *step, *argv)
+    missed = () if start.directory == start.wanted else ("--chdir", start.wanted)
+    return (batch, *missed, *step, *argv)
 
 
 def step_port_count(launch: Launch) -> int:

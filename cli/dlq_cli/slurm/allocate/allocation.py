@@ -55,8 +55,8 @@ class KeptAllocation:
         self.job = job_pb2.Job()
         self.node = "node"
         """Its first node, once it has one."""
-        self.environment: Mapping[str, str] = {}
-        """The variables that it was submitted with."""
+        self.spec = job_pb2.JobSpec()
+        """The spec that it was submitted with."""
         self.ended = threading.Event()
         self.on_end: Callable[[job_pb2.Job], None] = lambda _job: None
 
@@ -79,8 +79,7 @@ class KeptAllocation:
             spec = spec_of(options, (), notes, lenient=lenient, program=self._program)
         for note in notes:
             self.say(note)
-        message = to_message(spec)
-        self.environment = dict(spec.environment)
+        message = self.spec = to_message(spec)
         message.resources.node_count = max(1, message.resources.node_count)
         message.interactive.attended = attended
         message.origin.CopyFrom(origin_of(self._program, words))

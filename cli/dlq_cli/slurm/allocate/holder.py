@@ -58,8 +58,16 @@ export SLURM_STEP_ID=0 SLURM_STEPID=0 SLURM_STEP_NODELIST="$SLURM_JOB_NODELIST" 
     SLURM_STEP_NUM_NODES=1 SLURM_STEP_NUM_TASKS=1 SLURM_STEP_TASKS_PER_NODE=1 SLURM_TASK_PID=$$
 exec 3>&2 2> /dev/null  # the shell has its own words about signals
 trap : HUP INT QUIT TERM USR1 USR2
-program=$1
-shift
+directory=$1
+program=$2
+shift 2
+if [ -n "$directory" ] && ! [ -d "$directory/." ]; then
+    why='Not a directory'
+    [ -e "$directory" ] || why='No such file or directory'
+    [ ! -d "$directory" ] || why='Permission denied'
+    echo "slurmstepd-$SLURMD_NODENAME: error: couldn't chdir to \\`$directory': $why:" \\
+        "going to /tmp instead" >&3
+fi
 if command -v "$program" > /dev/null; then
     /bin/sh -c 'SLURM_TASK_PID=$$ && exec "$@" 2>&3 3>&-' dlq "$@"
     code=$?
@@ -115,12 +123,14 @@ def _shell(script: str, *arguments: str) -> list[str]:
     return ["/bin/sh", "-c", _PLACE + script, "dlq", *arguments]
 
 
-def own_step(words: list[str], environ: Mapping[str, str]) -> list[str]:
-    """Run the words as the one step of an allocation, which ends with it and as it does. `environ`
-    is that of the allocation: `sh` loses the functions in it.
+def own_step(words: list[str], environ: Mapping[str, str], directory: str) -> list[str]:
+    """Run the words as the one step of an allocation, which ends with it and as it does.
+
+    `environ` is that of the allocation: `sh` loses the functions in it. `directory` is its own; it
+    has started in another one where that is missing. Empty: nothing is said of that.
     """
-    script = _UNTIL_HELD + _STAND_INS + _OWN_STEP
-    return _shell(script, words[0], *_with_functions(environ), *words)
+    whole = [*_with_functions(environ), *words]
+    return _shell(_UNTIL_HELD + _STAND_INS + _OWN_STEP, directory, words[0], *whole)
 
 
 def step(key: str, words: list[str]) -> list[str]:

@@ -72,9 +72,10 @@ def _alone(app: App, given: SplitWords) -> int:
         with _terminal(given) as terminal:
             alone = _is_one_task(given)
             words = given.command if alone else _step_words(given)
-            inside = allocation.inside(
-                holder.own_step(words, allocation.environment), terminal=terminal
-            )
+            spec = allocation.spec
+            told = not alone and "--chdir" in given.given  # the `srun` inside tells of it
+            step = holder.own_step(words, spec.environment, "" if told else spec.working_directory)
+            inside = allocation.inside(step, terminal=terminal)
             raw = terminal is not None
             with _signals(allocation, inside, raw=raw) if alone else _passing(inside, raw=raw):
                 try:

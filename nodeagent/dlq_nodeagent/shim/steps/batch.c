@@ -3,6 +3,9 @@
  *   batch COMMAND...   on rank 0: runs the batch script, serves its steps, and ends as it ends
  *   batch --hold       on the others: serves steps, and ends well when rank 0 has ended
  *
+ * `--chdir DIRECTORY` before the command: the job's own, which the agent could not enter. It has
+ * started us in another one.
+ *
  * Signals go to the steps that run, or without one to the batch script; a cancel goes to both. A
  * holder lets them pass, as rank 0 passes them to the tasks of all nodes. `scontrol requeue` makes
  * rank 0 end with exit code 99. When the agent or the master restarts, or is silent, nothing
@@ -126,7 +129,14 @@ static void set_path(void)
 
 /* ---- the batch script ---- */
 
-static pid_t start(char **command)
+static void enter(const char *directory)
+{
+    if (directory != NULL && chdir(directory) != 0)
+        dprintf(2, "slurmstepd-%s: error: couldn't chdir to `%s': %s: going to /tmp instead\n",
+                who.peers[who.rank].name, directory, strerror(errno));
+}
+
+static pid_t start(const char *directory, char **command)
 {
     pid_t parent = getpid(), pid = fork();
     if (pid != 0)
@@ -139,6 +149,7 @@ static pid_t start(char **command)
     char own[24];
     snprintf(own, sizeof own, "%ld", (long)getpid());
     setenv("SLURM_TASK_PID", own, 1);
+    enter(directory);
     execvp(command[0], command);
     int missing = errno == ENOENT || errno == ENOTDIR;
     dprintf(2, "dlq: cannot run %s: %s\n", command[0], strerror(errno));
@@ -411,6 +422,12 @@ static _Noreturn void serve(void)
 int batch_main(int argc, char **argv)
 {
     sigset_t all;
+    const char *directory = NULL;
+    if (argc > 2 && strcmp(argv[1], "--chdir") == 0) {
+        directory = argv[2];
+        argv += 2;
+        argc -= 2;
+    }
     bool holds = argc == 2 && strcmp(argv[1], "--hold") == 0;
     if (argc < 2)
         return fail("there is nothing to run");
@@ -440,7 +457,7 @@ int batch_main(int argc, char **argv)
     } else {
         make_fifo();
         set_path();
-        program = start(argv + 1);
+        program = start(directory, argv + 1);
         if (program < 0)
             return fail("fork");
     }

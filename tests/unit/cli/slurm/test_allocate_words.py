@@ -69,13 +69,26 @@ FUNCTION = {"BASH_FUNC_a-b%%": '() {  echo "it\'s $1"\n}'}
 CALL = ["bash", "-c", "a-b me"]
 
 
+def own_step(place: Path, directory: str) -> subprocess.CompletedProcess[bytes]:
+    """The one step of an allocation, which calls the function."""
+    os.mkfifo(place / "end")
+    rank = {"DLQ_BEAT_FILE": f"{place}/beat", "DLQ_SLURM_BIN": "", "PATH": os.environ["PATH"]}
+    with subprocess.Popen(["cat", f"{place}/end"], stdout=subprocess.DEVNULL):
+        words = holder.own_step(CALL, FUNCTION, directory)
+        return subprocess.run(
+            words, capture_output=True, env={**rank, "SLURMD_NODENAME": "n1"}, check=False
+        )
+
+
 def test_a_function_that_a_bash_exports_reaches_the_one_step(tmp_path: Path) -> None:
-    os.mkfifo(tmp_path / "end")
-    rank = {"DLQ_BEAT_FILE": f"{tmp_path}/beat", "DLQ_SLURM_BIN": "", "PATH": os.environ["PATH"]}
-    with subprocess.Popen(["cat", f"{tmp_path}/end"], stdout=subprocess.DEVNULL):
-        words = holder.own_step(CALL, FUNCTION)
-        said = subprocess.run(words, capture_output=True, env=rank, check=True)
-    assert said.stdout == b"it's me\n"
+    said = own_step(tmp_path, str(tmp_path))
+    assert (said.stdout, said.stderr) == (b"it's me\n", b"")
+
+
+def test_the_one_step_tells_of_a_directory_that_is_missing(tmp_path: Path) -> None:
+    said = own_step(tmp_path, "/nowhere")
+    words = b"couldn't chdir to `/nowhere': No such file or directory: going to /tmp instead\n"
+    assert (said.stdout, said.stderr) == (b"it's me\n", b"slurmstepd-n1: error: " + words)
 
 
 def test_a_function_that_a_bash_exports_reaches_a_step_beside_others(tmp_path: Path) -> None:
@@ -88,7 +101,7 @@ def test_a_function_that_a_bash_exports_reaches_a_step_beside_others(tmp_path: P
 
 @pytest.mark.parametrize(
     "command",
-    [holder.own_step(["a b"], {}), holder.step("k", ["x"]), holder.end(3), holder.keep("k")],
+    [holder.own_step(["a b"], {}, "/"), holder.step("k", ["x"]), holder.end(3), holder.keep("k")],
 )
 def test_scripts_are_correct_shell(command: list[str]) -> None:
     for script in (command[2], holder.HOLD):

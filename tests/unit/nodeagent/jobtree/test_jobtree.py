@@ -10,7 +10,13 @@ import pytest
 from dlq_nodeagent.jobtree.beats import Beat, parse_beat
 from dlq_nodeagent.jobtree.checkpoints import CheckpointWatch, floor_of_attempt, newest_checkpoint
 from dlq_nodeagent.jobtree.files import json_object, read_small
-from dlq_nodeagent.jobtree.paths import PathRefused, check_real_place, checked_path, make_directory
+from dlq_nodeagent.jobtree.paths import (
+    PathRefused,
+    check_entered,
+    check_real_place,
+    checked_path,
+    make_directory,
+)
 from dlq_nodeagent.jobtree.user_rights import UserRights
 
 ROOT_ONLY = pytest.mark.skipif(os.getuid() != 0, reason="only root may take another user's rights")
@@ -274,6 +280,16 @@ def test_what_the_user_may_not_read_or_make_stays_closed(tmp_path: Path) -> None
         with pytest.raises(PathRefused):
             make_directory(str(tmp_path / "mine"), "it")
     assert secret.read_text() == "root's"
+
+
+@ROOT_ONLY
+def test_a_directory_that_the_user_may_not_pass_is_none_to_start_in(tmp_path: Path) -> None:
+    _open_the_way(tmp_path)
+    closed = tmp_path / "closed"
+    closed.mkdir(mode=0o700)
+    check_entered(str(closed), "it")
+    with UserRights(65534, 65534).taken(), pytest.raises(PathRefused, match="Permission denied"):
+        check_entered(str(closed), "it")
 
 
 @ROOT_ONLY

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from dlq_common.daemon.config import Bytes
+from dlq_common.job_fields.table.output_files import STDOUT
 from dlq_nodeagent.devices.cores import JobCores
 from dlq_nodeagent.devices.fake import FakeDevices, parse_virtual
 from dlq_nodeagent.launch.launching import Launching, check_account, interpreter_of
@@ -135,6 +136,22 @@ def test_a_missing_working_directory_is_refused(launching: Launching, launch: La
     missing = replace(launch, working_directory=f"{launch.working_directory}/nothing")
     assert "does not exist" in error_of(launching, missing)
     assert code_of(launching, missing) == 127
+
+
+def test_under_slurm_a_job_starts_in_tmp_instead_of_a_missing_directory(
+    launching: Launching, launch: Launch, tmp_path: Path
+) -> None:
+    """Its output files stay below its own directory, as in Slurm."""
+    rules = replace(launching.rules, stand_ins=tmp_path)
+    jobs = replace(rules.jobs, roots=())
+    fields = {STDOUT.key: "out"}
+    missing = replace(launch, working_directory="/nowhere", compat="slurm", fields=fields)
+    plan = plan_of(replace(launching, rules=replace(rules, jobs=jobs)), missing)
+    assert plan.cwd == "/tmp"
+    assert plan.argv[2:4] == ("/nowhere/out", "--")
+    assert plan.argv[5:7] == ("--chdir", "/nowhere")
+    below = replace(missing, working_directory=f"{tmp_path}/nothing")
+    assert code_of(replace(launching, rules=rules), below) == 127, "/tmp is below no root"
 
 
 @pytest.mark.parametrize("field", ["working_directory", "checkpoint_directory"])

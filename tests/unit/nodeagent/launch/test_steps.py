@@ -8,6 +8,7 @@ import pytest
 from dlq_nodeagent.devices.fake import FakeDevices, parse_virtual
 from dlq_nodeagent.launch import steps
 from dlq_nodeagent.launch.steps import (
+    StartPlace,
     install_stand_ins,
     stand_ins_mount,
     step_environment,
@@ -23,6 +24,7 @@ from support.agent_bench import a_launch
 TWO_GPUS = FakeDevices(parse_virtual("2xH100-80GB"), "n1").devices()
 STATE = Path("/var/lib/dlq")
 BATCH = "/var/lib/dlq/slurm/bin/batch"
+HERE = StartPlace("/home/ada", "/home/ada")
 SRUN = ("/var/lib/dlq/slurm/bin/srun", "-K", "--")
 
 
@@ -51,18 +53,26 @@ def second(launch: Launch) -> Launch:
 
 def test_a_script_runs_on_the_first_node_and_the_others_serve_its_steps() -> None:
     launch = two_nodes(script="#!/bin/sh\n")
-    assert with_batch(launch, ("/bin/sh", "/s"), TWO_GPUS, STATE) == (BATCH, "/bin/sh", "/s")
-    assert with_batch(second(launch), ("/bin/sh", "/s"), TWO_GPUS, STATE) == (BATCH, "--hold")
+    assert with_batch(launch, ("/bin/sh", "/s"), TWO_GPUS, STATE, HERE) == (BATCH, "/bin/sh", "/s")
+    assert with_batch(second(launch), ("/bin/sh", "/s"), TWO_GPUS, STATE, HERE) == (BATCH, "--hold")
+
+
+def test_a_script_that_starts_elsewhere_is_told_of_its_directory() -> None:
+    start = StartPlace("/nowhere", "/tmp")
+    words = with_batch(one_node(script="x"), ("/bin/sh", "/s"), TWO_GPUS, STATE, start)
+    assert words == (BATCH, "--chdir", "/nowhere", "/bin/sh", "/s")
+    launch = second(two_nodes(script="x"))
+    assert with_batch(launch, ("/bin/sh",), TWO_GPUS, STATE, start) == (BATCH, "--hold")
 
 
 def test_a_command_is_a_step_of_its_own_on_all_nodes() -> None:
-    words = with_batch(two_nodes(tasks_per_node=1), ("train", "-x"), TWO_GPUS, STATE)
+    words = with_batch(two_nodes(tasks_per_node=1), ("train", "-x"), TWO_GPUS, STATE, HERE)
     assert words == (BATCH, *SRUN, "train", "-x")
 
 
 @pytest.mark.parametrize(("tasks", "step"), [(None, SRUN), (1, ())])
 def test_one_task_of_one_node_needs_no_step(tasks: int | None, step: tuple[str, ...]) -> None:
-    words = with_batch(one_node(tasks_per_node=tasks), ("train", "-x"), TWO_GPUS, STATE)
+    words = with_batch(one_node(tasks_per_node=tasks), ("train", "-x"), TWO_GPUS, STATE, HERE)
     assert words == (BATCH, *step, "train", "-x")
 
 
@@ -96,14 +106,14 @@ def test_each_node_of_several_has_a_port_for_steps() -> None:
 
 def test_a_job_that_is_resized_live_has_its_script_on_every_node() -> None:
     launch = second(two_nodes(live=True, script="#!/bin/sh\n"))
-    assert with_batch(launch, ("/bin/sh", "/s"), TWO_GPUS, STATE) == (BATCH, "/bin/sh", "/s")
+    assert with_batch(launch, ("/bin/sh", "/s"), TWO_GPUS, STATE, HERE) == (BATCH, "/bin/sh", "/s")
     told = step_environment(launch, TWO_GPUS, STATE)
     assert (told["DLQ_STEP_RANK"], told["DLQ_STEP_PEERS"]) == ("0", "gpu-b 127.0.0.1 0 2 0")
 
 
 def test_other_jobs_are_started_as_they_are() -> None:
     launch = a_launch()
-    assert with_batch(launch, ("train",), TWO_GPUS, STATE) == ("train",)
+    assert with_batch(launch, ("train",), TWO_GPUS, STATE, HERE) == ("train",)
     assert stand_ins_mount(launch, STATE) == ()
     assert step_environment(launch, TWO_GPUS, STATE) == {}
 
@@ -115,14 +125,14 @@ def test_a_container_sees_the_stand_ins_and_cannot_change_them() -> None:
 
 def test_a_node_without_stand_ins_refuses(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(LaunchRefused, match="no stand-ins"):
-        with_batch(two_nodes(), ("train",), TWO_GPUS, None)
+        with_batch(two_nodes(), ("train",), TWO_GPUS, None, HERE)
 
     def missing(name: str) -> Path:
         raise ShimMissing(f"{name} is missing")
 
     monkeypatch.setattr(steps, "ensure_program", missing)
     with pytest.raises(LaunchRefused, match="dlq-steps is missing"):
-        with_batch(two_nodes(), ("train",), TWO_GPUS, STATE)
+        with_batch(two_nodes(), ("train",), TWO_GPUS, STATE, HERE)
 
 
 def test_everybody_may_read_the_stand_ins_and_nobody_else_may_change_them(tmp_path: Path) -> None:
