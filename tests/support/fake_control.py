@@ -26,6 +26,7 @@ from dlq_master.control.deadlines.risks import Risk
 from dlq_master.control.forecast.helper_health import Health
 from dlq_master.control.loans.state import Followed, SwitchedOff
 from dlq_master.control.loop.incidents import Incident
+from dlq_master.control.loop.watch import EVERYTHING, Interest
 from dlq_master.control.people.queues import LevelFacts, QueueFacts
 from dlq_master.control.people.team_use import TeamUse
 from dlq_master.control.placement.offloaded import Planning
@@ -58,6 +59,21 @@ from support.memory_store import admits
 EPOCH = 3
 
 
+class FakeStream:
+    """Every event, whatever its reader wants."""
+
+    def __init__(self, published: FakeRead, committed: asyncio.Event, after: int) -> None:
+        self._published, self._committed, self.seen = published, committed, after
+
+    async def __aiter__(self) -> AsyncIterator[JournalEvent]:
+        while True:
+            for event in self._published.events(self.seen, 1000):
+                self.seen = event.seq
+                yield event
+            self._committed.clear()
+            await self._committed.wait()
+
+
 @dataclass
 class FakeRead(Published):
     """What is published: plain dicts that tests fill."""
@@ -67,6 +83,7 @@ class FakeRead(Published):
     incidents: Callable[[], tuple[Incident, ...]] = tuple
     epoch: int = EPOCH
     chosen: Chosen = field(default_factory=lambda: Chosen("fifo", {}, "", 0.0))
+    plan: object = field(default_factory=object)
     all_jobs: dict[JobId, Job] = field(default_factory=dict)
     specs: dict[JobId, bytes] = field(default_factory=dict)
     all_attempts: dict[AttemptKey, Attempt] = field(default_factory=dict)
@@ -154,6 +171,9 @@ class FakeRead(Published):
 
     def wait_code(self, job: Job, now_s: float) -> ReasonCode | None:
         return ReasonCode.RESOURCES if job.waiting else None
+
+    def last_plan(self, now_s: float) -> object:
+        return self.plan
 
     def risk(self, job_id: JobId) -> Risk | None:
         return self.risks.get(job_id)
@@ -314,13 +334,8 @@ class FakeControl:
         self.told.append(stimulus)
         self._notice()
 
-    async def watch(self, after: int) -> AsyncIterator[JournalEvent]:
-        while True:
-            for event in self.published.events(after, 1000):
-                after = event.seq
-                yield event
-            self._committed.clear()
-            await self._committed.wait()
+    def watch(self, after: int, interest: Interest = EVERYTHING) -> FakeStream:
+        return FakeStream(self.published, self._committed, after)
 
     # --- what tests arrange ---------------------------------------------------------------------
 

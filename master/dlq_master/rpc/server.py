@@ -30,6 +30,7 @@ from dlq_master.rpc.calls.parts import MasterParts
 from dlq_master.rpc.calls.reads import Slices
 from dlq_master.rpc.calls.surround import served
 from dlq_master.rpc.methods import JOIN_METHODS, JOIN_SERVICE, SERVICES
+from dlq_master.rpc.views.event_rows import EventRows
 from dlq_master.rpc.views.job_rows import JobRows
 
 LARGEST_REQUEST_BYTES = 1024 * 1024
@@ -105,6 +106,7 @@ class MasterServer:
         self._join = aio.server(options=JOIN_OPTIONS, maximum_concurrent_rpcs=MOST_JOINS_AT_ONCE)
         self.api_port = bind(self._api, settings.api_address, certificate, mutual=True)
         self.join_port = bind(self._join, settings.join_address, certificate, mutual=False)
+        rows = JobRows()
         parts = MasterParts(
             control=control,
             clock=clock,
@@ -116,7 +118,8 @@ class MasterServer:
             execs=ExecRelay(sessions, ids),
             steps=StepKeeper(steps),
             slices=Slices(),
-            rows=JobRows(),
+            rows=rows,
+            events=EventRows(rows),
             check_member=door.check_member,
             record=audit.recorded,
             health=self._health,

@@ -49,7 +49,7 @@ from dlq_master.control.loop.ports import (
 )
 from dlq_master.control.loop.ticks import PERIODS_S, Watchdog
 from dlq_master.control.loop.turn import Answer, State, Turn, Wiring
-from dlq_master.control.loop.watch import Subscription, Watchers
+from dlq_master.control.loop.watch import EVERYTHING, Interest, Subscription, Watchers
 from dlq_master.control.stimuli import (
     Heartbeat,
     LookAtGpus,
@@ -59,7 +59,7 @@ from dlq_master.control.stimuli import (
     Tick,
     audit_note,
 )
-from dlq_master.model.ids import AttemptKey
+from dlq_master.model.ids import AttemptKey, JobId
 from dlq_master.store.backup import BackupFailed, backup
 from dlq_master.store.batch import Batch
 
@@ -114,7 +114,7 @@ class Loop:
         self._state_dir = state_dir
         self._incidents = Incidents(state_dir / "incidents") if incidents is None else incidents
         self._inbox = Inbox()
-        self._watchers = Watchers(records)
+        self._watchers = Watchers(records, self._owner_of)
         self._progressed = progressed
         self._foreseen = foreseen
         self._meter = meter or Meter()
@@ -146,9 +146,13 @@ class Loop:
         """Leave a stimulus and do not wait."""
         self._inbox.put(stimulus, arrived_s=self._clock.now_s())
 
-    def watch(self, after: int) -> Subscription:
+    def watch(self, after: int, interest: Interest = EVERYTHING) -> Subscription:
         """Committed events with a sequence above `after`: the past first, then as they come."""
-        return self._watchers.subscribe(after, self.published.last_sequence)
+        return self._watchers.subscribe(after, self.published.last_sequence, interest)
+
+    def _owner_of(self, job_id: JobId) -> str:
+        owner = self.published.owner(job_id)
+        return "" if owner is None else owner.user
 
     def stop(self) -> None:
         """Finish the turn at hand and what has arrived, then return from `run`."""

@@ -168,7 +168,7 @@ def explained(turn: Turn, job_id: JobId) -> tuple[tuple[Reason, ...], int | None
 
 def main_reason(state: State, job: Job, now_s: float) -> ReasonCode | None:
     """Why the job waits since the last plan; for lists: cheap after the first job of a plan."""
-    glance = _glance(state, now_s)
+    glance = summary_of(state, now_s)
     return sheltered(lambda: glance.code(job), lambda _: ReasonCode.PLAN_FAILED)
 
 
@@ -176,11 +176,19 @@ def watch_waits(turn: Turn) -> None:
     """Once a second: for what those wait who do."""
     state = turn.state
     if state.placement.fault is None:
-        glance = _glance(state, turn.now_s)
+        glance = summary_of(state, turn.now_s)
         sheltered(
             lambda: state.jobs.waits.look(state.cluster.jobs, glance, turn.now_s, state.started_s),
             lambda _: None,
         )
+
+
+def summary_of(state: State, now_s: float) -> ReasonSummary:
+    """As of the last plan."""
+    if state.placement.summary is None:
+        decisions = _decisions(state, now_s)
+        state.placement.summary = ReasonSummary(decisions.view, decisions.policy, decisions)
+    return state.placement.summary
 
 
 # --- helpers, in order of use ---------------------------------------------------------------------
@@ -192,14 +200,6 @@ def _decisions(state: State, now_s: float) -> Decisions:
         view = View(state.cluster, now_s, pause_of(state, now_s))
         state.placement.decisions = Decisions(view, _quick(state))
     return state.placement.decisions
-
-
-def _glance(state: State, now_s: float) -> ReasonSummary:
-    """As of the last plan."""
-    if state.placement.summary is None:
-        decisions = _decisions(state, now_s)
-        state.placement.summary = ReasonSummary(decisions.view, decisions.policy, decisions)
-    return state.placement.summary
 
 
 def _say_made(applied: offloaded.Applied) -> None:

@@ -5,6 +5,7 @@ from typing import Protocol, TypeVar
 
 from dlq_master.control.forecast.accuracy import Quality
 from dlq_master.control.loop.ports import StimulusSink
+from dlq_master.control.loop.watch import EVERYTHING, Interest
 from dlq_master.control.people.queues import QueueFacts as QueueFacts
 from dlq_master.control.read_model.published import Published
 from dlq_master.model.event import JournalEvent
@@ -28,13 +29,20 @@ class Foresight(Protocol):
     async def what_if(self, changes: Changes, patience_s: float) -> Compared: ...
 
 
+class EventStream(AsyncIterable[JournalEvent], Protocol):
+    """Events for one reader. `seen`: while it waits, there is nothing more for it up to here."""
+
+    @property
+    def seen(self) -> int: ...
+
+
 class Control(StimulusSink, Protocol):
     """The loop as the rpc room sees it."""
 
     @property
     def published(self) -> Published: ...
 
-    def watch(self, after: int) -> AsyncIterable[JournalEvent]:
+    def watch(self, after: int, interest: Interest = EVERYTHING) -> EventStream:
         """Every committed event with a sequence above `after`, then live ones as they are
         committed.
 

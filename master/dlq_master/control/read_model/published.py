@@ -17,6 +17,7 @@ from dlq_master.control.placement import scheduling
 from dlq_master.control.placement.offloaded import Planning
 from dlq_master.control.placement.scheduling import delay_of
 from dlq_master.control.pool_config import PoolConfig, RentingConfig
+from dlq_master.control.read_model.tally import JobTally
 from dlq_master.control.reservations import reservations
 from dlq_master.control.stimuli.nodes import Beat
 from dlq_master.model.attempts.attempt import Attempt
@@ -68,6 +69,7 @@ class Published:
         self._foreseen = foreseen
         self._jobs: dict[JobId, Job] = dict(sorted(state.cluster.jobs.items()))
         self._order = list(self._jobs)  # rising; some have left memory
+        self.tally = JobTally()
         self._attempts: dict[AttemptKey, Attempt] = {}
         self._on_node: dict[NodeId, dict[AttemptKey, int]] = {}
         self._kept: dict[NodeId, dict[AttemptKey, int]] = {}
@@ -172,6 +174,7 @@ class Published:
     def _count(self, before: Job | None, job: Job) -> None:
         """Keep the numbers of jobs that have not ended."""
         self._state.jobs.counts.change(before, job)
+        self.tally.change(before, job)
 
     def _put_attempt(self, attempt: Attempt) -> None:
         living = attempt.live
@@ -252,6 +255,10 @@ class Published:
         """The main reason why it does not run, since the last plan; None: it does, or has ended."""
         return scheduling.main_reason(self._state, job, now_s)
 
+    def last_plan(self, now_s: float) -> object:
+        """The source of `wait_code`: another object after each plan."""
+        return scheduling.summary_of(self._state, now_s)
+
     def risk(self, job_id: JobId) -> Risk | None:
         """Why its promise may not be kept; None: as far as is known it is."""
         return self._state.deadlines.risks.told.get(job_id)
@@ -279,6 +286,10 @@ class Published:
     def attempt(self, key: AttemptKey) -> Attempt | None:
         """A living attempt."""
         return self._attempts.get(key)
+
+    def living(self) -> Iterator[Attempt]:
+        """All attempts that live."""
+        return iter(self._attempts.values())
 
     def attempts(self, job_id: JobId) -> Sequence[Attempt]:
         """All attempts of a job, oldest first."""

@@ -15,6 +15,7 @@ from dlq_master.rpc.agents.logs_relay import LogsRelay
 from dlq_master.rpc.agents.sessions import Sessions
 from dlq_master.rpc.agents.step_keeper import StepKeeper
 from dlq_master.rpc.calls.reads import Slices
+from dlq_master.rpc.views.event_rows import EventRows
 from dlq_master.rpc.views.job_rows import JobRows
 
 
@@ -41,6 +42,7 @@ class MasterParts:
     steps: StepKeeper
     slices: Slices
     rows: JobRows
+    events: EventRows
     check_member: Callable[[CertifiedIdentity], object]  # Door.check_member, for long streams
     record: Record
     health: Any  # gRPC's own servicer

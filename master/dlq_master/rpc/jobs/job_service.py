@@ -35,7 +35,7 @@ from dlq_master.rpc.jobs.edits import Changed, changed, edit_each, told
 from dlq_master.rpc.jobs.journal import listed_events
 from dlq_master.rpc.jobs.listing import listed
 from dlq_master.rpc.jobs.traffic_view import profile_of, traffic_message
-from dlq_master.rpc.jobs.visible import shown_to_others, visible_job
+from dlq_master.rpc.jobs.visible import visible_job
 from dlq_master.rpc.jobs.wait_view import wait_shares, with_owners, with_times
 from dlq_master.rpc.specs.elastic import check_new_sizes
 from dlq_master.rpc.specs.intake import (
@@ -93,9 +93,8 @@ async def list_jobs(call: Call, request: wire.ListJobsRequest) -> bytes:
                 rest.next_page_token = str(last)
                 return b"".join((*page, rest.SerializeToString()))
             own = caller.may_see(job)
-            page.append(
-                rows.row(job, read, now_s) if own else rows.once(shown_to_others(job, read, now_s))
-            )
+            row_of = rows.row if own else rows.redacted_row
+            page.append(row_of(job, read, now_s))
             if request.with_details:
                 rest.details.append(_detail(job, read) if own else wire.JobDetail())
             last = job.job_id

@@ -1,18 +1,16 @@
 """Whose job it is: users see and touch their own, operators and admins all of them.
 
 Of other people's living jobs a user sees in a list as much as a queue shows. That is who runs how
-much, where and how long, as far as [visibility] allows. `shown_to_others` is all of it. Names,
+much, where and how long, as far as [visibility] allows. `job_view.redacted` is all of it. Names,
 commands, environments, labels and output stay private. No other call takes a job of somebody
 else's.
 """
 
 from __future__ import annotations
 
-from dlq.v1 import job_pb2
 from dlq_common.errors import InvalidRequest, NotFound
 from dlq_common.text.arrays import TasksText, parse_tasks
 from dlq_common.text.names import shown
-from dlq_common.text.wire import to_duration, to_timestamp
 from dlq_master.control.config import OTHERS
 from dlq_master.control.jobs import arrays
 from dlq_master.control.read_model.published import Published
@@ -21,8 +19,6 @@ from dlq_master.model.event import JournalEvent
 from dlq_master.model.jobs.job import Job
 from dlq_master.rpc.calls.errors import HiddenFromCaller
 from dlq_master.rpc.specs.intake import job_id_of
-from dlq_master.rpc.views.convert import ATTEMPT_STATES, JOB_STATES
-from dlq_master.rpc.views.job_view import add_limit, array_task_message, put_held
 
 NAMED, _NAMELESS, HIDDEN = OTHERS
 FEW = 8  # tasks that are quicker found one by one than all together
@@ -36,38 +32,6 @@ def may_list(read: Published, caller: Caller, job: Job) -> bool:
 def names_others(read: Published, caller: Caller) -> bool:
     """Whether the caller may know whose a job of somebody else's is."""
     return caller.sees_all or read.others_shown == NAMED
-
-
-def shown_to_others(job: Job, read: Published, now_s: float) -> job_pb2.Job:
-    """All that users learn of other people's jobs (dlq.v1.Job.redacted)."""
-    message = job_pb2.Job(
-        redacted=True,
-        job_id=str(job.job_id),
-        user=job.user if read.others_shown == NAMED else "",
-        state=JOB_STATES[job.state],
-        submit_time=to_timestamp(job.submit_time_s),
-        start_time=to_timestamp(job.first_start_time_s),
-        array_task=array_task_message(job),
-        queue=job.queue,
-        time_limit_duration=to_duration(job.time_limit_s),
-    )
-    if job.request.nodes is not None:
-        message.resources.node_count = job.request.nodes
-    message.resources.gpu_type = job.request.gpu_type or ""
-    message.resources.gpu_count = job.request.real_gpus
-    message.resources.core_count = job.request.cores
-    executed_s = job.total_executed_s
-    key = job.live_key
-    attempt = read.attempt(key) if key is not None else None
-    if attempt is not None:
-        executed_s += attempt.executed_s(now_s)
-        message.attempt_state = ATTEMPT_STATES[attempt.state]
-        message.profiling = attempt.profiling
-        message.node_ids.extend(attempt.lease.allocation.node_ids)
-        put_held(message, job.request, attempt.lease.allocation)
-    add_limit(message, job, attempt, now_s)
-    message.run_duration.CopyFrom(to_duration(executed_s))
-    return message
 
 
 def visible_job(read: Published, caller: Caller, text: str) -> Job:

@@ -8,15 +8,13 @@ from contextlib import suppress
 
 from dlq.v1 import job_service_pb2 as wire
 from dlq_common.errors import InvalidRequest
-from dlq_master.control.loop.watch import cursor_expired
+from dlq_master.control.loop.watch import Interest, cursor_expired
 from dlq_master.control.read_model.published import Published
 from dlq_master.model.event import JournalEvent
 from dlq_master.model.ids import JobId
 from dlq_master.rpc.calls.call import Call
 from dlq_master.rpc.jobs.journal import MOST_STORIES, WantedEvents, journal, wanted_of
 from dlq_master.rpc.jobs.visible import may_see_event, names_others, visible_job
-from dlq_master.rpc.views.convert import event_message
-from dlq_master.rpc.views.job_view import job_message
 
 KEEP_ALIVE_S = 15.0
 FROM_NOW_ON = -1
@@ -24,7 +22,7 @@ FROM_NOW_ON = -1
 
 async def watch_events(
     call: Call, request: wire.WatchEventsRequest, *, keep_alive_s: float = KEEP_ALIVE_S
-) -> AsyncIterator[wire.WatchEventsResponse]:
+) -> AsyncIterator[wire.WatchEventsResponse | bytes]:
     """Every event after the cursor that the caller may see, then new ones, without end. A watcher
     that lost its right to watch is sent away.
     """
@@ -39,28 +37,31 @@ async def watch_events(
             if event.seq > last:
                 break
             call.check_member()
-            if message := _named_message(call, event, filtered):
-                yield message
+            if answer := _named_answer(call, event, filtered):
+                yield answer
         cursor = max(cursor, last)
-    source = aiter(call.parts.control.watch(cursor))
+    user = "" if call.caller.sees_all else call.caller.name
+    stream = call.parts.control.watch(cursor, Interest(wanted, user))
+    source = aiter(stream)
     coming = asyncio.ensure_future(anext(source))
     try:
         while True:
             await asyncio.wait((coming,), timeout=keep_alive_s)
             call.check_member()
             if not coming.done():
+                cursor = max(cursor, stream.seen)
                 yield wire.WatchEventsResponse(cursor=cursor)
                 continue
             event = coming.result()
             coming = asyncio.ensure_future(anext(source))
             cursor = event.seq
             if event.job_id in wanted:
-                if message := _named_message(call, event, filtered):
-                    yield message
+                if answer := _named_answer(call, event, filtered):
+                    yield answer
             elif (
                 not wanted and filtered.has(event) and may_see_event(call.read, call.caller, event)
             ):
-                yield _message(call, event)
+                yield _answer(call, event)
     finally:
         coming.cancel()
         with suppress(asyncio.CancelledError, StopAsyncIteration):
@@ -85,24 +86,16 @@ def _are_whole(read: Published, wanted: frozenset[JobId]) -> bool:
     return few and all(job is not None and not job.ended for job in jobs)
 
 
-def _named_message(
-    call: Call, event: JournalEvent, filtered: WantedEvents
-) -> wire.WatchEventsResponse | None:
+def _named_answer(call: Call, event: JournalEvent, filtered: WantedEvents) -> bytes | None:
     """For a named job: a reader that filters its events hears of its end all the same."""
-    message = _message(call, event)
-    if not filtered.has(event):
-        job = call.read.job(event.job_id) if event.job_id is not None else None
-        if job is None or not job.ended:
-            return None
-        message.ClearField("event")
-    return message
+    if filtered.has(event):
+        return _answer(call, event)
+    job = call.read.job(event.job_id) if event.job_id is not None else None
+    if job is None or not job.ended:
+        return None
+    return call.parts.events.job_alone(event, job, call.read, call.now_s)
 
 
-def _message(call: Call, event: JournalEvent) -> wire.WatchEventsResponse:
-    read = call.read
-    job = read.job(event.job_id) if event.job_id is not None else None
-    return wire.WatchEventsResponse(
-        event=event_message(event, names=names_others(read, call.caller)),
-        cursor=event.seq,
-        job=None if job is None else job_message(job, read, call.now_s),
-    )
+def _answer(call: Call, event: JournalEvent) -> bytes:
+    names = names_others(call.read, call.caller)
+    return call.parts.events.answer(event, call.read, call.now_s, names=names)

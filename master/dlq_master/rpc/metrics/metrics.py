@@ -1,8 +1,7 @@
 """`GET /metrics` in the text format of Prometheus, for scrapers on the master's own host.
 
 Nobody is asked who they are, so it listens on loopback only, and tells numbers: no names of jobs or
-people. Gauges are counted from the published state when they are asked for, which costs O(jobs in
-memory).
+people. Gauges are told from the published state, which costs O(attempts that live and nodes).
 """
 
 from __future__ import annotations
@@ -16,7 +15,6 @@ from dlq_common.daemon.logs import get_logger
 from dlq_common.text.addresses import split_address
 from dlq_master.control.loop.meter import BUCKETS_S, Meter
 from dlq_master.control.read_model.published import Published
-from dlq_master.model.jobs.job import Job, shown_state
 from dlq_master.model.nodes.node import NodeState
 
 _log = get_logger("master.metrics")
@@ -85,9 +83,8 @@ class MetricsServer:
 def page(read: Published, meter: Meter, more: Iterable[str] = ()) -> str:
     """Everything, one sample a line."""
     lines: list[str] = []
-    jobs = [job for job in read.jobs() if not job.ended]
-    lines += family("dlq_jobs", "gauge", "Jobs that have not ended.", _jobs(read, jobs))
-    lines += family("dlq_deadline_jobs", "gauge", "Of these: with deadlines.", _deadlines(jobs))
+    lines += family("dlq_jobs", "gauge", "Jobs that have not ended.", _jobs(read))
+    lines += family("dlq_deadline_jobs", "gauge", "Of these: with deadlines.", _deadlines(read))
     lines += family("dlq_nodes", "gauge", "Nodes.", _nodes(read))
     lines += family(
         "dlq_gpus", "gauge", "GPUs of nodes that are up, or may come back.", _gpus(read)
@@ -108,23 +105,23 @@ def page(read: Published, meter: Meter, more: Iterable[str] = ()) -> str:
     return "\n".join([*lines, *_turns(meter), *more, ""])
 
 
-def _jobs(read: Published, jobs: Iterable[Job]) -> Mapping[Labels, float]:
-    found: Counter[Labels] = Counter()
-    for job in jobs:
-        key = job.live_key
-        attempt = None if key is None else read.attempt(key)
-        state = shown_state(job, None if attempt is None else attempt.shown_state)
-        found[("queue", job.queue), ("state", state)] += 1
-    return found
+def _jobs(read: Published) -> Mapping[Labels, float]:
+    """By the states that people see: those of living attempts, where there are any."""
+    found = Counter(read.tally.states)
+    for attempt in read.living():
+        job = read.job(attempt.key.job_id)
+        if job is not None and job.live_key == attempt.key and not job.ended:
+            found[job.queue, job.state.value] -= 1
+            found[job.queue, attempt.shown_state] += 1
+    return {
+        (("queue", queue), ("state", state)): count
+        for (queue, state), count in found.items()
+        if count
+    }
 
 
-def _deadlines(jobs: Iterable[Job]) -> Mapping[Labels, float]:
-    found: Counter[Labels] = Counter()
-    for job in jobs:
-        if job.steps:
-            refused = "refused" if job.verdict else "not_judged"
-            found[(("verdict", "promised" if job.promised is not None else refused),)] += 1
-    return found
+def _deadlines(read: Published) -> Mapping[Labels, float]:
+    return {(("verdict", word),): count for word, count in read.tally.verdicts.items() if count}
 
 
 def _nodes(read: Published) -> Mapping[Labels, float]:

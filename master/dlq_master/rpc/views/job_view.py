@@ -12,6 +12,7 @@ from functools import lru_cache
 from dlq.v1 import job_pb2, resource_pb2
 from dlq_common.job_fields.reading.words import ATTEMPT_SCOPE, JOB_SCOPE
 from dlq_common.text.wire import filled, to_duration, to_timestamp
+from dlq_master.control.config import OTHERS
 from dlq_master.control.nodes.labels import named
 from dlq_master.control.read_model.published import Published
 from dlq_master.model.attempts.attempt import Attempt
@@ -67,7 +68,7 @@ def standing(job: Job, read: Published) -> job_pb2.Job:
         end_time=to_timestamp(job.end_time_s),
         time_limit_duration=to_duration(job.time_limit_s),
         checkpoint=checkpoint_message(job.checkpoint),
-        array_task=array_task_message(job),
+        array_task=_array_task_message(job),
     )
     if not job.ended:
         message.grace_duration.CopyFrom(to_duration(grace_s(job.saves, job.rules)))
@@ -81,10 +82,10 @@ def standing(job: Job, read: Published) -> job_pb2.Job:
 
 def present(job: Job, read: Published, now_s: float) -> bytes:
     """The rest of the message as bytes: its attempt, why it waits, and all that time changes."""
-    start, cost_s = read.start_range(job), None if job.ended else read.stop_cost_s(job)
+    start, cost_s = expected(job, read)
     waits = _waiting(read.wait_code(job, now_s), cost_s, start)
-    if job.live_attempt is None and job.blocked is None and not job.steps:
-        return waits if job.begin_time_s is None else waits + _beginning(job.begin_time_s, now_s)
+    if is_still(job):
+        return waits
     message = job_pb2.Job()
     key = job.live_key
     attempt = read.attempt(key) if key is not None else None
@@ -107,8 +108,58 @@ def present(job: Job, read: Published, now_s: float) -> bytes:
             policy=read.policy,
         )
         message.promise.CopyFrom(promised)
-    begins = b"" if job.begin_time_s is None else _beginning(job.begin_time_s, now_s)
-    return waits + begins + message.SerializeToString()
+    if job.begin_time_s is not None and job.begin_time_s > now_s:
+        message.begin_time.CopyFrom(to_timestamp(job.begin_time_s))
+    return waits + message.SerializeToString()
+
+
+def redacted(job: Job, read: Published, now_s: float) -> job_pb2.Job:
+    """All that users learn of other people's jobs (dlq.v1.Job.redacted)."""
+    message = job_pb2.Job(
+        redacted=True,
+        job_id=str(job.job_id),
+        user=job.user if read.others_shown == OTHERS[0] else "",
+        state=JOB_STATES[job.state],
+        submit_time=to_timestamp(job.submit_time_s),
+        start_time=to_timestamp(job.first_start_time_s),
+        array_task=_array_task_message(job),
+        queue=job.queue,
+        time_limit_duration=to_duration(job.time_limit_s),
+    )
+    if job.request.nodes is not None:
+        message.resources.node_count = job.request.nodes
+    message.resources.gpu_type = job.request.gpu_type or ""
+    message.resources.gpu_count = job.request.real_gpus
+    message.resources.core_count = job.request.cores
+    executed_s = job.total_executed_s
+    key = job.live_key
+    attempt = read.attempt(key) if key is not None else None
+    if attempt is not None:
+        executed_s += attempt.executed_s(now_s)
+        message.attempt_state = ATTEMPT_STATES[attempt.state]
+        message.profiling = attempt.profiling
+        message.node_ids.extend(attempt.lease.allocation.node_ids)
+        _put_held(message, job.request, attempt.lease.allocation)
+    _add_limit(message, job, attempt, now_s)
+    message.run_duration.CopyFrom(to_duration(executed_s))
+    return message
+
+
+def is_still(job: Job) -> bool:
+    """Whether only a plan, and what is `expected`, change what is present of it: so it is with most
+    jobs that wait or have ended.
+    """
+    return (
+        job.live_attempt is None
+        and job.blocked is None
+        and job.begin_time_s is None
+        and not job.steps
+    )
+
+
+def expected(job: Job, read: Published) -> tuple[Range | None, float | None]:
+    """When it will start, and the cost of a stop; None: unknown, or there is none."""
+    return read.start_range(job), None if job.ended else read.stop_cost_s(job)
 
 
 @lru_cache(MOST_ALIKE)
@@ -122,13 +173,6 @@ def _waiting(code: ReasonCode | None, stop_cost_s: float | None, start: Range | 
     return message.SerializeToString()
 
 
-def _beginning(begin_s: float, now_s: float) -> bytes:
-    """Not before this instant; nothing once it has passed."""
-    if begin_s <= now_s:
-        return b""
-    return job_pb2.Job(begin_time=to_timestamp(begin_s)).SerializeToString()
-
-
 def _add_run(
     message: job_pb2.Job, job: Job, attempt: Attempt | None, read: Published, now_s: float
 ) -> None:
@@ -139,11 +183,11 @@ def _add_run(
     if attempt is not None:
         executed_s += attempt.executed_s(now_s)
     message.run_duration.CopyFrom(to_duration(executed_s))
-    add_limit(message, job, attempt, now_s)
+    _add_limit(message, job, attempt, now_s)
     add_elasticity(message, job, attempt)
 
 
-def add_limit(message: job_pb2.Job, job: Job, attempt: Attempt | None, now_s: float) -> None:
+def _add_limit(message: job_pb2.Job, job: Job, attempt: Attempt | None, now_s: float) -> None:
     left_s = limit_left_s(job, attempt, now_s)
     if left_s is None:
         return
@@ -157,7 +201,7 @@ def _add_living(
 ) -> None:
     message.attempt_state = ATTEMPT_STATES[attempt.state]
     message.profiling = attempt.profiling
-    put_held(message, job.request, attempt.lease.allocation)
+    _put_held(message, job.request, attempt.lease.allocation)
     service_gpu_s = job.request.weighed(attempt.lease.allocation.width) * attempt.executed_s(now_s)
     message.attained_gpu_seconds = job.attained_gpu_s + service_gpu_s
     message.gpu_seconds = job.total_gpu_s + service_gpu_s
@@ -187,7 +231,7 @@ def _add_living(
         )
 
 
-def put_held(message: job_pb2.Job, request: Request, allocation: Allocation) -> None:
+def _put_held(message: job_pb2.Job, request: Request, allocation: Allocation) -> None:
     """The GPUs that it holds; of a job without GPUs, its cores."""
     if request.without_gpus:
         message.held_core_count = allocation.width
@@ -201,7 +245,7 @@ def _shown_gpu_type(node: Node, allocation: Allocation) -> str:
     return f"{gpu_type} (virtual)" if node.virtual and gpu_type else gpu_type
 
 
-def array_task_message(job: Job) -> job_pb2.ArrayTask | None:
+def _array_task_message(job: Job) -> job_pb2.ArrayTask | None:
     """Its place in its array; None for a single job."""
     array = job.array
     return array and job_pb2.ArrayTask(

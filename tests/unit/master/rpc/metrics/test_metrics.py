@@ -65,6 +65,20 @@ def test_counters_tell_what_the_loop_has_done(master: Master) -> None:
     assert told["dlq_turn_longest_seconds"] == 0.3
 
 
+def test_a_scrape_looks_at_no_job_that_waits(
+    master: Master, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for _ in range(20):
+        master.submit(4)
+    master.hold(master.submit(4).job_id)
+    read = master.loop.published
+    monkeypatch.setattr(read, "jobs", lambda: pytest.fail("all jobs are looked at"))
+    told = samples(page(read, Meter()))
+    assert told['dlq_jobs{queue="default",state="queued"}'] == 21
+    assert told['dlq_jobs{queue="default",state="held"}'] == 1
+    assert told['dlq_jobs{queue="default",state="assigned"}'] == 2
+
+
 async def asked(port: int, words: bytes) -> tuple[str, str]:
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     writer.write(words)

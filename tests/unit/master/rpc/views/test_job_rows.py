@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import pytest
 
-from dlq.v1 import job_pb2, job_service_pb2
+from dlq.v1 import job_pb2
+from dlq.v1.job_service_pb2 import ListJobsResponse
 from dlq_master.model.ids import JobId
 from dlq_master.model.jobs.job import Job, JobState, RunRules
 from dlq_master.model.resources import Request
 from dlq_master.planner.forecasts import Range
+from dlq_master.rpc.views import job_rows
 from dlq_master.rpc.views.job_rows import JobRows
-from dlq_master.rpc.views.job_view import job_message, standing
+from dlq_master.rpc.views.job_view import job_message, present, standing
 from dlq_master.store.tables.chosen_policy import Chosen
 from support.fake_clock import FakeClock
-from support.fake_control import FakeControl
+from support.fake_control import FakeControl, FakeRead
 
 
 @pytest.fixture
@@ -32,7 +34,7 @@ def control() -> FakeControl:
 def _page(rows: JobRows, control: FakeControl) -> list[job_pb2.Job]:
     read = control.published
     content = b"".join(rows.row(job, read, control.clock.now_s()) for job in read.jobs())
-    return list(job_service_pb2.ListJobsResponse.FromString(content).jobs)
+    return list(ListJobsResponse.FromString(content).jobs)
 
 
 def test_a_list_encodes_only_jobs_that_have_changed_since_the_last(control: FakeControl) -> None:
@@ -57,6 +59,41 @@ def test_rows_of_jobs_that_have_gone_make_room(control: FakeControl) -> None:
     _page(rows, control)
     _page(rows, control)
     assert rows.encoded == 150
+
+
+def test_a_row_of_a_job_that_waits_is_made_anew_only_after_a_plan(
+    control: FakeControl, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows, made = JobRows(), list[JobId]()
+
+    def noted(job: Job, read: FakeRead, now_s: float) -> bytes:
+        made.append(job.job_id)
+        return present(job, read, now_s)
+
+    monkeypatch.setattr(job_rows, "present", noted)
+    control.place(JobId(1), "gpu01")
+    control.published.all_jobs[JobId(2)] = control.published.all_jobs[JobId(2)]._replace(
+        begin_time_s=control.clock.now_s() + 60.0
+    )
+    _page(rows, control)
+    assert len(made) == 100
+    _page(rows, control)
+    assert made[100:] == [JobId(1), JobId(2)], "its attempt goes on, its time comes nearer"
+    control.published.start_ranges[JobId(3)] = Range(1.0, 2.0, 3.0)
+    assert _page(rows, control)[2].HasField("start_estimate")
+    control.published.plan = object()
+    _page(rows, control)
+    assert len(made) == 205
+
+
+def test_what_others_see_is_encoded_once_too(control: FakeControl) -> None:
+    rows, read, now_s = JobRows(), control.published, control.clock.now_s()
+    control.place(JobId(1), "gpu01")
+    told = [[rows.redacted_row(job, read, now_s) for job in read.jobs()] for _ in range(3)]
+    assert rows.encoded == 100 + 2, "what runs is told anew"
+    assert [job.redacted for job in ListJobsResponse.FromString(b"".join(told[2])).jobs] == [
+        True
+    ] * 100
 
 
 def test_a_row_is_the_same_job_as_any_other_answer(control: FakeControl) -> None:
