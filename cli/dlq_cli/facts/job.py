@@ -171,7 +171,8 @@ def dependency_text(dependency: job_pb2.DependencySpec) -> str:
     for term in dependency.terms:
         relation = job_pb2.DependencyRelation.Name(term.relation)
         word = relation.removeprefix("DEPENDENCY_RELATION_").lower()
-        words.append(f"{word}:{term.job_id}" if term.job_id else word)
+        delay = f"+{term.delay_duration.seconds // 60}" if term.HasField("delay_duration") else ""
+        words.append(f"{word}:{term.job_id}{delay}" if term.job_id else word)
     return ("?" if dependency.any else ",").join(words)
 
 

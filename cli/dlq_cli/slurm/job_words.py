@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import pwd
+import re
 import time
 from collections.abc import Mapping
 from functools import cache, lru_cache
@@ -15,10 +16,12 @@ from dlq_cli.lists.slurm_states import code
 from dlq_cli.words import HOLD_KINDS, has_ended
 from dlq_common.text.hostlist import compress_hostlist
 from dlq_common.text.wire import from_duration, from_timestamp
-from dlq_compat.job_page import clock
+from dlq_compat.job_page import NULL, clock
 
 NOBODY = 4_294_967_294  # Slurm's text for an unknown uid
 _NONE = "None"
+_CORRESPONDING = re.compile(r"(aftercorr:\d+)_\d+")
+_TERM = re.compile(r"([^,?]+)")
 UNKNOWN = "Unknown"
 # The reason why a job waits; other reasons read as Priority, which means that other jobs come
 # first.
@@ -43,6 +46,12 @@ _ENDS: Mapping[str, str] = {
     "oom_gpu": "NonZeroExitCode", "time_limit": "TimeLimit", "node_lost": "NodeDown",
     "start_failed": "JobLaunchFailure", "join_failed": "JobLaunchFailure", "poison": "JobHoldMaxRequeue", "rejected": "BadConstraints",  # noqa: E501
 }  # fmt: skip
+
+
+def dependency(job: job_pb2.Job) -> str:
+    """`afterok:17(unfulfilled)`. A task with `aftercorr` shows the array, as in Slurm."""
+    text = _CORRESPONDING.sub(r"\1_*", job.dependency)
+    return _TERM.sub(r"\1(unfulfilled)", text) or NULL
 
 
 def reason(job: job_pb2.Job) -> str:

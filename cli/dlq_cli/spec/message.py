@@ -104,7 +104,9 @@ def dependency_message(depends_on: DependencyText) -> job_pb2.DependencySpec:
     message = job_pb2.DependencySpec(any=depends_on.any)
     for term in depends_on.terms:
         relation = job_pb2.DependencyRelation.Value(f"DEPENDENCY_RELATION_{term.relation.upper()}")
-        message.terms.add(relation=relation, job_id=term.job)
+        sent = message.terms.add(relation=relation, job_id=term.job)
+        if term.minutes:
+            sent.delay_duration.seconds = 60 * term.minutes
     return message
 
 

@@ -127,6 +127,7 @@ def _ordering(spec: job_pb2.JobSpec) -> Iterator[tuple[str, object]]:
             TermText(
                 job_pb2.DependencyRelation.Name(term.relation).rpartition("_")[2].lower(),
                 term.job_id,
+                term.delay_duration.seconds // 60,
             )
             for term in spec.dependency.terms
         )

@@ -115,7 +115,7 @@ def _array(spec: Spec) -> str:
 def _dependency(spec: Spec) -> str:
     if spec.depends_on is None:
         return ""
-    words = [":".join(filter(None, term)) for term in spec.depends_on.terms]
+    words = [str(term) for term in spec.depends_on.terms]
     return (" or " if spec.depends_on.any else " and ").join(words)
 
 

@@ -32,17 +32,11 @@ def _identity(job: SeenJob) -> dict[str, str]:
         "QOS": job.qos,
         "JobState": queue_state(wire),
         "Reason": words.reason(wire),
-        "Dependency": dependency(job),
+        "Dependency": words.dependency(wire),
         "Restarts": str(job.restarts),
         "BatchFlag": str(int(job.is_batch)),
         "ExitCode": f"{wire.exit_code}:{wire.exit_signal}",
     }
-
-
-def dependency(job: SeenJob) -> str:
-    """`afterok:17(unfulfilled)`."""
-    terms = [f"{term}(unfulfilled)" for term in job.job.dependency.split(",") if term]
-    return ",".join(terms) or NULL
 
 
 def _times(job: SeenJob) -> dict[str, str]:

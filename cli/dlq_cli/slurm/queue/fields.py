@@ -57,12 +57,6 @@ def _features(job: SeenJob) -> str:
     return "&".join(f"{key}={text}" for key, text in job.job.resources.constraint.items()) or NULL
 
 
-def _dependency(job: SeenJob) -> str:
-    """`afterok:17(unfulfilled)`."""
-    terms = [f"{term}(unfulfilled)" for term in job.job.dependency.split(",") if term]
-    return ",".join(terms) or NULL
-
-
 _FIELDS: tuple[Letter[SeenJob], ...] = (
     Letter("ACCOUNT", "a", ("account",), lambda j: j.account or NULL),
     Letter("TRES_PER_NODE", "b", ("tres-per-node", "gres"), lambda j: j.gres_per_node or NOT_SET),
@@ -94,7 +88,7 @@ _FIELDS: tuple[Letter[SeenJob], ...] = (
     Letter("EXEC_HOST", "B", ("batchhost",), _host, detailed=True),
     Letter("CPUS", "C", ("numcpus",), lambda j: str(j.cpus), detailed=True),
     Letter("NODES", "D", ("numnodes",), lambda j: str(j.node_count)),
-    Letter("DEPENDENCY", "E", ("dependency",), _dependency),
+    Letter("DEPENDENCY", "E", ("dependency",), lambda j: words.dependency(j.job)),
     Letter("ARRAY_JOB_ID", "F", ("arrayjobid",), lambda j: j.array_id),
     Letter("GROUP", "G", ("groupid",), lambda j: str(j.gid)),
     Letter("SOCKETS_PER_NODE", "H", ("sockets",), always("*")),

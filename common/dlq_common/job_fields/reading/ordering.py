@@ -11,8 +11,10 @@ from dlq_common.text.instants import parse_instant
 from dlq_common.text.names import shown
 from dlq_common.text.suggest import did_you_mean
 
-RELATIONS = ("after", "afterok", "afternotok", "afterany", "singleton")
+RELATIONS = ("after", "afterok", "afternotok", "afterany", "aftercorr", "singleton")
 _JOB = re.compile(r"[1-9][0-9]{0,17}(?:_[0-9]{1,9})?", re.ASCII)
+_MINUTES = re.compile(r"[0-9]{1,6}", re.ASCII)
+MOST_MINUTES = 366 * 24 * 60
 _ALL = re.compile(r",(?![^\[]*\])")  # but not that of 12_[0,2]
 _FORMS = "write afterok:12:13,afterany:14 (all of them) or with ? (any of them)"
 
@@ -22,6 +24,11 @@ class TermText(NamedTuple):
 
     relation: str
     job: str
+    minutes: int = 0  # after its start; with `after`
+
+    def __str__(self) -> str:
+        delay = f"+{self.minutes}" if self.minutes else ""
+        return f"{self.relation}:{self.job}{delay}" if self.job else self.relation
 
 
 class DependencyText(NamedTuple):
@@ -57,8 +64,6 @@ def read_dependency(raw: object) -> DependencyText:
 def _terms(part: str) -> list[TermText]:
     relation, *jobs = part.split(":")
     relation = relation.strip().lower()
-    if relation == "aftercorr":
-        raise ValueError("aftercorr is not there: submit each task with afterok:12_4 of its own")
     if relation not in RELATIONS:
         if _JOB.fullmatch(relation):
             raise ValueError(f"what should have become of job {relation}? {_FORMS}")
@@ -69,16 +74,23 @@ def _terms(part: str) -> list[TermText]:
         return [TermText(relation, "")]
     if not jobs:
         raise ValueError(f"{relation} names no job: {_FORMS}")
-    return [TermText(relation, name) for job in jobs for name in _names(job.strip())]
+    return [term for job in jobs for term in _of_job(relation, job.strip())]
+
+
+def _of_job(relation: str, text: str) -> list[TermText]:
+    """`12`, or with `after` also `12+5`: five minutes after its start."""
+    job, plus, minutes = text.partition("+")
+    if plus and relation != "after":
+        raise ValueError(f"{relation} takes no delay: only after:{job}+MINUTES does")
+    delay = int(minutes) if _MINUTES.fullmatch(minutes) else 0 if not plus else MOST_MINUTES + 1
+    if delay > MOST_MINUTES:
+        raise ValueError(f"{shown(minutes)} is no number of minutes up to {MOST_MINUTES}")
+    return [TermText(relation, name, delay) for name in _names(job)]
 
 
 def _names(job: str) -> list[str]:
-    """`12`, `12_4`; of `12_[0-3]` each task by its own name."""
-    first, plus, minutes = job.partition("+")
-    if plus and minutes.isdecimal() and _JOB.fullmatch(first):
-        raise ValueError(
-            f"no delay can follow a job: write {first}, and begin=now+{minutes}minutes"
-        )
+    """`12`, `12_4`; of `12_[0-3]` each task by its own name. `12_*` is `12`, as lists show it."""
+    job = job.removesuffix("_*")
     named = parse_tasks(job)
     if named is not None and "[" in job:
         return [f"{named.array_id}_{index}" for index in named.indexes]

@@ -73,8 +73,9 @@ DEPENDS_ON = JobField[object](
     key="depends_on",
     read=ordering.read_dependency,
     flag="-d --dependency RELATION:JOB[:JOB]",
-    help="Wait for other jobs: after (started), afterok, afternotok, afterany (ended); `,` for "
-    "all, `?` for any. singleton: one job of this name at a time.",
+    help="Wait for other jobs: after (started; after:12+5: five minutes ago), afterok, afternotok, "
+    "afterany (ended), aftercorr (task by task); `,` for all, `?` for any. singleton: one job of "
+    "this name at a time.",
     sample='"afterok:12,afterany:14"',
     comment="Not before these; `?` for any of them.",
 )

@@ -41,10 +41,45 @@ def _term(turn: Turn, caller: Caller, asked: AskedTerm, before: JobId | None) ->
             f"job {shown_id(seen)} came after job {before}, which cannot depend on it", field=FIELD
         )
     if array is None:
-        return _of_job(turn, asked.relation, seen)
-    tally = gates.tally_of(arrays.tasks(turn.known_job, array))
+        return _delayed(turn, asked, _of_job(turn, asked.relation, seen), [seen])
+    tasks = list(arrays.tasks(turn.known_job, array))
+    tally = gates.tally_of(tasks)
     turn.state.jobs.gates.tallies.setdefault(array.array_id, tally)
-    return Term(asked.relation, array.array_id, True, gates.of_array(asked.relation, tally))
+    term = Term(asked.relation, array.array_id, True, gates.of_array(asked.relation, tally))
+    return _delayed(turn, asked, term, tasks)
+
+
+def _delayed(turn: Turn, asked: AskedTerm, term: Term, others: list[Job]) -> Term:
+    """Its delay counts from starts that may be long ago, and leave memory."""
+    term = term._replace(delay_s=asked.delay_s)
+    if not (term.met and asked.delay_s):
+        return term
+    due_s = max(map(gates.started_s, others)) + asked.delay_s
+    return gates.after_delay(term._replace(due_s=due_s), turn.now_s)
+
+
+def of_task(turn: Turn, job: Job) -> Job:
+    """A task of an array with `aftercorr` waits for the task of its own index, and not for the
+    whole other array. Without such a task it waits for nothing.
+    """
+    depends = job.depends
+    if job.array is None or depends is None:
+        return job
+    terms = tuple(
+        _corresponding(turn, job, term) if term.relation is Relation.AFTERCORR else term
+        for term in depends.terms
+    )
+    return job._replace(depends=depends._replace(terms=terms))
+
+
+def _corresponding(turn: Turn, job: Job, term: Term) -> Term:
+    array = arrays.array_of(turn.known_job, term.target) if term.array else None
+    if array is None:
+        return term
+    other = arrays.task_of(turn.known_job, array, job.array_index)
+    if other is None:
+        return term._replace(met=True)
+    return _of_job(turn, term.relation, other)
 
 
 def _found(turn: Turn, asked: AskedTerm) -> tuple[Job | None, Array | None]:

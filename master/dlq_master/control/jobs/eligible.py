@@ -58,7 +58,7 @@ def _judge(turn: Turn, job: Job) -> None:
     gates = turn.state.jobs.gates
     depends = job.depends
     if depends is not None and depends.met is None:
-        depends = gates.resolved(turn.state.cluster.jobs, job, depends)
+        depends = gates.resolved(turn.state.cluster.jobs, job, depends, turn.now_s)
     if depends is not None and depends.met is False:
         _never(turn, job, depends)
         return
@@ -66,6 +66,7 @@ def _judge(turn: Turn, job: Job) -> None:
     if block in (Block.DEPENDENCY, Block.BEGIN_TIME):
         # It was given another wish: meanwhile another task has its place.
         gates.leave_array(job)
+        gates.look_later(job, depends, turn.now_s)
     if block is not job.blocked or depends != job.depends:
         if block is None:
             turn.step_job(job.job_id, on_job.Eligible(depends=depends), actor=MASTER)

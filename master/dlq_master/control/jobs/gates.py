@@ -167,13 +167,29 @@ class Gates:
         _count(tally, task)
         return tally.stage != before
 
-    def resolved(self, jobs: Jobs, job: Job, depends: Dependency) -> Dependency:
+    def resolved(self, jobs: Jobs, job: Job, depends: Dependency, now_s: float) -> Dependency:
         """The dependency with what is known of its terms by now."""
         terms = tuple(
-            term if term.met is not None else term._replace(met=self._met(jobs, job, term))
+            term if term.met is not None else self._resolved(jobs, job, term, now_s)
             for term in depends.terms
         )
         return depends if terms == depends.terms else depends._replace(terms=terms)
+
+    def _resolved(self, jobs: Jobs, job: Job, term: Term, now_s: float) -> Term:
+        if term.due_s is None:
+            met = self._met(jobs, job, term)
+            if not (met and term.delay_s):
+                return term._replace(met=met)
+            starts = (started_s(each) for each in _targets(jobs, term))
+            term = term._replace(due_s=max(starts, default=now_s) + term.delay_s)
+        return after_delay(term, now_s)
+
+    def look_later(self, job: Job, depends: Dependency | None, now_s: float) -> None:
+        """Look again when the first delay of its terms is over, or at its begin."""
+        delays = (term.due_s for term in depends.terms if term.met is None) if depends else ()
+        instants = [due_s for due_s in (*delays, job.begin_time_s) if due_s and due_s > now_s]
+        if instants:
+            self.begins.set(job.job_id, min(instants))
 
     def _met(self, jobs: Jobs, job: Job, term: Term) -> bool | None:
         if term.relation is Relation.SINGLETON:
@@ -185,9 +201,7 @@ class Gates:
             )
         other = jobs.get(term.target)
         # A job that is not here ended long ago, and was judged when the dependency was accepted.
-        return (
-            term.relation is not Relation.AFTEROK if other is None else of_job(term.relation, other)
-        )
+        return term.relation not in _WELL if other is None else of_job(term.relation, other)
 
     def _track_singleton(self, jobs: Jobs, job: Job) -> None:
         name = name_of(job)
@@ -277,13 +291,35 @@ def _has_started(job: Job) -> bool:
     return job.first_start_time_s is not None or over(job)
 
 
+def _targets(jobs: Jobs, term: Term) -> Iterator[Job]:
+    """The jobs of a term that are in memory."""
+    if term.array:
+        yield from tasks_of(jobs, term.target)
+    elif (job := jobs.get(term.target)) is not None:
+        yield job
+
+
+def started_s(job: Job) -> float:
+    """Its first start, or its end if it never started."""
+    return job.first_start_time_s or job.end_time_s or 0.0
+
+
+def after_delay(term: Term, now_s: float) -> Term:
+    """A term whose delay has begun: it is met when that is over."""
+    over_now = term.due_s is None or term.due_s <= now_s
+    return term._replace(met=True if over_now else None)
+
+
+_WELL = (Relation.AFTEROK, Relation.AFTERCORR)
+
+
 def of_array(relation: Relation, tally: Tally) -> bool | None:
     """Whether an array as a whole has become what is wanted; None: not decided, False: never."""
     ended = not tally.unended
     match relation:
         case Relation.AFTER:
             return True if not tally.unstarted else None
-        case Relation.AFTEROK:
+        case Relation.AFTEROK | Relation.AFTERCORR:
             return False if tally.failed else True if ended else None
         case Relation.AFTERNOTOK:
             return tally.failed if ended else None
@@ -298,7 +334,9 @@ def of_job(relation: Relation, job: Job) -> bool | None:
     if not over(job):
         return None
     well = job.state is JobState.COMPLETED
-    return {Relation.AFTEROK: well, Relation.AFTERNOTOK: not well}.get(relation, True)
+    if relation in _WELL:
+        return well
+    return not well if relation is Relation.AFTERNOTOK else True
 
 
 def _drop(index: dict[Key, dict[JobId, None]], key: Key, job_id: JobId) -> bool:

@@ -70,6 +70,8 @@ def submit(turn: Turn, ask: SubmitJob) -> Answer | Done[Answer]:
     if not ask.hold:
         profile_limit.check(turn, job, _count(ask))
     accepted = [job] if job.array is None or ask.array is None else _tasks(job, ask.array)
+    if job.depends is not None:
+        accepted = [dependencies.of_task(turn, one) for one in accepted]
     for one in accepted:
         _enter(turn, ask, one)
     turn.entered.update(dict.fromkeys(counts.places(job), len(accepted)))

@@ -78,7 +78,7 @@ def _wanted(turn: Turn, ask: UpdateJob, job: Job) -> Job:
         after = after._replace(begin_time_s=ask.begin_time_s)
     if ask.depends is not SAME:
         wanted = dependencies.dependency(turn, ask.caller, ask.depends, before=job.job_id)
-        after = after._replace(depends=wanted)
+        after = dependencies.of_task(turn, after._replace(depends=wanted))
     if ask.concurrent is not SAME:
         after = after._replace(array=_limited(job, ask.concurrent))
     after = teams.moved(turn, after, ask.team)

@@ -33,6 +33,7 @@ class AskedTerm:
     relation: Relation
     job_id: JobId
     index: int | None = None
+    delay_s: float = 0.0  # with AFTER
 
 
 @dataclass(frozen=True, slots=True)

@@ -40,6 +40,7 @@ class Relation(StrEnum):
     AFTEROK = "afterok"  # it has completed
     AFTERNOTOK = "afternotok"  # it has ended otherwise
     AFTERANY = "afterany"  # it has ended
+    AFTERCORR = "aftercorr"  # as AFTEROK; each task of an array by its own index in the other one
     SINGLETON = "singleton"  # earlier jobs of the same user and name have ended
 
 
@@ -50,9 +51,16 @@ class Term(NamedTuple):
     target: JobId = JobId(0)  # a job; with `array` all tasks of that array; 0 for singleton
     array: bool = False
     met: bool | None = None  # None: not decided yet; False: never
+    delay_s: float = 0.0  # so long after the start; with AFTER
+    due_s: float | None = None  # when that delay is over; None: there is none, or it has not begun
 
     def __str__(self) -> str:
-        return self.relation.value if not self.target else f"{self.relation.value}:{self.target}"
+        return self.named(str(self.target))
+
+    def named(self, target: str) -> str:
+        """`after:12+5`, with the target by that name; the delay is in minutes."""
+        delay = f"+{round(self.delay_s / 60)}" if self.delay_s else ""
+        return f"{self.relation.value}:{target}{delay}" if self.target else self.relation.value
 
 
 class Dependency(NamedTuple):

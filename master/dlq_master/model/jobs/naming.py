@@ -18,9 +18,13 @@ def shown_id(job: Job) -> str:
 
 
 def shown_term(term: Term, job_of: JobOf) -> str:
-    """`afterok:12_4`; a job that `job_of` does not know goes by its number."""
-    job = None if term.array or not term.target else job_of(term.target)
-    return str(term) if job is None else f"{term.relation.value}:{shown_id(job)}"
+    """`afterok:12_4`, `afterok:12_*` for a whole array; a job that `job_of` does not know goes by
+    its number.
+    """
+    if term.array:
+        return term.named(f"{term.target}_*")
+    job = job_of(term.target) if term.target else None
+    return str(term) if job is None else term.named(shown_id(job))
 
 
 def shown_dependency(depends: Dependency, job_of: JobOf) -> str:

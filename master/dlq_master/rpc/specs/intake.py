@@ -47,11 +47,9 @@ from dlq_master.rpc.specs.deadlines import (
 )
 from dlq_master.rpc.specs.elastic import new_sizes, sizes_of
 from dlq_master.rpc.specs.node_choice import labels_of, nodes_of, passing
+from dlq_master.rpc.specs.ordering import RELATIONS, check_begin, check_dependency
 from dlq_master.rpc.specs.spec import (
-    RELATIONS,
     USER_SIGNALS,
-    check_begin,
-    check_dependency,
     check_request_id,
     checked,
 )
@@ -285,10 +283,10 @@ def _term(term: DependencyTerm) -> AskedTerm:
     relation = RELATIONS[term.relation]
     if relation is Relation.SINGLETON:
         return AskedTerm(relation, JobId(0))
-    named = parse_tasks(term.job_id)
-    if named is None:
-        return AskedTerm(relation, job_id_of(term.job_id, "spec.dependency"))
-    return AskedTerm(relation, job_id_of(named.array_id, "spec.dependency"), named.indexes[0])
+    named, delay_s = parse_tasks(term.job_id), from_duration(term.delay_duration)
+    name = term.job_id if named is None else named.array_id
+    index = None if named is None else named.indexes[0]
+    return AskedTerm(relation, job_id_of(name, "spec.dependency"), index, delay_s)
 
 
 def request_of(spec: JobSpec) -> Request:

@@ -12,26 +12,24 @@ from typing import TypeVar
 
 from google.protobuf.duration_pb2 import Duration
 from google.protobuf.message import Message
-from google.protobuf.timestamp_pb2 import Timestamp
 from google.protobuf.unknown_fields import UnknownFieldSet
 
-from dlq.v1.job_pb2 import DependencyRelation, DependencySpec, JobSpec
+from dlq.v1.job_pb2 import JobSpec
 from dlq.v1.resource_pb2 import ResourceRequest
 from dlq_common.errors import InvalidRequest
 from dlq_common.job_fields.limits import Lasts, OneOf, Passes, refused
 from dlq_common.job_fields.reading.words import PER_GPU, STDINS, TERMINAL
 from dlq_common.job_fields.table import FIELDS
-from dlq_common.text.arrays import IndexRange, expand
 from dlq_common.text.container_names import NETWORKS
-from dlq_common.text.names import check_argument, check_env, check_word, shown
+from dlq_common.text.names import check_argument, check_env, check_word
 from dlq_common.text.units import DAY
-from dlq_master.model.jobs.eligible import Relation
 from dlq_master.model.resources import CORE_TYPE
 from dlq_master.rpc.specs.container_spec import RUNTIME, check_container
 from dlq_master.rpc.specs.cores import check_cores, is_without_gpus
 from dlq_master.rpc.specs.deadlines import check_deadlines, check_lateness, with_sizes
 from dlq_master.rpc.specs.elastic import check_elastic
 from dlq_master.rpc.specs.node_choice import check_choice
+from dlq_master.rpc.specs.ordering import MOST_TASKS, check_array, check_begin, check_dependency
 
 LARGEST_ENV_BYTES = 256 * 1024
 LARGEST_SCRIPT_BYTES = 512 * 1024
@@ -42,9 +40,6 @@ LONGEST_LABEL = 256
 LONGEST_ORIGIN = 4_096
 MOST_GPUS = 100_000
 MOST_GPU_TYPES = 16
-MOST_TASKS = 10_000
-MOST_TERMS = 100
-LATEST_BEGIN_S = 32_503_680_000  # the year 3000
 
 SIGNALS = ("TERM", "INT", "USR1", "USR2")
 # The signals of `dlq signal`: none that only the kernel can take, and none that stops a process.
@@ -59,14 +54,8 @@ _LIMITS = tuple(
     [(field.wire, field.limit) for field in FIELDS.values() if field.wire and field.limit]
 )
 
-RELATIONS = {
-    DependencyRelation.Value(f"DEPENDENCY_RELATION_{relation.name}"): relation
-    for relation in Relation
-}
-
 T = TypeVar("T")
 
-_JOB = re.compile(r"[1-9][0-9]{0,17}(?:_[0-9]{1,9})?", re.ASCII)
 
 _NAME_JUNK = re.compile(r"[^A-Za-z0-9_.+=@:-]+", re.ASCII)
 
@@ -279,42 +268,6 @@ def _check_roles(spec: JobSpec) -> None:
         )
 
 
-def _check_array(spec: JobSpec) -> None:
-    if not spec.HasField("array"):
-        return
-    ranges = [IndexRange(each.first, each.last, each.step or 1) for each in spec.array.ranges]
-    try:
-        count = len(expand(ranges))
-    except ValueError as error:
-        raise refused("array.ranges", f": {error}") from None
-    if count > MOST_TASKS:
-        why = f"--array has {count} tasks; one array has {MOST_TASKS} at most"
-        raise InvalidRequest(why, field="spec.array.ranges")
-    if spec.array.concurrent_count < 0:
-        raise refused("array.concurrent_count", "is negative")
-
-
-def check_dependency(asked: DependencySpec) -> None:
-    """Whether these terms could be meant; whether the jobs are there, the loop knows."""
-    field = "dependency"
-    if len(asked.terms) > MOST_TERMS:
-        raise refused(field, f"names more than {MOST_TERMS} jobs")
-    for term in asked.terms:
-        relation = RELATIONS.get(term.relation)
-        if relation is None:
-            raise refused(field, "has a relation that this master does not know")
-        if (relation is Relation.SINGLETON) != (not term.job_id):
-            raise refused(field, f"{relation.value}: {shown(term.job_id)} is not what it takes")
-        if term.job_id and not _JOB.fullmatch(term.job_id):
-            raise refused(field, f"{shown(term.job_id)} is not a job: write 12, or 12_4 for a task")
-
-
-def check_begin(begin: Timestamp) -> None:
-    """Whether a job could ever begin then."""
-    if not (0 <= begin.seconds <= LATEST_BEGIN_S and 0 <= begin.nanos < 1_000_000_000):
-        raise refused("begin_time", "must be an instant between 1970 and the year 3000")
-
-
 def check_span(field: str, duration: Duration, least_s: float, most_s: float) -> float:
     """The duration in seconds, if it is a well-formed one between the limits."""
     Lasts(least_s, most_s).check(field, duration)
@@ -365,7 +318,7 @@ CHECKS: tuple[Callable[[JobSpec], None], ...] = (
     _check_roles,
     check_elastic,
     _check_mixed,
-    _check_array,
+    check_array,
     lambda spec: check_dependency(spec.dependency),
     lambda spec: check_begin(spec.begin_time),
     check_deadlines,

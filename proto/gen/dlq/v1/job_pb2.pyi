@@ -194,6 +194,10 @@ class _DependencyRelationEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_De
     """It has ended."""
     DEPENDENCY_RELATION_SINGLETON: _DependencyRelation.ValueType  # 5
     """All earlier jobs of the same user and name have ended; takes no job."""
+    DEPENDENCY_RELATION_AFTERCORR: _DependencyRelation.ValueType  # 6
+    """For each task of an array: the task of the same index in the other array has completed. One without such a
+    task waits for nothing. Of a job that is no task, or for one that is no array, as AFTEROK.
+    """
 
 class DependencyRelation(_DependencyRelation, metaclass=_DependencyRelationEnumTypeWrapper):
     """The required fate of another job."""
@@ -210,6 +214,10 @@ DEPENDENCY_RELATION_AFTERANY: DependencyRelation.ValueType  # 4
 """It has ended."""
 DEPENDENCY_RELATION_SINGLETON: DependencyRelation.ValueType  # 5
 """All earlier jobs of the same user and name have ended; takes no job."""
+DEPENDENCY_RELATION_AFTERCORR: DependencyRelation.ValueType  # 6
+"""For each task of an array: the task of the same index in the other array has completed. One without such a
+task waits for nothing. Of a job that is no task, or for one that is no array, as AFTEROK.
+"""
 Global___DependencyRelation: _TypeAlias = DependencyRelation  # noqa: Y015
 
 class _StepState:
@@ -465,6 +473,7 @@ class DependencyTerm(_message.Message):
 
     RELATION_FIELD_NUMBER: _builtins.int
     JOB_ID_FIELD_NUMBER: _builtins.int
+    DELAY_DURATION_FIELD_NUMBER: _builtins.int
     relation: Global___DependencyRelation.ValueType
     """Its required fate."""
     job_id: _builtins.str
@@ -472,15 +481,22 @@ class DependencyTerm(_message.Message):
     be the caller's, or visible to an operator, and older than the job that depends on it: so no circle
     can arise. Empty for a singleton.
     """
+    @_builtins.property
+    def delay_duration(self) -> _duration_pb2.Duration:
+        """With AFTER: so long after the start of the other job, of an array after the last start. The end counts for a
+        job that never started. At most 366 days.
+        """
+
     def __init__(
         self,
         *,
         relation: Global___DependencyRelation.ValueType = ...,
         job_id: _builtins.str = ...,
+        delay_duration: _duration_pb2.Duration | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["delay_duration", b"delay_duration"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["job_id", b"job_id", "relation", b"relation"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["delay_duration", b"delay_duration", "job_id", b"job_id", "relation", b"relation"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

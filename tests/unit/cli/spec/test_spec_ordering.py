@@ -60,6 +60,14 @@ def message(*flags: tuple[str, str]) -> job_pb2.JobSpec:
             ),
         ),
         ("singleton", DependencyText((TermText("singleton", ""),), False)),
+        ("aftercorr:12_*", DependencyText((TermText("aftercorr", "12"),), False)),
+        (
+            "after:12+5:1_3+0:9",
+            DependencyText(
+                (TermText("after", "12", 5), TermText("after", "1_3"), TermText("after", "9")),
+                False,
+            ),
+        ),
         ("AfterOK:7", DependencyText((TermText("afterok", "7"),), False)),
         (
             ["afterok:12", "after:3"],
@@ -82,10 +90,12 @@ def test_slurms_words_for_dependencies_are_read(text: object, dependency: Depend
         ("afterok:1_[3-1]", "is empty"),
         ("afterok:1_[", "is not a job"),
         ("afterok:1,after:2?after:3", "do not go together"),
-        ("aftercorr:12", "submit each task with afterok:12_4"),
-        ("after:12+5", "write 12, and begin=now.5minutes"),
+        ("aftercorr", "names no job"),
+        ("afterok:12+5", "afterok takes no delay"),
+        ("after:12+527041", "no number of minutes"),
+        ("after:12+", "no number of minutes"),
         ("singleton:12", "takes no job"),
-        ("afterok:12+x", "is not a job"),
+        ("after:12+x", "no number of minutes"),
         (7, "names no jobs"),
     ],
 )
@@ -108,6 +118,14 @@ def test_flags_become_the_message_that_travels() -> None:
     ]
     assert not message().HasField("array")
     assert not message().HasField("dependency")
+
+
+def test_a_delay_travels_in_seconds() -> None:
+    spec = message(("-d", "after:12+5,aftercorr:9"))
+    delayed, corresponding = spec.dependency.terms
+    assert delayed.delay_duration.seconds == 300
+    assert not corresponding.HasField("delay_duration")
+    assert corresponding.relation == job_pb2.DEPENDENCY_RELATION_AFTERCORR
 
 
 @pytest.mark.parametrize("raw", [True, 1.5, None, {"a": 1}])

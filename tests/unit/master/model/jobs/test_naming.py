@@ -25,5 +25,5 @@ def test_a_dependency_names_tasks_arrays_and_jobs_as_they_are_written() -> None:
     )
     known = {TASK.job_id: TASK, PLAIN.job_id: PLAIN}
     told = shown_dependency(depends, known.get)
-    assert told == "afterok:28_4,afterany:17,after:28,after:5,singleton"
+    assert told == "afterok:28_4,afterany:17,after:28_*,after:5,singleton"
     assert shown_dependency(depends._replace(any=True), known.get) == told.replace(",", "?")
