@@ -24,6 +24,7 @@ NAMES = (
     *("tick", "submits", "starts", "launches", "pauses", "resizes", "resizes_live", "agent_load"),
     *("submit_full", "crowded_reads", "busy_master", "slo_cycle", "admission_live", "reclaim_live"),
     *(
+        "lists",
         "status",
         "cpu_hog",
         "sbatch_loop",

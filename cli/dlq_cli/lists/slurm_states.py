@@ -66,6 +66,14 @@ def wanted(program: str, words: list[str]) -> frozenset[str]:
     return frozenset() if "ALL" in found else frozenset(found)
 
 
+def words_of(states: frozenset[str]) -> list[str]:
+    """dlq's words of jobs that may be in one of these states; none: any, or no word is."""
+    failed = not states.isdisjoint({"FAILED", *(_LONG[code] for code in FAILURES)})
+    silent = not states.isdisjoint({"RUNNING", "COMPLETING"})
+    also = {"failed": failed, "unknown": silent}
+    return [word for word, code in SLURM_CODES.items() if also.get(word) or _LONG[code] in states]
+
+
 def _refusal(program: str, word: str) -> tuple[str, ...]:
     if program == "sacct":
         return (f"sacct: fatal: unrecognized job state value '{word}'",)

@@ -28,15 +28,23 @@ def everybody(
     ended_within_s: int = ENDED_WITHIN_S,
     states: Sequence[str] = (),
     user: str = "*",
+    queue: str = "",
+    name: str = "",
 ) -> list[SeenJob]:
     """All users' jobs, or those of one, as far as the master shows them to the caller; else the
-    caller's own. `states`: dlq's words for those that are wanted.
+    caller's own. `states`: dlq's words for those that are wanted. Of other people's jobs no name is
+    known.
     """
     jobs = Jobs(app.connection())
 
     def listed(of_user: str) -> JobList:
         return jobs.list(
-            user=of_user, ended_within_s=ended_within_s, with_details=detailed, states=states
+            user=of_user,
+            ended_within_s=ended_within_s,
+            with_details=detailed,
+            states=states,
+            queue=queue,
+            name=name,
         )
 
     try:

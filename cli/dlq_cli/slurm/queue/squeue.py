@@ -15,7 +15,7 @@ from contextlib import suppress
 import click
 
 from dlq_cli.app import App
-from dlq_cli.lists.slurm_states import queue_state, wanted
+from dlq_cli.lists.slurm_states import queue_state, wanted, words_of
 from dlq_cli.output.render import clean_line
 from dlq_cli.output.said import NO_SUCH_JOB, SlurmSays
 from dlq_cli.output.slurm_page import show
@@ -143,7 +143,20 @@ def _found(app: App, given: SlurmWords, *, detailed: bool) -> list[SeenJob]:
     every = "all" in {word.lower() for word in given.listed("states")}
     ids = given.listed("jobs")
     keep = _filter(app, given)
-    shown = _named(app, ids, detailed=detailed) if ids else everybody(app, detailed=detailed)
+    if ids:
+        shown = _named(app, ids, detailed=detailed)
+    elif all(word.isdecimal() or _is_known(word) for word in given.listed("user")):
+        shown = everybody(
+            app,
+            detailed=detailed,
+            states=words_of(states),
+            user=_one_user(app, given),
+            queue=_one(given.listed("partition")),
+            name=_one(given.listed("name")),
+        )
+    else:
+        # Of a name that this host does not know, all jobs tell whether anybody has it.
+        shown = everybody(app, detailed=detailed)
     _tell_unknown_users(given, shown)
     return [
         job
@@ -152,6 +165,26 @@ def _found(app: App, given: SlurmWords, *, detailed: bool) -> list[SeenJob]:
         and ("start" not in given.options or job.code == "PD")
         and keep(job)
     ]
+
+
+def _one(words: Sequence[str]) -> str:
+    """The master lists by one; of several it lists all."""
+    return words[0] if len(words) == 1 else ""
+
+
+def _one_user(app: App, given: SlurmWords) -> str:
+    """The user whose jobs alone are looked for, if this host knows the name; else everybody."""
+    users = _users(app, given) or ()
+    return next((name for name in users if len(users) == 1 and _is_known(name)), "*")
+
+
+def _is_known(user: str) -> bool:
+    import pwd
+
+    try:
+        return bool(pwd.getpwnam(user))
+    except (KeyError, ValueError):
+        return False
 
 
 def _named(app: App, ids: Sequence[str], *, detailed: bool) -> Sequence[SeenJob]:
@@ -215,15 +248,9 @@ def _users(app: App, given: SlurmWords) -> set[str] | None:
 
 def _tell_unknown_users(given: SlurmWords, shown: Sequence[SeenJob]) -> None:
     """Of names that neither this host nor a job has."""
-    import pwd
-
     users = {job.job.user for job in shown}
     for word in given.listed("user"):
-        if word.isdecimal() or word in users:
-            continue
-        try:
-            pwd.getpwnam(word)
-        except KeyError:
+        if not (word.isdecimal() or word in users or _is_known(word)):
             click.echo(f"squeue: error: Invalid user: {clean_line(word[:64])}\n", err=True)
 
 
