@@ -3,6 +3,7 @@
 import os
 import shutil
 import signal
+import subprocess
 import tempfile
 import time
 from collections.abc import Iterator
@@ -87,6 +88,25 @@ def test_a_job_without_its_directory_starts_in_tmp_and_says_so(front: Front) -> 
         assert done.stdout.endswith("/tmp\n")
     lost = front.said("sbatch", "-W", "-G1", "--chdir=/nowhere", "--wrap=true")
     assert lost.returncode != 0, "its output file is below /nowhere, as in Slurm"
+
+
+def shelled(front: Front, script: str) -> str:
+    """What a shell prints that calls Slurm's commands."""
+    done = subprocess.run(
+        ["sh", "-ec", script], env=front.environment, cwd=front.root, text=True,
+        capture_output=True, timeout=120, check=True,
+    )  # fmt: skip
+    return done.stdout
+
+
+def test_the_callers_umask_is_the_jobs(front: Front) -> None:
+    job = "sbatch -W -G1 -o masked.txt --wrap 'umask; srun sh -c umask; : > made.txt'"
+    assert shelled(front, f"umask 027; {job} > said; cat masked.txt") == "0027\n0027\n"
+    modes = {name: (front.root / name).stat().st_mode for name in ("masked.txt", "made.txt")}
+    assert modes == dict.fromkeys(modes, 0o100640)
+    assert shelled(front, "umask 002; srun -G1 sh -c umask") == "0002\n"
+    said = shelled(front, "umask 007; dlq submit -G1 --wait --wrap 'umask > native.txt' > said")
+    assert (said, (front.root / "native.txt").read_text()) == ("", "0007\n")
 
 
 def test_stdin_goes_in_and_both_outputs_come_apart(front: Front) -> None:

@@ -102,10 +102,11 @@ async def test_bytes_pass_both_ways_and_the_exit_code_comes_back(box: PodmanBox)
 async def test_it_has_the_jobs_user_directory_environment_and_no_capability(
     box: PodmanBox,
 ) -> None:
-    handle = running(box)
+    handle = running(box, "umask > /tmp/main; exec sleep 1000", umask=0o027)
     script = 'id -u; id -G; pwd; cat /proc/self/status; echo "[$SECRET]" $CUDA_VISIBLE_DEVICES'
-    _, out, _ = await sh(box, handle, script)
-    lines = out.splitlines()
+    _, out, _ = await sh(box, handle, f"umask; cat /tmp/main; {script}")
+    main, own, *lines = out.splitlines()
+    assert int(main, 8) == int(own, 8) == 0o027
     assert lines[0] == str(USER)
     assert set(lines[1].split()) == {str(GROUP), str(GROUP + 1)}
     assert lines[2] == "/tmp"

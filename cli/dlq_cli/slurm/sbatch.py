@@ -22,6 +22,7 @@ from dlq_cli.slurm.batch_script import read_batch_script
 from dlq_cli.slurm.input_variables import options_of, own_environment
 from dlq_cli.slurm.jobs.origin import origin_of
 from dlq_cli.slurm.words import no_cluster
+from dlq_cli.spec.caller import caller_layer
 from dlq_cli.spec.check import doubts
 from dlq_cli.spec.merge import merge, stacked
 from dlq_cli.spec.message import to_message
@@ -179,6 +180,7 @@ def spec_of(
     layer = stacked(
         [
             _DEFAULTS,
+            caller_layer(),
             _named(name),
             read_script(text.encode(), name).layer,  # #DLQ lines, below those for sbatch
             sbatch_layer(text, name, notes, more=more, lenient=lenient),

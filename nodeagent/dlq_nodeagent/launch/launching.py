@@ -8,6 +8,8 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from dlq_common.job_fields.reading.words import USUAL_UMASK
+from dlq_common.job_fields.table.job import UMASK
 from dlq_common.start_causes import StartCause
 from dlq_common.text.names import check_argument, check_env
 from dlq_nodeagent.cgroups.port import OnlyMinors
@@ -226,6 +228,7 @@ class Launching:
             log_head_bytes=rules.output.head,
             log_ring_bytes=rules.output.ring,
             log_bytes_per_s=rules.output.rate,
+            umask=umask_of(launch),
             container=container,
             only_devices=() if container else self.devices_for(self.devices_of(launch)),
         )
@@ -309,6 +312,12 @@ def refusal(error: BaseException) -> Preparation:
             return Preparation(error=words, no_room=full, cause=cause)
         case _:
             return Preparation(error=f"{type(error).__name__}: {error}", cause=cause)
+
+
+def umask_of(launch: Launch) -> int:
+    """As it was submitted; that of a client that says nothing is the usual one."""
+    said = UMASK.of(launch.fields)
+    return USUAL_UMASK if said is None else said
 
 
 def place_of(launch: Launch) -> PlaceOnDisk:

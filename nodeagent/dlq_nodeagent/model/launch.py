@@ -151,6 +151,7 @@ class LaunchPlan:
     """A job that writes faster is slowed down by its own pipe; 0 means no limit."""
     only_devices: tuple[OnlyMinors, ...] = ()
     """The GPU nodes it may open; a container's engine sees to its own."""
+    umask: int = 0o022
     container: ContainerPlan | None = None
     """Run it in a container, where `argv`, `env` and `cwd` then count; only `podman` can."""
 
@@ -193,6 +194,7 @@ def _check_numbers(plan: LaunchPlan) -> None:
     _refuse_unless(plan.epoch >= 0, f"epoch: {plan.epoch}")
     _refuse_unless(plan.hold_s > 0, f"hold_s: {plan.hold_s}")
     _refuse_unless(plan.grace_s >= 0 and plan.term_s >= 0, "grace_s and term_s are not negative")
+    _refuse_unless(0 <= plan.umask <= 0o777, f"umask: {plan.umask:o}")
     _refuse_unless(1 <= plan.signal <= 64, f"signal: {plan.signal}")
     _refuse_unless(plan.pids_max >= 1, f"pids_max: {plan.pids_max}")
     _refuse_unless(plan.memory_bytes is None or plan.memory_bytes > 0, "memory_bytes")

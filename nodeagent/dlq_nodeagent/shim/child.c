@@ -112,7 +112,7 @@ void child_become(const struct plan *plan, pid_t guard, int status_fd)
     prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0);
     if (getppid() != guard)
         _exit(127);
-    umask(022);
+    umask(plan->mask);
     if (chdir(plan->cwd) != 0) /* as the user, so that the user's rights decide */
         child_fail(status_fd, "chdir");
     child_reset_signals();

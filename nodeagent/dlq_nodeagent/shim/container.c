@@ -38,8 +38,11 @@ static int put(int fd, const char *key, const char *value)
 
 int container_job(const struct plan *plan)
 {
+    char mask[16];
     int fd = memfd_create("job", MFD_CLOEXEC | MFD_ALLOW_SEALING);
     int failed = fd < 0;
+    snprintf(mask, sizeof mask, "%o", plan->mask);
+    failed = failed || put(fd, "umask=", mask) != 0;
     failed = failed || (plan->image_cwd != NULL ? put(fd, "try=", plan->image_cwd)
                                                  : put(fd, "cwd=", plan->cwd)) != 0;
     for (char **each = plan->env; !failed && *each != NULL; each++)

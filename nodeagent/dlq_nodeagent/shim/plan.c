@@ -115,6 +115,15 @@ static bool take_id(const char *value, uid_t *id)
     return true;
 }
 
+static bool take_mask(const char *value, mode_t *out)
+{
+    int64_t number;
+    if (!parse_number(value, 0777, &number))
+        return false;
+    *out = (mode_t)number;
+    return true;
+}
+
 static bool take_signal(const char *value, int *out)
 {
     int64_t number;
@@ -177,6 +186,8 @@ static bool take(struct plan *plan, const char *key, char *value)
         return take_ms(value, &plan->grace_ns);
     if (strcmp(key, "term_ms") == 0)
         return take_ms(value, &plan->term_ns);
+    if (strcmp(key, "umask") == 0)
+        return take_mask(value, &plan->mask);
     if (strcmp(key, "signal") == 0)
         return take_signal(value, &plan->signal);
     if (strcmp(key, "signal_to") == 0)
@@ -228,6 +239,7 @@ const char *plan_read(int plan_fd, struct plan *plan)
     size_t list_count = sizeof lists / sizeof *lists;
     memset(plan, 0, sizeof *plan);
     plan->uid = plan->gid = (uid_t)-1;
+    plan->mask = 022;
     plan->text = slurp(plan_fd, &length);
     if (plan->text == NULL)
         return "cannot be read";

@@ -38,6 +38,7 @@ struct plan {
     gid_t gid, groups[MAX_GROUPS];
     size_t group_count;
     bool submitter, allow_root;
+    mode_t mask;
     struct cgroup_dir cgroups[MAX_CGROUPS];
     size_t cgroup_count;
     int64_t hold_ns, grace_ns, term_ns;

@@ -13,6 +13,7 @@ from dlq_cli.commands.options import examples, json_option
 from dlq_cli.jobs.source import STDIN, read_source
 from dlq_cli.output.zone import LocalZone
 from dlq_cli.quiet import quiet_grpc
+from dlq_cli.spec.caller import caller_layer
 from dlq_cli.spec.check import doubts
 from dlq_cli.spec.fields import BY_NAME, FLAGS, layer_from
 from dlq_cli.spec.merge import merge
@@ -186,7 +187,7 @@ def _flags_layer(flags: dict[str, Any]) -> Layer:
 
 
 def _spec(source: SpecSource, over: Layer) -> Spec:
-    merged = merge([source.layer, over], os.environ)
+    merged = merge([caller_layer(), source.layer, over], os.environ)
     return finish(merged, directory=_directory(merged), arguments=source.arguments)
 
 

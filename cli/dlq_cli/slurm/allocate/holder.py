@@ -168,9 +168,9 @@ _FUNCTION = "BASH_FUNC_"
 _OF_NODE = ("SLURM", "DLQ_", "CUDA_", "MASTER_", "PET_")
 
 
-def kept(environ: Mapping[str, str]) -> bytes:
-    """A shell's words that set the caller's variables, without the node's own."""
-    lines = [
+def kept(environ: Mapping[str, str], umask: int) -> bytes:
+    """A shell's words that set the caller's umask and variables, without the node's own."""
+    lines = [f"umask {umask:04o}\n"] + [
         f"export {name}={quote(value)}\n"
         for name, value in environ.items()
         if name.isidentifier() and name.isascii() and not name.startswith(_OF_NODE)

@@ -28,6 +28,7 @@ from dlq_cli.lists.select import one_job
 from dlq_cli.slurm.allocate import holder
 from dlq_cli.slurm.allocate.allocation import Handler, KeptAllocation, handling
 from dlq_cli.slurm.allocate.words import SplitWords, split
+from dlq_cli.spec.caller import own_umask
 from dlq_client.inside import CommandInside
 from dlq_client.jobs import Jobs
 from dlq_common.errors import InvalidRequest, NotFound, Unavailable
@@ -217,7 +218,7 @@ def _beside(app: App, named: str, given: SplitWords) -> int:
     allocation.job, allocation.job_id = found, found.job_id
     key = jobs.new_request_id()
     keeping = allocation.inside(holder.keep(key))
-    text = holder.kept(os.environ)
+    text = holder.kept(os.environ, own_umask())
     for at in range(0, len(text), 32 * 1024):
         keeping.stdin(text[at : at + 32 * 1024])
     keeping.end_stdin()

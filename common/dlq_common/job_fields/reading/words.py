@@ -28,6 +28,8 @@ MOST_RESTARTS = 1_000_000
 SIGNALS = ("TERM", "USR1", "USR2", "INT")
 SAVE_SIGNALS = ("USR1", "USR2", "INT")
 MOST_NICE = 100
+MOST_UMASK = 0o777
+USUAL_UMASK = 0o022
 AUTO = "auto"
 COMPATS = ("slurm", "none")
 PER_GPU = "per-gpu"
@@ -42,6 +44,7 @@ PRESETS = ("sigterm", "torchrun", "hf", "lightning", "submitit")
 MOST_TASKS_OF_A_NODE = 1024
 MOST_TASKS = 1_000_000
 
+_MODE = re.compile(r"[0-7]{1,4}", re.ASCII)
 _INTEGER = re.compile(r"[0-9]{1,9}", re.ASCII)
 _GPUS = re.compile(r"(?:([A-Za-z][A-Za-z0-9_-]{0,62}):)?([0-9]{1,9})", re.ASCII)
 _SIGNAL = re.compile(r"(?:B:)?(?:SIG)?([A-Z0-9]+)(?:@([0-9]{1,6}))?", re.ASCII)
@@ -121,6 +124,14 @@ def read_integer(raw: object, most: int) -> int:
     if number > most:
         raise ValueError(f"{number} is too large: {most} at most")
     return number
+
+
+def read_umask(raw: object) -> int:
+    """Octal digits, as text: `027`."""
+    text = read_text(raw).strip()
+    if not _MODE.fullmatch(text) or int(text, 8) > MOST_UMASK:
+        raise ValueError(f"{shown(text)} is not a umask: write octal digits such as 027")
+    return int(text, 8)
 
 
 def read_nodes(raw: object) -> int:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from dlq_common.job_fields.field import JobField
-from dlq_common.job_fields.limits import Passes
+from dlq_common.job_fields.limits import Between, Passes
 from dlq_common.job_fields.reading import containers, program, words
-from dlq_common.job_fields.wire import Plain
+from dlq_common.job_fields.wire import Plain, Present
 from dlq_common.text.names import check_absolute_path, check_job_name, check_word
 
 TITLE = "Job"
@@ -76,6 +76,18 @@ WORKDIR = JobField(
     wire=Plain[str]("working_directory"),
     limit=Passes(check_absolute_path, "working directory"),
     launch="working_directory",
+)
+UMASK = JobField(
+    key="umask",
+    read=words.read_umask,
+    flag="--umask MODE",
+    help="Permission bits that its new files lack, such as 027.  [default: those of your shell]",
+    sample='"027"',
+    wire=Present[int]("umask"),
+    limit=Between(0, words.MOST_UMASK),
+    label="umask",
+    text=lambda mask: "" if mask == words.USUAL_UMASK else f"{mask:04o}",
+    to_agent=True,
 )
 ENV = JobField[object](
     key="env",

@@ -44,6 +44,7 @@ def encode(
         f"term_ms={_ms(plan.term_s)}",
         f"signal={plan.signal}",
         *(["signal_to=ranks"] if plan.to_ranks else []),
+        f"umask={plan.umask}",
         f"log_head_bytes={plan.log_head_bytes}",
         f"log_ring_bytes={plan.log_ring_bytes}",
         f"log_bytes_per_s={plan.log_bytes_per_s}",

@@ -2,10 +2,11 @@
  * the shim how the program really ended - which exit codes of containers cannot say.
  *
  * Descriptor 3 is the socket to the shim, 4 a memory file with the job: NUL-terminated records
- * `cwd=` (or `try=`: not to enter it is no error), `env=NAME=VALUE`, `arg=`, and `end`. Environment and arguments travel so, because anything
- * given to the container engine shows in its command line and its database. Statically linked: it
- * must run in any image. When the shim is gone (end of file on 3) nothing guards the job any more,
- * so everything in the container is killed. */
+ * `umask=` (octal), `cwd=` (or `try=`: not to enter it is no error), `env=NAME=VALUE`, `arg=`, and
+ * `end`. Environment and arguments travel so, because anything given to the container engine shows in
+ * its command line and its database. Statically linked: it must run in any image. When the shim is
+ * gone (end of file on 3) nothing guards the job any more, so everything in the container is killed.
+ */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif
@@ -35,6 +36,7 @@ enum { COMMAND = 3 };
 
 struct job {
     const char *cwd, *wish;
+    mode_t mask;
     char **argv, **env;
 };
 
@@ -93,6 +95,8 @@ static bool read_job(int fd, struct job *job)
             job->argv[args++] = record + 4;
         else if (strncmp(record, "env=", 4) == 0)
             job->env[envs++] = record + 4;
+        else if (strncmp(record, "umask=", 6) == 0)
+            job->mask = (mode_t)strtoul(record + 6, NULL, 8) & 0777;
         else if (strncmp(record, "cwd=", 4) == 0)
             job->cwd = record + 4;
         else if (strncmp(record, "try=", 4) == 0)
@@ -138,7 +142,7 @@ static int enter(const struct job *job)
         files.rlim_cur = files.rlim_max;
         setrlimit(RLIMIT_NOFILE, &files);
     }
-    umask(022);
+    umask(job->mask);
     if (job->wish != NULL && chdir(job->wish) != 0 && chdir("/") != 0)
         return -1;
     return job->cwd != NULL ? chdir(job->cwd) : 0;
@@ -212,7 +216,7 @@ static void serve(pid_t program, int signals)
 
 static int become_command(void)
 {
-    struct job job = {0};
+    struct job job = {.mask = 022};
     if (!read_job(COMMAND, &job))
         return CANNOT;
     close(COMMAND);
@@ -230,7 +234,7 @@ static int become_command(void)
 
 int main(int argc, char **argv)
 {
-    struct job job = {0};
+    struct job job = {.mask = 022};
     sigset_t all;
     if (argc == 2 && strcmp(argv[1], "exec") == 0)
         return become_command();

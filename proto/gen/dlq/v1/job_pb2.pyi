@@ -702,6 +702,7 @@ class JobSpec(_message.Message):
     COMPLETION_EXIT_CODES_FIELD_NUMBER: _builtins.int
     NO_REQUEUE_FIELD_NUMBER: _builtins.int
     ORIGIN_FIELD_NUMBER: _builtins.int
+    UMASK_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     """A name for people: printable characters, at most 256, no part ".." between slashes."""
     script: _builtins.str
@@ -752,6 +753,8 @@ class JobSpec(_message.Message):
     """
     no_requeue: _builtins.bool
     """Never run it a second time: an attempt that is preempted, or lost with its node, ends the job."""
+    umask: _builtins.int
+    """Permission bits that its new files lack, 0 to 511 (octal 777). Unset: 18 (octal 022)."""
     @_builtins.property
     def command(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """The program and its arguments, never passed through a shell."""
@@ -893,19 +896,24 @@ class JobSpec(_message.Message):
         completion_exit_codes: _abc.Iterable[_builtins.int] | None = ...,
         no_requeue: _builtins.bool = ...,
         origin: Global___OriginSpec | None = ...,
+        umask: _builtins.int | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_step_count", b"_step_count", "_tasks_per_node", b"_tasks_per_node", "array", b"array", "begin_time", b"begin_time", "checkpoint", b"checkpoint", "container", b"container", "dependency", b"dependency", "disconnect_hold_duration", b"disconnect_hold_duration", "elastic", b"elastic", "interactive", b"interactive", "lateness", b"lateness", "origin", b"origin", "output", b"output", "preempt", b"preempt", "resources", b"resources", "retry", b"retry", "roles", b"roles", "run_estimate_duration", b"run_estimate_duration", "step_count", b"step_count", "tasks", b"tasks", "tasks_per_node", b"tasks_per_node", "time_limit_duration", b"time_limit_duration"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_step_count", b"_step_count", "_tasks_per_node", b"_tasks_per_node", "_umask", b"_umask", "array", b"array", "begin_time", b"begin_time", "checkpoint", b"checkpoint", "container", b"container", "dependency", b"dependency", "disconnect_hold_duration", b"disconnect_hold_duration", "elastic", b"elastic", "interactive", b"interactive", "lateness", b"lateness", "origin", b"origin", "output", b"output", "preempt", b"preempt", "resources", b"resources", "retry", b"retry", "roles", b"roles", "run_estimate_duration", b"run_estimate_duration", "step_count", b"step_count", "tasks", b"tasks", "tasks_per_node", b"tasks_per_node", "time_limit_duration", b"time_limit_duration", "umask", b"umask"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_step_count", b"_step_count", "_tasks_per_node", b"_tasks_per_node", "array", b"array", "begin_time", b"begin_time", "checkpoint", b"checkpoint", "command", b"command", "compat", b"compat", "completion_exit_codes", b"completion_exit_codes", "container", b"container", "deadlines", b"deadlines", "dependency", b"dependency", "disconnect_hold_duration", b"disconnect_hold_duration", "elastic", b"elastic", "environment", b"environment", "hold", b"hold", "interactive", b"interactive", "labels", b"labels", "lateness", b"lateness", "launch", b"launch", "name", b"name", "nice", b"nice", "no_requeue", b"no_requeue", "on_exit0_while_stopping", b"on_exit0_while_stopping", "on_miss", b"on_miss", "origin", b"origin", "output", b"output", "preempt", b"preempt", "profile", b"profile", "queue", b"queue", "resources", b"resources", "retry", b"retry", "roles", b"roles", "run_estimate_duration", b"run_estimate_duration", "runtime", b"runtime", "script", b"script", "step_count", b"step_count", "tasks", b"tasks", "tasks_per_node", b"tasks_per_node", "team", b"team", "time_limit_duration", b"time_limit_duration", "time_limit_scope", b"time_limit_scope", "working_directory", b"working_directory"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_step_count", b"_step_count", "_tasks_per_node", b"_tasks_per_node", "_umask", b"_umask", "array", b"array", "begin_time", b"begin_time", "checkpoint", b"checkpoint", "command", b"command", "compat", b"compat", "completion_exit_codes", b"completion_exit_codes", "container", b"container", "deadlines", b"deadlines", "dependency", b"dependency", "disconnect_hold_duration", b"disconnect_hold_duration", "elastic", b"elastic", "environment", b"environment", "hold", b"hold", "interactive", b"interactive", "labels", b"labels", "lateness", b"lateness", "launch", b"launch", "name", b"name", "nice", b"nice", "no_requeue", b"no_requeue", "on_exit0_while_stopping", b"on_exit0_while_stopping", "on_miss", b"on_miss", "origin", b"origin", "output", b"output", "preempt", b"preempt", "profile", b"profile", "queue", b"queue", "resources", b"resources", "retry", b"retry", "roles", b"roles", "run_estimate_duration", b"run_estimate_duration", "runtime", b"runtime", "script", b"script", "step_count", b"step_count", "tasks", b"tasks", "tasks_per_node", b"tasks_per_node", "team", b"team", "time_limit_duration", b"time_limit_duration", "time_limit_scope", b"time_limit_scope", "umask", b"umask", "working_directory", b"working_directory"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__step_count: _TypeAlias = _typing.Literal["step_count"]  # noqa: Y015
     _WhichOneofArgType__step_count: _TypeAlias = _typing.Literal["_step_count", b"_step_count"]  # noqa: Y015
     _WhichOneofReturnType__tasks_per_node: _TypeAlias = _typing.Literal["tasks_per_node"]  # noqa: Y015
     _WhichOneofArgType__tasks_per_node: _TypeAlias = _typing.Literal["_tasks_per_node", b"_tasks_per_node"]  # noqa: Y015
+    _WhichOneofReturnType__umask: _TypeAlias = _typing.Literal["umask"]  # noqa: Y015
+    _WhichOneofArgType__umask: _TypeAlias = _typing.Literal["_umask", b"_umask"]  # noqa: Y015
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__step_count) -> _WhichOneofReturnType__step_count | None: ...
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__tasks_per_node) -> _WhichOneofReturnType__tasks_per_node | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__umask) -> _WhichOneofReturnType__umask | None: ...
 
 Global___JobSpec: _TypeAlias = JobSpec  # noqa: Y015
 

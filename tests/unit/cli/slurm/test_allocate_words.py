@@ -56,7 +56,9 @@ def test_a_wrong_option_is_told_as_slurm_tells_it(
 
 
 def test_the_callers_variables_reach_a_shell_whole_and_the_nodes_own_stay() -> None:
-    text = holder.kept({"A": "it's\n$HOME", "SLURM_JOB_ID": "9", "DLQ_FENCE": "1", "B%%": "x"})
+    text = holder.kept(
+        {"A": "it's\n$HOME", "SLURM_JOB_ID": "9", "DLQ_FENCE": "1", "B%%": "x"}, 0o022
+    )
     assert b"SLURM" not in text
     assert b"DLQ_" not in text
     said = subprocess.run(
@@ -93,10 +95,18 @@ def test_the_one_step_tells_of_a_directory_that_is_missing(tmp_path: Path) -> No
 
 def test_a_function_that_a_bash_exports_reaches_a_step_beside_others(tmp_path: Path) -> None:
     rank = {"DLQ_BEAT_FILE": f"{tmp_path}/beat", "DLQ_SLURM_BIN": "", "PATH": os.environ["PATH"]}
-    subprocess.run(holder.keep("k"), input=holder.kept(FUNCTION), env=rank, check=True)
+    subprocess.run(holder.keep("k"), input=holder.kept(FUNCTION, 0o022), env=rank, check=True)
     words = holder.step("k", ["--overlap", "--", *CALL])
     said = subprocess.run(words, capture_output=True, env=rank, check=True)
     assert said.stdout == b"it's me\n"
+
+
+def test_a_step_beside_others_has_the_umask_of_its_caller(tmp_path: Path) -> None:
+    rank = {"DLQ_BEAT_FILE": f"{tmp_path}/beat", "DLQ_SLURM_BIN": "", "PATH": os.environ["PATH"]}
+    subprocess.run(holder.keep("k"), input=holder.kept({}, 0o027), env=rank, check=True)
+    words = holder.step("k", ["--", "sh", "-c", "umask"])
+    said = subprocess.run(words, capture_output=True, env=rank, check=True)
+    assert said.stdout == b"0027\n"
 
 
 @pytest.mark.parametrize(

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dlq_cli.spec.caller import caller_layer
 from dlq_cli.spec.fields import BY_NAME, FLAGS, layer_from
 from dlq_cli.spec.merge import merge
 from dlq_cli.spec.message import to_message
@@ -44,6 +46,22 @@ def test_the_command_line_wins_over_the_file_and_origins_tell() -> None:
     made = spec(("-t", "2h"), file=b'command = "true"\ntime_limit = "1h"\nname = "n"\n')
     assert made.values.get("time_limit") == 7200
     assert (made.origins["time_limit"], made.origins["name"]) == ("-t", "job.toml:3")
+
+
+def test_a_umask_is_octal_text_and_comes_from_the_shell_where_nothing_says_it() -> None:
+    before = os.umask(0o027)
+    try:
+        layers = [caller_layer(), read_spec_file(b'command = "true"\n', "job.toml")]
+    finally:
+        os.umask(before)
+    made = finish(merge(layers, SHELL), directory="/")
+    assert (to_message(made).umask, made.origins["umask"]) == (0o027, "your shell")
+    assert to_message(spec(("--umask", "0007"))).umask == 0o007
+    assert to_message(spec(file=b'command = "true"\numask = "0"\n')).HasField("umask")
+    assert not to_message(spec()).HasField("umask")
+    for wrong in ("1777", "8", "-1", "", "u=rw", "00027"):
+        assert "is not a umask" in refusal(("--umask", wrong))
+    assert "put it in quotes" in refusal(file=b'command = "true"\numask = 27\n')
 
 
 def test_a_grace_that_is_too_long_is_told_by_what_was_written() -> None:

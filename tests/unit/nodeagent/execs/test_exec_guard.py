@@ -112,10 +112,10 @@ async def test_it_runs_in_the_jobs_directory_with_its_environment_and_nothing_el
         "SECRET": "s3cret line\nand another",
         "CUDA_VISIBLE_DEVICES": "",
     }
-    handle = running(box, cwd=str(home), env=env)
-    _, out, _ = await run(box, handle, "/bin/sh", "-c", "pwd -P; exec env -0")
-    where, _, variables = out.decode().partition("\n")
-    assert where == str(home.resolve())
+    handle = running(box, cwd=str(home), env=env, umask=0o027)
+    _, out, _ = await run(box, handle, "/bin/sh", "-c", "umask; pwd -P; exec env -0")
+    mask, where, variables = out.decode().split("\n", 2)
+    assert (int(mask, 8), where) == (0o027, str(home.resolve()))
     found = dict(each.split("=", 1) for each in variables.split("\0") if each)
     assert {name: found.get(name) for name in env} == env
     assert set(found) - set(env) <= {"PWD", "_", "SHLVL", "OLDPWD"}

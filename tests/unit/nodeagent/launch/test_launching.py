@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from dlq_common.daemon.config import Bytes
+from dlq_common.job_fields.table.job import UMASK
 from dlq_common.job_fields.table.output_files import STDOUT
 from dlq_nodeagent.devices.cores import JobCores
 from dlq_nodeagent.devices.fake import FakeDevices, parse_virtual
@@ -130,6 +131,12 @@ def test_a_file_is_no_working_directory(
     for path in ("file", "file/below"):
         blocked = replace(launch, working_directory=str(tmp_path / path))
         assert code_of(launching, blocked) == 126
+
+
+def test_a_job_of_an_older_client_has_the_usual_umask(launching: Launching, launch: Launch) -> None:
+    assert plan_of(launching, launch).umask == 0o022
+    asked = replace(launch, fields={UMASK.key: 0})
+    assert plan_of(launching, asked).umask == 0
 
 
 def test_a_missing_working_directory_is_refused(launching: Launching, launch: Launch) -> None:

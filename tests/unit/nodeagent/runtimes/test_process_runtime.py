@@ -73,6 +73,13 @@ def test_a_job_starts_in_its_directory_with_clean_signals_and_no_open_files(
     assert int(open_files) == 4  # 0, 1, 2 and the directory that ls reads
 
 
+@pytest.mark.parametrize("mask", [0, 0o027, 0o777])
+def test_a_job_has_the_umask_of_its_plan(box: ProcessBox, mask: int) -> None:
+    handle = box.sh("umask", umask=mask)
+    box.wait_exit(handle)
+    assert int(box.log(handle), 8) == mask
+
+
 def test_privileges_cannot_be_gained(box: ProcessBox) -> None:
     handle = box.sh("grep -E '^(NoNewPrivs|Cap)' /proc/self/status")
     box.wait_exit(handle)
