@@ -61,6 +61,8 @@ from dlq_nodeagent.state.journal import Journal, RankRecord
 
 # How long the end of a rank may be kept back while its GPUs are looked at.
 _SETTLE_S = 1.0
+# A rank that starts sooner is told once, when it runs.
+_TELL_PREPARING_S = 0.2
 JOURNAL_FAILED = "journal_failed"
 _WATCH_S, _WATCH_STOPPING_S = 1.0, 0.25
 _LOOK_TIMEOUT_S, _BASELINE_TIMEOUT_S = 30.0, 5.0
@@ -163,7 +165,6 @@ class Supervisor:
             self._unwritten(watched, unwritten)  # the master is told at once
             return JOURNAL_FAILED
         log.info("launch_taken", key=str(launch.key), fence=str(launch.fence))
-        self.tell(launch.key)
         self._prepare(watched)
         return ""
 
@@ -413,7 +414,7 @@ class Supervisor:
             self._hear_workers(watched, watched.handle)
         match watched.rank.state:
             case RankState.PREPARING:
-                self._drive_preparing(watched)
+                self._drive_preparing(watched, now_s)
             case RankState.LAUNCHING | RankState.RUNNING:
                 self._looking.if_due(watched, Purpose.WATCH, _WATCH_S)
             case RankState.STOP_WAITING:
@@ -437,7 +438,10 @@ class Supervisor:
             watched.rank = replace(watched.rank, record=ended, ended_s=self._looking.ended_s(ended))
             self._hear_last_words(watched, ended)
 
-    def _drive_preparing(self, watched: Watched) -> None:
+    def _drive_preparing(self, watched: Watched, now_s: float) -> None:
+        if not watched.told and now_s - watched.rank.accepted_s >= _TELL_PREPARING_S:
+            watched.told = True
+            self.tell(watched.rank.launch.key)
         if not watched.confirmed or watched.preparing:
             return
         if watched.plan is None:

@@ -83,13 +83,14 @@ class FakeContact:
 class MemoryJournal:
     """A journal in memory; survives a simulated crash because the test keeps the object.
 
-    Knob: `fails` makes every save raise, as a full disk does.
+    Knob: `fails` makes every save raise, as a full disk does. `waits`: how often it synced.
     """
 
     def __init__(self) -> None:
         self._node = NodeRecord()
         self._ranks: dict[RankKey, RankRecord] = {}
         self.fails = False
+        self.waits = 0
 
     def load(self) -> tuple[NodeRecord, tuple[RankRecord, ...]]:
         return self._node, tuple(
@@ -105,6 +106,7 @@ class MemoryJournal:
         self._ranks[record.launch.key] = record
 
     def sync(self) -> None:
+        self.waits += 1
         self._refuse_if_told()
 
     def drop_rank(self, key: RankKey) -> None:

@@ -43,6 +43,8 @@ class Watched:
     handle: Handle | None = None
     plan: LaunchPlan | None = None
     preparing: bool = False
+    told: bool = False
+    """The master has heard, or is to hear, that it is being prepared."""
     again: bool = False
     """True if it was let go while it was being prepared: the preparation is of no use any more."""
     confirmed: bool = True

@@ -267,6 +267,14 @@ void guard_log_start_error(struct guard *guard)
         logring_append(&guard->ring, line, (size_t)length);
 }
 
+/* Then its exit record says all, and comes at once. */
+static bool has_ended(const struct child *child)
+{
+    siginfo_t info = {.si_pid = 0};
+    int flags = WEXITED | WNOHANG | WNOWAIT;
+    return waitid(P_PID, (id_t)child->pid, &info, flags) == 0 && info.si_pid != 0;
+}
+
 static void read_status(struct guard *guard)
 {
     struct start_error error;
@@ -280,7 +288,7 @@ static void read_status(struct guard *guard)
         child_words(guard->plan, &error, guard->words, sizeof guard->words);
         guard->ending.start_error_text = guard->words;
         guard_log_start_error(guard);
-    } else
+    } else if (!has_ended(&guard->child))
         record_started(guard->dir_fd, guard->plan, guard->child.pid, guard->boot_id,
                        guard->ending.started_boottime_ns, guard->ending.started_wall_ns);
     guard_deliver_early_signals(guard);

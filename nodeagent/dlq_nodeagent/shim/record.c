@@ -71,23 +71,16 @@ static void put_fence(struct json *json, const struct plan *plan, const char *bo
     put_string(json, "boot_id", boot_id);
 }
 
-static int write_whole(int dir_fd, const char *name, int flags, mode_t mode,
+static int write_whole(int dir_fd, const char *name, int flags, mode_t mode, bool synced,
                        const struct json *json)
 {
     int fd = openat(dir_fd, name, O_WRONLY | O_CREAT | O_NOFOLLOW | O_CLOEXEC | flags, mode);
     if (fd < 0)
         return -1;
     bool good = pwrite(fd, json->text, json->used, 0) == (ssize_t)json->used &&
-                ftruncate(fd, (off_t)json->used) == 0 && fsync(fd) == 0;
+                ftruncate(fd, (off_t)json->used) == 0 && (!synced || fsync(fd) == 0);
     close(fd);
     return good ? 0 : -1;
-}
-
-static int publish(int dir_fd, const char *tmp, const char *name, const struct json *json)
-{
-    if (write_whole(dir_fd, tmp, 0, 0600, json) != 0 || renameat(dir_fd, tmp, dir_fd, name) != 0)
-        return -1;
-    return fsync(dir_fd);
 }
 
 void record_reserve(int dir_fd)
@@ -112,7 +105,11 @@ void record_started(int dir_fd, const struct plan *plan, pid_t main_pid, const c
     put_number(&json, "started_boottime_ns", boottime_ns);
     put_number(&json, "started_wall_ns", wall_ns);
     put(&json, "}\n");
-    publish(dir_fd, "started.tmp", "started.json", &json);
+    /* After a power cut only its name is of use, and that of the reserved exit record beside it:
+     * they show that the program may have run. One sync of the directory keeps both. */
+    if (write_whole(dir_fd, "started.tmp", 0, 0600, false, &json) == 0 &&
+        renameat(dir_fd, "started.tmp", dir_fd, "started.json") == 0)
+        fsync(dir_fd);
 }
 
 static void put_start_error(struct json *json, const struct ending *ending)
@@ -154,8 +151,11 @@ void record_exit(int dir_fd, const struct plan *plan, const struct ending *endin
     put_number(&json, "remaining_pids", ending->remaining_pids);
     put(&json, "}\n");
     /* Nothing is left to guard: a disk that recovers later still gets the truth. ENOENT means that
-     * the directory itself is gone, and with it every reader of the record. */
-    while (publish(dir_fd, EXIT_TMP, "exit.json", &json) != 0 && errno != ENOENT)
+     * the directory itself is gone, and with it every reader of the record. A power cut may undo
+     * the new name; the agent reads the record by the old one then. */
+    while ((write_whole(dir_fd, EXIT_TMP, 0, 0600, true, &json) != 0 ||
+            renameat(dir_fd, EXIT_TMP, dir_fd, "exit.json") != 0) &&
+           errno != ENOENT)
         nanosleep(&(struct timespec){.tv_sec = 1}, NULL);
 }
 
@@ -167,7 +167,7 @@ int record_notice(int dir_fd, const struct plan *plan, int64_t left_ns)
     put_string(&json, "reason", "the master has been silent for too long");
     put(&json, ",\"notice_s\":%.6f", (double)now / (double)NS_PER_S);
     put(&json, ",\"deadline_s\":%.6f}\n", (double)(now + left_ns) / (double)NS_PER_S);
-    if (write_whole(dir_fd, "notice.tmp", O_TRUNC, 0600, &json) != 0)
+    if (write_whole(dir_fd, "notice.tmp", O_TRUNC, 0600, true, &json) != 0)
         return -1;
     /* Only the job may read it; only we may write it. */
     int fd = openat(dir_fd, "notice.tmp", O_RDONLY | O_NOFOLLOW | O_CLOEXEC);

@@ -27,7 +27,7 @@ def let_go(launch: Launch) -> Launch:
 
 def test_a_rank_at_the_barrier_says_that_it_is_ready_and_does_not_start() -> None:
     bench, launch = ready()
-    assert bench.phases(launch) == [Phase.PREPARING, Phase.READY]
+    assert bench.phases(launch) == [Phase.READY]
     assert not bench.runs(launch)
 
 
@@ -37,7 +37,7 @@ def test_the_same_launch_without_the_barrier_starts_it_once() -> None:
         assert bench.order(let_go(launch)).refusal == ""
         bench.run(1)
     assert bench.runs(launch)
-    assert bench.phases(launch) == [Phase.PREPARING, Phase.READY, Phase.PREPARING, Phase.STARTED]
+    assert bench.phases(launch) == [Phase.READY, Phase.STARTED]
     known = bench.core.supervisor.rank(launch.key)
     assert known is not None
     assert known.launch.master_port == 7000

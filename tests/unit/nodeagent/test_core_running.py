@@ -10,9 +10,27 @@ import pytest
 
 from dlq_common.daemon.config import Seconds
 from dlq_nodeagent.model.errands import Preparation
-from dlq_nodeagent.model.messages import Fence, Heartbeat, OpenLog, Phase, RankReport, ReportAck
+from dlq_nodeagent.model.messages import (
+    Command,
+    CommandResult,
+    Fence,
+    Heartbeat,
+    Launch,
+    OpenLog,
+    Phase,
+    RankReport,
+    ReportAck,
+)
 from dlq_nodeagent.runtimes.fake.runtime import FakeRuntime
-from support.agent_bench import EPOCH, AgentBench, a_launch, a_stop
+from support.agent_bench import EPOCH, AgentBench, a_launch, a_preparation, a_stop
+
+
+def never(launch: Launch) -> Preparation | None:
+    return None
+
+
+def full_disk() -> None:
+    raise OSError(28, "No space left on device")
 
 
 def test_a_launch_is_taken_started_and_reported() -> None:
@@ -22,7 +40,7 @@ def test_a_launch_is_taken_started_and_reported() -> None:
     assert bench.order(launch).refusal == ""
     bench.run(1)
     assert bench.runs(launch)
-    assert bench.phases(launch) == [Phase.PREPARING, Phase.STARTED]
+    assert bench.phases(launch) == [Phase.STARTED]
     assert bench.last(launch).fence == Fence(EPOCH, 1)
 
 
@@ -140,6 +158,46 @@ def test_a_users_mistake_found_while_preparing_is_an_end_that_a_later_agent_tell
     report = bench.last(launch)
     assert (report.phase, report.exit_code) == (Phase.EXITED, 127)
     assert (report.error, report.ended_by) == ("/x does not exist", "never_started")
+
+
+def test_a_rank_that_prepares_for_longer_says_so() -> None:
+    bench = AgentBench()
+    bench.connect()
+    bench.prepare = never
+    launch = a_launch()
+    bench.order(launch)
+    assert bench.phases(launch) == []
+    bench.run(1)
+    assert bench.phases(launch) == [Phase.PREPARING]
+    bench.prepare = a_preparation
+    bench.run(1)
+    assert bench.phases(launch) == [Phase.PREPARING, Phase.STARTED]
+
+
+def test_launches_of_one_turn_wait_for_the_journal_once() -> None:
+    bench = AgentBench()
+    bench.connect()
+    bench.prepare = never
+    bench.journal.waits = 0
+    for job in range(1, 51):
+        order = Command(sequence=job, epoch=EPOCH, order=a_launch(job))
+        bench.core.received(order)
+    assert bench.said(CommandResult) == []
+    bench.core.tick()
+    assert len(bench.said(CommandResult)) == 50
+    assert bench.journal.waits == 1
+
+
+def test_a_journal_that_reaches_no_disk_refuses_the_launch(monkeypatch: pytest.MonkeyPatch) -> None:
+    bench = AgentBench()
+    bench.connect()
+    launch = a_launch()
+    monkeypatch.setattr(bench.journal, "sync", full_disk)
+    assert bench.order(launch).refusal == "journal_failed"
+    assert bench.last(launch).phase is Phase.START_FAILED
+    monkeypatch.undo()
+    bench.run(10)
+    assert bench.host.attempts == {}
 
 
 def test_a_plan_the_runtime_refuses_has_failed_to_start() -> None:

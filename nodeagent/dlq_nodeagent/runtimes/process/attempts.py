@@ -92,7 +92,8 @@ class OpenAttempt:
     def started(self) -> Started | None:
         if self._started is None:
             data = layout.read(self.at, layout.STARTED)
-            self._started = None if data is None else records.parse_started(data)
+            with suppress(ValueError):  # a power cut may leave the name alone
+                self._started = None if data is None else records.parse_started(data)
         return self._started
 
     def send(self, epoch: int, words: str) -> None:
@@ -144,6 +145,18 @@ class OpenAttempt:
             return None
         return records.parse_exit(data, self.handle.key, self.handle.epoch)
 
+    def _read_unnamed(self) -> ExitRecord | None:
+        """A whole exit record whose last name was lost in a power cut."""
+        data = layout.read(self.at, layout.EXIT_DRAFT)
+        try:
+            if data is None:
+                return None
+            found = records.parse_exit(data, self.handle.key, self.handle.epoch)
+        except ValueError:  # the room that the shim reserved, still empty
+            return None
+        os.rename(layout.EXIT_DRAFT, layout.EXIT, src_dir_fd=self.at, dst_dir_fd=self.at)
+        return found
+
     def _end_lost(self, clock: Clock) -> ExitRecord | None:
         """No record and no visible shim: kill its remains, then write the record in its place.
 
@@ -155,7 +168,7 @@ class OpenAttempt:
         try:
             if not lock.take():
                 return None
-            late = self._read_exit()
+            late = self._read_exit() or self._read_unnamed()
             if late is not None:
                 return late
             remaining = self._kill_leftovers()
@@ -190,7 +203,7 @@ class OpenAttempt:
         """The shim reserves its exit record before it starts anything: without that file the main
         process certainly never ran.
         """
-        if layout.exists(self.at, "exit.tmp") or self.started() is not None:
+        if layout.exists(self.at, layout.EXIT_DRAFT) or layout.exists(self.at, layout.STARTED):
             return self._write(ExitWhy.SHIM_LOST, clock, remaining=remaining)
         never = StartError(stage="shim", errno=0, text="the agent ended before the launch")
         return self._write(ExitWhy.START_ERROR, clock, start_error=never)
