@@ -64,6 +64,8 @@ _SETTLE_S = 1.0
 # A rank that starts sooner is told once, when it runs.
 _TELL_PREPARING_S = 0.2
 JOURNAL_FAILED = "journal_failed"
+# States that follow at once from another line of the log.
+_SAID_OTHERWISE = frozenset({RankState.LAUNCHING, RankState.RELEASING, RankState.KEPT})
 _WATCH_S, _WATCH_STOPPING_S = 1.0, 0.25
 _LOOK_TIMEOUT_S, _BASELINE_TIMEOUT_S = 30.0, 5.0
 
@@ -619,10 +621,9 @@ class Supervisor:
 
     def _take(self, watched: Watched, taken: RankStep) -> None:
         if taken.rank.state is not watched.rank.state:
-            key = str(taken.rank.launch.key)
-            log.info(
-                "rank_moved", key=key, state=taken.rank.state.value, was=watched.rank.state.value
-            )
+            say = log.debug if taken.rank.state in _SAID_OTHERWISE else log.info
+            key, state = str(taken.rank.launch.key), taken.rank.state.value
+            say("rank_moved", key=key, state=state, was=watched.rank.state.value)
             if watched.preparing and watched.rank.state is RankState.PREPARING:
                 self.errands.abandon(taken.rank.launch.key)
         watched.rank = taken.rank
@@ -630,6 +631,7 @@ class Supervisor:
             if effect is Effect.RECORD:
                 self._keeping.record(watched)
             elif effect is Effect.TELL:
+                watched.told = True
                 self.tell(watched.rank.launch.key)
             else:
                 self._give(watched, effect)

@@ -134,7 +134,8 @@ def detect_for_containers(
     mounts = mounts_of((proc / "self/mounts").read_text(), _V1_KINDS)
     bases = {kind: mount / shared.lstrip("/") for kind, mount in mounts.items()}
     try:
-        return V1Tree({kind: at for kind, at in bases.items() if at.is_dir()}, node_id)
+        there = {kind: at for kind, at in bases.items() if at.is_dir()}
+        return V1Tree(there, node_id, every_kind=True)
     except OSError as error:
         return NoTree(f"cgroups cannot be written: {error}")
 

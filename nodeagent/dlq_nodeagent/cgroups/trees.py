@@ -103,16 +103,25 @@ class V2Tree:
 
 
 class V1Tree:
-    """One directory per attempt in each hierarchy; on a hybrid host also one in the v2 tree.
+    """One directory per attempt in each hierarchy of use; on a hybrid host also one in the v2 tree.
 
-    The v2 leaf has no controllers there, but gives `cgroup.kill` and a CPU meter.
+    The v2 leaf has no controllers there, but gives `cgroup.kill` and a CPU meter. The freezer and
+    cpuacct are of no use beside it.
     """
 
     def __init__(
-        self, bases: Mapping[str, Path], node_id: str, *, make_dir: MakeDir = make_dir
+        self,
+        bases: Mapping[str, Path],
+        node_id: str,
+        *,
+        make_dir: MakeDir = make_dir,
+        every_kind: bool = False,
     ) -> None:
-        """`bases` maps a kind to the group that ours go below; OSError when this user may not."""
+        """`bases` maps a kind to the group that ours go below; OSError when this user may not.
+        `every_kind`: in every hierarchy, because an engine makes its own groups below.
+        """
         self._make_dir = make_dir
+        self._every_kind = every_kind
         self.mode: Mode = "hybrid" if "unified" in bases else "v1"
         self.devices_open = "" if "devices" in bases else "there is no devices controller"
         self.cores_open = "" if "cpuset" in bases else _NO_CPUSET
@@ -127,11 +136,13 @@ class V1Tree:
             _as_above(self._parents["cpuset"])
 
     def create(self, name: str, limits: Limits) -> tuple[CgroupDir, ...]:
-        dirs = tuple(CgroupDir(kind, str(base / name)) for kind, base in self._parents.items())
+        unused = self._unused(limits)
+        at = {kind: base / name for kind, base in self._parents.items() if kind not in unused}
+        dirs = tuple(CgroupDir(kind, str(path)) for kind, path in at.items())
         try:
-            for each in dirs:
-                self._make_dir(Path(each.path))
-            self._limit({each.kind: Path(each.path) for each in dirs}, limits)
+            for path in at.values():
+                self._make_dir(path)
+            self._limit(at, limits)
         except OSError:
             directories.remove(dirs)
             raise
@@ -142,6 +153,18 @@ class V1Tree:
 
     def remove(self) -> None:
         _remove_parents(self._parents.values())
+
+    def _unused(self, limits: Limits) -> set[str]:
+        """The hierarchies in which an attempt with these limits needs no group."""
+        if self._every_kind:
+            return set()
+        unused = set() if limits.devices else {"devices"}
+        if limits.cpus is None and limits.weight is None:
+            unused.add("cpu")
+        beside = self._parents.get("unified")
+        if beside is not None and (beside / "cgroup.kill").exists():
+            unused |= {"freezer", "cpuacct"}
+        return unused
 
     def _limit(self, at: Mapping[str, Path], limits: Limits) -> None:
         if limits.memory_bytes is not None:

@@ -37,7 +37,7 @@ def test_the_same_launch_without_the_barrier_starts_it_once() -> None:
         assert bench.order(let_go(launch)).refusal == ""
         bench.run(1)
     assert bench.runs(launch)
-    assert bench.phases(launch) == [Phase.READY, Phase.STARTED]
+    assert bench.phases(launch) == [Phase.READY, Phase.PREPARING, Phase.STARTED]
     known = bench.core.supervisor.rank(launch.key)
     assert known is not None
     assert known.launch.master_port == 7000

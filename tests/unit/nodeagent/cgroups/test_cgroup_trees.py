@@ -183,6 +183,18 @@ def test_a_hybrid_host_gets_a_v2_leaf_beside_the_v1_groups(tmp_path: Path) -> No
     assert (tree.mode, kinds) == ("hybrid", {"memory", "pids", "unified"})
 
 
+def test_a_hybrid_host_makes_no_group_that_nothing_needs(tmp_path: Path) -> None:
+    proc = v1_host(tmp_path, (*KINDS, "devices"), unified=True)
+    tree = detect("n1", proc=proc, make_dir=make_v2_and_v1)
+    few = {each.kind for each in tree.create("17.2.0", NO_LIMITS)}
+    assert few == {"memory", "pids", "unified"}
+    assert {each.kind for each in tree.create("18.1.0", SOME)} == {*few, "cpu"}
+
+
+def make_v2_and_v1(path: Path) -> None:
+    _fill(path, V2_FILES | V1_FILES)
+
+
 def test_v1_reads_every_figure(tmp_path: Path) -> None:
     make_v1(tmp_path / "leaf")
     dirs = [CgroupDir(kind, str(tmp_path / "leaf")) for kind in ("memory", "pids", "cpuacct")]
