@@ -203,7 +203,8 @@ def begin(living: Living, tasks: int) -> tuple[Crew, list[str]]:
     assert identity is not None
     jobs = asyncio.run(start_jobs(identity, tasks, living.root / "flood"))
     time.sleep(WARM_UP_S)
-    crew = Crew(agent.pid, children(agent.pid), living.root / "n1" / "contact")
+    (launcher,) = children(agent.pid)
+    crew = Crew(agent.pid, children(launcher), living.root / "n1" / "contact")
     if len(crew.shims) != tasks:
         raise SystemExit(f"{len(crew.shims)} shims for {tasks} tasks: a task has ended early")
     return crew, jobs

@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING
 
 from grpc import aio, ssl_channel_credentials
 
+from benchmarks.agent_load import children
 from benchmarks.conditions import percentile
 from benchmarks.living import Living
 from benchmarks.report import Report
@@ -48,10 +49,15 @@ class Passage:
 
 
 def spent_s(pid: int) -> tuple[float, float]:
-    """Processor time of a process itself, and of its children that have ended."""
+    """Processor time of a process itself, and of all that it has started."""
+    own, ended = _times_s(pid)
+    return own, ended + sum(sum(_times_s(child)) for child in children(pid))
+
+
+def _times_s(pid: int) -> tuple[float, float]:
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    own, below = (int(fields[at]) + int(fields[at + 1]) for at in (11, 13))
-    return own / _TICKS, below / _TICKS
+    own, ended = (int(fields[at]) + int(fields[at + 1]) for at in (11, 13))
+    return own / _TICKS, ended / _TICKS
 
 
 async def passage(living: Living, count: int, nodes: list[str]) -> Passage:

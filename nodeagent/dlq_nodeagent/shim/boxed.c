@@ -48,6 +48,7 @@ static void note_started(struct guard *guard)
     guard->box.execed = true;
     record_started(guard->dir_fd, guard->plan, guard->box.main, guard->boot_id,
                    guard->ending.started_boottime_ns, guard->ending.started_wall_ns);
+    fsync(guard->dir_fd);
     guard_deliver_early_signals(guard);
 }
 

@@ -267,7 +267,7 @@ void guard_log_start_error(struct guard *guard)
         logring_append(&guard->ring, line, (size_t)length);
 }
 
-/* Then its exit record says all, and comes at once. */
+/* Then its exit record comes at once: the start record need not wait for the disk. */
 static bool has_ended(const struct child *child)
 {
     siginfo_t info = {.si_pid = 0};
@@ -288,9 +288,12 @@ static void read_status(struct guard *guard)
         child_words(guard->plan, &error, guard->words, sizeof guard->words);
         guard->ending.start_error_text = guard->words;
         guard_log_start_error(guard);
-    } else if (!has_ended(&guard->child))
+    } else {
         record_started(guard->dir_fd, guard->plan, guard->child.pid, guard->boot_id,
                        guard->ending.started_boottime_ns, guard->ending.started_wall_ns);
+        if (!has_ended(&guard->child))
+            fsync(guard->dir_fd);
+    }
     guard_deliver_early_signals(guard);
 }
 

@@ -1,4 +1,4 @@
-/* dlq-shim ATTEMPT_DIR: see README.md. Started by the agent, and outlives it (but not as `exec`). */
+/* dlq-shim ATTEMPT_DIR: see README.md. Outlives the agent (but not as `exec` or `serve`). */
 #include "shim.h"
 
 #include <fcntl.h>
@@ -58,18 +58,12 @@ static void refuse(int dir_fd, struct plan *plan, const char *stage, const char 
     record_exit(dir_fd, plan, &ending, boot_id);
 }
 
-int main(int argc, char **argv)
+int shim_main(const char *attempt_dir)
 {
     struct plan plan;
     char boot_id[40];
-    if (argc == 2 && strcmp(argv[1], "--version") == 0)
-        return fputs(VERSION, stdout) < 0;
-    if (argc > 1 && strcmp(argv[1], "exec") == 0)
-        return exec_main(argc - 2, argv + 2);
-    if (argc != 2)
-        return USAGE;
     tidy_descriptors();
-    int dir_fd = open(argv[1], O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    int dir_fd = open(attempt_dir, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
     int plan_fd = dir_fd < 0 ? -1 : plan_open(dir_fd);
     /* A record that is there already was written by an agent that gave this start up. */
     if (plan_fd < 0 || faccessat(dir_fd, "exit.json", F_OK, AT_SYMLINK_NOFOLLOW) == 0)
@@ -88,4 +82,15 @@ int main(int argc, char **argv)
     else
         guard_run(dir_fd, &plan, boot_id);
     return DONE;
+}
+
+int main(int argc, char **argv)
+{
+    if (argc == 2 && strcmp(argv[1], "--version") == 0)
+        return fputs(VERSION, stdout) < 0;
+    if (argc > 1 && strcmp(argv[1], "exec") == 0)
+        return exec_main(argc - 2, argv + 2);
+    if (argc == 2 && strcmp(argv[1], "serve") == 0)
+        return launcher_main();
+    return argc == 2 ? shim_main(argv[1]) : USAGE;
 }

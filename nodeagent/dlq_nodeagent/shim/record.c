@@ -105,11 +105,8 @@ void record_started(int dir_fd, const struct plan *plan, pid_t main_pid, const c
     put_number(&json, "started_boottime_ns", boottime_ns);
     put_number(&json, "started_wall_ns", wall_ns);
     put(&json, "}\n");
-    /* After a power cut only its name is of use, and that of the reserved exit record beside it:
-     * they show that the program may have run. One sync of the directory keeps both. */
-    if (write_whole(dir_fd, "started.tmp", 0, 0600, false, &json) == 0 &&
-        renameat(dir_fd, "started.tmp", dir_fd, "started.json") == 0)
-        fsync(dir_fd);
+    if (write_whole(dir_fd, "started.tmp", 0, 0600, false, &json) == 0)
+        renameat(dir_fd, "started.tmp", dir_fd, "started.json");
 }
 
 static void put_start_error(struct json *json, const struct ending *ending)

@@ -262,6 +262,12 @@ void guard_run(int dir_fd, const struct plan *plan, const char *boot_id);
 /* `dlq-shim exec ATTEMPT_DIR TERMINAL TERM WORDS_OF_PODMAN ...`; see exec.c. Returns an exit code. */
 int exec_main(int argc, char **argv);
 
+/* ---- main.c, launcher.c ---- */
+
+/* Both return an exit code. */
+int shim_main(const char *attempt_dir);
+int launcher_main(void);
+
 /* ---- base.c ---- */
 
 int64_t clock_ns(int clock_id);

@@ -46,7 +46,6 @@ class OpenAttempt:
         self.dirs: tuple[CgroupDir, ...] = ()
         self.record: ExitRecord | None = None
         self.pidfd: int | None = None
-        self._pid: int | None = None
         self._boot_id = boot_id
         self._ends = ends
         self._highest_epoch = handle.epoch
@@ -79,15 +78,13 @@ class OpenAttempt:
             if descriptor is not None:
                 os.close(descriptor)
 
-    def watch_child(self, pid: int) -> None:
-        """The shim has just been spawned by this process.
-
-        Without a descriptor to spare it is still found, by its lock and its start record.
+    def watch(self, pidfd: int | None) -> None:
+        """Its shim has just been started. Without a descriptor it is still found, by its lock and
+        its start record.
         """
-        self._pid = pid
-        with suppress(OSError):
-            self.pidfd = os.pidfd_open(pid)
-            self._ends.watch(self.pidfd)
+        self.pidfd = pidfd
+        if pidfd is not None:
+            self._ends.watch(pidfd)
 
     def started(self) -> Started | None:
         if self._started is None:
@@ -127,17 +124,12 @@ class OpenAttempt:
             started = self.started()
             if started is None or started.boot_id != self._boot_id:
                 return False
-            self._pid = started.shim_pid
             self.pidfd = shim_process.open_pidfd(started.shim_pid, started.shim_start_ticks)
             if self.pidfd is not None:
                 self._ends.watch(self.pidfd)
         if self.pidfd is None:
             return False
-        if not shim_process.has_ended(self.pidfd):
-            return True
-        if self._pid is not None:
-            shim_process.reap(self._pid)
-        return False
+        return not shim_process.has_ended(self.pidfd)
 
     def _read_exit(self) -> ExitRecord | None:
         data = layout.read(self.at, layout.EXIT)

@@ -56,6 +56,7 @@ class ProcessRuntime:
         self._attempts_fd = layout.open_attempts(self._state_dir)
         self._attempts: dict[RankKey, OpenAttempt] = {}
         self._ends = shim_process.Ends()
+        self._launcher = shim_process.Launcher(shim)
 
     def close(self) -> None:
         """Let go of all descriptors; the jobs go on."""
@@ -63,6 +64,7 @@ class ProcessRuntime:
             attempt.close()
         self._attempts.clear()
         self._ends.close()
+        self._launcher.close()
         os.close(self._attempts_fd)
 
     def job_files(self, key: RankKey) -> JobFiles:
@@ -92,7 +94,7 @@ class ProcessRuntime:
             encoded = planfile.encode(plan, attempt.dirs, self._contact, more)
             layout.write(at, layout.PLAN, encoded, durable=False, readable_by_gid=None)
             home = layout.attempt_path(self._state_dir, plan.key)
-            attempt.watch_child(shim_process.spawn(self._shim, home))
+            attempt.watch(self._launcher.start(home))
         except OSError as error:
             attempt.end_unstarted(records.start_error(stage, error), self._clock)
         return handle

@@ -3,25 +3,87 @@
 import fcntl
 import os
 import select
+import signal
+import socket
+import sys
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 from dlq_nodeagent.runtimes.process import layout
 
 PROC = Path("/proc")
+_ANSWER_S = 10.0
 
 
-def spawn(shim: Path, attempt_dir: Path) -> int:
-    """Start the shim of an attempt and return its pid; it is our child until we end.
+class Launcher:
+    """`dlq-shim serve`, a small process that forks shims: the agent's own start costs more, and
+    would stop its loop. It leaves with the agent, and its shims go on. One that was killed is
+    started again.
+    """
+
+    def __init__(self, shim: Path) -> None:
+        self._shim = shim
+        self._socket: socket.socket | None = None
+        self._pid = 0
+
+    def start(self, attempt_dir: Path) -> int | None:
+        """Start the shim of an attempt; a pidfd of it. None: whether one was started is not known,
+        and the lock of the plan will tell. Raises OSError when none was.
+        """
+        self._send(str(attempt_dir).encode())
+        assert self._socket is not None
+        try:
+            said, descriptors, _, _ = socket.recv_fds(self._socket, 4, 1)
+        except OSError:
+            self.close()
+            return None
+        if len(said) < 4:
+            self.close()
+            return None
+        error = int.from_bytes(said, sys.byteorder)
+        if error:
+            raise OSError(error, os.strerror(error))
+        os.set_inheritable(descriptors[0], False)
+        return descriptors[0]
+
+    def close(self) -> None:
+        """End it; its shims go on."""
+        if self._socket is not None:
+            self._socket.close()
+            self._socket = None
+            os.kill(self._pid, signal.SIGKILL)
+            os.waitpid(self._pid, 0)
+
+    def _send(self, words: bytes) -> None:
+        try:
+            self._serving().send(words)
+        except (BrokenPipeError, ConnectionResetError):  # it was killed before it took the order
+            self.close()
+            self._serving().send(words)
+
+    def _serving(self) -> socket.socket:
+        if self._socket is None:
+            ours, its = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+            with its:
+                self._pid = spawn(self._shim, "serve", at_0=its.fileno())
+            ours.settimeout(_ANSWER_S)
+            self._socket = ours
+        return self._socket
+
+
+def spawn(shim: Path, word: str | Path, *, at_0: int | None = None) -> int:
+    """Start the shim's program and return its pid; it is our child until we end. `at_0`: a
+    descriptor of ours that it gets as its descriptor 0.
 
     posix_spawn: the agent never forks (a large agent would freeze, and gRPC must not be forked).
     """
-    quiet = [
-        (os.POSIX_SPAWN_OPEN, 0, "/dev/null", os.O_RDWR, 0),
-        (os.POSIX_SPAWN_DUP2, 0, 1),
-        (os.POSIX_SPAWN_DUP2, 0, 2),
+    quiet: list[tuple[Any, ...]] = [
+        (os.POSIX_SPAWN_OPEN, 1, "/dev/null", os.O_RDWR, 0),
+        (os.POSIX_SPAWN_DUP2, 1, 2),
+        (os.POSIX_SPAWN_DUP2, 1 if at_0 is None else at_0, 0),
     ]
-    return os.posix_spawn(shim, [str(shim), str(attempt_dir)], {}, file_actions=quiet)
+    return os.posix_spawn(shim, [str(shim), str(word)], {}, file_actions=quiet)
 
 
 def open_pidfd(pid: int, start_ticks: int | None) -> int | None:

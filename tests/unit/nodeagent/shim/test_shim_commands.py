@@ -117,7 +117,7 @@ def test_a_shim_that_does_not_read_means_not_delivered(box: ProcessBox) -> None:
 
 
 def test_signals_to_the_shim_do_not_end_it(box: ProcessBox) -> None:
-    handle = box.sh("echo ready; read line; exit 3")
+    handle = box.sh("sleep 0.5; exit 3")
     started = wait_until(lambda: box.runtime.started(handle), what="the start record")
     assert started is not None
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGPIPE, signal.SIGUSR1):
