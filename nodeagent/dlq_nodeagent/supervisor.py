@@ -399,13 +399,13 @@ class Supervisor:
             for watched in self._open.values()
             if watched.handle is not None and watched.rank.state in ALIVE
         }
+        for record in self.runtime.exited(living):
+            self._exited(living.pop(Handle(record.key, record.epoch)), record)
         for handle, watched in living.items():
             if watched.rank.started_s is None:
                 started = self.runtime.started(handle)
                 if started is not None:
                     self._apply(watched, MainStarted(started.started_boottime_ns / 1e9))
-        for record in self.runtime.exited(living):
-            self._exited(living[Handle(record.key, record.epoch)], record)
 
     def _drive(self, watched: Watched, now_s: float) -> None:
         beat_due = now_s >= watched.beat_at_s or awaits_beat(watched.rank)
