@@ -40,8 +40,9 @@ class Between(Limit):
 
     def wrong(self, value: float) -> str:
         """The limits, for a number outside them."""
-        told = f"must be between {self.least} and {self.most} {self.unit}".rstrip()
-        return "" if self.least <= value <= self.most else told
+        if self.least <= value <= self.most:
+            return ""
+        return f"must be between {self.least} and {self.most} {self.unit}".rstrip()
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,9 +65,10 @@ class OneOf(Limit):
 
     def wrong(self, value: str) -> str:
         """The words, for another one."""
+        if value in self.words:
+            return ""
         known = ", ".join(self.words)
-        told = f"{shown(value)} is not one of {known}{did_you_mean(value, self.words)}"
-        return "" if value in self.words else told
+        return f"{shown(value)} is not one of {known}{did_you_mean(value, self.words)}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,8 +98,9 @@ class Lasts(Limit):
         """The limits, for a Duration outside them or not well-formed."""
         well_formed = abs(value.nanos) < 1_000_000_000 and value.seconds * value.nanos >= 0
         inside = self.least_s <= value.seconds + value.nanos / 1e9 <= self.most_s
-        told = f"must be between {self.least_s:g} and {self.most_s:g} seconds"
-        return "" if well_formed and inside else told
+        if well_formed and inside:
+            return ""
+        return f"must be between {self.least_s:g} and {self.most_s:g} seconds"
 
 
 @dataclass(frozen=True, slots=True)

@@ -88,6 +88,8 @@ def resolve_waiting(turn: Turn) -> None:
 
 
 def _naming(request: Request, words: Sequence[str]) -> Request:
-    """The request with these types, each once."""
+    """The request with these types, each once; itself where it names them already."""
+    if tuple(words) == (request.gpu_types or ()):
+        return request
     first, *others = dict.fromkeys(words) or (None,)
     return replace(request, gpu_type=first, or_gpu_types=tuple(others))

@@ -7,12 +7,14 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Any, TypedDict, TypeVar
 
 from google.protobuf.duration_pb2 import Duration
 
 from dlq.v1 import job_service_pb2 as jobs
-from dlq.v1.job_pb2 import DependencySpec, DependencyTerm, JobSpec
+from dlq.v1.job_pb2 import DependencySpec, DependencyTerm, ElasticSpec, JobSpec
+from dlq.v1.resource_pb2 import ResourceRequest
 from dlq_common.errors import InvalidRequest
 from dlq_common.job_fields.field import JobField
 from dlq_common.job_fields.reading.words import ATTEMPT_SCOPE, JOB_SCOPE
@@ -45,7 +47,7 @@ from dlq_master.rpc.specs.deadlines import (
     new_deadlines,
     new_on_miss,
 )
-from dlq_master.rpc.specs.elastic import new_sizes, sizes_of
+from dlq_master.rpc.specs.elastic import new_sizes
 from dlq_master.rpc.specs.node_choice import labels_of, nodes_of, passing
 from dlq_master.rpc.specs.ordering import RELATIONS, check_begin, check_dependency
 from dlq_master.rpc.specs.spec import (
@@ -174,9 +176,11 @@ def _digest(spec: JobSpec) -> str:
     """Equal for a repeat: `now+1h` is another instant at every try, so that the begin does not
     count.
     """
-    asked = JobSpec()
-    asked.CopyFrom(spec)
-    asked.ClearField("begin_time")
+    asked = spec
+    if spec.HasField("begin_time"):
+        asked = JobSpec()
+        asked.CopyFrom(spec)
+        asked.ClearField("begin_time")
     return hashlib.sha256(asked.SerializeToString(deterministic=True)).hexdigest()[:32]
 
 
@@ -291,42 +295,53 @@ def _term(term: DependencyTerm) -> AskedTerm:
 
 def request_of(spec: JobSpec) -> Request:
     """The facts that the scheduler needs. The exact limits stay in the spec, for the agent."""
-    asked = spec.resources
-    if is_without_gpus(asked):
-        return _without_gpus(spec)
+    return _request(
+        spec.resources.SerializeToString(deterministic=True),
+        spec.elastic.SerializeToString(deterministic=True),
+        spec.HasField("container"),
+    )
+
+
+@lru_cache(maxsize=4096)
+def _request(resources: bytes, elastic: bytes, contained: bool) -> Request:
+    """Jobs that ask for the same share one value, which is made once."""
+    asked, sizes = ResourceRequest.FromString(resources), ElasticSpec.FromString(elastic)
+    common = _Common(
+        nodes=said(asked, "node_count"),
+        memory_bytes_per_node=said(asked, "memory_limit_bytes"),
+        runtime=PODMAN if contained else None,
+        constraint=labels_of(asked.constraint, "spec.resources.constraint"),
+        among=nodes_of(asked.node_ids),
+        not_among=nodes_of(asked.excluded_node_ids),
+    )
+    if is_without_gpus(asked):  # cores take their place: devices of a type of their own
+        core_bytes = said(asked, "core_memory_bytes")
+        return Request(
+            gpus=asked.core_count, gpu_type=CORE_TYPE, core_memory_bytes=core_bytes, **common
+        )
     return Request(
         gpus=asked.gpu_count,
-        nodes=said(asked, "node_count"),
         gpu_type=asked.gpu_type or None,
         or_gpu_types=tuple(asked.or_gpu_types),
         cpus_per_node=math.ceil(asked.cpu_limit) if asked.HasField("cpu_limit") else None,
-        memory_bytes_per_node=said(asked, "memory_limit_bytes"),
         gpu_memory_bytes=said(asked, "gpu_memory_bytes"),
         halves_batch=asked.halves_batch,
         mixed=asked.mixed_gpu_types,
-        runtime=PODMAN if spec.HasField("container") else None,
-        constraint=labels_of(asked.constraint, "spec.resources.constraint"),
-        among=nodes_of(asked.node_ids),
-        not_among=nodes_of(asked.excluded_node_ids),
-        sizes=sizes_of(spec),
-        live=spec.elastic.resize == LIVE,
+        sizes=tuple(sizes.gpu_counts),
+        live=sizes.resize == LIVE,
+        **common,
     )
 
 
-def _without_gpus(spec: JobSpec) -> Request:
-    """Cores take the place of GPUs: they are devices of a type of their own."""
-    asked = spec.resources
-    return Request(
-        gpus=asked.core_count,
-        nodes=said(asked, "node_count"),
-        gpu_type=CORE_TYPE,
-        memory_bytes_per_node=said(asked, "memory_limit_bytes"),
-        core_memory_bytes=said(asked, "core_memory_bytes"),
-        runtime=PODMAN if spec.HasField("container") else None,
-        constraint=labels_of(asked.constraint, "spec.resources.constraint"),
-        among=nodes_of(asked.node_ids),
-        not_among=nodes_of(asked.excluded_node_ids),
-    )
+class _Common(TypedDict):
+    """The facts of jobs with GPUs and without."""
+
+    nodes: int | None
+    memory_bytes_per_node: int | None
+    runtime: str | None
+    constraint: tuple[str, ...]
+    among: tuple[NodeId, ...]
+    not_among: tuple[NodeId, ...]
 
 
 def _exit_zero(spec: JobSpec) -> ExitZeroInGrace:

@@ -7,8 +7,9 @@ cluster is large enough and what a user may have are questions for the loop.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping
-from typing import TypeVar
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache, partial
+from typing import Any, NamedTuple, TypeVar
 
 from google.protobuf.duration_pb2 import Duration
 from google.protobuf.message import Message
@@ -17,9 +18,10 @@ from google.protobuf.unknown_fields import UnknownFieldSet
 from dlq.v1.job_pb2 import JobSpec
 from dlq.v1.resource_pb2 import ResourceRequest
 from dlq_common.errors import InvalidRequest
-from dlq_common.job_fields.limits import Lasts, OneOf, Passes, refused
+from dlq_common.job_fields.limits import Lasts, Limit, OneOf, Passes, refused
 from dlq_common.job_fields.reading.words import PER_GPU, STDINS, TERMINAL
 from dlq_common.job_fields.table import FIELDS
+from dlq_common.job_fields.wire import Plain
 from dlq_common.text.container_names import NETWORKS
 from dlq_common.text.names import check_argument, check_env, check_word
 from dlq_common.text.units import DAY
@@ -49,10 +51,6 @@ DEFAULT_SIGNAL = "TERM"
 DEFAULT_RUNTIME = "process"
 DEFAULT_DIRECTORY = "/"
 
-# The table's limits of single values; their combinations are checked below.
-_LIMITS = tuple(
-    [(field.wire, field.limit) for field in FIELDS.values() if field.wire and field.limit]
-)
 
 T = TypeVar("T")
 
@@ -65,11 +63,26 @@ def checked(spec: JobSpec) -> JobSpec:
 
     Raises InvalidRequest, which names the field of the first check that the spec fails.
     """
-    _check_known(spec, "spec")
-    spec = with_sizes(spec)
-    for check in CHECKS:
+    known = JobSpec()
+    known.CopyFrom(spec)
+    known.DiscardUnknownFields()
+    if known.ByteSize() != spec.ByteSize():
+        _refuse_unknown(spec, "spec")
+    made = with_sizes(known)
+    check_said(made)
+    _fill_in(made)
+    return made
+
+
+def check_said(spec: JobSpec) -> None:
+    """The checks of those fields that are said: most specs say few."""
+    for check in _awake(tuple([descriptor.name for descriptor, _ in spec.ListFields()])):
         check(spec)
-    return _with_defaults(spec)
+
+
+@lru_cache(maxsize=1024)
+def _awake(said: tuple[str, ...]) -> Sequence[Callable[[JobSpec], None]]:
+    return [check for check, fields in CHECKS if not fields or not fields.isdisjoint(said)]
 
 
 def check_request_id(request_id: str) -> str:
@@ -80,25 +93,18 @@ def check_request_id(request_id: str) -> str:
     return request_id
 
 
-def _check_known(message: Message, field: str) -> None:
+def _refuse_unknown(message: Message, field: str) -> None:
     """A field that this master does not know must not be dropped: it may forbid something."""
     if len(UnknownFieldSet(message)):
         what = f"{field} has fields that this master does not know; it is older than you"
         raise InvalidRequest(what, field=field if field == "spec" else f"spec.{field}")
     for descriptor, value in message.ListFields():
         if isinstance(value, Message):
-            _check_known(value, descriptor.name)
+            _refuse_unknown(value, descriptor.name)
         elif isinstance(value, Iterable) and not isinstance(value, str | bytes | Mapping):
             for item in value:
                 if isinstance(item, Message):
-                    _check_known(item, descriptor.name)
-
-
-def _check_limits(spec: JobSpec) -> None:
-    """The limits of single values, which the table of a job's fields declares."""
-    for wire, limit in _LIMITS:
-        if (said := wire.said(spec)) is not None:
-            limit.check(wire.path, said)
+                    _refuse_unknown(item, descriptor.name)
 
 
 def _check_command(spec: JobSpec) -> None:
@@ -274,7 +280,6 @@ def check_span(field: str, duration: Duration, least_s: float, most_s: float) ->
     return duration.seconds + duration.nanos / 1e9
 
 
-# All checks of a spec, in the order in which they refuse.
 def _check_interactive(spec: JobSpec) -> None:
     asked = spec.interactive
     terminal = asked.stdin == TERMINAL
@@ -304,44 +309,67 @@ def _check_origin(spec: JobSpec) -> None:
         raise refused("origin.session_number", "must not be below 0")
 
 
-CHECKS: tuple[Callable[[JobSpec], None], ...] = (
-    _check_command,
-    _check_environment,
-    _check_labels,
-    _check_compat,
-    _check_limits,
-    _check_resources,
-    _check_preempt,
-    _check_checkpoint,
-    check_container,
-    _check_launch,
-    _check_roles,
-    check_elastic,
-    _check_mixed,
-    check_array,
-    lambda spec: check_dependency(spec.dependency),
-    lambda spec: check_begin(spec.begin_time),
-    check_deadlines,
-    check_lateness,
-    _check_interactive,
-    _check_origin,
+class Check(NamedTuple):
+    """A check, and the fields of JobSpec without which it has nothing to say; none: always."""
+
+    passes: Callable[[JobSpec], None]
+    fields: frozenset[str] = frozenset()
+
+
+def _of(check: Callable[[JobSpec], None], *fields: str) -> Check:
+    return Check(check, frozenset(fields))
+
+
+def _limits() -> Iterator[Check]:
+    """The limits of single values, which the table of a job's fields declares."""
+    for field in FIELDS.values():
+        if field.wire and field.limit:
+            head = field.wire.path.partition(".")[0]
+            yield _of(partial(_check_limit, field.wire, field.limit), head)
+
+
+def _check_limit(wire: Plain[Any], limit: Limit, spec: JobSpec) -> None:
+    if (said := wire.said(spec)) is not None:
+        limit.check(wire.path, said)
+
+
+# All checks of a spec, in the order in which they refuse.
+CHECKS = (
+    _of(_check_command),
+    _of(_check_environment, "environment"),
+    _of(_check_labels, "labels"),
+    _of(_check_compat, "tasks_per_node", "tasks"),
+    *_limits(),
+    _of(_check_resources),
+    _of(_check_preempt, "preempt"),
+    _of(_check_checkpoint, "checkpoint"),
+    _of(check_container, "container", "runtime"),
+    _of(_check_launch, "launch"),
+    _of(_check_roles, "roles"),
+    _of(check_elastic, "elastic"),
+    _of(_check_mixed, "resources"),
+    _of(check_array, "array"),
+    _of(lambda spec: check_dependency(spec.dependency), "dependency"),
+    _of(lambda spec: check_begin(spec.begin_time), "begin_time"),
+    _of(check_deadlines, "deadlines", "on_miss"),
+    _of(check_lateness, "lateness"),
+    _of(_check_interactive, "interactive"),
+    _of(_check_origin, "origin"),
 )
 
 
-def _with_defaults(spec: JobSpec) -> JobSpec:
-    filled = JobSpec()
-    filled.CopyFrom(spec)
-    filled.name = _named(spec)
+def _fill_in(spec: JobSpec) -> None:
+    """The defaults of what is not said."""
+    spec.name = _named(spec)
     contained = spec.HasField("container")
-    if spec.working_directory or not contained:  # an empty one means the image's own
-        filled.working_directory = spec.working_directory or DEFAULT_DIRECTORY
+    if not (spec.working_directory or contained):  # an empty one means the image's own
+        spec.working_directory = DEFAULT_DIRECTORY
     if contained:
-        filled.container.network = spec.container.network or NETWORKS[0]
+        spec.container.network = spec.container.network or NETWORKS[0]
     default = RUNTIME if contained else DEFAULT_RUNTIME
-    filled.runtime = spec.runtime or default
-    OneOf(RUNTIMES).check("runtime", filled.runtime)
-    filled.preempt.signal = spec.preempt.signal or DEFAULT_SIGNAL
-    return filled
+    spec.runtime = spec.runtime or default
+    OneOf(RUNTIMES).check("runtime", spec.runtime)
+    spec.preempt.signal = spec.preempt.signal or DEFAULT_SIGNAL
 
 
 def _named(spec: JobSpec) -> str:
