@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,11 +20,12 @@ from dlq_master.rpc.agents.sessions import Sessions
 from dlq_master.rpc.agents.step_keeper import StepKeeper, StepStore
 from dlq_master.rpc.audit.audit import Audit
 from dlq_master.rpc.calls.auth import Door
-from dlq_master.rpc.calls.call import Call, Step
+from dlq_master.rpc.calls.call import Call
 from dlq_master.rpc.calls.certificate import MasterCertificate
 from dlq_master.rpc.calls.errors import Errors
 from dlq_master.rpc.calls.limits import CallLimits, check_deadline
 from dlq_master.rpc.calls.parts import MasterParts
+from dlq_master.rpc.calls.passage import Passage
 from dlq_master.rpc.calls.reads import Slices
 from dlq_master.rpc.calls.surround import served
 from dlq_master.rpc.methods import JOIN_METHODS, JOIN_SERVICE, SERVICES
@@ -127,12 +126,14 @@ class MasterServer:
             api_address=self.advertised,
             join_address=self.advertised_join,
         )
-        step = _api_step(Errors(ids), audit, door)
+        errors, limits = Errors(ids), CallLimits()
+        passage = Passage(errors, audit, door.let_in, limits.enter, limits.leave)
         self._api.add_generic_rpc_handlers(
-            [served(service, methods, step, parts) for service, methods in SERVICES.items()]
+            [served(service, methods, passage, parts) for service, methods in SERVICES.items()]
         )
-        step = _join_step(Errors(ids), audit)
-        self._join.add_generic_rpc_handlers([served(JOIN_SERVICE, JOIN_METHODS, step, parts)])
+        # A joining node has no certificate yet, and a deadline all the same.
+        passage = Passage(errors, audit, _unknown, _with_deadline, _unknown)
+        self._join.add_generic_rpc_handlers([served(JOIN_SERVICE, JOIN_METHODS, passage, parts)])
 
     @property
     def advertised(self) -> str:
@@ -158,31 +159,12 @@ class MasterServer:
         await asyncio.gather(self._api.stop(grace_s), self._join.stop(grace_s))
 
 
-def _api_step(errors: Errors, audit: Audit, door: Door) -> Step:
-    limits = CallLimits()
-
-    @asynccontextmanager
-    async def around(call: Call) -> AsyncIterator[None]:
-        async with (
-            errors.around(call),
-            audit.around(call),
-            door.around(call),
-            audit.accepting(call),
-            limits.around(call),
-        ):
-            yield
-
-    return around
+def _unknown(_call: Call) -> None:
+    """A joining node is nobody yet."""
 
 
-def _join_step(errors: Errors, audit: Audit) -> Step:
-    @asynccontextmanager
-    async def around(call: Call) -> AsyncIterator[None]:
-        async with errors.around(call), audit.around(call), audit.accepting(call):
-            check_deadline(call)
-            yield
-
-    return around
+async def _with_deadline(call: Call) -> None:
+    check_deadline(call)
 
 
 def dialled(address: str, port: int) -> str:

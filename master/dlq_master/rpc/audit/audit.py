@@ -15,8 +15,7 @@ from __future__ import annotations
 import asyncio
 import json
 import secrets
-from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Sequence
 from pathlib import Path
 
 from google.protobuf.message import Message
@@ -57,45 +56,47 @@ class Audit:
         self._clock = clock
         self.writer = AuditWriter(path, clock, known, open_file)
 
-    @asynccontextmanager
-    async def around(self, call: Call) -> AsyncIterator[None]:
-        """A step between errors and the door: sees every decision."""
-        note = self._note(call)
-        CURRENT.set(note)
-        try:
-            yield
-        except aio.AbortError:
-            self._decided(call, note, "ABORTED")
-            raise
-        except AuditUnavailable:
-            raise  # the log tells why no line can be written
-        except HiddenFromCaller:
-            self._decided(call, note, "HIDDEN", denied=True)
-            raise
-        except DlqError as error:
-            denied = error.reason in ("UNAUTHENTICATED", "PERMISSION_DENIED")
-            self._decided(call, note, error.reason, denied=denied)
-            raise
-        except asyncio.CancelledError:
-            # The caller left; the request may have taken effect.
-            self._decided(call, note, "CANCELLED")
-            raise
-        except Exception:
-            self._decided(call, note, "INTERNAL")
-            raise
-        await self._done(call, note)
+    def begin(self, call: Call) -> None:
+        """A change has a note from its first moment. The loop commits it with the change."""
+        call.note = AuditNote(secrets.token_hex(8), "") if call.method.changes else None
+        CURRENT.set(call.note)
 
-    @asynccontextmanager
-    async def accepting(self, call: Call) -> AsyncIterator[None]:
-        """A step behind the door: AuditUnavailable for a change while no line can be written.
+    def accept(self, call: Call) -> None:
+        """AuditUnavailable for a change while no line can be written. Put into the call's note what
+        is known before its change is made.
 
         Announcements of nodes are accepted all the same, since their lines are in the database.
         """
-        self._describe(call)
-        of_a_node = call.identity is not None and call.identity.role is Role.NODE
-        if call.method.changes and not of_a_node:
+        note = call.note
+        if note is None:
+            return
+        line = {"id": note.note_id, **self._line_of(call, COMMITTED)}
+        note.text = _encode(line)
+        if call.identity is None or call.identity.role is not Role.NODE:
             self.writer.check()
-        yield
+
+    async def done(self, call: Call) -> None:
+        """The call has succeeded. A change whose line is not in the database waits for the file."""
+        note = call.note
+        if note is None:
+            return
+        line = self._line_of(call, "OK")
+        if note.committed:
+            self.writer.put({"id": note.note_id, **line}, note.note_id)
+        else:
+            await self.writer.write(line)
+
+    def failed(self, call: Call, error: BaseException) -> None:
+        """The call has ended with this; a caller that has left may have had its effect."""
+        decision, denied = _decision(error)
+        note = call.note
+        if not decision or (note is None and not denied):
+            return
+        line = self._line_of(call, decision)
+        if note is not None and (note.committed or decision == "CANCELLED"):
+            self.writer.put({"id": note.note_id, **line}, note.note_id)
+        else:
+            self.writer.put(line)
 
     def record(
         self, who: CertifiedIdentity | None, method: str, about: str, decision: str, peer: str = ""
@@ -114,37 +115,6 @@ class Audit:
         self.writer.close()
 
     # --- helpers, in order of use -------------------------------------------------------------
-
-    def _note(self, call: Call) -> AuditNote | None:
-        """Made for every change; the caller is put in once the door has read it."""
-        return AuditNote(secrets.token_hex(8), "") if call.method.changes else None
-
-    async def _done(self, call: Call, note: AuditNote | None) -> None:
-        if note is None:
-            return
-        line = self._line_of(call, "OK")
-        if note.committed:
-            self.writer.put({"id": note.note_id, **line}, note.note_id)
-        else:
-            await self.writer.write(line)
-
-    def _decided(
-        self, call: Call, note: AuditNote | None, decision: str, *, denied: bool = False
-    ) -> None:
-        if note is None and not denied:
-            return
-        line = self._line_of(call, decision)
-        if note is not None and (note.committed or decision == "CANCELLED"):
-            self.writer.put({"id": note.note_id, **line}, note.note_id)
-        else:
-            self.writer.put(line)
-
-    def _describe(self, call: Call) -> None:
-        """Put into the call's note what is known before its change is made."""
-        note = CURRENT.get()
-        if note is not None:
-            line = {"id": note.note_id, **self._line_of(call, COMMITTED)}
-            note.text = json.dumps(line, separators=(",", ":"))
 
     def _line_of(self, call: Call, decision: str) -> dict[str, str]:
         told = (call.request, call.response)
@@ -166,6 +136,29 @@ class Audit:
             "object": about[:LONGEST_OBJECT],
             "decision": decision,
         }
+
+
+def _decision(error: BaseException) -> tuple[str, bool]:
+    """The word for an end that is no success, and whether it is a denial. Empty: no line tells of
+    it, since none can be written or there is nothing to tell.
+    """
+    match error:
+        case aio.AbortError():
+            return "ABORTED", False
+        case AuditUnavailable():
+            return "", False
+        case HiddenFromCaller():
+            return "HIDDEN", True
+        case DlqError():
+            return error.reason, error.reason in ("UNAUTHENTICATED", "PERMISSION_DENIED")
+        case asyncio.CancelledError():
+            return "CANCELLED", False
+        case Exception():
+            return "INTERNAL", False
+    return "", False
+
+
+_encode = json.JSONEncoder(separators=(",", ":")).encode
 
 
 def object_of(message: Message | None) -> str:

@@ -6,8 +6,7 @@ known with that role, and whether the role may call the method.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import Callable
 from functools import lru_cache
 from typing import NamedTuple, Protocol
 
@@ -45,9 +44,8 @@ class Door:
         self._members = members
         self._clock = clock
 
-    @asynccontextmanager
-    async def around(self, call: Call) -> AsyncIterator[None]:
-        """A step: sets the call's identity and caller, then refuses or lets it pass."""
+    def let_in(self, call: Call) -> None:
+        """Set the call's identity and caller, then refuse it or let it pass."""
         identity = call.identity = identity_of(call.context)
         call.let_in = Caller(identity.name, identity.role.value, *self.check_member(identity))
         if identity.role not in call.method.roles:
@@ -56,7 +54,6 @@ class Door:
                 user=identity.name,
                 needs=" or ".join(sorted(call.method.roles)) or "nobody",
             )
-        yield
 
     def check_member(self, identity: CertifiedIdentity) -> LetIn:
         """Unauthenticated unless this holder is known here, now, with this role.

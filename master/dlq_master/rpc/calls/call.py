@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias, TypedDict, TypeVar
 
@@ -13,6 +11,7 @@ from grpc import aio
 from dlq_common.identity.pki import CertifiedIdentity
 from dlq_master.control.read_model.published import Published
 from dlq_master.control.stimuli import Answered, Caller
+from dlq_master.control.stimuli.audit_note import AuditNote
 from dlq_master.rpc.calls.parts import MasterParts
 from dlq_master.rpc.calls.reads import Breathe
 from dlq_master.rpc.calls.roles import RpcMethod
@@ -47,6 +46,7 @@ class Call:
     response: Message | None = None  # set when one answer was made
     identity: CertifiedIdentity | None = None  # set once the certificate has been read
     let_in: Caller | None = None  # set once the door has looked the identity up
+    note: AuditNote | None = None  # of a change, from its first moment
 
     @property
     def caller(self) -> Caller:
@@ -80,6 +80,3 @@ class Call:
     def breathe(self) -> Breathe:
         """Lets other callers have their turn while a long answer is made."""
         return self.parts.slices.of(self.caller.name)
-
-
-Step: TypeAlias = Callable[[Call], AbstractAsyncContextManager[None]]

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import Iterator, Mapping
 
 import grpc
 from google.protobuf.any_pb2 import Any as Packed
@@ -71,18 +70,14 @@ class Errors:
         self._ids = ids
         self._log = get_logger("master.rpc")
 
-    @asynccontextmanager
-    async def around(self, call: Call) -> AsyncIterator[None]:
-        """A step: aborts the call with the status of what was raised inside."""
-        try:
-            yield
-        except aio.AbortError:
-            raise
-        except DlqError as error:
-            await call.context.abort_with_status(rpc_status.to_status(status_of(error)))
-        except Exception as error:  # noqa: BLE001 - the last line: a client must not see our text
-            fault = self._incident(call, error)
-            await call.context.abort_with_status(rpc_status.to_status(status_of(fault)))
+    async def abort(self, call: Call, error: BaseException) -> None:
+        """End the call with the status of what was raised. Returns for what is no failure of it:
+        an end that has its status, and a caller that has left.
+        """
+        if isinstance(error, aio.AbortError) or not isinstance(error, Exception):
+            return
+        told = error if isinstance(error, DlqError) else self._incident(call, error)
+        await call.context.abort_with_status(rpc_status.to_status(status_of(told)))
 
     def _incident(self, call: Call, error: Exception) -> InternalError:
         incident = self._ids.request_id()

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 
 from dlq_common.errors import InvalidRequest, TryAgain
-from dlq_common.identity.pki import Role
+from dlq_common.identity.pki import CertifiedIdentity, Role
 from dlq_master.rpc.calls.call import Call
 from dlq_master.rpc.calls.reads import Lines
 
@@ -31,36 +29,40 @@ class CallLimits:
         self._changes = Lines("changes", at_once=CHANGES_AT_ONCE, in_line=CHANGES_AT_ONCE)
         self._streams: Counter[tuple[Role, str]] = Counter()
 
-    @asynccontextmanager
-    async def around(self, call: Call) -> AsyncIterator[None]:
-        """A step inside the door: refuses with InvalidRequest, or with TryAgain while others are
-        open. A person's read or change waits until few enough of the same person are on their way.
+    async def enter(self, call: Call) -> None:
+        """Refuse with InvalidRequest, or with TryAgain while others are open. A person's read or
+        change waits until few enough of the same person are on their way.
         """
         assert call.identity is not None
-        if not call.streaming:
-            check_deadline(call)
-            if call.identity.role is Role.NODE:
-                yield
-                return
-            async with self._lines(call).place(call.identity.name):
-                yield
+        if call.streaming:
+            self._begin_stream(call.identity)
             return
-        key = (call.identity.role, call.identity.name)
-        most = STREAMS_OF_A_NODE if key[0] is Role.NODE else STREAMS_OF_A_PERSON
+        check_deadline(call)
+        if call.identity.role is not Role.NODE:
+            await self._lines(call).enter(call.identity.name)
+
+    def leave(self, call: Call) -> None:
+        """The call is over, and had entered."""
+        assert call.identity is not None
+        if call.streaming:
+            key = (call.identity.role, call.identity.name)
+            self._streams[key] -= 1
+            if not self._streams[key]:
+                del self._streams[key]
+        elif call.identity.role is not Role.NODE:
+            self._lines(call).leave(call.identity.name)
+
+    def _begin_stream(self, identity: CertifiedIdentity) -> None:
+        key = (identity.role, identity.name)
+        most = STREAMS_OF_A_NODE if identity.role is Role.NODE else STREAMS_OF_A_PERSON
         if self._streams[key] >= most:
             raise TryAgain(
-                f"{call.identity.name} has {most} streams open already",
+                f"{identity.name} has {most} streams open already",
                 hint="each `wait`, `status -w`, `logs -f` and `events -w` has one",
                 limit="streams",
                 used=most,
             )
         self._streams[key] += 1
-        try:
-            yield
-        finally:
-            self._streams[key] -= 1
-            if not self._streams[key]:
-                del self._streams[key]
 
     def _lines(self, call: Call) -> Lines:
         if call.path in _FORECASTS:

@@ -13,8 +13,8 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict, deque
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager, suppress
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -50,17 +50,9 @@ class Lines:
         self._in_line = in_line
         self._lines: dict[str, _Line] = {}
 
-    @asynccontextmanager
-    async def place(self, name: str) -> AsyncIterator[None]:
-        """Wait for a place and hold it. TryAgain when too many wait already."""
+    async def enter(self, name: str) -> None:
+        """Wait for a place and take it. TryAgain when too many wait already."""
         line = self._lines.setdefault(name, _Line())
-        await self._enter(name, line)
-        try:
-            yield
-        finally:
-            self._leave(name, line)
-
-    async def _enter(self, name: str, line: _Line) -> None:
         if line.served < self._at_once:
             line.served += 1
             return
@@ -79,14 +71,15 @@ class Lines:
             await coming
         except asyncio.CancelledError:
             if coming.done() and not coming.cancelled():
-                self._leave(name, line)  # its place had just come
+                self.leave(name)  # its place had just come
             else:
                 with suppress(ValueError):
                     line.waiting.remove(coming)
             raise
 
-    def _leave(self, name: str, line: _Line) -> None:
+    def leave(self, name: str) -> None:
         """Give the place to the next in line."""
+        line = self._lines[name]
         while line.waiting:
             coming = line.waiting.popleft()
             if not coming.done():

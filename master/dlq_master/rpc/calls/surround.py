@@ -12,8 +12,9 @@ from google.protobuf.descriptor_pool import Default
 from google.protobuf.message_factory import GetMessageClass
 
 from dlq_common.errors import InvalidRequest
-from dlq_master.rpc.calls.call import Call, Context, Step
+from dlq_master.rpc.calls.call import Call, Context
 from dlq_master.rpc.calls.parts import MasterParts
+from dlq_master.rpc.calls.passage import Passage
 from dlq_master.rpc.calls.roles import NOBODY, RpcMethod
 
 UNREADABLE = object()  # in place of a request whose bytes are no message
@@ -33,19 +34,22 @@ NOBODYS = RpcMethod(NOBODY, _nobodys)  # a method that is missing in the table
 
 
 def served(
-    service: str, methods: Mapping[str, RpcMethod], step: Step, parts: MasterParts
+    service: str, methods: Mapping[str, RpcMethod], passage: Passage, parts: MasterParts
 ) -> grpc.GenericRpcHandler:
-    """All methods of a service of the wire. A step is a context manager that may refuse by
-    raising; a method that the table lacks is let through to nobody.
+    """All methods of a service of the wire. A method that the table lacks is let through to
+    nobody.
     """
     wire = Default().FindServiceByName(service)
     handlers = {
-        one.name: _handler(one, methods.get(one.name, NOBODYS), step, parts) for one in wire.methods
+        one.name: _handler(one, methods.get(one.name, NOBODYS), passage, parts)
+        for one in wire.methods
     }
     return grpc.method_handlers_generic_handler(service, handlers)
 
 
-def _handler(wire: MethodDescriptor, method: RpcMethod, step: Step, parts: MasterParts) -> Any:
+def _handler(
+    wire: MethodDescriptor, method: RpcMethod, passage: Passage, parts: MasterParts
+) -> Any:
     path = f"/{wire.containing_service.full_name}/{wire.name}"
     kind = wire.client_streaming, wire.server_streaming
 
@@ -61,7 +65,7 @@ def _handler(wire: MethodDescriptor, method: RpcMethod, step: Step, parts: Maste
     streams = inspect.isasyncgenfunction(method.handler)
     behave = _streaming if streams else _answering
     return _KINDS[kind](
-        behave(method.handler, begun, step),
+        behave(method.handler, begun, passage),
         request_deserializer=_readable(GetMessageClass(wire.input_type).FromString),
         response_serializer=_written(GetMessageClass(wire.output_type).SerializeToString),
     )
@@ -71,11 +75,11 @@ _Begun = Callable[[Any, Context], tuple[Call, Any]]
 
 
 def _answering(
-    handler: Callable[..., Any], begun: _Begun, step: Step
+    handler: Callable[..., Any], begun: _Begun, passage: Passage
 ) -> Callable[[Any, Context], Awaitable[Any]]:
     async def behave(request: Any, context: Context) -> Any:
         call, request = begun(request, context)
-        async with step(call):
+        async with passage.of(call):
             answer = await handler(call, _read(request))
             if type(answer) is not bytes:
                 call.response = answer
@@ -85,11 +89,11 @@ def _answering(
 
 
 def _streaming(
-    handler: Callable[..., Any], begun: _Begun, step: Step
+    handler: Callable[..., Any], begun: _Begun, passage: Passage
 ) -> Callable[[Any, Context], AsyncIterator[Any]]:
     async def behave(request: Any, context: Context) -> AsyncIterator[Any]:
         call, request = begun(request, context)
-        async with step(call):
+        async with passage.of(call):
             async for response in handler(call, _read(request)):
                 yield response
 

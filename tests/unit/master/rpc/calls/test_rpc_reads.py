@@ -1,7 +1,8 @@
 """Lines of one identity's calls, and slices of long answers: who goes on when."""
 
 import asyncio
-from contextlib import AsyncExitStack
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
 
 import pytest
 
@@ -16,11 +17,21 @@ async def rounds(count: int = ROUNDS) -> None:
         await asyncio.sleep(0)
 
 
+@asynccontextmanager
+async def place(lines: Lines, name: str) -> AsyncIterator[None]:
+    """Hold a place, as a call does."""
+    await lines.enter(name)
+    try:
+        yield
+    finally:
+        lines.leave(name)
+
+
 async def test_only_so_many_of_one_identity_are_served_and_others_are_not_touched() -> None:
     lines, served, go_on = Lines("reads", at_once=2, in_line=3), list[str](), asyncio.Event()
 
     async def read(name: str) -> None:
-        async with lines.place(name):
+        async with place(lines, name):
             served.append(name)
             await go_on.wait()
 
@@ -42,15 +53,15 @@ async def test_only_so_many_of_one_identity_are_served_and_others_are_not_touche
 async def test_who_gives_up_in_the_line_leaves_no_place_taken() -> None:
     lines = Lines("reads", at_once=1, in_line=5)
     async with AsyncExitStack() as held:
-        await held.enter_async_context(lines.place("alice"))
+        await held.enter_async_context(place(lines, "alice"))
         waiting = [
-            asyncio.create_task(held.enter_async_context(lines.place("alice"))) for _ in "ab"
+            asyncio.create_task(held.enter_async_context(place(lines, "alice"))) for _ in "ab"
         ]
         await rounds()
         for one in waiting:
             one.cancel()
         await asyncio.gather(*waiting, return_exceptions=True)
-    async with asyncio.timeout(60.0), lines.place("alice"):
+    async with asyncio.timeout(60.0), place(lines, "alice"):
         assert True
 
 
@@ -59,11 +70,11 @@ async def test_who_is_cancelled_as_its_place_comes_hands_it_on() -> None:
     entered = asyncio.Event()
 
     async def read() -> None:
-        async with lines.place("alice"):
+        async with place(lines, "alice"):
             entered.set()
 
     async with AsyncExitStack() as held:
-        await held.enter_async_context(lines.place("alice"))
+        await held.enter_async_context(place(lines, "alice"))
         first, second = (asyncio.create_task(read()) for _ in range(2))
         await rounds()
         await held.aclose()  # the place is given to the first, which has not run since

@@ -1,0 +1,77 @@
+"""The steps around every call, one behind the other: nothing of them is left to its handler.
+
+From outside to inside: failures become statuses, and the audit hears of the end. The door looks at
+the certificate, a change is accepted, and the limits of one caller keep it waiting. One object
+stands for all of them: a context manager for each cost a submission a tenth of its time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from types import TracebackType
+
+from dlq_master.rpc.audit.audit import Audit
+from dlq_master.rpc.calls.call import Call
+from dlq_master.rpc.calls.errors import Errors
+
+
+@dataclass(frozen=True, slots=True)
+class Passage:
+    """The way of calls of one port to their handlers and back."""
+
+    errors: Errors
+    audit: Audit
+    let_in: Callable[[Call], None]  # may refuse by raising; sets the caller
+    enter: Callable[[Call], Awaitable[None]]  # likewise; may wait
+    leave: Callable[[Call], None]  # for each call that has entered
+
+    def of(self, call: Call) -> Passing:
+        """This call passes: a context for its handler."""
+        return Passing(self, call)
+
+
+class Passing:
+    """One call between its door and its end."""
+
+    __slots__ = ("_call", "_passage")
+
+    def __init__(self, passage: Passage, call: Call) -> None:
+        self._passage = passage
+        self._call = call
+
+    async def __aenter__(self) -> None:
+        passage, call = self._passage, self._call
+        passage.audit.begin(call)
+        try:
+            passage.let_in(call)
+            passage.audit.accept(call)
+            await passage.enter(call)
+        except BaseException as error:
+            await self._failed(error)
+            raise
+
+    async def __aexit__(
+        self,
+        _kind: type[BaseException] | None,
+        error: BaseException | None,
+        _trace: TracebackType | None,
+    ) -> None:
+        passage, call = self._passage, self._call
+        passage.leave(call)
+        if error is not None:
+            await self._failed(error)
+            return
+        try:
+            await passage.audit.done(call)
+        except BaseException as unwritten:
+            await passage.errors.abort(call, unwritten)
+            raise
+
+    async def _failed(self, error: BaseException) -> None:
+        try:
+            self._passage.audit.failed(self._call, error)
+        except BaseException as unwritten:
+            await self._passage.errors.abort(self._call, unwritten)
+            raise
+        await self._passage.errors.abort(self._call, error)
