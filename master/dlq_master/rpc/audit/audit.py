@@ -15,9 +15,11 @@ from __future__ import annotations
 import asyncio
 import json
 import secrets
-from collections.abc import Sequence
+from functools import cache
+from itertools import count
 from pathlib import Path
 
+from google.protobuf.descriptor import Descriptor
 from google.protobuf.message import Message
 from grpc import aio
 
@@ -54,11 +56,12 @@ class Audit:
         changes.
         """
         self._clock = clock
+        self._run, self._notes = secrets.token_hex(8), count()  # ids of notes: no two are the same
         self.writer = AuditWriter(path, clock, known, open_file)
 
     def begin(self, call: Call) -> None:
         """A change has a note from its first moment. The loop commits it with the change."""
-        call.note = AuditNote(secrets.token_hex(8), "") if call.method.changes else None
+        call.note = AuditNote(self._next_id(), "") if call.method.changes else None
         CURRENT.set(call.note)
 
     def accept(self, call: Call) -> None:
@@ -115,6 +118,9 @@ class Audit:
         self.writer.close()
 
     # --- helpers, in order of use -------------------------------------------------------------
+
+    def _next_id(self) -> str:
+        return f"{self._run}{next(self._notes):x}"
 
     def _line_of(self, call: Call, decision: str) -> dict[str, str]:
         told = (call.request, call.response)
@@ -173,8 +179,24 @@ def object_of(message: Message | None) -> str:
         if field.name == "job_ids":
             return ",".join(value[:MOST_IDS])
     for field, value in message.ListFields():
-        if isinstance(value, Message) and (found := object_of(value)):
-            return found
-        if field.message_type is not None and isinstance(value, Sequence):
+        if field.message_type is None or not _names_things(field.message_type):
+            continue
+        if field.is_repeated:
             return ",".join(filter(None, map(object_of, value)))
+        if found := object_of(value):
+            return found
     return ""
+
+
+@cache
+def _names_things(kind: Descriptor, above: tuple[Descriptor, ...] = ()) -> bool:
+    """Whether a subject can be found in such a message."""
+    return any(
+        field.name in OBJECT_FIELDS
+        or (
+            field.message_type is not None
+            and field.message_type not in above
+            and _names_things(field.message_type, (*above, kind))
+        )
+        for field in kind.fields
+    )

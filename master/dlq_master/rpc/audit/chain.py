@@ -112,7 +112,7 @@ class Chain:
 
     def _write(self, line: Mapping[str, object]) -> None:
         head = self._now.head
-        text = json.dumps({**line, "before": head.last_hash}, separators=(",", ":")).encode()
+        text = _encode({**line, "before": head.last_hash}).encode()
         self._torn = True  # until all of it is there
         left = text + b"\n"
         while left:
@@ -146,6 +146,9 @@ class Chain:
         older = segments(self._path)[:-1]
         if older:  # else it is the first
             self._write({ANCHOR: older[-1].name, "lines": self._now.head.lines})
+
+
+_encode = json.JSONEncoder(separators=(",", ":")).encode
 
 
 def segments(path: Path) -> list[Path]:

@@ -1,8 +1,9 @@
 """The thread that writes the audit's file: in order, each line whole, again and again until the
 disk takes it.
 
-Every line is handed to the kernel at once. It is on disk before a waiting caller hears so, and half
-a second later otherwise. After a failure nothing is believed: everything since the last sync is cut
+A line is handed to the kernel at once, and is on disk before a waiting caller hears so. A line that
+the database has is written with all others of its half second: a thread that wakes for each costs
+more than the lines. After a failure nothing is believed: everything since the last sync is cut
 off and written anew. Lines wait in memory meanwhile, and those of changes in the database too.
 """
 
@@ -30,6 +31,7 @@ from dlq_master.rpc.audit.verify import MISSING, check_end, lines_after
 SYNC_EVERY_S: Final = 0.5
 RETRY_S: Final = 1.0
 MOST_WAITING: Final = 10_000
+MOST_TOGETHER: Final = 1_000  # lines wake the thread before their half second is over
 
 
 class KnownHead(NamedTuple):
@@ -61,6 +63,7 @@ class AuditWriter:
         self._entries: deque[_Entry] = deque()  # that are not synced, the oldest first
         self._appended = 0  # of them
         self._sync_at_s = 0.0
+        self._write_at_s = 0.0  # the others at the latest
         self._closing = False
         self._failure = ""
         self._head = known.head
@@ -133,7 +136,7 @@ class AuditWriter:
     def _run(self) -> None:
         while True:
             with self._changed:
-                is_late = not self._changed.wait_for(self._is_due, self._patience_s())
+                is_late = self._wait()
                 closing = self._closing
                 fresh = list(islice(self._entries, self._appended, None))
             try:
@@ -151,13 +154,29 @@ class AuditWriter:
         if self._chain is not None:
             self._chain.close()
 
+    def _wait(self) -> bool:
+        """Until there is something to do; whether the time for it has come."""
+        while not self._is_due():
+            if not self._changed.wait(self._patience_s()):
+                return True
+        return False
+
     def _is_due(self) -> bool:
-        return self._closing or (not self._failure and len(self._entries) > self._appended)
+        if self._closing or self._failure:
+            return self._closing
+        fresh = len(self._entries) - self._appended
+        return fresh >= MOST_TOGETHER or (fresh > 0 and self._clock_s() >= self._write_at_s)
 
     def _patience_s(self) -> float | None:
         if self._failure:
             return RETRY_S
-        return max(0.0, self._sync_at_s - self._clock.boottime_s()) if self._appended else None
+        ends_s = [self._sync_at_s] if self._appended else []
+        if len(self._entries) > self._appended:
+            ends_s.append(self._write_at_s)
+        return max(0.0, min(ends_s) - self._clock_s()) if ends_s else None
+
+    def _clock_s(self) -> float:
+        return self._clock.boottime_s()
 
     def _append(self, fresh: list[_Entry]) -> None:
         if self._chain is None:
@@ -165,12 +184,12 @@ class AuditWriter:
             return  # what is to be written first has just been put before the rest
         for entry in fresh:
             if not self._appended:
-                self._sync_at_s = self._clock.boottime_s() + SYNC_EVERY_S
+                self._sync_at_s = self._clock_s() + SYNC_EVERY_S
             self._chain.append(entry.line)
             self._appended += 1
 
     def _is_sync_due(self) -> bool:
-        if self._failure or self._clock.boottime_s() >= self._sync_at_s:
+        if self._failure or self._clock_s() >= self._sync_at_s:
             return True
         with self._changed:
             written = list(islice(self._entries, self._appended))
@@ -216,8 +235,13 @@ class AuditWriter:
         with self._changed:
             if len(self._entries) >= MOST_WAITING:
                 raise _unavailable(self._failure or "too many lines wait")
+            fresh = len(self._entries) - self._appended
+            at_s = self._clock_s() + (SYNC_EVERY_S if entry.note_id else 0.0)
+            is_first = not fresh or at_s < self._write_at_s
+            self._write_at_s = at_s if is_first else self._write_at_s
             self._entries.append(entry)
-            self._changed.notify()
+            if is_first or fresh + 1 >= MOST_TOGETHER:
+                self._changed.notify()
 
     def _open(self) -> None:
         """Open the files; say what is missing, and write what the last master did not get to."""

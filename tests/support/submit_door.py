@@ -1,0 +1,208 @@
+"""A whole submission but for gRPC: its passage, the loop, the database and the audit's file, in one
+process, so that the Python calls of it can be counted.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from pathlib import Path
+from types import FrameType
+from typing import Any, cast
+
+from dlq.v1 import job_pb2, job_service_pb2
+from dlq_common.clock import SteadyClock
+from dlq_common.daemon.config import Seconds
+from dlq_common.identity.pki import Authority, Role, new_key_and_csr
+from dlq_common.job_fields import table as _fields  # noqa: F401 - loaded before calls are counted
+from dlq_master.control.composition.starting import start
+from dlq_master.control.composition.wiring import WIRING
+from dlq_master.control.config import (
+    ClusterConfig,
+    JobsConfig,
+    MasterConfig,
+    NodesConfig,
+    SchedulerConfig,
+)
+from dlq_master.control.loop.failpoints import Failpoints
+from dlq_master.control.loop.loop import Loop
+from dlq_master.model.ids import NodeId
+from dlq_master.model.jobs.job import Job
+from dlq_master.model.nodes.node import Gpu, Node, NodeState
+from dlq_master.rpc.agents.checkpoint_places import CheckpointPlaces
+from dlq_master.rpc.agents.sessions import Sessions
+from dlq_master.rpc.audit.audit import Audit
+from dlq_master.rpc.calls.auth import Door
+from dlq_master.rpc.calls.errors import Errors
+from dlq_master.rpc.calls.limits import CallLimits
+from dlq_master.rpc.calls.parts import MasterParts
+from dlq_master.rpc.calls.passage import Passage
+from dlq_master.rpc.calls.reads import Slices
+from dlq_master.rpc.calls.surround import served
+from dlq_master.rpc.methods import SERVICES
+from dlq_master.rpc.views.job_rows import JobRows
+from dlq_master.store.batch import Batch, MemoryWindow, User
+from dlq_master.store.open import create_database, open_database, write
+from dlq_master.store.reader import Reader
+from dlq_master.store.rows import write_batch
+from dlq_master.store.stored_tables import USERS
+from dlq_master.store.tables.table import put
+from dlq_master.store.writer import Writer
+from support.fake_clock import SeededIds
+
+PREFIX = "/dlq.v1.JobService/"
+
+
+class _Context:
+    """What a call asks of gRPC."""
+
+    def __init__(self, certificate: bytes) -> None:
+        self._certificate = certificate
+
+    def auth_context(self) -> dict[str, list[bytes]]:
+        return {"x509_pem_cert": [self._certificate]}
+
+    def peer(self) -> str:
+        return "ipv4:127.0.0.1:40000"
+
+    def time_remaining(self) -> float:
+        return 30.0
+
+
+class SubmitDoor:
+    """Calls of one user to a living loop."""
+
+    def __init__(self, loop: Loop, methods: dict[str, Any], certificate: bytes) -> None:
+        self.loop = loop
+        self._methods = methods
+        self._context = _Context(certificate)
+        self._count = 0
+
+    async def call(self, name: str, request: Any) -> Any:
+        """The answer to one call, from bytes to bytes."""
+        handler = self._methods[name]
+        read = handler.request_deserializer(request.SerializeToString())
+        return handler.response_serializer(await handler.unary_unary(read, self._context))
+
+    async def submit(self, count: int, in_flight: int = 8, **resources: int) -> None:
+        """So many jobs of the same kind, each in a call of its own."""
+        left = iter(range(count))
+
+        async def client() -> None:
+            for _ in left:
+                await self.call("SubmitJob", self._request(**resources))
+
+        await asyncio.gather(*(client() for _ in range(in_flight)))
+
+    def _request(self, **resources: int) -> job_service_pb2.SubmitJobRequest:
+        self._count += 1
+        spec = job_pb2.JobSpec(
+            command=["/bin/true", str(self._count)],
+            environment={"DATA": "/shared/data", "RUN": "benchmark"},
+            working_directory="/tmp",
+        )
+        for name, value in (resources or {"gpu_count": 1}).items():
+            setattr(spec.resources, name, value)
+        return job_service_pb2.SubmitJobRequest(request_id=f"counted-{self._count}", spec=spec)
+
+
+@asynccontextmanager
+async def submit_door(
+    directory: Path, *, nodes: int = 0, jobs: tuple[Job, ...] = (), policy: str = "dlq"
+) -> AsyncIterator[SubmitDoor]:
+    """A door to a master that has just started, with these jobs and so many nodes of 8 GPUs."""
+    gpus = tuple(Gpu(index=index, gpu_type="h100") for index in range(8))
+    known = [
+        Node(NodeId(f"n{number:05}"), gpus, state=NodeState.UP, virtual=True)
+        for number in range(nodes)
+    ]
+    database = directory / "dlq.db"
+    create_database(database)
+    rows = open_database(database)
+    alice = User("alice", "user", 1001, 1001, (), 0.0)
+    with write(rows):
+        write_batch(rows, Batch(changes=put(USERS, [alice]), nodes=known, jobs=list(jobs)))
+    rows.close()
+    clock = SteadyClock()
+    config = MasterConfig(
+        cluster=ClusterConfig(name="lab", state_dir=directory),
+        jobs=JobsConfig(queued_per_user=10_000_000, submit_burst=10_000_000),
+        scheduler=SchedulerConfig(policy=policy),
+        nodes=NodesConfig(start_grace=Seconds(0.0)),
+    )
+    authority = Authority.create("lab", clock.now_s())
+    made = new_key_and_csr("alice")
+    certificate = authority.sign_user(made.request, "alice", Role.USER, clock.now_s())
+    writer, reader = Writer(database), Reader(database)
+    audit = Audit(directory / "audit.jsonl", clock)
+    writer.tell_of(audit.writer)
+    state, first = start(config, reader.load(MemoryWindow()), clock.now_s())
+    await writer.commit(first)
+    sessions = Sessions(CheckpointPlaces("/checkpoints", b"seed"))
+    loop = Loop(
+        state=state,
+        wiring=WIRING,
+        clock=clock,
+        store=writer,
+        records=reader,
+        transport=sessions,
+        failpoints=Failpoints(),
+        state_dir=directory,
+    )
+    door, limits = Door("lab", lambda: loop.published, clock), CallLimits()
+    passage = Passage(Errors(SeededIds(7)), audit, door.let_in, limits.enter, limits.leave)
+    parts = MasterParts(
+        control=loop,
+        clock=clock,
+        ids=SeededIds(7),
+        authority=authority,
+        foresight=cast(Any, None),
+        sessions=sessions,
+        logs=cast(Any, None),
+        execs=cast(Any, None),
+        steps=cast(Any, None),
+        slices=Slices(),
+        rows=JobRows(),
+        check_member=door.check_member,
+        record=audit.recorded,
+        health=None,
+        version="1",
+        api_address="",
+        join_address="",
+    )
+    service = "dlq.v1.JobService"
+    handlers = served(service, SERVICES[service], passage, parts)
+    methods = {
+        name.rsplit("/", 1)[-1]: handler
+        for name, handler in handlers._method_handlers.items()  # type: ignore[attr-defined]
+    }
+    turning = asyncio.create_task(loop.run())
+    try:
+        yield SubmitDoor(loop, methods, certificate)
+    finally:
+        loop.stop()
+        await turning
+        audit.close()
+        reader.close()
+        writer.close()
+
+
+@contextmanager
+def counted_calls() -> Iterator[Counter[str]]:
+    """The Python calls of this thread, by where their function is."""
+    calls: Counter[str] = Counter()
+
+    def saw(frame: FrameType, event: str, _: object) -> None:
+        if event == "call":
+            code = frame.f_code
+            calls[f"{code.co_filename.rpartition('/')[2]}:{code.co_qualname}"] += 1
+
+    before: Callable[..., Any] | None = sys.getprofile()
+    sys.setprofile(saw)
+    try:
+        yield calls
+    finally:
+        sys.setprofile(before)
