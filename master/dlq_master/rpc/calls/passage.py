@@ -10,10 +10,19 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from types import TracebackType
+from typing import Protocol
 
-from dlq_master.rpc.audit.audit import Audit
 from dlq_master.rpc.calls.call import Call
 from dlq_master.rpc.calls.errors import Errors
+
+
+class Hears(Protocol):
+    """Hears of every call from its first moment to its end (rpc/audit/audit.py)."""
+
+    def begin(self, call: Call) -> None: ...
+    def accept(self, call: Call) -> None: ...
+    async def done(self, call: Call) -> None: ...
+    def failed(self, call: Call, error: BaseException) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,7 +30,7 @@ class Passage:
     """The way of calls of one port to their handlers and back."""
 
     errors: Errors
-    audit: Audit
+    audit: Hears
     let_in: Callable[[Call], None]  # may refuse by raising; sets the caller
     enter: Callable[[Call], Awaitable[None]]  # likewise; may wait
     leave: Callable[[Call], None]  # for each call that has entered
