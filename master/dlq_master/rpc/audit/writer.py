@@ -3,8 +3,9 @@ disk takes it.
 
 A line is handed to the kernel at once, and is on disk before a waiting caller hears so. A line that
 the database has is written together with all others of its half second. To wake the thread for each
-would cost more than the lines. After a failure nothing is believed: everything since the last sync is cut
-off and written anew. Lines wait in memory meanwhile, and those of changes in the database too.
+would cost more than the lines. After a failure nothing is believed: everything since the last sync
+is cut off and written anew. Lines wait in memory meanwhile, and those of changes in the database
+too.
 """
 
 from __future__ import annotations
