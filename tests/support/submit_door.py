@@ -9,9 +9,10 @@ import sys
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
+from dataclasses import fields
 from pathlib import Path
 from types import FrameType
-from typing import Any, cast
+from typing import Any
 
 from dlq.v1 import job_pb2, job_service_pb2
 from dlq_common.clock import SteadyClock
@@ -154,25 +155,19 @@ async def submit_door(
     )
     door, limits = Door("lab", lambda: loop.published, clock), CallLimits()
     passage = Passage(Errors(SeededIds(7)), audit, door.let_in, limits.enter, limits.leave)
-    parts = MasterParts(
-        control=loop,
-        clock=clock,
-        ids=SeededIds(7),
-        authority=authority,
-        foresight=cast(Any, None),
-        sessions=sessions,
-        logs=cast(Any, None),
-        execs=cast(Any, None),
-        steps=cast(Any, None),
-        slices=Slices(),
-        rows=JobRows(),
-        check_member=door.check_member,
-        record=audit.recorded,
-        health=None,
-        version="1",
-        api_address="",
-        join_address="",
-    )
+    used = {
+        "control": loop,
+        "clock": clock,
+        "ids": SeededIds(7),
+        "authority": authority,
+        "sessions": sessions,
+        "slices": Slices(),
+        "rows": JobRows(),
+        "check_member": door.check_member,
+        "record": audit.recorded,
+    }
+    # A submission has no use for the others.
+    parts = MasterParts(**{field.name: used.get(field.name) for field in fields(MasterParts)})  # type: ignore[arg-type]
     service = "dlq.v1.JobService"
     handlers = served(service, SERVICES[service], passage, parts)
     methods = {
