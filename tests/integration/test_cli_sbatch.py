@@ -10,7 +10,7 @@ import grpc
 import pytest
 
 from dlq.v1 import job_pb2, node_pb2, resource_pb2, team_pb2
-from support.cli_run import Dlq
+from support.cli_run import Dlq, Said
 from support.fake_master import FakeMaster
 
 pytestmark = pytest.mark.integration
@@ -75,7 +75,7 @@ def test_stdout_is_slurms_to_the_letter(words: tuple[str, ...], line: str, dlq: 
         (b" \n\n", "sbatch: error: Batch script contains only whitespace!"),
         (b"#!/bin/sh\n\0", "sbatch: error: The Slurm controller does not allow scripts that"),
         (
-            b"#!/bin/sh\n" + b"x" * 600_000,
+            b"#!/bin/sh\n" + b"x" * 4_194_304,
             "sbatch: error: Batch job submission failed: Pathname of a file, directory or other "
             "parameter too long",
         ),
@@ -197,3 +197,44 @@ def test_only_prints_slurms_line_on_stderr_and_queues_nothing(master: FakeMaster
     assert (said.code, said.out) == (0, "")
     assert " using 3 processors on nodes " in said.err
     assert [request.validate_only for request in master.requests("SubmitJob")] == [True]
+
+
+def busy(master: FakeMaster, *, once: bool) -> None:
+    refuse = master.refuse_once if once else master.refuse
+    facts = {"what": "too fast", "retry_after_s": "1"}
+    refuse("SubmitJob", grpc.StatusCode.RESOURCE_EXHAUSTED, "TRY_AGAIN", **facts)
+
+
+BUSY = "sbatch: error: Slurm temporarily unable to accept job, sleeping and retrying\n"
+
+
+def test_a_submission_that_is_refused_for_now_comes_again(master: FakeMaster, dlq: Dlq) -> None:
+    busy(master, once=True)
+    assert dlq("slurm", "sbatch", "--wrap=true") == Said(0, "Submitted batch job 17\n", BUSY)
+    first, second = master.requests("SubmitJob")
+    assert first.request_id == second.request_id
+
+
+def test_it_gives_up_when_the_patience_is_over(master: FakeMaster, dlq: Dlq) -> None:
+    busy(master, once=False)
+    said = dlq("slurm", "sbatch", "--wrap=true", patience_s=0.3)
+    assert (said.code, said.out) == (1, "")
+    assert said.err.startswith(BUSY)
+    assert "too fast" in said.err
+    assert len(master.requests("SubmitJob")) > 1
+
+
+def test_a_script_may_have_4_mib(master: FakeMaster, dlq: Dlq, tmp_path: Path) -> None:
+    script = tmp_path / "large.sh"
+    script.write_bytes(b"#!/bin/sh\n" + b"#" * (4 * 1024 * 1024 - 11) + b"\n")
+    assert dlq("slurm", "sbatch", str(script)).code == 0
+    assert len(sent(master)[0].script) == 4 * 1024 * 1024
+    script.write_bytes(script.read_bytes() + b"\n")
+    assert "parameter too long" in dlq("slurm", "sbatch", str(script)).err
+
+
+def test_usage_is_told(dlq: Dlq) -> None:
+    for program in ("srun", "salloc", "sbatch"):
+        said = dlq("slurm", program, "--usage")
+        assert (said.code, said.err) == (0, "")
+        assert said.out.startswith(f"Usage: {program} [")

@@ -610,6 +610,7 @@ class FakeMaster(
             options=[
                 ("grpc.http2.min_ping_interval_without_data_ms", 1000),
                 ("grpc.max_send_message_length", 64 << 20),
+                ("grpc.max_receive_message_length", 5 << 20),
             ],
         )
         credentials = grpc.ssl_server_credentials(

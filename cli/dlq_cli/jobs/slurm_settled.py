@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import TypeVar
+
+import click
+
 from dlq.v1 import job_pb2, job_service_pb2
 from dlq_cli.app import App
 from dlq_cli.jobs.whole_nodes import take_whole_nodes
@@ -11,8 +16,10 @@ from dlq_cli.spec.validate import Spec
 from dlq_client.jobs import Jobs
 from dlq_client.nodes import Nodes
 from dlq_client.teams import Teams
-from dlq_common.errors import Unsatisfiable
+from dlq_common.errors import TryAgain, Unsatisfiable
 
+T = TypeVar("T")
+_BUSY = "Slurm temporarily unable to accept job, sleeping and retrying"
 _CORES = "a job that names no GPU gets cores: --gpus=1 asks for a GPU"
 
 
@@ -50,6 +57,26 @@ def submit_on_fewest(
         message.resources.ClearField("node_count")
         key = f"{request_id}-spread"
         return _submit(jobs, message, request_id=key, test_only=test_only)
+
+
+def patiently(app: App, send: Callable[[], T], program: str = "sbatch") -> T:
+    """The answer of `send`. Like Slurm's programs it comes again while the master refuses for now:
+    it says so once, and gives up when the patience is over. A refusal has queued nothing, and says
+    when to come again.
+    """
+    patience = app.connection().patience(app.settings.number("patience_s") or 0.0)
+    told = False
+    while True:
+        try:
+            return send()
+        except TryAgain as error:
+            if "retry_after_s" not in error.metadata:
+                raise
+            if not told:
+                click.echo(f"{program}: error: {_BUSY}", err=True)
+                told = True
+            if not patience.wait():
+                raise
 
 
 def _submit(

@@ -18,8 +18,7 @@ from dlq_cli.spec.values.presets import asks_for_slurm
 from dlq_common.errors import InvalidRequest
 from dlq_common.job_fields.field import Flag
 
-# The master takes requests of up to 1 MiB, and a script is not where data belongs.
-LARGEST_SCRIPT_BYTES = 512 * 1024
+LARGEST_SCRIPT_BYTES = 4 * 1024 * 1024  # Slurm's max_script_size, and the master's limit
 PREFIX = "#DLQ"
 
 _SHORT_WITH_VALUE = re.compile(r"-[A-Za-z].+", re.DOTALL)

@@ -22,7 +22,7 @@ from dlq_common.text.arrays import ArrayText
 from dlq_common.text.names import check_absolute_path, check_env, job_name_from
 from dlq_common.text.units import HOUR
 
-# The master's limit: a request is 1 MiB at most, and most of it is not meant for variables.
+# The master's limit: most of a request is not meant for variables.
 LARGEST_ENVIRONMENT_BYTES = 256 * 1024
 LARGEST_COMMAND = 64 * 1024
 LONGEST_GRACE_S = HOUR  # the master takes no longer one, and would name its own field

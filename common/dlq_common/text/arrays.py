@@ -48,9 +48,7 @@ def parse_array(text: str) -> ArrayText:
     """
     compact = text.strip()
     limit = _LIMIT.search(compact)
-    concurrent = int(limit[1]) if limit else 0
-    if limit and not concurrent:
-        raise ValueError(f"{text!r} would let no task run: leave %0 away")
+    concurrent = int(limit[1]) if limit else 0  # %0 is no limit, as in Slurm
     ranges = _LIMIT.sub("", compact).removeprefix("[").removesuffix("]")
     return ArrayText(parse_ranges(ranges), concurrent)
 

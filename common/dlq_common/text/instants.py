@@ -13,7 +13,16 @@ _NOW_PLUS = re.compile(r"now(?:\s*\+\s*(\S+))?", re.IGNORECASE)
 _COUNT_AND_WORD = re.compile(r"(\d+)(second|minute|hour|day|week)s?", re.IGNORECASE | re.ASCII)
 _WORDS = {"second": 1, "minute": MINUTE, "hour": HOUR, "day": DAY, "week": WEEK}
 _TIME_OF_DAY = re.compile(r"(\d{1,2}):(\d{2})(?::(\d{2}))?", re.ASCII)
-_DAILY = {"midnight": (0, 0, 0), "tomorrow": (0, 0, 0), "noon": (12, 0, 0)}
+# Slurm's dates: 010127, 0101, 01/01/27, 01.01.2027, each perhaps with a time of day behind `-`.
+_DATE = re.compile(
+    r"(?:(\d{2})(\d{2})(\d{2})?|(\d{1,2})([/.])(\d{1,2})(?:\5(\d{2}|\d{4}))?)"
+    r"(?:-(\d{1,2}):(\d{2})(?::(\d{2}))?)?",
+    re.ASCII,
+)
+_DAILY = {
+    "midnight": (0, 0, 0), "tomorrow": (0, 0, 0), "elevenses": (11, 0, 0), "noon": (12, 0, 0),
+    "fika": (15, 0, 0), "teatime": (16, 0, 0),
+}  # fmt: skip
 _FORMS = "write HH:MM, 2026-12-01T08:00, now+2hours or now+90m"
 
 
@@ -33,7 +42,8 @@ def parse_instant(text: str, *, now_s: float, zone: tzinfo) -> float:
 
     A time of day is the next such time, and so are `noon` and `midnight` (or `tomorrow`). A bare
     number behind `now+` is seconds, as in Slurm. A date without an offset is in `zone`, the
-    caller's own. ValueError names the forms.
+    caller's own. Slurm's dates (010127, 01/01/27) begin with the month, and without a year they are
+    the next such day. ValueError names the forms.
     """
     compact = text.strip()
     if found := _NOW_PLUS.fullmatch(compact):
@@ -42,6 +52,8 @@ def parse_instant(text: str, *, now_s: float, zone: tzinfo) -> float:
         return _next_time_of_day(text, _DAILY[compact.lower()], now_s, zone)
     if found := _TIME_OF_DAY.fullmatch(compact):
         return _next_time_of_day(text, [int(part or 0) for part in found.groups()], now_s, zone)
+    if found := _DATE.fullmatch(compact):
+        return _on_date(text, found, now_s, zone)
     try:
         instant = datetime.fromisoformat(compact)
     except ValueError:
@@ -62,6 +74,19 @@ def _offset(offset: str, text: str) -> float:
         return parse_span(offset)
     except ValueError:
         raise ValueError(f"{text!r} is not an instant: {_FORMS}") from None
+
+
+def _on_date(text: str, found: re.Match[str], now_s: float, zone: tzinfo) -> float:
+    month, day = int(found[1] or found[4]), int(found[2] or found[6])
+    year = found[3] or found[7]
+    hour, minute, second = (int(part or 0) for part in found.groups()[7:])
+    today = datetime.fromtimestamp(now_s, zone).replace(hour=0, minute=0, second=0, microsecond=0)
+    years = [int(year) % 100 + 2000] if year else [today.year, today.year + 1]
+    try:
+        days = [today.replace(one, month, day, hour, minute, second) for one in years]
+    except ValueError:
+        raise ValueError(f"{text!r} is not a date (month, day, year): {_FORMS}") from None
+    return next((one for one in days if one >= today), days[-1]).timestamp()
 
 
 def _next_time_of_day(text: str, parts: Sequence[int], now_s: float, zone: tzinfo) -> float:

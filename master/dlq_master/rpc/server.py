@@ -32,9 +32,9 @@ from dlq_master.rpc.methods import JOIN_METHODS, JOIN_SERVICE, SERVICES
 from dlq_master.rpc.views.event_rows import EventRows
 from dlq_master.rpc.views.job_rows import JobRows
 
-LARGEST_REQUEST_BYTES = 1024 * 1024
+LARGEST_REQUEST_BYTES = 5 * 1024 * 1024  # a script of 4 MiB, and all else of a spec
 LARGEST_JOIN_BYTES = 64 * 1024
-LARGEST_ANSWER_BYTES = 64 * 1024 * 1024
+LARGEST_ANSWER_BYTES = 512 * 1024 * 1024  # of a welcome: an agent hears of all its jobs
 STREAMS_PER_CONNECTION = 256
 MOST_JOINS_AT_ONCE = 16
 

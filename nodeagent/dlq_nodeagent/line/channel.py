@@ -10,7 +10,7 @@ from dlq_common.identity.files import StoredIdentity, load_identity
 from dlq_common.identity.pki import SERVER_NAME
 
 # A Welcome carries every launch of the node, environments included.
-LARGEST_MESSAGE_BYTES = 64 * 1024 * 1024
+LARGEST_MESSAGE_BYTES = 512 * 1024 * 1024  # a welcome holds the scripts of all jobs here
 
 
 @dataclass(frozen=True, slots=True)

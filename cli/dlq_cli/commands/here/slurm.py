@@ -75,6 +75,8 @@ _PROGRAMS = {
     "sinfo": _Program("nodes.sinfo:main", "Partitions and nodes.", "sinfo -N -o '%N %t %G'"),
 }
 
+_OF_JOBS = ("sbatch", "salloc", "srun")
+
 
 @click.group(
     epilog=examples(
@@ -136,6 +138,9 @@ def _command(name: str, known: _Program) -> click.Command:
     def run(app: App, words: tuple[str, ...]) -> None:
         if words and words[0] in VERSION_WORDS:
             click.echo(VERSION)
+            return
+        if words[:1] == ("--usage",) and name in _OF_JOBS:
+            import_module("dlq_cli.slurm.allocate.words").tell_usage(name)
             return
         module, _, function = known.target.partition(":")
         with quiet_grpc():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import click
 
@@ -16,7 +17,7 @@ from dlq_cli.commands.options import detaching
 from dlq_cli.facts.common import document
 from dlq_cli.facts.job import job_facts, reason_facts, spec_facts
 from dlq_cli.jobs.held import HoldTeller
-from dlq_cli.jobs.slurm_settled import settle_account, settle_nodes, submit_on_fewest
+from dlq_cli.jobs.slurm_settled import patiently, settle_account, settle_nodes, submit_on_fewest
 from dlq_cli.lists.select import several_jobs
 from dlq_cli.lists.story import reason_text
 from dlq_cli.output.zone import LocalZone
@@ -61,7 +62,9 @@ def submit_spec(
     message = message or to_message(spec)
     jobs = Jobs(app.connection())
     again = f"to be sure: dlq {command} --request-id {{}} ..." if command else ""
-    answer = send_spec(app, spec, message, again, request_id=request_id, test_only=test_only)
+    key = request_id or jobs.new_request_id()
+    send = partial(send_spec, app, spec, message, again, request_id=key, test_only=test_only)
+    answer = patiently(app, send) if manner.as_slurm else send()
     array = answer.job.HasField("array_task")
     job_id = answer.job.array_task.array_id if array else answer.job.job_id
     admission = manner.admission and not test_only

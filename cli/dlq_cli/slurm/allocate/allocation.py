@@ -16,6 +16,7 @@ from dlq_cli import exit_codes
 from dlq_cli.app import App
 from dlq_cli.commands.jobs.submitted import send_spec
 from dlq_cli.interactive.attendance import Attendance
+from dlq_cli.jobs.slurm_settled import patiently
 from dlq_cli.output.said import SlurmSays
 from dlq_cli.slurm.allocate import holder
 from dlq_cli.slurm.jobs.origin import origin_of
@@ -86,7 +87,12 @@ class KeptAllocation:
         message.preempt.grace_duration.CopyFrom(to_duration(_KILL_WAIT_S))
         try:
             with self._in_own_words():
-                answer = send_spec(self._app, spec, message, "")
+                key = Jobs(self._app.connection()).new_request_id()
+                answer = patiently(
+                    self._app,
+                    lambda: send_spec(self._app, spec, message, "", request_id=key),
+                    self._program,
+                )
         except Unsatisfiable as error:
             error.what = _IMPOSSIBLE
             raise

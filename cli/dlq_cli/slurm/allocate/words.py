@@ -6,6 +6,7 @@ on to the `srun` inside the job, which does or refuses them.
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -44,7 +45,7 @@ _BOTH = frozenset(
         "--chdir", "--overcommit", "--export",
     }
 )  # fmt: skip
-_NO_VALUE = (
+NO_VALUE = (
     SWITCHES - {"--wait"}
     | {
         "--label", "--unbuffered", "--preserve-env", "--disable-status", "--quiet", "--verbose",
@@ -53,6 +54,8 @@ _NO_VALUE = (
         "--bcast", "--resv-ports", "--help", "--version",
     }
 )  # fmt: skip
+KNOWN_HERE = KNOWN | _OWN | _STEP | _BOTH | NO_VALUE
+_WIDTH = 80
 # These may have a value right behind their letter.
 _GLUED = frozenset({"--immediate", "--kill-on-bad-exit", "--kill-command"})
 
@@ -100,7 +103,7 @@ def _options(word: str, left: list[str], program: str) -> list[tuple[str, str | 
     if word.startswith("--"):
         written, equals, value = word.partition("=")
         name = _whole(written, program)
-        if equals or name in _NO_VALUE:
+        if equals or name in NO_VALUE:
             return [(name, value if equals else None)]
         return [(name, _next(word, left, program))]
     found: list[tuple[str, str | None]] = []
@@ -112,7 +115,7 @@ def _options(word: str, left: list[str], program: str) -> list[tuple[str, str | 
             raise _ended(f"{program}: invalid option -- '{letter}'", program)
         if name in _GLUED and letters[:1].isdigit():
             return [*found, (name, letters)]
-        if name in _NO_VALUE:
+        if name in NO_VALUE:
             found.append((name, None))
             continue
         return [*found, (name, letters.removeprefix("=") or _next(f"-{letter}", left, program))]
@@ -121,10 +124,9 @@ def _options(word: str, left: list[str], program: str) -> list[tuple[str, str | 
 
 def _whole(name: str, program: str) -> str:
     """The full name; as getopt, a beginning will do where only one begins so."""
-    known = KNOWN | _OWN | _STEP | _BOTH | _NO_VALUE
-    if name in known:
+    if name in KNOWN_HERE:
         return name
-    begun = [each for each in known if each.startswith(name)]
+    begun = [each for each in KNOWN_HERE if each.startswith(name)]
     if len(begun) != 1:
         raise _ended(f"{program}: unrecognized option '{name[:64]}'", program)
     return begun[0]
@@ -140,3 +142,21 @@ def _ended(text: str, program: str) -> exit_codes.Ended:
     """As getopt, and Slurm after it, say it."""
     click.echo(f'{text}\nTry "{program} --help" for more information', err=True)
     return exit_codes.Ended(255)
+
+
+def tell_usage(program: str) -> None:
+    """Print it on stdout. Options that are refused by name stand there too, as dlq reads them."""
+    known = KNOWN if program == "sbatch" else KNOWN_HERE
+    alone = SWITCHES if program == "sbatch" else NO_VALUE
+    words = [f"[{name}]" if name in alone else f"[{name}=VALUE]" for name in sorted(known)]
+    begin = f"Usage: {program} "
+    text = " ".join([*words, "[command [args...]]"])
+    told = textwrap.wrap(
+        text,
+        _WIDTH,
+        initial_indent=begin,
+        subsequent_indent=" " * len(begin),
+        break_on_hyphens=False,
+        break_long_words=False,
+    )
+    click.echo("\n".join(told))

@@ -34,7 +34,7 @@ from dlq_master.rpc.specs.node_choice import check_choice
 from dlq_master.rpc.specs.ordering import MOST_TASKS, check_array, check_begin, check_dependency
 
 LARGEST_ENV_BYTES = 256 * 1024
-LARGEST_SCRIPT_BYTES = 512 * 1024
+LARGEST_SCRIPT_BYTES = 4 * 1024 * 1024  # Slurm's max_script_size
 LARGEST_COMMAND_BYTES = 128 * 1024
 MOST_ARGUMENTS = 4096
 MOST_LABELS = 64

@@ -40,7 +40,6 @@ def test_slurms_forms_are_read(text: str, array: ArrayText) -> None:
         ("3-1", "3-1 is empty"),
         ("0-9:0", "empty"),
         ("0-3,2", "twice"),
-        ("0-3%0", "no task run"),
         ("1--3", "no indexes"),
         ("-1", "no indexes"),
         ("0,,1", "no indexes"),

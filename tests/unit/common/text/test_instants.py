@@ -29,10 +29,24 @@ CHINA = timezone(timedelta(hours=8))
         ("2026-11-21", 43_200),
         ("2026-11-20T12:00:30", 30),
         ("2026-11-20T20:00+08:00", 0),
+        ("112126", 43_200),
+        ("1121", 43_200),
+        ("11/21/26", 43_200),
+        ("11.21.2026-01:00:30", 46_830),
+        ("112026-12:00", 0),
+        ("elevenses", 82_800),
+        ("teatime", 14_400),
     ],
 )
 def test_every_form_of_slurm_and_iso_is_read(text: str, after_s: int) -> None:
     assert parse_instant(text, now_s=NOON_S, zone=UTC) == NOON_S + after_s
+
+
+def test_a_date_without_a_year_is_the_next_such_day() -> None:
+    new_year_s = datetime(2027, 1, 1, tzinfo=UTC).timestamp()
+    assert parse_instant("010127", now_s=NOON_S, zone=UTC) == new_year_s
+    assert parse_instant("0101", now_s=NOON_S, zone=UTC) == new_year_s
+    assert parse_instant("1/1", now_s=NOON_S, zone=UTC) == new_year_s
 
 
 def test_a_date_without_an_offset_is_in_the_callers_zone() -> None:
@@ -41,7 +55,20 @@ def test_a_date_without_an_offset_is_in_the_callers_zone() -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["", "25:00", "12:60", "yesterday", "now+", "now+2x", "2026-13-01", "now-1h"]
+    "text",
+    [
+        "",
+        "25:00",
+        "12:60",
+        "yesterday",
+        "now+",
+        "now+2x",
+        "2026-13-01",
+        "130127",
+        "0230",
+        "1/1.27",
+        "now-1h",
+    ],
 )
 def test_what_is_not_an_instant_is_refused_with_the_forms(text: str) -> None:
     with pytest.raises(ValueError, match="now\\+2hours"):
