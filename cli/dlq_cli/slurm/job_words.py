@@ -12,8 +12,7 @@ from functools import cache, lru_cache
 from google.protobuf.timestamp_pb2 import Timestamp
 
 from dlq.v1 import job_pb2
-from dlq_cli.lists.slurm_states import code
-from dlq_cli.words import HOLD_KINDS, has_ended
+from dlq_cli.words import ENDED, HOLD_KINDS, SLURM_CODES, shown_state
 from dlq_common.text.hostlist import compress_hostlist
 from dlq_common.text.wire import from_duration, from_timestamp
 from dlq_compat.job_page import NULL, clock
@@ -56,11 +55,12 @@ def dependency(job: job_pb2.Job) -> str:
 
 def reason(job: job_pb2.Job) -> str:
     """Slurm's word for the reason why a job waits or failed; `None` for all others."""
-    if has_ended(job):
+    state = shown_state(job)
+    if state in ENDED:
         if job.end_reason == "signal" and job.exit_signal:
             return f"RaisedSignal:{job.exit_signal}"
         return _ENDS.get(job.end_reason, _NONE)
-    if code(job) != "PD":
+    if SLURM_CODES[state] != "PD":
         return _NONE
     if held := _HELD.get(HOLD_KINDS.get(job.hold_kind) or ""):
         return held

@@ -132,7 +132,7 @@ _KNOWN: Mapping[str, SacctField] = {
     "Priority": _job(10, lambda row: str(row.job.priority)),
     "QOS": _job(10, lambda row: row.job.qos),
     "QOSRAW": _job(6, _always("1")),
-    "Reason": _job(22, lambda row: words.reason(row.job.job)),
+    "Reason": _job(22, lambda row: row.job.reason),
     "ReqCPUFreq": _both(10, _always(UNKNOWN), _always("0")),
     "ReqCPUFreqGov": _both(13, _always(UNKNOWN), _always("0")),
     "ReqCPUFreqMax": _both(13, _always(UNKNOWN), _always("0")),

@@ -34,7 +34,7 @@ PRIORITY = 1
 class SeenJob:
     """A job, its detail where that was asked for, and the cluster's name."""
 
-    __slots__ = ("canceller", "cluster", "code", "detail", "ended", "job", "now_s")
+    __slots__ = ("canceller", "cluster", "code", "detail", "ended", "job", "now_s", "reason")
 
     def __init__(
         self, job: job_pb2.Job, cluster: str, now_s: float, detail: wire.JobDetail = NO_DETAIL
@@ -44,6 +44,8 @@ class SeenJob:
         self.code = code(job)
         """`PD`, `R`, ..."""
         self.ended = has_ended(job)
+        self.reason = words.reason(job)
+        """Why it waits, or has failed: `Priority`, `None`, ..."""
         self.canceller = ""
         """A user, where that was asked for and is known."""
 
@@ -201,7 +203,7 @@ class SeenJob:
 
     @property
     def priority(self) -> int:
-        return 0 if words.reason(self.job).startswith(("JobHeld", "JobHold")) else PRIORITY
+        return 0 if self.reason.startswith(("JobHeld", "JobHold")) else PRIORITY
 
     @property
     def limit_s(self) -> float | None:

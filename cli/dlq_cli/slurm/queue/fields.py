@@ -40,7 +40,7 @@ def _nodes(job: SeenJob) -> str:
 def _place(job: SeenJob) -> str:
     """Its nodes; of one that waits or has failed the reason in brackets."""
     if job.code in ("PD", "TO", "F", "OOM", "DL"):
-        return f"({words.reason(job.job)})"
+        return f"({job.reason})"
     return _nodes(job)
 
 
@@ -75,7 +75,7 @@ _FIELDS: tuple[Letter[SeenJob], ...] = (
     Letter("COMMAND", "o", ("command",), lambda j: j.command or NULL, detailed=True),
     Letter("PRIORITY", "p", ("priority",), lambda j: f"{j.priority / _MOST_PRIORITY:.14f}"),
     Letter("QOS", "q", ("qos",), lambda j: j.qos),
-    Letter("REASON", "r", ("reason",), lambda j: words.reason(j.job)),
+    Letter("REASON", "r", ("reason",), lambda j: j.reason),
     Letter("", "s", ("selectjobinfo",), always("")),
     Letter("ST", "t", ("statecompact",), lambda j: j.code),
     Letter("USER", "u", ("username",), lambda j: j.job.user),
