@@ -71,12 +71,12 @@ def main() -> None:
 
 async def _measure(report: Report, address: str, authority: Authority) -> None:
     chosen = report.options
-    lines = [_line(address, authority, "alice") for _ in range(CONNECTIONS)]
-    own = _line(address, authority, "bob")
+    lines = [line_of(address, authority, "alice") for _ in range(CONNECTIONS)]
+    own = line_of(address, authority, "bob")
     alice = [JobServiceStub(line) for line in lines]
     bob: JobServiceAsyncStub = JobServiceStub(own)
     await _fill(alice[0], chosen.jobs)
-    _tell(report, "alone", await _submits(bob, chosen.submits, "alone"))
+    _tell(report, "alone", await submits(bob, chosen.submits, "alone"))
     counts: Counter[str] = Counter()
     readers = [
         asyncio.create_task(_read(alice[number % CONNECTIONS], counts))
@@ -86,7 +86,7 @@ async def _measure(report: Report, address: str, authority: Authority) -> None:
     _tell(
         report,
         f"beside {chosen.lists} lists",
-        await _submits(bob, chosen.submits, "beside"),
+        await submits(bob, chosen.submits, "beside"),
         GOAL_MS,
     )
     for name in ("answered", "refused", "late"):
@@ -97,9 +97,10 @@ async def _measure(report: Report, address: str, authority: Authority) -> None:
     await asyncio.gather(*(line.close() for line in (*lines, own)))
 
 
-def _line(address: str, authority: Authority, name: str) -> aio.Channel:
+def line_of(address: str, authority: Authority, name: str, role: Role = Role.USER) -> aio.Channel:
+    """The own connection of a person."""
     made = new_key_and_csr(name)
-    signed = authority.sign_user(made.request, name, Role.USER, time.time())
+    signed = authority.sign_user(made.request, name, role, time.time())
     credentials = ssl_channel_credentials(authority.certificate_pem(), made.key, signed)
     options = [
         ("grpc.ssl_target_name_override", SERVER_NAME),
@@ -119,7 +120,8 @@ async def _fill(stub: JobServiceAsyncStub, count: int) -> None:
     await asyncio.gather(*(one() for _ in range(IN_FLIGHT)))
 
 
-async def _submits(stub: JobServiceAsyncStub, count: int, name: str) -> list[float]:
+async def submits(stub: JobServiceAsyncStub, count: int, name: str) -> list[float]:
+    """Seconds of so many, one after another."""
     took_s = []
     for number in range(count):
         begin_s = time.perf_counter()

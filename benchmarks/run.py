@@ -25,6 +25,7 @@ NAMES = (
     *("submit_full", "crowded_reads", "busy_master", "slo_cycle", "admission_live", "reclaim_live"),
     *(
         "lists",
+        "watchers",
         "status",
         "cpu_hog",
         "sbatch_loop",
