@@ -256,6 +256,13 @@ profiler: setup $(TORCH_STAMP)  ## the profiler's libraries and analysis, the sl
 bench: setup $(TORCH_STAMP)  ## measure; figures beside their goals and conditions, and one table at the end
 	$(PY) -m benchmarks.run
 
+COMMA := ,
+
+.PHONY: race
+race: setup  ## dlq beside a real Slurm, line by line (root; Debian: slurm-wlm munge libslurm-dev); ONLY=line,line REPEAT=5 SHORT=1 PAGE=1 JSON=FILE
+	$(PY) -m benchmarks.race $(subst $(COMMA), ,$(ONLY)) --repeat $(or $(REPEAT),5) $(if $(SHORT),--short) \
+	  $(if $(PAGE),--page) $(if $(JSON),--json > $(JSON))
+
 .PHONY: torture
 torture: setup  ## kill the daemons N times under load: make torture N=30
 	N=$(N) $(PY) -m pytest -q -s $(PATIENT) -m torture tests/fault

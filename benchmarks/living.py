@@ -92,6 +92,17 @@ class Living:
 
         `settings` is its configuration file.
         """
+        agent = self.start_agent_soon(name, devices, settings)
+        while " up " not in self.run("dlq", "nodes"):
+            if agent.poll() is not None:
+                raise RuntimeError("the agent ended; see " + str(self.root / "dlq-nodeagent.log"))
+            time.sleep(0.05)
+        return agent
+
+    def start_agent_soon(
+        self, name: str, devices: str, settings: str = ""
+    ) -> subprocess.Popen[bytes]:
+        """The same without the wait."""
         token = self.run("dlq", "admin", "token", "create").strip()
         state_dir = str(self.root / name)
         self.run(
@@ -101,15 +112,10 @@ class Living:
         config = self.root / f"{name}.toml"
         config.write_text(settings)
         root_jobs = ["--allow-root-jobs"] if os.geteuid() == 0 else []
-        agent = self._start(
+        return self._start(
             "dlq-nodeagent", "run", "--config", str(config), "--state-dir", state_dir,
             "--devices", devices, *root_jobs,
         )  # fmt: skip
-        while " up " not in self.run("dlq", "nodes"):
-            if agent.poll() is not None:
-                raise RuntimeError("the agent ended; see " + str(self.root / "dlq-nodeagent.log"))
-            time.sleep(0.05)
-        return agent
 
     def run(self, *command: str) -> str:
         """The output of one command of ours."""

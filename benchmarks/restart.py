@@ -64,7 +64,7 @@ def main() -> None:
 
 def _restart(report: Report, cluster: Living, count: int, ended: int) -> None:
     cluster.run("dlq", "login")
-    empty_mib = _resident_mib(cluster.master.pid)
+    empty_mib = resident_mib(cluster.master.pid)
     cluster.master.terminate()
     cluster.master.wait()
     path = cluster.state_dir / "dlq.db"
@@ -86,7 +86,7 @@ def _restart(report: Report, cluster: Living, count: int, ended: int) -> None:
         f"restart with {count} queued and {ended} ended jobs to the first answer", took_s, "s",
         at_most=5 if whole else None, note=f"CPU {cpu_s(master.pid):.2f} s",
     )  # fmt: skip
-    each_kib = (_resident_mib(master.pid) - empty_mib) * 1024 / count
+    each_kib = (resident_mib(master.pid) - empty_mib) * 1024 / count
     report.figure(
         "memory for each queued job, with the ended ones it loads, resident, beyond an empty "
         "master",
@@ -200,7 +200,8 @@ def _answered(home: Path) -> None:
         Queues(line).cluster()
 
 
-def _resident_mib(pid: int) -> float:
+def resident_mib(pid: int) -> float:
+    """Resident memory of a process."""
     status = Path(f"/proc/{pid}/status").read_text()
     return int(status.split("VmRSS:")[1].split()[0]) / 1024
 

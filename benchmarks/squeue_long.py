@@ -23,13 +23,13 @@ from pathlib import Path
 from statistics import median
 
 from benchmarks.living import Living, cpu_s
+from benchmarks.race.slurm_side import SlurmSide
 from benchmarks.report import Report
 from benchmarks.sbatch_loop import used_s
 from benchmarks.submits import SETTINGS, submit_many
 from dlq_client.line.identity import load_identity
 from dlq_compat.install import FRONT, install
-from support.ports import free_ports
-from support.real_slurm import RealSlurm, missing
+from support.real_slurm import missing
 
 RUNS = 9
 TIMES, WITHOUT_SLURM_MS = 10, 500.0
@@ -39,15 +39,6 @@ ASKED = {
     "squeue of one job": ("squeue", "-h", "-j", "17"),
 }
 _FILL = 'for i in $(seq "$0"); do sbatch --hold --gres=gpu:1 --wrap true || exit 1; done'
-
-
-class LargeSlurm(RealSlurm):
-    """It may hold more jobs than its default."""
-
-    def _configure(self) -> None:
-        super()._configure()
-        with (self.root / "slurm.conf").open("a") as file:
-            file.write("MaxJobCount=100000\n")
 
 
 def main() -> None:
@@ -77,7 +68,7 @@ def _slurm(report: Report, root: Path, count: int) -> Iterator[dict[str, str]]:
         yield {}
         return
     (root / "slurm").mkdir()
-    with LargeSlurm(root / "slurm", free_ports(2)[0]) as slurm:
+    with SlurmSide(root / "slurm", 1) as slurm:
         environment = dict(os.environ)
         subprocess.run(
             ["sh", "-c", _FILL, str(count)],
