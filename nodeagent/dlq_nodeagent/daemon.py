@@ -5,7 +5,7 @@ import fcntl
 import os
 import signal
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -319,11 +319,14 @@ async def _turn(
     holds: Callable[[], bool],
 ) -> None:
     """Turn until the agent is asked to stop, or its state belongs to another agent."""
+    loop = asyncio.get_running_loop()
     while not stopped.is_set() and holds():
         core.tick()
         service.alive()
-        with suppress(TimeoutError):
-            await asyncio.wait_for(wake.wait(), service.patience_s(max(core.pause_s(), 0.001)))
+        pause_s = service.patience_s(max(core.pause_s(), 0.001))
+        alarm = loop.call_later(pause_s, wake.set)  # a task for each pause would cost more
+        await wake.wait()
+        alarm.cancel()
         wake.clear()
 
 

@@ -253,18 +253,22 @@ class Workshop:
         failure: Callable[[BaseException], _Answer],
         threads: ThreadPoolExecutor,
     ) -> None:
-        future = asyncio.get_running_loop().run_in_executor(threads, work)
+        loop = asyncio.get_running_loop()
 
-        def finish(done: "asyncio.Future[_Answer]") -> None:
-            if done.cancelled():
-                return
-            error = done.exception()
-            if error is not None:
-                log.error("errand_failed", exc_info=error)
-            answer(failure(error) if error is not None else done.result())
+        def give(found: _Answer) -> None:
+            answer(found)
             self._wake()
 
-        future.add_done_callback(finish)
+        def do() -> None:
+            try:
+                found = work()
+            except Exception as error:
+                log.error("errand_failed", exc_info=error)
+                found = failure(error)
+            with suppress(RuntimeError):  # the loop has ended, and with it every receiver
+                loop.call_soon_threadsafe(give, found)
+
+        threads.submit(do)
 
 
 def _failed_look(purpose: Purpose, error: BaseException) -> Look:

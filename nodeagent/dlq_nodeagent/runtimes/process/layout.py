@@ -60,13 +60,13 @@ def attempt_path(state_dir: Path, key: RankKey) -> Path:
 
 def job_files(state_dir: Path, key: RankKey) -> JobFiles:
     """The paths that go into a job's environment."""
-    at = attempt_path(state_dir, key)
+    at = str(attempt_path(state_dir, key))
     return JobFiles(
-        preempt_file=str(at / NOTICE),
-        job_dir=str(at / JOB),
-        beat_file=str(at / JOB / BEAT),
-        done_file=str(at / JOB / DONE),
-        save_file=str(at / SAVE),
+        preempt_file=f"{at}/{NOTICE}",
+        job_dir=f"{at}/{JOB}",
+        beat_file=f"{at}/{JOB}/{BEAT}",
+        done_file=f"{at}/{JOB}/{DONE}",
+        save_file=f"{at}/{SAVE}",
     )
 
 
