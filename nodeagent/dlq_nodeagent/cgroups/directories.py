@@ -36,9 +36,9 @@ def usage(dirs: Iterable[CgroupDir]) -> RankUsage:
 def pids(dirs: Iterable[CgroupDir]) -> set[int]:
     found: set[int] = set()
     for each in dirs:
-        for directory in _with_below(Path(each.path)):
-            with suppress(OSError):
-                found.update(int(line) for line in (directory / "cgroup.procs").read_text().split())
+        for directory in _with_below(each.path):
+            with suppress(OSError), open(f"{directory}/cgroup.procs") as procs:
+                found.update(int(line) for line in procs.read().split())
     return found
 
 
@@ -62,9 +62,9 @@ def remove(dirs: Iterable[CgroupDir]) -> bool:
     """Remove the directories; False when one is still busy (ask again later)."""
     gone = True
     for each in dirs:
-        for directory in reversed(_with_below(Path(each.path))):
+        for directory in reversed(_with_below(each.path)):
             try:
-                directory.rmdir()
+                os.rmdir(directory)
             except FileNotFoundError:
                 continue
             except OSError:
@@ -72,7 +72,7 @@ def remove(dirs: Iterable[CgroupDir]) -> bool:
     return gone
 
 
-def _with_below(directory: Path, depth: int = 0) -> list[Path]:
+def _with_below(directory: str, depth: int = 0) -> list[str]:
     """A group and those in it, parents first; nothing lies below a plain directory."""
     found = [directory]
     try:
@@ -82,7 +82,7 @@ def _with_below(directory: Path, depth: int = 0) -> list[Path]:
         return found
     names = [name for name, is_directory in kinds.items() if is_directory]
     for name in sorted(names) if depth < _DEEPEST and "cgroup.procs" in kinds else ():
-        found += _with_below(directory / name, depth + 1)
+        found += _with_below(f"{directory}/{name}", depth + 1)
     return found
 
 
@@ -90,7 +90,8 @@ def _v1_oom_kills(memory: Path | None) -> int | None:
     """v1 counts a kill only in the group in which it happened."""
     if memory is None:
         return None
-    counts = [_number(at, "memory.oom_control", "oom_kill") for at in _with_below(memory)]
+    found = map(Path, _with_below(str(memory)))
+    counts = [_number(at, "memory.oom_control", "oom_kill") for at in found]
     known = [count for count in counts if count is not None]
     return sum(known) if known else None
 
