@@ -1,6 +1,7 @@
 """`srun` and `salloc` through the user's server: stdin, terminal, signals, stops of the caller."""
 
 import os
+import resource
 import shutil
 import signal
 import subprocess
@@ -107,6 +108,41 @@ def test_the_callers_umask_is_the_jobs(front: Front) -> None:
     assert shelled(front, "umask 002; srun -G1 sh -c umask") == "0002\n"
     said = shelled(front, "umask 007; dlq submit -G1 --wait --wrap 'umask > native.txt' > said")
     assert (said, (front.root / "native.txt").read_text()) == ("", "0007\n")
+
+
+ASKED = "ulimit -S -n; ulimit -S -s; ulimit -S -t"
+
+
+def test_the_callers_soft_limits_are_the_jobs_as_far_as_propagate_says(front: Front) -> None:
+    lower = "ulimit -S -n 500; ulimit -S -s 4096; ulimit -S -t 1000"
+    most = f"{resource.getrlimit(resource.RLIMIT_NOFILE)[1]}\n"
+    own = front.said("sbatch", "-W", "-G1", "--propagate=NONE", "-onone.txt", f"--wrap={ASKED}")
+    assert own.returncode == 0
+    plain = (front.root / "none.txt").read_text()
+    assert plain.startswith(most)
+    for option, said in {
+        "": "500\n4096\n1000\n",
+        "--propagate": "500\n4096\n1000\n",
+        "--propagate=NONE": plain,
+        "--propagate=NOFILE,RLIMIT_CPU": f"500\n{plain.splitlines()[1]}\n1000\n",
+    }.items():
+        job = f"sbatch -W -G1 {option} -o limits.txt --wrap '{ASKED}' > said; cat limits.txt"
+        assert shelled(front, f"{lower}; {job}") == said, option
+    for one in ("-n1", "-n1 -l --label"):
+        told = shelled(front, f"{lower}; srun -G1 {one} sh -c '{ASKED}'")
+        assert told.replace("0: ", "") == "500\n4096\n1000\n"
+    inside = "ulimit -S -n 300; srun --propagate=STACK sh -c 'ulimit -S -n; ulimit -S -s'"
+    job = f"sbatch -W -G1 -o limits.txt --wrap \"{inside}; srun sh -c 'ulimit -S -n'\""
+    assert shelled(front, f"{lower}; {job} > said; cat limits.txt") == "500\n4096\n300\n"
+
+
+@pytest.mark.parametrize("program", ["sbatch", "srun"])
+def test_a_limit_that_is_none_is_refused_as_slurm_refuses_it(front: Front, program: str) -> None:
+    (front.root / "true").write_text("#!/bin/sh\n")
+    done = front.said(program, "-G1", "--propagate=WHAT", "true")
+    words = ("Bad rlimit name: WHAT", "--propagate=WHAT is not valid.")
+    lines = "".join(f"{program}: error: {each}\n" for each in words)
+    assert (done.returncode, done.stdout, done.stderr) == (1, "", lines)
 
 
 def test_stdin_goes_in_and_both_outputs_come_apart(front: Front) -> None:

@@ -20,6 +20,8 @@ from support.waiting import wait_until
 pytestmark = [pytest.mark.podman, needs_podman]
 
 USER, GROUP = 23456, 23457
+LIMITS = {"STACK": 4 << 20, "NOFILE": 99, "CORE": 2**64 - 1}  # containers dump no core
+MAIN = "(umask; ulimit -S -s; ulimit -S -n; ulimit -S -c) > /tmp/main; exec sleep 1000"
 ENV = {"PATH": "/bin", "SECRET": "two\nlines", "CUDA_VISIBLE_DEVICES": "GPU-1"}
 
 
@@ -102,11 +104,13 @@ async def test_bytes_pass_both_ways_and_the_exit_code_comes_back(box: PodmanBox)
 async def test_it_has_the_jobs_user_directory_environment_and_no_capability(
     box: PodmanBox,
 ) -> None:
-    handle = running(box, "umask > /tmp/main; exec sleep 1000", umask=0o027)
+    handle = running(box, MAIN, umask=0o027, soft_limits=LIMITS)
     script = 'id -u; id -G; pwd; cat /proc/self/status; echo "[$SECRET]" $CUDA_VISIBLE_DEVICES'
-    _, out, _ = await sh(box, handle, f"umask; cat /tmp/main; {script}")
-    main, own, *lines = out.splitlines()
-    assert int(main, 8) == int(own, 8) == 0o027
+    limits = "umask; ulimit -S -s; ulimit -S -n; ulimit -S -c"
+    _, out, _ = await sh(box, handle, f"{limits}; cat /tmp/main; {script}")
+    lines = out.splitlines()
+    assert lines[:4] == lines[4:8] == ["0027", "4096", "99", "0"]
+    del lines[:8]
     assert lines[0] == str(USER)
     assert set(lines[1].split()) == {str(GROUP), str(GROUP + 1)}
     assert lines[2] == "/tmp"

@@ -10,6 +10,7 @@ import time
 from collections.abc import Sequence
 
 from dlq_cli.front.request import LIMITS, FrontRequest
+from dlq_cli.spec import caller
 
 _FLUSH_FAILED = 120  # the interpreter's own code
 _OWN_MASK = 0o077
@@ -32,10 +33,12 @@ def become(request: FrontRequest) -> Limits:
     time.tzset()
     os.umask(request.umask)
     changed: Limits = {}
+    caller.instead.clear()
     for number in range(LIMITS):
         before, hard = resource.getrlimit(number)
         soft = -1 if request.limits[number] >= 1 << 63 else request.limits[number]
         if number == resource.RLIMIT_CPU and soft >= 0:
+            caller.instead[number] = soft
             soft = _with_used(soft, hard)
         if soft != before:
             changed[number] = (before, hard)

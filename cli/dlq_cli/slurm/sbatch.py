@@ -22,7 +22,7 @@ from dlq_cli.slurm.batch_script import read_batch_script
 from dlq_cli.slurm.input_variables import options_of, own_environment
 from dlq_cli.slurm.jobs.origin import origin_of
 from dlq_cli.slurm.words import no_cluster
-from dlq_cli.spec.caller import caller_layer
+from dlq_cli.spec.caller import caller_layer, own_limits
 from dlq_cli.spec.check import doubts
 from dlq_cli.spec.merge import merge, stacked
 from dlq_cli.spec.message import to_message
@@ -82,6 +82,7 @@ def main(app: App, words: Sequence[str]) -> None:
         as_slurm=True,
     )
     message = to_message(spec)
+    message.soft_limits.update(own_limits(said.get("--propagate"), "sbatch"))
     script = rest[0] if rest and rest[0] != STDIN else ""
     message.origin.CopyFrom(origin_of("sbatch", words, script))
     try:

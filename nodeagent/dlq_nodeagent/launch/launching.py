@@ -3,7 +3,7 @@
 import os
 import pwd
 import shlex
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -12,6 +12,7 @@ from dlq_common.job_fields.reading.words import USUAL_UMASK
 from dlq_common.job_fields.table.job import UMASK
 from dlq_common.start_causes import StartCause
 from dlq_common.text.names import check_argument, check_env
+from dlq_common.text.soft_limits import NAMES
 from dlq_nodeagent.cgroups.port import OnlyMinors
 from dlq_nodeagent.devices.cores import NO_CORES, JobCores
 from dlq_nodeagent.devices.nodes import own_gpus
@@ -229,6 +230,7 @@ class Launching:
             log_ring_bytes=rules.output.ring,
             log_bytes_per_s=rules.output.rate,
             umask=umask_of(launch),
+            soft_limits=soft_limits_of(launch),
             container=container,
             only_devices=() if container else self.devices_for(self.devices_of(launch)),
         )
@@ -318,6 +320,11 @@ def umask_of(launch: Launch) -> int:
     """As it was submitted; that of a client that says nothing is the usual one."""
     said = UMASK.of(launch.fields)
     return USUAL_UMASK if said is None else said
+
+
+def soft_limits_of(launch: Launch) -> Mapping[str, int]:
+    """The limits that it was submitted with; a word that is none of them is passed over."""
+    return {name: value for name, value in launch.soft_limits.items() if name in NAMES}
 
 
 def place_of(launch: Launch) -> PlaceOnDisk:

@@ -238,6 +238,7 @@ def _launch(launch: wire.LaunchCommand) -> values.Launch:
         command=tuple(spec.command),
         script=spec.script,
         environment=dict(spec.environment),
+        soft_limits=dict(spec.soft_limits),
         runtime=spec.runtime,
         preempt_signal=spec.preempt.signal,
         checkpoint_named=bool(spec.checkpoint.directory),

@@ -152,11 +152,14 @@ class LaunchPlan:
     only_devices: tuple[OnlyMinors, ...] = ()
     """The GPU nodes it may open; a container's engine sees to its own."""
     umask: int = 0o022
+    soft_limits: Mapping[str, int] = field(default_factory=dict)
+    """By the names of dlq_common.text.soft_limits; missing ones are the node's."""
     container: ContainerPlan | None = None
     """Run it in a container, where `argv`, `env` and `cwd` then count; only `podman` can."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "env", MappingProxyType(dict(self.env)))
+        object.__setattr__(self, "soft_limits", MappingProxyType(dict(self.soft_limits)))
         RankKey.parse(f"{self.job_id}.{self.attempt}.{self.node_rank}")
         _check_command(self.argv, self.env, self.cwd)
         _check_identity(self)

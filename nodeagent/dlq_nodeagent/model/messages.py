@@ -82,6 +82,8 @@ class Launch:
     command: tuple[str, ...]
     script: str = ""
     environment: Mapping[str, str] = field(default_factory=dict)
+    soft_limits: Mapping[str, int] = field(default_factory=dict)
+    """Resource limits by the names of dlq_common.text.soft_limits; missing ones are the node's."""
     working_directory: str = ""
     runtime: str = "process"
     gpu_indexes: tuple[int, ...] = ()

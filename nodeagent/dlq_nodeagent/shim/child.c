@@ -10,7 +10,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
-#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -35,16 +34,6 @@ void child_reset_signals(void)
         syscall(SYS_rt_sigaction, number, default_action, NULL, 8);
     sigemptyset(&none);
     sigprocmask(SIG_SETMASK, &none, NULL);
-}
-
-static void set_limits(void)
-{
-    struct rlimit files, core = {0, 0};
-    setrlimit(RLIMIT_CORE, &core);
-    if (getrlimit(RLIMIT_NOFILE, &files) == 0) {
-        files.rlim_cur = files.rlim_max;
-        setrlimit(RLIMIT_NOFILE, &files);
-    }
 }
 
 static int redirect(int log_fd)
@@ -102,7 +91,7 @@ static const char *exec_stage(const char *program)
  * right that the other has not. */
 void child_become(const struct plan *plan, pid_t guard, int status_fd)
 {
-    set_limits();
+    soft_limits_set(&plan->limits);
     drop_bounding_set();
     if (become(plan) != 0)
         child_fail(status_fd, "identity");

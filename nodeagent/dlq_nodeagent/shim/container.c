@@ -45,6 +45,8 @@ int container_job(const struct plan *plan)
     failed = failed || put(fd, "umask=", mask) != 0;
     failed = failed || (plan->image_cwd != NULL ? put(fd, "try=", plan->image_cwd)
                                                  : put(fd, "cwd=", plan->cwd)) != 0;
+    for (char **each = plan->limit_texts; !failed && *each != NULL; each++)
+        failed |= put(fd, "limit=", *each);
     for (char **each = plan->env; !failed && *each != NULL; each++)
         failed |= put(fd, "env=", *each);
     for (char **each = plan->argv; !failed && *each != NULL; each++)

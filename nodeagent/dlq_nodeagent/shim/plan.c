@@ -209,6 +209,14 @@ static bool complete(const struct plan *plan)
            (plan->podman[0] == NULL) == (plan->podman_rm[0] == NULL);
 }
 
+static bool take_limits(struct plan *plan)
+{
+    for (char **text = plan->limit_texts; *text != NULL; text++)
+        if (!soft_limit_take(&plan->limits, *text))
+            return false;
+    return true;
+}
+
 /* Records that may come any number of times: pointers into the text. */
 struct list {
     const char *key;
@@ -232,6 +240,7 @@ const char *plan_read(int plan_fd, struct plan *plan)
 {
     size_t length = 0;
     struct list lists[] = {{"arg", &plan->argv, 0},
+                           {"soft_limit", &plan->limit_texts, 0},
                            {"env", &plan->env, 0},
                            {"podman", &plan->podman, 0},
                            {"podman_env", &plan->podman_env, 0},
@@ -254,7 +263,9 @@ const char *plan_read(int plan_fd, struct plan *plan)
     char *record = plan->text + strlen(plan->text) + 1;
     for (; record < plan->text + length; record += strlen(record) + 1) {
         if (strcmp(record, "end") == 0)
-            return complete(plan) ? NULL : "a required record is missing";
+            return !take_limits(plan) ? "a bad soft limit"
+                   : complete(plan)   ? NULL
+                                      : "a required record is missing";
         if (take_listed(lists, list_count, record))
             continue;
         char *equals = strchr(record, '=');

@@ -5,6 +5,8 @@
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif
+#include "soft_limits.h"
+
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -39,6 +41,8 @@ struct plan {
     size_t group_count;
     bool submitter, allow_root;
     mode_t mask;
+    struct soft_limits limits;
+    char **limit_texts; /* the same, as they were written */
     struct cgroup_dir cgroups[MAX_CGROUPS];
     size_t cgroup_count;
     int64_t hold_ns, grace_ns, term_ns;

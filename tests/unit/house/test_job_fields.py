@@ -38,6 +38,7 @@ BY_HAND = {
         ("origin.script_path", "origin.command_line", "origin.host", "origin.session_number"),
         "known to the command that submits, never by a spec",
     ),
+    "soft_limits": "known to Slurm's commands when they submit, never by a spec",
     **dict.fromkeys(
         ("interactive.attended", "interactive.stdin"),
         "said by commands that stay with their job, never by a spec",

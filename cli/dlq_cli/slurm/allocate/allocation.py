@@ -21,6 +21,7 @@ from dlq_cli.output.said import SlurmSays
 from dlq_cli.slurm.allocate import holder
 from dlq_cli.slurm.jobs.origin import origin_of
 from dlq_cli.slurm.sbatch import is_lenient, spec_of
+from dlq_cli.spec.caller import own_limits
 from dlq_cli.spec.message import to_message
 from dlq_cli.spec.slurm.sbatch import read_words
 from dlq_cli.spec.values.given import Notes
@@ -69,8 +70,10 @@ class KeptAllocation:
             with suppress(OSError):
                 click.echo(f"{self._program}: {text}", err=True)
 
-    def submit(self, words: Sequence[str], name: str, *, attended: bool = True) -> None:
-        """Queue it by options of sbatch."""
+    def submit(
+        self, words: Sequence[str], name: str, *, attended: bool = True, limits: str | None = None
+    ) -> None:
+        """Queue it by options of sbatch; `limits` is --propagate."""
         named = [] if any(word.startswith("--job-name") for word in words) else [name]
         wished = [*words, *(f"--job-name={each}" for each in named), "--output=/dev/null"]
         options, _ = read_words([*wished, f"--wrap={holder.HOLD}"], self._program)
@@ -83,6 +86,7 @@ class KeptAllocation:
         message = self.spec = to_message(spec)
         message.resources.node_count = max(1, message.resources.node_count)
         message.interactive.attended = attended
+        message.soft_limits.update(own_limits(limits, self._program))
         message.origin.CopyFrom(origin_of(self._program, words))
         message.preempt.grace_duration.CopyFrom(to_duration(_KILL_WAIT_S))
         try:

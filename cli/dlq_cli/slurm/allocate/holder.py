@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from shlex import join, quote
 
+from dlq_common.text.soft_limits import UNLIMITED
+
 HOLD = """\
 umask 077
 dir=${DLQ_BEAT_FILE%/*}
@@ -164,13 +166,27 @@ def environment() -> list[str]:
 
 
 _FUNCTION = "BASH_FUNC_"
+# The letters that the shells have in common, and the size of one in bytes.
+_LETTERS: Mapping[str, tuple[str, int]] = {
+    "CORE": ("c", 512), "DATA": ("d", 1024), "FSIZE": ("f", 512), "MEMLOCK": ("l", 1024),
+    "RSS": ("m", 1024), "NOFILE": ("n", 1), "STACK": ("s", 1024), "CPU": ("t", 1),
+    "AS": ("v", 1024),
+}  # fmt: skip
+# One above the node's hard limit is that.
+_LIMIT = """\
+limit() {
+    ulimit -S "$1" "$2" 2> /dev/null || ulimit -S "$1" "$(ulimit -H "$1")" 2> /dev/null
+}
+"""
 # The node's own; a step must not get those of the host on which `srun` was called.
 _OF_NODE = ("SLURM", "DLQ_", "CUDA_", "MASTER_", "PET_")
 
 
-def kept(environ: Mapping[str, str], umask: int) -> bytes:
-    """A shell's words that set the caller's umask and variables, without the node's own."""
-    lines = [f"umask {umask:04o}\n"] + [
+def kept(environ: Mapping[str, str], umask: int, limits: Mapping[str, int]) -> bytes:
+    """A shell's words that set the caller's umask, soft limits and variables, without the node's
+    own variables.
+    """
+    lines = [_LIMIT, *_limit_lines(limits), f"umask {umask:04o}\n"] + [
         f"export {name}={quote(value)}\n"
         for name, value in environ.items()
         if name.isidentifier() and name.isascii() and not name.startswith(_OF_NODE)
@@ -178,6 +194,17 @@ def kept(environ: Mapping[str, str], umask: int) -> bytes:
     if functions := _with_functions(environ):
         lines.append(f'become() {{ exec {join(functions)} "$@"; }}\n')
     return "".join(lines).encode("utf-8", "surrogateescape")
+
+
+def _limit_lines(limits: Mapping[str, int]) -> list[str]:
+    """NPROC is missing: the shells name it by different letters."""
+    lines = []
+    for name, (letter, unit) in _LETTERS.items():
+        if name in limits:
+            value = limits[name]
+            told = "unlimited" if value == UNLIMITED else str(value // unit)
+            lines.append(f"limit -{letter} {told}\n")
+    return lines
 
 
 def _with_functions(environ: Mapping[str, str]) -> list[str]:

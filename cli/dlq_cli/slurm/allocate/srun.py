@@ -28,7 +28,7 @@ from dlq_cli.lists.select import one_job
 from dlq_cli.slurm.allocate import holder
 from dlq_cli.slurm.allocate.allocation import Handler, KeptAllocation, handling
 from dlq_cli.slurm.allocate.words import SplitWords, split
-from dlq_cli.spec.caller import own_umask
+from dlq_cli.spec.caller import own_limits, own_umask
 from dlq_client.inside import CommandInside
 from dlq_client.jobs import Jobs
 from dlq_common.errors import InvalidRequest, NotFound, Unavailable
@@ -67,7 +67,8 @@ def immediate_s(given: SplitWords) -> float | None:
 def _alone(app: App, given: SplitWords) -> int:
     allocation = KeptAllocation(app, "srun", quiet="--quiet" in given.own)
     patience_s = immediate_s(given)
-    allocation.submit(given.allocation, PurePosixPath(given.command[0]).name or "srun")
+    name = PurePosixPath(given.command[0]).name or "srun"
+    allocation.submit(given.allocation, name, limits=given.given.get("--propagate"))
     with allocation.kept():
         allocation.wait(patience_s)
         with _terminal(given) as terminal:
@@ -107,6 +108,7 @@ _SHAPES = frozenset({"--ntasks", "--nodes", "--ntasks-per-node"})
 _PLAIN = _SHAPES | {
     "--cpus-per-task", "--gpus-per-task", "--chdir", "--export", "--unbuffered", "--distribution",
     "--cpu-bind", "--mem-bind", "--gpu-bind", "--overcommit",
+    "--propagate",
 }  # fmt: skip
 
 
@@ -218,7 +220,7 @@ def _beside(app: App, named: str, given: SplitWords) -> int:
     allocation.job, allocation.job_id = found, found.job_id
     key = jobs.new_request_id()
     keeping = allocation.inside(holder.keep(key))
-    text = holder.kept(os.environ, own_umask())
+    text = holder.kept(os.environ, own_umask(), own_limits(None, "srun"))
     for at in range(0, len(text), 32 * 1024):
         keeping.stdin(text[at : at + 32 * 1024])
     keeping.end_stdin()

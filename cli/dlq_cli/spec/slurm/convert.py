@@ -208,6 +208,7 @@ BY_RULE = frozenset(
     {
         *LAYOUT_OPTIONS, "--account", "--qos", "--clusters", "--requeue", "--no-requeue",
         "--lenient", "--parsable", "--wait", "--test-only", "--quiet", "--verbose",
+        "--propagate",
     }
 )  # fmt: skip
 

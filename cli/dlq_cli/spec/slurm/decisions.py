@@ -55,7 +55,8 @@ DECISIONS: Mapping[str, OptionDecision] = {
         "gpus", "gpus-per-node", "gpus-per-task", "gres", "hold", "job-name",
         "kill-on-invalid-dep", "lenient", "mem", "mem-per-cpu", "mem-per-gpu", "mincpus",
         "no-requeue", "nodelist", "nodes", "ntasks", "ntasks-per-gpu", "ntasks-per-node",
-        "open-mode", "output", "overcommit", "parsable", "partition", "qos", "quiet", "requeue",
+        "open-mode", "output", "overcommit", "parsable", "partition", "propagate", "qos", "quiet",
+        "requeue",
         "signal", "test-only", "time", "tres-per-task", "verbose", "wait", "wrap",
     ),
     **_all(
@@ -68,7 +69,7 @@ DECISIONS: Mapping[str, OptionDecision] = {
     **_all(
         OptionKind.NO_EFFECT, _EXTERNAL,
         "acctg-freq", "bell", "no-bell", "delay-boot", "extra", "ignore-pbs", "mcs-label",
-        "oom-kill-step", "prefer", "profile", "propagate", "resv-ports", "stepmgr", "wckey",
+        "oom-kill-step", "prefer", "profile", "resv-ports", "stepmgr", "wckey",
         "wait-all-nodes", "time-min", "get-user-env", "oversubscribe",
     ),
     **_all(OptionKind.NO_EFFECT, _CLOCKS, "cpu-freq", "gpu-freq", "power"),

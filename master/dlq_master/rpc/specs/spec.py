@@ -24,6 +24,7 @@ from dlq_common.job_fields.table import FIELDS
 from dlq_common.job_fields.wire import Plain
 from dlq_common.text.container_names import NETWORKS
 from dlq_common.text.names import check_argument, check_env, check_word
+from dlq_common.text.soft_limits import check_soft_limits
 from dlq_common.text.units import DAY
 from dlq_master.model.resources import CORE_TYPE
 from dlq_master.rpc.specs.container_spec import RUNTIME, check_container
@@ -135,6 +136,10 @@ def _check_environment(spec: JobSpec) -> None:
     if size > LARGEST_ENV_BYTES:
         raise refused("environment", f"is {size} bytes, {LARGEST_ENV_BYTES} at most")
     Passes(check_env).check("environment", dict(environment))
+
+
+def _check_soft_limits(spec: JobSpec) -> None:
+    Passes(check_soft_limits).check("soft_limits", spec.soft_limits)
 
 
 def _check_labels(spec: JobSpec) -> None:
@@ -337,6 +342,7 @@ def _check_limit(wire: Plain[Any], limit: Limit, spec: JobSpec) -> None:
 CHECKS = (
     _of(_check_command),
     _of(_check_environment, "environment"),
+    _of(_check_soft_limits, "soft_limits"),
     _of(_check_labels, "labels"),
     _of(_check_compat, "tasks_per_node", "tasks"),
     *_limits(),

@@ -4,6 +4,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import NamedTuple
 
+from dlq_common.text.soft_limits import UNLIMITED
 from dlq_nodeagent.cgroups.port import CgroupDir
 from dlq_nodeagent.model.launch import LaunchPlan
 
@@ -45,6 +46,7 @@ def encode(
         f"signal={plan.signal}",
         *(["signal_to=ranks"] if plan.to_ranks else []),
         f"umask={plan.umask}",
+        *(f"soft_limit={name}:{_limit(value)}" for name, value in plan.soft_limits.items()),
         f"log_head_bytes={plan.log_head_bytes}",
         f"log_ring_bytes={plan.log_ring_bytes}",
         f"log_bytes_per_s={plan.log_bytes_per_s}",
@@ -69,6 +71,10 @@ def decode(data: bytes) -> PlannedLaunch:
         return PlannedLaunch(int(only["epoch"]), int(only["uid"]), int(only["gid"]), dirs)
     except KeyError as missing:
         raise ValueError(f"the plan has no {missing}") from missing
+
+
+def _limit(value: int) -> str:
+    return "unlimited" if value >= UNLIMITED else str(value)
 
 
 def _ms(seconds: float) -> int:

@@ -2,14 +2,15 @@
  * the shim how the program really ended - which exit codes of containers cannot say.
  *
  * Descriptor 3 is the socket to the shim, 4 a memory file with the job: NUL-terminated records
- * `umask=` (octal), `cwd=` (or `try=`: not to enter it is no error), `env=NAME=VALUE`, `arg=`, and
- * `end`. Environment and arguments travel so, because anything given to the container engine shows in
+ * `umask=` (octal), `limit=NAME:NUMBER`, `cwd=` (or `try=`: not to enter it is no error),
+ * `env=NAME=VALUE`, `arg=`, and `end`. Environment and arguments travel so, because anything given to the container engine shows in
  * its command line and its database. Statically linked: it must run in any image. When the shim is
  * gone (end of file on 3) nothing guards the job any more, so everything in the container is killed.
  */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif
+#include "../soft_limits.h"
 #include "message.h"
 
 #include <errno.h>
@@ -21,7 +22,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
-#include <sys/resource.h>
 #include <sys/signalfd.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -37,6 +37,7 @@ enum { COMMAND = 3 };
 struct job {
     const char *cwd, *wish;
     mode_t mask;
+    struct soft_limits limits;
     char **argv, **env;
 };
 
@@ -97,6 +98,8 @@ static bool read_job(int fd, struct job *job)
             job->env[envs++] = record + 4;
         else if (strncmp(record, "umask=", 6) == 0)
             job->mask = (mode_t)strtoul(record + 6, NULL, 8) & 0777;
+        else if (strncmp(record, "limit=", 6) == 0)
+            soft_limit_take(&job->limits, record + 6);
         else if (strncmp(record, "cwd=", 4) == 0)
             job->cwd = record + 4;
         else if (strncmp(record, "try=", 4) == 0)
@@ -137,11 +140,7 @@ static void fail(const char *stage)
 /* Into the job's directory, with the job's limits; -1 with errno. */
 static int enter(const struct job *job)
 {
-    struct rlimit files;
-    if (getrlimit(RLIMIT_NOFILE, &files) == 0) {
-        files.rlim_cur = files.rlim_max;
-        setrlimit(RLIMIT_NOFILE, &files);
-    }
+    soft_limits_set(&job->limits);
     umask(job->mask);
     if (job->wish != NULL && chdir(job->wish) != 0 && chdir("/") != 0)
         return -1;

@@ -295,11 +295,14 @@ static void add_limits(struct bytes *out)
     size_t used = 0;
     for (int kind = 0; kind < RLIM_NLIMITS; kind++) {
         struct rlimit own = {RLIM_INFINITY, RLIM_INFINITY};
+        used += (size_t)snprintf(text + used, sizeof text - used, "%s", kind > 0 ? "," : "");
+        if ((srun.options.limits & 1u << kind) == 0)
+            continue; /* empty: the tasks keep those of their job */
         if (kind == RLIMIT_NOFILE)
             own.rlim_cur = files_before();
         else
             getrlimit(kind, &own);
-        used += (size_t)snprintf(text + used, sizeof text - used, "%s%llx", kind > 0 ? "," : "",
+        used += (size_t)snprintf(text + used, sizeof text - used, "%llx",
                                  (unsigned long long)own.rlim_cur);
     }
     bytes_record(out, "limits", text);

@@ -1,5 +1,6 @@
 /* The options of srun 22.05: with a meaning inside a job, without one there, and refused by name.
  */
+#include "../soft_limits.h"
 #include "steps.h"
 
 #include <stdio.h>
@@ -44,6 +45,7 @@ static const struct option OPTIONS[] = {
     {"open-mode", 0, VALUE, DONE, 0},
     {"chdir", 'D', VALUE, DONE, 0},
     {"export", 0, VALUE, DONE, 0},
+    {"propagate", 0, MAYBE, IDLE, 0},
     {"kill-on-bad-exit", 'K', MAYBE, DONE, 0},
     {"wait", 'W', VALUE, DONE, 0},
     {"unbuffered", 'u', SWITCH, DONE, 0},
@@ -116,7 +118,6 @@ static const struct option OPTIONS[] = {
     {"preserve-env", 'E', SWITCH, IDLE, 0},
     {"priority", 0, VALUE, IDLE, 0},
     {"profile", 0, VALUE, IDLE, 0},
-    {"propagate", 0, MAYBE, IDLE, 0},
     {"qos", 'q', VALUE, IDLE, 0},
     {"reboot", 0, SWITCH, IDLE, 0},
     {"reservation", 0, VALUE, IDLE, 0},
@@ -310,6 +311,26 @@ static bool take_number(const char *text, int least, int *out)
 }
 
 /* False: its value means nothing. */
+/* ALL, NONE, or names; a word that is none is told as Slurm tells it. */
+static bool take_propagate(struct options *o, const char *value)
+{
+    char *words = must_have(strdup(value != NULL ? value : "ALL")), *rest = words;
+    bool all = *words == '\0' || strcmp(words, "ALL") == 0, good = true;
+    o->limits = all ? ~0u : 0;
+    for (char *word; !all && strcmp(value, "NONE") != 0 && (word = strsep(&rest, ", ")) != NULL;) {
+        const char *name = strncmp(word, "RLIMIT_", 7) == 0 ? word + 7 : word;
+        int kind = soft_limit_kind(name, strlen(name));
+        if (kind >= 0)
+            o->limits |= 1u << kind;
+        else if (*word != '\0' && good) {
+            fprintf(stderr, "srun: error: Bad rlimit name: %.64s\n", word);
+            good = false;
+        }
+    }
+    free(words);
+    return good;
+}
+
 static bool take(struct options *o, const struct option *option, const char *value)
 {
     if (is(option, "ntasks"))
@@ -404,6 +425,8 @@ static int use(struct options *options, const struct option *option, const char 
     }
     if (is(option, "mpi") && !take_mpi(value))
         return wrong("Invalid MPI type '%s', --mpi=list for acceptable types%s", value, "");
+    if (is(option, "propagate") && !take_propagate(options, value))
+        return wrong("--%s=%s is not valid.", option->name, value);
     if (option->fate == DONE && !take(options, option, value))
         return wrong("Invalid value for --%s: '%s'", option->name, value);
     return 0;
@@ -489,7 +512,7 @@ static int read_word(struct options *options, const char *word, const char *next
 int options_read(int argc, char **argv, struct options *options)
 {
     int at = 1;
-    *options = (struct options){.relative = -1};
+    *options = (struct options){.relative = -1, .limits = ~0u};
     take_variables(options);
     while (at < argc && argv[at][0] == '-' && argv[at][1] != '\0') {
         int used = 1;

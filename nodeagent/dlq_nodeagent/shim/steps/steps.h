@@ -301,7 +301,8 @@ _Noreturn void attach_serve(int fd, int sock, const char *payload);
 struct options {
     int tasks, nodes_min, nodes_max, cpus_per_task, tasks_per_node, relative;
     int gpus, gpus_per_task, gpus_per_node, wait_s, plane;
-    long time_s; /* 0: no limit */
+    long time_s;     /* 0: no limit */
+    unsigned limits; /* those of srun that tasks get, as bits of their numbers */
     bool no_gpus;
     bool tasks_said, nodes_said, exact, overlap, overcommit, label, unbuffered, pty, multi_prog,
         kill_on_bad_exit;

@@ -94,7 +94,7 @@ static void set_limits(void)
     struct rlimit now;
     for (int kind = 0; kind < RLIM_NLIMITS && *at != '\0'; kind++) {
         rlim_t wanted = strtoull(at, NULL, 16);
-        if (getrlimit(kind, &now) == 0) {
+        if (*at != ',' && getrlimit(kind, &now) == 0) {
             now.rlim_cur = wanted < now.rlim_max ? wanted : now.rlim_max;
             setrlimit(kind, &now);
         }

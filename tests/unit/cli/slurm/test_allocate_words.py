@@ -11,6 +11,7 @@ import pytest
 from dlq_cli.exit_codes import Ended
 from dlq_cli.slurm.allocate import holder
 from dlq_cli.slurm.allocate.words import split
+from dlq_common.text.soft_limits import UNLIMITED
 
 
 def test_options_are_shared_out_and_the_command_is_left_alone() -> None:
@@ -57,7 +58,7 @@ def test_a_wrong_option_is_told_as_slurm_tells_it(
 
 def test_the_callers_variables_reach_a_shell_whole_and_the_nodes_own_stay() -> None:
     text = holder.kept(
-        {"A": "it's\n$HOME", "SLURM_JOB_ID": "9", "DLQ_FENCE": "1", "B%%": "x"}, 0o022
+        {"A": "it's\n$HOME", "SLURM_JOB_ID": "9", "DLQ_FENCE": "1", "B%%": "x"}, 0o022, {}
     )
     assert b"SLURM" not in text
     assert b"DLQ_" not in text
@@ -68,6 +69,7 @@ def test_the_callers_variables_reach_a_shell_whole_and_the_nodes_own_stay() -> N
 
 
 FUNCTION = {"BASH_FUNC_a-b%%": '() {  echo "it\'s $1"\n}'}
+LIMITS = {"STACK": 4 << 20, "NOFILE": 1000, "CORE": 1024, "CPU": UNLIMITED, "NPROC": 10**5}
 CALL = ["bash", "-c", "a-b me"]
 
 
@@ -95,18 +97,24 @@ def test_the_one_step_tells_of_a_directory_that_is_missing(tmp_path: Path) -> No
 
 def test_a_function_that_a_bash_exports_reaches_a_step_beside_others(tmp_path: Path) -> None:
     rank = {"DLQ_BEAT_FILE": f"{tmp_path}/beat", "DLQ_SLURM_BIN": "", "PATH": os.environ["PATH"]}
-    subprocess.run(holder.keep("k"), input=holder.kept(FUNCTION, 0o022), env=rank, check=True)
+    subprocess.run(holder.keep("k"), input=holder.kept(FUNCTION, 0o022, {}), env=rank, check=True)
     words = holder.step("k", ["--overlap", "--", *CALL])
     said = subprocess.run(words, capture_output=True, env=rank, check=True)
     assert said.stdout == b"it's me\n"
 
 
-def test_a_step_beside_others_has_the_umask_of_its_caller(tmp_path: Path) -> None:
+@pytest.mark.parametrize("shell", ["dash", "bash --posix"])
+def test_a_step_beside_others_has_the_umask_and_the_limits_of_its_caller(
+    tmp_path: Path, shell: str
+) -> None:
     rank = {"DLQ_BEAT_FILE": f"{tmp_path}/beat", "DLQ_SLURM_BIN": "", "PATH": os.environ["PATH"]}
-    subprocess.run(holder.keep("k"), input=holder.kept({}, 0o027), env=rank, check=True)
-    words = holder.step("k", ["--", "sh", "-c", "umask"])
+    subprocess.run(holder.keep("k"), input=holder.kept({}, 0o027, LIMITS), env=rank, check=True)
+    asked = "umask; ulimit -S -s; ulimit -S -n; ulimit -H -n; ulimit -S -c; ulimit -S -t"
+    words = ["bash", "-c", 'ulimit -n 500; exec "$@"', "x", *shell.split()]
+    words += holder.step("k", ["--", "sh", "-c", asked])[1:]
     said = subprocess.run(words, capture_output=True, env=rank, check=True)
-    assert said.stdout == b"0027\n"
+    assert said.stderr == b""
+    assert said.stdout.split() == [b"0027", b"4096", b"500", b"500", b"2", b"unlimited"]
 
 
 @pytest.mark.parametrize(

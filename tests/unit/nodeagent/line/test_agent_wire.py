@@ -124,6 +124,8 @@ def test_a_launch_is_read_whole() -> None:
     )
     message.time_left_duration.CopyFrom(to_duration(60))
     message.uid, message.gid = 1000, 1001
+    message.spec.soft_limits["STACK"] = 2**64 - 1
+    message.spec.umask = 0
     message.groups.extend([4, 5])
     command = decode(
         wire.SessionResponse(command=wire.Command(sequence=1, epoch=7, launch=message))
@@ -135,6 +137,7 @@ def test_a_launch_is_read_whole() -> None:
     assert launch.fence == Fence(1, 2)
     assert launch.command == ("python", "t.py")
     assert launch.environment == {"A": "b"}
+    assert (launch.soft_limits, launch.fields) == ({"STACK": 2**64 - 1}, {"umask": 0})
     assert (launch.uid, launch.gid, launch.groups) == (1000, 1001, (4, 5))
     assert (launch.cpu_limit, launch.memory_limit_bytes) == (2.5, 2**30)
     assert (launch.preempt_signal, launch.checkpoint_marker, launch.settle_s) == (

@@ -3,16 +3,20 @@
 import json
 import os
 import re
+import resource
 import select
 import signal
 import stat
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from dlq_common.text.soft_limits import UNLIMITED
 from dlq_nodeagent.model.mistakes import LaunchRefused
 from dlq_nodeagent.model.port import ExitWhy, Handle, RuntimeFault, StopNotice
+from dlq_nodeagent.runtimes.process import planfile
 from support.process_box import ProcessBox, is_alive, process_box
 from support.waiting import wait_until
 
@@ -78,6 +82,46 @@ def test_a_job_has_the_umask_of_its_plan(box: ProcessBox, mask: int) -> None:
     handle = box.sh("umask", umask=mask)
     box.wait_exit(handle)
     assert int(box.log(handle), 8) == mask
+
+
+def limits_of_a_job(box: ProcessBox, **asked: int) -> list[str]:
+    """Its soft and hard limits, in turn: open files, stack, core dumps, CPU time."""
+    script = "for each in n s c t; do ulimit -S -$each; ulimit -H -$each; done"
+    handle = box.sh(script, soft_limits=asked)
+    box.wait_exit(handle)
+    return box.log(handle).decode().split()
+
+
+def test_a_job_has_the_soft_limits_of_its_plan_and_never_more_than_the_hard_ones(
+    box: ProcessBox,
+) -> None:
+    most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    core = resource.getrlimit(resource.RLIMIT_CORE)[1]
+    blocks = "unlimited" if core < 0 else str(core // 512)
+    plain = limits_of_a_job(box)
+    assert (plain[:2], plain[4:6]) == ([str(most)] * 2, ["0", "0"])
+    asked = limits_of_a_job(box, NOFILE=99, STACK=4 << 20, CORE=0, CPU=77)
+    assert asked == ["99", str(most), "4096", plain[3], "0", blocks, "77", plain[7]]
+    above = limits_of_a_job(box, NOFILE=most + 1, STACK=UNLIMITED, CORE=UNLIMITED, CPU=UNLIMITED)
+    assert above == [*[str(most)] * 2, *[plain[3]] * 2, *[blocks] * 2, *[plain[7]] * 2]
+
+
+@pytest.mark.parametrize(
+    "word",
+    ["NICE:1", "STACK", "STACK:", "STACK:-1", "STACK:1x", f"STACK:{2**64}", ":1"],
+)
+def test_a_plan_with_a_limit_that_is_none_starts_nothing(box: ProcessBox, word: str) -> None:
+    plan = box.plan("/bin/true", soft_limits={"STACK": 1})
+    encode = planfile.encode
+
+    def broken(*parts: Any) -> bytes:
+        return encode(*parts).replace(b"soft_limit=STACK:1", f"soft_limit={word}".encode())
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(planfile, "encode", broken)
+        record = box.wait_exit(box.runtime.start(plan))
+    assert record.start_error is not None
+    assert (record.start_error.stage, record.start_error.text) == ("plan", "a bad soft limit")
 
 
 def test_privileges_cannot_be_gained(box: ProcessBox) -> None:

@@ -25,6 +25,7 @@ from support.agent_fakes import MemoryJournal
 RECORD = RankRecord(
     launch=a_launch(
         environment={"A": "b=c\n", "ü": "…"},
+        soft_limits={"STACK": 2**64 - 1, "CPU": 0},
         groups=(4, 24),
         cpu_limit=2.5,
         memory_limit_bytes=2**40,

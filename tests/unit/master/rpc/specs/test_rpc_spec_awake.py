@@ -22,7 +22,7 @@ def nonsense(message: Message, depth: int = 0) -> Message:
     for field in message.DESCRIPTOR.fields:
         value = getattr(message, field.name)
         if field.message_type is not None and field.message_type.GetOptions().map_entry:
-            value["\x00"] = "\x00"
+            value["\x00"] = odd(field.message_type.fields_by_name["value"])
         elif field.is_repeated:
             if field.message_type is None:
                 value.append(odd(field))
