@@ -26,6 +26,9 @@ _WRAPPER = """\
 #!/bin/sh
 # dlq's stand-in for Slurm's {name}.
 DLQ_SLURM_BIN=$(cd "$(dirname "$0")" && pwd)
+# Functions that a bash exports: sh drops variables of such names.
+functions=$(grep -z '^BASH_FUNC_' "/proc/$$/environ" 2>/dev/null | tr '\\000' '\\001')
+[ "${{#functions}}" -eq 0 ] || [ "${{#functions}}" -gt 100000 ] || export DLQ_FUNCTIONS="$functions"
 for python in {python} python3 /usr/bin/python3 python; do
     if command -v "$python" >/dev/null 2>&1; then
         exec "$python" -ISB "$DLQ_SLURM_BIN/{lib}" {name} "$@"

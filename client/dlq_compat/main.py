@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from typing import Callable, Dict, List
 
@@ -18,8 +19,17 @@ OF_STEPS = ("batch", "srun", "sattach", "scancel")
 """Programs that are compiled where jobs run: the main process of a rank, and those of its steps."""
 
 
+def _take_functions() -> None:
+    """Put back the functions that the wrapper's `sh` has dropped from the environment."""
+    for pair in os.environb.pop(b"DLQ_FUNCTIONS", b"").split(b"\1"):
+        name, _, value = pair.partition(b"=")
+        if name.startswith(b"BASH_FUNC_") and value:
+            os.environb[name] = value
+
+
 def main() -> int:
     """Run the program that the first argument names."""
+    _take_functions()
     name, arguments = sys.argv[1], sys.argv[2:]
     if arguments[:1] and arguments[0] in VERSION_WORDS:
         print(VERSION)
