@@ -84,6 +84,7 @@ class FakeRead(Published):
     epoch: int = EPOCH
     chosen: Chosen = field(default_factory=lambda: Chosen("fifo", {}, "", 0.0))
     plan: object = field(default_factory=object)
+    stop_cost_changes: int = 0
     all_jobs: dict[JobId, Job] = field(default_factory=dict)
     specs: dict[JobId, bytes] = field(default_factory=dict)
     all_attempts: dict[AttemptKey, Attempt] = field(default_factory=dict)

@@ -275,6 +275,11 @@ class Published:
         """The cost of stopping it and of letting it go on."""
         return pause_and_resume_s(self._state.cluster, job)
 
+    @property
+    def stop_cost_changes(self) -> int:
+        """While it is the same, so is the stop cost of a job that is."""
+        return self._state.cluster.costs.changes
+
     def start_range(self, job: Job) -> Range | None:
         """When a waiting job will probably start; None: nobody knows (yet), or it does not wait."""
         return self._foreseen.start(job)

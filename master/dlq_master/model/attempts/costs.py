@@ -25,10 +25,12 @@ class StopCosts:
     """Stored nowhere: every job keeps its own (`Job.saves`, `Job.resumes`), and a master that
     starts again learns its families from the jobs that it loads."""
 
-    __slots__ = ("_families",)
+    __slots__ = ("_families", "changes")
 
     def __init__(self) -> None:
         self._families: dict[str, KnownCosts] = {}
+        self.changes = 0
+        """Rises with every change of what is known."""
 
     def index(self, before: Job | None, job: Job) -> None:
         """The job of a family, which has some, has another value or is new."""
@@ -36,6 +38,7 @@ class StopCosts:
         resumes = _new(() if before is None else before.resumes, job.resumes)
         if not pauses and not resumes:
             return
+        self.changes += 1
         known = self._families.pop(job.family, _NOTHING)  # the latest stands last
         self._families[job.family] = KnownCosts(
             (*known.pauses, *pauses)[-KEPT:], (*known.resumes, *resumes)[-KEPT:]

@@ -16,7 +16,7 @@ from dlq_master.control.read_model.published import Published
 from dlq_master.model.ids import JobId
 from dlq_master.model.jobs.job import Job
 from dlq_master.planner.forecasts import Range
-from dlq_master.rpc.views.job_view import expected, is_still, present, redacted, standing
+from dlq_master.rpc.views.job_view import is_still, present, redacted, standing
 from dlq_master.store.tables.chosen_policy import Chosen
 
 MOST_KEPT: Final = 100_000  # rows of about 300 bytes
@@ -31,7 +31,8 @@ class _Row:
     standing: slice  # its part of `content`
     content: bytes
     plan: object = None  # None: the rest of it is made anew each time
-    expected: tuple[Range | None, float | None] = (None, None)
+    start: Range | None = None
+    stop_costs: int = 0
 
 
 class JobRows:
@@ -52,7 +53,8 @@ class JobRows:
             kept is not None
             and kept.plan is plan
             and kept.job is job
-            and kept.expected == expected(job, read)
+            and kept.stop_costs == read.stop_cost_changes
+            and kept.start == read.start_range(job)
             and read.chosen is self._chosen
         ):
             return kept.content
@@ -61,7 +63,8 @@ class JobRows:
         begin = content.index(standing_part)
         row = _Row(job, slice(begin, begin + len(standing_part)), content)
         if is_still(job):
-            row.plan, row.expected = plan, expected(job, read)
+            row.plan, row.stop_costs = plan, read.stop_cost_changes
+            row.start = read.start_range(job)
         if self._has_room(self._rows, job.job_id, read):
             self._rows[job.job_id] = row
         return content

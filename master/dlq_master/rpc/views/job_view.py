@@ -82,8 +82,8 @@ def standing(job: Job, read: Published) -> job_pb2.Job:
 
 def present(job: Job, read: Published, now_s: float) -> bytes:
     """The rest of the message as bytes: its attempt, why it waits, and all that time changes."""
-    start, cost_s = expected(job, read)
-    waits = _waiting(read.wait_code(job, now_s), cost_s, start)
+    cost_s = None if job.ended else read.stop_cost_s(job)
+    waits = _waiting(read.wait_code(job, now_s), cost_s, read.start_range(job))
     if is_still(job):
         return waits
     message = job_pb2.Job()
@@ -146,8 +146,8 @@ def redacted(job: Job, read: Published, now_s: float) -> job_pb2.Job:
 
 
 def is_still(job: Job) -> bool:
-    """Whether only a plan, and what is `expected`, change what is present of it: so it is with most
-    jobs that wait or have ended.
+    """Whether its present part changes only with a plan, a forecast or stop costs. Most jobs that
+    wait are still.
     """
     return (
         job.live_attempt is None
@@ -155,11 +155,6 @@ def is_still(job: Job) -> bool:
         and job.begin_time_s is None
         and not job.steps
     )
-
-
-def expected(job: Job, read: Published) -> tuple[Range | None, float | None]:
-    """When it will start, and the cost of a stop; None: unknown, or there is none."""
-    return read.start_range(job), None if job.ended else read.stop_cost_s(job)
 
 
 @lru_cache(MOST_ALIKE)

@@ -84,6 +84,9 @@ def test_a_row_of_a_job_that_waits_is_made_anew_only_after_a_plan(
     control.published.plan = object()
     _page(rows, control)
     assert len(made) == 205
+    control.published.stop_cost_changes += 1
+    _page(rows, control)
+    assert len(made) == 305
 
 
 def test_what_others_see_is_encoded_once_too(control: FakeControl) -> None:
