@@ -60,11 +60,18 @@ class Jobs(ServiceCalls[JobServiceStub]):
         return self._connection.identity.role in SEE_ALL
 
     def submit(
-        self, spec: job_pb2.JobSpec, *, request_id: str = "", validate_only: bool = False
+        self,
+        spec: job_pb2.JobSpec,
+        *,
+        request_id: str = "",
+        validate_only: bool = False,
+        brief: bool = False,
     ) -> wire.SubmitJobResponse:
-        """Queue a job. Repeated with the same `request_id`, it returns the first answer."""
+        """Queue a job. Repeated with the same `request_id`, it returns the first answer. `brief`:
+        the answer has the job's id and little else, which costs the master less.
+        """
         request = wire.SubmitJobRequest(
-            request_id=request_id, spec=spec, validate_only=validate_only
+            request_id=request_id, spec=spec, validate_only=validate_only, brief=brief
         )
         return self._change(self.stub.SubmitJob, request)
 

@@ -14,7 +14,8 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-from dlq.v1 import job_pb2, job_service_pb2
+from dlq.v1 import job_pb2
+from dlq.v1 import job_service_pb2 as wire
 from dlq_common.clock import SteadyClock
 from dlq_common.daemon.config import Seconds
 from dlq_common.identity.pki import Authority, Role, new_key_and_csr
@@ -30,9 +31,6 @@ from dlq_master.control.config import (
 )
 from dlq_master.control.loop.failpoints import Failpoints
 from dlq_master.control.loop.loop import Loop
-from dlq_master.model.ids import NodeId
-from dlq_master.model.jobs.job import Job
-from dlq_master.model.nodes.node import Gpu, Node, NodeState
 from dlq_master.rpc.agents.checkpoint_places import CheckpointPlaces
 from dlq_master.rpc.agents.sessions import Sessions
 from dlq_master.rpc.audit.audit import Audit
@@ -54,7 +52,8 @@ from dlq_master.store.tables.table import put
 from dlq_master.store.writer import Writer
 from support.fake_clock import SeededIds
 
-PREFIX = "/dlq.v1.JobService/"
+IN_FLIGHT = 8
+NEVER_S = 1e9  # no tick comes in between
 
 
 class _Context:
@@ -88,44 +87,59 @@ class SubmitDoor:
         read = handler.request_deserializer(request.SerializeToString())
         return handler.response_serializer(await handler.unary_unary(read, self._context))
 
-    async def submit(self, count: int, in_flight: int = 8, **resources: int) -> None:
+    async def submit(self, count: int, *, brief: bool = False) -> None:
         """So many jobs of the same kind, each in a call of its own."""
         left = iter(range(count))
 
         async def client() -> None:
             for _ in left:
-                await self.call("SubmitJob", self._request(**resources))
+                request = wire.SubmitJobRequest(request_id=self._key(), spec=self._spec())
+                request.brief = brief
+                await self.call("SubmitJob", request)
 
-        await asyncio.gather(*(client() for _ in range(in_flight)))
+        await asyncio.gather(*(client() for _ in range(IN_FLIGHT)))
 
-    def _request(self, **resources: int) -> job_service_pb2.SubmitJobRequest:
+    async def submit_brief(self, count: int) -> None:
+        """The same, with brief answers."""
+        await self.submit(count, brief=True)
+
+    async def submit_many(self, count: int) -> None:
+        """The same in one call."""
+        specs = [self._spec() for _ in range(count)]
+        request = wire.SubmitJobsRequest(request_id=self._key(), specs=specs)
+        answer = await self.call("SubmitJobs", request)
+        assert b"REFUS" not in answer
+
+    async def submit_array(self, count: int) -> None:
+        """An array of so many tasks."""
+        spec = self._spec()
+        spec.array.ranges.add(first=0, last=count - 1)
+        await self.call("SubmitJob", wire.SubmitJobRequest(request_id=self._key(), spec=spec))
+
+    def _key(self) -> str:
+        self._count += 1
+        return f"counted-{self._count}"
+
+    def _spec(self) -> job_pb2.JobSpec:
         self._count += 1
         spec = job_pb2.JobSpec(
             command=["/bin/true", str(self._count)],
             environment={"DATA": "/shared/data", "RUN": "benchmark"},
             working_directory="/tmp",
         )
-        for name, value in (resources or {"gpu_count": 1}).items():
-            setattr(spec.resources, name, value)
-        return job_service_pb2.SubmitJobRequest(request_id=f"counted-{self._count}", spec=spec)
+        spec.resources.gpu_count = 8
+        return spec
 
 
 @asynccontextmanager
-async def submit_door(
-    directory: Path, *, nodes: int = 0, jobs: tuple[Job, ...] = (), policy: str = "dlq"
-) -> AsyncIterator[SubmitDoor]:
-    """A door to a master that has just started, with these jobs and so many nodes of 8 GPUs."""
-    gpus = tuple(Gpu(index=index, gpu_type="h100") for index in range(8))
-    known = [
-        Node(NodeId(f"n{number:05}"), gpus, state=NodeState.UP, virtual=True)
-        for number in range(nodes)
-    ]
+async def submit_door(directory: Path, *, policy: str = "dlq") -> AsyncIterator[SubmitDoor]:
+    """A door to a master that has just started, and has no nodes."""
     database = directory / "dlq.db"
     create_database(database)
     rows = open_database(database)
     alice = User("alice", "user", 1001, 1001, (), 0.0)
     with write(rows):
-        write_batch(rows, Batch(changes=put(USERS, [alice]), nodes=known, jobs=list(jobs)))
+        write_batch(rows, Batch(changes=put(USERS, [alice])))
     rows.close()
     clock = SteadyClock()
     config = MasterConfig(
@@ -152,6 +166,7 @@ async def submit_door(
         transport=sessions,
         failpoints=Failpoints(),
         state_dir=directory,
+        periods_s={"leases": NEVER_S},
     )
     door, limits = Door("lab", lambda: loop.published, clock), CallLimits()
     passage = Passage(Errors(SeededIds(7)), audit, door.let_in, limits.enter, limits.leave)

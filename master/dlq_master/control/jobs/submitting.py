@@ -38,8 +38,8 @@ from dlq_master.model.why import Reason, ReasonCode
 from dlq_master.model.words.sentence import sentence
 
 
-def _known(turn: Turn, _ask: SubmitJob, word: str) -> Answer:
-    return _submitted(turn, JobId(int(word)))
+def _known(turn: Turn, ask: SubmitJob, word: str) -> Answer:
+    return _submitted(turn, ask, JobId(int(word)))
 
 
 @once(_known)
@@ -78,13 +78,15 @@ def submit(turn: Turn, ask: SubmitJob) -> Answer | Done[Answer]:
     turn.state.jobs.next_id = accepted[-1].job_id + 1
     turn.batch.specs.append((job.job_id, ask.spec))
     turn.plan_due = True
-    return Done(_submitted(turn, job.job_id), job.job_id)
+    return Done(_submitted(turn, ask, job.job_id), job.job_id)
 
 
 # --- helpers, in order of use ---------------------------------------------------------------------
 
 
-def _submitted(turn: Turn, job_id: JobId) -> Answer:
+def _submitted(turn: Turn, ask: SubmitJob, job_id: JobId) -> Answer:
+    if ask.brief:
+        return lambda: Submitted(turn.job(job_id), ())
     return lambda: Submitted(
         turn.job(job_id), scheduling.at_a_glance(turn, job_id), scheduling.place(turn, job_id)
     )

@@ -260,8 +260,9 @@ class Loop:
         self._meter.committed(batch.events)
         self._meter.charged(batch.uses)
         self._watchers.publish(batch.events)
+        say = _log.bind().info  # once for all of them
         for event in batch.events:
-            _log.info(
+            say(
                 event.kind,
                 job_id=event.job_id,
                 attempt=event.attempt,

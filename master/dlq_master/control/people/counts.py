@@ -5,20 +5,27 @@ submissions.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from functools import lru_cache
 
 from dlq_master.model.jobs.accounts import team_of
 from dlq_master.model.jobs.job import Job
 
 
-def places(job: Job) -> Iterator[str]:
+def places(job: Job) -> tuple[str, ...]:
     """Everything that a job is counted for."""
-    account = job.account
-    yield of_user(job.user)
-    yield of_account(account)
-    yield of_team(team_of(account))
-    yield of_queue(job.queue)
-    yield of_queue(job.queue, job.user)
+    return _places(job.user, job.account, job.queue)
+
+
+@lru_cache(maxsize=4096)
+def _places(user: str, account: str, queue: str) -> tuple[str, ...]:
+    """Jobs of one user in one queue share theirs."""
+    return (
+        of_user(user),
+        of_account(account),
+        of_team(team_of(account)),
+        of_queue(queue),
+        of_queue(queue, user),
+    )
 
 
 def of_user(user: str) -> str:
@@ -69,9 +76,11 @@ class JobCounts:
         if before is not None and before.ended is job.ended and _same_places(before, job):
             return
         if before is not None and not before.ended:
-            self._jobs.subtract(places(before))
+            for place in places(before):
+                self._jobs[place] -= 1
         if not job.ended:
-            self._jobs.update(places(job))
+            for place in places(job):
+                self._jobs[place] += 1
 
 
 def _same_places(before: Job, job: Job) -> bool:

@@ -104,6 +104,7 @@ class SubmitJob(CallerRequest[Submitted]):
     lateness: AskedLateness | None = None  # machines may be rented for it
     sized: bool = False  # as many GPUs of its sizes as could ever be had will do
     interactive: bool = False  # its client ends it, or feeds it
+    brief: bool = False  # its sender wants the job alone, without reasons
 
 
 class FieldChange(NamedTuple):

@@ -46,13 +46,15 @@ from dlq_master.rpc.specs.intake import (
     words_of,
 )
 from dlq_master.rpc.views.convert import attempt_message, reason_messages
-from dlq_master.rpc.views.job_view import job_message
+from dlq_master.rpc.views.job_view import brief_message, job_message
 
 MOST_DETAILED: Final = 1_000  # jobs of a page with details
 
 
 async def submit_job(call: Call, request: wire.SubmitJobRequest) -> wire.SubmitJobResponse:
     submitted = await call.ask(submit_stimulus(request, call.caller))
+    if request.brief:
+        return wire.SubmitJobResponse(job=brief_message(submitted.job))
     return wire.SubmitJobResponse(
         job=job_message(submitted.job, call.read, call.now_s),
         reasons=reason_messages(submitted.reasons, submitted.job, call.caller.name),

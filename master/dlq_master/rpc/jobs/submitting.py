@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import replace
 from typing import Final
 
 from dlq.v1 import job_service_pb2 as wire
+from dlq.v1.job_pb2 import JobSpec
 from dlq_common.errors import DlqError, InvalidRequest
 from dlq_master.rpc.calls.call import Call
-from dlq_master.rpc.specs.intake import submit_stimulus
+from dlq_master.rpc.specs.intake import job_stimulus
 from dlq_master.rpc.specs.spec import check_request_id
 
 MOST_AT_ONCE: Final = 1_000
@@ -26,18 +26,16 @@ async def submit_jobs(call: Call, request: wire.SubmitJobsRequest) -> wire.Submi
     for first in range(0, len(request.specs), IN_FLIGHT):
         specs = request.specs[first : first + IN_FLIGHT]
         asked = [
-            _submit(call, wire.SubmitJobRequest(request_id=request_id, spec=spec), number)
+            _submit(call, spec, f"{request_id}#{number}")
             for number, spec in enumerate(specs, first)
         ]
         response.jobs.extend(await asyncio.gather(*asked))
     return response
 
 
-async def _submit(call: Call, request: wire.SubmitJobRequest, number: int) -> wire.SubmittedJob:
+async def _submit(call: Call, spec: JobSpec, key: str) -> wire.SubmittedJob:
     try:
-        stimulus = submit_stimulus(request, call.caller)
-        key = f"{stimulus.request_id}#{number}"
-        submitted = await call.ask(replace(stimulus, request_id=key))
+        submitted = await call.ask(job_stimulus(spec, call.caller, key, brief=True))
     except DlqError as error:
         return wire.SubmittedJob(refusal=wire.Refusal(reason=error.reason, detail=error.what))
     array = submitted.job.array

@@ -118,16 +118,24 @@ class Edit(TypedDict):
 
 def submit_stimulus(request: jobs.SubmitJobRequest, caller: Caller) -> SubmitJob:
     """The submission, checked, with every default filled in."""
-    request_id = "" if request.validate_only else check_request_id(request.request_id)
-    spec = checked(request.spec)
+    only = request.validate_only
+    request_id = "" if only else check_request_id(request.request_id)
+    return job_stimulus(request.spec, caller, request_id, brief=request.brief, validate_only=only)
+
+
+def job_stimulus(
+    asked: JobSpec, caller: Caller, request_id: str, *, brief: bool, validate_only: bool = False
+) -> SubmitJob:
+    """The same of one spec, under a checked request id."""
+    spec = checked(asked)
     return SubmitJob(
         caller=caller,
         request_id=request_id,
-        digest=_digest(request.spec),
+        digest=_digest(asked),
         name=spec.name,
         queue=spec.queue,
         spec=spec.SerializeToString(deterministic=True),
-        rules=rules_of(spec)._replace(saves=_says_it_saves(request.spec)),
+        rules=rules_of(spec)._replace(saves=_says_it_saves(asked)),
         ends_as_slurm=spec.compat == SLURM,
         grace_s=said(spec.preempt, "grace_duration"),
         hold=spec.hold,
@@ -137,13 +145,14 @@ def submit_stimulus(request: jobs.SubmitJobRequest, caller: Caller) -> SubmitJob
         depends=dependency_of(spec.dependency),
         begin_time_s=said(spec, "begin_time"),
         nice=spec.nice,
-        validate_only=request.validate_only,
+        validate_only=validate_only,
+        brief=brief,
         family=family_of(spec),
         records={"yes": True, "no": False}.get(spec.profile),
         request=request_of(spec),
         deadlines=deadlines_of(spec),
         lateness=lateness_of(spec),
-        sized=is_sized(request.spec),
+        sized=is_sized(asked),
         step_count=said(spec, "step_count"),
         team=spec.team,
         interactive=spec.interactive.attended or bool(spec.interactive.stdin),

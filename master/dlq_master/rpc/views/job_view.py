@@ -113,6 +113,18 @@ def present(job: Job, read: Published, now_s: float) -> bytes:
     return waits + message.SerializeToString()
 
 
+def brief_message(job: Job) -> job_pb2.Job:
+    """The facts by which its sender knows a new job."""
+    return job_pb2.Job(
+        job_id=str(job.job_id),
+        user=job.user,
+        name=job.name,
+        queue=job.queue,
+        state=JOB_STATES[job.state],
+        array_task=_array_task_message(job),
+    )
+
+
 def redacted(job: Job, read: Published, now_s: float) -> job_pb2.Job:
     """All that users learn of other people's jobs (dlq.v1.Job.redacted)."""
     message = job_pb2.Job(

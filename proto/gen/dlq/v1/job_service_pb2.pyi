@@ -122,10 +122,15 @@ class SubmitJobRequest(_message.Message):
     REQUEST_ID_FIELD_NUMBER: _builtins.int
     SPEC_FIELD_NUMBER: _builtins.int
     VALIDATE_ONLY_FIELD_NUMBER: _builtins.int
+    BRIEF_FIELD_NUMBER: _builtins.int
     request_id: _builtins.str
     """Idempotency key."""
     validate_only: _builtins.bool
     """Check everything and answer as if it were accepted, but accept nothing."""
+    brief: _builtins.bool
+    """Answer with the job's id, user, name, queue, state and place in its array only, and without reasons.
+    This costs the master less.
+    """
     @_builtins.property
     def spec(self) -> _job_pb2.JobSpec:
         """The job."""
@@ -136,10 +141,11 @@ class SubmitJobRequest(_message.Message):
         request_id: _builtins.str = ...,
         spec: _job_pb2.JobSpec | None = ...,
         validate_only: _builtins.bool = ...,
+        brief: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["spec", b"spec"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["request_id", b"request_id", "spec", b"spec", "validate_only", b"validate_only"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["brief", b"brief", "request_id", b"request_id", "spec", b"spec", "validate_only", b"validate_only"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
