@@ -45,6 +45,7 @@ SAME = (
     ("--utc", "status"),
     ("submit", "--help"),
     ("submit", "--hold", "--parsable", "--", "true"),
+    ("submit", "--hold", "--parsable", "-o", "/dev/null", "--error=/dev/null", "--", "true"),
     ("submit", "--no-such"),
     ("submit", "--gpus", "99", "--", "true"),
     ("submit", "no-such.toml"),
@@ -72,6 +73,7 @@ FOR_THEMSELVES = (
     ("login", "--help"),
     ("completion", "--help"),
     ("no-such-command",),
+    ("submit", "--hold", "/dev/fd/0"),
     ("logs", "-f", "99999"),
     ("slurm", "squeue"),
 )

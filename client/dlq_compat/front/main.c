@@ -59,12 +59,14 @@ static bool is_plain(char **envp)
     return true;
 }
 
-/* Descriptors beside the first three stay here: no word may name one. */
+/* Descriptors beside the first three stay here: no word may name one. /dev/null is none. */
 static bool names_descriptors(char **argv)
 {
-    for (; *argv; argv++)
-        if (strstr(*argv, "/dev/") || strstr(*argv, "/proc/"))
+    for (; *argv; argv++) {
+        const char *device = strstr(*argv, "/dev/");
+        if ((device && strcmp(device, "/dev/null")) || strstr(*argv, "/proc/"))
             return true;
+    }
     return false;
 }
 
