@@ -306,7 +306,7 @@ def test_a_cancel_ends_a_pty_at_once(daemons: Daemons) -> None:
     ("words", "code"),
     [(("exec", "-t", "JOB", "--"), 69), (("slurm", "srun", "-G1", "--pty"), 1)],
 )
-def test_a_terminal_is_as_before_when_its_line_is_cut(
+def test_a_terminal_is_as_before_when_its_agent_is_restarted(
     daemons: Daemons, words: tuple[str, ...], code: int
 ) -> None:
     asked = ("submit", "--parsable", "-G", "1", "--", "sleep", "1000")
@@ -321,17 +321,15 @@ def test_a_terminal_is_as_before_when_its_line_is_cut(
     before = session.mode()
     session.expect("up\n")
     assert session.mode() != before
-    daemons.kill("master")
-    try:
-        assert session.end() == code
-        assert session.last_mode == before
-    finally:
-        daemons.start("master")
-        daemons.wait_for("master")
+    daemons.kill("n1")
+    daemons.start("n1")
+    daemons.wait_for("n1")
+    assert session.end() == code
+    assert session.last_mode == before
     daemons.said("cancel", "--kill", job_id)
 
 
-def test_a_shell_of_salloc_goes_on_over_a_cut_line_and_its_steps_end(daemons: Daemons) -> None:
+def test_a_shell_of_salloc_and_its_steps_go_on_without_the_master(daemons: Daemons) -> None:
     session = Session(daemons.environment(), *words_of("salloc", "-G1", "-J", "lasting"))
     session.expect("$ ")
     shell_mode = session.mode()
@@ -340,13 +338,29 @@ def test_a_shell_of_salloc_goes_on_over_a_cut_line_and_its_steps_end(daemons: Da
     session.expect("\nin1side\n")
     assert session.mode() != shell_mode
     daemons.kill("master")
-    session.expect("\nstep ")
-    assert "step 0\n" not in session.shown
     daemons.start("master")
     daemons.wait_for("master")
+    session.press("echo still-$((2+2)); exit 8\n")
+    session.expect("still-4\n")
+    session.expect("\nstep 8\n")
     until(daemons, "lasting", "running")
     assert session.mode() == shell_mode
     session.press("echo $word shell; exit 4\n")
     session.expect("kept shell\n")
     assert session.end() == 4
     until(daemons, "lasting", "failed")
+
+
+def test_srun_goes_on_without_the_master(daemons: Daemons) -> None:
+    script = "for i in 1 2 3 4 5 6 7 8 9; do echo $i; echo e$i >&2; sleep 0.5; done; exit 5"
+    with begun(daemons, "srun", "-G1", "-J", "goes-on", "sh", "-c", script) as client:
+        assert client.stdout is not None
+        assert client.stdout.readline() == b"1\n"
+        daemons.kill("master")
+        daemons.start("master")
+        daemons.wait_for("master")
+        out, err = client.communicate(timeout=DEADLINE_S)
+        assert client.returncode == 5, err
+        assert out.split() == [b"%d" % number for number in range(2, 10)]
+        told = [line for line in err.splitlines() if line[:1] == b"e"]
+        assert told == [b"e%d" % number for number in range(1, 10)]

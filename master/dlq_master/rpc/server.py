@@ -99,6 +99,7 @@ class MasterServer:
         self._settings = settings
         self._sessions = sessions
         self._health = health.aio.HealthServicer()
+        self._execs = ExecRelay(sessions, ids)
         certificate = MasterCertificate(authority, clock)
         door = Door(authority.cluster, lambda: control.published, clock)
         self._api = aio.server(options=API_OPTIONS)
@@ -114,7 +115,7 @@ class MasterServer:
             foresight=foresight,
             sessions=sessions,
             logs=LogsRelay(sessions, ids),
-            execs=ExecRelay(sessions, ids),
+            execs=self._execs,
             steps=StepKeeper(steps),
             slices=Slices(),
             rows=rows,
@@ -155,6 +156,7 @@ class MasterServer:
     async def stop(self, grace_s: float) -> None:
         """Refuse new calls, end the lines to the agents, let other calls end within the grace."""
         await self._health.enter_graceful_shutdown()
+        self._execs.leave()
         self._sessions.close_all()
         await asyncio.gather(self._api.stop(grace_s), self._join.stop(grace_s))
 

@@ -1,7 +1,13 @@
-"""Bytes between a command and the master's stream, both ways, no faster than the slower side."""
+"""Bytes between a command and the streams of its caller, both ways, no faster than the slower side.
+
+A caller may come back on another stream. So outputs wait here until the caller has said that they
+have come, and inputs are counted.
+"""
 
 import asyncio
+from collections import deque
 from collections.abc import AsyncIterator
+from contextlib import suppress
 from signal import Signals
 
 import grpc
@@ -11,6 +17,9 @@ from dlq.v1 import exec_pb2
 from dlq_nodeagent.execs.guarded import Guarded, read_some, write_all
 
 MOST_UNTAKEN_BYTES = 1 << 20
+# Of outputs that the caller has not confirmed; then the command waits.
+MOST_UNCONFIRMED_BYTES = 1 << 20
+_MESSAGE_BYTES = 64  # what one costs beside its bytes
 END_OF_INPUT = b"\x04"  # Ctrl-D, to which a terminal in its usual mode listens
 SIZE = (80, 24)
 
@@ -23,6 +32,7 @@ class Talk:
     def __init__(self, call: Call) -> None:
         self._call = call
         self._speaking = asyncio.Lock()  # one stream has one writer at a time
+        self._taken_bytes = 0
         self.messages: AsyncIterator[wire.ServeExecResponse] = aiter(call)
 
     async def name(self, relay_id: str) -> None:
@@ -31,13 +41,17 @@ class Talk:
     async def say(self, output: exec_pb2.ExecOutput) -> None:
         await self._say(wire.ServeExecRequest(output=output))
 
-    async def taken(self, total_bytes: int) -> None:
-        """The command has taken this much input in all."""
-        await self._say(wire.ServeExecRequest(stdin_taken_bytes=total_bytes))
+    async def taken(self, size: int, input_count: int | None) -> None:
+        """The command has taken so much more of this stream, and so many inputs in all."""
+        self._taken_bytes += size
+        message = wire.ServeExecRequest(stdin_taken_bytes=self._taken_bytes)
+        if input_count is not None:
+            message.output.input_count = input_count
+        await self._say(message)
 
-    async def over(self) -> None:
+    async def over(self) -> grpc.StatusCode:
         """Returns at the end of the master's stream or of the line, even with unread input."""
-        await self._call.code()
+        return await self._call.code()
 
     def end(self) -> None:
         self._call.cancel()
@@ -47,59 +61,103 @@ class Talk:
             await self._call.write(message)
 
 
-async def pump(descriptor: int, talk: Talk, over: asyncio.Event, *, stderr: bool = False) -> None:
-    """All that comes out of one descriptor, until its end; see `read_some`."""
-    while data := await read_some(descriptor, over):
-        output = exec_pb2.ExecOutput(stderr=data) if stderr else exec_pb2.ExecOutput(stdout=data)
-        await talk.say(output)
+class KeptOutputs:
+    """Output that the caller of a command has not confirmed. Numbers count from 0."""
+
+    def __init__(self) -> None:
+        self._waiting: deque[exec_pb2.ExecOutput] = deque()
+        self._confirmed = self._bytes = 0
+        self._more, self._room = asyncio.Event(), asyncio.Event()
+
+    async def put(self, output: exec_pb2.ExecOutput) -> None:
+        """Add one; waits while much is not confirmed."""
+        while self._bytes >= MOST_UNCONFIRMED_BYTES:
+            self._room.clear()
+            await self._room.wait()
+        self._waiting.append(output)
+        self._bytes += _size(output)
+        self._more.set()
+
+    async def pump(self, descriptor: int, over: asyncio.Event, *, stderr: bool = False) -> None:
+        """Add all that comes out of one descriptor, until its end; see `read_some`."""
+        while data := await read_some(descriptor, over):
+            said = exec_pb2.ExecOutput(stderr=data) if stderr else exec_pb2.ExecOutput(stdout=data)
+            await self.put(said)
+
+    def confirm(self, count: int) -> None:
+        """The caller has had so many in all. ValueError for more than there were."""
+        if count > self._confirmed + len(self._waiting):
+            raise ValueError("the caller confirms more output than there was")
+        while self._confirmed < count:
+            self._bytes -= _size(self._waiting.popleft())
+            self._confirmed += 1
+        self._room.set()
+
+    async def number(self, number: int) -> exec_pb2.ExecOutput:
+        """The output of this number, once there is one."""
+        while number - self._confirmed >= len(self._waiting):
+            self._more.clear()
+            await self._more.wait()
+        return self._waiting[number - self._confirmed]
 
 
-class Stdin:
+def _size(output: exec_pb2.ExecOutput) -> int:
+    return len(output.stdout) + len(output.stderr) + _MESSAGE_BYTES
+
+
+class CommandInputs:
     """Input on its way into a command. The master sends only so much beyond the taken bytes, so the
     waiting bytes are bounded. The stream is always read, so that its end is heard at once.
     """
 
     def __init__(self, guarded: Guarded) -> None:
         self._guarded = guarded
-        self._waiting: asyncio.Queue[bytes | None] = asyncio.Queue()
+        self._waiting: asyncio.Queue[tuple[exec_pb2.ExecInput, Talk]] = asyncio.Queue()
         self._untaken_bytes = 0
+        self.come = 0
+        """So many in all, from all streams."""
+        self._done = 0
 
-    def put(self, data: bytes | None) -> None:
-        """The next bytes; None: there are no more. ValueError for a master that does not wait."""
-        self._untaken_bytes += len(data or b"")
+    def put(self, heard: exec_pb2.ExecInput, talk: Talk) -> None:
+        """The next input. ValueError for a master that does not wait."""
+        self._untaken_bytes += len(heard.stdin)
         if self._untaken_bytes > MOST_UNTAKEN_BYTES:
             raise ValueError("the master sends more input than was asked for")
-        self._waiting.put_nowait(data)
+        self.come += 1
+        match heard.WhichOneof("body"):
+            case "terminal_size":
+                self._guarded.resize(*_bounded(heard.terminal_size))
+            case "signal":
+                self._guarded.signal(_number(heard.signal))
+            case _:
+                pass
+        self._waiting.put_nowait((heard, talk))
 
-    async def feed(self, talk: Talk) -> None:
-        """Hand it over as the command takes it. Bytes without a reader count as taken."""
-        taken_bytes, reads = 0, True
-        while (data := await self._waiting.get()) is not None:
-            reads = reads and await write_all(self._guarded.stdin, data)
-            taken_bytes += len(data)
-            self._untaken_bytes -= len(data)
-            await talk.taken(taken_bytes)
+    async def feed(self, *, counted: bool) -> None:
+        """Hand stdin over as the command takes it. Bytes without a reader count as taken."""
+        reads = True
+        while True:
+            heard, talk = await self._waiting.get()
+            if heard.stdin:
+                reads = reads and await write_all(self._guarded.stdin, heard.stdin)
+                self._untaken_bytes -= len(heard.stdin)
+            elif heard.stdin_end:
+                await self._end()
+            self._done += 1
+            if counted or heard.stdin:
+                await _tell(talk, len(heard.stdin), self._done if counted else None)
+
+    async def _end(self) -> None:
         if self._guarded.has_terminal:
             await write_all(self._guarded.stdin, END_OF_INPUT)
         else:
             self._guarded.close_stdin()
 
 
-async def hear(guarded: Guarded, stdin: Stdin, talk: Talk) -> None:
-    """Take the master's messages; returns at the end of the stream."""
-    async for message in talk.messages:
-        heard = message.input
-        match heard.WhichOneof("body"):
-            case "stdin":
-                stdin.put(heard.stdin)
-            case "stdin_end":
-                stdin.put(None)
-            case "terminal_size":
-                guarded.resize(*_bounded(heard.terminal_size))
-            case "signal":
-                guarded.signal(_number(heard.signal))
-            case _:
-                pass
+async def _tell(talk: Talk, size: int, count: int | None) -> None:
+    # That stream may be over: a caller who comes back is told the count.
+    with suppress(grpc.aio.AioRpcError, asyncio.InvalidStateError):
+        await talk.taken(size, count)
 
 
 def _number(signal: str) -> int:

@@ -2,11 +2,12 @@
 
 When the agent restarts, its guards see their leashes end and kill the commands, and the caller
 hears UNAVAILABLE. When the master restarts or the line goes silent, the stream ends (within 15 s,
-by keepalive) and the commands are killed. When the rank ends, its commands are killed with it.
+by keepalive). A command with a resume key is then kept for a while: its caller comes back with the
+key. Other commands are killed. When the rank ends, its commands are killed with it.
 """
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Coroutine
 
 import grpc
 import structlog
@@ -15,21 +16,23 @@ from dlq.v1 import exec_pb2
 from dlq.v1.agent_service_pb2_grpc import AgentServiceStub
 from dlq_common.errors import DlqError
 from dlq_common.text.names import check_argument
+from dlq_nodeagent.execs.command import LAST_S, TakenCommand, ended_message
 from dlq_nodeagent.execs.guarded import Ending, Guarded
-from dlq_nodeagent.execs.passing import Stdin, Talk, hear, pump, size_of
+from dlq_nodeagent.execs.passing import Talk, size_of
 from dlq_nodeagent.line.channel import Channels
 from dlq_nodeagent.model.messages import OpenExec
 from dlq_nodeagent.model.port import Handle, Inside, Runtime, RuntimeFault
 
-# Each has a guard process and a connection.
+# Each has a guard process, and most a connection.
 MOST_AT_ONCE = 16
+KEPT_S = 45.0
+"""For a caller whose line was lost."""
 _DIAL_S = 10.0
 _SPEC_S = 10.0
 _RANK_ENDS_S = 2.0
 _LONGEST_TERM = 64
-_LAST_S = 60.0
 # Said in place of an ending; the master knows these words.
-NOT_RUNNING, TOO_MANY = "not_running", "too_many"
+NOT_RUNNING, TOO_MANY, GONE = "not_running", "too_many", "gone"
 
 log = structlog.get_logger("nodeagent.execs")
 
@@ -41,34 +44,41 @@ class ExecServer:
         self._channels = channels
         self._runtime = runtime
         self._tasks: set[asyncio.Task[None]] = set()
+        self._commands: set[TakenCommand] = set()
+        self._kept: dict[str, TakenCommand] = {}
+        """By their resume keys, attended or not."""
 
     def run(self, order: OpenExec, handle: Handle | None) -> None:
-        """Start one command; returns at once. See `run_inside` of the port in errands.py."""
-        refusal = TOO_MANY if len(self._tasks) >= MOST_AT_ONCE else ""
-        if handle is None:
-            refusal = refusal or NOT_RUNNING
-        task = asyncio.get_running_loop().create_task(
-            self._serve(order, None if refusal else handle, refusal), name="exec"
-        )
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        """Start one command, or take one up; returns at once. See `run_inside` of the port in
+        errands.py.
+        """
+        # Twice as many streams: a caller who comes back is served beside the stream that was lost.
+        busy = len(self._tasks) >= 2 * MOST_AT_ONCE
+        self._begin(self._serve(order, handle, busy=busy))
 
     async def close(self) -> None:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
+        for command in list(self._commands):
+            await self._end("", command)
 
-    async def _serve(self, order: OpenExec, handle: Handle | None, refusal: str) -> None:
+    def _begin(self, work: Coroutine[None, None, None]) -> None:
+        task = asyncio.get_running_loop().create_task(work, name="exec")
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _serve(self, order: OpenExec, handle: Handle | None, *, busy: bool) -> None:
         try:
             async with self._channels.open() as channel:
                 await asyncio.wait_for(channel.channel_ready(), _DIAL_S)
                 talk = Talk(AgentServiceStub(channel).ServeExec())
                 try:
                     await talk.name(order.relay_id)
-                    if handle is None:
-                        await _finish(talk, Ending(error=refusal))
+                    if busy:
+                        await _finish(talk, Ending(error=TOO_MANY))
                     else:
-                        await self._run(handle, talk)
+                        await self._run(order, handle, talk)
                 finally:
                     talk.end()
         except (
@@ -78,26 +88,75 @@ class ExecServer:
             # Mostly the caller has gone.
             log.debug("exec_ended", relay_id=order.relay_id, error=str(error))
 
-    async def _run(self, handle: Handle, talk: Talk) -> None:
+    async def _run(self, order: OpenExec, handle: Handle | None, talk: Talk) -> None:
         spec = (await asyncio.wait_for(anext(talk.messages), _SPEC_S)).spec
+        if spec.resumed:
+            command, ending = self._taken_up(order, spec)
+        elif handle is None:
+            command, ending = None, Ending(error=NOT_RUNNING)
+        else:
+            command, ending = self._started(handle, spec)
+        if command is None:
+            await _finish(talk, ending)
+        else:
+            await self._attend(command, talk, spec)
+
+    def _taken_up(
+        self, order: OpenExec, spec: exec_pb2.ExecSpec
+    ) -> tuple[TakenCommand | None, Ending]:
+        """The command that was begun under the key, even if its rank has ended since."""
+        command = self._kept.get(spec.resume_key)
+        if command is None or command.handle.key != order.key:
+            return None, Ending(error=GONE)
+        return command, Ending()
+
+    async def _attend(self, command: TakenCommand, talk: Talk, spec: exec_pb2.ExecSpec) -> None:
+        done = True
+        try:
+            done = await command.attend(talk, spec) or not command.kept
+        finally:
+            if done:
+                await self._end(spec.resume_key, command)
+            elif not command.attended:
+                self._begin(self._wait_for_caller(spec.resume_key, command))
+
+    async def _wait_for_caller(self, key: str, command: TakenCommand) -> None:
+        log.info("exec_kept", key=str(command.handle.key), kept_s=KEPT_S)
+        await asyncio.sleep(KEPT_S)
+        if not command.attended and self._kept.get(key) is command:
+            await self._end(key, command)
+
+    async def _end(self, key: str, command: TakenCommand) -> None:
+        self._kept.pop(key, None)
+        self._commands.discard(command)
+        await command.end()
+        log.info("exec_over", key=str(command.handle.key))
+
+    def _started(
+        self, handle: Handle, spec: exec_pb2.ExecSpec
+    ) -> tuple[TakenCommand | None, Ending]:
+        """A command that runs now; None, and why not."""
+        if len(self._commands) >= MOST_AT_ONCE or spec.resume_key in self._kept:
+            return None, Ending(error=TOO_MANY)
         try:
             inside = self._inside(handle, spec)
             guarded = Guarded(inside, size=size_of(spec) if spec.terminal else None)
         except RuntimeFault as fault:
             log.info("exec_refused", key=str(handle.key), error=str(fault))
-            await _finish(talk, Ending(error=str(fault)))
-            return
+            return None, Ending(error=str(fault))
         except (OSError, ValueError) as error:
-            await _finish(talk, Ending(error=f"it cannot be started: {error}"))
-            return
+            return None, Ending(error=f"it cannot be started: {error}")
+        command = TakenCommand(
+            handle,
+            guarded,
+            kept=bool(spec.resume_key),
+            judged=lambda ending: self._rank_ended(handle, ending),
+        )
+        self._commands.add(command)
+        if command.kept:
+            self._kept[spec.resume_key] = command
         log.info("exec_started", key=str(handle.key), program=spec.command[0])
-        try:
-            await talk.say(exec_pb2.ExecOutput(started=_started(handle)))
-            await self._attend(handle, guarded, talk)
-        finally:
-            guarded.close()
-            await asyncio.shield(guarded.reap())
-            log.info("exec_over", key=str(handle.key))
+        return command, Ending()
 
     def _inside(self, handle: Handle, spec: exec_pb2.ExecSpec) -> Inside:
         if not spec.command:
@@ -113,33 +172,6 @@ class ExecServer:
             terminal=spec.terminal,
             variable=f"TERM={term}" if spec.terminal and term else "",
         )
-
-    async def _attend(self, handle: Handle, guarded: Guarded, talk: Talk) -> None:
-        """Bytes both ways until the command has ended; TimeoutError when no caller is left."""
-        over, stdin = asyncio.Event(), Stdin(guarded)
-        waiting = asyncio.create_task(guarded.wait())
-        gone = {
-            asyncio.create_task(hear(guarded, stdin, talk)),
-            asyncio.create_task(talk.over()),
-        }
-        outputs = {asyncio.create_task(pump(guarded.stdout, talk, over))}
-        if not guarded.has_terminal:
-            outputs.add(asyncio.create_task(pump(guarded.stderr, talk, over, stderr=True)))
-        said = asyncio.create_task(asyncio.wait(outputs))
-        feeding = asyncio.create_task(stdin.feed(talk))
-        try:
-            await asyncio.wait({*gone, waiting}, return_when=asyncio.FIRST_COMPLETED)
-            _check_caller(gone)
-            over.set()
-            # A slow reader is waited for, as long as the line lives.
-            await asyncio.wait({*gone, said}, return_when=asyncio.FIRST_COMPLETED)
-            _check_caller(gone)
-            await _finish(talk, await self._rank_ended(handle, waiting.result()))
-        finally:
-            tasks = (*gone, *outputs, said, feeding, waiting)
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _rank_ended(self, handle: Handle, ending: Ending) -> Ending:
         """A command that SIGKILL ended: was that the end of its rank? It ends with its group, and
@@ -160,27 +192,4 @@ class ExecServer:
 async def _finish(talk: Talk, ending: Ending) -> None:
     """The last word; the master ends the stream when it has passed it on."""
     await talk.say(exec_pb2.ExecOutput(ended=ended_message(ending)))
-    await asyncio.wait_for(talk.over(), _LAST_S)
-
-
-def ended_message(ending: Ending) -> exec_pb2.ExecEnded:
-    error = ending.error
-    if ending == Ending():
-        error = "its guard was killed, and the command with it"
-    return exec_pb2.ExecEnded(
-        exit_code=ending.exit_code,
-        signal=ending.signal,
-        error=error,
-        rank_ended=ending.rank_ended,
-    )
-
-
-def _started(handle: Handle) -> exec_pb2.ExecStarted:
-    return exec_pb2.ExecStarted(attempt=handle.key.attempt, node_rank=handle.key.node_rank)
-
-
-def _check_caller(gone: Iterable["asyncio.Task[None]"]) -> None:
-    for task in gone:
-        if task.done():
-            task.result()
-            raise TimeoutError("the caller has gone")
+    await asyncio.wait_for(talk.over(), LAST_S)

@@ -55,6 +55,8 @@ def exec_(
         node_rank=rank,
         terminal=size,
         terminal_type=os.environ.get("TERM", "") if terminal else "",
+        kept=True,
+        tell=app.say,
     )
     ended = attended(inside, stdin=not no_stdin, raw=terminal)
     if code := _exit_code(app, ended):

@@ -206,8 +206,9 @@ class KeptAllocation:
         """Begin a command on its first node."""
         kind = os.environ.get("TERM", "") if terminal else ""
         return CommandInside(
-            self._app.connection(), self.job_id, command, terminal=terminal, terminal_type=kind
-        )
+            self._app.connection(), self.job_id, command,
+            terminal=terminal, terminal_type=kind, kept=True, tell=self.say,
+        )  # fmt: skip
 
     def output_of(self, command: list[str]) -> bytes:
         """All that a command prints in it. The command may run twice: where the line is cut, or a

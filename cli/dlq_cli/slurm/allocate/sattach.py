@@ -32,7 +32,7 @@ def main(app: App, words: Sequence[str]) -> None:
     except (NotFound, InvalidRequest):
         raise InvalidRequest("Invalid job id specified") from None
     inside_words = [f"{job_id}.{step}" if word == named else word for word in words]
-    inside = CommandInside(app.connection(), job_id, holder.listener(inside_words))
+    inside = CommandInside(app.connection(), job_id, holder.listener(inside_words), kept=True)
     ended = attended(inside, stdin=True, raw=False)
     if ended.rank_ended:
         return

@@ -1,8 +1,8 @@
 """`srun` outside a job: an allocation with one step, whose end is its own; or a step of a job that
 runs.
 
-The step ends with this program. When the line is cut, it is killed; the allocation ends after a
-silence of [jobs] attend_silence.
+The step ends with this program. It outlives the master, and the line of its node, for a while. The
+allocation ends after a silence of [jobs] attend_silence.
 """
 
 from __future__ import annotations

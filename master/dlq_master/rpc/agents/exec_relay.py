@@ -129,13 +129,22 @@ class ExecRelay:
         self._sessions = sessions
         self._ids = ids
         self._pipes: dict[str, ExecPipe] = {}
+        self._leaving = False
+
+    def leave(self) -> None:
+        """The master ends: callers and agents hear that the line is lost, not that the other side
+        has gone. Commands with a resume key go on.
+        """
+        self._leaving = True
+        for pipe in self._pipes.values():
+            pipe.cut()
 
     @contextmanager
     def opened(
         self, node_id: NodeId, command: wire.OpenExecCommand, spec: ExecSpec
     ) -> Iterator[ExecPipe]:
         """Ask the node to run it; the pipe to it. Unavailable without a session."""
-        line = self._sessions.line(node_id)
+        line = None if self._leaving else self._sessions.line(node_id)
         if line is None:
             raise Unavailable(f"node {node_id} is not connected")
         relay_id: Final = self._ids.secret()
@@ -171,6 +180,8 @@ class ExecRelay:
         finally:
             taking.cancel()
             await asyncio.gather(taking, return_exceptions=True)
+        if self._leaving:
+            raise Unavailable("the master is stopping")
         raise NotFound("nobody wants this command any more", kind="relay")
 
     async def _claim(

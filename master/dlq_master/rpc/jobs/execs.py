@@ -34,6 +34,7 @@ from dlq_master.rpc.specs.intake import signal_of
 OPENING_TIMEOUT_S = 10.0
 MOST_COMMAND_BYTES = 64 * 1024
 MOST_WORDS = 4096
+RESUME_KEY_LENGTHS = (16, 64)
 # A stream in which nothing moves is looked at so often: is its caller still somebody?
 MEMBER_CHECK_S = 30.0
 
@@ -43,14 +44,15 @@ async def exec_job(
 ) -> AsyncIterator[wire.ExecJobResponse]:
     """Everything that the command says, its end last. The command runs on a node.
 
-    When the master restarts, the streams end, and the agents kill the commands. When an agent
-    restarts or its line goes silent, the caller hears UNAVAILABLE within 8 s, and the command is
-    killed on the node. When the job ends, its commands end too.
+    When the master restarts, or the line of an agent goes silent, the caller hears UNAVAILABLE
+    within 8 s. The agent then keeps a command with a resume key for 45 s, and kills others. A
+    caller that comes back with the key misses nothing. An agent that restarts kills its commands.
+    When the job ends, its commands end too.
     """
     opening = await _opening(requests)
     job = visible_job(call.read, call.caller, opening.job_id)
     _check_owner(job, call.caller)
-    attempt = _running(job, call.read)
+    attempt = _attempt(job, call.read, ended=opening.spec.resumed)
     ranks = attempt.ranks
     if not 0 <= opening.node_rank < len(ranks):
         raise InvalidRequest(
@@ -59,7 +61,8 @@ async def exec_job(
     _check_spec(opening.spec)
     # On record before it runs, so that the trace survives the end of the master.
     about = f"{attempt.key} rank {opening.node_rank}: {printable(opening.spec.command[0])}"
-    await call.parts.record(call.identity, call.path, about, "STARTED", call.context.peer())
+    word = "RESUMED" if opening.spec.resumed else "STARTED"
+    await call.parts.record(call.identity, call.path, about, word, call.context.peer())
     command = agent.OpenExecCommand(
         job_id=str(job.job_id),
         fence=Fence(epoch=attempt.epoch, attempt=attempt.key.number),
@@ -87,9 +90,11 @@ async def exec_job(
             await asyncio.gather(*beside, return_exceptions=True)
 
 
-def _running(job: Job, read: Published) -> Attempt:
-    for attempt in read.attempts(job.job_id):
-        if attempt.live:
+def _attempt(job: Job, read: Published, *, ended: bool) -> Attempt:
+    """The one that runs. `ended`: or the last one, whose commands may still be taken up."""
+    attempts = sorted(read.attempts(job.job_id), key=lambda one: one.key.number)
+    for attempt in reversed(attempts):
+        if attempt.live or ended:
             return attempt
     raise IllegalTransition(
         f"job {shown_id(job)} is {job.state.value}: nothing of it runs",
@@ -140,6 +145,11 @@ def _check_spec(spec: ExecSpec) -> None:
         )
     if any("\0" in word for word in spec.command):
         raise InvalidRequest("the command holds a NUL byte", field="opening.spec.command")
+    least, most = RESUME_KEY_LENGTHS
+    if (spec.resume_key or spec.resumed) and not least <= len(spec.resume_key) <= most:
+        raise InvalidRequest(
+            f"a resume key has {least} to {most} characters", field="opening.spec.resume_key"
+        )
 
 
 async def _opening(requests: AsyncIterator[wire.ExecJobRequest]) -> wire.ExecJobOpening:
@@ -170,6 +180,13 @@ def _check_refusal(output: ExecOutput, attempt: Attempt, node_id: NodeId) -> Non
         raise IllegalTransition(
             f"attempt {attempt.key} does not run on node {node_id} (yet, or any more)",
             hint=f"dlq show {attempt.key.job_id}",
+            id=attempt.key.job_id,
+            state=attempt.state.value,
+        )
+    if output.ended.error == "gone":
+        raise IllegalTransition(
+            f"the command does not run on node {node_id} any more: it ended with its line, or with "
+            "the agent",
             id=attempt.key.job_id,
             state=attempt.state.value,
         )

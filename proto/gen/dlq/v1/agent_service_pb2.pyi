@@ -1924,7 +1924,7 @@ class ServeExecRequest(_message.Message):
     relay_id: _builtins.str
     """The relay; in the first message, which may hold nothing else."""
     stdin_taken_bytes: _builtins.int
-    """Bytes of stdin that the command has taken so far, or will never take. The master sends at most
+    """Bytes of this stream's stdin that the command has taken so far, or will never take. The master sends at most
     256 KiB beyond them. The agent can therefore always read on, and hears the end of the stream at
     once.
     """

@@ -85,8 +85,9 @@ class AgentServiceServicer:
 
     def ServeExec(self, request_iterator, context):
         """Carries the input and the output of a command that an OpenExec asked for. The agent's first
-        message names the relay; the master answers with the command. When the stream ends for any
-        reason, the agent kills the command. NOT_FOUND: its caller has gone.
+        message names the relay; the master answers with the command. When the stream ends with
+        NOT_FOUND, its caller has gone: the agent kills the command. At any other end it keeps a command
+        with a resume key for 45 s, and kills others.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -46,8 +46,9 @@ class AgentServiceStub:
     """Carries the output that an OpenLog asked for."""
     ServeExec: _grpc.StreamStreamMultiCallable[_agent_service_pb2.ServeExecRequest, _agent_service_pb2.ServeExecResponse]
     """Carries the input and the output of a command that an OpenExec asked for. The agent's first
-    message names the relay; the master answers with the command. When the stream ends for any
-    reason, the agent kills the command. NOT_FOUND: its caller has gone.
+    message names the relay; the master answers with the command. When the stream ends with
+    NOT_FOUND, its caller has gone: the agent kills the command. At any other end it keeps a command
+    with a resume key for 45 s, and kills others.
     """
     AnnounceMaintenance: _grpc.UnaryUnaryMultiCallable[_agent_service_pb2.AnnounceMaintenanceRequest, _agent_service_pb2.AnnounceMaintenanceResponse]
     """Asks, for the caller's own node, that its ranks may go on for longer without their agent,
@@ -78,8 +79,9 @@ class AgentServiceAsyncStub(AgentServiceStub):
     """Carries the output that an OpenLog asked for."""
     ServeExec: _aio.StreamStreamMultiCallable[_agent_service_pb2.ServeExecRequest, _agent_service_pb2.ServeExecResponse]  # type: ignore[assignment]
     """Carries the input and the output of a command that an OpenExec asked for. The agent's first
-    message names the relay; the master answers with the command. When the stream ends for any
-    reason, the agent kills the command. NOT_FOUND: its caller has gone.
+    message names the relay; the master answers with the command. When the stream ends with
+    NOT_FOUND, its caller has gone: the agent kills the command. At any other end it keeps a command
+    with a resume key for 45 s, and kills others.
     """
     AnnounceMaintenance: _aio.UnaryUnaryMultiCallable[_agent_service_pb2.AnnounceMaintenanceRequest, _agent_service_pb2.AnnounceMaintenanceResponse]  # type: ignore[assignment]
     """Asks, for the caller's own node, that its ranks may go on for longer without their agent,
@@ -125,8 +127,9 @@ class AgentServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_abc.Iterator[_agent_service_pb2.ServeExecResponse], _abc.AsyncIterator[_agent_service_pb2.ServeExecResponse]]:
         """Carries the input and the output of a command that an OpenExec asked for. The agent's first
-        message names the relay; the master answers with the command. When the stream ends for any
-        reason, the agent kills the command. NOT_FOUND: its caller has gone.
+        message names the relay; the master answers with the command. When the stream ends with
+        NOT_FOUND, its caller has gone: the agent kills the command. At any other end it keeps a command
+        with a resume key for 45 s, and kills others.
         """
 
     @_abc_1.abstractmethod

@@ -28,10 +28,21 @@ class ExecSpec(_message.Message):
     TERMINAL_FIELD_NUMBER: _builtins.int
     TERMINAL_SIZE_FIELD_NUMBER: _builtins.int
     TERMINAL_TYPE_FIELD_NUMBER: _builtins.int
+    RESUME_KEY_FIELD_NUMBER: _builtins.int
+    RESUMED_FIELD_NUMBER: _builtins.int
+    OUTPUT_COUNT_FIELD_NUMBER: _builtins.int
     terminal: _builtins.bool
     """Give it a terminal: then stdout and stderr are one."""
     terminal_type: _builtins.str
     """With a terminal: its kind (TERM). Empty: the job's own word."""
+    resume_key: _builtins.str
+    """A secret of the caller, 16 to 64 characters. The command then outlives a lost master or a lost
+    line of its agent by 45 s. The caller comes back with the key. Empty: it is killed.
+    """
+    resumed: _builtins.bool
+    """Start nothing: take up the command that runs under the key."""
+    output_count: _builtins.int
+    """With resumed: the caller has had so many outputs (stdout, stderr, ended) in all."""
     @_builtins.property
     def command(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """The program and its arguments, never passed through a shell; at most 64 KiB in all."""
@@ -47,10 +58,13 @@ class ExecSpec(_message.Message):
         terminal: _builtins.bool = ...,
         terminal_size: Global___TerminalSize | None = ...,
         terminal_type: _builtins.str = ...,
+        resume_key: _builtins.str = ...,
+        resumed: _builtins.bool = ...,
+        output_count: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["terminal_size", b"terminal_size"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["command", b"command", "terminal", b"terminal", "terminal_size", b"terminal_size", "terminal_type", b"terminal_type"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["command", b"command", "output_count", b"output_count", "resume_key", b"resume_key", "resumed", b"resumed", "terminal", b"terminal", "terminal_size", b"terminal_size", "terminal_type", b"terminal_type"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -92,6 +106,7 @@ class ExecInput(_message.Message):
     STDIN_END_FIELD_NUMBER: _builtins.int
     TERMINAL_SIZE_FIELD_NUMBER: _builtins.int
     SIGNAL_FIELD_NUMBER: _builtins.int
+    OUTPUT_COUNT_FIELD_NUMBER: _builtins.int
     stdin: _builtins.bytes
     """Bytes for its stdin, at most 64 KiB."""
     stdin_end: _builtins.bool
@@ -100,6 +115,8 @@ class ExecInput(_message.Message):
     """A signal for its first process, such as "INT": the words of SignalJob. Not for a command in a
     container, which has its terminal for that.
     """
+    output_count: _builtins.int
+    """With a resume key: the caller has had so many outputs in all. No input is counted for it."""
     @_builtins.property
     def terminal_size(self) -> Global___TerminalSize:
         """Its terminal has another size now."""
@@ -111,12 +128,13 @@ class ExecInput(_message.Message):
         stdin_end: _builtins.bool = ...,
         terminal_size: Global___TerminalSize | None = ...,
         signal: _builtins.str = ...,
+        output_count: _builtins.int = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["body", b"body", "signal", b"signal", "stdin", b"stdin", "stdin_end", b"stdin_end", "terminal_size", b"terminal_size"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["body", b"body", "output_count", b"output_count", "signal", b"signal", "stdin", b"stdin", "stdin_end", b"stdin_end", "terminal_size", b"terminal_size"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["body", b"body", "signal", b"signal", "stdin", b"stdin", "stdin_end", b"stdin_end", "terminal_size", b"terminal_size"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["body", b"body", "output_count", b"output_count", "signal", b"signal", "stdin", b"stdin", "stdin_end", b"stdin_end", "terminal_size", b"terminal_size"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_body: _TypeAlias = _typing.Literal["stdin", "stdin_end", "terminal_size", "signal"]  # noqa: Y015
+    _WhichOneofReturnType_body: _TypeAlias = _typing.Literal["stdin", "stdin_end", "terminal_size", "signal", "output_count"]  # noqa: Y015
     _WhichOneofArgType_body: _TypeAlias = _typing.Literal["body", b"body"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_body) -> _WhichOneofReturnType_body | None: ...
 
@@ -132,10 +150,13 @@ class ExecOutput(_message.Message):
     STDOUT_FIELD_NUMBER: _builtins.int
     STDERR_FIELD_NUMBER: _builtins.int
     ENDED_FIELD_NUMBER: _builtins.int
+    INPUT_COUNT_FIELD_NUMBER: _builtins.int
     stdout: _builtins.bytes
     """Bytes of its stdout, or of its terminal, at most 64 KiB."""
     stderr: _builtins.bytes
     """Bytes of its stderr, at most 64 KiB."""
+    input_count: _builtins.int
+    """With a resume key: so many inputs are done with, in all. No output is counted for it."""
     @_builtins.property
     def started(self) -> Global___ExecStarted:
         """It runs, or is about to."""
@@ -151,12 +172,13 @@ class ExecOutput(_message.Message):
         stdout: _builtins.bytes = ...,
         stderr: _builtins.bytes = ...,
         ended: Global___ExecEnded | None = ...,
+        input_count: _builtins.int = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["body", b"body", "ended", b"ended", "started", b"started", "stderr", b"stderr", "stdout", b"stdout"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["body", b"body", "ended", b"ended", "input_count", b"input_count", "started", b"started", "stderr", b"stderr", "stdout", b"stdout"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["body", b"body", "ended", b"ended", "started", b"started", "stderr", b"stderr", "stdout", b"stdout"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["body", b"body", "ended", b"ended", "input_count", b"input_count", "started", b"started", "stderr", b"stderr", "stdout", b"stdout"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_body: _TypeAlias = _typing.Literal["started", "stdout", "stderr", "ended"]  # noqa: Y015
+    _WhichOneofReturnType_body: _TypeAlias = _typing.Literal["started", "stdout", "stderr", "ended", "input_count"]  # noqa: Y015
     _WhichOneofArgType_body: _TypeAlias = _typing.Literal["body", b"body"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_body) -> _WhichOneofReturnType_body | None: ...
 
@@ -171,22 +193,30 @@ class ExecStarted(_message.Message):
     ATTEMPT_FIELD_NUMBER: _builtins.int
     NODE_RANK_FIELD_NUMBER: _builtins.int
     NODE_ID_FIELD_NUMBER: _builtins.int
+    KEPT_FIELD_NUMBER: _builtins.int
+    INPUT_COUNT_FIELD_NUMBER: _builtins.int
     attempt: _builtins.int
     """The attempt."""
     node_rank: _builtins.int
     """Its rank."""
     node_id: _builtins.str
     """The node."""
+    kept: _builtins.bool
+    """Its agent keeps it for a caller who comes back with the resume key."""
+    input_count: _builtins.int
+    """Of a command that was taken up: so many inputs have come in all. The caller sends later ones."""
     def __init__(
         self,
         *,
         attempt: _builtins.int = ...,
         node_rank: _builtins.int = ...,
         node_id: _builtins.str = ...,
+        kept: _builtins.bool = ...,
+        input_count: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["attempt", b"attempt", "node_id", b"node_id", "node_rank", b"node_rank"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["attempt", b"attempt", "input_count", b"input_count", "kept", b"kept", "node_id", b"node_id", "node_rank", b"node_rank"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

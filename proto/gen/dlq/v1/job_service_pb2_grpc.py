@@ -306,7 +306,8 @@ class JobServiceServicer:
         group, user, environment and GPUs, and no further right. For the job's own user and for admins.
         The first message names the command. The command and its children are killed when the rank
         ends. They are also killed when the caller's stream ends because the caller, the master or the
-        agent is gone. FAILED_PRECONDITION: the job does not run; UNAVAILABLE: its node cannot be
+        agent is gone. With a resume key the caller may come back after the end of the master, or of the
+        line of the agent. FAILED_PRECONDITION: the job does not run; UNAVAILABLE: its node cannot be
         reached; RESOURCE_EXHAUSTED: too many commands run there. Never repeated by a client: it is not
         idempotent.
         """
