@@ -1,5 +1,6 @@
 """`dlq-master`: the command, what it asks of a configuration, and how it fails."""
 
+import gc
 import logging
 import math
 import os
@@ -152,6 +153,7 @@ def run(config_path: Path, check_config: bool, log_level: str | None) -> None:
         return
     # The C core of gRPC reads it when it is imported, and writes lines of its own form otherwise.
     os.environ.setdefault("GRPC_VERBOSITY", "NONE")
+    gc.disable()  # nothing that is imported goes; serving enables it
     from dlq_master.serving import serve_until_stopped
 
     configure_logging(SteadyClock(), level=log_level or config.log.level, behind=True)

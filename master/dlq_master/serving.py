@@ -9,7 +9,7 @@ import socket
 import sys
 from collections import deque
 from collections.abc import Iterator
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, contextmanager
 from functools import partial
 from importlib.metadata import version
 from pathlib import Path
@@ -108,6 +108,7 @@ async def serve(config: MasterConfig) -> None:
 
 async def _serve(config: MasterConfig, leaving: AsyncExitStack) -> int:
     preload()
+    leaving.enter_context(_collecting_later())
     passed = passed_sockets(os.environ)
     state_dir = config.cluster.state_dir
     authority = read_authority(state_dir, config.cluster.name)
@@ -133,7 +134,7 @@ async def _serve(config: MasterConfig, leaving: AsyncExitStack) -> int:
     if config.pools or state.cluster.due:
         load_numbers()  # no turn has to wait for it
     del loaded
-    _calm_collector()
+    _keep_what_is_loaded()
     await writer.commit(first)
     periods_s = {
         **PERIODS_S,
@@ -203,14 +204,23 @@ async def _serve(config: MasterConfig, leaving: AsyncExitStack) -> int:
     return state.epoch
 
 
-def _calm_collector() -> None:
-    """Loaded objects stay: looking through all jobs takes a part of a second, in which no agent is
-    heard.
-    """
+@contextmanager
+def _collecting_later() -> Iterator[None]:
+    """What is loaded stays, and while it grows there is nothing to collect."""
     gc.unfreeze()  # of a master before this one in the same process
     gc.collect()
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()
+
+
+def _keep_what_is_loaded() -> None:
+    """Looking through all jobs takes a part of a second, in which no agent is heard."""
     gc.freeze()
     gc.set_threshold(*YOUNG, NEVER)
+    gc.enable()
 
 
 async def _end(task: asyncio.Task[None]) -> None:
