@@ -45,12 +45,14 @@ class Admin(ServiceCalls[AdminServiceStub]):
         clear_flags: Sequence[str] = (),
         reason: str = "",
         accept_loss: bool = False,
+        more: Sequence[str] = (),
     ) -> wire.SetNodeFlagsResponse:
-        """Set and clear "draining" and "cordoned"; WorkWouldBeLost when a drain would lose work of
-        jobs.
+        """Set and clear "draining" and "cordoned" of a node, and of `more` at once; WorkWouldBeLost
+        when a drain would lose work of jobs.
         """
         request = wire.SetNodeFlagsRequest(
             node_id=node_id,
+            more_node_ids=more,
             set_flags=set_flags,
             clear_flags=clear_flags,
             reason=reason,

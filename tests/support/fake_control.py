@@ -502,10 +502,11 @@ class FakeControl:
         return say.Fenced(node, ())
 
     def _SetNodeFlags(self, ask: say.SetNodeFlags) -> Node:
-        node = self._node(ask.node_id)
-        node = node._replace(flags=(node.flags | ask.set_flags) - ask.clear_flags)
-        self.published.all_nodes[ask.node_id] = node
-        return node
+        nodes = [self._node(node_id) for node_id in (ask.node_id, *ask.more)]
+        for node in nodes:
+            flags = (node.flags | ask.set_flags) - ask.clear_flags
+            self.published.all_nodes[node.node_id] = node._replace(flags=flags)
+        return self._node(ask.node_id)
 
     def _SetNodeLabels(self, ask: say.SetNodeLabels) -> Node:
         node = self._node(ask.node_id)

@@ -488,12 +488,14 @@ class FakeMaster(
         self, request: admin.SetNodeFlagsRequest, context: Any
     ) -> admin.SetNodeFlagsResponse:
         self._note("SetNodeFlags", request, context)
-        node = self._node(request.node_id, context)
-        flags = (set(node.flags) | set(request.set_flags)) - set(request.clear_flags)
-        del node.flags[:]
-        node.flags.extend(sorted(flags))
-        node.flag_reason = request.reason
-        return admin.SetNodeFlagsResponse(node=node)
+        names = (request.node_id, *request.more_node_ids)
+        first, *more = [self._node(name, context) for name in names]
+        for node in (first, *more):
+            flags = (set(node.flags) | set(request.set_flags)) - set(request.clear_flags)
+            del node.flags[:]
+            node.flags.extend(sorted(flags))
+            node.flag_reason = request.reason
+        return admin.SetNodeFlagsResponse(node=first, more_nodes=more)
 
     def ClearGpuConditions(
         self, request: admin.ClearGpuConditionsRequest, context: Any

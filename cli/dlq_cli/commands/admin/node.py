@@ -103,11 +103,9 @@ def _clears(name: str, flag: str, words: str, asks: Callable[..., Any] = lambda 
     @_some_nodes
     @pass_app
     def clears(app: App, node_id: tuple[str, ...], as_json: bool) -> None:
-        found = chosen_nodes(Nodes(app.connection()), node_id)
-        admin = Admin(app.connection())
-        _change(
-            found, lambda name: admin.set_node_flags(name, clear_flags=[flag]).node, as_json=as_json
-        )
+        first, *more = [one.node_id for one in chosen_nodes(Nodes(app.connection()), node_id)]
+        answer = Admin(app.connection()).set_node_flags(first, clear_flags=[flag], more=more)
+        _tell_nodes((answer.node, *answer.more_nodes), as_json=as_json)
 
 
 _clears("undrain", DRAINING, "Let work start on NODE... again.", never_asks_option)
@@ -248,17 +246,13 @@ def _set(
     as_json: bool,
     accept_loss: bool = False,
 ) -> None:
-    admin = Admin(app.connection())
-
-    def change(name: str) -> node_pb2.Node:
-        answer = admin.set_node_flags(
-            name, set_flags=[flag], reason=reason, accept_loss=accept_loss
-        )
-        for loss in answer.losses:
-            app.say(f"{loss.detail} is lost")
-        return answer.node
-
-    _change(found, change, as_json=as_json)
+    first, *more = [one.node_id for one in found]
+    answer = Admin(app.connection()).set_node_flags(
+        first, set_flags=[flag], reason=reason, accept_loss=accept_loss, more=more
+    )
+    for loss in answer.losses:
+        app.say(f"{loss.detail} is lost")
+    _tell_nodes((answer.node, *answer.more_nodes), as_json=as_json)
 
 
 def _losses(app: App, found: Sequence[node_pb2.Node]) -> list[str]:
@@ -275,7 +269,10 @@ def _change(
     *,
     as_json: bool,
 ) -> None:
-    changed = [change(one.node_id) for one in found]
+    _tell_nodes([change(one.node_id) for one in found], as_json=as_json)
+
+
+def _tell_nodes(changed: Sequence[node_pb2.Node], *, as_json: bool) -> None:
     lines = [
         f"node {one.node_id}: {state_of(one)}, {', '.join(one.flags) or 'no flags'}"
         for one in changed

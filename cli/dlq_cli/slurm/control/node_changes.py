@@ -41,15 +41,16 @@ def update_nodes(app: App, rest: Sequence[str]) -> None:
     if set(names) - known:
         raise SlurmSays("slurm_update error: Invalid node name specified")
     try:
-        for name in names:
-            _set(Admin(app.connection()), name, closing=state in _CLOSING, reason=reason)
+        if names:
+            _set(Admin(app.connection()), names, closing=state in _CLOSING, reason=reason)
     except PermissionDenied:
         raise SlurmSays("slurm_update error: Invalid user id") from None
 
 
-def _set(admin: Admin, name: str, *, closing: bool, reason: str) -> None:
+def _set(admin: Admin, names: Sequence[str], *, closing: bool, reason: str) -> None:
     """Slurm's drain leaves running jobs where they are, as dlq's cordon does."""
+    first, *more = names
     if closing:
-        admin.set_node_flags(name, set_flags=["cordoned"], reason=reason)
+        admin.set_node_flags(first, set_flags=["cordoned"], reason=reason, more=more)
     else:
-        admin.set_node_flags(name, clear_flags=["cordoned", "draining"])
+        admin.set_node_flags(first, clear_flags=["cordoned", "draining"], more=more)

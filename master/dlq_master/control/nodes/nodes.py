@@ -204,23 +204,32 @@ def fence(turn: Turn, ask: FenceNode) -> Fenced | Done[Fenced]:
 
 @once(_as_it_stands)
 def set_flags(turn: Turn, ask: SetNodeFlags) -> Done[Node]:
-    """Set and clear flags; flags that are so already change nothing."""
-    node = turn.node(ask.node_id)
-    if NodeFlag.DRAINING in ask.set_flags - node.flags and not ask.accept_loss:
-        work_loss.refuse(turn, turn.state.cluster.attempts_on(ask.node_id), work_loss.DRAIN)
-    actor = ask.caller.actor
+    """Set and clear flags of all the nodes, or of none; flags that are so already change
+    nothing.
+    """
+    node_ids = (ask.node_id, *ask.more)
+    nodes = [turn.node(node_id) for node_id in node_ids]
+    if NodeFlag.DRAINING in ask.set_flags and not ask.accept_loss:
+        for node in nodes:
+            if NodeFlag.DRAINING not in node.flags:
+                keys = turn.state.cluster.attempts_on(node.node_id)
+                work_loss.refuse(turn, keys, work_loss.DRAIN)
+    for node_id in node_ids:
+        _set_flags(turn, ask, turn.node(node_id))
+    return Done(turn.node(ask.node_id), ask.node_id)
+
+
+def _set_flags(turn: Turn, ask: SetNodeFlags, node: Node) -> None:
+    node_id, actor = node.node_id, ask.caller.actor
     for flag in sorted(ask.set_flags - node.flags):
         event: on_node.NodeEvent = on_node.FlagSet(flag=flag, reason=ask.reason, by=actor)
-        node = turn.step_node(ask.node_id, event, actor=actor, cause=f"{flag.value}: {ask.reason}")
+        turn.step_node(node_id, event, actor=actor, cause=f"{flag.value}: {ask.reason}")
         if flag is NodeFlag.DRAINING:
-            turn.move_away(ask.node_id, actor=actor)
+            turn.move_away(node_id, actor=actor)
     for flag in sorted(ask.clear_flags & node.flags):
-        node = turn.step_node(
-            ask.node_id, on_node.FlagCleared(flag=flag), actor=actor, cause=flag.value
-        )
+        turn.step_node(node_id, on_node.FlagCleared(flag=flag), actor=actor, cause=flag.value)
         if flag is NodeFlag.QUARANTINED:
-            quarantine.released(turn, ask.node_id)
-    return Done(node, ask.node_id)
+            quarantine.released(turn, node_id)
 
 
 @once(_as_it_stands)

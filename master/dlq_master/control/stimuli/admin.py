@@ -54,12 +54,13 @@ class FenceNode(NodeRequest[Fenced]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SetNodeFlags(NodeRequest[Node]):
-    """Set and clear flags of a node."""
+    """Set and clear flags of a node, and of `more` at once."""
 
     set_flags: frozenset[NodeFlag]
     clear_flags: frozenset[NodeFlag]
     reason: str
     accept_loss: bool = True  # False: WorkWouldBeLost when a drain would lose what jobs have done
+    more: tuple[NodeId, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

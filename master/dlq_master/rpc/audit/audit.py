@@ -26,6 +26,7 @@ from grpc import aio
 from dlq_common.clock import Clock
 from dlq_common.errors import AuditUnavailable, DlqError
 from dlq_common.identity.pki import CertifiedIdentity, Role
+from dlq_common.text.hostlist import compress_hostlist
 from dlq_common.text.instants import format_instant
 from dlq_master.control.stimuli.audit_note import CURRENT, AuditNote
 from dlq_master.rpc.audit.file import DiskFile, OpenFile
@@ -175,7 +176,8 @@ def object_of(message: Message | None) -> str:
         return ""
     for field, value in message.ListFields():
         if field.name in OBJECT_FIELDS and isinstance(value, str):
-            return value
+            more = getattr(message, "more_node_ids", ())
+            return compress_hostlist((value, *more)) if more else value
         if field.name == "job_ids":
             return ",".join(value[:MOST_IDS])
     for field, value in message.ListFields():

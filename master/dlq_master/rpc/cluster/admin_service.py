@@ -51,6 +51,7 @@ LONGEST_LIFETIME_S = 7.0 * DAY
 # The kernel's own "no such user" ends the range.
 LARGEST_UID = 2**32 - 2
 MOST_GROUPS = 64
+MOST_NODES = 10_000  # that one call changes
 # The master sets the other flags itself; people release its quarantines.
 PEOPLES_FLAGS = {flag.value: flag for flag in (NodeFlag.DRAINING, NodeFlag.CORDONED)}
 RELEASABLE = PEOPLES_FLAGS | {NodeFlag.QUARANTINED.value: NodeFlag.QUARANTINED}
@@ -136,20 +137,26 @@ async def set_node_flags(
     clear_flags = _flags(request.clear_flags, "clear_flags", RELEASABLE)
     if set_flags & clear_flags:
         raise InvalidRequest("a flag cannot be set and cleared at once", field="clear_flags")
+    if len(request.more_node_ids) > MOST_NODES:
+        raise InvalidRequest(f"at most {MOST_NODES} nodes at once", field="more_node_ids")
+    more = tuple(node_id_of(text, "more_node_ids") for text in request.more_node_ids)
     node = await call.ask(
         SetNodeFlags(
             **call.signed(request),
             node_id=node_id_of(request.node_id),
+            more=more,
             set_flags=set_flags,
             clear_flags=clear_flags,
             reason=words_of(request.reason, "reason"),
             accept_loss=request.accept_loss,
         )
     )
-    drained = NodeFlag.DRAINING in set_flags
+    drained = (node.node_id, *more) if NodeFlag.DRAINING in set_flags else ()
+    others = (call.read.node(node_id) for node_id in more)
     return wire.SetNodeFlagsResponse(
         node=node_message(node, call.read),
-        losses=node_losses(node.node_id, call.read, call.now_s) if drained else (),
+        more_nodes=[node_message(one, call.read) for one in others if one is not None],
+        losses=[loss for one in drained for loss in node_losses(one, call.read, call.now_s)],
     )
 
 

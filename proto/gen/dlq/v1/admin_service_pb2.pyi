@@ -331,6 +331,7 @@ class SetNodeFlagsRequest(_message.Message):
     CLEAR_FLAGS_FIELD_NUMBER: _builtins.int
     REASON_FIELD_NUMBER: _builtins.int
     ACCEPT_LOSS_FIELD_NUMBER: _builtins.int
+    MORE_NODE_IDS_FIELD_NUMBER: _builtins.int
     request_id: _builtins.str
     """Idempotency key."""
     node_id: _builtins.str
@@ -349,6 +350,10 @@ class SetNodeFlagsRequest(_message.Message):
     def clear_flags(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """Flags to clear."""
 
+    @_builtins.property
+    def more_node_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """More nodes. All of them change at once, or none does."""
+
     def __init__(
         self,
         *,
@@ -358,10 +363,11 @@ class SetNodeFlagsRequest(_message.Message):
         clear_flags: _abc.Iterable[_builtins.str] | None = ...,
         reason: _builtins.str = ...,
         accept_loss: _builtins.bool = ...,
+        more_node_ids: _abc.Iterable[_builtins.str] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["accept_loss", b"accept_loss", "clear_flags", b"clear_flags", "node_id", b"node_id", "reason", b"reason", "request_id", b"request_id", "set_flags", b"set_flags"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["accept_loss", b"accept_loss", "clear_flags", b"clear_flags", "more_node_ids", b"more_node_ids", "node_id", b"node_id", "reason", b"reason", "request_id", b"request_id", "set_flags", b"set_flags"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -375,23 +381,29 @@ class SetNodeFlagsResponse(_message.Message):
 
     NODE_FIELD_NUMBER: _builtins.int
     LOSSES_FIELD_NUMBER: _builtins.int
+    MORE_NODES_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def node(self) -> _node_pb2.Node:
         """The node after the change."""
 
     @_builtins.property
     def losses(self) -> _containers.RepeatedCompositeFieldContainer[_job_pb2.WorkLoss]:
-        """Work of jobs that leave the node for this, in so far as its loss is known."""
+        """Work of jobs that leave the nodes for this, in so far as its loss is known."""
+
+    @_builtins.property
+    def more_nodes(self) -> _containers.RepeatedCompositeFieldContainer[_node_pb2.Node]:
+        """The other nodes after the change, in the order of the request."""
 
     def __init__(
         self,
         *,
         node: _node_pb2.Node | None = ...,
         losses: _abc.Iterable[_job_pb2.WorkLoss] | None = ...,
+        more_nodes: _abc.Iterable[_node_pb2.Node] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["node", b"node"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["losses", b"losses", "node", b"node"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["losses", b"losses", "more_nodes", b"more_nodes", "node", b"node"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

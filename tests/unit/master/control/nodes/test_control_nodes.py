@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from dlq_common.daemon.config import Seconds
-from dlq_common.errors import Conflict, IllegalTransition, StaleFence
+from dlq_common.errors import Conflict, IllegalTransition, NotFound, StaleFence
 from dlq_master.control.config import LeaseConfig, NodesConfig
 from dlq_master.control.stimuli import (
     CommandDone,
@@ -726,6 +726,33 @@ def test_a_draining_node_gets_nothing_new_and_what_it_has_saves_and_goes_elsewhe
     assert master.node("gpu01").flags == {NodeFlag.DRAINING}
     master.ask(replace(flags, request_id="u", set_flags=frozenset(), clear_flags=flags.set_flags))
     assert master.node("gpu01").flags == frozenset()
+
+
+def test_flags_of_many_nodes_change_in_one_turn_or_not_at_all(
+    master: Master, agent: SimAgent, other: SimAgent
+) -> None:
+    drain = SetNodeFlags(
+        caller=ROOT,
+        request_id="d",
+        node_id=agent.node_id,
+        set_flags=frozenset({NodeFlag.DRAINING}),
+        clear_flags=frozenset(),
+        reason="power",
+        more=(other.node_id,),
+    )
+    with pytest.raises(NotFound):
+        master.ask(replace(drain, more=(other.node_id, NodeId("gpu99"))))
+    assert master.node("gpu01").flags == frozenset()
+    master.ask(drain)
+    waiting = [master.submit(4).job_id for _ in range(2)]
+    assert [master.job(job_id).live_attempt for job_id in waiting] == [None, None]
+    undrain = replace(drain, request_id="u", set_flags=frozenset(), clear_flags=drain.set_flags)
+    before = master.state.journal.next_sequence
+    master.ask(undrain)  # one turn, and one plan in it: both start
+    assert [master.job(job_id).live_attempt for job_id in waiting] == [1, 1]
+    master.ask(undrain)
+    events = master.loop.published.events(before - 1, 100)
+    assert [one.kind for one in events].count("node_flag_cleared") == 2
 
 
 def test_only_a_node_that_is_down_and_empty_can_be_forgotten(
