@@ -286,6 +286,9 @@ class FakeRead(Published):
     def queues(self) -> Sequence[QueueFacts]:
         return [QueueFacts("default", 0, "fifo", True, (LevelFacts(None, 2, 1),), 4, 16, 1)]
 
+    def submit_limits(self, user: str, now_s: float) -> tuple[int, float]:
+        return 10_000, 100.0
+
     def freeze_reason(self) -> str:
         return ""
 

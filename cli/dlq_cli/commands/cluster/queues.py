@@ -46,6 +46,9 @@ def queues(app: App, no_header: bool, as_json: bool) -> None:
     rows = [_row(queue, cores=cores) for queue in found]
     click.echo(table(cells, rows, look, headings=not no_header), nl=False)
     app.say(_cluster_line(cluster))
+    if cluster.submit_rate:
+        left, rate = cluster.submit_left_count, number(cluster.submit_rate)
+        app.say(f"you may submit {left} jobs now, and {rate} a second in the long run")
     say_freeze(app, cluster)
 
 

@@ -38,6 +38,10 @@ class SubmitRates:
         self._buckets[user] = _Bucket(tokens - wanted, now_s)
         return 0.0
 
+    def left(self, user: str, now_s: float) -> int:
+        """How many jobs the user may submit at once now."""
+        return int(self._tokens(user, now_s))
+
     def _tokens(self, user: str, now_s: float) -> float:
         bucket = self._buckets.get(user)
         if bucket is None:

@@ -11,6 +11,7 @@ from dlq_master.control.loop.incidents import Incident
 from dlq_master.control.loop.ports import NOBODY_FORESEES, ForeseenStarts, HistoryRecords
 from dlq_master.control.loop.turn import State
 from dlq_master.control.people import queues, team_use, teams
+from dlq_master.control.people.counts import of_user
 from dlq_master.control.people.queues import QueueFacts
 from dlq_master.control.people.team_use import TeamUse
 from dlq_master.control.placement import scheduling
@@ -417,6 +418,12 @@ class Published:
         """All queues, the first to be served first."""
         thresholds = self._state.cluster.ordering.thresholds
         return queues.count(self._state.config, self.policy, thresholds, self._jobs.values())
+
+    def submit_limits(self, user: str, now_s: float) -> tuple[int, float]:
+        """How many jobs this user may submit at once now, and how many a second in the long run."""
+        jobs, limits = self._state.jobs, self._state.config.jobs
+        more = limits.queued_per_user - jobs.counts[of_user(user)]
+        return max(0, min(more, jobs.submit_rates.left(user, now_s))), limits.submit_rate
 
     def freeze_reason(self) -> str:
         """The suspended functions and the reasons, in words; empty: none."""

@@ -54,6 +54,7 @@ async def list_queues(call: Call, request: queues.ListQueuesRequest) -> queues.L
 async def get_cluster(call: Call, request: queues.GetClusterRequest) -> queues.GetClusterResponse:
     read, caller = call.read, call.caller
     up = [node for node in read.nodes() if node.state is NodeState.UP]
+    submit_left, submit_rate = read.submit_limits(caller.name, call.now_s)
     return queues.GetClusterResponse(
         cluster_name=read.cluster_name,
         master_version=call.parts.version,
@@ -65,6 +66,8 @@ async def get_cluster(call: Call, request: queues.GetClusterRequest) -> queues.G
         free_gpu_count=sum(read.free_gpu_count(node.node_id) for node in up),
         core_count=sum(node.cores for node in up),
         free_core_count=sum(read.free_core_count(node.node_id) for node in up),
+        submit_left_count=submit_left,
+        submit_rate=submit_rate,
         master_time=to_timestamp(call.now_s),
         freeze_reason=read.freeze_reason(),
         helpers=map(helper_message, read.helpers()),

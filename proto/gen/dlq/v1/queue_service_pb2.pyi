@@ -99,6 +99,8 @@ class GetClusterResponse(_message.Message):
     INCIDENTS_FIELD_NUMBER: _builtins.int
     CORE_COUNT_FIELD_NUMBER: _builtins.int
     FREE_CORE_COUNT_FIELD_NUMBER: _builtins.int
+    SUBMIT_LEFT_COUNT_FIELD_NUMBER: _builtins.int
+    SUBMIT_RATE_FIELD_NUMBER: _builtins.int
     cluster_name: _builtins.str
     """Name of the cluster, from `dlq-master init`."""
     master_version: _builtins.str
@@ -121,6 +123,10 @@ class GetClusterResponse(_message.Message):
     """Cores that nodes that are UP give to jobs without GPUs."""
     free_core_count: _builtins.int
     """The free ones of those."""
+    submit_left_count: _builtins.int
+    """Jobs that the caller may submit at once now."""
+    submit_rate: _builtins.float
+    """Jobs that one user may submit in a second, in the long run."""
     @_builtins.property
     def master_time(self) -> _timestamp_pb2.Timestamp:
         """The master's clock."""
@@ -154,10 +160,12 @@ class GetClusterResponse(_message.Message):
         incidents: _abc.Iterable[Global___Incident] | None = ...,
         core_count: _builtins.int = ...,
         free_core_count: _builtins.int = ...,
+        submit_left_count: _builtins.int = ...,
+        submit_rate: _builtins.float = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["master_time", b"master_time"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["caller", b"caller", "cluster_name", b"cluster_name", "core_count", b"core_count", "epoch", b"epoch", "free_core_count", b"free_core_count", "free_gpu_count", b"free_gpu_count", "freeze_reason", b"freeze_reason", "gpu_count", b"gpu_count", "helpers", b"helpers", "incidents", b"incidents", "master_time", b"master_time", "master_version", b"master_version", "policy", b"policy", "role", b"role"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["caller", b"caller", "cluster_name", b"cluster_name", "core_count", b"core_count", "epoch", b"epoch", "free_core_count", b"free_core_count", "free_gpu_count", b"free_gpu_count", "freeze_reason", b"freeze_reason", "gpu_count", b"gpu_count", "helpers", b"helpers", "incidents", b"incidents", "master_time", b"master_time", "master_version", b"master_version", "policy", b"policy", "role", b"role", "submit_left_count", b"submit_left_count", "submit_rate", b"submit_rate"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

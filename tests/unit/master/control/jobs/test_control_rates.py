@@ -124,3 +124,15 @@ def test_the_limit_of_queued_jobs_holds_within_one_turn_too(masters: Masters) ->
     assert master.submit().user == "alice"
     with pytest.raises(QuotaExceeded):
         master.submit()
+
+
+def test_a_user_can_see_how_many_more_are_taken_before_it_is_met(masters: Masters) -> None:
+    master = masters(config=limited(rate=2.0, burst=3, queued=4))
+    limits = master.loop.published.submit_limits
+    assert limits("alice", master.clock.now_s()) == (3, 2.0)
+    for _ in range(2):
+        master.submit(1)
+    assert limits("alice", master.clock.now_s()) == (1, 2.0)
+    assert limits("bob", master.clock.now_s()) == (3, 2.0)
+    master.clock.advance(60.0)
+    assert limits("alice", master.clock.now_s()) == (2, 2.0), "no more than may live at once"
