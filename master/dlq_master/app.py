@@ -33,7 +33,7 @@ from dlq_master.founding import Charter, found
 from dlq_master.model.nodes.gpu_health import actions_of
 from dlq_master.safekeeping import Copies, copy_master, run_hook
 from dlq_master.safekeeping import check as check_backup
-from dlq_master.store.open import read_meta
+from dlq_master.store.open import EarlyCheck, read_meta
 from dlq_master.store.writer import CommitFailed
 
 DEFAULT_CONFIG = Path("/etc/dlq/master.toml")
@@ -153,13 +153,14 @@ def run(config_path: Path, check_config: bool, log_level: str | None) -> None:
         return
     # The C core of gRPC reads it when it is imported, and writes lines of its own form otherwise.
     os.environ.setdefault("GRPC_VERBOSITY", "NONE")
+    early = EarlyCheck(config.cluster.state_dir / "dlq.db")
     gc.disable()  # nothing that is imported goes; serving enables it
     from dlq_master.serving import serve_until_stopped
 
     configure_logging(SteadyClock(), level=log_level or config.log.level, behind=True)
     try:
         _check_files()
-        serve_until_stopped(config)
+        serve_until_stopped(config, early)
     except CommitFailed as error:
         # Nothing that was not on disk has been told; the next start begins from there.
         get_logger("master").error("commit_failed", error=error.what)

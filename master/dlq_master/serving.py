@@ -57,6 +57,7 @@ from dlq_master.rpc.people.login_broker import BrokerSettings, LoginBroker
 from dlq_master.rpc.server import MasterServer, ServerSettings
 from dlq_master.start_clock import anchor, start_clock, this_boot
 from dlq_master.store.batch import AUDIT_HEAD, PastJobs
+from dlq_master.store.open import EarlyCheck
 from dlq_master.store.reader import Reader
 from dlq_master.store.writer import Writer
 
@@ -70,7 +71,7 @@ LOGIN_SOCKET = "login"
 TWIN = (sys.executable, "-P", "-m", "dlq_simulator.twin")
 
 
-def serve_until_stopped(config: MasterConfig) -> None:
+def serve_until_stopped(config: MasterConfig, early: EarlyCheck) -> None:
     """Serve, and begin anew from the disk after a fault of a handler, with the faulty stimulus put
     aside. A master that fails on ever other things, MOST_FAULTS within a minute, ends with a
     DlqError.
@@ -78,7 +79,7 @@ def serve_until_stopped(config: MasterConfig) -> None:
     clock, faults = SteadyClock(), deque[float](maxlen=MOST_FAULTS)
     while True:
         try:
-            return asyncio.run(serve(config))
+            return asyncio.run(serve(config, early))
         except HandlerFailed as failed:
             told = failed.incident
             get_logger("master").critical(
@@ -95,24 +96,24 @@ def serve_until_stopped(config: MasterConfig) -> None:
                 raise DlqError(f"the master failed {MOST_FAULTS} times within a minute") from failed
 
 
-async def serve(config: MasterConfig) -> None:
+async def serve(config: MasterConfig, early: EarlyCheck | None = None) -> None:
     """Build the master, serve until a signal, leave in order. Raises CommitFailed when one did.
 
     A start that fails, for example on a taken port, closes every part already made, the last one
     first.
     """
     async with AsyncExitStack() as leaving:
-        epoch = await _serve(config, leaving)
+        epoch = await _serve(config, leaving, early)
     get_logger("master").info("master_stopped", epoch=epoch)
 
 
-async def _serve(config: MasterConfig, leaving: AsyncExitStack) -> int:
+async def _serve(config: MasterConfig, leaving: AsyncExitStack, early: EarlyCheck | None) -> int:
     preload()
     leaving.enter_context(_collecting_later())
     passed = passed_sockets(os.environ)
     state_dir = config.cluster.state_dir
     authority = read_authority(state_dir, config.cluster.name)
-    writer = Writer(state_dir / "dlq.db")
+    writer = Writer(state_dir / "dlq.db", early)
     leaving.callback(writer.close)
     reader = Reader(state_dir / "dlq.db")
     leaving.callback(reader.close)
@@ -206,7 +207,7 @@ async def _serve(config: MasterConfig, leaving: AsyncExitStack) -> int:
 
 @contextmanager
 def _collecting_later() -> Iterator[None]:
-    """What is loaded stays, and while it grows there is nothing to collect."""
+    """All loaded values stay: while they grow there is nothing to collect."""
     gc.unfreeze()  # of a master before this one in the same process
     gc.collect()
     gc.disable()

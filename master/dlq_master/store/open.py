@@ -3,8 +3,9 @@
 import fcntl
 import os
 import sqlite3
+import threading
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
@@ -42,7 +43,38 @@ def create_database(path: Path) -> None:
     settle_file(unfinished, path)
 
 
-def open_database(path: Path) -> Database:
+class EarlyCheck:
+    """SQLite's own check of a whole database, in a thread: it needs no interpreter, so that a
+    master can import its modules meanwhile.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._fault: str | None = None
+        self._state = self._now()
+        self._thread = threading.Thread(target=self._look, name="store-check", daemon=True)
+        self._thread.start()
+
+    def fault(self) -> str | None:
+        """The fault that it has found, told once; "": none; None: it could not look, or somebody
+        has written since.
+        """
+        self._thread.join()
+        fault, self._fault = self._fault, None
+        return fault if self._now() == self._state else None
+
+    def _now(self) -> list[tuple[int, int]]:
+        """Another value after every write."""
+        files = (self._path, self._path.with_name(f"{self._path.name}-wal"))
+        found = [file.stat() for file in files if file.exists()]
+        return [(one.st_size, one.st_mtime_ns) for one in found if one.st_size]
+
+    def _look(self) -> None:
+        with suppress(sqlite3.Error), closing(connect(self._path)) as db:
+            self._fault = _integrity(db)
+
+
+def open_database(path: Path, early: EarlyCheck | None = None) -> Database:
     """Open an existing database for the writer, checked and migrated.
 
     Raises DatabaseDamaged when the file is missing, is not ours, fails `integrity_check`, lacks a
@@ -54,7 +86,7 @@ def open_database(path: Path) -> Database:
             f"{path} does not exist; make it with `dlq-master init`, or restore it"
         )
     try:
-        return _checked(path)
+        return _checked(path, early)
     except sqlite3.OperationalError as error:
         if error.sqlite_errorcode == sqlite3.SQLITE_BUSY:
             raise DatabaseInUse(f"{path} is locked by another process") from error
@@ -63,12 +95,13 @@ def open_database(path: Path) -> Database:
         raise _damaged(path, str(error)) from error
 
 
-def _checked(path: Path) -> Database:
+def _checked(path: Path, early: EarlyCheck | None) -> Database:
     db = connect(path, mode="rw")
     try:
         if db.execute("PRAGMA application_id").fetchone()[0] != APPLICATION_ID:
             raise _damaged(path, "not a database of dlq, or emptied")
-        if fault := fault_of(db):
+        known = None if early is None else early.fault()
+        if fault := (_integrity(db) if known is None else known) or _damaged_row(db):
             raise _damaged(path, fault)
         missing = TABLES - db.table_names()
         if missing and ("jobs" in missing or not migrations.pending(db)):
@@ -83,10 +116,16 @@ def _checked(path: Path) -> Database:
 
 
 def fault_of(db: Database) -> str:
-    """The faults of a database that can be opened; "" when nothing is. Reads all of it."""
+    """The faults of a database that can be opened; "" when there is none. Reads all of it."""
+    return _integrity(db) or _damaged_row(db)
+
+
+def _integrity(db: Database) -> str:
     verdict = str(db.execute("PRAGMA integrity_check(1)").fetchone()[0])
-    if verdict != "ok":
-        return verdict
+    return "" if verdict == "ok" else verdict
+
+
+def _damaged_row(db: Database) -> str:
     db.create_function("is_intact", 1, is_intact, deterministic=True)
     for name in sorted(TABLES & db.table_names()):
         columns = [row[1] for row in db.execute(f"PRAGMA table_info({name})")]

@@ -23,7 +23,7 @@ from dlq_master.store.backup import COPY
 from dlq_master.store.batch import BATCH, Batch
 from dlq_master.store.commit_record import CommitRecord, CommittedBatch
 from dlq_master.store.database import Database
-from dlq_master.store.open import claim, open_database, write
+from dlq_master.store.open import EarlyCheck, claim, open_database, write
 from dlq_master.store.rows import (
     drop_steps,
     prune_journal,
@@ -65,7 +65,7 @@ class _Work(NamedTuple):
 class Writer:
     """Commits batches in the order they are handed in. One process at a time has one of these."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, early: EarlyCheck | None = None) -> None:
         """Claim, open and migrate the database. Raises DatabaseInUse or DatabaseDamaged.
 
         `lost`: batches that were acknowledged and are not in this database.
@@ -78,7 +78,7 @@ class Writer:
         self._work: queue.SimpleQueue[_Work | None] = queue.SimpleQueue()
         self._claim = claim(path)
         try:
-            self._db = open_database(path)
+            self._db = open_database(path, early)
             self._record = CommitRecord(path.with_name(f"{path.name}.commits"))
         except BaseException:
             os.close(self._claim)

@@ -12,6 +12,7 @@ from dlq_master.store.database import SchemaSteps
 from dlq_master.store.open import (
     DatabaseDamaged,
     DatabaseInUse,
+    EarlyCheck,
     claim,
     connect,
     create_database,
@@ -218,3 +219,17 @@ def test_a_reader_cannot_write(path: Path) -> None:
     with pytest.raises(sqlite3.OperationalError, match="readonly"):
         db.execute("DELETE FROM jobs")
     db.close()
+
+
+def test_a_check_begun_early_counts_once_and_finds_what_a_late_one_finds(path: Path) -> None:
+    early = EarlyCheck(path)
+    Writer(path, early).close()
+    assert early.fault() is None, "the next opening looks itself"
+    early = EarlyCheck(path)
+    _overwritten_pages(path)
+    assert early.fault() is None, "somebody has written since"
+    with pytest.raises(DatabaseDamaged, match="restore a backup"):
+        Writer(path, EarlyCheck(path))
+    path.unlink()
+    with pytest.raises(DatabaseDamaged, match="does not exist"):
+        Writer(path, EarlyCheck(path))
