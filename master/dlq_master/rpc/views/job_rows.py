@@ -88,10 +88,10 @@ class JobRows:
         if read.chosen is not self._chosen:
             self._rows.clear()
             self._chosen = read.chosen
+        self.encoded += 1  # of a row that is kept only the rest
         kept = self._rows.get(job.job_id)
         if kept is not None and kept.job is job:
             return kept.content[kept.standing]
-        self.encoded += 1
         return standing(job, read).SerializeToString()
 
     def _has_room(self, rows: dict[JobId, Any], job_id: JobId, read: Published) -> bool:
