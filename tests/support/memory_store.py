@@ -111,6 +111,7 @@ class MemoryStore:
         self._refuse_doubles(batch)
         rows.jobs |= {job.job_id: encode(job) for job in batch.jobs}
         rows.specs |= dict(batch.specs)
+        rows.specs |= {JobId(-job_id): spec for job_id, spec in batch.changed_specs}
         rows.attempts |= {attempt.key: encode(attempt) for attempt in batch.attempts}
         rows.nodes |= {node.node_id: encode(node) for node in batch.nodes}
         _drop(rows.nodes, batch.forgotten_nodes)

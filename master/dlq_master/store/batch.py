@@ -84,6 +84,7 @@ class Batch:
 
     jobs: list[Job] = field(default_factory=list)
     specs: list[tuple[JobId, bytes]] = field(default_factory=list)
+    changed_specs: list[tuple[JobId, bytes]] = field(default_factory=list)
     attempts: list[Attempt] = field(default_factory=list)
     nodes: list[Node] = field(default_factory=list)
     forgotten_nodes: list[NodeId] = field(default_factory=list)

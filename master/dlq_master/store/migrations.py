@@ -134,3 +134,9 @@ _migration(
         job_id INTEGER NOT NULL, number INTEGER NOT NULL, told_s REAL NOT NULL,
         content BLOB NOT NULL, PRIMARY KEY (job_id, number)) STRICT""",
 )
+# Specs that were changed after the submission, by their jobs.
+_migration(
+    "0012_changed_specs",
+    """CREATE TABLE changed_specs (
+        job_id INTEGER PRIMARY KEY REFERENCES jobs(job_id), spec BLOB NOT NULL) STRICT""",
+)

@@ -175,8 +175,12 @@ class Reader(Past):
         return None if row is None else Owner(*row)
 
     def spec(self, job_id: JobId) -> bytes | None:
-        """The submitted spec, as it was handed in; None for an unknown job."""
-        row = self._db.execute("SELECT spec FROM job_specs WHERE job_id = ?", [job_id]).fetchone()
+        """The submitted spec, as it was handed in, or by the negative id the changed one; None for
+        an unknown job.
+        """
+        table = "changed_specs" if job_id < 0 else "job_specs"
+        found = self._db.execute(f"SELECT spec FROM {table} WHERE job_id = ?", [abs(job_id)])
+        row = found.fetchone()
         return None if row is None else bytes(row[0])
 
     def attempts(self, job_id: JobId) -> tuple[Attempt, ...]:

@@ -103,6 +103,7 @@ _ROWS: Final[Sequence[tuple[str, str, Callable[[Any], Row]]]] = (
         ),
     ),
     ("specs", "INSERT INTO job_specs VALUES (?, ?)", tuple),
+    ("changed_specs", "INSERT OR REPLACE INTO changed_specs VALUES (?, ?)", tuple),
     (
         "attempts",
         """INSERT INTO attempts VALUES (?, ?, ?, ?, ?, ?)

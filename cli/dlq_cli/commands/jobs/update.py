@@ -21,9 +21,15 @@ from dlq_cli.spec.message import deadline_messages, dependency_message
 from dlq_client.jobs import Jobs, Updated
 from dlq_common.errors import DlqError, InvalidRequest, Unavailable
 from dlq_common.job_fields.field import JobField
+from dlq_common.job_fields.reading.choice import read_constraint, read_nodes
 from dlq_common.job_fields.reading.deadlines import read_deadline, read_soft
 from dlq_common.job_fields.reading.ordering import begin_s, read_begin, read_dependency
-from dlq_common.job_fields.reading.words import read_integer
+from dlq_common.job_fields.reading.words import (
+    read_bool,
+    read_integer,
+    read_output_pattern,
+    read_path,
+)
 from dlq_common.job_fields.table import FIELDS
 from dlq_common.text.names import shown
 from dlq_common.text.sizes import expanded, parse_range, parse_sizes
@@ -47,10 +53,12 @@ Wish = Callable[[wire.UpdateJobRequest, str, float], None]
         "dlq update 17 soft_deadline=8h:100,+50%:40",
         "dlq update 17 --elastic 2:8",
         "dlq update 17 --team nlp",
+        "dlq update 17 exclude=gpu[03-04] workdir=/shared/new",
     )
     + "\n\n"
     + f"Keys: {', '.join(key for key, field in FIELDS.items() if field.editable)}, dependency, "
-    "begin, concurrent (of an array), deadline, soft_deadline, elastic."
+    "begin, concurrent (of an array), deadline, soft_deadline, elastic; until it starts also "
+    "workdir, output, requeue, comment, nodelist, exclude, constraint."
 )
 @click.option("--deadline", metavar="TIME", help="The deadline, as in a spec: 8h or a date.")
 @click.option(
@@ -249,6 +257,44 @@ def _elastic(request: wire.UpdateJobRequest, text: str, _now_s: float) -> None:
     request.elastic.gpu_counts.extend(sizes)
 
 
+def _workdir(request: wire.UpdateJobRequest, text: str, _now_s: float) -> None:
+    request.spec_change.working_directory = read_path(text)
+
+
+def _output(request: wire.UpdateJobRequest, text: str, _now_s: float) -> None:
+    request.spec_change.stdout_path = read_output_pattern(text)
+
+
+def _requeue(request: wire.UpdateJobRequest, text: str, _now_s: float) -> None:
+    again = bool(int(text)) if text.isdecimal() and text.isascii() else read_bool(text)
+    request.spec_change.no_requeue = not again
+
+
+def _comment(request: wire.UpdateJobRequest, text: str, _now_s: float) -> None:
+    request.spec_change.labels["comment"] = "" if text.lower() == "none" else text
+
+
+def _nodelist(request: wire.UpdateJobRequest, text: str, _now_s: float) -> None:
+    request.spec_change.nodes.SetInParent()
+    request.spec_change.nodes.node_ids.extend(_node_names(text))
+
+
+def _exclude(request: wire.UpdateJobRequest, text: str, _now_s: float) -> None:
+    request.spec_change.excluded_nodes.SetInParent()
+    request.spec_change.excluded_nodes.node_ids.extend(_node_names(text))
+
+
+def _node_names(text: str) -> tuple[str, ...]:
+    return () if text.lower() in NONE else read_nodes(text)
+
+
+def _constraint(request: wire.UpdateJobRequest, text: str, _now_s: float) -> None:
+    request.spec_change.constraint.SetInParent()
+    for label in () if text.lower() in NONE else read_constraint(text):
+        name, _, value = label.partition("=")
+        request.spec_change.constraint.labels[name] = value
+
+
 _WISHES: Mapping[str, Wish] = {
     **{key: _of(field) for key, field in FIELDS.items() if field.editable},
     "dependency": _dependency,
@@ -257,6 +303,13 @@ _WISHES: Mapping[str, Wish] = {
     "deadline": _or_none("clear_deadlines", _deadline),
     "soft_deadline": _soft_deadline,
     "elastic": _or_none("clear_elastic", _elastic),
+    "workdir": _workdir,
+    "output": _output,
+    "requeue": _requeue,
+    "comment": _comment,
+    "nodelist": _nodelist,
+    "exclude": _exclude,
+    "constraint": _constraint,
 }
 # Words of scontrol and of our own flags.
 _ALIASES = {
@@ -269,4 +322,8 @@ _ALIASES = {
     "depends_on": "dependency",
     "starttime": "begin",
     "arraytaskthrottle": "concurrent",
+    "stdout": "output",
+    "reqnodelist": "nodelist",
+    "excnodelist": "exclude",
+    "features": "constraint",
 }

@@ -15,7 +15,7 @@ from dlq_cli.slurm.control.showing import ids_of
 from dlq_cli.slurm.jobs.listing import everybody, named
 from dlq_cli.slurm.words import ended
 from dlq_client.jobs import Edited, Jobs
-from dlq_common.errors import DlqError, InvalidRequest, NotFound
+from dlq_common.errors import DlqError, InvalidRequest, NotFound, Unsatisfiable
 from dlq_common.text.units import parse_duration, whole_minutes
 
 _Change = Callable[[Jobs, str], Edited]
@@ -140,24 +140,48 @@ def _update_jobs(app: App, rest: Sequence[str]) -> None:
     jobs = Jobs(app.connection())
     failed = 0
     for target in targets:
-        absolute = [_absolute(app, target, change) for change in changes]
+        words = _change_one(app, jobs, target, changes)
+        if words:
+            failed = 1
+            click.echo(f"{words} for job {clean_line(target)}", err=True)
+    ended(failed)
+
+
+def _change_one(app: App, jobs: Jobs, target: str, changes: Sequence[str]) -> str:
+    """Slurm's words for why the job was not changed; empty: it was. Of several changes none is made
+    when one is refused. `Priority=0` is a hold.
+    """
+    others = [change for change in changes if change.lower() != "priority=0"]
+    request = None
+    if others or not changes:
+        absolute = [_absolute(app, target, change) for change in others]
         try:
             request = wishes(absolute, app.clock.now_s())
         except InvalidRequest as error:
-            raise _unreadable(changes, error) from None
-        try:
+            raise _unreadable(others, error) from None
+    try:
+        if request is not None:
             jobs.update_each(target, request)
-        except NotFound:
-            words = _GONE
-        except DlqError as error:
-            known = named(app, [target], detailed=False)
-            done = bool(known) and known[0].code in _ENDED_CODES
-            words = _FINISHED if done else clean_line(error.what)
-        else:
-            continue
-        failed = 1
-        click.echo(f"{words} for job {clean_line(target)}", err=True)
-    ended(failed)
+        if len(others) < len(changes):
+            jobs.hold_each(target, only_first=True)
+    except NotFound:
+        return _GONE
+    except DlqError as error:
+        known = named(app, [target], detailed=False)
+        done = bool(known) and known[0].code in _ENDED_CODES
+        return _FINISHED if done else _update_words(error)
+    return ""
+
+
+def _update_words(error: DlqError) -> str:
+    """Slurm's words where it has some for such a refusal."""
+    match error:
+        case Unsatisfiable():
+            return "Requested node configuration is not available"
+        case InvalidRequest(metadata={"field": "spec.queue"}):
+            return "Invalid partition name specified"
+        case _:
+            return clean_line(error.what)
 
 
 def _absolute(app: App, target: str, change: str) -> str:

@@ -33,6 +33,7 @@ def _identity(job: SeenJob) -> dict[str, str]:
         "JobState": queue_state(wire),
         "Reason": words.reason(wire),
         "Dependency": words.dependency(wire),
+        "Requeue": str(int(not job.spec.no_requeue)),
         "Restarts": str(job.restarts),
         "BatchFlag": str(int(job.is_batch)),
         "ExitCode": f"{wire.exit_code}:{wire.exit_signal}",

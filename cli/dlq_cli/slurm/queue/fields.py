@@ -156,7 +156,9 @@ _FIELDS: tuple[Letter[SeenJob], ...] = (
     Letter("PROFILE", "", ("profile",), always("NotSet")),
     Letter("REBOOT", "", ("reboot",), always("0")),
     Letter("REQ_SWITCH", "", ("reqswitch",), always("0")),
-    Letter("REQUEUE", "", ("requeue",), always("1")),
+    Letter(
+        "REQUEUE", "", ("requeue",), lambda j: str(int(not j.spec.no_requeue)), detailed=True
+    ),
     Letter("RESIZE_TIME", "", ("resizetime",), always(NOT_SET)),
     Letter("RESTART_COUNT", "", ("restartcnt",), lambda j: str(j.restarts)),
     Letter("SOCKETS_PER_BOARD", "", ("sperboard",), always("0")),

@@ -4,8 +4,15 @@ after.
 
 import json
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 
-from dlq_common.errors import IllegalTransition, InvalidRequest, PermissionDenied
+from dlq_common.errors import (
+    Conflict,
+    IllegalTransition,
+    InvalidRequest,
+    PermissionDenied,
+    Unsatisfiable,
+)
 from dlq_common.text.instants import format_instant
 from dlq_common.text.units import format_duration
 from dlq_master.control.deadlines import deadline_updates
@@ -15,7 +22,8 @@ from dlq_master.control.jobs.jobs import editable, find, must_live
 from dlq_master.control.loop.once import Done, once
 from dlq_master.control.loop.turn import Answer, Turn
 from dlq_master.control.people import queues, teams
-from dlq_master.control.stimuli import SAME, FieldChange, UpdatedJob, UpdateJob
+from dlq_master.control.placement import scheduling
+from dlq_master.control.stimuli import SAME, FieldChange, Respec, UpdatedJob, UpdateJob
 from dlq_master.model.ids import JobId
 from dlq_master.model.jobs import job_steps as on_job
 from dlq_master.model.jobs.eligible import Array, Block
@@ -40,7 +48,8 @@ def update(turn: Turn, ask: UpdateJob) -> Done[Answer]:
     job = editable(turn, ask)
     must_live(job, "changed")
     after = _wanted(turn, ask, job)
-    changes = tuple(_changes(turn, job, after))
+    told = ask.respec.changes if ask.respec is not None else ()
+    changes = (*_changes(turn, job, after), *told)
     promised = deadline_updates.decided(turn, job, after)
     if changes:
         _apply(turn, ask, job, deadline_updates.cleared(job, after), changes)
@@ -84,9 +93,37 @@ def _wanted(turn: Turn, ask: UpdateJob, job: Job) -> Job:
     after = teams.moved(turn, after, ask.team)
     after = deadline_updates.wanted(turn, ask, job, after)
     after = elastic.wanted(turn, ask, job, after)
+    after = _respecified(turn, job, after, ask.respec)
     base = queues.job_priority(turn.state.config, after.queue, after.nice)
     moved = (after.queue, after.nice) != (job.queue, job.nice)
     return after._replace(priority_base=base) if moved else after
+
+
+def _respecified(turn: Turn, job: Job, after: Job, wish: Respec | None) -> Job:
+    """With another spec. It was made from the spec of the job as it was then."""
+    if wish is None or not wish.changes:
+        return after
+    name, shown = wish.changes[0].field, shown_id(job)
+    if job.live_key is not None:
+        raise IllegalTransition(
+            f"job {shown} runs: its {name} cannot be changed any more",
+            hint=f"dlq requeue --hold {shown} takes it off its GPUs first",
+            state=job.state.value,
+        )
+    if job.version != wish.seen_version:
+        raise Conflict(f"job {shown} has changed", version=job.version)
+    nodes = {"constraint": wish.constraint, "among": wish.among, "not_among": wish.not_among}
+    request = replace(after.request, **nodes)  # type: ignore[arg-type]  # fields by their names
+    if request != after.request:
+        if job.steps:
+            raise IllegalTransition(
+                f"job {shown} is promised a deadline on the nodes that it asked for",
+                state=job.state.value,
+            )
+        if scheduling.never(turn, request) is not None:
+            raise Unsatisfiable("no set of the cluster's nodes could ever hold this job then")
+    rules = after.rules._replace(once=wish.once)
+    return after._replace(own_spec=True, request=request, rules=rules)
 
 
 def _check_limit(ask: UpdateJob, job: Job, limit_s: float | None) -> None:
@@ -113,10 +150,10 @@ def _limited(job: Job, concurrent: int) -> Array:
 def _changes(turn: Turn, job: Job, after: Job) -> Iterator[FieldChange]:
     for field, text in _TEXTS.items():
         if getattr(job, field) != getattr(after, field):
-            name = _NAMES.get(field, field)
-            yield FieldChange(
-                name.removesuffix("_time_s").removesuffix("_s"), text(turn, job), text(turn, after)
-            )
+            name = _NAMES.get(field, field).removesuffix("_time_s").removesuffix("_s")
+            before, now = text(turn, job), text(turn, after)
+            if before != now or field not in _OF_SPECS:
+                yield FieldChange(name, before, now)
 
 
 _NAMES = {
@@ -126,6 +163,7 @@ _NAMES = {
     "rules": "on_miss",
     "request": "elastic",
 }
+_OF_SPECS = ("request", "rules")  # parts of them are told by the change of the spec
 _TEXTS: Mapping[str, Callable[[Turn, Job], str]] = {
     "name": lambda _, job: job.name,
     "queue": lambda _, job: job.queue,
@@ -156,12 +194,14 @@ def _apply(
     if after.array != job.array and after.array is not None:
         _limit_array(turn, ask, after.array)
         after = after._replace(array=job.array)
+    if ask.respec is not None and ask.respec.changes:
+        turn.batch.changed_specs.append((job.job_id, ask.respec.spec))
     values = tuple(
         (field, getattr(after, field))
-        for field in (*_TEXTS, "priority_base", "speeds", *_OF_DEADLINES)
+        for field in (*_TEXTS, "priority_base", "speeds", "own_spec", *_OF_DEADLINES)
         if getattr(after, field) != getattr(job, field)
     )
-    if not values:
+    if not values and not (ask.respec is not None and ask.respec.changes):
         return
     gates = turn.state.jobs.gates
     gates.untrack(job)

@@ -347,4 +347,5 @@ _MADE_ANEW = (
     "found",
     "hurry",
     "living_only",
+    "respec",
 )  # by the server at every try

@@ -46,6 +46,7 @@ from dlq_master.control.stimuli.jobs import ManyEdited as ManyEdited
 from dlq_master.control.stimuli.jobs import PauseJob as PauseJob
 from dlq_master.control.stimuli.jobs import ReleaseJob as ReleaseJob
 from dlq_master.control.stimuli.jobs import RequeueJob as RequeueJob
+from dlq_master.control.stimuli.jobs import Respec as Respec
 from dlq_master.control.stimuli.jobs import ResumeJob as ResumeJob
 from dlq_master.control.stimuli.jobs import Same as Same
 from dlq_master.control.stimuli.jobs import SignalJob as SignalJob

@@ -7,7 +7,7 @@ from typing import Any, Final, NamedTuple
 
 from dlq_common.errors import DlqError
 from dlq_master.control.stimuli.caller import Answered, Caller, CallerRequest
-from dlq_master.model.ids import JobId
+from dlq_master.model.ids import JobId, NodeId
 from dlq_master.model.jobs.eligible import Relation
 from dlq_master.model.jobs.job import HoldKind, Job, RunRules
 from dlq_master.model.resources import Request
@@ -192,6 +192,19 @@ SAME: Final = Same.SAME
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Respec:
+    """Another spec in the place of a job's, and the facts that the scheduler takes from it."""
+
+    spec: bytes  # serialized dlq.v1.JobSpec, opaque here
+    seen_version: int  # of the job from whose spec it was made
+    changes: tuple[FieldChange, ...]
+    constraint: tuple[str, ...]
+    among: tuple[NodeId, ...]
+    not_among: tuple[NodeId, ...]
+    once: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class UpdateJob(JobEdit):
     """Ask for something else."""
 
@@ -206,6 +219,8 @@ class UpdateJob(JobEdit):
     on_miss: str | Same = SAME
     sizes: tuple[int, ...] | Same = SAME  # of an elastic job; none: the size of its request alone
     team: str | Same = SAME
+    spec_change: str = ""  # the digest of what is asked for
+    respec: Respec | None = None  # made anew at every try
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

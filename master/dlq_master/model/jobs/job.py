@@ -251,6 +251,7 @@ class Job(NamedTuple):
     # The person with the name `user` (model/jobs/person.py); "" = stored before they were told
     # apart
     person: str = ""
+    own_spec: bool = False  # its user has changed its spec since the submission
     paces: tuple[SizePace, ...] = ()  # by size, rising: on the sizes on which it has told its steps
 
     @property
@@ -333,7 +334,11 @@ class Job(NamedTuple):
 
     @property
     def spec_id(self) -> JobId:
-        """Under whose id its spec is kept: the tasks of an array share that of the first one."""
+        """Under whose id its spec is kept: the tasks of an array share that of the first one. A
+        changed one is kept under the negative id.
+        """
+        if self.own_spec:
+            return JobId(-self.job_id)
         return self.job_id if self.array is None else JobId(self.array.array_id + 1)
 
     @property

@@ -4,6 +4,7 @@ logs.py and execs.py.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Final
 
 from dlq.v1 import job_service_pb2 as wire
@@ -45,6 +46,7 @@ from dlq_master.rpc.specs.intake import (
     update_stimulus,
     words_of,
 )
+from dlq_master.rpc.specs.respec import respecified
 from dlq_master.rpc.views.convert import attempt_message, reason_messages
 from dlq_master.rpc.views.job_view import brief_message, job_message
 
@@ -164,7 +166,10 @@ async def update_job(call: Call, request: wire.UpdateJobRequest) -> wire.UpdateJ
         job = call.read.job(edit["job_id"])
         spec = b"" if job is None else call.read.spec(job.spec_id)
         check_new_sizes(request, JobSpec.FromString(spec))
-        return update_stimulus(request, edit)
+        asked = update_stimulus(request, edit)
+        if job is None or not request.HasField("spec_change"):
+            return asked
+        return replace(asked, **respecified(request.spec_change, spec, job))
 
     outcome = await edit_each(call, request, update)
     return wire.UpdateJobResponse(**await told(call, outcome), changes=outcome.changes)

@@ -142,7 +142,8 @@ def _check_soft_limits(spec: JobSpec) -> None:
     Passes(check_soft_limits).check("soft_limits", spec.soft_limits)
 
 
-def _check_labels(spec: JobSpec) -> None:
+def check_labels(spec: JobSpec) -> None:
+    """Whether these can be labels of a job."""
     labels = spec.labels
     if len(labels) > MOST_LABELS:
         raise refused("labels", f"are more than {MOST_LABELS}")
@@ -343,7 +344,7 @@ CHECKS = (
     _of(_check_command),
     _of(_check_environment, "environment"),
     _of(_check_soft_limits, "soft_limits"),
-    _of(_check_labels, "labels"),
+    _of(check_labels, "labels"),
     _of(_check_compat, "tasks_per_node", "tasks"),
     *_limits(),
     _of(_check_resources),

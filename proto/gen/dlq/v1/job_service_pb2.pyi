@@ -982,6 +982,7 @@ class UpdateJobRequest(_message.Message):
     ELASTIC_FIELD_NUMBER: _builtins.int
     CLEAR_ELASTIC_FIELD_NUMBER: _builtins.int
     TEAM_FIELD_NUMBER: _builtins.int
+    SPEC_CHANGE_FIELD_NUMBER: _builtins.int
     request_id: _builtins.str
     """Idempotency key."""
     job_id: _builtins.str
@@ -1039,6 +1040,10 @@ class UpdateJobRequest(_message.Message):
         them. The scheduler resizes it at a boundary, not this call. Unset: as they are.
         """
 
+    @_builtins.property
+    def spec_change(self) -> Global___SpecChange:
+        """Other parts of its spec; only while nothing of the job runs. Unset: unchanged."""
+
     def __init__(
         self,
         *,
@@ -1060,10 +1065,11 @@ class UpdateJobRequest(_message.Message):
         elastic: _job_pb2.ElasticSpec | None = ...,
         clear_elastic: _builtins.bool = ...,
         team: _builtins.str | None = ...,
+        spec_change: Global___SpecChange | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_concurrent_count", b"_concurrent_count", "_name", b"_name", "_nice", b"_nice", "_on_miss", b"_on_miss", "_queue", b"_queue", "_team", b"_team", "begin_time", b"begin_time", "concurrent_count", b"concurrent_count", "dependency", b"dependency", "elastic", b"elastic", "name", b"name", "nice", b"nice", "on_miss", b"on_miss", "queue", b"queue", "team", b"team", "time_limit_duration", b"time_limit_duration"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_concurrent_count", b"_concurrent_count", "_name", b"_name", "_nice", b"_nice", "_on_miss", b"_on_miss", "_queue", b"_queue", "_team", b"_team", "begin_time", b"begin_time", "concurrent_count", b"concurrent_count", "dependency", b"dependency", "elastic", b"elastic", "name", b"name", "nice", b"nice", "on_miss", b"on_miss", "queue", b"queue", "spec_change", b"spec_change", "team", b"team", "time_limit_duration", b"time_limit_duration"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_concurrent_count", b"_concurrent_count", "_name", b"_name", "_nice", b"_nice", "_on_miss", b"_on_miss", "_queue", b"_queue", "_team", b"_team", "begin_time", b"begin_time", "clear_begin", b"clear_begin", "clear_deadlines", b"clear_deadlines", "clear_elastic", b"clear_elastic", "clear_time_limit", b"clear_time_limit", "concurrent_count", b"concurrent_count", "deadlines", b"deadlines", "dependency", b"dependency", "elastic", b"elastic", "expected_version", b"expected_version", "job_id", b"job_id", "name", b"name", "nice", b"nice", "on_miss", b"on_miss", "queue", b"queue", "request_id", b"request_id", "team", b"team", "time_limit_duration", b"time_limit_duration"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_concurrent_count", b"_concurrent_count", "_name", b"_name", "_nice", b"_nice", "_on_miss", b"_on_miss", "_queue", b"_queue", "_team", b"_team", "begin_time", b"begin_time", "clear_begin", b"clear_begin", "clear_deadlines", b"clear_deadlines", "clear_elastic", b"clear_elastic", "clear_time_limit", b"clear_time_limit", "concurrent_count", b"concurrent_count", "deadlines", b"deadlines", "dependency", b"dependency", "elastic", b"elastic", "expected_version", b"expected_version", "job_id", b"job_id", "name", b"name", "nice", b"nice", "on_miss", b"on_miss", "queue", b"queue", "request_id", b"request_id", "spec_change", b"spec_change", "team", b"team", "time_limit_duration", b"time_limit_duration"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__concurrent_count: _TypeAlias = _typing.Literal["concurrent_count"]  # noqa: Y015
     _WhichOneofArgType__concurrent_count: _TypeAlias = _typing.Literal["_concurrent_count", b"_concurrent_count"]  # noqa: Y015
@@ -1091,6 +1097,159 @@ class UpdateJobRequest(_message.Message):
     def WhichOneof(self, oneof_group: _WhichOneofArgType__team) -> _WhichOneofReturnType__team | None: ...
 
 Global___UpdateJobRequest: _TypeAlias = UpdateJobRequest  # noqa: Y015
+
+@_typing.final
+class SpecChange(_message.Message):
+    """Parts of a spec that may be changed until the job starts. They are checked as at a submission."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    @_typing.final
+    class LabelsEntry(_message.Message):
+        DESCRIPTOR: _descriptor.Descriptor
+
+        KEY_FIELD_NUMBER: _builtins.int
+        VALUE_FIELD_NUMBER: _builtins.int
+        key: _builtins.str
+        value: _builtins.str
+        def __init__(
+            self,
+            *,
+            key: _builtins.str = ...,
+            value: _builtins.str = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["key", b"key", "value", b"value"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+    WORKING_DIRECTORY_FIELD_NUMBER: _builtins.int
+    STDOUT_PATH_FIELD_NUMBER: _builtins.int
+    NO_REQUEUE_FIELD_NUMBER: _builtins.int
+    LABELS_FIELD_NUMBER: _builtins.int
+    NODES_FIELD_NUMBER: _builtins.int
+    EXCLUDED_NODES_FIELD_NUMBER: _builtins.int
+    CONSTRAINT_FIELD_NUMBER: _builtins.int
+    working_directory: _builtins.str
+    """Unset: unchanged."""
+    stdout_path: _builtins.str
+    """The file of its output, for a job that has one or names one. Unset: unchanged."""
+    no_requeue: _builtins.bool
+    """Whether it is never run again. Unset: unchanged."""
+    @_builtins.property
+    def labels(self) -> _containers.ScalarMap[_builtins.str, _builtins.str]:
+        """These labels are added or changed; an empty text takes one away."""
+
+    @_builtins.property
+    def nodes(self) -> Global___NodeNames:
+        """Only on these nodes; none: on any. A job that is promised a deadline keeps its nodes. Unset: unchanged."""
+
+    @_builtins.property
+    def excluded_nodes(self) -> Global___NodeNames:
+        """Never on these nodes. Unset: unchanged."""
+
+    @_builtins.property
+    def constraint(self) -> Global___NodeLabels:
+        """The labels that its nodes must have. Unset: unchanged."""
+
+    def __init__(
+        self,
+        *,
+        working_directory: _builtins.str | None = ...,
+        stdout_path: _builtins.str | None = ...,
+        no_requeue: _builtins.bool | None = ...,
+        labels: _abc.Mapping[_builtins.str, _builtins.str] | None = ...,
+        nodes: Global___NodeNames | None = ...,
+        excluded_nodes: Global___NodeNames | None = ...,
+        constraint: Global___NodeLabels | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_no_requeue", b"_no_requeue", "_stdout_path", b"_stdout_path", "_working_directory", b"_working_directory", "constraint", b"constraint", "excluded_nodes", b"excluded_nodes", "no_requeue", b"no_requeue", "nodes", b"nodes", "stdout_path", b"stdout_path", "working_directory", b"working_directory"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_no_requeue", b"_no_requeue", "_stdout_path", b"_stdout_path", "_working_directory", b"_working_directory", "constraint", b"constraint", "excluded_nodes", b"excluded_nodes", "labels", b"labels", "no_requeue", b"no_requeue", "nodes", b"nodes", "stdout_path", b"stdout_path", "working_directory", b"working_directory"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__no_requeue: _TypeAlias = _typing.Literal["no_requeue"]  # noqa: Y015
+    _WhichOneofArgType__no_requeue: _TypeAlias = _typing.Literal["_no_requeue", b"_no_requeue"]  # noqa: Y015
+    _WhichOneofReturnType__stdout_path: _TypeAlias = _typing.Literal["stdout_path"]  # noqa: Y015
+    _WhichOneofArgType__stdout_path: _TypeAlias = _typing.Literal["_stdout_path", b"_stdout_path"]  # noqa: Y015
+    _WhichOneofReturnType__working_directory: _TypeAlias = _typing.Literal["working_directory"]  # noqa: Y015
+    _WhichOneofArgType__working_directory: _TypeAlias = _typing.Literal["_working_directory", b"_working_directory"]  # noqa: Y015
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__no_requeue) -> _WhichOneofReturnType__no_requeue | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__stdout_path) -> _WhichOneofReturnType__stdout_path | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__working_directory) -> _WhichOneofReturnType__working_directory | None: ...
+
+Global___SpecChange: _TypeAlias = SpecChange  # noqa: Y015
+
+@_typing.final
+class NodeNames(_message.Message):
+    """Nodes by name."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NODE_IDS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def node_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Each once."""
+
+    def __init__(
+        self,
+        *,
+        node_ids: _abc.Iterable[_builtins.str] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["node_ids", b"node_ids"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___NodeNames: _TypeAlias = NodeNames  # noqa: Y015
+
+@_typing.final
+class NodeLabels(_message.Message):
+    """Labels of nodes."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    @_typing.final
+    class LabelsEntry(_message.Message):
+        DESCRIPTOR: _descriptor.Descriptor
+
+        KEY_FIELD_NUMBER: _builtins.int
+        VALUE_FIELD_NUMBER: _builtins.int
+        key: _builtins.str
+        value: _builtins.str
+        def __init__(
+            self,
+            *,
+            key: _builtins.str = ...,
+            value: _builtins.str = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["key", b"key", "value", b"value"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+    LABELS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def labels(self) -> _containers.ScalarMap[_builtins.str, _builtins.str]:
+        """By name."""
+
+    def __init__(
+        self,
+        *,
+        labels: _abc.Mapping[_builtins.str, _builtins.str] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["labels", b"labels"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___NodeLabels: _TypeAlias = NodeLabels  # noqa: Y015
 
 @_typing.final
 class UpdateJobResponse(_message.Message):

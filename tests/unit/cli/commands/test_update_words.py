@@ -102,3 +102,23 @@ def test_no_tasks_at_a_time_is_refused_and_all_is_no_limit() -> None:
     with pytest.raises(InvalidRequest, match="write all for no limit"):
         wishes(["concurrent=0"], 0.0)
     assert wishes(["concurrent=all"], 0.0).concurrent_count == 0
+
+
+def test_parts_of_the_spec_of_a_job_that_waits_are_given_or_taken_away() -> None:
+    words = [
+        "WorkDir=/new", "StdOut=o-%j", "Requeue=0", "Comment=hello", "ReqNodeList=gpu[01-02]",
+        "ExcNodeList=", "Features=rack=r1&disk=fast",
+    ]  # fmt: skip
+    change = wishes(words, NOW_S).spec_change
+    assert (change.working_directory, change.stdout_path) == ("/new", "o-%j")
+    assert change.no_requeue
+    assert dict(change.labels) == {"comment": "hello"}
+    assert list(change.nodes.node_ids) == ["gpu01", "gpu02"]
+    assert change.HasField("excluded_nodes")
+    assert not change.excluded_nodes.node_ids
+    assert dict(change.constraint.labels) == {"rack": "r1", "disk": "fast"}
+    taken = wishes(["requeue=yes", "comment=none", "constraint=none"], NOW_S).spec_change
+    assert taken.HasField("no_requeue")
+    assert not taken.no_requeue
+    assert dict(taken.labels) == {"comment": ""}
+    assert not taken.constraint.labels
