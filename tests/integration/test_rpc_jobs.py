@@ -101,8 +101,8 @@ async def test_a_malformed_spec_names_its_field_and_reaches_nobody(
     assert house.control.asked == []
 
 
-async def test_two_megabytes_of_environment_do_not_come_in(house: RpcHouse, alice: Any) -> None:
-    huge = a_submission(environment={"A": "x" * (2 << 20)})
+async def test_six_megabytes_of_environment_do_not_come_in(house: RpcHouse, alice: Any) -> None:
+    huge = a_submission(environment={"A": "x" * (6 << 20)})
     code = await refusal(alice.SubmitJob(huge, timeout=DEADLINE_S))
     assert code is grpc.StatusCode.RESOURCE_EXHAUSTED
     assert house.control.asked == []
