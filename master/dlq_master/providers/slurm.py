@@ -3,6 +3,7 @@
 The job's name is the request id, so that `squeue` finds it again; its id is the instance id. A
 pilot announces that it leaves when Slurm warns it (`--signal=B:USR1@...`: before its time limit, or
 at a preemption with send_user_signal) or ends it (SIGTERM). A killed pilot is not listed any more.
+The next one on its host removes the directory that it left.
 """
 
 from __future__ import annotations
@@ -20,7 +21,12 @@ _STATES = "PENDING,CONFIGURING,RUNNING,SUSPENDED,STOPPED,COMPLETING"
 _SCRIPT = """\
 #!/bin/sh
 # A pilot of dlq: an agent that serves its master until it is told to go.
+# A killed pilot leaves its directory with its key. Processes of a pilot that lives hold the lock in theirs.
+for left in "${{TMPDIR:-/tmp}}"/dlq-pilot-??????; do
+  [ -O "$left" ] && [ ! -L "$left" ] && [ -f "$left/pilot" ] && flock -n "$left/pilot" rm -rf "$left"
+done
 state=$(mktemp -d "${{TMPDIR:-/tmp}}/dlq-pilot-XXXXXX") || exit 1
+exec 9>"$state/pilot" && flock -n 9 || exit 1
 printf '%s\\n' {token} | {agent} join - --master {master} --wait 10m --name {node}{config} --state-dir "$state" || exit 1
 serve() {{ {agent} run{config} --state-dir "$state" --pool {pool} --instance "$SLURM_JOB_ID" & agent=$!; }}
 # Slurm warns (USR1), or ends us, and with us the agent (TERM): it serves on as long as somebody is here who saves.

@@ -2,16 +2,33 @@
 whatever the policy.
 """
 
+import io
+import logging
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import structlog
 
+from dlq_common.daemon.logs import configure_logging
 from support.extent import spread
+from support.fake_clock import FakeClock
 from support.submit_door import counted_calls, submit_door
 
 MOST_CALLS = 620
 MOST_GROWTH = 1.1
 COUNTED = 60
+
+
+@pytest.fixture(autouse=True)
+def _logs_as_in_a_master() -> Iterator[None]:
+    """Whatever logs another test has set up: the calls of a line are counted too."""
+    handlers, level = logging.root.handlers[:], logging.root.level
+    configure_logging(FakeClock(), stream=io.StringIO(), as_json=True)
+    yield
+    structlog.reset_defaults()
+    logging.root.handlers[:] = handlers
+    logging.root.setLevel(level)
 
 
 @pytest.mark.parametrize("policy", spread(["dlq", "fifo"], 1))
