@@ -123,12 +123,13 @@ def test_a_directory_of_another_process_is_its_users_mistake(master: StubMaster)
     assert "the working directory /proc/1/root cannot be used" in report.error
 
 
-def test_a_job_can_kill_neither_its_agent_nor_its_shim(master: StubMaster) -> None:
+def test_a_job_can_kill_neither_its_agent_nor_its_launcher_nor_its_shim(master: StubMaster) -> None:
     script = """#!/bin/sh
-agent=$(sed -n 's/^PPid:[^0-9]*//p' "/proc/$PPID/status")
+launcher=$(sed -n 's/^PPid:[^0-9]*//p' "/proc/$PPID/status")
+agent=$(sed -n 's/^PPid:[^0-9]*//p' "/proc/$launcher/status")
 echo "$(tr '\\0' ' ' < "/proc/$agent/cmdline")"
 for number in 9 15 19; do
-    for target in "$agent" "$PPID"; do
+    for target in "$agent" "$launcher" "$PPID"; do
         kill "-$number" "$target" 2>/dev/null && echo "killed $target"
     done
 done

@@ -116,7 +116,9 @@ def _values(field: FieldDescriptor, depth: int) -> Iterator[tuple[str, Any]]:
 
 
 def _put(message: Any, field: FieldDescriptor, value: Any) -> None:
-    if field.is_repeated:
+    if field.message_type is not None and field.message_type.GetOptions().map_entry:
+        getattr(message, field.name)[value.key or "STACK"] = value.value
+    elif field.is_repeated:
         getattr(message, field.name).append(value)
     elif isinstance(value, Message):
         getattr(message, field.name).CopyFrom(value)
