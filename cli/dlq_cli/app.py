@@ -108,9 +108,10 @@ class App:
     def say(self, text: str) -> None:
         """A message to people, on stderr; hostile characters in it are made harmless."""
         from dlq_cli.output.render import clean_line
+        from dlq_cli.output.said import say_line
         from dlq_cli.output.zone import in_viewers_zone
 
-        click.echo(f"dlq: {in_viewers_zone(clean_line(text))}", err=True)
+        say_line(f"dlq: {in_viewers_zone(clean_line(text))}")
 
     def confirm(self, impact: str, *, yes: bool, declined: str = "nothing was done") -> None:
         """Ask before something that cannot be undone; without a terminal only `-y` will do."""

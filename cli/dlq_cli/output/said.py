@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+
+import click
+
 from dlq_common.errors import InvalidRequest
 
 
@@ -26,3 +30,11 @@ def unknown_option(program: str, word: str, *, tries_help: bool = True) -> Slurm
     )
     more = [f'Try "{program} --help" for more information'] if tries_help else []
     return SlurmSays(f"{program}: {what}", *more)
+
+
+def say_line(line: str) -> None:
+    """One line on stderr, also from the handler of a signal that came in the middle of another."""
+    try:
+        click.echo(line, err=True)
+    except RuntimeError:  # Python lets nobody into a stream twice
+        os.write(2, f"{line}\n".encode())

@@ -9,15 +9,13 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from types import FrameType
 
-import click
-
 from dlq.v1 import job_pb2
 from dlq_cli import exit_codes
 from dlq_cli.app import App
 from dlq_cli.commands.jobs.submitted import send_spec
 from dlq_cli.interactive.attendance import Attendance
 from dlq_cli.jobs.slurm_settled import patiently
-from dlq_cli.output.said import SlurmSays
+from dlq_cli.output.said import SlurmSays, say_line
 from dlq_cli.slurm.allocate import holder
 from dlq_cli.slurm.jobs.origin import origin_of
 from dlq_cli.slurm.sbatch import is_lenient, spec_of
@@ -68,7 +66,7 @@ class KeptAllocation:
         """
         if not self._quiet or text.startswith("error:"):
             with suppress(OSError):
-                click.echo(f"{self._program}: {text}", err=True)
+                say_line(f"{self._program}: {text}")
 
     def submit(
         self, words: Sequence[str], name: str, *, attended: bool = True, limits: str | None = None

@@ -148,15 +148,14 @@ def _signals(
     pressed_s = [-_TWICE_S]
 
     def interrupt(_number: int, _frame: FrameType | None) -> None:
-        now_s = time.monotonic()
-        if now_s - pressed_s[0] <= _TWICE_S:
+        before_s, pressed_s[0] = pressed_s[0], time.monotonic()
+        if pressed_s[0] - before_s <= _TWICE_S:
             allocation.say(f"sending Ctrl-C to StepId={allocation.job_id}.0")
             inside.signal("INT")
             end(0, None)
         else:
             allocation.say("interrupt (one more within 1 sec to abort)")
             allocation.say(f"StepId={allocation.job_id}.0 task 0: running")
-        pressed_s[0] = now_s
 
     def end(_number: int, _frame: FrameType | None) -> None:
         allocation.say("forcing job termination")
