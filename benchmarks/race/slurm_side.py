@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -14,6 +13,7 @@ from pathlib import Path
 
 from benchmarks.race.clients import Clients
 
+from support.ports import is_free
 from support.real_slurm import RealSlurm
 
 SOURCE = Path(__file__).with_name("slurm_client.c")
@@ -161,16 +161,6 @@ def block_of_ports(count: int) -> int:
     first: int = _PORTS.start + os.getpid() * 97 % (len(_PORTS) - count)
     starts: tuple[int, ...] = (*range(first, _PORTS.stop - count), *range(_PORTS.start, first))
     for start in starts:
-        if all(_is_free(port) for port in range(start, start + count)):
+        if all(is_free(port) for port in range(start, start + count)):
             return start
     raise OSError(f"there are no {count} free ports in a row")
-
-
-def _is_free(port: int) -> bool:
-    with socket.socket() as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind(("127.0.0.1", port))
-        except OSError:
-            return False
-    return True

@@ -15,7 +15,7 @@ def free_ports(count: int) -> list[int]:
     at a place of its own."""
     first = os.getpid() * 997 % len(PORTS)
     order = (*PORTS[first:], *PORTS[:first])
-    found = (port for port in order if _claim(port) and _is_free(port))
+    found = (port for port in order if _claim(port) and is_free(port))
     return [next(found) for _ in range(count)]
 
 
@@ -33,7 +33,8 @@ def _claim(port: int) -> bool:
     return True
 
 
-def _is_free(port: int) -> bool:
+def is_free(port: int) -> bool:
+    """Whether nobody listens on it at this moment."""
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
