@@ -5,13 +5,10 @@ process, so that the Python calls of it can be counted.
 from __future__ import annotations
 
 import asyncio
-import sys
-from collections import Counter
-from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from dataclasses import fields
 from pathlib import Path
-from types import FrameType
 from typing import Any
 
 from dlq.v1 import job_pb2
@@ -198,21 +195,3 @@ async def submit_door(directory: Path, *, policy: str = "dlq") -> AsyncIterator[
         audit.close()
         reader.close()
         writer.close()
-
-
-@contextmanager
-def counted_calls() -> Iterator[Counter[str]]:
-    """The Python calls of this thread, by where their function is."""
-    calls: Counter[str] = Counter()
-
-    def saw(frame: FrameType, event: str, _: object) -> None:
-        if event == "call":
-            code = frame.f_code
-            calls[f"{code.co_filename.rpartition('/')[2]}:{code.co_qualname}"] += 1
-
-    before: Callable[..., Any] | None = sys.getprofile()
-    sys.setprofile(saw)
-    try:
-        yield calls
-    finally:
-        sys.setprofile(before)

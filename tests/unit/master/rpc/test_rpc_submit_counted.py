@@ -11,9 +11,10 @@ import pytest
 import structlog
 
 from dlq_common.daemon.logs import configure_logging
+from support.counted_calls import counted_calls
 from support.extent import spread
 from support.fake_clock import FakeClock
-from support.submit_door import counted_calls, submit_door
+from support.submit_door import submit_door
 
 MOST_CALLS = 620
 MOST_GROWTH = 1.1

@@ -2,11 +2,8 @@
 does not grow with the queue."""
 
 import asyncio
-import sys
 from collections import Counter
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from types import FrameType
+from collections.abc import Callable
 
 import pytest
 
@@ -16,6 +13,7 @@ from dlq_master.control.loop.inbox import Envelope
 from dlq_master.control.stimuli import ExplainJob, Stimulus
 from dlq_master.model.ids import NodeId
 from dlq_master.model.why import ReasonCode
+from support.counted_calls import counted_calls
 from support.extent import spread
 from support.master_harness import Master
 from support.sim_agent import SimAgent
@@ -33,25 +31,6 @@ def of_policy(name: str) -> MasterConfig:
         nodes=NodesConfig(start_grace=Seconds(0.0)),
         jobs=JobsConfig(queued_per_user=100_000, submit_burst=100_000, retry_backoff=Seconds(0.0)),
     )
-
-
-@contextmanager
-def counted() -> Iterator[Counter[str]]:
-    """Every call of a function of Python, or of C, meanwhile: by name."""
-    calls: Counter[str] = Counter()
-
-    def note(frame: FrameType, event: str, what: object) -> None:
-        if event == "call":
-            code = frame.f_code
-            calls[f"{code.co_filename.rpartition('dlq_master/')[2]}:{code.co_name}"] += 1
-        elif event == "c_call":
-            calls[getattr(what, "__name__", "")] += 1
-
-    sys.setprofile(note)
-    try:
-        yield calls
-    finally:
-        sys.setprofile(None)
 
 
 def full(master: Master) -> None:
@@ -76,7 +55,7 @@ def calls_of(master: Master, *stimuli: Stimulus) -> Counter[str]:
     """
     tasks = asyncio.new_event_loop()
     letters = [Envelope(each, tasks.create_future()) for each in stimuli]
-    with counted() as calls:
+    with counted_calls(of_c=True) as calls:
         tasks.run_until_complete(master.loop.turn(letters))
     assert all(letter.answer is not None and not letter.answer.exception() for letter in letters)
     tasks.close()
