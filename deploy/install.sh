@@ -266,6 +266,7 @@ uninstall() {
         rmdir --ignore-fail-on-non-empty "$(dirname "$MAN_DIR/$page")" 2>/dev/null || true
     done
     remove_groups
+    end_helpers
     rm -rf "$HOME_DIR" /run/dlq
     [ -z "$purge" ] || remove_state
     [ -n "$purge" ] || say "kept: /etc/dlq, /var/lib/dlq, /var/lib/dlq-agent, /var/backups/dlq (--purge removes them)"
@@ -273,6 +274,11 @@ uninstall() {
 }
 
 # Empty control groups that systemd did not make: on v1 it has none in the freezer.
+# Helpers of users (`dlq` starts them) would end by themselves a few seconds after their files are gone.
+end_helpers() {
+    pkill -KILL -f "^$HOME_DIR/releases/[^ ]+ $HOME_DIR/releases/[^ ]+/dlq-python slurm serve " || true
+}
+
 remove_groups() {
     [ ! -d /sys/fs/cgroup/freezer/dlq ] ||
         find /sys/fs/cgroup/freezer/dlq -depth -type d -exec rmdir {} \; 2>/dev/null || true
