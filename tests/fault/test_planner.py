@@ -222,3 +222,19 @@ async def test_one_that_nobody_asks_for_long_leaves_and_another_one_is_started(
                 await asyncio.sleep(0.01)
     assert asked.planner.ready
     assert asked.failures == []
+
+
+async def test_closing_one_that_is_leaving_waits_until_it_is_gone(
+    asking: Asking, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("dlq_master.planner.process.IDLE_S", 0.01)
+    asked = asking()
+    asked.ask()
+    await asked.answer()
+    pid = asked.planner.facts().pid
+    assert pid is not None
+    while asked.planner.facts().pid is not None:  # noqa: ASYNC110 nobody tells when it leaves
+        await asyncio.sleep(0)
+    await asked.planner.close()
+    with pytest.raises(ProcessLookupError):
+        os.kill(pid, 0)

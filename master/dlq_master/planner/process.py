@@ -111,6 +111,7 @@ class PlannerProcess:
         self._outdated = False
         self._asking: asyncio.Task[None] | None = None
         self._leaving: asyncio.TimerHandle | asyncio.Task[None] | None = None
+        self._ending: asyncio.Task[int] | None = None  # a killed process, until it is gone
         self._in_a_row = 0
         self._rest_until_s = 0.0
         self._answers = self._failures = self._starts = 0
@@ -242,15 +243,19 @@ class PlannerProcess:
         self._failed(why)
 
     async def _kill(self) -> None:
+        """End it, and wait until it is gone. A caller that is cancelled meanwhile leaves the wait
+        to the next one: `close` would else return before the process is reaped.
+        """
         process, self._process = self._process, None
         self._known.forget()
-        if process is None:
-            return
-        with suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
-        if process.stdin is not None:
-            process.stdin.close()
-        await process.wait()
+        if process is not None:
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            if process.stdin is not None:
+                process.stdin.close()
+            self._ending = asyncio.create_task(process.wait())
+        if self._ending is not None:
+            await asyncio.shield(self._ending)
 
     def _rest_s(self) -> float:
         if not self._rest_until_s:

@@ -59,6 +59,7 @@ class TwinProcess:
         self._code = code.digest()
         self._process: Process | None = None
         self._reading: asyncio.Task[None] | None = None
+        self._ending: asyncio.Task[int] | None = None  # a killed process, until it is gone
         self._waiting: dict[int, asyncio.Future[Mapping[str, Any]]] = {}
         self._starting = asyncio.Lock()
         self._greeted = asyncio.Event()  # it is of our version; or has ended
@@ -112,13 +113,17 @@ class TwinProcess:
             await self.stop()
 
     async def stop(self) -> None:
-        """End it, and wait until it is gone. The open question gets no answer."""
+        """End it, and wait until it is gone, also where somebody else is ending it. The open
+        question gets no answer.
+        """
         process, reading = self._process, self._reading
         self._process = self._reading = None
         if process is not None:
             with suppress(ProcessLookupError):
                 process.kill()
-            await process.wait()
+            self._ending = asyncio.create_task(process.wait())
+        if self._ending is not None:
+            await asyncio.shield(self._ending)
         if reading is not None and reading is not asyncio.current_task():
             reading.cancel()
         for waiting in self._waiting.values():

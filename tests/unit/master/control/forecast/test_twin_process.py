@@ -109,6 +109,20 @@ async def test_one_that_hangs_is_left_to_whoever_asked() -> None:
     await twin.stop()
 
 
+async def test_stopping_one_that_is_being_stopped_waits_until_it_is_gone() -> None:
+    twin, _ = child(WELL)
+    await said(twin)
+    pid = twin.pid
+    assert pid is not None
+    first = asyncio.create_task(twin.restart("it is to go"))
+    while twin.pid is not None:  # noqa: ASYNC110 nobody tells when it is being stopped
+        await asyncio.sleep(0)
+    await twin.stop()
+    with pytest.raises(ProcessLookupError):
+        os.kill(pid, 0)
+    await first
+
+
 async def test_one_of_another_version_is_asked_nothing_until_it_is_of_ours_again() -> None:
     twin, clock = child(WELL, code.greeting("of tomorrow"))
     for _ in range(2):
