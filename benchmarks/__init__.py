@@ -1,4 +1,4 @@
-"""Measures speed: one command for each claim, `python -m benchmarks.NAME`.
+"""Measures speed: one command for each claim, `python -m benchmarks.ROOM.NAME`.
 
 They share the support of the tests, which is not installed: it is found beside this folder.
 """
@@ -6,4 +6,5 @@ They share the support of the tests, which is not installed: it is found beside 
 import sys
 from pathlib import Path
 
-sys.path.append(str(Path(__file__).parent.parent / "tests"))
+ROOT = Path(__file__).parents[1]
+sys.path.append(str(ROOT / "tests"))

@@ -12,40 +12,23 @@ import argparse
 import json
 import subprocess
 import sys
-from pathlib import Path
 from typing import Any, TextIO
 
-from benchmarks.conditions import conditions, conditions_line
-from benchmarks.report import SCHEMA, summary
+from benchmarks import ROOT
+from benchmarks.support.conditions import conditions, conditions_line
+from benchmarks.support.report import SCHEMA, summary
 
-ROOT = Path(__file__).parent.parent
 # One command per claim; each tells ratio, bound or percentile with its conditions.
-NAMES = (
-    *("tick", "submits", "starts", "launches", "pauses", "resizes", "resizes_live", "agent_load"),
-    *("submit_full", "crowded_reads", "busy_master", "slo_cycle", "admission_live", "reclaim_live"),
-    *(
-        "lists",
-        "watchers",
-        "status",
-        "cpu_hog",
-        "sbatch_loop",
-        "squeue_long",
-        "srun_round_trip",
-        "step_start",
-        "restart",
-        "retention",
-        "simulate",
-        "placement",
-        "gittins",
-        "eta",
-        "selector",
-        "reclaim",
-        "elastic_fill",
-        "profiler_calls",
-        "profiler_analysis",
-        "profiler_ddp",
-    ),
-)
+ROOMS = {
+    "planning": "tick simulate placement gittins eta selector reclaim",
+    "live": "submits starts submit_full crowded_reads busy_master slo_cycle admission reclaim"
+    " watchers restart retention",
+    "node": "launches pauses resizes resizes_live agent_load cpu_hog",
+    "commands": "lists status sbatch_loop squeue_long srun_round_trip step_start",
+    "papers": "elastic_fill",
+    "profiler": "calls analysis ddp",
+}
+NAMES = tuple(f"{room}.{name}" for room, names in ROOMS.items() for name in names.split())
 
 
 def main() -> None:

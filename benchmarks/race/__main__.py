@@ -19,13 +19,13 @@ import sys
 import time
 from collections.abc import Callable
 
-from benchmarks.race import alone, calls, dispatch, full_cluster, long_queue, machine, submits
+from benchmarks.race import machine
+from benchmarks.race.lines import alone, calls, dispatch, full_cluster, long_queue, submits
 from benchmarks.race.page import write_page
 from benchmarks.race.running import Race
 from benchmarks.race.slurm_side import missing_for_clients
 from benchmarks.race.table import text_table
-from benchmarks.report import Report
-
+from benchmarks.support.report import Report
 from support.real_slurm import missing
 
 # In this order: lines that want the same clusters follow each other.

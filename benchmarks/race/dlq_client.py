@@ -13,8 +13,7 @@ import os
 import sys
 from pathlib import Path
 
-from benchmarks.virtual_nodes import RUN
-
+from benchmarks.support.virtual_nodes import RUN
 from dlq.v1 import job_pb2
 from dlq_client.jobs import Jobs
 from dlq_client.line.connection import Connection

@@ -12,9 +12,8 @@ import os
 import sys
 from pathlib import Path
 
-from benchmarks.busy_master import GPUS
-from benchmarks.virtual_nodes import Fleet
-
+from benchmarks.live.busy_master import GPUS
+from benchmarks.support.virtual_nodes import Fleet
 from dlq_client.line.identity import load_identity
 from dlq_master.serving import read_authority
 

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple, TypeVar
 
-from benchmarks.agent_load import children
+from benchmarks.node.agent_load import children
 from benchmarks.race.pairs import Turn
 
 TICK_S = 1 / os.sysconf("SC_CLK_TCK")

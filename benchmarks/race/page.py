@@ -5,14 +5,13 @@ from __future__ import annotations
 import subprocess
 import time
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
-from benchmarks.conditions import conditions_line
+from benchmarks import ROOT
 from benchmarks.race.pairs import LOUD, Row
 from benchmarks.race.table import markdown_table
+from benchmarks.support.conditions import conditions_line
 
-ROOT = Path(__file__).parents[2]
 FOLDER = ROOT / "docs" / "internals"
 HEAD = """\
 <!-- Generated from the code by benchmarks/race/page.py; do not edit. -->

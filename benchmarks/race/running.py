@@ -11,13 +11,13 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from benchmarks.live.restart import resident_mib
 from benchmarks.race import machine
 from benchmarks.race.dlq_side import DlqSide
 from benchmarks.race.pairs import Goals, Row, Turn
 from benchmarks.race.slurm_side import SlurmSide
 from benchmarks.race.table import row_text
-from benchmarks.report import Report
-from benchmarks.restart import resident_mib
+from benchmarks.support.report import Report
 
 SETTLE_S = 10.0  # Slurm writes its jobs down some seconds later
 

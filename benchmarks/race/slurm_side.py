@@ -12,7 +12,6 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from benchmarks.race.clients import Clients
-
 from support.ports import is_free
 from support.real_slurm import RealSlurm
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from benchmarks.race.pairs import Row
-from benchmarks.report import number
+from benchmarks.support.report import number
 
 HEAD = (
     "LINE", "SLURM", "DLQ", "DLQ IS AHEAD", "CPU OF CONTROLLER", "CPU BESIDE IT", "GOAL", "MET",

@@ -21,7 +21,7 @@ def maker(kind: type[ValueT]) -> Callable[[Iterable[Any]], ValueT]:
 
 
 def changer(kind: type[ValueT]) -> Callable[[ValueT, Changes], ValueT]:
-    """`_replace` of a NamedTuple with many fields, at half its price (`benchmarks.drafts`)."""
+    """`_replace` of a NamedTuple with many fields, at half its price (`planning/drafts.py`)."""
     places = {name: place for place, name in enumerate(kind._fields)}  # type: ignore[attr-defined]
     new = tuple.__new__
 

@@ -23,7 +23,7 @@ from dlq_simulator.twin.world import GRID_S, TwinWorld
 
 WORLDS = 7  # a prime number
 # The correlation of run times with the common part of a world (its square: that between two jobs).
-# Chosen on replays (`benchmarks.eta`), so that about four starts of five come in their range.
+# Chosen on replays (`benchmarks.planning.eta`): about four starts of five come in their range.
 _COMMON = 0.3
 _NORMAL = NormalDist()
 # The common quantile of each world: the middle first, for a single world is the middle one.

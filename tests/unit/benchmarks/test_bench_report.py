@@ -8,7 +8,7 @@ import argparse
 import json
 
 import pytest
-from benchmarks.report import Figure, Report, number, summary
+from benchmarks.support.report import Figure, Report, number, summary
 
 
 def a_report(*arguments: str) -> Report:

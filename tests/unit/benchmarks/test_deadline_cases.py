@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from benchmarks.deadline_cases import NODE_GPUS, NODES, case
-from benchmarks.deadlines import Ran, table
-from benchmarks.deadlines import _rank as rank  # what the tables tell
+from benchmarks.papers.deadline_cases import NODE_GPUS, NODES, case
+from benchmarks.papers.deadlines import Ran, table
+from benchmarks.papers.deadlines import _rank as rank  # what the tables tell
 
 Row = dict[str, Ran]
 

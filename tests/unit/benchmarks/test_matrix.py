@@ -6,10 +6,10 @@ import json
 from pathlib import Path
 
 import pytest
-from benchmarks import matrix
-from benchmarks.matrix_cases import case, cell
-from benchmarks.matrix_tables import markdown, verdict_words
-from benchmarks.matrix_verdicts import BOTH, COST, JCT, REFUSED, WDMR, Ran, Row, verdicts
+from benchmarks.papers import matrix
+from benchmarks.papers.matrix_cases import case, cell
+from benchmarks.papers.matrix_tables import markdown, verdict_words
+from benchmarks.papers.matrix_verdicts import BOTH, COST, JCT, REFUSED, WDMR, Ran, Row, verdicts
 
 
 def ran(

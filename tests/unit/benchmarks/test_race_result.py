@@ -7,13 +7,13 @@ import subprocess
 import sys
 from pathlib import Path
 
-from benchmarks.conditions import conditions
 from benchmarks.race.__main__ import LINES
-from benchmarks.race.alone import ASKED, matching
 from benchmarks.race.clients import Clients
+from benchmarks.race.lines.alone import ASKED, matching
 from benchmarks.race.page import page_text
 from benchmarks.race.pairs import Goals, Row, Turn
 from benchmarks.race.table import markdown_table, row_text, text_table
+from benchmarks.support.conditions import conditions
 
 ROOT = Path(__file__).resolve().parents[3]
 QUIET, LOUD = 0.0, 0.7
@@ -82,7 +82,7 @@ def test_figures_of_other_benchmarks_are_found_by_their_names() -> None:
 
 def test_the_other_benchmarks_are_there() -> None:
     for asked in ASKED:
-        assert (ROOT / "benchmarks" / f"{asked.words[0]}.py").exists()
+        assert (ROOT / "benchmarks" / f"{asked.words[0].replace('.', '/')}.py").exists()
 
 
 def test_clients_begin_together_and_are_waited_for() -> None:

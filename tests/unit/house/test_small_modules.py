@@ -86,6 +86,15 @@ def test_no_folder_holds_too_many_modules() -> None:
     assert {str(at): many for at, many in counts.items() if many > MOST_MODULES} == {}
 
 
+def test_the_page_of_the_benchmarks_tells_each_room_and_none_is_crowded() -> None:
+    home = ROOT / "benchmarks"
+    paths = [path.relative_to(home) for path in home.rglob("*.py") if path.name != "__init__.py"]
+    counts = Counter(path.parent for path in paths)
+    assert {str(at): many for at, many in counts.items() if many > MOST_MODULES} == {}
+    page = (home / "README.md").read_text()
+    assert [str(at) for at in counts if str(at) != "." and f"`{at}/`" not in page] == []
+
+
 def test_a_short_module_has_a_reason() -> None:
     allowed = [pattern for patterns in REASONS.values() for pattern in patterns]
     short = [

@@ -6,7 +6,7 @@ from dataclasses import replace
 from math import inf
 
 import pytest
-from benchmarks.slots_later import after, moved_on
+from benchmarks.planning.slots_later import after, moved_on
 from hypothesis import given, settings
 from hypothesis import strategies as st
 

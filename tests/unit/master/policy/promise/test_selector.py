@@ -10,7 +10,7 @@ from itertools import product
 from math import inf
 
 import pytest
-from benchmarks.slots_later import after
+from benchmarks.planning.slots_later import after
 from hypothesis import given, settings
 from hypothesis import strategies as st
 

@@ -1,0 +1,1 @@
+"""The agent's side of a job: launches, pauses, resizes, and the load on the host."""

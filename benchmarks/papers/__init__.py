@@ -1,0 +1,1 @@
+"""Policies beside those of the papers, on drawn and on published workloads."""

@@ -1,0 +1,1 @@
+"""The pure core: plans, promises and replays, without processes."""

@@ -1,0 +1,1 @@
+"""The cost of recording the traffic of a job, and of its analysis."""

@@ -1,0 +1,1 @@
+"""The shared parts: conditions, reports, a master to measure, and virtual agents."""
