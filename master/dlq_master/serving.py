@@ -145,7 +145,7 @@ async def _serve(config: MasterConfig, leaving: AsyncExitStack, early: EarlyChec
     sessions = Sessions(
         CheckpointPlaces(str(config.jobs.checkpoint_root), checkpoint_seed(state_dir))
     )
-    meter = Meter()
+    meter = Meter(config.log.slow_turn)
     twin = TwinProcess(TWIN, clock)
     leaving.push_async_callback(twin.stop)
     ended_after = max(0, state.jobs.next_id - PAST_KEPT)

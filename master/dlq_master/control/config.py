@@ -268,6 +268,9 @@ class LogConfig:
     """Lines below the level are not written."""
 
     level: str = "info"  # "debug", "info", "warning" or "error"
+    # A longer turn of the loop writes `slow_turn` with what was in it, one line in 10 s at most; 0:
+    # none does.
+    slow_turn: Seconds = Seconds(0.05)
 
 
 @dataclass(frozen=True, slots=True)

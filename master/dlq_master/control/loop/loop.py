@@ -47,6 +47,7 @@ from dlq_master.control.loop.ports import (
     HistoryRecords,
     Transport,
 )
+from dlq_master.control.loop.slow_turns import Laps
 from dlq_master.control.loop.ticks import PERIODS_S, Watchdog
 from dlq_master.control.loop.turn import Answer, State, Turn, Wiring
 from dlq_master.control.loop.watch import EVERYTHING, Interest, Subscription, Watchers
@@ -180,24 +181,29 @@ class Loop:
 
     async def turn(self, letters: list[Envelope]) -> None:
         """One turn, as the module's contract says."""
-        began_s, now_s = self._clock.boottime_s(), self._clock.now_s()
+        laps, now_s = Laps(self._clock.boottime_s), self._clock.now_s()
         self._stamp(letters, now_s)  # 1
         turn = Turn(self._state, self._records, now_s, self._wiring)
         replies = [self._handle(turn, letter) for letter in letters]  # 2
         for follow in self._wiring.before_plan:  # 3
             follow(turn)
+        laps.ended("decide")
         if turn.plan_due or self._plan_time(now_s):  # 4
             self._wake_at_s = self._wiring.plan(turn)
+        laps.ended("plan")
         outcomes = [reply() for reply in replies]  # 5
         batch = turn.take_batch()
-        await self._commit(batch, letters, outcomes, now_s)  # 6
+        laps.ended("decide")
+        await self._commit(batch, letters, outcomes, now_s, laps)  # 6
         for letter, outcome in zip(letters, outcomes, strict=True):  # 7
             _answer(letter, outcome)
         self._send(turn, batch, letters)  # 8
         for ask in self._wiring.after_turn:  # 9
             ask(self._state, now_s)
         self._housekeep(letters)
-        self._meter.turned(self._clock.boottime_s() - began_s)
+        laps.ended("publish")
+        self._meter.turned(laps.total_s)
+        self._meter.slow.turned(laps, now_s, letters, batch)
 
     def _handle(self, turn: Turn, letter: Envelope) -> Callable[[], Any]:
         """The stimulus' effect on the draft, and its answer as of the end of the turn."""
@@ -241,19 +247,25 @@ class Loop:
         return HandlerFailed(incident)
 
     async def _commit(
-        self, batch: Batch, letters: list[Envelope], outcomes: list[Any], now_s: float
+        self,
+        batch: Batch,
+        letters: list[Envelope],
+        outcomes: list[Any],
+        now_s: float,
+        laps: Laps,
     ) -> None:
         if batch:
             notes = audit_note.owed([letter.note for letter in letters], outcomes)
             batch.audit_owed += [(note.note_id, note.text) for note in notes]
-            await self._write(batch)
+            await self._write(batch, laps)
             for note in notes:
                 note.committed = True
         self._let_go(batch, now_s)
 
-    async def _write(self, batch: Batch) -> None:
+    async def _write(self, batch: Batch, laps: Laps) -> None:
         self._failpoints.passed("before_commit", batch.events)
         await self._written(batch)
+        laps.ended("persist")
         self._failpoints.passed("after_commit", batch.events)
         self.published.publish(batch)
         self._foreseen.committed(batch)

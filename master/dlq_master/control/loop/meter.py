@@ -6,6 +6,7 @@ from bisect import bisect_left
 from collections import Counter, defaultdict
 from collections.abc import Iterable
 
+from dlq_master.control.loop.slow_turns import SlowTurns
 from dlq_master.model.event import JournalEvent
 from dlq_master.store.tables.accounts import UseRow
 
@@ -18,7 +19,9 @@ class Meter:
     kind.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, slow_turn_s: float = 0.0) -> None:
+        """`slow_turn_s`: a longer turn is kept and logged; 0: none is."""
+        self.slow = SlowTurns(slow_turn_s)
         self.events: Counter[str] = Counter()
         self.turns = [0] * (len(BUCKETS_S) + 1)
         self.turns_s = 0.0
