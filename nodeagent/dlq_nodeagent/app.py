@@ -2,16 +2,13 @@
 
 import gc
 import os
-import sys
 
 
 def main() -> None:
     """Run the command. gRPC's C core reads once, at import, whether it may write to stderr. It may
     not, unless the operator allows it: a call's status reports the errors that matter. Imported
-    modules stay for ever, so the garbage collector skips them. structlog imports rich for coloured
-    tracebacks where it finds it. The agent's log has none, and saves 4 MB.
+    modules stay for ever, so the garbage collector skips them.
     """
-    sys.modules["rich"] = None  # type: ignore[assignment]
     os.environ.setdefault("GRPC_VERBOSITY", "NONE")
     gc.disable()
     from dlq_nodeagent.command import main as command

@@ -8,9 +8,8 @@ import random
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-import structlog
-
 from dlq_common.clock import Clock
+from dlq_common.daemon.logs import get_logger
 from dlq_nodeagent.launch.rules import AgentJobsConfig
 from dlq_nodeagent.line.uplink import Contact, LinkState, ReconnectConfig, Uplink, UplinkTransport
 from dlq_nodeagent.model.errands import Errands, Look, Preparation, Purpose
@@ -48,7 +47,7 @@ from dlq_nodeagent.runtimes.process.leftovers import Leftovers
 from dlq_nodeagent.state.journal import Journal, Sequences
 from dlq_nodeagent.supervisor import JOURNAL_FAILED, Supervisor
 
-log = structlog.get_logger("nodeagent.core")
+log = get_logger("nodeagent.core")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

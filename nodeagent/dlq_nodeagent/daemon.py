@@ -11,9 +11,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import structlog
-
 from dlq_common.clock import Clock
+from dlq_common.daemon.logs import get_logger
 from dlq_common.daemon.systemd import Service
 from dlq_common.errors import ConfigError
 from dlq_common.identity.pki import parse_identity
@@ -59,7 +58,7 @@ from dlq_profiler.injection import built
 # The shim and jobs of other users pass through it by full path; other users cannot list it.
 _STATE_MODE = 0o711
 
-log = structlog.get_logger("nodeagent.daemon")
+log = get_logger("nodeagent.daemon")
 
 
 @dataclass(slots=True)

@@ -3,9 +3,8 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-import structlog
-
 from dlq_common.clock import Clock
+from dlq_common.daemon.logs import get_logger
 from dlq_common.errors import ConfigError
 from dlq_nodeagent.cgroups.detect import detect_for_containers
 from dlq_nodeagent.cgroups.port import CgroupTree
@@ -23,7 +22,7 @@ from dlq_nodeagent.shim.binary import ensure_init, ensure_shim
 
 _OLDEST = (4, 3)
 
-log = structlog.get_logger("nodeagent.podman")
+log = get_logger("nodeagent.podman")
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,9 +5,9 @@ import sys
 import threading
 from types import TracebackType
 
-import structlog
+from dlq_common.daemon.logs import get_logger
 
-log = structlog.get_logger("nodeagent.quiet")
+log = get_logger("nodeagent.quiet")
 
 
 def log_what_python_prints() -> None:

@@ -4,9 +4,8 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 
-import structlog
-
 from dlq_common.clock import Clock
+from dlq_common.daemon.logs import get_logger
 from dlq_common.start_causes import StartCause
 from dlq_nodeagent.launch.live_torchrun import may_fail_to_join, stop_of_a_failure
 from dlq_nodeagent.launch.rules import AgentJobsConfig
@@ -69,7 +68,7 @@ _SAID_OTHERWISE = frozenset({RankState.LAUNCHING, RankState.RELEASING, RankState
 _WATCH_S, _WATCH_STOPPING_S = 1.0, 0.25
 _LOOK_TIMEOUT_S, _BASELINE_TIMEOUT_S = 30.0, 5.0
 
-log = structlog.get_logger("nodeagent.supervisor")
+log = get_logger("nodeagent.supervisor")
 
 
 @dataclass(slots=True, kw_only=True)

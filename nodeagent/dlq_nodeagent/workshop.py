@@ -8,9 +8,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Protocol, TypeVar
 
-import structlog
-
 from dlq_common.clock import Clock
+from dlq_common.daemon.logs import get_logger
 from dlq_common.start_causes import StartCause
 from dlq_nodeagent.devices.port import RELEASED_MEMORY_BYTES, DeviceFault, Devices
 from dlq_nodeagent.jobtree.checkpoints import newest_checkpoint
@@ -47,7 +46,7 @@ _ASKING = 8
 _READING = 1
 _Answer = TypeVar("_Answer")
 
-log = structlog.get_logger("nodeagent.workshop")
+log = get_logger("nodeagent.workshop")
 
 
 class Answers(Protocol):

@@ -10,10 +10,9 @@ import threading
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 
-import structlog
-
 from dlq_common.clock import Clock
 from dlq_common.daemon.config import Bytes, Seconds
+from dlq_common.daemon.logs import get_logger
 from dlq_nodeagent.devices.kernel_log import KernelLog
 from dlq_nodeagent.devices.port import Device, Devices, DeviceVitals
 from dlq_nodeagent.model.gpus import GpuHealth, GpuSymptom
@@ -27,7 +26,7 @@ _LISTEN_S = 1.0
 _FORGET_S = 86_400.0  # a message of the driver is reported for so long
 _LINGER_S = 300.0  # a passing symptom is reported for so long after it was last seen
 
-log = structlog.get_logger("nodeagent.gpus")
+log = get_logger("nodeagent.gpus")
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,10 +10,10 @@ import asyncio
 from collections.abc import Coroutine
 
 import grpc
-import structlog
 
 from dlq.v1 import exec_pb2
 from dlq.v1.agent_service_pb2_grpc import AgentServiceStub
+from dlq_common.daemon.logs import get_logger
 from dlq_common.errors import DlqError
 from dlq_common.text.names import check_argument
 from dlq_nodeagent.execs.command import LAST_S, TakenCommand, ended_message
@@ -34,7 +34,7 @@ _LONGEST_TERM = 64
 # Said in place of an ending; the master knows these words.
 NOT_RUNNING, TOO_MANY, GONE = "not_running", "too_many", "gone"
 
-log = structlog.get_logger("nodeagent.execs")
+log = get_logger("nodeagent.execs")
 
 
 class ExecServer:

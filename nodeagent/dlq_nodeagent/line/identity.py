@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import grpc
-import structlog
 
 from dlq.v1 import identity_service_pb2 as wire
 from dlq.v1.identity_service_pb2_grpc import IdentityServiceStub, JoinServiceStub
 from dlq_common.clock import Clock, SteadyClock, clock_doubt
+from dlq_common.daemon.logs import get_logger
 from dlq_common.errors import DlqError, Unauthenticated, Unavailable
 from dlq_common.identity.files import StoredIdentity, save_identity, write_private, write_public
 from dlq_common.identity.join_token import fetch_pinned_ca, parse_join_token
@@ -35,7 +35,7 @@ _DEADLINE_S = 20.0
 _RENEW_LOOK_S = 600.0
 _AGAIN_S = 1.0
 
-log = structlog.get_logger("nodeagent.identity")
+log = get_logger("nodeagent.identity")
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,10 +4,10 @@ import asyncio
 from collections.abc import AsyncIterator, Callable
 
 import grpc
-import structlog
 
 from dlq.v1 import agent_service_pb2 as wire
 from dlq.v1.agent_service_pb2_grpc import AgentServiceStub
+from dlq_common.daemon.logs import get_logger
 from dlq_common.errors import DlqError
 from dlq_nodeagent.line.channel import Channels
 from dlq_nodeagent.model.messages import OpenLog
@@ -19,7 +19,7 @@ _FOLLOW_S = 0.25
 _MOST_AT_ONCE = 32
 _DIAL_S = 10.0
 
-log = structlog.get_logger("nodeagent.relay")
+log = get_logger("nodeagent.relay")
 
 
 class LogRelay:

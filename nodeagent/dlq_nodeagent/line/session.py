@@ -5,11 +5,11 @@ from collections.abc import Callable
 from typing import Protocol
 
 import grpc
-import structlog
 
 from dlq.v1 import agent_service_pb2 as wire
 from dlq.v1.agent_service_pb2_grpc import AgentServiceStub
 from dlq_common.clock import clock_doubt
+from dlq_common.daemon.logs import get_logger
 from dlq_common.errors import DlqError
 from dlq_nodeagent.line.channel import Channels
 from dlq_nodeagent.line.wire import BadMessage, decode, encode
@@ -20,7 +20,7 @@ _DIAL_S = 10.0
 # everything again.
 _LONGEST_QUEUE = 10_000
 
-log = structlog.get_logger("nodeagent.session")
+log = get_logger("nodeagent.session")
 
 
 class Listener(Protocol):

@@ -9,8 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import structlog
-
+from dlq_common.daemon.logs import get_logger
 from dlq_nodeagent.jobtree.user_rights import UserRights
 from dlq_nodeagent.model.launch import Mount
 from dlq_nodeagent.model.messages import Launch
@@ -30,7 +29,7 @@ _NOT_INTO = frozenset(
     {TrafficReason.OTHER_MACHINE, TrafficReason.NOT_FOUND, TrafficReason.NOT_A_PROGRAM}
 )
 
-log = structlog.get_logger("nodeagent.profiling")
+log = get_logger("nodeagent.profiling")
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,9 +17,8 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import structlog
-
 from dlq_common.clock import Clock
+from dlq_common.daemon.logs import get_logger
 from dlq_nodeagent.devices.port import Device
 from dlq_nodeagent.jobtree.files import json_object, read_small
 from dlq_nodeagent.jobtree.sweeping import sweep
@@ -140,7 +139,7 @@ def _remove(directory: Path) -> bool:
 # One takes a hundred thousand names away; the libraries make a few dozen.
 _SWEEPS = 10
 
-log = structlog.get_logger("nodeagent.profiling")
+log = get_logger("nodeagent.profiling")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,9 +9,8 @@ new line and every few seconds until the master has them. Nothing here holds a r
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 
-import structlog
-
 from dlq_common.clock import Clock
+from dlq_common.daemon.logs import get_logger
 from dlq_nodeagent.model.errands import Errands, ReadOrder
 from dlq_nodeagent.model.launch import RankKey
 from dlq_nodeagent.model.messages import ProfileAck, ProfileEvidence, ProfileFound
@@ -22,7 +21,7 @@ from dlq_nodeagent.ranks.watched import Watched
 
 _OVER = frozenset({RankState.RELEASING, RankState.ENDED, RankState.KEPT})
 
-log = structlog.get_logger("nodeagent.profiling")
+log = get_logger("nodeagent.profiling")
 
 
 @dataclass(slots=True, kw_only=True)

@@ -14,8 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import structlog
-
+from dlq_common.daemon.logs import get_logger
 from dlq_nodeagent.jobtree.user_rights import UserRights
 from dlq_profiler.capabilities import why_unwatched_process
 from dlq_profiler.results import JobProfile, ProcessProfile, TrafficReason
@@ -25,7 +24,7 @@ _MOST_OUTPUT_BYTES = 4 << 20
 _TIMEOUT_S = 120.0
 _MOST_PROCESSES = 256
 
-log = structlog.get_logger("nodeagent.profiling")
+log = get_logger("nodeagent.profiling")
 
 
 class RingReading(NamedTuple):

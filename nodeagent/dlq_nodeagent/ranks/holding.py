@@ -8,13 +8,12 @@ not count it as in force.
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-import structlog
-
+from dlq_common.daemon.logs import get_logger
 from dlq_nodeagent.model.port import NotDelivered, Runtime, RuntimeFault
 from dlq_nodeagent.model.rank import ALIVE
 from dlq_nodeagent.ranks.watched import Watched
 
-log = structlog.get_logger("nodeagent.holding")
+log = get_logger("nodeagent.holding")
 
 
 @dataclass(slots=True, kw_only=True)

@@ -3,9 +3,8 @@
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
-import structlog
-
 from dlq_common.clock import Clock
+from dlq_common.daemon.logs import get_logger
 from dlq_nodeagent.model.errands import Errands
 from dlq_nodeagent.model.launch import RankKey
 from dlq_nodeagent.model.port import Runtime, RuntimeFault
@@ -15,7 +14,7 @@ from dlq_nodeagent.state.journal import KEPT_OF_A_RANK, Journal, RankRecord
 
 _RECORD_AGAIN_S = 5.0
 
-log = structlog.get_logger("nodeagent.keeping")
+log = get_logger("nodeagent.keeping")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,9 +4,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from signal import Signals
 
-import structlog
-
 from dlq_common.clock import Clock
+from dlq_common.daemon.logs import get_logger
 from dlq_nodeagent.model.messages import Launch
 from dlq_nodeagent.model.port import Handle, NotDelivered, Runtime, RuntimeFault, StopNotice
 from dlq_nodeagent.model.rank import Effect, Stopping
@@ -29,7 +28,7 @@ _KINDS = {
     "requeue": "user_pause",
 }
 
-log = structlog.get_logger("nodeagent.orders")
+log = get_logger("nodeagent.orders")
 
 
 def ends_as_slurm(launch: Launch, stopping: Stopping) -> bool:

@@ -11,9 +11,8 @@ one stays. Nothing here holds a rank up.
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
-import structlog
-
 from dlq_common.clock import Clock
+from dlq_common.daemon.logs import get_logger
 from dlq_nodeagent.jobtree.steps import StepsRefused, parse_steps
 from dlq_nodeagent.model.launch import RankKey
 from dlq_nodeagent.model.messages import StepsAck, StepsReport
@@ -28,7 +27,7 @@ _PAUSE_S, _LONGEST_PAUSE_S = 0.5, 15.0  # after a change
 _BYTES_PER_S = 8_192  # of one list, on average
 _OVER = frozenset({RankState.RELEASING, RankState.ENDED, RankState.KEPT})
 
-log = structlog.get_logger("nodeagent.steps")
+log = get_logger("nodeagent.steps")
 
 
 @dataclass(slots=True, kw_only=True)

@@ -10,9 +10,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
-import structlog
-
 from dlq_common.clock import Clock
+from dlq_common.daemon.logs import get_logger
 from dlq_nodeagent.model.messages import DiskSpace
 
 # There is room again only when there is this much more: a disk that hovers is one story, not a
@@ -21,7 +20,7 @@ _AGAIN = 1.25
 _LEAST_FILES = 10_000
 _TELL_AGAIN_S = 60.0
 
-log = structlog.get_logger("nodeagent.disk")
+log = get_logger("nodeagent.disk")
 
 
 class Free(NamedTuple):

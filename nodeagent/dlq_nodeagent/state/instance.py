@@ -10,8 +10,7 @@ import hashlib
 import json
 from pathlib import Path
 
-import structlog
-
+from dlq_common.daemon.logs import get_logger
 from dlq_common.errors import ConfigError
 from dlq_common.ids import Ids
 from dlq_nodeagent.model.messages import Instance
@@ -20,7 +19,7 @@ from dlq_nodeagent.state.state_dir import replace_file
 _MACHINE_FILES = (Path("/sys/class/dmi/id/product_uuid"), Path("/etc/machine-id"))
 _MARK = "memory"
 
-log = structlog.get_logger("nodeagent.instance")
+log = get_logger("nodeagent.instance")
 
 
 def read_machine_id(files: tuple[Path, ...] = _MACHINE_FILES) -> str:

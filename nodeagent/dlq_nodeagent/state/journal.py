@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import Any, Protocol, cast
 
 import cattrs
-import structlog
 from cattrs.gen import make_dict_structure_fn, make_dict_unstructure_fn, override
 
+from dlq_common.daemon.logs import get_logger
 from dlq_nodeagent.model.launch import RankKey
 from dlq_nodeagent.model.messages import Fence, Launch, ProfileFound
 from dlq_nodeagent.model.rank import FoundCheckpoint, RankState, Stopping
@@ -24,7 +24,7 @@ from dlq_nodeagent.state.state_dir import replace_file
 
 _VERSION = 1
 
-log = structlog.get_logger("nodeagent.journal")
+log = get_logger("nodeagent.journal")
 
 
 class JournalDamaged(Exception):

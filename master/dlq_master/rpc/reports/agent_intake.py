@@ -8,9 +8,8 @@ import re
 from collections.abc import Iterable
 from dataclasses import replace
 
-import structlog
-
 from dlq.v1 import agent_service_pb2 as agent
+from dlq_common.daemon.logs import get_logger
 from dlq_common.errors import InvalidRequest
 from dlq_common.job_fields.reading.words import MOST_TASKS_OF_A_NODE
 from dlq_common.live_resize import FEATURE
@@ -35,7 +34,7 @@ from dlq_master.rpc.agents.checkpoint_places import CheckpointPlaces
 from dlq_master.rpc.specs.intake import LONGEST_WORDS, job_id_of, words_of
 from dlq_master.rpc.specs.node_choice import passing
 
-log = structlog.get_logger("master.agent_intake")
+log = get_logger("master.agent_intake")
 
 LONGEST_LINE = 500
 MOST_LAST_LINES = 10

@@ -10,9 +10,8 @@ import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-import structlog
-
 from dlq_common.clock import Clock
+from dlq_common.daemon.logs import get_logger
 from dlq_nodeagent.runtimes.podman.client import PodmanClient, PodmanFailed
 from dlq_nodeagent.runtimes.podman.records import ImageRecords
 
@@ -22,7 +21,7 @@ _LOOK_S = 3600.0
 # A rank may be about to start with it.
 _FRESH_S = 600.0
 
-log = structlog.get_logger("nodeagent.images")
+log = get_logger("nodeagent.images")
 
 
 @dataclass(slots=True, kw_only=True)

@@ -4,9 +4,9 @@ import json
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-import structlog
 import yaml
 
+from dlq_common.daemon.logs import get_logger
 from dlq_common.start_causes import StartCause
 from dlq_nodeagent.devices.nodes import DEV, DRIVER_GPUS, node_of
 from dlq_nodeagent.devices.port import Device
@@ -18,7 +18,7 @@ CDI_DIRS = (Path("/etc/cdi"), Path("/var/run/cdi"))
 _CONTROL = ("nvidiactl", "nvidia-uvm", "nvidia-uvm-tools")
 _LARGEST_SPEC = 4 << 20
 
-log = structlog.get_logger("nodeagent.cdi")
+log = get_logger("nodeagent.cdi")
 
 
 def device_words(

@@ -12,9 +12,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
-import structlog
-
 from dlq_common.clock import Clock
+from dlq_common.daemon.logs import get_logger
 from dlq_common.start_causes import StartCause
 from dlq_common.text.container_names import check_image, registry_of, repository_of
 from dlq_nodeagent.model.mistakes import LaunchRefused, UserMistake
@@ -27,7 +26,7 @@ from dlq_nodeagent.runtimes.podman.secrets import Secrets
 _LOCAL = "localhost"
 _INSPECT_S = 60.0
 
-log = structlog.get_logger("nodeagent.images")
+log = get_logger("nodeagent.images")
 
 
 class Image(NamedTuple):

@@ -13,9 +13,8 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import structlog
-
 from dlq_common.clock import Clock
+from dlq_common.daemon.logs import get_logger
 from dlq_common.start_causes import StartCause
 from dlq_nodeagent.model.mistakes import CANNOT_RUN, NOT_FOUND, LaunchRefused, NoRoom, UserMistake
 from dlq_nodeagent.runtimes.podman.client import (
@@ -48,7 +47,7 @@ _BLOB = re.compile(r"Copying blob (?:sha256:)?([0-9a-f]+)(.*)")
 
 Say = Callable[[str], None]
 
-log = structlog.get_logger("nodeagent.images")
+log = get_logger("nodeagent.images")
 
 
 class TooLarge(UserMistake):

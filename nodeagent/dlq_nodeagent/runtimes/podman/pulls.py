@@ -9,15 +9,14 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-import structlog
-
+from dlq_common.daemon.logs import get_logger
 from dlq_nodeagent.model.launch import RankKey
 from dlq_nodeagent.model.mistakes import LaunchRefused, UserMistake
 from dlq_nodeagent.runtimes.podman.pull import NotWanted, PullEnding, Say
 
 Done = Callable[[Exception | None], None]
 
-log = structlog.get_logger("nodeagent.pulls")
+log = get_logger("nodeagent.pulls")
 
 
 class PullWish(NamedTuple):

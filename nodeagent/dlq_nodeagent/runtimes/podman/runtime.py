@@ -13,9 +13,8 @@ from contextlib import suppress
 from pathlib import Path
 from zlib import crc32
 
-import structlog
-
 from dlq_common.clock import Clock
+from dlq_common.daemon.logs import get_logger
 from dlq_nodeagent.cgroups.detect import engine_path
 from dlq_nodeagent.cgroups.port import CgroupDir, CgroupTree, Limits
 from dlq_nodeagent.jobtree.files import opened
@@ -42,7 +41,7 @@ _REMOVE_S = 60.0
 _REMOVE_AGAIN_S = (0.2, 1.0, 5.0, 20.0)
 _UNLIMITED = Limits(memory_bytes=None, pids_max=None, cpus=None)
 
-log = structlog.get_logger("nodeagent.podman")
+log = get_logger("nodeagent.podman")
 
 
 class PodmanRuntime(ProcessRuntime):

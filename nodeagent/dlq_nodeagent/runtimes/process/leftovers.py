@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 import psutil
-import structlog
 
 from dlq_common.clock import Clock
+from dlq_common.daemon.logs import get_logger
 from dlq_nodeagent.cgroups import directories
 from dlq_nodeagent.cgroups.port import CgroupTree
 from dlq_nodeagent.model.launch import RankKey
@@ -26,7 +26,7 @@ _PROC = Path("/proc")
 _LONGEST_PLAN = 4 * 1024 * 1024
 _LOOK_S = 1.0
 
-log = structlog.get_logger("nodeagent.leftovers")
+log = get_logger("nodeagent.leftovers")
 
 
 class Leftover(NamedTuple):
