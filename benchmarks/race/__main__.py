@@ -7,6 +7,8 @@ and every line is measured in pairs: Slurm's turn, then dlq's, then the other wa
 of all processes of the side, by /proc. Where other work took too much of the cores in a turn, its
 pair does not count; with too few pairs there is no ratio.
 
+The line "hyperqueue" puts HyperQueue in Slurm's place, if `pip install hyperqueue` has been done.
+
 `--page` writes docs/internals/race.md, and its pictures where matplotlib is there.
 """
 
@@ -20,7 +22,15 @@ import time
 from collections.abc import Callable
 
 from benchmarks.race import machine
-from benchmarks.race.lines import alone, calls, dispatch, full_cluster, long_queue, submits
+from benchmarks.race.lines import (
+    alone,
+    calls,
+    dispatch,
+    full_cluster,
+    hyperqueue,
+    long_queue,
+    submits,
+)
 from benchmarks.race.page import write_page
 from benchmarks.race.running import Race
 from benchmarks.race.slurm_side import missing_for_clients
@@ -39,6 +49,7 @@ LINES: dict[str, Callable[[Race], None]] = {
     "restart": long_queue.run_restart,
     "full-cluster": full_cluster.run,
     "dispatch": dispatch.run,
+    "hyperqueue": hyperqueue.run,
     "alone": alone.run,
 }
 

@@ -25,6 +25,7 @@ Both clusters stood side by side on one machine, and took turns. *dlq is ahead* 
 mean of the pairs' ratios, with Student's interval of 95 %. A pair counts if other work took at most
 {loud:.0f} % of the cores in both of its turns. CPU is in milliseconds for each operation, Slurm's
 first: of the controllers, and of clients, helpers, agents and jobs beside them. Values are medians.
+Rows that name HyperQueue have it in Slurm's place.
 dlq answers a submit when the job is on disk; Slurm writes it down some seconds later.
 
 """

@@ -85,6 +85,7 @@ class Row:
     fewest: int = FEWEST_PAIRS
     steady: bool = False  # other work does not change it: memory
     with_cpu: bool = True  # its turns tell CPU time
+    peer: str = "Slurm"  # the other side, if it is not Slurm
     slurm: list[Turn] = field(default_factory=list)
     dlq: list[Turn] = field(default_factory=list)
 
@@ -158,6 +159,7 @@ class Row:
             "name": self.name,
             "unit": self.unit,
             "how": self.how,
+            "peer": self.peer,
             "more_is_better": self.more_is_better,
             "goal": self.goals.words(self.unit) or None,
             "verdict": self.verdict() or None,

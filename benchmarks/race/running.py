@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 from benchmarks.live.restart import resident_mib
 from benchmarks.race import machine
 from benchmarks.race.dlq_side import DlqSide
+from benchmarks.race.hyperqueue_side import HyperQueueSide
 from benchmarks.race.pairs import Goals, Row, Turn
 from benchmarks.race.slurm_side import SlurmSide
 from benchmarks.race.table import row_text
@@ -120,24 +121,36 @@ class Race:
         self._open.close()
 
     def pairs(
-        self, name: str, unit: str, both: Sequence[Side], operations: int, how: str, **more: Any
+        self,
+        name: str,
+        unit: str,
+        both: Sequence[Side],
+        operations: int,
+        how: str,
+        peer: HyperQueueSide | None = None,
+        **more: Any,
     ) -> Row:
         """Let both sides, Slurm's and dlq's, do it in turn, the one and the other first; tell the
-        row.
+        row. `peer` takes the place of Slurm.
         """
-        row = Row(self.line, name, unit, how, **more)
+        row = Row(self.line, name, unit, how, peer="HyperQueue" if peer else "Slurm", **more)
+        rivals = (peer.name if peer else "slurm", "dlq")
         for number in range(self.repeat):
-            order = [*zip(("slurm", "dlq"), (row.slurm, row.dlq), both, strict=True)]
-            for side, turns, does in order if number % 2 == 0 else order[::-1]:
-                turns.append(self._turn(side, does, operations))
+            order = [*zip(rivals, rivals[::-1], (row.slurm, row.dlq), both, strict=True)]
+            for side, rival, turns, does in order if number % 2 == 0 else order[::-1]:
+                turns.append(self._turn(side, rival, does, operations, peer))
         self.tell(row)
         return row
 
-    def _turn(self, side: str, does: Side, operations: int) -> Turn:
-        sides = self.sides_now()
-        rival = "dlq" if side == "slurm" else "slurm"
+    def _turn(
+        self, side: str, rival: str, does: Side, operations: int, peer: HyperQueueSide | None
+    ) -> Turn:
+        def groups() -> Mapping[str, list[int]]:
+            ours = self.sides_now().groups()
+            return ours if peer is None else {**ours, **peer.groups()}
+
         does.before()
-        found = machine.turn(does.work, operations, sides.groups, side, rival)
+        found = machine.turn(does.work, operations, groups, side, rival)
         does.after()
         return found
 

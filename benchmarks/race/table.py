@@ -8,14 +8,15 @@ from benchmarks.race.pairs import Row
 from benchmarks.support.report import number
 
 HEAD = (
-    "LINE", "SLURM", "DLQ", "DLQ IS AHEAD", "CPU OF CONTROLLER", "CPU BESIDE IT", "GOAL", "MET",
+    "LINE", "SLURM OR PEER", "DLQ", "DLQ IS AHEAD",
+    "CPU OF CONTROLLER", "CPU BESIDE IT", "GOAL", "MET",
 )  # fmt: skip
 
 
 def row_text(row: Row) -> str:
     """One row as soon as it is known."""
     name, slurm, dlq, ahead, controller, beside, goal, met = cells(row)
-    told = f"{name}: dlq {dlq}, Slurm {slurm}: {ahead}" if row.slurm else f"{name}: {dlq}"
+    told = f"{name}: dlq {dlq}, {row.peer} {slurm}: {ahead}" if row.slurm else f"{name}: {dlq}"
     cpu = f"; CPU of the controllers {controller}, beside them {beside}" if controller else ""
     return f"{told}{cpu}" + (f"  (goal {goal}: {met})" if goal else "")
 

@@ -65,7 +65,8 @@ def chain(row: Row) -> Row:
     return Row(
         row.line, "CPU of the whole chain for each job", "ms",
         "controllers, agents, clients and jobs of the row before",
-        goals=Goals(at_most=CHAIN_MS), slurm=whole(row.slurm), dlq=whole(row.dlq), with_cpu=False,
+        goals=Goals(at_most=CHAIN_MS if row.goals.ahead else None), with_cpu=False,
+        peer=row.peer, slurm=whole(row.slurm), dlq=whole(row.dlq),
     )  # fmt: skip
 
 

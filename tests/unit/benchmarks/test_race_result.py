@@ -33,6 +33,13 @@ def test_a_row_says_both_sides_the_ratio_and_the_goal() -> None:
         assert words in told
 
 
+def test_another_peer_stands_in_the_place_of_slurm() -> None:
+    row = a_row()
+    row.peer, row.goals = "HyperQueue", Goals()
+    assert "HyperQueue 20 ms" in row_text(row)
+    assert row.facts()["peer"] == "HyperQueue"
+
+
 def test_a_loaded_row_shows_values_and_cpu_but_no_ratio() -> None:
     cells = text_table([a_row(LOUD)]).splitlines()[1]
     assert " x [" not in cells
