@@ -22,7 +22,7 @@ from benchmarks.support.report import SCHEMA, summary
 ROOMS = {
     "planning": "tick simulate placement gittins eta selector reclaim",
     "live": "submits starts submit_full crowded_reads busy_master slo_cycle admission reclaim"
-    " watchers restart retention",
+    " watchers restart retention profiled",
     "node": "launches pauses resizes resizes_live agent_load cpu_hog",
     "commands": "lists status sbatch_loop squeue_long srun_round_trip step_start",
     "papers": "elastic_fill",

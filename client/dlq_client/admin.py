@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
+
+import grpc
 
 from dlq.v1 import admin_service_pb2 as wire
-from dlq.v1 import node_pb2
+from dlq.v1 import master_profile_pb2, node_pb2
 from dlq.v1.admin_service_pb2_grpc import AdminServiceStub
-from dlq_client.line.connection import ServiceCalls
+from dlq_client.line.connection import CALL_DEADLINE_S, ServiceCalls, apart
+from dlq_client.line.errors import from_rpc_error
+from dlq_common.errors import Unavailable
 from dlq_common.text.wire import to_duration
 
 
@@ -118,3 +123,21 @@ class Admin(ServiceCalls[AdminServiceStub]):
             policy=policy, settings=settings, from_file=from_file, force=force
         )
         return self._change(self.stub.SetPolicy, request)
+
+    def profile(
+        self, seconds: float, heard: Callable[[int], object] = lambda _: None
+    ) -> master_profile_pb2.MasterProfile:
+        """Samples of the master's stacks; `heard` is told their number from time to time. TryAgain
+        while another profile is taken. It is not asked for again after a lost line.
+        """
+        address = self._connection.identity.address
+        request = wire.ProfileMasterRequest(duration=to_duration(seconds))
+        begin = partial(self.stub.ProfileMaster, request, timeout=seconds + 3 * CALL_DEADLINE_S)
+        try:
+            for message in apart(begin):
+                if message.HasField("profile"):
+                    return message.profile
+                heard(message.sample_count)
+        except grpc.RpcError as error:
+            raise from_rpc_error(error, address) from None
+        raise Unavailable(f"the master at {address} ended without a profile")

@@ -173,7 +173,7 @@ async def _serve(config: MasterConfig, leaving: AsyncExitStack, early: EarlyChec
     leaving.push_async_callback(planner.close)
     state.placement.offloaded.planner = planner
     steps = StepStore(writer.put_steps, reader.steps)
-    server = _server(config, loop, sessions, authority, audit, clock, forecasts, steps)
+    server = _server(config, loop, sessions, authority, audit, clock, forecasts, steps, meter)
     desk = _desk(config, state, loop, server, authority, audit)
     leaving.push_async_callback(desk.close)
     listening = passed.get(LOGIN_SOCKET)
@@ -292,6 +292,7 @@ def _server(
     clock: Clock,
     foresight: Foresight,
     steps: StepStore,
+    meter: Meter,
 ) -> MasterServer:
     settings = ServerSettings(
         api_address=config.listen.api,
@@ -309,6 +310,7 @@ def _server(
         ids=RandomIds(clock),
         foresight=foresight,
         steps=steps,
+        meter=meter,
     )
 
 

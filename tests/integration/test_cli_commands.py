@@ -16,7 +16,7 @@ from dlq.v1.forecast_pb2 import TimeRange
 from dlq_common.text.wire import to_duration, to_timestamp
 from support.cli_run import Dlq
 from support.fake_master import FakeMaster
-from support.wire_jobs import EPOCH_S, a_job, a_node, an_attempt, an_event
+from support.wire_jobs import EPOCH_S, a_job, a_node, a_profile, an_attempt, an_event
 
 pytestmark = pytest.mark.integration
 
@@ -203,6 +203,7 @@ def a_cluster() -> FakeMaster:
         cpu_duration=to_duration(0.25),
         estimate_count=3,
     )
+    master.own_profile = a_profile()
     master.users = {
         "alice": admin_service_pb2.User(
             name="alice", role="user", uid=1000, gid=1000, groups=[5, 7],
@@ -265,6 +266,7 @@ READS = [
     "estimate --gpus 8 -D /data -- python train.py",
     "what-if --add-nodes 4x8 --drain gpu[01-02]",
     "admin estimates",
+    "admin profile -t 2",
 ]
 IN_JSON = [
     "gpus sick1",
@@ -281,6 +283,7 @@ IN_JSON = [
     "estimate 18",
     "what-if --policy fifo --set place=count",
     "admin estimates",
+    "admin profile",
 ]
 CHANGES = [
     "submit -J n -G 8 -D /data -- python train.py --lr 0.1",

@@ -24,6 +24,7 @@ from dlq.v1 import (
     event_pb2,
     exec_pb2,
     job_pb2,
+    master_profile_pb2,
     node_pb2,
     policy_pb2,
     profile_pb2,
@@ -89,6 +90,7 @@ class FakeMaster(
         self.estimate = forecasts.EstimateJobResponse(missing="nobody has looked yet")
         self.compared = forecasts.CompareForecastsResponse()
         self.forecast_quality = forecasts.GetForecastQualityResponse()
+        self.own_profile = master_profile_pb2.MasterProfile()
         self.role = "user"  # what the master takes callers for
         self.submitted: dict[str, str] = {}  # request id -> job id
         self.hidden: set[str] = set()  # jobs of others, for CancelJobs
@@ -451,6 +453,13 @@ class FakeMaster(
         return self.forecast_quality
 
     # -- administration ----------------------------------------------------------------------
+
+    def ProfileMaster(
+        self, request: admin.ProfileMasterRequest, context: Any
+    ) -> Iterator[admin.ProfileMasterResponse]:
+        self._note("ProfileMaster", request, context)
+        yield admin.ProfileMasterResponse(sample_count=97)
+        yield admin.ProfileMasterResponse(sample_count=194, profile=self.own_profile)
 
     def CreateJoinToken(
         self, request: admin.CreateJoinTokenRequest, context: Any

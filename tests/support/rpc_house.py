@@ -13,6 +13,7 @@ from grpc import aio
 
 from dlq_common.clock import SteadyClock
 from dlq_common.identity.pki import SERVER_NAME, Authority, KeyAndRequest, Role, new_key_and_csr
+from dlq_master.control.loop.meter import Meter
 from dlq_master.control.read_model.ports import Control
 from dlq_master.rpc.agents.checkpoint_places import CheckpointPlaces
 from dlq_master.rpc.agents.sessions import Sessions
@@ -39,6 +40,7 @@ class RpcHouse:
         self.audit_path = tmp_path / "audit.jsonl"
         self.audit = Audit(self.audit_path, self.clock)
         self.steps = KeptSteps()
+        self.meter = Meter(0.05)
         self.server = MasterServer(
             ServerSettings(api_address="127.0.0.1:0", join_address="127.0.0.1:0", version="1.2.3"),
             control=loop or self.control,
@@ -49,6 +51,7 @@ class RpcHouse:
             ids=SeededIds(7),
             foresight=self.foresight,
             steps=self.steps.store,
+            meter=self.meter,
         )
         self._channels: list[aio.Channel] = []
         for name, role, uid in (

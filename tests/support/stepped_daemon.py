@@ -28,6 +28,7 @@ from dlq_master.control.composition.wiring import WIRING
 from dlq_master.control.config import MasterConfig
 from dlq_master.control.loop.failpoints import Failpoints
 from dlq_master.control.loop.loop import Loop
+from dlq_master.control.loop.meter import Meter
 from dlq_master.control.stimuli import (
     Heartbeat,
     PlanMade,
@@ -159,6 +160,7 @@ class SteppedDaemon:
             ids=SeededIds(7),
             foresight=FakeForesight(),
             steps=KeptSteps().store,
+            meter=Meter(),
         )
         self._channels: list[aio.Channel] = []
         self._lines: dict[str, aio.Channel] = {}  # of each node

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from dlq.v1 import event_pb2, job_pb2, lease_pb2, node_pb2, resource_pb2
+from dlq.v1 import event_pb2, job_pb2, lease_pb2, master_profile_pb2, node_pb2, resource_pb2
 from dlq_common.text.wire import to_duration, to_timestamp
 
 # 2026-11-20T08:00:00Z; every instant below is some seconds after it.
@@ -113,3 +113,64 @@ def a_node(node_id: str, *, gpus: int = 4, free: int = 4, **fields: Any) -> node
         free_gpu_count=free,
         **{**defaults, **fields},
     )  # fmt: skip
+
+
+def a_profile() -> master_profile_pb2.MasterProfile:
+    """Two seconds of a master: half of the loop's time, most of it in one function."""
+    names = [
+        ("Loop.run", "dlq_master/control/loop/loop.py", 160),
+        ("Loop.turn", "dlq_master/control/loop/loop.py", 182),
+        ("Handle._run", "asyncio/events.py", 78),
+        ("write", "dlq_master/store/open.py", 209),
+    ]
+    stacks = [(0, [0, 1], 60), (0, [0, 2], 37), (1, [3], 5), (0, [0, 1, 0], 1)]
+    turns = [(0.001, 90), (0.005, 9), (0.25, 1), (None, 0)]
+    return master_profile_pb2.MasterProfile(
+        took_duration=to_duration(2.0),
+        sample_count=194,
+        missed_count=3,
+        cpu_duration=to_duration(1.25),
+        overhead_duration=to_duration(0.008),
+        threads=[
+            master_profile_pb2.ProfiledThread(
+                name=name, sample_count=194, idle_count=idle, cpu_duration=to_duration(cpu_s)
+            )
+            for name, idle, cpu_s in (
+                ("loop", 96, 1.0),
+                ("store-writer", 189, 0.25),
+                ("log", 194, 0),
+            )
+        ],
+        functions=[
+            master_profile_pb2.ProfiledFunction(name=name, file=file, line=line)
+            for name, file, line in names
+        ],
+        stacks=[
+            master_profile_pb2.ProfiledStack(
+                thread_index=thread, function_indexes=places, sample_count=count
+            )
+            for thread, places, count in stacks
+        ],
+        turns=[
+            master_profile_pb2.TurnBucket(
+                longest_duration=None if end_s is None else to_duration(end_s), turn_count=count
+            )
+            for end_s, count in turns
+        ],
+        slow_duration=to_duration(0.05),
+        slow_count=12,
+        slow_turns=[
+            master_profile_pb2.SlowTurn(
+                begin_time=to_timestamp(EPOCH_S),
+                decide_duration=to_duration(0.0081),
+                plan_duration=to_duration(0.0039),
+                persist_duration=to_duration(0.1991),
+                publish_duration=to_duration(0.0013),
+                stimuli={"SubmitJob": 64, "Tick.leases": 1},
+                job_count=64,
+                attempt_count=3,
+                event_count=67,
+                command_count=3,
+            )
+        ],
+    )

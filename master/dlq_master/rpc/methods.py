@@ -91,6 +91,7 @@ SERVICES: Mapping[str, Mapping[str, RpcMethod]] = {
         "DeleteUser": RpcMethod(ADMINS, admin.delete_user, changes=True),
         "GetPolicy": RpcMethod(OPERATORS, admin.get_policy),
         "SetPolicy": RpcMethod(ADMINS, admin.set_policy, changes=True),
+        "ProfileMaster": RpcMethod(OPERATORS, admin.profile_master),
     },
     "dlq.v1.ReservationService": {
         "ListReservations": RpcMethod(USERS, reservations.list_reservations),

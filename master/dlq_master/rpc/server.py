@@ -11,8 +11,10 @@ from grpc import aio
 from grpc_health.v1 import health, health_pb2
 
 from dlq_common.clock import Clock
+from dlq_common.daemon.profiles import OwnProfiles
 from dlq_common.identity.pki import Authority
 from dlq_common.ids import Ids
+from dlq_master.control.loop.meter import Meter
 from dlq_master.control.read_model.ports import Control, Foresight
 from dlq_master.rpc.agents.exec_relay import ExecRelay
 from dlq_master.rpc.agents.logs_relay import LogsRelay
@@ -94,12 +96,14 @@ class MasterServer:
         ids: Ids,
         foresight: Foresight,
         steps: StepStore,
+        meter: Meter,
     ) -> None:
         """Bind both ports; nothing is served before `start`. OSError when a port is taken."""
         self._settings = settings
         self._sessions = sessions
         self._health = health.aio.HealthServicer()
         self._execs = ExecRelay(sessions, ids)
+        self._profiles = OwnProfiles(clock)
         certificate = MasterCertificate(authority, clock)
         door = Door(authority.cluster, lambda: control.published, clock)
         self._api = aio.server(options=API_OPTIONS)
@@ -116,6 +120,8 @@ class MasterServer:
             sessions=sessions,
             logs=LogsRelay(sessions, ids),
             execs=self._execs,
+            profiles=self._profiles,
+            meter=meter,
             steps=StepKeeper(steps),
             slices=Slices(),
             rows=rows,
@@ -157,6 +163,7 @@ class MasterServer:
         """Refuse new calls, end the lines to the agents, let other calls end within the grace."""
         await self._health.enter_graceful_shutdown()
         self._execs.leave()
+        self._profiles.leave()
         self._sessions.close_all()
         await asyncio.gather(self._api.stop(grace_s), self._join.stop(grace_s))
 

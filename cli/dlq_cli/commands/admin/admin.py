@@ -25,6 +25,9 @@ from dlq_cli.lazy import Lazy, LazyGroup
         "estimates": Lazy(
             "dlq_cli.commands.admin.estimates:estimates", "How good start ranges are."
         ),
+        "profile": Lazy(
+            "dlq_cli.commands.admin.profile:profile", "On what the master spends its time."
+        ),
     },
 )
 def admin() -> None:
@@ -39,4 +42,5 @@ def admin() -> None:
     dlq admin reclaim --count 2 --plan       what taking two back would mean
     dlq admin pool list                      what is rented, and what it costs
     dlq admin policy show                    which policy decides who gets GPUs
+    dlq admin profile                        on what the master spends its time
     """

@@ -7,8 +7,10 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from dlq_common.clock import Clock
+from dlq_common.daemon.profiles import OwnProfiles
 from dlq_common.identity.pki import Authority, CertifiedIdentity
 from dlq_common.ids import Ids
+from dlq_master.control.loop.meter import Meter
 from dlq_master.control.read_model.ports import Control, Foresight
 from dlq_master.rpc.agents.exec_relay import ExecRelay
 from dlq_master.rpc.agents.logs_relay import LogsRelay
@@ -39,6 +41,8 @@ class MasterParts:
     sessions: Sessions
     logs: LogsRelay
     execs: ExecRelay
+    profiles: OwnProfiles
+    meter: Meter
     steps: StepKeeper
     slices: Slices
     rows: JobRows

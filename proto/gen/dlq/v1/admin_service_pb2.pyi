@@ -5,6 +5,7 @@ Calls of operators and admins. Every call here is in the audit log, denied ones 
 
 from collections import abc as _abc
 from dlq.v1 import job_pb2 as _job_pb2
+from dlq.v1 import master_profile_pb2 as _master_profile_pb2
 from dlq.v1 import node_pb2 as _node_pb2
 from dlq.v1 import policy_pb2 as _policy_pb2
 from google.protobuf import descriptor as _descriptor
@@ -958,3 +959,55 @@ class SetPolicyResponse(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___SetPolicyResponse: _TypeAlias = SetPolicyResponse  # noqa: Y015
+
+@_typing.final
+class ProfileMasterRequest(_message.Message):
+    """Request of ProfileMaster."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    DURATION_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def duration(self) -> _duration_pb2.Duration:
+        """How long, from 1 s to 300 s; unset: 30 s."""
+
+    def __init__(
+        self,
+        *,
+        duration: _duration_pb2.Duration | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["duration", b"duration"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["duration", b"duration"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ProfileMasterRequest: _TypeAlias = ProfileMasterRequest  # noqa: Y015
+
+@_typing.final
+class ProfileMasterResponse(_message.Message):
+    """Answers of ProfileMaster."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    SAMPLE_COUNT_FIELD_NUMBER: _builtins.int
+    PROFILE_FIELD_NUMBER: _builtins.int
+    sample_count: _builtins.int
+    """Samples so far."""
+    @_builtins.property
+    def profile(self) -> _master_profile_pb2.MasterProfile:
+        """The profile, in the last message."""
+
+    def __init__(
+        self,
+        *,
+        sample_count: _builtins.int = ...,
+        profile: _master_profile_pb2.MasterProfile | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["profile", b"profile"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["profile", b"profile", "sample_count", b"sample_count"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ProfileMasterResponse: _TypeAlias = ProfileMasterResponse  # noqa: Y015

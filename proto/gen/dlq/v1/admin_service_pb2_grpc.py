@@ -105,6 +105,11 @@ class AdminServiceStub:
                 request_serializer=dlq_dot_v1_dot_admin__service__pb2.SetPolicyRequest.SerializeToString,
                 response_deserializer=dlq_dot_v1_dot_admin__service__pb2.SetPolicyResponse.FromString,
                 _registered_method=True)
+        self.ProfileMaster = channel.unary_stream(
+                '/dlq.v1.AdminService/ProfileMaster',
+                request_serializer=dlq_dot_v1_dot_admin__service__pb2.ProfileMasterRequest.SerializeToString,
+                response_deserializer=dlq_dot_v1_dot_admin__service__pb2.ProfileMasterResponse.FromString,
+                _registered_method=True)
 
 
 class AdminServiceServicer:
@@ -219,6 +224,16 @@ class AdminServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def ProfileMaster(self, request, context):
+        """Samples the stacks of the master's threads for some seconds, while it serves (operator). A message
+        comes about once a second; the last one has the profile. There is one profile at a time: a second
+        call is refused with RESOURCE_EXHAUSTED, and the refusal names the first caller. Sampling ends
+        when the caller goes away. When the master stops, the profile so far is told. Nothing is kept.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_AdminServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -291,6 +306,11 @@ def add_AdminServiceServicer_to_server(servicer, server):
                     servicer.SetPolicy,
                     request_deserializer=dlq_dot_v1_dot_admin__service__pb2.SetPolicyRequest.FromString,
                     response_serializer=dlq_dot_v1_dot_admin__service__pb2.SetPolicyResponse.SerializeToString,
+            ),
+            'ProfileMaster': grpc.unary_stream_rpc_method_handler(
+                    servicer.ProfileMaster,
+                    request_deserializer=dlq_dot_v1_dot_admin__service__pb2.ProfileMasterRequest.FromString,
+                    response_serializer=dlq_dot_v1_dot_admin__service__pb2.ProfileMasterResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -672,6 +692,33 @@ class AdminService:
             '/dlq.v1.AdminService/SetPolicy',
             dlq_dot_v1_dot_admin__service__pb2.SetPolicyRequest.SerializeToString,
             dlq_dot_v1_dot_admin__service__pb2.SetPolicyResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ProfileMaster(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_stream(
+            request,
+            target,
+            '/dlq.v1.AdminService/ProfileMaster',
+            dlq_dot_v1_dot_admin__service__pb2.ProfileMasterRequest.SerializeToString,
+            dlq_dot_v1_dot_admin__service__pb2.ProfileMasterResponse.FromString,
             options,
             channel_credentials,
             insecure,

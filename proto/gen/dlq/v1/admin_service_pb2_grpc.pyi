@@ -80,6 +80,12 @@ class AdminServiceStub:
     Refused with FAILED_PRECONDITION when jobs have promises that it would not keep, unless forced;
     the owner of each promise that is dropped finds an event. Idempotent.
     """
+    ProfileMaster: _grpc.UnaryStreamMultiCallable[_admin_service_pb2.ProfileMasterRequest, _admin_service_pb2.ProfileMasterResponse]
+    """Samples the stacks of the master's threads for some seconds, while it serves (operator). A message
+    comes about once a second; the last one has the profile. There is one profile at a time: a second
+    call is refused with RESOURCE_EXHAUSTED, and the refusal names the first caller. Sampling ends
+    when the caller goes away. When the master stops, the profile so far is told. Nothing is kept.
+    """
 
 @_typing.type_check_only
 class AdminServiceAsyncStub(AdminServiceStub):
@@ -132,6 +138,12 @@ class AdminServiceAsyncStub(AdminServiceStub):
     """Lets another policy decide from now on (admin), also after restarts. Running jobs go on.
     Refused with FAILED_PRECONDITION when jobs have promises that it would not keep, unless forced;
     the owner of each promise that is dropped finds an event. Idempotent.
+    """
+    ProfileMaster: _aio.UnaryStreamMultiCallable[_admin_service_pb2.ProfileMasterRequest, _admin_service_pb2.ProfileMasterResponse]  # type: ignore[assignment]
+    """Samples the stacks of the master's threads for some seconds, while it serves (operator). A message
+    comes about once a second; the last one has the profile. There is one profile at a time: a second
+    call is refused with RESOURCE_EXHAUSTED, and the refusal names the first caller. Sampling ends
+    when the caller goes away. When the master stops, the profile so far is told. Nothing is kept.
     """
 
 class AdminServiceServicer(metaclass=_abc_1.ABCMeta):
@@ -266,6 +278,18 @@ class AdminServiceServicer(metaclass=_abc_1.ABCMeta):
         """Lets another policy decide from now on (admin), also after restarts. Running jobs go on.
         Refused with FAILED_PRECONDITION when jobs have promises that it would not keep, unless forced;
         the owner of each promise that is dropped finds an event. Idempotent.
+        """
+
+    @_abc_1.abstractmethod
+    def ProfileMaster(
+        self,
+        request: _admin_service_pb2.ProfileMasterRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_abc.Iterator[_admin_service_pb2.ProfileMasterResponse], _abc.AsyncIterator[_admin_service_pb2.ProfileMasterResponse]]:
+        """Samples the stacks of the master's threads for some seconds, while it serves (operator). A message
+        comes about once a second; the last one has the profile. There is one profile at a time: a second
+        call is refused with RESOURCE_EXHAUSTED, and the refusal names the first caller. Sampling ends
+        when the caller goes away. When the master stops, the profile so far is told. Nothing is kept.
         """
 
 def add_AdminServiceServicer_to_server(servicer: AdminServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

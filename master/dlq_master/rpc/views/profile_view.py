@@ -1,0 +1,89 @@
+"""The profile of the master as messages: sampled stacks, turns by their length, slow turns."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+
+from dlq.v1 import admin_service_pb2 as wire
+from dlq.v1 import master_profile_pb2 as profile_wire
+from dlq_common.daemon.stacks import FunctionPlace, StackProfile
+from dlq_common.text.wire import to_duration, to_timestamp
+from dlq_master.control.loop.meter import BUCKETS_S, Meter
+from dlq_master.control.loop.slow_turns import SlowTurn
+
+
+def profile_answer(meter: Meter) -> Callable[[StackProfile, str], bytes]:
+    """Makes the last answer to a profile that begins now. Another thread may call it."""
+    before = tuple(meter.turns)
+
+    def answer(found: StackProfile, ended_early: str) -> bytes:
+        message = profile_message(found)
+        message.ended_early = ended_early
+        counts = [now - then for now, then in zip(tuple(meter.turns), before, strict=True)]
+        message.turns.extend(_turn_buckets(counts))
+        message.slow_duration.CopyFrom(to_duration(meter.slow.bound_s))
+        message.slow_count = meter.slow.count
+        message.slow_turns.extend(map(slow_turn_message, tuple(meter.slow.kept)))
+        told = wire.ProfileMasterResponse(sample_count=found.samples, profile=message)
+        return told.SerializeToString()
+
+    return answer
+
+
+def profile_message(found: StackProfile) -> profile_wire.MasterProfile:
+    """The samples, each function and thread once."""
+    threads = {one.name: place for place, one in enumerate(found.threads)}
+    functions: dict[FunctionPlace, int] = {}
+    stacks = [
+        profile_wire.ProfiledStack(
+            thread_index=threads[one.thread],
+            function_indexes=[functions.setdefault(it, len(functions)) for it in one.stack],
+            sample_count=one.samples,
+        )
+        for one in found.stacks
+    ]
+    return profile_wire.MasterProfile(
+        took_duration=to_duration(found.seconds),
+        sample_count=found.samples,
+        missed_count=found.missed,
+        cpu_duration=to_duration(found.cpu_s),
+        overhead_duration=to_duration(found.own_cpu_s),
+        threads=[
+            profile_wire.ProfiledThread(
+                name=one.name,
+                sample_count=one.samples,
+                idle_count=one.idle,
+                cpu_duration=to_duration(one.cpu_s),
+            )
+            for one in found.threads
+        ],
+        functions=[
+            profile_wire.ProfiledFunction(name=it.name, file=it.file, line=it.line)
+            for it in functions
+        ],
+        stacks=stacks,
+        left_out_count=found.left_out,
+    )
+
+
+def slow_turn_message(slow: SlowTurn) -> profile_wire.SlowTurn:
+    """A slow turn, as operators see it."""
+    return profile_wire.SlowTurn(
+        begin_time=to_timestamp(slow.began_s),
+        decide_duration=to_duration(slow.spent_s["decide"]),
+        plan_duration=to_duration(slow.spent_s["plan"]),
+        persist_duration=to_duration(slow.spent_s["persist"]),
+        publish_duration=to_duration(slow.spent_s["publish"]),
+        stimuli=slow.stimuli,
+        job_count=slow.jobs,
+        attempt_count=slow.attempts,
+        node_count=slow.nodes,
+        event_count=slow.events,
+        command_count=slow.commands,
+    )
+
+
+def _turn_buckets(counts: Sequence[int]) -> Iterator[profile_wire.TurnBucket]:
+    for end_s, count in zip((*BUCKETS_S, None), counts, strict=True):
+        longest = None if end_s is None else to_duration(end_s)
+        yield profile_wire.TurnBucket(longest_duration=longest, turn_count=count)
