@@ -131,7 +131,7 @@ class Admin(ServiceCalls[AdminServiceStub]):
         while another profile is taken. It is not asked for again after a lost line.
         """
         address = self._connection.identity.address
-        request = wire.ProfileMasterRequest(duration=to_duration(seconds))
+        request = wire.ProfileMasterRequest(sample_duration=to_duration(seconds))
         begin = partial(self.stub.ProfileMaster, request, timeout=seconds + 3 * CALL_DEADLINE_S)
         try:
             for message in apart(begin):

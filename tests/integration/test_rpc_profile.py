@@ -38,7 +38,7 @@ async def house(tmp_path: Path) -> AsyncIterator[RpcHouse]:
 
 def _asked(house: RpcHouse, name: str, role: Role, seconds: float) -> Any:
     stub = AdminServiceStub(house.channel_as(name, role))
-    request = wire.ProfileMasterRequest(duration=to_duration(seconds))
+    request = wire.ProfileMasterRequest(sample_duration=to_duration(seconds))
     return stub.ProfileMaster(request, timeout=DEADLINE_S)
 
 

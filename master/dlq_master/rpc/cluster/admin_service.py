@@ -306,8 +306,9 @@ async def profile_master(
 ) -> AsyncIterator[wire.ProfileMasterResponse | bytes]:
     """The number of samples from time to time, and at last the profile."""
     seconds = USUAL_PROFILE_S
-    if request.HasField("duration"):
-        seconds = check_span("duration", request.duration, SHORTEST_PROFILE_S, LONGEST_PROFILE_S)
+    if request.HasField("sample_duration"):
+        asked, shortest_s = request.sample_duration, SHORTEST_PROFILE_S
+        seconds = check_span("sample_duration", asked, shortest_s, LONGEST_PROFILE_S)
     answer_of = profile_answer(call.parts.meter)
     with call.parts.profiles.begun(call.caller.name, seconds, answer_of) as sampling:
         while not await sampling.over(PROGRESS_S):

@@ -966,19 +966,19 @@ class ProfileMasterRequest(_message.Message):
 
     DESCRIPTOR: _descriptor.Descriptor
 
-    DURATION_FIELD_NUMBER: _builtins.int
+    SAMPLE_DURATION_FIELD_NUMBER: _builtins.int
     @_builtins.property
-    def duration(self) -> _duration_pb2.Duration:
+    def sample_duration(self) -> _duration_pb2.Duration:
         """How long, from 1 s to 300 s; unset: 30 s."""
 
     def __init__(
         self,
         *,
-        duration: _duration_pb2.Duration | None = ...,
+        sample_duration: _duration_pb2.Duration | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["duration", b"duration"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["sample_duration", b"sample_duration"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["duration", b"duration"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["sample_duration", b"sample_duration"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
