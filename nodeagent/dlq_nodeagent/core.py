@@ -141,7 +141,7 @@ class AgentCore:
         """Do the work that is due. Cheap when nothing is."""
         self.uplink.tick()
         self.supervisor.tick()
-        if self._leftovers.tick(self.supervisor.keys()):
+        if self._leftovers.any and self._leftovers.tick(self.supervisor.keys()):
             self.uplink.drop()  # the next hello names the remaining ranks
         self.speak()
 

@@ -57,6 +57,7 @@ from dlq_profiler.injection import built
 
 # The shim and jobs of other users pass through it by full path; other users cannot list it.
 _STATE_MODE = 0o711
+_LOCK_S = 1.0  # between looks at the lock
 
 log = get_logger("nodeagent.daemon")
 
@@ -319,7 +320,12 @@ async def _turn(
 ) -> None:
     """Turn until the agent is asked to stop, or its state belongs to another agent."""
     loop = asyncio.get_running_loop()
-    while not stopped.is_set() and holds():
+    look_s = 0.0
+    while not stopped.is_set():
+        if loop.time() >= look_s:
+            if not holds():
+                return
+            look_s = loop.time() + _LOCK_S
         core.tick()
         service.alive()
         pause_s = service.patience_s(max(core.pause_s(), 0.001))

@@ -65,6 +65,8 @@ _TELL_PREPARING_S = 0.2
 JOURNAL_FAILED = "journal_failed"
 # States that follow at once from another line of the log.
 _SAID_OTHERWISE = frozenset({RankState.LAUNCHING, RankState.RELEASING, RankState.KEPT})
+# Their next step shows by itself, where a runtime has hints.
+_SHOWN = frozenset({RankState.LAUNCHING, RankState.RUNNING})
 _WATCH_S, _WATCH_STOPPING_S = 1.0, 0.25
 _LOOK_TIMEOUT_S, _BASELINE_TIMEOUT_S = 30.0, 5.0
 
@@ -363,10 +365,10 @@ class Supervisor:
     def poll_s(self) -> float:
         states = {watched.rank.state for watched in self._open.values()}
         states -= OVER
+        if states and states <= _SHOWN and self.runtime.ends() is not None:
+            return 0.25  # starts and ends show by themselves: beats and looks remain
         if RankState.LAUNCHING in states:
             return 0.01
-        if states == {RankState.RUNNING} and self.runtime.ends() is not None:
-            return 0.25  # ends show by themselves: beats and looks remain
         return 0.1 if states else 1.0
 
     # ---- time

@@ -59,17 +59,25 @@ def kill(dirs: Sequence[CgroupDir]) -> int:
 
 
 def remove(dirs: Iterable[CgroupDir]) -> bool:
-    """Remove the directories; False when one is still busy (ask again later)."""
+    """Remove the directories; False when one is still busy (ask again later). Few have others
+    below them, so these are looked for only after a refusal.
+    """
     gone = True
     for each in dirs:
-        for directory in reversed(_with_below(each.path)):
-            try:
-                os.rmdir(directory)
-            except FileNotFoundError:
-                continue
-            except OSError:
-                gone = False
+        if not _removed(each.path):
+            below = reversed(_with_below(each.path))
+            gone &= all([_removed(directory) for directory in below])
     return gone
+
+
+def _removed(directory: str) -> bool:
+    try:
+        os.rmdir(directory)
+    except FileNotFoundError:
+        return True
+    except OSError:
+        return False
+    return True
 
 
 def _with_below(directory: str, depth: int = 0) -> list[str]:

@@ -161,6 +161,8 @@ class V1Tree:
         unused = set() if limits.devices else {"devices"}
         if limits.cpus is None and limits.weight is None:
             unused.add("cpu")
+        if not limits.cores:
+            unused.add("cpuset")
         beside = self._parents.get("unified")
         if beside is not None and (beside / "cgroup.kill").exists():
             unused |= {"freezer", "cpuacct"}

@@ -213,9 +213,9 @@ class Runtime(Protocol):
         ...
 
     def ends(self) -> int | None:
-        """A descriptor that is readable from when the guard of a rank has ended until `exited` is
-        asked. A hint only: not every end shows. Owned by the runtime. None: there are no such
-        hints.
+        """A descriptor that is readable from when a rank has started or its guard has ended until
+        `exited` is asked. A hint only: not every start or end shows. Owned by the runtime. None:
+        there are no such hints.
         """
         ...
 

@@ -78,11 +78,21 @@ void guard_reap(struct guard *guard)
     guard->childless = pid < 0 && errno == ECHILD;
 }
 
+/* Once true, it stays true: nothing is left that could start more. */
 static bool empty(struct guard *guard)
 {
     if (boxed(guard))
         return boxed_empty(guard);
-    return guard->childless && cgroup_count(guard->plan) == 0;
+    if (!guard->gone)
+        guard->gone = guard->childless && cgroup_count(guard->plan) == 0;
+    return guard->gone;
+}
+
+static int remaining(const struct guard *guard)
+{
+    if (boxed(guard))
+        return cgroup_count_below(guard->plan, true);
+    return guard->gone ? 0 : cgroup_count(guard->plan);
 }
 
 void guard_slow_down(struct guard *guard)
@@ -418,8 +428,7 @@ static void write_ending(struct guard *guard)
     guard->ending.log_bytes = guard->ring.end;
     guard->ending.dropped_log_bytes = guard->ring.dropped;
     guard->ending.refused_commands = guard->ctl.refused;
-    guard->ending.remaining_pids = boxed(guard) ? cgroup_count_below(guard->plan, true)
-                                                       : cgroup_count(guard->plan);
+    guard->ending.remaining_pids = remaining(guard);
     if (guard->ending.remaining_pids == 0 && !guard->childless)
         guard->ending.remaining_pids = tree_kill();
     record_exit(guard->dir_fd, guard->plan, &guard->ending, guard->boot_id);

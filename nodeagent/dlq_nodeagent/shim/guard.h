@@ -22,6 +22,7 @@ struct guard {
     struct ctl ctl;
     int signal_fd, timer_fd;
     bool main_alive, childless;
+    bool gone; /* nothing of the job is left */
     struct lease lease;
     int64_t notice_until; /* the time that the hold's notice has left the job; 0: none was given */
     int last_signal;

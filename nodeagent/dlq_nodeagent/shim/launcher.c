@@ -2,7 +2,8 @@
  * start of a program.
  *
  * Descriptor 0 is a socket of whole messages. The agent sends the directory of an attempt, and gets
- * a pidfd of its shim, or an errno. The shims are this process's children until it leaves, which it
+ * a pidfd of its shim, or an errno. A shim writes a byte to descriptor 1 when its start record is
+ * there. The shims are this process's children until it leaves, which it
  * does when the agent is gone. They go on then. */
 #include "shim.h"
 
@@ -17,6 +18,7 @@
 #include <unistd.h>
 
 #define AGENT 0
+#define NEWS 1
 #define LONGEST_PATH 4096
 
 static void answer(int error, int pidfd)
@@ -44,6 +46,7 @@ static void fork_shim(const char *attempt_dir)
     if (pid == 0) {
         close(AGENT);
         prctl(PR_SET_NAME, "dlq-shim", 0, 0, 0);
+        news_fd = NEWS;
         _exit(shim_main(attempt_dir));
     }
     int pidfd = pid < 0 ? -1 : (int)syscall(SYS_pidfd_open, pid, 0);

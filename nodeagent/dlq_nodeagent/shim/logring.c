@@ -33,24 +33,32 @@ static void write_header(const struct logring *ring, int64_t reserved_end)
     (void)written;
 }
 
+static int make(int dir_fd, const char *name)
+{
+    return openat(dir_fd, name, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
+}
+
+/* The head file is made with the first output: many jobs have none. */
 int logring_open(struct logring *ring, int dir_fd, const struct plan *plan)
 {
-    int flags = O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC;
-    ring->head_fd = openat(dir_fd, "log.head", flags, 0600);
-    ring->ring_fd = openat(dir_fd, "log.ring", flags, 0600);
+    ring->dir_fd = dir_fd;
+    ring->head_fd = -1;
+    ring->ring_fd = make(dir_fd, "log.ring");
     ring->head_bytes = plan->log_head_bytes;
     ring->ring_bytes = plan->log_ring_bytes;
     ring->end = ring->dropped = 0;
-    if (ring->head_fd < 0 || ring->ring_fd < 0)
+    if (ring->ring_fd < 0)
         return -1;
     write_header(ring, 0);
     return 0;
 }
 
 /* Where the next byte goes and how many fit there in one piece. */
-static size_t place(const struct logring *ring, int *fd, off_t *offset)
+static size_t place(struct logring *ring, int *fd, off_t *offset)
 {
     if (ring->end < ring->head_bytes) {
+        if (ring->head_fd < 0)
+            ring->head_fd = make(ring->dir_fd, "log.head");
         *fd = ring->head_fd;
         *offset = ring->end;
         return (size_t)(ring->head_bytes - ring->end);

@@ -15,6 +15,8 @@
 #define EXIT_TMP "exit.tmp"
 #define RECORD_BYTES 4096
 
+int news_fd = -1;
+
 struct json {
     char text[RECORD_BYTES];
     size_t used;
@@ -105,8 +107,11 @@ void record_started(int dir_fd, const struct plan *plan, pid_t main_pid, const c
     put_number(&json, "started_boottime_ns", boottime_ns);
     put_number(&json, "started_wall_ns", wall_ns);
     put(&json, "}\n");
-    if (write_whole(dir_fd, "started.tmp", 0, 0600, false, &json) == 0)
-        renameat(dir_fd, "started.tmp", dir_fd, "started.json");
+    if (write_whole(dir_fd, "started.tmp", 0, 0600, false, &json) != 0 ||
+        renameat(dir_fd, "started.tmp", dir_fd, "started.json") != 0)
+        return;
+    ssize_t told = write(news_fd, "s", 1);
+    (void)told;
 }
 
 static void put_start_error(struct json *json, const struct ending *ending)

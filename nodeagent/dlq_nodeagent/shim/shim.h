@@ -164,7 +164,7 @@ void container_signal(const struct container *box, int number);
 /* ---- logring.c ---- */
 
 struct logring {
-    int head_fd, ring_fd;
+    int dir_fd, head_fd, ring_fd;
     int64_t head_bytes, ring_bytes;
     int64_t end, dropped;
 };
@@ -249,6 +249,9 @@ struct ending {
 
 /* Reserves the room of the exit record, so that a full disk cannot swallow it later. */
 void record_reserve(int dir_fd);
+/* Told of a start record, so that the agent need not look again and again; -1: nothing is. Without a
+ * reader, or with one that does not read, the word is lost. */
+extern int news_fd;
 void record_started(int dir_fd, const struct plan *plan, pid_t main_pid, const char *boot_id,
                     int64_t boottime_ns, int64_t wall_ns);
 /* Tries until it is on the disk. */

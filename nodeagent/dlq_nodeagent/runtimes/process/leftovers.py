@@ -57,6 +57,11 @@ class Leftovers:
         for found in self._found.values():
             log.error("rank_unexplained", key=str(found.key), pids=sorted(found.pids))
 
+    @property
+    def any(self) -> bool:
+        """Whether some of them are still there."""
+        return bool(self._found)
+
     def all(self) -> tuple[Leftover, ...]:
         """The remaining ones, for a hello."""
         return tuple(self._found.values())

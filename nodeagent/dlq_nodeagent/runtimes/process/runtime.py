@@ -56,15 +56,15 @@ class ProcessRuntime:
         self._attempts_fd = layout.open_attempts(self._state_dir)
         self._attempts: dict[RankKey, OpenAttempt] = {}
         self._ends = shim_process.Ends()
-        self._launcher = shim_process.Launcher(shim)
+        self._launcher = shim_process.Launcher(shim, self._ends.news)
 
     def close(self) -> None:
         """Let go of all descriptors; the jobs go on."""
         for attempt in self._attempts.values():
             attempt.close()
         self._attempts.clear()
-        self._ends.close()
         self._launcher.close()
+        self._ends.close()
         os.close(self._attempts_fd)
 
     def job_files(self, key: RankKey) -> JobFiles:

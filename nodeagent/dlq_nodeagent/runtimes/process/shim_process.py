@@ -14,6 +14,7 @@ from dlq_nodeagent.runtimes.process import layout
 
 PROC = Path("/proc")
 _ANSWER_S = 10.0
+_NEWS_BYTES = 65_536
 
 
 class Launcher:
@@ -22,8 +23,10 @@ class Launcher:
     started again.
     """
 
-    def __init__(self, shim: Path) -> None:
+    def __init__(self, shim: Path, news: int) -> None:
+        """`news`: a descriptor to which a shim writes a byte when its start record is there."""
         self._shim = shim
+        self._news = news
         self._socket: socket.socket | None = None
         self._pid = 0
 
@@ -66,22 +69,24 @@ class Launcher:
         if self._socket is None:
             ours, its = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
             with its:
-                self._pid = spawn(self._shim, "serve", at_0=its.fileno())
+                self._pid = spawn(self._shim, "serve", at_0=its.fileno(), at_1=self._news)
             ours.settimeout(_ANSWER_S)
             self._socket = ours
         return self._socket
 
 
-def spawn(shim: Path, word: str | Path, *, at_0: int | None = None) -> int:
-    """Start the shim's program and return its pid; it is our child until we end. `at_0`: a
-    descriptor of ours that it gets as its descriptor 0.
+def spawn(
+    shim: Path, word: str | Path, *, at_0: int | None = None, at_1: int | None = None
+) -> int:
+    """Start the shim's program and return its pid; it is our child until we end. `at_0` and
+    `at_1`: descriptors of ours that it gets as its descriptors 0 and 1.
 
     posix_spawn: the agent never forks (a large agent would freeze, and gRPC must not be forked).
     """
     quiet: list[tuple[Any, ...]] = [
-        (os.POSIX_SPAWN_OPEN, 1, "/dev/null", os.O_RDWR, 0),
-        (os.POSIX_SPAWN_DUP2, 1, 2),
-        (os.POSIX_SPAWN_DUP2, 1 if at_0 is None else at_0, 0),
+        (os.POSIX_SPAWN_OPEN, 2, "/dev/null", os.O_RDWR, 0),
+        (os.POSIX_SPAWN_DUP2, 2 if at_0 is None else at_0, 0),
+        (os.POSIX_SPAWN_DUP2, 2 if at_1 is None else at_1, 1),
     ]
     return os.posix_spawn(shim, [str(shim), str(word)], {}, file_actions=quiet)
 
@@ -102,10 +107,14 @@ def open_pidfd(pid: int, start_ticks: int | None) -> int | None:
 
 
 class Ends:
-    """Tells by one descriptor that one of many shims has ended; each end once."""
+    """Tells by one descriptor that one of many shims has ended, or has started its main process;
+    each of these once.
+    """
 
     def __init__(self) -> None:
         self._epoll = select.epoll()
+        self._starts, self.news = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+        self._epoll.register(self._starts, select.EPOLLIN)
 
     @property
     def descriptor(self) -> int:
@@ -119,9 +128,13 @@ class Ends:
     def taken(self) -> None:
         """Somebody looks at all shims now: earlier words need not be repeated."""
         self._epoll.poll(0)
+        with suppress(BlockingIOError):
+            os.read(self._starts, _NEWS_BYTES)
 
     def close(self) -> None:
         self._epoll.close()
+        os.close(self._starts)
+        os.close(self.news)
 
 
 def has_ended(pidfd: int) -> bool:

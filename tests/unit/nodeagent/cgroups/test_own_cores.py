@@ -73,11 +73,20 @@ def test_v1_writes_cores_below_groups_that_have_all_of_the_host(v1: V1Tree, tmp_
     assert (at["cpu"] / "cpu.shares").read_text() == "3072"
 
 
-def test_v1_gives_a_rank_without_cores_of_its_own_those_of_the_host(v1: V1Tree) -> None:
+def test_v1_gives_a_rank_without_cores_of_its_own_those_of_the_host(tmp_path: Path) -> None:
+    v1_host(tmp_path, (*KINDS, "cpuset"), unified=False)
+    fill(tmp_path / "fs/cpuset", {"cpuset.cpus": "0-7\n", "cpuset.mems": "0-1\n"})
+    bases = {kind: tmp_path / "fs" / kind for kind in (*KINDS, "cpuset")}
+    tree = V1Tree(bases, "n1", make_dir=make_v1, every_kind=True)
     none = Limits(memory_bytes=None, pids_max=None, cpus=None)
-    at = {each.kind: Path(each.path) for each in v1.create("17.2.0", none)}
+    at = {each.kind: Path(each.path) for each in tree.create("17.2.0", none)}
     assert (at["cpuset"] / "cpuset.cpus").read_text() == "0-7"  # empty, it would take no process
     assert (at["cpuset"] / "cpuset.mems").read_text() == "0-1"
+
+
+def test_v1_makes_no_cpuset_for_a_rank_without_cores_of_its_own(v1: V1Tree) -> None:
+    none = Limits(memory_bytes=None, pids_max=None, cpus=None)
+    assert "cpuset" not in {each.kind for each in v1.create("17.2.0", none)}
 
 
 def test_trees_without_cpusets_say_why(tmp_path: Path) -> None:

@@ -226,11 +226,12 @@ def test_main_processes_pid_and_start_time_are_on_record(box: ProcessBox) -> Non
 
 def test_every_end_shows_on_one_descriptor_until_somebody_looks(box: ProcessBox) -> None:
     first, second = box.sh("exit 3"), box.sh("exec sleep 1000")
-    wait_until(lambda: ends(box), what="the first end")
-    (record,) = box.runtime.exited([first, second])
+    found = lambda: ends(box) and box.runtime.exited([first, second])  # noqa: E731
+    (record,) = wait_until(found, what="the first end")
     assert (record.key, record.code) == (first.key, 3)
-    assert not ends(box)
     wait_until(lambda: box.runtime.started(second), what="the start record")
+    box.runtime.exited([second])
+    assert not ends(box)
     box.restart_agent()
     box.runtime.kill(second, epoch=second.epoch)
     wait_until(lambda: ends(box), what="the end of one that was adopted")
@@ -239,8 +240,16 @@ def test_every_end_shows_on_one_descriptor_until_somebody_looks(box: ProcessBox)
     assert not ends(box)
 
 
+def test_every_start_shows_there_too(box: ProcessBox) -> None:
+    handle = box.sh("exec sleep 1000")
+    wait_until(lambda: ends(box), what="the start")
+    assert box.runtime.started(handle) is not None
+    assert box.runtime.exited([handle]) == []
+    assert not ends(box)
+
+
 def ends(box: ProcessBox) -> bool:
-    """Whether the runtime says that somebody has ended."""
+    """Whether the runtime says that somebody has started or ended."""
     descriptor = box.runtime.ends()
     assert descriptor is not None
     return bool(select.select([descriptor], [], [], 0)[0])
