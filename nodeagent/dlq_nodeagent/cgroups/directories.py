@@ -65,8 +65,8 @@ def remove(dirs: Iterable[CgroupDir]) -> bool:
     gone = True
     for each in dirs:
         if not _removed(each.path):
-            below = reversed(_with_below(each.path))
-            gone &= all([_removed(directory) for directory in below])
+            for directory in reversed(_with_below(each.path)):
+                gone &= _removed(directory)
     return gone
 
 

@@ -75,9 +75,7 @@ class Launcher:
         return self._socket
 
 
-def spawn(
-    shim: Path, word: str | Path, *, at_0: int | None = None, at_1: int | None = None
-) -> int:
+def spawn(shim: Path, word: str | Path, *, at_0: int | None = None, at_1: int | None = None) -> int:
     """Start the shim's program and return its pid; it is our child until we end. `at_0` and
     `at_1`: descriptors of ours that it gets as its descriptors 0 and 1.
 
