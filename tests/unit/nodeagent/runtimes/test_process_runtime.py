@@ -226,8 +226,9 @@ def test_main_processes_pid_and_start_time_are_on_record(box: ProcessBox) -> Non
 
 def test_every_end_shows_on_one_descriptor_until_somebody_looks(box: ProcessBox) -> None:
     first, second = box.sh("exit 3"), box.sh("exec sleep 1000")
-    found = lambda: ends(box) and box.runtime.exited([first, second])  # noqa: E731
-    (record,) = wait_until(found, what="the first end")
+    (record,) = wait_until(
+        lambda: box.runtime.exited([first, second]) if ends(box) else [], what="the first end"
+    )
     assert (record.key, record.code) == (first.key, 3)
     wait_until(lambda: box.runtime.started(second), what="the start record")
     box.runtime.exited([second])
