@@ -125,7 +125,7 @@ class OpenAttempt:
             if started is None or started.boot_id != self._boot_id:
                 return False
             self.pidfd = shim_process.open_pidfd(started.shim_pid, started.shim_start_ticks)
-            if self.pidfd is not None:
+            if self.pidfd is not None and not shim_process.has_ended(self.pidfd):
                 self._ends.watch(self.pidfd)
         if self.pidfd is None:
             return False
