@@ -1,10 +1,15 @@
 """Durable submits a second over mutual TLS, and the cost of one.
 
-    python -m benchmarks.live.submits [--count N] [--json]
+    python -m benchmarks.live.submits [--count N] [--full] [--floor] [--json]
 
 A submit counts when its answer has come: the job is on disk then. Client and master share the
 machine. The sync rate of the disk is printed beside them: with 1 in flight it bounds the rate.
-Goal: 900 a second with 64 in flight on two cores.
+Answers are brief, as `sbatch` asks for them; with `--full` they hold the whole job and its reasons.
+Then come many jobs in few calls: specs that differ by `SubmitJobs`, and arrays. `--floor` measures
+a server that does nothing but answer first (`benchmarks.live.grpc_floor`): no master that serves by grpc.aio can
+spend less on a call.
+Goals (issue 21): 1,800 a second with 64 in flight on two cores, 0.6 ms of CPU of the master for
+each, and 50 us for each job of a batch or an array.
 """
 
 from __future__ import annotations
@@ -14,11 +19,14 @@ import asyncio
 import os
 import tempfile
 import time
+from collections.abc import AsyncIterator, Coroutine
+from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from grpc import aio, ssl_channel_credentials
 
+from benchmarks.live.grpc_floor import floor_server
 from benchmarks.support.conditions import percentile
 from benchmarks.support.living import Living, cpu_s
 from benchmarks.support.report import Report
@@ -30,7 +38,10 @@ from dlq_client.line.identity import Identity, load_identity
 if TYPE_CHECKING:
     from dlq.v1.job_service_pb2_grpc import JobServiceAsyncStub
 
-GOAL = 900
+GOAL = 1_800
+GOAL_US, GOAL_OF_MANY_US = 600.0, 50.0  # CPU of the master for each
+IN_FLIGHT = {1: 8, 8: 2, 64: 1}  # calls on their way, and the divisor of the count
+MANY = 500  # jobs of a call
 # Lines of master.toml that follow its [jobs] table.
 SETTINGS = """queued_per_user = 1000000
 submit_burst = 1000000
@@ -39,21 +50,33 @@ level = "warning"
 """
 
 
-async def submit_many(
-    identity: Identity, count: int, in_flight: int, stretch: int = 0
-) -> tuple[float, list[float]]:
-    """Seconds for all, and for each. Stretches of one benchmark have different numbers."""
+@asynccontextmanager
+async def calling(identity: Identity) -> AsyncIterator[JobServiceAsyncStub]:
+    """A line to the master, after its first call: that one pays for the connection."""
     credentials = ssl_channel_credentials(identity.ca, identity.key, identity.certificate)
     options = [("grpc.ssl_target_name_override", SERVER_NAME)]
-    took: list[float] = []
     async with aio.secure_channel(identity.address, credentials, options=options) as channel:
         stub: JobServiceAsyncStub = JobServiceStub(channel)  # its asynchronous face
-        spec = job_pb2.JobSpec(
-            command=["/bin/true"],
-            resources=resource_pb2.ResourceRequest(gpu_count=1),
-            environment={"DATA": "/shared/data", "RUN": "benchmark"},
-            working_directory="/tmp",
-        )
+        await stub.ListJobs(job_service_pb2.ListJobsRequest(page_size=1), timeout=30)
+        yield stub
+
+
+def a_spec(*arguments: str) -> job_pb2.JobSpec:
+    """A job of one GPU."""
+    return job_pb2.JobSpec(
+        command=["/bin/true", *arguments],
+        resources=resource_pb2.ResourceRequest(gpu_count=1),
+        environment={"DATA": "/shared/data", "RUN": "benchmark"},
+        working_directory="/tmp",
+    )
+
+
+async def submit_many(
+    identity: Identity, count: int, in_flight: int, stretch: int = 0, *, brief: bool = False
+) -> tuple[float, list[float]]:
+    """Seconds for all, and for each. Stretches of one benchmark have different numbers."""
+    took: list[float] = []
+    async with calling(identity) as stub:
         left = iter(range(count))
 
         async def client(number: int) -> None:
@@ -61,57 +84,95 @@ async def submit_many(
                 start_s = time.perf_counter()
                 await stub.SubmitJob(
                     job_service_pb2.SubmitJobRequest(
-                        request_id=f"{os.getpid()}-{stretch}-{in_flight}-{number}-{each}", spec=spec
+                        request_id=f"{os.getpid()}-{stretch}-{in_flight}-{number}-{each}",
+                        spec=a_spec(str(each)),
+                        brief=brief,
                     ),
                     timeout=30,
                 )
                 took.append(time.perf_counter() - start_s)
 
-        await client_warm_up(stub)
         start_s = time.perf_counter()
         await asyncio.gather(*(client(number) for number in range(in_flight)))
         return time.perf_counter() - start_s, took
 
 
-async def client_warm_up(stub: JobServiceAsyncStub) -> None:
-    """The first call pays for the connection."""
-    await stub.ListJobs(job_service_pb2.ListJobsRequest(page_size=1), timeout=30)
+async def submit_batches(identity: Identity, count: int) -> tuple[float, list[float]]:
+    """The same of so many jobs whose arguments differ, `MANY` in a call."""
+    async with calling(identity) as stub:
+        start_s = time.perf_counter()
+        for first in range(0, count, MANY):
+            specs = [a_spec(str(number)) for number in range(first, first + MANY)]
+            request_id = f"{os.getpid()}-many-{first}"
+            request = job_service_pb2.SubmitJobsRequest(request_id=request_id, specs=specs)
+            answer = await stub.SubmitJobs(request, timeout=60)
+            assert all(job.job_id for job in answer.jobs)
+        return time.perf_counter() - start_s, [0.0] * count
+
+
+async def submit_array(identity: Identity, count: int) -> tuple[float, list[float]]:
+    """The same of an array of so many tasks."""
+    async with calling(identity) as stub:
+        spec = a_spec()
+        spec.array.ranges.add(first=0, last=count - 1)
+        start_s = time.perf_counter()
+        request_id = f"{os.getpid()}-array"
+        request = job_service_pb2.SubmitJobRequest(request_id=request_id, spec=spec, brief=True)
+        await stub.SubmitJob(request, timeout=60)
+        return time.perf_counter() - start_s, [0.0] * count
 
 
 def main() -> None:
-    """Measure with 1 and with 64 in flight."""
-    parser = argparse.ArgumentParser(description=__doc__)
+    """Measure with 1, 8 and 64 in flight, many in a call, and an array."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n\n")[0])
     parser.add_argument("--count", type=int, default=4000)
+    parser.add_argument("--full", action="store_true", help="answers with the whole job")
+    parser.add_argument("--floor", action="store_true", help="a server that only answers, first")
     report = Report.begin("live.submits", parser)
+    count, brief = report.options.count, not report.options.full
     with tempfile.TemporaryDirectory() as directory:
         disk = report.disk(Path(directory))
+        if report.options.floor:
+            with floor_server(Path(directory)) as (pid, identity):
+                for in_flight, share in IN_FLIGHT.items():
+                    calls = submit_many(identity, count // share, in_flight)
+                    _measure(report, pid, f"floor, {in_flight} in flight", calls)
         with Living(Path(directory), SETTINGS) as living:
             living.run("dlq", "login")
-            identity = load_identity(living.home)
-            assert identity is not None
-            for in_flight, share in ((1, 8), (64, 1)):
-                _measure(report, living, identity, report.options.count // share, in_flight, disk)
+            user = load_identity(living.home)
+            assert user is not None
+            pid = living.master.pid
+            for in_flight, share in IN_FLIGHT.items():
+                calls = submit_many(user, count // share, in_flight, brief=brief)
+                name = f"submits, {in_flight} in flight"
+                rate = GOAL if in_flight == 64 else None
+                _measure(report, pid, name, calls, GOAL_US, rate, disk)
+            for name, many in (("SubmitJobs", submit_batches), ("array", submit_array)):
+                _measure(report, pid, name, many(user, 2 * count), GOAL_OF_MANY_US)
     report.end()
 
 
 def _measure(
-    report: Report, living: Living, identity: Identity, count: int, in_flight: int, disk: float
+    report: Report,
+    pid: int,
+    name: str,
+    submits: Coroutine[Any, Any, tuple[float, list[float]]],
+    at_most_us: float | None = None,
+    at_least: float | None = None,
+    disk: float = 0.0,
 ) -> None:
     """The rate, the spread, and the cost of each submit to either end."""
-    pid = living.master.pid
-    master_s, client_s = cpu_s(pid), time.process_time()
-    total_s, took = asyncio.run(submit_many(identity, count, in_flight))
-    master_s, client_s = cpu_s(pid) - master_s, time.process_time() - client_s
-    name = f"submits, {in_flight} in flight"
+    server_s, client_s = cpu_s(pid), time.process_time()
+    total_s, took = asyncio.run(submits)
+    server_s, client_s = cpu_s(pid) - server_s, time.process_time() - client_s
     rate = len(took) / total_s
-    report.figure(
-        name, rate, "/s",
-        at_least=GOAL if in_flight == 64 else None,
-        note=f"{rate / disk:.2f} for each sync that the disk could do",
-    )  # fmt: skip
-    report.figure(f"{name}, p50", 1e3 * percentile(took, 0.5), "ms")
-    report.figure(f"{name}, p99", 1e3 * percentile(took, 0.99), "ms")
-    report.figure(f"{name}, CPU of the master for each", 1e6 * master_s / len(took), "us")
+    note = f"{rate / disk:.2f} for each sync that the disk could do" if disk else ""
+    report.figure(name, rate, "/s", at_least=at_least, note=note)
+    if any(took):
+        report.figure(f"{name}, p50", 1e3 * percentile(took, 0.5), "ms")
+        report.figure(f"{name}, p99", 1e3 * percentile(took, 0.99), "ms")
+    server_us = 1e6 * server_s / len(took)
+    report.figure(f"{name}, CPU of the server for each", server_us, "us", at_most=at_most_us)
     report.figure(f"{name}, CPU of the client for each", 1e6 * client_s / len(took), "us")
 
 
