@@ -59,6 +59,9 @@ def write_meta(db: Database, meta: Mapping[str, str]) -> None:
     )
 
 
+_dumps = json.JSONEncoder(separators=(",", ":")).encode
+
+
 def _many(db: Database, sql: str, rows: Sequence[tuple[object, ...]]) -> None:
     if rows:
         db.executemany(sql, rows)
@@ -126,7 +129,7 @@ _ROWS: Final[Sequence[tuple[str, str, Callable[[Any], Row]]]] = (
     (
         "events",
         "INSERT INTO journal VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
-        lambda event: (*_EVENT(event), json.dumps(dict(event.data), separators=(",", ":"))),
+        lambda event: (*_EVENT(event), _dumps(dict(event.data))),
     ),
     ("intentions", "INSERT INTO outbox VALUES (?, ?, ?, ?, ?, ?)", _intended),
     ("delivered", "DELETE FROM outbox WHERE sequence = ?", _one),

@@ -5,14 +5,16 @@ has changed.
 Written for speed: a turn encodes every job it touches, a start decodes every job there is, many
 bodies in one pass of the parser. The codec of a type is worked out once. A field whose JSON is its
 value (number, word) costs nothing. Equal texts, and equal values of the kinds that many jobs have
-alike, are one value in memory.
+alike, are one value in memory. Jobs that come together are alike too: of each body only the fields
+that differ from the body before it are encoded.
 """
 
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import MISSING, fields, is_dataclass
 from enum import Enum
-from operator import attrgetter
+from itertools import compress
+from operator import attrgetter, is_not
 from sys import intern
 from types import NoneType, UnionType
 from typing import Any, NamedTuple, TypeVar, Union, get_args, get_origin, get_type_hints
@@ -52,15 +54,55 @@ class Coder(NamedTuple):
 
 def encode(value: Any) -> str:
     """The body of a stored value: a NamedTuple or a dataclass."""
-    body = _of(coder(type(value)).write)(value)
-    body["v"] = VERSION
-    return sealed(body)
+    kind = type(value)
+    texts = _TEXTS.get(kind)
+    if texts is None:
+        texts = _TEXTS[kind] = _Texts(kind).text if issubclass(kind, tuple) else _whole_text
+    return _sealed(texts(value))
 
 
 def sealed(data: dict[str, Any]) -> str:
     """A body of this JSON object, with its checksum at its end."""
-    text = _dumps(data)
+    return _sealed(_dumps(data))
+
+
+def _sealed(text: str) -> str:
     return f"{text[:-1]}{_MARK}{_checksum(text)}{_END}"
+
+
+def _whole_text(value: Any) -> str:
+    body = _of(coder(type(value)).write)(value)
+    body["v"] = VERSION
+    return _dumps(body)
+
+
+class _Texts:
+    """The JSON of the values of a NamedTuple, each made of the one before it.
+
+    Fields that are the very same value as before have the same text. Threads may share it.
+    """
+
+    def __init__(self, kind: type) -> None:
+        self._plan = _plan(kind)
+        nothing = [_NOTHING] * len(self._plan)
+        self._last: tuple[Sequence[Any], list[str]] = nothing, [""] * len(nothing)
+
+    def text(self, value: Sequence[Any]) -> str:
+        last, parts = self._last
+        parts = parts.copy()
+        for place in compress(range(len(parts)), map(is_not, value, last)):
+            name, default, convert = self._plan[place]
+            item = value[place]
+            if item is default or item == default:
+                parts[place] = ""
+            else:
+                text = _dumps(item if convert is None else convert(item))
+                parts[place] = f'"{name}":{text},'
+        self._last = value, parts
+        return f'{{{"".join(parts)}"v":{VERSION}}}'
+
+
+_TEXTS: dict[type, Callable[[Any], str]] = {}
 
 
 def decode(body: str, kind: type[T]) -> T:
@@ -202,10 +244,8 @@ class _Field(NamedTuple):
 
 def _record(kind: type) -> Coder:
     described = _fields(kind)
-    names = [field.name for field in described]
-    take = _same if issubclass(kind, tuple) else _values(names)
-    stored = [STORED_NAMES.get(name, name) for name in names]
-    plan = [(stored_as, *field[1:3]) for stored_as, field in zip(stored, described, strict=True)]
+    take = _same if issubclass(kind, tuple) else _values([field.name for field in described])
+    plan = _plan(kind)
 
     def write(value: Any) -> dict[str, Any]:
         body = {}
@@ -215,8 +255,13 @@ def _record(kind: type) -> Coder:
         return body
 
     reader = _positional if issubclass(kind, tuple) else _named
-    read = reader(kind, dict(zip(stored, described, strict=True)))
+    read = reader(kind, {name: field for (name, _, _), field in zip(plan, described, strict=True)})
     return Coder(write, _shared(read) if kind in _ALIKE else read)
+
+
+def _plan(kind: type) -> list[tuple[str, Any, Convert]]:
+    """How each field is written: its stored name, its default, and its converter."""
+    return [(STORED_NAMES.get(field.name, field.name), *field[1:3]) for field in _fields(kind)]
 
 
 def _positional(kind: type, fields: Mapping[str, _Field]) -> Callable[[dict[str, Any]], Any]:

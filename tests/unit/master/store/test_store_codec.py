@@ -67,6 +67,16 @@ def test_types_come_back_too_not_only_equal_values(job: Job) -> None:
     assert type(again.rules.exit0_in_grace) is type(job.rules.exit0_in_grace)
 
 
+@given(stored_values.jobs, stored_values.jobs)
+def test_the_body_before_changes_no_body(before: Job, job: Job) -> None:
+    write = coder(Job).write
+    assert write is not None
+    alone = codec.sealed({**write(job), "v": codec.VERSION})
+    for other in (before, job, job._replace(job_id=before.job_id)):
+        encode(other)
+        assert encode(job) == alone
+
+
 @given(stored_values.nodes)
 def test_equal_values_have_equal_bodies(node: Node) -> None:
     assert encode(node) == encode(node._replace(flags=frozenset(sorted(node.flags, reverse=True))))
