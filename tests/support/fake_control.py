@@ -408,6 +408,9 @@ class FakeControl:
             self.note("job_submitted", job_id=job.job_id, actor=ask.caller.actor)
         return say.Submitted(job, (Reason(ReasonCode.NO_NODES, "nodes", 1, 0),))
 
+    def _SubmitMany(self, ask: say.SubmitMany) -> tuple[JobId | DlqError, ...]:
+        return tuple(self._SubmitJob(one).job.job_id for one in ask.asks)
+
     def _CancelJob(self, ask: say.CancelJob) -> Job:
         return self._edit(ask, state=JobState.CANCELLED)
 

@@ -326,6 +326,11 @@ class MemoryStore:
         """An answered request of this user."""
         return self._rows.requests.get((user, request_id))
 
+    def requests(self, user: str, request_ids: Sequence[str]) -> Sequence[StoredRequest]:
+        """Those of these requests that have been answered."""
+        found = (self.request(user, request_id) for request_id in request_ids)
+        return [one for one in found if one is not None]
+
     def events(
         self, after: int, limit: int, job_id: JobId | None = None
     ) -> tuple[JournalEvent, ...]:

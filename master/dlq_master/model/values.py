@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from dataclasses import fields
 from functools import partial
+from operator import attrgetter
 from typing import Any, TypeVar
 
 ValueT = TypeVar("ValueT")
@@ -18,6 +20,27 @@ def maker(kind: type[ValueT]) -> Callable[[Iterable[Any]], ValueT]:
     three fields, count them; for a large one, use `changer`.
     """
     return partial(tuple.__new__, kind)  # type: ignore[type-var]  # a NamedTuple is a tuple
+
+
+def record_changer(kind: type[ValueT]) -> Callable[[ValueT, Changes], ValueT]:
+    """`dataclasses.replace` of a dataclass with many slots and no check of its own, at a third of
+    its price.
+    """
+    names = [field.name for field in fields(kind)]  # type: ignore[arg-type]  # a dataclass
+    places = {name: place for place, name in enumerate(names)}
+    setters = [getattr(kind, name).__set__ for name in names]
+    values_of = attrgetter(*names)
+
+    def changed(value: ValueT, changes: Changes) -> ValueT:
+        values = [*values_of(value)]
+        for name, item in changes.items():
+            values[places[name]] = item
+        new = object.__new__(kind)
+        for put, item in zip(setters, values, strict=True):
+            put(new, item)
+        return new
+
+    return changed
 
 
 def changer(kind: type[ValueT]) -> Callable[[ValueT, Changes], ValueT]:

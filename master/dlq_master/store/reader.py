@@ -213,6 +213,15 @@ class Reader(Past):
         ).fetchone()
         return None if row is None else StoredRequest(*row)
 
+    def requests(self, user: str, request_ids: Sequence[str]) -> Sequence[StoredRequest]:
+        """Those of these requests that have been answered, in one search."""
+        rows = self._db.execute(
+            "SELECT user, request_id, digest, result, time_s FROM requests"
+            " WHERE user = ? AND request_id IN (SELECT value FROM json_each(?))",
+            [user, json.dumps(request_ids)],
+        )
+        return [StoredRequest(*row) for row in rows]
+
     def events(
         self, after: int, limit: int, job_id: JobId | None = None
     ) -> tuple[JournalEvent, ...]:

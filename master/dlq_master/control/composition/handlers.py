@@ -22,6 +22,7 @@ from dlq_master.control.trials import traffic
 # These answer with what stands at the end of the turn, after the plan.
 _LATE: Final[tuple[Callable[[Turn, Any], Answer], ...]] = (
     submitting.submit,
+    submitting.submit_many,
     jobs.cancel,
     jobs.hold,
     jobs.release,

@@ -1,10 +1,14 @@
-"""Accepting jobs: one, or all tasks of an array, in one turn and so in one commit."""
+"""Accepting jobs: one, many, or all tasks of an array, in one turn and so in one commit."""
 
 import math
-from dataclasses import replace
+from collections.abc import Sequence
+from dataclasses import fields, replace
 from functools import partial
+from itertools import groupby
+from operator import attrgetter
 
 from dlq_common.errors import (
+    DlqError,
     InvalidRequest,
     PermissionDenied,
     TryAgain,
@@ -27,6 +31,7 @@ from dlq_master.control.stimuli import (
     AskedLateness,
     Caller,
     SubmitJob,
+    SubmitMany,
     Submitted,
 )
 from dlq_master.model.estimates.estimate import DECLARED, NOTHING_KNOWN, Basis, Unmeasured
@@ -34,6 +39,7 @@ from dlq_master.model.ids import JobId
 from dlq_master.model.jobs import job_steps as on_job
 from dlq_master.model.jobs.eligible import Array
 from dlq_master.model.jobs.job import HoldKind, Job, Lateness, RunRules
+from dlq_master.model.jobs.job_changes import changed
 from dlq_master.model.why import Reason, ReasonCode
 from dlq_master.model.words.sentence import sentence
 
@@ -49,8 +55,8 @@ def submit(turn: Turn, ask: SubmitJob) -> Answer | Done[Answer]:
     The answer for an array is its first task.
     """
     team = teams.team_for(turn.state, ask.caller.name, ask.team)
-    _check_room(turn, ask, team)
-    _check_rate(turn, ask)
+    _check_room(turn, ask, team, _count(ask))
+    _check_rate(turn, ask, _count(ask))
     check_nice(ask.caller, ask.nice)
     job = _job(turn, ask, team)
     if ask.sized:
@@ -72,16 +78,81 @@ def submit(turn: Turn, ask: SubmitJob) -> Answer | Done[Answer]:
     accepted = [job] if job.array is None or ask.array is None else _tasks(job, ask.array)
     if job.depends is not None:
         accepted = [dependencies.of_task(turn, one) for one in accepted]
-    for one in accepted:
-        _enter(turn, ask, one)
-    turn.entered.update(dict.fromkeys(counts.places(job), len(accepted)))
-    turn.state.jobs.next_id = accepted[-1].job_id + 1
-    turn.batch.specs.append((job.job_id, ask.spec))
-    turn.plan_due = True
+    _take_in(turn, ask, accepted)
     return Done(_submitted(turn, ask, job.job_id), job.job_id)
 
 
+def submit_many(turn: Turn, ask: SubmitMany) -> Answer:
+    """Accept or refuse each of them as if it came alone; looks and checks are shared."""
+    turn.recall(ask.asks)
+    answers: list[JobId | DlqError] = []
+    for _, group in groupby(ask.asks, _terms_of):
+        answers += _submit_alike(turn, [*group])
+    return lambda: tuple(answers)
+
+
 # --- helpers, in order of use ---------------------------------------------------------------------
+
+
+_PROGRAM = {"request_id", "digest", "name", "spec", "family"}
+_terms_of = attrgetter(*(field.name for field in fields(SubmitJob) if field.name not in _PROGRAM))
+
+
+def _submit_alike(turn: Turn, asks: Sequence[SubmitJob]) -> list[JobId | DlqError]:
+    """The answers to submissions that differ in their programs alone.
+
+    If all are new, the first is looked at, and there is room for the rest of them: one look is
+    enough.
+    """
+    first, *others = asks
+    likeable = bool(others) and _is_likeable(turn, first) and _are_new(turn, asks)
+    answer = _alone(turn, first)
+    if likeable and not isinstance(answer, DlqError):
+        job = turn.state.cluster.jobs[answer]
+        if _have_room(turn, first, job.team, len(others)):
+            return [answer, *(_like(turn, job, one) for one in others)]
+    return [answer, *(_alone(turn, one) for one in others)]
+
+
+def _is_likeable(turn: Turn, ask: SubmitJob) -> bool:
+    """Whether nothing but room and rates tells such a submission from the one before it."""
+    special = ask.array or ask.depends or ask.hold or ask.sized or ask.validate_only
+    return not special and not turn.state.reservations.by_id
+
+
+def _are_new(turn: Turn, asks: Sequence[SubmitJob]) -> bool:
+    try:
+        return all(turn.replay(ask) is None for ask in asks)
+    except DlqError:
+        return False
+
+
+def _alone(turn: Turn, ask: SubmitJob) -> JobId | DlqError:
+    try:
+        job: Job = submit(turn, ask)().job
+    except DlqError as refusal:
+        return refusal
+    return job.job_id if job.array is None else job.array.array_id
+
+
+def _have_room(turn: Turn, ask: SubmitJob, team: str, count: int) -> bool:
+    """Whether so many more like it may come now; if so they are counted."""
+    try:
+        _check_room(turn, ask, team, count)
+        _check_rate(turn, ask, count)
+    except DlqError:
+        return False
+    return True
+
+
+def _like(turn: Turn, first: Job, ask: SubmitJob) -> JobId:
+    """Accept a job like the one that came first; its program is its own."""
+    job_id = JobId(turn.state.jobs.next_id)
+    own = {"job_id": job_id, "name": ask.name, "family": _family(ask)}
+    job = changed(first, {**own, "sequence": 0, "profile": None})
+    _take_in(turn, ask, [turn.state.trials.with_traffic(job)])
+    turn.remember(ask, job_id)
+    return job_id
 
 
 def _submitted(turn: Turn, ask: SubmitJob, job_id: JobId) -> Answer:
@@ -92,8 +163,19 @@ def _submitted(turn: Turn, ask: SubmitJob, job_id: JobId) -> Answer:
     )
 
 
-def _check_room(turn: Turn, ask: SubmitJob, team: str) -> None:
-    user, asked = ask.caller.name, _count(ask)
+def _take_in(turn: Turn, ask: SubmitJob, accepted: Sequence[Job]) -> None:
+    """Nothing refuses this job, or these tasks of an array, any more."""
+    first = accepted[0]
+    for one in accepted:
+        _enter(turn, ask, one)
+    turn.entered.update(dict.fromkeys(counts.places(first), len(accepted)))
+    turn.state.jobs.next_id = accepted[-1].job_id + 1
+    turn.batch.specs.append((first.job_id, ask.spec))
+    turn.plan_due = True
+
+
+def _check_room(turn: Turn, ask: SubmitJob, team: str, asked: int) -> None:
+    user = ask.caller.name
     config = turn.state.config
     teams.check_count(turn, user, counts.of_user(user), config.jobs.queued_per_user, asked)
     teams.check_limits(turn, team, user, ask.request.real_base, asked)
@@ -102,9 +184,9 @@ def _check_room(turn: Turn, ask: SubmitJob, team: str) -> None:
         raise TryAgain("the master's disk is nearly full; ends and cancels are still taken")
 
 
-def _check_rate(turn: Turn, ask: SubmitJob) -> None:
+def _check_rate(turn: Turn, ask: SubmitJob, asked: int) -> None:
     """Not for repeats of what was accepted: they have been answered by now."""
-    wait_s = turn.state.jobs.submit_rates.take(ask.caller.name, _count(ask), turn.now_s)
+    wait_s = turn.state.jobs.submit_rates.take(ask.caller.name, asked, turn.now_s)
     if wait_s > 0.0:
         rate = turn.state.config.jobs.submit_rate
         raise TryAgain(
@@ -163,13 +245,17 @@ def _job(turn: Turn, ask: SubmitJob, team: str) -> Job:
         depends=dependencies.dependency(turn, ask.caller, ask.depends),
         array=array,
         array_index=0 if array is None else array.first,
-        family=f"{ask.caller.key}/{ask.family}" if ask.family else "",
+        family=_family(ask),
         records=ask.records,
         team=team,
         lateness=lateness_of(turn, ask.lateness),
     )
     job = _off_reserved(turn, state.trials.with_traffic(job))
     return job._replace(blocked=eligible.first_block(job))
+
+
+def _family(ask: SubmitJob) -> str:
+    return f"{ask.caller.key}/{ask.family}" if ask.family else ""
 
 
 def _off_reserved(turn: Turn, job: Job) -> Job:

@@ -52,6 +52,7 @@ from dlq_master.control.loop.ticks import PERIODS_S, Watchdog
 from dlq_master.control.loop.turn import Answer, State, Turn, Wiring
 from dlq_master.control.loop.watch import EVERYTHING, Interest, Subscription, Watchers
 from dlq_master.control.stimuli import (
+    CallerRequest,
     Heartbeat,
     LookAtGpus,
     OpenSession,
@@ -184,6 +185,7 @@ class Loop:
         laps, now_s = Laps(self._clock.boottime_s), self._clock.now_s()
         self._stamp(letters, now_s)  # 1
         turn = Turn(self._state, self._records, now_s, self._wiring)
+        turn.recall([it.stimulus for it in letters if isinstance(it.stimulus, CallerRequest)])
         replies = [self._handle(turn, letter) for letter in letters]  # 2
         for follow in self._wiring.before_plan:  # 3
             follow(turn)

@@ -99,7 +99,8 @@ class Turn:
         )  # jobs that came in this turn (control/people/counts.py)
         self.looks: dict[NodeId, int] = {}  # nodes to be asked what is on their GPUs
         self.hung_up: list[tuple[NodeId, int]] = []  # sessions to close after the commit
-        self._answered: dict[tuple[str, str], StoredRequest] = {}
+        self._answered: dict[tuple[str, str], StoredRequest] = {}  # in this turn
+        self._recalled: dict[tuple[str, str], StoredRequest | None] = {}  # None: there is none
 
     # --- values -------------------------------------------------------------------------------
 
@@ -252,6 +253,17 @@ class Turn:
 
     # --- answering once -----------------------------------------------------------------------
 
+    def recall(self, asks: Sequence[OnceRequest]) -> None:
+        """Look for earlier requests with the ids of these: one search for each caller."""
+        ids: dict[str, list[str]] = {}
+        for ask in asks if len(asks) > 1 else ():
+            if ask.request_id:
+                ids.setdefault(ask.caller.key, []).append(ask.request_id)
+        for user, request_ids in ids.items():
+            self._recalled.update(((user, request_id), None) for request_id in request_ids)
+            for found in self.archive.requests(user, request_ids):
+                self._recalled[user, found.request_id] = found
+
     def replay(self, ask: OnceRequest) -> str | None:
         """The result of an earlier request with this id; None for the first of its kind.
 
@@ -261,7 +273,7 @@ class Turn:
         if not ask.request_id:
             return None
         key = (ask.caller.key, ask.request_id)
-        known = self._answered.get(key) or self.archive.request(*key)
+        known = self._answered.get(key) or self._known_request(key)
         if known is None:
             return None
         if known.digest != digest(ask):
@@ -269,6 +281,11 @@ class Turn:
                 f"request id {ask.request_id} was used for another request", kind="request_id"
             )
         return known.result
+
+    def _known_request(self, key: tuple[str, str]) -> StoredRequest | None:
+        if key in self._recalled:
+            return self._recalled[key]
+        return self.archive.request(*key)
 
     def _check_person(self, caller: Caller) -> None:
         """Unauthenticated for a user removed after the call had been let in."""

@@ -26,6 +26,7 @@ from dlq_master.control.stimuli.admin import UserDeleted as UserDeleted
 from dlq_master.control.stimuli.admin import UseToken as UseToken
 from dlq_master.control.stimuli.caller import Answered as Answered
 from dlq_master.control.stimuli.caller import Caller as Caller
+from dlq_master.control.stimuli.caller import CallerRequest as CallerRequest
 from dlq_master.control.stimuli.caller import Stimulus as Stimulus
 from dlq_master.control.stimuli.jobs import SAME as SAME
 from dlq_master.control.stimuli.jobs import AskedArray as AskedArray
@@ -51,6 +52,7 @@ from dlq_master.control.stimuli.jobs import ResumeJob as ResumeJob
 from dlq_master.control.stimuli.jobs import Same as Same
 from dlq_master.control.stimuli.jobs import SignalJob as SignalJob
 from dlq_master.control.stimuli.jobs import SubmitJob as SubmitJob
+from dlq_master.control.stimuli.jobs import SubmitMany as SubmitMany
 from dlq_master.control.stimuli.jobs import Submitted as Submitted
 from dlq_master.control.stimuli.jobs import UpdatedJob as UpdatedJob
 from dlq_master.control.stimuli.jobs import UpdateJob as UpdateJob

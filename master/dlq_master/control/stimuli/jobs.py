@@ -107,6 +107,16 @@ class SubmitJob(CallerRequest[Submitted]):
     brief: bool = False  # its sender wants the job alone, without reasons
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SubmitMany(CallerRequest["tuple[JobId | DlqError, ...]"]):
+    """Submissions in one turn. Each is accepted or refused by itself, under a key of its own.
+
+    The answers are numbers of jobs and of arrays, in the order of the submissions.
+    """
+
+    asks: tuple[SubmitJob, ...]
+
+
 class FieldChange(NamedTuple):
     """One field before and after, for people."""
 

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-import asyncio
+from collections.abc import Sequence
+from itertools import islice
 from typing import Final
 
 from dlq.v1 import job_service_pb2 as wire
 from dlq.v1.job_pb2 import JobSpec
 from dlq_common.errors import DlqError, InvalidRequest
+from dlq_master.control.stimuli import SubmitJob, SubmitMany
+from dlq_master.model.ids import JobId
 from dlq_master.rpc.calls.call import Call
 from dlq_master.rpc.specs.intake import job_stimulus
 from dlq_master.rpc.specs.spec import check_request_id
 
 MOST_AT_ONCE: Final = 1_000
-IN_FLIGHT: Final = 64
-"""Submits of one call that wait for the loop together: those of others come in between."""
+IN_A_TURN: Final = 250
+"""Submits of one call that come in one turn: those of others come in between."""
 
 
 async def submit_jobs(call: Call, request: wire.SubmitJobsRequest) -> wire.SubmitJobsResponse:
@@ -23,20 +26,29 @@ async def submit_jobs(call: Call, request: wire.SubmitJobsRequest) -> wire.Submi
     if not 0 < len(request.specs) <= MOST_AT_ONCE:
         raise InvalidRequest(f"a call takes 1 to {MOST_AT_ONCE} jobs", field="specs")
     response = wire.SubmitJobsResponse()
-    for first in range(0, len(request.specs), IN_FLIGHT):
-        specs = request.specs[first : first + IN_FLIGHT]
-        asked = [
-            _submit(call, spec, f"{request_id}#{number}")
-            for number, spec in enumerate(specs, first)
-        ]
-        response.jobs.extend(await asyncio.gather(*asked))
+    specs = enumerate(request.specs)
+    while some := [(f"{request_id}#{number}", spec) for number, spec in islice(specs, IN_A_TURN)]:
+        response.jobs.extend(await _submit(call, some))
     return response
 
 
-async def _submit(call: Call, spec: JobSpec, key: str) -> wire.SubmittedJob:
+async def _submit(call: Call, specs: Sequence[tuple[str, JobSpec]]) -> list[wire.SubmittedJob]:
+    """The answers to these specs, which have their keys."""
+    asks = [_asked(call, key, spec) for key, spec in specs]
+    good = tuple(ask for ask in asks if isinstance(ask, SubmitJob))
+    ask = SubmitMany(caller=call.caller, request_id=specs[0][0], asks=good)
+    answers = iter(await call.ask(ask) if good else ())
+    return [_told(next(answers) if isinstance(ask, SubmitJob) else ask) for ask in asks]
+
+
+def _asked(call: Call, key: str, spec: JobSpec) -> SubmitJob | DlqError:
     try:
-        submitted = await call.ask(job_stimulus(spec, call.caller, key, brief=True))
+        return job_stimulus(spec, call.caller, key, brief=True)
     except DlqError as error:
-        return wire.SubmittedJob(refusal=wire.Refusal(reason=error.reason, detail=error.what))
-    array = submitted.job.array
-    return wire.SubmittedJob(job_id=str(array.array_id if array else submitted.job.job_id))
+        return error
+
+
+def _told(answer: JobId | DlqError) -> wire.SubmittedJob:
+    if isinstance(answer, DlqError):
+        return wire.SubmittedJob(refusal=wire.Refusal(reason=answer.reason, detail=answer.what))
+    return wire.SubmittedJob(job_id=str(answer))

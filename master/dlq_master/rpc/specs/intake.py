@@ -38,6 +38,7 @@ from dlq_master.model.ids import JobId, NodeId
 from dlq_master.model.jobs.eligible import Relation
 from dlq_master.model.jobs.job import ExitZeroInGrace, RunRules
 from dlq_master.model.resources import CORE_TYPE, PODMAN, Request
+from dlq_master.model.values import record_changer
 from dlq_master.rpc.specs.cores import is_without_gpus
 from dlq_master.rpc.specs.deadlines import (
     CANCEL,
@@ -54,13 +55,16 @@ from dlq_master.rpc.specs.spec import (
     USER_SIGNALS,
     check_request_id,
     checked,
+    known_parts,
 )
+from dlq_master.rpc.specs.terms import Terms
 
 T = TypeVar("T")
 
 LARGEST_INTEGER = 2**63 - 1
 LARGEST_JOB_ID = 2**62  # far below what the database can count: the next id exists too
 LONGEST_WORDS = 500
+LARGEST_KNOWN = 2048  # bytes of a spec that is known again
 FAMILY_LABEL = "family"
 SAVED_EXIT_CODE = 99
 SLURM = "slurm"  # the value of compat
@@ -127,14 +131,35 @@ def job_stimulus(
     asked: JobSpec, caller: Caller, request_id: str, *, brief: bool, validate_only: bool = False
 ) -> SubmitJob:
     """The same of one spec, under a checked request id."""
+    raw = asked.SerializeToString(deterministic=True)
+    made = (_known if len(raw) <= LARGEST_KNOWN else _known.__wrapped__)(raw)
+    own = {"caller": caller, "request_id": request_id, "brief": brief}
+    return _changed(made, {**own, "validate_only": validate_only})
+
+
+@lru_cache(maxsize=256)
+def _known(raw: bytes) -> SubmitJob:
+    """Nobody's submission of this spec: for equal ones it is made once."""
+    asked = JobSpec.FromString(raw)
+    spec, submission = _TERMS.of(known_parts(asked)) or _as_a_whole(asked)
+    own = {"name": spec.name, "spec": spec.SerializeToString(deterministic=True)}
+    return _changed(submission, {**own, "digest": _digest(asked), "family": family_of(spec)})
+
+
+def _as_a_whole(asked: JobSpec) -> tuple[JobSpec, SubmitJob]:
     spec = checked(asked)
+    return spec, _submission(spec, asked)
+
+
+def _submission(spec: JobSpec, asked: JobSpec) -> SubmitJob:
+    """All that follows from the terms of a spec, whose user wrote `asked`."""
     return SubmitJob(
-        caller=caller,
-        request_id=request_id,
-        digest=_digest(asked),
-        name=spec.name,
+        caller=_NOBODY,
+        request_id="",
+        digest="",
+        name="",
         queue=spec.queue,
-        spec=spec.SerializeToString(deterministic=True),
+        spec=b"",
         rules=rules_of(spec)._replace(saves=_says_it_saves(asked)),
         ends_as_slurm=spec.compat == SLURM,
         grace_s=said(spec.preempt, "grace_duration"),
@@ -145,9 +170,6 @@ def job_stimulus(
         depends=dependency_of(spec.dependency),
         begin_time_s=said(spec, "begin_time"),
         nice=spec.nice,
-        validate_only=validate_only,
-        brief=brief,
-        family=family_of(spec),
         records={"yes": True, "no": False}.get(spec.profile),
         request=request_of(spec),
         deadlines=deadlines_of(spec),
@@ -157,6 +179,11 @@ def job_stimulus(
         team=spec.team,
         interactive=spec.interactive.attended or bool(spec.interactive.stdin),
     )
+
+
+_NOBODY = Caller("", "")
+_TERMS = Terms(_submission)
+_changed = record_changer(SubmitJob)
 
 
 def family_of(spec: JobSpec) -> str:

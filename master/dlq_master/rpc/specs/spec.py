@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import lru_cache, partial
+from functools import cache, lru_cache, partial
 from typing import Any, NamedTuple, TypeVar
 
 from google.protobuf.duration_pb2 import Duration
@@ -53,6 +53,9 @@ DEFAULT_RUNTIME = "process"
 DEFAULT_DIRECTORY = "/"
 
 
+# The fields of a job's program: jobs of one loop often differ in these alone.
+PROGRAM = frozenset({"name", "command", "script", "environment", "origin"})
+
 T = TypeVar("T")
 
 
@@ -64,15 +67,20 @@ def checked(spec: JobSpec) -> JobSpec:
 
     Raises InvalidRequest, which names the field of the first check that the spec fails.
     """
+    made = with_sizes(known_parts(spec))
+    check_said(made)
+    _fill_in(made)
+    return made
+
+
+def known_parts(spec: JobSpec) -> JobSpec:
+    """A copy. InvalidRequest for a spec with fields that this master does not know."""
     known = JobSpec()
     known.CopyFrom(spec)
     known.DiscardUnknownFields()
     if known.ByteSize() != spec.ByteSize():
         _refuse_unknown(spec, "spec")
-    made = with_sizes(known)
-    check_said(made)
-    _fill_in(made)
-    return made
+    return known
 
 
 def check_said(spec: JobSpec) -> None:
@@ -84,6 +92,29 @@ def check_said(spec: JobSpec) -> None:
 @lru_cache(maxsize=1024)
 def _awake(said: tuple[str, ...]) -> Sequence[Callable[[JobSpec], None]]:
     return [check for check, fields in CHECKS if not fields or not fields.isdisjoint(said)]
+
+
+def check_terms(spec: JobSpec) -> None:
+    """The same checks but for those of a program, for a spec without one."""
+    said = [descriptor.name for descriptor, _ in spec.ListFields()]
+    for check, fields in CHECKS:
+        if not _is_of_program(check, fields) and not (fields and fields.isdisjoint(said)):
+            check(spec)
+
+
+def check_program(spec: JobSpec) -> None:
+    """The checks of a spec's program alone."""
+    for check in _program_checks():
+        check(spec)
+
+
+@cache
+def _program_checks() -> Sequence[Callable[[JobSpec], None]]:
+    return [check for check, fields in CHECKS if _is_of_program(check, fields)]
+
+
+def _is_of_program(check: Callable[[JobSpec], None], fields: frozenset[str]) -> bool:
+    return check is _check_command or bool(fields and fields <= PROGRAM)
 
 
 def check_request_id(request_id: str) -> str:
@@ -367,7 +398,12 @@ CHECKS = (
 
 def _fill_in(spec: JobSpec) -> None:
     """The defaults of what is not said."""
-    spec.name = _named(spec)
+    spec.name = named(spec)
+    fill_in_terms(spec)
+
+
+def fill_in_terms(spec: JobSpec) -> None:
+    """The same of all but its program."""
     contained = spec.HasField("container")
     if not (spec.working_directory or contained):  # an empty one means the image's own
         spec.working_directory = DEFAULT_DIRECTORY
@@ -379,7 +415,7 @@ def _fill_in(spec: JobSpec) -> None:
     spec.preempt.signal = spec.preempt.signal or DEFAULT_SIGNAL
 
 
-def _named(spec: JobSpec) -> str:
+def named(spec: JobSpec) -> str:
     """The name given, or one made from the command: it always passes as a job name."""
     if spec.name:
         return spec.name

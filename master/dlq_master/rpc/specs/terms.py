@@ -1,0 +1,66 @@
+"""The terms of a job: all that its spec says but for its program.
+
+Jobs that a loop submits differ in their arguments, their environment and their names. Their terms
+are the same bytes. So terms are checked and read once, and of the next job only its program is
+looked at. A spec whose terms cannot be checked without its program is checked as a whole.
+
+Nothing of it is kept: a master that starts again reads the next terms anew.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import lru_cache
+from typing import Final, Generic, TypeVar
+
+from dlq.v1.job_pb2 import JobSpec
+from dlq_common.errors import InvalidRequest
+from dlq_master.rpc.specs.deadlines import is_sized
+from dlq_master.rpc.specs.spec import PROGRAM, check_program, check_terms, fill_in_terms, named
+
+LARGEST_BYTES: Final = 4096  # of terms that are kept
+MOST_KEPT: Final = 512
+T = TypeVar("T")
+
+
+class Terms(Generic[T]):
+    """The terms of late, and what was read from them."""
+
+    def __init__(self, read: Callable[[JobSpec, JobSpec], T]) -> None:
+        """`read` is given a spec with its defaults, and the same as its user wrote it; both lack
+        their program.
+        """
+        self._read = read
+        self._kept = lru_cache(maxsize=MOST_KEPT)(self._look)
+
+    def of(self, spec: JobSpec) -> tuple[JobSpec, T] | None:
+        """The spec after all checks, with its defaults, and what its terms say. None: it is to be
+        checked as a whole, which may tell why it is refused.
+        """
+        if spec.HasField("elastic") or is_sized(spec):
+            return None
+        terms = JobSpec()
+        terms.CopyFrom(spec)
+        for name in PROGRAM:
+            terms.ClearField(name)  # type: ignore[arg-type]  # fields of a spec
+        raw = terms.SerializeToString(deterministic=True)
+        try:
+            defaults, told = (self._kept if len(raw) <= LARGEST_BYTES else self._look)(raw)
+            check_program(spec)
+        except InvalidRequest:
+            return None
+        made = JobSpec()
+        made.CopyFrom(spec)
+        made.MergeFrom(defaults)
+        made.name = named(spec)
+        return made, told
+
+    def _look(self, raw: bytes) -> tuple[JobSpec, T]:
+        asked, filled = JobSpec.FromString(raw), JobSpec.FromString(raw)
+        check_terms(asked)
+        fill_in_terms(filled)
+        defaults = JobSpec(runtime=filled.runtime, working_directory=filled.working_directory)
+        defaults.preempt.signal = filled.preempt.signal
+        if filled.HasField("container"):
+            defaults.container.network = filled.container.network
+        return defaults, self._read(filled, asked)
