@@ -14,7 +14,7 @@ import json
 import os
 import zlib
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
@@ -62,7 +62,8 @@ class CommitRecord:
 
     def note(self, committed: CommittedBatch) -> None:
         """Remember one batch, in the place of the one `SLOTS` before it."""
-        text = json.dumps(asdict(committed), separators=(",", ":")).encode()
+        fields = {name: getattr(committed, name) for name in CommittedBatch.__slots__}
+        text = _dumps(fields).encode()
         record = b"%08x %s\n" % (zlib.crc32(text), text)
         slot = committed.number % SLOTS
         os.pwrite(self._handle, record.ljust(SLOT_BYTES, b"\0"), slot * SLOT_BYTES)
@@ -79,6 +80,9 @@ class CommitRecord:
 
     def close(self) -> None:
         os.close(self._handle)
+
+
+_dumps = json.JSONEncoder(separators=(",", ":")).encode
 
 
 def _read(slot: bytes) -> CommittedBatch | None:

@@ -16,8 +16,9 @@ import asyncio
 import json
 import secrets
 from functools import cache
-from itertools import count
+from itertools import count, islice
 from pathlib import Path
+from typing import NamedTuple
 
 from google.protobuf.descriptor import Descriptor
 from google.protobuf.message import Message
@@ -37,6 +38,7 @@ from dlq_master.rpc.calls.errors import HiddenFromCaller
 LONGEST_OBJECT = 200
 MOST_IDS = 100  # of a list; more are not told
 # The subject of a call, by the name of the field that holds it.
+IDS = "job_ids"
 OBJECT_FIELDS = ("job_id", "node_id", "token_id", "name", "policy")
 SUBMITS = ("/SubmitJob", "/SubmitJobs")
 COMMITTED = "COMMITTED"  # the decision of a line that only the database had: its change was made
@@ -174,20 +176,44 @@ def object_of(message: Message | None) -> str:
     """
     if message is None:
         return ""
-    for field, value in message.ListFields():
-        if field.name in OBJECT_FIELDS and isinstance(value, str):
+    plan = _plan(message.DESCRIPTOR)
+    for name in plan.ids:
+        if value := getattr(message, name):
+            if name == IDS:
+                return ",".join(value[:MOST_IDS])
             more = getattr(message, "more_node_ids", ())
-            return compress_hostlist((value, *more)) if more else value
-        if field.name == "job_ids":
-            return ",".join(value[:MOST_IDS])
-    for field, value in message.ListFields():
-        if field.message_type is None or not _names_things(field.message_type):
-            continue
-        if field.is_repeated:
-            return ",".join(filter(None, map(object_of, value)))
-        if found := object_of(value):
+            return compress_hostlist((value, *more)) if more else str(value)
+    for name, is_list in plan.parts:
+        if is_list:
+            if value := getattr(message, name):
+                return ",".join(islice(filter(None, map(object_of, value)), MOST_IDS))
+        elif message.HasField(name) and (found := object_of(getattr(message, name))):
             return found
     return ""
+
+
+class _Plan(NamedTuple):
+    """Where the subject of a message is looked for, in the order of its fields."""
+
+    ids: tuple[str, ...]
+    parts: tuple[tuple[str, bool], ...]  # messages, and whether there are many
+
+
+@cache
+def _plan(kind: Descriptor) -> _Plan:
+    fields = sorted(kind.fields, key=lambda field: field.number)
+    ids = [
+        field.name
+        for field in fields
+        if field.name == IDS
+        or (field.name in OBJECT_FIELDS and field.cpp_type == field.CPPTYPE_STRING)
+    ]
+    parts = [
+        (field.name, field.is_repeated)
+        for field in fields
+        if field.message_type is not None and _names_things(field.message_type)
+    ]
+    return _Plan(tuple(ids), tuple(parts))
 
 
 @cache
