@@ -6,8 +6,8 @@ A submit counts when its answer has come: the job is on disk then. Client and ma
 machine. The sync rate of the disk is printed beside them: with 1 in flight it bounds the rate.
 Answers are brief, as `sbatch` asks for them; with `--full` they hold the whole job and its reasons.
 Then come many jobs in few calls: specs that differ by `SubmitJobs`, and arrays. `--floor` measures
-a server that does nothing but answer first (`benchmarks.live.grpc_floor`): no master that serves by grpc.aio can
-spend less on a call.
+a server that does nothing but answer first (`benchmarks.live.grpc_floor`). No master that serves by
+grpc.aio can spend less on a call.
 Goals (issue 21): 1,800 a second with 64 in flight on two cores, 0.6 ms of CPU of the master for
 each, and 50 us for each job of a batch or an array.
 """
