@@ -8,8 +8,8 @@ Answers are brief, as `sbatch` asks for them; with `--full` they hold the whole 
 Then come many jobs in few calls: specs that differ by `SubmitJobs`, and arrays. `--floor` measures
 a server that does nothing but answer first (`benchmarks.live.grpc_floor`). No master that serves by
 grpc.aio can spend less on a call.
-Goals (issue 21): 1,800 a second with 64 in flight on two cores, 0.6 ms of CPU of the master for
-each, and 50 us for each job of a batch or an array.
+Goals (issue 21): 1,800 a second with 64 in flight on two cores, at 0.6 ms of CPU of the master for
+each. A job of a batch or an array costs 50 us.
 """
 
 from __future__ import annotations

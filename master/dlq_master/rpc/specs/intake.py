@@ -57,7 +57,7 @@ from dlq_master.rpc.specs.spec import (
     checked,
     known_parts,
 )
-from dlq_master.rpc.specs.terms import Terms
+from dlq_master.rpc.specs.terms import KnownTerms
 
 T = TypeVar("T")
 
@@ -182,7 +182,7 @@ def _submission(spec: JobSpec, asked: JobSpec) -> SubmitJob:
 
 
 _NOBODY = Caller("", "")
-_TERMS = Terms(_submission)
+_TERMS = KnownTerms(_submission)
 _changed = record_changer(SubmitJob)
 
 

@@ -23,7 +23,7 @@ MOST_KEPT: Final = 512
 T = TypeVar("T")
 
 
-class Terms(Generic[T]):
+class KnownTerms(Generic[T]):
     """The terms of late, and what was read from them."""
 
     def __init__(self, read: Callable[[JobSpec, JobSpec], T]) -> None:

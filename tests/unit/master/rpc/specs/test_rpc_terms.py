@@ -12,7 +12,7 @@ from dlq_common.errors import InvalidRequest
 from dlq_master.control.stimuli import Caller
 from dlq_master.rpc.specs.intake import job_stimulus
 from dlq_master.rpc.specs.spec import CHECKS, PROGRAM, checked
-from dlq_master.rpc.specs.terms import LARGEST_BYTES, Terms
+from dlq_master.rpc.specs.terms import LARGEST_BYTES, KnownTerms
 
 ANN = Caller("ann", "user")
 
@@ -53,7 +53,7 @@ BAD = [
 
 @pytest.mark.parametrize("spec", GOOD)
 def test_by_its_parts_it_is_the_same(spec: JobSpec) -> None:
-    found = Terms(lambda filled, _: filled.working_directory).of(spec)
+    found = KnownTerms(lambda filled, _: filled.working_directory).of(spec)
     whole = checked(spec)
     if spec.HasField("elastic"):
         assert found is None
@@ -79,7 +79,7 @@ def test_a_refusal_is_that_of_the_whole(spec: JobSpec) -> None:
 
 def test_terms_are_read_once_and_a_program_each_time() -> None:
     read: list[JobSpec] = []
-    terms = Terms(lambda filled, _: read.append(filled))
+    terms = KnownTerms(lambda filled, _: read.append(filled))
     specs = [terms.of(spec_of(str(number), name=f"n{number}")) for number in range(3)]
     assert len(read) == 1
     assert [found[0].name for found in specs if found is not None] == ["n0", "n1", "n2"]
@@ -89,7 +89,7 @@ def test_terms_are_read_once_and_a_program_each_time() -> None:
 
 def test_large_terms_are_not_kept() -> None:
     read: list[JobSpec] = []
-    terms = Terms(lambda filled, _: read.append(filled))
+    terms = KnownTerms(lambda filled, _: read.append(filled))
     labels = {f"l{number}": "x" * 200 for number in range(LARGEST_BYTES // 200)}
     for _ in range(2):
         assert terms.of(spec_of(labels=labels)) is not None
