@@ -28,7 +28,10 @@ ROOMS = {
     "papers": "elastic_fill",
     "profiler": "calls analysis ddp",
 }
-NAMES = tuple(f"{room}.{name}" for room, names in ROOMS.items() for name in names.split())
+NAMES = (
+    "growth",
+    *(f"{room}.{name}" for room, names in ROOMS.items() for name in names.split()),
+)
 
 
 def main() -> None:

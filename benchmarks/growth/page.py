@@ -1,0 +1,69 @@
+"""The page of the curves in the documentation: tables with commit, date and conditions; plots."""
+
+from __future__ import annotations
+
+import subprocess
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from benchmarks import ROOT
+from benchmarks.growth.curves import Curve, markdown_tables
+from benchmarks.support.conditions import conditions_line
+
+FOLDER = ROOT / "docs" / "internals"
+HEAD = """\
+<!-- Generated from the code by benchmarks/growth/page.py; do not edit. -->
+
+# How costs grow
+
+Measured by `python -m benchmarks.growth` at commit {commit} on {day}. Conditions: {conditions}.
+
+Each figure is the median CPU time of one turn of the master's core in microseconds, without the
+store. Every node is full, and three users have jobs that wait. *slope* is that of the curve on
+logarithmic axes: 0 does not grow, 1 doubles with the size. `page` is one of a list, with 50 jobs
+that were not encoded before. `why` is the first question after a change. `leases` is the look at
+all nodes once a second. A restart loads everything from rows in memory. Tests count the calls of
+each operation, and fail when a curve bends (`tests/unit/benchmarks/test_growth_counted.py`).
+
+"""
+PICTURE = "growth.svg"
+
+
+def write_page(conditions: Mapping[str, Any], curves: Sequence[Curve]) -> None:
+    """Write it, and the picture if matplotlib is there."""
+    words = ["git", "describe", "--always", "--dirty", "--abbrev=10"]
+    commit = subprocess.run(words, cwd=ROOT, capture_output=True, text=True).stdout.strip() or "?"
+    text = page_text(conditions, curves, commit, time.strftime("%Y-%m-%d"))
+    if _draw(curves):
+        text += f"\n![Cost over size]({PICTURE})\n"
+    (FOLDER / "growth.md").write_text(text)
+
+
+def page_text(conditions: Mapping[str, Any], curves: Sequence[Curve], commit: str, day: str) -> str:
+    """Its text."""
+    told = conditions_line(dict(conditions)).removeprefix("conditions: ")
+    return HEAD.format(commit=commit, day=day, conditions=told) + markdown_tables(curves)
+
+
+def _draw(curves: Sequence[Curve]) -> bool:
+    """A plot for each measure of size, on logarithmic axes."""
+    try:
+        from matplotlib import rcParams
+        from matplotlib.figure import Figure
+    except ImportError:
+        return False
+    rcParams["svg.hashsalt"] = "dlq"  # the same curves draw the same picture
+    overs = list(dict.fromkeys(curve.over for curve in curves))
+    figure = Figure(figsize=(4 * len(overs), 4), layout="constrained")
+    plots = figure.subplots(1, len(overs), squeeze=False)[0]
+    for plot, over in zip(plots, overs, strict=True):
+        for curve in (each for each in curves if each.over == over):
+            across = [point.size for point in curve.points]
+            costs = [point.cost_us for point in curve.points]
+            plot.loglog(across, costs, "o-", label=f"{curve.operation}, {curve.policy}")
+        plot.set_xlabel(over)
+        plot.set_ylabel("CPU us")
+        plot.legend(fontsize="small")
+    figure.savefig(FOLDER / PICTURE, metadata={"Date": None})
+    return True
