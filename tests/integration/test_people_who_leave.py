@@ -26,7 +26,7 @@ from support.broker_login import answer_to, log_in
 from support.harness import Daemons
 from support.host_account import CAN_MAKE_ACCOUNTS, free_name, host_account
 from support.waiting import wait_until
-from support.wire_methods import Method, every_method
+from support.wire_methods import Method, every_method, tells
 
 pytestmark = [
     pytest.mark.long("unit/master/control/people/test_control_leaving.py"),
@@ -114,15 +114,6 @@ def outcome(line: Connection, method: Method, field: str, job_id: str) -> tuple[
     except grpc.RpcError as error:
         return error.code(), seen
     return grpc.StatusCode.OK, seen
-
-
-def tells(answer: Any) -> bool:
-    """Whether an answer holds more than that jobs are not there."""
-    return any(
-        field.name != "refusals" or any(one.reason != "NOT_FOUND" for one in value)
-        for field, value in answer.ListFields()
-        if field.message_type
-    )
 
 
 def test_the_next_account_of_a_name_gets_nothing_of_the_one_before(daemons: Daemons) -> None:

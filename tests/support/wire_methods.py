@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from importlib import import_module
 from pkgutil import iter_modules
+from typing import Any
 
 from google.protobuf import descriptor_pb2
 from google.protobuf.descriptor import FileDescriptor
@@ -50,3 +51,12 @@ def _methods(file: FileDescriptor) -> Iterator[Method]:
                 client_streams=streams.client_streaming,
                 server_streams=streams.server_streaming,
             )
+
+
+def tells(answer: Any) -> bool:
+    """Whether an answer holds more than that jobs are not there."""
+    return any(
+        field.name != "refusals" or any(one.reason != "NOT_FOUND" for one in value)
+        for field, value in answer.ListFields()
+        if field.message_type
+    )
