@@ -27,7 +27,7 @@ Call = grpc.aio.StreamStreamCall[wire.ServeExecRequest, wire.ServeExecResponse]
 
 
 class Talk:
-    """One ServeExec stream. Cancelling its reader or writer cancels all of it."""
+    """One ServeExec stream. A reader that is cancelled cancels all of it."""
 
     def __init__(self, call: Call) -> None:
         self._call = call
@@ -57,6 +57,12 @@ class Talk:
         self._call.cancel()
 
     async def _say(self, message: wire.ServeExecRequest) -> None:
+        """Write one, even if the caller is cancelled meanwhile. gRPC would end the whole stream
+        with a cancelled write, and the last words of the command would be lost.
+        """
+        await asyncio.shield(self._write(message))
+
+    async def _write(self, message: wire.ServeExecRequest) -> None:
         async with self._speaking:
             await self._call.write(message)
 
