@@ -23,7 +23,11 @@ BIN = Path(sys.executable).parent
 class Living:
     """The daemons of one benchmark. Everything ends with it."""
 
-    def __init__(self, root: Path, settings: str = "") -> None:
+    def __init__(
+        self, root: Path, settings: str = "", master: tuple[str, ...] = ("dlq-master",)
+    ) -> None:
+        """`master`: the command of the master, such as one with a clock (timed_master.py)."""
+        self._command = master
         self.root = root
         self.state_dir = root / "master"
         self.home = root / "home"
@@ -71,7 +75,7 @@ class Living:
 
     def start_master(self) -> subprocess.Popen[bytes]:
         """Start it and wait until it answers."""
-        master = self._start("dlq-master", "run", "--config", str(self.config))
+        master = self._start(*self._command, "run", "--config", str(self.config))
         self.wait_until_serving()
         return master
 
