@@ -21,6 +21,7 @@ from dlq_master.control.config import MasterConfig, NodesConfig, SchedulerConfig
 from dlq_master.control.loop.failpoints import Failpoints
 from dlq_master.control.loop.loop import Loop
 from dlq_master.control.placement.policies import policy_of
+from dlq_master.control.read_model.job_blocks import EVERYBODY
 from dlq_master.control.read_model.ports import Control
 from dlq_master.model.cluster.cluster import Cluster
 from dlq_master.model.ids import JobId, NodeId
@@ -142,13 +143,14 @@ async def test_the_same_request_is_the_same_job(control: Control) -> None:
     assert first.job.job_id == again.job.job_id != other.job.job_id
 
 
-async def test_jobs_are_read_some_at_a_time_by_their_ids(control: Control) -> None:
-    ids = [(await control.ask(a_submission(f"r{n}"))).job.job_id for n in range(5)]
-    read, found, after = control.published, list[int](), 0
-    while some := read.next_jobs(after, 2):
-        found += [job.job_id for job in some]
-        after = found[-1]
-    assert found == sorted(ids)
+async def test_jobs_are_read_in_blocks_by_their_ids(control: Control) -> None:
+    ids = [(await control.ask(a_submission(f"r{n}"))).job.job_id for n in range(70)]
+    read = control.published
+    for user, expected in ((EVERYBODY, sorted(ids)), (ALICE.name, sorted(ids)), ("carol", [])):
+        blocks = [read.block(user, number) for number in read.block_numbers(user, 0)]
+        assert [job.job_id for block in blocks for job in block.jobs] == expected
+    last = read.block_numbers(EVERYBODY, max(ids) - 1)
+    assert [read.block(EVERYBODY, number).jobs[-1].job_id for number in last] == [max(ids)]
 
 
 async def test_a_check_changes_nothing(control: Control) -> None:

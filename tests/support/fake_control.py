@@ -31,6 +31,7 @@ from dlq_master.control.people.queues import LevelFacts, QueueFacts
 from dlq_master.control.people.team_use import TeamUse
 from dlq_master.control.placement.offloaded import Planning
 from dlq_master.control.pool_config import PoolConfig, RentingConfig
+from dlq_master.control.read_model.job_blocks import JobBlock, JobBlocks
 from dlq_master.control.read_model.published import Published
 from dlq_master.model.attempts.attempt import Attempt, AttemptState, RankStatus
 from dlq_master.model.estimates.traffic import Packing
@@ -167,8 +168,14 @@ class FakeRead(Published):
     def jobs(self) -> Iterator[Job]:
         return iter(list(self.all_jobs.values()))
 
-    def next_jobs(self, after: int, count: int) -> Sequence[Job]:
-        return [self.all_jobs[one] for one in sorted(self.all_jobs) if one > after][:count]
+    def block_numbers(self, user: str, after: int) -> Sequence[int]:
+        return JobBlocks(self.all_jobs).numbers(user, after)
+
+    def block(self, user: str, number: int) -> JobBlock:
+        return JobBlocks(self.all_jobs).block(user, number)
+
+    def starts(self, now_s: float) -> object:
+        return None
 
     def wait_code(self, job: Job, now_s: float) -> ReasonCode | None:
         return ReasonCode.RESOURCES if job.waiting else None

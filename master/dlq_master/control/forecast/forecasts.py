@@ -144,6 +144,11 @@ class ForecastKeeper:
             return None
         return Range(*(max(now_s, at_s) for at_s in range_))
 
+    def source(self, now_s: float) -> object:
+        """While it is the same object, `start` changes only as foreseen times come."""
+        latest = self.latest
+        return None if latest is None or now_s - latest.at_s > STALE_S else latest
+
     def _want(self, now_s: float) -> None:
         self._wanted_s = now_s
         self._wanted.set()

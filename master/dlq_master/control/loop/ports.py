@@ -61,6 +61,7 @@ class ForeseenStarts(Protocol):
 
     def committed(self, batch: Batch) -> None: ...
     def start(self, job: Job) -> Range | None: ...
+    def source(self, now_s: float) -> object: ...
 
 
 class _Nobody:
@@ -71,6 +72,10 @@ class _Nobody:
 
     def start(self, job: Job) -> Range | None:
         """Nobody knows."""
+        return None
+
+    def source(self, now_s: float) -> object:
+        """It stays the same."""
         return None
 
 

@@ -25,6 +25,7 @@ from dlq_master.policy.reasons.explain import explain, explain_briefly, jobs_ahe
 from dlq_master.policy.reasons.summary import ReasonSummary
 
 _log = get_logger("master.scheduling")
+MANY = 1_000  # waiting jobs
 MOST_LOOKED_AT = 32  # attempts, for callers that do not ask why: the loop answers a submit
 
 
@@ -167,8 +168,8 @@ def explained(turn: Turn, job_id: JobId) -> tuple[tuple[Reason, ...], int | None
 
 
 def main_reason(state: State, job: Job, now_s: float) -> ReasonCode | None:
-    """Why the job waits since the last plan; for lists: cheap after the first job of a plan."""
-    glance = summary_of(state, now_s)
+    """Why the job waits; for lists: cheap after the first job."""
+    glance = listed_summary(state, now_s)
     return sheltered(lambda: glance.code(job), lambda _: ReasonCode.PLAN_FAILED)
 
 
@@ -176,11 +177,21 @@ def watch_waits(turn: Turn) -> None:
     """Once a second: for what those wait who do."""
     state = turn.state
     if state.placement.fault is None:
-        glance = summary_of(state, turn.now_s)
+        glance = state.placement.looked = summary_of(state, turn.now_s)
         sheltered(
             lambda: state.jobs.waits.look(state.cluster.jobs, glance, turn.now_s, state.started_s),
             lambda _: None,
         )
+
+
+def listed_summary(state: State, now_s: float) -> ReasonSummary:
+    """The reasons that lists tell: of the last plan. Where many jobs wait they may be a second old:
+    a new summary costs as much as a plan, and readers ask after each change.
+    """
+    looked = state.placement.looked
+    if looked is None or state.cluster.waiting.count < MANY:
+        return summary_of(state, now_s)
+    return looked
 
 
 def summary_of(state: State, now_s: float) -> ReasonSummary:

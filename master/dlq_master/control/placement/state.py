@@ -30,13 +30,14 @@ class PlanFault(NamedTuple):
 class PlacementState:
     """`last`: the outcome of the last plan. `decisions` and `summary`: the policy's present
     decisions, and the reasons of waiting jobs. They are worked out when a reader first asks, and
-    dropped at the next change.
+    dropped at the next change. `looked`: the reasons of the last second's look at waiting jobs.
     """
 
     chosen: Chosen
     last: Outcome | None = None
     decisions: Decisions | None = None
     summary: ReasonSummary | None = None
+    looked: ReasonSummary | None = None
     nothing_placed: ReasonCode | None = None  # why the last plan could place nothing new
     offloaded: Offloaded = field(default_factory=Offloaded)  # plans made by the planning process
     fault: PlanFault | None = None

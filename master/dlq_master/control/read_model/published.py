@@ -1,6 +1,5 @@
 """The read model: the state of the last commit. Readers look here and nowhere else."""
 
-from bisect import bisect_right, insort
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -18,6 +17,7 @@ from dlq_master.control.placement import scheduling
 from dlq_master.control.placement.offloaded import Planning
 from dlq_master.control.placement.scheduling import delay_of
 from dlq_master.control.pool_config import PoolConfig, RentingConfig
+from dlq_master.control.read_model.job_blocks import JobBlock, JobBlocks
 from dlq_master.control.read_model.tally import JobTally
 from dlq_master.control.reservations import reservations
 from dlq_master.control.stimuli.nodes import Beat
@@ -48,7 +48,6 @@ from dlq_master.store.tables.table import Rows
 from dlq_master.store.tables.tenants import Reservation, Team
 
 MOST_OWNERS = 20_000  # of past jobs, remembered for those who follow the journal
-MOST_GONE = 1_000  # numbers of jobs that have left memory
 
 
 class Published:
@@ -69,7 +68,7 @@ class Published:
         self._history = history
         self._foreseen = foreseen
         self._jobs: dict[JobId, Job] = dict(sorted(state.cluster.jobs.items()))
-        self._order = list(self._jobs)  # rising; some have left memory
+        self._blocks = JobBlocks(self._jobs)
         self.tally = JobTally()
         self._attempts: dict[AttemptKey, Attempt] = {}
         self._on_node: dict[NodeId, dict[AttemptKey, int]] = {}
@@ -105,8 +104,7 @@ class Published:
             before = self._jobs.get(job.job_id)
             self._count(before, job)
             self._jobs[job.job_id] = job
-            if before is None:
-                insort(self._order, job.job_id)
+            self._blocks.changed(before, job)
         for attempt in batch.attempts:
             self._put_attempt(attempt)
         for node in batch.nodes:
@@ -168,9 +166,7 @@ class Published:
 
     def forget(self, job_id: JobId) -> None:
         """An ended job has left memory; from now on it is read from the disk."""
-        del self._jobs[job_id]
-        if len(self._order) > 2 * len(self._jobs) + MOST_GONE:
-            self._order = sorted(self._jobs)
+        self._blocks.gone(self._jobs.pop(job_id))
 
     def _count(self, before: Job | None, job: Job) -> None:
         """Keep the numbers of jobs that have not ended."""
@@ -226,14 +222,13 @@ class Published:
         """Living jobs and those that ended lately, in the order of their ids."""
         return iter(self._jobs.values())
 
-    def next_jobs(self, after: int, count: int) -> Sequence[Job]:
-        """The first of them with ids above `after`, at most so many; none: those were all."""
-        order, jobs = self._order, self._jobs
-        place, found = bisect_right(order, after), list[Job]()
-        while not found and place < len(order):
-            found = [jobs[one] for one in order[place : place + count] if one in jobs]
-            place += count
-        return found
+    def block_numbers(self, user: str, after: int) -> Sequence[int]:
+        """The blocks of these jobs with ids above `after`: of one user's, or of EVERYBODY's."""
+        return self._blocks.numbers(user, after)
+
+    def block(self, user: str, number: int) -> JobBlock:
+        """One of them: the same object until one of its jobs changes."""
+        return self._blocks.block(user, number)
 
     @property
     def complete_from_s(self) -> float:
@@ -253,12 +248,12 @@ class Published:
         return await self._history.costs(first_day, last_day, now_s)
 
     def wait_code(self, job: Job, now_s: float) -> ReasonCode | None:
-        """The main reason why it does not run, since the last plan; None: it does, or has ended."""
+        """The main reason why it does not run; None: it does, or has ended."""
         return scheduling.main_reason(self._state, job, now_s)
 
     def last_plan(self, now_s: float) -> object:
-        """The source of `wait_code`: another object after each plan."""
-        return scheduling.summary_of(self._state, now_s)
+        """The source of `wait_code`: while it is the same object, so are they."""
+        return scheduling.listed_summary(self._state, now_s)
 
     def risk(self, job_id: JobId) -> Risk | None:
         """Why its promise may not be kept; None: as far as is known it is."""
@@ -284,6 +279,10 @@ class Published:
     def start_range(self, job: Job) -> Range | None:
         """When a waiting job will probably start; None: nobody knows (yet), or it does not wait."""
         return self._foreseen.start(job)
+
+    def starts(self, now_s: float) -> object:
+        """The source of `start_range`: another object after each forecast."""
+        return self._foreseen.source(now_s)
 
     def spec(self, job_id: JobId) -> bytes:
         """The submitted spec (serialized dlq.v1.JobSpec); empty for an unknown job."""

@@ -1,12 +1,12 @@
 """The jobs of a list, a few at a time, and their order: those of memory and those of the disk as
-one.
+one. Where all jobs of a block belong into the list, or none, nobody looks at each of them.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import AsyncIterator, Callable, Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
 from google.protobuf.timestamp_pb2 import Timestamp
 
@@ -15,6 +15,7 @@ from dlq_common.errors import InvalidRequest, PermissionDenied
 from dlq_common.text.names import shown
 from dlq_common.text.suggest import did_you_mean
 from dlq_common.text.wire import from_timestamp
+from dlq_master.control.read_model.job_blocks import EVERYBODY, JobBlock
 from dlq_master.control.read_model.published import Published
 from dlq_master.control.stimuli import Caller
 from dlq_master.model.attempts.attempt import LIVE, PROFILING
@@ -22,19 +23,34 @@ from dlq_master.model.ids import JobId
 from dlq_master.model.jobs.job import ENDED, Job, JobState, shown_state
 from dlq_master.rpc.calls.paging import position_of
 from dlq_master.rpc.calls.reads import LOOKED_AT, Breathe
-from dlq_master.rpc.jobs.visible import HIDDEN, NAMED, jobs_named, may_list
+from dlq_master.rpc.jobs.visible import HIDDEN, NAMED, jobs_named, may_list, sees_block
 from dlq_master.store.batch import PastJobs
 
 PAST_AT_ONCE: Final = 256  # rows of the disk
 AT_ONCE: Final = 32  # jobs: if none of them was encoded before, they fill a slice
+A_BLOCK: Final = 4  # the cost of a look at one
 MOST_NAMED: Final = 100_000
 SHOWN_STATES = frozenset({PROFILING, *[state.value for state in (*JobState, *LIVE)]})
 ENDED_STATES = frozenset(state.value for state in ENDED)
 
 
+class Listed(NamedTuple):
+    """Some jobs that belong into a list."""
+
+    jobs: Sequence[Job]
+    block: JobBlock | None = None  # they are this whole block
+
+
+class _Sieve(NamedTuple):
+    """A condition for jobs. Of a block: whether all its jobs pass, or none; None: look at each."""
+
+    job: Callable[[Job], bool]
+    block: Callable[[JobBlock], bool | None]
+
+
 async def listed(
     request: wire.ListJobsRequest, caller: Caller, read: Published, now_s: float, breathe: Breathe
-) -> AsyncIterator[Sequence[Job]]:
+) -> AsyncIterator[Listed]:
     """The jobs asked for after the page token, some at a time in the order of their ids, without
     end of page. `breathe`: others get their turn meanwhile.
 
@@ -44,16 +60,39 @@ async def listed(
     states = frozenset(_known_state(word) for word in request.states)
     sieves = _sieves(asked, states, caller, read, living=not _only_ended(request))
     after = position_of(request.page_token)
-    # Ended jobs of other people are not shown, and not looked for.
-    past = asked if caller.sees_all else asked._replace(user=caller.name)
-    async for some in _candidates(request, past, states, read, after):
-        for first in range(0, len(some), AT_ONCE):
-            here = some[first : first + AT_ONCE]
-            await breathe(LOOKED_AT * len(here))
-            for passes in sieves:
-                here = [job for job in here if passes(job)]
-            if here:
-                yield here
+    if request.job_ids or _reaches_back(asked, states, read):
+        # Ended jobs of other people are not shown, and not looked for.
+        past = asked if caller.sees_all else asked._replace(user=caller.name)
+        async for some in _candidates(request, past, states, read, after):
+            async for found in _sifted(some, sieves, breathe):
+                yield found
+        return
+    # A job that is forgotten meanwhile has ended before anything that is asked for.
+    user = asked.user or EVERYBODY
+    for number in read.block_numbers(user, after):
+        await breathe(A_BLOCK)
+        block = read.block(user, number)
+        if not block.jobs:
+            continue
+        verdicts = [sieve.block(block) for sieve in sieves]
+        if all(verdicts) and block.jobs[0].job_id > after:
+            yield Listed(block.jobs, block)
+        elif False not in verdicts:
+            some = [job for job in block.jobs if job.job_id > after]
+            async for found in _sifted(some, sieves, breathe):
+                yield found
+
+
+async def _sifted(
+    some: Sequence[Job], sieves: Sequence[_Sieve], breathe: Breathe
+) -> AsyncIterator[Listed]:
+    for first in range(0, len(some), AT_ONCE):
+        here = some[first : first + AT_ONCE]
+        await breathe(LOOKED_AT * len(here))
+        for sieve in sieves:
+            here = [job for job in here if sieve.job(job)]
+        if here:
+            yield Listed(here)
 
 
 def _asked(
@@ -88,27 +127,58 @@ def _only_ended(request: wire.ListJobsRequest) -> bool:
 
 def _sieves(
     asked: PastJobs, states: frozenset[str], caller: Caller, read: Published, *, living: bool
-) -> list[Callable[[Job], bool]]:
+) -> list[_Sieve]:
     """A job that passes all of them belongs into the list. Nothing is learnt of other people's jobs
     by asking for a name, and their numbers are for lists of everybody."""
     user, queue, name = asked.user, asked.queue, asked.name
-    sieves: list[Callable[[Job], bool]] = []
-    if user is not None:
-        sieves.append(lambda job: job.user == user)
+    sieves: list[_Sieve] = []
+    if user is not None:  # blocks are of one user alone
+        sieves.append(_Sieve(lambda job: job.user == user, lambda _: True))
     if queue:
-        sieves.append(lambda job: job.queue == queue)
+        sieves.append(_Sieve(lambda job: job.queue == queue, lambda it: _all_are(queue, it.queues)))
     if name:
-        sieves.append(lambda job: job.name == name)
+        sieves.append(_Sieve(lambda job: job.name == name, lambda _: None))
     if not living:
-        sieves.append(lambda job: job.end_time_s is not None and asked.spans(job.end_time_s))
+        sieves.append(
+            _Sieve(
+                lambda job: job.end_time_s is not None and asked.spans(job.end_time_s),
+                lambda block: None if block.ended else False,
+            )
+        )
     elif asked.ended_from_s is not None:
-        sieves.append(lambda job: job.end_time_s is None or asked.spans(job.end_time_s))
+        sieves.append(
+            _Sieve(
+                lambda job: job.end_time_s is None or asked.spans(job.end_time_s),
+                lambda block: None if block.ended else True,
+            )
+        )
     if not caller.sees_all:
-        own_only = bool(name or user == caller.name)
-        sieves.append(caller.may_see if own_only else lambda job: may_list(read, caller, job))
+        sieves.append(_visible(caller, read, own_only=bool(name or user == caller.name)))
     if states:
-        sieves.append(lambda job: _shown(job, read) in states)
+        sieves.append(
+            _Sieve(lambda job: _shown(job, read) in states, lambda block: _stand_in(states, block))
+        )
     return sieves
+
+
+def _visible(caller: Caller, read: Published, *, own_only: bool) -> _Sieve:
+    if own_only or read.others_shown == HIDDEN:
+        return _Sieve(caller.may_see, lambda block: sees_block(caller, block))
+    return _Sieve(
+        lambda job: may_list(read, caller, job),
+        lambda block: True if not block.ended or sees_block(caller, block) else None,
+    )
+
+
+def _all_are(value: str, there: frozenset[str]) -> bool | None:
+    return False if value not in there else True if len(there) == 1 else None
+
+
+def _stand_in(states: frozenset[str], block: JobBlock) -> bool | None:
+    if block.living:
+        return None
+    here = {state.value for state in block.states}
+    return True if here <= states else None if here & states else False
 
 
 def _known_state(word: str) -> str:
@@ -154,17 +224,12 @@ async def _candidates(
     if request.job_ids:
         by_id = _named(request, read)
         yield [by_id[job_id] for job_id in sorted(by_id) if job_id > after]
-    elif _reaches_back(asked, states, read):
-        # A copy: jobs come and go while the list is being made.
-        here = [job for job in read.jobs() if job.job_id > after]
-        past = asked._replace(states=states & ENDED_STATES)
-        async for some in _with_past(here, read, past, after):
-            yield some
-    else:
-        # One that is forgotten meanwhile has ended before anything that is asked for.
-        while some := read.next_jobs(after, AT_ONCE):
-            yield some
-            after = some[-1].job_id
+        return
+    # A copy: jobs come and go while the list is being made.
+    here = [job for job in read.jobs() if job.job_id > after]
+    past = asked._replace(states=states & ENDED_STATES)
+    async for some in _with_past(here, read, past, after):
+        yield some
 
 
 def _named(request: wire.ListJobsRequest, read: Published) -> dict[JobId, Job]:

@@ -13,6 +13,7 @@ from dlq_common.text.arrays import TasksText, parse_tasks
 from dlq_common.text.names import shown
 from dlq_master.control.config import OTHERS
 from dlq_master.control.jobs import arrays
+from dlq_master.control.read_model.job_blocks import JobBlock
 from dlq_master.control.read_model.published import Published
 from dlq_master.control.stimuli import Caller
 from dlq_master.model.event import JournalEvent
@@ -27,6 +28,13 @@ FEW = 8  # tasks that are quicker found one by one than all together
 def may_list(read: Published, caller: Caller, job: Job) -> bool:
     """Whether the caller's lists hold it: whole, or only that it is there."""
     return caller.may_see(job) or (read.others_shown != HIDDEN and not job.ended)
+
+
+def sees_block(caller: Caller, block: JobBlock) -> bool | None:
+    """Whether the caller may see each job of a block, or none; None: that differs."""
+    if all(caller.may_see(owner) for owner in block.owners):
+        return True
+    return None if any(owner.user == caller.name for owner in block.owners) else False
 
 
 def names_others(read: Published, caller: Caller) -> bool:

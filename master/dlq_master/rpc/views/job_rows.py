@@ -1,17 +1,23 @@
 """Jobs as the bytes of a list: the standing part of each is encoded once for all who ask.
 
 A row belongs to one value of a job, and a changed job has another. The rest of a job that only
-waits stays with it until the next plan. Nothing of it is kept: a master that starts again encodes
-what it is asked for. Rows live in the event loop's thread.
+waits stays with it until the next plan. The rows of a block of jobs are kept joined: a list of many
+thousands of jobs is made of a few hundred parts. Nothing of it is kept: a master that starts again
+encodes what it is asked for. Rows live in the event loop's thread.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
 from functools import cache
+from itertools import groupby
+from math import inf
 from typing import Any, Final
+from weakref import WeakKeyDictionary
 
 from dlq.v1 import job_service_pb2
+from dlq_master.control.read_model.job_blocks import JobBlock
 from dlq_master.control.read_model.published import Published
 from dlq_master.model.ids import JobId
 from dlq_master.model.jobs.job import Job
@@ -20,6 +26,7 @@ from dlq_master.rpc.views.job_view import is_still, present, redacted, standing
 from dlq_master.store.tables.chosen_policy import Chosen
 
 MOST_KEPT: Final = 100_000  # rows of about 300 bytes
+OLDEST_S: Final = 1.0  # of a foreseen start that should have come by now
 _JOBS: Final = job_service_pb2.ListJobsResponse.JOBS_FIELD_NUMBER
 
 
@@ -30,9 +37,22 @@ class _Row:
     job: Job
     standing: slice  # its part of `content`
     content: bytes
+    rest: bytes = b""  # of `content`, behind its standing part
     plan: object = None  # None: the rest of it is made anew each time
     start: Range | None = None
     stop_costs: int = 0
+
+
+@dataclass(slots=True)
+class _Joined:
+    """The rows of a block, and what they stand on."""
+
+    plan: object = None
+    starts: object = None  # the forecasts
+    stop_costs: int = -1
+    chosen: Chosen | None = None
+    until_s: float = -inf  # then a foreseen start is another
+    parts: list[bytes | Job] = field(default_factory=list)  # a job: its row is made each time
 
 
 class JobRows:
@@ -42,9 +62,34 @@ class JobRows:
         self._most = most
         self._rows: dict[JobId, _Row] = {}
         self._redacted: dict[JobId, tuple[Job, bytes]] = {}
+        self._joined: WeakKeyDictionary[JobBlock, _Joined] = WeakKeyDictionary()
         self._chosen: Chosen | None = None  # the policy has a part in the words of a row
         self.encoded = 0
         """So many parts so far: the work of lists beyond looking at jobs."""
+
+    def block(self, block: JobBlock, read: Published, now_s: float) -> Sequence[bytes]:
+        """All jobs of a block as such fields, in their order."""
+        kept, plan, starts = self._joined.get(block), read.last_plan(now_s), read.starts(now_s)
+        if (
+            kept is None
+            or now_s >= kept.until_s
+            or kept.plan is not plan
+            or kept.starts is not starts
+            or kept.stop_costs != read.stop_cost_changes
+            or kept.chosen is not read.chosen
+        ):
+            if kept is None:
+                kept = self._joined[block] = _Joined()
+            kept.parts = [*self._parts(block, read, now_s)]
+            kept.plan, kept.starts, kept.chosen = plan, starts, read.chosen
+            kept.stop_costs = read.stop_cost_changes
+            kept.until_s = min(_until_s(read.start_range(job), now_s) for job in block.jobs)
+        else:
+            read.start_range(block.jobs[0])  # somebody looks at it
+        return [
+            part if type(part) is bytes else self.row(part, read, now_s)  # type: ignore[arg-type] # a job
+            for part in kept.parts
+        ]
 
     def row(self, job: Job, read: Published, now_s: float) -> bytes:
         """The job as a field of ListJobsResponse.jobs."""
@@ -58,16 +103,27 @@ class JobRows:
             and read.chosen is self._chosen
         ):
             return kept.content
-        standing_part = self._standing(job, read)
-        content = field_of(_JOBS, standing_part + present(job, read, now_s))
-        begin = content.index(standing_part)
-        row = _Row(job, slice(begin, begin + len(standing_part)), content)
+        standing_part, rest = self._standing(job, read), present(job, read, now_s)
+        kept = self._rows.get(job.job_id)
+        if kept is not None and kept.job is job and kept.rest == rest and kept.plan is not None:
+            row, content = kept, kept.content
+        else:
+            content = field_of(_JOBS, standing_part + rest)
+            begin = content.index(standing_part)
+            row = _Row(job, slice(begin, begin + len(standing_part)), content, rest)
         if is_still(job):
             row.plan, row.stop_costs = plan, read.stop_cost_changes
             row.start = read.start_range(job)
         if self._has_room(self._rows, job.job_id, read):
             self._rows[job.job_id] = row
         return content
+
+    def _parts(self, block: JobBlock, read: Published, now_s: float) -> Iterator[bytes | Job]:
+        for still, jobs in groupby(block.jobs, is_still):
+            if still:
+                yield b"".join([self.row(job, read, now_s) for job in jobs])
+            else:
+                yield from jobs
 
     def redacted_row(self, job: Job, read: Published, now_s: float) -> bytes:
         """As much of it as other people see, as the same field."""
@@ -101,6 +157,13 @@ class JobRows:
             for gone in rows.keys() - here:
                 del rows[gone]
         return job_id in rows or len(rows) < self._most
+
+
+def _until_s(start: Range | None, now_s: float) -> float:
+    """A time that is foreseen stays until it comes; from then on it moves with the clock."""
+    if start is None:
+        return inf
+    return min([at_s if at_s > now_s else now_s + OLDEST_S for at_s in start])
 
 
 def field_of(number: int, content: bytes) -> bytes:
