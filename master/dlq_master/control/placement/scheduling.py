@@ -176,6 +176,7 @@ def main_reason(state: State, job: Job, now_s: float) -> ReasonCode | None:
 def watch_waits(turn: Turn) -> None:
     """Once a second: for what those wait who do."""
     state = turn.state
+    state.placement.looked = None
     if state.placement.fault is None:
         glance = state.placement.looked = summary_of(state, turn.now_s)
         sheltered(

@@ -66,9 +66,8 @@ class JobBlocks:
         """One of them, perhaps empty by now: the same object until one of its jobs changes."""
         made = self._made.get((user, number))
         if made is None:
-            found, first = self._jobs, number << _BITS
-            ids = range(first, first + (1 << _BITS))
-            here = [found[JobId(one)] for one in ids if one in found]
+            found = self._jobs
+            here = [found[JobId(one)] for one in ids_of(number) if one in found]
             made = _block([job for job in here if user in (EVERYBODY, job.user)])
             if made.jobs:
                 self._made[user, number] = made
@@ -91,6 +90,11 @@ class JobBlocks:
         number = job.job_id >> _BITS
         self._made.pop((EVERYBODY, number), None)
         self._made.pop((job.user, number), None)
+
+
+def ids_of(number: int) -> range:
+    """The ids of a block, whether there are jobs of all of them or not."""
+    return range(number << _BITS, (number + 1) << _BITS)
 
 
 def _block(jobs: Sequence[Job]) -> JobBlock:

@@ -5,7 +5,7 @@ one. Where all jobs of a block belong into the list, or none, nobody looks at ea
 from __future__ import annotations
 
 import math
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from typing import Final, NamedTuple
 
 from google.protobuf.timestamp_pb2 import Timestamp
@@ -15,7 +15,7 @@ from dlq_common.errors import InvalidRequest, PermissionDenied
 from dlq_common.text.names import shown
 from dlq_common.text.suggest import did_you_mean
 from dlq_common.text.wire import from_timestamp
-from dlq_master.control.read_model.job_blocks import EVERYBODY, JobBlock
+from dlq_master.control.read_model.job_blocks import EVERYBODY, JobBlock, ids_of
 from dlq_master.control.read_model.published import Published
 from dlq_master.control.stimuli import Caller
 from dlq_master.model.attempts.attempt import LIVE, PROFILING
@@ -60,25 +60,22 @@ async def listed(
     states = frozenset(_known_state(word) for word in request.states)
     sieves = _sieves(asked, states, caller, read, living=not _only_ended(request))
     after = position_of(request.page_token)
-    if request.job_ids or _reaches_back(asked, states, read):
-        # Ended jobs of other people are not shown, and not looked for.
-        past = asked if caller.sees_all else asked._replace(user=caller.name)
-        async for some in _candidates(request, past, states, read, after):
-            async for found in _sifted(some, sieves, breathe):
-                yield found
-        return
-    # A job that is forgotten meanwhile has ended before anything that is asked for.
-    user = asked.user or EVERYBODY
-    for number in read.block_numbers(user, after):
-        await breathe(A_BLOCK)
-        block = read.block(user, number)
-        if not block.jobs:
-            continue
-        verdicts = [sieve.block(block) for sieve in sieves]
-        if all(verdicts) and block.jobs[0].job_id > after:
-            yield Listed(block.jobs, block)
-        elif False not in verdicts:
-            some = [job for job in block.jobs if job.job_id > after]
+    # Ended jobs of other people are not shown, and not looked for.
+    past = asked if caller.sees_all else asked._replace(user=caller.name)
+    past = past._replace(states=states & ENDED_STATES)
+    reaches_back = _reaches_back(asked, states, read)
+    async for some in _candidates(request, asked.user, past if reaches_back else None, read, after):
+        if isinstance(some, JobBlock):
+            await breathe(A_BLOCK)
+            verdicts = [sieve.block(some) for sieve in sieves]
+            if all(verdicts):
+                yield Listed(some.jobs, some)
+            elif False in verdicts:
+                continue
+            else:
+                async for found in _sifted(some.jobs, sieves, breathe):
+                    yield found
+        else:
             async for found in _sifted(some, sieves, breathe):
                 yield found
 
@@ -216,20 +213,28 @@ def _check_others(request: wire.ListJobsRequest, caller: Caller, read: Published
 
 async def _candidates(
     request: wire.ListJobsRequest,
-    asked: PastJobs,
-    states: frozenset[str],
+    user: str | None,
+    past: PastJobs | None,
     read: Published,
     after: int,
-) -> AsyncIterator[Sequence[Job]]:
+) -> AsyncIterator[Sequence[Job] | JobBlock]:
+    """`user`: whose; None: everybody's. `past`: what to look for on the disk; None: nothing."""
     if request.job_ids:
         by_id = _named(request, read)
         yield [by_id[job_id] for job_id in sorted(by_id) if job_id > after]
         return
-    # A copy: jobs come and go while the list is being made.
-    here = [job for job in read.jobs() if job.job_id > after]
-    past = asked._replace(states=states & ENDED_STATES)
-    async for some in _with_past(here, read, past, after):
-        yield some
+    user = EVERYBODY if user is None else user
+    while past is not None and (chunk := await read.past_jobs(past, after, PAST_AT_ONCE)):
+        for some in _with_past(chunk, user, read, after):
+            yield some
+        after = chunk[-1].job_id
+        if len(chunk) < PAST_AT_ONCE:
+            break
+    # A job that is forgotten meanwhile has ended before anything that is asked for, or after the
+    # disk was read: thousands of others would have to end within this list.
+    for number in read.block_numbers(user, after):
+        block = read.block(user, number)
+        yield block if ids_of(number)[0] > after else _between(block, after, ids_of(number)[-1])
 
 
 def _named(request: wire.ListJobsRequest, read: Published) -> dict[JobId, Job]:
@@ -252,25 +257,31 @@ def _reaches_back(asked: PastJobs, states: frozenset[str], read: Published) -> b
     return from_s <= read.complete_from_s > -math.inf
 
 
-async def _with_past(
-    here: Sequence[Job], read: Published, past: PastJobs, after: int
-) -> AsyncIterator[Sequence[Job]]:
-    """Both, each job once, in the order of their ids; of what is in both, memory knows best."""
-    place = 0
-    while True:
-        chunk = await read.past_jobs(past, after, PAST_AT_ONCE)
-        some: list[Job] = []
-        for job in chunk:
-            while place < len(here) and here[place].job_id < job.job_id:
-                some.append(here[place])
-                place += 1
-            if place == len(here) or here[place].job_id != job.job_id:
-                some.append(job)
-        yield some
-        if len(chunk) < PAST_AT_ONCE:
+def _with_past(
+    chunk: Sequence[Job], user: str, read: Published, after: int
+) -> Iterator[Sequence[Job] | JobBlock]:
+    """Jobs of the disk, and those of memory between them, each once, in the order of their ids; of
+    what is in both, memory knows best.
+    """
+    place, last = 0, chunk[-1].job_id
+    for number in read.block_numbers(user, after):
+        ids = ids_of(number)
+        if ids[0] > last:
             break
-        after = chunk[-1].job_id
-    yield here[place:]
+        block, first = read.block(user, number), place
+        while place < len(chunk) and chunk[place].job_id <= ids[-1]:
+            place += 1
+        if first == place and after < ids[0]:
+            yield block
+        else:
+            both = {job.job_id: job for job in chunk[first:place]}
+            both |= {job.job_id: job for job in _between(block, after, last)}
+            yield [both[job_id] for job_id in sorted(both)]
+    yield chunk[place:]
+
+
+def _between(block: JobBlock, after: int, last: int) -> Sequence[Job]:
+    return [job for job in block.jobs if after < job.job_id <= last]
 
 
 def _shown(job: Job, read: Published) -> str:

@@ -6,6 +6,7 @@ import pytest
 
 from dlq.v1 import job_pb2
 from dlq.v1.job_service_pb2 import ListJobsResponse
+from dlq_master.control.read_model.job_blocks import EVERYBODY, JobBlocks
 from dlq_master.model.ids import JobId
 from dlq_master.model.jobs.job import Job, JobState, RunRules
 from dlq_master.model.resources import Request
@@ -14,6 +15,7 @@ from dlq_master.rpc.views import job_rows
 from dlq_master.rpc.views.job_rows import JobRows
 from dlq_master.rpc.views.job_view import job_message, present, standing
 from dlq_master.store.tables.chosen_policy import Chosen
+from support.counted_calls import counted_calls
 from support.fake_clock import FakeClock
 from support.fake_control import FakeControl, FakeRead
 
@@ -49,6 +51,69 @@ def test_a_list_encodes_only_jobs_that_have_changed_since_the_last(control: Fake
     control.published.chosen = Chosen("las", {}, "", 0.0)
     _page(rows, control)
     assert rows.encoded == 201
+
+
+def _blocks(rows: JobRows, control: FakeControl, blocks: JobBlocks) -> list[job_pb2.Job]:
+    read, now_s = control.published, control.clock.now_s()
+    parts: list[bytes] = []
+    for number in blocks.numbers(EVERYBODY, 0):
+        parts += rows.block(blocks.block(EVERYBODY, number), read, now_s)
+    return list(ListJobsResponse.FromString(b"".join(parts)).jobs)
+
+
+def test_a_block_is_joined_once_and_says_the_same_as_its_rows(control: FakeControl) -> None:
+    jobs, now_s = control.published.all_jobs, control.clock.now_s()
+    jobs[JobId(2)] = jobs[JobId(2)]._replace(begin_time_s=now_s + 60.0)
+    control.place(JobId(70), "gpu01")
+    rows, blocks = JobRows(), JobBlocks(jobs)
+    assert _blocks(rows, control, blocks) == _page(JobRows(), control)
+    with counted_calls() as calls:
+        told = _blocks(rows, control, blocks)
+    assert calls["rpc/views/job_rows.py:row"] == 2, "of jobs that the clock changes"
+    assert told == _page(JobRows(), control)
+    before, after = jobs[JobId(7)], jobs[JobId(7)]._replace(name="other")
+    jobs[JobId(7)] = after
+    blocks.changed(before, after)
+    rows.encoded = 0
+    assert _blocks(rows, control, blocks)[6].name == "other"
+    assert rows.encoded == 1 + 2
+
+
+def test_a_block_is_joined_anew_after_a_plan_a_stop_cost_and_another_policy(
+    control: FakeControl,
+) -> None:
+    jobs, read = control.published.all_jobs, control.published
+    rows, blocks = JobRows(), JobBlocks(jobs)
+    _blocks(rows, control, blocks)
+    changes = {"plan": object(), "stop_cost_changes": 1, "chosen": Chosen("las", {}, "", 0.0)}
+    for name, value in changes.items():
+        setattr(read, name, value)
+        rows.encoded = 0
+        assert _blocks(rows, control, blocks) == _page(JobRows(), control)
+        assert rows.encoded == 100
+        _blocks(rows, control, blocks)
+        assert rows.encoded == 100
+
+
+def test_a_foreseen_start_in_a_block_moves_with_the_clock_once_it_should_have_come(
+    control: FakeControl, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read, clock = control.published, control.clock
+    assert isinstance(clock, FakeClock)
+    now_s = clock.now_s()
+    foreseen = (now_s + 10.0, now_s + 20.0, float("inf"))
+    monkeypatch.setattr(
+        FakeRead, "start_range",
+        lambda _, job: Range(*(max(clock.now_s(), at_s) for at_s in foreseen))
+        if job.job_id == 3 else None,
+    )  # fmt: skip
+    rows, blocks = JobRows(), JobBlocks(read.all_jobs)
+    for seconds, joined in ((0, 100), (9, 0), (1.5, 1), (0.25, 0), (0.75, 1), (9, 1)):
+        clock.advance(seconds)
+        rows.encoded = 0
+        told = _blocks(rows, control, blocks)
+        assert told == _page(JobRows(), control) or seconds == 0.25
+        assert rows.encoded == joined, f"at {clock.now_s() - now_s} s"
 
 
 def test_rows_of_jobs_that_have_gone_make_room(control: FakeControl) -> None:
