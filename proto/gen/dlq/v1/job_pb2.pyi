@@ -1619,8 +1619,8 @@ class Job(_message.Message):
     exit_signal: _builtins.int
     """Signal that ended the job's first failing rank, 0 for none."""
     wait_code: _builtins.str
-    """Why it waits, in one word: the main one of ExplainJob's codes as of the last plan; empty while
-    it holds GPUs or has ended.
+    """Why it waits, in one word: the main one of ExplainJob's codes as of the last plan. Where more
+    than 1,000 jobs wait it may be a second old. Empty while the job holds GPUs or has ended.
     """
     held_by: _builtins.str
     """The user that set the hold; empty: none did, or the master itself."""

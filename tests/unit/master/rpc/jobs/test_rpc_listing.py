@@ -7,7 +7,7 @@ from random import Random
 from typing import Any
 
 from dlq.v1 import job_service_pb2 as wire
-from dlq_master.control.read_model.job_blocks import EVERYBODY
+from dlq_master.control.read_model.job_blocks import EVERYBODY, JobBlocks
 from dlq_master.control.stimuli import Caller
 from dlq_master.model.ids import JobId
 from dlq_master.model.jobs.job import Job, JobState
@@ -59,6 +59,13 @@ def _jobs(draw: Random, mixed: bool) -> dict[JobId, Job]:
     return jobs
 
 
+def _read(jobs: dict[JobId, Job]) -> FakeRead:
+    read, blocks = FakeControl(FakeClock()).published, JobBlocks(jobs)
+    read.all_jobs = jobs
+    read.block, read.block_numbers = blocks.block, blocks.numbers  # type: ignore[method-assign] # made once
+    return read
+
+
 async def _rests(_cost: int) -> None:
     """Nobody else is there."""
 
@@ -74,9 +81,7 @@ async def _found(read: FakeRead, caller: Caller, words: dict[str, Any]) -> list[
 async def test_blocks_make_no_difference_to_what_a_caller_is_told() -> None:
     draw = Random(3)
     for mixed in (False, True):
-        control = FakeControl(FakeClock())
-        read = control.published
-        read.all_jobs = _jobs(draw, mixed)
+        read = _read(_jobs(draw, mixed))
         for read.others_shown in ("named", "hidden"):
             for caller in CALLERS:
                 for words, passes in ASKED:
@@ -99,8 +104,7 @@ async def test_blocks_make_no_difference_to_what_a_caller_is_told() -> None:
 def test_a_block_that_a_caller_sees_is_all_his() -> None:
     draw, seen = Random(4), set[bool | None]()
     for mixed in (False, True):
-        read = FakeControl(FakeClock()).published
-        read.all_jobs = _jobs(draw, mixed)
+        read = _read(_jobs(draw, mixed))
         for number in read.block_numbers(EVERYBODY, 0):
             block = read.block(EVERYBODY, number)
             for caller in CALLERS:
