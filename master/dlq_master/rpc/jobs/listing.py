@@ -34,7 +34,7 @@ SHOWN_STATES = frozenset({PROFILING, *[state.value for state in (*JobState, *LIV
 ENDED_STATES = frozenset(state.value for state in ENDED)
 
 
-class Listed(NamedTuple):
+class ListedJobs(NamedTuple):
     """Some jobs that belong into a list."""
 
     jobs: Sequence[Job]
@@ -50,7 +50,7 @@ class _Sieve(NamedTuple):
 
 async def listed(
     request: wire.ListJobsRequest, caller: Caller, read: Published, now_s: float, breathe: Breathe
-) -> AsyncIterator[Listed]:
+) -> AsyncIterator[ListedJobs]:
     """The jobs asked for after the page token, some at a time in the order of their ids, without
     end of page. `breathe`: others get their turn meanwhile.
 
@@ -69,7 +69,7 @@ async def listed(
             await breathe(A_BLOCK)
             verdicts = [sieve.block(some) for sieve in sieves]
             if all(verdicts):
-                yield Listed(some.jobs, some)
+                yield ListedJobs(some.jobs, some)
             elif False in verdicts:
                 continue
             else:
@@ -82,14 +82,14 @@ async def listed(
 
 async def _sifted(
     some: Sequence[Job], sieves: Sequence[_Sieve], breathe: Breathe
-) -> AsyncIterator[Listed]:
+) -> AsyncIterator[ListedJobs]:
     for first in range(0, len(some), AT_ONCE):
         here = some[first : first + AT_ONCE]
         await breathe(LOOKED_AT * len(here))
         for sieve in sieves:
             here = [job for job in here if sieve.job(job)]
         if here:
-            yield Listed(here)
+            yield ListedJobs(here)
 
 
 def _asked(
