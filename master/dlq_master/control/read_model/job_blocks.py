@@ -109,8 +109,8 @@ def _block(jobs: Sequence[Job]) -> JobBlock:
 
 
 def _oldest(jobs: Iterable[Job]) -> Iterable[Job]:
-    """Of each person the first one submitted: whose jobs without a person are hers depends on when
-    they were.
+    """The first job that each person submitted. A job without a person belongs to the owner of the
+    name at its submit time.
     """
     oldest: dict[tuple[str, str], Job] = {}
     for job in jobs:

@@ -218,7 +218,7 @@ async def _candidates(
     read: Published,
     after: int,
 ) -> AsyncIterator[Sequence[Job] | JobBlock]:
-    """`user`: whose; None: everybody's. `past`: what to look for on the disk; None: nothing."""
+    """The jobs of `user`, or without one of everybody. The disk is read for `past` alone."""
     if request.job_ids:
         by_id = _named(request, read)
         yield [by_id[job_id] for job_id in sorted(by_id) if job_id > after]
@@ -230,8 +230,8 @@ async def _candidates(
         after = chunk[-1].job_id
         if len(chunk) < PAST_AT_ONCE:
             break
-    # A job that is forgotten meanwhile has ended before anything that is asked for, or after the
-    # disk was read: thousands of others would have to end within this list.
+    # A job may leave memory before its block is read. Then it has ended before the times that are
+    # asked for, or thousands of other jobs have ended within this list.
     for number in read.block_numbers(user, after):
         block = read.block(user, number)
         yield block if ids_of(number)[0] > after else _between(block, after, ids_of(number)[-1])
@@ -260,8 +260,8 @@ def _reaches_back(asked: PastJobs, states: frozenset[str], read: Published) -> b
 def _with_past(
     chunk: Sequence[Job], user: str, read: Published, after: int
 ) -> Iterator[Sequence[Job] | JobBlock]:
-    """Jobs of the disk, and those of memory between them, each once, in the order of their ids; of
-    what is in both, memory knows best.
+    """The jobs of the disk, and the jobs of memory between them, in the order of their ids. Of a
+    job in both, the value of memory counts.
     """
     place, last = 0, chunk[-1].job_id
     for number in read.block_numbers(user, after):
