@@ -8,9 +8,11 @@ after another: first alone, then while alice keeps `--lists` lists of all her jo
 over four connections. A refused submit is repeated a second later, as `dlq` does. Then `--readers`
 operators list all jobs of everybody without pause. Printed: the spread of bob's submits, and the
 lists answered and refused meanwhile. Printed too: the longest round of the loop. For so long the
-loop hears no heartbeat (timed_master.py). Goal of issue 18: with them a submit's p99 is below 250 ms
-(it was 1.3 s in the mean, 3.6 s at worst). Goals of issue 21: no round takes more than 30 ms, and
-a list costs the master at most 25 ms of CPU.
+loop hears no heartbeat (timed_master.py).
+
+Goal of issue 18: with them a submit's p99 is below 250 ms (it was 1.3 s in the mean, 3.6 s at
+worst). Goals of issue 21: no round takes more than 30 ms, and a list costs the master at most 25 ms
+of CPU.
 """
 
 from __future__ import annotations
