@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 
 from google.protobuf.timestamp_pb2 import Timestamp
 
 from dlq.v1 import job_pb2
-from dlq_cli.facts.common import SCHEMA, instant
+from dlq_cli.facts.common import SCHEMA
 from dlq_cli.facts.job import job_facts, range_facts
+from dlq_common.text.instants import format_instant
 
 MOST_SHAPES = 1_000
 
@@ -22,20 +24,25 @@ _text = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False).encode
 
 def jobs_document(jobs: Sequence[job_pb2.Job]) -> str:
     """`document` of the facts of these jobs."""
-    shapes: dict[bytes, str] = {}
-    texts = ",".join([_job_text(job, shapes) for job in jobs])
-    return f'{{"schema":{_text(SCHEMA)},"jobs":[{texts}]}}'
+    shapes: dict[bytes, list[str]] = {}
+    parts = [f'{{"schema":{_text(SCHEMA)},"jobs":[']
+    for job in jobs:
+        parts += _parts(job, shapes)
+    if jobs:
+        parts[-1] = parts[-1].removesuffix(",")
+    return "".join((*parts, "]}"))
 
 
-def _job_text(job: job_pb2.Job, shapes: dict[bytes, str]) -> str:
-    own = tuple([value(job) for value in _OWN.values()])
+def _parts(job: job_pb2.Job, shapes: dict[bytes, list[str]]) -> list[str]:
+    """Its text and a comma; valid until the next job of the same shape."""
     key = _shape(job)
-    text = shapes.get(key)
-    if text is None:
+    parts = shapes.get(key)
+    if parts is None:
         if len(shapes) >= MOST_SHAPES:
             shapes.clear()
-        text = shapes[key] = _with_holes(job)
-    return text % own
+        parts = shapes[key] = _with_holes(job)
+    parts[1::2] = [value(job) for value in _OWN.values()]
+    return parts
 
 
 def _shape(job: job_pb2.Job) -> bytes:
@@ -52,18 +59,26 @@ def _shape(job: job_pb2.Job) -> bytes:
     return rest.SerializeToString()
 
 
-def _with_holes(job: job_pb2.Job) -> str:
-    """The text of a job, with `%s` for each value of its own."""
-    members = [
-        f"{_text(key)}:".replace("%", "%%")
-        + ("%s" if key in _OWN else _text(value).replace("%", "%%"))
-        for key, value in job_facts(job).items()
-    ]
-    return "{" + ",".join(members) + "}"
+def _with_holes(job: job_pb2.Job) -> list[str]:
+    """The text of a job in parts; each second one is a hole for a value of its own."""
+    parts = ["{"]
+    for key, value in job_facts(job).items():
+        parts[-1] += f"{_text(key)}:"
+        if key in _OWN:
+            parts += ("", ",")
+        else:
+            parts[-1] += f"{_text(value)},"
+    parts[-1] = parts[-1].removesuffix(",") + "},"
+    return parts
 
 
 def _instant(stamp: Timestamp) -> str:
-    return f'"{instant(stamp)}"'
+    return _quoted(stamp.seconds, stamp.nanos)
+
+
+@lru_cache(64)  # most jobs are queued as soon as they are submitted
+def _quoted(seconds: int, nanos: int) -> str:
+    return f'"{format_instant(seconds + nanos / 1e9)}"'
 
 
 def _name(job: job_pb2.Job) -> str:

@@ -28,13 +28,14 @@ _FORMS = "write HH:MM, 2026-12-01T08:00, now+2hours or now+90m"
 
 def format_instant(epoch_s: float) -> str:
     """ISO 8601 in UTC with milliseconds: `2026-11-20T10:33:00.250Z`."""
-    whole, milliseconds = divmod(round(epoch_s * 1000), 1000)
-    return f"{_second(whole)}.{milliseconds:03d}Z"
+    minutes, milliseconds = divmod(round(epoch_s * 1000), 60_000)
+    return f"{_minute(minutes)}:{milliseconds // 1000:02d}.{milliseconds % 1000:03d}Z"
 
 
-@lru_cache(4_096)  # lists show many instants of the same seconds
-def _second(epoch_s: int) -> str:
-    return datetime.fromtimestamp(epoch_s, UTC).isoformat(timespec="seconds").removesuffix("+00:00")
+@lru_cache(4_096)  # lists show many instants of the same minutes
+def _minute(since_epoch: int) -> str:
+    instant = datetime.fromtimestamp(since_epoch * 60, UTC)
+    return instant.isoformat(timespec="minutes").removesuffix("+00:00")
 
 
 def parse_instant(text: str, *, now_s: float, zone: tzinfo) -> float:

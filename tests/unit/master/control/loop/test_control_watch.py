@@ -4,7 +4,14 @@ import asyncio
 from collections.abc import Sequence
 from unittest.mock import patch
 
-from dlq_master.control.loop.watch import EVERYTHING, Interest, Subscription, Watchers
+from dlq_master.control.loop.watch import (
+    BACKLOG,
+    EVERYTHING,
+    WOKEN_AT_ONCE,
+    Interest,
+    Subscription,
+    Watchers,
+)
 from dlq_master.model.event import JournalEvent
 from dlq_master.model.ids import JobId
 from dlq_master.store.batch import Batch
@@ -97,3 +104,45 @@ async def test_the_past_is_sifted_too_and_a_reader_that_waits_has_seen_all_of_it
     assert (stream.seen, coming.done()) == (4, False)
     watchers.publish([of_job(5, 150)])
     assert (await coming).seq == 5
+
+
+async def test_a_thousand_readers_of_one_event_are_woken_a_few_in_each_round() -> None:
+    disk, heard = MemoryStore(), list[int]()
+    watchers = Watchers(disk, lambda _: "")
+
+    async def read() -> None:
+        async for event in watchers.subscribe(0, 0):
+            heard.append(event.seq)
+
+    readers = [asyncio.create_task(read()) for _ in range(1_000)]
+    await asyncio.sleep(0.0)
+    watchers.publish([of_job(1, 7)])
+    watchers.publish([of_job(2, 7)])
+    rounds, most = 0, 0
+    while len(heard) < 2_000:
+        before = len(heard)
+        await asyncio.sleep(0.0)
+        rounds, most = rounds + 1, max(most, len(heard) - before)
+    assert most <= 2 * WOKEN_AT_ONCE, "each is told both events at once"
+    assert rounds >= 1_000 / WOKEN_AT_ONCE
+    watchers.publish([of_job(3, 7)])
+    for reader in readers:
+        reader.cancel()
+    await asyncio.gather(*readers, return_exceptions=True)
+    assert len(heard) < 3_000, "those that have gone are not woken"
+
+
+async def test_a_reader_that_sleeps_keeps_no_more_than_a_backlog() -> None:
+    disk = MemoryStore()
+    watchers = Watchers(disk, lambda _: "")
+    source = aiter(watchers.subscribe(0, 0))
+    first = asyncio.ensure_future(anext(source))
+    await asyncio.sleep(0.0)
+    events = [of_job(seq, 7) for seq in range(1, BACKLOG + 3)]
+    await disk.commit(Batch(events=events))
+    for event in events:
+        watchers.publish([event])
+    (reader,) = watchers._by_key[""]
+    assert len(reader._live) <= BACKLOG
+    assert (await first).seq == 1
+    assert [(await anext(source)).seq for _ in range(3)] == [2, 3, 4]
