@@ -28,7 +28,7 @@ from dlq_client.line.identity import Identity, load_identity
 GOAL = 0.05
 IN_FLIGHT = 16
 SECONDS = 300  # of a profile: longer than any stretch, and it ends with its caller
-BEGIN_S = 1.0  # until the profile has begun
+BEGIN_S = 2.0  # until the profile has begun, its handshake included
 
 
 def main() -> None:

@@ -25,7 +25,7 @@ from pathlib import Path
 from types import CodeType, FrameType
 from typing import Final, NamedTuple
 
-HERTZ: Final = 97  # a prime: no timer of the process ticks in step with it
+HERTZ: Final = 47  # a prime: no timer of the process ticks in step with it
 DEEPEST: Final = 128  # functions of a stack, the innermost ones
 MOST_STACKS: Final = 10_000
 LOOP: Final = "loop"  # the main thread of a daemon
