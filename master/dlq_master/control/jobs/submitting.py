@@ -251,7 +251,8 @@ def _job(turn: Turn, ask: SubmitJob, team: str) -> Job:
         lateness=lateness_of(turn, ask.lateness),
     )
     job = _off_reserved(turn, state.trials.with_traffic(job))
-    return job._replace(blocked=eligible.first_block(job))
+    block = eligible.first_block(job)
+    return job if block is None else job._replace(blocked=block)
 
 
 def _family(ask: SubmitJob) -> str:

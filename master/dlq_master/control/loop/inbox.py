@@ -24,7 +24,8 @@ class Inbox:
 
     def __init__(self) -> None:
         self._letters: deque[Envelope] = deque()
-        self._arrived = asyncio.Event()
+        self._woken = False
+        self._waiter: asyncio.Future[None] | None = None  # of a turn that waits
 
     def put(
         self,
@@ -35,21 +36,26 @@ class Inbox:
     ) -> None:
         """Leave a stimulus for the next turn."""
         self._letters.append(Envelope(stimulus, answer, arrived_s, note))
-        self._arrived.set()
+        self.wake()
 
     def wake(self) -> None:
         """Have a turn even if nothing has arrived."""
-        self._arrived.set()
+        self._woken = True
+        if self._waiter is not None:
+            _settle(self._waiter)
 
     async def drain(self, timeout_s: float) -> list[Envelope]:
         """Everything that has arrived, or nothing after `timeout_s` on the monotonic clock."""
-        if not self._letters:
+        if not self._woken:
+            loop = asyncio.get_running_loop()
+            self._waiter = loop.create_future()
+            timer = loop.call_later(timeout_s, _settle, self._waiter)
             try:
-                async with asyncio.timeout(timeout_s):
-                    await self._arrived.wait()
-            except TimeoutError:
-                pass
-        self._arrived.clear()
+                await self._waiter
+            finally:
+                timer.cancel()
+                self._waiter = None
+        self._woken = False
         return self.take()
 
     def take(self) -> list[Envelope]:
@@ -60,3 +66,8 @@ class Inbox:
 
     def __len__(self) -> int:
         return len(self._letters)
+
+
+def _settle(waiter: "asyncio.Future[None]") -> None:
+    if not waiter.done():
+        waiter.set_result(None)

@@ -38,7 +38,7 @@ from dlq_master.model.ids import JobId, NodeId
 from dlq_master.model.jobs.eligible import Relation
 from dlq_master.model.jobs.job import ExitZeroInGrace, RunRules
 from dlq_master.model.resources import CORE_TYPE, PODMAN, Request
-from dlq_master.model.values import record_changer
+from dlq_master.model.values import Changes, record_changer
 from dlq_master.rpc.specs.cores import is_without_gpus
 from dlq_master.rpc.specs.deadlines import (
     CANCEL,
@@ -64,7 +64,7 @@ T = TypeVar("T")
 LARGEST_INTEGER = 2**63 - 1
 LARGEST_JOB_ID = 2**62  # far below what the database can count: the next id exists too
 LONGEST_WORDS = 500
-LARGEST_KNOWN = 2048  # bytes of a spec that is known again
+LARGEST_KNOWN, MOST_KNOWN = 2048, 256  # bytes of a spec that is known again; how many
 FAMILY_LABEL = "family"
 SAVED_EXIT_CODE = 99
 SLURM = "slurm"  # the value of compat
@@ -132,18 +132,24 @@ def job_stimulus(
 ) -> SubmitJob:
     """The same of one spec, under a checked request id."""
     raw = asked.SerializeToString(deterministic=True)
-    made = (_known if len(raw) <= LARGEST_KNOWN else _known.__wrapped__)(raw)
     own = {"caller": caller, "request_id": request_id, "brief": brief}
-    return _changed(made, {**own, "validate_only": validate_only})
+    own["validate_only"] = validate_only
+    known = _KNOWN.get(raw)
+    if known is not None:
+        return _changed(known, own)
+    made = _made(asked, raw, own)
+    if len(raw) <= LARGEST_KNOWN:
+        if len(_KNOWN) >= MOST_KNOWN:
+            _KNOWN.clear()
+        _KNOWN[raw] = made
+    return made
 
 
-@lru_cache(maxsize=256)
-def _known(raw: bytes) -> SubmitJob:
-    """Nobody's submission of this spec: for equal ones it is made once."""
-    asked = JobSpec.FromString(raw)
+def _made(asked: JobSpec, raw: bytes, own: Changes) -> SubmitJob:
+    """The submission with its `own` fields; `raw`: the bytes of the spec."""
     spec, submission = _TERMS.of(known_parts(asked)) or _as_a_whole(asked)
-    own = {"name": spec.name, "spec": spec.SerializeToString(deterministic=True)}
-    return _changed(submission, {**own, "digest": _digest(asked), "family": family_of(spec)})
+    own |= {"name": spec.name, "spec": spec.SerializeToString(deterministic=True)}
+    return _changed(submission, own | {"digest": _digest(asked, raw), "family": family_of(spec)})
 
 
 def _as_a_whole(asked: JobSpec) -> tuple[JobSpec, SubmitJob]:
@@ -184,6 +190,7 @@ def _submission(spec: JobSpec, asked: JobSpec) -> SubmitJob:
 _NOBODY = Caller("", "")
 _TERMS = KnownTerms(_submission)
 _changed = record_changer(SubmitJob)
+_KNOWN: dict[bytes, SubmitJob] = {}  # somebody's, of the specs of late
 
 
 def family_of(spec: JobSpec) -> str:
@@ -208,16 +215,16 @@ def family_of(spec: JobSpec) -> str:
     return hashlib.sha256(program.SerializeToString(deterministic=True)).hexdigest()[:12]
 
 
-def _digest(spec: JobSpec) -> str:
+def _digest(spec: JobSpec, raw: bytes) -> str:
     """Equal for a repeat: `now+1h` is another instant at every try, so that the begin does not
     count.
     """
-    asked = spec
     if spec.HasField("begin_time"):
         asked = JobSpec()
         asked.CopyFrom(spec)
         asked.ClearField("begin_time")
-    return hashlib.sha256(asked.SerializeToString(deterministic=True)).hexdigest()[:32]
+        raw = asked.SerializeToString(deterministic=True)
+    return hashlib.sha256(raw).hexdigest()[:32]
 
 
 def update_stimulus(request: jobs.UpdateJobRequest, edit: Edit) -> UpdateJob:
