@@ -67,6 +67,24 @@ def test_stdout_is_slurms_to_the_letter(words: tuple[str, ...], line: str, dlq: 
 
 
 @pytest.mark.parametrize(
+    ("words", "brief"),
+    [
+        (("slurm", "sbatch"), True),
+        (("slurm", "sbatch", "--quiet"), True),
+        (("slurm", "sbatch", "--test-only"), False),
+        (("submit", "--parsable"), False),
+        (("submit", "--json"), False),
+    ],
+)
+def test_only_what_is_told_is_asked_for(
+    words: tuple[str, ...], brief: bool, master: FakeMaster, dlq: Dlq
+) -> None:
+    dlq(*words, "--wrap=true")
+    (request,) = master.requests("SubmitJob")
+    assert request.brief is brief
+
+
+@pytest.mark.parametrize(
     ("content", "first"),
     [
         (b"echo hi\n", "sbatch: error: This does not look like a batch script.  The first"),

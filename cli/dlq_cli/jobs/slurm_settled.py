@@ -44,19 +44,25 @@ def settle_nodes(app: App, spec: Spec, message: job_pb2.JobSpec) -> None:
 
 
 def submit_on_fewest(
-    jobs: Jobs, spec: Spec, message: job_pb2.JobSpec, *, request_id: str, test_only: bool
+    jobs: Jobs,
+    spec: Spec,
+    message: job_pb2.JobSpec,
+    *,
+    request_id: str,
+    test_only: bool,
+    brief: bool = False,
 ) -> job_service_pb2.SubmitJobResponse:
     """Submit it. A Slurm script without a number of nodes is spread over several if one node could
     never hold it. A refusal queues nothing, so the second request has a key of its own.
     """
     try:
-        return _submit(jobs, message, request_id=request_id, test_only=test_only)
+        return _submit(jobs, message, request_id=request_id, test_only=test_only, brief=brief)
     except Unsatisfiable:
         if spec.origins.get("nodes") != FEWEST or not message.resources.HasField("node_count"):
             raise
         message.resources.ClearField("node_count")
         key = f"{request_id}-spread"
-        return _submit(jobs, message, request_id=key, test_only=test_only)
+        return _submit(jobs, message, request_id=key, test_only=test_only, brief=brief)
 
 
 def patiently(app: App, send: Callable[[], T], program: str = "sbatch") -> T:
@@ -80,11 +86,11 @@ def patiently(app: App, send: Callable[[], T], program: str = "sbatch") -> T:
 
 
 def _submit(
-    jobs: Jobs, message: job_pb2.JobSpec, *, request_id: str, test_only: bool
+    jobs: Jobs, message: job_pb2.JobSpec, *, request_id: str, test_only: bool, brief: bool
 ) -> job_service_pb2.SubmitJobResponse:
     """Submit it. A refused script that names no GPU is told how to ask for one."""
     try:
-        return jobs.submit(message, request_id=request_id, validate_only=test_only)
+        return jobs.submit(message, request_id=request_id, validate_only=test_only, brief=brief)
     except Unsatisfiable as error:
         if message.tasks.implied and message.resources.core_count:
             error.hint = _CORES

@@ -44,6 +44,11 @@ class Manner:
     cluster: str = ""  # behind the number, as `17;cluster`
     as_slurm: bool = False  # its line alone, of arrays too
 
+    @property
+    def brief(self) -> bool:
+        """Whether the number of the job says all that is told."""
+        return not (self.as_json or self.reasons or self.admission or self.verdict)
+
 
 def submit_spec(
     app: App,
@@ -63,7 +68,10 @@ def submit_spec(
     jobs = Jobs(app.connection())
     again = f"to be sure: dlq {command} --request-id {{}} ..." if command else ""
     key = request_id or jobs.new_request_id()
-    send = partial(send_spec, app, spec, message, again, request_id=key, test_only=test_only)
+    brief = manner.brief and not test_only
+    send = partial(
+        send_spec, app, spec, message, again, request_id=key, test_only=test_only, brief=brief
+    )
     answer = patiently(app, send) if manner.as_slurm else send()
     array = answer.job.HasField("array_task")
     job_id = answer.job.array_task.array_id if array else answer.job.job_id
@@ -110,6 +118,7 @@ def send_spec(
     *,
     request_id: str = "",
     test_only: bool = False,
+    brief: bool = False,
 ) -> job_service_pb2.SubmitJobResponse:
     """Queue `message`, with the begin that the spec names. Where the master stays away, the hint of
     the error says how to send it `again` under the same request id.
@@ -120,7 +129,9 @@ def send_spec(
     settle_account(app, spec, message)
     settle_nodes(app, spec, message)
     try:
-        return submit_on_fewest(jobs, spec, message, request_id=key, test_only=test_only)
+        return submit_on_fewest(
+            jobs, spec, message, request_id=key, test_only=test_only, brief=brief
+        )
     except Unavailable as error:
         error.metadata["request_id"] = key
         if again:
