@@ -1,11 +1,9 @@
-"""Queues as configured, counted over the published jobs."""
+"""Queues as configured, with the numbers of their published jobs."""
 
-from collections import Counter
-from collections.abc import Iterable
 from typing import NamedTuple
 
 from dlq_master.control.config import MasterConfig
-from dlq_master.model.jobs.job import Job, JobState
+from dlq_master.control.people.queue_tally import QueuePart, QueueTally
 
 MOST_NICE = 100
 
@@ -49,27 +47,10 @@ def job_priority(config: MasterConfig, queue: str, nice: int = 0) -> int:
 
 
 def count(
-    config: MasterConfig, policy: str, thresholds: tuple[float, ...], jobs: Iterable[Job]
+    config: MasterConfig, policy: str, thresholds: tuple[float, ...], tally: QueueTally
 ) -> tuple[QueueFacts, ...]:
     """All queues in the order in which they are served."""
-    waiting: Counter[tuple[str, int]] = Counter()
-    running: Counter[tuple[str, int]] = Counter()
-    waiting_gpus: Counter[str] = Counter()
-    running_gpus: Counter[str] = Counter()
-    waiting_cores: Counter[str] = Counter()
-    running_cores: Counter[str] = Counter()
-    held: Counter[str] = Counter()
-    for job in jobs:
-        if job.live_attempt is not None:
-            running[job.queue, job.level] += 1
-            running_gpus[job.queue] += job.request.real_gpus
-            running_cores[job.queue] += job.request.cores
-        elif job.waiting:
-            waiting[job.queue, job.level] += 1
-            waiting_gpus[job.queue] += job.request.real_gpus
-            waiting_cores[job.queue] += job.request.cores
-        elif job.state is JobState.HELD:
-            held[job.queue] += 1
+    jobs, gpus, cores = tally.jobs, tally.gpus, tally.cores
     priorities = {queue.name: queue.priority for queue in config.queues}
     return tuple(
         QueueFacts(
@@ -78,14 +59,18 @@ def count(
             policy=policy,
             is_default=name == config.jobs.default_queue,
             levels=tuple(
-                LevelFacts(threshold, waiting[name, level], running[name, level])
+                LevelFacts(
+                    threshold,
+                    jobs[name, QueuePart.WAITING, level],
+                    jobs[name, QueuePart.RUNNING, level],
+                )
                 for level, threshold in enumerate((*thresholds, None))
             ),
-            running_gpus=running_gpus[name],
-            waiting_gpus=waiting_gpus[name],
-            held=held[name],
-            running_cores=running_cores[name],
-            waiting_cores=waiting_cores[name],
+            running_gpus=gpus[name, QueuePart.RUNNING],
+            waiting_gpus=gpus[name, QueuePart.WAITING],
+            held=tally.held(name),
+            running_cores=cores[name, QueuePart.RUNNING],
+            waiting_cores=cores[name, QueuePart.WAITING],
         )
         for name in in_order(config)
     )

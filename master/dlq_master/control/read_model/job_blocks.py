@@ -9,7 +9,7 @@ outlives the master.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -38,7 +38,7 @@ class JobBlocks:
     def __init__(self, jobs: Mapping[JobId, Job]) -> None:
         """`jobs`: all of them, also later."""
         self._jobs = jobs
-        self._counts: dict[str, Counter[int]] = {}
+        self._counts: defaultdict[str, dict[int, int]] = defaultdict(dict)
         self._numbers: dict[str, list[int]] = {}
         self._made: dict[tuple[str, int], JobBlock] = {}
         for job in jobs.values():
@@ -76,15 +76,16 @@ class JobBlocks:
     def _counted(self, job: Job, change: int) -> None:
         number = job.job_id >> _BITS
         for user in (EVERYBODY, job.user):
-            counts = self._counts.setdefault(user, Counter())
-            counts[number] += change
-            if not counts[number]:
+            counts = self._counts[user]
+            there = counts.get(number, 0)
+            counts[number] = there + change
+            if not there + change:
                 del counts[number]
-            if not counts:
-                del self._counts[user]
-            if counts.get(number, 0) == max(change, 0):  # the block is new, or gone
+                if not counts:
+                    del self._counts[user]
+            if not there or not there + change:  # the block is new, or gone
                 self._numbers.pop(user, None)
-        self._dropped(job)
+            self._made.pop((user, number), None)
 
     def _dropped(self, job: Job) -> None:
         number = job.job_id >> _BITS

@@ -11,6 +11,7 @@ from dlq_master.control.loop.ports import NOBODY_FORESEES, ForeseenStarts, Histo
 from dlq_master.control.loop.turn import State
 from dlq_master.control.people import queues, team_use, teams
 from dlq_master.control.people.counts import of_user
+from dlq_master.control.people.queue_tally import QueueTally
 from dlq_master.control.people.queues import QueueFacts
 from dlq_master.control.people.team_use import TeamUse
 from dlq_master.control.placement import scheduling
@@ -70,6 +71,7 @@ class Published:
         self._jobs: dict[JobId, Job] = dict(sorted(state.cluster.jobs.items()))
         self._blocks = JobBlocks(self._jobs)
         self.tally = JobTally()
+        self._queue_tally = QueueTally()
         self._attempts: dict[AttemptKey, Attempt] = {}
         self._on_node: dict[NodeId, dict[AttemptKey, int]] = {}
         self._kept: dict[NodeId, dict[AttemptKey, int]] = {}
@@ -172,6 +174,7 @@ class Published:
         """Keep the numbers of jobs that have not ended."""
         self._state.jobs.counts.change(before, job)
         self.tally.change(before, job)
+        self._queue_tally.change(before, job)
 
     def _put_attempt(self, attempt: Attempt) -> None:
         living = attempt.live
@@ -416,7 +419,7 @@ class Published:
     def queues(self) -> Sequence[QueueFacts]:
         """All queues, the first to be served first."""
         thresholds = self._state.cluster.ordering.thresholds
-        return queues.count(self._state.config, self.policy, thresholds, self._jobs.values())
+        return queues.count(self._state.config, self.policy, thresholds, self._queue_tally)
 
     def submit_limits(self, user: str, now_s: float) -> tuple[int, float]:
         """How many jobs this user may submit at once now, and how many a second in the long run."""
