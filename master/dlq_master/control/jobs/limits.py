@@ -26,6 +26,8 @@ def watch(turn: Turn) -> None:
     """
     for attempt in list(turn.state.cluster.attempts.values()):
         job = turn.state.cluster.jobs[attempt.key.job_id]
+        if job.time_limit_s is None:
+            continue
         left_s = limit_left_s(job, attempt, turn.now_s)
         if left_s is None or attempt.stop_cause in _NO_MORE or not _heard_from(turn, attempt):
             continue

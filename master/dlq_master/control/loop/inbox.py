@@ -2,10 +2,14 @@
 
 import asyncio
 from collections import deque
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from dlq_master.control.stimuli import Stimulus
 from dlq_master.control.stimuli.audit_note import AuditNote
+
+
+BY_S: Final = 0.05  # so long may a stimulus lie that nobody waits for
+MOST_BY: Final = 64  # as many of them are a turn of their own: it stays short
 
 
 class Envelope(NamedTuple):
@@ -26,6 +30,7 @@ class Inbox:
         self._letters: deque[Envelope] = deque()
         self._woken = False
         self._waiter: asyncio.Future[None] | None = None  # of a turn that waits
+        self._later: asyncio.TimerHandle | None = None
 
     def put(
         self,
@@ -37,6 +42,16 @@ class Inbox:
         """Leave a stimulus for the next turn."""
         self._letters.append(Envelope(stimulus, answer, arrived_s, note))
         self.wake()
+
+    def put_by(self, stimulus: Stimulus, arrived_s: float) -> None:
+        """Leave a stimulus that nobody waits for. It shares its turn with those of the next
+        moment: a turn for each of a thousand heartbeats a second costs more than the heartbeats.
+        """
+        self._letters.append(Envelope(stimulus, None, arrived_s))
+        if len(self._letters) >= MOST_BY:
+            self.wake()
+        elif self._later is None:
+            self._later = asyncio.get_running_loop().call_later(BY_S, self.wake)
 
     def wake(self) -> None:
         """Have a turn even if nothing has arrived."""
@@ -60,6 +75,9 @@ class Inbox:
 
     def take(self) -> list[Envelope]:
         """Everything that has arrived, without waiting."""
+        if self._later is not None:
+            self._later.cancel()
+            self._later = None
         letters = list(self._letters)
         self._letters.clear()
         return letters

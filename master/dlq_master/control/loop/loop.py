@@ -146,7 +146,10 @@ class Loop:
 
     def tell(self, stimulus: Stimulus) -> None:
         """Leave a stimulus and do not wait."""
-        self._inbox.put(stimulus, arrived_s=self._clock.now_s())
+        if isinstance(stimulus, Heartbeat):
+            self._inbox.put_by(stimulus, self._clock.now_s())
+        else:
+            self._inbox.put(stimulus, arrived_s=self._clock.now_s())
 
     def watch(self, after: int, interest: Interest = EVERYTHING) -> Subscription:
         """Committed events with a sequence above `after`: the past first, then as they come."""

@@ -160,11 +160,10 @@ def watch_silence(turn: Turn) -> None:
         if node.state is NodeState.DOWN:
             continue
         contact_s = state.nodes.contacts.get(node.node_id, state.started_s)
-        heard = node._replace(last_contact_s=contact_s)
-        while (event := on_node.due_event(heard, turn.now_s, state.terms)) is not None:
-            silent_s = round(turn.now_s - contact_s, 1)
-            heard = turn.step_node(node.node_id, event, cause=f"silent for {silent_s} s")
-            heard = heard._replace(last_contact_s=contact_s)
+        silent_s, heard = turn.now_s - contact_s, node
+        while (event := on_node.due_event(heard.state, silent_s, state.terms)) is not None:
+            cause = f"silent for {round(silent_s, 1)} s"
+            heard = turn.step_node(node.node_id, event, cause=cause)
             if heard.state is NodeState.UNREACHABLE:
                 _silence_attempts(turn, node.node_id)
         if heard.state is NodeState.UNREACHABLE:

@@ -24,6 +24,7 @@ class TrialsState:
     tracks: dict[JobId, Track] = field(default_factory=dict)
     work_by_steps_s: dict[JobId, float] = field(default_factory=dict)
     elastic_tracks: dict[JobId, tuple[str, Track]] = field(default_factory=dict)
+    next_look: int = 0  # the place, among all attempts, of the first one of the next look
 
     def restore(self, loaded: Loaded, cluster: Cluster) -> None:
         """Take over the stored recordings. `cluster` learns the slowdowns that they show."""

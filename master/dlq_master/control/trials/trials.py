@@ -1,9 +1,9 @@
 """How long jobs run of which nobody said it: from their own steps, or what their traffic shows.
 
-Every job that runs without an estimate is watched. `policy.trial.judge` says what is known of it,
-and when. A trial on fewer GPUs than its job asks for is then ended, and never completes the job.
-The result of a trial is on disk with its stop, and an estimate with its job. The steps that lead to
-it are not. Faults:
+Every job that runs without an estimate is watched: once a second with up to a thousand attempts,
+and in turns beyond that. `policy.trial.judge` says what is known of it, and when. A trial on fewer
+GPUs than its job asks for is then ended, and never completes the job. The result of a trial is on
+disk with its stop, and an estimate with its job. The steps that lead to it are not. Faults:
 
 - an agent restarts, or the line is silent: the steps go on being counted when it is back; a trial
 whose
@@ -14,7 +14,10 @@ whose
 
 from __future__ import annotations
 
+from typing import Final
+
 from dlq_master.control.loop.turn import Turn
+from dlq_master.control.stimuli.nodes import Beat
 from dlq_master.model.attempts.attempt import Attempt, AttemptState
 from dlq_master.model.attempts.attempt_steps import StopRequested
 from dlq_master.model.attempts.gang import is_reduced
@@ -25,22 +28,49 @@ from dlq_master.policy.trial.judge import STEADY_S, TrialTold, WatchedTrial, jud
 from dlq_master.policy.trial.rules import PROFILE_S
 from dlq_master.policy.trial.steps import Track, followed
 
+AT_ONCE: Final = 1_000  # attempts that are looked at in one turn
+
 
 def watch(turn: Turn) -> None:
-    """Once a second."""
-    jobs = turn.state.cluster.jobs
-    for attempt in list(turn.state.cluster.attempts.values()):
-        job = jobs[attempt.key.job_id]
-        if job.duration_estimate_s is not None or job.ended:
-            continue
-        if attempt.state is not AttemptState.RUNNING or attempt.stop_cause is not None:
-            continue
-        reduced = is_reduced(attempt, job)
-        if reduced or attempt.lease.allocation.width == job.request.gpus:
-            _look(turn, job, attempt, reduced=reduced)
+    """Once a second: all attempts, or a bounded number of them, in turn."""
+    attempts, trials = list(turn.state.cluster.attempts.values()), turn.state.trials
+    if len(attempts) > AT_ONCE:
+        first = trials.next_look % len(attempts)
+        trials.next_look = first + AT_ONCE
+        attempts = (attempts[first:] + attempts[:first])[:AT_ONCE]
+    for attempt in attempts:
+        _watch(turn, attempt)
 
 
 # --- helpers, in order of use ---------------------------------------------------------------------
+
+
+def _watch(turn: Turn, attempt: Attempt) -> None:
+    state = turn.state
+    job = state.cluster.jobs[attempt.key.job_id]
+    if job.duration_estimate_s is not None or job.ended:
+        return
+    if attempt.state is not AttemptState.RUNNING or attempt.stop_cause is not None:
+        return
+    beat, reduced = state.jobs.beats.get(job.job_id), is_reduced(attempt, job)
+    awaited = reduced or _may_tell(job, beat, state.policy.profile_s)
+    if beat is None and not awaited:
+        return
+    if not reduced and attempt.lease.allocation.width != job.request.gpus:
+        return
+    if awaited:
+        _look(turn, job, attempt, reduced=reduced)
+    else:
+        _track(turn, attempt)
+
+
+def _may_tell(job: Job, beat: Beat | None, profile_s: float | None) -> bool:
+    """Whether a run can tell something about its job: somebody measures it, or it says how many
+    steps there are.
+    """
+    if profile_s is not None or job.trials or job.step_count is not None:
+        return True
+    return bool(job.steps) and beat is not None and beat.total is not None
 
 
 def _look(turn: Turn, job: Job, attempt: Attempt, *, reduced: bool) -> None:

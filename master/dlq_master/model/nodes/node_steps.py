@@ -277,11 +277,12 @@ def _notes_without(node: Node, flag: NodeFlag) -> tuple[FlagNote, ...]:
     return tuple(note for note in node.notes if note.flag is not flag)
 
 
-def due_event(node: Node, now_s: float, terms: Terms) -> Missed | Vanished | None:
-    """The effect of silence on the node, one step at a time; None while it is fine."""
-    silent_s = now_s - node.last_contact_s
-    if node.state is NodeState.UP and silent_s >= terms.ttl_s:
+def due_event(state: NodeState, silent_s: float, terms: Terms) -> Missed | Vanished | None:
+    """The effect of so long a silence on a node in this state, one step at a time; None while it
+    is fine.
+    """
+    if state is NodeState.UP and silent_s >= terms.ttl_s:
         return Missed()
-    if node.state is NodeState.SUSPECT and silent_s >= terms.unreachable_s:
+    if state is NodeState.SUSPECT and silent_s >= terms.unreachable_s:
         return Vanished()
     return None

@@ -97,12 +97,10 @@ def test_work_at_risk_is_what_the_last_checkpoint_does_not_hold() -> None:
 
 def test_silence_makes_a_node_suspect_and_then_unreachable() -> None:
     terms = Terms()
-    node = a_node(last_contact_s=100.0)
-    assert due_event(node, 119.9, terms) is None
-    assert type(due_event(node, 120.0, terms)).__name__ == "Missed"
-    suspect = node._replace(state=NodeState.SUSPECT)
-    assert due_event(suspect, 124.9, terms) is None
-    assert type(due_event(suspect, 125.0, terms)).__name__ == "Vanished"
+    assert due_event(NodeState.UP, 19.9, terms) is None
+    assert type(due_event(NodeState.UP, 20.0, terms)).__name__ == "Missed"
+    assert due_event(NodeState.SUSPECT, 24.9, terms) is None
+    assert type(due_event(NodeState.SUSPECT, 25.0, terms)).__name__ == "Vanished"
 
 
 @pytest.mark.parametrize(
