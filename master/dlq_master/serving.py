@@ -62,7 +62,7 @@ from dlq_master.store.reader import Reader
 from dlq_master.store.writer import Writer
 
 STOP_GRACE_S = 5.0
-YOUNG, NEVER = (700, 10), 1_000_000_000  # when the collector looks at young objects, and at all
+YOUNG, NEVER = (5_000, 10), 1_000_000_000  # when the collector looks at young objects, and at all
 TIDY_EVERY_S = 3600.0
 MOST_FAULTS = 20
 # The name of the login broker's socket in dlq-login.socket, when systemd holds it.

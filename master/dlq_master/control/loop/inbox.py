@@ -7,7 +7,6 @@ from typing import Any, Final, NamedTuple
 from dlq_master.control.stimuli import Stimulus
 from dlq_master.control.stimuli.audit_note import AuditNote
 
-
 BY_S: Final = 0.05  # so long may a stimulus lie that nobody waits for
 MOST_BY: Final = 64  # as many of them are a turn of their own: it stays short
 
