@@ -20,7 +20,7 @@ from benchmarks.support.report import SCHEMA, summary
 
 # One command per claim; each tells ratio, bound or percentile with its conditions.
 ROOMS = {
-    "planning": "tick simulate placement gittins eta selector reclaim",
+    "planning": "tick simulate first_wall placement gittins eta selector reclaim",
     "live": "submits starts submit_full crowded_reads busy_master slo_cycle admission reclaim"
     " watchers restart retention profiled",
     "node": "launches pauses resizes resizes_live agent_load cpu_hog",

@@ -15,7 +15,7 @@ from dlq_simulator.results.report import Result, Timing
 from dlq_simulator.settings import ReplaySettings
 from dlq_simulator.workload import Trace
 from dlq_simulator.world.clusters import ClusterSpec
-from dlq_simulator.world.course import Course
+from dlq_simulator.world.course import Course, Seconds
 from dlq_simulator.world.fleet import cost, gpu_seconds
 from dlq_simulator.world.world import GpuMemory, asked_types, build_cluster, build_job, sizes_of
 
@@ -86,10 +86,13 @@ class Replay(Engine):
         )
         self.progress = progress
 
-    def run(self) -> None:
-        """Run from turn to turn until nothing is left to happen."""
+    def run(self, until_s: Seconds | None = None) -> None:
+        """Run from turn to turn until nothing is left to happen, or nothing before this instant."""
         while len(self.outcomes) + len(self.refused) < len(self.courses):
-            self._turn(self._next_instant())
+            instant_s = self._next_instant()
+            if until_s is not None and instant_s >= until_s:
+                return
+            self._turn(instant_s)
 
     def outcome(self, job_id: JobId) -> ReplayOutcome:
         """The outcome of a done job, with its rented machines."""
