@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 from benchmarks.live.crowded_reads import SETTINGS, line_of, submits
 from benchmarks.support.living import Living, cpu_s
 from benchmarks.support.report import Report
+from benchmarks.support.timed_master import rounds_of
 from dlq.v1 import job_service_pb2
 from dlq.v1.job_service_pb2_grpc import JobServiceStub
 from dlq_client.line.identity import load_identity
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
 
 EACH = 15  # watches of a person; the master's most is 16
 MOST_GROWTH = 1.2
+LONGEST_ROUND_MS = 30.0
 
 
 def main() -> None:
@@ -50,7 +52,8 @@ def main() -> None:
         for uid, role in ((6000, "user"), (7000, "operator")):
             uid += number
             users.append(User(f"{role}{number}", role, uid, uid, (uid,), 0.0))
-    with tempfile.TemporaryDirectory() as place, Living(Path(place), SETTINGS) as living:
+    timed = ("python", "-m", "benchmarks.support.timed_master")
+    with tempfile.TemporaryDirectory() as place, Living(Path(place), SETTINGS, timed) as living:
         living.start_anew(Batch(changes=put(USERS, users)))
         identity = load_identity(living.home)
         assert identity is not None
@@ -86,10 +89,16 @@ async def _measure(
         for _ in readers:
             await watching.acquire()
         await asyncio.sleep(2.0)
+        rounds_of(living.master.pid, living.state_dir)
         report.figure(
             f"CPU of a submit, {len(readers)} watch {words}", await cost_ms(words), "ms",
             at_most=MOST_GROWTH * alone_ms if role == "user" else None,
             note=f"{told[0]} answers",
+        )  # fmt: skip
+        rounds = rounds_of(living.master.pid, living.state_dir)
+        report.figure(
+            f"the longest round of the loop, {len(readers)} watch {words}", rounds["longest_ms"],
+            "ms", at_most=LONGEST_ROUND_MS, note=f"p99 {rounds['p99_ms']:.2f} ms",
         )  # fmt: skip
         for reader in readers:
             reader.cancel()
