@@ -19,7 +19,8 @@ from grpc import aio, ssl_channel_credentials
 
 from dlq.v1 import agent_service_pb2 as wire
 from dlq.v1.agent_service_pb2_grpc import AgentServiceStub
-from dlq_common.identity.pki import SERVER_NAME, Authority, new_key_and_csr
+from dlq_common.identity.files import SERVER_NAME
+from dlq_common.identity.pki import Authority, new_key_and_csr
 
 SAVE_S = 1.0
 RUN = "RUN_S"

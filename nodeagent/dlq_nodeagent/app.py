@@ -1,7 +1,13 @@
-"""The entry of `dlq-nodeagent`: settles the environment before any import, then runs command.py."""
+"""The entry of `dlq-nodeagent`: settles the environment before any import, then runs command.py,
+or serving.py in the process that serves.
+"""
 
 import gc
+import importlib.util
 import os
+
+_LEAN = ("ssl", "_ssl", "_hashlib")
+"""OpenSSL. gRPC brings a TLS of its own, and Python has checksums of its own."""
 
 
 def main() -> None:
@@ -11,7 +17,13 @@ def main() -> None:
     """
     os.environ.setdefault("GRPC_VERBOSITY", "NONE")
     gc.disable()
-    from dlq_nodeagent.command import main as command
+    serves = "DLQ_AGENT_ORDERS" in os.environ
+    if serves and importlib.util.find_spec("_sha256") is not None:
+        sys.modules.update(dict.fromkeys(_LEAN))  # type: ignore[arg-type]
+    if serves:
+        from dlq_nodeagent.serving import serve as command
+    else:
+        from dlq_nodeagent.command import main as command
 
     gc.freeze()
     gc.enable()

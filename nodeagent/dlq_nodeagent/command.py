@@ -2,35 +2,28 @@
 
 import asyncio
 import importlib.metadata
-import logging
-import os
 import sys
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 import click
 
 from dlq_common.clock import SteadyClock
 from dlq_common.daemon.config import dump_config, load_config
-from dlq_common.daemon.logs import configure_logging, for_journal
-from dlq_common.errors import ConfigError, DlqError, InvalidRequest
-from dlq_common.identity.pki import parse_identity
+from dlq_common.errors import ConfigError, InvalidRequest
 from dlq_common.ids import RandomIds
 from dlq_common.text.addresses import split_address
 from dlq_common.text.instants import format_instant
 from dlq_common.text.units import format_span, parse_duration
 from dlq_nodeagent.config import AgentConfig, check_config, check_host
-from dlq_nodeagent.daemon import channels_of, prepare_state_dir, run_agent
-from dlq_nodeagent.devices.port import DevicesUnavailable
+from dlq_nodeagent.daemon import channels_of, prepare_state_dir
 from dlq_nodeagent.line.identity import join, persist
 from dlq_nodeagent.maintenance import Announced, announce, announce_leave
-from dlq_nodeagent.quiet import log_what_python_prints
-from dlq_nodeagent.shim.binary import ShimMissing
-from dlq_nodeagent.state.journal import JournalDamaged
+from dlq_nodeagent.serving import TOLD, Orders, begin_anew, fail
 
-FAILURE, USAGE = 1, 2  # exit codes, as those of `dlq`
+USAGE = 2  # an exit code, as that of `dlq`
 _CONFIG = click.option(
     "--config", "config_path", type=click.Path(path_type=Path), help="A TOML file."
 )
@@ -45,8 +38,8 @@ class _Told(click.Group):
     def invoke(self, ctx: click.Context) -> Any:
         try:
             return super().invoke(ctx)
-        except (DlqError, DevicesUnavailable, ShimMissing, JournalDamaged) as error:
-            _fail(error)
+        except TOLD as error:
+            fail(error)
 
 
 @click.group(cls=_Told, context_settings={"help_option_names": ["-h", "--help"]})
@@ -91,11 +84,9 @@ def run(
     check_host(config)
     if check_only:
         return
-    clock = SteadyClock()
-    configure_logging(clock, level=config.log_level)
-    log_what_python_prints()
-    agent = run_agent(config, clock=clock, ids=RandomIds(clock), version=_version())
-    _leave(asyncio.run(agent))
+    channels = channels_of(config)
+    channels.known()
+    begin_anew(Orders(config, channels, _version()))
 
 
 @main.command(
@@ -172,11 +163,11 @@ def maintenance_command(
     try:
         asked_s = _asked_s(span, end)
     except InvalidRequest as error:
-        _fail(error, code=USAGE)
+        fail(error, code=USAGE)
     config = _config(config_path, state_dir, None, False)
     clock = SteadyClock()
     channels = channels_of(config)
-    node_id = parse_identity(channels.identity().certificate).name
+    node_id = channels.known().name
     announced = asyncio.run(announce(channels, clock, RandomIds(clock), asked_s))
     click.echo(f"node {node_id}: {_until(announced, clock.now_s())}")
 
@@ -198,7 +189,7 @@ def leave_command(span: str, config_path: Path | None, state_dir: Path | None) -
     try:
         leave_s = float(parse_duration(span))
     except ValueError as error:
-        _fail(InvalidRequest(str(error), field="for"), code=USAGE)
+        fail(InvalidRequest(str(error), field="for"), code=USAGE)
     config = _config(config_path, state_dir, None, False)
     ranks = asyncio.run(announce_leave(channels_of(config), RandomIds(SteadyClock()), leave_s))
     click.echo(f"{ranks} ranks are here")
@@ -263,19 +254,5 @@ def _check_address(address: str) -> None:
         raise InvalidRequest(str(error), field="master") from None
 
 
-def _leave(code: int) -> NoReturn:
-    """End now. The interpreter's own exit would wait for threads in a dead file system."""
-    logging.shutdown()
-    sys.stdout.flush()
-    sys.stderr.flush()
-    os._exit(code)
-
-
 def _version() -> str:
     return importlib.metadata.version("dlq")
-
-
-def _fail(error: Exception, code: int = FAILURE) -> NoReturn:
-    words = f"dlq-nodeagent: {error}"
-    click.echo(for_journal(words, logging.ERROR, sys.stderr), err=True)
-    sys.exit(code)

@@ -15,7 +15,6 @@ from dlq_common.clock import Clock
 from dlq_common.daemon.logs import get_logger
 from dlq_common.daemon.systemd import Service
 from dlq_common.errors import ConfigError
-from dlq_common.identity.pki import parse_identity
 from dlq_common.ids import Ids
 from dlq_nodeagent.cgroups.detect import detect, node_group
 from dlq_nodeagent.cgroups.port import CgroupTree
@@ -77,7 +76,9 @@ class _Parts:
     gpus: GpuWatch
 
 
-async def run_agent(config: AgentConfig, *, clock: Clock, ids: Ids, version: str) -> int:
+async def run_agent(
+    config: AgentConfig, *, channels: Channels, clock: Clock, ids: Ids, version: str
+) -> int:
     """Serve until SIGTERM or SIGINT; the exit code. Raises ConfigError, DevicesUnavailable,
     ShimMissing before anything is started. Jobs outlive it in every case.
     """
@@ -86,7 +87,7 @@ async def run_agent(config: AgentConfig, *, clock: Clock, ids: Ids, version: str
     wake = asyncio.Event()
     service = Service.of(os.environ, clock)
     with _sole_agent(state_dir) as lock:
-        parts = _build(config, clock=clock, ids=ids, version=version, wake=wake)
+        parts = _build(config, channels, clock=clock, ids=ids, version=version, wake=wake)
         return await _serve(parts, clock, wake, service, partial(_holds, lock, state_dir))
 
 
@@ -121,12 +122,16 @@ def channels_of(config: AgentConfig) -> Channels:
 
 
 def _build(
-    config: AgentConfig, *, clock: Clock, ids: Ids, version: str, wake: asyncio.Event
+    config: AgentConfig,
+    channels: Channels,
+    *,
+    clock: Clock,
+    ids: Ids,
+    version: str,
+    wake: asyncio.Event,
 ) -> _Parts:
-    state_dir = config.node.state_dir
-    channels = channels_of(config)
-    address = channels.address
-    who = parse_identity(channels.identity().certificate)
+    state_dir, address = config.node.state_dir, channels.address
+    who = channels.known()
     node_id = who.name
     devices = open_devices(config.node.devices, node_name=node_id)
     host = read_host_facts(agent_version=version)

@@ -2,7 +2,8 @@
 
 A room declares one frozen dataclass whose fields are sections, again frozen dataclasses. Here, and
 nowhere else in a daemon, the environment is read. The CLI does not import this module: cattrs
-belongs to the daemons' extras.
+belongs to the daemons' extras. It is loaded with the first file, so that a process that is given
+its configuration does without it.
 """
 
 from __future__ import annotations
@@ -12,21 +13,20 @@ import json
 import operator
 import os
 import stat
-import tomllib
 import typing
 from collections.abc import Callable, Iterator, Mapping
 from enum import StrEnum
 from functools import partial
 from pathlib import Path
 from types import GenericAlias
-from typing import Any, NewType, TypeVar
-
-import cattrs
-from cattrs.errors import ForbiddenExtraKeysError
+from typing import TYPE_CHECKING, Any, NewType, TypeVar
 
 from dlq_common.errors import ConfigError
 from dlq_common.text.suggest import did_you_mean
 from dlq_common.text.units import format_size, format_span, parse_size, parse_span
+
+if TYPE_CHECKING:
+    import cattrs
 
 Seconds = NewType("Seconds", float)  # "30s", "1h30m" in a file
 Bytes = NewType("Bytes", int)  # "64MiB" in a file
@@ -51,9 +51,12 @@ def load_config(kind: type[T], path: Path | None, environ: Mapping[str, str] | N
     for name, value in sorted((os.environ if environ is None else environ).items()):
         if name.startswith(ENV_PREFIX) and SEPARATOR in name:
             _override(kind, tree, name, value)
+    import cattrs
+
+    forbidden = cattrs.ForbiddenExtraKeysError
     try:
         return _converter().structure(tree, kind)
-    except (cattrs.BaseValidationError, ForbiddenExtraKeysError, ValueError, TypeError) as error:
+    except (cattrs.BaseValidationError, forbidden, ValueError, TypeError) as error:
         problems = list(_problems(error, ""))
         raise ConfigError(f"{source}: {'; '.join(problems)}", source=source) from None
 
@@ -83,6 +86,8 @@ def read_secret(path: SecretFile) -> str:
 
 
 def _read_toml(path: Path) -> dict[str, Any]:
+    import tomllib
+
     try:
         return tomllib.loads(path.read_text("utf-8"))
     except OSError as error:
@@ -116,6 +121,8 @@ def _from_text(wanted: Any, text: str, name: str) -> Any:
         return text
     if _is_tuple(wanted) and not text.startswith("["):
         return [part.strip() for part in text.split(",") if part.strip()]
+    import tomllib
+
     try:
         return tomllib.loads(f"value = {text}")["value"]
     except tomllib.TOMLDecodeError:
@@ -124,6 +131,8 @@ def _from_text(wanted: Any, text: str, name: str) -> Any:
 
 def _converter() -> cattrs.Converter:
     """Strict about types: `"5"` is no integer and `5` is no duration."""
+    import cattrs
+
     converter = cattrs.Converter(forbid_extra_keys=True)
     converter.register_structure_hook_factory(_is_tuple, _tuple_hook)
     hooks: dict[Any, Callable[[Any, Any], Any]] = {
@@ -182,6 +191,8 @@ def _listed(value: Any) -> list[Any]:
 
 def _problems(error: BaseException, where: str) -> Iterator[str]:
     """Every leaf of a validation error as `section.key: the fault`."""
+    import cattrs
+
     if isinstance(error, cattrs.ClassValidationError):
         inside, others = error.group_exceptions()
         for problem, note in inside:
@@ -194,7 +205,7 @@ def _problems(error: BaseException, where: str) -> Iterator[str]:
             yield from _problems(problem, f"{where}[{item.index}]")
         for other in others:
             yield from _problems(other, where)
-    elif isinstance(error, ForbiddenExtraKeysError):
+    elif isinstance(error, cattrs.ForbiddenExtraKeysError):
         known = [field.name for field in dataclasses.fields(error.cl)]
         for key in sorted(error.extra_fields):
             path = f"{where}.{key}".lstrip(".")

@@ -10,12 +10,14 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
-from dlq_common.identity.pki import belongs_together
 from dlq_common.identity.private_files import read_private
 
 KEY_FILE = "identity.key"
 CERTIFICATE_FILE = "identity.crt"
 CA_FILE = "ca.crt"
+# Every client expects this name of the master at any address: the CA is pinned.
+SERVER_NAME = "dlq-master"
+LIFETIME_S = 30 * 86_400.0
 # The new key waits under this name until its certificate is on disk.
 NEXT_KEY_FILE = "identity.key.next"
 
@@ -59,6 +61,24 @@ def load_identity(directory: Path) -> StoredIdentity | None:
                 _sync_directory(directory)
             return StoredIdentity(key, certificate, ca)
     return None
+
+
+def read_identity(directory: Path) -> StoredIdentity | None:
+    """The files as they are; None when one is missing. Their key may belong to another certificate:
+    this is for a comparison with an identity that was loaded.
+    """
+    key = _read(directory / KEY_FILE, private=True)
+    certificate, ca = _read(directory / CERTIFICATE_FILE), _read(directory / CA_FILE)
+    if key is None or certificate is None or ca is None:
+        return None
+    return StoredIdentity(key, certificate, ca)
+
+
+def is_near_end(end_s: float, now_s: float) -> bool:
+    """Whether two thirds of the life of a certificate that ends then are over, or all of it. Also
+    true if the signer's clock was so far ahead that the certificate outlives a whole life.
+    """
+    return not LIFETIME_S / 3 < end_s - now_s <= 2 * LIFETIME_S
 
 
 def write_private(path: Path, content: bytes) -> None:
@@ -105,6 +125,8 @@ def _read(path: Path, *, private: bool = False) -> bytes | None:
 
 
 def _fits(key: bytes, certificate: bytes) -> bool:
+    from dlq_common.identity.pki import belongs_together  # it loads `cryptography`: megabytes
+
     try:
         return belongs_together(key, certificate)
     except ValueError:

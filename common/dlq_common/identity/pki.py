@@ -20,11 +20,9 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from dlq_common.errors import InvalidRequest, Unauthenticated
+from dlq_common.identity.files import LIFETIME_S, SERVER_NAME, is_near_end
 from dlq_common.text.names import check_node_name, check_user_name, check_word
 
-# Every client expects this name of the master at any address: the CA is pinned.
-SERVER_NAME = "dlq-master"
-LIFETIME_S = 30 * 86_400.0
 CA_LIFETIME_S = 10 * 365 * 86_400.0
 # Hosts disagree about the time. A certificate is valid from this instant (2020-01-01), so that a
 # host whose clock is behind accepts it. Only its end limits it.
@@ -297,11 +295,9 @@ def is_valid(certificate: bytes, now_s: float) -> bool:
 
 
 def needs_renewal(certificate: bytes, now_s: float) -> bool:
-    """Whether two thirds of the certificate's life are over, or all of it. Also true if the
-    signer's clock was so far ahead that the certificate outlives a whole life.
-    """
+    """Whether two thirds of the certificate's life are over, or all of it (files.py)."""
     end_s = x509.load_pem_x509_certificate(certificate).not_valid_after_utc.timestamp()
-    return not LIFETIME_S / 3 < end_s - now_s <= 2 * LIFETIME_S
+    return is_near_end(end_s, now_s)
 
 
 def _checked_request(request: bytes) -> x509.CertificateSigningRequest:

@@ -2,26 +2,53 @@
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 import grpc
 
 from dlq_common.errors import ConfigError
-from dlq_common.identity.files import StoredIdentity, load_identity
-from dlq_common.identity.pki import SERVER_NAME
+from dlq_common.identity.files import SERVER_NAME, StoredIdentity, load_identity, read_identity
 
 # A Welcome carries every launch of the node, environments included.
 LARGEST_MESSAGE_BYTES = 512 * 1024 * 1024  # a welcome holds the scripts of all jobs here
 
 
-@dataclass(frozen=True, slots=True)
+class KnownIdentity(NamedTuple):
+    """An identity that was checked, and the facts of its certificate: to check it takes a library
+    of many megabytes.
+    """
+
+    stored: StoredIdentity
+    name: str
+    cluster: str
+    not_after_s: float
+
+
+@dataclass(slots=True)
 class Channels:
     """Opens channels with the present identity on disk, so that a renewal needs no restart."""
 
     address: str
     identity_dir: Path
+    _known: KnownIdentity | None = None
+
+    def known(self) -> KnownIdentity:
+        """The node's present identity with its facts, as `identity`. Raises also Unauthenticated,
+        for a certificate of another kind of cluster.
+        """
+        identity = self.identity()
+        if self._known is None or self._known.stored != identity:
+            from dlq_common.identity.pki import parse_identity
+
+            who = parse_identity(identity.certificate)
+            self._known = KnownIdentity(identity, who.name, who.cluster, who.not_after_s)
+        return self._known
 
     def identity(self) -> StoredIdentity:
         """The node's identity; ConfigError, with the remedy, without an identity."""
+        known = self._known
+        if known is not None and read_identity(self.identity_dir) == known.stored:
+            return known.stored
         identity = load_identity(self.identity_dir)
         if identity is None:
             raise ConfigError(

@@ -1,10 +1,15 @@
-"""The certificate of a node: it joins by token, and renews with its present certificate."""
+"""The certificate of a node: it joins by token, and renews with its present certificate.
+
+The library that makes certificates is loaded with the first one: an agent that serves mostly does
+without it for weeks.
+"""
 
 import asyncio
 import json
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import grpc
 
@@ -13,21 +18,19 @@ from dlq.v1.identity_service_pb2_grpc import IdentityServiceStub, JoinServiceStu
 from dlq_common.clock import Clock, SteadyClock, clock_doubt
 from dlq_common.daemon.logs import get_logger
 from dlq_common.errors import DlqError, Unauthenticated, Unavailable
-from dlq_common.identity.files import StoredIdentity, save_identity, write_private, write_public
-from dlq_common.identity.join_token import fetch_pinned_ca, parse_join_token
-from dlq_common.identity.pki import (
-    CertifiedIdentity,
-    KeyAndRequest,
-    Role,
-    belongs_together,
-    is_signed_by,
-    needs_renewal,
-    new_key_and_csr,
-    parse_identity,
+from dlq_common.identity.files import (
+    StoredIdentity,
+    is_near_end,
+    save_identity,
+    write_private,
+    write_public,
 )
 from dlq_common.text.addresses import split_address
 from dlq_common.text.instants import format_instant
 from dlq_nodeagent.line.channel import Channels, join_channel
+
+if TYPE_CHECKING:
+    from dlq_common.identity.pki import CertifiedIdentity, KeyAndRequest
 
 ADDRESS_FILE = "master-address"
 _REQUEST_FILE = "join-request.json"
@@ -53,6 +56,8 @@ async def join(address: str, token_text: str, *, wished_node_id: str, state_dir:
     never leaves. May be repeated with the same token when an answer was lost. The request is kept
     until it is answered, and the master knows it again. Raises DlqError.
     """
+    from dlq_common.identity.join_token import fetch_pinned_ca, parse_join_token
+
     token = parse_join_token(token_text)
     host, port = split_address(address)
     ca = await asyncio.to_thread(
@@ -95,8 +100,10 @@ async def persist(
         await asyncio.sleep(pause_s)
 
 
-def _kept_request(state_dir: Path, wished_node_id: str) -> KeyAndRequest:
+def _kept_request(state_dir: Path, wished_node_id: str) -> "KeyAndRequest":
     """The key and request of an unanswered join, or new ones, kept before they are used."""
+    from dlq_common.identity.pki import KeyAndRequest, new_key_and_csr
+
     path = state_dir / _REQUEST_FILE
     if path.exists():
         kept = json.loads(path.read_text("ascii"))
@@ -122,10 +129,12 @@ async def renew_if_due(channels: Channels, clock: Clock) -> bool:
 
     The name stays; the key is new. The old identity stays in place until the new one is on disk.
     """
-    before = channels.identity()
-    if not needs_renewal(before.certificate, clock.now_s()):
+    known = channels.known()
+    if not is_near_end(known.not_after_s, clock.now_s()):
         return False
-    name = parse_identity(before.certificate).name
+    from dlq_common.identity.pki import new_key_and_csr
+
+    before, name = known.stored, known.name
     made = new_key_and_csr(name)
     request = wire.RenewCertificateRequest(certificate_request=made.request)
     try:
@@ -151,8 +160,10 @@ async def keep_renewed(channels: Channels, clock: Clock) -> None:
         await asyncio.sleep(_RENEW_LOOK_S)
 
 
-def _check(identity: StoredIdentity, node_id: str, pinned_ca: bytes) -> CertifiedIdentity:
+def _check(identity: StoredIdentity, node_id: str, pinned_ca: bytes) -> "CertifiedIdentity":
     """The identity that a certificate proves. Raises Unauthenticated if it is not ours."""
+    from dlq_common.identity.pki import Role, belongs_together, is_signed_by, parse_identity
+
     who = parse_identity(identity.certificate)
     if who.role is not Role.NODE or who.name != node_id:
         raise Unauthenticated(f"the master sent a certificate for {who.role} {who.name}")

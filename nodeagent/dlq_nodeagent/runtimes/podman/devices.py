@@ -4,8 +4,6 @@ import json
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-import yaml
-
 from dlq_common.daemon.logs import get_logger
 from dlq_common.start_causes import StartCause
 from dlq_nodeagent.devices.nodes import DEV, DRIVER_GPUS, node_of
@@ -58,6 +56,8 @@ def _cdi_names(directories: Iterable[Path]) -> set[str]:
 
 
 def _names_in(path: Path) -> set[str]:
+    import yaml  # few hosts have such a file
+
     try:
         text = path.read_text()[:_LARGEST_SPEC]
         spec = json.loads(text) if path.suffix == ".json" else yaml.safe_load(text)
