@@ -8,19 +8,17 @@ keeps them.
 
 import json
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any, Protocol, cast
-
-import cattrs
-from cattrs.gen import make_dict_structure_fn, make_dict_unstructure_fn, override
+from typing import Any, Protocol
 
 from dlq_common.daemon.logs import get_logger
 from dlq_nodeagent.model.launch import RankKey
-from dlq_nodeagent.model.messages import Fence, Launch, ProfileFound
+from dlq_nodeagent.model.messages import Launch, ProfileFound
 from dlq_nodeagent.model.rank import FoundCheckpoint, RankState, Stopping
 from dlq_nodeagent.state.rank_log import DAMAGED, RankLog
 from dlq_nodeagent.state.state_dir import replace_file
+from dlq_nodeagent.state.values import changed_fields, from_plain, to_json
 
 _VERSION = 1
 
@@ -125,15 +123,15 @@ class FileJournal:
         return (*self._log.damaged(), *sorted(self._before.glob(f"*{DAMAGED}")))
 
     def save_node(self, record: NodeRecord) -> None:
-        replace_file(self._node, json.dumps({"v": _VERSION} | _unstructure(record)).encode())
+        replace_file(self._node, to_json({"v": _VERSION} | asdict(record)))
 
     def save_rank(self, record: RankRecord) -> None:
         key, launch = str(record.launch.key), record.launch
         known = self._launches.get(key)
         if known is None or known[0] is not launch:
-            known = self._launches[key] = (launch, json.dumps(_unstructure(launch)).encode())
-        rest = {"v": _VERSION} | _CONVERTER.unstructure(record)
-        self._log.add(key, known[1], json.dumps(rest).encode())
+            known = self._launches[key] = (launch, to_json(launch))
+        rest = {"v": _VERSION} | changed_fields(record, but=("launch",))
+        self._log.add(key, known[1], to_json(rest))
 
     def sync(self) -> None:
         self._log.sync()
@@ -201,7 +199,7 @@ class Sequences:
             log.error("node_not_recorded", error=str(error))
 
 
-_UNREADABLE = (ValueError, KeyError, TypeError, AttributeError, cattrs.BaseValidationError)
+_UNREADABLE = (ValueError, KeyError, TypeError, AttributeError)
 
 
 def _read(path: Path, kind: Any) -> Any:
@@ -214,27 +212,4 @@ def _read(path: Path, kind: Any) -> Any:
 def _structure(content: dict[str, Any], kind: Any) -> Any:
     if content.pop("v") != _VERSION:
         raise ValueError("another version")
-    return _CONVERTER.structure(content, kind)
-
-
-def _unstructure(value: Launch | NodeRecord) -> dict[str, Any]:
-    return cast(dict[str, Any], _CONVERTER.unstructure(value))
-
-
-def _make_converter() -> cattrs.Converter:
-    converter = cattrs.Converter()
-    for kind in (RankKey, Fence):
-        converter.register_unstructure_hook(kind, list)
-        converter.register_structure_hook(kind, lambda value, wanted: wanted(*value))
-    kinds = (Launch, FoundCheckpoint, ProfileFound, RankRecord, Stopping, NodeRecord)
-    for dataclass_kind in kinds:
-        hook = make_dict_structure_fn(dataclass_kind, converter)
-        converter.register_structure_hook(dataclass_kind, hook)
-    short = make_dict_unstructure_fn(
-        RankRecord, converter, _cattrs_omit_if_default=True, launch=override(omit=True)
-    )
-    converter.register_unstructure_hook(RankRecord, short)
-    return converter
-
-
-_CONVERTER = _make_converter()
+    return from_plain(kind, content)
