@@ -5,6 +5,8 @@ or serving.py in the process that serves.
 import gc
 import importlib.util
 import os
+import sys
+from collections.abc import Callable
 
 _LEAN = ("ssl", "_ssl", "_hashlib")
 """OpenSSL. gRPC brings a TLS of its own, and Python has checksums of its own."""
@@ -17,14 +19,21 @@ def main() -> None:
     """
     os.environ.setdefault("GRPC_VERBOSITY", "NONE")
     gc.disable()
-    serves = "DLQ_AGENT_ORDERS" in os.environ
-    if serves and importlib.util.find_spec("_sha256") is not None:
-        sys.modules.update(dict.fromkeys(_LEAN))  # type: ignore[arg-type]
-    if serves:
-        from dlq_nodeagent.serving import serve as command
-    else:
-        from dlq_nodeagent.command import main as command
-
+    command = entry(serves="DLQ_AGENT_ORDERS" in os.environ)
+    gc.collect()
     gc.freeze()
     gc.enable()
     command()
+
+
+def entry(*, serves: bool) -> Callable[[], object]:
+    """The function to run, with all modules that it needs and no others."""
+    if not serves:
+        from dlq_nodeagent.command import main as command
+
+        return command
+    if importlib.util.find_spec("_sha256") is not None:
+        sys.modules.update(dict.fromkeys(_LEAN))  # type: ignore[arg-type]
+    from dlq_nodeagent.serving import serve
+
+    return serve
