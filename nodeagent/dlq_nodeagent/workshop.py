@@ -123,12 +123,19 @@ class Workshop:
         self._launching.abandon(key)
 
     def look(self, order: LookOrder) -> None:
+        asks_driver = order.purpose is not Purpose.RELEASE or self._asks_driver(order.launch)
         self._run(
             lambda: self._look(order),
             lambda answer: self.answers.looked(order.launch.key, order.purpose, answer),
             lambda error: _failed_look(order.purpose, error),
-            self._threads,
+            self._threads if asks_driver else None,
         )
+
+    def _asks_driver(self, launch: Launch) -> bool:
+        """Whether a look at the GPUs of a rank is a call that may hang."""
+        with suppress(LaunchRefused):
+            return not all(device.virtual for device in self._launching.devices_of(launch))
+        return False
 
     def look_at_gpus(self, number: int) -> None:
         if self._at_gpus:
@@ -250,8 +257,9 @@ class Workshop:
         work: Callable[[], _Answer],
         answer: Callable[[_Answer], None],
         failure: Callable[[BaseException], _Answer],
-        threads: ThreadPoolExecutor,
+        threads: ThreadPoolExecutor | None,
     ) -> None:
+        """In a thread; None: at once, and the answer still comes later."""
         loop = asyncio.get_running_loop()
 
         def give(found: _Answer) -> None:
@@ -267,7 +275,10 @@ class Workshop:
             with suppress(RuntimeError):  # the loop has ended, and with it every receiver
                 loop.call_soon_threadsafe(give, found)
 
-        threads.submit(do)
+        if threads is None:
+            do()
+        else:
+            threads.submit(do)
 
 
 def _failed_look(purpose: Purpose, error: BaseException) -> Look:

@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import threading
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Protocol
@@ -307,6 +308,24 @@ async def test_a_gpu_that_does_not_answer_is_not_free(make_bench: MakeBench) -> 
     look = await bench.look(a_launch(checkpoint_directory=""), Purpose.RELEASE)
     assert look.released is False
     assert "gpu_is_lost" in look.held_by
+
+
+async def test_a_look_at_gpus_takes_a_thread_only_for_a_driver_that_may_hang(
+    make_bench: MakeBench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    threads: list[bool] = []
+
+    def noted(self: FakeDevices, uuid: str) -> DeviceUsage:
+        threads.append(threading.current_thread() is not threading.main_thread())
+        return DeviceUsage(0, ())
+
+    monkeypatch.setattr(FakeDevices, "usage", noted)
+    launch = a_launch(checkpoint_directory="", gpu_indexes=(0,))
+    assert (await make_bench().look(launch, Purpose.RELEASE)).released
+    real = replace(FakeDevices(parse_virtual("1xH100-80GB"), "n1").devices()[0], virtual=False)
+    monkeypatch.setattr(Launching, "devices_of", lambda self, launch: (real,))
+    assert (await make_bench().look(launch, Purpose.RELEASE)).released
+    assert threads == [False, True]
 
 
 async def test_an_errand_that_breaks_is_answered_all_the_same(

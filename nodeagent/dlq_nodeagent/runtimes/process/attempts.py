@@ -74,6 +74,8 @@ class OpenAttempt:
         return attempt
 
     def close(self) -> None:
+        if self.pidfd is not None:
+            self._ends.forget(self.pidfd)
         for descriptor in (self.at, self._ctl, self.pidfd):
             if descriptor is not None:
                 os.close(descriptor)

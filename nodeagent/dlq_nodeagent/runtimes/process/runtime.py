@@ -134,8 +134,11 @@ class ProcessRuntime:
 
     def exited(self, handles: Iterable[Handle]) -> list[ExitRecord]:
         self._ends.taken()
-        found = (self.poll(handle) for handle in handles)
+        found = (self.poll(handle) for handle in handles if not self._lives(handle))
         return [record for record in found if record is not None]
+
+    def _lives(self, handle: Handle) -> bool:
+        return self._ends.lives(self._known(handle).pidfd)
 
     def ends(self) -> int | None:
         return self._ends.descriptor

@@ -110,6 +110,8 @@ class Ends:
     """
 
     def __init__(self) -> None:
+        self._ended: set[int] = set()
+        self._watched: set[int] = set()
         self._epoll = select.epoll()
         self._starts, self.news = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         self._epoll.register(self._starts, select.EPOLLIN)
@@ -119,13 +121,23 @@ class Ends:
         return self._epoll.fileno()
 
     def watch(self, pidfd: int) -> None:
-        """Watch a shim until its pidfd is closed. A full kernel watches none."""
+        """Watch a shim until `forget`. A full kernel watches none."""
         with suppress(OSError):
             self._epoll.register(pidfd, select.EPOLLIN | select.EPOLLONESHOT)
+            self._watched.add(pidfd)
+
+    def forget(self, pidfd: int) -> None:
+        """Its pidfd is closed now: another may get its number."""
+        self._watched.discard(pidfd)
+        self._ended.discard(pidfd)
+
+    def lives(self, pidfd: int | None) -> bool:
+        """Whether a shim is watched and had not ended when `taken` was called last."""
+        return pidfd in self._watched and pidfd not in self._ended
 
     def taken(self) -> None:
         """Somebody looks at all shims now: earlier words need not be repeated."""
-        self._epoll.poll(0)
+        self._ended.update(descriptor for descriptor, _ in self._epoll.poll(0))
         with suppress(BlockingIOError):
             os.read(self._starts, _NEWS_BYTES)
 

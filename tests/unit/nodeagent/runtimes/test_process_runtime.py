@@ -17,6 +17,7 @@ from dlq_common.text.soft_limits import UNLIMITED
 from dlq_nodeagent.model.mistakes import LaunchRefused
 from dlq_nodeagent.model.port import ExitWhy, Handle, RuntimeFault, StopNotice
 from dlq_nodeagent.runtimes.process import planfile
+from dlq_nodeagent.runtimes.process.shim_process import Ends
 from support.process_box import ProcessBox, is_alive, process_box
 from support.waiting import wait_until
 
@@ -239,6 +240,22 @@ def test_every_end_shows_on_one_descriptor_until_somebody_looks(box: ProcessBox)
     (record,) = box.runtime.exited([second])
     assert record.key == second.key
     assert not ends(box)
+
+
+def test_a_shim_that_is_watched_lives_until_its_end_was_taken() -> None:
+    watcher, child = Ends(), os.posix_spawn("/bin/sleep", ["sleep", "1000"], {})
+    pidfd = os.pidfd_open(child)
+    assert not watcher.lives(pidfd)  # nobody watches it
+    watcher.watch(pidfd)
+    os.kill(child, signal.SIGKILL)
+    wait_until(lambda: select.select([watcher.descriptor], [], [], 0)[0], what="the end")
+    assert watcher.lives(pidfd)
+    watcher.taken()
+    assert not watcher.lives(pidfd)
+    watcher.forget(pidfd)
+    os.close(pidfd)
+    os.waitpid(child, 0)
+    watcher.close()
 
 
 def test_every_start_shows_there_too(box: ProcessBox) -> None:
