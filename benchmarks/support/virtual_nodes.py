@@ -19,7 +19,7 @@ from grpc import aio, ssl_channel_credentials
 
 from dlq.v1 import agent_service_pb2 as wire
 from dlq.v1.agent_service_pb2_grpc import AgentServiceStub
-from dlq_common.identity.files import SERVER_NAME
+from dlq_common.identity.facts import SERVER_NAME
 from dlq_common.identity.pki import Authority, new_key_and_csr
 
 SAVE_S = 1.0

@@ -15,7 +15,7 @@ from pathlib import Path
 from dlq_common.clock import Clock, SteadyClock
 from dlq_common.daemon.logs import get_logger
 from dlq_common.errors import ConfigError
-from dlq_common.identity.files import LIFETIME_S
+from dlq_common.identity.facts import LIFETIME_S
 from dlq_common.text.instants import format_instant
 from dlq_common.text.units import approximate_span
 

@@ -14,7 +14,7 @@ import grpc
 
 from attack.forging import Forger
 from dlq_client.line.identity import Identity
-from dlq_common.identity.files import SERVER_NAME
+from dlq_common.identity.facts import SERVER_NAME
 from support.wire_methods import Method
 
 HANGS_S = 60.0  # what has not been answered by then never is

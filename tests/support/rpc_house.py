@@ -12,7 +12,7 @@ import grpc
 from grpc import aio
 
 from dlq_common.clock import SteadyClock
-from dlq_common.identity.files import SERVER_NAME
+from dlq_common.identity.facts import SERVER_NAME
 from dlq_common.identity.pki import Authority, KeyAndRequest, Role, new_key_and_csr
 from dlq_master.control.loop.meter import Meter
 from dlq_master.control.read_model.ports import Control

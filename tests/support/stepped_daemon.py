@@ -22,7 +22,7 @@ from grpc import aio, ssl_channel_credentials
 from dlq.v1 import agent_service_pb2, job_service_pb2
 from dlq.v1.agent_service_pb2 import RankProgress
 from dlq.v1.job_service_pb2_grpc import JobServiceStub
-from dlq_common.identity.files import SERVER_NAME
+from dlq_common.identity.facts import SERVER_NAME
 from dlq_common.identity.pki import Authority, Role, new_key_and_csr
 from dlq_master.control.composition.starting import start
 from dlq_master.control.composition.wiring import WIRING

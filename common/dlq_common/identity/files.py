@@ -15,9 +15,6 @@ from dlq_common.identity.private_files import read_private
 KEY_FILE = "identity.key"
 CERTIFICATE_FILE = "identity.crt"
 CA_FILE = "ca.crt"
-# Every client expects this name of the master at any address: the CA is pinned.
-SERVER_NAME = "dlq-master"
-LIFETIME_S = 30 * 86_400.0
 # The new key waits under this name until its certificate is on disk.
 NEXT_KEY_FILE = "identity.key.next"
 
@@ -72,13 +69,6 @@ def read_identity(directory: Path) -> StoredIdentity | None:
     if key is None or certificate is None or ca is None:
         return None
     return StoredIdentity(key, certificate, ca)
-
-
-def is_near_end(end_s: float, now_s: float) -> bool:
-    """Whether two thirds of the life of a certificate that ends then are over, or all of it. Also
-    true if the signer's clock was so far ahead that the certificate outlives a whole life.
-    """
-    return not LIFETIME_S / 3 < end_s - now_s <= 2 * LIFETIME_S
 
 
 def write_private(path: Path, content: bytes) -> None:

@@ -8,7 +8,6 @@ It needs `cryptography`: import it only where certificates are made or read.
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
@@ -20,16 +19,18 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from dlq_common.errors import InvalidRequest, Unauthenticated
-from dlq_common.identity.files import LIFETIME_S, SERVER_NAME, is_near_end
+from dlq_common.identity.facts import (
+    CA_LIFETIME_S,
+    GOOD_FROM_S,
+    LIFETIME_S,
+    SERVER_NAME,
+    is_near_end,
+    issued_s,
+    names_in,
+)
 from dlq_common.text.names import check_node_name, check_user_name, check_word
 
-CA_LIFETIME_S = 10 * 365 * 86_400.0
-# Hosts disagree about the time. A certificate is valid from this instant (2020-01-01), so that a
-# host whose clock is behind accepts it. Only its end limits it.
-GOOD_FROM_S = 1_577_836_800.0
 LARGEST_REQUEST_BYTES = 16 * 1024
-
-_URI = re.compile(r"dlq://([^/]+)/([^/]+)/([^/]+)")
 
 
 class Role(StrEnum):
@@ -58,10 +59,8 @@ class CertifiedIdentity:
 
     @property
     def issued_s(self) -> float:
-        """The signer's clock when it signed. All lives are equally long, so the end gives the
-        beginning.
-        """
-        return self.not_after_s - LIFETIME_S
+        """The signer's clock when it signed."""
+        return issued_s(self.not_after_s)
 
 
 @dataclass(frozen=True, slots=True)
@@ -246,16 +245,16 @@ def parse_identity(certificate: bytes) -> CertifiedIdentity:
         names = parsed.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
         uris = names.get_values_for_type(x509.UniformResourceIdentifier)
         common_names = parsed.subject.get_attributes_for_oid(NameOID.COMMON_NAME)
-        match = _URI.fullmatch(uris[0]) if len(uris) == 1 else None
-        if match is None or [name.value for name in common_names] != [match[3]]:
+        names_said = names_in(uris[0]) if len(uris) == 1 else None
+        if names_said is None or [name.value for name in common_names] != [names_said[2]]:
             raise ValueError("it names no single identity")
-        role = Role(match[2])
+        cluster, role, name = names_said[0], Role(names_said[1]), names_said[2]
     except (ValueError, x509.ExtensionNotFound, UnsupportedAlgorithm) as error:
         raise Unauthenticated(f"not a certificate of a dlq cluster: {error}") from None
     return CertifiedIdentity(
-        name=match[3],
+        name=name,
         role=role,
-        cluster=match[1],
+        cluster=cluster,
         serial=f"{parsed.serial_number:x}",
         not_after_s=parsed.not_valid_after_utc.timestamp(),
     )
@@ -295,7 +294,7 @@ def is_valid(certificate: bytes, now_s: float) -> bool:
 
 
 def needs_renewal(certificate: bytes, now_s: float) -> bool:
-    """Whether two thirds of the certificate's life are over, or all of it (files.py)."""
+    """Whether two thirds of the certificate's life are over, or all of it (facts.py)."""
     end_s = x509.load_pem_x509_certificate(certificate).not_valid_after_utc.timestamp()
     return is_near_end(end_s, now_s)
 

@@ -7,7 +7,8 @@ from typing import NamedTuple
 import grpc
 
 from dlq_common.errors import ConfigError
-from dlq_common.identity.files import SERVER_NAME, StoredIdentity, load_identity, read_identity
+from dlq_common.identity.facts import SERVER_NAME
+from dlq_common.identity.files import StoredIdentity, load_identity, read_identity
 
 # A Welcome carries every launch of the node, environments included.
 LARGEST_MESSAGE_BYTES = 512 * 1024 * 1024  # a welcome holds the scripts of all jobs here

@@ -18,9 +18,9 @@ from dlq.v1.identity_service_pb2_grpc import IdentityServiceStub, JoinServiceStu
 from dlq_common.clock import Clock, SteadyClock, clock_doubt
 from dlq_common.daemon.logs import get_logger
 from dlq_common.errors import DlqError, Unauthenticated, Unavailable
+from dlq_common.identity.facts import is_near_end
 from dlq_common.identity.files import (
     StoredIdentity,
-    is_near_end,
     save_identity,
     write_private,
     write_public,

@@ -26,7 +26,7 @@ from dlq_common.errors import (
     InvalidRequest,
     PermissionDenied,
 )
-from dlq_common.identity.files import LIFETIME_S
+from dlq_common.identity.facts import LIFETIME_S
 from dlq_common.identity.pki import Authority, Role, parse_identity
 from dlq_master.control.read_model.ports import Control
 from dlq_master.control.stimuli import Caller, SetUser, User
