@@ -21,7 +21,7 @@ from dlq_nodeagent.config import AgentConfig, check_config, check_host
 from dlq_nodeagent.daemon import channels_of, prepare_state_dir
 from dlq_nodeagent.line.identity import join, persist
 from dlq_nodeagent.maintenance import Announced, announce, announce_leave
-from dlq_nodeagent.serving import TOLD, Orders, begin_anew, fail
+from dlq_nodeagent.serving import TOLD, ServingOrders, begin_anew, fail
 
 USAGE = 2  # an exit code, as that of `dlq`
 _CONFIG = click.option(
@@ -86,7 +86,7 @@ def run(
         return
     channels = channels_of(config)
     channels.known()
-    begin_anew(Orders(config, channels, _version()))
+    begin_anew(ServingOrders(config, channels, _version()))
 
 
 @main.command(

@@ -38,7 +38,7 @@ _NAME = "dlq-nodeagent"
 
 
 @dataclass(frozen=True, slots=True)
-class Orders:
+class ServingOrders:
     """All that the serving process is told by the command."""
 
     config: AgentConfig
@@ -46,7 +46,7 @@ class Orders:
     version: str
 
 
-def begin_anew(orders: Orders) -> NoReturn:
+def begin_anew(orders: ServingOrders) -> NoReturn:
     """Execute this program again, to serve."""
     descriptor = os.memfd_create("orders", 0)
     with os.fdopen(descriptor, "wb", closefd=False) as file:
@@ -63,7 +63,7 @@ def serve() -> NoReturn:
     with suppress(OSError):
         Path("/proc/self/comm").write_text(_NAME)
     with os.fdopen(int(os.environ.pop(ORDERS)), "rb") as file:
-        orders: Orders = pickle.load(file)
+        orders: ServingOrders = pickle.load(file)
     clock = SteadyClock()
     configure_logging(clock, level=orders.config.log_level)
     log_what_python_prints()

@@ -37,8 +37,8 @@ def issued_s(end_s: float) -> float:
 def is_near_end(end_s: float, now_s: float) -> bool:
     """Whether two thirds of the life of a certificate that ends then are over, or all of it.
 
-    Also true if the signer's clock was so far ahead that the certificate outlives a whole life: it
-    was corrected since then, and a new certificate has an end by the right clock.
+    Also true if the signer's clock was so far ahead that the certificate outlives a whole life. The
+    next certificate has an end by the right clock.
     """
     left_s = end_s - now_s
     return not LIFETIME_S / 3 < left_s <= 2 * LIFETIME_S
