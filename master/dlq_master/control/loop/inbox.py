@@ -1,4 +1,9 @@
-"""The one door into the loop: stimuli wait here for the next turn."""
+"""The one door into the loop: stimuli wait here for the next turn.
+
+A turn costs as much as several requests: its plan, its transaction and its sync. Callers that were
+answered together come again together. So after a turn of several callers the next one waits a
+moment, and takes them all. One caller alone never waits.
+"""
 
 import asyncio
 from collections import deque
@@ -8,6 +13,8 @@ from dlq_master.control.stimuli import Stimulus
 from dlq_master.control.stimuli.audit_note import AuditNote
 
 BY_S: Final = 0.05  # so long may a stimulus lie that nobody waits for
+SEVERAL: Final = 4  # callers of one turn
+GATHER_S: Final = 0.002
 MOST_BY: Final = 64  # as many of them are a turn of their own: it stays short
 
 
@@ -30,6 +37,7 @@ class Inbox:
         self._woken = False
         self._waiter: asyncio.Future[None] | None = None  # of a turn that waits
         self._later: asyncio.TimerHandle | None = None
+        self._callers = 0  # of the last turn
 
     def put(
         self,
@@ -69,8 +77,12 @@ class Inbox:
             finally:
                 timer.cancel()
                 self._waiter = None
+        if self._callers >= SEVERAL:
+            await asyncio.sleep(GATHER_S)
         self._woken = False
-        return self.take()
+        letters = self.take()
+        self._callers = sum(letter.answer is not None for letter in letters)
+        return letters
 
     def take(self) -> list[Envelope]:
         """Everything that has arrived, without waiting."""
