@@ -21,8 +21,8 @@ from benchmarks.support.report import SCHEMA, summary
 # One command per claim; each tells ratio, bound or percentile with its conditions.
 ROOMS = {
     "planning": "tick simulate first_wall placement gittins eta selector reclaim",
-    "live": "submits starts submit_full crowded_reads busy_master slo_cycle admission reclaim"
-    " watchers restart retention profiled",
+    "live": "submits starts submit_full crowded_reads busy_master agents slo_cycle admission"
+    " reclaim watchers restart retention profiled",
     "node": "launches pauses resizes resizes_live agent_load cpu_hog",
     "commands": "lists status sbatch_loop squeue_long srun_round_trip step_start",
     "papers": "elastic_fill",

@@ -144,7 +144,7 @@ async def _measure(report: Report, living: Living, identity: Identity) -> None:
         await crowd.fill(round(running), LEFT)
         await crowd.fill(chosen.queued, WHOLE)
         ended = fleet.tally.counts["completions"]
-        replace = asyncio.create_task(_replace(crowd, fleet, ended))
+        replace = asyncio.create_task(replace_ended(crowd, fleet, ended))
         await asyncio.sleep(chosen.warm_up)
         await _windows(report, living, fleet, crowd)
         replace.cancel()
@@ -152,7 +152,7 @@ async def _measure(report: Report, living: Living, identity: Identity) -> None:
         await fleet.close()
 
 
-async def _replace(crowd: Crowd, fleet: Fleet, from_count: int) -> None:
+async def replace_ended(crowd: Crowd, fleet: Fleet, from_count: int) -> None:
     """For every job that ends another comes."""
     came = 0
     while True:

@@ -1,0 +1,124 @@
+"""Many agents at once: they join, hold their lines, and beat, while plans go on.
+
+    python -m benchmarks.live.agents [--agents 1000] [--jobs 3] [--rate 5] [--seconds 30]
+        [--windows 2] [--policy dlq] [--json]
+
+A real master, and agents of 8 virtual GPUs (`virtual_nodes`) in the process of the benchmark. Each
+has its own certificate and a heartbeat every 5 s. `--jobs` jobs for each node fill the cluster, and
+tell their steps in the heartbeats. `--rate` of them end in a second, and others take their place,
+so that plans go on. Printed: CPU of the master to join an agent, and its share of a core
+afterwards. CPU for each heartbeat, with everything else that the master does meanwhile, and the
+delay of its answer. Turns that kept the loop for more than 30 ms, without their waits for the disk.
+Goals of issue 21: 5,000 agents at half a core, 100 ms at the 99th percentile, and no such turn.
+With `--rate 0 --jobs 0` they only hold.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import tempfile
+import time
+from pathlib import Path
+
+from grpc import aio, ssl_channel_credentials
+
+from benchmarks.live.busy_master import GPUS, LEFT, SETTINGS, Crowd, joined, replace_ended
+from benchmarks.support.conditions import percentile
+from benchmarks.support.living import Living, cpu_s
+from benchmarks.support.report import Report
+from benchmarks.support.virtual_nodes import Fleet
+from dlq.v1.job_service_pb2_grpc import JobServiceStub
+from dlq_client.line.connection import SERVER_NAME
+from dlq_client.line.identity import Identity, load_identity
+from dlq_master.serving import read_authority
+
+WARM_UP_S = 6.0  # longer than the time between two heartbeats
+FOREVER_S = 86_400.0
+STALL_MS = 30.0
+BUSY = ("decide", "plan", "publish")  # the phases of a turn in which nobody is heard
+LOG = f'[log]\nslow_turn = "{STALL_MS:g}ms"\n'
+
+
+def main() -> None:
+    """Tell every figure with its conditions."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n\n")[0])
+    parser.add_argument("--policy", default="dlq")
+    parser.add_argument("--agents", type=int, default=1000)
+    parser.add_argument("--jobs", type=float, default=3.0, help="for each agent")
+    parser.add_argument("--rate", type=float, default=5.0, help="ends a second")
+    parser.add_argument("--seconds", type=float, default=30.0, help="of one window")
+    parser.add_argument("--windows", type=int, default=2)
+    report = Report.begin("live.agents", parser)
+    chosen = report.options
+    settings = SETTINGS.format(policy=chosen.policy) + LOG
+    with tempfile.TemporaryDirectory() as place, Living(Path(place), settings) as living:
+        living.start_anew(joined(chosen.agents))
+        identity = load_identity(living.home)
+        assert identity is not None
+        asyncio.run(_measure(report, living, identity))
+    report.end()
+
+
+async def _measure(report: Report, living: Living, identity: Identity) -> None:
+    chosen, pid = report.options, living.master.pid
+    fleet = Fleet(identity.address, read_authority(living.state_dir, "bench"), chosen.agents, GPUS)
+    credentials = ssl_channel_credentials(identity.ca, identity.key, identity.certificate)
+    options = [("grpc.ssl_target_name_override", SERVER_NAME)]
+    async with aio.secure_channel(identity.address, credentials, options=options) as channel:
+        begin_s, used_s = time.monotonic(), cpu_s(pid)
+        await fleet.join()
+        each_s = (cpu_s(pid) - used_s) / chosen.agents
+        report.figure(
+            f"{chosen.agents} agents join, CPU of the master for each", 1e3 * each_s, "ms",
+            note=f"in {time.monotonic() - begin_s:.1f} s",
+        )  # fmt: skip
+        count = round(chosen.jobs * chosen.agents)
+        crowd = Crowd(JobServiceStub(channel), count / chosen.rate if chosen.rate else FOREVER_S)
+        await crowd.fill(count, LEFT if chosen.rate else (1.0, 1.0))
+        replacing = asyncio.create_task(
+            replace_ended(crowd, fleet, fleet.tally.counts["completions"])
+        )
+        await asyncio.sleep(WARM_UP_S)
+        await _windows(report, living, fleet)
+        replacing.cancel()
+        await asyncio.gather(replacing, return_exceptions=True)
+        await fleet.close()
+
+
+async def _windows(report: Report, living: Living, fleet: Fleet) -> None:
+    """Tell the means of all windows."""
+    chosen, pid, tally = report.options, living.master.pid, fleet.tally
+    log = living.root / "dlq-master.log"
+    tally.beats_s.clear()
+    from_byte, begin_s, used_s = log.stat().st_size, time.monotonic(), cpu_s(pid)
+    for _ in range(chosen.windows):
+        await asyncio.sleep(chosen.seconds)
+        fleet.check()
+        report.say(f"  {len(tally.beats_s)} heartbeats so far")
+    took_s, used_s = time.monotonic() - begin_s, cpu_s(pid) - used_s
+    name = f"{chosen.policy}, {chosen.agents} agents"
+    report.figure(f"{name}: CPU of the master", 100 * used_s / took_s, "%", at_most=50.0)
+    beats_s = tally.beats_s
+    report.figure(f"{name}: CPU for each heartbeat", 1e6 * used_s / len(beats_s), "us")
+    report.figure(f"{name}: heartbeat, p50", 1e3 * percentile(beats_s, 0.5), "ms")
+    report.figure(f"{name}: heartbeat, p99", 1e3 * percentile(beats_s, 0.99), "ms", at_most=100.0)
+    report.figure(
+        f"{name}: longest slow turn", max(slow_turns_ms(log, from_byte), default=0.0), "ms",
+        at_most=STALL_MS, note="of those that the log has, one in 10 s",
+    )  # fmt: skip
+    for what in ("starts", "completions"):
+        report.say(f"  {what} so far: {tally.counts[what]}")
+
+
+def slow_turns_ms(log: Path, from_byte: int = 0) -> list[float]:
+    """The slow turns that the master has logged since, without their waits for the disk."""
+    with log.open("rb") as file:
+        file.seek(from_byte)
+        lines = [json.loads(line) for line in file if b'"slow_turn"' in line]
+    return [sum(float(line[f"{phase}_ms"]) for phase in BUSY) for line in lines]
+
+
+if __name__ == "__main__":
+    main()
