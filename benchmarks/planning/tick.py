@@ -1,6 +1,7 @@
 """The scheduling core: CPU per completion, full replans, memory per queued job.
 
-    python -m benchmarks.planning.tick [--queued 1000,10000,100000] [--policy tiresias-las] [--json]
+    python -m benchmarks.planning.tick [--queued 1000,10000,100000] [--policy tiresias-las]
+        [--shapes N] [--json]
 
 A completion is the end of a running job and the core's work about it. It covers the attempt's and
 the job's state machines, every index, plan, check, and the start of the next job. It is shown whole
@@ -8,6 +9,9 @@ and by part: first where jobs of one GPU end and start, then for as many of each
 times are CPU time of this thread, less the cost of reading its clock. Goals: <= 20 us per
 completion, at most 1.5 times as much at the longest queue as at the shortest. <= 15 ms for a full
 replan of 10,000 GPUs; <= 2 KiB per queued job.
+
+`--shapes N`: waiting jobs ask for N different sizes of memory, in turn, up to that of the largest
+nodes. Nodes have four different sizes. 0: nobody asks, and nodes have told none.
 """
 
 from __future__ import annotations
@@ -20,6 +24,7 @@ import timeit
 import tracemalloc
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import pairwise
 
 from benchmarks.support.conditions import percentile
@@ -39,6 +44,7 @@ from dlq_master.model.view import View
 from dlq_master.policy.legal.check import check_delta
 from dlq_master.policy.pipeline import plan
 from dlq_master.policy.policy import Policy
+from dlq_master.policy.reasons.summary import ReasonSummary
 from dlq_master.policy.registry.presets import PRESETS
 from dlq_master.policy.registry.registry import build
 
@@ -56,6 +62,8 @@ KINDS = {
     "8 GPUs": Request(gpus=8),
     "2 nodes x 8 GPUs": Request(gpus=16, nodes=2),
 }
+NODE_MEMORY = [size * 2**30 for size in (512, 768, 1024, 2048)]
+ASKED: list[int] = []  # sizes of memory; empty: no job asks
 AHEAD = -1  # a queue that is served before the queue of the waiting jobs
 
 
@@ -63,8 +71,10 @@ def main() -> None:
     options = argparse.ArgumentParser(description=(__doc__ or "").split("\n\n")[0])
     options.add_argument("--queued", default="1000,10000,100000")
     options.add_argument("--policy", default=LEVELLED, choices=PRESETS)
+    options.add_argument("--shapes", default=0, type=int)
     report = Report.begin("planning.tick", options)
     policy = policy_named(report.options.policy)
+    ASKED[:] = memory_requests(report.options.shapes)
     lengths = [int(word) for word in report.options.queued.split(",")]
     yardstick_s = (
         min(timeit.repeat(lambda: Shape(1, None, None), number=100_000, repeat=5)) / 100_000
@@ -82,6 +92,7 @@ def main() -> None:
     )  # fmt: skip
     for queued in lengths:
         mixed_completions(report, policy, queued, clock_s)
+    reasons(report, policy, lengths[-1])
     full_start(report, policy, lengths[-1])
     boundary(report, policy, lengths[-1])
     memory(report, policy, lengths[-1])
@@ -159,7 +170,8 @@ def _replaced(
     gc.collect()
     gc.freeze()  # as the daemon does once it has loaded
     for number, (key, request) in enumerate(turns):
-        cluster.put_job(_queued(next_id, request, level=0, priority_base=priority_base))
+        asked = with_memory(request, next_id)
+        cluster.put_job(_queued(next_id, asked, level=0, priority_base=priority_base))
         cluster.take_touched()
         readings, started = _complete(cluster, policy, key, now_s, by_part=bool(number % 2))
         starts += started
@@ -196,6 +208,19 @@ def clock_reading_s() -> float:
     """Seconds that one reading adds to the measured time."""
     readings = [time.thread_time() for _ in range(10_000)]
     return percentile([b - a for a, b in pairwise(readings)], 0.5)
+
+
+def reasons(report: Report, policy: Policy, queued: int) -> None:
+    """The reasons of all waiting jobs, as `Waits` looks at them."""
+    cluster = loaded(policy, queued)
+    view = View(cluster, 12.0)
+    waiting = [job for job in cluster.jobs.values() if job.waiting]
+    start = time.thread_time()
+    found = ReasonSummary(view, policy)
+    for job in waiting:
+        found.kinds(job)
+    took_s = time.thread_time() - start
+    report.figure(f"reasons of all {queued} queued", 1e3 * took_s, "ms")
 
 
 def full_start(report: Report, policy: Policy, queued: int) -> None:
@@ -285,14 +310,28 @@ def filled(policy: Policy, queued: int) -> Cluster:
     cluster = Cluster(policy.ordering, Terms())
     gpus = tuple(Gpu(index=index, gpu_type="H100-80GB") for index in range(GPUS_PER_NODE))
     for number in range(NODES):
-        cluster.put_node(Node(NodeId(f"gpu{number:04d}"), gpus))
+        memory = NODE_MEMORY[number % len(NODE_MEMORY)] if ASKED else 0
+        cluster.put_node(Node(NodeId(f"gpu{number:04d}"), gpus, memory_bytes=memory))
     draw = random.Random(0)
     requests: Sequence[Request] = [Request(gpus=width) for width in WIDTHS]
     for number, request in enumerate(
         draw.choices(requests, tuple(WIDTHS.values()), k=queued), start=1
     ):
-        cluster.put_job(_queued(number, request, level=draw.randrange(5)))
+        asked = with_memory(request, number)
+        cluster.put_job(_queued(number, asked, level=draw.randrange(5)))
     return cluster
+
+
+def memory_requests(shapes: int) -> list[int]:
+    """So many different sizes, spread evenly."""
+    return [NODE_MEMORY[-1] * place // shapes for place in range(1, shapes + 1)]
+
+
+def with_memory(request: Request, number: int) -> Request:
+    """The same, with one of the sizes that jobs ask for. Neighbours ask for sizes far apart."""
+    if not ASKED:
+        return request
+    return replace(request, memory_bytes_per_node=ASKED[number * 7919 % len(ASKED)])
 
 
 def policy_named(name: str) -> Policy:

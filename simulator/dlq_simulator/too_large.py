@@ -35,7 +35,7 @@ def check_sizes(trace: Trace, spec: ClusterSpec, settings: Iterable[ReplaySettin
             job = build_job(
                 JobId(1), row, typed=spec.typed, constraint=memory.asked(row), sizes=sizes
             )
-            reason = never(cluster, policy.placement, cluster.shape(job))
+            reason = never(cluster, policy.placement, cluster.asked(job))
             if reason is not None and not _may_be_rented_for(spec, row, job):
                 raise _too_large(trace, spec, row, reason)
 

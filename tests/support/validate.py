@@ -11,6 +11,7 @@ from dlq_master.model.cluster.cluster import Cluster
 from dlq_master.model.ids import AttemptKey, JobId, NodeId
 from dlq_master.model.jobs.band import Band
 from dlq_master.model.jobs.job import Job, JobState
+from dlq_master.model.nodes.host_sizes import NO_SIZES
 from dlq_master.model.nodes.owned import OwnGpus
 from dlq_master.model.order.keys import STARTED_BASE, STARTED_END, had, position
 from dlq_master.model.order.levels import held_gpus
@@ -129,11 +130,15 @@ def _own(cluster: Cluster) -> None:
 
 def _waiting(cluster: Cluster) -> None:
     expected: dict[tuple[int, Shape], list[tuple[int, JobId]]] = defaultdict(list)
+    sizes = NO_SIZES
+    for node in cluster.nodes.values():
+        sizes = sizes.changed(None, node)
     for job_id, job in cluster.jobs.items():
         if job.waiting:
-            expected[cluster.priority(job), cluster.shape(job)].append(
-                (_stands(cluster, job), job_id)
-            )
+            shape = cluster.asked(job)
+            if shape.traits is not None:
+                shape = shape._replace(traits=sizes.alike(shape.traits))
+            expected[cluster.priority(job), shape].append((_stands(cluster, job), job_id))
     found = {
         (priority, shape): [(position, job_id) for job_id, position in fifo.items()]
         for priority, fifos in cluster.waiting.by_priority.items()

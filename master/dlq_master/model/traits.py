@@ -12,6 +12,7 @@ told no size (0) is large enough.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Protocol
 
@@ -21,7 +22,7 @@ _AND = "&"
 _AMONG, _NOT_AMONG = "@", "!"
 _AT_LEAST = ">="
 _CPUS, _MEMORY, _GPU_MEMORY, _CORE_MEMORY = "cpus", "memory", "gpu_memory", "core_memory"
-_SIZES = (_CPUS, _MEMORY, _GPU_MEMORY, _CORE_MEMORY)
+SIZES = (_CPUS, _MEMORY, _GPU_MEMORY, _CORE_MEMORY)
 _OF_MEMORY = {
     _MEMORY: "memory",
     _GPU_MEMORY: "GPU memory",
@@ -63,8 +64,8 @@ def wanted(
     """The text for all of this together, equal for equal wishes; None: any node will do."""
     traits = [*([runtime] if runtime else []), *sorted(constraint)]
     asked = (cpus, memory_bytes, gpu_memory_bytes, core_memory_bytes)
-    sizes = zip(_SIZES, asked, strict=True)
-    traits += [f"{what}{_AT_LEAST}{least}" for what, least in sizes if least]
+    sizes = zip(SIZES, asked, strict=True)
+    traits += [at_least(what, least) for what, least in sizes if least]
     for sign, node_ids in ((_AMONG, sorted(among)), (_NOT_AMONG, sorted(not_among))):
         if node_ids:
             traits.append(sign + ",".join(node_ids))
@@ -84,6 +85,11 @@ def chosen(text: str) -> list[str]:
     return [_words(trait) for trait in text.split(_AND)[1 if runtime_of(text) else 0 :]]
 
 
+def words_of(text: str) -> str:
+    """All of that choice together."""
+    return " and ".join(chosen(text)) if text else ""
+
+
 def each_alone(text: str) -> list[str]:
     """One text for each of the user's choices, with the runtime in it if there is one."""
     runtime = runtime_of(text)
@@ -94,23 +100,43 @@ def each_alone(text: str) -> list[str]:
 def _words(trait: str) -> str:
     if trait[0] in (_AMONG, _NOT_AMONG):
         return ("one of " if trait[0] == _AMONG else "not ") + trait[1:]
-    what, least = _size(trait)
+    what, least = size_of(trait)
     return f"nodes with {_amount(what, least)}" if what else trait
 
 
 def too_small(nodes: Iterable[Bearer], text: str) -> str:
     """Of the first size in it that no node has, the most that there is: `23.5GiB of memory`."""
-    for what, least in map(_size, text.split(_AND)):
+    for what, least in map(size_of, text.split(_AND)):
         most = max((_of(node, what, least) for node in nodes), default=0) if what else 0
         if most < least:
             return _amount(what, most)
     return ""
 
 
-def _size(trait: str) -> tuple[str, int]:
+def split(text: str) -> list[str]:
+    """Its traits, one by one."""
+    return text.split(_AND)
+
+
+def joined(traits: Iterable[str]) -> str | None:
+    """One text of traits; None: of no trait."""
+    return _AND.join(traits) or None
+
+
+def at_least(what: str, least: int) -> str:
+    """The trait of a host with so much of it."""
+    return f"{what}{_AT_LEAST}{least}"
+
+
+def sizes_of(node: Bearer) -> list[tuple[str, int]]:
+    """All sizes that the host has told."""
+    return [(what, size) for what in SIZES if (size := _of(node, what, 0))]
+
+
+def size_of(trait: str) -> tuple[str, int]:
     """The required sizes of the host. ("", 0) for another trait."""
     what, at_least, least = trait.partition(_AT_LEAST)
-    return (what, int(least)) if at_least and what in _SIZES else ("", 0)
+    return (what, int(least)) if at_least and what in SIZES else ("", 0)
 
 
 def _of(node: Bearer, what: str, unknown: int) -> int:
@@ -141,7 +167,7 @@ def _has(node: Bearer, trait: str) -> bool:
         return node.node_id in trait[1:].split(",")
     if trait[0] == _NOT_AMONG:
         return node.node_id not in trait[1:].split(",")
-    what, least = _size(trait)
+    what, least = size_of(trait)
     if what:
         return _of(node, what, least) >= least
     return trait in (node.labels if "=" in trait else node.runtimes)
@@ -153,12 +179,13 @@ class Traits:
     Worked out once for each text; a change of the nodes' traits makes a new one.
     """
 
-    __slots__ = ("_by_trait", "_known", "_nodes")
+    __slots__ = ("_by_size", "_by_trait", "_known", "_nodes")
 
     def __init__(self, by_trait: Mapping[str, int], nodes: Sequence[Bearer] = ()) -> None:
         self._by_trait = by_trait
         self._nodes = nodes
         self._known: dict[str, int] = {}
+        self._by_size: dict[str, tuple[list[int], dict[int, int]]] = {}
 
     @classmethod
     def of(cls, nodes: Sequence[Bearer]) -> Traits:
@@ -180,8 +207,22 @@ class Traits:
         return known
 
     def _mask_of(self, trait: str) -> int:
-        if trait[0] not in (_AMONG, _NOT_AMONG) and not _size(trait)[0]:
-            return self._by_trait.get(trait, 0)
+        if trait[0] in (_AMONG, _NOT_AMONG):
+            return self._having(trait)
+        what, least = size_of(trait)
+        return self._as_large(what, least) if what else self._by_trait.get(trait, 0)
+
+    def _as_large(self, what: str, least: int) -> int:
+        """Worked out once for each size of the nodes, however many sizes jobs ask for."""
+        if what not in self._by_size:
+            self._by_size[what] = (sorted({_of(node, what, 0) for node in self._nodes}), {})
+        sizes, masks = self._by_size[what]
+        place = bisect_left(sizes, least)
+        if place not in masks:
+            masks[place] = self._having(at_least(what, least))
+        return masks[place]
+
+    def _having(self, trait: str) -> int:
         return sum(1 << at for at, node in enumerate(self._nodes) if _has(node, trait))
 
 

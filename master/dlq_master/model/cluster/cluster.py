@@ -25,6 +25,7 @@ from dlq_master.model.jobs.job_changes import at_position
 from dlq_master.model.jobs.trials import Profiling
 from dlq_master.model.lease import Terms
 from dlq_master.model.nodes.capacity import Capacity, others
+from dlq_master.model.nodes.host_sizes import NO_SIZES, HostSizes
 from dlq_master.model.nodes.node import Node
 from dlq_master.model.nodes.owned import OwnGpus, could_hold, is_own
 from dlq_master.model.order.keys import Learned, had, position
@@ -46,6 +47,8 @@ _SPOT = Band.SPOT
 _QUEUED = JobState.QUEUED
 _COMPLETED = JobState.COMPLETED
 _key = maker(AttemptKey)
+
+_ALIKE_KEPT = 1 << 16  # shapes, however many jobs have come and gone
 
 
 class Touched(NamedTuple):
@@ -100,6 +103,8 @@ class Cluster:
         self._by_base = ordering.by_base
         self._bands = ordering.bands
         self.own = OwnGpus()
+        self._sizes = NO_SIZES
+        self._alike: dict[Shape, Shape] = {}  # as their users ask -> as these nodes tell them apart
         self._own_holds: dict[Shape, bool] = {}  # whether the own nodes could ever hold it
         self.due: dict[JobId, None] = {}  # queued jobs with deadlines
         self.unjudged: dict[JobId, None] = {}  # their deadlines can be promised or not
@@ -180,7 +185,24 @@ class Cluster:
         return True
 
     def shape(self, job: Job) -> Shape:
-        """The shape that the job is placed in when it starts."""
+        """The shape that the job is placed in when it starts, the same for all alike requests."""
+        shape = self.asked(job)
+        return shape if shape.traits is None else self.alike(shape)
+
+    def alike(self, shape: Shape) -> Shape:
+        """One shape for all that the registered nodes cannot tell apart (`HostSizes`)."""
+        if shape.traits is None:
+            return shape
+        known = self._alike.get(shape)
+        if known is None:
+            if len(self._alike) >= _ALIKE_KEPT:
+                self._alike.clear()
+            known = shape._replace(traits=self._sizes.alike(shape.traits))
+            self._alike[shape] = known
+        return known
+
+    def asked(self, job: Job) -> Shape:
+        """The same, with the sizes of nodes for which its user asked."""
         if self._bands and (job.steps or job.band < _SPOT):
             return self._planned_shape(job)
         request = job.request
@@ -205,13 +227,13 @@ class Cluster:
 
     def own_holds(self, shape: Shape) -> bool:
         """Whether the own nodes could ever hold it; worked out once until nodes change."""
-        shape = shape._replace(avoid=())
+        shape = self.alike(shape._replace(avoid=()))
         if shape not in self._own_holds:
             self._own_holds[shape] = could_hold(self.nodes.values(), shape)
         return self._own_holds[shape]
 
     def shape_on(self, job: Job, gpus: int) -> Shape:
-        shape = job.request.shape_on(gpus)
+        shape = self.alike(job.request.shape_on(gpus))
         if self._bands and job.steps:
             return self._on_own(job, shape)
         return shape if self.packing is None else self.packing.shape(shape, job.profile)
@@ -265,9 +287,10 @@ class Cluster:
     def put_node(self, node: Node) -> None:
         before = self.capacity.nodes.get(node.node_id)
         if before is None or is_own(before) is not is_own(node) or others(before, node):
-            with self._reshaped(self.due):
+            sizes = self._sizes.changed(before, node)
+            with self._reshaped(self._told_apart(sizes)):
                 self.capacity.put_node(node)
-                self._count_own(before, node)
+                self._count_own(before, node, sizes)
         else:
             self.capacity.put_node(node)
         self._touched_nodes[node.node_id] = node
@@ -275,15 +298,34 @@ class Cluster:
     def remove_node(self, node_id: NodeId) -> None:
         """Forget a node that no live attempt holds; the store is told by its driver."""
         before = self.capacity.nodes[node_id]
-        with self._reshaped(self.due):
+        sizes = self._sizes.changed(before, None)
+        with self._reshaped(self._told_apart(sizes)):
             self.capacity.remove_node(node_id)
-            self._count_own(before, None)
+            self._count_own(before, None, sizes)
         self._touched_nodes.pop(node_id, None)
 
-    def _count_own(self, before: Node | None, node: Node | None) -> None:
+    def _count_own(self, before: Node | None, node: Node | None, sizes: HostSizes) -> None:
         """Jobs with deadlines are placed elsewhere, so their shapes change."""
         self.own.change(before, node)
         self._own_holds.clear()
+        if sizes.steps is not self._sizes.steps:
+            self._alike.clear()
+        self._sizes = sizes
+
+    def _told_apart(self, sizes: HostSizes) -> Iterable[JobId]:
+        """Waiting jobs with another shape once nodes have these sizes. Also jobs with deadlines,
+        which may be placed elsewhere."""
+        if sizes.steps is self._sizes.steps:
+            return self.due
+        apart = [
+            job_id
+            for shapes in self.waiting.by_priority.values()
+            for shape, fifo in shapes.items()
+            if not sizes.keeps(shape.traits, self._sizes)
+            for job_id in fifo
+            if self._jobs[job_id].request.shape.traits is not None
+        ]
+        return dict.fromkeys((*self.due, *apart))
 
     def put_job(self, job: Job) -> Job:
         """Replace the job's value. A new one (sequence 0) is returned with a place at the tail."""

@@ -84,6 +84,23 @@ class Pool:
             pool.set(ordinal, 0)
         return pool
 
+    def seen_by(self, shape: Shape) -> Pool:
+        """The same at a lower price, only to be looked at through its buckets. Its masks are those
+        of all nodes.
+        """
+        pool = self.without(shape.avoid) if shape.avoid else self
+        if shape.traits is None:
+            return pool
+        able = self.traits.mask(shape.traits)
+        if able == -1 or (pool.buckets[0] | able) + 1 == 1 << len(self.masks):
+            return pool  # whatever is left is there
+        twin = Pool.__new__(Pool)
+        twin.masks, twin.sizes, twin.fullest = pool.masks, pool.sizes, pool.fullest
+        twin.node_ids, twin.traits = pool.node_ids, pool.traits
+        twin.buckets = [bucket & able for bucket in pool.buckets]
+        twin.total = sum([n * bucket.bit_count() for n, bucket in enumerate(twin.buckets)])
+        return twin
+
     def without(self, node_ids: Iterable[NodeId]) -> Pool:
         """The same without these nodes: the most that could ever be had is less, too."""
         twin = self.copy()

@@ -8,7 +8,7 @@ from dlq_master.model.cluster.cluster import Cluster
 from dlq_master.model.nodes.node import Node
 from dlq_master.model.plan import Admit, Reject
 from dlq_master.model.resources import CORES_ONLY, Shape, only_gpus
-from dlq_master.model.traits import chosen, each_alone, has_all, runtime_of, too_small
+from dlq_master.model.traits import each_alone, has_all, runtime_of, too_small, words_of
 from dlq_master.model.view import View
 from dlq_master.model.why import Reason, ReasonCode
 from dlq_master.policy.admit.cores import never_cores
@@ -38,7 +38,7 @@ def admissions(
         job = cluster.jobs[job_id]
         if not (job.request.without_gpus or cluster.capacity.gpu_types):
             continue  # only nodes without GPUs have come yet
-        reason = never(cluster, placement, cluster.shape(job))
+        reason = never(cluster, placement, cluster.asked(job))
         if reason is None and job_id in waits:
             continue
         if reason is None:
@@ -122,7 +122,7 @@ def _texts(shape: Shape, fits: Callable[[Shape], bool], *, ever: bool) -> list[s
 
 def _constraint(nodes: Collection[Node], shape: Shape, traits: str, *, ever: bool) -> Reason:
     able = _able(nodes, traits)
-    words = " and ".join(chosen(traits))
+    words = words_of(traits)
     most = too_small(nodes, traits)
     told = f"the largest has {most}" if most else _counted(able, len(nodes), ever=ever)
     detail = f"{words}; {told}"

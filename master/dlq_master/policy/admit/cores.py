@@ -7,7 +7,7 @@ from collections.abc import Collection, Sequence
 from dlq_master.model.nodes.free_gpus import Pool
 from dlq_master.model.nodes.node import Node
 from dlq_master.model.resources import Shape
-from dlq_master.model.traits import chosen, has_all, runtime_of, too_small
+from dlq_master.model.traits import has_all, runtime_of, too_small, words_of
 from dlq_master.model.why import Reason, ReasonCode
 from dlq_master.policy.place.placement import Placement
 
@@ -30,7 +30,7 @@ def never_cores(
     if not any(node.cores for node in nodes):
         return Reason(code, "cores", need, 0, (), NO_CORES)
     if not largest:
-        words = " and ".join(chosen(shape.traits or ""))
+        words = words_of(shape.traits or "")
         if not words and runtime_of(shape.traits) is not None:
             words = "containers"
         most = too_small([node for node in nodes if node.cores], shape.traits or "")

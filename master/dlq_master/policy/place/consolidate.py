@@ -18,7 +18,7 @@ def unless_exact(find: Find) -> Find:
     def found(pool: Pool, shape: Shape) -> Parts | None:
         gpus, nodes, avoid, traits = shape.gpus, shape.nodes, shape.avoid, shape.traits
         if avoid or traits:
-            pool = pool.allowed(shape)
+            pool = pool.seen_by(shape)
         if nodes is not None:
             return _same_on_each(pool, gpus // nodes, nodes)
         return find(pool, shape) if pool.total >= gpus else None

@@ -108,7 +108,7 @@ def _before_any_decision(view: View, policy: Policy, job_id: JobId) -> tuple[Rea
         return tuple(_blocks(view, job))
     if not view.cluster.nodes:
         return (Reason(ReasonCode.NO_NODES),)
-    hopeless = never(view.cluster, policy.placement, view.cluster.shape(job))
+    hopeless = never(view.cluster, policy.placement, view.cluster.asked(job))
     if hopeless is not None:
         return (hopeless,)
     if job.state is JobState.PENDING:
@@ -239,7 +239,7 @@ def shortages(cluster: Cluster, policy: Policy, shape: Shape) -> tuple[Kind, ...
 
 def _shortage_of(cluster: Cluster, policy: Policy, job: Job, *, holders: bool) -> list[Reason]:
     """The missing part, were it alone in the queue, and why it has to be together."""
-    reasons = _shortage(cluster, policy, cluster.shape(job), holders=holders)
+    reasons = _shortage(cluster, policy, cluster.asked(job), holders=holders)
     if job.gpu_type_promised:
         why = (
             "GPUs of another type are free, but its deadline is promised on "

@@ -10,6 +10,7 @@ from dlq_master.model.jobs.band import Band
 from dlq_master.model.jobs.job import Job, JobState
 from dlq_master.model.jobs.naming import blocks
 from dlq_master.model.resources import Shape
+from dlq_master.model.traits import each_alone, words_of
 from dlq_master.model.view import View
 from dlq_master.model.why import Kind, ReasonCode
 from dlq_master.policy.admit.any_that_fits import never
@@ -74,7 +75,7 @@ class ReasonSummary:
         yield from (kind for kind in found if kind.code is not held)
 
     def _of_nodes(self, job: Job) -> Iterator[Kind]:
-        shape = self._view.cluster.shape(job)
+        shape = self._view.cluster.asked(job)
         hopeless = self._hopeless(shape)
         if hopeless is not None:
             yield hopeless
@@ -107,16 +108,34 @@ class ReasonSummary:
         if over_room(job, self._outcome):
             yield Kind(ReasonCode.PROFILER_FULL)
 
-    def _hopeless(self, shape: Shape) -> Kind | None:
+    def _hopeless(self, asked: Shape) -> Kind | None:
+        shape = self._view.cluster.alike(asked)
         if shape not in self._never:
             reason = never(self._view.cluster, self._policy.placement, shape)
             self._never[shape] = None if reason is None else reason.kind
-        return self._never[shape]
+        found = self._never[shape]
+        if found is None or found.code is not ReasonCode.CONSTRAINT or asked is shape:
+            return found
+        return found._replace(subject=words_of(asked.traits or ""))
 
-    def _shortages(self, shape: Shape) -> tuple[Kind, ...]:
+    def _shortages(self, asked: Shape) -> tuple[Kind, ...]:
+        shape = self._view.cluster.alike(asked)
         if shape not in self._short:
             self._short[shape] = shortages(self._view.cluster, self._policy, shape)
-        return self._short[shape]
+        found = self._short[shape]
+        if asked is shape or not found:
+            return found
+        return tuple([self._as_asked(kind, asked) for kind in found])
+
+    def _as_asked(self, kind: Kind, asked: Shape) -> Kind:
+        """With the sizes for which its user asked, where nodes cannot tell them from others."""
+        if kind.code is not ReasonCode.CONSTRAINT:
+            return kind
+        traits, alike = asked.traits or "", self._view.cluster.alike
+        for alone in each_alone(traits):
+            if words_of(alike(asked._replace(traits=alone)).traits or "") == kind.subject:
+                return kind._replace(subject=words_of(alone))
+        return kind._replace(subject=words_of(traits))
 
     def _over_quota(self, job: Job) -> bool:
         room = self._room
