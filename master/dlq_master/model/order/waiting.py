@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, insort
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Mapping, MutableMapping
+from collections.abc import Callable, ItemsView, Iterable, Iterator, Mapping, MutableMapping
 from functools import cache
 from itertools import takewhile
 
@@ -16,6 +16,19 @@ from dlq_master.model.resources import Shape
 Fifo = MutableMapping[JobId, int]  # job -> position, in the order of positions
 Stands = Callable[[JobId], int]  # its position
 TeamOf = Callable[[JobId], str]
+
+
+class _SortedItems(ItemsView[JobId, int]):
+    """Without a look at each job's position."""
+
+    __slots__ = ("_jobs",)
+
+    def __init__(self, line: Mapping[JobId, int], jobs: Iterable[tuple[int, JobId]]) -> None:
+        super().__init__(line)
+        self._jobs = jobs
+
+    def __iter__(self) -> Iterator[tuple[JobId, int]]:
+        return ((job_id, position) for position, job_id in self._jobs)
 
 
 class Sorted(MutableMapping[JobId, int]):
@@ -46,6 +59,9 @@ class Sorted(MutableMapping[JobId, int]):
 
     def __len__(self) -> int:
         return len(self._positions)
+
+    def items(self) -> ItemsView[JobId, int]:
+        return _SortedItems(self, self._jobs)
 
     def before(self, position: int) -> int:
         """How many stand before it, in O(log n)."""

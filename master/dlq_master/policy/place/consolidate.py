@@ -106,4 +106,4 @@ def _emptiest(pool: Pool, used: int) -> tuple[int, int]:
     return 0, -1
 
 
-CONSOLIDATE = Placement("consolidate", find)
+CONSOLIDATE = Placement("consolidate", find, tightest=True)

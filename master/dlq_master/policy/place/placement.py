@@ -24,7 +24,8 @@ class Placement(NamedTuple):
     plan are packed anew to make room. `pack`: the function for that. `arranges`: places the small
     jobs that start in one plan as a whole (`whole.batch`). `groups`: own and lent servers, bases
     and what can be given away are kept apart (`allocation.grouped`). `packs`: it wants to be told
-    which jobs to keep together (`Shape.together`).
+    which jobs to keep together (`Shape.together`). `tightest`: a job that fits on one node gets the
+    lowest GPUs of the tightest such node, the first of equals.
     """
 
     name: str
@@ -38,6 +39,7 @@ class Placement(NamedTuple):
     pack: Callable[[Joint], PackedClasses] = pack
     arranges: Arrange | None = None
     groups: bool = False
+    tightest: bool = False
 
     def any_gpus(self, shape: Shape) -> bool:
         """Whether this shape fits exactly when enough GPUs are left, wherever they are."""

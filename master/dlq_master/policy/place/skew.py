@@ -54,8 +54,8 @@ class Pack(StrEnum):
 
 
 _FINDS = {Pack.WAIT: insist, Pack.TRY: attempt, Pack.KNOWN: insist_where_known}
-SKEW = Placement("skew", insist, packs=True)
-SKEW_GROUPS = Placement("skew-groups", insist, packs=True, groups=True)
+SKEW = Placement("skew", insist, packs=True, tightest=True)
+SKEW_GROUPS = Placement("skew-groups", insist, packs=True, groups=True, tightest=True)
 
 
 def packing(placement: Placement, pack: Pack) -> Placement:

@@ -126,15 +126,18 @@ class ElasticWalk:
         for held in self.held.values():
             for node, mask in held.extra.items():
                 spared[node] = spared.get(node, 0) | mask
-        find = self.question.placement.find
+        placement = self.question.placement
+        if not spared:
+            return placement
+        find = placement.find
 
         def sparing(pool: Pool, shape: Shape) -> Parts | None:
             parts = find(pool, shape)
-            if parts is None or not spared:
-                return parts
+            if parts is None:
+                return None
             return tuple([spared_part(part, pool.masks[part.ordinal], spared) for part in parts])
 
-        return self.question.placement._replace(find=sparing)
+        return placement._replace(find=sparing, tightest=False)
 
     def _standing(self) -> Lineup:
         """The line-up in which who may be resized stands for its base alone."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Set
+from collections.abc import Iterator, Mapping, Set
 
 from dlq_master.model.cluster.cluster import Cluster
 from dlq_master.model.ids import AttemptKey, JobId, NodeId
@@ -37,8 +37,27 @@ _start, _lapse, _renew = maker(Start), maker(Lapse), maker(Renew)
 
 def starts(cluster: Cluster, outcome: Outcome, kind: LeaseKind, end_s: float) -> list[Start]:
     """Exact GPUs, until the end of the short first term."""
-    node_ids = cluster.capacity.node_ids
+    return [
+        _start((job_id, allocation, kind, end_s, reason, False))
+        for job_id, allocation, reason in _placed(cluster, outcome)
+    ]
+
+
+def by_band(view: View, outcome: Outcome, lead_s: float) -> list[Start]:
+    """The same, where the band of a job says what lease it gets."""
+    jobs, terms = view.cluster.jobs, view.cluster.terms
+    ends_s: dict[LeaseKind, float] = {}
     found = []
+    for job_id, allocation, reason in _placed(view.cluster, outcome):
+        kind = _KINDS[jobs[job_id].band]
+        if kind not in ends_s:
+            ends_s[kind] = first_term_end_s(view.now_s, kind, terms, lead_s)
+        found.append(_start((job_id, allocation, kind, ends_s[kind], reason, False)))
+    return found
+
+
+def _placed(cluster: Cluster, outcome: Outcome) -> Iterator[tuple[JobId, Allocation, Reason]]:
+    node_ids = cluster.capacity.node_ids
     told = outcome.told
     for job_id, parts in outcome.chosen.items():
         reason = _FITS._replace(detail=told[job_id]) if job_id in told else _FITS
@@ -47,19 +66,7 @@ def starts(cluster: Cluster, outcome: Outcome, kind: LeaseKind, end_s: float) ->
             slots: tuple[Slot, ...] = (_slot((node_ids[ordinal], mask)),)
         else:  # priority order is node order
             slots = tuple([_slot((node_ids[ordinal], mask)) for ordinal, mask in parts])
-        found.append(_start((job_id, _allocation((slots,)), kind, end_s, reason, False)))
-    return found
-
-
-def by_band(view: View, outcome: Outcome, lead_s: float) -> list[Start]:
-    """The same, where the band of a job says what lease it gets."""
-    jobs, terms = view.cluster.jobs, view.cluster.terms
-    found = []
-    for start in starts(view.cluster, outcome, LeaseKind.BE, _NEVER_S):
-        kind = _KINDS[jobs[start.job_id].band]
-        end_s = first_term_end_s(view.now_s, kind, terms, lead_s)
-        found.append(start._replace(kind=kind, term_end_s=end_s))
-    return found
+        yield job_id, _allocation((slots,)), reason
 
 
 def lapses(

@@ -60,7 +60,8 @@ class SlotSpace(Space):
         type_capacity, parts = found
         self.outcome.chosen[head[1]] = parts
         type_capacity.take(parts)
-        self.spent = priority >= _FIRST_PRIORITY and not self.most_left()
+        left = type_capacity.free.total or self.most_left()
+        self.spent = priority >= _FIRST_PRIORITY and not left
         return True
 
 

@@ -23,7 +23,7 @@ from dlq_master.policy.place.allocation.outcome import Outcome
 from dlq_master.policy.place.allocation.type_capacity import TypeCapacity
 from dlq_master.policy.place.placement import Placement
 
-GROUPS = Placement("groups", consolidate.fewest_now, groups=True)
+GROUPS = Placement("groups", consolidate.fewest_now, groups=True, tightest=True)
 
 
 _ALL = -1  # every bit

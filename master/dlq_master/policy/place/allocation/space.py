@@ -7,7 +7,7 @@ from itertools import islice
 
 from dlq_master.model.cluster.cluster import Cluster
 from dlq_master.model.ids import JobId
-from dlq_master.model.nodes.free_gpus import Part, Parts, Pool, up_to
+from dlq_master.model.nodes.free_gpus import Part, Parts, Pool, lowest, make_part, up_to
 from dlq_master.model.order.lineup import Lineup
 from dlq_master.model.resources import Shape, indices
 from dlq_master.policy.place.allocation.allocator import walk
@@ -21,6 +21,9 @@ from dlq_master.policy.place.placement import Placement
 from dlq_master.policy.place.whole.batch import PlacementBatch
 
 _NO_LIMIT = float("inf")
+# The last shape that was found, on which node, the GPUs of its type that are free then, and these.
+_Again = tuple[Shape | None, int, int, TypeCapacity | None]
+_NOWHERE: _Again = (None, -1, -1, None)
 
 
 class Space:
@@ -34,6 +37,7 @@ class Space:
     __slots__ = (
         "balance",
         "blocking",
+        "_again",
         "capacities",
         "cluster",
         "grouped",
@@ -58,6 +62,7 @@ class Space:
         self.capacities: dict[str, TypeCapacity] = {}
         for gpu_type, pool in capacity.free.items():
             self.capacities[gpu_type] = TypeCapacity(pool)
+        self._again: _Again = _NOWHERE
         self.grouped: Grouped | None = None
         if placement.groups:
             self.grouped = Grouped(cluster, placement, self.capacities, self.outcome)
@@ -147,6 +152,30 @@ class Space:
 
     def find_free(self, head: Head) -> tuple[TypeCapacity, Parts] | None:
         """GPUs that are free now, for a job that then starts on them."""
+        shape = head[2]
+        last, node, left, type_capacity = self._again
+        if type_capacity is not None and last is shape:
+            mask = type_capacity.free.masks[node]
+            if type_capacity.free.total == left and mask.bit_count() >= shape.gpus:
+                self._again = last, node, left - shape.gpus, type_capacity
+                return type_capacity, (make_part((node, lowest(mask, shape.gpus))),)
+        found = self._find(head)
+        self._again = _NOWHERE
+        if found is not None and self._goes_on():
+            type_capacity, parts = found
+            if len(parts) == 1:
+                left = type_capacity.free.total - shape.gpus
+                self._again = shape, parts[0].ordinal, left, type_capacity
+        return found
+
+    def _goes_on(self) -> bool:
+        """Whether the next job of a shape gets the same node as the one before, if it fits there:
+        that node is now the tightest of all.
+        """
+        mixes = self.grouped is not None and bool(self.cluster.own.foreign)
+        return self.placement.tightest and self.balance is None and not mixes
+
+    def _find(self, head: Head) -> tuple[TypeCapacity, Parts] | None:
         _, job_id, shape, _ = head
         if self.grouped is not None:
             return self.grouped.find(job_id, shape)
@@ -206,6 +235,7 @@ class Space:
     def _exchange(self, type_capacity: TypeCapacity, moved: Mapping[JobId, Parts]) -> None:
         chosen = self.outcome.chosen
         self.outcome.exchanged = True
+        self._again = _NOWHERE
         for job_id in moved:
             type_capacity.give_free(chosen[job_id])
         for job_id, parts in moved.items():

@@ -31,7 +31,7 @@ class TypeCapacity:
     def take(self, parts: Parts) -> None:
         """These GPUs are spoken for, as far as they are here."""
         if self.free.total:
-            self._own_free().take(parts)
+            (self.free if self._own else self._own_free()).take(parts)
         if self.later is not self.free:
             self.later.take(parts)
             if self._soon is not None:
