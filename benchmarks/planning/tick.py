@@ -47,6 +47,7 @@ from dlq_master.policy.policy import Policy
 from dlq_master.policy.reasons.summary import ReasonSummary
 from dlq_master.policy.registry.presets import PRESETS
 from dlq_master.policy.registry.registry import build
+from dlq_master.serving import NEVER, YOUNG
 
 NODES, GPUS_PER_NODE = 1250, 8
 # Shares of GPU counts, after Microsoft's Philly trace but with more wide jobs.
@@ -75,6 +76,7 @@ def main() -> None:
     report = Report.begin("planning.tick", options)
     policy = policy_named(report.options.policy)
     ASKED[:] = memory_requests(report.options.shapes)
+    gc.set_threshold(*YOUNG, NEVER)  # as the daemon does
     lengths = [int(word) for word in report.options.queued.split(",")]
     yardstick_s = (
         min(timeit.repeat(lambda: Shape(1, None, None), number=100_000, repeat=5)) / 100_000

@@ -72,6 +72,11 @@ def had(job: Job, attempt: Attempt | None, now_s: float) -> Had:
     return _had((attained_gpu_s, executed_s + runs_s, attempt.started_time_s, unaged_s, 0.0))
 
 
+def keeping(had: Had, kept_s: float) -> Had:
+    """The same of a job that stands further ahead by so many seconds."""
+    return _had((*had[:4], kept_s))
+
+
 def _had_elastic(job: Job, attempt: Attempt | None, now_s: float) -> Had:
     """Its seconds count as many as they would on the GPUs that it asked for."""
     unaged_s = _unaged_s(job, now_s)

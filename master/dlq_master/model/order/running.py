@@ -152,7 +152,6 @@ class RunningByKey:
         found = self._in_order.get(priority)
         if found is None:
             members = self.by_priority.get(priority, ())
-            found = self._in_order[priority] = sorted(
-                members, key=lambda job: (self.position(job), job)
-            )
+            places = sorted([(self.position(job_id), job_id) for job_id in members])
+            found = self._in_order[priority] = [job_id for _, job_id in places]
         return found

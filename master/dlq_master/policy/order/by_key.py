@@ -9,7 +9,7 @@ from __future__ import annotations
 from dlq_master.model.cluster.cluster import Cluster
 from dlq_master.model.ids import JobId
 from dlq_master.model.jobs.job import Job
-from dlq_master.model.order.keys import Had, Key, KeyRule, Learned, had, position
+from dlq_master.model.order.keys import Had, Key, KeyRule, Learned, had, keeping, position
 from dlq_master.model.order.lineup import Lineup
 from dlq_master.model.order.order import Discipline, Ordering
 from dlq_master.model.order.running import RunningByKey
@@ -96,7 +96,7 @@ def lineup(view: View, key: Key, margin: float = 0.0) -> Lineup:
         attempt = live(job)
         own = had(job, attempt, now_s)
         if margin:
-            own = own._replace(kept_s=margin * stop_s(cluster, job, attempt, now_s))
+            own = keeping(own, margin * stop_s(cluster, job, attempt, now_s))
         return position(job, key(job, own))
 
     return Lineup(cluster.waiting, RunningByKey(cluster.running, stands), together=False)

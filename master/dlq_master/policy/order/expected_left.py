@@ -38,7 +38,9 @@ def expected_left(profile_s: float | None, aging: float = 0.0) -> KeyRule:
     stride_s = FIRST_GPU_S / aging if aging else 0.0
 
     def key(job: Job, had: Had) -> tuple[float, ...]:
-        left, base = _left(job, had, profile_s), job.request.weighed(job.request.base)
+        request = job.request
+        base = request.weighed(request.base)
+        left = _left(job, had, profile_s, base)
         if left is not None:
             return left + aging * had.unaged_s, base
         left = bound_gpu_s(had.attained_gpu_s)
@@ -49,15 +51,17 @@ def expected_left(profile_s: float | None, aging: float = 0.0) -> KeyRule:
     return always(key)
 
 
-def _left(job: Job, had: Had, profile_s: float | None) -> float | None:
-    """Where something is known of it."""
-    base, executed_s = job.request.weighed(job.request.base), had.executed_s
+def _left(job: Job, had: Had, profile_s: float | None, base: float) -> float | None:
+    """Where something is known of it; `base`: the weight of its fewest GPUs."""
+    executed_s = had.executed_s
     if profile_s is not None and job.duration_estimate_s is None and executed_s < profile_s:
         return max(0.0, profile_s - executed_s - had.kept_s) * base
+    if job.duration_estimate_s is None and not job.steps:
+        return None
     wide = sqrt(base) / job.speed_on(job.request.base)
     if job.duration_estimate_s is not None:
         return max(0.0, job.duration_estimate_s - executed_s - had.kept_s) * wide
-    if job.steps and executed_s < job.steps[0].deadline_s:
+    if executed_s < job.steps[0].deadline_s:
         return max(0.0, job.steps[0].deadline_s - executed_s - had.kept_s) * wide / 2.0
     return None
 

@@ -12,6 +12,7 @@ from dlq_master.model.order.lineup import Lineup
 from dlq_master.model.order.running import RunningByKey
 from dlq_master.model.order.waiting import Fifo
 from dlq_master.model.resources import Shape
+from dlq_master.model.values import maker
 
 
 class RunningBlock(NamedTuple):
@@ -26,6 +27,9 @@ class RunningBlock(NamedTuple):
     job_ids: tuple[JobId] | None
 
 
+_block = maker(RunningBlock)
+
+
 def blocks(lineup: Lineup, priority: int, *, apart: bool) -> list[RunningBlock]:
     """The running jobs of a priority in order; `apart` False: no job waits there, so one block is
     enough."""
@@ -38,7 +42,7 @@ def blocks(lineup: Lineup, priority: int, *, apart: bool) -> list[RunningBlock]:
     places = running.places
     if not lineup.together or isinstance(running, RunningByKey):
         return [
-            RunningBlock(running.position(job), places[job].gpus, (job,))
+            _block((running.position(job), places[job].gpus, (job,)))
             for job in running.in_order(priority)
         ]
     together = running.gpus_together[priority]

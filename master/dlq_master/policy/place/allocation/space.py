@@ -35,9 +35,9 @@ class Space:
     """
 
     __slots__ = (
+        "_again",
         "balance",
         "blocking",
-        "_again",
         "capacities",
         "cluster",
         "grouped",
