@@ -22,8 +22,7 @@ from dlq_master.policy.place.whole.batch import PlacementBatch
 
 _NO_LIMIT = float("inf")
 # The last shape that was found, on which node, the GPUs of its type that are free then, and these.
-_Again = tuple[Shape | None, int, int, TypeCapacity | None]
-_NOWHERE: _Again = (None, -1, -1, None)
+_Again = tuple[Shape, int, int, TypeCapacity]
 
 
 class Space:
@@ -36,6 +35,7 @@ class Space:
 
     __slots__ = (
         "_again",
+        "_goes_on",
         "balance",
         "blocking",
         "capacities",
@@ -62,10 +62,14 @@ class Space:
         self.capacities: dict[str, TypeCapacity] = {}
         for gpu_type, pool in capacity.free.items():
             self.capacities[gpu_type] = TypeCapacity(pool)
-        self._again: _Again = _NOWHERE
+        self._again: _Again | None = None
         self.grouped: Grouped | None = None
         if placement.groups:
             self.grouped = Grouped(cluster, placement, self.capacities, self.outcome)
+        # Whether the next job of a shape gets the same node as the one before, if it fits there:
+        # that node is now the tightest of all.
+        chooses = self.grouped is not None and bool(cluster.own.foreign)
+        self._goes_on = placement.tightest and not placement.balances and not chooses
         if capacity.soon:
             for gpu_type, parts in usable(capacity, capacity.soon_parts()):
                 self.capacities[gpu_type].give_later(parts)
@@ -153,27 +157,20 @@ class Space:
     def find_free(self, head: Head) -> tuple[TypeCapacity, Parts] | None:
         """GPUs that are free now, for a job that then starts on them."""
         shape = head[2]
-        last, node, left, type_capacity = self._again
-        if type_capacity is not None and last is shape:
+        again = self._again
+        if again is not None and again[0] is shape:
+            _, node, left, type_capacity = again
             mask = type_capacity.free.masks[node]
             if type_capacity.free.total == left and mask.bit_count() >= shape.gpus:
-                self._again = last, node, left - shape.gpus, type_capacity
+                self._again = shape, node, left - shape.gpus, type_capacity
                 return type_capacity, (make_part((node, lowest(mask, shape.gpus))),)
         found = self._find(head)
-        self._again = _NOWHERE
-        if found is not None and self._goes_on():
-            type_capacity, parts = found
-            if len(parts) == 1:
-                left = type_capacity.free.total - shape.gpus
-                self._again = shape, parts[0].ordinal, left, type_capacity
+        if found is not None and self._goes_on and len(found[1]) == 1:
+            type_capacity, ((node, _),) = found
+            self._again = shape, node, type_capacity.free.total - shape.gpus, type_capacity
+        else:
+            self._again = None
         return found
-
-    def _goes_on(self) -> bool:
-        """Whether the next job of a shape gets the same node as the one before, if it fits there:
-        that node is now the tightest of all.
-        """
-        mixes = self.grouped is not None and bool(self.cluster.own.foreign)
-        return self.placement.tightest and self.balance is None and not mixes
 
     def _find(self, head: Head) -> tuple[TypeCapacity, Parts] | None:
         _, job_id, shape, _ = head
@@ -235,7 +232,7 @@ class Space:
     def _exchange(self, type_capacity: TypeCapacity, moved: Mapping[JobId, Parts]) -> None:
         chosen = self.outcome.chosen
         self.outcome.exchanged = True
-        self._again = _NOWHERE
+        self._again = None
         for job_id in moved:
             type_capacity.give_free(chosen[job_id])
         for job_id, parts in moved.items():
