@@ -66,8 +66,8 @@ class Space:
         self.grouped: Grouped | None = None
         if placement.groups:
             self.grouped = Grouped(cluster, placement, self.capacities, self.outcome)
-        # Whether the next job of a shape gets the same node as the one before, if it fits there:
-        # that node is now the tightest of all.
+        # Whether the next job of a shape gets the node of the one before, if it fits there. That
+        # node is now the tightest of all.
         chooses = self.grouped is not None and bool(cluster.own.foreign)
         self._goes_on = placement.tightest and not placement.balances and not chooses
         if capacity.soon:
