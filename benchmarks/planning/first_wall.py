@@ -123,9 +123,9 @@ def main() -> None:
     options.add_argument("--policy", default="dlq")
     options.add_argument("--window", type=float, default=600.0, help="simulated seconds")
     options.add_argument("--seed", type=int, default=0)
-    options.add_argument("--submit-ms", type=float, default=0.9, help="CPU of a submit")
+    options.add_argument("--submit-ms", type=float, default=0.6, help="CPU of a submit")
     options.add_argument("--job-ms", type=float, default=3.5, help="of a start and an end")
-    options.add_argument("--agent-us", type=float, default=480.0, help="of an agent, each second")
+    options.add_argument("--agent-us", type=float, default=100.0, help="of an agent, each second")
     report = Report.begin("planning.first_wall", options)
     chosen = report.options
     costs = Costs(chosen.submit_ms, chosen.job_ms, chosen.agent_us)
