@@ -84,7 +84,11 @@ class SubmitDoor:
         read = handler.request_deserializer(request.SerializeToString())
         return handler.response_serializer(await handler.unary_unary(read, self._context))
 
-    async def submit(self, count: int, *, brief: bool = False) -> None:
+    async def submit_in_turn(self, count: int) -> None:
+        """So many jobs, one after another: how they fall into turns is no chance."""
+        await self.submit(count, in_flight=1)
+
+    async def submit(self, count: int, *, brief: bool = False, in_flight: int = IN_FLIGHT) -> None:
         """So many jobs of the same kind, each in a call of its own."""
         left = iter(range(count))
 
@@ -94,7 +98,7 @@ class SubmitDoor:
                 request.brief = brief
                 await self.call("SubmitJob", request)
 
-        await asyncio.gather(*(client() for _ in range(IN_FLIGHT)))
+        await asyncio.gather(*(client() for _ in range(in_flight)))
 
     async def submit_brief(self, count: int) -> None:
         """The same, with brief answers."""
