@@ -196,10 +196,10 @@ def listed_summary(state: State, now_s: float) -> ReasonSummary:
 
 
 def summary_of(state: State, now_s: float) -> ReasonSummary:
-    """As of the last plan."""
+    """As of the last plan, without another one."""
     if state.placement.summary is None:
-        decisions = _decisions(state, now_s)
-        state.placement.summary = ReasonSummary(decisions.view, decisions.policy, decisions)
+        view = View(state.cluster, now_s, pause_of(state, now_s))
+        state.placement.summary = ReasonSummary(view, _quick(state), state.placement.last)
     return state.placement.summary
 
 

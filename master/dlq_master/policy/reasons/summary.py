@@ -16,10 +16,10 @@ from dlq_master.model.why import Kind, ReasonCode
 from dlq_master.policy.admit.any_that_fits import never
 from dlq_master.policy.admit.submission import late
 from dlq_master.policy.partition.quotas import Room
+from dlq_master.policy.pipeline import decide
 from dlq_master.policy.place.allocation.outcome import Outcome
 from dlq_master.policy.policy import Policy
 from dlq_master.policy.reasons.accounts import HeldByAccount, kinds_over_account
-from dlq_master.policy.reasons.decisions import Decisions
 from dlq_master.policy.reasons.explain import (
     head_of,
     hold_code,
@@ -32,14 +32,14 @@ from dlq_master.policy.reasons.explain import (
 class ReasonSummary:
     """The first reason of `explain` for each job, at O(1) a job after the first of its shape.
 
-    It holds for its view only, so its owner drops it with the next plan. `decisions`: for the same
-    view and policy, where others look at them too.
+    It holds for its view only, so its owner drops it with the next plan. `decided`: the outcome of
+    the last plan, so that none is made here.
     """
 
-    def __init__(self, view: View, policy: Policy, decisions: Decisions | None = None) -> None:
+    def __init__(self, view: View, policy: Policy, decided: Outcome | None = None) -> None:
         self._view = view
         self._policy = policy
-        self._decisions = decisions or Decisions(view, policy)
+        self._decided = decided
         self._never: dict[Shape, Kind | None] = {}
         self._short: dict[Shape, tuple[Kind, ...]] = {}
 
@@ -160,9 +160,11 @@ class ReasonSummary:
     def _held(self) -> HeldByAccount:
         return HeldByAccount(self._view.cluster)
 
-    @property
+    @cached_property
     def _outcome(self) -> Outcome:
-        return self._decisions.now
+        if self._decided is None:
+            return decide(self._view, self._policy)
+        return self._decided
 
     @cached_property
     def _late(self) -> Collection[JobId]:

@@ -7,6 +7,7 @@ import pytest
 from dlq_master.control.placement import scheduling
 from dlq_master.model.ids import JobId
 from dlq_master.model.why import ReasonCode
+from dlq_master.policy.reasons import summary
 from support.master_harness import Master
 from support.sim_agent import SimAgent
 
@@ -42,3 +43,19 @@ def test_where_many_jobs_wait_no_list_makes_a_summary(
     assert code is ReasonCode.RESOURCES, "the new job has its reason all the same"
     master.tick(2.0)
     assert _token(master) is not before
+
+
+def test_the_look_at_waiting_jobs_makes_no_plan(
+    master: Master, agent: SimAgent, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    last = _submit(master, 3)
+    master.tick(2.0)
+
+    def plans(*_: object) -> None:
+        raise AssertionError("it plans")
+
+    monkeypatch.setattr(summary, "decide", plans)
+    master.state.placement.forget_decisions()
+    now_s = master.clock.now_s()
+    code = scheduling.main_reason(master.state, master.state.cluster.jobs[last], now_s)
+    assert code is ReasonCode.RESOURCES
