@@ -16,6 +16,12 @@ from dlq_master.model.jobs.job import Job
 from dlq_master.policy.admit.submission import refused
 
 
+def is_set(turn: Turn) -> bool:
+    """Whether there is such a limit. It looks at the family of each job."""
+    rules = turn.state.policy.profiling
+    return rules is not None and rules.submit_gpus is not None
+
+
 def check(turn: Turn, job: Job, count: int) -> None:
     """Whether its user may send so many jobs like this one. Raises TryAgain."""
     rules = turn.state.policy.profiling

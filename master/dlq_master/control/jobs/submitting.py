@@ -117,7 +117,8 @@ def _submit_alike(turn: Turn, asks: Sequence[SubmitJob]) -> list[JobId | DlqErro
 def _is_likeable(turn: Turn, ask: SubmitJob) -> bool:
     """Whether nothing but room and rates tells such a submission from the one before it."""
     special = ask.array or ask.depends or ask.hold or ask.sized or ask.validate_only
-    return not special and not turn.state.reservations.by_id
+    reserved = turn.state.reservations.by_id
+    return not (special or reserved or profile_limit.is_set(turn))
 
 
 def _are_new(turn: Turn, asks: Sequence[SubmitJob]) -> bool:

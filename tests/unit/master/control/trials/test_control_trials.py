@@ -13,7 +13,7 @@ import pytest
 
 from dlq_common.errors import ConfigError, TryAgain
 from dlq_master.control.placement.policies import live_policy
-from dlq_master.control.stimuli import AskedArray, FenceNode, SetPolicy
+from dlq_master.control.stimuli import AskedArray, FenceNode, SetPolicy, SubmitMany
 from dlq_master.model.attempts.attempt import AttemptState
 from dlq_master.model.estimates.estimate import Basis, Confidence, Source, Unmeasured
 from dlq_master.model.ids import AttemptKey, JobId, NodeId
@@ -22,7 +22,7 @@ from dlq_master.model.jobs.job import EndReason, Job, JobState
 from dlq_master.model.lease import LeaseKind
 from dlq_master.model.resources import Request
 from dlq_master.model.transitions import StopCause
-from support.master_harness import ROOT, Master
+from support.master_harness import ALICE, ROOT, Master
 from support.sim_agent import SimAgent
 from unit.master.control.deadlines.test_control_deadlines import Site
 
@@ -575,6 +575,13 @@ def test_who_sends_too_much_to_be_profiled_is_told_when_to_try_again(limited: La
     assert limited.master.loop.published.job(JobId(3)) is None
     limited.trains(200.0)
     assert sends(limited).job_id == 3
+
+
+def test_jobs_of_one_call_are_held_to_it_as_if_they_came_alone(limited: Lab) -> None:
+    asks = tuple(limited.master.submission(8, step_count=TOTAL) for _ in range(6))
+    answers = limited.master.ask(SubmitMany(caller=ALICE, request_id="many", asks=asks))
+    assert answers[:3] == (1, 2, 3)
+    assert [type(answer) for answer in answers[3:]] == [TryAgain] * 3
 
 
 def test_a_wide_job_counts_two_nodes_and_who_says_how_long_it_runs_nothing(limited: Lab) -> None:
