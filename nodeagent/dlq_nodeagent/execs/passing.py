@@ -60,11 +60,19 @@ class Talk:
         """Write one, even if the caller is cancelled meanwhile. gRPC would end the whole stream
         with a cancelled write, and the last words of the command would be lost.
         """
-        await asyncio.shield(self._write(message))
+        writing = asyncio.ensure_future(self._write(message))
+        writing.add_done_callback(_heeded)
+        await asyncio.shield(writing)
 
     async def _write(self, message: wire.ServeExecRequest) -> None:
         async with self._speaking:
             await self._call.write(message)
+
+
+def _heeded(writing: asyncio.Future[None]) -> None:
+    """A write may fail when its caller has gone. An error that nobody takes would end the agent."""
+    if not writing.cancelled():
+        writing.exception()
 
 
 class KeptOutputs:

@@ -31,7 +31,6 @@ REASONS = {
     "one kind of stimulus": (
         "control/deadlines/progress.py",
         "control/nodes/disk_space.py",
-        "control/jobs/profile_limit.py",
         "control/trials/resume_times.py",
     ),
     "one decision": (

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 
 import grpc
 
@@ -17,7 +18,7 @@ class SlowCall:
     def __init__(self) -> None:
         self.room = asyncio.Event()
         self.taken: list[wire.ServeExecRequest] = []
-        self.ended = False
+        self.ended = self.lost = False
 
     def __aiter__(self) -> SlowCall:
         return self
@@ -33,6 +34,8 @@ class SlowCall:
         except asyncio.CancelledError:
             self.ended = True
             raise
+        if self.lost:
+            raise asyncio.InvalidStateError("the line was lost")
         self.taken.append(message)
 
     async def code(self) -> grpc.StatusCode:
@@ -51,3 +54,22 @@ async def test_a_cancelled_writer_leaves_the_stream_to_the_last_word() -> None:
     await talk.say(exec_pb2.ExecOutput(ended=exec_pb2.ExecEnded(exit_code=0)))
     assert not call.ended
     assert [one.output.WhichOneof("body") for one in call.taken] == ["input_count", "ended"]
+
+
+async def test_a_line_that_is_lost_after_its_writer_has_gone_is_no_failure_of_the_agent() -> None:
+    failures: list[object] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _loop, what: failures.append(what))
+    call = SlowCall()
+    talk = Talk(call)  # type: ignore[arg-type]  # the four methods that it uses
+    writers = [asyncio.create_task(talk.taken(5, number)) for number in (1, 2)]
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    for writer in writers:
+        writer.cancel()
+    await asyncio.gather(*writers, return_exceptions=True)
+    call.lost = True
+    call.room.set()
+    for _ in range(5):
+        await asyncio.sleep(0)
+    gc.collect()
+    assert failures == []
