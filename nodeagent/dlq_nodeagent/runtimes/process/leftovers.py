@@ -1,7 +1,7 @@
 """Ranks that run on this host although the agent has no record of them: found before its hello.
 
-Their shims are known by the directory on their command line. Their fence is known by the plan that
-they keep open, even without its name. Processes without a shim are known by their control group.
+Their shims are known by the directory of their attempt, and their fence by the plan: they keep both
+open, even without their names. Processes without a shim are known by their control group.
 They are left alone until the master orders their end, then killed whole.
 """
 
@@ -120,15 +120,23 @@ def _shims(attempts: Path, proc: Path) -> Iterator[tuple[int, RankKey]]:
         if not name.isdecimal():
             continue
         try:
-            words = (proc / name / "cmdline").read_bytes().split(b"\0")
+            program = (proc / name / "cmdline").read_bytes().split(b"\0")[0]
         except OSError:
             continue
-        if len(words) < 2 or os.path.basename(words[0]) != b"dlq-shim":
+        if os.path.basename(program) != b"dlq-shim":
             continue
-        at = Path(os.fsdecode(words[1]))
-        key = _key(at.name)
-        if at.parent == attempts and key is not None:
-            yield int(name), key
+        for _, path in _open_files(name, proc):
+            key = _key(path.name)
+            if path.parent == attempts and key is not None:
+                yield int(name), key
+                break
+
+
+def _open_files(pid: str, proc: Path) -> Iterator[tuple[Path, Path]]:
+    """The descriptors of a process, each with its file, even if that has been removed."""
+    with suppress(OSError):
+        for entry in (proc / pid / "fd").iterdir():
+            yield entry, Path(os.readlink(entry).removesuffix(" (deleted)"))
 
 
 def _key(name: str) -> RankKey | None:
@@ -147,9 +155,8 @@ def _below(pid: int) -> set[int]:
 def _epoch_of(pid: int, proc: Path) -> int:
     """The epoch of the plan that the living shim keeps open; 0: it cannot be read."""
     with suppress(OSError, ValueError):
-        for entry in (proc / str(pid) / "fd").iterdir():
-            name = os.readlink(entry).removesuffix(" (deleted)")
-            if os.path.basename(name) == layout.PLAN:
+        for entry, path in _open_files(str(pid), proc):
+            if path.name == layout.PLAN:
                 with entry.open("rb") as plan:
                     return planfile.decode(plan.read(_LONGEST_PLAN)).epoch
     return 0

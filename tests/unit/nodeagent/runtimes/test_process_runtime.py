@@ -5,6 +5,7 @@ import os
 import re
 import resource
 import select
+import shutil
 import signal
 import stat
 from collections.abc import Iterator
@@ -17,6 +18,7 @@ from dlq_common.text.soft_limits import UNLIMITED
 from dlq_nodeagent.model.mistakes import LaunchRefused
 from dlq_nodeagent.model.port import ExitWhy, Handle, RuntimeFault, StopNotice
 from dlq_nodeagent.runtimes.process import planfile
+from dlq_nodeagent.runtimes.process.leftovers import finder
 from dlq_nodeagent.runtimes.process.shim_process import Ends
 from support.process_box import ProcessBox, is_alive, process_box
 from support.waiting import wait_until
@@ -397,3 +399,18 @@ def test_usage_of_a_living_job_is_told_by_its_groups(tmp_path: Path) -> None:
         assert used.pids == 3
         assert used.memory_bytes is not None
         assert used.oom_kills == 0
+
+
+def test_a_rank_without_its_records_is_found_on_the_host(box: ProcessBox) -> None:
+    handle = box.sh("echo $$; exec sleep 600", epoch=7)
+    (pid,) = pids_in_log(box, handle, 1)
+    shutil.rmtree(box.state_dir / "attempts")
+    find = finder(box.state_dir, box.tree)
+    (found,) = find(()).values()
+    assert (found.key, found.epoch) == (handle.key, 7)
+    assert pid in found.pids
+    assert len(found.pids) == 2, "its shim too"
+    assert find({handle.key}) == {}
+    for one in found.pids:
+        os.kill(one, signal.SIGKILL)
+    wait_until(lambda: not find(()), what="nothing of it is left")
