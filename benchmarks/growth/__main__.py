@@ -112,7 +112,10 @@ def measured(policy: str, name: str, sizes: Sequence[int], only: Sequence[str] =
         master.close()
         told = "  ".join(f"{each} {points[-1].cost_us:,.0f}" for each, points in found.items())
         _progress(f"{policy}, {size:,} {name} (made in {built_s:.0f} s), us: {told}")
-    return [Curve(each, name, policy, over.most[each], points) for each, points in found.items()]
+    return [
+        Curve(each, name, policy, most_slope(policy, name, each), points)
+        for each, points in found.items()
+    ]
 
 
 def most_slope(policy: str, over: str, operation: str) -> float:

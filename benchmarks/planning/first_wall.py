@@ -28,7 +28,7 @@ from dlq_simulator.world.clusters import read_cluster
 WAITING = 0.1  # of the jobs that run
 GPUS_A_NODE = 8
 SIZES = "1000,3000,10000,30000,100000"
-LONGEST_PLAN_MS = 1000.0  # of the planner's process; the loop goes on meanwhile
+LONGEST_PLAN_MS = 1000.0  # all callers wait meanwhile
 
 
 class Costs(NamedTuple):

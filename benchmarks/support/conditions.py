@@ -41,13 +41,6 @@ def conditions_line(found: dict[str, Any]) -> str:
     )
 
 
-def print_conditions(directory: Path | None = None) -> None:
-    """One line about the machine, one about how often its disk syncs right now."""
-    print(conditions_line(conditions()))
-    rate = fsyncs_per_s(directory)
-    print(f"conditions: {rate:.0f} appends of 512 B with fdatasync a second, one after another")
-
-
 def fsyncs_per_s(directory: Path | None = None, seconds: float = 1.0) -> float:
     """Appends of 512 bytes, each followed by fdatasync, a second."""
     with tempfile.TemporaryFile(dir=directory) as file:

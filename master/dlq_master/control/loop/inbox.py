@@ -2,7 +2,7 @@
 
 A turn costs as much as several requests: its plan, its transaction and its sync. Callers that were
 answered together come again together. So after a turn of several callers the next one waits a
-moment, and takes them all. One caller alone never waits.
+moment, and takes them all. Callers who come one at a time never wait.
 """
 
 import asyncio

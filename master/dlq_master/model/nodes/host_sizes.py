@@ -6,8 +6,7 @@ Alike requests share one line of waiting jobs, so plans and reasons cost no more
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right
-from collections import Counter
+from bisect import bisect_left, bisect_right, insort
 from collections.abc import Mapping
 
 from dlq_master.model.nodes.node import Node
@@ -30,16 +29,18 @@ class HostSizes:
         was, now = _of(before), _of(node)
         if was == now:
             return self
-        counts = Counter(self._counts)
-        counts.subtract(was)
-        counts.update(now)
-        counts = +counts
-        if counts.keys() == self._counts.keys():
-            return HostSizes(counts, self.steps)
-        steps: dict[str, list[int]] = {}
-        for what, size in sorted(counts):
-            steps.setdefault(what, []).append(size)
-        return HostSizes(counts, steps)
+        counts, steps = dict(self._counts), dict(self.steps)
+        for size in was - now:
+            counts[size] -= 1
+            if not counts[size]:
+                del counts[size]
+                _remove(steps, *size)
+        for size in now - was:
+            counts[size] = counts.get(size, 0) + 1
+            if counts[size] == 1:
+                _insert(steps, *size)
+        alike = counts.keys() == self._counts.keys()
+        return HostSizes(counts, self.steps if alike else steps)
 
     def alike(self, traits: str) -> str | None:
         """The least sizes that leave out the same nodes. None: they leave out no node at all."""
@@ -76,5 +77,15 @@ def _same_step(too_small: int, former: list[int], sizes: list[int]) -> bool:
     return place == len(sizes) or (following < len(former) and sizes[place] >= former[following])
 
 
-def _of(node: Node | None) -> Counter[tuple[str, int]]:
-    return Counter() if node is None else Counter(sizes_of(node))
+def _insert(steps: dict[str, list[int]], what: str, size: int) -> None:
+    steps[what] = [*steps.get(what, [])]
+    insort(steps[what], size)
+
+
+def _remove(steps: dict[str, list[int]], what: str, size: int) -> None:
+    place = bisect_left(steps[what], size)
+    steps[what] = steps[what][:place] + steps[what][place + 1 :]
+
+
+def _of(node: Node | None) -> set[tuple[str, int]]:
+    return set() if node is None else set(sizes_of(node))

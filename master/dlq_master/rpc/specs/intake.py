@@ -61,7 +61,6 @@ from dlq_master.rpc.specs.terms import KnownTerms
 
 T = TypeVar("T")
 
-LARGEST_INTEGER = 2**63 - 1
 LARGEST_JOB_ID = 2**62  # far below what the database can count: the next id exists too
 LONGEST_WORDS = 500
 LARGEST_KNOWN, MOST_KNOWN = 2048, 256  # bytes of a spec that is known again; how many

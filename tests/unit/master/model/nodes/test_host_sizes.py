@@ -9,6 +9,7 @@ from dlq_master.model.nodes.node import Node
 from dlq_master.model.resources import Request
 from dlq_master.model.traits import Traits, wanted
 from support.builders import World, a_job, a_node
+from support.counted_calls import counted_calls
 
 GIB = 2**30
 
@@ -113,3 +114,11 @@ def test_waiting_jobs_change_their_line_as_nodes_come_change_and_go() -> None:
 def shapes(world: World) -> list[str | None]:
     lines = world.cluster.waiting.by_priority.values()
     return sorted({shape.traits for line in lines for shape in line}, key=lambda it: it or "")
+
+
+@pytest.mark.parametrize("others", [10, 1_000])
+def test_a_node_of_a_size_of_its_own_costs_few_calls_among_many(others: int) -> None:
+    sizes = sizes_of([a_node(f"n{at}", memory_bytes=GIB + at) for at in range(others)])
+    with counted_calls() as calls:
+        sizes.changed(None, a_node("new", memory_bytes=2 * GIB))
+    assert sum(calls.values()) < 60
