@@ -17,21 +17,19 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import tempfile
 import time
-from pathlib import Path
 
 from grpc import aio, ssl_channel_credentials
 
-from benchmarks.live.busy_master import GPUS, LEFT, SETTINGS, Crowd, joined, replace_ended
+from benchmarks.live.busy_master import GPUS, LEFT, Crowd, replace_ended, with_nodes
 from benchmarks.support.conditions import percentile
 from benchmarks.support.living import Living, cpu_s
 from benchmarks.support.report import Report
-from benchmarks.support.timed_master import rounds_of
+from benchmarks.support.timed_master import COMMAND, rounds_of
 from benchmarks.support.virtual_nodes import Fleet
 from dlq.v1.job_service_pb2_grpc import JobServiceStub
 from dlq_client.line.connection import SERVER_NAME
-from dlq_client.line.identity import Identity, load_identity
+from dlq_client.line.identity import Identity
 from dlq_master.serving import read_authority
 
 WARM_UP_S = 6.0  # longer than the time between two heartbeats
@@ -49,14 +47,7 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=30.0, help="of one window")
     parser.add_argument("--windows", type=int, default=2)
     report = Report.begin("live.agents", parser)
-    chosen = report.options
-    settings = SETTINGS.format(policy=chosen.policy)
-    timed = ("python", "-m", "benchmarks.support.timed_master")
-    with tempfile.TemporaryDirectory() as place, Living(Path(place), settings, timed) as living:
-        living.start_anew(joined(chosen.agents))
-        identity = load_identity(living.home)
-        assert identity is not None
-        asyncio.run(_measure(report, living, identity))
+    with_nodes(report, _measure, COMMAND)
     report.end()
 
 

@@ -21,8 +21,9 @@ import os
 import random
 import tempfile
 import time
+from collections.abc import Callable, Coroutine
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from grpc import aio, ssl_channel_credentials
 
@@ -42,6 +43,8 @@ from dlq_master.store.batch import Batch
 
 if TYPE_CHECKING:
     from dlq.v1.job_service_pb2_grpc import JobServiceAsyncStub
+
+Measure = Callable[[Report, Living, Identity], Coroutine[Any, Any, None]]
 
 GOAL_PERCENT = 60.0
 GPUS = 8
@@ -107,14 +110,18 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=60.0, help="of one window")
     parser.add_argument("--windows", type=int, default=4)
     report = Report.begin("live.busy_master", parser)
-    chosen = report.options
-    settings = SETTINGS.format(policy=chosen.policy)
-    with tempfile.TemporaryDirectory() as place, Living(Path(place), settings) as living:
-        living.start_anew(joined(chosen.agents))
+    with_nodes(report, _measure)
+    report.end()
+
+
+def with_nodes(report: Report, measure: Measure, master: tuple[str, ...] = ("dlq-master",)) -> None:
+    """Measure a master with `--policy` that knows `--agents` nodes; `master` starts it."""
+    settings = SETTINGS.format(policy=report.options.policy)
+    with tempfile.TemporaryDirectory() as place, Living(Path(place), settings, master) as living:
+        living.start_anew(joined(report.options.agents))
         identity = load_identity(living.home)
         assert identity is not None
-        asyncio.run(_measure(report, living, identity))
-    report.end()
+        asyncio.run(measure(report, living, identity))
 
 
 def joined(agents: int) -> Batch:

@@ -32,7 +32,7 @@ from grpc import aio, ssl_channel_credentials
 from benchmarks.support.conditions import percentile
 from benchmarks.support.living import Living, cpu_s
 from benchmarks.support.report import Report
-from benchmarks.support.timed_master import rounds_of
+from benchmarks.support.timed_master import COMMAND, rounds_of
 from dlq.v1 import job_pb2, job_service_pb2
 from dlq.v1.job_service_pb2_grpc import JobServiceStub
 from dlq_client.line.connection import LARGEST_ANSWER_BYTES, SERVER_NAME
@@ -72,8 +72,7 @@ def main() -> None:
         User(f"reader{number}", "operator", 6000 + number, 6000 + number, (), 0.0)
         for number in range(report.options.readers)
     ]
-    timed = ("python", "-m", "benchmarks.support.timed_master")
-    with tempfile.TemporaryDirectory() as place, Living(Path(place), SETTINGS, timed) as living:
+    with tempfile.TemporaryDirectory() as place, Living(Path(place), SETTINGS, COMMAND) as living:
         living.start_anew(Batch(changes=put(USERS, people)))
         identity = load_identity(living.home)
         assert identity is not None

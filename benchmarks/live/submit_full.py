@@ -18,14 +18,12 @@ import argparse
 import asyncio
 import os
 import random
-import tempfile
 import time
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from grpc import aio, ssl_channel_credentials
 
-from benchmarks.live.busy_master import GPUS, SETTINGS, WIDTHS, joined
+from benchmarks.live.busy_master import GPUS, WIDTHS, with_nodes
 from benchmarks.support.conditions import percentile
 from benchmarks.support.living import Living, cpu_s
 from benchmarks.support.report import Report
@@ -33,7 +31,7 @@ from benchmarks.support.virtual_nodes import RUN, Fleet
 from dlq.v1 import job_pb2, job_service_pb2
 from dlq.v1.job_service_pb2_grpc import JobServiceStub
 from dlq_client.line.connection import SERVER_NAME
-from dlq_client.line.identity import Identity, load_identity
+from dlq_client.line.identity import Identity
 from dlq_master.serving import read_authority
 
 if TYPE_CHECKING:
@@ -96,13 +94,7 @@ def main() -> None:
         default=[0, 400, 1600, 4000],
     )
     report = Report.begin("live.submit_full", parser)
-    chosen = report.options
-    settings = SETTINGS.format(policy=chosen.policy)
-    with tempfile.TemporaryDirectory() as place, Living(Path(place), settings) as living:
-        living.start_anew(joined(chosen.agents))
-        identity = load_identity(living.home)
-        assert identity is not None
-        asyncio.run(_measure(report, living, identity))
+    with_nodes(report, _measure)
     report.end()
 
 

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 from benchmarks.live.crowded_reads import SETTINGS, line_of, submits
 from benchmarks.support.living import Living, cpu_s
 from benchmarks.support.report import Report
-from benchmarks.support.timed_master import rounds_of
+from benchmarks.support.timed_master import COMMAND, rounds_of
 from dlq.v1 import job_service_pb2
 from dlq.v1.job_service_pb2_grpc import JobServiceStub
 from dlq_client.line.identity import load_identity
@@ -52,8 +52,7 @@ def main() -> None:
         for uid, role in ((6000, "user"), (7000, "operator")):
             uid += number
             users.append(User(f"{role}{number}", role, uid, uid, (uid,), 0.0))
-    timed = ("python", "-m", "benchmarks.support.timed_master")
-    with tempfile.TemporaryDirectory() as place, Living(Path(place), SETTINGS, timed) as living:
+    with tempfile.TemporaryDirectory() as place, Living(Path(place), SETTINGS, COMMAND) as living:
         living.start_anew(Batch(changes=put(USERS, users)))
         identity = load_identity(living.home)
         assert identity is not None

@@ -22,6 +22,7 @@ from typing import Any
 
 from benchmarks.support.conditions import percentile
 
+COMMAND = ("python", "-m", "benchmarks.support.timed_master")
 FILE = "rounds.json"
 PATIENCE_S = 30.0
 
