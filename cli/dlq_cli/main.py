@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import sys
-import threading
 from collections.abc import Iterable
 from pathlib import Path
 from typing import NoReturn
@@ -14,11 +12,11 @@ import click
 from dlq_cli import exit_codes
 from dlq_cli.app import App
 from dlq_cli.lazy import Lazy, LazyGroup, let_go_of_stdout
+from dlq_cli.leaving import leave
 from dlq_cli.output import json_errors
 from dlq_cli.output.zone import in_viewers_zone, show_utc
 from dlq_common.errors import DlqError, Unsatisfiable
 
-_FLUSH_S = 2.0  # for the output of an interrupted command; its reader may be gone or slow
 COMMANDS = {
     "submit": Lazy("dlq_cli.commands.jobs.submit:submit", "Queue a job."),
     "run": Lazy(
@@ -186,23 +184,9 @@ def run(arguments: list[str]) -> int:
     return result if isinstance(result, int) else exit_codes.OK
 
 
-def main() -> None:
+def main() -> NoReturn:
     """Entry point of the `dlq` script."""
-    code = run(sys.argv[1:])
-    if code == exit_codes.INTERRUPTED:
-        _leave(code)
-    sys.exit(code)
-
-
-def _leave(code: int) -> NoReturn:
-    """End without waiting for threads: one may hold the lock of stdout, over which the
-    interpreter's own end aborts.
-    """
-    flushing = threading.Thread(target=sys.stdout.flush, daemon=True)
-    flushing.start()
-    flushing.join(_FLUSH_S)
-    sys.stderr.flush()
-    os._exit(code)
+    leave(run(sys.argv[1:]))
 
 
 def _usage(error: click.UsageError) -> int:

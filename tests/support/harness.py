@@ -267,6 +267,7 @@ class Daemons:
             stderr=subprocess.PIPE,
             cwd="/tmp",
             start_new_session=True,
+            bufsize=0,  # what `readline` reads ahead would be missing from `communicate`
         )
         try:
             yield process

@@ -12,7 +12,6 @@ from collections.abc import Sequence
 from dlq_cli.front.request import LIMITS, FrontRequest
 from dlq_cli.spec import caller
 
-_FLUSH_FAILED = 120  # the interpreter's own code
 _OWN_MASK = 0o077
 
 
@@ -45,22 +44,6 @@ def become(request: FrontRequest) -> Limits:
             resource.setrlimit(number, (soft, hard))
     _open_streams()
     return changed
-
-
-def end_of(code: int) -> tuple[int, bool]:
-    """Flush as the interpreter does when it ends: the exit code, and whether all came out."""
-    flushed = True
-    try:
-        sys.stdout.flush()
-    except (OSError, ValueError) as error:
-        kind = type(error).__name__
-        print(f"Exception ignored in: {sys.stdout!r}\n{kind}: {error}", file=sys.stderr)
-        code, flushed = _FLUSH_FAILED, False
-    try:
-        sys.stderr.flush()
-    except (OSError, ValueError):
-        code, flushed = _FLUSH_FAILED, False
-    return code, flushed
 
 
 def let_go(null: int, limits: Limits) -> None:

@@ -26,8 +26,9 @@ from typing import NoReturn, Protocol
 from dlq_cli import main as cli
 from dlq_cli.app import called_by
 from dlq_cli.exit_codes import INTERRUPTED
-from dlq_cli.front.likeness import become, end_of, let_go
+from dlq_cli.front.likeness import become, let_go
 from dlq_cli.front.request import NoRequest, peer_pid, peer_uid, receive
+from dlq_cli.leaving import end_of
 from dlq_compat import delegate
 from dlq_compat import main as compat
 

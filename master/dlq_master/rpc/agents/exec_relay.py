@@ -213,8 +213,10 @@ async def _take(pipe: ExecPipe, requests: AsyncIterator[wire.ServeExecRequest]) 
             output = request.output
             if max(len(output.stdout), len(output.stderr)) > LARGEST_PIECE_BYTES:
                 raise InvalidRequest("more than 64 KiB in one message", field="output")
+            if not await pipe.put_output(output):
+                return
             told = output.HasField("ended")
-            if not await pipe.put_output(output) or told:
+            if told:
                 return
     finally:
         if not told:

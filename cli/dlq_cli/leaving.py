@@ -1,0 +1,45 @@
+"""The end of a process of `dlq`: its output is flushed, and nothing else is waited for.
+
+The interpreter's own end stops daemon threads wherever they stand. One of gRPC's may hold the lock
+of a stream then, and the end of that stream waits for this lock for ever.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+from typing import NoReturn
+
+from dlq_cli.exit_codes import INTERRUPTED
+
+_FLUSH_FAILED = 120  # the interpreter's own code
+_INTERRUPTED_FLUSH_S = 2.0  # the reader of an interrupted command may be gone or slow
+
+
+def leave(code: int) -> NoReturn:
+    """End this process with an exit code; 120 where the output cannot be written."""
+    if code == INTERRUPTED:
+        # A thread may hold the lock of stdout.
+        flushing = threading.Thread(target=end_of, args=(code,), daemon=True)
+        flushing.start()
+        flushing.join(_INTERRUPTED_FLUSH_S)
+    else:
+        code, _ = end_of(code)
+    os._exit(code & 0xFF)
+
+
+def end_of(code: int) -> tuple[int, bool]:
+    """Flush as the interpreter does when it ends: the exit code, and whether all came out."""
+    flushed = True
+    try:
+        sys.stdout.flush()
+    except (OSError, ValueError) as error:
+        kind = type(error).__name__
+        print(f"Exception ignored in: {sys.stdout!r}\n{kind}: {error}", file=sys.stderr)
+        code, flushed = _FLUSH_FAILED, False
+    try:
+        sys.stderr.flush()
+    except (OSError, ValueError):
+        code, flushed = _FLUSH_FAILED, False
+    return code, flushed

@@ -1,0 +1,59 @@
+"""The end of a `dlq` process: its output is out, and no lock of a stopped thread holds it up."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from dlq_cli import exit_codes
+
+# What gRPC's stream does: its end takes a lock, which a thread holds that the interpreter stops.
+HELD_UP = """
+import sys, threading
+from dlq_cli.leaving import leave
+
+class Stream:
+    def __init__(self):
+        self.lock = threading.Condition()
+    def __del__(self):
+        with self.lock:
+            pass
+
+def hold(lock, held):
+    with lock:
+        held.set()
+        threading.Event().wait()
+
+stream, held = Stream(), threading.Event()
+threading.Thread(target=hold, args=(stream.lock, held), daemon=True).start()
+held.wait()
+print("last words")
+leave(int(sys.argv[1]))
+"""
+
+
+@pytest.mark.parametrize("code", [0, 9, exit_codes.INTERRUPTED])
+def test_a_lock_of_a_stopped_thread_does_not_hold_up_the_end(code: int) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", HELD_UP, str(code)],
+        stdout=subprocess.PIPE,
+        timeout=60,
+        check=False,
+    )
+    assert (done.returncode, done.stdout) == (code, b"last words\n")
+
+
+def test_output_that_cannot_be_written_is_the_interpreters_own_exit_code() -> None:
+    program = "from dlq_cli.leaving import leave; print('lost'); leave(0)"
+    with open("/dev/full", "wb") as full:
+        done = subprocess.run(
+            [sys.executable, "-c", program],
+            stdout=full,
+            stderr=subprocess.PIPE,
+            env={**os.environ, "PYTHONUNBUFFERED": ""},
+            timeout=60,
+            check=False,
+        )
+    assert done.returncode == 120
+    assert b"No space left on device" in done.stderr
