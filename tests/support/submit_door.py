@@ -169,7 +169,8 @@ async def submit_door(directory: Path, *, policy: str = "dlq") -> AsyncIterator[
         state_dir=directory,
         periods_s={"leases": NEVER_S},
     )
-    door, limits = Door("lab", lambda: loop.published, clock), CallLimits()
+    slices = Slices()
+    door, limits = Door("lab", lambda: loop.published, clock), CallLimits(slices)
     passage = Passage(Errors(SeededIds(7)), audit, door.let_in, limits.enter, limits.leave)
     used = {
         "control": loop,
@@ -177,7 +178,7 @@ async def submit_door(directory: Path, *, policy: str = "dlq") -> AsyncIterator[
         "ids": SeededIds(7),
         "authority": authority,
         "sessions": sessions,
-        "slices": Slices(),
+        "slices": slices,
         "rows": JobRows(),
         "check_member": door.check_member,
         "record": audit.recorded,

@@ -110,7 +110,7 @@ class MasterServer:
         self._join = aio.server(options=JOIN_OPTIONS, maximum_concurrent_rpcs=MOST_JOINS_AT_ONCE)
         self.api_port = bind(self._api, settings.api_address, certificate, mutual=True)
         self.join_port = bind(self._join, settings.join_address, certificate, mutual=False)
-        rows = JobRows()
+        rows, slices = JobRows(), Slices()
         parts = MasterParts(
             control=control,
             clock=clock,
@@ -123,7 +123,7 @@ class MasterServer:
             profiles=self._profiles,
             meter=meter,
             steps=StepKeeper(steps),
-            slices=Slices(),
+            slices=slices,
             rows=rows,
             events=EventRows(rows),
             check_member=door.check_member,
@@ -133,7 +133,7 @@ class MasterServer:
             api_address=self.advertised,
             join_address=self.advertised_join,
         )
-        errors, limits = Errors(ids), CallLimits()
+        errors, limits = Errors(ids), CallLimits(slices)
         passage = Passage(errors, audit, door.let_in, limits.enter, limits.leave)
         self._api.add_generic_rpc_handlers(
             [served(service, methods, passage, parts) for service, methods in SERVICES.items()]

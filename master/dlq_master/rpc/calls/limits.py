@@ -7,7 +7,7 @@ from collections import Counter
 from dlq_common.errors import InvalidRequest, TryAgain
 from dlq_common.identity.pki import CertifiedIdentity, Role
 from dlq_master.rpc.calls.call import Call
-from dlq_master.rpc.calls.reads import Lines
+from dlq_master.rpc.calls.reads import Lines, Slices
 
 STREAMS_OF_A_PERSON = 16
 # Its session, the one it replaces, and the logs that people read.
@@ -23,7 +23,8 @@ _FORECASTS = frozenset(
 class CallLimits:
     """Counts what each identity has open; lives in the event loop's thread."""
 
-    def __init__(self) -> None:
+    def __init__(self, slices: Slices) -> None:
+        self._slices = slices
         self._reads = Lines("reads")
         self._forecasts = Lines("forecasts", at_once=FORECASTS_AT_ONCE)
         self._changes = Lines("changes", at_once=CHANGES_AT_ONCE, in_line=CHANGES_AT_ONCE)
@@ -34,6 +35,7 @@ class CallLimits:
         change waits until few enough of the same person are on their way.
         """
         assert call.identity is not None
+        self._slices.came()
         if call.streaming:
             self._begin_stream(call.identity)
             return

@@ -4,7 +4,9 @@ Everybody is answered by one loop, which also takes heartbeats and submits. So o
 a few reads are answered at a time. Some more wait in its line, first come, first served. Further
 ones are refused, and their client comes again. A long answer is made in slices. However many are
 being made, the loop does one slice, and then looks at all other events. Then it does the next
-slice, of another identity if there is one.
+slice, of another identity if there is one. While calls come, they have the loop for two
+milliseconds between two slices. gRPC takes in one call after another, each in some rounds of the
+loop. With a slice in each round, a call would wait behind all that came before it.
 
 Nothing of it is kept: a master that starts again has empty lines.
 """
@@ -28,6 +30,7 @@ RETRY_AFTER_S: Final = 1
 SLICE: Final = 256
 LOOKED_AT: Final = 1  # a row that is perhaps not wanted
 ENCODED: Final = 8  # a row that is told
+PAUSE_S: Final = 0.002  # between slices, while calls come
 
 Breathe = Callable[[int], Awaitable[None]]
 
@@ -91,11 +94,19 @@ class Lines:
 
 
 class Slices:
-    """Whose slice is next: one in every round of the loop, of each identity in turn."""
+    """Whose slice is next: one in every round of the loop, of each identity in turn; fewer while
+    calls come.
+    """
 
-    def __init__(self) -> None:
+    def __init__(self, pause_s: float = PAUSE_S) -> None:
+        self._pause_s = pause_s
         self._waiting: OrderedDict[str, deque[asyncio.Future[None]]] = OrderedDict()
         self._granting = False
+        self._came = False  # a call, since the last slice
+
+    def came(self) -> None:
+        """A call has come. Others may be behind it, and they go before the next slice."""
+        self._came = True
 
     def of(self, name: str) -> Breathe:
         """For one answer to that identity: told what a step costs, it waits when a slice is
@@ -122,6 +133,14 @@ class Slices:
         await coming
 
     def _grant(self) -> None:
+        """The next one goes on: at once, or after a pause if calls came since the last."""
+        if self._came:
+            self._came = False
+            asyncio.get_running_loop().call_later(self._pause_s, self._go_on)
+        else:
+            self._go_on()
+
+    def _go_on(self) -> None:
         """Let one go on; look again in the next round of the loop."""
         while self._waiting:
             name, own = self._waiting.popitem(last=False)

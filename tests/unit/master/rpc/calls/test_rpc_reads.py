@@ -3,13 +3,18 @@
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from dlq_common.errors import TryAgain
+from dlq_common.identity.pki import Role
+from dlq_master.rpc.calls.limits import CallLimits
 from dlq_master.rpc.calls.reads import ENCODED, LOOKED_AT, SLICE, Lines, Slices
 
 ROUNDS = 20  # of the loop: more than any step here needs
+NEVER_S = 1e6
 
 
 async def rounds(count: int = ROUNDS) -> None:
@@ -132,3 +137,48 @@ async def test_a_slice_holds_few_rows_that_are_told_or_many_that_are_looked_at()
             waits += not step.done()
             await step
         assert rows == SLICE // cost
+
+
+async def test_calls_that_come_go_before_the_next_slice() -> None:
+    slices, made = Slices(pause_s=NEVER_S), list[int]()
+
+    async def answer() -> None:
+        breathe = slices.of("alice")
+        for number in range(10):
+            made.append(number)
+            await breathe(SLICE)
+
+    listed = asyncio.create_task(answer())
+    await rounds(3)
+    await CallLimits(slices).enter(a_change())
+    seen = len(made)
+    await rounds()
+    assert len(made) <= seen + 1 < 10, "at most the slice that was already given"
+    listed.cancel()
+
+
+async def test_an_answer_is_made_without_pauses_while_no_call_comes() -> None:
+    slices = Slices(pause_s=NEVER_S)
+    breathe = slices.of("alice")
+    async with asyncio.timeout(60.0):
+        for _ in range(10):
+            await breathe(SLICE)
+
+
+async def test_an_answer_is_made_however_many_calls_come() -> None:
+    slices = Slices(pause_s=0.0)
+    breathe = slices.of("alice")
+    async with asyncio.timeout(60.0):
+        for _ in range(10):
+            slices.came()
+            await breathe(SLICE)
+
+
+def a_change() -> Any:
+    return SimpleNamespace(
+        identity=SimpleNamespace(name="bob", role=Role.USER),
+        streaming=False,
+        path="/dlq.v1.JobService/SubmitJob",
+        method=SimpleNamespace(changes=True),
+        context=SimpleNamespace(time_remaining=lambda: 10.0),
+    )
