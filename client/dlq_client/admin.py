@@ -141,3 +141,21 @@ class Admin(ServiceCalls[AdminServiceStub]):
         except grpc.RpcError as error:
             raise from_rpc_error(error, address) from None
         raise Unavailable(f"the master at {address} ended without a profile")
+
+    def node_profile(
+        self, node_id: str, seconds: float, heard: Callable[[int], object] = lambda _: None
+    ) -> master_profile_pb2.MasterProfile:
+        """The same of the agent of a node; `heard` is told 0. Unavailable when the node is not
+        connected, or when its agent ended meanwhile.
+        """
+        address = self._connection.identity.address
+        request = wire.ProfileNodeRequest(node_id=node_id, sample_duration=to_duration(seconds))
+        begin = partial(self.stub.ProfileNode, request, timeout=seconds + 3 * CALL_DEADLINE_S)
+        try:
+            for message in apart(begin):
+                if message.HasField("profile"):
+                    return message.profile
+                heard(0)
+        except grpc.RpcError as error:
+            raise from_rpc_error(error, address) from None
+        raise Unavailable(f"the master at {address} ended without a profile")

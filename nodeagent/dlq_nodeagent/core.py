@@ -28,6 +28,8 @@ from dlq_nodeagent.model.messages import (
     LookAtGpus,
     OpenExec,
     OpenLog,
+    OpenSamples,
+    Order,
     Phase,
     ProfileAck,
     ProfileFound,
@@ -235,7 +237,7 @@ class AgentCore:
         launched = command.order.key if isinstance(command.order, Launch) else None
         self._answers.append(_Answer(command.sequence, refusal, launched))
 
-    def _obey(self, order: Launch | Stop | Signal | Save | OpenLog | OpenExec | LookAtGpus) -> str:
+    def _obey(self, order: Order) -> str:
         match order:
             case Launch() if self._leftovers.has(order.key):
                 return "unexplained"
@@ -253,6 +255,9 @@ class AgentCore:
                 return ""
             case OpenExec():
                 self._errands.run_inside(order, self.supervisor.running(order.key, order.fence))
+                return ""
+            case OpenSamples():
+                self._errands.send_samples(order)
                 return ""
             case LookAtGpus(number):
                 self._errands.look_at_gpus(number)

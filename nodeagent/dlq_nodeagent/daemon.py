@@ -35,6 +35,7 @@ from dlq_nodeagent.line import wire
 from dlq_nodeagent.line.channel import Channels
 from dlq_nodeagent.line.identity import keep_renewed, stored_address
 from dlq_nodeagent.line.relay import LogRelay
+from dlq_nodeagent.line.samples import SampleSender
 from dlq_nodeagent.line.session import GrpcTransport
 from dlq_nodeagent.line.uplink import Contact
 from dlq_nodeagent.model.port import Runtime
@@ -69,6 +70,7 @@ class _Parts:
     transport: GrpcTransport
     workshop: Workshop
     relay: LogRelay
+    samples: SampleSender
     execs: ExecServer
     channels: Channels
     cgroups: CgroupTree
@@ -160,6 +162,7 @@ def _build(
     )
     transport = GrpcTransport(channels, facts, wake=wake.set)
     relay, execs = LogRelay(channels, runtime), ExecServer(channels, runtime)
+    samples = SampleSender(channels, clock)
     places = Places.of(state_dir)
     launching = Launching(
         rules=config.rules(),
@@ -187,6 +190,7 @@ def _build(
         ),
         send_log=relay.send,
         run_inside=execs.run,
+        send_samples=samples.send,
         wake=wake.set,
         free_below_bytes=config.gpus.free_below,
     )
@@ -223,7 +227,18 @@ def _build(
     core.uplink.disk = disk.told
     gpus.start()
     return _Parts(
-        node_id, core, runtime, transport, workshop, relay, execs, channels, cgroups, podman, gpus
+        node_id=node_id,
+        core=core,
+        runtime=runtime,
+        transport=transport,
+        workshop=workshop,
+        relay=relay,
+        samples=samples,
+        execs=execs,
+        channels=channels,
+        cgroups=cgroups,
+        podman=podman,
+        gpus=gpus,
     )
 
 
@@ -305,6 +320,7 @@ async def _serve(
         parts.transport.close()
         await parts.execs.close()
         await parts.relay.close()
+        await parts.samples.close()
         if parts.podman is not None:
             parts.podman.close()
         parts.workshop.close()

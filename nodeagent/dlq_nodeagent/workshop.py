@@ -31,6 +31,7 @@ from dlq_nodeagent.model.messages import (
     Launch,
     OpenExec,
     OpenLog,
+    OpenSamples,
     ProfileFound,
 )
 from dlq_nodeagent.model.mistakes import LaunchRefused
@@ -78,6 +79,7 @@ class Workshop:
         station: Station,
         send_log: Callable[[OpenLog, Handle | None, str], None],
         run_inside: Callable[[OpenExec, Handle | None], None],
+        send_samples: Callable[[OpenSamples], None],
         wake: Callable[[], None],
         free_below_bytes: int = RELEASED_MEMORY_BYTES,
     ) -> None:
@@ -87,6 +89,7 @@ class Workshop:
         self._station = station
         self.send_log = send_log
         self.run_inside = run_inside
+        self.send_samples = send_samples
         self._wake = wake
         self._free_below_bytes = free_below_bytes
         self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="errand")

@@ -107,6 +107,20 @@ def test_it_may_be_sorted_by_the_whole_time_and_cut(dlq: Dlq) -> None:
     assert "Loop.turn" not in text
 
 
+def test_the_agent_of_a_node_is_profiled_without_turns(
+    dlq: Dlq, master: FakeMaster, tmp_path: Path
+) -> None:
+    target = tmp_path / "agent.json"
+    said = dlq("admin", "profile", "--node", "n7", "-t", "5", "-o", str(target))
+    assert said.code == 0, said.err
+    assert "Loop.turn" in said.out
+    assert "TURNS" not in said.out
+    assert json.loads(target.read_text())["name"] == "n7"
+    (request,) = [request for name, _, request in master.asked if name == "ProfileNode"]
+    assert (request.node_id, request.sample_duration.seconds) == ("n7", 5)
+    assert "ProfileMaster" not in {name for name, *_ in master.asked}
+
+
 class Screen(StringIO):
     """A terminal."""
 

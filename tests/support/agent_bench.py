@@ -28,15 +28,13 @@ from dlq_nodeagent.model.messages import (
     HeartbeatReply,
     Hello,
     Launch,
-    OpenLog,
+    Order,
     Phase,
     ProfileAck,
     ProfileEvidence,
     ProfileFound,
     RankReport,
     ReportAck,
-    Save,
-    Signal,
     StepsAck,
     StepsReport,
     Stop,
@@ -231,9 +229,7 @@ class AgentBench:
         """The line breaks, and both sides see it."""
         self.core.closed()
 
-    def order(
-        self, order: Launch | Stop | Signal | Save | OpenLog, *, epoch: int = EPOCH
-    ) -> CommandResult:
+    def order(self, order: Order, *, epoch: int = EPOCH) -> CommandResult:
         """Send a command; its result."""
         self._sequence += 1
         self.core.received(Command(sequence=self._sequence, epoch=epoch, order=order))

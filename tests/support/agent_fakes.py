@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 
 from dlq_nodeagent.model.errands import LookOrder, PrepareOrder, ReadOrder
 from dlq_nodeagent.model.launch import RankKey
-from dlq_nodeagent.model.messages import OpenExec, OpenLog
+from dlq_nodeagent.model.messages import OpenExec, OpenLog, OpenSamples
 from dlq_nodeagent.model.port import Handle
 from dlq_nodeagent.state.journal import NodeRecord, RankRecord
 
@@ -17,6 +17,7 @@ class FakeErrands:
         self.looks: list[LookOrder] = []
         self.gpu_looks: list[int] = []
         self.logs: list[tuple[OpenLog, Handle | None, str]] = []
+        self.samples: list[OpenSamples] = []
         self.inside: list[tuple[OpenExec, Handle | None]] = []
         self.tidied: list[RankKey] = []
         self.abandoned: list[RankKey] = []
@@ -38,6 +39,9 @@ class FakeErrands:
 
     def send_log(self, order: OpenLog, handle: Handle | None, never_ran: str) -> None:
         self.logs.append((order, handle, never_ran))
+
+    def send_samples(self, order: OpenSamples) -> None:
+        self.samples.append(order)
 
     def run_inside(self, order: OpenExec, handle: Handle | None) -> None:
         self.inside.append((order, handle))

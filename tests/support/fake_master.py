@@ -461,6 +461,17 @@ class FakeMaster(
         yield admin.ProfileMasterResponse(sample_count=97)
         yield admin.ProfileMasterResponse(sample_count=194, profile=self.own_profile)
 
+    def ProfileNode(
+        self, request: admin.ProfileNodeRequest, context: Any
+    ) -> Iterator[admin.ProfileNodeResponse]:
+        self._note("ProfileNode", request, context)
+        yield admin.ProfileNodeResponse()
+        profile = master_profile_pb2.MasterProfile()
+        profile.CopyFrom(self.own_profile)
+        del profile.turns[:], profile.slow_turns[:]
+        profile.slow_count = 0
+        yield admin.ProfileNodeResponse(profile=profile)
+
     def CreateJoinToken(
         self, request: admin.CreateJoinTokenRequest, context: Any
     ) -> admin.CreateJoinTokenResponse:

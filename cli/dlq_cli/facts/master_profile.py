@@ -77,7 +77,7 @@ def folded(profile: wire.MasterProfile) -> str:
     return "".join(sorted(lines))
 
 
-def speedscope(profile: wire.MasterProfile) -> str:
+def speedscope(profile: wire.MasterProfile, name: str) -> str:
     """The same in the own format of speedscope.app, a profile for each thread."""
     frames = [{"name": it.name, "file": it.file, "line": it.line} for it in profile.functions]
     threads = [
@@ -86,7 +86,7 @@ def speedscope(profile: wire.MasterProfile) -> str:
     ]
     content = {
         "$schema": _SPEEDSCOPE,
-        "name": "dlq-master",
+        "name": name,
         "activeProfileIndex": 0,
         "exporter": "dlq",
         "shared": {"frames": frames},

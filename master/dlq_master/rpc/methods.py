@@ -24,6 +24,7 @@ from dlq_master.rpc.cluster import admin_service as admin
 from dlq_master.rpc.cluster import facts_service as facts
 from dlq_master.rpc.cluster import loan_service as loans
 from dlq_master.rpc.cluster import pool_service as pools
+from dlq_master.rpc.cluster import profiling
 from dlq_master.rpc.cluster import reservation_service as reservations
 from dlq_master.rpc.cluster import team_service as teams
 from dlq_master.rpc.cluster import usage_service as usage
@@ -91,7 +92,8 @@ SERVICES: Mapping[str, Mapping[str, RpcMethod]] = {
         "DeleteUser": RpcMethod(ADMINS, admin.delete_user, changes=True),
         "GetPolicy": RpcMethod(OPERATORS, admin.get_policy),
         "SetPolicy": RpcMethod(ADMINS, admin.set_policy, changes=True),
-        "ProfileMaster": RpcMethod(OPERATORS, admin.profile_master),
+        "ProfileMaster": RpcMethod(OPERATORS, profiling.profile_master),
+        "ProfileNode": RpcMethod(OPERATORS, profiling.profile_node),
     },
     "dlq.v1.ReservationService": {
         "ListReservations": RpcMethod(USERS, reservations.list_reservations),

@@ -45,6 +45,7 @@ _VALUES: Mapping[type[Message], type] = {
     wire.SaveCommand: values.Save,
     wire.OpenLogCommand: values.OpenLog,
     wire.OpenExecCommand: values.OpenExec,
+    wire.OpenSamplesCommand: values.OpenSamples,
     wire.LookAtGpusCommand: values.LookAtGpus,
     lease_pb2.Fence: Fence,
     profile_pb2.ProfileOrder: values.ProfileOrder,

@@ -9,7 +9,7 @@ from enum import StrEnum
 from typing import Protocol
 
 from dlq_nodeagent.model.launch import LaunchPlan, RankKey
-from dlq_nodeagent.model.messages import Launch, OpenExec, OpenLog
+from dlq_nodeagent.model.messages import Launch, OpenExec, OpenLog, OpenSamples
 from dlq_nodeagent.model.port import Handle
 
 
@@ -122,6 +122,10 @@ class Errands(Protocol):
         """Send output to the master by its own stream. Without a handle there is no output:
         `never_ran` says why, in its place; when that is empty, say that the rank is unknown.
         """
+        ...
+
+    def send_samples(self, order: OpenSamples, /) -> None:
+        """Sample the stacks of this process, and send its profile by its own stream."""
         ...
 
     def run_inside(self, order: OpenExec, handle: Handle | None, /) -> None:

@@ -203,11 +203,23 @@ class OpenExec:
     fence: Fence
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OpenSamples:
+    """Take a profile of this agent, for the relay of that name."""
+
+    relay_id: str
+    sample_s: float
+    user: str
+
+
 @dataclass(frozen=True, slots=True)
 class LookAtGpus:
     """Look at all GPUs of the node now; `number` is said back."""
 
     number: int
+
+
+Order = Launch | Stop | Signal | Save | OpenLog | OpenExec | OpenSamples | LookAtGpus
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -216,7 +228,7 @@ class Command:
 
     sequence: int
     epoch: int
-    order: Launch | Stop | Signal | Save | OpenLog | OpenExec | LookAtGpus
+    order: Order
 
 
 TAKES_STEPS = "steps"

@@ -17,6 +17,7 @@ from dlq_nodeagent.model.messages import (
     Heartbeat,
     Launch,
     OpenLog,
+    OpenSamples,
     Phase,
     RankReport,
     ReportAck,
@@ -316,6 +317,14 @@ def test_a_log_of_an_unknown_rank_is_answered_without_a_handle() -> None:
     bench.connect()
     bench.order(OpenLog(relay_id="r1", key=a_launch().key, offset=0, follow=False))
     assert bench.errands.logs[0][1:] == (None, "")
+
+
+def test_a_profile_of_the_agent_is_an_errand() -> None:
+    bench = AgentBench()
+    bench.connect()
+    order = OpenSamples(relay_id="r1", sample_s=30.0, user="olga")
+    assert bench.order(order).refusal == ""
+    assert bench.errands.samples == [order]
 
 
 def test_the_log_of_a_rank_that_was_refused_says_why_it_never_ran() -> None:

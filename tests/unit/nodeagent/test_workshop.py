@@ -115,6 +115,7 @@ def make_bench(tmp_path: Path) -> MakeBench:
             ),
             send_log=lambda order, handle, never_ran: None,
             run_inside=lambda order, handle: None,
+            send_samples=lambda order: None,
             wake=asker.arrived.set,
         )
         workshop.answers = asker

@@ -1,4 +1,5 @@
-"""`dlq admin profile`: the functions on which the master spends its time, and its slow turns."""
+"""`dlq admin profile`: the functions on which the master spends its time, and its slow turns.
+With `--node` those of a node's agent."""
 
 from __future__ import annotations
 
@@ -39,6 +40,7 @@ _MS = 1000.0
         "dlq admin profile -o master.folded && flamegraph.pl master.folded > master.svg",
         "dlq admin profile -o master.speedscope.json    # open it at speedscope.app",
         "dlq admin profile --json | jq '.slow_turns'",
+        "dlq admin profile --node n7",
     )
 )
 @click.option(
@@ -56,6 +58,7 @@ _MS = 1000.0
     type=click.Path(path_type=Path, dir_okay=False),
     help="Write the stacks to this file: folded, or for speedscope if its name ends with .json.",
 )
+@click.option("--node", "node_id", metavar="NODE", help="The agent of this node, not the master.")
 @click.option("-f", "--force", is_flag=True, help="Write over an existing file.")
 @click.option(
     "--top",
@@ -78,6 +81,7 @@ def profile(
     app: App,
     seconds: float,
     target: Path | None,
+    node_id: str | None,
     force: bool,
     top: int,
     order: str,
@@ -85,19 +89,18 @@ def profile(
 ) -> None:
     """On what the master spends its time: sampled stacks of its threads, and its slow turns.
 
-    The master goes on serving; the last line says what sampling cost it. Only functions, files and
-    lines are told, never values. One profile is taken at a time; another one is refused with exit
-    code 75.
+    With --node it is the agent of that node, which has no turns. The master, or the agent, goes on
+    serving; the last line says what sampling cost it. Only functions, files and lines are told,
+    never values. One profile of each is taken at a time; another one is refused with exit code 75.
     """
     if target is not None and target.exists() and not force:
         raise InvalidRequest(f"{target}: it is there already", hint="--force writes over it")
     began_s = app.clock.boottime_s()
-    with ProgressBar("sampling the master", seconds) as bar:
-        found = Admin(app.connection()).profile(
-            seconds, lambda _: bar.at(app.clock.boottime_s() - began_s)
-        )
+    with ProgressBar(f"sampling {node_id or 'the master'}", seconds) as bar:
+        found = _taken(app, node_id, seconds, lambda _: bar.at(app.clock.boottime_s() - began_s))
     if target is not None:
-        text = speedscope(found) if target.suffix == ".json" else folded(found)
+        name = node_id or "dlq-master"
+        text = speedscope(found, name) if target.suffix == ".json" else folded(found)
         write_new(target, text, force=force)
         app.say(f"{sum(one.sample_count for one in found.stacks)} samples are in {target}")
     tell(
@@ -105,6 +108,15 @@ def profile(
         lambda: profile_text(found, app.look(), top, by_total=order == "total"),
         as_json=as_json,
     )
+
+
+def _taken(
+    app: App, node_id: str | None, seconds: float, heard: Callable[[int], object]
+) -> wire.MasterProfile:
+    admin = Admin(app.connection())
+    if node_id is None:
+        return admin.profile(seconds, heard)
+    return admin.node_profile(node_id, seconds, heard)
 
 
 def profile_text(found: wire.MasterProfile, look: OutputLook, top: int, *, by_total: bool) -> str:
@@ -141,6 +153,8 @@ _FUNCTIONS: dict[Cell, Callable[[FunctionShare], str]] = {
 
 def _turns(found: wire.MasterProfile, look: OutputLook) -> str:
     total = sum(one.turn_count for one in found.turns)
+    if not found.turns:
+        return ""  # an agent has none
     if not total:
         return "no turn of the loop ended meanwhile\n"
     columns: dict[Cell, Callable[[wire.TurnBucket], str]] = {

@@ -1,4 +1,5 @@
-"""Output of a job on its way from the agent's PushLog to the reader's ReadLogs.
+"""Output of a job on its way from the agent's PushLog to the reader's ReadLogs. The profile of an
+agent goes the same way to its caller.
 
 Nothing is kept here: a few chunks wait in a pipe, and when the reader is slow the agent waits.
 """
@@ -27,16 +28,21 @@ ARRIVAL_TIMEOUT_S = 5.0
 CHUNK_TIMEOUT_S = 30.0
 CHUNKS_WAITING = 8
 LARGEST_CHUNK_BYTES = 64 * 1024
+Order = wire.OpenLogCommand | wire.OpenSamplesCommand
 
 
 class Pipe:
     """One transfer: filled by one agent, emptied by one reader."""
 
-    def __init__(self, node_id: NodeId, *, follow: bool, arrival_timeout_s: float) -> None:
+    def __init__(
+        self, node_id: NodeId, order: Order, *, what: str, arrival_timeout_s: float
+    ) -> None:
         self.node_id = node_id
         self.pushed = False
         self._arrival_timeout_s = arrival_timeout_s
-        self._pause_s = None if follow else CHUNK_TIMEOUT_S
+        self._what = what
+        follows = isinstance(order, wire.OpenLogCommand) and order.follow
+        self._pause_s = None if follows else CHUNK_TIMEOUT_S
         self._chunks: asyncio.Queue[wire.PushLogRequest | None] = asyncio.Queue(CHUNKS_WAITING)
         self._closed = False
 
@@ -53,9 +59,9 @@ class Pipe:
             try:
                 chunk = await asyncio.wait_for(self._chunks.get(), timeout_s)
             except TimeoutError:
-                raise Unavailable(f"node {self.node_id} does not send the output") from None
+                raise Unavailable(f"node {self.node_id} does not send {self._what}") from None
             if chunk is None:
-                raise Unavailable(f"node {self.node_id} stopped sending the output")
+                raise Unavailable(f"node {self.node_id} stopped sending {self._what}")
             yield chunk
             if chunk.end or chunk.error:
                 return
@@ -80,19 +86,24 @@ class LogsRelay:
         self._pipes: dict[str, Pipe] = {}
 
     @contextmanager
-    def opened(self, node_id: NodeId, command: wire.OpenLogCommand) -> Iterator[Pipe]:
-        """Ask the node for output; the pipe into which it comes. Unavailable without a session."""
+    def opened(self, node_id: NodeId, order: Order, *, what: str = "the output") -> Iterator[Pipe]:
+        """Ask the node for output, or for its agent's profile; the pipe into which it comes.
+        Unavailable without a session.
+        """
         line = self._sessions.line(node_id)
         if line is None:
             raise Unavailable(f"node {node_id} is not connected")
         relay_id: Final = self._ids.secret()
-        pipe = Pipe(node_id, follow=command.follow, arrival_timeout_s=self._arrival_timeout_s)
+        pipe = Pipe(node_id, order, what=what, arrival_timeout_s=self._arrival_timeout_s)
         self._pipes[relay_id] = pipe
-        command.relay_id = relay_id
+        order.relay_id = relay_id
         # Not a command of the loop's: sequence 0, answered by PushLog and not by CommandResult.
-        line.say(
-            wire.SessionResponse(command=wire.Command(epoch=self._sessions.epoch, open_log=command))
-        )
+        command = wire.Command(epoch=self._sessions.epoch)
+        if isinstance(order, wire.OpenLogCommand):
+            command.open_log.CopyFrom(order)
+        else:
+            command.open_samples.CopyFrom(order)
+        line.say(wire.SessionResponse(command=command))
         try:
             yield pipe
         finally:

@@ -1,10 +1,10 @@
-"""Calls of operators and admins: tokens, nodes, users, the policy, profiles. The door has looked at
+"""Calls of operators and admins: tokens, nodes, users, the policy. The door has looked at
 the role; here only at what is asked.
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 
 from dlq.v1 import admin_service_pb2 as wire
 from dlq_common.errors import InvalidRequest
@@ -44,7 +44,6 @@ from dlq_master.rpc.views.policy_view import (
     settings_of,
 )
 from dlq_master.rpc.views.preemption_view import node_losses
-from dlq_master.rpc.views.profile_view import profile_answer
 
 DEFAULT_LIFETIME_S = float(HOUR)
 SHORTEST_LIFETIME_S = 1.0
@@ -53,8 +52,6 @@ LONGEST_LIFETIME_S = 7.0 * DAY
 LARGEST_UID = 2**32 - 2
 MOST_GROUPS = 64
 MOST_NODES = 10_000  # that one call changes
-USUAL_PROFILE_S, SHORTEST_PROFILE_S, LONGEST_PROFILE_S = 30.0, 1.0, 300.0
-PROGRESS_S = 1.0
 # The master sets the other flags itself; people release its quarantines.
 PEOPLES_FLAGS = {flag.value: flag for flag in (NodeFlag.DRAINING, NodeFlag.CORDONED)}
 RELEASABLE = PEOPLES_FLAGS | {NodeFlag.QUARANTINED.value: NodeFlag.QUARANTINED}
@@ -296,22 +293,3 @@ async def set_policy(call: Call, request: wire.SetPolicyRequest) -> wire.SetPoli
     return wire.SetPolicyResponse(
         policy=policy_message(answer.chosen), dropped_job_ids=map(str, answer.dropped)
     )
-
-
-# --- the master's own time ------------------------------------------------------------------------
-
-
-async def profile_master(
-    call: Call, request: wire.ProfileMasterRequest
-) -> AsyncIterator[wire.ProfileMasterResponse | bytes]:
-    """The number of samples from time to time, and at last the profile."""
-    seconds = USUAL_PROFILE_S
-    if request.HasField("sample_duration"):
-        asked, shortest_s = request.sample_duration, SHORTEST_PROFILE_S
-        seconds = check_span("sample_duration", asked, shortest_s, LONGEST_PROFILE_S)
-    answer_of = profile_answer(call.parts.meter)
-    with call.parts.profiles.begun(call.caller.name, seconds, answer_of) as sampling:
-        while not await sampling.over(PROGRESS_S):
-            call.check_member()
-            yield wire.ProfileMasterResponse(sample_count=sampling.sampler.samples)
-        yield await sampling.answer()

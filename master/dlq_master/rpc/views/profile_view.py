@@ -6,7 +6,8 @@ from collections.abc import Callable, Iterator, Sequence
 
 from dlq.v1 import admin_service_pb2 as wire
 from dlq.v1 import master_profile_pb2 as profile_wire
-from dlq_common.daemon.stacks import FunctionPlace, StackProfile
+from dlq_common.daemon.profile_message import profile_message
+from dlq_common.daemon.stacks import StackProfile
 from dlq_common.text.wire import to_duration, to_timestamp
 from dlq_master.control.loop.meter import BUCKETS_S, Meter
 from dlq_master.control.loop.slow_turns import SlowTurn
@@ -28,42 +29,6 @@ def profile_answer(meter: Meter) -> Callable[[StackProfile, str], bytes]:
         return told.SerializeToString()
 
     return answer
-
-
-def profile_message(found: StackProfile) -> profile_wire.MasterProfile:
-    """The samples, each function and thread once."""
-    threads = {one.name: place for place, one in enumerate(found.threads)}
-    functions: dict[FunctionPlace, int] = {}
-    stacks = [
-        profile_wire.ProfiledStack(
-            thread_index=threads[one.thread],
-            function_indexes=[functions.setdefault(it, len(functions)) for it in one.stack],
-            sample_count=one.samples,
-        )
-        for one in found.stacks
-    ]
-    return profile_wire.MasterProfile(
-        took_duration=to_duration(found.seconds),
-        sample_count=found.samples,
-        missed_count=found.missed,
-        cpu_duration=to_duration(found.cpu_s),
-        overhead_duration=to_duration(found.own_cpu_s),
-        threads=[
-            profile_wire.ProfiledThread(
-                name=one.name,
-                sample_count=one.samples,
-                idle_count=one.idle,
-                cpu_duration=to_duration(one.cpu_s),
-            )
-            for one in found.threads
-        ],
-        functions=[
-            profile_wire.ProfiledFunction(name=it.name, file=it.file, line=it.line)
-            for it in functions
-        ],
-        stacks=stacks,
-        left_out_count=found.left_out,
-    )
 
 
 def slow_turn_message(slow: SlowTurn) -> profile_wire.SlowTurn:

@@ -1011,3 +1011,55 @@ class ProfileMasterResponse(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___ProfileMasterResponse: _TypeAlias = ProfileMasterResponse  # noqa: Y015
+
+@_typing.final
+class ProfileNodeRequest(_message.Message):
+    """Request of ProfileNode."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NODE_ID_FIELD_NUMBER: _builtins.int
+    SAMPLE_DURATION_FIELD_NUMBER: _builtins.int
+    node_id: _builtins.str
+    """The node."""
+    @_builtins.property
+    def sample_duration(self) -> _duration_pb2.Duration:
+        """How long, from 1 s to 300 s; unset: 30 s."""
+
+    def __init__(
+        self,
+        *,
+        node_id: _builtins.str = ...,
+        sample_duration: _duration_pb2.Duration | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["sample_duration", b"sample_duration"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["node_id", b"node_id", "sample_duration", b"sample_duration"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ProfileNodeRequest: _TypeAlias = ProfileNodeRequest  # noqa: Y015
+
+@_typing.final
+class ProfileNodeResponse(_message.Message):
+    """Answers of ProfileNode: empty ones as signs of life, and at last the profile."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    PROFILE_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def profile(self) -> _master_profile_pb2.MasterProfile:
+        """The profile, in the last message."""
+
+    def __init__(
+        self,
+        *,
+        profile: _master_profile_pb2.MasterProfile | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["profile", b"profile"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["profile", b"profile"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ProfileNodeResponse: _TypeAlias = ProfileNodeResponse  # noqa: Y015

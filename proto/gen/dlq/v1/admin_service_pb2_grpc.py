@@ -110,6 +110,11 @@ class AdminServiceStub:
                 request_serializer=dlq_dot_v1_dot_admin__service__pb2.ProfileMasterRequest.SerializeToString,
                 response_deserializer=dlq_dot_v1_dot_admin__service__pb2.ProfileMasterResponse.FromString,
                 _registered_method=True)
+        self.ProfileNode = channel.unary_stream(
+                '/dlq.v1.AdminService/ProfileNode',
+                request_serializer=dlq_dot_v1_dot_admin__service__pb2.ProfileNodeRequest.SerializeToString,
+                response_deserializer=dlq_dot_v1_dot_admin__service__pb2.ProfileNodeResponse.FromString,
+                _registered_method=True)
 
 
 class AdminServiceServicer:
@@ -234,6 +239,14 @@ class AdminServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def ProfileNode(self, request, context):
+        """The same of the agent of a node (operator), without turns. UNAVAILABLE: the node is not
+        connected, or its agent ended meanwhile. RESOURCE_EXHAUSTED: the agent takes another one.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_AdminServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -311,6 +324,11 @@ def add_AdminServiceServicer_to_server(servicer, server):
                     servicer.ProfileMaster,
                     request_deserializer=dlq_dot_v1_dot_admin__service__pb2.ProfileMasterRequest.FromString,
                     response_serializer=dlq_dot_v1_dot_admin__service__pb2.ProfileMasterResponse.SerializeToString,
+            ),
+            'ProfileNode': grpc.unary_stream_rpc_method_handler(
+                    servicer.ProfileNode,
+                    request_deserializer=dlq_dot_v1_dot_admin__service__pb2.ProfileNodeRequest.FromString,
+                    response_serializer=dlq_dot_v1_dot_admin__service__pb2.ProfileNodeResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -719,6 +737,33 @@ class AdminService:
             '/dlq.v1.AdminService/ProfileMaster',
             dlq_dot_v1_dot_admin__service__pb2.ProfileMasterRequest.SerializeToString,
             dlq_dot_v1_dot_admin__service__pb2.ProfileMasterResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ProfileNode(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_stream(
+            request,
+            target,
+            '/dlq.v1.AdminService/ProfileNode',
+            dlq_dot_v1_dot_admin__service__pb2.ProfileNodeRequest.SerializeToString,
+            dlq_dot_v1_dot_admin__service__pb2.ProfileNodeResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -86,6 +86,10 @@ class AdminServiceStub:
     call is refused with RESOURCE_EXHAUSTED, and the refusal names the first caller. Sampling ends
     when the caller goes away. When the master stops, the profile so far is told. Nothing is kept.
     """
+    ProfileNode: _grpc.UnaryStreamMultiCallable[_admin_service_pb2.ProfileNodeRequest, _admin_service_pb2.ProfileNodeResponse]
+    """The same of the agent of a node (operator), without turns. UNAVAILABLE: the node is not
+    connected, or its agent ended meanwhile. RESOURCE_EXHAUSTED: the agent takes another one.
+    """
 
 @_typing.type_check_only
 class AdminServiceAsyncStub(AdminServiceStub):
@@ -144,6 +148,10 @@ class AdminServiceAsyncStub(AdminServiceStub):
     comes about once a second; the last one has the profile. There is one profile at a time: a second
     call is refused with RESOURCE_EXHAUSTED, and the refusal names the first caller. Sampling ends
     when the caller goes away. When the master stops, the profile so far is told. Nothing is kept.
+    """
+    ProfileNode: _aio.UnaryStreamMultiCallable[_admin_service_pb2.ProfileNodeRequest, _admin_service_pb2.ProfileNodeResponse]  # type: ignore[assignment]
+    """The same of the agent of a node (operator), without turns. UNAVAILABLE: the node is not
+    connected, or its agent ended meanwhile. RESOURCE_EXHAUSTED: the agent takes another one.
     """
 
 class AdminServiceServicer(metaclass=_abc_1.ABCMeta):
@@ -290,6 +298,16 @@ class AdminServiceServicer(metaclass=_abc_1.ABCMeta):
         comes about once a second; the last one has the profile. There is one profile at a time: a second
         call is refused with RESOURCE_EXHAUSTED, and the refusal names the first caller. Sampling ends
         when the caller goes away. When the master stops, the profile so far is told. Nothing is kept.
+        """
+
+    @_abc_1.abstractmethod
+    def ProfileNode(
+        self,
+        request: _admin_service_pb2.ProfileNodeRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_abc.Iterator[_admin_service_pb2.ProfileNodeResponse], _abc.AsyncIterator[_admin_service_pb2.ProfileNodeResponse]]:
+        """The same of the agent of a node (operator), without turns. UNAVAILABLE: the node is not
+        connected, or its agent ended meanwhile. RESOURCE_EXHAUSTED: the agent takes another one.
         """
 
 def add_AdminServiceServicer_to_server(servicer: AdminServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

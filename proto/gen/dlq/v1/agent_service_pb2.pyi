@@ -1223,9 +1223,10 @@ class Command(_message.Message):
     SAVE_FIELD_NUMBER: _builtins.int
     OPEN_EXEC_FIELD_NUMBER: _builtins.int
     LOOK_AT_GPUS_FIELD_NUMBER: _builtins.int
+    OPEN_SAMPLES_FIELD_NUMBER: _builtins.int
     sequence: _builtins.int
-    """Rises over the master's life; answered by CommandResult. 0 in open_log, open_exec and
-    look_at_gpus, which PushLog, ServeExec and GpuLook answer.
+    """Rises over the master's life; answered by CommandResult. 0 in open_log, open_samples, open_exec
+    and look_at_gpus, which PushLog, ServeExec and GpuLook answer.
     """
     epoch: _builtins.int
     """The master's epoch."""
@@ -1257,6 +1258,10 @@ class Command(_message.Message):
     def look_at_gpus(self) -> Global___LookAtGpusCommand:
         """Look at the node's GPUs now."""
 
+    @_builtins.property
+    def open_samples(self) -> Global___OpenSamplesCommand:
+        """Take a profile of the agent."""
+
     def __init__(
         self,
         *,
@@ -1269,12 +1274,13 @@ class Command(_message.Message):
         save: Global___SaveCommand | None = ...,
         open_exec: Global___OpenExecCommand | None = ...,
         look_at_gpus: Global___LookAtGpusCommand | None = ...,
+        open_samples: Global___OpenSamplesCommand | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["body", b"body", "launch", b"launch", "look_at_gpus", b"look_at_gpus", "open_exec", b"open_exec", "open_log", b"open_log", "save", b"save", "signal", b"signal", "stop", b"stop"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["body", b"body", "launch", b"launch", "look_at_gpus", b"look_at_gpus", "open_exec", b"open_exec", "open_log", b"open_log", "open_samples", b"open_samples", "save", b"save", "signal", b"signal", "stop", b"stop"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["body", b"body", "epoch", b"epoch", "launch", b"launch", "look_at_gpus", b"look_at_gpus", "open_exec", b"open_exec", "open_log", b"open_log", "save", b"save", "sequence", b"sequence", "signal", b"signal", "stop", b"stop"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["body", b"body", "epoch", b"epoch", "launch", b"launch", "look_at_gpus", b"look_at_gpus", "open_exec", b"open_exec", "open_log", b"open_log", "open_samples", b"open_samples", "save", b"save", "sequence", b"sequence", "signal", b"signal", "stop", b"stop"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_body: _TypeAlias = _typing.Literal["launch", "stop", "open_log", "signal", "save", "open_exec", "look_at_gpus"]  # noqa: Y015
+    _WhichOneofReturnType_body: _TypeAlias = _typing.Literal["launch", "stop", "open_log", "signal", "save", "open_exec", "look_at_gpus", "open_samples"]  # noqa: Y015
     _WhichOneofArgType_body: _TypeAlias = _typing.Literal["body", b"body"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_body) -> _WhichOneofReturnType_body | None: ...
 
@@ -1754,8 +1760,44 @@ class OpenLogCommand(_message.Message):
 Global___OpenLogCommand: _TypeAlias = OpenLogCommand  # noqa: Y015
 
 @_typing.final
+class OpenSamplesCommand(_message.Message):
+    """Sample the stacks of the agent itself, and send its profile by PushLog: the bytes of a
+    MasterProfile. A piece without bytes comes about once a second before. The agent takes one profile
+    at a time: during another, the `error` of its answer names the caller of that one. The end of
+    PushLog ends the sampling.
+    """
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    RELAY_ID_FIELD_NUMBER: _builtins.int
+    SAMPLE_DURATION_FIELD_NUMBER: _builtins.int
+    USER_FIELD_NUMBER: _builtins.int
+    relay_id: _builtins.str
+    """Names the transfer in PushLog."""
+    user: _builtins.str
+    """The person who asked for it."""
+    @_builtins.property
+    def sample_duration(self) -> _duration_pb2.Duration:
+        """How long."""
+
+    def __init__(
+        self,
+        *,
+        relay_id: _builtins.str = ...,
+        sample_duration: _duration_pb2.Duration | None = ...,
+        user: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["sample_duration", b"sample_duration"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["relay_id", b"relay_id", "sample_duration", b"sample_duration", "user", b"user"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___OpenSamplesCommand: _TypeAlias = OpenSamplesCommand  # noqa: Y015
+
+@_typing.final
 class PushLogRequest(_message.Message):
-    """A piece of output."""
+    """A piece of output, or of a profile."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -1773,7 +1815,7 @@ class PushLogRequest(_message.Message):
     end: _builtins.bool
     """True in the last message."""
     error: _builtins.str
-    """Why nothing can be read: "unknown_rank"; empty: all is well."""
+    """Why nothing can be read: "unknown_rank", or words of a refused profile; empty: all is well."""
     def __init__(
         self,
         *,

@@ -77,7 +77,7 @@ class AgentServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def PushLog(self, request_iterator, context):
-        """Carries the output that an OpenLog asked for.
+        """Carries the output that an OpenLog asked for, or the profile that an OpenSamples asked for.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

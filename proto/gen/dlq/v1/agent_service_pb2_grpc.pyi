@@ -43,7 +43,7 @@ class AgentServiceStub:
     session of a node closes the old one.
     """
     PushLog: _grpc.StreamUnaryMultiCallable[_agent_service_pb2.PushLogRequest, _agent_service_pb2.PushLogResponse]
-    """Carries the output that an OpenLog asked for."""
+    """Carries the output that an OpenLog asked for, or the profile that an OpenSamples asked for."""
     ServeExec: _grpc.StreamStreamMultiCallable[_agent_service_pb2.ServeExecRequest, _agent_service_pb2.ServeExecResponse]
     """Carries the input and the output of a command that an OpenExec asked for. The agent's first
     message names the relay; the master answers with the command. When the stream ends with
@@ -76,7 +76,7 @@ class AgentServiceAsyncStub(AgentServiceStub):
     session of a node closes the old one.
     """
     PushLog: _aio.StreamUnaryMultiCallable[_agent_service_pb2.PushLogRequest, _agent_service_pb2.PushLogResponse]  # type: ignore[assignment]
-    """Carries the output that an OpenLog asked for."""
+    """Carries the output that an OpenLog asked for, or the profile that an OpenSamples asked for."""
     ServeExec: _aio.StreamStreamMultiCallable[_agent_service_pb2.ServeExecRequest, _agent_service_pb2.ServeExecResponse]  # type: ignore[assignment]
     """Carries the input and the output of a command that an OpenExec asked for. The agent's first
     message names the relay; the master answers with the command. When the stream ends with
@@ -118,7 +118,7 @@ class AgentServiceServicer(metaclass=_abc_1.ABCMeta):
         request_iterator: _MaybeAsyncIterator[_agent_service_pb2.PushLogRequest],
         context: _ServicerContext,
     ) -> _typing.Union[_agent_service_pb2.PushLogResponse, _abc.Awaitable[_agent_service_pb2.PushLogResponse]]:
-        """Carries the output that an OpenLog asked for."""
+        """Carries the output that an OpenLog asked for, or the profile that an OpenSamples asked for."""
 
     @_abc_1.abstractmethod
     def ServeExec(

@@ -242,7 +242,7 @@ Global___SlowTurn: _TypeAlias = SlowTurn  # noqa: Y015
 
 @_typing.final
 class MasterProfile(_message.Message):
-    """The profile of some seconds."""
+    """The profile of some seconds: of the master, or of the agent of a node, which has no turns."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
