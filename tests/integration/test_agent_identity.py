@@ -1,15 +1,17 @@
 """Joining and renewing over real TLS."""
 
 import asyncio
+import errno
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from dlq_common.errors import Unauthenticated, Unavailable
-from dlq_common.identity.files import load_identity
+from dlq_common.identity.files import StoredIdentity, load_identity, save_identity
 from dlq_common.identity.join_token import JoinTokenText
 from dlq_common.identity.pki import Role, fingerprint, parse_identity
+from dlq_nodeagent.line import identity as line_identity
 from dlq_nodeagent.line.channel import Channels
 from dlq_nodeagent.line.identity import Joined, join, renew_if_due, stored_address
 from support.fake_clock import FakeClock
@@ -118,3 +120,25 @@ def test_a_renewal_while_the_master_is_away_is_tried_again_later(tmp_path: Path)
         due = FakeClock(gone.clock.now_s() + 21 * DAY_S)
     with pytest.raises(Unavailable):
         asyncio.run(renew_if_due(channels(gone, tmp_path), due))
+
+
+async def test_a_full_disk_puts_a_renewal_off_and_does_not_end_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with StubMaster() as master:
+        await asyncio.to_thread(join_now, master, tmp_path)
+        due = FakeClock(master.clock.now_s() + 21 * DAY_S)
+        full, renewed = iter([True, False]), asyncio.Event()
+
+        def save(directory: Path, identity: StoredIdentity) -> None:
+            if next(full):
+                raise OSError(errno.ENOSPC, "No space left on device")
+            save_identity(directory, identity)
+            renewed.set()
+
+        monkeypatch.setattr(line_identity, "save_identity", save)
+        monkeypatch.setattr(line_identity, "_RENEW_LOOK_S", 0.01)
+        keeping = asyncio.create_task(line_identity.keep_renewed(channels(master, tmp_path), due))
+        await asyncio.wait_for(renewed.wait(), 30.0)
+        keeping.cancel()
+        assert master.renewals == 2

@@ -155,7 +155,8 @@ async def keep_renewed(channels: Channels, clock: Clock) -> None:
         try:
             if await renew_if_due(channels, clock):
                 log.info("certificate_renewed")
-        except DlqError as error:
+        except (DlqError, OSError, ValueError) as error:
+            # A full disk or a broken file, too: the next look may find it mended.
             log.error("certificate_not_renewed", error=str(error))
         await asyncio.sleep(_RENEW_LOOK_S)
 
