@@ -91,6 +91,7 @@ def test_the_care_of_nodes_is_for_operators() -> None:
         "GetPolicy",
         "ListPools",
         "ProfileMaster",
+        "ProfileNode",
         "StopMachines",
     }
 
