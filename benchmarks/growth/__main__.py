@@ -60,8 +60,8 @@ OVER = {
         {"submit": FLAT, "completion": FLAT, "why": FLAT, "page": FLAT, ONCE: LINEAR},
     ),
     "shapes": Over(
-        100, 10_000, (1, 10, 100, 1_000), (10_000,),
-        {"submit": LINEAR, "completion": LINEAR, "why": LINEAR},
+        120, 10_000, (1, 10, 100, 1_000), (10_000,),
+        {"submit": FLAT, "completion": LINEAR, "why": LINEAR},
     ),
     "agents": Over(0, 0, (1, 10, 100, 1_000), (5_000,), {"beat": FLAT, "leases": LINEAR}),
 }  # fmt: skip

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
+from itertools import groupby
 from types import SimpleNamespace
 from typing import Any
 
@@ -31,6 +32,7 @@ from dlq_master.control.stimuli import (
     Stimulus,
     Stop,
     SubmitJob,
+    SubmitMany,
     Tick,
 )
 from dlq_master.model.ids import AttemptKey, JobId, NodeId
@@ -46,15 +48,19 @@ from support.master_harness import Master
 from support.memory_store import MemoryStore
 
 GPUS = 8
-MEMORY_BYTES = 1 << 40
+MOST_SIZES = 100  # different sizes of nodes: of memory, and of cores
+UNIT_BYTES = 1 << 30
 CALLERS = tuple(Caller(name, "user") for name in ("alice", "bob", "carol"))
-AT_ONCE = 1_000  # submissions of one turn while the queue is filled
+AT_ONCE = 3_000  # submissions of one turn while the queue is filled
 NARROW = 64  # jobs of one GPU that run: their ends are the completions
+LARGE = NARROW // GPUS  # nodes of the largest size, where these jobs run
 PAGE = 50  # jobs of a list
 
 
 class TimedStore(MemoryStore):
-    """Knows its own CPU seconds: a real master writes in a thread of its own."""
+    """Knows its own CPU seconds: a real master writes in a thread of its own. It forgets events and
+    answered requests, which a start does not load.
+    """
 
     def __init__(self) -> None:
         super().__init__()
@@ -66,6 +72,15 @@ class TimedStore(MemoryStore):
         await super().commit(batch)
         self.used_s += time.thread_time() - begin_s
 
+    def forget(self) -> None:
+        """All events but the last, and all answered requests."""
+        rows = self._rows
+        for kept in (rows.events, rows.outbox):
+            last = next(reversed(kept), 0)
+            for number in [each for each in kept if each != last]:
+                del kept[number]
+        rows.requests.clear()
+
 
 class _Unchecked(Master):
     def _check(self) -> None:
@@ -76,8 +91,11 @@ class _Unchecked(Master):
 
 
 class GrownMaster:
-    """`nodes` nodes of eight GPUs, all held. `waiting` jobs of three users ask for one GPU each,
-    and for `shapes` different amounts of memory.
+    """`nodes` nodes of eight or four GPUs, all held. `waiting` jobs of three users ask for one GPU
+    each, and for memory and cores in `shapes` ways that these nodes tell apart.
+
+    The first nodes are the largest: the next waiting job may have any GPU that falls free there.
+    Of the others each has its own size, up to MOST_SIZES: those with more memory have fewer cores.
     """
 
     def __init__(self, policy: str, *, nodes: int, waiting: int, shapes: int = 1) -> None:
@@ -91,16 +109,19 @@ class GrownMaster:
         self.store.write(Batch(changes=put(USERS, people), meta={"epoch": "0"}))
         self.master = _Unchecked(config, store=self.store)
         self._shapes, self._submitted, self._sequence = shapes, 0, 0
+        self._sizes = min(MOST_SIZES, max(1, nodes - LARGE))
         self._sessions: dict[NodeId, int] = {}
-        self._join([NodeId(f"n{number:05d}") for number in range(nodes)])
+        widths = [GPUS if at < LARGE or at % 2 else GPUS // 2 for at in range(nodes)]
+        self._join(widths)
         narrow = min(NARROW, nodes * GPUS)
-        self._fill(narrow, 1)
-        self._fill(nodes - narrow // GPUS, GPUS)
+        self._fill([self._largest(1)] * narrow)
+        for gpus in (GPUS, GPUS // 2):
+            self._fill([Request(gpus=gpus)] * widths[LARGE:].count(gpus))
         assert self._submitted == len(self.master.state.cluster.attempts), "every job runs"
-        self._fill(waiting, 1)
-        self._narrow = iter(
-            [key for key in self.master.state.cluster.attempts if key.job_id <= narrow]
-        )
+        self._narrow = iter([*self.master.state.cluster.attempts][:narrow])
+        self._fill([self._request(number) for number in range(waiting)])
+        told_apart = sum(map(len, self.master.state.cluster.waiting.by_priority.values()))
+        assert not waiting or told_apart >= min(shapes, waiting), "no two shapes are alike"
 
     def close(self) -> None:
         """Give its event loop back."""
@@ -110,7 +131,7 @@ class GrownMaster:
 
     def submit(self) -> Callable[[], object]:
         """A job of one GPU comes, and waits."""
-        return self._turn(self._submission(1))
+        return self._turn(self._submission(self._request(self._submitted)))
 
     def completion(self) -> Callable[[], object]:
         """A job of one GPU ends, and the next one starts."""
@@ -171,36 +192,59 @@ class GrownMaster:
 
     # --- helpers, in order of use ---------------------------------------------------------------
 
-    def _join(self, names: list[NodeId]) -> None:
-        gpus = tuple(Gpu(index=index, gpu_type="h100") for index in range(GPUS))
+    def _join(self, widths: Sequence[int]) -> None:
+        """Nodes with so many GPUs each."""
+        names = [NodeId(f"n{number:05d}") for number in range(len(widths))]
         hellos = [
             OpenSession(
                 node_id=name,
-                facts=Registered(
-                    gpus=gpus, boot_id="1", hostname=name, cpu_count=64, memory_bytes=MEMORY_BYTES
-                ),
+                facts=self._facts(name, at, gpus),
                 highest_epoch=0,
                 reports=(),
             )
-            for name in names
+            for at, (name, gpus) in enumerate(zip(names, widths, strict=True))
         ]
         for name, opened in zip(names, self.master.turn(*hellos), strict=True):
             self._sessions[name] = opened.session_id
 
-    def _fill(self, count: int, gpus: int) -> None:
-        for first in range(0, count, AT_ONCE):
-            some = range(min(AT_ONCE, count - first))
-            self.master.turn(*(self._submission(gpus) for _ in some))
-            self.obey()
+    def _facts(self, name: NodeId, at: int, gpus: int) -> Registered:
+        size = at % self._sizes
+        memory, cores = (self._sizes, self._sizes) if at < LARGE else (size + 1, self._sizes - size)
+        return Registered(
+            gpus=tuple(Gpu(index=index, gpu_type="h100") for index in range(gpus)),
+            boot_id="1", hostname=name, cpu_count=cores, memory_bytes=memory * UNIT_BYTES,
+        )  # fmt: skip
 
-    def _submission(self, gpus: int) -> SubmitJob:
-        number = self._submitted
-        self._submitted += 1
-        memory = (1 + number % self._shapes) << 20
-        return self.master.submission(
-            caller=CALLERS[number % len(CALLERS)],
-            request=Request(gpus=gpus, memory_bytes_per_node=memory),
+    def _largest(self, gpus: int) -> Request:
+        """On the largest nodes alone."""
+        size = self._sizes
+        return Request(gpus=gpus, cpus_per_node=size, memory_bytes_per_node=size * UNIT_BYTES)
+
+    def _request(self, number: int) -> Request:
+        """One of the `shapes` ways, in turn."""
+        cores, memory = divmod(number % self._shapes, self._sizes)
+        return Request(
+            gpus=1, cpus_per_node=cores + 1, memory_bytes_per_node=(memory + 1) * UNIT_BYTES
         )
+
+    def _fill(self, requests: Sequence[Request]) -> None:
+        """Submit them, many in a turn; jobs of one user that ask for the same in one call."""
+        for first in range(0, len(requests), AT_ONCE):
+            asks = [self._submission(each) for each in requests[first : first + AT_ONCE]]
+            asks.sort(key=lambda ask: ask.caller.name)
+            self.master.turn(
+                *(
+                    SubmitMany(caller=caller, request_id="", asks=tuple(several))
+                    for caller, several in groupby(asks, lambda ask: ask.caller)
+                )
+            )
+            self.obey()
+            self.store.forget()
+
+    def _submission(self, request: Request) -> SubmitJob:
+        caller = CALLERS[self._submitted % len(CALLERS)]
+        self._submitted += 1
+        return self.master.submission(caller=caller, request=request)
 
     def _turn(self, stimulus: Stimulus) -> Callable[[], object]:
         return lambda: self.master.ask(stimulus)

@@ -26,6 +26,7 @@ from dlq_master.policy.reasons.summary import ReasonSummary
 
 _log = get_logger("master.scheduling")
 MANY = 1_000  # waiting jobs
+MOST_LINES = 64  # of waiting jobs, for a submission that is told its place in the queue
 MOST_LOOKED_AT = 32  # attempts, for callers that do not ask why: the loop answers a submit
 
 
@@ -152,10 +153,12 @@ def at_a_glance(turn: Turn, job_id: JobId) -> tuple[Reason, ...]:
 
 
 def place(turn: Turn, job_id: JobId) -> int | None:
-    """How many are ahead of a job that has just come; None: it does not wait, or that would cost as
-    much as there are jobs in the queue."""
-    policy = _quick(turn.state)
-    if policy.order.anew or job_id not in turn.state.cluster.jobs:
+    """How many are ahead of a job that has just come. None: it does not wait, or counting them
+    costs as much as there are jobs, or as many shapes as nodes of many sizes tell apart.
+    """
+    policy, cluster = _quick(turn.state), turn.state.cluster
+    lines = sum(map(len, cluster.waiting.by_priority.values()))
+    if policy.order.anew or lines > MOST_LINES or job_id not in cluster.jobs:
         return None
     return jobs_ahead(look(turn), policy, job_id)
 

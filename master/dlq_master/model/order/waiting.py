@@ -84,6 +84,72 @@ def count_before(fifo: Fifo, position: int) -> int:
     return len(fifo)
 
 
+# The first job of a line: its position, itself, the shape of the line. No two positions are alike.
+Front = tuple[int, JobId, Shape]
+
+
+class Lines(dict[Shape, Fifo]):
+    """The lines of one priority. Once somebody has asked for their first jobs in order, these are
+    kept: a look at the first of many lines costs no look at all of them.
+    """
+
+    __slots__ = ("_by_key", "_fronts")
+
+    def __init__(self, lines: Mapping[Shape, Fifo] | None = None, *, by_key: bool = False) -> None:
+        super().__init__(lines or {})
+        self._by_key = by_key
+        self._fronts: SortedList[Front] | None = None
+
+    def fronts(self) -> Iterator[Front]:
+        """The first job of each line, in order."""
+        fronts = self._fronts
+        if fronts is None:
+            fronts = self._fronts = SortedList([self._front(shape) for shape in self])
+        return iter(fronts)
+
+    def add(self, shape: Shape, job_id: JobId, position: int) -> None:
+        """A job comes into the line of its shape, which may be new."""
+        fifo = self.get(shape)
+        if fifo is None:
+            fifo = self[shape] = Sorted({}) if self._by_key else OrderedDict()
+        before = self._front(shape) if fifo and self._fronts is not None else None
+        if isinstance(fifo, OrderedDict):
+            _insert(fifo, job_id, position)
+        else:
+            fifo[job_id] = position
+        if self._fronts is not None:
+            self._moved(before, self._front(shape))
+
+    def remove(self, shape: Shape, job_id: JobId) -> None:
+        """It leaves, and with the last one its line."""
+        fifo = self[shape]
+        before = self._front(shape) if self._fronts is not None else None
+        del fifo[job_id]
+        if not fifo:
+            del self[shape]
+        if before is not None:
+            self._moved(before, self._front(shape) if fifo else None)
+
+    def resort(self, stands: Stands) -> None:
+        """Everybody has another position, in lines by key."""
+        self._fronts = None
+        for shape, fifo in self.items():
+            self[shape] = Sorted({job_id: stands(job_id) for job_id in fifo})
+
+    def _front(self, shape: Shape) -> Front:
+        job_id, position = next(iter(self[shape].items()))
+        return position, job_id, shape
+
+    def _moved(self, before: Front | None, front: Front | None) -> None:
+        """Another job is the first of its line."""
+        fronts = self._fronts
+        assert fronts is not None
+        if before is not None and before != front:
+            fronts.remove(before)
+        if front is not None and before != front:
+            fronts.add(front)
+
+
 class WaitingIndex:
     """Jobs of one priority and shape are interchangeable: only the first of each needs a look.
 
@@ -95,42 +161,32 @@ class WaitingIndex:
     def __init__(self, *, by_key: bool = False) -> None:
         self.by_key = by_key
         self.priorities: list[int] = []  # sorted, those with waiting jobs
-        self.by_priority: dict[int, dict[Shape, Fifo]] = {}
+        self.by_priority: dict[int, Lines] = {}
         self.count = 0
         self.gpus = 0
 
     def add(self, priority: int, shape: Shape, job_id: JobId, sequence: int) -> None:
-        shapes = self.by_priority.get(priority)
-        if shapes is None:
-            shapes = self.by_priority[priority] = {}
+        lines = self.by_priority.get(priority)
+        if lines is None:
+            lines = self.by_priority[priority] = Lines(by_key=self.by_key)
             insort(self.priorities, priority)
-        fifo = shapes.get(shape)
-        if fifo is None:
-            fifo = shapes[shape] = Sorted({}) if self.by_key else OrderedDict()
-        if isinstance(fifo, OrderedDict):
-            _insert(fifo, job_id, sequence)
-        else:
-            fifo[job_id] = sequence
+        lines.add(shape, job_id, sequence)
         self.count += 1
         self.gpus += shape.gpus
 
     def remove(self, priority: int, shape: Shape, job_id: JobId) -> None:
-        shapes = self.by_priority[priority]
-        fifo = shapes[shape]
-        del fifo[job_id]
-        if not fifo:
-            del shapes[shape]
-            if not shapes:
-                del self.by_priority[priority]
-                del self.priorities[bisect_left(self.priorities, priority)]
+        lines = self.by_priority[priority]
+        lines.remove(shape, job_id)
+        if not lines:
+            del self.by_priority[priority]
+            del self.priorities[bisect_left(self.priorities, priority)]
         self.count -= 1
         self.gpus -= shape.gpus
 
     def resort(self, stands: Stands) -> None:
         """Everybody has another position, in an index by key."""
-        for shapes in self.by_priority.values():
-            for shape, fifo in shapes.items():
-                shapes[shape] = Sorted({job_id: stands(job_id) for job_id in fifo})
+        for lines in self.by_priority.values():
+            lines.resort(stands)
 
 
 class WaitingByTeam(WaitingIndex):

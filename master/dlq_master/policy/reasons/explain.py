@@ -17,7 +17,7 @@ from dlq_master.model.nodes.free_gpus import Pool
 from dlq_master.model.nodes.node import CLOSED, Node, NodePool
 from dlq_master.model.order.lineup import Lineup
 from dlq_master.model.order.waiting import Fifo, count_before
-from dlq_master.model.resources import CORES_ONLY, Request, Shape
+from dlq_master.model.resources import CORES_ONLY, Shape
 from dlq_master.model.traits import has_all
 from dlq_master.model.view import View
 from dlq_master.model.why import BLOCKERS_NAMED, Kind, Reason, ReasonCode
@@ -161,13 +161,6 @@ def _same_part(view: View, policy: Policy, job: Job, shapes: Mapping[Shape, Fifo
     part_of = policy.partition.part_of
     first = next(iter(next(iter(shapes.values()))))
     return part_of(view.cluster.jobs[first].queue) == part_of(job.queue)
-
-
-def never_fits(view: View, policy: Policy, request: Request) -> tuple[Reason, ...]:
-    """Why no set of the registered nodes could ever hold the request; empty if one could."""
-    base = request.shape_on(request.base) if policy.sizing else request.shape
-    reason = never(view.cluster, policy.placement, base)
-    return () if reason is None else (reason,)
 
 
 def _blocks(view: View, job: Job) -> Iterator[Reason]:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence, Set
-from heapq import heapify, heappop, heapreplace
+from heapq import heapify, heappop, heappush, heapreplace
 from typing import NamedTuple
 
 from dlq_master.model.ids import JobId
 from dlq_master.model.order.keys import STARTED_BASE, STARTED_END
 from dlq_master.model.order.lineup import Lineup
 from dlq_master.model.order.running import RunningByKey
-from dlq_master.model.order.waiting import Fifo
+from dlq_master.model.order.waiting import Fifo, Lines
 from dlq_master.model.resources import Shape
 from dlq_master.model.values import maker
 
@@ -75,8 +75,36 @@ def members(
 Head = tuple[int, JobId, Shape, Iterator[tuple[JobId, int]]]
 
 
+MANY_LINES = 64
+
+
+class Unrolled(list[Head]):
+    """The same heap of many lines: a first job comes into it when its turn is near."""
+
+    __slots__ = ("_closed", "_coming", "_lines", "_rest", "_widest")
+
+    def __init__(self, lines: Lines, closed: Set[Shape], widest: float) -> None:
+        super().__init__()
+        self._lines, self._closed, self._widest = lines, closed, widest
+        self._rest = lines.fronts() if widest >= 1 else iter(())
+        self._coming = next(self._rest, None)
+        self.refill()
+
+    def refill(self) -> None:
+        """Take in all that stand before the head of the heap, or the next one if it is empty."""
+        while (coming := self._coming) is not None and (not self or coming[0] < self[0][0]):
+            position, job_id, shape = coming
+            if shape.gpus <= self._widest and shape not in self._closed:
+                jobs = iter(self._lines[shape].items())
+                next(jobs)
+                heappush(self, (position, job_id, shape, jobs))
+            self._coming = next(self._rest, None)
+
+
 def heads(fifos: Mapping[Shape, Fifo], closed: Set[Shape], widest: float) -> list[Head]:
     """A heap of the first job of every shape that is not closed and no wider than `widest`."""
+    if len(fifos) > MANY_LINES and isinstance(fifos, Lines):
+        return Unrolled(fifos, closed, widest)
     heap: list[Head] = []
     for shape, fifo in fifos.items():
         if shape.gpus <= widest and shape not in closed:
@@ -96,6 +124,7 @@ def line(
     Within one plan the capacity only shrinks. So a job whose shape does not fit adds it to
     `closed`. The work grows with placements x shapes, never with the number of waiting jobs.
     """
+    unrolled = heap if isinstance(heap, Unrolled) else None
     for block in (*blocks, None):
         until: float = _END if block is None else block.position
         while heap and heap[0][0] < until:
@@ -107,6 +136,8 @@ def line(
                 heappop(heap)
             else:
                 heapreplace(heap, (following[1], following[0], shape, jobs))
+            if unrolled is not None:
+                unrolled.refill()
         if block is not None:
             yield block
 

@@ -43,6 +43,28 @@ def test_a_fifo_is_always_in_the_order_of_positions(acts: list[tuple[bool, int]]
     assert index.priorities == ([0] if present else [])
 
 
+@pytest.mark.parametrize("by_key", [False, True])
+@given(st.lists(st.tuples(st.integers(0, 30), st.booleans()), max_size=60))
+def test_the_first_jobs_of_all_lines_stay_in_order(
+    by_key: bool, acts: list[tuple[int, bool]]
+) -> None:
+    index = WaitingIndex(by_key=by_key)
+    present: dict[int, int] = {}
+    for number, look in acts:
+        shape = Shape(1 + number % 4, None, None)
+        if number in present:
+            del present[number]
+            index.remove(0, shape, JobId(number))
+        else:
+            present[number] = (number * 7) % 31
+            index.add(0, shape, JobId(number), present[number])
+        if look and present:
+            firsts: dict[int, tuple[int, int]] = {}
+            for job_id, at in present.items():
+                firsts[job_id % 4] = min((at, job_id), firsts.get(job_id % 4, (99, 0)))
+            assert [front[:2] for front in index.by_priority[0].fronts()] == sorted(firsts.values())
+
+
 @given(
     st.lists(st.tuples(st.integers(0, 9), st.one_of(st.none(), st.floats(0, 50)))), st.floats(0, 50)
 )

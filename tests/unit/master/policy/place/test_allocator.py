@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from hypothesis import given
 from hypothesis import strategies as st
 
 from dlq_master.model.ids import JobId, NodeId
 from dlq_master.model.nodes.free_gpus import Part, Pool
-from dlq_master.model.order.waiting import Fifo
+from dlq_master.model.order.waiting import Fifo, Lines
 from dlq_master.model.resources import Shape, Slot
-from dlq_master.policy.place.allocation.line import RunningBlock, heads, line
+from dlq_master.policy.place.allocation.line import Head, RunningBlock, Unrolled, heads, line
 from dlq_master.policy.place.allocation.type_capacity import TypeCapacity
 from dlq_master.policy.place.spread import SPREAD
 from dlq_master.policy.transit.front import PreemptibleCapacity
@@ -139,3 +141,33 @@ def test_a_shape_that_does_not_fit_is_struck_off_the_line() -> None:
             closed.add(member[2])
     assert seen == [1, 2, 4]
     assert heads(fifos((5, 2, 50)), closed, 4) == []
+
+
+@given(
+    st.lists(
+        st.tuples(st.integers(1, 6), st.integers(0, 99)), min_size=1, unique_by=lambda x: x[1]
+    ),
+    st.sets(st.integers(0, 99)),
+    st.integers(0, 6),
+)
+def test_many_lines_are_walked_as_few_are(
+    rows: list[tuple[int, int]], full: set[int], widest: int
+) -> None:
+    """A job at a position in `full` finds its shape closed from then on."""
+    few: Mapping[Shape, Fifo] = fifos(
+        *((at, gpus, at) for gpus, at in sorted(rows, key=lambda row: row[1]))
+    )
+
+    def walked(heap: list[Head], closed: set[Shape]) -> list[JobId]:
+        seen = []
+        for member in line(heap, [], closed):
+            assert not isinstance(member, RunningBlock)
+            seen.append(member[1])
+            if member[0] in full:
+                closed.add(member[2])
+        return seen
+
+    one, other = set[Shape](), set[Shape]()
+    assert walked(heads(few, one, widest), one) == walked(
+        Unrolled(Lines(few), other, widest), other
+    )

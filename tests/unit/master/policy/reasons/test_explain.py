@@ -14,7 +14,8 @@ from dlq_master.model.view import View
 from dlq_master.model.why import Kind, Reason, ReasonCode
 from dlq_master.model.words.sentence import sentence
 from dlq_master.policy import pipeline
-from dlq_master.policy.reasons.explain import explain, explain_briefly, jobs_ahead, never_fits
+from dlq_master.policy.admit.any_that_fits import never
+from dlq_master.policy.reasons.explain import explain, explain_briefly, jobs_ahead
 from dlq_master.policy.reasons.summary import ReasonSummary
 from support.builders import World, a_job, a_node, a_request, a_waiting_job
 
@@ -172,14 +173,21 @@ def test_a_frozen_master_says_so_first() -> None:
 
 def test_what_no_node_set_could_hold_is_refused_with_the_reason() -> None:
     world = World(nodes=2)
-    view = View(world.cluster, 0.0)
-    assert never_fits(view, world.policy, a_request(16)) == ()
-    (reason,) = never_fits(view, world.policy, a_request(17))
+
+    def told(request: Request) -> Reason | None:
+        return never(world.cluster, world.policy.placement, request.shape)
+
+    assert told(a_request(16)) is None
+    reason = told(a_request(17))
+    assert reason is not None
     assert (reason.code, reason.need, reason.have) == (ReasonCode.NO_SUCH_SHAPE, 17, 16)
-    (reason,) = never_fits(view, world.policy, a_request(6, nodes=3))
-    assert reason.code is ReasonCode.NO_SUCH_SHAPE
-    (reason,) = never_fits(view, world.policy, a_request(1, gpu_type="B200"))
-    assert reason.code is ReasonCode.GPU_TYPE
+    for request, code in (
+        (a_request(6, nodes=3), ReasonCode.NO_SUCH_SHAPE),
+        (a_request(1, gpu_type="B200"), ReasonCode.GPU_TYPE),
+    ):
+        reason = told(request)
+        assert reason is not None
+        assert reason.code is code
     world.submit(a_job(1, 17)).decide()
     assert world.job(1).state.value == "failed"
 

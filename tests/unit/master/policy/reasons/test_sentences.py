@@ -8,7 +8,8 @@ from dlq_master.model.jobs.job import EndReason, HoldKind, JobState
 from dlq_master.model.view import View
 from dlq_master.model.why import BLOCKERS_NAMED, Reason, ReasonCode
 from dlq_master.model.words.sentence import PLAIN, sentence
-from dlq_master.policy.reasons.explain import explain, never_fits
+from dlq_master.policy.admit.any_that_fits import never
+from dlq_master.policy.reasons.explain import explain
 from support.builders import World, a_job, a_node, a_request
 
 
@@ -175,5 +176,6 @@ def test_a_type_that_is_taken_while_another_is_free() -> None:
 def test_what_can_never_run(request_: object, words: str) -> None:
     world = World(nodes=2)
     job = a_job(1, request=request_)
-    (reason,) = never_fits(View(world.cluster, 0.0), world.policy, job.request)
+    reason = never(world.cluster, world.policy.placement, job.request.shape)
+    assert reason is not None
     assert sentence(reason, job) == words
