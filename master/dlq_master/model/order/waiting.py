@@ -88,7 +88,7 @@ def count_before(fifo: Fifo, position: int) -> int:
 Front = tuple[int, JobId, Shape]
 
 
-class Lines(dict[Shape, Fifo]):
+class WaitingLines(dict[Shape, Fifo]):
     """The lines of one priority. Once somebody has asked for their first jobs in order, these are
     kept: a look at the first of many lines costs no look at all of them.
     """
@@ -161,14 +161,14 @@ class WaitingIndex:
     def __init__(self, *, by_key: bool = False) -> None:
         self.by_key = by_key
         self.priorities: list[int] = []  # sorted, those with waiting jobs
-        self.by_priority: dict[int, Lines] = {}
+        self.by_priority: dict[int, WaitingLines] = {}
         self.count = 0
         self.gpus = 0
 
     def add(self, priority: int, shape: Shape, job_id: JobId, sequence: int) -> None:
         lines = self.by_priority.get(priority)
         if lines is None:
-            lines = self.by_priority[priority] = Lines(by_key=self.by_key)
+            lines = self.by_priority[priority] = WaitingLines(by_key=self.by_key)
             insort(self.priorities, priority)
         lines.add(shape, job_id, sequence)
         self.count += 1

@@ -17,7 +17,7 @@ from dlq_master.model.jobs.band import PROFILE_PRIORITY, Band
 from dlq_master.model.jobs.job import Job
 from dlq_master.model.nodes.free_gpus import Part, Pool, lowest
 from dlq_master.model.nodes.owned import is_own
-from dlq_master.model.order.waiting import Lines
+from dlq_master.model.order.waiting import WaitingLines
 from dlq_master.model.resources import Shape
 from dlq_master.policy.partition.profiling import floor_nodes, node_gpus, room
 from dlq_master.policy.partition.quotas import pausing
@@ -198,7 +198,7 @@ def withhold(allocator: Space, gpu_type: str, gpus: int) -> None:
 
 def _in_line(cluster: Cluster) -> Iterator[tuple[JobId, Shape]]:
     """The jobs that wait for a trial, in the order in which they were sent."""
-    waiting = cluster.waiting.by_priority.get(PROFILE_PRIORITY, Lines())
+    waiting = cluster.waiting.by_priority.get(PROFILE_PRIORITY, WaitingLines())
     for head in line(heads(waiting, frozenset(), _ANY_WIDTH), (), frozenset()):
         if not isinstance(head, RunningBlock):
             yield head[1], head[2]

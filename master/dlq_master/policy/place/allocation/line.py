@@ -10,7 +10,7 @@ from dlq_master.model.ids import JobId
 from dlq_master.model.order.keys import STARTED_BASE, STARTED_END
 from dlq_master.model.order.lineup import Lineup
 from dlq_master.model.order.running import RunningByKey
-from dlq_master.model.order.waiting import Fifo, Lines
+from dlq_master.model.order.waiting import Fifo, WaitingLines
 from dlq_master.model.resources import Shape
 from dlq_master.model.values import maker
 
@@ -83,7 +83,7 @@ class Unrolled(list[Head]):
 
     __slots__ = ("_closed", "_coming", "_lines", "_rest", "_widest")
 
-    def __init__(self, lines: Lines, closed: Set[Shape], widest: float) -> None:
+    def __init__(self, lines: WaitingLines, closed: Set[Shape], widest: float) -> None:
         super().__init__()
         self._lines, self._closed, self._widest = lines, closed, widest
         self._rest = lines.fronts() if widest >= 1 else iter(())
@@ -103,7 +103,7 @@ class Unrolled(list[Head]):
 
 def heads(fifos: Mapping[Shape, Fifo], closed: Set[Shape], widest: float) -> list[Head]:
     """A heap of the first job of every shape that is not closed and no wider than `widest`."""
-    if len(fifos) > MANY_LINES and isinstance(fifos, Lines):
+    if len(fifos) > MANY_LINES and isinstance(fifos, WaitingLines):
         return Unrolled(fifos, closed, widest)
     heap: list[Head] = []
     for shape, fifo in fifos.items():

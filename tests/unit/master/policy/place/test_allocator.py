@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from dlq_master.model.ids import JobId, NodeId
 from dlq_master.model.nodes.free_gpus import Part, Pool
-from dlq_master.model.order.waiting import Fifo, Lines
+from dlq_master.model.order.waiting import Fifo, WaitingLines
 from dlq_master.model.resources import Shape, Slot
 from dlq_master.policy.place.allocation.line import Head, RunningBlock, Unrolled, heads, line
 from dlq_master.policy.place.allocation.type_capacity import TypeCapacity
@@ -169,5 +169,5 @@ def test_many_lines_are_walked_as_few_are(
 
     one, other = set[Shape](), set[Shape]()
     assert walked(heads(few, one, widest), one) == walked(
-        Unrolled(Lines(few), other, widest), other
+        Unrolled(WaitingLines(few), other, widest), other
     )
