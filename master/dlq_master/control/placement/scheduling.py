@@ -153,8 +153,8 @@ def at_a_glance(turn: Turn, job_id: JobId) -> tuple[Reason, ...]:
 
 
 def place(turn: Turn, job_id: JobId) -> int | None:
-    """How many are ahead of a job that has just come. None: it does not wait, or counting them
-    costs as much as there are jobs, or as many shapes as nodes of many sizes tell apart.
+    """How many are ahead of a job that has just come. None: it does not wait, or the count would
+    look at every job, or at more than MOST_LINES lines.
     """
     policy, cluster = _quick(turn.state), turn.state.cluster
     lines = sum(map(len, cluster.waiting.by_priority.values()))

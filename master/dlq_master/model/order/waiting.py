@@ -89,8 +89,8 @@ Front = tuple[int, JobId, Shape]
 
 
 class WaitingLines(dict[Shape, Fifo]):
-    """The lines of one priority. Once somebody has asked for their first jobs in order, these are
-    kept: a look at the first of many lines costs no look at all of them.
+    """The lines of one priority. Their first jobs are kept in order once a caller has asked for
+    them. So a walk past the first of many lines looks at no other line.
     """
 
     __slots__ = ("_by_key", "_fronts")
