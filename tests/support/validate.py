@@ -12,6 +12,7 @@ from dlq_master.model.ids import AttemptKey, JobId, NodeId
 from dlq_master.model.jobs.band import Band
 from dlq_master.model.jobs.job import Job, JobState
 from dlq_master.model.nodes.host_sizes import NO_SIZES
+from dlq_master.model.nodes.node import NodeState
 from dlq_master.model.nodes.owned import OwnGpus
 from dlq_master.model.order.keys import STARTED_BASE, STARTED_END, had, position
 from dlq_master.model.order.levels import held_gpus
@@ -94,6 +95,12 @@ def _claims(cluster: Cluster) -> None:
     _equal("GPUs that are soon free", capacity.soon, soon)
     closed = {node_id for node_id, node in capacity.nodes.items() if not node.open}
     _equal("closed nodes", capacity.closed, closed)
+    marked = {
+        node_id
+        for node_id, node in capacity.nodes.items()
+        if node.flags or node.state is not NodeState.UP
+    }
+    _equal("nodes that are not UP, or have flags", capacity.marked, marked)
 
 
 def _pools(cluster: Cluster) -> None:

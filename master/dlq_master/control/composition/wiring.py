@@ -122,6 +122,7 @@ WIRING: Final = Wiring(
         _risks,
         _bookings,
         _waits,
+        limits.stepped,
         renting.note_migrations,
         journal.note_steps,
         stops.tell,

@@ -50,7 +50,7 @@ class Gates:
     it.
     """
 
-    begins: Timers = field(default_factory=Timers)
+    begins: Timers[JobId] = field(default_factory=Timers)
     dependents: dict[JobId, dict[JobId, None]] = field(default_factory=dict)  # of a job or an array
     singletons: dict[Name, dict[JobId, None]] = field(default_factory=dict)  # blocked ones
     namesakes: dict[Name, dict[JobId, None]] = field(default_factory=dict)  # all that live

@@ -6,9 +6,12 @@ An agent that restarts or is silent changes nothing, since commands wait in the 
 given once in an attempt, also over restarts of the master. A silent node learns of it when it is
 back. A master that has just started stops nothing before the nodes concerned have told it what
 ended meanwhile.
+
+A job is looked at after each of its steps, and then when its limit may be near, but once a minute
+at least. So jobs that only run cost nothing, and one change that nobody told is found in a minute.
 """
 
-from dlq_master.control.loop.turn import Turn
+from dlq_master.control.loop.turn import Steps, Turn
 from dlq_master.model.attempts.attempt import Attempt, AttemptState
 from dlq_master.model.attempts.gang import is_reduced
 from dlq_master.model.attempts.grace import limit_left_s, stop_grace_s
@@ -17,26 +20,46 @@ from dlq_master.model.transitions import StopCause
 
 # A signal in a launcher's first seconds would kill it raw.
 STARTUP_S = 20.0
+LONGEST_S = 60.0  # between two looks
 _NO_MORE = (StopCause.TIME_LIMIT, StopCause.CANCEL)
+_EARLY_S = 1e-3  # sums of instants are not exact
+
+
+def stepped(turn: Turn, steps: Steps) -> None:
+    """Jobs that have changed are looked at in the next watch."""
+    jobs, looks = turn.state.cluster.jobs, turn.state.jobs.limit_looks
+    for one in steps.happened:
+        if one.job_id is not None and jobs[one.job_id].time_limit_s is not None:
+            looks.set(one.job_id, turn.now_s)
 
 
 def watch(turn: Turn) -> None:
     """Once a second: attempts that come near the time limit of their job, and those that are
     there.
     """
-    for attempt in list(turn.state.cluster.attempts.values()):
-        job = turn.state.cluster.jobs[attempt.key.job_id]
-        if job.time_limit_s is None:
+    cluster, looks = turn.state.cluster, turn.state.jobs.limit_looks
+    for job_id in looks.due(turn.now_s):
+        job = cluster.jobs.get(job_id)
+        attempt = None if job is None else cluster.live_attempt(job)
+        looks.clear(job_id)
+        if job is None or attempt is None or job.time_limit_s is None:
             continue
         left_s = limit_left_s(job, attempt, turn.now_s)
-        if left_s is None or attempt.stop_cause in _NO_MORE or not _heard_from(turn, attempt):
-            continue
-        if is_reduced(attempt, job):
-            continue
-        if left_s <= 0.0:
-            turn.stop(attempt.key, StopCause.TIME_LIMIT, grace_s=_grace_s(turn, job, attempt))
-        elif _must_warn(turn, job, attempt, left_s):
-            _warn(turn, attempt, left_s)
+        if left_s is not None and attempt.stop_cause not in _NO_MORE:
+            rest_s = _look(turn, job, attempt, left_s)
+            looks.set(job_id, turn.now_s + min(LONGEST_S, max(0.0, rest_s - _EARLY_S)))
+
+
+def _look(turn: Turn, job: Job, attempt: Attempt, left_s: float) -> float:
+    """Do what the limit asks for now. Returns in how many seconds to look again."""
+    if not _heard_from(turn, attempt) or is_reduced(attempt, job):
+        return 0.0
+    if left_s <= 0.0:
+        turn.stop(attempt.key, StopCause.TIME_LIMIT, grace_s=_grace_s(turn, job, attempt))
+    elif _must_warn(turn, job, attempt, left_s):
+        _warn(turn, attempt, left_s)
+    unwarned = job.rules.warn_s is not None and attempt.warned_time_s is None
+    return left_s - (job.rules.warn_s or 0.0) if unwarned else left_s
 
 
 def _heard_from(turn: Turn, attempt: Attempt) -> bool:

@@ -19,6 +19,7 @@ from dlq_master.control.stimuli.nodes import Beat
 from dlq_master.model.cluster.cluster import Cluster
 from dlq_master.model.ids import JobId
 from dlq_master.model.jobs.job import Job
+from dlq_master.model.timers import Timers
 from dlq_master.store.batch import Loaded, MemoryWindow
 
 
@@ -36,6 +37,7 @@ class JobsState:
     beats: dict[JobId, Beat] = field(default_factory=dict)
     # attended jobs, and when their clients were last heard
     attended: dict[JobId, float] = field(default_factory=dict)
+    limit_looks: Timers[JobId] = field(default_factory=Timers)  # jobs with time limits
     unknown_types: set[JobId] = field(default_factory=set)  # jobs whose GPU type no node has yet
 
     @classmethod
@@ -49,6 +51,8 @@ class JobsState:
         for job in loaded.jobs:
             self.note_unknown_type(cluster, job)
             self.note_attended(job, now_s)
+            if job.live_attempt is not None and job.time_limit_s is not None:
+                self.limit_looks.set(job.job_id, now_s)
         self.gates = gates_of(cluster.jobs, now_s)
         self.retries = retries_of(cluster.jobs)
         self.waits = Waits(loaded.waited, cluster.jobs.values())

@@ -32,8 +32,9 @@ _LENT_AND_ASKED_BACK = frozenset({NodeFlag.LOANED, NodeFlag.RECLAIMED})
 
 def servers(turn: Turn) -> list[Node]:
     """All of the inference side, by name."""
-    nodes = turn.state.cluster.nodes
-    return [nodes[name] for name in sorted(nodes) if nodes[name].pool is NodePool.INFERENCE]
+    cluster = turn.state.cluster
+    foreign = [cluster.nodes[node_id] for node_id in cluster.own.foreign]
+    return [node for node in foreign if node.pool is NodePool.INFERENCE]
 
 
 def _lent(_turn: Turn, _ask: LendServers, word: str) -> tuple[NodeId, ...]:

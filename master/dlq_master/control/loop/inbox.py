@@ -7,6 +7,7 @@ moment, and takes them all. Callers who come one at a time never wait.
 
 import asyncio
 from collections import deque
+from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
 
 from dlq_master.control.stimuli import Stimulus
@@ -59,6 +60,12 @@ class Inbox:
             self.wake()
         elif self._later is None:
             self._later = asyncio.get_running_loop().call_later(BY_S, self.wake)
+
+    def put_back(self, letters: Sequence[Envelope]) -> None:
+        """The turn that took them had no time for these: they are the first of the next one."""
+        if letters:
+            self._letters.extendleft(reversed(letters))
+            self.wake()
 
     def wake(self) -> None:
         """Have a turn even if nothing has arrived."""

@@ -4,7 +4,9 @@ The ideal: a stimulus and everything that follows from it is one atomic, durable
 learns of it before it is on disk. A turn does exactly that for all stimuli that have arrived:
 
 1. read `now` once, and note from which nodes messages have arrived;
-2. step the machines on the draft, stimulus by stimulus; a refused one has changed nothing;
+2. step the machines on the draft, stimulus by stimulus; a refused one has changed nothing. After a
+   storm the turn takes so many as it can handle in a moment, and the next turn goes on with the
+   rest;
 3. let what follows from that follow: jobs become eligible, nodes are avoided, moved jobs arrive;
 4. plan, if anything changed or a moment of the last plan has come; check the plan, O(delta);
 5. take the answers, as of the end of the turn;
@@ -68,6 +70,8 @@ from dlq_master.store.batch import Batch
 _log = get_logger("master.loop")
 # A turn that comes later than this was kept from coming: the others were not silent meanwhile.
 LAG_NOTED_S = 1.0
+# So long may a turn handle stimuli: meanwhile the sockets are not read.
+HANDLING_S = 0.02
 # While a batch is being written, the sockets are read: so often it is noted that they are.
 LISTEN_S = 0.25
 
@@ -189,7 +193,9 @@ class Loop:
         self._stamp(letters, now_s)  # 1
         turn = Turn(self._state, self._records, now_s, self._wiring)
         turn.recall([it.stimulus for it in letters if isinstance(it.stimulus, CallerRequest)])
-        replies = [self._handle(turn, letter) for letter in letters]  # 2
+        replies = self._handle_some(turn, letters)  # 2
+        letters, later = letters[: len(replies)], letters[len(replies) :]
+        self._inbox.put_back(later)
         for follow in self._wiring.before_plan:  # 3
             follow(turn)
         laps.ended("decide")
@@ -209,6 +215,17 @@ class Loop:
         laps.ended("publish")
         self._meter.turned(laps.total_s)
         self._meter.slow.turned(laps, now_s, letters, batch)
+
+    def _handle_some(self, turn: Turn, letters: Sequence[Envelope]) -> list[Callable[[], Any]]:
+        """Handle the first letters, one at least, until HANDLING_S are over."""
+        tell_s = self._clock.boottime_s
+        replies: list[Callable[[], Any]] = []
+        end_s = tell_s() + HANDLING_S
+        for letter in letters:
+            if replies and tell_s() >= end_s:
+                break
+            replies.append(self._handle(turn, letter))
+        return replies
 
     def _handle(self, turn: Turn, letter: Envelope) -> Callable[[], Any]:
         """The stimulus' effect on the draft, and its answer as of the end of the turn."""
@@ -389,8 +406,7 @@ class Loop:
                 continue
             if state.nodes.sessions.get(told.node_id) == told.session_id:
                 arrived_s = now_s if letter.arrived_s is None else letter.arrived_s
-                before_s = state.nodes.contacts.get(told.node_id, arrived_s)
-                state.nodes.contacts[told.node_id] = max(before_s, arrived_s)
+                state.nodes.contacts.hear(told.node_id, arrived_s)
 
     def _own_lag(self, patience_s: float) -> None:
         """How much later than it had to this turn comes: we slept, were stopped, or the disk was
@@ -403,9 +419,7 @@ class Loop:
         self._state.loop_lag_s = lag_s
         unread_s = max(0.0, lag_s - self._listened_s)
         if unread_s >= LAG_NOTED_S:
-            contacts = self._state.nodes.contacts
-            for node_id, contact_s in contacts.items():
-                contacts[node_id] = contact_s + unread_s
+            self._state.nodes.contacts.shift(unread_s)
         if lag_s >= LAG_NOTED_S:
             _log.warning("master_lagged", lag_s=round(lag_s, 3), unread_s=round(unread_s, 3))
 

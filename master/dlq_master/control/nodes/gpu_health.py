@@ -70,7 +70,8 @@ def clear(turn: Turn, ask: ClearGpuConditions) -> Done[Node]:
 def watch_cleaning(turn: Turn) -> None:
     """Once a second: a node that is not clean after its time is left to an operator."""
     limit_s = turn.state.config.health.cleaning_limit
-    for node in list(turn.state.cluster.nodes.values()):
+    cluster = turn.state.cluster
+    for node in [cluster.nodes[node_id] for node_id in sorted(cluster.capacity.marked)]:
         note = node.note(NodeFlag.CLEANING)
         if note is None or NodeFlag.CORDONED in node.flags:
             continue

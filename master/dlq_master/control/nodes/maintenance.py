@@ -65,7 +65,8 @@ def told(turn: Turn, node_id: NodeId, revision: int) -> None:
 
 def end_due(turn: Turn) -> None:
     """Once a second: absences whose time is over."""
-    for node in list(turn.state.cluster.nodes.values()):
+    cluster = turn.state.cluster
+    for node in [cluster.nodes[node_id] for node_id in sorted(cluster.capacity.marked)]:
         if node.maintenance_end_s is not None and turn.now_s >= node.maintenance_end_s:
             _end(turn, node.node_id, "master", "the announced time is over")
 

@@ -56,7 +56,7 @@ def open_session(turn: Turn, ask: OpenSession) -> Opened:
     session_id = state.nodes.next_session
     state.nodes.next_session += 1
     state.nodes.sessions[ask.node_id] = session_id
-    state.nodes.contacts[ask.node_id] = turn.now_s
+    state.nodes.contacts.hear(ask.node_id, turn.now_s)
     state.nodes.greeted.add(ask.node_id)
     state.nodes.holds_sent.pop(ask.node_id, None)
     turn.plan_due = True  # its GPUs may have been waited for
@@ -150,26 +150,20 @@ def command_done(turn: Turn, ask: CommandDone) -> None:
 
 
 def watch_silence(turn: Turn) -> None:
-    """Once a second: move each node by the length of its silence."""
+    """Once a second: move each node by the length of its silence. Nodes that are UP, without a flag
+    and just heard, cost nothing.
+    """
     state = turn.state
     maintenance.end_due(turn)
     gpu_health.watch_cleaning(turn)
     _notice_freeze(turn)
     instances.tell_refused(turn)
-    for node in list(state.cluster.nodes.values()):
-        if node.state is NodeState.DOWN:
-            continue
-        contact_s = state.nodes.contacts.get(node.node_id, state.started_s)
-        silent_s, heard = turn.now_s - contact_s, node
-        while (event := on_node.due_event(heard.state, silent_s, state.terms)) is not None:
-            cause = f"silent for {round(silent_s, 1)} s"
-            heard = turn.step_node(node.node_id, event, cause=cause)
-            if heard.state is NodeState.UNREACHABLE:
-                _silence_attempts(turn, node.node_id)
-        if heard.state is NodeState.UNREACHABLE:
-            _requeue_after_hold(turn, node.node_id, contact_s)
-        elif heard.state is NodeState.UP:
-            unaccounted.watch(turn, node.node_id)
+    silent = state.nodes.contacts.silent(turn.now_s, state.terms.ttl_s)
+    doubted = [node_id for node_id, ranks in state.nodes.unaccounted.items() if ranks]
+    for node_id in sorted({*silent, *doubted, *state.cluster.capacity.marked}):
+        node = state.cluster.nodes.get(node_id)
+        if node is not None and node.state is not NodeState.DOWN:
+            _watch_silence_of(turn, node)
 
 
 def _as_it_stands(turn: Turn, ask: SetNodeFlags | AcceptGpus, _word: str) -> Node:
@@ -346,6 +340,22 @@ def _hear(turn: Turn, node_id: NodeId, word: ReportedProgress) -> None:
         speeds.hear(turn, word.key, beat)
 
 
+def _watch_silence_of(turn: Turn, node: Node) -> None:
+    state, node_id = turn.state, node.node_id
+    known_s = state.nodes.contacts.get(node_id)
+    contact_s = state.started_s if known_s is None else known_s
+    silent_s, heard = turn.now_s - contact_s, node
+    while (event := on_node.due_event(heard.state, silent_s, state.terms)) is not None:
+        cause = f"silent for {round(silent_s, 1)} s"
+        heard = turn.step_node(node_id, event, cause=cause)
+        if heard.state is NodeState.UNREACHABLE:
+            _silence_attempts(turn, node_id)
+    if heard.state is NodeState.UNREACHABLE:
+        _requeue_after_hold(turn, node_id, contact_s)
+    elif heard.state is NodeState.UP:
+        unaccounted.watch(turn, node_id)
+
+
 def _silence_attempts(turn: Turn, node_id: NodeId) -> None:
     """A gang with one silent rank is UNKNOWN as a whole; the other ranks are left alone."""
     for key in turn.state.cluster.attempts_on(node_id):
@@ -372,7 +382,9 @@ def _notice_freeze(turn: Turn) -> None:
     meanwhile.
     """
     state = turn.state
-    frozen = frozen_now(state.cluster.nodes.values(), turn.now_s, state.terms, state.loop_lag_s)
+    nodes = state.cluster.nodes
+    marked = [nodes[node_id] for node_id in state.cluster.capacity.marked]
+    frozen = frozen_now(marked, turn.now_s, state.terms, state.loop_lag_s, len(nodes))
     if frozen != state.frozen:
         state.frozen = frozen
         turn.note("requeues_frozen" if frozen else "requeues_thawed")
@@ -417,7 +429,7 @@ def _forget(turn: Turn, node_id: NodeId, actor: str) -> None:
     for row in turn.state.attempts.outbox.of_node(node_id):
         turn.delivered(row.sequence)  # nobody is left to take it
     turn.state.cluster.remove_node(node_id)
-    turn.state.nodes.contacts.pop(node_id, None)
+    turn.state.nodes.contacts.forget(node_id)
     turn.state.nodes.greeted.discard(node_id)
     instances.forget(turn, node_id)
     turn.state.nodes.unaccounted.pop(node_id, None)

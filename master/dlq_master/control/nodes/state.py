@@ -12,6 +12,7 @@ from typing import NamedTuple
 from dlq_master.control.attempts.quarantine import Suspicion
 from dlq_master.control.attempts.ranks import PHASES, RankRole
 from dlq_master.control.config import MasterConfig
+from dlq_master.control.nodes.contacts import Contacts
 from dlq_master.control.stimuli import ReportedPhase, ReportedRank
 from dlq_master.control.stimuli.nodes import AgentInstance
 from dlq_master.model.attempts.attempt import Attempt, AttemptState, RankPhase
@@ -72,7 +73,7 @@ class NodesState:
     gpu_actions: Mapping[str, Action]  # the configured action for each symptom
     sessions: dict[NodeId, int] = field(default_factory=dict)
     next_session: int = 1
-    contacts: dict[NodeId, float] = field(default_factory=dict)
+    contacts: Contacts = field(default_factory=Contacts)
     greeted: set[NodeId] = field(default_factory=set)  # nodes that said hello to this master
     holds_sent: dict[NodeId, int] = field(default_factory=dict)  # hold revision its ranks have
     unowned: dict[NodeId, dict[Rank, tuple[int, ...]]] = field(default_factory=dict)
@@ -90,7 +91,7 @@ class NodesState:
 
     def restore(self, loaded: Loaded, now_s: float) -> None:
         """Take over what is stored. Every silence starts now."""
-        self.contacts = {node.node_id: now_s for node in loaded.nodes}
+        self.contacts = Contacts((node.node_id for node in loaded.nodes), now_s)
         restore_instances(self.instances, loaded.meta)
 
     def note_clinging(self, node_id: NodeId, report: ReportedRank, found: RankRole) -> None:

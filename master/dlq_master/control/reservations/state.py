@@ -23,7 +23,7 @@ class ConflictWatch:
     """
 
     changed: bool = False
-    due: Timers = field(default_factory=Timers)
+    due: Timers[JobId] = field(default_factory=Timers)
     moved_jobs: dict[JobId, None] = field(default_factory=dict)
     last: int = 0
 

@@ -1,6 +1,6 @@
 """How long jobs run of which nobody said it: from their own steps, or what their traffic shows.
 
-Every job that runs without an estimate is watched: once a second with up to a thousand attempts,
+Every job that runs without an estimate is watched: once a second with up to 500 attempts,
 and in turns beyond that. `policy.trial.judge` says what is known of it, and when. A trial on fewer
 GPUs than its job asks for is then ended, and never completes the job. The result of a trial is on
 disk with its stop, and an estimate with its job. The steps that lead to it are not. Faults:
@@ -28,7 +28,7 @@ from dlq_master.policy.trial.judge import STEADY_S, TrialTold, WatchedTrial, jud
 from dlq_master.policy.trial.rules import PROFILE_S
 from dlq_master.policy.trial.steps import Track, followed
 
-AT_ONCE: Final = 1_000  # attempts that are looked at in one turn
+AT_ONCE: Final = 500  # attempts that are looked at in one turn
 
 
 def watch(turn: Turn) -> None:
@@ -37,7 +37,7 @@ def watch(turn: Turn) -> None:
     if len(attempts) > AT_ONCE:
         first = trials.next_look % len(attempts)
         trials.next_look = first + AT_ONCE
-        attempts = (attempts[first:] + attempts[:first])[:AT_ONCE]
+        attempts = (attempts[first : first + AT_ONCE] + attempts[:first])[:AT_ONCE]
     for attempt in attempts:
         _watch(turn, attempt)
 

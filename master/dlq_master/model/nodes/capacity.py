@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from dlq_master.model.ids import AttemptKey, NodeId
 from dlq_master.model.nodes.free_gpus import Part, Parts, Pool, make_part
-from dlq_master.model.nodes.node import Node
+from dlq_master.model.nodes.node import Node, NodeState
 from dlq_master.model.resources import CORE_TYPE, Allocation, only_gpus
 from dlq_master.model.traits import Traits
 
@@ -43,6 +43,7 @@ class Capacity:
         "closed",
         "free",
         "free_devices",
+        "marked",
         "node_ids",
         "nodes",
         "open",
@@ -56,6 +57,7 @@ class Capacity:
         self.claims: dict[NodeId, dict[AttemptKey, int]] = {}  # who holds which GPUs of a node
         self.soon: dict[NodeId, int] = {}  # of those, being saved or released
         self.closed: set[NodeId] = set()  # nodes on which nothing new is placed
+        self.marked: set[NodeId] = set()  # nodes that are not UP, or have flags
         self.node_ids: list[NodeId] = []
         self.ordinals: dict[NodeId, int] = {}
         self.free: Pools = {}
@@ -75,6 +77,10 @@ class Capacity:
             self.closed.discard(node.node_id)
         else:
             self.closed.add(node.node_id)
+        if node.flags or node.state is not NodeState.UP:
+            self.marked.add(node.node_id)
+        else:
+            self.marked.discard(node.node_id)
         if before is None or others(before, node):
             self._masks[node.node_id] = node.masks()
             self.claims.setdefault(node.node_id, {})
@@ -88,6 +94,7 @@ class Capacity:
             raise ValueError(f"node {node_id} is still held by {sorted(self.claims[node_id])}")
         del self.nodes[node_id], self.claims[node_id], self._masks[node_id]
         self.closed.discard(node_id)
+        self.marked.discard(node_id)
         self._outdate()
 
     def claim(self, key: AttemptKey, allocation: Allocation, *, soon: bool) -> None:

@@ -170,9 +170,16 @@ class Node(NamedTuple):
         return masks
 
 
-def frozen(nodes: Collection[Node], now_s: float, terms: Terms, loop_lag_s: float = 0.0) -> bool:
+def frozen(
+    nodes: Collection[Node],
+    now_s: float,
+    terms: Terms,
+    loop_lag_s: float = 0.0,
+    count: int | None = None,
+) -> bool:
     """Requeues must wait: so many nodes vanished at once that the fault is likelier ours.
 
+    `count`: of all nodes; None: `nodes` are all. Nodes that are UP may be left out of `nodes`.
     True when more than freeze_fraction of the nodes and at least freeze_nodes became UNREACHABLE
     within freeze_window_s of each other and are still silent. Also true when our own loop lags. An
     absence that was announced is no fault.
@@ -186,6 +193,6 @@ def frozen(nodes: Collection[Node], now_s: float, terms: Terms, loop_lag_s: floa
         and node.vanished_time_s is not None
         and NodeFlag.MAINTENANCE not in node.flags
     )
-    needed = max(terms.freeze_nodes, int(len(nodes) * terms.freeze_fraction) + 1)
+    needed = max(terms.freeze_nodes, int((count or len(nodes)) * terms.freeze_fraction) + 1)
     pairs = zip(vanished, vanished[needed - 1 :], strict=False)
     return any(last - first <= terms.freeze_window_s for first, last in pairs)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dlq_master.model.attempts.attempt import Attempt
+from dlq_master.model.ids import JobId
 from dlq_master.model.jobs.job import Job
 from dlq_master.model.order.order import Ordering
 from dlq_master.model.timers import Timers
@@ -21,8 +22,8 @@ class LevelTimers:
 
     def __init__(self, ordering: Ordering) -> None:
         self.thresholds = ordering.thresholds
-        self.crossings = Timers()  # a job's service reaches its level's threshold
-        self.promotions = Timers()  # a waiting job has starved
+        self.crossings = Timers[JobId]()  # a job's service reaches its level's threshold
+        self.promotions = Timers[JobId]()  # a waiting job has starved
         self._knob, self._limit_s = ordering.promote_knob, ordering.starve_limit_s
 
     def cross(self, job: Job, attempt: Attempt | None) -> None:

@@ -16,6 +16,7 @@ from dlq_master.model.estimates.traffic import TrafficProfile
 from dlq_master.model.ids import AttemptKey
 from dlq_master.model.jobs.job import Job
 from dlq_master.model.jobs.recording import Belief, Cause, Recording, family_of
+from dlq_master.model.timers import Timers
 
 FAMILIES_KEPT = 10_000
 KEPT = 32  # recordings of a family, the newest
@@ -48,6 +49,7 @@ class TrafficEstimates:
         self._families: dict[str, tuple[Recording, ...]] = {}  # the latest family stands last
         self._by_key: dict[AttemptKey, Recording] = {}
         self._open: dict[AttemptKey, Recording] = {}  # not all nodes have told
+        self._due: Timers[AttemptKey] = Timers()  # until when those are waited for
 
     def get(self, key: AttemptKey) -> Recording | None:
         """The recording of an attempt; None: it was not recorded, or that was long ago."""
@@ -69,8 +71,9 @@ class TrafficEstimates:
         self._by_key[recording.key] = recording
         if recording.found is None:
             self._open[recording.key] = recording
+            self._due.set(recording.key, _due_s(recording))
         else:
-            self._open.pop(recording.key, None)
+            self._close(recording.key)
         self._drop(kept[:-KEPT])
         if len(self._families) > FAMILIES_KEPT:
             self._drop(self._families.pop(next(iter(self._families))))
@@ -79,7 +82,7 @@ class TrafficEstimates:
 
     def overdue(self, now_s: float) -> tuple[Recording, ...]:
         """Recordings without the reports of all nodes in time."""
-        return tuple(one for one in self._open.values() if now_s >= _due_s(one))
+        return tuple([self._open[key] for key in self._due.due(now_s)])
 
     def of(self, job: Job) -> Belief | None:
         """The belief about a job, for any GPUs if it names none; None: nothing."""
@@ -155,7 +158,12 @@ class TrafficEstimates:
     def _drop(self, recordings: Sequence[Recording]) -> None:
         for recording in recordings:
             self._by_key.pop(recording.key, None)
-            self._open.pop(recording.key, None)
+            self._close(recording.key)
+
+    def _close(self, key: AttemptKey) -> None:
+        """Nothing more is waited for."""
+        self._open.pop(key, None)
+        self._due.clear(key)
 
     def _measured(self, recording: Recording) -> TimedRun | None:
         together, spread = self._pair(recording)

@@ -11,7 +11,7 @@ import pytest
 from dlq_common.errors import ConfigError, NotFound, Unavailable
 from dlq_master.control.loop.failpoints import Failpoints
 from dlq_master.control.loop.inbox import Envelope
-from dlq_master.control.loop.loop import Loop
+from dlq_master.control.loop.loop import HANDLING_S, Loop
 from dlq_master.control.loop.ticks import PERIODS_S, Watchdog
 from dlq_master.control.stimuli import CancelJob, Tick
 from dlq_master.model.event import JournalEvent
@@ -258,3 +258,26 @@ def test_while_the_master_did_not_listen_nobody_was_silent(master: Master, agent
     master.loop._own_lag(2.0)
     master.tick()
     assert not master.loop.published.freeze_reason()
+
+
+class Dragging(FakeClock):
+    """Each look at the clock takes half of the time that a turn may handle stimuli."""
+
+    def boottime_s(self) -> float:
+        self.advance(HANDLING_S / 2.0)
+        return super().boottime_s()
+
+
+async def test_a_turn_of_a_storm_leaves_the_rest_to_the_next_turn_in_order() -> None:
+    master = await asyncio.to_thread(Master, clock=Dragging())
+    letters = [Envelope(master.submission(), None) for _ in range(5)]
+    counts = []
+    while letters:
+        await master.loop.turn(letters)
+        counts.append(len(master.state.cluster.jobs))
+        rest = master.loop._inbox.take()
+        assert rest == letters[len(letters) - len(rest) :]
+        letters = rest
+
+    assert counts == [2, 4, 5], "after its second stimulus the time of a turn is over"
+    master.close()
