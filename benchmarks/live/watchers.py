@@ -108,7 +108,7 @@ async def _measure(
 
 async def _watch(line: aio.Channel, told: list[int], watching: asyncio.Semaphore) -> None:
     stub: JobServiceAsyncStub = JobServiceStub(line)
-    stream = stub.WatchEvents(job_service_pb2.WatchEventsRequest(cursor=-1))
+    stream = stub.WatchEvents(job_service_pb2.WatchEventsRequest(cursor=-1, gathered=True))
     await stream.wait_for_connection()
     watching.release()
     async for _ in stream:

@@ -5,7 +5,7 @@ The calling thread may be ended by Ctrl-C at any time; closing the connection en
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -54,9 +54,11 @@ def watch_events(
     stub = Jobs(connection).stub
     line = _Line(connection, outage_s, on_lost)
     while (time_s := _time_left_s(connection, until_s)) > 0:
-        request = wire.WatchEventsRequest(job_ids=job_ids, cursor=cursor, filter=chosen)
+        request = wire.WatchEventsRequest(
+            job_ids=job_ids, cursor=cursor, filter=chosen, gathered=True
+        )
         try:
-            for message in apart(partial(stub.WatchEvents, request, timeout=time_s)):
+            for message in _each(apart(partial(stub.WatchEvents, request, timeout=time_s))):
                 line.works()
                 # A replay may begin before the last seen event: no event comes twice.
                 fresh = message.cursor > cursor or message.event.sequence > cursor
@@ -66,6 +68,13 @@ def watch_events(
             line.ended()
         except grpc.RpcError as error:
             line.lost(error)
+
+
+def _each(messages: Iterable[wire.WatchEventsResponse]) -> Iterator[wire.WatchEventsResponse]:
+    """The messages, and those that came within them."""
+    for message in messages:
+        yield message
+        yield from message.more
 
 
 def watch_jobs(

@@ -70,6 +70,27 @@ async def test_a_watch_resumed_from_its_cursor_misses_and_repeats_nothing(
     assert seen == [1, *range(3, 53)]
 
 
+@pytest.mark.parametrize(("name", "role"), [("alice", Role.USER), ("olga", Role.OPERATOR)])
+async def test_gathered_events_are_those_that_come_one_by_one(
+    house: RpcHouse, name: str, role: Role
+) -> None:
+    for number in range(50):
+        house.control.note("tick", job_id=1 + number % 2)
+    seen = 27 if role is Role.USER else 53  # the last one ends the watch; a submission is an event
+    house.control.note("last", job_id=1)
+    one_by_one = await heard(watch(house, name, role), seen)
+    call, gathered = watch(house, name, role, gathered=True), list[wire.WatchEventsResponse]()
+    async with asyncio.timeout(DEADLINE_S):
+        while not gathered or gathered[-1].event.kind != "last":
+            message = await call.read()
+            gathered += [message, *message.more]
+            del message.more[:]
+    assert len(gathered) == seen
+    assert [(it.event, it.cursor, it.job.job_id) for it in gathered] == [
+        (it.event, it.cursor, it.job.job_id) for it in one_by_one
+    ]
+
+
 async def test_from_now_on_means_from_now_on(house: RpcHouse) -> None:
     call = watch(house, cursor=-1)
     waiting = asyncio.create_task(heard(call, 1))

@@ -9,8 +9,9 @@ from __future__ import annotations
 import asyncio
 import math
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Self
 
 from dlq_common.clock import Clock
 from dlq_common.errors import (
@@ -66,13 +67,25 @@ class FakeStream:
     def __init__(self, published: FakeRead, committed: asyncio.Event, after: int) -> None:
         self._published, self._committed, self.seen = published, committed, after
 
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        """Nothing is kept of it."""
+
     async def __aiter__(self) -> AsyncIterator[JournalEvent]:
         while True:
-            for event in self._published.events(self.seen, 1000):
-                self.seen = event.seq
+            for event in await self.more():
                 yield event
+
+    async def more(self, patience_s: float | None = None) -> Sequence[JournalEvent]:
+        if not self._published.events(self.seen, 1):
             self._committed.clear()
-            await self._committed.wait()
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._committed.wait(), patience_s)
+        events = self._published.events(self.seen, 1000)
+        self.seen = events[-1].seq if events else self.seen
+        return events
 
 
 @dataclass
@@ -345,7 +358,9 @@ class FakeControl:
         self.told.append(stimulus)
         self._notice()
 
-    def watch(self, after: int, interest: Interest = EVERYTHING) -> FakeStream:
+    def watch(
+        self, after: int, interest: Interest = EVERYTHING, *, gathered: bool = False
+    ) -> FakeStream:
         return FakeStream(self.published, self._committed, after)
 
     # --- what tests arrange ---------------------------------------------------------------------

@@ -155,9 +155,12 @@ class Loop:
         else:
             self._inbox.put(stimulus, arrived_s=self._clock.now_s())
 
-    def watch(self, after: int, interest: Interest = EVERYTHING) -> Subscription:
+    def watch(
+        self, after: int, interest: Interest = EVERYTHING, *, gathered: bool = False
+    ) -> Subscription:
         """Committed events with a sequence above `after`: the past first, then as they come."""
-        return self._watchers.subscribe(after, self.published.last_sequence, interest)
+        last = self.published.last_sequence
+        return self._watchers.subscribe(after, last, interest, gathered=gathered)
 
     def _owner_of(self, job_id: JobId) -> str:
         owner = self.published.owner(job_id)

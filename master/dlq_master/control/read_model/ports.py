@@ -1,7 +1,7 @@
 """The master's read side and its doors, as the rooms outside of control see them."""
 
-from collections.abc import AsyncIterable
-from typing import Protocol, TypeVar
+from collections.abc import AsyncIterable, Sequence
+from typing import Protocol, Self, TypeVar
 
 from dlq_master.control.forecast.accuracy import Quality
 from dlq_master.control.loop.ports import StimulusSink
@@ -34,6 +34,9 @@ class EventStream(AsyncIterable[JournalEvent], Protocol):
 
     @property
     def seen(self) -> int: ...
+    def __enter__(self) -> Self: ...
+    def __exit__(self, *error: object) -> None: ...
+    async def more(self, patience_s: float | None = None) -> Sequence[JournalEvent]: ...
 
 
 class Control(StimulusSink, Protocol):
@@ -42,9 +45,11 @@ class Control(StimulusSink, Protocol):
     @property
     def published(self) -> Published: ...
 
-    def watch(self, after: int, interest: Interest = EVERYTHING) -> EventStream:
+    def watch(
+        self, after: int, interest: Interest = EVERYTHING, *, gathered: bool = False
+    ) -> EventStream:
         """Every committed event with a sequence above `after`, then live ones as they are
-        committed.
+        committed. `gathered`: the reader takes several in one message.
 
         0: from the beginning of what is kept; -1: from now on. Raises CursorExpired when events
         after it may have been cut.

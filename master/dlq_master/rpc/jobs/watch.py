@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import AsyncIterator
-from contextlib import suppress
+from collections.abc import AsyncIterator, Iterable, Iterator
+from itertools import islice
 
 from dlq.v1 import job_service_pb2 as wire
 from dlq_common.errors import InvalidRequest
-from dlq_master.control.loop.watch import Interest, cursor_expired
+from dlq_master.control.loop.watch import GATHERED, Interest, cursor_expired
 from dlq_master.control.read_model.published import Published
 from dlq_master.model.event import JournalEvent
 from dlq_master.model.ids import JobId
 from dlq_master.rpc.calls.call import Call
 from dlq_master.rpc.jobs.journal import MOST_STORIES, WantedEvents, journal, wanted_of
 from dlq_master.rpc.jobs.visible import may_see_event, names_others, visible_job
+from dlq_master.rpc.views.event_rows import joined
 
 KEEP_ALIVE_S = 15.0
 FROM_NOW_ON = -1
@@ -41,31 +41,35 @@ async def watch_events(
                 yield answer
         cursor = max(cursor, last)
     user = "" if call.caller.sees_all else call.caller.name
-    stream = call.parts.control.watch(cursor, Interest(wanted, user))
-    source = aiter(stream)
-    coming = asyncio.ensure_future(anext(source))
-    try:
+    interest, gathered = Interest(wanted, user), request.gathered
+    whole = gathered and call.caller.sees_all and not wanted and filtered == WantedEvents()
+    with call.parts.control.watch(cursor, interest, gathered=gathered) as stream:
         while True:
-            await asyncio.wait((coming,), timeout=keep_alive_s)
+            events = await stream.more(keep_alive_s)
             call.check_member()
-            if not coming.done():
+            if not events:
                 cursor = max(cursor, stream.seen)
                 yield wire.WatchEventsResponse(cursor=cursor)
                 continue
-            event = coming.result()
-            coming = asyncio.ensure_future(anext(source))
-            cursor = event.seq
-            if event.job_id in wanted:
-                if answer := _named_answer(call, event, filtered):
-                    yield answer
-            elif (
-                not wanted and filtered.has(event) and may_see_event(call.read, call.caller, event)
-            ):
-                yield _answer(call, event)
-    finally:
-        coming.cancel()
-        with suppress(asyncio.CancelledError, StopAsyncIteration):
-            await coming
+            cursor = events[-1].seq
+            if whole:
+                yield call.parts.events.gathered(events, call.read, call.now_s)
+                continue
+            answers = _answers(call, events, wanted, filtered)
+            while some := [*islice(answers, GATHERED if gathered else 1)]:
+                yield joined(some)
+                call.check_member()
+
+
+def _answers(
+    call: Call, events: Iterable[JournalEvent], wanted: frozenset[JobId], filtered: WantedEvents
+) -> Iterator[bytes]:
+    for event in events:
+        if event.job_id in wanted:
+            if answer := _named_answer(call, event, filtered):
+                yield answer
+        elif not wanted and filtered.has(event) and may_see_event(call.read, call.caller, event):
+            yield _answer(call, event)
 
 
 def _start(read: Published, cursor: int, wanted: frozenset[JobId]) -> int:

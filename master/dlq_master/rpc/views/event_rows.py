@@ -1,12 +1,14 @@
 """Events with their jobs as the bytes of a watch: encoded once for all who are told of them.
 
-A thousand watchers of the same events cost one encoding of each. Lives in the event loop's thread;
-nothing of it is kept when the master ends.
+A thousand watchers of the same events cost one encoding of each. Messages of several events are put
+together once for all who get the same. Lives in the event loop's thread; nothing of it is kept when
+the master ends.
 """
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple
+from collections.abc import Sequence
+from typing import Any, Final, NamedTuple
 
 from dlq.v1 import job_service_pb2 as wire
 from dlq_master.control.read_model.published import Published
@@ -15,7 +17,8 @@ from dlq_master.model.jobs.job import Job
 from dlq_master.rpc.views.convert import event_message
 from dlq_master.rpc.views.job_rows import JobRows, field_of
 
-MOST_KEPT: Final = 512  # answers: readers that are up to date share the newest
+MOST_KEPT: Final = 2_048  # answers: readers that are nearly up to date share the newest
+MOST_GATHERED: Final = 64  # messages of several
 OLDEST_S: Final = 1.0  # of what a job's clock says in them
 
 
@@ -31,6 +34,7 @@ class EventRows:
     def __init__(self, jobs: JobRows) -> None:
         self._jobs = jobs
         self._told: dict[tuple[int, bool], _Told] = {}
+        self._gathered: dict[tuple[int, int], tuple[float, bytes]] = {}
         self.encoded = 0
         """So many so far."""
 
@@ -45,9 +49,19 @@ class EventRows:
             event=event_message(event, names=names), cursor=event.seq
         )
         content = message.SerializeToString() + self._job_field(job, read, now_s)
-        if len(self._told) >= MOST_KEPT:
-            self._told.clear()
+        _make_room(self._told, MOST_KEPT)
         self._told[event.seq, names] = _Told(job, now_s, content)
+        return content
+
+    def gathered(self, events: Sequence[JournalEvent], read: Published, now_s: float) -> bytes:
+        """All of the journal from the first of these to the last as one message, with all names."""
+        reach = events[0].seq, events[-1].seq
+        at_s, content = self._gathered.get(reach, (now_s - 2 * OLDEST_S, b""))
+        if not 0 <= now_s - at_s <= OLDEST_S:
+            content = joined([self.answer(event, read, now_s, names=True) for event in events])
+            self._gathered.pop(reach, None)
+            _make_room(self._gathered, MOST_GATHERED)
+            self._gathered[reach] = now_s, content
         return content
 
     def job_alone(self, event: JournalEvent, job: Job, read: Published, now_s: float) -> bytes:
@@ -60,3 +74,14 @@ class EventRows:
             return b""
         number = wire.WatchEventsResponse.JOB_FIELD_NUMBER
         return field_of(number, self._jobs.content(job, read, now_s))
+
+
+def joined(answers: Sequence[bytes]) -> bytes:
+    """Answers as one: all but the first are within it."""
+    number = wire.WatchEventsResponse.MORE_FIELD_NUMBER
+    return answers[0] + b"".join([field_of(number, each) for each in answers[1:]])
+
+
+def _make_room(kept: dict[Any, Any], most: int) -> None:
+    if len(kept) >= most:
+        del kept[next(iter(kept))]  # the oldest

@@ -1808,12 +1808,15 @@ class WatchEventsRequest(_message.Message):
     JOB_IDS_FIELD_NUMBER: _builtins.int
     CURSOR_FIELD_NUMBER: _builtins.int
     FILTER_FIELD_NUMBER: _builtins.int
+    GATHERED_FIELD_NUMBER: _builtins.int
     cursor: _builtins.int
     """Events after this sequence; 0: from the first kept one; -1: from now on. OUT_OF_RANGE (reason
     CURSOR_EXPIRED, metadata "oldest") when events after it may have been cut by retention. Read
     the state anew, and watch from the cursor that comes with it. Named, living jobs are exempt:
     their events are all kept.
     """
+    gathered: _builtins.bool
+    """A message may tell several events, as WatchEventsResponse.more."""
     @_builtins.property
     def job_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """Only these jobs; empty: all of the caller's."""
@@ -1828,10 +1831,11 @@ class WatchEventsRequest(_message.Message):
         job_ids: _abc.Iterable[_builtins.str] | None = ...,
         cursor: _builtins.int = ...,
         filter: _event_pb2.EventFilter | None = ...,
+        gathered: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["filter", b"filter"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["cursor", b"cursor", "filter", b"filter", "job_ids", b"job_ids"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["cursor", b"cursor", "filter", b"filter", "gathered", b"gathered", "job_ids", b"job_ids"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -1846,6 +1850,7 @@ class WatchEventsResponse(_message.Message):
     EVENT_FIELD_NUMBER: _builtins.int
     CURSOR_FIELD_NUMBER: _builtins.int
     JOB_FIELD_NUMBER: _builtins.int
+    MORE_FIELD_NUMBER: _builtins.int
     cursor: _builtins.int
     """Resume from here."""
     @_builtins.property
@@ -1856,16 +1861,23 @@ class WatchEventsResponse(_message.Message):
     def job(self) -> _job_pb2.Job:
         """The job after the event; unset in a keep-alive and for other events."""
 
+    @_builtins.property
+    def more(self) -> _containers.RepeatedCompositeFieldContainer[Global___WatchEventsResponse]:
+        """The events that follow, in their order, if they were asked for as gathered; each as it would be
+        told alone. Resume from the last.
+        """
+
     def __init__(
         self,
         *,
         event: _event_pb2.Event | None = ...,
         cursor: _builtins.int = ...,
         job: _job_pb2.Job | None = ...,
+        more: _abc.Iterable[Global___WatchEventsResponse] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["event", b"event", "job", b"job"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["cursor", b"cursor", "event", b"event", "job", b"job"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["cursor", b"cursor", "event", b"event", "job", b"job", "more", b"more"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

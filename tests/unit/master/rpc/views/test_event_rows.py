@@ -9,7 +9,7 @@ from dlq_master.model.ids import JobId
 from dlq_master.model.jobs.job import Job, JobState
 from dlq_master.model.resources import Request
 from dlq_master.rpc.views.convert import event_message
-from dlq_master.rpc.views.event_rows import OLDEST_S, EventRows
+from dlq_master.rpc.views.event_rows import MOST_KEPT, OLDEST_S, EventRows
 from dlq_master.rpc.views.job_rows import JobRows
 from dlq_master.rpc.views.job_view import job_message
 from support.fake_clock import FakeClock
@@ -64,3 +64,25 @@ def test_the_end_of_a_job_is_told_without_an_event_that_was_filtered(control: Fa
     content = EventRows(JobRows()).job_alone(event, read.all_jobs[JobId(1)], read, now_s)
     told = wire.WatchEventsResponse.FromString(content)
     assert (told.HasField("event"), told.cursor, told.job.name) == (False, event.seq, "train")
+
+
+def test_a_message_of_several_events_is_put_together_once_for_all(control: FakeControl) -> None:
+    events = [control.note("job_noted", job_id=JobId(1)) for _ in range(3)]
+    rows, read, now_s = EventRows(JobRows()), control.published, control.clock.now_s()
+    told = {id(rows.gathered(events, read, now_s)) for _ in range(1000)}
+    assert (rows.encoded, len(told)) == (3, 1)
+    message = wire.WatchEventsResponse.FromString(rows.gathered(events, read, now_s))
+    each = [message.cursor, *[one.cursor for one in message.more]]
+    assert each == [event.seq for event in events]
+    assert [one.job.job_id for one in message.more] == ["1", "1"]
+    rows.gathered(events, read, now_s + 2 * OLDEST_S)
+    assert rows.encoded == 6, "the clock of its job is not older than a second"
+
+
+def test_answers_of_the_oldest_events_make_room(control: FakeControl) -> None:
+    rows, read, now_s = EventRows(JobRows()), control.published, control.clock.now_s()
+    for _ in range(MOST_KEPT + 1):
+        rows.answer(control.note("node_noted"), read, now_s, names=True)
+    assert len(rows._told) == MOST_KEPT
+    rows.answer(read.journal[-1], read, now_s, names=True)
+    assert rows.encoded == MOST_KEPT + 1, "the newest are kept"
