@@ -33,8 +33,12 @@ from support.grown_master import GrownMaster
 TIMES = 25
 FLAT, LINEAR = 0.15, 1.1
 # Policies that compare all jobs again in each plan: waiting jobs, as their order changes with every
-# instant, or running jobs, as their sizes do.
-AGAIN = {"waiting": ("3sigma", "themis"), "nodes": ("afs",)}
+# instant, or running jobs, as their sizes do. Those that grow jobs look at all lines, too.
+AGAIN = {
+    "waiting": ("3sigma", "themis"),
+    "nodes": ("afs",),
+    "shapes": ("afs", "aryl", "gandiva-elastic"),
+}
 PLANNED_ELSEWHERE = ("chronus", "chronus-paper")  # in slots, by the planner: `live.slo_cycle`
 MEASURED = [name for name in PRESETS if name not in PLANNED_ELSEWHERE]
 ONCE = "restart"  # the last operation of a master: its agents are gone
@@ -61,7 +65,7 @@ OVER = {
     ),
     "shapes": Over(
         120, 10_000, (1, 10, 100, 1_000), (10_000,),
-        {"submit": FLAT, "completion": LINEAR, "why": LINEAR},
+        {"submit": FLAT, "completion": FLAT, "why": LINEAR},
     ),
     "agents": Over(0, 0, (1, 10, 100, 1_000), (5_000,), {"beat": FLAT, "leases": LINEAR}),
 }  # fmt: skip

@@ -26,10 +26,10 @@ from typing import TYPE_CHECKING, Any
 
 from grpc import aio, ssl_channel_credentials
 
-from benchmarks.live.busy_master import GPUS, SETTINGS, children_s, joined
 from benchmarks.live.slo_cycle import log_of
 from benchmarks.papers import slo_jobs
 from benchmarks.support.conditions import percentile
+from benchmarks.support.crowd import GPUS, SETTINGS, children_s, joined
 from benchmarks.support.living import Living, cpu_s
 from benchmarks.support.report import Report
 from benchmarks.support.virtual_nodes import RUN, Fleet

@@ -1,17 +1,19 @@
 """Many agents at once: they join, hold their lines, and beat, while plans go on.
 
-    python -m benchmarks.live.agents [--agents 1000] [--jobs 3] [--rate 5] [--seconds 30]
-        [--windows 2] [--policy dlq] [--json]
+    python -m benchmarks.live.agents [--agents 1000] [--jobs 3] [--queued 0] [--rate 5]
+        [--seconds 30] [--windows 2] [--policy dlq] [--json]
 
 A real master, and agents of 8 virtual GPUs (`virtual_nodes`) in the process of the benchmark. Each
 has its own certificate and a heartbeat every 5 s. `--jobs` jobs for each node fill the cluster, and
-tell their steps in the heartbeats. `--rate` of them end in a second, and others take their place,
-so that plans go on. Printed: CPU of the master to join an agent, and its share of a core
-afterwards. CPU for each heartbeat, with everything else that the master does meanwhile, and the
-delay of its answer. Beside it the delay of this process' own timers, by which answers look later
-than they are. The longest round of the loop, in CPU time: nobody is heard in a round.
+tell their steps in the heartbeats. `--queued` more wait. `--rate` of them end in a second, and
+others take their place, so that plans go on. Printed: CPU of the master to join an agent, and its
+share of a core afterwards. CPU for each heartbeat, with everything else that the master does
+meanwhile, and the delay of its answer. Beside it the delay of this process' own timers, by which
+answers look later than they are. The longest round of the loop, in CPU time: nobody is heard in a
+round.
 Goals: 5,000 agents at half a core, 100 ms at the 99th percentile, and no round above 30 ms.
-With `--rate 0 --jobs 0` they only hold.
+With `--rate 0 --jobs 0` they only hold. Goal of issue 8, with `--queued 10000 --rate 20`: 60 % of a
+core. Submits of the jobs that take the others' place are timed too.
 """
 
 from __future__ import annotations
@@ -23,8 +25,16 @@ import time
 
 from grpc import aio, ssl_channel_credentials
 
-from benchmarks.live.busy_master import GPUS, LEFT, Crowd, replace_ended, with_nodes
 from benchmarks.support.conditions import percentile
+from benchmarks.support.crowd import (
+    GPUS,
+    LEFT,
+    WHOLE,
+    Crowd,
+    children_s,
+    replace_ended,
+    with_nodes,
+)
 from benchmarks.support.living import Living, cpu_s
 from benchmarks.support.report import Report
 from benchmarks.support.timed_master import COMMAND, rounds_of
@@ -46,6 +56,7 @@ def main() -> None:
     parser.add_argument("--policy", default="dlq")
     parser.add_argument("--agents", type=int, default=1000)
     parser.add_argument("--jobs", type=float, default=3.0, help="for each agent")
+    parser.add_argument("--queued", type=int, default=0, help="jobs that wait")
     parser.add_argument("--rate", type=float, default=5.0, help="ends a second")
     parser.add_argument("--seconds", type=float, default=30.0, help="of one window")
     parser.add_argument("--windows", type=int, default=2)
@@ -70,13 +81,21 @@ async def _measure(report: Report, living: Living, identity: Identity) -> None:
         count = round(chosen.jobs * chosen.agents)
         crowd = Crowd(JobServiceStub(channel), count / chosen.rate if chosen.rate else FOREVER_S)
         await crowd.fill(count, LEFT if chosen.rate else (1.0, 1.0))
+        await crowd.fill(chosen.queued, WHOLE)
         replacing = asyncio.create_task(
             replace_ended(crowd, fleet, fleet.tally.counts["completions"])
         )
         await asyncio.sleep(WARM_UP_S)
+<<<<<<< HEAD
         gc.collect()
         gc.freeze()  # no search for garbage among all agents delays an answer
+=======
+        crowd.took_s.clear()
+        begin_s, beside_s = time.monotonic(), children_s(pid)
+>>>>>>> 59f614ff (Benchmarks: one truth each, and each can be run by its name)
         await _windows(report, living, fleet)
+        beside = (children_s(pid) - beside_s) / (time.monotonic() - begin_s)
+        _tell_beside(report, beside, crowd.took_s)
         replacing.cancel()
         await asyncio.gather(replacing, return_exceptions=True)
         await fleet.close()
@@ -112,12 +131,22 @@ async def _windows(report: Report, living: Living, fleet: Fleet) -> None:
         report.say(f"  {what} so far: {tally.counts[what]}")
 
 
+<<<<<<< HEAD
 async def _lag(lags_s: list[float]) -> None:
     """Note by how much a timer of this process comes too late: heartbeats wait as long here."""
     while True:
         due_s = time.perf_counter() + LAG_EVERY_S
         await asyncio.sleep(LAG_EVERY_S)
         lags_s.append(time.perf_counter() - due_s)
+=======
+def _tell_beside(report: Report, share: float, submits_s: list[float]) -> None:
+    """The load of the master's children, and how long submits took meanwhile."""
+    name = f"{report.options.policy}, {report.options.agents} agents"
+    report.figure(f"{name}: CPU of its planner and its twin", 100 * share, "%")
+    for share in (0.5, 0.99) if submits_s else ():
+        took_ms = 1e3 * percentile(submits_s, share)
+        report.figure(f"{name}: submit, p{100 * share:g}", took_ms, "ms")
+>>>>>>> 59f614ff (Benchmarks: one truth each, and each can be run by its name)
 
 
 if __name__ == "__main__":

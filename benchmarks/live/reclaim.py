@@ -30,9 +30,9 @@ from typing import TYPE_CHECKING, Any
 
 from grpc import aio, ssl_channel_credentials
 
-from benchmarks.live.busy_master import GPUS, SETTINGS, children_s, joined
 from benchmarks.planning.reclaim_cases import WIDTHS
 from benchmarks.support.conditions import percentile
+from benchmarks.support.crowd import GPUS, SETTINGS, children_s, joined
 from benchmarks.support.living import Living, cpu_s
 from benchmarks.support.report import Report
 from benchmarks.support.virtual_nodes import RUN, SAVE_S, Fleet

@@ -12,10 +12,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Self
 
-from benchmarks.live.busy_master import GPUS, joined
 from benchmarks.live.submits import SETTINGS
 from benchmarks.race.clients import Clients
 from benchmarks.race.slurm_side import PATIENCE_S
+from benchmarks.support.crowd import GPUS, joined
 from benchmarks.support.living import Living
 from dlq.v1 import job_pb2, node_pb2
 from dlq_client.jobs import Jobs

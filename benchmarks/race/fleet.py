@@ -12,7 +12,7 @@ import os
 import sys
 from pathlib import Path
 
-from benchmarks.live.busy_master import GPUS
+from benchmarks.support.crowd import GPUS
 from benchmarks.support.virtual_nodes import Fleet
 from dlq_client.line.identity import load_identity
 from dlq_master.serving import read_authority

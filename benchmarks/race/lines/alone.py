@@ -36,8 +36,8 @@ ASKED = (
     Asked(("commands.sbatch_loop", "--count", "20"), {"dlq, one job of*": Goals(at_most=0.05)}),
     Asked(("live.restart",), {"restart with*": Goals(at_most=2.5)}, long=True),
     Asked(
-        ("live.busy_master", "--windows", "2", "--agents", "5000"),
-        {"dlq, 5000 agents, 10000 queued: CPU of the master": Goals(at_most=50)}, long=True,
+        ("live.agents", "--agents", "5000", "--queued", "10000"),
+        {"dlq, 5000 agents: CPU of the master": Goals(at_most=50)}, long=True,
     ),
 )  # fmt: skip
 
