@@ -86,13 +86,10 @@ async def _measure(report: Report, living: Living, identity: Identity) -> None:
             replace_ended(crowd, fleet, fleet.tally.counts["completions"])
         )
         await asyncio.sleep(WARM_UP_S)
-<<<<<<< HEAD
         gc.collect()
         gc.freeze()  # no search for garbage among all agents delays an answer
-=======
         crowd.took_s.clear()
         begin_s, beside_s = time.monotonic(), children_s(pid)
->>>>>>> 59f614ff (Benchmarks: one truth each, and each can be run by its name)
         await _windows(report, living, fleet)
         beside = (children_s(pid) - beside_s) / (time.monotonic() - begin_s)
         _tell_beside(report, beside, crowd.took_s)
@@ -131,14 +128,14 @@ async def _windows(report: Report, living: Living, fleet: Fleet) -> None:
         report.say(f"  {what} so far: {tally.counts[what]}")
 
 
-<<<<<<< HEAD
 async def _lag(lags_s: list[float]) -> None:
     """Note by how much a timer of this process comes too late: heartbeats wait as long here."""
     while True:
         due_s = time.perf_counter() + LAG_EVERY_S
         await asyncio.sleep(LAG_EVERY_S)
         lags_s.append(time.perf_counter() - due_s)
-=======
+
+
 def _tell_beside(report: Report, share: float, submits_s: list[float]) -> None:
     """The load of the master's children, and how long submits took meanwhile."""
     name = f"{report.options.policy}, {report.options.agents} agents"
@@ -146,7 +143,6 @@ def _tell_beside(report: Report, share: float, submits_s: list[float]) -> None:
     for share in (0.5, 0.99) if submits_s else ():
         took_ms = 1e3 * percentile(submits_s, share)
         report.figure(f"{name}: submit, p{100 * share:g}", took_ms, "ms")
->>>>>>> 59f614ff (Benchmarks: one truth each, and each can be run by its name)
 
 
 if __name__ == "__main__":
