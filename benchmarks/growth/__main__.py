@@ -33,7 +33,7 @@ from support.grown_master import GrownMaster
 TIMES = 25
 FLAT, LINEAR = 0.15, 1.1
 # Policies that compare all jobs again in each plan: waiting jobs, as their order changes with every
-# instant, or running jobs, as their sizes do. Those that grow jobs look at all lines, too.
+# instant, or running jobs, as their sizes do. Policies that grow jobs look at all lines.
 AGAIN = {
     "waiting": ("3sigma", "themis"),
     "nodes": ("afs",),
