@@ -16,6 +16,7 @@ from dlq_master.policy.policy import Policy
 from dlq_master.policy.registry.presets import PRESETS
 from dlq_simulator.errors import UsageError
 from dlq_simulator.generate.command import generate
+from dlq_simulator.outputs import STDOUT, Files, check_outputs, inputs_of, pictures_in
 from dlq_simulator.priced.settings import NAMES, PricedSettings
 from dlq_simulator.readers import FORMATS
 from dlq_simulator.refusals import refusals, silent_stdout
@@ -151,6 +152,8 @@ def simulate(
     """
     with refusals():
         _check_typed(policies, jobs_out, report)
+        outputs = _outputs(policies, jobs_out, plot, report)
+        check_outputs(outputs, inputs_of(trace, cluster, assignments))
         spec = read_cluster(cluster)
         chosen_ones = read_all(policies, assignments, seed, rented_only=spec.rented_only)
         settings = [chosen for chosen in chosen_ones if isinstance(chosen, ReplaySettings)]
@@ -193,6 +196,19 @@ def _check_typed(policies: Sequence[str], *files: Path | None) -> None:
                 f"there is no directory {str(file.parent)!r}",
                 "create it first",
             )
+
+
+def _outputs(
+    policies: Sequence[str], jobs_out: Path | None, plot: Path | None, report: Path | None
+) -> Files:
+    """Every file that will be written, and the option that names it."""
+    found = [(STDOUT, "stdout")]
+    if jobs_out is not None:
+        paths = [jobs_path(jobs_out, policy, len(policies)) for policy in policies]
+        found += [(path, "--jobs-out") for path in paths]
+    if plot is not None:
+        found += [(path, "--plot") for path in pictures_in(plot)]
+    return found if report is None else [*found, (report, "--report")]
 
 
 def _rented(workload: Trace, spec: ClusterSpec, chosen: PricedSettings) -> Result:

@@ -129,6 +129,9 @@ def _words(assignments: Sequence[str]) -> dict[str, str]:
                 "it is not KEY=VALUE",
                 "write for example --set place=count",
             )
+        if key in words:
+            why = f"it was {key}={words[key]} before"
+            raise UsageError(f"cannot use --set {assignment!r}", why, "give each key once")
         words[key] = value
     return words
 

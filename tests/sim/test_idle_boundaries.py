@@ -80,9 +80,23 @@ def test_who_comes_after_an_age_finds_the_same_grid() -> None:
     assert turns < 40
 
 
-def test_an_age_of_waiting_is_refused_and_not_sat_out(monkeypatch: pytest.MonkeyPatch) -> None:
+# Where jobs take turns, each turn changes something, and yet none ends.
+@pytest.mark.parametrize("policy", ["srtf", "themis", "timeslice", "tiresias-las"])
+@pytest.mark.parametrize("other_s", [10**15, 10**12])
+def test_an_age_of_waiting_is_refused_and_not_sat_out(
+    monkeypatch: pytest.MonkeyPatch, policy: str, other_s: int
+) -> None:
     monkeypatch.setattr(boundaries, "_IN_VAIN", 2_000)
-    with pytest.raises(
-        SimulateError, match=r"would take too long; nothing has changed in the 2000 te"
-    ):
-        ran([(0, 2, 10**15), (0, 2, 10**15)], ("srtf",))
+    why = r"would take too long; no job has come or ended in the 2000 turns before 599"
+    with pytest.raises(SimulateError, match=why):
+        ran([(0, 2, 10**15), (0, 2, other_s)], (policy,))
+
+
+def test_a_job_that_takes_turns_with_an_endless_one_is_waited_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(boundaries, "_IN_VAIN", 20)
+    monkeypatch.setattr(boundaries, "_MOST_AHEAD", 1_000)
+    result, turns = ran([(0, 2, 10**15), (0, 2, 100 * 300)], ("timeslice",))
+    assert result.outcomes[0].finish_s < 200_000
+    assert turns > 200

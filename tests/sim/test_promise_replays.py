@@ -9,6 +9,7 @@ import pytest
 
 from dlq_master.model.cluster.cluster import Cluster
 from dlq_master.model.view import View
+from dlq_master.policy.promise.verdicts import reading
 from dlq_master.policy.promise.verdicts.proof import at_risk
 from dlq_simulator.errors import UsageError
 from dlq_simulator.generate.chronus import MIXES, Chronus
@@ -204,6 +205,31 @@ def test_a_job_of_no_run_time_is_profiled_all_the_same() -> None:
     (chosen,) = read_settings(["chronus"], ["know=profiled"])
     found = replay(rows((0, 17, 0, 1000)), read_cluster("3x8"), chosen).metrics
     assert found.jobs == 1
+
+
+@pytest.mark.parametrize("policy", ["dlq", "chronus", "chronus-paper"])
+@pytest.mark.parametrize("far_s", [10**9, 10**15, 2**53])
+def test_a_far_deadline_is_promised_at_the_end_of_what_plans_look_at(
+    policy: str, far_s: int
+) -> None:
+    (chosen,) = read_settings([policy], [])
+    plain = [(10, 4, 3600, 7200), (20, 2, 500, None)]
+    told = rows((0, 1, 3600, far_s), *plain)
+    found = replay(told, read_cluster("2x8"), chosen)
+    assert (found.metrics.guaranteed, found.metrics.promises_missed) == (2, 0)
+    alone = replay(rows(*plain), read_cluster("2x8"), chosen)
+    assert [one.finish_s for one in found.outcomes[1:]] == [one.finish_s for one in alone.outcomes]
+
+
+@pytest.mark.parametrize("policy", ["dlq", "chronus", "chronus-paper"])
+def test_work_beyond_what_plans_look_at_is_not_promised(
+    policy: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reading, "FARTHEST", 50)  # slots
+    (chosen,) = read_settings([policy], ["slo_term_s=300"])
+    told = rows((0, 1, 60 * 300, 10**6), (0, 1, 40 * 300, 10**6))
+    found = replay(told, read_cluster("2x8"), chosen).metrics
+    assert (found.jobs, found.guaranteed, found.promises_missed) == (2, 1, 0)
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 from collections.abc import Callable, Iterable
 from dataclasses import asdict, fields
+from pathlib import Path
 from random import Random
 from typing import IO, Any, TypeVar, get_args
 
@@ -14,6 +15,7 @@ from dlq_simulator.generate.aryl import Aryl, Diurnal, Load
 from dlq_simulator.generate.chronus import MIXES, Chronus
 from dlq_simulator.generate.gpuaas import GpuAsAService, Rate
 from dlq_simulator.generate.tiresias import Tiresias
+from dlq_simulator.outputs import STDOUT, check_outputs, inputs_of
 from dlq_simulator.readers import FORMATS
 from dlq_simulator.refusals import refusals
 from dlq_simulator.traces import read_trace
@@ -127,10 +129,8 @@ def chronus(trace: str, mix: str, density: int, form: str, seed: int, output: IO
     first.
     """
     with refusals():
-        write_trace(
-            output,
-            Chronus(mix=MIXES[mix], density=density).workload(Random(seed), _read(trace, form)),
-        )
+        shares = Chronus(mix=MIXES[mix], density=density)
+        write_trace(output, shares.workload(Random(seed), _read(trace, form, output)))
 
 
 @generate.command()
@@ -167,7 +167,7 @@ def aryl(
         stretch=stretch,
     )
     with refusals():
-        write_trace(output, shares.workload(Random(seed), _read(trace, form)))
+        write_trace(output, shares.workload(Random(seed), _read(trace, form, output)))
 
 
 @generate.command()
@@ -189,7 +189,10 @@ def gpuaas(nodes: int, rate: Rate, seed: int, output: IO[str]) -> None:
     write_trace(output, GpuAsAService(nodes=nodes, rate=rate).workload(Random(seed)))
 
 
-def _read(path: str, form: str) -> Trace:
+def _read(path: str, form: str, output: IO[str]) -> Trace:
+    """The trace that a workload is made from, which the workload must not overwrite."""
+    target = STDOUT if output.name == "-" else Path(output.name)
+    check_outputs([(target, "the workload")], inputs_of(path))
     trace = read_trace(path, form)
     for note in trace.notes:
         click.echo(f"dlq: note: {path}: {note}", err=True)

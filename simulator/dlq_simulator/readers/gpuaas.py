@@ -4,7 +4,7 @@ them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import TypeVar
 
@@ -19,17 +19,15 @@ _TIMES = "SelectJobs_times.csv"
 _NEEDS = ("UniqueJobsID", "GpuType", "GpuNumber", "ExecutionTime")
 
 
+def times_beside(path: Path) -> Iterator[Path]:
+    """Where the run times of an instance may be, the file that is taken first."""
+    return (path.with_name(name) for name in (f"{_TIMES}.gz", _TIMES) if path.name)
+
+
 def _times(path: Path) -> Mapping[str, Values]:
     """For each job all its run times, and the GPUs and seconds of its fastest configuration, the
     fewest GPUs among equals."""
-    beside = next(
-        (
-            path.with_name(name)
-            for name in (f"{_TIMES}.gz", _TIMES)
-            if path.with_name(name).exists()
-        ),
-        None,
-    )
+    beside = next((file for file in times_beside(path) if file.exists()), None)
     if beside is None:
         raise DataError(
             str(path), f"there is no {_TIMES} beside it", "keep the files of an instance together"

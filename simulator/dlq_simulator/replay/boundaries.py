@@ -8,29 +8,25 @@ turns before it would have led to, since the boundaries are one grid.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 
 from dlq_master.model.cluster.cluster import Cluster
-from dlq_master.model.cluster.drive import Happened
 from dlq_master.model.lease import Terms, decision_time_s
-from dlq_master.model.plan import Renew
 from dlq_master.policy.admit.stage import next_move_s
 from dlq_master.policy.pipeline import only_renews
 from dlq_master.policy.policy import Policy
 from dlq_simulator.errors import SimulateError
 from dlq_simulator.world.course import Seconds
 
-# Boundaries that cannot be passed over (a job waits, or may be resized): after this many without
-# effect ...
+# After this many turns in which no job came or ended ...
 _IN_VAIN = 20_000
-# ... and as many would have to be looked at until the next event: minutes of computing.
+# ... and with at least as many terms until any job that held GPUs would end: minutes of computing.
 _MOST_AHEAD = 5_000_000
 
 
 class Boundaries:
     """When a replay turns although nothing happens."""
 
-    __slots__ = ("_cluster", "_in_vain", "_policy", "_term_s", "_whole_seconds")
+    __slots__ = ("_ahead", "_cluster", "_in_vain", "_policy", "_term_s", "_whole_seconds")
 
     def __init__(
         self, cluster: Cluster, policy: Policy, terms: Terms, *, whole_seconds: bool
@@ -39,23 +35,23 @@ class Boundaries:
         self._policy = policy
         self._term_s = terms.be_term_s  # that of every lease in a replay
         self._whole_seconds = whole_seconds
-        self._in_vain = 0
+        self.stepped()
+
+    def stepped(self) -> None:
+        """A job has come, ended or been measured, or nodes have changed: turns count from here."""
+        self._in_vain, self._ahead = 0, math.inf
 
     def on_clock(self, wake_s: Seconds) -> Seconds:
         """Traces in whole seconds keep whole seconds: a threshold crossed within a second counts
         from the next one, as in the reference."""
         return math.ceil(wake_s) if self._whole_seconds else wake_s
 
-    def turned(self, happened: Sequence[Happened]) -> None:
-        """The events of the last turn."""
-        renewed = bool(happened) and all(isinstance(step.change, Renew) for step in happened)
-        self._in_vain = self._in_vain + 1 if renewed else 0
-
-    def wake(self, wake_s: Seconds, event_s: Seconds) -> Seconds:
+    def wake(self, wake_s: Seconds, event_s: Seconds, *, step: bool) -> Seconds:
         """The next turn, at `wake_s` or later: the last boundary before the next event (at
         `event_s`) or move, if the boundaries until then only renew. SimulateError if they do not,
-        and are too many to wait for.
+        and are too many to wait for. `step`: the event is one of `events.STEPS`.
         """
+        self._look_ahead(wake_s, event_s if step else math.inf)
         if not self._policy.grid:
             return wake_s
         until_s, move_s = event_s, next_move_s(self._cluster)
@@ -65,10 +61,14 @@ class Boundaries:
             return wake_s
         if only_renews(self._cluster, self._policy):
             return max(wake_s, self._last_before(until_s))
-        ahead = (until_s - wake_s) / self._term_s
-        if self._in_vain >= _IN_VAIN and ahead > _MOST_AHEAD:
-            raise self._too_many(wake_s, ahead)
         return wake_s
+
+    def _look_ahead(self, wake_s: Seconds, step_s: Seconds) -> None:
+        """Count a turn in vain. Jobs may take turns, so the nearest step of all turns counts."""
+        self._in_vain += 1
+        self._ahead = min(self._ahead, (step_s - wake_s) / self._term_s)
+        if self._in_vain >= _IN_VAIN and _MOST_AHEAD < self._ahead < math.inf:
+            raise self._too_many(wake_s)
 
     def _last_before(self, until_s: Seconds) -> Seconds:
         """The last decision about a boundary of the grid before that instant."""
@@ -78,10 +78,10 @@ class Boundaries:
             boundary_s -= self._term_s
         return decided_s
 
-    def _too_many(self, now_s: Seconds, ahead: float) -> SimulateError:
+    def _too_many(self, now_s: Seconds) -> SimulateError:
         return SimulateError(
             f"the replay of {self._policy.name!r} would take too long",
-            f"nothing has changed in the {self._in_vain} terms before {now_s:.0f} s, and "
-            f"{ahead:.0f} more of {self._term_s:g} s end before a job arrives or finishes",
+            f"no job has come or ended in the {self._in_vain} turns before {now_s:.0f} s, and "
+            f"the next one ends after {self._ahead:.0f} terms of {self._term_s:g} s",
             "set a longer term_s, preempt=free, or correct the job that runs so long",
         )

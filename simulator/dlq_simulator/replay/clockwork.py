@@ -32,7 +32,7 @@ from dlq_simulator.errors import SimulateError
 from dlq_simulator.metrics import ReplayOutcome
 from dlq_simulator.replay.boundaries import Boundaries
 from dlq_simulator.replay.estimates import Estimates
-from dlq_simulator.replay.events import Agenda, Event, InstantKind
+from dlq_simulator.replay.events import STEPS, Agenda, Event, InstantKind
 from dlq_simulator.replay.leaving import Leaving, stranded
 from dlq_simulator.replay.reserving import Reserving
 from dlq_simulator.settings import ReplaySettings
@@ -120,7 +120,9 @@ class Engine(ABC):
         if wake_s is None:
             waiting = len(self.courses) - len(self.outcomes) - len(self.refused)
             raise self._stands_still(f"{waiting} jobs wait and nothing will ever happen")
-        return self._boundaries.wake(wake_s, events[0][0]) if events else wake_s
+        if not events:
+            return wake_s
+        return self._boundaries.wake(wake_s, events[0][0], step=events[0][2] in STEPS)
 
     def _stale(self, event: Event) -> bool:
         """An event foreseen before the attempt was stopped or got another speed: it happens no
@@ -164,6 +166,8 @@ class Engine(ABC):
             _, _, kind, job_id, number = event
             if self._stale(event):
                 continue
+            if kind in STEPS:
+                self._boundaries.stepped()
             if kind is InstantKind.ARRIVE:
                 self._arrive(job_id)
             elif kind is InstantKind.FINISH:
@@ -187,7 +191,6 @@ class Engine(ABC):
         self._carry_out(decided.happened, now_s)
         if self.watch is not None:
             self.watch(self.cluster, decided, now_s)
-        self._boundaries.turned(decided.happened)
         return bool(decided.happened)
 
     def _carry_out(self, happened: Sequence[Happened], now_s: Seconds) -> None:

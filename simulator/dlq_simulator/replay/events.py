@@ -22,6 +22,9 @@ class InstantKind(IntEnum):
     RENT = 6  # a machine boots, has been paid for, or is looked at again
 
 
+# A job comes, ends or is measured, or nodes change. The other events may recur for ever.
+STEPS = frozenset({InstantKind.ARRIVE, InstantKind.FINISH, InstantKind.PROFILE, InstantKind.NODES})
+
 # (time, sequence, kind, job, number): by the sequence, equal times happen in the order in which
 # they were scheduled. The number is an attempt's but for NODES.
 Event = tuple[Seconds, int, InstantKind, JobId, int]

@@ -219,3 +219,12 @@ def test_a_job_file_that_cannot_be_written_is_a_failure_before_any_output(
     result = run(small, "--cluster", "1x1", *policies, "--jobs-out", out)
     assert (result.exit_code, result.stdout) == (1, "")
     assert "is a directory" in result.stderr
+
+
+def test_a_setting_given_twice_is_refused(small: str) -> None:
+    twice = ("--set", "thresholds=5", "--set", "thresholds=6")
+    result = run(small, "--cluster", "1x1", "--policy", "tiresias-las", *twice)
+    assert result.exit_code == 2
+    assert "cannot use --set 'thresholds=6'; it was thresholds=5 before; give each key once" in (
+        result.output
+    )

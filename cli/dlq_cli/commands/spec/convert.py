@@ -9,7 +9,7 @@ import click
 from dlq_cli.app import App
 from dlq_cli.commands.options import examples, json_option, pass_app
 from dlq_cli.jobs.source import STDIN, read_source
-from dlq_cli.output.written import write_new
+from dlq_cli.output.written import check_other, write_new
 from dlq_cli.spec.script import decode_script
 from dlq_cli.spec.slurm.conversion import Conversion
 from dlq_cli.spec.slurm.convert import convert as convert_script
@@ -56,6 +56,8 @@ def convert(
     behave differently. SCRIPT itself is not changed.
     """
     name = "stdin" if script == STDIN else script
+    if output is not None:
+        check_other(output, Path(script))
     content = read_source(script)
     made = convert_script(decode_script(content, name), name)
     form = to or ("toml" if output and output.suffix.lower() == ".toml" else "script")

@@ -261,6 +261,21 @@ def test_a_script_for_slurm_as(
     assert f"{said.out}--- stderr\n{said.err}" == snapshot
 
 
+@pytest.mark.parametrize("force", [(), ("--force",)])
+@pytest.mark.parametrize("name", ["train.slurm", "./train.slurm", "link", "hard"])
+def test_convert_does_not_write_over_its_script(
+    name: str, force: tuple[str, ...], dlq: Dlq, tmp_path: Path
+) -> None:
+    script = tmp_path / "train.slurm"
+    script.write_text(SLURM)
+    (tmp_path / "link").symlink_to(script)
+    (tmp_path / "hard").hardlink_to(script)
+    said = dlq("spec", "convert", *force, "train.slurm", "-o", name)
+    assert said.code == 2
+    assert "it is the input, and would be overwritten\n  give another path" in said.err
+    assert script.read_text() == SLURM
+
+
 @pytest.mark.parametrize("name", ["train.sh", "train.toml"])
 def test_what_convert_makes_is_accepted_and_means_the_same(
     name: str, dlq: Dlq, tmp_path: Path

@@ -20,6 +20,9 @@ from dlq_master.model.jobs.reward import Steps
 
 # Parts of a slot that are the noise of doubles.
 NOISE = 1e-9
+# Slots that a plan looks ahead: at 5 minutes a slot it is a year. A later deadline counts as one
+# there: its job is promised the earlier end.
+FARTHEST = 100_000
 
 
 class SloJob(NamedTuple):

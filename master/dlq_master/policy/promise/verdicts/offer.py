@@ -11,7 +11,14 @@ from math import ceil
 
 from dlq_master.model.jobs.reward import FULL, Step
 from dlq_master.policy.promise.capacity.fluid import SlotDemand
-from dlq_master.policy.promise.capacity.leases import Grid, SloJob, needed, runtime_s, width
+from dlq_master.policy.promise.capacity.leases import (
+    FARTHEST,
+    Grid,
+    SloJob,
+    needed,
+    runtime_s,
+    width,
+)
 from dlq_master.policy.promise.capacity.rules import VerdictGround
 from dlq_master.policy.promise.slots.holes import earliest
 from dlq_master.policy.promise.slots.plan import completion_s
@@ -82,14 +89,14 @@ def earliest_deadline(
 
     One scan gives the least number of slots that the fluid test allows, and the kept plan's holes
     give a certain one. At most `PLAN_CHECKS` halvings with new plans close in between them. None:
-    too wide.
+    too wide, or too long for any plan.
     """
     grid = book.grid
     wide, slots = width(job, grid), needed(runtime_s(job), grid.term_s)
     if wide > grid.at(len(grid.capacity) - 1):
         return None
     # After the last promise every slot is free, and each may hold a segment of its own.
-    horizon = book.horizon() + slots + 1
+    horizon = min(book.horizon() + slots + 1, FARTHEST - 1)
     demand: SlotDemand = book.demand(horizon)
     low = demand.earliest(wide, slots)
     held = earliest(job, book.free(horizon), grid)

@@ -19,7 +19,7 @@ from dlq_master.model.jobs.job import Job
 from dlq_master.model.plan import Change, NextSlot, Reserve
 from dlq_master.model.view import View
 from dlq_master.policy.promise.capacity.grids import kept_grid, next_decision_s, type_of
-from dlq_master.policy.promise.capacity.leases import Grid, round_up
+from dlq_master.policy.promise.capacity.leases import FARTHEST, Grid, round_up
 from dlq_master.policy.promise.capacity.rules import Promises
 from dlq_master.policy.promise.slots.plan import SlotPlan, keeps_promise, ordered
 from dlq_master.policy.promise.verdicts.danger import NOISE_S, Danger, is_silent, outlook
@@ -35,8 +35,6 @@ from dlq_master.policy.promise.verdicts.reading import (
     worked_s,
 )
 
-# No plan looks further ahead: at 5 minutes a slot it is a year.
-FARTHEST = 100_000
 _NEEDLESS = "loses a promise that its slots would keep"
 
 Jobs = Mapping[JobId, Job]

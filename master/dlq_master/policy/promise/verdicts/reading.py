@@ -17,7 +17,7 @@ from dlq_master.model.jobs.job import Job, Pause
 from dlq_master.model.jobs.reward import Step
 from dlq_master.model.view import View
 from dlq_master.policy.promise.capacity.grids import slot_s
-from dlq_master.policy.promise.capacity.leases import Grid, SloJob, round_up
+from dlq_master.policy.promise.capacity.leases import FARTHEST, Grid, SloJob, round_up
 from dlq_master.policy.promise.capacity.rules import Promises, Slots, learned_margin, reserved_s
 from dlq_master.policy.promise.slots.plan import SlotPlan, keeps_promise
 
@@ -37,7 +37,7 @@ def slo_job(
     Of who runs with a lease that ends before only the work counts that it has saved. A plan charges
     every segment one save and one resume. A job that has saved already gets that back. A job that
     has grown beyond its base pays for the way back, whenever that is. `spare`: it is charged one
-    more, to be spent when it has to make way for others.
+    more, to be spent when it has to make way for others. Deadlines count as far as plans look.
     """
     attempt = cluster.live_attempt(job)
     save_s, resume_s = pause_of(cluster, job)
@@ -52,8 +52,8 @@ def slo_job(
         rest_s -= save_s
     pause_s = save_s + resume_s
     rest_s += pause_s if spare else 0.0
-    submit_s = job.submit_time_s
-    steps = tuple([Step(submit_s + at - begin_s, worth) for at, worth in job.steps])
+    submit_s, last_s = job.submit_time_s, (FARTHEST - 1) * slot_s(cluster)
+    steps = tuple([Step(min(submit_s + at - begin_s, last_s), worth) for at, worth in job.steps])
     return SloJob(
         str(job.job_id),
         job.request.gpus,
