@@ -20,12 +20,13 @@ from dlq_master.model.why import Reason, ReasonCode
 from dlq_master.model.words import sentence
 from dlq_master.policy.admit import any_that_fits
 from dlq_master.policy.policy import Policy
-from dlq_master.policy.reasons.decisions import Decisions
+from dlq_master.policy.reasons.decisions import BoundaryDecisions, Decisions
 from dlq_master.policy.reasons.explain import explain, explain_briefly, jobs_ahead
 from dlq_master.policy.reasons.summary import ReasonSummary
 
 _log = get_logger("master.scheduling")
 MANY = 1_000  # waiting jobs
+BOUNDARIES_KEPT_S = 5.0
 MOST_LINES = 64  # of waiting jobs, for a submission that is told its place in the queue
 MOST_LOOKED_AT = 32  # attempts, for callers that do not ask why: the loop answers a submit
 
@@ -115,8 +116,8 @@ def never(turn: Turn, request: Request, gpus: int | None = None) -> Reason | Non
 
 
 def reasons(turn: Turn, job_id: JobId) -> tuple[Reason, ...]:
-    """Every reason why a job does not run. The first question since the last plan pays for another
-    one, and no later question does.
+    """Every reason why a job does not run, by the last plan. The end of all terms is decided for
+    the first question alone: since the last change, or in a large cluster in some seconds.
     """
 
     def told() -> tuple[Reason, ...]:
@@ -212,9 +213,20 @@ def summary_of(state: State, now_s: float) -> ReasonSummary:
 def _decisions(state: State, now_s: float) -> Decisions:
     """As of the last plan."""
     if state.placement.decisions is None:
-        view = View(state.cluster, now_s, pause_of(state, now_s))
-        state.placement.decisions = Decisions(view, _quick(state))
+        view, policy = View(state.cluster, now_s, pause_of(state, now_s)), _quick(state)
+        boundaries = state.placement.boundaries = _boundaries(state, view, policy)
+        state.placement.decisions = Decisions(view, policy, state.placement.last, boundaries)
     return state.placement.decisions
+
+
+def _boundaries(state: State, view: View, policy: Policy) -> BoundaryDecisions:
+    """Those of a moment ago, where many jobs wait or run: they cost a walk over all of them."""
+    kept, cluster = state.placement.boundaries, state.cluster
+    many = cluster.waiting.count + len(cluster.attempts) > MANY
+    fresh = kept is not None and 0.0 <= view.now_s - kept.view.now_s <= BOUNDARIES_KEPT_S
+    if kept is not None and kept.policy is policy and many and fresh:
+        return kept
+    return BoundaryDecisions(view, policy)
 
 
 def _say_made(applied: offloaded.Applied) -> None:

@@ -11,7 +11,7 @@ from dlq_master.control.placement.offloaded import Offloaded
 from dlq_master.model.usage.shares import Shares
 from dlq_master.model.why import ReasonCode
 from dlq_master.policy.place.allocation.outcome import Outcome
-from dlq_master.policy.reasons.decisions import Decisions
+from dlq_master.policy.reasons.decisions import BoundaryDecisions, Decisions
 from dlq_master.policy.reasons.summary import ReasonSummary
 from dlq_master.store.tables.chosen_policy import Chosen
 
@@ -30,12 +30,15 @@ class PlanFault(NamedTuple):
 class PlacementState:
     """`last`: the outcome of the last plan. `decisions` and `summary`: the policy's present
     decisions, and the reasons of waiting jobs. They are worked out when a reader first asks, and
-    dropped at the next change. `looked`: the reasons of the last second's look at waiting jobs.
+    dropped at the next change. `boundaries`: the decisions for the end of all terms. In a large
+    cluster they outlive changes for some seconds. `looked`: the reasons of the last second's look
+    at waiting jobs.
     """
 
     chosen: Chosen
     last: Outcome | None = None
     decisions: Decisions | None = None
+    boundaries: BoundaryDecisions | None = None
     summary: ReasonSummary | None = None
     looked: ReasonSummary | None = None
     nothing_placed: ReasonCode | None = None  # why the last plan could place nothing new

@@ -15,9 +15,9 @@ from dlq_master.policy.policy import Policy
 from dlq_master.policy.transit.guards import NONE, Guards, protects
 
 
-class Decisions:
-    """Made when they are first asked for. They hold for their view only, so their owner drops them
-    with the next plan.
+class BoundaryDecisions:
+    """The decisions if every term ended now, with guards and without. Each costs a walk over all
+    jobs, when it is first asked for.
     """
 
     def __init__(self, view: View, policy: Policy) -> None:
@@ -25,20 +25,39 @@ class Decisions:
         self.policy = policy
 
     @cached_property
-    def now(self) -> Outcome:
-        """The jobs that start, the jobs that leave, and the jobs for which GPUs are kept."""
-        return pipeline.decide(self.view, self.policy)
-
-    @cached_property
-    def at_boundary(self) -> Outcome:
-        """The same if every term ended now."""
+    def guarded(self) -> Outcome:
+        """As it would be decided."""
         return pipeline.at_boundary(self.view, self.policy)
 
     @cached_property
     def unguarded(self) -> Outcome:
-        """The same if every term ended now and nobody were protected."""
+        """The same if nobody were protected."""
         guards = NONE._replace(margin=self.policy.guards.margin)
         return pipeline.at_boundary(self.view, replace(self.policy, guards=guards))
+
+
+class Decisions:
+    """The decisions of one view. Their owner drops them with the next plan. `last`: the outcome of
+    the last plan; without one it is made when it is first asked for. `boundaries`: perhaps of an
+    earlier view.
+    """
+
+    def __init__(
+        self,
+        view: View,
+        policy: Policy,
+        last: Outcome | None = None,
+        boundaries: BoundaryDecisions | None = None,
+    ) -> None:
+        self.view = view
+        self.policy = policy
+        self.boundaries = boundaries or BoundaryDecisions(view, policy)
+        self._last = last
+
+    @cached_property
+    def now(self) -> Outcome:
+        """The jobs that start, the jobs that leave, and the jobs for which GPUs are kept."""
+        return pipeline.decide(self.view, self.policy) if self._last is None else self._last
 
     @cached_property
     def order(self) -> Lineup:
@@ -64,8 +83,9 @@ def shielded(decisions: Decisions, job: Job) -> list[Reason]:
     cluster = decisions.view.cluster
     safe = [
         key.job_id
-        for key, winner in sorted(decisions.unguarded.outranked.items())
+        for key, winner in sorted(decisions.boundaries.unguarded.outranked.items())
         if winner == job.job_id
+        and key in cluster.attempts
         and protects(cluster, guards, cluster.jobs[key.job_id], cluster.attempts[key])
     ]
     if not safe:

@@ -61,7 +61,7 @@ def explain(
         return (Reason(ReasonCode.STARTS_NEXT),)
     reasons = _waiting(view, policy, job, told.now, told.order, holders=True)
     if Taking.BOUNDARY in (policy.taking, policy.resizing):
-        if _takes_at_boundary(told.at_boundary, job):
+        if _takes_at_boundary(told.boundaries.guarded, job):
             at_s = next_boundary_s(view.now_s, view.cluster.terms.be_term_s)
             waits = Reason(
                 ReasonCode.WAITING_FOR_BOUNDARY, "seconds", have=round(at_s - view.now_s, 3)

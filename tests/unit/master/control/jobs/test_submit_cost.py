@@ -10,6 +10,7 @@ import pytest
 from dlq_common.daemon.config import Seconds
 from dlq_master.control.config import JobsConfig, MasterConfig, NodesConfig, SchedulerConfig
 from dlq_master.control.loop.inbox import Envelope
+from dlq_master.control.placement import scheduling
 from dlq_master.control.stimuli import ExplainJob, Stimulus
 from dlq_master.model.ids import NodeId
 from dlq_master.model.why import ReasonCode
@@ -103,6 +104,38 @@ def test_who_asks_why_many_times_makes_one_plan(masters: Callable[..., Master]) 
     )
     again = calls_of(master, *(ExplainJob(job_id=each) for each in waiting[20:40]))
     assert decisions(again) == 0, "nothing has changed since"
+
+
+def test_why_makes_no_plan_where_jobs_are_not_stopped_at_boundaries(
+    masters: Callable[..., Master],
+) -> None:
+    master = masters(of_policy("best-effort"))
+    full(master)
+    fill(master, SHORT)
+    newest = max(master.state.cluster.jobs)
+    assert decisions(calls_of(master, ExplainJob(job_id=newest))) == 0, "it has the last one's"
+
+
+def test_in_a_large_cluster_why_looks_at_the_next_boundary_once_in_some_seconds(
+    masters: Callable[..., Master], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(scheduling, "MANY", SHORT)
+    master = masters(of_policy("dlq"))
+    full(master)
+    fill(master, SHORT)
+    oldest = min(job.job_id for job in master.loop.published.jobs() if job.live_attempt is None)
+    asked = ExplainJob(job_id=oldest)
+    assert decisions(calls_of(master, asked)) > 0
+
+    def after(seconds: float) -> int:
+        master.clock.advance(seconds)
+        master.turn(master.submission(2))
+        return decisions(calls_of(master, asked))
+
+    assert after(1.0) == 0, "a change does not ask for it anew"
+    assert after(scheduling.BOUNDARIES_KEPT_S) > 0
+    monkeypatch.setattr(scheduling, "MANY", 10 * SHORT)
+    assert after(0.1) > 0, "in a small one it is of this instant"
 
 
 def test_a_submit_says_what_is_missing_and_how_many_are_before_it(
