@@ -236,6 +236,8 @@ def _running(cluster: Cluster) -> None:
         terms[end_s].add(key)
     running = cluster.running
     _equal("places of running jobs", running.places, places)
+    sized = {job_id for job_id in places if cluster.jobs[job_id].request.sizes}
+    _equal("running jobs of several sizes", running.sized, sized)
     for priority, members in running.by_priority.items():
         here = [place for place in places.values() if place.priority == priority]
         _equal(f"running in priority {priority}", len(members), len(here))

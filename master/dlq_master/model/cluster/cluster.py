@@ -509,5 +509,9 @@ class Cluster:
             self.running.put(holds.key, self.priority(job), job.sequence, gpus, end_s)
             if job.request.without_gpus:
                 self.running.without_gpus.add(job.job_id)
+            if job.request.sizes:
+                self.running.sized.add(job.job_id)
+            elif self.running.sized:
+                self.running.sized.discard(job.job_id)
         elif held is not None and held.state in ACTIVE:
             self.running.remove(held.key)

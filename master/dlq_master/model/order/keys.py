@@ -58,33 +58,29 @@ Key = Callable[[Job, Had], tuple[float, ...]]
 KeyRule = Callable[[Learned], Key]
 
 
-def had(job: Job, attempt: Attempt | None, now_s: float) -> Had:
-    """`attempt`: its live one, if it has one."""
+def had(job: Job, attempt: Attempt | None, now_s: float, kept_s: float = 0.0) -> Had:
+    """`attempt`: its live one, if it has one. `kept_s`: it stands ahead by so many seconds."""
     if job.request.sizes:
-        return _had_elastic(job, attempt, now_s)
+        return _had_elastic(job, attempt, now_s, kept_s)
     executed_s = job.worked_s
     unaged_s = _unaged_s(job, now_s)
     if attempt is None or attempt.started_time_s is None:
-        return _had((job.attained_gpu_s, executed_s, None, unaged_s, 0.0))
+        return _had((job.attained_gpu_s, executed_s, None, unaged_s, kept_s))
     runs_s = now_s - attempt.started_time_s
     request = job.request
     attained_gpu_s = job.attained_gpu_s + runs_s * request.weighed(request.gpus)
-    return _had((attained_gpu_s, executed_s + runs_s, attempt.started_time_s, unaged_s, 0.0))
+    return _had((attained_gpu_s, executed_s + runs_s, attempt.started_time_s, unaged_s, kept_s))
 
 
-def keeping(had: Had, kept_s: float) -> Had:
-    """The same of a job that stands further ahead by so many seconds."""
-    return _had((*had[:4], kept_s))
-
-
-def _had_elastic(job: Job, attempt: Attempt | None, now_s: float) -> Had:
+def _had_elastic(job: Job, attempt: Attempt | None, now_s: float, kept_s: float) -> Had:
     """Its seconds count as many as they would on the GPUs that it asked for."""
     unaged_s = _unaged_s(job, now_s)
     if attempt is None or attempt.started_time_s is None:
-        return Had(job.attained_gpu_s, job.worked_s, None, unaged_s)
+        return Had(job.attained_gpu_s, job.worked_s, None, unaged_s, kept_s)
     runs_s, gpus = now_s - attempt.started_time_s, attempt.lease.allocation.width
     worked_s = job.worked_s + runs_s * job.sure_speed_on(gpus)
-    return Had(job.attained_gpu_s + runs_s * gpus, worked_s, attempt.started_time_s, unaged_s)
+    attained_gpu_s = job.attained_gpu_s + runs_s * gpus
+    return Had(attained_gpu_s, worked_s, attempt.started_time_s, unaged_s, kept_s)
 
 
 def _unaged_s(job: Job, now_s: float) -> float:

@@ -21,6 +21,7 @@ class Place(NamedTuple):
 
 
 _place = maker(Place)
+Ranks = tuple[list[int], list[JobId]]  # positions in order, and whose they are
 
 
 class RunningIndex:
@@ -32,12 +33,13 @@ class RunningIndex:
 
     __slots__ = (
         *("by_priority", "by_term", "gpus_by_priority", "gpus_together", "places"),
-        "without_gpus",
+        *("sized", "without_gpus"),
     )
 
     def __init__(self) -> None:
         self.places: dict[JobId, Place] = {}
         self.without_gpus: set[JobId] = set()  # of these: their width is one of cores
+        self.sized: set[JobId] = set()  # of these: they may run on several numbers of GPUs
         self.by_priority: dict[int, dict[JobId, int]] = {}  # priority -> job -> sequence
         self.by_term: dict[float, dict[AttemptKey, None]] = {}  # attempts by the end of their term
         self.gpus_by_priority: dict[int, int] = {}
@@ -90,6 +92,7 @@ class RunningIndex:
         job_id = key.job_id
         priority, sequence, gpus, term_end_s = self.places.pop(job_id)
         self.without_gpus.discard(job_id)
+        self.sized.discard(job_id)
         members = self.by_priority[priority]
         del members[job_id]
         if members:
@@ -118,11 +121,16 @@ class RunningIndex:
         members = self.by_priority.get(priority, {})
         return sorted(members, key=members.__getitem__)
 
+    def ranked(self, priority: int) -> Ranks:
+        """The same, with the positions of all."""
+        job_ids = self.in_order(priority)
+        return [*map(self.position, job_ids)], job_ids
+
 
 class RunningByKey:
     """The same jobs with the positions of one instant, each worked out when asked for."""
 
-    __slots__ = ("_in_order", "_positions", "_stands", "by_priority", "gpus_by_priority", "places")
+    __slots__ = ("_positions", "_ranks", "_stands", "by_priority", "gpus_by_priority", "places")
 
     def __init__(self, index: RunningIndex, stands: Callable[[JobId], int]) -> None:
         self.places = index.places
@@ -130,7 +138,7 @@ class RunningByKey:
         self.gpus_by_priority = index.gpus_by_priority
         self._stands = stands
         self._positions: dict[JobId, int] = {}
-        self._in_order: dict[int, list[JobId]] = {}
+        self._ranks: dict[int, Ranks] = {}
 
     def on(self, widths: Mapping[JobId, int]) -> RunningByKey:
         other = copy(self)
@@ -149,9 +157,17 @@ class RunningByKey:
 
     def in_order(self, priority: int) -> list[JobId]:
         """Jobs of the priority, the one that is kept first first."""
-        found = self._in_order.get(priority)
+        return self.ranked(priority)[1]
+
+    def ranked(self, priority: int) -> Ranks:
+        """The same, with the positions of all."""
+        found = self._ranks.get(priority)
         if found is None:
             members = self.by_priority.get(priority, ())
-            places = sorted([(self.position(job_id), job_id) for job_id in members])
-            found = self._in_order[priority] = [job_id for _, job_id in places]
+            known, stands = self._positions, self._stands
+            for job_id in members:
+                if job_id not in known:
+                    known[job_id] = stands(job_id)
+            job_ids = sorted(sorted(members), key=known.__getitem__)  # ties by number
+            found = self._ranks[priority] = [known[job_id] for job_id in job_ids], job_ids
         return found

@@ -50,6 +50,8 @@ from dlq_master.policy.promise.verdicts.reading import may_grow
 from dlq_master.policy.transit.guards import protects
 from dlq_master.policy.transit.taking import Taking
 
+_LIMIT = Band.LIMIT  # looking a member up costs more than comparing it
+
 
 class IllegalPlan(Exception):
     """A change that must not be made. A plan with one is not applied at all."""
@@ -125,7 +127,7 @@ class CheckBook:
         job = self._once(start, job_id)
         if not job.waiting:
             raise IllegalPlan(start, f"job {job_id} is {job.state.value}, not waiting")
-        if job.band is Band.LIMIT:
+        if job.band is _LIMIT:
             raise IllegalPlan(start, f"the team of job {job_id} holds as much as it may")
         if term_end_s <= self.view.now_s:
             raise IllegalPlan(start, "its term is over already")

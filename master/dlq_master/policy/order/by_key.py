@@ -9,7 +9,7 @@ from __future__ import annotations
 from dlq_master.model.cluster.cluster import Cluster
 from dlq_master.model.ids import JobId
 from dlq_master.model.jobs.job import Job
-from dlq_master.model.order.keys import Had, Key, KeyRule, Learned, had, keeping, position
+from dlq_master.model.order.keys import Had, Key, KeyRule, Learned, had, position
 from dlq_master.model.order.lineup import Lineup
 from dlq_master.model.order.order import Discipline, Ordering
 from dlq_master.model.order.running import RunningByKey
@@ -94,10 +94,8 @@ def lineup(view: View, key: Key, margin: float = 0.0) -> Lineup:
     def stands(job_id: JobId) -> int:
         job = jobs[job_id]
         attempt = live(job)
-        own = had(job, attempt, now_s)
-        if margin:
-            own = keeping(own, margin * stop_s(cluster, job, attempt, now_s))
-        return position(job, key(job, own))
+        kept_s = margin * stop_s(cluster, job, attempt, now_s) if margin else 0.0
+        return position(job, key(job, had(job, attempt, now_s, kept_s)))
 
     return Lineup(cluster.waiting, RunningByKey(cluster.running, stands), together=False)
 

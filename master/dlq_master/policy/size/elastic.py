@@ -7,7 +7,7 @@ shrunk, and at least their bases stay in place.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable
 
 from dlq_master.model.attempts.attempt import Attempt
 from dlq_master.model.cluster.cluster import Cluster
@@ -23,7 +23,7 @@ from dlq_master.policy.partition.reserved.slot_holders import (
     pinned_too,
 )
 from dlq_master.policy.place.allocation.allocator import walk
-from dlq_master.policy.place.allocation.line import RunningBlock
+from dlq_master.policy.place.allocation.line import NOBODY_RUNS, Blocks
 from dlq_master.policy.place.allocation.masks import (
     Masks,
     count,
@@ -68,7 +68,8 @@ class ElasticWalk:
         capacity.ready()
         found: dict[JobId, HeldByElastic] = {}
         jobs, elastic = self.cluster.jobs, self.cluster.elastic
-        for job_id in sorted(it for it in self.question.movable if elastic(jobs[it])):
+        sized = self.cluster.running.sized.intersection(self.question.movable)
+        for job_id in sorted(it for it in sized if elastic(jobs[it])):
             job = jobs[job_id]
             attempt = self.cluster.live_attempt(job)
             if attempt is None or job.state is not JobState.QUEUED or self._ends(job):
@@ -175,9 +176,9 @@ class _Bases(Contest):
     bases: dict[JobId, Masks]
     preempts: bool
 
-    def blocks(self, priority: int, *, apart: bool) -> Sequence[RunningBlock]:
+    def blocks(self, priority: int, *, apart: bool) -> Blocks:
         """Nobody has to be come to where nobody has to leave."""
-        return super().blocks(priority, apart=apart) if self.preempts else ()
+        return super().blocks(priority, apart=apart) if self.preempts else NOBODY_RUNS
 
     def contested(self, attempt: Attempt) -> list[tuple[str, Parts]]:
         base = self.bases.get(attempt.key.job_id)
@@ -197,28 +198,31 @@ def somebody(cluster: Cluster, job_ids: Iterable[JobId]) -> bool:
     return any(cluster.elastic(cluster.jobs[job_id]) for job_id in job_ids)
 
 
-def movable(cluster: Cluster, keys: Iterable[AttemptKey]) -> frozenset[JobId]:
+def movable(
+    cluster: Cluster, keys: Collection[AttemptKey], stay: Collection[JobId]
+) -> frozenset[JobId]:
     """The jobs of these attempts that a plan may touch: neither stopping nor silent, and on nodes
-    that take new work. An elastic job must not be held, and none of its GPUs withheld.
+    that take new work. An elastic job must not be held, and none of its GPUs withheld. `stay`: jobs
+    that it leaves alone.
     """
-    capacity = cluster.capacity
-    capacity.ready()
-    found, closed, places = set(), capacity.closed, cluster.running.places
-    for key in keys:
-        job_id = key.job_id
-        if job_id not in places:
-            continue
-        attempt = cluster.attempts[key]
-        if closed and not closed.isdisjoint(attempt.lease.allocation.node_ids):
-            continue
-        job = cluster.jobs[job_id]
-        if cluster.elastic(job):
-            if attempt.resize is not None:
-                continue
-            if job.state is not JobState.QUEUED:  # held once it stops: it would not go on
-                continue
-            whole = capacity.parts(attempt.lease.allocation)
-            if len(whole) != 1 or dict(usable(capacity, whole)) != whole:
-                continue
-        found.add(job_id)
-    return frozenset(found)
+    cluster.capacity.ready()
+    places = cluster.running.places
+    found = [key for key in keys if key[0] in places]
+    if cluster.capacity.closed or cluster.running.sized:
+        found = [key for key in found if key[0] not in stay and _may_move(cluster, key)]
+    return frozenset([job_id for job_id, _ in found])
+
+
+def _may_move(cluster: Cluster, key: AttemptKey) -> bool:
+    capacity, attempt = cluster.capacity, cluster.attempts[key]
+    if capacity.closed and not capacity.closed.isdisjoint(attempt.lease.allocation.node_ids):
+        return False
+    job = cluster.jobs[key.job_id]
+    if not cluster.elastic(job):
+        return True
+    if attempt.resize is not None:
+        return False
+    if job.state is not JobState.QUEUED:  # held once it stops: it would not go on
+        return False
+    whole = capacity.parts(attempt.lease.allocation)
+    return len(whole) == 1 and dict(usable(capacity, whole)) == whole

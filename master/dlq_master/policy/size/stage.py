@@ -18,7 +18,7 @@ from dlq_master.policy.promise.verdicts.reading import tied
 from dlq_master.policy.size import elastic
 from dlq_master.policy.size.growth import ElasticQuestion
 from dlq_master.policy.size.sizing import Sizing
-from dlq_master.policy.transit.guards import Guards, cooling, protected, resizable
+from dlq_master.policy.transit.guards import Guards, cooling, protected, young
 from dlq_master.policy.transit.stage import KeepsRunning
 
 _NOBODY: frozenset[JobId] = frozenset()
@@ -84,8 +84,8 @@ class ElasticSizes(NamedTuple):
         self, cluster: Cluster, ending: Collection[AttemptKey], *, at_once: bool
     ) -> tuple[Collection[AttemptKey], frozenset[JobId]]:
         keys = [attempt.key for attempt in cluster.attempts.values()] if at_once else ending
-        old = resizable(cluster, self.guards, keys) if self.promises is None else keys
-        return keys, elastic.movable(cluster, old)
+        stay = young(cluster, self.guards, keys) if self.promises is None else _NOBODY
+        return keys, elastic.movable(cluster, keys, stay)
 
     def asks(self, cluster: Cluster, movable: Collection[JobId]) -> bool:
         return elastic.somebody(cluster, movable)
@@ -108,7 +108,7 @@ class ElasticSizes(NamedTuple):
         if self.promises is None:
             safe = frozenset(protected(cluster, guards, keys).values())
             return elastic.ElasticWalk(question._replace(protected=safe))
-        young = movable.difference([key.job_id for key in resizable(cluster, guards, keys)])
+        new = movable & young(cluster, guards, keys)
         held = tied(cluster, cluster.promised, self.promises)
-        more = question._replace(cooling=cool | young, young=young, tied=held)
+        more = question._replace(cooling=cool | new, young=new, tied=held)
         return elastic.ElasticWalk(more)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Sequence
 
 from dlq_master.model.attempts.attempt import Attempt
@@ -9,7 +10,7 @@ from dlq_master.model.cluster.cluster import Cluster
 from dlq_master.model.ids import JobId
 from dlq_master.model.nodes.free_gpus import Parts
 from dlq_master.model.order.lineup import Lineup
-from dlq_master.policy.place.allocation.line import Head, RunningBlock, blocks, members
+from dlq_master.policy.place.allocation.line import Blocks, Head, RunningBlock, blocks, members
 from dlq_master.policy.place.allocation.pinned import Pinned
 from dlq_master.policy.place.allocation.space import Space
 from dlq_master.policy.place.allocation.type_capacity import usable
@@ -66,7 +67,7 @@ class Contest(Space):
         """As wide as what is left and what lower priorities hold."""
         return _NO_LIMIT if self.cluster.ordering.promotes else self.most_left() + self.below
 
-    def blocks(self, priority: int, *, apart: bool) -> Sequence[RunningBlock]:
+    def blocks(self, priority: int, *, apart: bool) -> Blocks:
         """Everybody who runs in this priority."""
         return blocks(self.lineup, priority, apart=apart)
 
@@ -128,7 +129,8 @@ class Contest(Space):
     def _after(self, priority: int, position: int) -> list[JobId]:
         """Running jobs that have not had their turn, the lowest ranked last."""
         running, pinned = self.lineup.running, self.pinned.job_ids
-        jobs = [job for job in running.in_order(priority) if running.position(job) > position]
+        positions, ranked = running.ranked(priority)
+        jobs = ranked[bisect_right(positions, position) :]
         for lower in sorted(running.by_priority):
             if lower > priority:
                 jobs += running.in_order(lower)

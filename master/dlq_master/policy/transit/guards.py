@@ -9,7 +9,7 @@ node that fails or drains, a person's wish). The others take the job elsewhere a
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Iterable
 from typing import NamedTuple
 
 from dlq_master.model.attempts.attempt import Attempt
@@ -18,6 +18,9 @@ from dlq_master.model.ids import AttemptKey, JobId
 from dlq_master.model.jobs.band import Band
 from dlq_master.model.jobs.job import Job
 from dlq_master.policy.stop_costs import pause_and_resume_s
+
+# Looking a member up costs more than comparing it.
+_SPOT, _BORROW = Band.SPOT, Band.BORROW
 
 
 class Guards(NamedTuple):
@@ -42,9 +45,10 @@ def protects(cluster: Cluster, guards: Guards, job: Job, attempt: Attempt) -> bo
 
     A job that borrows from other teams can be preempted any number of times: its GPUs are theirs.
     """
-    if job.band < Band.SPOT:  # it does not stand by the order
+    band = job.band
+    if band < _SPOT:  # it does not stand by the order
         return False
-    if guards.most is not None and job.displaced >= guards.most and job.band < Band.BORROW:
+    if guards.most is not None and job.displaced >= guards.most and band < _BORROW:
         return True
     return _is_new(cluster, guards, job, attempt)
 
@@ -63,29 +67,36 @@ def _ran_s(attempt: Attempt) -> float:
     return attempt.lease.term_end_s - since_s
 
 
-def resizable(
-    cluster: Cluster, guards: Guards, keys: Collection[AttemptKey]
-) -> Collection[AttemptKey]:
-    """These attempts without elastic ones that have not run for long enough to be stopped for
-    another size.
-    """
+def young(cluster: Cluster, guards: Guards, keys: Iterable[AttemptKey]) -> frozenset[JobId]:
+    """Elastic jobs of those that have not run for long enough to be stopped for another size."""
+    sized = cluster.running.sized
+    if not (guards.min_run and sized):
+        return frozenset()
     jobs, attempts = cluster.jobs, cluster.attempts
-    if not guards.min_run:
-        return keys
-    return [
-        key
-        for key in keys
-        if not cluster.elastic(jobs[key.job_id])
-        or not _is_new(cluster, guards, jobs[key.job_id], attempts[key])
-    ]
+    return frozenset(
+        [
+            key.job_id
+            for key in keys
+            if key.job_id in sized
+            and cluster.elastic(jobs[key.job_id])
+            and _is_new(cluster, guards, jobs[key.job_id], attempts[key])
+        ]
+    )
 
 
 def cooling(cluster: Cluster, guards: Guards, keys: Iterable[AttemptKey]) -> frozenset[JobId]:
-    """Jobs of those that have not run for long enough to be given more GPUs."""
-    if not guards.cooldown_s:
+    """Jobs of several sizes of those that have not run for long enough to be given more GPUs."""
+    sized = cluster.running.sized
+    if not (guards.cooldown_s and sized):
         return frozenset()
     attempts = cluster.attempts
-    return frozenset([key.job_id for key in keys if _ran_s(attempts[key]) < guards.cooldown_s])
+    return frozenset(
+        [
+            key.job_id
+            for key in keys
+            if key.job_id in sized and _ran_s(attempts[key]) < guards.cooldown_s
+        ]
+    )
 
 
 def protected(

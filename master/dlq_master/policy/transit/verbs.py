@@ -46,13 +46,15 @@ def starts(cluster: Cluster, outcome: Outcome, kind: LeaseKind, end_s: float) ->
 def by_band(view: View, outcome: Outcome, lead_s: float) -> list[Start]:
     """The same, where the band of a job says what lease it gets."""
     jobs, terms = view.cluster.jobs, view.cluster.terms
-    ends_s: dict[LeaseKind, float] = {}
+    leases: dict[Band, tuple[LeaseKind, float]] = {}
     found = []
     for job_id, allocation, reason in _placed(view.cluster, outcome):
-        kind = _KINDS[jobs[job_id].band]
-        if kind not in ends_s:
-            ends_s[kind] = first_term_end_s(view.now_s, kind, terms, lead_s)
-        found.append(_start((job_id, allocation, kind, ends_s[kind], reason, False)))
+        band = jobs[job_id].band
+        if band not in leases:
+            kind = _KINDS[band]
+            leases[band] = kind, first_term_end_s(view.now_s, kind, terms, lead_s)
+        kind, end_s = leases[band]
+        found.append(_start((job_id, allocation, kind, end_s, reason, False)))
     return found
 
 
@@ -168,14 +170,15 @@ def renewals(view: View, keys: list[AttemptKey], lead_s: float) -> list[Renew]:
     # After an absence terms may have ended long ago: none is renewed into what is due now.
     earliest_s = view.now_s + lead_s
     found = []
-    over_s, kind, end_s = None, None, 0.0  # of the one before, since they mostly end together
+    # Of the one before, since they mostly end together.
+    over_s, band, kind, end_s = None, None, None, 0.0
     for key in keys:
-        lease = attempts[key].lease
-        now = _KINDS[jobs[key.job_id].band]
-        if lease.term_end_s != over_s or now is not kind:
-            over_s, kind = lease.term_end_s, now
-            end_s = renewed_term_end_s(max(over_s, earliest_s), kind, terms)
-        found.append(_renew((key, end_s, _TERM_OVER, None if kind is lease.kind else kind)))
+        was, _, _, ends_s, _ = attempts[key].lease
+        now = jobs[key[0]].band
+        if ends_s != over_s or now is not band:
+            over_s, band, kind = ends_s, now, _KINDS[now]
+            end_s = renewed_term_end_s(max(ends_s, earliest_s), kind, terms)
+        found.append(_renew((key, end_s, _TERM_OVER, None if kind is was else kind)))
     return found
 
 

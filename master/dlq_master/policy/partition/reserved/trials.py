@@ -27,7 +27,7 @@ from dlq_master.policy.partition.reserved.slot_holders import (
     SlotSpace,
     serve,
 )
-from dlq_master.policy.place.allocation.line import RunningBlock, heads, line
+from dlq_master.policy.place.allocation.line import NOBODY_RUNS, RunningBlock, heads, line
 from dlq_master.policy.place.allocation.outcome import PROFILER, TrialRoom
 from dlq_master.policy.place.allocation.space import Space
 from dlq_master.policy.place.allocation.type_capacity import TypeCapacity
@@ -150,7 +150,7 @@ def serve_trials(allocator: Space, room: TrialRoom) -> TrialRoom:
     that has just ended one trial and gets the next. Returns the remaining room.
     """
     if isinstance(allocator, Contest):
-        for block in allocator.blocks(PROFILE_PRIORITY, apart=False):
+        for block in allocator.blocks(PROFILE_PRIORITY, apart=False).rest():
             allocator.keep(PROFILE_PRIORITY, block)
     jobs, between = allocator.cluster.jobs, _between_trials(allocator.cluster)
     for job_id, shape in _in_line(allocator.cluster):
@@ -199,7 +199,7 @@ def withhold(allocator: Space, gpu_type: str, gpus: int) -> None:
 def _in_line(cluster: Cluster) -> Iterator[tuple[JobId, Shape]]:
     """The jobs that wait for a trial, in the order in which they were sent."""
     waiting = cluster.waiting.by_priority.get(PROFILE_PRIORITY, WaitingLines())
-    for head in line(heads(waiting, frozenset(), _ANY_WIDTH), (), frozenset()):
+    for head in line(heads(waiting, frozenset(), _ANY_WIDTH), NOBODY_RUNS, frozenset()):
         if not isinstance(head, RunningBlock):
             yield head[1], head[2]
 

@@ -10,7 +10,7 @@ from typing import Protocol
 from dlq_master.model.order.lineup import Lineup
 from dlq_master.model.order.waiting import Fifo
 from dlq_master.model.resources import Shape
-from dlq_master.policy.place.allocation.line import Head, RunningBlock, heads, line
+from dlq_master.policy.place.allocation.line import Blocks, Head, RunningBlock, heads, line
 from dlq_master.policy.place.allocation.outcome import Outcome
 
 
@@ -32,7 +32,7 @@ class Allocator(Protocol):
     def widest(self) -> float:
         """No shape wider than this needs a look."""
 
-    def blocks(self, priority: int, *, apart: bool) -> Sequence[RunningBlock]:
+    def blocks(self, priority: int, *, apart: bool) -> Blocks:
         """Running jobs of the priority that the walk comes to; `apart`: a job waits there."""
 
     def keep(self, priority: int, block: RunningBlock) -> None:

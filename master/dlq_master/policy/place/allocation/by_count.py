@@ -9,7 +9,7 @@ from dlq_master.model.ids import JobId
 from dlq_master.model.order.lineup import Lineup
 from dlq_master.model.resources import Shape
 from dlq_master.policy.place.allocation.allocator import walk
-from dlq_master.policy.place.allocation.line import Head, RunningBlock, blocks, members
+from dlq_master.policy.place.allocation.line import Blocks, Head, RunningBlock, blocks, members
 from dlq_master.policy.place.allocation.outcome import Outcome
 from dlq_master.policy.place.allocation.pinned import Pinned
 from dlq_master.policy.place.allocation.type_capacity import usable
@@ -69,9 +69,9 @@ class Counts:
         """As wide as the rest; running jobs have been counted neither as free nor as taken yet."""
         return max(self.left.values(), default=0)
 
-    def blocks(self, priority: int, *, apart: bool) -> Sequence[RunningBlock]:
+    def blocks(self, priority: int, *, apart: bool) -> Blocks:
         """Everybody who runs in this priority."""
-        return blocks(self.lineup, priority, apart=apart)
+        return blocks(self.lineup, priority, apart=apart, singly=True)
 
     def keep(self, priority: int, block: RunningBlock) -> None:
         """All of them if they fit together, else each that fits."""

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Collection, Iterator, Mapping, Sequence, Set
+from functools import partial
 from heapq import heapify, heappop, heappush, heapreplace
 from typing import NamedTuple
 
 from dlq_master.model.ids import JobId
 from dlq_master.model.order.keys import STARTED_BASE, STARTED_END
 from dlq_master.model.order.lineup import Lineup
-from dlq_master.model.order.running import RunningByKey
+from dlq_master.model.order.running import Place, RunningByKey
 from dlq_master.model.order.waiting import Fifo, WaitingLines
 from dlq_master.model.resources import Shape
 from dlq_master.model.values import maker
@@ -24,27 +26,82 @@ class RunningBlock(NamedTuple):
 
     position: int
     gpus: int
-    job_ids: tuple[JobId] | None
+    job_ids: Sequence[JobId] | None
 
 
 _block = maker(RunningBlock)
+_END = float("inf")  # behind every position
 
 
-def blocks(lineup: Lineup, priority: int, *, apart: bool) -> list[RunningBlock]:
+class Blocks:
+    """Running jobs of one priority in blocks, taken one after another in their order."""
+
+    __slots__ = ("_blocks", "_taken")
+
+    def __init__(self, blocks: Sequence[RunningBlock] = ()) -> None:
+        self._blocks = blocks
+        self._taken = 0
+
+    def up_to(self, position: float) -> RunningBlock | None:
+        """The next block that stands no later than this; None: there is none."""
+        taken = self._taken
+        if taken == len(self._blocks) or self._blocks[taken].position > position:
+            return None
+        self._taken += 1
+        return self._blocks[taken]
+
+    def rest(self) -> Iterator[RunningBlock]:
+        """Take all that are left."""
+        return iter(partial(self.up_to, _END), None)
+
+
+class Ranked(Blocks):
+    """Jobs that each stand for themselves, in order. Those between two waiting jobs are one block,
+    unless they are taken `singly`.
+    """
+
+    __slots__ = ("_job_ids", "_places", "_positions", "_singly")
+
+    def __init__(
+        self,
+        ranks: tuple[list[int], list[JobId]],
+        places: Mapping[JobId, Place],
+        *,
+        singly: bool = False,
+    ) -> None:
+        super().__init__()
+        self._positions, self._job_ids = ranks
+        self._places = places
+        self._singly = singly
+
+    def up_to(self, position: float) -> RunningBlock | None:
+        positions, begin = self._positions, self._taken
+        if begin == len(positions) or positions[begin] > position:
+            return None
+        end = begin + 1
+        if not self._singly:
+            end = len(positions) if position == _END else bisect_right(positions, position, begin)
+        self._taken = end
+        job_ids, places = self._job_ids[begin:end], self._places
+        gpus = sum([places[job_id].gpus for job_id in job_ids])
+        return _block((positions[begin], gpus, job_ids))
+
+
+NOBODY_RUNS = Blocks()
+
+
+def blocks(lineup: Lineup, priority: int, *, apart: bool, singly: bool = False) -> Blocks:
     """The running jobs of a priority in order; `apart` False: no job waits there, so one block is
     enough."""
     running = lineup.running
     if priority not in running.by_priority:
-        return []
+        return NOBODY_RUNS
     gpus = running.gpus_by_priority[priority]
     if not apart:
-        return [RunningBlock(STARTED_BASE, gpus, None)]
+        return Blocks([RunningBlock(STARTED_BASE, gpus, None)])
     places = running.places
     if not lineup.together or isinstance(running, RunningByKey):
-        return [
-            _block((running.position(job), places[job].gpus, (job,)))
-            for job in running.in_order(priority)
-        ]
+        return Ranked(running.ranked(priority), places, singly=singly)
     together = running.gpus_together[priority]
     found = [RunningBlock(STARTED_BASE, together, None)] if together else []
     if together != gpus:  # promoted ones before the others, demoted ones behind
@@ -54,7 +111,7 @@ def blocks(lineup: Lineup, priority: int, *, apart: bool) -> list[RunningBlock]:
             if not STARTED_BASE <= places[job].sequence < STARTED_END
         ]
         found.sort(key=lambda block: block.position)
-    return found
+    return Blocks(found)
 
 
 def members(
@@ -116,30 +173,24 @@ def heads(fifos: Mapping[Shape, Fifo], closed: Set[Shape], widest: float) -> lis
     return heap
 
 
-def line(
-    heap: list[Head], blocks: Sequence[RunningBlock], closed: Set[Shape]
-) -> Iterator[Head | RunningBlock]:
+def line(heap: list[Head], blocks: Blocks, closed: Set[Shape]) -> Iterator[Head | RunningBlock]:
     """A merge of FIFOs, and of blocks, from which a whole shape can be struck off at once.
 
     Within one plan the capacity only shrinks. So a job whose shape does not fit adds it to
     `closed`. The work grows with placements x shapes, never with the number of waiting jobs.
     """
     unrolled = heap if isinstance(heap, Unrolled) else None
-    for block in (*blocks, None):
-        until: float = _END if block is None else block.position
-        while heap and heap[0][0] < until:
-            head = heap[0]
-            yield head
-            shape, jobs = head[2], head[3]
-            following = None if closed and shape in closed else next(jobs, None)
-            if following is None:
-                heappop(heap)
-            else:
-                heapreplace(heap, (following[1], following[0], shape, jobs))
-            if unrolled is not None:
-                unrolled.refill()
-        if block is not None:
+    while heap:
+        head = heap[0]
+        position, _, shape, jobs = head
+        while (block := blocks.up_to(position)) is not None:
             yield block
-
-
-_END = float("inf")  # behind every position
+        yield head
+        following = None if closed and shape in closed else next(jobs, None)
+        if following is None:
+            heappop(heap)
+        else:
+            heapreplace(heap, (following[1], following[0], shape, jobs))
+        if unrolled is not None:
+            unrolled.refill()
+    yield from blocks.rest()

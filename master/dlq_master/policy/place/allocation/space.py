@@ -12,7 +12,7 @@ from dlq_master.model.order.lineup import Lineup
 from dlq_master.model.resources import Shape, indices
 from dlq_master.policy.place.allocation.allocator import walk
 from dlq_master.policy.place.allocation.grouped import Grouped
-from dlq_master.policy.place.allocation.line import Head, RunningBlock
+from dlq_master.policy.place.allocation.line import NOBODY_RUNS, Blocks, Head, RunningBlock
 from dlq_master.policy.place.allocation.mixed import start_mixed
 from dlq_master.policy.place.allocation.outcome import Outcome
 from dlq_master.policy.place.allocation.type_capacity import TypeCapacity, usable
@@ -87,9 +87,9 @@ class Space:
             return _NO_LIMIT
         return self.most_left()
 
-    def blocks(self, priority: int, *, apart: bool) -> Sequence[RunningBlock]:
+    def blocks(self, priority: int, *, apart: bool) -> Blocks:
         """None: all running jobs stay."""
-        return ()
+        return NOBODY_RUNS
 
     def keep(self, priority: int, block: RunningBlock) -> None:
         """Nobody's GPUs are in question."""

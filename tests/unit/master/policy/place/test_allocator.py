@@ -11,7 +11,14 @@ from dlq_master.model.ids import JobId, NodeId
 from dlq_master.model.nodes.free_gpus import Part, Pool
 from dlq_master.model.order.waiting import Fifo, WaitingLines
 from dlq_master.model.resources import Shape, Slot
-from dlq_master.policy.place.allocation.line import Head, RunningBlock, Unrolled, heads, line
+from dlq_master.policy.place.allocation.line import (
+    Blocks,
+    Head,
+    RunningBlock,
+    Unrolled,
+    heads,
+    line,
+)
 from dlq_master.policy.place.allocation.type_capacity import TypeCapacity
 from dlq_master.policy.place.spread import SPREAD
 from dlq_master.policy.transit.front import PreemptibleCapacity
@@ -126,7 +133,7 @@ def test_a_line_is_in_the_order_of_positions_with_running_blocks_between() -> No
     block = RunningBlock(15, 3, None)
     assert [
         member if isinstance(member, RunningBlock) else member[1]
-        for member in line(heap, [block], set())
+        for member in line(heap, Blocks([block]), set())
     ] == [1, block, 3, 2]
 
 
@@ -134,7 +141,7 @@ def test_a_shape_that_does_not_fit_is_struck_off_the_line() -> None:
     closed: set[Shape] = set()
     seen = []
     heap = heads(fifos((1, 1, 10), (2, 2, 20), (3, 2, 30), (4, 1, 40)), closed, 4)
-    for member in line(heap, [], closed):
+    for member in line(heap, Blocks(), closed):
         assert not isinstance(member, RunningBlock)
         seen.append(member[1])
         if member[2].gpus == 2:
@@ -160,7 +167,7 @@ def test_many_lines_are_walked_as_few_are(
 
     def walked(heap: list[Head], closed: set[Shape]) -> list[JobId]:
         seen = []
-        for member in line(heap, [], closed):
+        for member in line(heap, Blocks(), closed):
             assert not isinstance(member, RunningBlock)
             seen.append(member[1])
             if member[0] in full:
