@@ -4,16 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from dlq_master.model.ids import JobId, NodeId
 from dlq_master.model.nodes.free_gpus import Part, Pool
+from dlq_master.model.order.running import Place
 from dlq_master.model.order.waiting import Fifo, WaitingLines
 from dlq_master.model.resources import Shape, Slot
 from dlq_master.policy.place.allocation.line import (
     Blocks,
     Head,
+    Ranked,
     RunningBlock,
     Unrolled,
     heads,
@@ -135,6 +138,21 @@ def test_a_line_is_in_the_order_of_positions_with_running_blocks_between() -> No
         member if isinstance(member, RunningBlock) else member[1]
         for member in line(heap, Blocks([block]), set())
     ] == [1, block, 3, 2]
+
+
+@pytest.mark.parametrize("singly", [False, True])
+def test_running_jobs_between_two_waiting_jobs_are_one_block(singly: bool) -> None:
+    places = {JobId(number): Place(0, 0, number, 300.0) for number in range(11, 17)}
+    ranks = [5, 10, 12, 13, 25, 30], [*places]
+    heap = heads(fifos((1, 1, 10), (2, 2, 20)), set(), 4)
+    met = [
+        [*(member.job_ids or ()), member.gpus] if isinstance(member, RunningBlock) else member[1]
+        for member in line(heap, Ranked(ranks, places, singly=singly), set())
+    ]
+    if singly:
+        assert met == [[11, 11], [12, 12], 1, [13, 13], [14, 14], 2, [15, 15], [16, 16]]
+    else:
+        assert met == [[11, 12, 23], 1, [13, 14, 27], 2, [15, 16, 31]]
 
 
 def test_a_shape_that_does_not_fit_is_struck_off_the_line() -> None:
