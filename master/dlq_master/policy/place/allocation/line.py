@@ -55,7 +55,7 @@ class Blocks:
         return iter(partial(self.up_to, _END), None)
 
 
-class Ranked(Blocks):
+class RankedBlocks(Blocks):
     """Jobs that each stand for themselves, in order. Those between two waiting jobs are one block,
     unless they are taken `singly`.
     """
@@ -101,7 +101,7 @@ def blocks(lineup: Lineup, priority: int, *, apart: bool, singly: bool = False) 
         return Blocks([RunningBlock(STARTED_BASE, gpus, None)])
     places = running.places
     if not lineup.together or isinstance(running, RunningByKey):
-        return Ranked(running.ranked(priority), places, singly=singly)
+        return RankedBlocks(running.ranked(priority), places, singly=singly)
     together = running.gpus_together[priority]
     found = [RunningBlock(STARTED_BASE, together, None)] if together else []
     if together != gpus:  # promoted ones before the others, demoted ones behind

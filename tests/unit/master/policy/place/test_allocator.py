@@ -16,7 +16,7 @@ from dlq_master.model.resources import Shape, Slot
 from dlq_master.policy.place.allocation.line import (
     Blocks,
     Head,
-    Ranked,
+    RankedBlocks,
     RunningBlock,
     Unrolled,
     heads,
@@ -147,7 +147,7 @@ def test_running_jobs_between_two_waiting_jobs_are_one_block(singly: bool) -> No
     heap = heads(fifos((1, 1, 10), (2, 2, 20)), set(), 4)
     met = [
         [*(member.job_ids or ()), member.gpus] if isinstance(member, RunningBlock) else member[1]
-        for member in line(heap, Ranked(ranks, places, singly=singly), set())
+        for member in line(heap, RankedBlocks(ranks, places, singly=singly), set())
     ]
     if singly:
         assert met == [[11, 11], [12, 12], 1, [13, 13], [14, 14], 2, [15, 15], [16, 16]]
