@@ -9,7 +9,7 @@ meets the same cold caches:
   the new lease, attempt and start. No index, no order, no check, no place to find;
 - starts on an empty cluster: the values of each start, with the GPUs already found;
 - terms that end: each attempt, lease and job is read, and a renewal is made of it;
-- the order of those who run: each job's key at this instant as a position, and one sort.
+- the order of running jobs: each job's key at this instant as a position, and one sort.
 
 A full plan of `dlq` at a boundary needs the last two. The figures are CPU times, the best of five,
 or the median of many for a completion.
@@ -111,7 +111,7 @@ def replaced(cluster: Cluster, key: AttemptKey, next_job: Job) -> tuple[object, 
 
 
 def placed(cluster: Cluster) -> list[tuple[JobId, NodeId, int]]:
-    """Who starts where, as a placement finds it: one node each is enough for a floor."""
+    """Starts as a placement finds them. One node each is enough for a floor."""
     held = [(key.job_id, it.lease.allocation.slots[0]) for key, it in cluster.attempts.items()]
     return [(job_id, slot.node_id, slot.mask) for job_id, slot in held]
 
@@ -136,7 +136,7 @@ def renewals(cluster: Cluster) -> list[Renew]:
 
 
 def order(cluster: Cluster, now_s: float) -> list[tuple[float, float, int, JobId]]:
-    """All who run by their attained service, in the steps of `dlq`, then by their widths."""
+    """All running jobs by their attained service, in the steps of `dlq`, then by their widths."""
     attempts, jobs, found = cluster.attempts, cluster.jobs, []
     for key, attempt in attempts.items():
         job = jobs[key[0]]
