@@ -4,7 +4,9 @@
 
 It serves `SubmitJob` over mutual TLS with the options of the master. Its answer is as long as
 that of a master, and is never built anew. Nothing is read, checked or stored. So no master that
-serves by grpc.aio can spend less on a call; `benchmarks.live.submits --floor` measures it.
+serves by grpc.aio can spend less on a call; `benchmarks.live.submits --floor` measures it. Its
+`WatchEvents` sends as many messages of an event as the request says; `benchmarks.live.watchers
+--floor` measures those.
 """
 
 from __future__ import annotations
@@ -14,7 +16,7 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -28,6 +30,7 @@ from dlq_master.rpc.server import API_OPTIONS
 from support.ports import free_ports
 
 ANSWER_BYTES = 25  # of a brief answer: the number and the state of a job
+EVENT_BYTES = 500  # an event with its job
 READY = "ready"
 
 
@@ -64,6 +67,7 @@ async def _serve(directory: Path, address: str) -> None:
     handlers: dict[str, Any] = {
         name: grpc.unary_unary_rpc_method_handler(_answer) for name in ("SubmitJob", "ListJobs")
     }
+    handlers["WatchEvents"] = grpc.unary_stream_rpc_method_handler(_messages)
     server.add_generic_rpc_handlers(
         [grpc.method_handlers_generic_handler("dlq.v1.JobService", handlers)]
     )
@@ -76,6 +80,12 @@ async def _answer(_request: bytes, _context: Any) -> bytes:
     return _ANSWER
 
 
+async def _messages(request: bytes, _context: Any) -> AsyncIterator[bytes]:
+    for _ in range(int(request)):
+        yield _EVENT
+
+
+_EVENT = bytes(EVENT_BYTES)
 _ANSWER = bytes([0x0A, ANSWER_BYTES - 2, 0x0A, ANSWER_BYTES - 4, *b"1" * (ANSWER_BYTES - 4)])
 
 

@@ -1,4 +1,7 @@
-"""The present use of teams and their members, counted over the published jobs."""
+"""The present use of teams and their members.
+
+Jobs are counted as they change. A reader of teams looks only at jobs that hold GPUs.
+"""
 
 from __future__ import annotations
 
@@ -25,9 +28,39 @@ class TeamUse:
     ratio: float | None = None  # of that to what is due
 
 
+@dataclass(slots=True)
+class _AccountJobs:
+    there: int = 0
+    waiting: int = 0
+    guaranteed_gpus: int = 0
+
+
+class AccountTally:
+    """The jobs of each account that have not ended."""
+
+    def __init__(self) -> None:
+        """Of no jobs."""
+        self.by_account: defaultdict[str, _AccountJobs] = defaultdict(_AccountJobs)
+
+    def change(self, before: Job | None, job: Job) -> None:
+        """This one is new, or no longer what it was."""
+        for one, sign in ((before, -1), (job, 1)):
+            if one is None or one.ended:
+                continue
+            counts = self.by_account[one.account]
+            counts.there += sign
+            counts.waiting += sign * one.waiting
+            if one.promised is not None:
+                counts.guaranteed_gpus += sign * one.request.gpus
+
+    def asking(self) -> set[str]:
+        """Accounts with jobs that wait."""
+        return {account for account, counts in self.by_account.items() if counts.waiting}
+
+
 def count(
     held: Iterable[tuple[Job, int]],
-    jobs: Iterable[Job],
+    tally: AccountTally,
     used: Mapping[str, float],
     ratios: Mapping[str, float],
 ) -> Mapping[str, TeamUse]:
@@ -48,11 +81,10 @@ def count(
             found[name].usage_gpu_s += gpu_s
     for name, ratio in ratios.items():
         found[name].ratio = ratio
-    for job in jobs:
-        for name in (team_of(job.account), job.account):
-            found[name].jobs += not job.ended
-            if job.waiting:
-                found[name].waiting += 1
-            if job.promised is not None and not job.ended:
-                found[name].guaranteed_gpus += job.request.gpus
+    for account, counts in tally.by_account.items():
+        for name in (team_of(account), account):
+            use = found[name]
+            use.jobs += counts.there
+            use.waiting += counts.waiting
+            use.guaranteed_gpus += counts.guaranteed_gpus
     return found

@@ -13,7 +13,7 @@ from dlq_master.control.people import queues, team_use, teams
 from dlq_master.control.people.counts import of_user
 from dlq_master.control.people.queue_tally import QueueTally
 from dlq_master.control.people.queues import QueueFacts
-from dlq_master.control.people.team_use import TeamUse
+from dlq_master.control.people.team_use import AccountTally, TeamUse
 from dlq_master.control.placement import scheduling
 from dlq_master.control.placement.offloaded import Planning
 from dlq_master.control.placement.scheduling import delay_of
@@ -72,6 +72,7 @@ class Published:
         self._blocks = JobBlocks(self._jobs)
         self.tally = JobTally()
         self._queue_tally = QueueTally()
+        self._account_tally = AccountTally()
         self._attempts: dict[AttemptKey, Attempt] = {}
         self._on_node: dict[NodeId, dict[AttemptKey, int]] = {}
         self._kept: dict[NodeId, dict[AttemptKey, int]] = {}
@@ -175,6 +176,7 @@ class Published:
         self._state.jobs.counts.change(before, job)
         self.tally.change(before, job)
         self._queue_tally.change(before, job)
+        self._account_tally.change(before, job)
 
     def _put_attempt(self, attempt: Attempt) -> None:
         living = attempt.live
@@ -458,15 +460,15 @@ class Published:
         return reservations.on_them(self._state, one)
 
     def team_uses(self, now_s: float) -> Mapping[str, TeamUse]:
-        """The present use of teams and of accounts: O(jobs)."""
+        """The present use of teams and of accounts: O(attempts that live and accounts)."""
         held = [
             (self._jobs[key.job_id], attempt.lease.allocation.width)
             for key, attempt in self._attempts.items()
         ]
         cluster, rules = self._state.cluster, self._state.policy.shares
         used = share.usage(cluster, now_s)
-        ratios = {} if rules is None else share.ratios(used, share.asking(cluster), rules)
-        return team_use.count(held, self._jobs.values(), used, ratios)
+        ratios = {} if rules is None else share.ratios(used, self._account_tally.asking(), rules)
+        return team_use.count(held, self._account_tally, used, ratios)
 
     def team_notice(self) -> str:
         """Why quotas, limits and shares of teams make no difference now; empty: they do, or there

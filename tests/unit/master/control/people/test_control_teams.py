@@ -22,13 +22,22 @@ from dlq_master.control.composition.wiring import WIRING
 from dlq_master.control.config import QueueConfig
 from dlq_master.control.loop.turn import Turn
 from dlq_master.control.people.teams import moved
-from dlq_master.control.stimuli import Caller, DeleteTeam, SetPolicy, SetTeam, TeamSet, UpdateJob
+from dlq_master.control.stimuli import (
+    Caller,
+    CancelJob,
+    DeleteTeam,
+    SetPolicy,
+    SetTeam,
+    TeamSet,
+    UpdateJob,
+)
 from dlq_master.model.ids import JobId, NodeId
 from dlq_master.model.jobs.band import Band
 from dlq_master.model.jobs.reward import strict
 from dlq_master.model.why import ReasonCode
 from dlq_master.policy.order.share import ShareRules
 from dlq_master.store.tables.tenants import Member, Team, TeamRules
+from support.counted_calls import counted_calls
 from support.master_harness import ROOT, Master, config_of
 from support.sim_agent import SimAgent
 from support.validate import validate
@@ -253,6 +262,29 @@ def test_a_job_that_waits_is_counted_to_another_team_by_its_user(masters: Master
         master.edit(UpdateJob, third.job_id, team="nlp")
     with pytest.raises(InvalidRequest, match="in no team 'absent'"):
         master.edit(UpdateJob, third.job_id, team="absent")
+
+
+def test_a_reader_of_teams_looks_at_no_job_that_waits(masters: Masters) -> None:
+    master = a_master(masters)
+    set_team(master)
+    master.submit(8, team="vision")
+    costs, last = [], master.submit(1, team="vision")
+    for waiting in (10, 50):
+        while master.state.cluster.waiting.count < waiting:
+            last = master.submit(1, team="vision")
+        with counted_calls(of_c=True) as calls:
+            uses = master.loop.published.team_uses(master.clock.now_s())
+        costs.append(calls.total())
+        for name in ("vision", "vision/alice"):
+            use = uses[name]
+            assert (use.running, use.waiting, use.jobs) == (1, waiting, waiting + 1)
+    assert costs[0] == costs[1]
+    master.edit(CancelJob, last.job_id)
+    after = master.loop.published.team_uses(master.clock.now_s())["vision"]
+    assert (after.waiting, after.jobs) == (49, 50)
+    master.restart()
+    after = master.loop.published.team_uses(master.clock.now_s())["vision"]
+    assert (after.waiting, after.jobs) == (49, 50), "counted anew from the disk"
 
 
 def test_what_is_promised_by_the_quota_of_a_team_stays_with_it(masters: Masters) -> None:
