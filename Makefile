@@ -259,8 +259,8 @@ bench: setup $(TORCH_STAMP)  ## measure; figures beside their goals and conditio
 COMMA := ,
 
 .PHONY: race
-race: setup  ## dlq beside a real Slurm, line by line (root; Debian: slurm-wlm munge libslurm-dev; for its line: .venv/bin/pip install hyperqueue); ONLY=line,line REPEAT=5 SHORT=1 PAGE=1 JSON=FILE
-	$(PY) -m benchmarks.race $(subst $(COMMA), ,$(ONLY)) --repeat $(or $(REPEAT),5) $(if $(SHORT),--short) \
+race: setup  ## dlq beside a real Slurm, line by line (root; Debian: slurm-wlm munge libslurm-dev; for its line: .venv/bin/pip install hyperqueue); ONLY=line,line REPEAT=5 SHORT=1 or FULL=1 PAGE=1 JSON=FILE
+	$(PY) -m benchmarks.race $(subst $(COMMA), ,$(ONLY)) --repeat $(or $(REPEAT),5) $(if $(SHORT),--short) $(if $(FULL),--full) \
 	  $(if $(PAGE),--page) $(if $(JSON),--json > $(JSON))
 
 .PHONY: torture

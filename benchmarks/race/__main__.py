@@ -1,6 +1,7 @@
 """dlq beside a real Slurm on this machine, line by line: `make race`.
 
-    python -m benchmarks.race [LINE...] [--repeat N] [--short] [--json] [--page]
+    python -m benchmarks.race [LINE...] [--repeat N] [--short | --full] [--json]
+        [--page]
 
 Root, and Debian's slurm-wlm, munge and libslurm-dev. Both clusters stand side by side on loopback,
 and every line is measured in pairs: Slurm's turn, then dlq's, then the other way round. CPU is that
@@ -42,10 +43,11 @@ from support.real_slurm import missing
 LINES: dict[str, Callable[[Race], None]] = {
     "round-trip": calls.run_round_trip,
     "commands": calls.run,
+    "first-call": calls.run_first_call,
     "submit-loop": submits.run_loop,
     "submits": submits.run,
-    "lists": long_queue.run_lists,
     "memory": long_queue.run_memory,
+    "lists": long_queue.run_lists,
     "restart": long_queue.run_restart,
     "full-cluster": full_cluster.run,
     "dispatch": dispatch.run,
@@ -61,7 +63,8 @@ def main() -> None:
     )
     parser.add_argument("line", nargs="*", metavar="LINE", help=", ".join(LINES))
     parser.add_argument("--repeat", type=int, default=5, help="pairs of each row")
-    parser.add_argument("--short", action="store_true", help="fewer operations: ten minutes")
+    parser.add_argument("--short", action="store_true", help="fewer operations: seven minutes")
+    parser.add_argument("--full", action="store_true", help="also 10,000 nodes, 1,000,000 jobs")
     parser.add_argument("--page", action="store_true", help="write the page of the documentation")
     report = Report.begin("race", parser)
     asked = report.options.line or list(LINES)
@@ -72,7 +75,7 @@ def main() -> None:
     machine.adopt_orphans()
     faulthandler.register(signal.SIGUSR1)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit("ended by SIGTERM"))
-    race = Race(report, report.options.repeat, report.options.short)
+    race = Race(report, report.options.repeat, report.options.short, report.options.full)
     try:
         for name in (name for name in LINES if name in asked):
             _run(race, name)

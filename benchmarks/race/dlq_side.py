@@ -12,21 +12,27 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Self
 
+from benchmarks.commands.sbatch_loop import used_s
 from benchmarks.live.submits import SETTINGS
 from benchmarks.race.clients import Clients
-from benchmarks.race.slurm_side import PATIENCE_S
+from benchmarks.race.slurm_side import PATIENCE_S, USER_IDS
 from benchmarks.support.crowd import GPUS, joined
 from benchmarks.support.living import Living
 from dlq.v1 import job_pb2, node_pb2
+from dlq.v1.admin_service_pb2 import User
+from dlq_client.admin import Admin
 from dlq_client.jobs import Jobs
 from dlq_client.line.connection import Connection
-from dlq_client.line.identity import load_identity
+from dlq_client.line.identity import certified, load_identity, save_identity
 from dlq_client.nodes import Nodes
 from dlq_client.queues import Queues
+from dlq_common.identity.pki import Role, new_key_and_csr
 from dlq_compat.install import FRONT, install
+from dlq_master.serving import read_authority
 
 DEVICES = f"fake:{GPUS}xH100-80GB"
 ALIVE = ("queued", "running")
+USERS = ("ada", "bea", "cas")
 
 
 class DlqSide:
@@ -73,6 +79,21 @@ class DlqSide:
             for number in range(1, self.nodes + 1):
                 self._agents.append(self._living.start_agent_soon(f"n{number}", DEVICES))
         self.until(self._all_up, "the nodes")
+        self._homes = [self._home_of(*each) for each in zip(USERS, USER_IDS, strict=True)]
+
+    def _home_of(self, name: str, user_id: int) -> Path:
+        """A user of the cluster, and the directory of an identity."""
+        with self.line() as line:
+            Admin(line).set_user(User(name=name, role="user", uid=user_id, gid=user_id))
+        own = load_identity(self._living.home)
+        assert own is not None
+        made = new_key_and_csr(name)
+        authority = read_authority(self._living.state_dir, "bench")
+        signed = authority.sign_user(made.request, name, Role.USER, time.time())
+        save_identity(
+            self.root / name, certified(made.key, signed, authority.certificate_pem(), own.address)
+        )
+        return self.root / name
 
     def _all_up(self) -> bool:
         with self.line() as line:
@@ -93,6 +114,11 @@ class DlqSide:
     def has_helper(self) -> bool:
         """Whether a helper runs its commands; a tree without a C compiler has none."""
         return not FRONT.exists() or any((self.root / "x" / "dlq").glob("*.sock"))
+
+    def end_helper(self) -> None:
+        """As before the first call of a user. It ends when its directory has gone."""
+        shutil.rmtree(self.root / "x" / "dlq", ignore_errors=True)
+        self.until(lambda: not used_s(self.root / "x"), "the end of the helper")
 
     @contextmanager
     def line(self) -> Iterator[Connection]:
@@ -141,15 +167,21 @@ class DlqSide:
             return len(Jobs(line).list(states=states).jobs)
 
     def clients(
-        self, count: int, jobs: int, name: str = "race", *, at_once: bool = False
+        self, count: int, jobs: int, name: str = "race", shapes: int = 1, *, at_once: bool = False
     ) -> Clients:
-        """Clients that submit so many jobs of one GPU each together."""
-        words = [sys.executable, "-m", "benchmarks.race.dlq_client", str(jobs // count), name]
-        return Clients([words + ["--at-once"] * at_once] * count, self._here)
+        """Clients that submit so many jobs together: with several shapes, of the users in turn."""
+        words = [
+            sys.executable, "-m", "benchmarks.race.dlq_client", str(jobs // count), name,
+            "--shapes", str(shapes), *["--at-once"] * at_once,
+        ]  # fmt: skip
+        users = self._homes if shapes > 1 else [self._living.home]
+        homes = [users[number % len(users)] for number in range(count)]
+        return Clients([[*words, "--home", str(home)] for home in homes], self._here)
 
-    def submit(self, jobs: int, name: str = "race") -> None:
-        """Into the queue, in one call."""
-        with self.clients(1, jobs, name, at_once=True) as clients:
+    def submit(self, jobs: int, name: str = "race", shapes: int = 1) -> None:
+        """Into the queue, by one client of each user."""
+        users = len(USERS) if shapes > 1 else 1
+        with self.clients(users, jobs, name, shapes, at_once=True) as clients:
             clients.go()
 
     def cancel(self, name: str) -> None:
@@ -162,7 +194,7 @@ class DlqSide:
     def clear(self) -> None:
         """No job is left."""
         if self.count(*ALIVE):
-            self._living.run("dlq", "cancel", "-u", "me", "--kill", "--yes")
+            self._living.run("dlq", "cancel", "-t", ",".join(ALIVE), "--kill", "--yes")
         self.until(lambda: not self.count(*ALIVE), "the end of all jobs")
 
     # --- its controller -------------------------------------------------------------------------

@@ -21,6 +21,7 @@ from benchmarks.race.table import row_text
 from benchmarks.support.report import Report
 
 SETTLE_S = 10.0  # Slurm writes its jobs down some seconds later
+EMPTY_SETTLE_S = 3.0
 
 
 class Wanted(NamedTuple):
@@ -79,13 +80,15 @@ class Race:
     report: Report
     repeat: int
     short: bool
+    full: bool = False
     rows: list[Row] = field(default_factory=list)
     line: str = ""
     failed: list[str] = field(default_factory=list)  # lines that broke off
     _wanted: Wanted | None = None
     _sides: Sides | None = None
-    empty_mib: dict[str, float] = field(default_factory=dict)  # before the queue was filled
-    full_mib: dict[str, float] = field(default_factory=dict)  # and after it
+    # Of each set-up, before the queue was filled and after it.
+    empty_mib: list[dict[str, float]] = field(default_factory=list)
+    full_mib: list[dict[str, float]] = field(default_factory=list)
     _open: ExitStack = field(default_factory=ExitStack)
 
     def sides(self, wanted: Wanted) -> Sides:
@@ -102,13 +105,13 @@ class Race:
 
     def _fill(self, sides: Sides, waiting: int) -> None:
         if waiting:
-            time.sleep(SETTLE_S)
-            self.empty_mib = sides.resident_mib()
+            time.sleep(EMPTY_SETTLE_S)
+            self.empty_mib.append(sides.resident_mib())
             for side in sides:
                 side.fill(1)
                 side.submit(waiting)
-            time.sleep(SETTLE_S)
-            self.full_mib = sides.resident_mib()
+            time.sleep(SETTLE_S / 2 if self.short else SETTLE_S)
+            self.full_mib.append(sides.resident_mib())
 
     def sides_now(self) -> Sides:
         """The two clusters as they stand."""
@@ -166,10 +169,12 @@ class Race:
         dlq = [replace(turn, value=value) for turn, value in values]
         self.tell(Row(self.line, name, unit, how, goals=goals, dlq=dlq, with_cpu=False))
 
-    def steadily(self, name: str, unit: str, slurm: float, dlq: float, **more: Any) -> None:
-        """A row of figures that other work does not change."""
+    def steadily(
+        self, name: str, unit: str, slurm: Iterable[float], dlq: Iterable[float], **more: Any
+    ) -> None:
+        """A row of pairs of figures that other work does not change."""
         row = Row(self.line, name, unit, more.pop("how", ""), steady=True, **more)
-        row.slurm, row.dlq = [steady(slurm)], [steady(dlq)]
+        row.slurm, row.dlq = [*map(steady, slurm)], [*map(steady, dlq)]
         self.tell(row)
 
     def tell(self, row: Row) -> None:

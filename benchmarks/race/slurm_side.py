@@ -22,6 +22,7 @@ MANY_SHORT_JOBS = (
     "bf_max_job_test=10000,bf_interval=30,bf_continue,bf_max_time=60,defer"
 )
 MOST_JOBS = 200_000
+USER_IDS = (1, 2, 3)  # of the system; root submits for them
 PATIENCE_S = 300.0
 _PORTS = range(21_000, 29_000)
 
@@ -95,14 +96,19 @@ class SlurmSide(RealSlurm):
     def count(self, states: str) -> int:
         return len(self.said("squeue", "-h", "-t", states, "-o", "%i").split())
 
-    def clients(self, count: int, jobs: int, name: str = "race") -> Clients:
-        """Clients of libslurm that submit so many jobs of one GPU each together."""
+    def clients(self, count: int, jobs: int, name: str = "race", shapes: int = 1) -> Clients:
+        """Clients of libslurm that submit so many jobs together: with several shapes, for the users
+        in turn.
+        """
         words = [str(self.client_program()), str(jobs // count), name]
-        return Clients([words] * count, self.environment)
+        ids = USER_IDS if shapes > 1 else (0,)
+        users = [str(ids[number % len(ids)]) for number in range(count)]
+        return Clients([[*words, user, str(shapes)] for user in users], self.environment)
 
-    def submit(self, jobs: int, name: str = "race") -> None:
-        """Into the queue, by one client."""
-        with self.clients(1, jobs, name) as clients:
+    def submit(self, jobs: int, name: str = "race", shapes: int = 1) -> None:
+        """Into the queue, by one client of each user."""
+        users = len(USER_IDS) if shapes > 1 else 1
+        with self.clients(users, jobs, name, shapes) as clients:
             clients.go()
 
     def client_program(self) -> Path:
@@ -125,7 +131,7 @@ class SlurmSide(RealSlurm):
 
     def clear(self) -> None:
         """No job is left."""
-        self.said("scancel", "-u", "root")
+        self.said("scancel", "--partition=gpu")
         self._until(lambda: not self.said("squeue", "-h", "-o", "%i"), "the end of all jobs")
 
     # --- its controller -------------------------------------------------------------------------

@@ -17,6 +17,8 @@ def row_text(row: Row) -> str:
     """One row as soon as it is known."""
     name, slurm, dlq, ahead, controller, beside, goal, met = cells(row)
     told = f"{name}: dlq {dlq}, {row.peer} {slurm}: {ahead}" if row.slurm else f"{name}: {dlq}"
+    if ahead and not row.slurm:
+        told += f": {ahead}"
     cpu = f"; CPU of the controllers {controller}, beside them {beside}" if controller else ""
     return f"{told}{cpu}" + (f"  (goal {goal}: {met})" if goal else "")
 
@@ -37,7 +39,12 @@ def cells(row: Row) -> tuple[str, ...]:
 
 def _ahead(row: Row) -> str:
     found = row.ratio
-    return row.refusal if found is None else found.words()
+    if found is not None:
+        return found.words()
+    values = [turn.value for turn in row.dlq]
+    if not row.slurm and len(values) > 1:
+        return f"alone, {len(values)} times: {number(min(values))} to {number(max(values))}"
+    return row.refusal
 
 
 def _cpu(row: Row, what: str) -> str:

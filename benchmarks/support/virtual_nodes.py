@@ -23,6 +23,7 @@ from dlq_common.identity.facts import SERVER_NAME
 from dlq_common.identity.pki import Authority, new_key_and_csr
 
 SAVE_S = 1.0
+MEMORY_BYTES = 500 << 30
 RUN = "RUN_S"
 
 
@@ -67,7 +68,11 @@ class VirtualNode:
     async def run(self, welcomed: Callable[[], object]) -> None:
         """Speak and listen until it is cancelled or the master hangs up."""
         facts = wire.NodeFacts(
-            hostname=self.node_id, boot_id="1", virtual_devices=True, pool=self._pool
+            hostname=self.node_id,
+            boot_id="1",
+            virtual_devices=True,
+            pool=self._pool,
+            memory_bytes=MEMORY_BYTES,
         )
         for index in range(self._gpus):
             facts.gpus.add(index=index, gpu_type="h100")

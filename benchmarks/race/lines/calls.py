@@ -15,6 +15,7 @@ from dlq_client.jobs import Jobs
 
 SMALL = Wanted(4)
 WAITING = 20
+FIRST_MS = 120
 _LOOP = """\
 count=$1
 shift
@@ -65,6 +66,25 @@ def race_calls(
         ),
         count, f"`{' '.join(slurm)}` beside `{' '.join(dlq)}`, {count} calls in a shell loop",
         goals=goals,
+    )  # fmt: skip
+
+
+def run_first_call(race: Race) -> None:
+    """The first call after a login: no helper of the commands lives yet."""
+    slurm, dlq = race.sides(SMALL)
+    words = ("dlq", "status")
+    theirs = partial(loop_ms, ("squeue",), slurm.environment, 1)
+    ours = partial(loop_ms, words, dlq.environment, 1)
+    warm(dlq, words)  # the files of Python are in memory
+
+    def after() -> None:
+        dlq.until(dlq.has_helper, "the helper of the commands")
+
+    race.pairs(
+        "first call after login", "ms",
+        (Side(theirs), Side(ours, dlq.end_helper, after)), 1,
+        "`squeue` beside `dlq status`, one call; dlq has no helper, which starts meanwhile",
+        goals=Goals(at_most=FIRST_MS),
     )  # fmt: skip
 
 

@@ -31,26 +31,36 @@ def run_lists(race: Race) -> None:
 
 
 def run_memory(race: Race) -> None:
-    """Resident memory of idle daemons, and for each waiting job."""
+    """Resident memory of idle daemons, and for each waiting job: a set-up for each pair."""
     race.sides(LONG)
+    while len(race.full_mib) < race.repeat:
+        race.close()
+        race.sides(LONG)
     empty, full = race.empty_mib, race.full_mib
+
+    def idle(name: str) -> list[float]:
+        return [each[name] for each in empty]
+
+    def each_job(name: str) -> list[float]:
+        both = zip(empty, full, strict=True)
+        return [1024 * (after[name] - before[name]) / JOBS for before, after in both]
+
     race.steadily(
-        "resident, controllers, idle", "MiB", empty["slurm"], empty["dlq"],
+        "resident, controllers, idle", "MiB", idle("slurm"), idle("dlq"),
         goals=Goals(at_most=TOGETHER_MIB),
         how="munged and slurmctld beside the master, its twin and its planner",
     )  # fmt: skip
     race.steadily(
-        "resident, an idle agent", "MiB", empty["slurm agent"], empty["dlq agent"],
+        "resident, an idle agent", "MiB", idle("slurm agent"), idle("dlq agent"),
         goals=Goals(at_most=AGENT_MIB), how="a slurmd beside a dlq-nodeagent",
     )  # fmt: skip
-    each = {name: 1024 * (full[name] - empty[name]) / JOBS for name in full}
     race.steadily(
-        "memory for each waiting job", "KiB", each["slurm holder"], each["dlq holder"],
+        "memory for each waiting job", "KiB", each_job("slurm holder"), each_job("dlq holder"),
         goals=Goals(at_most=EACH_KIB),
         how=f"growth of slurmctld and of the master alone with {JOBS:,} jobs",
     )  # fmt: skip
     race.steadily(
-        "the same with twin and planner", "KiB", each["slurm"], each["dlq"],
+        "the same with twin and planner", "KiB", each_job("slurm"), each_job("dlq"),
         how="growth of all controllers",
     )  # fmt: skip
 

@@ -11,10 +11,13 @@ from benchmarks.race.pairs import Goals
 from benchmarks.race.running import Race, Side
 from benchmarks.race.slurm_side import SlurmSide
 
+ASK = "Three users ask in turn for 1 to 8 GPUs and 400 sizes of memory."
 HOW = (
-    "{clients} x libslurm in C, {clients} x dlq_client in Python, one submit after another each; "
-    "the nodes are full and the jobs wait"
+    "{clients} x libslurm in C, {clients} x dlq_client in Python, one submit after another each. "
+    + ASK
+    + " The nodes are full and the jobs wait"
 )
+SHAPES = 400
 BEATEN, MASTER_MS = 1.2, 0.6
 
 
@@ -39,7 +42,7 @@ def submitting(side: SlurmSide | DlqSide, clients: int, jobs: int) -> Side:
     crowds: list[Clients] = []
 
     def before() -> None:
-        crowds.append(side.clients(clients, jobs))
+        crowds.append(side.clients(clients, jobs, shapes=SHAPES))
         crowds[-1].__enter__()
 
     def after() -> None:

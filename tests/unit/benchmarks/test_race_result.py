@@ -9,9 +9,12 @@ from pathlib import Path
 
 from benchmarks.race.__main__ import LINES
 from benchmarks.race.clients import Clients
+from benchmarks.race.dlq_client import a_spec
 from benchmarks.race.lines.alone import ASKED, matching
+from benchmarks.race.lines.submits import SHAPES
 from benchmarks.race.page import page_text
 from benchmarks.race.pairs import Goals, Row, Turn
+from benchmarks.race.slurm_side import SOURCE
 from benchmarks.race.table import markdown_table, row_text, text_table
 from benchmarks.support.conditions import conditions
 
@@ -51,6 +54,23 @@ def test_dlq_alone_stands_beside_its_goal() -> None:
     row = Row("alone", "tick", "us", "", goals=Goals(at_most=20), steady=True)
     row.dlq = [Turn(15.0, 0.0, 0.0, 0.0, 0.0)]
     assert row_text(row) == "tick: 15 us  (goal <= 20 us: met)"
+
+
+def test_a_row_of_dlq_alone_that_was_repeated_tells_its_spread() -> None:
+    row = Row("alone", "tick", "us", "", steady=True)
+    row.dlq = [Turn(value, 0.0, 0.0, 0.0, 0.0) for value in (15.0, 14.0, 18.0)]
+    assert "15 us: alone, 3 times: 14 to 18" in row_text(row)
+    assert "alone, 3 times: 14 to 18" in text_table([row])
+
+
+def test_clients_of_both_sides_ask_for_the_same_shapes() -> None:
+    specs = [a_spec("race", number, SHAPES) for number in range(SHAPES)]
+    sizes = {spec.resources.memory_limit_bytes for spec in specs}
+    assert (len(sizes), max(sizes)) == (SHAPES, SHAPES * 16 << 20)
+    assert [spec.resources.gpu_count for spec in specs[:5]] == [1, 2, 4, 8, 1]
+    source = SOURCE.read_text()
+    assert "job.pn_min_memory = 16 * (1 + number % shapes); /* MiB */" in source
+    assert "widths[shapes > 1 ? number % 4 : 0]" in source
 
 
 def test_the_page_names_command_commit_day_and_conditions() -> None:
