@@ -15,6 +15,7 @@ import os
 import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 from pathlib import Path
 from typing import Final
 
@@ -62,8 +63,7 @@ class CommitRecord:
 
     def note(self, committed: CommittedBatch) -> None:
         """Remember one batch, in the place of the one `SLOTS` before it."""
-        fields = {name: getattr(committed, name) for name in CommittedBatch.__slots__}
-        text = _dumps(fields).encode()
+        text = _dumps(dict(zip(_NAMES, _values(committed), strict=True))).encode()
         record = b"%08x %s\n" % (zlib.crc32(text), text)
         slot = committed.number % SLOTS
         os.pwrite(self._handle, record.ljust(SLOT_BYTES, b"\0"), slot * SLOT_BYTES)
@@ -82,6 +82,8 @@ class CommitRecord:
         os.close(self._handle)
 
 
+_NAMES = CommittedBatch.__slots__
+_values = attrgetter(*_NAMES)
 _dumps = json.JSONEncoder(separators=(",", ":")).encode
 
 

@@ -187,7 +187,7 @@ class Writer:
         def write_all(db: Database) -> None:
             work.write(db)
             write_meta(db, {BATCH: str(number)})
-            if audit is not None:
+            if audit is not None and (head != self._audit_head or written):
                 write_audit_state(db, head, written)
 
         error = _failure(self._db, write_all)

@@ -42,6 +42,7 @@ from dlq_master.control.loop import compaction
 from dlq_master.control.loop.failpoints import Failpoints
 from dlq_master.control.loop.inbox import Envelope, Inbox
 from dlq_master.control.loop.incidents import HandlerFailed, Incidents, refused_for, sent_by
+from dlq_master.control.loop.listening import LISTEN_S, Listening
 from dlq_master.control.loop.meter import Meter
 from dlq_master.control.loop.ports import (
     NOBODY_FORESEES,
@@ -72,8 +73,6 @@ _log = get_logger("master.loop")
 LAG_NOTED_S = 1.0
 # So long may a turn handle stimuli: meanwhile the sockets are not read.
 HANDLING_S = 0.02
-# While a batch is being written, the sockets are read: so often it is noted that they are.
-LISTEN_S = 0.25
 
 
 class Store(Protocol):
@@ -131,7 +130,7 @@ class Loop:
         self._wake_at_s: float | None = None
         self._turned_s = clock.now_s()
         self._listened_s = 0.0  # of the last turn: it waited for the disk, and heard everybody
-        self._moment = _moment
+        self._listen_every_s = LISTEN_S
         self.published = wiring.published(state, records, foreseen, self._incidents.told)
         self._watchers.horizon, self._watchers.last = (
             state.journal.horizon,
@@ -311,15 +310,11 @@ class Loop:
 
     async def _written(self, batch: Batch) -> None:
         """Wait for the disk, and count for how long the sockets were read meanwhile."""
-        writing = asyncio.ensure_future(self._store.commit(batch))
+        listening = Listening(self._clock.now_s, self._listen_every_s)
         try:
-            while not writing.done():
-                since_s = self._clock.now_s()
-                await self._moment(writing)
-                self._listened_s += min(LISTEN_S, max(0.0, self._clock.now_s() - since_s))
-            writing.result()
+            await self._store.commit(batch)
         finally:
-            writing.cancel()
+            self._listened_s += listening.end()
 
     def _let_go(self, batch: Batch, now_s: float) -> None:
         """Ended jobs whose time in memory is over leave it: they are on disk."""
@@ -438,10 +433,6 @@ class Loop:
         for name in late:
             _log.warning("metronome_late", tick=name)
         return late
-
-
-async def _moment(writing: asyncio.Future[None]) -> None:
-    await asyncio.wait({writing}, timeout=LISTEN_S)
 
 
 def _answer(letter: Envelope, outcome: Any) -> None:

@@ -281,3 +281,19 @@ async def test_a_turn_of_a_storm_leaves_the_rest_to_the_next_turn_in_order() -> 
 
     assert counts == [2, 4, 5], "after its second stimulus the time of a turn is over"
     master.close()
+
+
+async def test_a_turn_waits_for_its_commit_in_its_own_task() -> None:
+    """Another task would cost each submit that comes alone two more rounds of the event loop."""
+    master = await asyncio.to_thread(Master)
+    tasks: list[object] = []
+
+    class Seen(MemoryStore):
+        async def commit(self, batch: Batch) -> None:
+            tasks.append(asyncio.current_task())
+
+    master.loop._store = Seen()
+    turning = asyncio.create_task(master.loop.turn([Envelope(master.submission(), None)]))
+    await turning
+    assert tasks == [turning]
+    master.close()
