@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import fields
 from functools import partial
 from operator import attrgetter
-from typing import Any, TypeVar
+from typing import Any, Generic, TypeVar
 
 ValueT = TypeVar("ValueT")
 
@@ -55,3 +55,22 @@ def changer(kind: type[ValueT]) -> Callable[[ValueT, Changes], ValueT]:
         return new(kind, fields)  # type: ignore[type-var]
 
     return changed
+
+
+class Alike(Generic[ValueT]):
+    """One object for all equal values. Ten thousand jobs of one kind then hold what differs alone.
+
+    It keeps `most` values, and then begins anew.
+    """
+
+    __slots__ = ("_known", "_most")
+
+    def __init__(self, most: int = 10_000) -> None:
+        self._known: dict[ValueT, ValueT] = {}
+        self._most = most
+
+    def one(self, value: ValueT) -> ValueT:
+        """The first one of the values that equal this one."""
+        if len(self._known) >= self._most:
+            self._known.clear()
+        return self._known.setdefault(value, value)

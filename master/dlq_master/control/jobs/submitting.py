@@ -40,8 +40,13 @@ from dlq_master.model.jobs import job_steps as on_job
 from dlq_master.model.jobs.eligible import Array
 from dlq_master.model.jobs.job import HoldKind, Job, Lateness, RunRules
 from dlq_master.model.jobs.job_changes import changed
+from dlq_master.model.values import Alike
 from dlq_master.model.why import Reason, ReasonCode
 from dlq_master.model.words.sentence import sentence
+
+# Values that jobs of one kind share. The store shares them likewise when it reads jobs.
+_RULES: Alike[RunRules] = Alike()
+_WORDS: Alike[str] = Alike()
 
 
 def _known(turn: Turn, ask: SubmitJob, word: str) -> Answer:
@@ -230,10 +235,10 @@ def _job(turn: Turn, ask: SubmitJob, team: str) -> Job:
         job_id=next_id if array is None or ask.validate_only else JobId(next_id + 1),
         user=ask.caller.name,
         person=ask.caller.key,
-        name=ask.name,
+        name=_WORDS.one(ask.name),
         request=cores.fitted(turn, gpu_types.resolved(state.cluster, ask.request)),
         submit_time_s=turn.now_s,
-        queue=queue,
+        queue=_WORDS.one(queue),
         priority_base=queues.job_priority(state.config, queue, ask.nice),
         nice=ask.nice,
         time_limit_s=ask.time_limit_s,
@@ -241,7 +246,7 @@ def _job(turn: Turn, ask: SubmitJob, team: str) -> Job:
         basis=_basis(ask),
         steps=deadline_updates.steps_of(turn, ask.deadlines, turn.now_s, field="spec.deadlines"),
         step_count=ask.step_count,
-        rules=_with_graces(ask, state.config.jobs),
+        rules=_RULES.one(_with_graces(ask, state.config.jobs)),
         begin_time_s=ask.begin_time_s,
         depends=dependencies.dependency(turn, ask.caller, ask.depends),
         array=array,
@@ -257,7 +262,7 @@ def _job(turn: Turn, ask: SubmitJob, team: str) -> Job:
 
 
 def _family(ask: SubmitJob) -> str:
-    return f"{ask.caller.key}/{ask.family}" if ask.family else ""
+    return _WORDS.one(f"{ask.caller.key}/{ask.family}") if ask.family else ""
 
 
 def _off_reserved(turn: Turn, job: Job) -> Job:

@@ -14,6 +14,7 @@ from typing import Final
 
 from dlq_master.model.ids import JobId
 from dlq_master.model.jobs.job import Job
+from dlq_master.model.values import Alike
 from dlq_master.policy.reasons.summary import ReasonSummary
 from dlq_master.store.tables.tenants import Spent, Waited
 
@@ -30,6 +31,7 @@ class Waits:
         self._written_s: dict[JobId, float] = {}
         self._waiting: dict[JobId, None] = {}  # who was looked at for longest first
         self._changed: dict[JobId, None] = {}
+        self._kinds: Alike[tuple[str, ...]] = Alike()
         self.touched(jobs)
 
     def touched(self, jobs: Iterable[Job]) -> None:
@@ -86,7 +88,7 @@ class Waits:
         self._written_s.pop(job_id, None)
 
     def _look_at(self, job: Job, find: ReasonSummary, now_s: float, since_s: float) -> None:
-        kinds = tuple([kind.word for kind in find.kinds(job)])
+        kinds = self._kinds.one(tuple([kind.word for kind in find.kinds(job)]))
         known = self._known.get(job.job_id)
         if known is None:
             known = Waited(job.job_id, (), max(_began_s(job, now_s), min(since_s, now_s)))
@@ -118,5 +120,8 @@ def settled(row: Waited, now_s: float) -> Waited:
     spent = {one.code: one for one in row.spent}
     for place, code in enumerate(row.now):
         _, held_s, main_s = spent.get(code, Spent(code, 0.0, 0.0))
-        spent[code] = Spent(code, held_s + passed_s, main_s + (0.0 if place else passed_s))
+        now_held_s = held_s + passed_s
+        if place == 0:  # one number serves both where no other reason was the main one before
+            main_s = now_held_s if main_s == held_s else main_s + passed_s
+        spent[code] = Spent(code, now_held_s, main_s)
     return row._replace(spent=tuple(spent.values()), at_s=now_s)

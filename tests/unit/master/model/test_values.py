@@ -12,6 +12,7 @@ from dlq_master.model.nodes.free_gpus import lowest
 from dlq_master.model.nodes.node import NodeState, frozen
 from dlq_master.model.nodes.node_steps import due_event
 from dlq_master.model.resources import Request, Shape, indices, mask_of
+from dlq_master.model.values import Alike
 from support.builders import a_node, an_allocation, an_attempt
 
 
@@ -123,3 +124,13 @@ def test_mass_loss_freezes_requeues(
     ]
     there = [a_node(f"u{i}") for i in range(nodes - len(gone))]
     assert frozen([*gone, *there], 170.0, Terms(), lag_s) is expected
+
+
+def test_equal_values_are_one_object_until_there_are_too_many() -> None:
+    alike: Alike[tuple[int, ...]] = Alike(most=2)
+    made = tuple[int, ...]  # a value of its own at each call, not a constant
+    first = alike.one(made([1, 2]))
+    assert alike.one(made([1, 2])) is first
+    assert alike.one((3,)) == (3,)
+    assert alike.one((4,)) == (4,)
+    assert alike.one(made([1, 2])) is not first, "it has begun anew"

@@ -106,3 +106,14 @@ def test_jobs_like_the_first_cost_fewer_calls_than_alone(masters: Masters) -> No
     together = calls_of(lambda master, asks: many(master, *asks))
     apart = calls_of(lambda master, asks: master.turn(*asks))
     assert together <= 0.5 * apart
+
+
+def test_jobs_of_one_kind_share_their_values_however_they_come(masters: Masters) -> None:
+    """A job that waits costs memory for what is its own alone."""
+    master = masters()
+    for number in range(2):
+        name, family = f"train-{7}", f"f{7}"  # each is a string of its own, as from the wire
+        master.ask(master.submission(1, name=name, family=family, request_id=f"r{number}"))
+    one, other = (master.state.cluster.jobs[JobId(number)] for number in (1, 2))
+    for field in ("name", "family", "rules", "queue"):
+        assert getattr(one, field) is getattr(other, field), field
