@@ -39,6 +39,7 @@ from dlq_master.control.stimuli import (
     Tick,
 )
 from dlq_master.model.attempts.attempt import Attempt
+from dlq_master.model.cluster.cluster import Cluster
 from dlq_master.model.event import JournalEvent
 from dlq_master.model.ids import AttemptKey, JobId, NodeId
 from dlq_master.model.jobs.job import Job, RunRules
@@ -341,3 +342,19 @@ def _same(before: State, after: State) -> None:
     assert before.jobs.next_id == after.jobs.next_id
     assert after.journal.next_sequence > before.journal.next_sequence  # it said that it has started
     assert after.epoch == before.epoch + 1
+    assert known(after.cluster) == known(before.cluster)
+
+
+def known(cluster: Cluster) -> dict[str, object]:
+    """All that a cluster has learned from jobs, in its order."""
+    trials, history, offers = cluster.profiling.remembered, cluster.history, cluster.offers
+    return {
+        "runs": [(key, runs) for key, runs in trials.runs.items()],
+        "ratios": (trials.ratios.total, list(trials.ratios)),
+        "sent": (trials.sent.total, list(trials.sent)),
+        "scale": (trials.hour, trials.gpus),
+        "services": (history.newest.total, list(history.newest)),
+        "distribution": (history.refreshed, history.learned, cluster.ordering.thresholds),
+        "offers": (offers.newest.total, offers.begin_s, list(offers)),
+        "costs": list(cluster.costs.families.items()),
+    }

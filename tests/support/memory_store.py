@@ -27,6 +27,7 @@ from dlq_master.store.batch import (
     HORIZON,
     MOST_COMPLETED,
     MOST_RECORDINGS,
+    TAUGHT,
     Batch,
     Intention,
     JournalCut,
@@ -37,6 +38,7 @@ from dlq_master.store.batch import (
 )
 from dlq_master.store.stored_tables import (
     FORESEEN,
+    LESSONS,
     MACHINES,
     RESERVATIONS,
     TABLES,
@@ -206,7 +208,8 @@ class MemoryStore:
             last_time_s=last_time_s,
             last_job=max(rows.jobs, default=0),
             complete_from_s=complete_from_s,
-            completed=tuple(completed[-MOST_COMPLETED:]),
+            completed=() if TAUGHT in rows.meta else tuple(completed[-MOST_COMPLETED:]),
+            lessons=self._values(LESSONS),
             recordings=self._recordings()[-MOST_RECORDINGS:],
             teams=self._values(TEAMS),
             reservations=self._values(RESERVATIONS),

@@ -52,10 +52,11 @@ def adopt(cluster: Cluster, before: Ordering | None, policy: Policy) -> Adopted:
         packing=None,
         positions=positions,
         unsettled=(),
-        history=None,  # learned anew from the ended jobs that are there, as after a restart
+        history=cluster.history.under(policy.ordering.refresh),
     )
     changed = [job for job_id, job in after.items() if job != cluster.jobs[job_id]]
     adopted = thaw(frozen, policy.ordering)
+    adopted.relearn()
     adopted.migrations = cluster.migrations
     return Adopted(adopted, tuple(changed))
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Final, NamedTuple, TypeVar
 
 from dlq_master.model.attempts.attempt import Attempt
+from dlq_master.model.estimates.lessons import Lesson
 from dlq_master.model.event import JournalEvent
 from dlq_master.model.ids import AttemptKey, JobId, NodeId
 from dlq_master.model.jobs.job import Job
@@ -162,7 +163,8 @@ class JournalCut(NamedTuple):
 
 
 MOST_RECORDINGS: Final = 20_000  # are read at a start
-MOST_COMPLETED: Final = 5_000  # likewise, of jobs that have left memory
+MOST_COMPLETED: Final = 5_000  # likewise, of jobs that have left memory, at the first start
+TAUGHT: Final = "taught"  # key of meta: "yes" once what was learned lies in rows
 BATCH: Final = "batch"  # key of meta: number of the last batch (store/commit_record.py)
 AUDIT_HEAD: Final = "audit_head"  # key of meta: number and hash of the audit's last line on disk
 HORIZON: Final = "journal_horizon"  # key of meta: up to this sequence the journal has been cut
@@ -183,9 +185,10 @@ class Loaded:
     last_time_s: float  # newest time in the journal; the clock never starts below it
     last_job: int = 0  # highest number ever given
     complete_from_s: float = -math.inf  # all jobs that ended after this are loaded
-    # The newest `MOST_COMPLETED` jobs that completed before the window, oldest first. The estimates
-    # learned from them outlive them.
+    # Of a database of an earlier version, which has no lessons: the newest `MOST_COMPLETED` jobs
+    # that completed before the window, oldest first.
     completed: tuple[Job, ...] = ()
+    lessons: tuple[Lesson, ...] = ()
     recordings: tuple[Recording, ...] = ()  # the newest `MOST_RECORDINGS`, oldest first
     teams: tuple[Team, ...] = ()
     reservations: tuple[Reservation, ...] = ()

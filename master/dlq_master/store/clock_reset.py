@@ -45,6 +45,11 @@ _BODIES = (
     "machines",
     "recordings",
 )
+# What was learned of the last hours: its instants lie in numbers.
+_FORGET_WINDOWS = (
+    "DELETE FROM lessons WHERE name IN ('scale', 'demand') OR name LIKE 'sent/%' "
+    "OR name LIKE 'offer/%'"
+)
 # Instants that people chose, of a job submitted before the clock was wrong.
 _CHOSEN = frozenset({"due_s", "begin_time_s"})
 _SLOTS = "slots"  # numbered from the zero of the grid of SLO terms
@@ -134,6 +139,7 @@ def _shift_rows(db: Database, shift: _Shift) -> None:
             moved = shift.value("", found, chosen=chosen)
             if moved != found:
                 db.execute(f"UPDATE {table} SET body = ? WHERE {where}", [sealed(moved), *ids])
+    db.execute(_FORGET_WINDOWS)
     for table, column in _COLUMNS:
         db.execute(
             f"UPDATE {table} SET {column} = {column} - ? WHERE {column} >= ?",

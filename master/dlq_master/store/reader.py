@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from dlq_master.model.attempts.attempt import Attempt
+from dlq_master.model.estimates.lessons import Lesson
 from dlq_master.model.event import JournalEvent
 from dlq_master.model.ids import AttemptKey, JobId, NodeId
 from dlq_master.model.jobs.job import Job
@@ -24,6 +25,7 @@ from dlq_master.store.batch import (
     BATCH,
     MOST_COMPLETED,
     MOST_RECORDINGS,
+    TAUGHT,
     Intention,
     Loaded,
     MemoryWindow,
@@ -33,7 +35,13 @@ from dlq_master.store.database import Database
 from dlq_master.store.open import connect
 from dlq_master.store.past import Past
 from dlq_master.store.rows import EVENT_FIELDS
-from dlq_master.store.stored_tables import FORESEEN, RESERVATIONS, TEAMS, TOKENS, USERS
+from dlq_master.store.stored_tables import (
+    FORESEEN,
+    RESERVATIONS,
+    TEAMS,
+    TOKENS,
+    USERS,
+)
 from dlq_master.store.tables.codec import decode, decode_all
 from dlq_master.store.tables.table import Table
 from dlq_master.store.tables.tenants import Waited
@@ -81,8 +89,9 @@ class Reader(Past):
         (last_job,) = db.execute("SELECT coalesce(max(job_id), 0) FROM jobs").fetchone()
         jobs = {job.job_id: job for sql in (_LIVING, _LEAVING) for job in self._each(sql, Job)}
         jobs |= recent
+        meta = dict(db.execute("SELECT key, value FROM meta WHERE key != ?", [BATCH]).fetchall())
         return Loaded(
-            meta=dict(db.execute("SELECT key, value FROM meta WHERE key != ?", [BATCH]).fetchall()),
+            meta=meta,
             jobs=tuple(jobs[job_id] for job_id in sorted(jobs)),
             attempts=self._all(
                 "SELECT body FROM attempts WHERE ended_time_s IS NULL ORDER BY job_id", Attempt
@@ -95,7 +104,8 @@ class Reader(Past):
             last_time_s=last_time_s,
             last_job=last_job,
             complete_from_s=complete_from_s,
-            completed=self._completed(jobs.keys()),
+            completed=() if TAUGHT in meta else self._completed(jobs.keys()),
+            lessons=tuple(self._each("SELECT body FROM lessons", Lesson)),
             recordings=self._recordings(),
             teams=self._rows(TEAMS),
             reservations=self._rows(RESERVATIONS),

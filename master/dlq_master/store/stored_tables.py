@@ -2,6 +2,7 @@
 
 from typing import Final
 
+from dlq_master.model.estimates.lessons import Lesson
 from dlq_master.model.ids import JobId
 from dlq_master.model.machines.rented import Machine
 from dlq_master.store.batch import JoinToken, User
@@ -17,5 +18,6 @@ MACHINES: Final[Table[str, Machine]] = Table(
 )
 WAITED: Final[Table[JobId, Waited]] = Table("waited", Waited, "job_id")
 FORESEEN: Final[Table[JobId, Foreseen]] = Table("foreseen", Foreseen, "job_id")
+LESSONS: Final[Table[str, Lesson]] = Table("lessons", Lesson, "name")
 
-TABLES: Final = (USERS, TOKENS, TEAMS, RESERVATIONS, MACHINES, WAITED, FORESEEN)
+TABLES: Final = (USERS, TOKENS, TEAMS, RESERVATIONS, MACHINES, WAITED, FORESEEN, LESSONS)

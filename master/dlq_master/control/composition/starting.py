@@ -23,6 +23,7 @@ from dlq_master.policy.policy import Policy
 from dlq_master.store.backup import COPY
 from dlq_master.store.batch import Batch, Loaded
 from dlq_master.store.commit_record import CommittedBatch
+from dlq_master.store.stored_tables import LESSONS
 from dlq_master.store.tables.chosen_policy import CHOSEN, Chosen, read_chosen, written
 
 MOST_NAMED: Final = 32
@@ -101,6 +102,7 @@ def start(
     before = None if stored is None else read_chosen(stored)
     if before is not None and not before.same(chosen):
         _take_over(state, batch, before)
+    batch.put(LESSONS, *state.trials.learned.changed(state.cluster).rows)
     return state, batch
 
 

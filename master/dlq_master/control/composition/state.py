@@ -22,13 +22,14 @@ from dlq_master.control.placement.state import PlacementState
 from dlq_master.control.read_model.state import JournalState
 from dlq_master.control.reservations.state import ReservationsState
 from dlq_master.control.trials.state import TrialsState
+from dlq_master.model.attempts.costs import StopCosts
 from dlq_master.model.cluster.cluster import Cluster
 from dlq_master.model.ids import JobId
 from dlq_master.model.lease import Terms
 from dlq_master.policy.policy import Policy
 from dlq_master.policy.sensitivity.traffic_estimates import TrafficEstimates
 from dlq_master.store.backup import COPY
-from dlq_master.store.batch import Loaded
+from dlq_master.store.batch import TAUGHT, Loaded
 from dlq_master.store.tables.accounts import Levels
 from dlq_master.store.tables.chosen_policy import Chosen
 
@@ -108,21 +109,28 @@ def first_meta(state: State) -> dict[str, str]:
     """Facts that must be on disk before this master says anything: it never says them a second
     time.
     """
-    return {"epoch": str(state.epoch), "next_job": str(state.jobs.next_id), COPY: "no"}
+    return {
+        "epoch": str(state.epoch),
+        "next_job": str(state.jobs.next_id),
+        COPY: "no",
+        TAUGHT: "yes",
+    }
 
 
 # --- helpers, in order of use ---------------------------------------------------------------------
 
 
 def _restore_cluster(state: State, loaded: Loaded) -> None:
-    """Nodes, jobs and attempts, and what ended jobs and recordings have taught."""
+    """Nodes, jobs and attempts, and what was learned before."""
     cluster = state.cluster
     usage.restore(cluster, loaded.meta.get(usage.USAGE))
     for node in loaded.nodes:
         cluster.put_node(node)
     state.trials.restore(loaded, cluster)
-    for job in loaded.completed:
-        cluster.recall(job)
+    if TAUGHT not in loaded.meta:  # by an earlier version
+        for job in (*loaded.completed, *loaded.jobs):
+            cluster.recall(job)
+    costs, cluster.costs = cluster.costs, StopCosts()  # these jobs have taught theirs
     places = {name: place for place, name in enumerate(in_order(state.config))}
     for job in loaded.jobs:
         # The queues may have been put into another order since.
@@ -133,6 +141,7 @@ def _restore_cluster(state: State, loaded: Loaded) -> None:
         cluster.put_job(job if job.ended else state.trials.with_traffic(job))
     for attempt in loaded.attempts:
         cluster.put_attempt(attempt)
+    cluster.costs = costs
     cluster.take_touched()  # all of it is on disk
 
 

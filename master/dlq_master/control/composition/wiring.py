@@ -18,7 +18,7 @@ from dlq_master.control.reservations import reservations
 from dlq_master.control.trials import traffic, trials
 from dlq_master.model.attempts.attempt_steps import Renewed
 from dlq_master.model.cluster.cluster import Touched
-from dlq_master.store.stored_tables import FORESEEN, WAITED
+from dlq_master.store.stored_tables import FORESEEN, LESSONS, WAITED
 
 # --- after steps of state machines ------------------------------------------------------------
 
@@ -58,6 +58,12 @@ def _write_waits(turn: Turn, touched: Touched) -> None:
 def _write_forecasts(turn: Turn, touched: Touched) -> None:
     turn.batch.put(FORESEEN, *turn.state.forecast.accuracy.rows(touched.jobs))
     turn.batch.drop(FORESEEN, *turn.state.forecast.accuracy.dropped())
+
+
+def _write_lessons(turn: Turn, _touched: Touched) -> None:
+    rows, dropped = turn.state.trials.learned.changed(turn.state.cluster)
+    turn.batch.put(LESSONS, *rows)
+    turn.batch.drop(LESSONS, *dropped)
 
 
 def _write_usage(turn: Turn, _touched: Touched) -> None:
@@ -130,7 +136,7 @@ WIRING: Final = Wiring(
     ),
     before_plan=(eligible.settle, avoided_nodes.steer, renting.arrive),
     plan=scheduling.plan,
-    before_commit=(_write_waits, _write_forecasts, _write_usage, _write_costs),
+    before_commit=(_write_waits, _write_forecasts, _write_lessons, _write_usage, _write_costs),
     commands=dispatch.commands_for,
     after_turn=(_ask_planner, _ask_providers),
     published=Published,

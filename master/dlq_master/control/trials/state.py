@@ -1,5 +1,5 @@
-"""The loop's state of measurements: steps that jobs reported, and recordings of traffic. Recordings
-are stored; steps are reported anew.
+"""The loop's state of measurements: steps that jobs reported, recordings of traffic, and the rows
+of what was learned. Recordings and these rows are stored; steps are reported anew.
 """
 
 from __future__ import annotations
@@ -7,6 +7,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from dlq_master.model.cluster.cluster import Cluster
+from dlq_master.model.cluster.learned import LearnedRows
 from dlq_master.model.ids import JobId
 from dlq_master.model.jobs.job import Job
 from dlq_master.policy.sensitivity.traffic_estimates import TrafficEstimates
@@ -25,9 +26,11 @@ class TrialsState:
     work_by_steps_s: dict[JobId, float] = field(default_factory=dict)
     elastic_tracks: dict[JobId, tuple[str, Track]] = field(default_factory=dict)
     next_look: int = 0  # the place, among all attempts, of the first one of the next look
+    learned: LearnedRows = field(default_factory=LearnedRows)  # what of the cluster is in rows
 
     def restore(self, loaded: Loaded, cluster: Cluster) -> None:
-        """Take over the stored recordings. `cluster` learns the slowdowns that they show."""
+        """Take over what is stored. `cluster` learns the slowdowns that recordings show."""
+        self.learned.restore(cluster, loaded.lessons)
         for recording in loaded.recordings:
             run = self.traffic.put(recording)
             if run is not None:

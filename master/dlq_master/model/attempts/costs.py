@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -22,8 +22,9 @@ class KnownCosts(NamedTuple):
 
 
 class StopCosts:
-    """Stored nowhere: every job keeps its own (`Job.saves`, `Job.resumes`), and a master that
-    starts again learns its families from the jobs that it loads."""
+    """Every job keeps its own (`Job.saves`, `Job.resumes`). Those of families lie in rows
+    (`model/cluster/learned.py`).
+    """
 
     __slots__ = ("_families", "changes")
 
@@ -45,6 +46,15 @@ class StopCosts:
         )
         if len(self._families) > FAMILIES_KEPT:
             del self._families[next(iter(self._families))]
+
+    @property
+    def families(self) -> dict[str, KnownCosts]:
+        """The family whose costs changed last stands last."""
+        return self._families
+
+    def recollect(self, families: Mapping[str, KnownCosts], changes: int) -> None:
+        """Know these, as another master did after so many changes."""
+        self._families, self.changes = dict(families), changes
 
     def pause_s(self, job: Job, terms: Terms) -> float:
         """From the notice until it has saved: the median of its own saves, or else of its family's.

@@ -22,7 +22,7 @@ from dlq_master.model.ids import AttemptKey, JobId, NodeId
 from dlq_master.model.jobs.band import PRIORITIES_PER_BAND, PROFILE_PRIORITY, Band
 from dlq_master.model.jobs.job import Job, JobState
 from dlq_master.model.jobs.job_changes import at_position
-from dlq_master.model.jobs.trials import Profiling
+from dlq_master.model.jobs.trials import Profiling, Sent
 from dlq_master.model.lease import Terms
 from dlq_master.model.nodes.capacity import Capacity, others
 from dlq_master.model.nodes.host_sizes import NO_SIZES, HostSizes
@@ -115,7 +115,7 @@ class Cluster:
         self.memo = Memo()
         self.slot = -1  # of the SLO grid: its running jobs have been decided
         self.profiling = Profiling(terms.resume_s)
-        self.history = None if ordering.refresh is None else History(ordering.refresh)
+        self.history = History(ordering.refresh)
         self.costs = StopCosts()
         self.packing: Packing | None = None  # set by plans; None: shapes say nothing of it
         self.slowdowns = Slowdowns()
@@ -125,7 +125,7 @@ class Cluster:
     @property
     def learned(self) -> Learned:
         """The parts beside the job on which a key may depend."""
-        services = () if self.history is None else self.history.learned
+        services = self.history.learned
         if self.shares is None:
             return Learned(self.levels.thresholds, services)
         return Learned(self.levels.thresholds, services, self.shares.standing)
@@ -153,7 +153,7 @@ class Cluster:
 
     def learn(self, history: History | None, slowdowns: Slowdowns, offers: Offers) -> None:
         """Know from the start what another cluster has learned; before any job is put."""
-        if self.history is not None and history is not None:
+        if history is not None:
             self.history = history
         self.slowdowns, self.offers = slowdowns, offers
         self.key = None if self.ordering.key is None else self.ordering.key(self.learned)
@@ -441,28 +441,31 @@ class Cluster:
             self.costs.index(before, job)
         if self._promotes:
             self.levels.promote(job)
-        if self.history is not None and job.state is _COMPLETED:
-            self._learn(before, job)
+        if job.state is _COMPLETED and before is not None and before.state is not _COMPLETED:
+            self._learn(job)
 
     def recall(self, job: Job) -> None:
-        """Learn from a job that completed before this master started and is not in memory: its run
-        time, the cost of its saves, its service.
+        """Learn from a job of a database that has no rows of what was learned: its run time, the
+        cost of its saves, its service.
         """
-        if self._bands:
-            self.profiling.learn(job)
         if job.family and (job.saves or job.resumes):
             self.costs.index(None, job)
-        self._learn(None, job)
+        if self._bands and job.trial_time_s is not None:
+            self.profiling.send(Sent(job.trial_time_s, job.user, job.request.gpus))
+        if job.state is _COMPLETED:
+            if self._bands:
+                self.profiling.learn(job)
+            self._learn(job)
 
-    def _learn(self, before: Job | None, job: Job) -> None:
-        """Once for each job, when it completes or is loaded."""
-        history = self.history
-        if history is None or (before is not None and before.state is _COMPLETED):
-            return
-        if not history.add(job.total_gpu_s):
-            return
-        if self.ordering.quantiles:
-            self._rethreshold(tuple(history.quantile(q) for q in self.ordering.quantiles))
+    def _learn(self, job: Job) -> None:
+        """Once for each job, when it completes."""
+        if self.history.add(job.total_gpu_s):
+            self.relearn()
+
+    def relearn(self) -> None:
+        """The history says something new: levels get other bounds, and jobs other keys."""
+        if self.ordering.quantiles and self.history.learned:
+            self._rethreshold(tuple(map(self.history.quantile, self.ordering.quantiles)))
         self._rekey()
 
     def _rethreshold(self, thresholds: tuple[float, ...]) -> None:

@@ -4,11 +4,11 @@ jobs.
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Mapping
 from types import MappingProxyType
 from typing import NamedTuple
 
+from dlq_master.model.estimates.lessons import Newest
 from dlq_master.model.ids import JobId
 from dlq_master.model.jobs.job import SEVERAL, Job, JobState
 
@@ -16,6 +16,7 @@ WINDOW_S = 3600.0  # for so long it is known who was sent to be profiled
 RUNS_KEPT = 20  # of a family
 FAMILIES_KEPT = 10_000
 RATIOS_KEPT = 500
+SENT_KEPT = 20_000  # of two windows
 
 _QUEUED, _COMPLETED = JobState.QUEUED, JobState.COMPLETED
 
@@ -55,20 +56,20 @@ class Remembered(NamedTuple):
 
     hour: int
     gpus: int
-    ratios: deque[float]
-    sent: deque[Sent]
+    ratios: Newest[float]
+    sent: Newest[Sent]
     runs: dict[Likeness, Runs]
+    taught: int
 
 
 class Profiling:
     """The jobs that wait for an estimate are derived from the jobs. The rest remembers jobs that
-    may be forgotten: like `model.history` it is stored nowhere, and learned anew from the jobs that
-    a master loads.
+    may be forgotten, and lies in rows (`model/cluster/learned.py`).
     """
 
     __slots__ = (
         *("_resume_s", "_runs", "_sent", "gpus", "hour", "ratios", "runs", "unknown"),
-        "of_family",
+        *("of_family", "taught"),
     )
 
     def __init__(self, resume_s: float) -> None:
@@ -79,33 +80,37 @@ class Profiling:
         self.of_family: dict[Likeness, dict[JobId, None]] = {}
         self.hour = -1  # for which it was decided how many GPUs are for trials
         self.gpus = 0  # so many
-        self.ratios: deque[float] = deque(maxlen=RATIOS_KEPT)  # run times over estimates
-        self._sent: deque[Sent] = deque()
+        self.ratios: Newest[float] = Newest(maxlen=RATIOS_KEPT)  # run times over estimates
+        self._sent: Newest[Sent] = Newest(maxlen=SENT_KEPT)
         self._runs: dict[Likeness, Runs] = {}
+        self.taught = 0  # rises with every run that is learned
         # how long the last such jobs have run, on what they asked for, on GPUs of each type
         self.runs: Mapping[Likeness, Runs] = MappingProxyType(self._runs)
 
     @property
     def remembered(self) -> Remembered:
         """All but the unknown jobs, which are derived from the jobs."""
-        return Remembered(self.hour, self.gpus, self.ratios, self._sent, self._runs)
+        return Remembered(self.hour, self.gpus, self.ratios, self._sent, self._runs, self.taught)
 
     def remember(self, known: Remembered) -> None:
         """Know what another knew, and nothing else."""
-        self.hour, self.gpus, self.ratios, self._sent, self._runs = known
+        self.hour, self.gpus, self.ratios, self._sent, self._runs, self.taught = known
         self.runs = MappingProxyType(self._runs)
+        self._trim()
 
     def index(self, before: Job | None, job: Job) -> None:
-        """The job has another value, or is new."""
+        """The job has another value, or is new. A job that is loaded taught its lesson before."""
         unknown = job.state is _QUEUED and job.duration_estimate_s is None and not job.trials
         if unknown and job.live_attempt is None and job.basis.unmeasured is None:
             if not job.request.without_gpus:  # trials are on GPUs
                 self._wonder(job)
         elif before is not None and job.job_id in self.unknown:
             self._know(before)
-        if job.trial_time_s is not None and (before is None or before.trial_time_s is None):
-            self._send(Sent(job.trial_time_s, job.user, job.request.gpus))
-        if job.state is _COMPLETED and (before is None or before.state is not _COMPLETED):
+        if before is None:
+            return
+        if job.trial_time_s is not None and before.trial_time_s is None:
+            self.send(Sent(job.trial_time_s, job.user, job.request.gpus))
+        if job.state is _COMPLETED and before.state is not _COMPLETED:
             self.learn(job)
 
     def _wonder(self, job: Job) -> None:
@@ -126,10 +131,15 @@ class Profiling:
         """Jobs sent to be profiled in this span, as far back as is known (two windows)."""
         return [sent for sent in self._sent if from_s <= sent.at_s < until_s]
 
-    def _send(self, sent: Sent) -> None:
+    def send(self, sent: Sent) -> None:
+        """A job was sent to be profiled; times never fall."""
         self._sent.append(sent)
-        while self._sent[0].at_s < sent.at_s - 2 * WINDOW_S:
-            self._sent.popleft()
+        self._trim()
+
+    def _trim(self) -> None:
+        sent = self._sent
+        while sent and sent[0].at_s < sent[-1].at_s - 2 * WINDOW_S:
+            sent.popleft()
 
     def learn(self, job: Job) -> None:
         """A job has completed, or completed before this master started."""
@@ -141,6 +151,7 @@ class Profiling:
             self.ratios.append(run_s / job.duration_estimate_s)
         if job.family and job.gpu_type_ran not in ("", SEVERAL):
             key = likeness(job)
+            self.taught += 1
             known = self._runs.pop(key, {})  # the latest stands last
             of_type = (*known.get(job.gpu_type_ran, ()), run_s)[-RUNS_KEPT:]
             self._runs[key] = {**known, job.gpu_type_ran: of_type}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from dlq_master.model.cluster.cluster import Cluster
+from dlq_master.model.cluster.learned import LearnedRows
 from dlq_master.model.estimates.history import KEPT, History
 from dlq_master.model.lease import Terms
 from dlq_master.policy.registry.registry import build
@@ -24,7 +25,6 @@ def complete(world: World, job_id: int, seconds: float) -> World:
 
 
 def learned(world: World) -> tuple[float, ...]:
-    assert world.cluster.history is not None
     return world.cluster.history.learned
 
 
@@ -64,12 +64,13 @@ def test_only_what_completed_is_learned_from_and_each_job_once() -> None:
     assert len(learned(world)) == 1
 
 
-def test_a_master_that_starts_again_learns_from_the_jobs_it_loads() -> None:
+def test_a_master_that_starts_again_knows_what_its_rows_say_and_each_job_once() -> None:
     world = complete(complete(a_world(refresh="1"), 1, 10.0), 2, 20.0)
+    rows, _ = LearnedRows().changed(world.cluster)
     again = Cluster(world.policy.ordering, Terms())
+    LearnedRows().restore(again, rows)
     for job in world.cluster.jobs.values():
         again.put_job(job)
-    assert again.history is not None
     assert again.history.learned == learned(world) == (80.0, 160.0)
 
 

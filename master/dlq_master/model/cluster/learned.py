@@ -1,0 +1,213 @@
+"""The knowledge of a cluster as rows: what changed since they were last written, and all again.
+
+A master killed at any instant decides after its next start as it would have before. The rows are
+written with the change that taught them, so they are as true as the jobs. Their number is bounded:
+rings for the newest facts of a kind, and one row for each family, of which the latest are kept.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from itertools import islice
+from typing import Final, NamedTuple, TypeVar
+
+from dlq_master.model.attempts import costs
+from dlq_master.model.cluster.cluster import Cluster
+from dlq_master.model.estimates import demand, history
+from dlq_master.model.estimates.demand import Offer
+from dlq_master.model.estimates.lessons import Lesson, Newest, Ring, newest_of
+from dlq_master.model.jobs import trials
+from dlq_master.model.jobs.trials import Likeness, Remembered, Runs, Sent
+
+F = TypeVar("F")
+
+
+def _number(fact: float) -> tuple[Sequence[float], Sequence[str]]:
+    return (fact,), ()
+
+
+def _sent(fact: Sent) -> tuple[Sequence[float], Sequence[str]]:
+    return (fact.at_s, fact.gpus), (fact.user,)
+
+
+_RATIOS: Final = Ring[float]("ratio", trials.RATIOS_KEPT, _number, lambda of, _: of[0])
+# Beyond the newest ones, those from which the distribution was learned last.
+_SERVICES: Final = Ring[float]("service", history.KEPT * 5 // 4, _number, lambda of, _: of[0])
+_SENT: Final = Ring[Sent](
+    "sent", trials.SENT_KEPT, _sent, lambda of, words: Sent(of[0], words[0], int(of[1]))
+)
+_OFFERS: Final = Ring[Offer](
+    "offer", demand.KEPT, lambda fact: (fact, ()), lambda of, _: Offer(of[0], int(of[1]), *of[2:])
+)
+RUNS, COSTS = "run", "cost"  # kinds of the rows of families
+SCALE, DEMAND, DISTRIBUTION = "scale", "demand", "distribution"  # rows of which there is one
+_MOST: Final = {RUNS: trials.FAMILIES_KEPT, COSTS: costs.FAMILIES_KEPT}
+
+
+class Changed(NamedTuple):
+    """Rows to write, and names of rows to drop."""
+
+    rows: list[Lesson]
+    dropped: list[str]
+
+
+class LearnedRows:
+    """What of a cluster's knowledge is in rows."""
+
+    def __init__(self) -> None:
+        self._told: dict[str, int] = defaultdict(int)  # kind -> facts that are in rows
+        self._families: dict[str, dict[str, None]] = {RUNS: {}, COSTS: {}}  # rows, the latest last
+        self._singles: dict[str, Lesson] = {}
+
+    def changed(self, cluster: Cluster) -> Changed:
+        """The difference to what this said before; costs nothing if there is none."""
+        rows: list[Lesson] = []
+        dropped: list[str] = []
+        known, told = cluster.profiling.remembered, self._told
+        self._of_ring(_RATIOS, known.ratios, rows)
+        self._of_ring(_SERVICES, cluster.history.newest, rows)
+        self._of_ring(_SENT, known.sent, rows)
+        self._of_ring(_OFFERS, cluster.offers.newest, rows)
+        if known.taught != told[RUNS]:
+            self._of_families(RUNS, known.taught, _run_rows(known, told[RUNS]), rows, dropped)
+        changes = cluster.costs.changes
+        if changes != told[COSTS]:
+            self._of_families(COSTS, changes, _cost_rows(cluster, told[COSTS]), rows, dropped)
+        rows += self._changed_singles(cluster, known)
+        return Changed(rows, dropped)
+
+    def _of_ring(self, ring: Ring[F], newest: Newest[F], rows: list[Lesson]) -> None:
+        told = self._told[ring.kind]
+        if newest.total != told:
+            rows += ring.rows(newest, told)
+            self._told[ring.kind] = newest.total
+
+    def _of_families(
+        self, kind: str, count: int, new: Iterable[Lesson], rows: list[Lesson], dropped: list[str]
+    ) -> None:
+        """Rows of the families that have another value, and which go for them."""
+        names = self._families[kind]
+        for row in new:
+            names.pop(row.name, None)
+            names[row.name] = None
+            rows.append(row)
+        while len(names) > _MOST[kind]:
+            oldest = next(iter(names))
+            del names[oldest]
+            dropped.append(oldest)
+        self._told[kind] = count
+
+    def _changed_singles(self, cluster: Cluster, known: Remembered) -> Iterator[Lesson]:
+        singles = self._singles
+        scale = singles.get(SCALE)
+        if known.hour != (-1 if scale is None else scale.number):
+            singles[SCALE] = Lesson(SCALE, known.hour, (float(known.gpus),))
+            yield singles[SCALE]
+        begin_s = cluster.offers.begin_s
+        if begin_s is not None and DEMAND not in singles:
+            singles[DEMAND] = Lesson(DEMAND, 0, (begin_s,))
+            yield singles[DEMAND]
+        refreshed = cluster.history.refreshed
+        learned = singles.get(DISTRIBUTION)
+        if refreshed != (0 if learned is None else learned.number):
+            thresholds = cluster.ordering.thresholds if cluster.ordering.quantiles else ()
+            singles[DISTRIBUTION] = Lesson(DISTRIBUTION, refreshed, tuple(thresholds))
+            yield singles[DISTRIBUTION]
+
+    def restore(self, cluster: Cluster, rows: Iterable[Lesson]) -> None:
+        """The cluster knows what these rows say, before any job is put."""
+        by_kind: dict[str, list[Lesson]] = defaultdict(list)
+        for row in rows:
+            by_kind[row.kind].append(row)
+        for kind, names in self._families.items():
+            of_kind = sorted(by_kind[kind], key=_by_number)
+            names.update((row.name, None) for row in of_kind)
+            self._told[kind] = of_kind[-1].number if of_kind else 0
+        for kind in (SCALE, DEMAND, DISTRIBUTION):
+            self._singles.update((row.name, row) for row in by_kind[kind])
+        self._recollect_history(cluster, by_kind)
+        self._recollect_trials(cluster, by_kind)
+        begin, offers = _OFFERS.facts(by_kind[_OFFERS.kind], 4)
+        first = self._singles.get(DEMAND)
+        cluster.offers.recollect(begin, offers, None if first is None else first.numbers[0])
+        families = {name: _costs(row) for name, row in _in_order(by_kind[COSTS])}
+        cluster.costs.recollect(families, self._told[COSTS])
+        known = cluster.profiling.remembered
+        self._told |= {
+            _RATIOS.kind: known.ratios.total,
+            _SERVICES.kind: cluster.history.newest.total,
+            _SENT.kind: known.sent.total,
+            _OFFERS.kind: cluster.offers.newest.total,
+        }
+
+    def _recollect_history(self, cluster: Cluster, rows: Mapping[str, list[Lesson]]) -> None:
+        begin, services = _SERVICES.facts(rows[_SERVICES.kind], 1)
+        learned = self._singles.get(DISTRIBUTION)
+        cluster.history.recollect(begin, services, 0 if learned is None else learned.number)
+        ordering = cluster.ordering
+        thresholds = () if learned is None else learned.numbers
+        if thresholds and len(ordering.quantiles) == len(thresholds):
+            cluster.ordering = replace(ordering, thresholds=thresholds)
+            cluster.levels.thresholds = thresholds
+        if cluster.ordering.key is not None:
+            cluster.key = cluster.ordering.key(cluster.learned)
+
+    def _recollect_trials(self, cluster: Cluster, rows: Mapping[str, list[Lesson]]) -> None:
+        ratios: Newest[float] = newest_of(*_RATIOS.facts(rows[_RATIOS.kind], 1), trials.RATIOS_KEPT)
+        sent: Newest[Sent] = newest_of(*_SENT.facts(rows[_SENT.kind], 2, 1), trials.SENT_KEPT)
+        runs = {_likeness(name): _runs(row) for name, row in _in_order(rows[RUNS])}
+        scale = self._singles.get(SCALE)
+        hour, gpus = (-1, 0) if scale is None else (scale.number, int(scale.numbers[0]))
+        cluster.profiling.remember(Remembered(hour, gpus, ratios, sent, runs, self._told[RUNS]))
+
+
+# --- helpers, in order of use ---------------------------------------------------------------------
+
+
+def _run_rows(known: Remembered, told: int) -> Iterator[Lesson]:
+    """Of the families that were taught last, the latest last."""
+    new = list(islice(reversed(known.runs.items()), known.taught - told))
+    for back, (key, runs) in zip(range(len(new) - 1, -1, -1), reversed(new), strict=True):
+        numbers = [number for times in runs.values() for number in (float(len(times)), *times)]
+        name = f"{RUNS}/{json.dumps(list(key))}"
+        yield Lesson(name, known.taught - back, tuple(numbers), tuple(runs))
+
+
+def _cost_rows(cluster: Cluster, told: int) -> Iterator[Lesson]:
+    """Likewise of the costs of stops."""
+    known, count = cluster.costs.families, cluster.costs.changes
+    new = list(islice(reversed(known.items()), count - told))
+    for back, (family, seen) in zip(range(len(new) - 1, -1, -1), reversed(new), strict=True):
+        numbers = (float(len(seen.pauses)), *seen.pauses, *seen.resumes)
+        yield Lesson(f"{COSTS}/{family}", count - back, numbers)
+
+
+def _by_number(row: Lesson) -> int:
+    return row.number
+
+
+def _in_order(rows: list[Lesson]) -> Iterator[tuple[str, Lesson]]:
+    """The names of families, and their rows, the latest last."""
+    for row in sorted(rows, key=_by_number):
+        yield row.name.partition("/")[2], row
+
+
+def _likeness(name: str) -> Likeness:
+    return Likeness(*json.loads(name))
+
+
+def _runs(row: Lesson) -> Runs:
+    found: Runs = {}
+    at = 0
+    for gpu_type in row.words:
+        begin, at = at + 1, at + 1 + int(row.numbers[at])
+        found[gpu_type] = row.numbers[begin:at]
+    return found
+
+
+def _costs(row: Lesson) -> costs.KnownCosts:
+    first = 1 + int(row.numbers[0])
+    return costs.KnownCosts(row.numbers[1:first], row.numbers[first:])

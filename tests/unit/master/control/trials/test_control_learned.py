@@ -1,0 +1,205 @@
+"""Nothing that was learned is lost: a master that is killed again and again decides as one that
+never was.
+
+Two masters hear the same, and the second is killed after every few turns. All of its ended jobs
+have left memory by then. What both know, and what both decide, has to be equal.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from dlq_common.daemon.config import Seconds
+from dlq_master.control.config import RetentionConfig
+from dlq_master.control.stimuli import SetPolicy
+from dlq_master.model.attempts.attempt import AttemptState
+from dlq_master.model.estimates.estimate import Basis, Confidence, Source
+from dlq_master.model.estimates.lessons import IN_A_ROW, Lesson, Newest, Ring, newest_of
+from dlq_master.model.ids import AttemptKey, JobId
+from dlq_master.model.jobs.job import Job, JobState
+from dlq_master.model.jobs.trials import FAMILIES_KEPT
+from dlq_master.model.order.keys import had
+from dlq_master.store.batch import TAUGHT, Batch
+from dlq_master.store.stored_tables import LESSONS
+from support.master_harness import ROOT, Master, known
+from unit.master.control.trials.test_control_trials import Lab
+
+Masters = Callable[..., Master]
+RUNS = 8
+GPUS = (8, 4, 2, 1)
+
+
+class Worked(Lab):
+    """Jobs that run one after the other, each for as long as it is said."""
+
+    kills = speaks = False
+
+    def __init__(self, masters: Masters, policy: str, **settings: str) -> None:
+        super().__init__(masters, policy, 1, **settings)
+        kept = RetentionConfig(ended_kept=Seconds(1.0))
+        self.master.config = replace(self.master.config, retention=kept)
+
+    def killed(self) -> None:
+        """The master is killed, and its agents come back; if this one is to be."""
+        if not self.kills:
+            return
+        self.master.restart()
+        self.master.state.placement.offloaded.planner = self.planner
+        for agent in self.agents:
+            agent.hello()
+
+    def run(self, seconds: float, *, gpus: int = 8, **more: Any) -> None:
+        """A job runs for so long and completes."""
+        job = self.submit(gpus=gpus, **more)
+        self.trains(20.0)
+        self.killed()
+        attempt = self.master.attempt(job.job_id)
+        assert attempt.state is AttemptState.RUNNING, attempt.state
+        started_s = attempt.started_time_s or 0.0
+        self.trains(started_s + seconds - self.master.clock.now_s())
+        self.agents[0].exit(AttemptKey(JobId(job.job_id), 1), 0)
+        self.trains(30.0)
+        self.killed()
+
+    def decided(self, job_id: int) -> tuple[object, ...]:
+        """What was found out and decided of a job."""
+        job = self.job(job_id)
+        basis = (job.duration_estimate_s, job.basis, job.margin, job.pause, job.gpu_type_promised)
+        return (*basis, job.promised, job.verdict, job.slots, job.alternative, job.level)
+
+
+def both(masters: Masters, policy: str, **settings: str) -> list[Worked]:
+    """One that lives, and one that is killed."""
+    sites = [Worked(masters, policy, **settings) for _ in range(2)]
+    sites[1].kills = True
+    return sites
+
+
+def a_life(site: Worked) -> list[tuple[object, ...]]:
+    """Families, wrong estimates, and deadlines; then jobs that have to be judged by them."""
+    for at in range(RUNS):
+        site.run(300.0 + 10.0 * (at % 3), run_s=250.0, family="ada/resnet")
+        site.run(100.0, gpus=GPUS[at % 4], run_s=None, family=f"ada/{GPUS[at % 4]}")
+    last = [
+        site.submit(7200.0, gpus=8, run_s=None, family="ada/resnet"),
+        site.submit(7200.0, gpus=4, run_s=900.0),
+        site.submit(1300.0, gpus=8, run_s=1000.0),
+    ]
+    return [site.decided(job.job_id) for job in last]
+
+
+@pytest.mark.parametrize("policy", ["dlq", "chronus"])
+def test_a_master_that_is_killed_estimates_and_promises_as_before(
+    masters: Masters, policy: str
+) -> None:
+    lives, dies = both(masters, policy)
+    decided = a_life(lives)
+    assert a_life(dies) == decided
+    assert known(dies.master.state.cluster) == known(lives.master.state.cluster)
+    assert decided[0][:2] == (310.0, Basis(Source.HISTORY, Confidence.MEDIUM))
+    assert len(dies.master.state.cluster.jobs) < len(lives.master.store.load().jobs) + 3
+
+
+def test_thresholds_and_the_order_of_gittins_are_as_before(masters: Masters) -> None:
+    settings = {"thresholds": "q0.5,q0.9", "refresh": "3"}
+    lives, dies = both(masters, "tiresias-gittins", **settings)
+    for site in (lives, dies):
+        for at in range(RUNS):
+            site.run(100.0 + 50.0 * at, gpus=GPUS[at % 4], run_s=None)
+    learned = [site.master.state.cluster for site in (lives, dies)]
+    assert known(learned[1]) == known(learned[0])
+    history = learned[0].history
+    assert (history.newest.total, history.refreshed) == (RUNS, 6), "two came after the last look"
+    assert learned[0].ordering.thresholds not in ((), (3200.0,))
+    jobs = [JobId(number) for number in range(1, RUNS + 1)]
+    ended = [[site.master.store.job(number) for number in jobs] for site in (lives, dies)]
+    keys = [
+        [at.key(job, had(job, None, 0.0)) for job in of if job and at.key]
+        for at, of in zip(learned, ended, strict=True)
+    ]
+    assert keys[0] == keys[1]
+
+
+def test_a_policy_that_is_set_later_knows_the_services_of_before(masters: Masters) -> None:
+    lives, dies = both(masters, "dlq")
+    for site in (lives, dies):
+        for at in range(3):
+            site.run(100.0 * (at + 1), gpus=1, run_s=None)
+        gittins = SetPolicy(
+            caller=ROOT,
+            request_id="p1",
+            policy="tiresias-gittins",
+            settings=(("refresh", "3"),),
+        )
+        site.master.ask(gittins)
+        site.killed()
+    learned = [site.master.state.cluster.history.learned for site in (lives, dies)]
+    assert learned[0] == learned[1]
+    assert len(learned[0]) == 3
+
+
+def test_a_database_without_lessons_teaches_what_its_jobs_say_once(masters: Masters) -> None:
+    site = Worked(masters, "dlq")
+    for _ in range(5):
+        site.run(300.0, run_s=None, family="ada/resnet")
+    before = known(site.master.state.cluster)
+    store = site.master.store
+    names = [row.name for row in store.load().lessons]
+    old = Batch()
+    old.drop(LESSONS, *names)
+    store.write(old)
+    del store._rows.meta[TAUGHT]
+    for _ in range(2):  # the first writes them down
+        site.master.start()
+        for what in ("runs", "ratios"):
+            assert known(site.master.state.cluster)[what] == before[what]
+
+
+def test_rows_are_few_however_much_was_learned(masters: Masters) -> None:
+    site = Worked(masters, "dlq")
+    cluster, learned = site.master.state.cluster, site.master.state.trials.learned
+    job = site.submit(gpus=1, run_s=None, family="f")._replace(worked_s=60.0, gpu_type_ran="H100")
+    kept: dict[str, Lesson] = {}
+    for at in range(FAMILIES_KEPT + 300):
+        cluster.recall(_completed(job, at))
+        if at % 100 == 99:
+            rows, dropped = learned.changed(cluster)
+            kept |= {row.name: row for row in rows}
+            for name in dropped:
+                del kept[name]
+    of_families = [row for row in kept.values() if row.kind == "run"]
+    assert len(of_families) == FAMILIES_KEPT == len(cluster.profiling.runs)
+    assert len([row for row in kept.values() if row.kind == "ratio"]) <= 500 // IN_A_ROW + 2
+    assert max(len(row.numbers) for row in kept.values()) <= IN_A_ROW
+    again = Worked(masters, "dlq").master.state
+    again.trials.learned.restore(again.cluster, kept.values())
+    assert known(again.cluster) == known(cluster)
+
+
+def _completed(job: Job, at: int) -> Job:
+    return job._replace(
+        state=JobState.COMPLETED,
+        family=f"f{at}",
+        duration_estimate_s=50.0 + at % 7,
+        total_gpu_s=1.0 + at,
+    )
+
+
+@pytest.mark.parametrize("step", [1, 7, 31, 32, 33, 100])
+def test_the_newest_facts_come_back_from_rows_that_are_written_over(step: int) -> None:
+    ring = Ring[float]("k", 100, lambda fact: ((fact,), ()), lambda of, _: of[0])
+    newest: Newest[float] = Newest(maxlen=100)
+    rows: dict[str, Lesson] = {}
+    for begin in range(0, 700, step):
+        told = newest.total
+        for fact in range(begin, begin + step):
+            newest.append(float(fact))
+        rows |= {row.name: row for row in ring.rows(newest, told)}
+        begin_at, facts = ring.facts(rows.values(), 1)
+        again = newest_of(begin_at, facts, 100)
+        assert (list(again), again.total) == (list(newest), newest.total)
+    assert len(rows) <= 100 // IN_A_ROW + 2
