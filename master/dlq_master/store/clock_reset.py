@@ -45,7 +45,7 @@ _BODIES = (
     "machines",
     "recordings",
 )
-# What was learned of the last hours: its instants lie in numbers.
+# Lessons of the last hours: their instants lie in numbers.
 _FORGET_WINDOWS = (
     "DELETE FROM lessons WHERE name IN ('scale', 'demand') OR name LIKE 'sent/%' "
     "OR name LIKE 'offer/%'"

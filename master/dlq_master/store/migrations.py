@@ -140,7 +140,7 @@ _migration(
     """CREATE TABLE changed_specs (
         job_id INTEGER PRIMARY KEY REFERENCES jobs(job_id), spec BLOB NOT NULL) STRICT""",
 )
-# What was learned from jobs: run times, errors of estimates, services, demand.
+# Lessons of jobs: run times, errors of estimates, services, demand.
 _migration(
     "0013_lessons",
     "CREATE TABLE lessons (name TEXT PRIMARY KEY, body TEXT NOT NULL) STRICT",

@@ -1,4 +1,4 @@
-"""The knowledge of a cluster as rows: what changed since they were last written, and all again.
+"""The knowledge of a cluster as rows: the changes since the last write, and the restore.
 
 A master killed at any instant decides after its next start as it would have before. The rows are
 written with the change that taught them, so they are as true as the jobs. Their number is bounded:
@@ -47,7 +47,7 @@ SCALE, DEMAND, DISTRIBUTION = "scale", "demand", "distribution"  # rows of which
 _MOST: Final = {RUNS: trials.FAMILIES_KEPT, COSTS: costs.FAMILIES_KEPT}
 
 
-class Changed(NamedTuple):
+class ChangedLessons(NamedTuple):
     """Rows to write, and names of rows to drop."""
 
     rows: list[Lesson]
@@ -55,14 +55,14 @@ class Changed(NamedTuple):
 
 
 class LearnedRows:
-    """What of a cluster's knowledge is in rows."""
+    """The part of a cluster's knowledge that is in rows."""
 
     def __init__(self) -> None:
         self._told: dict[str, int] = defaultdict(int)  # kind -> facts that are in rows
         self._families: dict[str, dict[str, None]] = {RUNS: {}, COSTS: {}}  # rows, the latest last
         self._singles: dict[str, Lesson] = {}
 
-    def changed(self, cluster: Cluster) -> Changed:
+    def changed(self, cluster: Cluster) -> ChangedLessons:
         """The difference to what this said before; costs nothing if there is none."""
         rows: list[Lesson] = []
         dropped: list[str] = []
@@ -77,7 +77,7 @@ class LearnedRows:
         if changes != told[COSTS]:
             self._of_families(COSTS, changes, _cost_rows(cluster, told[COSTS]), rows, dropped)
         rows += self._changed_singles(cluster, known)
-        return Changed(rows, dropped)
+        return ChangedLessons(rows, dropped)
 
     def _of_ring(self, ring: Ring[F], newest: Newest[F], rows: list[Lesson]) -> None:
         told = self._told[ring.kind]

@@ -1,4 +1,4 @@
-"""What a master has learned, as rows of a bounded number and size.
+"""The knowledge of a master as rows of a bounded number and size.
 
 A kind of fact of which the newest count is a ring: its rows are places that are written again and
 again. A row holds some facts that came one after another, and the number of the first. So a master
