@@ -12,7 +12,7 @@ from dlq_master.model.why import BLOCKERS_NAMED, Reason, ReasonCode
 from dlq_master.policy import pipeline
 from dlq_master.policy.place.allocation.outcome import Outcome
 from dlq_master.policy.policy import Policy
-from dlq_master.policy.transit.guards import NONE, Guards, protects
+from dlq_master.policy.transit.guards import NONE, Guards, protected, protects
 
 
 class BoundaryDecisions:
@@ -81,6 +81,8 @@ def shielded(decisions: Decisions, job: Job) -> list[Reason]:
     if guards.most is None and not guards.min_run:
         return []
     cluster = decisions.view.cluster
+    if not protected(cluster, guards, cluster.attempts):
+        return []
     safe = [
         key.job_id
         for key, winner in sorted(decisions.boundaries.unguarded.outranked.items())

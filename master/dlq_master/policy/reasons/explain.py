@@ -60,7 +60,8 @@ def explain(
     if job_id in told.now.chosen:
         return (Reason(ReasonCode.STARTS_NEXT),)
     reasons = _waiting(view, policy, job, told.now, told.order, holders=True)
-    if Taking.BOUNDARY in (policy.taking, policy.resizing):
+    at_boundary = Taking.BOUNDARY in (policy.taking, policy.resizing)
+    if at_boundary and _is_in_reach(view.cluster, told.order, job):
         if _takes_at_boundary(told.boundaries.guarded, job):
             at_s = next_boundary_s(view.now_s, view.cluster.terms.be_term_s)
             waits = Reason(
@@ -427,6 +428,17 @@ def _before(
     there = (other for other in job_ids if other in jobs and not jobs[other].ended)
     places = sorted((place(jobs[other]), other) for other in there)
     return tuple(job_id for at, job_id in places if at < own)
+
+
+def _is_in_reach(cluster: Cluster, order: Lineup, job: Job) -> bool:
+    """Whether all GPUs that it may have are enough for it and for jobs alike before it. A walk
+    serves those first.
+    """
+    shape = cluster.shape(job)
+    line = order.waiting.by_priority[cluster.priority(job)][shape]
+    before = count_before(line, line[job.job_id])
+    there = sum(pool.total for _, pool in shape.of_types(cluster.capacity.total))
+    return (before + 1) * shape.gpus <= there
 
 
 def _takes_at_boundary(outcome: Outcome, job: Job) -> bool:

@@ -1,5 +1,7 @@
 """`dlq why`: a typed reason for every job that does not run."""
 
+from unittest.mock import patch
+
 import pytest
 
 from dlq_master.model.cluster import drive
@@ -15,6 +17,7 @@ from dlq_master.model.why import Kind, Reason, ReasonCode
 from dlq_master.model.words.sentence import sentence
 from dlq_master.policy import pipeline
 from dlq_master.policy.admit.any_that_fits import never
+from dlq_master.policy.reasons.decisions import Decisions
 from dlq_master.policy.reasons.explain import explain, explain_briefly, jobs_ahead
 from dlq_master.policy.reasons.summary import ReasonSummary
 from support.builders import World, a_job, a_node, a_request, a_waiting_job
@@ -151,6 +154,18 @@ def test_who_will_take_gpus_at_the_boundary_is_told_when() -> None:
     world = World("tiresias-las", thresholds="800").submit(a_job(1, 8)).decide().at(101.0)
     world.submit(a_job(2, 8)).decide()
     assert why(world, 2)[ReasonCode.WAITING_FOR_BOUNDARY].have == 199.0
+
+
+def test_who_stands_behind_more_than_there_is_costs_no_walk_of_a_boundary() -> None:
+    world = World("tiresias-las", thresholds="800").submit(a_job(1, 8)).decide().at(101.0)
+    world.submit(a_job(2, 8), a_job(3, 8)).decide()
+    view = View(world.cluster, world.now_s)
+    whole = Decisions(view, world.policy)
+    told = explain(view, world.policy, JobId(2), decisions=whole)
+    assert ReasonCode.WAITING_FOR_BOUNDARY in [reason.code for reason in told]
+    assert JobId(3) not in whole.boundaries.guarded.claims, "it is not served"
+    with patch.object(pipeline, "at_boundary", side_effect=AssertionError):
+        explain(view, world.policy, JobId(3))
 
 
 def test_another_gpu_type_is_free() -> None:
