@@ -18,21 +18,20 @@ from benchmarks import ROOT
 from benchmarks.support.conditions import conditions, conditions_line
 from benchmarks.support.report import SCHEMA, summary
 
-# One command per claim; each tells ratio, bound or percentile with its conditions.
-ROOMS = {
-    "planning": "tick simulate first_wall placement gittins eta selector reclaim admission drafts",
-    "live": "submits starts dispatch crowded_reads agents slo_cycle admission"
-    " reclaim watchers restart retention profiled",
-    "node": "launches pauses resizes resizes_live agent_load cpu_hog",
-    "commands": "lists status sbatch_loop srun_round_trip step_start",
-    "papers": "elastic_fill vm_allocation vm_unknown aryl_tables deadlines matrix",
-    "profiler": "calls analysis ddp",
-}
-NAMES = (
-    "growth",
-    "race",
-    *(f"{room}.{name}" for room, names in ROOMS.items() for name in names.split()),
-)
+FOLDER = ROOT / "benchmarks"
+NO_COMMANDS = ("support", "run")
+
+
+def _commands() -> list[str]:
+    """Every module below this folder that makes a report: `ROOM.NAME`, or `ROOM`."""
+    files = [path for path in sorted(FOLDER.rglob("*.py")) if "Report.begin(" in path.read_text()]
+    parts = [path.relative_to(FOLDER).with_suffix("").parts for path in files]
+    return [
+        ".".join(each).removesuffix(".__main__") for each in parts if each[0] not in NO_COMMANDS
+    ]
+
+
+NAMES = _commands()
 # Whole tables of papers, and Slurm beside dlq: they take from ten minutes to hours.
 ONLY_BY_NAME = (
     "race", "papers.vm_allocation", "papers.vm_unknown", "papers.aryl_tables",

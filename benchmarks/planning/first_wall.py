@@ -40,6 +40,10 @@ class Costs(NamedTuple):
     job_ms: float
     agent_us_s: float
 
+    def whole(self, core: float, jobs_s: float, agents: int) -> float:
+        """The share of one core that all of a master takes."""
+        return core + jobs_s * (self.submit_ms + self.job_ms) / 1e3 + agents * self.agent_us_s / 1e6
+
 
 class Load(NamedTuple):
     """The load of one size: shares are of one core."""
@@ -118,6 +122,18 @@ def wall(loads: Sequence[Load]) -> str:
     return f"none up to {last.gpus:,} GPUs, which take {last.whole:.2f} of one core"
 
 
+def add_costs(options: argparse.ArgumentParser) -> None:
+    """The options for what is on paper."""
+    options.add_argument("--submit-ms", type=float, default=0.6, help="CPU of a submit")
+    options.add_argument("--job-ms", type=float, default=3.5, help="of a start and an end")
+    options.add_argument("--agent-us", type=float, default=100.0, help="of an agent, each second")
+
+
+def costs_of(chosen: argparse.Namespace) -> Costs:
+    """Their values."""
+    return Costs(chosen.submit_ms, chosen.job_ms, chosen.agent_us)
+
+
 def main() -> None:
     """Measure each size."""
     options = argparse.ArgumentParser(
@@ -127,12 +143,10 @@ def main() -> None:
     options.add_argument("--policy", default="dlq")
     options.add_argument("--window", type=float, default=600.0, help="simulated seconds")
     options.add_argument("--seed", type=int, default=0)
-    options.add_argument("--submit-ms", type=float, default=0.6, help="CPU of a submit")
-    options.add_argument("--job-ms", type=float, default=3.5, help="of a start and an end")
-    options.add_argument("--agent-us", type=float, default=100.0, help="of an agent, each second")
+    add_costs(options)
     report = Report.begin("planning.first_wall", options)
     chosen = report.options
-    costs = Costs(chosen.submit_ms, chosen.job_ms, chosen.agent_us)
+    costs = costs_of(chosen)
     gc.set_threshold(*YOUNG, NEVER)  # as the daemon does
     report.say(
         f"on paper: {costs.submit_ms:g} ms a submit, {costs.job_ms:g} ms a start and an end, "
