@@ -16,6 +16,7 @@ import gc
 import random
 import time
 from collections.abc import Sequence
+from itertools import accumulate
 from typing import NamedTuple
 
 from benchmarks.planning.simulate import philly_like
@@ -66,14 +67,17 @@ def full_from_the_start(gpus: int, window_s: float, seed: int) -> Trace:
     draw = random.Random(seed)
     sample = philly_like(20_000, gpus, seed).jobs
     work = sum(job.num_gpus * job.duration_s for job in sample) / len(sample)
-    wide = sum(job.num_gpus for job in sample) / len(sample)
-    begun = int(gpus / wide * (1 + WAITING))
-    arriving = int(window_s * gpus / work)
+    # Jobs of the start are somewhere in their lives, and a long job is met there more often.
+    up_to = [*accumulate(job.duration_s for job in sample)]
+    begun: list[TraceJob] = []
+    asked = 0
+    while asked < gpus * (1 + WAITING):
+        begun += draw.choices(sample, cum_weights=up_to)
+        asked += begun[-1].num_gpus
+    came = draw.choices(sample, k=int(window_s * gpus / work))
     rows = []
-    for number in range(begun + arriving):
-        job = sample[draw.randrange(len(sample))]
-        submit_s = 0 if number < begun else draw.randrange(1, int(window_s))
-        # The ones of the start are somewhere in their lives, so that they end one by one.
+    for number, job in enumerate([*begun, *came]):
+        submit_s = 0 if number < len(begun) else draw.randrange(1, int(window_s))
         left_s = job.duration_s if submit_s else max(1, round(job.duration_s * draw.random()))
         rows.append(
             TraceJob(

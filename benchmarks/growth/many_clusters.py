@@ -1,9 +1,9 @@
 """Many GPUs as one cluster or as several: plans, waits, and the load of each master.
 
-    python -m benchmarks.planning.many_clusters [--gpus 100000] [--clusters 1,2,4,8]
-        [--policy dlq] [--window 1800] [--seed 0] [--json]
+    python -m benchmarks.growth.many_clusters [--gpus 100000] [--clusters 1,2,4]
+        [--policy dlq] [--window 600] [--seed 0] [--json]
 
-The same jobs are dealt out in turn to 1, 2, 4 and 8 clusters, which share nothing. The simulator
+The same jobs are dealt out in turn to 1, 2 and 4 clusters, which share nothing. The simulator
 drives the real core of each master over a window of simulated time. Every cluster is full from the
 start, and a tenth of its jobs more wait (`first_wall`). Printed for the busiest cluster: its plans,
 and its share of one core with the rest of the master on paper. Printed over all clusters: how long
@@ -122,12 +122,12 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     options.add_argument("--gpus", type=int, default=100_000)
-    options.add_argument("--clusters", default="1,2,4,8", help="numbers of clusters")
+    options.add_argument("--clusters", default="1,2,4", help="numbers of clusters")
     options.add_argument("--policy", default="dlq")
-    options.add_argument("--window", type=float, default=1800.0, help="simulated seconds")
+    options.add_argument("--window", type=float, default=600.0, help="simulated seconds")
     options.add_argument("--seed", type=int, default=0)
     add_costs(options)
-    report = Report.begin("planning.many_clusters", options)
+    report = Report.begin("growth.many_clusters", options)
     chosen = report.options
     trace = full_from_the_start(chosen.gpus, chosen.window, chosen.seed)
     splits = []
