@@ -22,6 +22,8 @@ from dlq_simulator.traces import read_trace
 from dlq_simulator.workload import Trace, TraceJob
 
 _ALWAYS = ("job_id", "submit_time_s", "num_gpus", "duration_s")
+# Of the file that a job was read from: traces have no column for these.
+_NEVER = ("line", "times_s")
 
 
 def write_trace(file: IO[str], trace: Trace) -> None:
@@ -29,7 +31,8 @@ def write_trace(file: IO[str], trace: Trace) -> None:
     rows = [asdict(job) for job in trace.jobs]
     plain = TraceJob(job_id="", submit_time_s=0, num_gpus=1, duration_s=0)
     defaults = asdict(plain)
-    optional = [field.name for field in fields(TraceJob) if field.name not in _ALWAYS]
+    names = [field.name for field in fields(TraceJob) if field.name not in _NEVER]
+    optional = [name for name in names if name not in _ALWAYS]
     told = [name for name in optional if any(row[name] != defaults[name] for row in rows)]
     writer = csv.writer(file, lineterminator="\n")
     writer.writerow([*_ALWAYS, *told])

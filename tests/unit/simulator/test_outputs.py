@@ -12,6 +12,7 @@ from click.testing import CliRunner, Result
 from dlq_simulator.command import simulate
 from dlq_simulator.outputs import check_outputs
 
+DATA = Path(__file__).parents[2] / "data" / "traces"
 JOBS = "job_id,submit_time_s,num_gpus,duration_s\na,0,1,10\nb,0,1,20\n"
 CLUSTER = """[[nodes]]
 count = 1
@@ -161,3 +162,16 @@ def test_other_files_are_written_as_before(trace: Path) -> None:
     assert run(*asked).exit_code == 0
     assert run(*asked).exit_code == 0, "an earlier output is no input"
     assert output.read_text().startswith("job_id,submit,")
+
+
+@pytest.mark.parametrize("paper", ["chronus", "aryl"])
+def test_a_workload_has_no_column_that_traces_do_not_have(trace: Path, paper: str) -> None:
+    output = trace.with_name("load.csv")
+    assert run("generate", paper, str(trace), "-o", str(output)).exit_code == 0
+    again = run(str(output), "--cluster", "2x8", "--policy", "fifo")
+    assert (again.exit_code, again.stderr) == (0, "")
+
+
+def test_a_workload_is_made_of_an_instance_with_run_times_of_its_own() -> None:
+    trace = DATA / "gpuaas" / "exp-10-100-0" / "Lof_Selectjobs.csv.gz"
+    assert run("generate", "chronus", str(trace)).exit_code == 0

@@ -68,7 +68,8 @@ class _Room(NamedTuple):
 
 class _Chain:
     """`owner`, `begin`, `end` are the segments of the plan, `there` whether they still are; `fixed`
-    are the jobs that have made room for themselves."""
+    are the jobs that have made room for themselves. `widths` are those of the jobs, `alike` the
+    place of each job's among them."""
 
     def __init__(
         self, plan: SlotPlan, jobs: Sequence[SloJob], ledger: PromiseLedger, grid: Grid, whole: bool
@@ -83,6 +84,7 @@ class _Chain:
         rows: Slots = np.array(table, dtype=np.int64).reshape(-1, 3)
         self.owner, self.begin, self.end = rows.T
         self.there = np.ones(len(rows), dtype=bool)
+        self.widths, self.alike = np.unique(ledger.wide, return_inverse=True)
 
     def placed(self, missing: Iterable[int], most: int) -> Ejected | None:
         """All jobs in slots, the ones that can wait least first, after at most so many have made
@@ -121,7 +123,7 @@ class _Chain:
             length = np.minimum(self.end - self.begin, self.ledger.needed[at])
             easy = able & (ease >= length)
             for givers in (easy & (self.begin > 0), easy):
-                wide = self.free + self._given(givers)
+                wide = self.free + self.given(givers)
                 made = insert(self.jobs[at], self._by_s(at), wide, self.grid)
                 if made is not None:
                     return _Room(made, givers, ease)
@@ -135,12 +137,15 @@ class _Chain:
         wide, last = int(self.ledger.wide[at]), int(self.ledger.last[at])
         fits = self.free >= wide
         lack = max(1, int(self.ledger.needed[at]) - int(fits[:last].sum()))
+        giving = _Giving(self, wide, able, ease, ~fits)
         top = int(ease[able].max(initial=0))
-        loose = (self.ledger.last > self.ledger.needed)[self.owner]
         for count in (lack, lack + 1, lack + 3):  # each segment more may cost a slot
+            tried = None
             for least in (max(4 * count, top // 2), 2 * count, count, max(1, count // 4), 1, 0):
-                givers = able & (ease >= least) if least else able & loose
-                gives = ~fits & (self.free + self._given(givers) >= wide)
+                givers, gives = giving.at_least(least)
+                if gives is tried or not gives[:last].any():  # nothing more than was tried
+                    continue
+                tried = gives
                 chosen = _runs(gives[:last], count)
                 fits[:last] |= chosen
                 made = insert(self.jobs[at], self._by_s(at), wide * fits, self.grid)
@@ -149,7 +154,7 @@ class _Chain:
                 fits[:last] &= ~chosen
         return None
 
-    def _given(self, givers: Mask) -> Slots:
+    def given(self, givers: Mask) -> Slots:
         """GPUs that come free in each slot if these segments go."""
         wide = self.ledger.wide[self.owner[givers]]
         size = len(self.free) + 1
@@ -160,15 +165,15 @@ class _Chain:
 
     def _others(self) -> Slots:
         """Slots before each job's deadline with as many GPUs free as it wants, and not its own."""
-        count = np.zeros(len(self.jobs), dtype=np.int64)
-        wide_of = self.ledger.wide[self.owner]
-        for wide in np.unique(self.ledger.wide).tolist():
-            upto = np.concatenate([[0], np.cumsum(self.free >= wide)])
-            alike = self.ledger.wide == wide
-            count[alike] = upto[self.ledger.last[alike]]
-            own = np.flatnonzero(self.there & (wide_of == wide))
-            np.subtract.at(count, self.owner[own], upto[self.end[own]] - upto[self.begin[own]])
-        return count
+        upto: Slots = np.zeros((len(self.widths), len(self.free) + 1), dtype=np.int64)
+        (self.free >= self.widths[:, None]).cumsum(axis=1, out=upto[:, 1:])
+        own = self.there.nonzero()[0]
+        owner = self.owner[own]
+        alike = self.alike[owner]
+        held = upto[alike, self.end[own]] - upto[alike, self.begin[own]]
+        of = np.bincount(owner, held, len(self.jobs)).astype(np.int64)
+        found: Slots = upto[self.alike, self.ledger.last] - of
+        return found
 
     def _clear(self, at: int, room: _Room) -> list[int]:
         """Lift out a job from the slots that the new job needs: the one that covers the lack, the
@@ -203,14 +208,38 @@ class _Chain:
         self.there = np.append(self.there, np.ones(len(made), dtype=bool))
 
 
+class _Giving:
+    """The slots that a job lacks and others could give it, by how easily they can be moved."""
+
+    def __init__(self, chain: _Chain, wide: int, able: Mask, ease: Slots, lacks: Mask) -> None:
+        self._chain, self._wide, self._able, self._ease = chain, wide, able, ease
+        self._lacks = lacks
+        self._known: dict[bytes, tuple[Mask, Mask]] = {}
+
+    def at_least(self, least: int) -> tuple[Mask, Mask]:
+        """Segments with so many other slots (0: with any laxity), and the slots that come free with
+        them; the same object for the same segments.
+        """
+        if least:
+            givers = self._able & (self._ease >= least)
+        else:
+            ledger = self._chain.ledger
+            givers = self._able & (ledger.last > ledger.needed)[self._chain.owner]
+        known = self._known.get(key := givers.tobytes())
+        if known is None:
+            free = self._chain.free + self._chain.given(givers)
+            known = self._known[key] = givers, self._lacks & (free >= self._wide)
+        return known
+
+
 def _runs(gives: Mask, count: int) -> Mask:
     """`count` of the slots (or all, if there are fewer) in few runs: the first that is long enough,
     else the longest first."""
     padded = np.zeros(len(gives) + 2, dtype=np.int8)
     padded[1:-1] = gives
-    begin, end = np.flatnonzero(np.diff(padded)).reshape(-1, 2).T
+    begin, end = (padded[1:] != padded[:-1]).nonzero()[0].reshape(-1, 2).T
     length, chosen = end - begin, np.zeros(len(gives), dtype=bool)
-    long = np.flatnonzero(length >= count)
+    long = (length >= count).nonzero()[0]
     for run in (long[:1] if len(long) else np.argsort(-length, kind="stable")).tolist():
         take = min(count, int(length[run]))
         chosen[begin[run] : begin[run] + take] = True

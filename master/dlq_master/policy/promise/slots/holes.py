@@ -22,7 +22,12 @@ def insert(job: SloJob, by_s: float, free: Slots, grid: Grid) -> Segments | None
     term_s = grid.term_s
     horizon = min(len(free), max(0, ceil(by_s / term_s - NOISE)))
     holes = _holes(width(job, grid), free, horizon)
+    least = needed(job.work_s, term_s)
+    if sum([end - begin for begin, end in holes]) < least - 1:  # without charges, with noise
+        return None
     for hole in holes:
+        if hole.end - hole.begin < least:
+            continue
         whole = _cut(job, [hole], grid)
         if whole and completion_s(job, whole, grid) <= by_s + NOISE * term_s:
             return whole
@@ -50,8 +55,8 @@ def _stops(job: SloJob, hole: Segment) -> bool:
 def _holes(wide: int, free: Slots, horizon: int) -> list[Segment]:
     fits = np.zeros(horizon + 2, dtype=np.int8)
     fits[1:-1] = free[:horizon] >= wide
-    edges = np.flatnonzero(np.diff(fits)).tolist()
-    return [Segment(begin, end) for begin, end in zip(edges[::2], edges[1::2], strict=True)]
+    edges = (fits[1:] != fits[:-1]).nonzero()[0].tolist()
+    return [*map(Segment, edges[::2], edges[1::2])]
 
 
 def _cut(job: SloJob, holes: Sequence[Segment], grid: Grid) -> Segments | None:
