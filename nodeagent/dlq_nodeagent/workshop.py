@@ -12,6 +12,7 @@ from dlq_common.clock import Clock
 from dlq_common.daemon.logs import get_logger
 from dlq_common.start_causes import StartCause
 from dlq_nodeagent.devices.port import RELEASED_MEMORY_BYTES, DeviceFault, Devices
+from dlq_nodeagent.errand_threads import ErrandThreads
 from dlq_nodeagent.jobtree.checkpoints import newest_checkpoint
 from dlq_nodeagent.jobtree.places import is_theirs
 from dlq_nodeagent.jobtree.sweeping import sweep
@@ -92,7 +93,7 @@ class Workshop:
         self.send_samples = send_samples
         self._wake = wake
         self._free_below_bytes = free_below_bytes
-        self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="errand")
+        self._threads = ErrandThreads(_THREADS, "errand")
         self._asking = ThreadPoolExecutor(_ASKING, thread_name_prefix="podman")
         self._reading = ThreadPoolExecutor(_READING, thread_name_prefix="profile")
         self._preparing: set[RankKey] = set()
@@ -181,7 +182,8 @@ class Workshop:
 
     def close(self) -> None:
         """Wait for nothing: a thread in a dead file system would hang for ever."""
-        for threads in (self._threads, self._asking, self._reading):
+        self._threads.close()
+        for threads in (self._asking, self._reading):
             threads.shutdown(wait=False, cancel_futures=True)
 
     def _take(self, key: RankKey, answer: Preparation | PullWish) -> None:
@@ -260,7 +262,7 @@ class Workshop:
         work: Callable[[], _Answer],
         answer: Callable[[_Answer], None],
         failure: Callable[[BaseException], _Answer],
-        threads: ThreadPoolExecutor | None,
+        threads: ErrandThreads | ThreadPoolExecutor | None,
     ) -> None:
         """In a thread; None: at once, and the answer still comes later."""
         loop = asyncio.get_running_loop()

@@ -10,7 +10,7 @@ from dataclasses import fields
 from functools import cache
 from typing import Any
 
-from google.protobuf.descriptor import FieldDescriptor
+from google.protobuf.descriptor import Descriptor, FieldDescriptor
 from google.protobuf.message import Message
 
 from dlq.v1 import agent_service_pb2 as wire
@@ -123,9 +123,10 @@ def encode(message: FromAgent, facts: wire.NodeFacts) -> wire.SessionRequest:
 def _fill(message: Message, value: object) -> None:
     """Set a message's fields to the value's parts. A part that is None stays unset."""
     kind: Any = type(value)
+    unsaid = _unsaid(kind, message.DESCRIPTOR)
     for name in _names(kind):
         part = getattr(value, name)
-        if part is None or name in _NOT_SENT:
+        if part is None or name in _NOT_SENT or (not part and name in unsaid):
             continue
         if isinstance(part, RankKey):
             _set(message, "job_id", part.job_id)
@@ -284,6 +285,14 @@ def _positive(seconds: float, what: str) -> float:
 def _names(kind: type) -> tuple[str, ...]:
     named: tuple[str, ...] | None = getattr(kind, "_fields", None)
     return named or tuple(field.name for field in fields(kind))
+
+
+@cache
+def _unsaid(kind: Any, descriptor: Descriptor) -> frozenset[str]:
+    """The parts that say nothing while they are empty: scalars without presence, and lists."""
+    by_name = descriptor.fields_by_name
+    told = {name: by_name.get(_field_name(name)) for name in _names(kind)}
+    return frozenset(name for name, it in told.items() if it is not None and not it.has_presence)
 
 
 @cache

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from functools import partial
 from typing import assert_never
 
 from dlq_nodeagent.model.messages import Launch, Stop
@@ -250,11 +251,10 @@ def step(rank: Rank, event: RankEvent, *, now_s: float) -> RankStep:
     target = TABLE.get((rank.state, type(event)))
     if target is None:
         raise IllegalRankEvent(rank, event)
-    moved = replace(rank, state=target)
+    moved = partial(replace, rank, state=target)  # one replacement: a rank has many fields
     match event:
         case Prepared(floor_mtime_ns, ports, image_digest):
-            ready = replace(
-                moved,
+            ready = moved(
                 prepared=True,
                 floor_mtime_ns=floor_mtime_ns,
                 ports=ports,
@@ -266,27 +266,25 @@ def step(rank: Rank, event: RankEvent, *, now_s: float) -> RankStep:
             kept = (Effect.RECORD,) if floor_mtime_ns or ports or image_digest else ()
             return RankStep(ready, (*kept, Effect.TELL) if rank.launch.at_barrier else kept)
         case LetGo(launch):
-            return RankStep(replace(moved, launch=launch, prepared=False), (Effect.RECORD,))
+            return RankStep(moved(launch=launch, prepared=False), (Effect.RECORD,))
         case LaunchFailed(error, exit_code, no_room, cause):
-            failed = replace(
-                moved, error=error, exit_code=exit_code, no_room=no_room, start_cause=cause
-            )
+            failed = moved(error=error, exit_code=exit_code, no_room=no_room, start_cause=cause)
             return _ended(failed, now_s)
         case HandedOver():
-            return RankStep(moved)
+            return RankStep(moved())
         case MainStarted(at_s):
-            return RankStep(replace(moved, started_s=at_s), (Effect.TELL,))
+            return RankStep(moved(started_s=at_s), (Effect.TELL,))
         case StopAsked(stop):
-            return _stop_asked(rank, moved, stop, now_s)
+            return _stop_asked(rank, moved(), stop, now_s)
         case NoticeDue(baseline_mtime_ns):
-            return _notice(moved, baseline_mtime_ns, now_s)
+            return _notice(moved(), baseline_mtime_ns, now_s)
         case Exited(record):
-            return RankStep(replace(moved, record=record, ended_s=now_s))
+            return RankStep(moved(record=record, ended_s=now_s))
         case Released():
             # Recorded before it is reported: a later agent must not take the phase back.
-            return RankStep(moved, (Effect.RECORD, Effect.TELL))
+            return RankStep(moved(), (Effect.RECORD, Effect.TELL))
         case Acknowledged():
-            return RankStep(moved, (Effect.RECORD,))
+            return RankStep(moved(), (Effect.RECORD,))
         case _:
             assert_never(event)
 

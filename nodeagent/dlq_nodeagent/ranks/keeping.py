@@ -7,6 +7,7 @@ from dlq_common.clock import Clock
 from dlq_common.daemon.logs import get_logger
 from dlq_nodeagent.model.errands import Errands
 from dlq_nodeagent.model.launch import RankKey
+from dlq_nodeagent.model.messages import Launch
 from dlq_nodeagent.model.port import Runtime, RuntimeFault
 from dlq_nodeagent.model.rank import OVER, Rank, RankState
 from dlq_nodeagent.ranks.watched import Watched
@@ -83,7 +84,7 @@ class Keeping:
         launch = rank.launch
         if rank.state in OVER:
             # It will never start again: its secrets need not lie on the disk.
-            launch = watched.bare = watched.bare or replace(launch, environment={}, script="")
+            launch = watched.bare = watched.bare or without_secrets(launch)
         self.journal.save_rank(
             RankRecord(
                 **{name: getattr(rank, name) for name in KEPT_OF_A_RANK},
@@ -132,3 +133,9 @@ def _may_wait(rank: Rank) -> bool:
         return True
     only_ports = not rank.floor_mtime_ns and not rank.image_digest and not rank.launch.at_barrier
     return rank.state is RankState.PREPARING and rank.prepared and only_ports
+
+
+def without_secrets(launch: Launch) -> Launch:
+    """The launch as the record of an ended rank holds it; the same one if it has none."""
+    bare = not launch.environment and not launch.script
+    return launch if bare else replace(launch, environment={}, script="")

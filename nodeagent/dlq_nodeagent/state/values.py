@@ -18,7 +18,7 @@ _Read = Callable[[Any], Any]
 
 def to_json(value: object) -> bytes:
     """All fields of a value."""
-    return json.dumps(value, default=_fields).encode()
+    return _ENCODER.encode(value).encode()
 
 
 def changed_fields(value: object, but: Collection[str] = ()) -> dict[str, Any]:
@@ -44,6 +44,9 @@ def _fields(value: Any) -> dict[str, Any]:
 def _defaults_of(value: object) -> Mapping[str, Any]:
     kind: Any = type(value)
     return _defaults(kind)
+
+
+_ENCODER = json.JSONEncoder(default=_fields)
 
 
 @cache
