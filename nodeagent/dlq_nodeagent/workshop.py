@@ -278,8 +278,9 @@ class Workshop:
                 log.error("errand_failed", exc_info=error)
                 found = failure(error)
             with suppress(RuntimeError):  # the loop has ended, and with it every receiver
-                loop.call_soon_threadsafe(give, found)
+                soon(give, found)
 
+        soon = loop.call_soon if threads is None else loop.call_soon_threadsafe
         if threads is None:
             do()
         else:

@@ -13,7 +13,7 @@ from dlq_common.daemon.logs import get_logger
 from dlq_common.errors import DlqError
 from dlq_nodeagent.line.channel import Channels
 from dlq_nodeagent.line.wire import BadMessage, decode, encode
-from dlq_nodeagent.model.messages import FromAgent, FromMaster
+from dlq_nodeagent.model.messages import FromAgent, FromMaster, ReportAck
 
 _DIAL_S = 10.0
 # Messages wait here only while the line is slow; beyond it the line is given up, and Hello tells
@@ -105,7 +105,8 @@ class GrpcTransport:
                 decoded = decode(message)
                 if decoded is not None:
                     self.listener.received(decoded)
-                    self._wake()
+                    if not isinstance(decoded, ReportAck):  # nothing is said to that
+                        self._wake()
         finally:
             sender.cancel()
             call.cancel()

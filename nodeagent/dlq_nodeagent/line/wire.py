@@ -12,6 +12,7 @@ from typing import Any
 
 from google.protobuf.descriptor import Descriptor, FieldDescriptor
 from google.protobuf.message import Message
+from google.protobuf.message_factory import GetMessageClass
 
 from dlq.v1 import agent_service_pb2 as wire
 from dlq.v1 import job_pb2, lease_pb2, profile_pb2, resource_pb2
@@ -62,6 +63,12 @@ _NOT_SENT = frozenset({"ended_s"})
 _FREE_WORDS = frozenset({"error", "detail", "last_lines", "failed_task", "gpus_held"})
 _LONGEST_WORDS = 1000
 _MAY_BE_UNSET = frozenset({"profile", "shm_size_bytes", "time_left_s"})
+_AT_LAUNCH = tuple(
+    (key, field, field.wire.path.partition(".")[0], field.wire.take)
+    for key, field in FIELDS.items()
+    if field.wire is not None and (field.launch or field.to_agent)
+)
+"""Fields of a job that its launch may have, each with the field of JobSpec that it lies in."""
 _POSITIVE = frozenset({"heartbeat_s", "ttl_s", "hold_s"})
 
 
@@ -205,12 +212,13 @@ def _value_of(message: Message) -> Any:
 
 def _parts_of(kind: type, message: Any) -> dict[str, Any]:
     """The value's parts that the message has; an unset one that may be unset is None."""
-    parts: dict[str, Any] = {}
-    for name in _names(kind):
-        field = message.DESCRIPTOR.fields_by_name.get(_field_name(name))
-        if name == "key":
+    descriptor = message.DESCRIPTOR
+    parts = dict(_unsaid_parts(kind, descriptor))
+    said = {field.name for field, _ in message.ListFields()}
+    for name, field in _fields_of(kind, descriptor):
+        if field is None:
             parts[name] = _key(message)
-        elif field is not None:
+        elif field.name in said or name in _POSITIVE:
             parts[name] = _part(message, name, field)
     return parts
 
@@ -258,8 +266,11 @@ def _of_the_table(spec: job_pb2.JobSpec) -> dict[str, Any]:
     """Fields that a launch takes over as they are; missing ones have the record's default."""
     named: dict[str, Any] = {}
     others: dict[str, Any] = {}
-    for key, field in FIELDS.items():
-        value = None if field.wire is None else field.wire.take(spec)
+    said = {field.name for field, _ in spec.ListFields()}
+    for key, field, first, take in _AT_LAUNCH:
+        if first not in said:
+            continue
+        value = take(spec)
         if value is not None and field.launch:
             named[field.launch] = value
         if value is not None and field.to_agent:
@@ -285,6 +296,25 @@ def _positive(seconds: float, what: str) -> float:
 def _names(kind: type) -> tuple[str, ...]:
     named: tuple[str, ...] | None = getattr(kind, "_fields", None)
     return named or tuple(field.name for field in fields(kind))
+
+
+@cache
+def _fields_of(kind: Any, descriptor: Descriptor) -> tuple[tuple[str, FieldDescriptor | None], ...]:
+    """The parts of a value that a message has, each with its field; a key has many."""
+    by_name = descriptor.fields_by_name
+    found = [(name, by_name.get(_field_name(name))) for name in _names(kind)]
+    return tuple((name, field) for name, field in found if name == "key" or field is not None)
+
+
+@cache
+def _unsaid_parts(kind: Any, descriptor: Descriptor) -> Mapping[str, Any]:
+    """What the parts are if a message says nothing."""
+    empty = GetMessageClass(descriptor)()
+    return {
+        name: _part(empty, name, field)
+        for name, field in _fields_of(kind, descriptor)
+        if field is not None and name not in _POSITIVE
+    }
 
 
 @cache

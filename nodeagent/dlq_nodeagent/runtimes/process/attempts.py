@@ -19,6 +19,7 @@ from dlq_nodeagent.model.port import (
 )
 from dlq_nodeagent.runtimes.process import layout, planfile, records, shim_process
 
+LOOK_AGAIN_S = 0.25
 UNKILLABLE_S = 30.0
 """After this long under SIGKILL the record names the remaining processes, as the shim's does."""
 
@@ -50,6 +51,9 @@ class OpenAttempt:
         self._ends = ends
         self._highest_epoch = handle.epoch
         self._started: Started | None = None
+        self._heard = -1  # so many starts when its record was looked for
+        self._looks = ends.looks
+        self._look_s = 0.0
         self._lost_since_s: float | None = None
         # Opened for reading too: words to a shim that is only starting wait in the pipe.
         flags = os.O_RDWR | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -80,13 +84,28 @@ class OpenAttempt:
             if descriptor is not None:
                 os.close(descriptor)
 
-    def watch(self, pidfd: int | None) -> None:
+    def watch(self, pidfd: int | None, clock: Clock) -> None:
         """Its shim has just been started. Without a descriptor it is still found, by its lock and
         its start record.
         """
         self.pidfd = pidfd
         if pidfd is not None:
             self._ends.watch(pidfd)
+            self._heard = self._ends.starts
+            self._look_s = clock.boottime_s() + LOOK_AGAIN_S
+
+    def started_as_told(self, clock: Clock) -> Started | None:
+        """The same as `started`. A shim that was started lately says so: while
+        somebody listens, its record is looked for after a word of some shim, and a few times a
+        second.
+        """
+        if self._started is None:
+            now_s, listened = clock.boottime_s(), self._looks != self._ends.looks
+            self._looks = self._ends.looks
+            if listened and self._heard == self._ends.starts and now_s < self._look_s:
+                return None
+            self._heard, self._look_s = self._ends.starts, now_s + LOOK_AGAIN_S
+        return self.started()
 
     def started(self) -> Started | None:
         if self._started is None:

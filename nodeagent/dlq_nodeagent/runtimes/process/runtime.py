@@ -94,7 +94,7 @@ class ProcessRuntime:
             encoded = planfile.encode(plan, attempt.dirs, self._contact, more)
             layout.write(at, layout.PLAN, encoded, durable=False, readable_by_gid=None)
             home = layout.attempt_path(self._state_dir, plan.key)
-            attempt.watch(self._launcher.start(home))
+            attempt.watch(self._launcher.start(home), self._clock)
         except OSError as error:
             attempt.end_unstarted(records.start_error(stage, error), self._clock)
         return handle
@@ -127,7 +127,7 @@ class ProcessRuntime:
     # ---- watch
 
     def started(self, handle: Handle) -> Started | None:
-        return self._known(handle).started()
+        return self._known(handle).started_as_told(self._clock)
 
     def poll(self, handle: Handle) -> ExitRecord | None:
         return self._known(handle).poll(self._clock)

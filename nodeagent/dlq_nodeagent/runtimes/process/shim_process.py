@@ -112,6 +112,10 @@ class Ends:
     def __init__(self) -> None:
         self._ended: set[int] = set()
         self._watched: set[int] = set()
+        self.starts = 0
+        """How many starts `taken` has heard of."""
+        self.looks = 0
+        """How often it was called."""
         self._epoll = select.epoll()
         self._starts, self.news = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         self._epoll.register(self._starts, select.EPOLLIN)
@@ -137,9 +141,10 @@ class Ends:
 
     def taken(self) -> None:
         """Somebody looks at all shims now: earlier words need not be repeated."""
+        self.looks += 1
         self._ended.update(descriptor for descriptor, _ in self._epoll.poll(0))
         with suppress(BlockingIOError):
-            os.read(self._starts, _NEWS_BYTES)
+            self.starts += len(os.read(self._starts, _NEWS_BYTES))
 
     def close(self) -> None:
         self._epoll.close()
