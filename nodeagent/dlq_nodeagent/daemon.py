@@ -42,6 +42,7 @@ from dlq_nodeagent.model.port import Runtime
 from dlq_nodeagent.podman_parts import PodmanParts, build_podman
 from dlq_nodeagent.profiling.injecting import Injecting, copy_parts
 from dlq_nodeagent.profiling.places import Places, Station
+from dlq_nodeagent.resident import SETTLED_S, give_back
 from dlq_nodeagent.runtimes.fake.runtime import FakeHost, FakeRuntime
 from dlq_nodeagent.runtimes.podman.prepare import secrets_of
 from dlq_nodeagent.runtimes.process.leftovers import Leftovers, finder
@@ -309,6 +310,7 @@ async def _serve(
     _watch_loop(wake, stopped, failures)
     renewal = asyncio.get_running_loop().create_task(keep_renewed(parts.channels, clock))
     service.ready(f"node {parts.node_id}")
+    asyncio.get_running_loop().call_later(SETTLED_S, give_back)
     try:
         with woken_by_ends(parts.runtime, wake):
             await _turn(parts.core, wake, stopped, service, holds)

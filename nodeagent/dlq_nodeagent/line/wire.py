@@ -308,7 +308,7 @@ def _fields_of(kind: Any, descriptor: Descriptor) -> tuple[tuple[str, FieldDescr
 
 @cache
 def _unsaid_parts(kind: Any, descriptor: Descriptor) -> Mapping[str, Any]:
-    """What the parts are if a message says nothing."""
+    """The parts of a value whose message says nothing."""
     empty = GetMessageClass(descriptor)()
     return {
         name: _part(empty, name, field)

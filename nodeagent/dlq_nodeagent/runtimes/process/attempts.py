@@ -95,9 +95,9 @@ class OpenAttempt:
             self._look_s = clock.boottime_s() + LOOK_AGAIN_S
 
     def started_as_told(self, clock: Clock) -> Started | None:
-        """The same as `started`. A shim that was started lately says so: while
-        somebody listens, its record is looked for after a word of some shim, and a few times a
-        second.
+        """The same as `started`. A shim that this agent has started says when its record is there.
+        While somebody listens, the record is looked for after a word of some shim, and a few times
+        a second.
         """
         if self._started is None:
             now_s, listened = clock.boottime_s(), self._looks != self._ends.looks
