@@ -1,4 +1,4 @@
-"""What an idle agent keeps in memory, beside the floor of its libraries.
+"""The memory of an idle agent, beside the floor of its libraries.
 
     python -m benchmarks.node.agent_memory [--json]
 

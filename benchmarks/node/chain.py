@@ -2,10 +2,11 @@
 
     python -m benchmarks.node.chain [--nodes N] [--jobs N] [--rounds N] [--json]
 
-As in the race's line of the whole chain: all jobs of a round go in one call, to real agents with
-virtual GPUs on this host, and one round comes before those that count. Master and agents are
-counted by the scheduler in nanoseconds, what they started by the kernel's ticks. The client is not
-counted; the race counts about 0.6 ms for it. For two versions take turns between two checkouts.
+As in the race's line of the whole chain, the jobs go to real agents with virtual GPUs on this host.
+A round is one call with all its jobs, and the first round does not count.
+
+The scheduler counts master and agents in nanoseconds, and the kernel's ticks count what they
+started. The client is not counted; the race counts about 0.6 ms for it.
 """
 
 from __future__ import annotations
