@@ -9,7 +9,8 @@ from __future__ import annotations
 import os
 import sys
 import threading
-from typing import NoReturn
+from contextlib import suppress
+from typing import NoReturn, TextIO
 
 from dlq_cli.exit_codes import INTERRUPTED
 
@@ -30,16 +31,24 @@ def leave(code: int) -> NoReturn:
 
 
 def end_of(code: int) -> tuple[int, bool]:
-    """Flush as the interpreter does when it ends: the exit code, and whether all came out."""
+    """Flush as the interpreter does when it ends: the exit code, and whether all came out. A stream
+    that the caller had closed is None, and loses nothing.
+    """
     flushed = True
     try:
-        sys.stdout.flush()
+        _flush(sys.stdout)
     except (OSError, ValueError) as error:
         kind = type(error).__name__
-        print(f"Exception ignored in: {sys.stdout!r}\n{kind}: {error}", file=sys.stderr)
+        with suppress(OSError, ValueError):  # stderr may be full, too
+            print(f"Exception ignored in: {sys.stdout!r}\n{kind}: {error}", file=sys.stderr)
         code, flushed = _FLUSH_FAILED, False
     try:
-        sys.stderr.flush()
+        _flush(sys.stderr)
     except (OSError, ValueError):
         code, flushed = _FLUSH_FAILED, False
     return code, flushed
+
+
+def _flush(stream: TextIO | None) -> None:
+    if stream is not None:
+        stream.flush()

@@ -57,3 +57,31 @@ def test_output_that_cannot_be_written_is_the_interpreters_own_exit_code() -> No
         )
     assert done.returncode == 120
     assert b"No space left on device" in done.stderr
+
+
+@pytest.mark.parametrize("closed", ["1>&-", "2>&-", "1>&- 2>&-"])
+def test_a_stream_that_the_caller_has_closed_does_not_change_the_exit_code(closed: str) -> None:
+    program = "from dlq_cli.leaving import leave; print('said'); leave(4)"
+    command = f'"$0" -c "$1" {closed}'
+    done = subprocess.run(
+        ["/bin/sh", "-c", command, sys.executable, program],
+        capture_output=True,
+        timeout=60,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (4, b"")
+    assert done.stdout == (b"" if "1>&-" in closed else b"said\n")
+
+
+def test_both_streams_may_be_full() -> None:
+    program = "from dlq_cli.leaving import leave; print('lost'); leave(0)"
+    with open("/dev/full", "wb") as full:
+        done = subprocess.run(
+            [sys.executable, "-c", program],
+            stdout=full,
+            stderr=full,
+            env={**os.environ, "PYTHONUNBUFFERED": ""},
+            timeout=60,
+            check=False,
+        )
+    assert done.returncode == 120
