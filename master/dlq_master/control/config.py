@@ -183,7 +183,7 @@ class JobsConfig:
     attend_silence: Seconds = Seconds(30.0)  # then an interactive job without a client is cancelled
     concurrent_saves: int = 16  # more lapses than this start their saves one after another
     queued_per_user: int = 10_000  # jobs of one user that have not ended
-    # One user may submit so many jobs at once, and so many a second in the long run.
+    # One user may submit so many jobs at once.
     submit_burst: int = 10_000
     submit_rate: float = 100.0  # jobs of one user in a second, in the long run
     # How long the ranks of a gang wait for its last node, from the first that is ready.
