@@ -55,7 +55,7 @@ class ErrandThreads:
             return
         if loop.time() - since_s >= PATIENCE_S and self._at_work < self._most:
             self._add()
-        loop.call_later(PATIENCE_S, self._look, loop)
+        loop.call_later(PATIENCE_S, self._look, loop)  # a thread that cannot start is tried again
 
     def close(self) -> None:
         """Drop the errands that wait. Threads that hang are left alone."""
@@ -66,7 +66,11 @@ class ErrandThreads:
     def _add(self) -> None:
         with self._lock:
             self._at_work += 1
-        threading.Thread(target=self._serve, name=self._name, daemon=True).start()
+        try:
+            threading.Thread(target=self._serve, name=self._name, daemon=True).start()
+        except RuntimeError:  # this host has no room for a thread now
+            with self._lock:
+                self._at_work -= 1
 
     def _serve(self) -> None:
         while self._calls.get():

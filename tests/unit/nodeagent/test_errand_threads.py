@@ -95,3 +95,19 @@ async def test_close_drops_what_waits(threads: ErrandThreads) -> None:
     threads.close()
     hangs.set()
     assert not ran.is_set()
+
+
+async def test_a_thread_that_cannot_start_is_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    start, failures = threading.Thread.start, iter([True, True])
+
+    def started(thread: threading.Thread) -> None:
+        if thread.name == "errand" and next(failures, False):
+            raise RuntimeError("can't start new thread")
+        start(thread)
+
+    monkeypatch.setattr(threading.Thread, "start", started)
+    threads, done = ErrandThreads(4, "errand"), threading.Event()
+    threads.submit(done.set)
+    assert threads.count == 0
+    assert await asyncio.to_thread(done.wait, 30.0)
+    threads.close()
