@@ -57,7 +57,7 @@ class Over(NamedTuple):
 OVER = {
     "nodes": Over(
         0, 1_000, (10, 100, 1_000), (10_000,),
-        {"submit": FLAT, "completion": FLAT, "why": LINEAR, "page": LINEAR},
+        {"submit": FLAT, "completion": FLAT, "why": LINEAR, "page": LINEAR, "join": FLAT},
     ),
     "waiting": Over(
         100, 0, (100, 1_000, 10_000), (100_000, 1_000_000),
@@ -67,7 +67,10 @@ OVER = {
         120, 10_000, (1, 10, 100, 1_000), (10_000,),
         {"submit": FLAT, "completion": FLAT, "why": LINEAR},
     ),
-    "agents": Over(0, 0, (1, 10, 100, 1_000), (5_000,), {"beat": FLAT, "leases": LINEAR}),
+    "agents": Over(
+        0, 0, (1, 10, 100, 1_000), (5_000, 10_000),
+        {"beat": FLAT, "leases": LINEAR, "join": FLAT},
+    ),
 }  # fmt: skip
 
 

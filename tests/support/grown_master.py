@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from itertools import groupby
 from types import SimpleNamespace
 from typing import Any
@@ -171,6 +172,21 @@ class GrownMaster:
         return self._turn(
             Heartbeat(node_id=some, session_id=self._sessions[some], hold_revision=0, progress=told)
         )
+
+    def join(self) -> Callable[[], object]:
+        """The first hello of one more node, which has a size of its own and a name among the
+        others.
+        """
+        count = len(self._sessions)
+        name = NodeId(f"n{count // 2:05d}-{count:05d}")
+        facts = self._facts(name, 0, GPUS)
+        facts = replace(facts, memory_bytes=facts.memory_bytes + count)
+        hello = OpenSession(node_id=name, facts=facts, highest_epoch=0, reports=())
+
+        def act() -> None:
+            self._sessions[name] = self.master.ask(hello).session_id
+
+        return act
 
     def leases(self) -> Callable[[], object]:
         """The metronome's look at the leases of all nodes."""

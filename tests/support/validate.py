@@ -11,7 +11,7 @@ from dlq_master.model.cluster.cluster import Cluster
 from dlq_master.model.ids import AttemptKey, JobId, NodeId
 from dlq_master.model.jobs.band import Band
 from dlq_master.model.jobs.job import Job, JobState
-from dlq_master.model.nodes.host_sizes import NO_SIZES
+from dlq_master.model.nodes.host_sizes import CountedSizes, HostSizes
 from dlq_master.model.nodes.node import NodeState
 from dlq_master.model.nodes.owned import OwnGpus
 from dlq_master.model.order.keys import STARTED_BASE, STARTED_END, had, position
@@ -137,9 +137,9 @@ def _own(cluster: Cluster) -> None:
 
 def _waiting(cluster: Cluster) -> None:
     expected: dict[tuple[int, Shape], list[tuple[int, JobId]]] = defaultdict(list)
-    sizes = NO_SIZES
+    sizes, counted = HostSizes({}), CountedSizes()
     for node in cluster.nodes.values():
-        sizes = sizes.changed(None, node)
+        sizes = counted.change(None, node)
     for job_id, job in cluster.jobs.items():
         if job.waiting:
             shape = cluster.asked(job)

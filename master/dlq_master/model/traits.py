@@ -13,7 +13,7 @@ told no size (0) is large enough.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from typing import Protocol
 
 from dlq_master.model.ids import NodeId
@@ -29,6 +29,7 @@ _OF_MEMORY = {
     _CORE_MEMORY: "memory for each core of a job without GPUs",
 }
 _GIB = 2**30
+_KEPT_UP = 256  # traits that are asked for
 
 
 class Bearer(Protocol):
@@ -176,54 +177,95 @@ def _has(node: Bearer, trait: str) -> bool:
 class Traits:
     """The same for all nodes of a cluster at once: bitmasks over nodes in the order of their ids.
 
-    Worked out once for each text; a change of the nodes' traits makes a new one.
+    Each trait that is asked for is worked out once, and then kept up as nodes come, change and go.
     """
 
-    __slots__ = ("_by_size", "_by_trait", "_known", "_nodes")
+    __slots__ = ("_by_text", "_by_trait", "_nodes", "_steps")
 
-    def __init__(self, by_trait: Mapping[str, int], nodes: Sequence[Bearer] = ()) -> None:
-        self._by_trait = by_trait
-        self._nodes = nodes
-        self._known: dict[str, int] = {}
-        self._by_size: dict[str, tuple[list[int], dict[int, int]]] = {}
+    def __init__(self, by_trait: Mapping[str, int], nodes: Iterable[Bearer] = ()) -> None:
+        """`nodes`: all of them, sorted. `by_trait`: traits that are worked out already."""
+        self._by_trait = dict(by_trait)
+        self._nodes = [*nodes]
+        self._by_text: dict[str, int] = {}
+        self._steps: dict[str, list[int]] = {}  # all different sizes, rising, and some former ones
 
-    @classmethod
-    def of(cls, nodes: Sequence[Bearer]) -> Traits:
-        """Those of all nodes, which are sorted."""
-        by_trait: dict[str, int] = {}
-        for ordinal, node in enumerate(nodes):
-            for trait in node.runtimes | node.labels:
-                by_trait[trait] = by_trait.get(trait, 0) | 1 << ordinal
-        return cls(by_trait, nodes)
+    def insert(self, ordinal: int, node: Bearer) -> None:
+        """A node comes at this place."""
+        self._nodes.insert(ordinal, node)
+        self._keep_up(lambda mask: gap_at(mask, ordinal), ordinal, node)
+
+    def change(self, ordinal: int, node: Bearer) -> None:
+        """The node has other traits."""
+        self._nodes[ordinal] = node
+        self._keep_up(lambda mask: mask & ~(1 << ordinal), ordinal, node)
+
+    def delete(self, ordinal: int) -> None:
+        """The node is gone."""
+        del self._nodes[ordinal]
+        self._keep_up(lambda mask: closed_at(mask, ordinal), ordinal, None)
 
     def mask(self, text: str) -> int:
         """The nodes that have all of it."""
-        known = self._known.get(text)
+        known = self._by_text.get(text)
         if known is None:
             known = -1
             for trait in text.split(_AND):
                 known &= self._mask_of(trait)
-            self._known[text] = known
+            self._by_text[text] = known
         return known
 
-    def _mask_of(self, trait: str) -> int:
-        if trait[0] in (_AMONG, _NOT_AMONG):
-            return self._having(trait)
-        what, least = size_of(trait)
-        return self._as_large(what, least) if what else self._by_trait.get(trait, 0)
+    def _keep_up(self, moved: Callable[[int], int], ordinal: int, node: Bearer | None) -> None:
+        """Renew what is known of single traits. Many of them are rather worked out again."""
+        self._by_text.clear()
+        if len(self._by_trait) > _KEPT_UP:
+            self._by_trait.clear()
+            self._steps.clear()
+        for trait, mask in self._by_trait.items():
+            bit = int(node is not None and _has(node, trait)) << ordinal
+            self._by_trait[trait] = moved(mask) | bit
+        if node is not None:
+            for what, steps in self._steps.items():
+                size = _of(node, what, 0)
+                place = bisect_left(steps, size)
+                if steps[place : place + 1] != [size]:
+                    steps.insert(place, size)
 
-    def _as_large(self, what: str, least: int) -> int:
-        """Worked out once for each size of the nodes, however many sizes jobs ask for."""
-        if what not in self._by_size:
-            self._by_size[what] = (sorted({_of(node, what, 0) for node in self._nodes}), {})
-        sizes, masks = self._by_size[what]
-        place = bisect_left(sizes, least)
-        if place not in masks:
-            masks[place] = self._having(at_least(what, least))
-        return masks[place]
+    def _mask_of(self, trait: str) -> int:
+        what, least = size_of(trait)
+        if what:
+            trait = at_least(what, self._step(what, least))
+        if trait not in self._by_trait:
+            self._by_trait[trait] = self._having(trait)
+        return self._by_trait[trait]
+
+    def _step(self, what: str, least: int) -> int:
+        """The least size that asks for the same nodes: no two sizes without a node between them
+        are worked out.
+        """
+        if what not in self._steps:
+            self._steps[what] = sorted({_of(node, what, 0) for node in self._nodes})
+        steps = self._steps[what]
+        place = bisect_left(steps, least)
+        return steps[place] if place < len(steps) else max(steps, default=0) + 1
 
     def _having(self, trait: str) -> int:
-        return sum(1 << at for at, node in enumerate(self._nodes) if _has(node, trait))
+        if trait[0] in (_AMONG, _NOT_AMONG):
+            names, among = {*trait[1:].split(",")}, trait[0] == _AMONG
+            found = ["01"[(node.node_id in names) is among] for node in reversed(self._nodes)]
+        else:
+            found = ["01"[_has(node, trait)] for node in reversed(self._nodes)]
+        return int("".join(found) or "0", 2)
 
 
 NOTHING = Traits({})
+
+
+def gap_at(mask: int, place: int) -> int:
+    """The mask with a 0 put in at this place; the bits from there on move up."""
+    higher = mask >> place
+    return mask if not higher else higher << place + 1 | mask & ((1 << place) - 1)
+
+
+def closed_at(mask: int, place: int) -> int:
+    """The mask without the bit of this place; the bits behind it move down."""
+    return mask >> place + 1 << place | mask & ((1 << place) - 1)

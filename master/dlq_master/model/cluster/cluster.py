@@ -25,7 +25,7 @@ from dlq_master.model.jobs.job_changes import at_position
 from dlq_master.model.jobs.trials import Profiling, Sent
 from dlq_master.model.lease import Terms
 from dlq_master.model.nodes.capacity import Capacity, others
-from dlq_master.model.nodes.host_sizes import NO_SIZES, HostSizes
+from dlq_master.model.nodes.host_sizes import CountedSizes, HostSizes
 from dlq_master.model.nodes.node import Node
 from dlq_master.model.nodes.owned import OwnGpus, could_hold, is_own
 from dlq_master.model.order.keys import Learned, had, position
@@ -103,7 +103,8 @@ class Cluster:
         self._by_base = ordering.by_base
         self._bands = ordering.bands
         self.own = OwnGpus()
-        self._sizes = NO_SIZES
+        self._counted_sizes = CountedSizes()
+        self._sizes = HostSizes({})
         self._alike: dict[Shape, Shape] = {}  # as their users ask -> as these nodes tell them apart
         self._own_holds: dict[Shape, bool] = {}  # whether the own nodes could ever hold it
         self.due: dict[JobId, None] = {}  # queued jobs with deadlines
@@ -287,7 +288,7 @@ class Cluster:
     def put_node(self, node: Node) -> None:
         before = self.capacity.nodes.get(node.node_id)
         if before is None or is_own(before) is not is_own(node) or others(before, node):
-            sizes = self._sizes.changed(before, node)
+            sizes = self._counted_sizes.change(before, node)
             with self._reshaped(self._told_apart(sizes)):
                 self.capacity.put_node(node)
                 self._count_own(before, node, sizes)
@@ -298,7 +299,7 @@ class Cluster:
     def remove_node(self, node_id: NodeId) -> None:
         """Forget a node that no live attempt holds; the store is told by its driver."""
         before = self.capacity.nodes[node_id]
-        sizes = self._sizes.changed(before, None)
+        sizes = self._counted_sizes.change(before, None)
         with self._reshaped(self._told_apart(sizes)):
             self.capacity.remove_node(node_id)
             self._count_own(before, None, sizes)

@@ -5,7 +5,9 @@ The job cores of nodes are one pool more, of the type CORE_TYPE.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterable, Mapping
+from itertools import islice
 from typing import NamedTuple
 
 from dlq_master.model.ids import AttemptKey, NodeId
@@ -16,6 +18,7 @@ from dlq_master.model.traits import Traits
 
 Pools = dict[str, Pool]
 
+_ALL_ANEW = 4  # more than one of so many nodes: it is cheaper to place all of them
 _PARTS_KEPT = 4096  # allocations; more than run at once on all but the largest clusters
 
 
@@ -23,22 +26,23 @@ class _Home(NamedTuple):
     """Where a node's GPUs of one type are counted while they are free."""
 
     pool: Pool
-    ordinal: int
     owned: int
 
 
 class Capacity:
     """Free = open nodes' GPUs - claims of live attempts. Nothing here is stored on disk.
 
-    Pools are numbered by sorted node id; a new or vanished node rebuilds them, anything else
-    changes only the node concerned.
+    Nodes are numbered in the order of their ids. A new or vanished node gets its place in the
+    numbers when somebody reads next, and moves those behind it. Many at once rebuild the pools.
+    Anything else changes only the node concerned.
     """
 
     __slots__ = (
         "_homes",
         "_masks",
         "_parts",
-        "_rebuild_needed",
+        "_traits",
+        "_unplaced",
         "claims",
         "closed",
         "free",
@@ -68,7 +72,9 @@ class Capacity:
         self._homes: dict[NodeId, tuple[_Home, ...]] = {}  # of open nodes
         # Of gangs: every boundary asks for all that run.
         self._parts: dict[Allocation, Mapping[str, Parts]] = {}
-        self._rebuild_needed = False
+        self._traits = Traits({})
+        # Nodes that came, went, or have other GPUs or traits, since the pools were read last.
+        self._unplaced: dict[NodeId, None] = {}
 
     def put_node(self, node: Node) -> None:
         before = self.nodes.get(node.node_id)
@@ -84,7 +90,7 @@ class Capacity:
         if before is None or others(before, node):
             self._masks[node.node_id] = node.masks()
             self.claims.setdefault(node.node_id, {})
-            self._outdate()
+            self._outdate(node.node_id)
         elif before.open != node.open or before.withheld != node.withheld:
             self._refresh(node.node_id)
 
@@ -95,14 +101,17 @@ class Capacity:
         del self.nodes[node_id], self.claims[node_id], self._masks[node_id]
         self.closed.discard(node_id)
         self.marked.discard(node_id)
-        self._outdate()
+        self._outdate(node_id)
 
     def claim(self, key: AttemptKey, allocation: Allocation, *, soon: bool) -> None:
         """The attempt holds these GPUs (`soon`: it has been told to leave)."""
         for node_id, mask in allocation.slots:
             self.claims.setdefault(node_id, {})[key] = mask
-            for pool, ordinal, _ in self._homes.get(node_id, ()):
-                self.free_devices += pool.set(ordinal, pool.masks[ordinal] & ~mask)
+            homes = self._homes.get(node_id)
+            if homes:
+                ordinal = self.ordinals[node_id]
+                for pool, _ in homes:
+                    self.free_devices += pool.set(ordinal, pool.masks[ordinal] & ~mask)
         if soon:
             self.mark_soon(allocation, soon=True)
 
@@ -110,8 +119,11 @@ class Capacity:
         """The attempt is gone, its GPUs are free."""
         for node_id, mask in allocation.slots:
             del self.claims[node_id][key]
-            for pool, ordinal, owned in self._homes.get(node_id, ()):
-                self.free_devices += pool.set(ordinal, pool.masks[ordinal] | owned & mask)
+            homes = self._homes.get(node_id)
+            if homes:
+                ordinal = self.ordinals[node_id]
+                for pool, owned in homes:
+                    self.free_devices += pool.set(ordinal, pool.masks[ordinal] | owned & mask)
         if soon:
             self.mark_soon(allocation, soon=False)
 
@@ -125,8 +137,8 @@ class Capacity:
 
     def ready(self) -> None:
         """Bring the pools up to date; every reader of pools goes through here."""
-        if self._rebuild_needed:
-            self._rebuild()
+        if self._unplaced:
+            self._place()
 
     @property
     def free_gpus(self) -> int:
@@ -158,8 +170,8 @@ class Capacity:
 
     def parts(self, allocation: Allocation) -> Mapping[str, Parts]:
         """The allocation in pool terms, by GPU type. Nodes and GPUs that are gone are left out."""
-        if self._rebuild_needed:  # a beat may ask before any plan of a new master has
-            self._rebuild()
+        if self._unplaced:  # a beat may ask before any plan of a new master has
+            self._place()
         slots = allocation.slots
         if len(slots) == 1:  # nearly all of them, and a boundary looks at every one
             node_id, mask = slots[0]
@@ -196,14 +208,13 @@ class Capacity:
         else:
             self.soon.pop(node_id, None)
 
-    def _outdate(self) -> None:
-        """Nodes or their GPUs are others: until the pools are rebuilt, nothing is counted."""
-        self._rebuild_needed = True
-        self._homes.clear()
-        self._parts.clear()
+    def _outdate(self, node_id: NodeId) -> None:
+        """Until it is placed anew, nothing of it is counted."""
+        self._unplaced[node_id] = None
+        self._homes.pop(node_id, None)
 
     def _refresh(self, node_id: NodeId) -> None:
-        if self._rebuild_needed:
+        if node_id in self._unplaced:
             return
         ordinal = self.ordinals[node_id]
         opened = self.nodes[node_id].open
@@ -214,23 +225,89 @@ class Capacity:
             usable = owned & ~withheld if opened else 0
             self.open[gpu_type].set(ordinal, usable)
             self.free_devices += pool.set(ordinal, usable & ~claimed)
-            homes.append(_Home(pool, ordinal, usable))
+            homes.append(_Home(pool, usable))
         self._homes[node_id] = tuple(homes) if opened else ()
 
-    def _rebuild(self) -> None:
-        self._rebuild_needed = False
-        self.node_ids = sorted(self.nodes)
+    def _place(self) -> None:
+        """Give a place to each node that has come or changed, and take it from those gone."""
+        unplaced, self._unplaced = sorted(self._unplaced), {}
         self._parts.clear()
+        if len(unplaced) * _ALL_ANEW > len(self.nodes):
+            self._rebuild()
+            return
+        for node_id in unplaced:
+            self._place_one(node_id)
+
+    def _place_one(self, node_id: NodeId) -> None:
+        node, ordinal = self.nodes.get(node_id), self.ordinals.get(node_id)
+        if ordinal is None and node is not None:
+            ordinal = self._number(node_id)
+            self._traits.insert(ordinal, node)
+        elif node is not None and ordinal is not None:
+            self._traits.change(ordinal, node)
+        if ordinal is not None:
+            self._own(ordinal, self._masks.get(node_id, {}))
+        if node is not None:
+            self._refresh(node_id)
+        elif ordinal is not None:
+            self._traits.delete(ordinal)
+            self._unnumber(ordinal)
+
+    def _number(self, node_id: NodeId) -> int:
+        """Its place in the order of ids. The last costs nothing, others move those behind them."""
+        ordinal = bisect_left(self.node_ids, node_id)
+        self.node_ids.insert(ordinal, node_id)
+        self._count_from(ordinal)
+        for pools in (self.free, self.open, self.total):
+            for pool in pools.values():
+                pool.insert(ordinal)
+        return ordinal
+
+    def _unnumber(self, ordinal: int) -> None:
+        del self.ordinals[self.node_ids.pop(ordinal)]
+        self._count_from(ordinal)
+        for pools in (self.free, self.open, self.total):
+            for pool in pools.values():
+                pool.delete(ordinal)
+
+    def _count_from(self, ordinal: int) -> None:
+        behind = islice(self.node_ids, ordinal, None)
+        self.ordinals.update(zip(behind, range(ordinal, len(self.node_ids)), strict=True))
+
+    def _own(self, ordinal: int, masks: Mapping[str, int]) -> None:
+        """The node has these GPUs from now on, none of which is free or open yet."""
+        for gpu_type in [name for name in masks if name not in self.total]:
+            self._add_type(gpu_type)
+        for gpu_type in [*self.total]:
+            owned = masks.get(gpu_type, 0)
+            self.free_devices += self.free[gpu_type].set(ordinal, 0)
+            for pools in (self.free, self.open, self.total):
+                pools[gpu_type].set(ordinal, 0)
+                pools[gpu_type].resize(ordinal, owned.bit_count())
+            self.total[gpu_type].set(ordinal, owned)
+            if not self.total[gpu_type].widths:
+                del self.free[gpu_type], self.open[gpu_type], self.total[gpu_type]
+
+    def _add_type(self, gpu_type: str) -> None:
+        """Types stand in the order of their names."""
+        for pools in (self.free, self.open, self.total):
+            pools[gpu_type] = Pool([0] * len(self.node_ids), self.node_ids, self._traits)
+            by_name = sorted(pools.items())
+            pools.clear()
+            pools.update(by_name)
+
+    def _rebuild(self) -> None:
+        self.node_ids = sorted(self.nodes)
         self.ordinals = {node_id: ordinal for ordinal, node_id in enumerate(self.node_ids)}
         gpu_types = sorted({gpu_type for masks in self._masks.values() for gpu_type in masks})
         for pools in (self.free, self.open, self.total):
             pools.clear()
-        traits = Traits.of([self.nodes[node_id] for node_id in self.node_ids])
+        self._traits = Traits({}, [self.nodes[node_id] for node_id in self.node_ids])
         for gpu_type in gpu_types:
             owned = [self._masks[node_id].get(gpu_type, 0) for node_id in self.node_ids]
             sizes = [mask.bit_count() for mask in owned]
             for pools in (self.free, self.open, self.total):
-                pools[gpu_type] = Pool(sizes, self.node_ids, traits)
+                pools[gpu_type] = Pool(sizes, self.node_ids, self._traits)
             for ordinal, mask in enumerate(owned):
                 self.total[gpu_type].set(ordinal, mask)
         self.free_devices = 0
@@ -239,7 +316,7 @@ class Capacity:
 
 
 def others(before: Node, node: Node) -> bool:
-    """Whether the pools must be made anew: its GPUs or its traits are others."""
+    """Whether it must be placed anew: its GPUs or its traits are others."""
     return _had(before) != _had(node)
 
 

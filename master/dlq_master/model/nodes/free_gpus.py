@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
-from itertools import accumulate
 from typing import NamedTuple
 
 from dlq_master.model.ids import NodeId
 from dlq_master.model.resources import Shape, indices
-from dlq_master.model.traits import NOTHING, Traits
+from dlq_master.model.traits import NOTHING, Traits, closed_at, gap_at
 from dlq_master.model.values import maker
 
 
@@ -22,6 +22,7 @@ class Part(NamedTuple):
 
 
 Parts = tuple[Part, ...]
+Widths = tuple[tuple[int, int], ...]
 make_part = maker(Part)
 
 
@@ -30,9 +31,10 @@ class Pool:
 
     `buckets[n]` is a bitmask over nodes: those with exactly n GPUs left. Every choice made from
     it takes the lowest node first, so it depends on what is free, never on history.
+    `widths` says how many nodes own how many GPUs, the largest first.
     """
 
-    __slots__ = ("buckets", "fullest", "masks", "node_ids", "sizes", "total", "traits")
+    __slots__ = ("buckets", "masks", "node_ids", "sizes", "total", "traits", "widths")
 
     def __init__(
         self,
@@ -46,20 +48,19 @@ class Pool:
         """
         self.node_ids = node_ids
         self.traits = traits
-        self.sizes = sizes
+        self.sizes = [*sizes]
         self.masks = [0] * len(sizes)
         self.buckets = [0] * (max(sizes, default=0) + 1)
         self.buckets[0] = (1 << len(sizes)) - 1
         self.total = 0
-        # fullest[k-1] = GPUs of the k largest nodes: how many nodes a width needs at least.
-        self.fullest = _fullest(sizes)
+        self.widths = _widths(Counter(sizes))
 
     def copy(self) -> Pool:
         twin = Pool.__new__(Pool)
         twin.masks = self.masks.copy()
         twin.buckets = self.buckets.copy()
         twin.total = self.total
-        twin.fullest = self.fullest
+        twin.widths = self.widths
         twin.sizes = self.sizes
         twin.node_ids = self.node_ids
         twin.traits = self.traits
@@ -95,7 +96,7 @@ class Pool:
         if able == -1 or (pool.buckets[0] | able) + 1 == 1 << len(self.masks):
             return pool  # whatever is left is there
         twin = Pool.__new__(Pool)
-        twin.masks, twin.sizes, twin.fullest = pool.masks, pool.sizes, pool.fullest
+        twin.masks, twin.sizes, twin.widths = pool.masks, pool.sizes, pool.widths
         twin.node_ids, twin.traits = pool.node_ids, pool.traits
         twin.buckets = [bucket & able for bucket in pool.buckets]
         twin.total = sum([n * bucket.bit_count() for n, bucket in enumerate(twin.buckets)])
@@ -111,7 +112,7 @@ class Pool:
                 twin.set(ordinal, 0)
                 sizes[ordinal] = 0
         if sizes != self.sizes:
-            twin.sizes, twin.fullest = sizes, _fullest(sizes)
+            twin.sizes, twin.widths = sizes, _widths(Counter(sizes))
         return twin
 
     def emptied(self) -> Pool:
@@ -136,6 +137,32 @@ class Pool:
         buckets[after] ^= bit
         self.total += after - before
         return after - before
+
+    def insert(self, ordinal: int) -> None:
+        """A node without GPUs of this type gets this number: those behind it move up."""
+        self.masks.insert(ordinal, 0)
+        self.sizes.insert(ordinal, 0)
+        self.buckets = [gap_at(bucket, ordinal) for bucket in self.buckets]
+        self.buckets[0] |= 1 << ordinal
+
+    def delete(self, ordinal: int) -> None:
+        """A node without GPUs of this type goes: those behind it move down."""
+        del self.masks[ordinal], self.sizes[ordinal]
+        self.buckets = [closed_at(bucket, ordinal) for bucket in self.buckets]
+
+    def resize(self, ordinal: int, size: int) -> None:
+        """The node, which has none of them left, owns so many GPUs from now on."""
+        before = self.sizes[ordinal]
+        if before == size:
+            return
+        self.sizes[ordinal] = size
+        counts = Counter(dict(self.widths))
+        counts.subtract([before])
+        counts.update([size])
+        self.widths = _widths(counts)
+        largest = self.widths[0][0] if self.widths else 0
+        self.buckets += [0] * (largest + 1 - len(self.buckets))
+        del self.buckets[largest + 1 :]
 
     def take(self, parts: Parts) -> None:
         """Remove these GPUs as far as they are here."""
@@ -170,8 +197,13 @@ class Pool:
 
     def fewest_nodes(self, gpus: int) -> int:
         """The least number of nodes that could ever give this many GPUs; 0: not even all."""
-        position = bisect_left(self.fullest, gpus)
-        return position + 1 if position < len(self.fullest) else 0
+        nodes = 0
+        for width, count in self.widths:
+            if gpus <= width * count:
+                return nodes + -(-gpus // width)
+            gpus -= width * count
+            nodes += count
+        return 0
 
     def nodes_with(self, gpus: int) -> Iterator[int]:
         """Nodes with at least `gpus` left, the tightest fit first."""
@@ -182,8 +214,9 @@ class Pool:
         return next((n for n in range(len(self.buckets) - 1, 0, -1) if self.buckets[n]), 0)
 
 
-def _fullest(sizes: Iterable[int]) -> tuple[int, ...]:
-    return tuple(accumulate(sorted(filter(None, sizes), reverse=True)))
+def _widths(counts: Mapping[int, int]) -> Widths:
+    """How many nodes own how many GPUs, the largest first; nodes without any are left out."""
+    return tuple(sorted([each for each in counts.items() if min(each) > 0], reverse=True))
 
 
 @lru_cache(maxsize=1 << 14)

@@ -7,6 +7,7 @@ Alike requests share one line of waiting jobs, so plans and reasons cost no more
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right, insort
+from collections import Counter
 from collections.abc import Mapping
 
 from dlq_master.model.nodes.node import Node
@@ -18,29 +19,10 @@ _Steps = Mapping[str, list[int]]  # what it is a size of -> the different sizes,
 class HostSizes:
     """All sizes that nodes have told. A value: a change makes another."""
 
-    __slots__ = ("_counts", "steps")
+    __slots__ = ("steps",)
 
-    def __init__(self, counts: Mapping[tuple[str, int], int], steps: _Steps) -> None:
-        self._counts = counts
+    def __init__(self, steps: _Steps) -> None:
         self.steps = steps
-
-    def changed(self, before: Node | None, node: Node | None) -> HostSizes:
-        """The sizes once a node has come (None before), is another, or has gone (None)."""
-        was, now = _of(before), _of(node)
-        if was == now:
-            return self
-        counts, steps = dict(self._counts), dict(self.steps)
-        for size in was - now:
-            counts[size] -= 1
-            if not counts[size]:
-                del counts[size]
-                _remove(steps, *size)
-        for size in now - was:
-            counts[size] = counts.get(size, 0) + 1
-            if counts[size] == 1:
-                _insert(steps, *size)
-        alike = counts.keys() == self._counts.keys()
-        return HostSizes(counts, self.steps if alike else steps)
 
     def alike(self, traits: str) -> str | None:
         """The least sizes that leave out the same nodes. None: they leave out no node at all."""
@@ -64,7 +46,33 @@ class HostSizes:
         return at_least(what, sizes[smaller - 1] + 1) if smaller else ""
 
 
-NO_SIZES = HostSizes({}, {})
+class CountedSizes:
+    """How many nodes have told each size, kept up node by node."""
+
+    __slots__ = ("_counts", "_told")
+
+    def __init__(self) -> None:
+        self._counts: Counter[tuple[str, int]] = Counter()
+        self._told = HostSizes({})
+
+    def change(self, before: Node | None, node: Node | None) -> HostSizes:
+        """The sizes once a node has come (None before), is another, or has gone (None). They are
+        the same object where no size has come or gone.
+        """
+        was, now = _of(before), _of(node)
+        self._counts.subtract(was - now)
+        self._counts.update(now - was)
+        gone = [size for size in was - now if not self._counts[size]]
+        come = [size for size in now - was if self._counts[size] == 1]
+        if gone or come:
+            steps = dict(self._told.steps)
+            for size in gone:
+                del self._counts[size]
+                _remove(steps, *size)
+            for size in come:
+                _insert(steps, *size)
+            self._told = HostSizes(steps)
+        return self._told
 
 
 def _same_step(too_small: int, former: list[int], sizes: list[int]) -> bool:

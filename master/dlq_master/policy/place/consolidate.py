@@ -61,7 +61,7 @@ def fewest_now(pool: Pool, shape: Shape) -> Parts | None:
 
 def few_nodes(pool: Pool, gpus: int) -> Parts | None:
     """`find` among GPUs that may all be had, and are enough."""
-    if gpus <= pool.fullest[0]:  # the largest node could hold it
+    if gpus <= pool.widths[0][0]:  # the largest node could hold it
         for bucket in pool.buckets[gpus:]:
             if bucket:
                 node = (bucket & -bucket).bit_length() - 1

@@ -56,7 +56,7 @@ def test_the_nodes_that_have_all_of_it_are_the_same_one_by_one_and_all_at_once(
     text: str, able: list[NodeId]
 ) -> None:
     assert [node.node_id for node in NODES if has_all(node, text)] == able
-    mask = Traits.of(NODES).mask(text)
+    mask = Traits({}, NODES).mask(text)
     assert [node.node_id for at, node in enumerate(NODES) if mask >> at & 1] == able
 
 
@@ -119,7 +119,7 @@ def test_a_job_that_halves_its_batch_takes_gpus_with_half_the_memory() -> None:
     def able(request: Request) -> list[NodeId]:
         text = request.shape.traits
         assert text is not None
-        assert Traits.of(nodes).mask(text) == sum(
+        assert Traits({}, nodes).mask(text) == sum(
             1 << at for at, node in enumerate(nodes) if has_all(node, text)
         )
         return [node.node_id for node in nodes if has_all(node, text)]

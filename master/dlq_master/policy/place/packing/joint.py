@@ -8,10 +8,7 @@ t_1 + log2(n) (t_2 - t_1) for one iteration on n nodes.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Sequence
-from functools import lru_cache
-from itertools import pairwise
 from math import log2
 from typing import NamedTuple
 
@@ -133,21 +130,16 @@ def tightest_block(offers: Iterable[int], gpus: int) -> int | None:
 
 def halves(pool: Pool) -> int | None:
     """The GPUs of every node of the pool, if all have the same number and it is a power of two."""
-    size = pool.fullest[0] if pool.fullest else 0
-    alike = bool(size) and pool.fullest[-1] == size * len(pool.fullest)
-    return size if alike and not size & (size - 1) else None
+    if len(pool.widths) != 1:
+        return None
+    ((size, _),) = pool.widths
+    return size if not size & (size - 1) else None
 
 
 def block_of(pool: Pool) -> int:
     """The power of two that the nodes with most of the pool's GPUs hold whole: 8 of 8, 4 of 6."""
-    return _block_of(pool.fullest)
-
-
-@lru_cache(maxsize=64)
-def _block_of(fullest: tuple[int, ...]) -> int:
-    sizes = Counter(a - b for a, b in pairwise((0, *fullest)))
-    size = -min(sizes, key=lambda gpus: (gpus * sizes[gpus], gpus), default=-1)
-    return 1 << (size.bit_length() - 1)
+    most = max([(size * count, size) for size, count in pool.widths], default=(1, 1))
+    return 1 << (most[1].bit_length() - 1)
 
 
 def _block(left: int, gpus: int) -> int:

@@ -161,7 +161,7 @@ def promisable(cluster: Cluster, job: Job, gpu_type: str) -> VerdictGround | Non
 
 def own_types(cluster: Cluster) -> list[str]:
     """The types of GPUs on the cluster's own nodes."""
-    return [kind for kind in cluster.capacity.gpu_types if own_pool(cluster, kind).fullest]
+    return [kind for kind in cluster.capacity.gpu_types if own_pool(cluster, kind).widths]
 
 
 def whole_block(cluster: Cluster, gpu_type: str, grid: Grid) -> int:

@@ -29,7 +29,7 @@ def types_for(cluster: Cluster, job: Job) -> list[str]:
     wanted = [
         kind
         for kind in job.request.gpu_types or _home_first(cluster)
-        if own_pool(cluster, kind).fullest and cluster.own_holds(shape.on_type(kind))
+        if own_pool(cluster, kind).widths and cluster.own_holds(shape.on_type(kind))
     ]
     held = _held(cluster, job)
     if held is not None:  # a plan has it go on where it is

@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from dlq_master.model.nodes.host_sizes import NO_SIZES, HostSizes
+from dlq_master.model.nodes.host_sizes import CountedSizes, HostSizes
 from dlq_master.model.nodes.node import Node
 from dlq_master.model.resources import Request
 from dlq_master.model.traits import Traits, wanted
@@ -14,11 +14,15 @@ from support.counted_calls import counted_calls
 GIB = 2**30
 
 
-def sizes_of(nodes: list[Node]) -> HostSizes:
-    sizes = NO_SIZES
+def counted(nodes: list[Node]) -> CountedSizes:
+    sizes = CountedSizes()
     for node in nodes:
-        sizes = sizes.changed(None, node)
+        sizes.change(None, node)
     return sizes
+
+
+def sizes_of(nodes: list[Node]) -> HostSizes:
+    return counted(nodes).change(None, None)
 
 
 def asks(gib: int) -> str:
@@ -55,7 +59,7 @@ def test_alike_requests_have_the_same_nodes_and_others_have_not(seed: int) -> No
         a_node(f"n{at}", memory_bytes=draw.choice((0, 1, 2, 5, 9)), cpu_count=draw.randrange(4))
         for at in range(6)
     ]
-    traits, sizes = Traits.of(nodes), sizes_of(nodes)
+    traits, sizes = Traits({}, nodes), sizes_of(nodes)
     asked = [
         text
         for memory in range(11)
@@ -74,9 +78,10 @@ def test_alike_requests_have_the_same_nodes_and_others_have_not(seed: int) -> No
 def test_a_line_that_is_kept_has_no_request_that_is_now_another(seed: int) -> None:
     draw = random.Random(seed)
     nodes = {at: a_node(f"n{at}", memory_bytes=draw.randrange(12)) for at in range(4)}
-    former = sizes_of(list(nodes.values()))
+    sizes = counted(list(nodes.values()))
+    former = sizes.change(None, None)
     place = draw.randrange(4)
-    now = former.changed(nodes[place], a_node(f"n{place}", memory_bytes=draw.randrange(12)))
+    now = sizes.change(nodes[place], a_node(f"n{place}", memory_bytes=draw.randrange(12)))
     for least in range(1, 14):
         was = former.alike(f"memory>={least}")
         if now.keeps(was, former):
@@ -84,9 +89,25 @@ def test_a_line_that_is_kept_has_no_request_that_is_now_another(seed: int) -> No
 
 
 def test_a_node_that_changes_no_size_moves_nobody() -> None:
-    sizes = sizes_of([a_node("n1", memory_bytes=GIB)])
-    assert sizes.changed(None, a_node("n2", memory_bytes=GIB)).steps is sizes.steps
-    assert sizes.changed(None, a_node("n2", memory_bytes=2 * GIB)).steps is not sizes.steps
+    sizes = counted([a_node("n1", memory_bytes=GIB)])
+    first = sizes.change(None, None)
+    assert sizes.change(None, a_node("n2", memory_bytes=GIB)) is first
+    assert sizes.change(a_node("n2", memory_bytes=GIB), None) is first
+    assert sizes.change(None, a_node("n3", memory_bytes=2 * GIB)) is not first
+    assert first.steps == {"memory": [GIB]}, "a value stays as it is"
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_sizes_are_those_of_the_nodes_that_are_there(seed: int) -> None:
+    draw = random.Random(seed)
+    nodes = dict.fromkeys(range(5), a_node("n"))
+    sizes = counted([*nodes.values()])
+    for _ in range(30):
+        at, node = draw.randrange(5), a_node("n", memory_bytes=draw.randrange(4))
+        now = sizes.change(nodes[at], node)
+        nodes[at] = node
+        told = {node.memory_bytes for node in nodes.values()} - {0}
+        assert now.steps.get("memory", []) == sorted(told)
 
 
 def test_waiting_jobs_change_their_line_as_nodes_come_change_and_go() -> None:
@@ -118,7 +139,7 @@ def shapes(world: World) -> list[str | None]:
 
 @pytest.mark.parametrize("others", [10, 1_000])
 def test_a_node_of_a_size_of_its_own_costs_few_calls_among_many(others: int) -> None:
-    sizes = sizes_of([a_node(f"n{at}", memory_bytes=GIB + at) for at in range(others)])
+    sizes = counted([a_node(f"n{at}", memory_bytes=GIB + at) for at in range(others)])
     with counted_calls() as calls:
-        sizes.changed(None, a_node("new", memory_bytes=2 * GIB))
+        sizes.change(None, a_node("new", memory_bytes=2 * GIB))
     assert sum(calls.values()) < 60
