@@ -77,3 +77,39 @@ def all_up(daemons: Daemons) -> bool:
     """Whether every node may be given work."""
     nodes = json.loads(daemons.said("nodes", "--json"))["nodes"]
     return [node["state"] for node in nodes] == ["up"] * len(daemons.agents)
+
+
+def estimate_of(daemons: Daemons, job_id: str) -> dict[str, object]:
+    (job,) = json.loads(daemons.said("show", job_id, "--json"))["jobs"]
+    told: dict[str, object] = job["estimate"]
+    return told
+
+
+def test_other_arguments_under_one_name_are_a_guess_that_is_promised_nothing(
+    daemons: Daemons,
+) -> None:
+    flags = ("-G", "1", "--gpu-type", "h100-80gb", "--label", "family=sweep")
+    zeros = ["10" if not at else f"10.{'0' * at}" for at in range(RUNS)]  # equal, written otherwise
+    numbers = [
+        daemons.said("submit", "--parsable", *flags, "--", "/bin/sleep", each).strip()
+        for each in zeros
+    ]
+    daemons.said("wait", *numbers)
+    held = ("--hold", "--deadline", "1h", "--", "/bin/sleep", "11")
+    job_id = daemons.said("submit", "--parsable", *flags, *held).strip()
+    daemons.kill("master")
+    daemons.start("master")
+    daemons.wait_for("master")
+    wait_until(lambda: all_up(daemons), what="the nodes are back")
+    daemons.said("release", job_id)
+    wait_until(
+        lambda: estimate_of(daemons, job_id).get("run_s") is not None,
+        what="it is guessed",
+    )
+    told = estimate_of(daemons, job_id)
+    assert (told["source"], told["confidence"]) == ("history", "low")
+    assert told["rests_on"] == f"{RUNS} runs with other arguments on h100-80gb"
+    assert "no deadline is promised on it" in daemons.said("show", job_id)
+    (job,) = json.loads(daemons.said("show", job_id, "--json"))["jobs"]
+    assert job["promise"]["state"] != "guaranteed", job
+    daemons.dlq("cancel", "--kill", job_id)

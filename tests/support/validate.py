@@ -189,7 +189,7 @@ def _teams(
 def _judged(cluster: Cluster) -> None:
     jobs = [job for job in cluster.jobs.values() if job.steps and job.state is JobState.QUEUED]
     judged = {job.job_id for job in jobs if job.verdict}
-    told = {job.job_id for job in jobs if job.duration_estimate_s is not None}
+    told = {job.job_id for job in jobs if job.timed}
     _equal("judged jobs", set(cluster.judged), judged)
     _equal("queued jobs with deadlines", set(cluster.due), {job.job_id for job in jobs})
     promised = {job.job_id for job in jobs if job.promised is not None}
@@ -206,7 +206,7 @@ def _profiled(cluster: Cluster) -> None:
             continue
         _equal(f"band of job {job_id} is for trials", job.band is Band.PROFILE, bool(job.trials))
         rests = job.state is JobState.QUEUED and job.live_attempt is None
-        told = job.duration_estimate_s is not None or job.basis.unmeasured is not None
+        told = job.timed or job.basis.unmeasured is not None
         if rests and not told and not job.trials and not job.request.without_gpus:
             unknown.add(job_id)
     _equal("jobs that nobody profiles", set(cluster.profiling.unknown), unknown)

@@ -45,7 +45,7 @@ elastic_facts = described(
 # The known run times, their source, and the missing parts.
 estimate_facts = described(
     job_pb2.RunEstimate,
-    "run_s source? confidence? step_s unmeasured? detail",
+    "run_s source? confidence? step_s unmeasured? detail rests_on?",
 )
 
 # Each deadline with the reward of an end by then.

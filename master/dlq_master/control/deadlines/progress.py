@@ -20,7 +20,7 @@ def hear(turn: Turn, key: AttemptKey, beat: Beat) -> None:
     state, (job_id, number) = turn.state, key
     job, attempt = turn.job(job_id), state.cluster.attempts[key]
     gpus, began_s = attempt.lease.allocation.width, attempt.started_time_s
-    if not job.steps or job.ended or job.duration_estimate_s is None:
+    if not job.steps or job.ended or not job.timed:
         return
     if gpus != job.request.gpus or began_s is None or beat.time_s < began_s:
         return

@@ -155,7 +155,9 @@ def _like(turn: Turn, first: Job, ask: SubmitJob) -> JobId:
     """Accept a job like the one that came first; its program is its own."""
     job_id = JobId(turn.state.jobs.next_id)
     own = {"job_id": job_id, "name": ask.name, "family": _family(ask)}
-    job = changed(first, {**own, "sequence": 0, "profile": None})
+    job = changed(
+        first, {**own, "program": _WORDS.one(ask.program), "sequence": 0, "profile": None}
+    )
     _take_in(turn, ask, [turn.state.trials.with_traffic(job)])
     turn.remember(ask, job_id)
     return job_id
@@ -252,6 +254,7 @@ def _job(turn: Turn, ask: SubmitJob, team: str) -> Job:
         array=array,
         array_index=0 if array is None else array.first,
         family=_family(ask),
+        program=_WORDS.one(ask.program),
         records=ask.records,
         team=team,
         lateness=lateness_of(turn, ask.lateness),

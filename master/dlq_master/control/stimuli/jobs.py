@@ -97,6 +97,7 @@ class SubmitJob(CallerRequest[Submitted]):
     nice: int = 0
     validate_only: bool = False
     family: str = ""  # jobs of its user that run the same program; "" = it has none
+    program: str = ""  # what it runs, if the family has a name; "" = the family says it
     records: bool | None = None  # its traffic: always, never; None = as the cluster does
     deadlines: tuple[AskedDeadline, ...] = ()
     step_count: int | None = None  # training steps in all

@@ -21,6 +21,7 @@ from dlq_master.control.stimuli.nodes import Beat
 from dlq_master.model.attempts.attempt import Attempt, AttemptState
 from dlq_master.model.attempts.attempt_steps import StopRequested
 from dlq_master.model.attempts.gang import is_reduced
+from dlq_master.model.estimates.estimate import Source
 from dlq_master.model.jobs import job_steps as on_job
 from dlq_master.model.jobs.job import Job
 from dlq_master.model.transitions import StopCause
@@ -48,7 +49,10 @@ def watch(turn: Turn) -> None:
 def _watch(turn: Turn, attempt: Attempt) -> None:
     state = turn.state
     job = state.cluster.jobs[attempt.key.job_id]
-    if job.duration_estimate_s is not None or job.ended:
+    known = job.duration_estimate_s is not None
+    if known and (job.basis.source is not Source.HISTORY or job.timed):  # a call less, mostly
+        return
+    if job.ended:
         return
     if attempt.state is not AttemptState.RUNNING or attempt.stop_cause is not None:
         return

@@ -498,7 +498,7 @@ class Cluster:
     def _index_judged(self, job: Job) -> None:
         queued = job.state is _QUEUED and bool(job.steps)
         _keep(self.due, job.job_id, queued)
-        told = queued and not job.verdict and job.duration_estimate_s is not None
+        told = queued and not job.verdict and job.timed
         _keep(self.unjudged, job.job_id, told)
         _keep(self.judged, job.job_id, queued and bool(job.verdict))
         _keep(self.promised, job.job_id, queued and job.promised is not None)

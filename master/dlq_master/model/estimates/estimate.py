@@ -42,6 +42,13 @@ class Basis(NamedTuple):
     confidence: Confidence | None = None
     step_s: float | None = None  # seconds of a training step on what the job asks for
     unmeasured: Unmeasured | None = None
+    rests_on: str = ""  # the runs of others from which it is known, for people
+
+    @property
+    def guess(self) -> bool:
+        """Whether other kinds of jobs tell it: it stands in an order until the job is measured.
+        No promise rests on it."""
+        return self.source is Source.HISTORY and self.confidence is Confidence.LOW
 
 
 NOTHING_KNOWN = Basis()

@@ -253,6 +253,9 @@ class Job(NamedTuple):
     person: str = ""
     own_spec: bool = False  # its user has changed its spec since the submission
     paces: tuple[SizePace, ...] = ()  # by size, rising: on the sizes on which it has told its steps
+    # Equal for jobs with the same command, arguments and environment, in a family that their user
+    # has named; "" in one that is named after its program.
+    program: str = ""
 
     @property
     def ended(self) -> bool:
@@ -262,6 +265,11 @@ class Job(NamedTuple):
     def account(self) -> str:
         """To whom its GPUs are counted (model/jobs/accounts.py)."""
         return account_of(self.team, self.user)
+
+    @property
+    def timed(self) -> bool:
+        """Whether its run time is known, and is no guess from other kinds of jobs."""
+        return self.duration_estimate_s is not None and not self.basis.guess
 
     @property
     def waiting(self) -> bool:

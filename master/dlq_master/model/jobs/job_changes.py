@@ -126,7 +126,9 @@ def measured(job: Job, measured_s: float) -> Changes:
 
 
 def unmeasured(job: Job, basis: Basis) -> Changes:
-    """Nobody tries any more to find out how long it runs."""
+    """Nobody tries any more to find out how long it runs. A guess stays one."""
+    if job.basis.guess:
+        basis = job.basis._replace(unmeasured=basis.unmeasured, step_s=basis.step_s)
     return {"basis": basis, "measured_s": (), **without_trials(job)}
 
 

@@ -4,10 +4,12 @@ jobs.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from itertools import islice
 from types import MappingProxyType
 from typing import NamedTuple
 
+from dlq_master.model.cache import Memo
 from dlq_master.model.estimates.lessons import Newest
 from dlq_master.model.ids import JobId
 from dlq_master.model.jobs.job import SEVERAL, Job, JobState
@@ -23,8 +25,8 @@ _QUEUED, _COMPLETED = JobState.QUEUED, JobState.COMPLETED
 
 class Likeness(NamedTuple):
     """The properties in which a job must equal those before it, for their run times to count for
-    its own. Nobody has measured how run times change with any of them. The GPU type, on which they
-    ran, comes with the run times.
+    its own as they are. The GPU type, on which they ran, comes with the run times. `program`: of a
+    family with a name (`Job.program`).
     """
 
     family: str
@@ -32,12 +34,14 @@ class Likeness(NamedTuple):
     nodes: int | None
     steps: int | None
     halves_batch: bool
+    program: str = ""
 
 
 def likeness(job: Job) -> Likeness:
     """Of a job that has a family."""
     request = job.request
-    return Likeness(job.family, request.gpus, request.nodes, job.step_count, request.halves_batch)
+    size = (request.gpus, request.nodes)
+    return Likeness(job.family, *size, job.step_count, request.halves_batch, job.program)
 
 
 Runs = dict[str, tuple[float, ...]]  # GPU type -> run times in seconds, the latest last
@@ -69,7 +73,7 @@ class Profiling:
 
     __slots__ = (
         *("_resume_s", "_runs", "_sent", "gpus", "hour", "ratios", "runs", "unknown"),
-        *("of_family", "taught"),
+        *("_kin", "_several", "_wondered", "foretold", "of_family", "taught"),
     )
 
     def __init__(self, resume_s: float) -> None:
@@ -77,7 +81,8 @@ class Profiling:
         self._resume_s = resume_s
         self.unknown: dict[JobId, None] = {}  # nobody knows how long they run, or finds out
         # those of them that have a family
-        self.of_family: dict[Likeness, dict[JobId, None]] = {}
+        self.of_family: dict[Likeness, dict[JobId, int]] = {}  # and how many came before, rising
+        self._wondered = 0
         self.hour = -1  # for which it was decided how many GPUs are for trials
         self.gpus = 0  # so many
         self.ratios: Newest[float] = Newest(maxlen=RATIOS_KEPT)  # run times over estimates
@@ -86,6 +91,9 @@ class Profiling:
         self.taught = 0  # rises with every run that is learned
         # how long the last such jobs have run, on what they asked for, on GPUs of each type
         self.runs: Mapping[Likeness, Runs] = MappingProxyType(self._runs)
+        self._kin: dict[str, dict[Likeness, None]] | None = None  # by family; None: not asked yet
+        self._several: dict[Likeness, None] = {}  # those of several GPU types, the latest last
+        self.foretold = Memo()  # answers from these runs
 
     @property
     def remembered(self) -> Remembered:
@@ -96,12 +104,15 @@ class Profiling:
         """Know what another knew, and nothing else."""
         self.hour, self.gpus, self.ratios, self._sent, self._runs, self.taught = known
         self.runs = MappingProxyType(self._runs)
+        self._kin, self.foretold = None, Memo()
         self._trim()
 
     def index(self, before: Job | None, job: Job) -> None:
         """The job has another value, or is new. A job that is loaded taught its lesson before."""
-        unknown = job.state is _QUEUED and job.duration_estimate_s is None and not job.trials
+        unknown = job.state is _QUEUED and not job.timed and not job.trials
         if unknown and job.live_attempt is None and job.basis.unmeasured is None:
+            if before is not None and job.job_id in self.unknown:
+                self._know(before)  # as it is now it may be of another kind
             if not job.request.without_gpus:  # trials are on GPUs
                 self._wonder(job)
         elif before is not None and job.job_id in self.unknown:
@@ -116,7 +127,8 @@ class Profiling:
     def _wonder(self, job: Job) -> None:
         self.unknown[job.job_id] = None
         if job.family:
-            self.of_family.setdefault(likeness(job), {})[job.job_id] = None
+            self._wondered += 1
+            self.of_family.setdefault(likeness(job), {})[job.job_id] = self._wondered
 
     def _know(self, job: Job) -> None:
         del self.unknown[job.job_id]
@@ -147,7 +159,7 @@ class Profiling:
         run_s = job.worked_s - (self._resume_s if job.goes_on(job.attempts) else 0.0)
         if run_s <= 0.0:
             return
-        if job.duration_estimate_s:
+        if job.duration_estimate_s and job.timed:
             self.ratios.append(run_s / job.duration_estimate_s)
         if job.family and job.gpu_type_ran not in ("", SEVERAL):
             key = likeness(job)
@@ -155,5 +167,45 @@ class Profiling:
             known = self._runs.pop(key, {})  # the latest stands last
             of_type = (*known.get(job.gpu_type_ran, ()), run_s)[-RUNS_KEPT:]
             self._runs[key] = {**known, job.gpu_type_ran: of_type}
+            self.foretold = Memo()
+            self._relate(key)
             if len(self._runs) > FAMILIES_KEPT:
-                del self._runs[next(iter(self._runs))]
+                oldest = next(iter(self._runs))
+                self._unrelate(oldest)
+                del self._runs[oldest]
+
+    def kin(self, family: str) -> Iterable[Likeness]:
+        """All kinds of jobs of this family of which runs are known, the latest last."""
+        return self._related().get(family, ())
+
+    def several(self, most: int) -> Iterable[Likeness]:
+        """The latest kinds of jobs, `most` at most, that ran on GPUs of several types."""
+        self._related()
+        return islice(reversed(self._several), most)
+
+    def _related(self) -> dict[str, dict[Likeness, None]]:
+        """Derived from the runs when somebody asks first, and kept from then on."""
+        if self._kin is None:
+            self._kin, self._several = {}, {}
+            for key in self._runs:
+                self._relate(key)
+        return self._kin
+
+    def _relate(self, key: Likeness) -> None:
+        """It was taught last."""
+        if self._kin is None:
+            return
+        self._unrelate(key)
+        self._kin.setdefault(key.family, {})[key] = None
+        if len(self._runs[key]) > 1:
+            self._several[key] = None
+
+    def _unrelate(self, key: Likeness) -> None:
+        if self._kin is None:
+            return
+        self._several.pop(key, None)
+        of_family = self._kin.get(key.family)
+        if of_family is not None:
+            of_family.pop(key, None)
+            if not of_family:
+                del self._kin[key.family]

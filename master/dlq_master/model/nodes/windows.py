@@ -22,7 +22,7 @@ class Window(NamedTuple):
 
 def expected_left_s(job: Job) -> float | None:
     """Seconds that it still needs, by its estimate or its time limit; None: not known."""
-    if job.duration_estimate_s is not None:
+    if job.duration_estimate_s is not None and job.timed:
         return max(0.0, job.duration_estimate_s - job.worked_s)
     return job.limit_at_start_s
 

@@ -24,7 +24,7 @@ def is_awaited(job: Job, profile_s: float | None) -> bool:
     shown that nobody can. Where the policy measures no job, the missing part is the number of
     steps.
     """
-    if job.ended or job.duration_estimate_s is not None or job.basis.unmeasured is not None:
+    if job.ended or job.timed or job.basis.unmeasured is not None:
         return False
     return profile_s is not None or bool(job.trials) or job.step_count is not None
 
@@ -32,6 +32,8 @@ def is_awaited(job: Job, profile_s: float | None) -> bool:
 def known(job: Job, attempt: Attempt | None, profile_s: float | None) -> str:
     """One sentence. `profile_s`: T_profile of the policy; None: it measures nobody."""
     source = job.basis.source
+    if source is Source.HISTORY and job.basis.rests_on:
+        return _by_history(job, attempt, profile_s)
     if source is Source.PROFILED and job.measured_s:
         return "by trials on one node and on two"
     if source is not None:
@@ -52,6 +54,17 @@ def known(job: Job, attempt: Attempt | None, profile_s: float | None) -> str:
         "nobody has said it, and this policy measures no jobs. Say it with --work, or say the "
         "number of its steps with --steps and report them (dlq_train)"
     )
+
+
+def _by_history(job: Job, attempt: Attempt | None, profile_s: float | None) -> str:
+    if not job.basis.guess:
+        return f"{_SOURCES[Source.HISTORY]}: {job.basis.rests_on}"
+    more = "no deadline is promised on it"
+    if job.basis.unmeasured is not None:
+        more += f", and {_missing(job, profile_s)}"
+    elif is_awaited(job, profile_s):
+        more += ", and it is measured" + ("" if attempt is not None else " once it runs")
+    return f"a guess by {job.basis.rests_on}: {more}"
 
 
 def _missing(job: Job, profile_s: float | None) -> str:

@@ -98,7 +98,7 @@ def _said(job: Job, state: str, run_time: str, risk: str, delay: str, policy: st
             return f"{which} promises no deadlines; it runs by the order"
     if job.ended:
         return "it ended before it was judged"
-    why = run_time if job.duration_estimate_s is None else delay
+    why = delay if job.timed else run_time
     return f"not judged yet: {why}; until then it runs by the order" if why else "not judged yet"
 
 

@@ -4,9 +4,7 @@ first.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from math import ceil, log2
-from typing import NamedTuple
+from math import log2
 
 from dlq_master.model.cluster.cluster import Cluster
 from dlq_master.model.estimates.estimate import Basis, Confidence, Source
@@ -15,37 +13,8 @@ from dlq_master.model.jobs.trials import likeness
 from dlq_master.model.plan import Estimate, Profile
 from dlq_master.model.view import View
 from dlq_master.model.why import Reason, ReasonCode
+from dlq_master.policy.admit.family_runs import FamilyTime, foretell, least_sure
 from dlq_master.policy.partition.profiling import nodes_of, trials_of
-
-FEWEST = 5  # completed runs before they count
-SPREAD = 1.2  # at most, of the 90th percentile over the median
-SURE = 10, 1.1  # runs, and their spread, that are as good as can be
-
-
-class Trusted(NamedTuple):
-    """How long the next of them runs."""
-
-    run_s: float
-    confidence: Confidence
-
-
-def trusted(runs_s: Sequence[float]) -> Trusted | None:
-    """By the median of these run times; None: they say too little."""
-    if len(runs_s) < FEWEST:
-        return None
-    ordered = sorted(runs_s)
-    median_s = _percentile(ordered, 0.5)
-    spread = _percentile(ordered, 0.9) / median_s
-    if spread > SPREAD:
-        return None
-    least, most = SURE
-    sure = len(runs_s) >= least and spread <= most
-    return Trusted(median_s, Confidence.HIGH if sure else Confidence.MEDIUM)
-
-
-def _percentile(ordered: Sequence[float], share: float) -> float:
-    """The smallest that at least this share stays within."""
-    return ordered[ceil(share * len(ordered) - 1e-9) - 1]
 
 
 def on_nodes(one_s: float, two_s: float, nodes: int) -> float:
@@ -60,6 +29,7 @@ def on_nodes(one_s: float, two_s: float, nodes: int) -> float:
     return max(one_s, one_s + log2(nodes) * (two_s - one_s))
 
 
+_NAMED = 2  # GPU types, of which the grounds are said
 _TRIALS = 2  # of a job that is tried on fewer GPUs than it asks for
 _SHORTEST_S = 1.0  # a trial can end in the instant in which it begins, and a pace needs a duration
 
@@ -71,7 +41,7 @@ def estimates(view: View) -> list[Profile | Estimate]:
     for job_id in sorted(cluster.profiling.unknown):
         job = cluster.jobs[job_id]
         told = _from_trials(cluster, job) or from_history(cluster, job)
-        if told is not None:
+        if told is not None and _is_news(cluster, told):
             found.append(told)
         elif trials := trials_of(cluster, job):
             found.append(Profile(job_id, trials, Reason(ReasonCode.NOT_PROFILED)))
@@ -79,38 +49,58 @@ def estimates(view: View) -> list[Profile | Estimate]:
 
 
 def foretold(view: View) -> list[Estimate]:
-    """Jobs with enough known by the runs of others, in the order of families; costs O(jobs that
-    wait and have such a family).
+    """Jobs with enough known by the runs of others, in the order of families. Jobs of a family are
+    looked at again once another run is learned, another of them waits, or there are other GPUs.
     """
-    profiling = view.cluster.profiling
+    cluster, profiling = view.cluster, view.cluster.profiling
+    types = tuple(cluster.capacity.gpu_types)
     found: list[Estimate] = []
-    for key in [key for key in profiling.of_family if key in profiling.runs]:
-        for job_id in profiling.of_family[key]:
-            told = from_history(view.cluster, view.cluster.jobs[job_id])
-            if told is not None:
-                found.append(told)
+    for key, alike in profiling.of_family.items():
+        if key not in profiling.runs and not profiling.kin(key.family):
+            continue
+        inputs = (next(reversed(alike.values())), types)
+        if profiling.foretold.get(key, *inputs):
+            continue
+        told = [from_history(cluster, cluster.jobs[job_id]) for job_id in alike]
+        news = [each for each in told if each is not None and _is_news(cluster, each)]
+        found += news
+        if not news:
+            profiling.foretold.put(key, True, *inputs)
     return found
 
 
+def _is_news(cluster: Cluster, told: Estimate) -> bool:
+    """A guess is made once: its job is measured all the same."""
+    job = cluster.jobs[told.job_id]
+    return job.duration_estimate_s is None or not told.basis.guess
+
+
 def from_history(cluster: Cluster, job: Job) -> Estimate | None:
-    """By the runs of earlier jobs of its family, if they ran alike on GPUs of every type that it
-    may get. A measurement on one type says nothing of another. The slowest of these types counts.
+    """By the runs of earlier jobs of its family, on GPUs of every type that it may get. The slowest
+    of these types counts, and the least sure.
     """
     if not job.family:
         return None
-    runs = cluster.profiling.runs.get(likeness(job))
-    if runs is None:
+    told: list[FamilyTime] = []
+    for gpu_type in _types(cluster, job):
+        known = foretell(cluster.profiling, likeness(job), gpu_type)
+        if known is None:
+            return None
+        told.append(known)
+    if not told:
         return None
-    told = [trusted(runs.get(gpu_type, ())) for gpu_type in _types(cluster, job)]
-    known = [each for each in told if each is not None]
-    if not known or len(known) < len(told):
-        return None
-    slowest = max(known, key=lambda each: each.run_s)
-    sure = all(each.confidence is Confidence.HIGH for each in known)
-    confidence = Confidence.HIGH if sure else Confidence.MEDIUM
-    count = sum(len(runs[gpu_type]) for gpu_type in _types(cluster, job))
-    reason = Reason(ReasonCode.RAN_ALIKE, detail=f"{count} jobs of {job.family}")
-    return Estimate(job.job_id, slowest.run_s, reason, Basis(Source.HISTORY, confidence))
+    confidence = least_sure(known.confidence for known in told)
+    grounds = "; ".join(known.rests_on for known in told[:_NAMED])
+    grounds += f"; {len(told) - _NAMED} more types" if len(told) > _NAMED else ""
+    reason = Reason(ReasonCode.RAN_ALIKE, detail=f"{grounds}, of {job.family}")
+    basis = Basis(Source.HISTORY, confidence, rests_on=grounds)
+    return Estimate(job.job_id, max(known.run_s for known in told), reason, basis)
+
+
+def is_sure(cluster: Cluster, job: Job) -> bool:
+    """Whether earlier jobs tell its run time well enough, so that it need not be measured."""
+    told = from_history(cluster, job)
+    return told is not None and not told.basis.guess
 
 
 def _types(cluster: Cluster, job: Job) -> list[str]:

@@ -10,7 +10,7 @@ from typing import NamedTuple
 from dlq_master.model.ids import JobId
 from dlq_master.model.jobs.job import Job
 from dlq_master.model.view import View
-from dlq_master.policy.admit.estimates import from_history
+from dlq_master.policy.admit.estimates import is_sure
 from dlq_master.policy.partition.profiling import charged, node_gpus
 from dlq_master.policy.promise.capacity.grids import home_type
 from dlq_master.policy.trial.rules import TrialRules
@@ -104,7 +104,7 @@ def _entered(
 
 
 def _profiled(view: View, job: Job) -> bool:
-    return job.duration_estimate_s is None and from_history(view.cluster, job) is None
+    return not job.timed and not is_sure(view.cluster, job)
 
 
 def opens_s(view: View, rules: TrialRules) -> float:

@@ -30,7 +30,7 @@ from dlq_master.policy.place.skew import SKEW_GROUPS
 from dlq_master.policy.place.whole.arranging import LOCAL_SEARCH, PATTERN
 from dlq_master.policy.reclaim.choices import ALGORITHM_1, EXACT, Reclaiming
 from dlq_master.policy.registry.settings import PolicySettings
-from dlq_master.policy.size.choices import AFS, KNAPSACK, ROLLOUT
+from dlq_master.policy.size.choices import AFS, KNAPSACK_EXACT, ROLLOUT
 from dlq_master.policy.size.sizing import Sizing
 
 ENTRY_POINTS = "dlq.policies"
@@ -189,7 +189,7 @@ _OWN: Mapping[str, Preset] = MappingProxyType(
             (*COMMON, "know", "size", "cooldown_s"),
             knows=True,
             key=always(shortest_on_base),
-            sizing=KNAPSACK,
+            sizing=KNAPSACK_EXACT,
             reclaim=ALGORITHM_1,
             place=GROUPS,
         ),

@@ -1,8 +1,10 @@
-"""The same knapsack, solved exactly (`knapsack` says what it is).
+"""The same knapsack by the dynamic program of Algorithm 2, exactly (`knapsack` says what it is).
 
-For jobs whose steps have as many GPUs and fall in value, the steps are one concave curve. The best
-k of them are the k greatest. The few curves are then joined in (max, +), and so is every job with
-other steps as a curve of its own. O(GPUs^2) for each curve, in arrays.
+`best[g]` is the most that the groups so far are worth on g GPUs. Algorithm 2 joins one job at a
+time. Here jobs whose steps have as many GPUs and fall in value are one group. Their steps are one
+concave curve, and the best k of them are the k greatest. Such a curve is joined in
+O(GPUs log GPUs): on more GPUs the best split leaves no fewer to the groups before. A job with other
+steps is a group of its own, in O(GPUs) for each size. All of it is in arrays.
 """
 
 from __future__ import annotations
@@ -11,11 +13,11 @@ from collections import defaultdict
 from collections.abc import Sequence
 from itertools import accumulate, pairwise
 from math import inf
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from dlq_master.model.ids import JobId
 from dlq_master.model.late import np
-from dlq_master.policy.size.knapsack import Packed, with_unknown, worth_s
+from dlq_master.policy.size.knapsack import Packed, with_unknown
 from dlq_master.policy.size.sizing import Candidate
 
 if TYPE_CHECKING:
@@ -66,12 +68,19 @@ def packed(candidates: Sequence[Candidate], left: int) -> Packed:
     return Packed(sizes, value, value)
 
 
-def _joined(
-    best: NDArray[np.float64], curve: _Curve
-) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
+def _joined(best: NDArray[np.float64], curve: _Curve) -> tuple[NDArray[np.float64], NDArray[Any]]:
     """The best of both for every number of GPUs, and which offer of the curve that is."""
+    chosen = np.zeros(len(best), dtype=np.min_scalar_type(len(curve.weights)))
+    if len(curve.weights) == 1:
+        return best, chosen
+    return _with_one(best, curve, chosen) if curve.alone else _with_many(best, curve, chosen)
+
+
+def _with_one(
+    best: NDArray[np.float64], curve: _Curve, chosen: NDArray[Any]
+) -> tuple[NDArray[np.float64], NDArray[Any]]:
+    """Size by size."""
     made = best.copy()
-    chosen = np.zeros(len(best), dtype=np.int64)
     for offer in range(1, len(curve.weights)):
         weight = curve.weights[offer]
         offered = best[: len(best) - weight] + curve.values[offer]
@@ -81,12 +90,52 @@ def _joined(
     return made, chosen
 
 
+def _with_many(
+    best: NDArray[np.float64], curve: _Curve, chosen: NDArray[Any]
+) -> tuple[NDArray[np.float64], NDArray[Any]]:
+    """A concave curve: numbers of GPUs that are as far from a multiple of its step are apart."""
+    made, values, width = best.copy(), np.array(curve.values), curve.weights[1]
+    last = len(values) - 1
+    for first in range(min(width, len(best))):
+        rest = best[first::width]
+        left = _splits(rest, values)
+        offers = np.minimum(np.arange(len(rest)) - left, last)
+        made[first::width] = rest[left] + values[offers]
+        chosen[first::width] = offers
+    return made, chosen
+
+
+def _splits(rest: NDArray[np.float64], values: NDArray[np.float64]) -> NDArray[np.int64]:
+    """For every i the largest j at which rest[j] + values[i - j] is greatest. `values` is concave
+    and goes on level, so that j does not fall with i: every second i lies between two known ones.
+    """
+    count, last = len(rest), len(values) - 1
+    found = np.zeros(count, dtype=np.int64)
+    step = 1 << count.bit_length()
+    while step > 1:
+        half = step // 2
+        at = np.arange(half, count, step)
+        low, above = found[at - half], at + half
+        high = np.where(above < count, found[np.minimum(above, count - 1)], at)
+        high = np.minimum(high, at)
+        wide = high - low + 1
+        ends = np.cumsum(wide)
+        left = np.arange(ends[-1] if len(ends) else 0) - np.repeat(ends - wide - low, wide)
+        worth = rest[left] + values[np.minimum(np.repeat(at, wide) - left, last)]
+        if len(at):
+            most = np.flatnonzero(worth == np.repeat(np.maximum.reduceat(worth, ends - wide), wide))
+            found[at] = left[most[np.searchsorted(most, ends) - 1]]
+        step = half
+    return found
+
+
 def _curves(candidates: Sequence[Candidate], left: int) -> list[_Curve]:
     steps: dict[int, list[tuple[float, int, int]]] = defaultdict(list)
     alone: list[_Curve] = []
     for number, one in enumerate(candidates):
         sizes = one.job.request.sizes
-        worths = [worth_s(one, size) for size in sizes]
+        base_s = one.takes_s(sizes[0])
+        worths = [base_s - one.takes_s(size) for size in sizes]
         gains = [then - now for now, then in pairwise(worths)]
         widths = {then - now for now, then in pairwise(sizes)}
         if len(widths) == 1 and all(then <= now * _SAME for now, then in pairwise(gains)):

@@ -84,7 +84,7 @@ def promise_message(
     """
     state = _state(job, profile_s, offered=offered)
     slack = slack_s(job, attempt, now_s, told_s)
-    measured = job.duration_estimate_s is not None  # else it is measured before anybody judges it
+    measured = job.timed  # else it is measured before anybody judges it
     message = Promise(
         deadlines=[
             DeadlineStep(due_time=to_timestamp(due_s(job, number)), reward=step.reward)
@@ -214,7 +214,7 @@ def _state(job: Job, profile_s: float | None, *, offered: bool) -> str:
         return "unguaranteed"
     if not offered:
         return "not_offered"
-    if job.ended or job.duration_estimate_s is not None or is_awaited(job, profile_s):
+    if job.ended or job.timed or is_awaited(job, profile_s):
         return "undecided"
     return "run_time_unknown"
 

@@ -148,7 +148,8 @@ def _made(asked: JobSpec, raw: bytes, own: Changes) -> SubmitJob:
     """The submission with its `own` fields; `raw`: the bytes of the spec."""
     spec, submission = _TERMS.of(known_parts(asked)) or _as_a_whole(asked)
     own |= {"name": spec.name, "spec": spec.SerializeToString(deterministic=True)}
-    return _changed(submission, own | {"digest": _digest(asked, raw), "family": family_of(spec)})
+    own |= {"digest": _digest(asked, raw), "family": family_of(spec), "program": program_of(spec)}
+    return _changed(submission, own)
 
 
 def _as_a_whole(asked: JobSpec) -> tuple[JobSpec, SubmitJob]:
@@ -197,9 +198,15 @@ def family_of(spec: JobSpec) -> str:
     that run the same program with the same arguments and environment, in the same directory and
     image.
     """
-    label = spec.labels.get(FAMILY_LABEL, "")
-    if label:
-        return label
+    return spec.labels.get(FAMILY_LABEL, "") or _digest_of_program(spec)
+
+
+def program_of(spec: JobSpec) -> str:
+    """Equal for jobs of a family with a label that run the same program so; "" without a label."""
+    return _digest_of_program(spec) if spec.labels.get(FAMILY_LABEL, "") else ""
+
+
+def _digest_of_program(spec: JobSpec) -> str:
     program = JobSpec(
         command=spec.command,
         script=spec.script,

@@ -53,6 +53,7 @@ def estimate_message(job: Job, attempt: Attempt | None, profile_s: float | None)
         detail=known(job, attempt, profile_s),
         run_duration=to_duration(job.duration_estimate_s),
         step_duration=to_duration(basis.step_s),
+        rests_on=basis.rests_on,
     )
 
 

@@ -2120,6 +2120,7 @@ class RunEstimate(_message.Message):
     STEP_DURATION_FIELD_NUMBER: _builtins.int
     UNMEASURED_FIELD_NUMBER: _builtins.int
     DETAIL_FIELD_NUMBER: _builtins.int
+    RESTS_ON_FIELD_NUMBER: _builtins.int
     source: _builtins.str
     """"declared", "history", "profiled" or "traffic"; empty: unknown."""
     confidence: _builtins.str
@@ -2130,6 +2131,10 @@ class RunEstimate(_message.Message):
     """
     detail: _builtins.str
     """The same as a sentence, with the missing resource."""
+    rests_on: _builtins.str
+    """The runs of other jobs on which it rests; empty: none. With low confidence it is a guess, and no deadline is
+    promised on it.
+    """
     @_builtins.property
     def run_duration(self) -> _duration_pb2.Duration:
         """In all, on the requested GPUs; unset: unknown."""
@@ -2147,10 +2152,11 @@ class RunEstimate(_message.Message):
         step_duration: _duration_pb2.Duration | None = ...,
         unmeasured: _builtins.str = ...,
         detail: _builtins.str = ...,
+        rests_on: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["run_duration", b"run_duration", "step_duration", b"step_duration"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["confidence", b"confidence", "detail", b"detail", "run_duration", b"run_duration", "source", b"source", "step_duration", b"step_duration", "unmeasured", b"unmeasured"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["confidence", b"confidence", "detail", b"detail", "rests_on", b"rests_on", "run_duration", b"run_duration", "source", b"source", "step_duration", b"step_duration", "unmeasured", b"unmeasured"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

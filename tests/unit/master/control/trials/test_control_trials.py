@@ -439,7 +439,7 @@ def test_who_runs_like_its_family_is_not_tried(lab: Lab) -> None:
         agent.exit(AttemptKey(JobId(number), 1), 0)
         lab.trains(10.0)
     job = lab.submit(run_s=None, family="resnet", gpus=8)
-    assert job.basis == Basis(Source.HISTORY, Confidence.MEDIUM)
+    assert job.basis == Basis(Source.HISTORY, Confidence.MEDIUM, rests_on="5 runs on H100")
     assert job.duration_estimate_s == pytest.approx(100.0, abs=10.0)
     assert lab.master.attempt(job.job_id).lease.kind is LeaseKind.BE
 
@@ -480,7 +480,7 @@ def test_by_the_default_too_who_runs_like_its_family_is_known_before_it_runs(
 def a_family(lab: Lab, count: int, seconds: float, **more: Any) -> None:
     """So many jobs of it, one after the other."""
     for _ in range(count):
-        job = lab.submit(run_s=None, family="resnet", **more)
+        job = lab.submit(run_s=None, **{"family": "resnet", **more})
         lab.trains(seconds)
         key = AttemptKey(job.job_id, 1)
         next(agent for agent in lab.agents if key in agent.living()).exit(key, 0)
@@ -533,6 +533,47 @@ def test_what_ran_with_other_steps_nodes_or_batch_says_nothing(
     a_family(mixed, 5, 50.0, request=on("H100"))
     job = mixed.submit(run_s=None, family="resnet", **{"request": on("H100"), **more})
     assert job.duration_estimate_s is None
+
+
+def test_a_type_on_which_it_never_ran_is_guessed_by_a_measured_ratio_and_promised_nothing(
+    mixed: Lab,
+) -> None:
+    """The ratio is that of other jobs. Its own steps tell how long it runs, and then it is judged.
+    The master is killed in between."""
+    other = {"request": on("H100", gpus=4), "family": "bert"}
+    a_family(mixed, 5, 50.0, **other)
+    a_family(mixed, 5, 200.0, **{**other, "request": on("A100", gpus=4)})
+    a_family(mixed, 5, 100.0, request=on("H100"))
+    job = mixed.submit(4000.0, run_s=None, step_count=None, request=on("A100"), family="resnet")
+    guess = mixed.job(job.job_id)
+    assert guess.duration_estimate_s == pytest.approx(400.0, abs=40.0)
+    assert (guess.basis.confidence, guess.timed) == (Confidence.LOW, False)
+    assert (guess.promised, guess.verdict) == (None, "")
+    mixed.master.restart()
+    mixed.master.state.placement.offloaded.planner = mixed.planner
+    for agent in mixed.agents:
+        agent.hello()
+    assert mixed.job(job.job_id).basis == guess.basis
+    mixed.trains(120.0)
+    known = mixed.job(job.job_id)
+    assert (known.basis.source, known.promised) == (Source.PROFILED, 0)
+    assert known.duration_estimate_s == pytest.approx(TOTAL, abs=40.0)
+
+
+def test_other_arguments_under_one_name_are_a_guess_until_its_steps_tell(masters: Masters) -> None:
+    lab = Lab(masters, nodes=1)
+    for seed in range(5):
+        a_family(lab, 1, 50.0, program=f"seed {seed}")
+    lab.speaks = False
+    job = lab.submit(4000.0, run_s=None, family="resnet", program="batch 64")
+    assert job.duration_estimate_s == pytest.approx(50.0, abs=10.0)
+    assert job.basis == Basis(
+        Source.HISTORY, Confidence.LOW, rests_on="5 runs with other arguments on H100"
+    )
+    lab.trains(700.0)
+    silent = lab.job(job.job_id)
+    assert (silent.basis.unmeasured, silent.verdict) == (Unmeasured.NO_BEATS, "")
+    assert silent.basis.guess, "nobody measured it, and it stays a guess"
 
 
 def test_how_a_family_runs_is_known_after_a_restart_long_after_its_jobs_have_left_memory(

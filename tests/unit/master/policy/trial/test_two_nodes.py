@@ -7,7 +7,8 @@ from __future__ import annotations
 import pytest
 
 from dlq_master.model.estimates.estimate import Confidence
-from dlq_master.policy.admit.estimates import on_nodes, trusted
+from dlq_master.policy.admit.estimates import on_nodes
+from dlq_master.policy.admit.family_runs import trusted
 
 
 @pytest.mark.parametrize(("nodes", "takes_s"), [(1, 1.0), (2, 1.2), (4, 1.4), (8, 1.6)])
