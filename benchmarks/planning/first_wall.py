@@ -22,7 +22,7 @@ from typing import NamedTuple
 from benchmarks.planning.simulate import philly_like
 from benchmarks.support.conditions import percentile
 from benchmarks.support.report import Report
-from dlq_master.serving import NEVER, YOUNG
+from dlq_common.daemon.collector import NEVER, YOUNG
 from dlq_simulator.replay.engine import Replay
 from dlq_simulator.settings import read_settings
 from dlq_simulator.workload import Trace, TraceJob

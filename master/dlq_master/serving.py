@@ -1,7 +1,6 @@
 """The composition root: the one place where the real parts of a running master are built."""
 
 import asyncio
-import gc
 import hashlib
 import os
 import signal
@@ -9,12 +8,13 @@ import socket
 import sys
 from collections import deque
 from collections.abc import Iterator
-from contextlib import AsyncExitStack, contextmanager
+from contextlib import AsyncExitStack
 from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 
 from dlq_common.clock import Clock, SteadyClock
+from dlq_common.daemon.collector import Collector, collecting_later, keep_what_is_loaded
 from dlq_common.daemon.logs import get_logger, keep_time_by
 from dlq_common.daemon.systemd import Service, passed_sockets
 from dlq_common.errors import ConfigError, DlqError
@@ -62,8 +62,6 @@ from dlq_master.store.reader import Reader
 from dlq_master.store.writer import Writer
 
 STOP_GRACE_S = 5.0
-YOUNG, NEVER = (5_000, 10), 1_000_000_000  # when the collector looks at young objects, and at all
-TIDY_EVERY_S = 3600.0
 MOST_FAULTS = 20
 # The name of the login broker's socket in dlq-login.socket, when systemd holds it.
 LOGIN_SOCKET = "login"
@@ -109,7 +107,7 @@ async def serve(config: MasterConfig, early: EarlyCheck | None = None) -> None:
 
 async def _serve(config: MasterConfig, leaving: AsyncExitStack, early: EarlyCheck | None) -> int:
     preload()
-    leaving.enter_context(_collecting_later())
+    leaving.enter_context(collecting_later())
     passed = passed_sockets(os.environ)
     state_dir = config.cluster.state_dir
     authority = read_authority(state_dir, config.cluster.name)
@@ -135,7 +133,7 @@ async def _serve(config: MasterConfig, leaving: AsyncExitStack, early: EarlyChec
     if config.pools or state.cluster.due:
         load_numbers()  # no turn has to wait for it
     del loaded
-    _keep_what_is_loaded()
+    keep_what_is_loaded()
     await writer.commit(first)
     periods_s = {
         **PERIODS_S,
@@ -145,7 +143,12 @@ async def _serve(config: MasterConfig, leaving: AsyncExitStack, early: EarlyChec
     sessions = Sessions(
         CheckpointPlaces(str(config.jobs.checkpoint_root), checkpoint_seed(state_dir))
     )
-    meter = Meter(config.log.slow_turn)
+    meter, collector = Meter(config.log.slow_turn), Collector(clock.boottime_s)
+
+    def progressed() -> None:
+        service.alive()
+        collector.turned()
+
     twin = TwinProcess(TWIN, clock)
     leaving.push_async_callback(twin.stop)
     ended_after = max(0, state.jobs.next_id - PAST_KEPT)
@@ -161,7 +164,7 @@ async def _serve(config: MasterConfig, leaving: AsyncExitStack, early: EarlyChec
         failpoints=Failpoints(config.debug.failpoint),
         state_dir=state_dir,
         periods_s=periods_s,
-        progressed=service.alive,
+        progressed=progressed,
         foreseen=forecasts,
         meter=meter,
     )
@@ -196,32 +199,13 @@ async def _serve(config: MasterConfig, leaving: AsyncExitStack, early: EarlyChec
         leaving.push_async_callback(metrics.stop)
         await metrics.start()
     follower = Follower(config.loans, loop, state.loans, clock, RandomIds(clock))
-    for beside in (forecasts.run(), _tidy(), follower.run(), groups.run()):
+    for beside in (forecasts.run(), collector.look_at_all(), follower.run(), groups.run()):
         leaving.push_async_callback(_end, asyncio.create_task(beside))
     _say_serving(state, server)
     leaving.callback(service.stopping)
     service.ready(f"serving {state.config.cluster.name} at {server.advertised}")
     await turning
     return state.epoch
-
-
-@contextmanager
-def _collecting_later() -> Iterator[None]:
-    """All loaded values stay: while they grow there is nothing to collect."""
-    gc.unfreeze()  # of a master before this one in the same process
-    gc.collect()
-    gc.disable()
-    try:
-        yield
-    finally:
-        gc.enable()
-
-
-def _keep_what_is_loaded() -> None:
-    """Looking through all jobs takes a part of a second, in which no agent is heard."""
-    gc.freeze()
-    gc.set_threshold(*YOUNG, NEVER)
-    gc.enable()
 
 
 async def _end(task: asyncio.Task[None]) -> None:
@@ -242,13 +226,6 @@ def _metrics(
         yield from health_lines(loop.published, clock.now_s())
 
     return MetricsServer(address, loop.published, meter, more)
-
-
-async def _tidy() -> None:
-    """Old objects that refer to themselves are looked for once an hour."""
-    while True:
-        await asyncio.sleep(TIDY_EVERY_S)
-        gc.collect()
 
 
 def read_authority(state_dir: Path, cluster: str) -> Authority:

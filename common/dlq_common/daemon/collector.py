@@ -1,0 +1,72 @@
+"""When a daemon's Python looks for objects that refer to each other, and that nobody else needs.
+
+Such a look stops the whole process. By itself Python looks at new objects once there are YOUNG more
+of them than have gone. Where new objects take the place of old ones, as the beats of jobs do, that
+difference stands still. Hundreds of thousands of new objects gather then, and a look at them took
+150 ms in a master with 5,000 agents. So the daemon has them looked at by the clock as well, while
+they are few.
+
+All that is loaded at the start stays, and is never looked at. All other old objects are looked at
+now and then. That takes long with many agents, so it comes the more rarely the longer it took.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
+
+YOUNG, NEVER = (5_000, 10), 1_000_000_000  # when Python looks at new objects, and at all
+NEW_EVERY_S = 0.1
+NEWER_TIMES = 5  # of so many looks one is also at the survivors of the others
+ALL_EVERY_S = 3600.0
+ALL_SHARE = 50_000  # a look at all may take one part in so many of the time
+
+
+@contextmanager
+def collecting_later() -> Iterator[None]:
+    """Nothing is looked for until `keep_what_is_loaded`: while values load, none goes."""
+    gc.unfreeze()  # of a daemon before this one in the same process
+    gc.collect()
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()
+
+
+def keep_what_is_loaded() -> None:
+    """Looking through all jobs takes a part of a second, in which no agent is heard."""
+    gc.freeze()
+    gc.set_threshold(*YOUNG, NEVER)
+    gc.enable()
+
+
+class Collector:
+    """Looks at new objects when it is called often, and at all of them in a task of its own."""
+
+    def __init__(self, tell_s: Callable[[], float]) -> None:
+        """`tell_s`: seconds on any clock that only rises."""
+        self._tell_s = tell_s
+        self._next_s = tell_s()
+        self._looks = 0
+
+    def turned(self) -> None:
+        """The daemon may pause for a moment: look at new objects, NEW_EVERY_S after the last."""
+        now_s = self._tell_s()
+        if now_s >= self._next_s:
+            self._next_s = now_s + NEW_EVERY_S
+            self._looks += 1
+            gc.collect(0 if self._looks % NEWER_TIMES else 1)
+
+    async def look_at_all(
+        self, pause: Callable[[float], Awaitable[object]] = asyncio.sleep
+    ) -> None:
+        """Look at everything but what was loaded, for ever."""
+        took_s = 0.0
+        while True:
+            await pause(max(ALL_EVERY_S, took_s * ALL_SHARE))
+            began_s = self._tell_s()
+            gc.collect()
+            took_s = self._tell_s() - began_s
