@@ -26,6 +26,7 @@ from collections.abc import Callable
 from benchmarks.planning.tick import clock_reading_s, loaded, policy_named
 from benchmarks.support.conditions import percentile
 from benchmarks.support.report import Report
+from dlq_common.daemon.collector import NEVER, YOUNG
 from dlq_master.model.attempts.attempt import Attempt, AttemptState
 from dlq_master.model.cluster.cluster import Cluster
 from dlq_master.model.ids import AttemptKey, Fence, JobId, NodeId
@@ -37,7 +38,6 @@ from dlq_master.model.resources import Allocation, Slot
 from dlq_master.model.values import changer, maker
 from dlq_master.model.why import Reason, ReasonCode
 from dlq_master.policy.order.expected_left import bound_gpu_s
-from dlq_master.serving import NEVER, YOUNG
 
 COMPLETIONS = 3000
 _FITS, _OVER = Reason(ReasonCode.FITS), Reason(ReasonCode.TERM_OVER)

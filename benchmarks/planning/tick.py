@@ -33,6 +33,7 @@ from itertools import pairwise
 
 from benchmarks.support.conditions import percentile
 from benchmarks.support.report import Report
+from dlq_common.daemon.collector import NEVER, YOUNG
 from dlq_master.model.attempts import attempt_steps
 from dlq_master.model.attempts.attempt import AttemptState
 from dlq_master.model.cluster import drive
@@ -51,7 +52,6 @@ from dlq_master.policy.policy import Policy
 from dlq_master.policy.reasons.summary import ReasonSummary
 from dlq_master.policy.registry.presets import PRESETS
 from dlq_master.policy.registry.registry import build
-from dlq_master.serving import NEVER, YOUNG
 
 NODES, GPUS_PER_NODE = 1250, 8
 # Shares of GPU counts, after Microsoft's Philly trace but with more wide jobs.
