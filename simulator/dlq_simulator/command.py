@@ -44,7 +44,7 @@ COLLECT_AFTER = 100_000
 
 _EPILOG = """
 Settings: place=consolidate|spread|count|skew|ilp|halving|local-search|pattern,
-preempt=charged|free, min_run, max_preemptions, hysteresis, aging, cooldown_s (guards against thrashing), save_s and resume_s (what one preemption costs), term_s (the boundaries at which work may be taken away),
+preempt=charged|at-once|free, min_run, max_preemptions, hysteresis, aging, cooldown_s (guards against thrashing), save_s and resume_s (what one preemption costs), term_s (the boundaries at which work may be taken away),
 slowdown=charged|free, overlap, skew_rho (what spreading costs),
 scaling=linear|aryl|EFFICIENCY; for srtf, srsf, themis, afs, aryl, 3sigma, genie and chronus also
 know=known|profiled|unknown, profile_s, noise; for dlq and chronus team_quota, team_limit, team_jobs, team_share=TEAM:N,...,
@@ -145,7 +145,8 @@ def simulate(
     """Replay TRACE (CSV, also .csv.gz) on a cluster that exists only here.
 
     The master's own scheduler decides; time jumps from event to event. Preemption is charged and
-    work is taken away at term boundaries, as the daemon does; `--set preempt=free` is the ideal
+    work is taken away at term boundaries, as the daemon does; `--set preempt=at-once` takes it at
+    any event, at the same price; `--set preempt=free` is the ideal
     of the papers' simulators, `--set place=count` counts GPUs without placing them.
 
     `dlq simulate generate --help` tells of the papers' workloads.

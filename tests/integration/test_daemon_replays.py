@@ -44,6 +44,12 @@ CHOICES: list[tuple[str, dict[str, str]]] = [
     ("aryl", {}),
     ("chronus", EVERY_PROMISE),
 ]
+# These take GPUs at any event.
+AT_ONCE: list[tuple[str, dict[str, str]]] = [
+    ("tiresias-las", {"thresholds": "400,4000"}),
+    ("tiresias-gittins", {"thresholds": "400", "refresh": "5", "min_run": "4"}),
+    ("srtf", {"min_run": "0", "max_preemptions": "2"}),
+]
 # Nobody says how long a job runs: it is tried on GPUs that are for that, wide ones on one node and
 # on two (chronus), or measured where it runs (dlq).
 MEASURED = ("chronus", "dlq")
@@ -78,7 +84,7 @@ async def test_the_daemon_decides_what_the_simulator_decides(
     trace = a_trace()
     words = settings | (FREE if policy in BY_RUN_TIME else {})
     (chosen,) = read_settings([policy], [f"{key}={value}" for key, value in words.items()])
-    nodes, gpus = EIGHT if chosen.policy.taking is Taking.BOUNDARY else TWO
+    nodes, gpus = EIGHT if chosen.policy.taking is not Taking.NEVER else TWO
     expected = simulated(trace, chosen, own(nodes, gpus))
     names = {f"node-{number}": gpus for number in range(1, nodes + 1)}
     jobs = [
@@ -96,6 +102,36 @@ async def test_the_daemon_decides_what_the_simulator_decides(
         resume_s=float(chosen.resume_s),
     ) as daemon:
         found = await daemon.replay(jobs)
+    compare(found, expected)
+
+
+@pytest.mark.parametrize(
+    ("policy", "settings"), spread(AT_ONCE, 1), ids=[name for name, _ in AT_ONCE]
+)
+async def test_the_daemon_takes_gpus_at_once_as_the_simulator_does(
+    policy: str, settings: dict[str, str], tmp_path: Path
+) -> None:
+    """On arrivals, completions, demotions, and when a job has run for its minimum."""
+    words = settings | {"preempt": "at-once"}
+    world = words | (FREE if policy in BY_RUN_TIME else {})
+    (chosen,) = read_settings([policy], [f"{key}={value}" for key, value in world.items()])
+    trace = a_trace()
+    expected = simulated(trace, chosen, own(*EIGHT))
+    jobs = [
+        VirtualJob(row.job_id, float(row.submit_time_s), row.num_gpus, float(row.duration_s))
+        for row in trace.jobs
+    ]
+    async with SteppedDaemon(
+        tmp_path,
+        a_config(policy, words, chosen),
+        {f"node-{number}": 1 for number in range(1, 9)},
+        save_s=float(chosen.save_s),
+        resume_s=float(chosen.resume_s),
+    ) as daemon:
+        found = await daemon.replay(jobs)
+    stopped = [run for run in found if run.how == "preempted"]
+    between = [run for run in stopped if (run.end_s - chosen.save_s) % chosen.terms.be_term_s > 1.0]
+    assert len(between) >= 3, "or nothing was taken between boundaries"
     compare(found, expected)
 
 

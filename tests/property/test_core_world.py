@@ -390,6 +390,11 @@ TestLasCount = story("tiresias-las", place="count", **LAS)
 TestLasFreeCount = story("tiresias-las", place="count", preempt="free", **LAS)
 TestLasFreeConsolidate = story("tiresias-las", place="consolidate", preempt="free", **LAS)
 TestLasFreeSpread = story("tiresias-las", place="spread", preempt="free", **LAS)
+TestLasAtOnce = story("tiresias-las", preempt="at-once", **LAS)
+TestGittinsAtOnceSpread = story(
+    "tiresias-gittins", place="spread", preempt="at-once", refresh="2", min_run="0", **LAS
+)
+TestShortestAtOnceCount = story("srtf", place="count", preempt="at-once")
 TestQuotasOfTeams = story("dlq", team_quota="u0:4,u1:2")
 TestLimitsAndSharesOfTeams = story(
     "dlq", team_limit="u0:4,u1/u1:2", team_jobs="u2:1", team_share="u0:3,*:1", half_life_s="300"

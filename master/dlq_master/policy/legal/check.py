@@ -215,6 +215,8 @@ class CheckBook:
             raise IllegalPlan(lapse, "it is protected from the order")
         if self.policy.taking is Taking.FREE:
             self._free(attempt.lease.allocation)
+        elif self.policy.taking is Taking.AT_ONCE:
+            self._may_save(lapse)
         else:
             self._in_time(lapse, attempt)
 
@@ -226,7 +228,8 @@ class CheckBook:
             return False
         if lapse.reason.code is ReasonCode.MAKES_WAY:
             return False
-        return protects(self.cluster, self.policy.guards, jobs[lapse.key.job_id], attempt)
+        by_s = self.policy.transit.judged_s(self.view)
+        return protects(self.cluster, self.policy.guards, jobs[lapse.key.job_id], attempt, by_s)
 
     def shrink(self, resizes: Iterable[Resize]) -> None:
         """The GPUs of stopping jobs are free before any job goes on."""
@@ -276,9 +279,12 @@ class CheckBook:
         for node_id, mask in allocation.slots:
             self.freed[node_id] = self.freed.get(node_id, 0) | mask
 
-    def _in_time(self, change: Lapse | Resize, attempt: Attempt) -> None:
+    def _may_save(self, change: Lapse | Resize) -> None:
         if change.grace_s <= 0.0:
             raise IllegalPlan(change, "no time to save")
+
+    def _in_time(self, change: Lapse | Resize, attempt: Attempt) -> None:
+        self._may_save(change)
         term_end_s = attempt.lease.term_end_s
         if change.at_s < term_end_s:
             raise IllegalPlan(change, "work is taken away only when its term ends")

@@ -12,7 +12,7 @@ from dlq_master.model.why import BLOCKERS_NAMED, Reason, ReasonCode
 from dlq_master.policy import pipeline
 from dlq_master.policy.place.allocation.outcome import Outcome
 from dlq_master.policy.policy import Policy
-from dlq_master.policy.transit.guards import NONE, Guards, protected, protects
+from dlq_master.policy.transit.guards import NONE, Guards, protected
 
 
 class BoundaryDecisions:
@@ -74,25 +74,25 @@ def taken_off(job: Job) -> list[Reason]:
 
 
 def shielded(decisions: Decisions, job: Job) -> list[Reason]:
-    """The jobs that would leave for it at the next boundary without guards. Costs one more walk for
-    all who ask.
+    """The jobs that would leave for it at the next boundary, or at once, without guards. Costs one
+    more walk for all who ask.
     """
     guards = decisions.policy.guards
     if guards.most is None and not guards.min_run:
         return []
     cluster = decisions.view.cluster
-    if not protected(cluster, guards, cluster.attempts):
-        return []
-    safe = [
-        key.job_id
-        for key, winner in sorted(decisions.boundaries.unguarded.outranked.items())
-        if winner == job.job_id
-        and key in cluster.attempts
-        and protects(cluster, guards, cluster.jobs[key.job_id], cluster.attempts[key])
-    ]
+    by_s = decisions.policy.transit.judged_s(decisions.view)
+    safe = protected(cluster, guards, cluster.attempts, by_s)
     if not safe:
         return []
-    gpus, named = job.request.gpus, tuple(safe[:BLOCKERS_NAMED])
+    holders = [
+        key.job_id
+        for key, winner in sorted(decisions.boundaries.unguarded.outranked.items())
+        if winner == job.job_id and key in safe
+    ]
+    if not holders:
+        return []
+    gpus, named = job.request.gpus, tuple(holders[:BLOCKERS_NAMED])
     return [Reason(ReasonCode.PROTECTED, "gpus", gpus, None, named, _rules(guards))]
 
 

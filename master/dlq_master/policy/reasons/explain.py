@@ -61,8 +61,9 @@ def explain(
         return (Reason(ReasonCode.STARTS_NEXT),)
     reasons = _waiting(view, policy, job, told.now, told.order, holders=True)
     at_boundary = Taking.BOUNDARY in (policy.taking, policy.resizing)
-    if at_boundary and _is_in_reach(view.cluster, told.order, job):
-        if _takes_at_boundary(told.boundaries.guarded, job):
+    takes = at_boundary or policy.taking is Taking.AT_ONCE
+    if takes and _is_in_reach(view.cluster, told.order, job):
+        if at_boundary and _takes_at_boundary(told.boundaries.guarded, job):
             at_s = next_boundary_s(view.now_s, view.cluster.terms.be_term_s)
             waits = Reason(
                 ReasonCode.WAITING_FOR_BOUNDARY, "seconds", have=round(at_s - view.now_s, 3)

@@ -31,6 +31,8 @@ from dlq_master.policy.sensitivity.packing import PackingRule
 from dlq_master.policy.transit.taking import Taking
 from dlq_master.policy.trial.rules import TrialRules
 
+AT_ONCE_MIN_RUN = 1.0  # what a pause and a resume cost, before the next one
+
 
 def build(
     name: str, settings: Mapping[str, str] | None = None, history_gpu_s: Iterable[float] = ()
@@ -50,6 +52,8 @@ def build(
     chosen = chosen._replace(place=packing(chosen.place, chosen.pack))
     if "search" in words and chosen.place.name != "local-search":
         raise PolicyError(f"policy {name}: setting 'search' needs place=local-search")
+    if chosen.preempt is Taking.AT_ONCE:
+        chosen = _at_once(name, preset, chosen, words)
     if preset.promises and chosen.spot not in BY_WORK:
         for word in ("aging", "hysteresis"):
             if word in words:
@@ -75,7 +79,7 @@ def build(
         rule=_rule(preset, chosen),
         know=chosen.know if preset.knows else Know.UNKNOWN,
         blocking=preset.blocking,
-        grid=not chosen.preempt_is_free,
+        grid=chosen.preempt is not Taking.FREE,
         order=KEPT_ORDER if preset.order is None else preset.order(chosen),
         sizing=chosen.size or preset.sizing,
         reclaim=chosen.reclaim or preset.reclaim,
@@ -197,10 +201,19 @@ def _gittins(chosen: PolicySettings, known: ServiceDistribution) -> Gittins:
     )
 
 
+def _at_once(
+    name: str, preset: Preset, chosen: PolicySettings, words: Mapping[str, str]
+) -> PolicySettings:
+    """A job that has just started is safe from the next arrival, unless `min_run` says otherwise.
+    Orders and sizes that are made for whole terms cannot be had at any event.
+    """
+    if preset.sizing is not None or preset.order is not None:
+        raise PolicyError(f"setting preempt=at-once: policy {name} decides at boundaries")
+    return chosen if "min_run" in words else chosen._replace(min_run=AT_ONCE_MIN_RUN)
+
+
 def _taking(preset: Preset, chosen: PolicySettings) -> Taking:
-    if not preset.preempts:
-        return Taking.NEVER
-    return Taking.FREE if chosen.preempt_is_free else Taking.BOUNDARY
+    return chosen.preempt if preset.preempts else Taking.NEVER
 
 
 _SPOT_KEYS: Mapping[Spot, KeyRule | None] = MappingProxyType(

@@ -36,6 +36,7 @@ from dlq_master.policy.sensitivity.packing import DEFAULT, TOLERATED
 from dlq_master.policy.size.choices import SIZINGS
 from dlq_master.policy.size.sizing import Sizing
 from dlq_master.policy.transit.guards import Guards
+from dlq_master.policy.transit.taking import Taking
 from dlq_master.policy.trial.rules import FLOOR, PROFILE_S, TrialRules
 
 ERRORS = 0.2  # standard deviation of run time over estimate, where no setting gives another
@@ -59,7 +60,7 @@ class PolicySettings(NamedTuple):
     order: Discipline = Discipline.REQUEUE
     thresholds: Thresholds = Thresholds((3200.0,))
     place: Placement = CONSOLIDATE
-    preempt_is_free: bool = False
+    preempt: Taking = Taking.BOUNDARY
     promote_knob: float | None = None
     starve_limit_s: float | None = None
     promote_to: PromoteTo = PromoteTo.HEAD
@@ -125,7 +126,7 @@ PLACEMENTS = {
 }
 _ORDERS = {order.value: order for order in (Discipline.REQUEUE, Discipline.FIRST_START)}
 _KNOWLEDGE = {know.value: know for know in Know}
-_PRICES = {"charged": False, "free": True}
+_TAKINGS = {"charged": Taking.BOUNDARY, "at-once": Taking.AT_ONCE, "free": Taking.FREE}
 
 
 def parse(name: str, allowed: tuple[str, ...], words: Mapping[str, str]) -> PolicySettings:
@@ -280,7 +281,7 @@ _READERS: Mapping[str, tuple[str, Callable[[str], object]]] = {
     "pack": ("pack", one_of({pack.value: pack for pack in Pack})),
     "predict": ("predicts", one_of({"off": False, "on": True})),
     "tolerate": ("tolerated_slowdown", _slowdown),
-    "preempt": ("preempt_is_free", one_of(_PRICES)),
+    "preempt": ("preempt", one_of(_TAKINGS)),
     "search": ("search_space", count),
     "size": ("size", one_of(SIZINGS)),
     "reclaim": ("reclaim", one_of(RECLAIMS)),

@@ -10,6 +10,7 @@ node that fails or drains, a person's wish). The others take the job elsewhere a
 from __future__ import annotations
 
 from collections.abc import Iterable
+from math import inf
 from typing import NamedTuple
 
 from dlq_master.model.attempts.attempt import Attempt
@@ -40,8 +41,11 @@ class Guards(NamedTuple):
 NONE = Guards()
 
 
-def protects(cluster: Cluster, guards: Guards, job: Job, attempt: Attempt) -> bool:
-    """Whether its GPUs stay its own at the end of its term, whatever ranks before it.
+def protects(
+    cluster: Cluster, guards: Guards, job: Job, attempt: Attempt, by_s: float | None = None
+) -> bool:
+    """Whether its GPUs stay its own at `by_s`, whatever ranks before it. None: at the end of its
+    term.
 
     A job that borrows from other teams can be preempted any number of times: its GPUs are theirs.
     """
@@ -50,21 +54,40 @@ def protects(cluster: Cluster, guards: Guards, job: Job, attempt: Attempt) -> bo
         return False
     if guards.most is not None and job.displaced >= guards.most and band < _BORROW:
         return True
-    return _is_new(cluster, guards, job, attempt)
+    return _is_new(cluster, guards, job, attempt, by_s)
 
 
-def _is_new(cluster: Cluster, guards: Guards, job: Job, attempt: Attempt) -> bool:
+def _is_new(
+    cluster: Cluster, guards: Guards, job: Job, attempt: Attempt, by_s: float | None = None
+) -> bool:
     if not guards.min_run:
         return False
-    return _ran_s(attempt) < guards.min_run * pause_and_resume_s(cluster, job)
+    if by_s is None:
+        by_s = attempt.lease.term_end_s
+    return by_s < _old_s(cluster, guards, job, attempt)
 
 
-def _ran_s(attempt: Attempt) -> float:
-    """At the end of its term."""
+def _old_s(cluster: Cluster, guards: Guards, job: Job, attempt: Attempt) -> float:
+    """When it has run for its minimum."""
+    return _since_s(attempt) + guards.min_run * pause_and_resume_s(cluster, job)
+
+
+def _since_s(attempt: Attempt) -> float:
     since_s = attempt.started_time_s
-    if since_s is None:
-        since_s = attempt.assigned_time_s
-    return attempt.lease.term_end_s - since_s
+    return attempt.assigned_time_s if since_s is None else since_s
+
+
+def next_old_s(cluster: Cluster, guards: Guards, now_s: float) -> float:
+    """When the next running job has run for its minimum (inf: all have)."""
+    if not guards.min_run:
+        return inf
+    jobs = cluster.jobs
+    ends_s = [
+        _old_s(cluster, guards, jobs[key.job_id], attempt)
+        for key, attempt in cluster.attempts.items()
+        if attempt.stop_cause is None
+    ]
+    return min([end_s for end_s in ends_s if end_s > now_s], default=inf)
 
 
 def young(cluster: Cluster, guards: Guards, keys: Iterable[AttemptKey]) -> frozenset[JobId]:
@@ -94,13 +117,14 @@ def cooling(cluster: Cluster, guards: Guards, keys: Iterable[AttemptKey]) -> fro
         [
             key.job_id
             for key in keys
-            if key.job_id in sized and _ran_s(attempts[key]) < guards.cooldown_s
+            if key.job_id in sized
+            and attempts[key].lease.term_end_s - _since_s(attempts[key]) < guards.cooldown_s
         ]
     )
 
 
 def protected(
-    cluster: Cluster, guards: Guards, keys: Iterable[AttemptKey]
+    cluster: Cluster, guards: Guards, keys: Iterable[AttemptKey], by_s: float | None = None
 ) -> dict[AttemptKey, JobId]:
     """Those of these attempts that are, each with its job."""
     if guards.most is None and not guards.min_run:
@@ -109,5 +133,5 @@ def protected(
     return {
         key: key.job_id
         for key in keys
-        if protects(cluster, guards, jobs[key.job_id], attempts[key])
+        if protects(cluster, guards, jobs[key.job_id], attempts[key], by_s)
     }

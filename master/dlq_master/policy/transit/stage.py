@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from types import MappingProxyType
 from typing import NamedTuple
 
 from dlq_master.model.ids import AttemptKey
@@ -17,7 +18,7 @@ from dlq_master.policy.place.allocation.pinned import pinned
 from dlq_master.policy.place.placement import Placement
 from dlq_master.policy.transit import verbs
 from dlq_master.policy.transit.contest import Contest
-from dlq_master.policy.transit.guards import protected
+from dlq_master.policy.transit.guards import next_old_s, protected
 from dlq_master.policy.transit.taking import LeaseRules, Taking, due
 
 _NEVER_S = float("inf")
@@ -53,6 +54,10 @@ class KeepsRunning:
         lead_s = view.cluster.saves.lead_s
         ending, next_s = due(view, lead_s)
         return _boundary((ending, lead_s, next_s))
+
+    def judged_s(self, view: View) -> float | None:
+        """When the jobs that it may preempt would stop; None: each at the end of its term."""
+        return None
 
     def settle(self, view: View) -> Sequence[Start]:
         """Jobs that stopped only to go on with other GPUs start on them before any decision."""
@@ -107,7 +112,9 @@ class KeepsRunning:
     ) -> Contest | Counts:
         """It may preempt `keys`, and those whose terms are decided by `now_s` (None: all)."""
         allocator = Counts if placement.counts_only else Contest
-        fixed = pinned(view.cluster, now_s, protected(view.cluster, self.leases.guards, keys))
+        by_s = self.judged_s(view)
+        safe = protected(view.cluster, self.leases.guards, keys, by_s)
+        fixed = pinned(view.cluster, now_s, safe)
         return allocator(view.cluster, lineup, placement, fixed, at_once=at_once)
 
 
@@ -120,6 +127,30 @@ class AtBoundary(KeepsRunning):
         self, view: View, lineup: Lineup, placement: Placement, keys: Collection[AttemptKey]
     ) -> Contest | Counts | None:
         return self._contest(view, lineup, placement, view.now_s, keys) if keys else None
+
+
+class AtOnce(KeepsRunning):
+    """A job that runs may be preempted at any event. It saves first, and its GPUs are free when it
+    has left. Terms are renewed at boundaries as ever.
+    """
+
+    preempts = True
+
+    def boundary(self, view: View) -> Boundary:
+        """The terms that end now. Also the instant at which a guard ends, while a job waits."""
+        found = super().boundary(view)
+        if not view.cluster.waiting.count:
+            return found
+        old_s = next_old_s(view.cluster, self.leases.guards, view.now_s)
+        return found._replace(next_s=min(found.next_s, old_s))
+
+    def judged_s(self, view: View) -> float | None:
+        return view.now_s
+
+    def contest(
+        self, view: View, lineup: Lineup, placement: Placement, keys: Collection[AttemptKey]
+    ) -> Contest | Counts | None:
+        return self._contest(view, lineup, placement, None, view.cluster.attempts)
 
 
 class AtAnyTime(KeepsRunning):
@@ -141,6 +172,10 @@ class EveryTermEnds(KeepsRunning):
         super().__init__(transit.leases)
         self.preempts = transit.preempts
         self.at_once = False
+        self._transit = transit
+
+    def judged_s(self, view: View) -> float | None:
+        return self._transit.judged_s(view)
 
     def contest(
         self, view: View, lineup: Lineup, placement: Placement, keys: Collection[AttemptKey]
@@ -150,6 +185,14 @@ class EveryTermEnds(KeepsRunning):
 
 def transit(leases: LeaseRules) -> KeepsRunning:
     """The slot of a policy that takes GPUs when its rules say."""
-    if leases.taking is Taking.NEVER:
-        return KeepsRunning(leases)
-    return AtBoundary(leases) if leases.taking is Taking.BOUNDARY else AtAnyTime(leases)
+    return _SLOTS[leases.taking](leases)
+
+
+_SLOTS: Mapping[Taking, type[KeepsRunning]] = MappingProxyType(
+    {
+        Taking.NEVER: KeepsRunning,
+        Taking.BOUNDARY: AtBoundary,
+        Taking.AT_ONCE: AtOnce,
+        Taking.FREE: AtAnyTime,
+    }
+)

@@ -18,6 +18,7 @@ _NEVER_S = float("inf")
 class Taking(StrEnum):
     NEVER = "never"  # work that runs is renewed at every boundary
     BOUNDARY = "boundary"  # at a boundary of the best-effort grid, decided early enough to save
+    AT_ONCE = "at-once"  # at any event, with the time to save; terms end on the grid all the same
     FREE = "free"  # at any event and at no cost; simulations only
 
 

@@ -15,7 +15,7 @@ from dlq_master.model.values import maker
 from dlq_master.model.view import View
 from dlq_master.model.why import Reason, ReasonCode
 from dlq_master.policy.place.allocation.outcome import Outcome
-from dlq_master.policy.transit.taking import LeaseRules, price_s
+from dlq_master.policy.transit.taking import LeaseRules, Taking, price_s
 
 _FITS = Reason(ReasonCode.FITS)
 _TERM_OVER = Reason(ReasonCode.TERM_OVER)
@@ -77,12 +77,12 @@ def lapses(
     outranked: Mapping[AttemptKey, JobId],
     moving: Set[AttemptKey] = frozenset(),
 ) -> list[Lapse]:
-    """Gone by the end of the term, with the time to save that each job needs."""
+    """Gone by the end of the term or at once, with the time to save that each job needs."""
     jobs, attempts = view.cluster.jobs, view.cluster.attempts
     found = []
     for key, for_job in outranked.items():
         at_s = view.now_s
-        if rules.grid:
+        if rules.taking is Taking.BOUNDARY:
             at_s = max(attempts[key].lease.term_end_s, at_s)
         grace_s = price_s(rules.taking, jobs[key.job_id])
         code = _MAKES_WAY if key in moving else _OUTRANKED
