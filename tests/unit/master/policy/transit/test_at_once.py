@@ -22,9 +22,9 @@ from dlq_master.policy.transit.taking import Taking
 from support.builders import World, a_job
 
 
-def las(**settings: str) -> World:
+def las(min_run: str = "1") -> World:
     """The first job runs since the first second, and is demoted at 401 s."""
-    world = World("tiresias-las", preempt="at-once", **settings)
+    world = World("tiresias-las", preempt="at-once", min_run=min_run)
     return world.submit(a_job(1, 8)).at(1.0)
 
 
