@@ -21,6 +21,8 @@ _NO_PROMISE = {
     "reach": "its deadline is too early even if it were alone, counted in whole leases",
     "fluid": "promises that were made before leave too few GPUs until its deadline",
     "plan": "no slots were found for it beside the promises that were made before",
+    "proven": "the program has no solution that keeps it beside the promises that were made before",
+    "limit": "no answer of the program within the limit, and its cached solution has no room",
     "overrun": "it has used up what was reserved for it, and has not ended",
     "broken": "it was promised, and no plan keeps that any more",
 }
@@ -147,5 +149,7 @@ _NUMBERS: Mapping[str, Callable[[float, float], str]] = {
     "reach": _reach,
     "fluid": _slots,
     "plan": _slots,
+    "proven": _slots,
+    "limit": _slots,
     "worth": _worth,
 }

@@ -26,7 +26,13 @@ from dlq_master.policy.promise.capacity.grids import (
     whole_block,
 )
 from dlq_master.policy.promise.capacity.leases import Grid, SloJob, needed, runtime_s, width
-from dlq_master.policy.promise.capacity.rules import Guarantees, Promises, Slots, VerdictGround
+from dlq_master.policy.promise.capacity.rules import (
+    Guarantees,
+    Promises,
+    Selector,
+    Slots,
+    VerdictGround,
+)
 from dlq_master.policy.promise.capacity.types import free_gpus, on_type, types_for
 from dlq_master.policy.promise.solver.price import price
 from dlq_master.policy.promise.verdicts.admission import (
@@ -36,6 +42,7 @@ from dlq_master.policy.promise.verdicts.admission import (
     in_reach,
 )
 from dlq_master.policy.promise.verdicts.offer import PromiseOffer, offer
+from dlq_master.policy.promise.verdicts.printed_admission import admit_by_program
 from dlq_master.policy.promise.verdicts.reading import (
     margin,
     may_make_way,
@@ -107,6 +114,8 @@ class _Bench:
         )
         self._after = PromiseBook(grid=self._grid, quotas=rules.quotas)
         self._found: list[tuple[Job, AdmissionVerdict]] = []
+        # Of the program of the paper: where it has given no answer once, it is asked no more.
+        self._limit_s = rules.solver_s
         self.free = free_gpus(
             view.cluster, gpu_type
         )  # now, but for those who have been promised some
@@ -129,7 +138,9 @@ class _Bench:
         asked = _asked(self._view, self._grid, job, self._rules)
         if self._before is None and not _hopeless(self._after, asked):
             self._before = self._after = book_of(self._view, self._gpu_type, self._rules)
-        verdict = _judged(self._after, asked)
+        verdict = _judged(self._after, asked, self._rules, self._limit_s)
+        if verdict.by is VerdictGround.LIMIT:
+            self._limit_s = 0.0
         self._after = verdict.book
         return verdict
 
@@ -187,15 +198,19 @@ def _hopeless(book: PromiseBook, asked: _Asked) -> bool:
     )
 
 
-def _judged(book: PromiseBook, asked: _Asked) -> AdmissionVerdict:
+def _judged(book: PromiseBook, asked: _Asked, rules: Promises, limit_s: float) -> AdmissionVerdict:
     if asked.never is not None:
         return AdmissionVerdict(by=asked.never, book=book, need=asked.need, have=asked.have)
+    if rules.selector is not Selector.PREFIX:
+        return admit_by_program(book, asked.own, asked.steps, limit_s)
     return admit(book, asked.own, asked.steps)
 
 
 def judged(view: View, book: PromiseBook, job: Job, rules: Promises) -> AdmissionVerdict:
-    """Whether one of its deadlines can be promised beside those of the book."""
-    return _judged(book, _asked(view, book.grid, job, rules))
+    """Whether one of its deadlines can be promised beside those of the book. Of the program of the
+    paper the cached solution alone is asked.
+    """
+    return _judged(book, _asked(view, book.grid, job, rules), rules, 0.0)
 
 
 def offered(view: View, job: Job, rules: Promises) -> PromiseOffer:
@@ -230,6 +245,8 @@ def offer_to(
     if promisable(cluster, job, type_of(cluster, job)) not in (None, VerdictGround.WIDTH):
         return PromiseOffer(earliest_s=None, fix=None)
     narrower = _narrower(job, own.work_s + own.resume_s)  # which may be charged a pause more
+    # The paper offers nothing: too many programs would have to be solved (its footnote 3).
+    quick = quick or rules.selector is not Selector.PREFIX
     made = offer(book, own, verdict, narrower, out_of_time=lambda: quick)
     until_s = (cluster.slot + 1) * slot_s(cluster) - view.now_s
     fix = made.fix

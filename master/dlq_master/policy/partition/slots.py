@@ -23,7 +23,6 @@ from dlq_master.policy.promise.capacity.grids import (
 )
 from dlq_master.policy.promise.capacity.leases import Grid, SloJob, within
 from dlq_master.policy.promise.capacity.rules import (
-    PRINTED_S,
     Promises,
     Selector,
     Selects,
@@ -31,7 +30,7 @@ from dlq_master.policy.promise.capacity.rules import (
     VerdictGround,
 )
 from dlq_master.policy.promise.slots.plan import SlotPlan, faults, left_of
-from dlq_master.policy.promise.solver.selector import Selection, select, settled
+from dlq_master.policy.promise.solver.selector import Selection, SlotSource, select, settled
 from dlq_master.policy.promise.verdicts.danger import Danger, closed_nodes, given_up
 from dlq_master.policy.promise.verdicts.proof import at_risk
 from dlq_master.policy.promise.verdicts.reading import (
@@ -70,9 +69,11 @@ def next_slot(view: View, rules: Promises) -> list[NextSlot | Reserve]:
 
 
 def _told(chosen: Selection) -> str:
+    late = chosen.source is SlotSource.CACHED
+    why = "no answer within the limit: cached solution used; " if late else ""
     return (
-        f"the {chosen.source.value} plan earns {chosen.objective:.6g} of at most {chosen.bound:.6g}"
-        f" (gap {chosen.gap:.2%})"
+        f"{why}the {chosen.source.value} plan earns {chosen.objective:.6g} of at most "
+        f"{chosen.bound:.6g} (gap {chosen.gap:.2%})"
     )
 
 
@@ -170,13 +171,21 @@ def _chosen(left: SlotPlan, asked: list[SloJob], grid: Grid, rules: Promises) ->
     whole = left.without(left.segments.keys() - {job.key for job in asked})
     late = rules.slots is Slots.LATE
     if not late or (chosen := settled(asked, grid, whole)) is None:
-        printed_s = PRINTED_S if rules.selector is Selector.PRINTED else 0.0
-        chosen = select(asked, grid, _kept(whole, asked, grid), printed_s=printed_s)
+        chosen = _selected(asked, grid, _kept(whole, asked, grid), rules)
     if not late:
         return chosen
     from dlq_master.policy.promise.slots.late import as_late_as_can_be
 
     return replace(chosen, plan=as_late_as_can_be(chosen.plan, asked, grid, chosen.steps))
+
+
+def _selected(asked: list[SloJob], grid: Grid, kept: SlotPlan, rules: Promises) -> Selection:
+    if rules.selector is Selector.PREFIX:
+        return select(asked, grid, kept)
+    from dlq_master.policy.promise.solver.printed_cycle import printed_cycle
+
+    best = rules.selector is Selector.PRINTED
+    return printed_cycle(asked, grid, kept, rules.solver_s, objective=best)
 
 
 def _spared(

@@ -67,6 +67,7 @@ _CHRONUS = (
     "know",
     "select",
     "selector",
+    "solver_s",
     "guarantee",
     "margin",
     "be_floor",
@@ -165,14 +166,14 @@ _OWN: Mapping[str, Preset] = MappingProxyType(
             defaults=MappingProxyType({"select": "all", "guarantee": "worth", "be_floor": "0.1"}),
         ),
         "chronus-paper": Preset(
-            "promises a deadline to every job that fits, counted in whole leases, as Chronus is "
-            "printed; only these jobs get SLO leases; all others by shortest remaining time",
+            "Chronus as printed: its integer program judges deadlines in whole leases, and chooses "
+            "who gets SLO leases; all others by shortest remaining time",
             _CHRONUS,
             preempts=True,
             knows=True,
             promises=True,
             place=LOCAL_SEARCH,
-            defaults=MappingProxyType({"deadlines": "whole-leases"}),
+            defaults=MappingProxyType({"deadlines": "whole-leases", "selector": "printed"}),
         ),
         "afs": Preset(
             "elastic: bases shortest first, then step by step to whom a GPU gains most (AFS); "

@@ -132,6 +132,7 @@ def _promises(chosen: PolicySettings) -> Promises:
         selects=chosen.selects,
         guarantees=chosen.guarantees,
         selector=chosen.selector,
+        solver_s=chosen.solver_s,
         be_floor=chosen.be_floor,
         margin=0.0 if exact else chosen.margin,
         floor=chosen.profiles.floor if _tries(chosen) else 0,

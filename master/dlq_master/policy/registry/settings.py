@@ -24,6 +24,7 @@ from dlq_master.policy.place.spread import SPREAD
 from dlq_master.policy.place.whole.arranging import LOCAL_SEARCH, PATTERN, local_search_within
 from dlq_master.policy.policy import Know
 from dlq_master.policy.promise.capacity.rules import (
+    SOLVER_S,
     Guarantees,
     Selector,
     Selects,
@@ -86,6 +87,7 @@ class PolicySettings(NamedTuple):
     slots: Slots = Slots.EARLY
     trials: Trials = Trials.PARTITION
     selector: Selector = Selector.PREFIX
+    solver_s: float = SOLVER_S
     slo_quotas: Mapping[str, int] | None = None
     team_quotas: Mapping[str, int] | None = None
     team_limits: Mapping[str, int] | None = None
@@ -299,6 +301,7 @@ _READERS: Mapping[str, tuple[str, Callable[[str], object]]] = {
     "guarantee": ("guarantees", one_of({choice.value: choice for choice in Guarantees})),
     "margin": ("margin", _or_word({"learned": None, "0": 0.0}, _positive)),
     "selector": ("selector", one_of({choice.value: choice for choice in Selector})),
+    "solver_s": ("solver_s", _positive),
     "spot": ("spot", one_of({choice.value: choice for choice in Spot})),
     "slots": ("slots", one_of({choice.value: choice for choice in Slots})),
     "trials": ("trials", one_of({choice.value: choice for choice in Trials})),

@@ -23,14 +23,16 @@ class Guarantees(StrEnum):
 
 
 class Selector(StrEnum):
-    """The method that looks for the plan of the slots."""
+    """The method that judges deadlines and looks for the plan of the slots."""
 
-    PREFIX = "prefix"  # the prefix-capacity model (promise.selector)
-    PRINTED = "printed"  # the time-indexed program of the paper, for `PRINTED_S` at most
+    PREFIX = "prefix"  # the prefix-capacity model (solver.selector)
+    PRINTED = "printed"  # the time-indexed program of the paper, for `solver_s` at most
+    FEASIBLE = "feasible"  # the same without its objective: any solution will do
 
 
-# Of wall time: with this selector, and only with it, decisions depend on the machine.
-PRINTED_S = 10.0
+# Of wall time: with the program of the paper, and only with it, decisions depend on the machine.
+# A master waits 5 seconds for the plan of a slot.
+SOLVER_S = 4.0
 
 
 class Spot(StrEnum):
@@ -80,10 +82,10 @@ class Promises:
     `slots`: when a promised job holds those that it needs. `be_floor`: the share of the nodes that
     new promises leave to best effort, rounded up to whole nodes. Existing promises may use it
     before one is given up. `whole_leases`: count deadlines in leases that are used to their end, as
-    Chronus prints it. `floor`: nodes that no new promise may use, for they are for trials.
-    `offers`: a refused job gets an offer of a possible promise, which takes longer than the
-    verdict. `quotas`: GPUs of guaranteed jobs that a team may have at any time; "*": every team not
-    named.
+    Chronus prints it. `solver_s`: the limit of one call of the paper's program. `floor`: nodes that
+    no new promise may use, for they are for trials. `offers`: a refused job gets an offer of a
+    possible promise, which takes longer than the verdict. `quotas`: GPUs of guaranteed jobs that a
+    team may have at any time; "*": every team not named.
     """
 
     slot_terms: int = 4
@@ -91,6 +93,7 @@ class Promises:
     selects: Selects = Selects.GUARANTEED
     guarantees: Guarantees = Guarantees.FITTING
     selector: Selector = Selector.PREFIX
+    solver_s: float = SOLVER_S
     margin: float | None = None
     be_floor: float = 0.0
     whole_leases: bool = False
@@ -141,8 +144,11 @@ class VerdictGround(StrEnum):
     REACH = "reach"  # Refused: the deadline is too early, even if the job ran alone.
     FLUID = "fluid"  # Refused: earlier promises leave too few GPU hours before the deadline.
     PLAN = "plan"  # Refused: enough GPU hours are left, but no slots were found.
+    PROVEN = "proven"  # Refused: the program of the paper has no solution with the job in it.
+    LIMIT = "limit"  # Refused: the program gave no answer in time, and its cached solution no room.
     HOLES = "holes"  # Promised: the kept plan has free slots for the job.
     MOVED = "moved"  # Promised: other jobs moved to other slots of the kept plan.
     REPLAN = "replan"  # Promised: a new plan keeps all promises.
+    PROGRAM = "program"  # Promised: the program of the paper has a solution with the job in it.
     OVERRUN = "overrun"  # Withdrawn: the job has used its reserved time and has not ended.
     BROKEN = "broken"  # Withdrawn: no plan keeps the promise any more.

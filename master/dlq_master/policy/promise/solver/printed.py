@@ -1,4 +1,5 @@
-"""The lease MILP of Chronus as it is meant (section 3.3.4), for comparison and for small clusters.
+"""The lease MILP of Chronus as it is meant (section 3.3.4): admission and selection of
+`chronus-paper`.
 
 x_ki: job i holds slot k; s_pi: it makes deadline p. Corrections: (3) and (6) sum GPUs, not run
 times; (4) is bilinear as printed, and linear as
@@ -6,14 +7,17 @@ times; (4) is bilinear as printed, and linear as
     sum_{k <= DL_P} x_ki = RL_i sum_p s_pi,    sum_{k <= DL_p} x_ki >= RL_i sum_{q <= p} s_qi  for p
     < P;
 
-(5) is <= 1 and a job that is late is worth 1, or the model has no solution after any loss of
-capacity. Going on after a pause costs nothing in this model beyond the first resume: `completion_s`
-is the judge.
+(5) holds for jobs with a promise. For others it is <= 1, and a job that is late is worth 1. R_i
+holds one save and one resume, and the program counts no further pause. So its solution is judged
+by `completion_s`, and a job that comes too late by its pauses is given a lease more
+(`solved`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from types import MappingProxyType
 from typing import NamedTuple
 
 from dlq_master.model.jobs.band import Segment, Segments
@@ -27,19 +31,23 @@ from dlq_master.policy.promise.capacity.leases import (
     width,
     within,
 )
-from dlq_master.policy.promise.slots.plan import SlotPlan
+from dlq_master.policy.promise.slots.plan import SlotPlan, keeps_promise, left_free
 
-_OPTIMAL, _LIMIT = 0, 1
+_OPTIMAL, _LIMIT, _INFEASIBLE = 0, 1, 2
+_ROUNDS = 3  # in which jobs that stop more often are given a lease more
+_NONE: Mapping[str, int] = MappingProxyType({})
 
 
 class Solved(NamedTuple):
     """The best plan found (None: none in time, or promises that cannot be kept), its reward by the
-    model, and the bound that was proven; `optimal` if the two are the same."""
+    model, and the bound that was proven; `optimal` if the two are the same. `impossible`: it is
+    proven that no plan keeps all promises."""
 
     plan: SlotPlan | None
     objective: float
     bound: float
     optimal: bool
+    impossible: bool = False
 
 
 class _Rows:
@@ -65,19 +73,66 @@ class _Rows:
         return optimize.LinearConstraint(matrix, self.low, self.high)
 
 
+def solved(
+    jobs: Sequence[SloJob],
+    grid: Grid,
+    time_limit_s: float,
+    held: SlotPlan | None = None,
+    *,
+    objective: bool = True,
+) -> Solved:
+    """The program's plan, if it keeps every promise with the pauses that it makes.
+
+    `held`: slots of jobs that are not asked for, which keep them.
+    """
+    held = held or SlotPlan()
+    free = [job for job in jobs if job.key not in held.segments]
+    left = _beside(held, jobs, grid)
+    more: dict[str, int] = {}
+    made = Solved(None, 0.0, 0.0, False)
+    for _ in range(_ROUNDS):
+        made = time_indexed(free, left, time_limit_s, objective=objective, more=more)
+        if made.plan is None:
+            return made._replace(impossible=made.impossible and not more)
+        late = [job.key for job in free if not _kept(job, made.plan, grid)]
+        if not late:
+            return made._replace(plan=SlotPlan({**held.segments, **made.plan.segments}))
+        for key in late:
+            more[key] = more.get(key, 0) + 1
+    return made._replace(plan=None)
+
+
+def _kept(job: SloJob, plan: SlotPlan, grid: Grid) -> bool:
+    return keeps_promise(job, plan.segments.get(job.key, ()), grid) or not _columns(job, grid)
+
+
+def _beside(held: SlotPlan, jobs: Sequence[SloJob], grid: Grid) -> Grid:
+    """The slots without the GPUs that are held."""
+    if not held.segments:
+        return grid
+    left = [max(0, int(gpus)) for gpus in left_free(held, jobs, grid)]
+    return replace(grid, capacity=(*left, grid.capacity[-1]))
+
+
 def time_indexed(
-    jobs: Sequence[SloJob], grid: Grid, time_limit_s: float, *, fractional: bool = False
+    jobs: Sequence[SloJob],
+    grid: Grid,
+    time_limit_s: float,
+    *,
+    fractional: bool = False,
+    objective: bool = True,
+    more: Mapping[str, int] = _NONE,
 ) -> Solved:
     """Solve it. `fractional`: x in [0, 1], which the prefix-capacity model equals where capacity
-    never falls; then there is no plan."""
+    never falls; then there is no plan. `objective`: without it any solution will do. `more`: leases
+    beyond RL. A job with a promise that is out of reach is not asked for.
+    """
     rows, gains = _Rows(), []
     by_slot: dict[int, list[tuple[int, float]]] = {}
     held: dict[str, list[int]] = {}
     count = 0
     for job in jobs:
-        steps = within(job, grid)
-        if job.promised is not None:
-            steps = [step for step in steps if step <= job.promised]
+        steps = _columns(job, grid)
         if not steps:
             continue
         slots = last_slots(job, steps[-1], grid)
@@ -85,9 +140,11 @@ def time_indexed(
         count += slots + len(steps)
         gains += [0.0] * slots + [job.steps[step].reward - 1 for step in steps]
         held[job.key] = list(x)
-        _constrain(rows, job, grid, x, s, [last_slots(job, step, grid) for step in steps])
+        wanted = needed(runtime_s(job), grid.term_s) + more.get(job.key, 0)
+        _constrain(rows, job, wanted, x, s, [last_slots(job, step, grid) for step in steps])
+        wide = float(width(job, grid))
         for slot, column in enumerate(x):
-            by_slot.setdefault(slot, []).append((column, float(width(job, grid))))
+            by_slot.setdefault(slot, []).append((column, wide))
     if not count:
         return Solved(SlotPlan(), float(len(jobs)), float(len(jobs)), True)
     for slot, terms in sorted(by_slot.items()):
@@ -96,26 +153,34 @@ def time_indexed(
     if fractional:
         whole[[column for columns in held.values() for column in columns]] = 0
     found = optimize.milp(
-        -np.array(gains),
+        -np.array(gains) if objective else np.zeros(count),
         integrality=whole,
         bounds=optimize.Bounds(0, 1),
         constraints=rows.constraint(count),
         options={"time_limit": time_limit_s, "mip_rel_gap": 0.0},
     )
     if found.status not in (_OPTIMAL, _LIMIT):
-        return Solved(None, 0.0, 0.0, False)
-    bound = len(jobs) - float(found.mip_dual_bound)
+        return Solved(None, 0.0, 0.0, False, found.status == _INFEASIBLE)
+    most = len(jobs) + sum(max(0.0, gain) for gain in gains)
+    dual = found.mip_dual_bound if objective else None
+    bound = most if dual is None else min(most, len(jobs) - float(dual))
     if found.x is None:
         return Solved(None, 0.0, bound, False)
-    objective = len(jobs) - float(found.fun)
+    earned = len(jobs) + float(np.array(gains) @ found.x)
     plan = None if fractional else SlotPlan(_segments(held, found.x))
-    return Solved(plan, objective, bound, found.status == _OPTIMAL)
+    return Solved(plan, earned, bound, objective and found.status == _OPTIMAL)
+
+
+def _columns(job: SloJob, grid: Grid) -> list[int]:
+    """The steps that it may make: of a promised job none that earns less."""
+    last = job.promised
+    return [step for step in within(job, grid) if last is None or step <= last]
 
 
 def _constrain(
-    rows: _Rows, job: SloJob, grid: Grid, x: range, s: range, last: Sequence[int]
+    rows: _Rows, job: SloJob, slots: int, x: range, s: range, last: Sequence[int]
 ) -> None:
-    slots = needed(runtime_s(job), grid.term_s)
+    """(4) and (5), with `slots` for RL."""
     for number in range(len(s)):
         terms = [(column, 1.0) for column in x[: last[number]]]
         terms += [(column, -float(slots)) for column in s[: number + 1]]

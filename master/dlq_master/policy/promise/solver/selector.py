@@ -47,6 +47,7 @@ class SlotSource(StrEnum):
     PRINTED = "printed"  # the time-indexed program of the paper
     SOLVED = "solved"  # the relaxation, rounded
     KEPT = "kept"  # the kept plan, its holes filled
+    CACHED = "cached"  # the kept plan: the program of the paper gave no answer within its limit
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,22 +85,16 @@ def select(
     *,
     out_of_time: Callable[[], bool] = never,
     core_s: float = 0.0,
-    printed_s: float = 0.0,
 ) -> Selection:
     """The best plan found for jobs with different keys. `core_s`: seconds that a MIP on the columns
-    that the bound leaves open may take, 0 for none (`core`). `printed_s`: let the program of the
-    paper look for the plan instead, for so many seconds (`printed`)."""
-    wanted = _without_what_cannot_be_kept(jobs, grid)
-    if printed_s > 0:
-        drawn = _printed(wanted, grid, printed_s)
-    else:
-        drawn = _draw(wanted, grid, out_of_time, core_s)
+    that the bound leaves open may take, 0 for none (`core`)."""
+    drawn = _draw(without_what_cannot_be_kept(jobs, grid), grid, out_of_time, core_s)
     plan, value, source = drawn.plan, worth(drawn.plan, jobs, grid), drawn.source
     if kept is not None:
         old = refill(mended(kept, jobs, grid).plan, jobs, grid, out_of_time)
         if not value.beats(worth(old, jobs, grid)):
             plan, source = old, SlotSource.KEPT
-    return _selection(plan, jobs, grid, drawn.bound, source, drawn.picks)
+    return selection_of(plan, jobs, grid, drawn.bound, source, drawn.picks)
 
 
 def settled(jobs: Sequence[SloJob], grid: Grid, kept: SlotPlan) -> Selection | None:
@@ -133,13 +128,6 @@ class _Drawn(NamedTuple):
     picks: Mapping[str, int]
 
 
-def _printed(jobs: Sequence[SloJob], grid: Grid, limit_s: float) -> _Drawn:
-    from dlq_master.policy.promise.solver.printed import time_indexed
-
-    made = time_indexed(jobs, grid, limit_s)
-    return _Drawn(made.plan or SlotPlan(), made.bound, SlotSource.PRINTED, {})
-
-
 def _draw(
     jobs: Sequence[SloJob], grid: Grid, out_of_time: Callable[[], bool], core_s: float
 ) -> _Drawn:
@@ -161,13 +149,13 @@ def _draw(
     return _Drawn(plan, min(bound, proven), SlotSource.SOLVED, picks)
 
 
-def _without_what_cannot_be_kept(jobs: Sequence[SloJob], grid: Grid) -> list[SloJob]:
-    """The same, where the promises that go beyond the capacity are none any more."""
+def without_what_cannot_be_kept(jobs: Sequence[SloJob], grid: Grid) -> list[SloJob]:
+    """The same jobs, where the promises that go beyond the capacity are none any more."""
     keep = {job.key for job in keepable(jobs, grid)}
     return [job if job.key in keep else job._replace(promised=None) for job in jobs]
 
 
-def _selection(
+def selection_of(
     plan: SlotPlan,
     jobs: Sequence[SloJob],
     grid: Grid,
@@ -175,6 +163,7 @@ def _selection(
     source: SlotSource,
     picks: Mapping[str, int],
 ) -> Selection:
+    """A plan with what it earns, whom it serves, and why it serves no others."""
     value = worth(plan, jobs, grid)
     steps = steps_made(plan, jobs, grid)
     late = [job for job in jobs if job.steps and job.key not in steps]

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from dlq_master.model.jobs.band import Segments
 from dlq_master.policy.promise.capacity.fluid import SlotDemand, Slots
 from dlq_master.policy.promise.capacity.leases import (
     Grid,
@@ -131,12 +132,9 @@ def admit(
     `demand`: W(t) if not the book's own. Steps that fail the fluid test cost O(horizon). A new plan
     is made only where the kept one has no room and no job can make any.
     """
-    quota = book.quota(job.team)
-    if quota is not None and (wanted := book.used(job.team) + job.gpus) > quota:
-        return AdmissionVerdict(by=VerdictGround.QUOTA, book=book, need=wanted, have=quota)
-    reach = in_reach(job, book.grid, steps)
-    if not reach:
-        return _beyond(book, job)
+    refused, reach = shut_out(book, job, steps)
+    if refused is not None:
+        return refused
     ledger = book.ledger(latest_slot(job, reach[-1], book.grid))
     demand = demand or ledger.demand
     able = [step for step in reach if demand.fits(*row(job, step, book.grid))]
@@ -145,12 +143,34 @@ def admit(
             return found
         if out_of_time():
             break
+    return lacking(book, job, reach, ledger, VerdictGround.PLAN if able else VerdictGround.FLUID)
+
+
+def shut_out(
+    book: PromiseBook, job: SloJob, steps: Sequence[int] | None
+) -> tuple[AdmissionVerdict | None, list[int]]:
+    """The refusal of a job that no plan could serve, or whose team has its share; else None, and
+    the steps that it could make.
+    """
+    quota = book.quota(job.team)
+    if quota is not None and (wanted := book.used(job.team) + job.gpus) > quota:
+        return AdmissionVerdict(by=VerdictGround.QUOTA, book=book, need=wanted, have=quota), []
+    reach = in_reach(job, book.grid, steps)
+    return (None if reach else _beyond(book, job)), reach
+
+
+def lacking(
+    book: PromiseBook,
+    job: SloJob,
+    reach: Sequence[int],
+    ledger: PromiseLedger,
+    by: VerdictGround,
+) -> AdmissionVerdict:
+    """A refusal by this ground: the slots that it needs, and those with GPUs enough."""
     last = last_slots(job, reach[-1], book.grid)
     wide = int((ledger.free[:last] >= width(job, book.grid)).sum())
     slots = needed(runtime_s(job), book.grid.term_s)
-    return AdmissionVerdict(
-        by=VerdictGround.PLAN if able else VerdictGround.FLUID, book=book, need=slots, have=wide
-    )
+    return AdmissionVerdict(by=by, book=book, need=slots, have=wide)
 
 
 def _beyond(book: PromiseBook, job: SloJob) -> AdmissionVerdict:
@@ -169,9 +189,7 @@ def _kept(book: PromiseBook, job: SloJob, ledger: PromiseLedger) -> AdmissionVer
     step, grid = job.promised or 0, book.grid
     held = insert(job, due_s(job, step, grid), ledger.free, grid)
     if held is not None:
-        free = ledger.free.copy()
-        hold(free, held, width(job, grid))
-        return _with(book, job, VerdictGround.HOLES, book.plan.with_job(job.key, held), free)
+        return held_in(book, job, held, ledger)
     jobs = (*book.jobs, job)
     asked = ledger.with_job(job.key, row(job, step, grid), ledger.free)
     moved = eject(book.plan, jobs, [len(book.jobs)], asked, grid)
@@ -179,11 +197,13 @@ def _kept(book: PromiseBook, job: SloJob, ledger: PromiseLedger) -> AdmissionVer
     if moved is None and made is None:
         moved = augment(book.plan, jobs, len(book.jobs), asked, grid)
     if moved is not None:
-        return _with(book, job, VerdictGround.MOVED, moved.plan, moved.free)
+        return entered(book, job, VerdictGround.MOVED, moved.plan, moved.free)
     made = made or replan(jobs, grid, FIRM[1:])
     if made is None:
         return None
-    return _with(book, job, VerdictGround.REPLAN, made, free_gpus(made, jobs, grid, ledger.horizon))
+    return entered(
+        book, job, VerdictGround.REPLAN, made, free_gpus(made, jobs, grid, ledger.horizon)
+    )
 
 
 def replan(jobs: Sequence[SloJob], grid: Grid, orders: Sequence[Order] = STICKY) -> SlotPlan | None:
@@ -204,9 +224,19 @@ def renewed(book: PromiseBook) -> PromiseBook:
     return replace(book, plan=plan)
 
 
-def _with(
+def held_in(
+    book: PromiseBook, job: SloJob, held: Segments, ledger: PromiseLedger
+) -> AdmissionVerdict:
+    """It gets these slots, which the kept plan leaves free."""
+    free = ledger.free.copy()
+    hold(free, held, width(job, book.grid))
+    return entered(book, job, VerdictGround.HOLES, book.plan.with_job(job.key, held), free)
+
+
+def entered(
     book: PromiseBook, job: SloJob, by: VerdictGround, plan: SlotPlan, free: Slots
 ) -> AdmissionVerdict:
+    """The book with the job in it, and with this plan, which leaves so many GPUs `free`."""
     made = replace(book, jobs=(*book.jobs, job), plan=plan)
     asked = row(job, job.promised or 0, book.grid)
     made._kept[:] = [book.ledger(len(free)).with_job(job.key, asked, free)]

@@ -55,7 +55,8 @@ def best_effort(job_id: int, gpus: int, run_s: float = 1e6) -> Job:
 
 
 def test_who_fits_is_promised_its_best_deadline_and_gets_slots() -> None:
-    world = a_world().submit(an_slo_job(1, 8, 2000.0, soft([(6000.0, 100.0), (9000.0, 50.0)])))
+    world = a_world(selector="prefix")
+    world.submit(an_slo_job(1, 8, 2000.0, soft([(6000.0, 100.0), (9000.0, 50.0)])))
     job = world.decide().job(1)
     assert (job.verdict, job.promised, job.slots) == ("holes", 0, (Segment(1, 3),))
 
@@ -437,7 +438,7 @@ def test_promises_on_gpus_of_another_type_have_a_plan_of_their_own() -> None:
 
 
 def test_who_runs_on_fewer_gpus_too_is_offered_them_if_they_keep_its_deadline() -> None:
-    world = a_world(2, know="known")
+    world = a_world(2, know="known", selector="prefix")
     world.submit(an_slo_job(1, 8, 20_000.0, strict(24_000.0))).decide()
     sizes = Request(gpus=16, sizes=(4, 8, 16))
     speeds = (0.3, 0.55, 1.0)

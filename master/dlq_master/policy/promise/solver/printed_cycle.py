@@ -1,0 +1,88 @@
+"""One SLO scheduling cycle of Chronus (section 3.3.4): the paper's program, with its cached
+solution.
+
+1. The cached solution may earn as much as if every job were alone. Then it is an optimum of the
+   program, and no solver is asked.
+2. The program is solved, within a limit of time.
+3. Without an answer it is solved from the cached solution. Jobs that make their best deadline there
+   keep their slots, and only the others are chosen anew. That is the smaller search space of the
+   paper.
+4. Without an answer again the cached solution is followed.
+
+A solution takes the place of the cached one only if it keeps no fewer promises and earns more, or
+earns as much with fewer stops. What the answer comes from is said in `Selection.source`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from dlq_master.policy.promise.capacity.leases import Grid, SloJob, first_within
+from dlq_master.policy.promise.slots.mend import mended
+from dlq_master.policy.promise.slots.plan import SlotPlan, faults, step_made
+from dlq_master.policy.promise.slots.realise import worth
+from dlq_master.policy.promise.solver.printed import Solved, solved
+from dlq_master.policy.promise.solver.selector import (
+    Selection,
+    SlotSource,
+    selection_of,
+    settled,
+    without_what_cannot_be_kept,
+)
+
+
+def printed_cycle(
+    jobs: Sequence[SloJob],
+    grid: Grid,
+    kept: SlotPlan,
+    limit_s: float,
+    *,
+    objective: bool = True,
+) -> Selection:
+    """The jobs with SLO leases, by the program. `objective`: without it any solution will do."""
+    whole = kept.without(kept.segments.keys() - {job.key for job in jobs})
+    sound = not faults(whole, jobs, grid)
+    if sound and (known := settled(jobs, grid, whole)) is not None:
+        return known
+    if sound and not objective and all(job.key in whole.segments for job in jobs):
+        return selection_of(whole, jobs, grid, _most(jobs, grid), SlotSource.KEPT, {})
+    wanted = without_what_cannot_be_kept(jobs, grid)
+    cached = whole if sound else mended(whole, jobs, grid).plan
+    made = _answer(wanted, grid, cached, limit_s, objective=objective)
+    bound = min(_most(jobs, grid), made.bound or float("inf"))
+    if made.plan is None:
+        source = SlotSource.KEPT if made.impossible else SlotSource.CACHED
+        return selection_of(cached, jobs, grid, bound, source, {})
+    if worth(made.plan, jobs, grid).beats(worth(cached, jobs, grid)):
+        return selection_of(made.plan, jobs, grid, bound, SlotSource.PRINTED, {})
+    return selection_of(cached, jobs, grid, bound, SlotSource.KEPT, {})
+
+
+def _answer(
+    jobs: Sequence[SloJob], grid: Grid, cached: SlotPlan, limit_s: float, *, objective: bool
+) -> Solved:
+    """Of the whole program, or else of the smaller one; its bound is that of the whole."""
+    made = solved(jobs, grid, limit_s, objective=objective)
+    if made.plan is not None or made.impossible:
+        return made
+    served = _served(jobs, grid, cached)
+    if not served.segments:
+        return made
+    rest = solved(jobs, grid, limit_s, served, objective=objective)
+    return made._replace(plan=rest.plan)
+
+
+def _served(jobs: Sequence[SloJob], grid: Grid, cached: SlotPlan) -> SlotPlan:
+    """The slots of those that make the best deadline in their reach."""
+    best = {}
+    for job in jobs:
+        slots, first = cached.segments.get(job.key, ()), first_within(job, grid)
+        if slots and first is not None and step_made(job, slots, grid) == first:
+            best[job.key] = slots
+    return SlotPlan(best)
+
+
+def _most(jobs: Sequence[SloJob], grid: Grid) -> float:
+    """What they would earn if each were alone."""
+    firsts = [(job, first_within(job, grid)) for job in jobs]
+    return sum(1.0 if first is None else job.steps[first].reward for job, first in firsts)
