@@ -9,8 +9,9 @@ solution.
    paper.
 4. Without an answer again the cached solution is followed.
 
-A solution takes the place of the cached one only if it keeps no fewer promises and earns more, or
-earns as much with fewer stops. What the answer comes from is said in `Selection.source`.
+A solution takes the place of the cached one only if it is better. First counts the number of kept
+promises, then the reward, then the number of stops. `Selection.source` names the origin of the
+answer.
 """
 
 from __future__ import annotations
@@ -83,6 +84,6 @@ def _served(jobs: Sequence[SloJob], grid: Grid, cached: SlotPlan) -> SlotPlan:
 
 
 def _most(jobs: Sequence[SloJob], grid: Grid) -> float:
-    """What they would earn if each were alone."""
+    """The reward if each were alone."""
     firsts = [(job, first_within(job, grid)) for job in jobs]
     return sum(1.0 if first is None else job.steps[first].reward for job, first in firsts)
