@@ -1,6 +1,6 @@
 """The integer program of Chronus by size: how long a call takes, and where it gives no answer.
 
-    python -m benchmarks.papers.chronus_program [--full] [--limit SECONDS] [--json]
+    python -m benchmarks.papers.chronus.program [--full] [--limit SECONDS] [--json]
 
 The paper's figure 7d has the latency of its solver over cluster and job scale: below ten seconds.
 Here HiGHS solves the corrected program (`promise.solver.printed`), on sets of `slo_jobs`. Each set
@@ -47,7 +47,7 @@ class ProgramRow(NamedTuple):
 
 def main() -> None:
     """The table, the largest size that is answered, and the longest answer."""
-    report = Report.begin("papers.chronus_program", _options())
+    report = Report.begin("papers.chronus.program", _options())
     limit_s = report.options.limit or (FULL_S if report.options.full else SOLVER_S)
     rows = []
     for row in ran(limit_s, SEEDS if report.options.full else SEEDS[:1]):
