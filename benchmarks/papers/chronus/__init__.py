@@ -1,1 +1,1 @@
-"""What Chronus is made of, one claim of its section 5 after the other."""
+"""Benchmarks of the parts of Chronus: its program, its leases and its placements."""
