@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from itertools import product
 from math import inf
+from random import Random
 
 import pytest
 from hypothesis import given
@@ -145,3 +146,36 @@ def test_steps_are_optimal_where_all_workers_are_as_large(data: st.DataObject) -
     assert knapsack.packed(candidates, left).value == pytest.approx(
         best(candidates, left) if candidates else 0.0, abs=1e-6
     )
+
+
+def algorithm_2(candidates: Sequence[Candidate], left: int) -> float:
+    """`MaxValueDP` as printed, one job after the other, with w D as the weight."""
+    values = [0.0] * (left + 1)
+    for one in candidates:
+        items = [(size - one.base, worth_s(one, size)) for size in one.job.request.sizes]
+        values = [
+            max(values[gpus - weight] + worth for weight, worth in items if weight <= gpus)
+            for gpus in range(left + 1)
+        ]
+    return values[left]
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_exact_is_the_dynamic_program_of_algorithm_2(seed: int) -> None:
+    """Many jobs of each width, so that every group is a long curve."""
+    dice = Random(seed)
+    made = []
+    for number in range(1, 41):
+        each, least = dice.choice((1, 2, 3, 8)), dice.randint(1, 4)
+        sizes = tuple(each * w for w in range(least, least + dice.randint(2, 6)))
+        speeds = (1.0, 1.1, 2.0) if number % 10 == 0 else ()
+        made.append(elastic(number, dice.uniform(1, 1000), *sizes[:3], speeds=speeds))
+        if not speeds:
+            made[-1] = elastic(number, dice.uniform(1, 1000), *sizes)
+    for left in (0, 1, 7, 8, 50, 111, 250, 2000):
+        found = knapsack_exact.packed(made, left)
+        used = sum(found.sizes[one.job.job_id] - one.base for one in made)
+        assert used <= left
+        assert found.value == pytest.approx(algorithm_2(made, left), abs=1e-6)
+        told = sum(worth_s(one, found.sizes[one.job.job_id]) for one in made)
+        assert found.value == pytest.approx(told, abs=1e-6)
