@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import sys
 from collections.abc import Iterable
 from pathlib import Path
@@ -184,8 +185,13 @@ def run(arguments: list[str]) -> int:
     return result if isinstance(result, int) else exit_codes.OK
 
 
+_GARBAGE = 50_000
+"""New objects between two looks for garbage. An import makes many, and hardly any is garbage."""
+
+
 def main() -> NoReturn:
     """Entry point of the `dlq` script."""
+    gc.set_threshold(_GARBAGE)
     leave(run(sys.argv[1:]))
 
 

@@ -2,6 +2,7 @@
 
 import re
 import shutil
+import subprocess
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -166,3 +167,25 @@ def test_a_login_starts_the_helper_for_the_calls_after_it(front: FrontDlq) -> No
     started = front.alone()
     assert front.dlq("status").returncode == 0
     assert front.alone() == started
+
+
+@pytest.fixture
+def short() -> Iterator[Path]:
+    """The address of a socket has 108 characters: not below pytest's own directories."""
+    root = Path(tempfile.mkdtemp(prefix="dlqfo", dir="/tmp"))
+    yield root
+    shutil.rmtree(root)
+
+
+def test_the_helper_starts_when_the_first_call_has_ended(short: Path) -> None:
+    (short / "x").mkdir(mode=0o700)
+    shutil.copy(FRONT, short / "dlq")
+    log = short / "log"
+    slow = f'[ "$2" != serve ] && sleep 0.2\nprintf "%s " "$*" >> {log}\n'
+    (short / PLAIN).write_text(f"#!/bin/sh\n{slow}")
+    (short / PLAIN).chmod(0o755)
+    environment = {"PATH": f"{short}:/usr/bin:/bin", "XDG_RUNTIME_DIR": str(short / "x")}
+    # Were the helper to hold the output of the call, this would wait for its end.
+    subprocess.run([short / "dlq", "status"], env=environment, check=True, capture_output=True)
+    wait_until(lambda: "serve" in log.read_text(), what="the helper starts", timeout_s=60)
+    assert log.read_text().startswith("status slurm serve ")

@@ -45,6 +45,7 @@ def serve(directory: Path, key: str) -> None:
 
 def import_all() -> None:
     """Import what any command may need: nothing is read from disk when a call has come."""
+    gc.disable()  # hardly any of it is garbage, and each look costs more than the last
     for room in _ROOMS:
         package = importlib.import_module(room)
         for found in pkgutil.walk_packages(package.__path__, f"{room}."):
@@ -77,6 +78,7 @@ class CommandServer:
         signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
         gc.collect()
         gc.freeze()  # spares share these pages
+        gc.enable()
         listening = _listen(self._path)
         here = self._path.stat().st_ino
         try:

@@ -3,6 +3,7 @@
 #include "front.h"
 
 #include <fcntl.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,6 +15,7 @@
 #include <unistd.h>
 
 #define AGAIN_S 30
+#define CALL_MS 5000
 
 /* Once in AGAIN_S seconds: an installation that cannot serve must not be tried at every call. */
 static bool is_due(const struct front_call *call)
@@ -51,7 +53,16 @@ static char **clean_environment(void)
     return clean;
 }
 
-static void become_server(const struct front_call *call)
+/* Two interpreters that start at once delay the call. So the server waits for the end of the call,
+ * whose slow way is the same process. It does not wait for a long one. */
+static void await_call(int caller)
+{
+    struct pollfd ended = {.fd = caller, .events = POLLIN};
+    poll(&ended, 1, CALL_MS);
+    close(caller);
+}
+
+static void become_server(const struct front_call *call, int caller)
 {
     sigset_t none;
     sigemptyset(&none);
@@ -71,9 +82,12 @@ static void become_server(const struct front_call *call)
         _exit(1);
     for (int fd = 0; fd < 3; fd++)
         dup2(null, fd);
-    syscall(SYS_close_range, 3u, ~0u, 0u);
-    for (int fd = 3; fd < 1024; fd++) /* where the kernel does not have the call */
+    int kept = caller < 0 ? 2 : dup2(caller, 3);
+    syscall(SYS_close_range, kept + 1u, ~0u, 0u);
+    for (int fd = kept + 1; fd < 1024; fd++) /* where the kernel does not have the call */
         close(fd);
+    if (kept == 3)
+        await_call(kept);
     char *arguments[] = {(char *)call->dlq, "slurm", "serve", (char *)call->run_dir,
                          (char *)call->key, NULL};
     execve(call->dlq, arguments, clean_environment());
@@ -84,13 +98,16 @@ void front_start_server(const struct front_call *call)
 {
     if (!is_due(call))
         return;
+    int caller = (int)syscall(SYS_pidfd_open, getpid(), 0u);
     pid_t child = fork();
     if (child > 0)
         waitpid(child, NULL, 0);
-    if (child)
+    if (child) {
+        close(caller);
         return;
+    }
     setsid();
     if (!fork())
-        become_server(call);
+        become_server(call, caller);
     _exit(0);
 }

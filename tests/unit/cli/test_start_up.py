@@ -134,3 +134,57 @@ def test_a_flag_behind_the_script_is_said_to_go_to_the_script(
     script.write_text("#!/bin/sh\ntrue\n")
     assert run(["submit", "--test-only", str(script), "-G", "2"]) != OK  # nobody to ask
     assert f"-G stands after {script}: it goes to the script, not to dlq" in capsys.readouterr().err
+
+
+def test_a_command_that_asks_the_master_imports_grpc_without_asyncio() -> None:
+    program = """
+import sys
+from dlq_cli.quiet import quiet_grpc
+with quiet_grpc():
+    import dlq_client.jobs
+assert "grpc" in sys.modules and "asyncio" not in sys.modules, sorted(sys.modules)
+assert not [name for name in sys.modules if name.startswith("grpc.aio")]
+"""
+    subprocess.run([sys.executable, "-c", program], check=True)
+
+
+def test_asyncio_and_its_grpc_are_whole_for_those_that_import_them_later() -> None:
+    program = """
+from dlq_cli.quiet import quiet_grpc
+with quiet_grpc():
+    import grpc
+first = grpc.aio  # what grpc was given
+import asyncio, asyncio.events, grpc.aio
+
+async def main():
+    server = grpc.aio.server()
+    port = server.add_insecure_port("127.0.0.1:0")
+    await server.start()
+    async with first.insecure_channel(f"127.0.0.1:{port}") as channel:
+        await asyncio.wait_for(channel.channel_ready(), 60)
+        try:
+            await channel.unary_unary("/none/none")(b"")
+        except first.AioRpcError as error:
+            print(error.code().name)
+    await server.stop(None)
+
+asyncio.run(main())
+"""
+    done = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True)
+    assert done.stdout.split() == [b"UNIMPLEMENTED"]
+    assert done.stderr == b""
+
+
+def test_asyncio_that_is_asked_for_while_grpc_is_imported_is_asyncio() -> None:
+    program = """
+import sys
+from dlq_cli.quiet import quiet_grpc
+with quiet_grpc():
+    import asyncio as given
+    queue = given.Queue
+    import grpc
+import asyncio
+assert queue is asyncio.Queue
+assert given is not asyncio and sys.modules["asyncio"] is asyncio
+"""
+    subprocess.run([sys.executable, "-c", program], check=True)

@@ -56,7 +56,6 @@ REASONS = {
         "dlq_cli/jobs/source.py",
         "dlq_cli/lists/states.py",
         "dlq_cli/patience.py",
-        "dlq_cli/quiet.py",
         "dlq_cli/spec/*.py",
         "dlq_compat/*.py",
         "dlq_train/*.py",
