@@ -256,6 +256,10 @@ profiler: setup $(TORCH_STAMP)  ## the profiler's libraries and analysis, the sl
 bench: setup $(TORCH_STAMP)  ## measure; figures beside their goals and conditions, and one table at the end
 	$(PY) -m benchmarks.run
 
+.PHONY: reproduce
+reproduce: setup  ## the tables and figures of docs/policies/reproduction from this commit, in 15 minutes; FULL=1 the whole, a night; ONLY='case or page' DRAFT=1
+	$(PY) -m benchmarks.reproduce $(ONLY) $(if $(FULL),--full) $(if $(DRAFT),--draft) --workers $(or $(PROCESSES),2)
+
 COMMA := ,
 
 .PHONY: race

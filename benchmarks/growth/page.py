@@ -10,6 +10,7 @@ from typing import Any
 from benchmarks import ROOT
 from benchmarks.growth.curves import Curve, markdown_tables
 from benchmarks.support.conditions import conditions_line
+from benchmarks.support.drawing import Plot, draw
 
 FOLDER = ROOT / "docs" / "internals"
 HEAD = """\
@@ -35,7 +36,7 @@ def write_page(conditions: Mapping[str, Any], curves: Sequence[Curve]) -> None:
     words = ["git", "describe", "--always", "--dirty", "--abbrev=10"]
     commit = subprocess.run(words, cwd=ROOT, capture_output=True, text=True).stdout.strip() or "?"
     text = page_text(conditions, curves, commit, time.strftime("%Y-%m-%d"))
-    if _draw(curves):
+    if draw(FOLDER / PICTURE, _plots(curves)):
         text += f"\n![Cost over size]({PICTURE})\n"
     (FOLDER / "growth.md").write_text(text)
 
@@ -46,24 +47,18 @@ def page_text(conditions: Mapping[str, Any], curves: Sequence[Curve], commit: st
     return HEAD.format(commit=commit, day=day, conditions=told) + markdown_tables(curves)
 
 
-def _draw(curves: Sequence[Curve]) -> bool:
+def _plots(curves: Sequence[Curve]) -> list[Plot]:
     """A plot for each measure of size, on logarithmic axes."""
-    try:
-        from matplotlib import rcParams
-        from matplotlib.figure import Figure
-    except ImportError:
-        return False
-    rcParams["svg.hashsalt"] = "dlq"  # the same curves draw the same picture
-    overs = list(dict.fromkeys(curve.over for curve in curves))
-    figure = Figure(figsize=(4 * len(overs), 4), layout="constrained")
-    plots = figure.subplots(1, len(overs), squeeze=False)[0]
-    for plot, over in zip(plots, overs, strict=True):
-        for curve in (each for each in curves if each.over == over):
-            across = [point.size for point in curve.points]
-            costs = [point.cost_us for point in curve.points]
-            plot.loglog(across, costs, "o-", label=f"{curve.operation}, {curve.policy}")
-        plot.set_xlabel(over)
-        plot.set_ylabel("CPU us")
-        plot.legend(fontsize="small")
-    figure.savefig(FOLDER / PICTURE, metadata={"Date": None})
-    return True
+    return [
+        Plot(
+            over,
+            "CPU us",
+            {
+                f"{curve.operation}, {curve.policy}": [(at.size, at.cost_us) for at in curve.points]
+                for curve in curves
+                if curve.over == over
+            },
+            log=True,
+        )
+        for over in dict.fromkeys(curve.over for curve in curves)
+    ]

@@ -94,10 +94,10 @@ def markdown(
 def _cells(title: str, own: Ran, by_asked: Mapping[str, Verdict]) -> str:
     cells = [
         title,
-        f"{own.avg_jct_s:,.0f}", _best(by_asked.get(JCT)),
-        _percent(own.wdmr), _best(by_asked.get(WDMR)),
+        f"{own.avg_jct_s:,.0f}", best_words(by_asked.get(JCT)),
+        _percent(own.wdmr), best_words(by_asked.get(WDMR)),
         _whole(own.be_jct_s) if own.wdmr is not None else "",
-        _whole(own.cost), _best(by_asked.get(COST)),
+        _whole(own.cost), best_words(by_asked.get(COST)),
         "" if own.guaranteed is None or own.wdmr is None else f"{own.missed:g} of "
                                                               f"{own.guaranteed:g}",
         f"{own.jobs_per_cpu_s:,.0f}",
@@ -121,7 +121,8 @@ def _held(verdict: Verdict) -> str:
     return shown if verdict.asked == REFUSED else f"{verdict.over:.2f} x, {shown}"
 
 
-def _best(verdict: Verdict | None) -> str:
+def best_words(verdict: Verdict | None) -> str:
+    """The best preset's figure, and its name."""
     if verdict is None:
         return ""
     shown = f"{100 * verdict.best:.2f}" if verdict.asked == WDMR else f"{verdict.best:,.0f}"

@@ -1,0 +1,36 @@
+"""All cases: those of the modules in `cases/`, page by page."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from importlib import import_module
+from pkgutil import iter_modules
+
+from benchmarks.reproduce import cases
+from benchmarks.reproduce.case import Case
+
+
+def all_cases() -> tuple[Case, ...]:
+    """In the order of their modules and lists. ValueError for a name that is there twice."""
+    found: dict[str, Case] = {}
+    for module in iter_modules(cases.__path__):
+        for case in import_module(f"{cases.__name__}.{module.name}").CASES:
+            if case.name in found:
+                raise ValueError(f"there are two cases {case.name!r}")
+            found[case.name] = case
+    return tuple(found.values())
+
+
+def chosen(words: Sequence[str], there: Iterable[Case]) -> list[Case]:
+    """Those that a word names, by the name of the case or of its page; all without words."""
+    every = list(there)
+    names = {case.name for case in every} | {page_word(case) for case in every}
+    if unknown := [word for word in words if word.removesuffix(".md") not in names]:
+        raise ValueError(f"there is no case or page {unknown[0]!r}: {', '.join(sorted(names))}")
+    wanted = {word.removesuffix(".md") for word in words}
+    return [case for case in every if not words or {case.name, page_word(case)} & wanted]
+
+
+def page_word(case: Case) -> str:
+    """The page without its ending."""
+    return case.page.removesuffix(".md")

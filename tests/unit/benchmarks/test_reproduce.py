@@ -1,0 +1,235 @@
+"""`make reproduce`: what every case must have, one run that dies and goes on, and whole pages."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from benchmarks import ROOT
+from benchmarks.reproduce import sources
+from benchmarks.reproduce.__main__ import compute, outcomes
+from benchmarks.reproduce.case import NONE_PRINTED, Case, Done, Form, Table
+from benchmarks.reproduce.kept import Kept, Result
+from benchmarks.reproduce.pages import (
+    PAGES,
+    MixedPageError,
+    Outcome,
+    Stamp,
+    markers,
+    page_text,
+)
+from benchmarks.reproduce.registry import all_cases, chosen
+from benchmarks.reproduce.running import plan, run_parts
+from benchmarks.reproduce.tables import NOT_EXAMINED, markdown
+
+from support.tiny_reproduction import DEADLY, NUMBERS, square, tiny
+
+CASES = all_cases()
+NAMES = [case.name for case in CASES]
+SHORT_CPU_S = 27 * 60.0  # of two cores in 15 minutes, with some air
+NIGHT_CPU_S = 2 * 8 * 3600.0
+STAMP = Stamp("abc1234567", "2026-11-28", full=False)
+PAGE = """# Squares
+
+<!-- reproduce: stamp -->
+<!-- reproduce: end -->
+
+Prose.
+
+<!-- reproduce: squares -->
+old
+<!-- reproduce: end -->
+"""
+
+
+@pytest.mark.parametrize("case", CASES, ids=NAMES)
+def test_a_case_has_forms_seeds_a_paper_and_its_place(case: Case) -> None:
+    for form in (case.short, case.full):
+        assert 1 <= form.seeds <= len(case.seeds)
+        assert form.cpu_s > 0
+    assert case.short.cpu_s <= case.full.cpu_s
+    assert case.paper is NONE_PRINTED or any(case.paper.values())
+    assert not {*case.seeds} & {*case.fitted_seeds}
+    assert case.parts_of(full=False)
+    headings = [line.lstrip("# ") for line in (PAGES / case.page).read_text().splitlines()]
+    assert case.section in headings
+
+
+def test_the_pages_have_a_marker_for_each_case_and_no_other() -> None:
+    on_pages = {page.name: sorted(markers(page.read_text())) for page in PAGES.glob("*.md")}
+    registered = {
+        page: sorted(case.name for case in CASES if case.page == page) for page in on_pages
+    }
+    assert on_pages == registered
+    assert {case.page for case in CASES} <= set(on_pages)
+
+
+def test_the_short_form_of_all_fits_into_fifteen_minutes_and_the_whole_into_a_night(
+    tmp_path: Path,
+) -> None:
+    for full, most_s in ((False, SHORT_CPU_S), (True, NIGHT_CPU_S)):
+        here = [case for case in CASES if all((ROOT / name).exists() for name in case.inputs)]
+        parts = plan(here, full, Kept(tmp_path)).values()
+        assert sum(part.cost_s for part in parts) <= most_s
+
+
+def test_cases_are_chosen_by_name_or_by_page(tmp_path: Path) -> None:
+    there = [tiny(tmp_path), tiny(tmp_path, name="other", page="more.md")]
+    assert [case.name for case in chosen(["squares"], there)] == ["squares"]
+    assert [case.name for case in chosen(["more.md"], there)] == ["other"]
+    assert len(chosen([], there)) == 2
+    with pytest.raises(ValueError, match="no case or page 'cubes'"):
+        chosen(["cubes"], there)
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_a_run_that_is_killed_midway_goes_on_with_what_it_kept(
+    workers: int, tmp_path: Path
+) -> None:
+    (tmp_path / "kill").touch()
+    case, kept = tiny(tmp_path), Kept(tmp_path / "kept")
+    text = (
+        "from pathlib import Path\n"
+        "from benchmarks.reproduce.__main__ import compute\n"
+        "from benchmarks.reproduce.kept import Kept\n"
+        "from support.tiny_reproduction import tiny\n"
+        "if __name__ == '__main__':\n"
+        f"    folder = Path({str(tmp_path)!r})\n"
+        f"    compute([tiny(folder)], Kept(folder / 'kept'), False, {workers})\n"
+    )
+    script = tmp_path / "script.py"
+    script.write_text(text)
+    asked = [sys.executable, str(script)]
+    killed = subprocess.run(
+        asked, cwd=ROOT, env={"PYTHONPATH": f"{ROOT}"}, capture_output=True, check=False
+    )
+    assert killed.returncode == (-9 if workers == 1 else 1), killed.stderr
+    assert case.name not in outcomes([case], kept, STAMP)
+    before = {
+        number for number in NUMBERS
+        if kept.get(sources.key(square, {"folder": str(tmp_path), "number": number}))
+    }  # fmt: skip
+    assert DEADLY not in before
+    assert workers == 2 or before == {1, 2}
+    begun = Counter(map(int, (tmp_path / "log").read_text().split()))
+
+    (tmp_path / "kill").unlink()
+    assert compute([case], kept, full=False, workers=1) == 0
+    begun_later = Counter(map(int, (tmp_path / "log").read_text().split())) - begun
+    assert begun_later == Counter(set(NUMBERS) - before)
+    done = outcomes([case], kept, STAMP)[case.name].done
+    assert [one.value for one in done] == [1, 4, 9, 16]
+
+
+def test_a_part_that_raises_is_told_and_the_others_are_kept(tmp_path: Path) -> None:
+    case, kept = tiny(tmp_path / "absent", paper=NONE_PRINTED), Kept(tmp_path)
+    lines: list[str] = []
+    failed = run_parts(list(plan([case], False, kept).values()), kept, 1, lines.append)
+    assert [one.part.words["number"] for one in failed] == list(NUMBERS)
+    assert lines[0].startswith("1 of 4: squares: ")
+    assert "FAILED: FileNotFoundError" in lines[0]
+
+
+def test_a_part_that_two_cases_share_is_computed_once(tmp_path: Path) -> None:
+    cases = [tiny(tmp_path), tiny(tmp_path, name="again", short=Form(cpu_s=40))]
+    assert len(plan(cases, False, Kept(tmp_path))) == len(NUMBERS)
+
+
+def test_the_next_estimate_is_what_a_part_took(tmp_path: Path) -> None:
+    case, kept = tiny(tmp_path), Kept(tmp_path)
+    first, *_ = plan([case], False, kept).values()
+    assert first.cost_s == 1.0
+    kept.put(first.key._replace(how="other-sources"), Result(1, 9.5))
+    assert kept.get(first.key) is None
+    first, *_ = plan([case], False, kept).values()
+    assert first.cost_s == 9.5
+
+
+def test_a_key_follows_words_inputs_and_sources(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "trace.csv"
+    file.write_text("a")
+    key = sources.key(square, {"number": 1}, [str(file)])
+    assert sources.key(square, {"number": 2}, [str(file)]).what != key.what
+    file.write_text("b")
+    sources.forget()
+    assert sources.key(square, {"number": 1}, [str(file)]).how != key.how
+    files = sources.files_of("benchmarks.reproduce.runs.matrix_cells")
+    names = {path.relative_to(ROOT).as_posix() for path in files}
+    assert "benchmarks/papers/deadline_cases.py" in names  # through another module
+    assert "master/dlq_master/policy/size/knapsack.py" in names
+    assert "benchmarks/reproduce/cases/every_preset.py" not in names  # sentences decide nothing
+    before = sources.sources_digest(square.__module__)
+    monkeypatch.setattr(sources, "DECIDE", sources.DECIDE[:-1])
+    sources.forget()
+    assert sources.sources_digest(square.__module__) != before
+    sources.forget()
+
+
+def test_a_source_that_changes_meanwhile_is_seen() -> None:
+    module = "benchmarks.reproduce.runs.matrix_cells"
+    newest_s = max(path.stat().st_mtime for path in sources.files_of(module))
+    assert sources.changed_since([module], newest_s) == []
+    assert sources.changed_since([module], newest_s - 1e-3) != []
+
+
+def computed(case: Case, stamp: Stamp = STAMP) -> Outcome:
+    """Without computing."""
+    done = [Done(words, words["number"] ** 2) for words in case.parts_of(full=False)]
+    return Outcome(case, stamp, done, {})
+
+
+def test_a_page_has_papers_figure_ours_their_ratio_and_a_sentence(tmp_path: Path) -> None:
+    text = page_text(PAGE, [computed(tiny(tmp_path))])
+    assert "from commit abc1234567 on 2026-11-28: short form, 0.00 CPU minutes" in text
+    assert "| number | square: paper / ours / ratio | where it differs, why |" in text
+    assert "| 1 | 1 |  |\n| 2 | 4 / 4 / 1.00 |  |\n" in text
+    assert "| 4 | 8 / 16 / 2.00 | The paper doubles. |" in text
+    assert "seed 7; " in text
+    assert "Prose." in text
+    assert "old" not in text
+    assert page_text(text, [computed(tiny(tmp_path))]) == text
+
+
+def test_a_row_that_differs_without_a_sentence_is_told(tmp_path: Path) -> None:
+    case = tiny(tmp_path, differs={})
+    written = markdown(case, case.table(computed(case).done))
+    assert written.unexplained == ["4"]
+    assert f"| 4 | 8 / 16 / 2.00 | {NOT_EXAMINED} |" in written.text
+
+
+def test_results_of_two_commits_or_forms_are_not_mixed(tmp_path: Path) -> None:
+    page = PAGE + "\n<!-- reproduce: again -->\n<!-- reproduce: end -->\n"
+    one, other = computed(tiny(tmp_path)), tiny(tmp_path, name="again")
+    assert page_text(page, [one, computed(other)])
+    for stamp in (STAMP._replace(commit="def"), STAMP._replace(full=True)):
+        with pytest.raises(MixedPageError):
+            page_text(page, [one, computed(other, stamp)])
+
+
+def test_a_page_needs_the_markers_of_its_cases(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="markers are"):
+        page_text(PAGE.replace("squares -->", "cubes -->"), [computed(tiny(tmp_path))])
+    with pytest.raises(ValueError, match="has no end"):
+        markers(PAGE + "<!-- reproduce: more -->\n")
+    with pytest.raises(ValueError, match="one stamp"):
+        markers(PAGE.replace("stamp", "squares"))
+
+
+def test_in_sample_results_and_inputs_that_are_not_there_are_said(tmp_path: Path) -> None:
+    case = tiny(tmp_path, in_sample="Fitted to these.", inputs=("build/traces/none.csv",))
+    assert "**In-sample:** Fitted to these." in page_text(PAGE, [computed(case)])
+    found = outcomes([case], Kept(tmp_path), STAMP)
+    text = page_text(PAGE, list(found.values()))
+    assert "Left out: `build/traces/none.csv` was not there." in text
+    assert "| number |" not in text
+
+
+def test_a_figure_of_the_paper_without_a_row_of_ours_is_an_error(tmp_path: Path) -> None:
+    case = tiny(tmp_path, paper={"5": {"square": 25.0}}, differs={})
+    with pytest.raises(ValueError, match="no '5'"):
+        markdown(case, Table({"square": ""}, {"1": {"square": 1.0}}))
