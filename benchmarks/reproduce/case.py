@@ -22,9 +22,7 @@ _NO_WORDS: Words = MappingProxyType({})
 
 
 class Form(NamedTuple):
-    """The size of a run: the number of seeds, further words for `parts`, and the CPU time of it
-    all as last measured, for the first estimate.
-    """
+    """The size of a run: its CPU time as last measured, seeds, and further words for `parts`."""
 
     cpu_s: float
     seeds: int = 1

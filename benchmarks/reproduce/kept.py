@@ -14,7 +14,7 @@ HOME = ROOT / "build" / "reproduce" / "results"
 
 
 class Result(NamedTuple):
-    """What a part gave, and the CPU time that it took."""
+    """The value of a part, and the CPU time that it took."""
 
     value: Any
     cpu_s: float

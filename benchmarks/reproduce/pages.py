@@ -31,7 +31,7 @@ class MixedPageError(ValueError):
 
 
 class Stamp(NamedTuple):
-    """What all tables of a page have in common."""
+    """The origin that all tables of a page have in common."""
 
     commit: str
     day: str

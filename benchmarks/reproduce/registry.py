@@ -22,7 +22,7 @@ def all_cases() -> tuple[Case, ...]:
 
 
 def chosen(words: Sequence[str], there: Iterable[Case]) -> list[Case]:
-    """Those that a word names, by the name of the case or of its page; all without words."""
+    """The cases with these names or on these pages; all without words."""
     every = list(there)
     names = {case.name for case in every} | {page_word(case) for case in every}
     if unknown := [word for word in words if word.removesuffix(".md") not in names]:

@@ -62,7 +62,7 @@ def plan(cases: Iterable[Case], full: bool, kept: Kept) -> dict[Key, Part]:
 def run_parts(
     parts: Sequence[Part], kept: Kept, workers: int, say: Callable[[str], None]
 ) -> list[Failed]:
-    """Compute and keep them all, the dearest first; those that raise are told at the end.
+    """Compute and keep them all, the dearest first. Parts that raise are told at the end.
 
     A part is kept before it is counted. So a run that is killed loses only the parts in work.
     Nothing is kept any more once a source changed: SourcesChangedError.

@@ -1,8 +1,8 @@
 """Names a computation by the content of all that decides its result.
 
-These are the policies, the model and the simulator as they are, and the modules of the computation
-itself with everything that these import from this repository. Then its input files, its words, and
-the versions of Python and of the numeric libraries.
+These are the policies, the model and the simulator as they are, and the module of the computation.
+All modules count that they import from this repository. So do input files, words, and the versions
+of Python and of the numeric libraries.
 """
 
 from __future__ import annotations

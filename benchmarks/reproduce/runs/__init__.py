@@ -1,1 +1,1 @@
-"""What cases compute: functions of plain words, apart from the sentences about their results."""
+"""The computations of cases: functions of plain words, apart from the sentences about results."""

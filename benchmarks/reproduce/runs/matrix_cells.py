@@ -1,4 +1,4 @@
-"""One replay of the matrix, and the replays of a cell: who is told what, on which seeds."""
+"""One replay of the matrix, and all replays of a cell."""
 
 from __future__ import annotations
 
