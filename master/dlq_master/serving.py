@@ -144,10 +144,11 @@ async def _serve(config: MasterConfig, leaving: AsyncExitStack, early: EarlyChec
         CheckpointPlaces(str(config.jobs.checkpoint_root), checkpoint_seed(state_dir))
     )
     meter, collector = Meter(config.log.slow_turn), Collector(clock.boottime_s)
+    soon = asyncio.get_running_loop().call_soon
 
     def progressed() -> None:
         service.alive()
-        collector.turned()
+        soon(collector.turned)  # in a round of its own, where the turn has taken its time
 
     twin = TwinProcess(TWIN, clock)
     leaving.push_async_callback(twin.stop)

@@ -19,7 +19,7 @@ from contextlib import contextmanager
 
 YOUNG, NEVER = (5_000, 10), 1_000_000_000  # when Python looks at new objects, and at all
 NEW_EVERY_S = 0.1
-NEWER_TIMES = 5  # of so many looks one is also at the survivors of the others
+OLDER_AFTER_S = 0.003  # of looks at new objects: then the next is also at their survivors
 ALL_EVERY_S = 3600.0
 ALL_SHARE = 50_000  # a look at all may take one part in so many of the time
 
@@ -50,15 +50,22 @@ class Collector:
         """`tell_s`: seconds on any clock that only rises."""
         self._tell_s = tell_s
         self._next_s = tell_s()
-        self._looks = 0
+        self._spent_s = 0.0  # on objects that have been looked at once
 
     def turned(self) -> None:
-        """The daemon may pause for a moment: look at new objects, NEW_EVERY_S after the last."""
+        """The daemon may pause for a moment: look at new objects, NEW_EVERY_S after the last.
+
+        Objects that survive a second look count as old. By the clock, the calls of each such moment
+        would become old. So a second look comes only when there are many objects for it.
+        """
         now_s = self._tell_s()
-        if now_s >= self._next_s:
-            self._next_s = now_s + NEW_EVERY_S
-            self._looks += 1
-            gc.collect(0 if self._looks % NEWER_TIMES else 1)
+        if now_s < self._next_s:
+            return
+        twice = self._spent_s >= OLDER_AFTER_S
+        gc.collect(1 if twice else 0)
+        took_s = self._tell_s() - now_s
+        self._spent_s = 0.0 if twice else self._spent_s + took_s
+        self._next_s = now_s + took_s + NEW_EVERY_S
 
     async def look_at_all(
         self, pause: Callable[[float], Awaitable[object]] = asyncio.sleep

@@ -217,6 +217,8 @@ class Loop:
         laps.ended("publish")
         self._meter.turned(laps.total_s)
         self._meter.slow.turned(laps, now_s, letters, batch)
+        if later:
+            await asyncio.sleep(0)  # the sockets are read before the next turn of a storm
 
     def _handle_some(self, turn: Turn, letters: Sequence[Envelope]) -> list[Callable[[], Any]]:
         """Handle the first letters, one at least, until HANDLING_S are over."""

@@ -13,9 +13,9 @@ from dlq_master.control.loop.failpoints import Failpoints
 from dlq_master.control.loop.inbox import Envelope
 from dlq_master.control.loop.loop import HANDLING_S, Loop
 from dlq_master.control.loop.ticks import PERIODS_S, Watchdog
-from dlq_master.control.stimuli import CancelJob, Tick
+from dlq_master.control.stimuli import CancelJob, CloseSession, Tick
 from dlq_master.model.event import JournalEvent
-from dlq_master.model.ids import JobId
+from dlq_master.model.ids import JobId, NodeId
 from dlq_master.model.jobs.job import JobState
 from dlq_master.store.batch import Batch
 from support.fake_clock import FakeClock
@@ -280,6 +280,17 @@ async def test_a_turn_of_a_storm_leaves_the_rest_to_the_next_turn_in_order() -> 
         letters = rest
 
     assert counts == [2, 4, 5], "after its second stimulus the time of a turn is over"
+    master.close()
+
+
+async def test_between_two_turns_of_a_storm_the_sockets_are_read() -> None:
+    master = await asyncio.to_thread(Master, clock=Dragging())
+    heard: list[str] = []
+    letters = [Envelope(CloseSession(node_id=NodeId("n1"), session_id=1), None) for _ in range(3)]
+    asyncio.get_running_loop().call_soon(heard.append, "a message")
+    await master.loop.turn(letters)
+    assert len(master.loop._inbox.take()) == 1
+    assert heard == ["a message"], "that turn wrote nothing, so it waited for no disk"
     master.close()
 
 
