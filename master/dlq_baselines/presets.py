@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from types import MappingProxyType
+
 from dlq_baselines.deadlines import earliest_deadline, earliest_deadline_of_all, least_laxity
 from dlq_baselines.themis import Auction
 from dlq_baselines.three_sigma import Chances
 from dlq_baselines.yarn_cs import QueueByQueue
-from dlq_master.policy.order.by_key import always
+from dlq_master.policy.order.by_key import always, longest_waiting
 from dlq_master.policy.policy import Know
-from dlq_master.policy.registry.presets import COMMON, GUARDED, Preset
+from dlq_master.policy.registry.presets import COMMON, GUARDED, PLACE, Preset
 from dlq_master.policy.registry.settings import PolicySettings
 from dlq_master.policy.size.choices import GROW_SHRINK
 
@@ -60,6 +62,14 @@ GENIE = Preset(
     preempts=True,
     knows=True,
     key=always(least_laxity),
+)
+GANDIVA = Preset(
+    "in turns of a minute: the job with the longest wait takes over from the longest turn",
+    (*PLACE, *GUARDED),
+    preempts=True,
+    key=always(longest_waiting),
+    # A job stops between two mini-batches and stays in the memory of its host.
+    replayed=MappingProxyType({"term_s": "60", "save_s": "0", "resume_s": "1"}),
 )
 GANDIVA_ELASTIC = Preset(
     "elastic: bases in the order of arrival; while nobody waits, jobs grow on their own "

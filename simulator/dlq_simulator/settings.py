@@ -138,7 +138,7 @@ def _words(assignments: Sequence[str]) -> dict[str, str]:
 
 def _settings(name: str, words: Mapping[str, str], seed: int) -> ReplaySettings:
     chosen = {key: value for key, value in words.items() if key in PRESETS[name].settings}
-    cost_s = costs(words)
+    cost_s = costs({**PRESETS[name].replayed, **words})
     try:
         policy = build(name, chosen, _history(name, words))
     except PolicyError as error:

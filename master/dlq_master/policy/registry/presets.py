@@ -54,16 +54,18 @@ class Preset(NamedTuple):
     place: Placement = CONSOLIDATE
     promises: bool = False  # deadlines
     defaults: Mapping[str, str] = MappingProxyType({})  # of settings, where they are its own
+    # Terms and costs of its replays, where they are its own. A master keeps those of its file.
+    replayed: Mapping[str, str] = MappingProxyType({})
 
 
 SKEW = ("pack", "packlimit", "predict", "tolerate")
-_PLACE = ("place", "search", "reclaim", *SKEW)
-COMMON = (*_PLACE, "preempt")
+PLACE = ("place", "search", "reclaim", *SKEW)
+COMMON = (*PLACE, "preempt")
 GUARDED = ("min_run", "max_preemptions")  # of a policy that preempts
 _BY_WORK = (*GUARDED, "hysteresis", "aging")  # and whose key is in what is left to do
 _TRIALS = ("profile_s", "profile_floor", "submit_gpus")
 _CHRONUS = (
-    *_PLACE,
+    *PLACE,
     "know",
     "select",
     "selector",
@@ -151,7 +153,7 @@ _OWN: Mapping[str, Preset] = MappingProxyType(
         ),
         "timeslice": Preset(
             "in turns of a term: at every boundary who has waited longest takes over",
-            (*_PLACE, *GUARDED),  # without boundaries there would be no turns
+            (*PLACE, *GUARDED),  # without boundaries there would be no turns
             preempts=True,
             key=always(longest_waiting),
         ),

@@ -8,7 +8,16 @@ import pytest
 from dlq_master.policy.registry.presets import PRESETS
 from dlq_master.policy.registry.registry import build
 
-BASELINES = ("3sigma", "edf", "edf-preemptive", "gandiva-elastic", "genie", "themis", "yarn-cs")
+BASELINES = (
+    "3sigma",
+    "edf",
+    "edf-preemptive",
+    "gandiva",
+    "gandiva-elastic",
+    "genie",
+    "themis",
+    "yarn-cs",
+)
 
 
 @pytest.mark.parametrize("name", BASELINES)

@@ -11,11 +11,14 @@ from dlq_simulator.workload import Trace, TraceJob
 from dlq_simulator.world.clusters import read_cluster
 from support.builders import World, a_job
 
+FREE = ("term_s=100", "save_s=0", "resume_s=0")
 
-def replayed(*rows: tuple[int, int, int]) -> Sequence[ReplayOutcome]:
+
+def replayed(
+    *rows: tuple[int, int, int], policy: str = "timeslice", settings: Sequence[str] = FREE
+) -> Sequence[ReplayOutcome]:
     """Submit, GPUs and duration of jobs on eight GPUs, in turns of 100 s that cost nothing."""
-    settings = ["term_s=100", "save_s=0", "resume_s=0"]
-    (chosen,) = read_settings(["timeslice"], settings)
+    (chosen,) = read_settings([policy], settings)
     jobs = [
         TraceJob(job_id=str(number), submit_time_s=at_s, num_gpus=gpus, duration_s=duration_s)
         for number, (at_s, gpus, duration_s) in enumerate(rows)
@@ -35,6 +38,16 @@ def test_equal_jobs_take_turns_in_the_order_in_which_they_wait() -> None:
         ((100, 200), (400, 500)),
         ((200, 300), (500, 600)),
     ]
+
+
+def test_gandiva_has_slices_of_a_minute_and_pays_a_second_for_each_switch() -> None:
+    found = replayed((0, 8, 100), (0, 8, 100), policy="gandiva", settings=())
+    assert [held(outcome) for outcome in found] == [
+        ((0, 60), (120, 161)),
+        ((60, 120), (161, 202)),
+    ]
+    longer = replayed((0, 8, 100), (0, 8, 100), policy="gandiva", settings=("term_s=90",))
+    assert held(longer[0]) == ((0, 90), (180, 191)), "--set says otherwise"
 
 
 def test_who_need_not_leave_goes_on() -> None:
