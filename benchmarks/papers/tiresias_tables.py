@@ -115,8 +115,8 @@ def run(seed: int | str, policy: str, words: Sequence[str], cluster: str = CLUST
     times_s = [float(outcome.jct_s) for outcome in result.outcomes]
     return Found(
         fmean(times_s),
-        percentile(times_s, 50),
-        percentile(times_s, 95),
+        percentile(times_s, 50) or 0.0,
+        percentile(times_s, 95) or 0.0,
         max(times_s),
         result.metrics.preemptions,
     )
