@@ -346,6 +346,7 @@ _MORE_LIMITS: tuple[tuple[str, Callable[[Any], bool], str], ...] = (
 def _checked(config: MasterConfig) -> None:
     """Everything about a configuration that can be known to be wrong without serving."""
     config.lease.terms()
+    config.type_speeds()
     with _naming("health.actions"):
         actions_of(config.health.actions)
     _check_limits(config, _LIMITS)

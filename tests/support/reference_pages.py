@@ -182,11 +182,13 @@ def sections(path: Path) -> dict[str, Section]:
 def _daemon(file: str, root: str, known: dict[str, Section]) -> Iterator[str]:
     yield f"\n## {file}"
     for table in known[root].settings:
-        kind = re.sub(r"tuple\[(\w+), \.\.\.\]", r"\1", table.kind)
+        kind = re.sub(r"(?:tuple|Mapping)\[(?:str, )?(\w+)(?:, \.\.\.)?\]", r"\1", table.kind)
         section = known.get(kind)
         if section is None:
             continue
         title = f"[[{table.name}]]" if kind != table.kind else f"[{table.name}]"
+        if table.kind.startswith("Mapping"):
+            title = f"[{table.name}.NAME]"
         yield f"\n### {title}\n\n{_cell(section.meaning)}\n"
         yield "| setting | type | default | meaning |\n|---|---|---|---|"
         for one in section.settings:

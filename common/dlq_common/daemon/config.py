@@ -227,6 +227,9 @@ def _dump_section(section: Any, name: str, header: str, lines: list[str]) -> Non
             below.append((path, f"[{path}]", value))
         elif isinstance(value, tuple) and value and dataclasses.is_dataclass(value[0]):
             below += [(path, f"[[{path}]]", item) for item in value]
+        elif isinstance(value, Mapping) and any(map(dataclasses.is_dataclass, value.values())):
+            for word, item in value.items():
+                below.append((f"{path}.{word}", f"[{path}.{json.dumps(word)}]", item))
         elif value is not None:
             plain.append(f"{key} = {_toml_value(value, types[key])}")
     lines += ["", header, *plain] if plain or header.startswith("[[") else []

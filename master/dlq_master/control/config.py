@@ -9,6 +9,8 @@ from dlq_common.daemon.config import Bytes, Seconds
 from dlq_common.errors import ConfigError
 from dlq_master.control.pool_config import PoolConfig, RentingConfig
 from dlq_master.model.lease import Terms
+from dlq_master.model.nodes.type_speeds import TypeSpeeds
+from dlq_master.model.resources import CORE_TYPE
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,6 +133,17 @@ class SchedulerConfig:
     cores_per_gpu: float = 8.0
     # A plan that may take long is made in a process of its own, which is ended if it takes longer.
     plan_limit: Seconds = Seconds(20.0)
+
+
+@dataclass(frozen=True, slots=True)
+class GpuTypeConfig:
+    """One GPU type: `[gpu_types.t4]` means all types that begin with `t4-`, `[gpu_types."t4-16gb"]`
+    that one. A type without a table has speed 1.
+    """
+
+    # The work of one of these GPUs in the time in which a GPU of speed 1 does 1. Run times and
+    # service count by it (docs/running/nodes.md).
+    speed: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -294,6 +307,7 @@ class MasterConfig:
     pools: tuple[PoolConfig, ...] = ()
     renting: RentingConfig = field(default_factory=RentingConfig)
     scheduler: SchedulerConfig = SchedulerConfig()
+    gpu_types: Mapping[str, GpuTypeConfig] = field(default_factory=dict)
     profiler: ProfilerConfig = ProfilerConfig()
     queues: tuple[QueueConfig, ...] = (QueueConfig("default"),)
     jobs: JobsConfig = JobsConfig()
@@ -305,3 +319,19 @@ class MasterConfig:
     visibility: VisibilityConfig = VisibilityConfig()
     log: LogConfig = LogConfig()
     debug: DebugConfig = DebugConfig()
+
+    def type_speeds(self) -> TypeSpeeds:
+        """The declared speeds of GPU types, as the core wants them. Raises ConfigError for a name
+        or a speed that none can have.
+        """
+        for name, declared in self.gpu_types.items():
+            key = f"gpu_types.{name}"
+            if name == CORE_TYPE or not re.fullmatch(r"[a-z0-9][a-z0-9._-]*", name):
+                raise ConfigError(f"{key}: {name!r} is no name of a GPU type", key=key)
+            if not _SLOWEST <= declared.speed <= _FASTEST:
+                told = f"{declared.speed:g} is not between {_SLOWEST:g} and {_FASTEST:g}"
+                raise ConfigError(f"{key}.speed: {told}", key=f"{key}.speed")
+        return TypeSpeeds({name: declared.speed for name, declared in self.gpu_types.items()})
+
+
+_SLOWEST, _FASTEST = 0.001, 1000.0  # of a GPU, relative to the reference

@@ -306,6 +306,7 @@ def _row(job: Job) -> TraceJob:
         checkpoint=job.keeps_work,
         skew=None if profile is None else profile.skew,
         rho=None if profile is None else profile.rho,
+        gpu_type="|".join(job.request.gpu_types or ()) or None,
     )
 
 

@@ -190,6 +190,8 @@ class WorkRates:
         """Work done per second on these `gpus` GPUs. A gang is as fast as its slowest node."""
         slots, of_node = allocation.slots, self._of_node
         of_gpu = self._of_gpu(row, allocation) if of_node else 1
+        if self._cluster.speeds.declared and not of_node:
+            of_gpu = self._declared(row, allocation)
         spread = self._places and len(slots) > 1 and self._spread(row, allocation)
         if of_gpu == 1 and not spread and gpus == row.num_gpus:
             return 1
@@ -204,6 +206,13 @@ class WorkRates:
             return min(speeds)
         shares = (self._of_node[node_id] * mask.bit_count() for node_id, mask in allocation.slots)
         return self._speed.mixed * sum(shares) / allocation.width
+
+    def _declared(self, row: TraceJob, allocation: Allocation) -> Seconds:
+        """Of nodes of which only the declared speeds are known. The run time of a job that names
+        one type is that on this type.
+        """
+        named = row.gpu_types or ()
+        return 1 if len(named) == 1 else self._cluster.speed_of(allocation)
 
     def measured(self, row: TraceJob, allocation: Allocation) -> TimedRun | None:
         """The slowdown by spreading that a run on these GPUs has shown, exactly; None: it has one

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import pytest
 from click.testing import CliRunner, Result
 
-from dlq_common.daemon.config import load_config
+from dlq_common.daemon.config import dump_config, load_config
 from dlq_common.errors import ConfigError
 from dlq_master.app import main
 from dlq_master.control.config import MasterConfig
@@ -241,3 +241,31 @@ class _Written(NamedTuple):
 
     def forgotten(self, note_ids: tuple[str, ...]) -> None:
         pass
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        ("[gpu_types.t4]\nspeed = 0", "gpu_types.t4.speed: 0 is not between 0.001 and 1000"),
+        ("[gpu_types.t4]\nspeed = nan", "gpu_types.t4.speed: nan is not between"),
+        ('[gpu_types.t4]\nspeed = "slow"', "gpu_types"),
+        ("[gpu_types.t4]\nsped = 1.0", "unknown key"),
+        ("[gpu_types.t4]", "missing"),
+        ('[gpu_types."T 4"]\nspeed = 0.3', "gpu_types.T 4: 'T 4' is no name of a GPU type"),
+        ("[gpu_types.cpu]\nspeed = 0.3", "gpu_types.cpu: 'cpu' is no name of a GPU type"),
+    ],
+)
+def test_a_speed_that_no_gpu_type_can_have_is_named_as_in_the_file(
+    tmp_path: Path, words: str, told: str
+) -> None:
+    ran = checked(tmp_path, f"{words}\n")
+    assert (ran.exit_code, told in ran.output) == (1, True), ran.output
+
+
+def test_declared_speeds_are_read_and_shown_as_they_stand(tmp_path: Path) -> None:
+    path = tmp_path / "master.toml"
+    path.write_text('[gpu_types.t4]\nspeed = 0.3\n[gpu_types."a100-40gb"]\nspeed = 1\n')
+    config = load_config(MasterConfig, path, {})
+    assert config.type_speeds().declared == {"t4": 0.3, "a100-40gb": 1.0}
+    path.write_text(dump_config(config))
+    assert load_config(MasterConfig, path, {}) == config

@@ -89,7 +89,7 @@ def start(
         config=config,
         terms=terms,
         policy=policy,
-        cluster=Cluster(policy.ordering, terms),
+        cluster=Cluster(policy.ordering, terms, config.type_speeds()),
         started_s=now_s,
         epoch=int(loaded.meta.get("epoch", "0")) + 1,
         chosen_policy=chosen,

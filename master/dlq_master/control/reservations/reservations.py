@@ -133,9 +133,8 @@ def kept_off(state: State, job: Job, now_s: float) -> KeptNodes:
     booked = sorted(
         {node_id for one in state.reservations.by_id.values() for node_id in one.node_ids}
     )
-    return booked_nodes.kept_off(
-        job, [nodes[node_id] for node_id in booked if node_id in nodes], now_s, state.terms
-    )
+    there = [nodes[node_id] for node_id in booked if node_id in nodes]
+    return booked_nodes.kept_off(job, there, now_s, state.terms, state.cluster.speeds)
 
 
 def on_them(state: State, one: Reservation) -> tuple[list[JobId], list[JobId]]:
@@ -145,8 +144,9 @@ def on_them(state: State, one: Reservation) -> tuple[list[JobId], list[JobId]]:
     keys = {key for node_id in one.node_ids for key in state.cluster.attempts_on(node_id)}
     late = []
     for key in sorted(keys):
-        left_s = expected_left_s(state.cluster.jobs[key.job_id])
-        started_s = state.cluster.attempts[key].started_time_s
+        job, attempt = state.cluster.jobs[key.job_id], state.cluster.attempts[key]
+        left_s = expected_left_s(job, job.request.paced(attempt.speed))
+        started_s = attempt.started_time_s
         begun_s = one.begin_s if started_s is None else started_s
         if left_s is None or begun_s + left_s > one.begin_s:
             late.append(key.job_id)
@@ -267,7 +267,7 @@ def _warn(turn: Turn, attempt: Attempt, ahead: list[tuple[NodeId, Window]]) -> N
         return
     node_id, window = ahead[0]
     job = turn.state.cluster.jobs[attempt.key.job_id]
-    left_s = expected_left_s(job)
+    left_s = expected_left_s(job, job.request.paced(attempt.speed))
     begun_s = turn.now_s if attempt.started_time_s is None else attempt.started_time_s
     if left_s is not None and begun_s + left_s <= window.begin_s:
         return

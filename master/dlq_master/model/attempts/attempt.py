@@ -170,6 +170,7 @@ class Attempt(NamedTuple):
     resized_time_s: float | None = None  # since when it has these GPUs, if others than at first
     resizes: int = 0  # how often it has gone on with others
     fixed: bool = False  # nobody joins or leaves it: an agent that it began with does not know how
+    speed: float = 1.0  # of its GPUs when it was placed, relative to the reference (TypeSpeeds)
 
     @property
     def live(self) -> bool:
@@ -238,8 +239,10 @@ class Attempt(NamedTuple):
         return self.lease.fence
 
     def service_gpu_s(self, now_s: float) -> float:
-        """GPU-seconds attained: GPUs x seconds since RUNNING, saving included."""
-        return self.executed_s(now_s) * self.lease.allocation.width
+        """GPU-seconds of the reference attained: GPUs x their speed x seconds since RUNNING, saving
+        included.
+        """
+        return self.executed_s(now_s) * self.lease.allocation.width * self.speed
 
     def executed_s(self, now_s: float) -> float:
         started_s = self.started_time_s

@@ -21,7 +21,7 @@ def left_s(
         return None
     done_s = job.worked_s
     if attempt is not None and not job.reduced:
-        done_s += attempt.executed_s(now_s)
+        done_s += attempt.executed_s(now_s) * job.request.paced(attempt.speed)
     return max(0.0, max(job.duration_estimate_s, told_s or 0.0) - done_s)
 
 

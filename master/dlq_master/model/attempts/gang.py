@@ -214,18 +214,22 @@ _DONE_WITH = frozenset({on_attempt.Cancelled, on_attempt.TimedOut})  # nobody do
 
 
 def usage(attempt: Attempt, end: on_attempt.AttemptEvent, job: Job, until_s: float) -> on_job.Usage:
-    """The consumption of a live attempt that ended so at `until_s` (`ended_s`)."""
+    """The consumption of a live attempt that ended so at `until_s` (`ended_s`): GPU-seconds of the
+    reference, seconds, and seconds of its job's run time."""
     executed_s = attempt.executed_s(until_s)
     width = attempt.lease.allocation.width
-    gpus = job.request.weighed(width)
+    gpus = job.request.weighed(width) * attempt.speed
     lost_s = 0.0 if type(end) in _KEEPS_ALL else work_at_risk_s(attempt, until_s)
     worked_s = executed_s - lost_s
     if is_reduced(attempt, job):
-        return on_job.Usage(executed_s * width, 0.0, 0.0, 0.0)  # its time limit is not for that
+        # Its time limit is not for that.
+        return on_job.Usage(executed_s * width * attempt.speed, 0.0, 0.0, 0.0)
     if isinstance(end, on_attempt.Preempted) and end.worked_s is not None:
         worked_s = end.worked_s
-    elif width != job.request.gpus:
-        worked_s *= job.sure_speed_on(width)
+    else:
+        if width != job.request.gpus:
+            worked_s *= job.sure_speed_on(width)
+        worked_s *= job.request.paced(attempt.speed)
     again_s = 0.0 if type(end) in _DONE_WITH else lost_s
     return on_job.Usage(executed_s * gpus, executed_s, again_s * gpus, worked_s)
 

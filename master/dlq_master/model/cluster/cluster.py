@@ -28,6 +28,7 @@ from dlq_master.model.nodes.capacity import Capacity, others
 from dlq_master.model.nodes.host_sizes import CountedSizes, HostSizes
 from dlq_master.model.nodes.node import Node
 from dlq_master.model.nodes.owned import OwnGpus, could_hold, is_own
+from dlq_master.model.nodes.type_speeds import ALL_ALIKE, TypeSpeeds
 from dlq_master.model.order.keys import Learned, had, position
 from dlq_master.model.order.levels import LevelTimers, held_gpus
 from dlq_master.model.order.lineup import Lineup
@@ -35,7 +36,7 @@ from dlq_master.model.order.order import Discipline, Ordering
 from dlq_master.model.order.positions import Moves
 from dlq_master.model.order.running import RunningIndex
 from dlq_master.model.order.waiting import WaitingByTeam, WaitingIndex
-from dlq_master.model.resources import Shape
+from dlq_master.model.resources import Allocation, Shape
 from dlq_master.model.usage.shares import ShareLedger, Shares
 from dlq_master.model.values import maker
 
@@ -73,9 +74,10 @@ class Cluster:
     timers are derived from the values: `tests/support/validate.py` compares them all.
     """
 
-    def __init__(self, ordering: Ordering, terms: Terms) -> None:
+    def __init__(self, ordering: Ordering, terms: Terms, speeds: TypeSpeeds = ALL_ALIKE) -> None:
         self.ordering = ordering
         self.terms = terms
+        self.speeds = speeds  # of GPU types
         self.moves = Moves(ordering.discipline)
         self.capacity = Capacity()
         self.claims = Claims(self.capacity)
@@ -163,6 +165,10 @@ class Cluster:
         if job.live_attempt is None:
             return None
         return self._attempts.get(_key((job.job_id, job.live_attempt)))
+
+    def speed_of(self, allocation: Allocation) -> float:
+        """Of its GPUs, relative to the reference: that of the slowest."""
+        return self.speeds.slowest(self.capacity.parts(allocation))
 
     def priority(self, job: Job) -> int:
         """Lower priorities are served first."""
@@ -455,7 +461,8 @@ class Cluster:
             self.profiling.send(Sent(job.trial_time_s, job.user, job.request.gpus))
         if job.state is _COMPLETED:
             if self._bands:
-                self.profiling.learn(job)
+                pace = self.speeds.pace(job.request, job.gpu_type_ran)
+                self.profiling.learn(job, pace)
             self._learn(job)
 
     def _learn(self, job: Job) -> None:

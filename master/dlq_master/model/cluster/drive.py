@@ -297,6 +297,8 @@ def _start(cluster: Cluster, start: Start, now_s: float, epoch: int) -> Happened
         map(cluster.nodes.__getitem__, allocation.node_ids)
     ):
         attempt = attempt._replace(fixed=True)
+    if cluster.speeds.declared:
+        attempt = attempt._replace(speed=cluster.speed_of(allocation))
     cluster.put(after, attempt)
     return _happened((placed, start.job_id, number, None, start))
 
@@ -414,7 +416,7 @@ def _rewidened(
 
 def _charge_share(cluster: Cluster, attempt: Attempt, job: Job, until_s: float) -> None:
     if cluster.shares is not None and attempt.started_time_s is not None:
-        gpus = job.request.weighed(attempt.lease.allocation.width)
+        gpus = job.request.weighed(attempt.lease.allocation.width) * attempt.speed
         cluster.shares.ledger.charge(job.account, gpus, attempt.started_time_s, until_s)
 
 

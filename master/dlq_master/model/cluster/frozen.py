@@ -17,6 +17,7 @@ from dlq_master.model.jobs.job import Job
 from dlq_master.model.jobs.trials import Remembered
 from dlq_master.model.lease import Terms
 from dlq_master.model.nodes.node import Node
+from dlq_master.model.nodes.type_speeds import ALL_ALIKE, TypeSpeeds
 from dlq_master.model.order.order import Ordering, Positions
 from dlq_master.model.usage.shares import Shares
 
@@ -44,6 +45,7 @@ class Frozen(NamedTuple):
     profiled: Remembered
     shares: Shares | None
     costs: StopCosts
+    speeds: TypeSpeeds = ALL_ALIKE
 
 
 def freeze(cluster: Cluster, jobs: tuple[Job, ...] | None = None) -> Frozen:
@@ -67,6 +69,7 @@ def freeze(cluster: Cluster, jobs: tuple[Job, ...] | None = None) -> Frozen:
         profiled=cluster.profiling.remembered,
         shares=cluster.shares,
         costs=cluster.costs,
+        speeds=cluster.speeds,
     )
 
 
@@ -76,7 +79,7 @@ def thaw(frozen: Frozen, ordering: Ordering) -> Cluster:
     `ordering`: of the policy under which it was frozen, with the values that the cluster had
     learned.
     """
-    cluster = Cluster(replace(ordering, thresholds=frozen.thresholds), frozen.terms)
+    cluster = Cluster(replace(ordering, thresholds=frozen.thresholds), frozen.terms, frozen.speeds)
     cluster.learn(frozen.history, frozen.slowdowns, frozen.offers)
     cluster.share(frozen.shares)
     cluster.packing = frozen.packing

@@ -153,14 +153,16 @@ class Profiling:
         while sent and sent[0].at_s < sent[-1].at_s - 2 * WINDOW_S:
             sent.popleft()
 
-    def learn(self, job: Job) -> None:
-        """A job has completed, or completed before this master started."""
+    def learn(self, job: Job, pace: float = 1.0) -> None:
+        """A job has completed, or completed before this master started. `pace`: seconds of its run
+        time that a second on its GPUs did.
+        """
         # A run that was preempted is reported without the time to resume, and with the last run.
-        run_s = job.worked_s - (self._resume_s if job.goes_on(job.attempts) else 0.0)
+        run_s = job.worked_s / pace - (self._resume_s if job.goes_on(job.attempts) else 0.0)
         if run_s <= 0.0:
             return
         if job.duration_estimate_s and job.timed:
-            self.ratios.append(run_s / job.duration_estimate_s)
+            self.ratios.append(run_s * pace / job.duration_estimate_s)
         if job.family and job.gpu_type_ran not in ("", SEVERAL):
             key = likeness(job)
             self.taught += 1

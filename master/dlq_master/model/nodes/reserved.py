@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from math import inf
 from typing import NamedTuple
 
 from dlq_master.model.ids import NodeId
 from dlq_master.model.jobs.job import Job
 from dlq_master.model.lease import Terms
 from dlq_master.model.nodes.node import Node
+from dlq_master.model.nodes.type_speeds import ALL_ALIKE, TypeSpeeds
 from dlq_master.model.nodes.windows import runs_into, runs_into_later_s
 
 
@@ -20,12 +22,22 @@ class KeptNodes(NamedTuple):
     until_s: float
 
 
-def kept_off(job: Job, booked: Iterable[Node], now_s: float, terms: Terms) -> KeptNodes:
-    """For these nodes, in their order."""
-    nodes = [node for node in booked if node.windows]
-    off = [node.node_id for node in nodes if runs_into(job, node.windows, now_s, terms)]
-    windows = [window for node in nodes for window in node.windows]
-    return KeptNodes(tuple(off), runs_into_later_s(job, windows, now_s, terms))
+def kept_off(
+    job: Job,
+    booked: Iterable[Node],
+    now_s: float,
+    terms: Terms,
+    speeds: TypeSpeeds = ALL_ALIKE,
+) -> KeptNodes:
+    """For these nodes, in their order, on which the job runs at the speeds of their GPUs."""
+    off, until_s = [], inf
+    for node in booked:
+        if node.windows:
+            pace = job.request.paced(speeds.slowest(node.masks()))
+            if runs_into(job, node.windows, now_s, terms, pace):
+                off.append(node.node_id)
+            until_s = min(until_s, runs_into_later_s(job, node.windows, now_s, terms, pace))
+    return KeptNodes(tuple(off), until_s)
 
 
 def is_reserved(node: Node, now_s: float) -> bool:

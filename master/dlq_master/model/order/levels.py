@@ -38,9 +38,8 @@ class LevelTimers:
         elif attempt is None or attempt.started_time_s is None:
             self.crossings.clear(job.job_id)
         else:
-            exact_s = attempt.started_time_s + left_gpu_s / job.request.weighed(
-                held_gpus(job, attempt)
-            )
+            gpus = job.request.weighed(held_gpus(job, attempt)) * attempt.speed
+            exact_s = attempt.started_time_s + left_gpu_s / gpus
             self.crossings.set(job.job_id, exact_s)
 
     def promote(self, job: Job) -> None:

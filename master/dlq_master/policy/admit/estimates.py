@@ -94,7 +94,12 @@ def from_history(cluster: Cluster, job: Job) -> Estimate | None:
     grounds += f"; {len(told) - _NAMED} more types" if len(told) > _NAMED else ""
     reason = Reason(ReasonCode.RAN_ALIKE, detail=f"{grounds}, of {job.family}")
     basis = Basis(Source.HISTORY, confidence, rests_on=grounds)
-    return Estimate(job.job_id, max(known.run_s for known in told), reason, basis)
+    speeds, request = cluster.speeds, job.request
+    whole_s = [
+        known.run_s * speeds.pace(request, gpu_type)
+        for known, gpu_type in zip(told, _types(cluster, job), strict=True)
+    ]
+    return Estimate(job.job_id, max(whole_s), reason, basis)
 
 
 def is_sure(cluster: Cluster, job: Job) -> bool:

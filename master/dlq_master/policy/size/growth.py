@@ -115,7 +115,7 @@ class SizeGrowth:
 
     def _candidates(self) -> list[Candidate]:
         """In the order in which they stand."""
-        asked = self.asked
+        asked, speeds = self.asked, self.cluster.speeds
         found = []
         for job_id in (*self.runs, *self.starts):
             job = self.jobs[job_id]
@@ -123,7 +123,8 @@ class SizeGrowth:
             held = 0 if attempt is None else attempt.lease.allocation.width
             left = left_s(self.cluster, job, asked.now_s)
             price_s = self._price_s(job) if held else 0.0
-            found.append(Candidate(job, held, inf if left is None else left, price_s))
+            here_s = inf if left is None else left / speeds.pace(job.request, self.gpu_type)
+            found.append(Candidate(job, held, here_s, price_s))
         return sorted(found, key=self._place)
 
     def _place(self, candidate: Candidate) -> tuple[int, int]:

@@ -15,7 +15,8 @@ from dlq_master.model.jobs.job import Job
 
 class Candidate(NamedTuple):
     """An elastic job that has its base. `held`: the GPUs it holds now; 0: it starts with this plan.
-    `left_s`: its remaining time, in seconds on the GPUs that it asked for; inf: unknown. `price_s`:
+    `left_s`: its remaining time, in seconds on as many GPUs of this type as it asked for; inf:
+    unknown. `price_s`:
     the price of another size, if it runs.
     """
 

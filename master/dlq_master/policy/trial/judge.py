@@ -84,8 +84,8 @@ def steady(found: Pace) -> bool:
 
 def _whole_s(job: Job, attempt: Attempt, last: Sample, total: int, found: Pace) -> float:
     """Its finished work, and the steps that are left."""
-    done_s = job.worked_s + attempt.executed_s(last.time_s)
-    return done_s + max(0, total - last.step) * found.step_s
+    ran_s = attempt.executed_s(last.time_s) + max(0, total - last.step) * found.step_s
+    return job.worked_s + ran_s * job.request.paced(attempt.speed)
 
 
 def _wordless(run: WatchedTrial) -> TrialTold | None:
@@ -125,7 +125,8 @@ def _reckoned(run: WatchedTrial, track: Track, found: Pace, total: int) -> Trial
     if is_reduced(run.attempt, run.job) or last is None:
         first = track.samples[0]
         start_s = max(0.0, first.time_s - began_s - first.step * found.step_s)
-        work_s, steps = start_s + total * found.step_s, f"there are {total}"
+        paced = run.job.request.paced(run.attempt.speed)
+        work_s, steps = paced * (start_s + total * found.step_s), f"there are {total}"
     else:
         work_s = _whole_s(run.job, run.attempt, last, total, found)
         steps = f"{max(0, total - last.step)} of {total} are left"
@@ -140,7 +141,8 @@ def _by_traffic(run: WatchedTrial) -> TrialTold | None:
         return None
     words = f"an iteration of its traffic takes {iteration_s:.3g} s, and there are {total} steps"
     basis = Basis(Source.TRAFFIC, Confidence.LOW, iteration_s)
-    return TrialTold(total * iteration_s, basis, words)
+    work_s = total * iteration_s * run.job.request.paced(run.attempt.speed)
+    return TrialTold(work_s, basis, words)
 
 
 def _nothing(why: Unmeasured, step_s: float | None = None) -> TrialTold:

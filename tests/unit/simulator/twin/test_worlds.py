@@ -15,12 +15,15 @@ from dlq_master.model.ids import JobId
 from dlq_master.model.jobs.eligible import Block
 from dlq_master.model.jobs.job import Job
 from dlq_master.model.lease import Terms
+from dlq_master.model.nodes.type_speeds import TypeSpeeds
+from dlq_master.model.resources import Request
 from dlq_master.planner.forecasts import PastRuns
 from dlq_master.policy.policy import Policy
 from dlq_master.policy.registry.registry import build
 from dlq_simulator.twin.arrivals import matter, newcomers
 from dlq_simulator.twin.forecast import WORLDS, Worlds, foresee, foresee_one, quantile_of
 from dlq_simulator.twin.runtimes import RunTimes
+from dlq_simulator.twin.world import TwinWorld
 from support.builders import a_job, a_node, a_waiting_job
 
 NOW_S = 10_000.0
@@ -134,3 +137,17 @@ def test_newcomers_delay_a_wide_job_that_others_may_pass() -> None:
 
     assert start_s([]) == pytest.approx(NOW_S + RUN_S, abs=COARSE * RUN_S)
     assert start_s(recent(400)) > NOW_S + 1.5 * RUN_S
+
+
+@pytest.mark.parametrize(("gpu_type", "times"), [(None, 4.0), ("t4-16gb", 1.0)])
+def test_jobs_run_at_the_declared_speed_of_their_gpus(gpu_type: str | None, times: float) -> None:
+    """The run time of a job that names one type holds there."""
+    policy = build("srtf")
+    cluster = Cluster(policy.ordering, Terms(), TypeSpeeds({"t4": 0.25}))
+    cluster.put_node(a_node("slow", 8, "t4-16gb"))
+    for number in (1, 2):
+        request = Request(gpus=8, gpu_type=gpu_type)
+        cluster.put_job(a_waiting_job(number, request=request, duration_estimate_s=RUN_S))
+    twin = TwinWorld(cluster, policy, NOW_S, lambda _job, _done_s: RUN_S)
+    twin.run(inf)
+    assert twin.starts == {JobId(1): NOW_S, JobId(2): NOW_S + times * RUN_S}

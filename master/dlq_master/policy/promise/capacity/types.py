@@ -1,8 +1,9 @@
 """On GPUs of which type a deadline may be promised, to whom several would do.
 
 A promise stands on GPUs of one type: its slots are counted there, and from then on its job gets no
-others. The speeds of types are unknown, so an estimate has to hold on all types that a job may get.
-A user's estimate is taken so; a measured one holds on its own type.
+others. Where no speeds of types are declared, an estimate has to hold on all types that a job may
+get. A user's estimate is taken so; a measured one holds on its own type. Declared speeds say what
+both are on another type (`TypeSpeeds`).
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ def types_for(cluster: Cluster, job: Job) -> list[str]:
     held = _held(cluster, job)
     if held is not None:  # a plan has it go on where it is
         return [kind for kind in wanted if held == {kind}]
-    if len(wanted) > 1 and job.basis.source not in _TOLD:
+    if len(wanted) > 1 and job.basis.source not in _TOLD and not cluster.speeds.declared:
         return []
     return wanted or [type_of(cluster, job)]
 

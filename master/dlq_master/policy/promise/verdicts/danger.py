@@ -21,7 +21,7 @@ from dlq_master.policy.promise.capacity.leases import Grid, SloJob
 from dlq_master.policy.promise.solver.selector import Selection
 from dlq_master.policy.promise.verdicts.admission import PromiseBook
 from dlq_master.policy.promise.verdicts.offer import FixKind, earliest_deadline
-from dlq_master.policy.promise.verdicts.reading import goes_on, pause_of, total_s, worked_s
+from dlq_master.policy.promise.verdicts.reading import goes_on, pace, pause_of, total_s, worked_s
 
 
 class Danger(NamedTuple):
@@ -143,7 +143,7 @@ def outlook(view: View, job: Job, extra: float) -> Outlook:
     attempt = cluster.live_attempt(job)
     if is_silent(attempt):
         attempt = None  # only what it has saved is certain
-    needs_s = total_s(job, extra) - worked_s(cluster, job, attempt, at_s)
+    needs_s = (total_s(job, extra) - worked_s(cluster, job, attempt, at_s)) / pace(cluster, job)
     if attempt is not None and attempt.state is AttemptState.PAUSING:
         needs_s -= attempt.executed_s(at_s)  # it is saving that
     by_s, term_s = due_s(job, job.promised or 0), slot_s(cluster)

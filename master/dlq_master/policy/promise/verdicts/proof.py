@@ -29,6 +29,7 @@ from dlq_master.policy.promise.verdicts.reading import (
     margin,
     may_make_way,
     overruns,
+    pace,
     slo_job,
     total_s,
     will_end,
@@ -201,7 +202,7 @@ def _outruns(
 ) -> bool:
     """Whether by its own steps it needs more than the `reserved_s` that are left to it, and neither
     ends in time before anybody decides again."""
-    needs_s = left_s(job, attempt, view.now_s, told_s) or 0.0
+    needs_s = (left_s(job, attempt, view.now_s, told_s) or 0.0) / pace(view.cluster, job)
     if needs_s <= reserved_s + NOISE_S:
         return False
     ends_s = view.now_s + needs_s

@@ -16,7 +16,7 @@ from dlq_master.model.jobs.band import Band, Segment
 from dlq_master.model.jobs.job import Job, Pause
 from dlq_master.model.jobs.reward import Step
 from dlq_master.model.view import View
-from dlq_master.policy.promise.capacity.grids import slot_s
+from dlq_master.policy.promise.capacity.grids import slot_s, type_of
 from dlq_master.policy.promise.capacity.leases import FARTHEST, Grid, SloJob, round_up
 from dlq_master.policy.promise.capacity.rules import Promises, Slots, learned_margin, reserved_s
 from dlq_master.policy.promise.slots.plan import SlotPlan, keeps_promise
@@ -43,11 +43,14 @@ def slo_job(
     save_s, resume_s = pause_of(cluster, job)
     begin_s = origin * slot_s(cluster)
     runs = goes_on(attempt, begin_s)
-    rest_s = total_s(job, extra) - (
-        worked_s(cluster, job, attempt, begin_s)
-        if runs
-        else saved_s(cluster, job, attempt, begin_s)
-    )
+    rest_s = (
+        total_s(job, extra)
+        - (
+            worked_s(cluster, job, attempt, begin_s)
+            if runs
+            else saved_s(cluster, job, attempt, begin_s)
+        )
+    ) / pace(cluster, job)
     if attempt is None or attempt.state not in ACTIVE:
         rest_s -= save_s
     pause_s = save_s + resume_s
@@ -74,6 +77,12 @@ def pause_of(cluster: Cluster, job: Job) -> Pause:
     if job.promised is not None or not (job.family or job.saves or job.resumes):
         return measured(job, Pause(terms.save_lead_s, terms.resume_s))
     return cluster.costs.charged(job, terms)
+
+
+def pace(cluster: Cluster, job: Job) -> float:
+    """Seconds of its run time that a second on the GPUs of its promise does."""
+    speeds = cluster.speeds
+    return speeds.pace(job.request, type_of(cluster, job)) if speeds.declared else 1.0
 
 
 def total_s(job: Job, extra: float) -> float:
@@ -125,9 +134,9 @@ def saved_s(cluster: Cluster, job: Job, attempt: Attempt | None, until_s: float)
 
 
 def _slowest(job: Job, attempt: Attempt) -> float:
-    """How fast it runs at least, 1 on what it asked for."""
-    width = attempt.lease.allocation.width
-    return min(1.0, job.sure_speed_on(width)) if width > job.request.gpus else 1.0
+    """How fast it runs at least, 1 on what it asked for, of the type of its run time."""
+    width, paced = attempt.lease.allocation.width, job.request.paced(attempt.speed)
+    return paced * min(1.0, job.sure_speed_on(width)) if width > job.request.gpus else paced
 
 
 def may_make_way(job: Job, grid: Grid) -> bool:

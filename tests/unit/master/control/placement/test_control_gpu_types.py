@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 
 from dlq_common.errors import InvalidRequest, Unsatisfiable
+from dlq_master.control.config import GpuTypeConfig
 from dlq_master.control.stimuli import OpenSession, ReleaseJob
 from dlq_master.model.ids import JobId, NodeId
 from dlq_master.model.jobs.job import Job
@@ -12,7 +13,7 @@ from dlq_master.model.nodes.node import Gpu
 from dlq_master.model.nodes.node_steps import Registered
 from dlq_master.model.resources import Request
 from dlq_master.model.why import ReasonCode
-from support.master_harness import Master
+from support.master_harness import Master, config_of
 
 
 def join(master: Master, name: str, *gpu_types: str) -> None:
@@ -133,3 +134,21 @@ def test_of_several_words_each_is_resolved_when_its_type_comes(master: Master) -
     assert master.job(job_id).request.gpu_types == ("h100-80gb", "a100-40gb")
     master.edit(ReleaseJob, job_id)
     assert master.attempt(job_id).lease.allocation.node_ids == ("n2",)
+
+
+def test_a_declared_speed_is_that_of_attempts_placed_from_then_on_also_over_restarts() -> None:
+    """An hour on the T4 is a quarter of one; another file changes that for new attempts alone."""
+    config = replace(config_of("tiresias-las"), gpu_types={"t4": GpuTypeConfig(speed=0.25)})
+    master = Master(config)
+    join(master, "n1", "t4-16gb", "t4-16gb")
+    first = submit(master, "t4").job_id
+    assert master.attempt(first).speed == 0.25
+    master.restart()
+    assert master.attempt(first).speed == 0.25
+    master.config = replace(config, gpu_types={"t4": GpuTypeConfig(speed=0.5)})
+    master.restart()
+    second = submit(master, "t4").job_id
+    join(master, "n1", "t4-16gb", "t4-16gb")
+    assert master.attempt(first).speed == 0.25
+    assert master.attempt(second).speed == 0.5
+    master.close()

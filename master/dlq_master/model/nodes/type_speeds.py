@@ -1,0 +1,50 @@
+"""How fast a GPU of each type is, relative to a reference that has speed 1.
+
+An operator declares speeds of types, and a type that nobody declared has 1. Three units follow:
+
+- Attained service, and the use that shares count, are in GPU-seconds of the reference. A GPU of
+  speed 0.3 gives 0.3 of them in a second.
+- The run time of a job that names one type is that on this type. Of any other job it is that on
+  the reference (`Request.paced`). So is the work that it has done.
+- An attempt keeps the speed of the GPUs on which it was placed (`Attempt.speed`), so that another
+  declaration changes nothing that has been counted.
+
+A gang on several types is as fast as its slowest GPU, unless its script shares the batch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+
+from dlq_master.model.resources import Request
+
+REFERENCE = 1.0
+
+
+class TypeSpeeds(NamedTuple):
+    """The declared speeds by type. A name such as "t4" stands for all types that begin with "t4-".
+    Of several names that stand for a type the longest counts.
+    """
+
+    declared: Mapping[str, float]
+
+    def of(self, gpu_type: str) -> float:
+        """The speed of this type; 1 if nobody declared one."""
+        declared = self.declared
+        names = [name for name in declared if f"{gpu_type}-".startswith(f"{name}-")]
+        return declared[max(names, key=len)] if names else REFERENCE
+
+    def slowest(self, gpu_types: Iterable[str]) -> float:
+        """Of GPUs of these types together; 1 if there are none."""
+        declared = self.declared
+        if not declared:
+            return REFERENCE
+        return min(map(self.of, gpu_types), default=REFERENCE)
+
+    def pace(self, request: Request, gpu_type: str) -> float:
+        """Seconds of the run time of such a job that a second on this type does."""
+        return request.paced(self.of(gpu_type)) if self.declared else 1.0
+
+
+ALL_ALIKE = TypeSpeeds({})
