@@ -135,7 +135,8 @@ class Policy:
                 if self.by_team
                 else None
             )
-            rules = SlotRules(self.promises, self.profiling, self.guards)
+            anew = self.placement if self.promises.anew else None
+            rules = SlotRules(self.promises, self.profiling, self.guards, anew=anew)
             return SlotsFirst(rules, self.shares, teams)
         return self.divides or Whole()
 

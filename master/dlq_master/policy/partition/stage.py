@@ -18,6 +18,7 @@ from dlq_master.policy.partition.reserved.slot_begin import (
     ServedFirst,
     SlotRules,
     evacuated,
+    moved_anew,
     seating_of,
 )
 from dlq_master.policy.place.allocation.space import Space
@@ -110,7 +111,7 @@ class SlotsFirst(Whole):
         return relabelled(view, order.lineup(view, margin).running, *self._teams)
 
     def asks(self, cluster: Cluster, keys: Collection[AttemptKey]) -> bool:
-        return bool(evacuated(cluster, keys))
+        return bool(evacuated(cluster, keys) or moved_anew(cluster, self.rules, keys))
 
     def first(self, view: View, keys: Collection[AttemptKey], lineup: Lineup) -> ServedFirst | None:
         return seating_of(view, self.rules, keys, lineup.running)

@@ -70,6 +70,7 @@ _CHRONUS = (
     "select",
     "selector",
     "solver_s",
+    "rearrange",
     "guarantee",
     "margin",
     "be_floor",
@@ -175,7 +176,9 @@ _OWN: Mapping[str, Preset] = MappingProxyType(
             knows=True,
             promises=True,
             place=LOCAL_SEARCH,
-            defaults=MappingProxyType({"deadlines": "whole-leases", "selector": "printed"}),
+            defaults=MappingProxyType(
+                {"deadlines": "whole-leases", "selector": "printed", "rearrange": "cycle"}
+            ),
         ),
         "afs": Preset(
             "elastic: bases shortest first, then step by step to whom a GPU gains most (AFS); "

@@ -133,6 +133,7 @@ def _promises(chosen: PolicySettings) -> Promises:
         guarantees=chosen.guarantees,
         selector=chosen.selector,
         solver_s=chosen.solver_s,
+        anew=chosen.placed_anew,
         be_floor=chosen.be_floor,
         margin=0.0 if exact else chosen.margin,
         floor=chosen.profiles.floor if _tries(chosen) else 0,

@@ -88,6 +88,7 @@ class PolicySettings(NamedTuple):
     trials: Trials = Trials.PARTITION
     selector: Selector = Selector.PREFIX
     solver_s: float = SOLVER_S
+    placed_anew: bool = False
     slo_quotas: Mapping[str, int] | None = None
     team_quotas: Mapping[str, int] | None = None
     team_limits: Mapping[str, int] | None = None
@@ -302,6 +303,7 @@ _READERS: Mapping[str, tuple[str, Callable[[str], object]]] = {
     "margin": ("margin", _or_word({"learned": None, "0": 0.0}, _positive)),
     "selector": ("selector", one_of({choice.value: choice for choice in Selector})),
     "solver_s": ("solver_s", _positive),
+    "rearrange": ("placed_anew", one_of({"off": False, "cycle": True})),
     "spot": ("spot", one_of({choice.value: choice for choice in Spot})),
     "slots": ("slots", one_of({choice.value: choice for choice in Slots})),
     "trials": ("trials", one_of({choice.value: choice for choice in Trials})),

@@ -81,7 +81,7 @@ class KeepsRunning:
         made: list[Change] = []
         end_s = _NEVER_S
         if outcome.outranked:
-            made += verbs.lapses(view, leases, outcome.outranked, outcome.moving)
+            made += verbs.lapses(view, leases, outcome.outranked, outcome.moving, outcome.told)
         if outcome.resized:
             made += verbs.resizes(view, leases, outcome)
         if outcome.chosen and leases.by_band:

@@ -75,9 +75,12 @@ def lapses(
     view: View,
     rules: LeaseRules,
     outranked: Mapping[AttemptKey, JobId],
-    moving: Set[AttemptKey] = frozenset(),
+    moving: Set[AttemptKey],
+    told: Mapping[JobId, str],
 ) -> list[Lapse]:
-    """Gone by the end of the term or at once, with the time to save that each job needs."""
+    """Gone by the end of the term, with the time to save that each job needs. `told`: why a job
+    goes for its own sake, where no reservation makes it.
+    """
     jobs, attempts = view.cluster.jobs, view.cluster.attempts
     found = []
     for key, for_job in outranked.items():
@@ -86,7 +89,7 @@ def lapses(
             at_s = max(attempts[key].lease.term_end_s, at_s)
         grace_s = price_s(rules.taking, jobs[key.job_id])
         code = _MAKES_WAY if key in moving else _OUTRANKED
-        rule = _RESERVED if for_job == key.job_id else ""
+        rule = told.get(for_job, _RESERVED) if for_job == key.job_id else ""
         if key not in moving:
             rule = rule_of(rules.rule, jobs[key.job_id], jobs[for_job])
         reason = Reason(code, blocking_jobs=(for_job,), detail=rule)

@@ -15,6 +15,7 @@ from dlq_master.model.order.running import RunningByKey, RunningIndex
 from dlq_master.model.view import View
 from dlq_master.policy.partition.borrowing import BorrowingWords
 from dlq_master.policy.partition.reserved.defragmentation import movers
+from dlq_master.policy.partition.reserved.placed_anew import placed_anew
 from dlq_master.policy.partition.reserved.slot_holders import (
     SlotContest,
     SlotHolder,
@@ -44,8 +45,9 @@ class ServedFirst(NamedTuple):
     stay in place, since the slot is their own. `waiting`: jobs that are to be placed. `profiling`:
     None: nobody is tried. `protected`: jobs that then stay in place, whatever the order.
     `yielding`: jobs that leave for a better job of their own team, which does not stand in line
-    yet. `overdue`: jobs whose slot is over, and their reservation too. Slot holders wait for their
-    GPUs, and no other job does.
+    yet. `overdue`: jobs whose slot is over, and their reservation too. `anew`: best-effort jobs
+    that stop to be placed elsewhere, and what that gains. Slot holders wait for their GPUs, and no
+    other job does.
     """
 
     going: Mapping[AttemptKey, JobId]
@@ -55,6 +57,7 @@ class ServedFirst(NamedTuple):
     protected: Collection[JobId] = ()
     yielding: Mapping[AttemptKey, JobId] = MappingProxyType({})
     overdue: Collection[JobId] = ()
+    anew: Mapping[AttemptKey, str] = MappingProxyType({})
 
     def allocator(
         self, view: View, lineup: Lineup, placement: Placement, keys: Collection[AttemptKey]
@@ -75,6 +78,8 @@ class ServedFirst(NamedTuple):
         if isinstance(allocator, SlotContest):
             leave(allocator, self.going)
             make_room(allocator, self.yielding)
+            leave(allocator, {key: key.job_id for key in self.anew})
+            allocator.outcome.told.update({key.job_id: told for key, told in self.anew.items()})
         leave_behind(allocator, () if self.waiting else self.overdue)
         serve_all(allocator, self.waiting, self.profiling)
         if isinstance(allocator, SlotContest) and self.protected:
@@ -82,12 +87,15 @@ class ServedFirst(NamedTuple):
 
 
 class SlotRules(NamedTuple):
-    """`profiling`: None: no GPUs are for trials. `words`: on teams; None: there are none."""
+    """`profiling`: None: no GPUs are for trials. `words`: on teams; None: there are none.
+    `anew`: the placement by which running best-effort work is placed anew; None: it stays.
+    """
 
     promises: Promises
     profiling: TrialRules | None
     guards: Guards
     words: BorrowingWords | None = None
+    anew: Placement | None = None
 
 
 def seating_of(
@@ -116,7 +124,19 @@ def seating_of(
         left = yielding(cluster, running, rules.words, ending, {*safe, *going})
     fixed = [*stay, *moving, *[key.job_id for key in left]]
     waiting = seats(cluster, moving)
-    return ServedFirst(going, fixed, waiting, rules.profiling, safe.values(), left, late)
+    anew = {}
+    if not waiting:  # else holders of the slot choose first
+        others = [key for key in ending if key not in going and key not in left]
+        anew = moved_anew(cluster, rules, others)
+        fixed += [key.job_id for key in anew]
+    return ServedFirst(going, fixed, waiting, rules.profiling, safe.values(), left, late, anew)
+
+
+def moved_anew(
+    cluster: Cluster, rules: SlotRules, ending: Collection[AttemptKey]
+) -> dict[AttemptKey, str]:
+    """Best-effort attempts that stop to be placed elsewhere, if the rules allow that."""
+    return {} if rules.anew is None else placed_anew(cluster, rules.anew, ending)
 
 
 def _overdue(view: View, rules: Promises) -> list[JobId]:

@@ -15,6 +15,7 @@ from dlq_master.model.ids import JobId
 from dlq_master.model.nodes.free_gpus import Parts, Pool, lowest, make_part
 from dlq_master.model.resources import Shape
 from dlq_master.policy.place.packing.joint import (
+    TOLERANCE,
     Arrangement,
     BatchMember,
     Joint,
@@ -117,6 +118,43 @@ class PlacementBatch:
             found.append((group.gpu_type, moved, _told(made, len(small))))
         return found
 
+    def anew(self, pools: Mapping[str, Pool], held: Mapping[JobId, Parts]) -> dict[JobId, str]:
+        """Of jobs that run those to be placed elsewhere, and what is gained. First only the jobs on
+        more nodes than they need are placed anew. Where that gains nothing, all small ones are.
+        `pools`: the free GPUs.
+        """
+        found: dict[JobId, str] = {}
+        for group, jobs in self._groups(held, frozenset()).items():
+            pool = pools[group.gpu_type]
+            small = [job for job in jobs if self._shape(job).gpus < 2 * (len(pool.buckets) - 1)]
+            spread = [job for job in small if len(held[job]) > self._fewest(pool, job)]
+            for some in (spread, small) if spread else ():
+                moves, told = self._anew(pool, {job: held[job] for job in some})
+                found.update(dict.fromkeys(moves, told))
+                if moves:
+                    break
+        return found
+
+    def _anew(self, pool: Pool, held: Mapping[JobId, Parts]) -> tuple[list[JobId], str]:
+        """The jobs with another number of GPUs on any node in a better arrangement; none: there is
+        none.
+        """
+        arrange = self._placement.arranges
+        assert arrange is not None
+        members = [self._member(job, pool, parts) for job, parts in held.items()]
+        now = total_reward(members, [*held.values()])
+        offered = _offered(pool, held.values(), self._shape(next(iter(held))))
+        made = arrange(_joint(members, offered))
+        if made.reward <= now + TOLERANCE * now:
+            return [], ""
+        after = dict(zip(held, _parts(offered, made.spots), strict=True))
+        moves = [job for job, parts in held.items() if _counts(parts) != _counts(after[job])]
+        gain = made.reward - now
+        return moves, f"placed anew with {len(held) - 1} others: worth {gain:.3g} GPUs more"
+
+    def _fewest(self, pool: Pool, job_id: JobId) -> int:
+        return pool.fewest_nodes(self._shape(job_id).gpus)
+
     def _groups(
         self, chosen: Mapping[JobId, Parts], fixed: Set[JobId]
     ) -> dict[_Group, list[JobId]]:
@@ -182,6 +220,11 @@ def _parts(pool: Pool, spots: Iterable[Spots]) -> list[Parts]:
             parts.append(make_part((node, mask)))
         found.append(tuple(parts))
     return found
+
+
+def _counts(parts: Parts) -> list[tuple[int, int]]:
+    """How many GPUs of which nodes."""
+    return sorted((node, mask.bit_count()) for node, mask in parts)
 
 
 def _told(made: Arrangement, jobs: int) -> str:

@@ -85,7 +85,8 @@ class Promises:
     Chronus prints it. `solver_s`: the limit of one call of the paper's program. `floor`: nodes that
     no new promise may use, for they are for trials. `offers`: a refused job gets an offer of a
     possible promise, which takes longer than the verdict. `quotas`: GPUs of guaranteed jobs that a
-    team may have at any time; "*": every team not named.
+    team may have at any time; "*": every team not named. `anew`: best-effort work that runs is
+    placed anew at each boundary, where its placement arranges jobs as a whole.
     """
 
     slot_terms: int = 4
@@ -99,6 +100,7 @@ class Promises:
     whole_leases: bool = False
     floor: int = 0
     quotas: Mapping[str, int] | None = None
+    anew: bool = False
     offers: bool = False
     decided: DeadlinesDecided = DeadlinesDecided.HERE
 
