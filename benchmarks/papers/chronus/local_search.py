@@ -4,9 +4,9 @@
 
 The workload has many widths that do not fill nodes, as in the paper's section 5.3, on 16 nodes of
 8. The paper has local search ahead of consolidation. The released program of the authors charges
-nothing for spread GPUs (`compute_progress` is 1), and nothing for a job that runs before and after
-a cycle on other GPUs. Four price lists show which of these decides. Figures are the mean JCT in
-seconds over the seeds: one of 400 jobs, or six of 600 with `--full`.
+nothing for spread GPUs (`compute_progress` is 1). It also charges no stop to a job that runs before
+and after a cycle, wherever. Four price lists show which of these decides. Figures are the mean JCT
+in seconds over the seeds: one of 400 jobs, or six of 600 with `--full`.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Best-effort work that runs, and would run faster elsewhere (Chronus, section 3.4.2).
 
 Chronus places the jobs of its best-effort queue in each cycle. Of these a job goes on where it is
-unless the best arrangement of all has another place for it. Then it stops at the end of its term,
-and starts again with those that start there. What that costs is charged as any other stop.
+unless the best arrangement of all has another place for it. Then it stops at the end of its term
+and starts again with those that start there. It pays for that as for any other stop.
 """
 
 from __future__ import annotations
