@@ -19,8 +19,8 @@ from support.builders import World, a_job, a_node, a_waiting_job, an_attempt
 DECIDED_S = 275.0  # of the terms that end at 300 s
 
 
-def best_effort(job_id: int, gpus: int, **fields: object) -> Job:
-    return a_job(job_id, gpus, duration_estimate_s=1e5, steps=BEST_EFFORT, **fields)
+def best_effort(job_id: int, gpus: int) -> Job:
+    return a_job(job_id, gpus, duration_estimate_s=1e5, steps=BEST_EFFORT)
 
 
 def a_spread_world(policy: str = "chronus-paper", **settings: str) -> World:
@@ -74,7 +74,7 @@ def test_elsewhere_it_goes_on_where_it_is(policy: str, settings: dict[str, str])
 def test_who_cannot_save_stays() -> None:
     world = World("chronus-paper", 2, None)
     world.submit(best_effort(1, 6), best_effort(2, 6)).decide()
-    world.submit(best_effort(3, 4, keeps_work=False)).decide()
+    world.submit(best_effort(3, 4)._replace(keeps_work=False)).decide()
     assert nodes_of(world, 3) == 2
     assert world.finish(2).decide().at(DECIDED_S).leaving == []
 
