@@ -21,7 +21,12 @@ from benchmarks import ROOT
 from benchmarks.reproduce.case import Words
 
 # Whole folders: a preset may load a module by its name.
-DECIDE = ("master/dlq_master/model", "master/dlq_master/policy", "simulator/dlq_simulator")
+DECIDE = (
+    "master/dlq_baselines",
+    "master/dlq_master/model",
+    "master/dlq_master/policy",
+    "simulator/dlq_simulator",
+)
 PACKAGES = {
     "benchmarks": ROOT / "benchmarks",
     "support": ROOT / "tests" / "support",

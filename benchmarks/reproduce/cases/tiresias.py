@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from benchmarks import ROOT
-from benchmarks.reproduce.case import Case, Done, Form, Printed, Table, Words
+from benchmarks.reproduce.case import Case, Cell, Done, Form, Printed, Table, Words
 from benchmarks.reproduce.runs.replays import TRACES, replayed
 
 REFERENCE = f"{TRACES}/tiresias_reference_results.csv"
@@ -129,6 +129,79 @@ def _released(results: Sequence[Done]) -> Table:
     return Table(COLUMNS, rows)
 
 
+class Claim(NamedTuple):
+    """A claim of the paper: a policy's figure over another's, ideal or with all costs; or the
+    number of preemptions of the first.
+    """
+
+    policy: str
+    over: str
+    ideal: bool
+    figures: tuple[float | None, ...]  # average, median, 95th percentile, makespan
+
+
+LAS_L, LAS_G = "tiresias-las", "tiresias-gittins"
+RATIOS = ("avg JCT", "median", "p95", "makespan")
+METRICS = ("avg_jct_s", "median_jct_s", "p95_jct_s", "makespan_s")
+CLAIMS = {
+    "testbed: YARN-CS / L": Claim("fifo", LAS_L, False, (5.5, 27, None, 33270 / 27400)),
+    "simulator: YARN-CS / L": Claim("fifo", LAS_L, True, (5.11, None, None, None)),
+    "simulator: SRTF / L": Claim("srtf", LAS_L, True, (0.74, None, None, None)),
+    "simulator: G / L": Claim(LAS_G, LAS_L, True, (1.01, None, None, None)),
+    "simulator: SF / SRSF": Claim("sf", "srsf", True, (1.52, 1.20, 3.45, None)),
+    "simulator: SRTF / SRSF": Claim("srtf", "srsf", True, (1.03, 1.01, 1.55, None)),
+}
+PREEMPTIONS = {LAS_L: 221.0, LAS_G: 297.0, "srtf": 316.0}
+JOB_LIST = "The list of jobs is another: theirs is not shipped, and the load makes the ratio."
+
+
+def _run(policy: str, ideal: bool) -> Words:
+    history = (f"history={HISTORY}",) if policy == LAS_G else ()
+    return {
+        "trace": f"{TRACES}/own_480_job.csv",
+        "cluster": CLUSTERS[60],
+        "policy": policy,
+        "settings": [*(IDEAL if ideal else ()), *history],
+    }
+
+
+def _claimed(_seeds: Sequence[int]) -> Iterable[Words]:
+    pairs = [(name, one.ideal) for one in CLAIMS.values() for name in (one.policy, one.over)]
+    for policy, ideal in dict.fromkeys([*pairs, *((name, False) for name in PREEMPTIONS)]):
+        yield _run(policy, ideal)
+
+
+def _found(results: Sequence[Done], policy: str, ideal: bool) -> Mapping[str, float]:
+    return next(done.value for done in results if done.words == _run(policy, ideal))
+
+
+def _claims(results: Sequence[Done]) -> Table:
+    rows: dict[str, dict[str, Cell]] = {}
+    for name, claim in CLAIMS.items():
+        own = _found(results, claim.policy, claim.ideal)
+        base = _found(results, claim.over, claim.ideal)
+        rows[name] = {
+            head: own[metric] / base[metric] for head, metric in zip(RATIOS, METRICS, strict=True)
+        }
+    for policy in PREEMPTIONS:
+        count = _found(results, policy, False)["preemptions"]
+        rows[f"testbed: `{policy}`"] = {"preemptions": count}
+    return Table({**dict.fromkeys(RATIOS, ".2f"), "preemptions": ",.0f"}, rows)
+
+
+def _printed_claims() -> Printed:
+    found = {
+        name: {
+            head: value
+            for head, value in zip(RATIOS, claim.figures, strict=True)
+            if value is not None
+        }
+        for name, claim in CLAIMS.items()
+    }
+    counts = {f"testbed: `{name}`": {"preemptions": value} for name, value in PREEMPTIONS.items()}
+    return {**found, **counts}
+
+
 CASES = (
     Case(
         name="tiresias-released",
@@ -150,5 +223,27 @@ CASES = (
             f"{TRACES}/{HISTORY}",
         ),
         differs=DIFFERS,
+    ),
+    Case(
+        name="tiresias-claims",
+        page="tiresias.md",
+        section="What Tiresias claims",
+        about="Ratios of completion times on `own_480_job`, 60 GPUs; YARN-CS is `fifo`.",
+        rows="claim",
+        run=replayed,
+        parts=_claimed,
+        table=_claims,
+        seeds=(0,),
+        short=Form(cpu_s=3),
+        full=Form(cpu_s=3),
+        paper=_printed_claims(),
+        inputs=(f"{TRACES}/own_480_job.csv", f"{TRACES}/{HISTORY}"),
+        differs={
+            **dict.fromkeys([name for name in CLAIMS if "G /" not in name], JOB_LIST),
+            **{
+                f"testbed: `{name}`": "Work is taken away at boundaries of 300 s only."
+                for name in PREEMPTIONS
+            },
+        },
     ),
 )
