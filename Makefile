@@ -188,8 +188,8 @@ demo-loan: setup  ## a day of inference load in two minutes: servers are lent, t
 	$(PY) examples/demo/loan.py
 
 .PHONY: demo-cost
-demo-cost: setup  ## machines rented from a failing provider where being late costs more, and given back; the master is killed
-	$(PY) examples/demo/cost.py
+demo-cost: setup  ## machines rented from a failing provider where being late costs more, and given back; the master is killed; POLICY=gpuaas-... chooses them
+	POLICY='$(POLICY)' $(PY) examples/demo/cost.py
 
 .PHONY: e2e
 e2e: setup $(TORCH_STAMP) $(if $(NEEDS_FRAMEWORKS),$(FRAMEWORKS_STAMP))  ## real processes on loopback, with torchrun; ONLY=podman-ddp, netns, hostile, ... selects

@@ -3,10 +3,12 @@
 given back empty.
 
 The provider is an operator's own program (`cost_provider.py`): here its machines are agents of this
-machine. Exits 0 only if every claim held. KEEP=1 leaves the logs.
+machine. Exits 0 only if every claim held. KEEP=1 leaves the logs. POLICY names the method that
+chooses machines, such as gpuaas-path-relinking.
 """
 
 import json
+import os
 import sys
 import time
 from contextlib import ExitStack
@@ -38,6 +40,7 @@ boot = "10s"
 most = 2
 
 [renting]
+policy = "{policy}"
 look_every = "2s"
 most_per_hour = 100.0
 """
@@ -187,8 +190,9 @@ def show(root: Path) -> None:
     program.chmod(0o755)
     with ExitStack() as opened:
         screen = opened.enter_context(Screen())
-        screen.act("A master and one agent start, with eight virtual GPUs")
-        pools = POOLS.format(program=program, price=PRICE)
+        policy = os.environ.get("POLICY") or "dlq"
+        screen.act(f"A master and one agent start, with eight virtual GPUs; {policy} rents")
+        pools = POOLS.format(program=program, price=PRICE, policy=policy)
         settings = quick(pools, lease=SILENCE, settings=STAYS)
         cluster = opened.enter_context(Cluster(root, settings=settings, nodes=(OWN,)))
         proofs = perform(Costs(cluster, screen, root))

@@ -10,7 +10,9 @@ import pytest
 
 from dlq_common.daemon.config import Seconds
 from dlq_master.control.loop import failpoints
+from dlq_master.control.pool_config import RentingConfig
 from dlq_master.model.ids import AttemptKey
+from dlq_master.policy.priced.names import RENTS
 from dlq_master.policy.rent.decide import AHEAD_S
 from support.counted_failpoints import MortalStory, dies_at_every_passage
 from support.extent import spread
@@ -22,11 +24,13 @@ class Story(MortalStory):
     until there is an answer."""
 
     minimum_s = 0.0
+    policy = "dlq"
 
     def __init__(self, setting: str = "") -> None:
         super().__init__(setting)
         pool = replace(SPOT, minimum_billing=Seconds(self.minimum_s))
-        self.site = Site(pool, failpoints=self.counting)
+        renting = RentingConfig(policy=self.policy)
+        self.site = Site(pool, renting=renting, failpoints=self.counting)
 
     def told(self) -> str:
         return self.site.master.story()
@@ -97,4 +101,13 @@ def charged_once(site: Site) -> None:
 def test_a_rent_survives_a_master_that_dies_at_any_moment_of_it(
     place: str, story: type[Story]
 ) -> None:
+    dies_at_every_passage(place, story, judge)
+
+
+EVERY_METHOD = [(name, place) for place in failpoints.NAMES for name in sorted(RENTS)]
+
+
+@pytest.mark.parametrize(("policy", "place"), spread(EVERY_METHOD, len(RENTS)))
+def test_a_rent_by_every_method_survives_a_master_that_dies(policy: str, place: str) -> None:
+    story = type("ByMethod", (Story,), {"policy": policy})
     dies_at_every_passage(place, story, judge)

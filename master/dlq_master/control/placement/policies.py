@@ -170,7 +170,7 @@ def _renting(config: MasterConfig, policy: Policy) -> Policy:
     """
     if not config.pools:
         return policy
-    from dlq_master.policy.registry.renting import build as build_method
+    from dlq_master.policy.registry.renting import build_live as build_method
 
     try:
         solver = build_method(config.renting.policy, config.renting.settings)

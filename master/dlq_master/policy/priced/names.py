@@ -18,11 +18,15 @@ SETTINGS: Mapping[str, tuple[str, ...]] = MappingProxyType(
         "gpuaas-greedy": ("reading",),
         "gpuaas-randomized": tuple(key for key in _RULES if key not in ("elite", "moves")),
         "gpuaas-path-relinking": _RULES,
+        "gpuaas-local-search": tuple(
+            key for key in _RULES if key not in ("proxy", "elite", "rho", "mu")
+        ),
+        "gpuaas-hierarchical": ("rho", "mu", "branches", "limit_s"),
         "gpuaas-dp": ("variant", "step_s", "constant"),
         "gpuaas-fifo": (),
         "gpuaas-edf": (),
         "gpuaas-ps": (),
-        "gpuaas-milp": ("rho", "mu"),
+        "gpuaas-milp": ("rho", "mu", "limit_s"),
     }
 )
 

@@ -8,7 +8,8 @@ from types import MappingProxyType
 
 from dlq_master.model.late import np
 from dlq_master.policy.priced.compared import dp, first_principle
-from dlq_master.policy.priced.compared.milp import step_milp
+from dlq_master.policy.priced.compared.hierarchical import MOST_CHOICES, choices, hierarchical
+from dlq_master.policy.priced.compared.milp import EXACT, step_milp
 from dlq_master.policy.priced.greedy import greedy
 from dlq_master.policy.priced.marginal import marginal
 from dlq_master.policy.priced.names import DEFAULT, SETTINGS
@@ -18,12 +19,18 @@ from dlq_master.policy.registry.settings import PolicyError, count, one_of, read
 
 
 def _by_milp(
-    situation: Situation, draw: np.random.Generator, *, rho: float = 100.0, mu: float = 1.0
+    situation: Situation,
+    draw: np.random.Generator,
+    *,
+    rho: float = 100.0,
+    mu: float = 1.0,
+    limit_s: float = EXACT.limit_s,
 ) -> Schedule:
     """The exact decision; RuntimeError where the solver gives up."""
     if not situation.jobs:
         return Schedule({}, {})
-    found = step_milp(situation, Rules(rho=rho, mu=mu)).schedule
+    effort = EXACT._replace(limit_s=limit_s)
+    found = step_milp(situation, Rules(rho=rho, mu=mu), effort).schedule
     if found is None:
         raise RuntimeError("the step program found no schedule in its time: it is for small cases")
     return found
@@ -37,6 +44,8 @@ _METHODS: Mapping[str, tuple[Callable[..., Schedule], Rules | None]] = MappingPr
         "gpuaas-greedy": (greedy.greedy, greedy.GREEDY),
         "gpuaas-randomized": (greedy.randomized, greedy.RANDOMIZED),
         "gpuaas-path-relinking": (greedy.path_relinking, greedy.PATH_RELINKING),
+        "gpuaas-local-search": (greedy.local_search, greedy.LOCAL_SEARCH),
+        "gpuaas-hierarchical": (hierarchical, None),
         "gpuaas-dp": (dp.dp, None),
         "gpuaas-fifo": (first_principle.fifo, None),
         "gpuaas-edf": (first_principle.edf, None),
@@ -44,6 +53,10 @@ _METHODS: Mapping[str, tuple[Callable[..., Schedule], Rules | None]] = MappingPr
         "gpuaas-milp": (_by_milp, None),
     }
 )
+
+
+LIVE_S = 2.0  # for one program of a live decision
+_PROGRAMS = ("gpuaas-milp", "gpuaas-hierarchical")
 
 
 def build(name: str, words: Mapping[str, str]) -> Solver:
@@ -57,6 +70,26 @@ def build(name: str, words: Mapping[str, str]) -> Solver:
     if rules is not None:
         return partial(method, rules=rules._replace(**values))
     return partial(method, **values)
+
+
+def build_live(name: str, words: Mapping[str, str]) -> Solver:
+    """The same for a master, whose decisions must come in seconds. Programs get `LIVE_S`, unless
+    the words name another limit. A program that is too large, or has no schedule in its time,
+    leaves the decision to the default method.
+    """
+    if name not in _PROGRAMS:
+        return build(name, words)
+    solver = build(name, {"limit_s": str(LIVE_S), **words})
+
+    def solve(situation: Situation, draw: np.random.Generator) -> Schedule:
+        if name == "gpuaas-milp" and choices(situation) > MOST_CHOICES:
+            return marginal(situation, draw)
+        try:
+            return solver(situation, draw)
+        except RuntimeError:
+            return marginal(situation, draw)
+
+    return solve
 
 
 def _number(least: float, most: float) -> Callable[[str], float]:
@@ -87,6 +120,8 @@ _READERS: Mapping[str, tuple[str, Callable[[str], object]]] = MappingProxyType(
             "rho": _number(0, 1e12),
             "mu": _number(0, 1e12),
             "lookahead": _number(1e-3, 1e3),
+            "branches": count,
+            "limit_s": _number(0.1, 86_400),
             "variant": one_of({variant.value: variant for variant in dp.Variant}),
             "step_s": _number(1, 1e9),
             "constant": _number(0, 1e15),

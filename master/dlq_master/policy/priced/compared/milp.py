@@ -3,9 +3,9 @@ mended.
 
 Due dates count from now in (P1h) and (P1i); the x of (P1c)-(P1s) have their index g. A node with a
 larger type than the used one pays mu for each idle GPU. The product pi_jn alpha_jn is linear here.
-A node costs at least the deployment of the job that its alpha chooses, and the minimum makes that
-job the cheapest one. Variables grow with jobs x nodes x types x GPUs: 6 jobs on 3 nodes of Table 2
-are 540 x.
+Each x has an alpha, which is at most x, and pays the deployment cost of its x. The alphas of an open
+node sum to 1, and the minimum chooses the cheapest one. As nodes are alike, job j is on one of the first j of
+them. Variables grow with jobs x nodes x types x GPUs: 6 jobs on 3 nodes of Table 2 are 450 x.
 """
 
 from __future__ import annotations
@@ -20,7 +20,19 @@ from dlq_master.policy.priced.situation import Grant, Schedule, Situation
 
 _HOUR_S = 3600.0
 _OPTIMAL, _LIMIT = 0, 1
-_TIME_LIMIT_S = 60.0
+
+
+class Effort(NamedTuple):
+    """When the solver stops: seconds, branches (0: as many as it takes), and the gap to its bound,
+    as a share of f_OBJ. Seconds make the answer depend on the host; branches do not.
+    """
+
+    limit_s: float = 60.0
+    branches: int = 0
+    gap: float = 0.0
+
+
+EXACT = Effort()
 
 
 class SolvedMilp(NamedTuple):
@@ -40,27 +52,28 @@ class _Choice(NamedTuple):
     gpus: int
 
 
-def step_milp(situation: Situation, rules: Rules) -> SolvedMilp:
-    """Solve (P1) with rho and mu of `rules`; its time limit makes the answer depend on the host."""
+def step_milp(situation: Situation, rules: Rules, effort: Effort = EXACT) -> SolvedMilp:
+    """Solve (P1) with rho and mu of `rules`."""
     model = _Model(situation, rules)
     rows, low, high = model.constraints()
+    options = {"time_limit": effort.limit_s, "mip_rel_gap": effort.gap}
     solved = optimize.milp(
         model.objective,
         integrality=model.integer,
-        bounds=optimize.Bounds(np.zeros(model.size), model.upper),
+        bounds=optimize.Bounds(model.lower, model.upper),
         constraints=optimize.LinearConstraint(rows, low, high),
-        options={"time_limit": _TIME_LIMIT_S, "mip_rel_gap": 0.0},
+        options=options | ({"node_limit": effort.branches} if effort.branches else {}),
     )
     bound = float(solved.mip_dual_bound) if solved.mip_dual_bound is not None else -np.inf
     if solved.status not in (_OPTIMAL, _LIMIT) or solved.x is None:
-        return SolvedMilp(None, float("inf"), bound + model.constant)
-    return SolvedMilp(
-        model.schedule(solved.x), float(solved.fun) + model.constant, bound + model.constant
-    )
+        return SolvedMilp(None, float("inf"), bound)
+    return SolvedMilp(model.schedule(solved.x), float(solved.fun), bound)
 
 
 class _Model:
-    """Columns: x (choices), y_nv, alpha_jn, then the cost kappa_n of each node."""
+    """Columns: x (choices), their alphas, y_nv, and a last one that is 1. Its cost is that of all
+    jobs waiting, so that the gap is a share of f_OBJ.
+    """
 
     def __init__(self, situation: Situation, rules: Rules) -> None:
         self.situation = situation
@@ -69,7 +82,7 @@ class _Model:
         self.choices = [
             _Choice(job, node, n, gpus)
             for job in jobs
-            for node in nodes
+            for node in nodes[: job + 1]
             for n in situation.catalogue.offered
             for gpus in range(1, types[n].gpus + 1)
             if np.isfinite(situation.time[job, kinds.index(types[n].kind), gpus - 1])
@@ -77,30 +90,29 @@ class _Model:
         self.time = np.array([self._time(choice) for choice in self.choices])
         price = np.array([types[choice.type].price_per_hour for choice in self.choices])
         self.deployment: Floats = self.time * price / _HOUR_S
-        self.y0 = len(self.choices)
-        self.alpha0 = self.y0 + len(nodes) * len(types)
-        self.kappa0 = self.alpha0 + len(jobs) * len(nodes)
-        self.size = self.kappa0 + len(nodes)
+        self.y0 = 2 * len(self.choices)  # behind x and alpha
+        self.one = self.y0 + len(nodes) * len(types)
+        self.size = self.one + 1
         self.integer = np.ones(self.size)
-        self.integer[self.kappa0 :] = 0
-        self.upper = np.ones(self.size)
-        self.upper[self.kappa0 :] = np.inf
+        self.integer[len(self.choices) : self.y0] = 0
+        self.lower, self.upper = np.zeros(self.size), np.ones(self.size)
+        self.lower[self.one] = 1
         self._cost(rules)
 
     def _cost(self, rules: Rules) -> None:
         situation = self.situation
         worst = np.maximum(0.0, situation.interval_s + situation.slowest - situation.due)
         waits = rules.rho * worst * situation.weight
-        self.constant = float(waits.sum())  # all wait, but for whom x is 1
         job = np.array([choice.job for choice in self.choices], dtype=np.int64)
         late = np.maximum(0.0, self.time - situation.due[job]) * situation.weight[job]
         gpus = np.array([choice.gpus for choice in self.choices])
         self.objective = np.zeros(self.size)
-        self.objective[: self.y0] = late - waits[job] - rules.mu * gpus
+        self.objective[: len(job)] = late - waits[job] - rules.mu * gpus
+        self.objective[len(job) : self.y0] = self.deployment
         for node in range(situation.nodes):
             for n, rented in enumerate(situation.catalogue.types):
                 self.objective[self._y(node, n)] = rules.mu * rented.gpus
-        self.objective[self.kappa0 :] = 1.0
+        self.objective[self.one] = waits.sum()  # all wait, but for whom x is 1
 
     def constraints(self) -> tuple[object, Floats, Floats]:
         """Rows of (P1b)-(P1n) with their limits."""
@@ -131,20 +143,12 @@ class _Model:
                     if self.choices[c].type == n
                 ]
                 add([*mine, (self._y(node, n), -float(rented.gpus))], -np.inf, 0)
-            add(
-                [*((self._alpha(j, node), 1.0) for j in jobs), *((y, -1.0) for y, _ in opened)],
-                0,
-                0,
-            )
-            for job in jobs:  # P1l, and the node's cost
-                columns = at[job, node]
-                add([(self._alpha(job, node), 1.0), *((c, -1.0) for c in columns)], -np.inf, 0)
-                most = max((float(self.deployment[c]) for c in columns), default=0.0)
-                add(
-                    [(self.kappa0 + node, 1.0), (self._alpha(job, node), -most)]
-                    + [(c, -float(self.deployment[c])) for c in columns],
-                    -most, np.inf,
-                )  # fmt: skip
+            alphas = [
+                (len(self.choices) + c, 1.0) for job in jobs for c in at[job, node]
+            ]  # P1k: exactly one of an open node
+            add([*alphas, *((y, -1.0) for y, _ in opened)], 0, 0)
+        for c in range(len(self.choices)):  # P1l
+            add([(c, 1.0), (len(self.choices) + c, -1.0)], 0, 1)
         every = [(self._y(node, n), 1.0) for node in nodes for n in range(len(types))]
         count = float(min(len(nodes), len(jobs)))
         add(every, count, count)  # P1n
@@ -174,6 +178,3 @@ class _Model:
 
     def _y(self, node: int, n: int) -> int:
         return self.y0 + node * len(self.situation.catalogue.types) + n
-
-    def _alpha(self, job: int, node: int) -> int:
-        return self.alpha0 + job * self.situation.nodes + node

@@ -1,10 +1,13 @@
-"""The paper's heuristics: greedy, randomised greedy, and path relinking (section 3.3)."""
+"""The paper's heuristics (greedy, randomised greedy, and path relinking: section 3.3), and the
+local search of its released program.
+"""
 
 from __future__ import annotations
 
 from dlq_master.model.late import np
 from dlq_master.policy.priced.greedy.batch import ScheduleRows
 from dlq_master.policy.priced.greedy.construct import construct
+from dlq_master.policy.priced.greedy.local import MOST_CHANGES, climb
 from dlq_master.policy.priced.greedy.mutable import Mutable
 from dlq_master.policy.priced.greedy.postprocess import give_idle
 from dlq_master.policy.priced.greedy.proxy import score
@@ -15,6 +18,7 @@ from dlq_master.policy.priced.situation import EMPTY, Schedule, Situation
 GREEDY = Rules(iterations=1)
 RANDOMIZED = Rules()
 PATH_RELINKING = Rules(proxy=Proxy.EFFICIENCY)
+LOCAL_SEARCH = Rules(proxy=Proxy.EFFICIENCY, moves=MOST_CHANGES)
 
 
 def greedy(situation: Situation, draw: np.random.Generator, rules: Rules = GREEDY) -> Schedule:
@@ -53,6 +57,18 @@ def path_relinking(
     give_idle(made, to_one=rules.released)
     better = score(made, rules)[0] >= scores[best]
     return made.schedule(0) if better else batch.schedule(best)
+
+
+def local_search(
+    situation: Situation, draw: np.random.Generator, rules: Rules = LOCAL_SEARCH
+) -> Schedule:
+    """Randomised greedy by f-bar, then local search from the best schedule, postprocessed again."""
+    if not situation.jobs:
+        return EMPTY
+    batch = _constructed(situation, rules, draw)
+    made = climb(batch.rows(np.array([int(np.argmax(score(batch, rules)))])), rules.moves)
+    give_idle(made, to_one=rules.released)
+    return made.schedule(0)
 
 
 def _constructed(situation: Situation, rules: Rules, draw: np.random.Generator) -> ScheduleRows:

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from dlq_master.policy.priced.catalogue import Catalogue, NodeType
 from dlq_master.policy.priced.compared import dp, first_principle
+from dlq_master.policy.priced.compared.hierarchical import hierarchical
 from dlq_master.policy.priced.greedy import greedy
 from dlq_master.policy.priced.marginal import marginal
 from dlq_master.policy.priced.rules import PaperReading, Proxy
@@ -28,7 +29,11 @@ SOLVERS: dict[str, Solver] = {
     "relinking": partial(
         greedy.path_relinking, rules=FEW._replace(proxy=Proxy.EFFICIENCY, alpha=0.4)
     ),
+    "local-search": partial(
+        greedy.local_search, rules=greedy.LOCAL_SEARCH._replace(iterations=12, alpha=0.4)
+    ),
     "relinking-cost": partial(greedy.path_relinking, rules=FEW._replace(alpha=0.4)),
+    "hierarchical": hierarchical,
     "fifo": first_principle.fifo,
     "edf": first_principle.edf,
     "ps": first_principle.ps,

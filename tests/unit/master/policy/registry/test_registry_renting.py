@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import pytest
 
+from dlq_master.policy.priced.compared.milp import Effort, SolvedMilp
+from dlq_master.policy.priced.marginal import marginal
 from dlq_master.policy.priced.names import SETTINGS
-from dlq_master.policy.registry.renting import build
+from dlq_master.policy.priced.situation import EMPTY
+from dlq_master.policy.registry import renting
+from dlq_master.policy.registry.renting import build, build_live
 from dlq_master.policy.registry.settings import PolicyError
 from unit.master.policy.priced.drawing import chance, drawn
 
@@ -37,3 +41,38 @@ def test_settings_reach_the_solver() -> None:
 def test_slips_are_named(name: str, words: dict[str, str], told: str) -> None:
     with pytest.raises(PolicyError, match=told):
         build(name, words)
+
+
+@pytest.mark.parametrize("reason", ["gives up", "too large"])
+def test_a_live_program_without_a_schedule_leaves_the_decision_to_the_default(
+    reason: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def gives_up(*told: object) -> SolvedMilp:
+        return SolvedMilp(None, 0.0, 0.0)
+
+    asked = drawn(4, 5, 2)
+    if reason == "gives up":
+        monkeypatch.setattr(renting, "step_milp", gives_up)
+    else:
+        monkeypatch.setattr(renting, "MOST_CHOICES", 1)
+    assert build_live("gpuaas-milp", {})(asked, chance()) == marginal(asked, chance())
+    if reason == "gives up":
+        with pytest.raises(RuntimeError, match="no schedule in its time"):
+            build("gpuaas-milp", {})(asked, chance())
+
+
+def test_a_live_program_has_two_seconds_unless_it_is_told_otherwise(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    given: list[float] = []
+
+    def solves(_situation: object, _rules: object, effort: Effort) -> SolvedMilp:
+        given.append(effort.limit_s)
+        return SolvedMilp(EMPTY, 0.0, 0.0)
+
+    monkeypatch.setattr(renting, "step_milp", solves)
+    asked = drawn(4, 5, 2)
+    for words in ({}, {"limit_s": "7"}):
+        build_live("gpuaas-milp", words)(asked, chance())
+    build("gpuaas-milp", {})(asked, chance())
+    assert given == [2.0, 7.0, 60.0]
