@@ -3,9 +3,10 @@ mended.
 
 Due dates count from now in (P1h) and (P1i); the x of (P1c)-(P1s) have their index g. A node with a
 larger type than the used one pays mu for each idle GPU. The product pi_jn alpha_jn is linear here.
-Each x has an alpha, which is at most x, and pays the deployment cost of its x. The alphas of an open
-node sum to 1, and the minimum chooses the cheapest one. As nodes are alike, job j is on one of the first j of
-them. Variables grow with jobs x nodes x types x GPUs: 6 jobs on 3 nodes of Table 2 are 450 x.
+Each x has an alpha, which is at most x, and pays the deployment cost of its x. The alphas of an
+open node sum to 1, and the minimum chooses the cheapest one. As nodes are alike, job j is on one of
+the first j of them. Variables grow with jobs x nodes x types x GPUs: 6 jobs on 3 nodes of Table 2
+are 450 x.
 """
 
 from __future__ import annotations
