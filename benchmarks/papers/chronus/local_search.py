@@ -69,17 +69,22 @@ def main() -> None:
 
 def ran(seeds: Sequence[int], jobs: int) -> Iterable[LocalSearchRow]:
     """Every placement under every price list."""
-    traces = [hostile(seed, jobs) for seed in seeds]
-    for placement, words in PLACEMENTS.items():
-        for price, more in PRICES.items():
-            (chosen,) = read_settings(["chronus-paper"], [*words, *more])
-            found = [replay(trace, CLUSTER, chosen).metrics for trace in traces]
+    for placement in PLACEMENTS:
+        for price in PRICES:
+            found = [placed(placement, price, seed, jobs) for seed in seeds]
             yield LocalSearchRow(
                 placement,
                 price,
-                mean(one.avg_jct_s or 0.0 for one in found),
-                mean(one.preemptions for one in found),
+                mean(one["jct_s"] for one in found),
+                mean(one["preemptions"] for one in found),
             )
+
+
+def placed(placement: str, price: str, seed: int, jobs: int) -> dict[str, float]:
+    """One replay: its mean JCT and preemptions."""
+    (chosen,) = read_settings(["chronus-paper"], [*PLACEMENTS[placement], *PRICES[price]])
+    found = replay(hostile(seed, jobs), CLUSTER, chosen).metrics
+    return {"jct_s": float(found.avg_jct_s or 0.0), "preemptions": float(found.preemptions)}
 
 
 def hostile(seed: int, jobs: int) -> Trace:

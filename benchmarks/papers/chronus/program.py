@@ -14,7 +14,7 @@ from __future__ import annotations
 import argparse
 import time
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from benchmarks.papers import slo_jobs
 from benchmarks.support.report import Report
@@ -68,17 +68,34 @@ def ran(limit_s: float, seeds: tuple[int, ...]) -> Iterator[ProgramRow]:
     for gpus, count in SIZES:
         for load in LOADS:
             for seed in seeds:
-                jobs, grid = drawn(gpus, count, load, seed), Grid(term_s=slo_jobs.TERM_S, capacity=(gpus,), whole_leases=True)  # noqa: E501  # fmt: skip
-                for objective in (True, False):
-                    begun_s = time.perf_counter()
-                    asked = jobs if objective else [_promised(job, grid) for job in jobs]
-                    made = time_indexed(asked, grid, limit_s, objective=objective)
-                    wall_s = time.perf_counter() - begun_s
-                    yield ProgramRow(
-                        gpus, count, load, seed, "most reward" if objective else "any solution",
-                        _variables(jobs, grid), wall_s, _answer(made, objective=objective),
-                        1 - made.objective / made.bound if objective and made.plan else None,
-                    )  # fmt: skip
+                for row in asked_twice(gpus, count, load, seed, limit_s):
+                    yield ProgramRow(**row)
+
+
+def asked_twice(
+    gpus: int, count: int, load: float, seed: int, limit_s: float
+) -> list[dict[str, Any]]:
+    """A set under both questions: the fields of two rows."""
+    grid = Grid(term_s=slo_jobs.TERM_S, capacity=(gpus,), whole_leases=True)
+    jobs = drawn(gpus, count, load, seed)
+    rows = []
+    for objective in (True, False):
+        asked = jobs if objective else [_promised(job, grid) for job in jobs]
+        begun_s = time.perf_counter()
+        made = time_indexed(asked, grid, limit_s, objective=objective)
+        row = ProgramRow(
+            gpus=gpus,
+            jobs=count,
+            load=load,
+            seed=seed,
+            question="most reward" if objective else "any solution",
+            variables=_variables(jobs, grid),
+            wall_s=time.perf_counter() - begun_s,
+            answer=_answer(made, objective=objective),
+            gap=1 - made.objective / made.bound if objective and made.plan else None,
+        )
+        rows.append(row._asdict())
+    return rows
 
 
 def drawn(gpus: int, count: int, load: float, seed: int) -> list[SloJob]:
@@ -121,17 +138,18 @@ def table(rows: list[ProgramRow]) -> str:
     ]
     for most, any_one in zip(rows[::2], rows[1::2], strict=True):
         size = f"{most.gpus:,} x {most.jobs}, {most.load:g}"
-        lines.append(f"| {size} | {most.variables:,} | {_cell(most)} | {_cell(any_one)} |")
+        lines.append(f"| {size} | {most.variables:,} | {cell(most)} | {cell(any_one)} |")
     return "\n".join(lines)
 
 
-def _cell(row: ProgramRow) -> str:
+def cell(row: ProgramRow) -> str:
+    """Its answer in a table."""
     gap = "" if row.gap is None or row.gap < 1e-9 else f", gap {row.gap:.1%}"
     return f"{row.answer}{gap}, {row.wall_s:.1f} s"
 
 
 def _line(row: ProgramRow) -> str:
-    return f"{row.gpus} x {row.jobs}, load {row.load:g}, {row.question}: {_cell(row)}"
+    return f"{row.gpus} x {row.jobs}, load {row.load:g}, {row.question}: {cell(row)}"
 
 
 def _options() -> argparse.ArgumentParser:
