@@ -29,6 +29,7 @@ from dlq_client.line.identity import Identity
 _SIZE = struct.Struct("=I")
 _LARGEST = connection.LARGEST_ANSWER_BYTES + (1 << 20)
 _MOST_CHANNELS = 4
+_MOST_WAITING = 4
 _CODES = {code.value[0]: code for code in grpc.StatusCode}
 _PEMS = ("key", "certificate", "ca", "address")
 
@@ -74,24 +75,37 @@ class _Keeper:
         self._path = path
         self._channels: dict[bytes, grpc.Channel] = {}
         self._lock = threading.Lock()
+        self._waiting = 0  # threads that wait for a line
 
     def run(self, listening: socket.socket, watched: int) -> None:
-        threading.Thread(target=self._accept, args=(listening,), daemon=True).start()
+        self._start_thread(listening)
         with suppress(OSError):
             os.read(watched, 1)  # until the server lets go
         with suppress(OSError):
             self._path.unlink()
 
+    def _start_thread(self, listening: socket.socket) -> None:
+        self._waiting += 1
+        threading.Thread(target=self._accept, args=(listening,), daemon=True).start()
+
     def _accept(self, listening: socket.socket) -> None:
+        """Serve one line after another. There is always a thread that waits for the next one."""
         while True:
             line, _ = listening.accept()
-            if peer_uid(line) == os.geteuid():
-                threading.Thread(target=self._serve, args=(line,), daemon=True).start()
-            else:
-                line.close()
+            with self._lock:
+                self._waiting -= 1
+                if not self._waiting:
+                    self._start_thread(listening)
+            self._serve(line)
+            with self._lock:
+                if self._waiting == _MOST_WAITING:
+                    return
+                self._waiting += 1
 
     def _serve(self, line: socket.socket) -> None:
         with line, suppress(OSError, EOFError, ValueError, TypeError):
+            if peer_uid(line) != os.geteuid():
+                return
             channel = self._channel(_receive(line))
             while True:
                 method, request, timeout_s = _receive(line)
@@ -158,6 +172,12 @@ def _exactly(line: socket.socket, size: int) -> bytes:
 def use(path: Path) -> None:
     """From now on connections of this process go through the keeper at `path`."""
     connection.Connection.opener = partial(RelayedChannel, path)
+    connection.Connection.asking = staticmethod(_ask_here)
+
+
+def _ask_here(call: Callable[[], Any]) -> Any:
+    """Ctrl-C may break off what the keeper is asked: gRPC is not in it."""
+    return call()
 
 
 class RelayedError(grpc.RpcError, grpc.Call):
@@ -209,7 +229,7 @@ class RelayedChannel(grpc.Channel):
                 raise PermissionError(1, "not ours")
             _send(self._line, tuple(getattr(identity, name) for name in _PEMS))
         except OSError:
-            self._line = None
+            self._let_go()
 
     def unary_unary(
         self, method: str, request_serializer: Any = None, response_deserializer: Any = None,
@@ -222,23 +242,25 @@ class RelayedChannel(grpc.Channel):
                 own = self._real().unary_unary(
                     method, request_serializer, response_deserializer, *rest, **more
                 )
-                return own(request, timeout=timeout, **options)
+                return connection.apart(partial(own, request, timeout=timeout, **options))
             return response_deserializer(self._ask(method, request_serializer(request), timeout))
 
         return call
 
     def _ask(self, method: str, request: bytes, timeout_s: float | None) -> bytes:
         with self._lock:
-            line = self._line
+            line, answer = self._line, None
             try:
                 if line is None:
                     raise EOFError
                 _send(line, (method, request, timeout_s))
                 answer = _receive(line)
             except (OSError, EOFError, ValueError):
-                self._line = None  # the next try goes over a channel of our own
                 lost = grpc.StatusCode.UNAVAILABLE.value[0]
                 raise RelayedError(lost, "the process with the line has ended", ()) from None
+            finally:
+                if answer is None:
+                    self._let_go()  # the next try goes over a channel of our own
         if len(answer) == 1:
             return bytes(answer[0])
         raise RelayedError(*answer)
@@ -262,8 +284,12 @@ class RelayedChannel(grpc.Channel):
         """End both."""
         if self._own is not None:
             self._own.close()
+        self._let_go()
+
+    def _let_go(self) -> None:
         if self._line is not None:
             self._line.close()
+        self._line = None
 
     def __enter__(self) -> RelayedChannel:
         return self

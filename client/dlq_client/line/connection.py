@@ -110,6 +110,8 @@ class Connection:
 
     opener: Callable[[Identity], grpc.Channel] = staticmethod(lambda who: open_channel(who))
     """How a channel is made. A process that has a line already puts another function here."""
+    asking: Callable[[Callable[[], Any]], Any] = staticmethod(apart)
+    """How one request is made; that process needs no thread for it."""
 
     def __init__(
         self,
@@ -144,7 +146,8 @@ class Connection:
         timeout_s = self._deadline_s if deadline_s is None else deadline_s
         while True:
             try:
-                return apart(partial(method, request, timeout=timeout_s))
+                answer: Response = self.asking(partial(method, request, timeout=timeout_s))
+                return answer
             except grpc.RpcError as error:
                 failure = from_rpc_error(error, self.identity.address)
                 if (is_lost(error) or is_crowded(failure)) and patience.wait():
