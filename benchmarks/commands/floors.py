@@ -1,4 +1,4 @@
-"""What a call of a command costs at least, beside the commands of dlq.
+"""The least cost of a command, beside the commands of dlq.
 
     python -m benchmarks.commands.floors [--count N] [--rounds N] [--json]
 

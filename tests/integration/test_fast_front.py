@@ -404,3 +404,10 @@ def test_a_descriptor_of_the_shell_reaches_the_command(front: Front) -> None:
         env=front.environment, text=True, capture_output=True,
     )  # fmt: skip
     assert done.stdout.startswith("Submitted batch job"), done.stderr
+
+
+def test_nothing_of_a_server_is_left_when_it_was_killed(front: Front) -> None:
+    front.serve()
+    wait_until(lambda: len(front.servers()) >= 4, what="its spares wait", timeout_s=60)
+    os.kill(front.server(), signal.SIGKILL)
+    wait_until(lambda: not front.servers(), what="its spares and its keeper end", timeout_s=60)

@@ -74,7 +74,8 @@ class CommandServer:
     def run(self) -> None:
         """Serve until it is time to end; the socket is gone then."""
         # Before the first gRPC call of anybody: this process forks and never makes one.
-        keeper = line.start_keeper(self._line_path, self._lock)
+        # It holds no end of ours: spares end when nobody holds `lives`, and it ends after them.
+        keeper = line.start_keeper(self._line_path, self._lock, self._lives, self._hears)
         signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
         gc.collect()
         gc.freeze()  # spares share these pages
