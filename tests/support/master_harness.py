@@ -351,6 +351,8 @@ def known(cluster: Cluster) -> dict[str, object]:
     return {
         "runs": [(key, runs) for key, runs in trials.runs.items()],
         "ratios": (trials.ratios.total, list(trials.ratios)),
+        "errors": (trials.erred, list(trials.errors.items())),
+        "outcomes": (trials.outcomes.total, list(trials.outcomes)),
         "sent": (trials.sent.total, list(trials.sent)),
         "scale": (trials.hour, trials.gpus),
         "services": (history.newest.total, list(history.newest)),

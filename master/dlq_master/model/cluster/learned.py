@@ -34,6 +34,7 @@ def _sent(fact: Sent) -> tuple[Sequence[float], Sequence[str]]:
 
 
 _RATIOS: Final = Ring[float]("ratio", trials.RATIOS_KEPT, _number, lambda of, _: of[0])
+_OUTCOMES: Final = Ring[float]("outcome", trials.OUTCOMES_KEPT, _number, lambda of, _: of[0])
 # Beyond the newest ones, those from which the distribution was learned last.
 _SERVICES: Final = Ring[float]("service", history.KEPT * 5 // 4, _number, lambda of, _: of[0])
 _SENT: Final = Ring[Sent](
@@ -42,9 +43,13 @@ _SENT: Final = Ring[Sent](
 _OFFERS: Final = Ring[Offer](
     "offer", demand.KEPT, lambda fact: (fact, ()), lambda of, _: Offer(of[0], int(of[1]), *of[2:])
 )
-RUNS, COSTS = "run", "cost"  # kinds of the rows of families
+RUNS, COSTS, ERRORS = "run", "cost", "error"  # kinds of the rows of families
 SCALE, DEMAND, DISTRIBUTION = "scale", "demand", "distribution"  # rows of which there is one
-_MOST: Final = {RUNS: trials.FAMILIES_KEPT, COSTS: costs.FAMILIES_KEPT}
+_MOST: Final = {
+    RUNS: trials.FAMILIES_KEPT,
+    COSTS: costs.FAMILIES_KEPT,
+    ERRORS: trials.ERRING_KEPT,
+}
 
 
 class ChangedLessons(NamedTuple):
@@ -59,7 +64,7 @@ class LearnedRows:
 
     def __init__(self) -> None:
         self._told: dict[str, int] = defaultdict(int)  # kind -> facts that are in rows
-        self._families: dict[str, dict[str, None]] = {RUNS: {}, COSTS: {}}  # rows, the latest last
+        self._families: dict[str, dict[str, None]] = {kind: {} for kind in _MOST}  # the latest last
         self._singles: dict[str, Lesson] = {}
 
     def changed(self, cluster: Cluster) -> ChangedLessons:
@@ -68,11 +73,14 @@ class LearnedRows:
         dropped: list[str] = []
         known, told = cluster.profiling.remembered, self._told
         self._of_ring(_RATIOS, known.ratios, rows)
+        self._of_ring(_OUTCOMES, known.outcomes, rows)
         self._of_ring(_SERVICES, cluster.history.newest, rows)
         self._of_ring(_SENT, known.sent, rows)
         self._of_ring(_OFFERS, cluster.offers.newest, rows)
         if known.taught != told[RUNS]:
             self._of_families(RUNS, known.taught, _run_rows(known, told[RUNS]), rows, dropped)
+        if known.erred != told[ERRORS]:
+            self._of_families(ERRORS, known.erred, _error_rows(known, told[ERRORS]), rows, dropped)
         changes = cluster.costs.changes
         if changes != told[COSTS]:
             self._of_families(COSTS, changes, _cost_rows(cluster, told[COSTS]), rows, dropped)
@@ -138,6 +146,7 @@ class LearnedRows:
         known = cluster.profiling.remembered
         self._told |= {
             _RATIOS.kind: known.ratios.total,
+            _OUTCOMES.kind: known.outcomes.total,
             _SERVICES.kind: cluster.history.newest.total,
             _SENT.kind: known.sent.total,
             _OFFERS.kind: cluster.offers.newest.total,
@@ -161,7 +170,11 @@ class LearnedRows:
         runs = {_likeness(name): _runs(row) for name, row in _in_order(rows[RUNS])}
         scale = self._singles.get(SCALE)
         hour, gpus = (-1, 0) if scale is None else (scale.number, int(scale.numbers[0]))
-        cluster.profiling.remember(Remembered(hour, gpus, ratios, sent, runs, self._told[RUNS]))
+        errors = {name: row.numbers for name, row in _in_order(rows[ERRORS])}
+        found = _OUTCOMES.facts(rows[_OUTCOMES.kind], 1)
+        outcomes: Newest[float] = newest_of(*found, trials.OUTCOMES_KEPT)
+        known = (hour, gpus, ratios, sent, runs, self._told[RUNS])
+        cluster.profiling.remember(Remembered(*known, errors, self._told[ERRORS], outcomes))
 
 
 # --- helpers, in order of use ---------------------------------------------------------------------
@@ -174,6 +187,13 @@ def _run_rows(known: Remembered, told: int) -> Iterator[Lesson]:
         numbers = [number for times in runs.values() for number in (float(len(times)), *times)]
         name = f"{RUNS}/{json.dumps(list(key))}"
         yield Lesson(name, known.taught - back, tuple(numbers), tuple(runs))
+
+
+def _error_rows(known: Remembered, told: int) -> Iterator[Lesson]:
+    """Likewise of the errors of estimates."""
+    new = list(islice(reversed(known.errors.items()), known.erred - told))
+    for back, (family, ratios) in zip(range(len(new) - 1, -1, -1), reversed(new), strict=True):
+        yield Lesson(f"{ERRORS}/{family}", known.erred - back, ratios)
 
 
 def _cost_rows(cluster: Cluster, told: int) -> Iterator[Lesson]:

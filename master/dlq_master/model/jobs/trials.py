@@ -18,6 +18,9 @@ WINDOW_S = 3600.0  # for so long it is known who was sent to be profiled
 RUNS_KEPT = 20  # of a family
 FAMILIES_KEPT = 10_000
 RATIOS_KEPT = 500
+ERRORS_KEPT = 120  # ratios of a family: the 99th percentile needs 99
+ERRING_KEPT = 500  # families
+OUTCOMES_KEPT = 500
 SENT_KEPT = 20_000  # of two windows
 
 _QUEUED, _COMPLETED = JobState.QUEUED, JobState.COMPLETED
@@ -64,6 +67,9 @@ class Remembered(NamedTuple):
     sent: Newest[Sent]
     runs: dict[Likeness, Runs]
     taught: int
+    errors: dict[str, tuple[float, ...]]
+    erred: int
+    outcomes: Newest[float]
 
 
 class Profiling:
@@ -74,6 +80,7 @@ class Profiling:
     __slots__ = (
         *("_resume_s", "_runs", "_sent", "gpus", "hour", "ratios", "runs", "unknown"),
         *("_kin", "_several", "_wondered", "foretold", "of_family", "taught"),
+        *("erred", "errors", "outcomes"),
     )
 
     def __init__(self, resume_s: float) -> None:
@@ -86,6 +93,11 @@ class Profiling:
         self.hour = -1  # for which it was decided how many GPUs are for trials
         self.gpus = 0  # so many
         self.ratios: Newest[float] = Newest(maxlen=RATIOS_KEPT)  # run times over estimates
+        # the same of the latest families, the latest last
+        self.errors: dict[str, tuple[float, ...]] = {}
+        self.erred = 0  # rises with each of them
+        # of promises that have ended: 1 if a wrong estimate broke it, 0 if it was kept
+        self.outcomes: Newest[float] = Newest(maxlen=OUTCOMES_KEPT)
         self._sent: Newest[Sent] = Newest(maxlen=SENT_KEPT)
         self._runs: dict[Likeness, Runs] = {}
         self.taught = 0  # rises with every run that is learned
@@ -98,11 +110,22 @@ class Profiling:
     @property
     def remembered(self) -> Remembered:
         """All but the unknown jobs, which are derived from the jobs."""
-        return Remembered(self.hour, self.gpus, self.ratios, self._sent, self._runs, self.taught)
+        return Remembered(
+            self.hour,
+            self.gpus,
+            self.ratios,
+            self._sent,
+            self._runs,
+            self.taught,
+            self.errors,
+            self.erred,
+            self.outcomes,
+        )
 
     def remember(self, known: Remembered) -> None:
         """Know what another knew, and nothing else."""
-        self.hour, self.gpus, self.ratios, self._sent, self._runs, self.taught = known
+        self.hour, self.gpus, self.ratios, self._sent, self._runs, self.taught = known[:6]
+        self.errors, self.erred, self.outcomes = known[6:]
         self.runs = MappingProxyType(self._runs)
         self._kin, self.foretold = None, Memo()
         self._trim()
@@ -162,7 +185,7 @@ class Profiling:
         if run_s <= 0.0:
             return
         if job.duration_estimate_s and job.timed:
-            self.ratios.append(run_s * pace / job.duration_estimate_s)
+            self._learn_error(job, run_s * pace / job.duration_estimate_s)
         if job.family and job.gpu_type_ran not in ("", SEVERAL):
             key = likeness(job)
             self.taught += 1
@@ -175,6 +198,22 @@ class Profiling:
                 oldest = next(iter(self._runs))
                 self._unrelate(oldest)
                 del self._runs[oldest]
+
+    def _learn_error(self, job: Job, ratio: float) -> None:
+        """How wrong its estimate was; and whether that broke a promise."""
+        self.ratios.append(ratio)
+        if job.family:
+            self.erred += 1
+            known = self.errors.pop(job.family, ())
+            self.errors[job.family] = (*known, ratio)[-ERRORS_KEPT:]
+            if len(self.errors) > ERRING_KEPT:
+                del self.errors[next(iter(self.errors))]
+        if job.margin is None or job.end_time_s is None or not job.steps:
+            return
+        step = 0 if job.promised is None else job.promised  # if it was withdrawn, nobody knows
+        kept = job.end_time_s <= job.submit_time_s + job.steps[step].deadline_s
+        if kept or ratio > 1.0 + job.margin:
+            self.outcomes.append(0.0 if kept else 1.0)
 
     def kin(self, family: str) -> Iterable[Likeness]:
         """All kinds of jobs of this family of which runs are known, the latest last."""

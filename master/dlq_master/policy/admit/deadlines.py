@@ -147,8 +147,7 @@ class _Bench:
     def ruled(self) -> list[Reserve]:
         """The changes of the judged jobs, and of the jobs that made room for them."""
         view, rules, after = self._view, self._rules, self._after
-        extra = margin(view.cluster, rules)
-        made = [_entered(view.cluster, job, each, after, extra, rules) for job, each in self._found]
+        made = [_entered(view.cluster, job, each, after, rules) for job, each in self._found]
         if rules.offers:
             looked = self._before is not None
             book = after if looked else book_of(view, self._gpu_type, rules)
@@ -174,7 +173,8 @@ def _asked(view: View, grid: Grid, job: Job, rules: Promises) -> _Asked:
     cluster = view.cluster
     never = promisable(cluster, job, type_of(cluster, job))
     spare = may_make_way(job, grid)
-    own = slo_job(cluster, job, cluster.slot + 1, margin(cluster, rules), spare=spare)
+    extra = margin(cluster, rules, job.family)
+    own = slo_job(cluster, job, cluster.slot + 1, extra, spare=spare)
     if never is not None:
         wide = never is VerdictGround.WIDTH
         most = whole_block(cluster, type_of(cluster, job), grid)
@@ -239,7 +239,7 @@ def offer_to(
         cluster,
         job,
         cluster.slot + 1,
-        margin(cluster, rules),
+        margin(cluster, rules, job.family),
         spare=may_make_way(job, book.grid),
     )
     if promisable(cluster, job, type_of(cluster, job)) not in (None, VerdictGround.WIDTH):
@@ -276,7 +276,6 @@ def _entered(
     job: Job,
     verdict: AdmissionVerdict,
     book: PromiseBook,
-    extra: float,
     rules: Promises,
 ) -> Reserve:
     band = Band.FILL if verdict.guaranteed and rules.slots is Slots.EARLY else Band.SPOT
@@ -286,7 +285,8 @@ def _entered(
     made = Reserve(job.job_id, band, slots, verdict.step, verdict.by.value, reason)
     if not verdict.guaranteed:
         return made
-    return made._replace(margin=extra, pause=pause_of(cluster, job), gpu_type=job.gpu_type_promised)
+    extra, pause = margin(cluster, rules, job.family), pause_of(cluster, job)
+    return made._replace(margin=extra, pause=pause, gpu_type=job.gpu_type_promised)
 
 
 def _told(

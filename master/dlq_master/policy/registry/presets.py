@@ -73,6 +73,7 @@ _CHRONUS = (
     "rearrange",
     "guarantee",
     "margin",
+    "keep_promises",
     "be_floor",
     "slots",
     "spot",

@@ -136,6 +136,7 @@ def _promises(chosen: PolicySettings) -> Promises:
         anew=chosen.placed_anew,
         be_floor=chosen.be_floor,
         margin=0.0 if exact else chosen.margin,
+        keep=chosen.keep_promises,
         floor=chosen.profiles.floor if _tries(chosen) else 0,
         whole_leases=chosen.whole_leases,
         quotas=chosen.slo_quotas,

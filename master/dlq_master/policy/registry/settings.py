@@ -23,6 +23,7 @@ from dlq_master.policy.place.skew import SKEW, SKEW_GROUPS, Pack
 from dlq_master.policy.place.spread import SPREAD
 from dlq_master.policy.place.whole.arranging import LOCAL_SEARCH, PATTERN, local_search_within
 from dlq_master.policy.policy import Know
+from dlq_master.policy.promise.capacity.margins import KEEP
 from dlq_master.policy.promise.capacity.rules import (
     SOLVER_S,
     Guarantees,
@@ -81,6 +82,7 @@ class PolicySettings(NamedTuple):
     selects: Selects = Selects.GUARANTEED
     guarantees: Guarantees = Guarantees.FITTING
     margin: float | None = None  # None: learned
+    keep_promises: float = KEEP
     whole_leases: bool = False
     be_floor: float = 0.0
     spot: Spot = Spot.SRTF
@@ -212,6 +214,13 @@ def _share(text: str) -> float:
     return value
 
 
+def _kept(text: str) -> float:
+    value = _positive(text)
+    if not 0.5 <= value < 1.0:
+        raise ValueError("expected a number from 0.5 to below 1, such as 0.99")
+    return value
+
+
 def _packlimit(text: str) -> float | None:
     if text == "learned":
         return None
@@ -301,6 +310,7 @@ _READERS: Mapping[str, tuple[str, Callable[[str], object]]] = {
     "select": ("selects", one_of({choice.value: choice for choice in Selects})),
     "guarantee": ("guarantees", one_of({choice.value: choice for choice in Guarantees})),
     "margin": ("margin", _or_word({"learned": None, "0": 0.0}, _positive)),
+    "keep_promises": ("keep_promises", _kept),
     "selector": ("selector", one_of({choice.value: choice for choice in Selector})),
     "solver_s": ("solver_s", _positive),
     "rearrange": ("placed_anew", one_of({"off": False, "cycle": True})),

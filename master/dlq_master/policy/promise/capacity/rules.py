@@ -1,11 +1,12 @@
-"""The rules of a policy that promises deadlines, and the margin that it adds to estimates."""
+"""The rules of a policy that promises deadlines."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from math import ceil, isfinite
+
+from dlq_master.policy.promise.capacity.margins import KEEP
 
 
 class Selects(StrEnum):
@@ -77,7 +78,7 @@ class Promises:
     """`slot_terms`: how many best-effort terms an SLO lease has where nothing else is configured:
     Chronus found 20 minutes best (5.5); where everybody with a deadline is selected for, short jobs
     want short ones. `margin`: the part of an estimate that a promise adds to it; None: learned from
-    past errors.
+    past errors, so that `keep` of the promises are kept.
 
     `slots`: when a promised job holds those that it needs. `be_floor`: the share of the nodes that
     new promises leave to best effort, rounded up to whole nodes. Existing promises may use it
@@ -96,6 +97,7 @@ class Promises:
     selector: Selector = Selector.PREFIX
     solver_s: float = SOLVER_S
     margin: float | None = None
+    keep: float = KEEP
     be_floor: float = 0.0
     whole_leases: bool = False
     floor: int = 0
@@ -103,29 +105,6 @@ class Promises:
     anew: bool = False
     offers: bool = False
     decided: DeadlinesDecided = DeadlinesDecided.HERE
-
-
-SHARE = 0.95  # of past jobs that a margin would have covered
-FEWEST = 20  # jobs before history counts
-UNKNOWN = 0.2  # the margin before
-MOST = 1.0
-
-
-def learned_margin(
-    ratios: Iterable[float], share: float = SHARE, unknown: float = UNKNOWN, most: float = MOST
-) -> float:
-    """The part of an estimate to add: the quantile of real over estimated run times, less 1.
-
-    `ratios` are those of jobs that have ended; nothing is added for jobs that ended early. Before
-    `FEWEST` jobs the margin is `unknown`. ValueError names a ratio that is not positive and finite.
-    """
-    ordered = sorted(ratios)
-    wrong = next((ratio for ratio in ordered if not (isfinite(ratio) and ratio > 0)), None)
-    if wrong is not None:
-        raise ValueError(f"a real run time of {wrong:g} estimates is no sample: want more than 0")
-    if len(ordered) < FEWEST:
-        return unknown
-    return min(most, max(0.0, ordered[ceil(share * len(ordered)) - 1] - 1))
 
 
 def reserved_s(estimate_s: float, margin: float) -> float:

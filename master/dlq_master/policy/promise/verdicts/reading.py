@@ -18,15 +18,29 @@ from dlq_master.model.jobs.reward import Step
 from dlq_master.model.view import View
 from dlq_master.policy.promise.capacity.grids import slot_s, type_of
 from dlq_master.policy.promise.capacity.leases import FARTHEST, Grid, SloJob, round_up
-from dlq_master.policy.promise.capacity.rules import Promises, Slots, learned_margin, reserved_s
+from dlq_master.policy.promise.capacity.margins import Errors, learned_margin
+from dlq_master.policy.promise.capacity.rules import Promises, Slots, reserved_s
 from dlq_master.policy.promise.slots.plan import SlotPlan, keeps_promise
 
 _LEAST_S = 1e-3  # of work: a job that has not ended needs its slot
 
 
-def margin(cluster: Cluster, rules: Promises) -> float:
-    """The part of an estimate that promises add to it."""
-    return learned_margin(cluster.profiling.ratios) if rules.margin is None else rules.margin
+def margin(cluster: Cluster, rules: Promises, family: str = "") -> float:
+    """The part of an estimate that a new promise adds to it, to a job of this family."""
+    if rules.margin is not None:
+        return rules.margin
+    known = cluster.profiling
+    own = known.errors.get(family, ()) if family else ()
+    inputs = (known.ratios.total, len(known.ratios), known.outcomes.total, rules.keep)
+    learned: dict[str, float] | None = cluster.memo.get("margin", *inputs)
+    if learned is None:
+        learned = {}
+        cluster.memo.put("margin", learned, *inputs)
+    family = family if own else ""
+    if family not in learned:
+        errors = Errors(known.ratios, own, known.outcomes)
+        learned[family] = learned_margin(errors, rules.keep)
+    return learned[family]
 
 
 def slo_job(

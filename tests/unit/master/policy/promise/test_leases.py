@@ -14,7 +14,6 @@ from dlq_master.policy.promise.capacity.leases import (
     usable,
     within,
 )
-from dlq_master.policy.promise.capacity.rules import learned_margin, reserved_s
 
 
 def test_rl_and_dl_as_chronus_prints_them() -> None:
@@ -47,13 +46,3 @@ def test_steps_in_reach(whole: bool, reach: list[int]) -> None:
     job = SloJob(key="a", gpus=1, work_s=25, steps=soft([(39, 100), (45, 50)]))
     assert list(within(job, grid)) == reach
     assert not within(SloJob(key="b", gpus=9, work_s=25, steps=strict(99)), grid)
-
-
-def test_a_margin_is_a_quantile_of_past_ratios() -> None:
-    assert learned_margin([1.0] * 5) == 0.2  # too few
-    ratios = [0.9] * 10 + [1.0] * 8 + [1.1, 1.3]
-    assert learned_margin(ratios) == pytest.approx(0.1)
-    assert learned_margin([0.5] * 30) == 0
-    assert reserved_s(100, learned_margin([9.0] * 30)) == 200
-    with pytest.raises(ValueError, match="-1 estimates is no sample"):
-        learned_margin([-1.0])

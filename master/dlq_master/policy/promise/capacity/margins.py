@@ -1,0 +1,83 @@
+"""How much more than its estimate a promise reserves, so that a chosen share of promises is kept.
+
+The errors of ended jobs, real over estimated run time, say how wrong the next estimate may be. By
+split conformal prediction the next one is at most the ceil((n + 1) s)-th smallest of n errors, with
+a probability of at least s, whatever their distribution is. A family with enough errors of its own
+speaks for itself; else all jobs together do.
+
+A promise that is exceeded may still be kept: its job runs ahead of its slots. And jobs with a
+promise are no fair draw of all jobs. So the coverage s follows the outcomes (adaptive conformal
+inference, Gibbs and Candes 2021). It starts at the target. Each kept promise lowers it a little,
+and each promise that a wrong estimate broke raises it by the rest of the step. So at most 1 -
+target of many promises break for that reason. It never falls below `LOOSEST` times the target's
+risk.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from math import ceil, isfinite
+from typing import NamedTuple
+
+KEEP = 0.99  # of promises
+FEWEST = 20  # jobs before history counts
+UNKNOWN = 0.2  # the margin before
+MOST = 1.0
+STEP = 0.05  # by which the coverage follows an outcome
+LOOSEST = 25.0
+DEEPEST = 0.5  # misses in a row count so much at most, beyond a coverage of all errors
+
+
+class Errors(NamedTuple):
+    """Real over estimated run times of ended jobs: of all, and of one family. `outcomes`: 1 for
+    each promise that a wrong estimate broke, and 0 for each that was kept, the latest last.
+    """
+
+    ratios: Sequence[float]
+    own: Sequence[float] = ()
+    outcomes: Sequence[float] = ()
+
+
+def learned_margin(errors: Errors, keep: float = KEEP) -> float:
+    """The part of an estimate to add. Nothing is added for jobs that ended early. Before `FEWEST`
+    jobs it is `UNKNOWN`. ValueError names a ratio that is not positive and finite.
+    """
+    covered = coverage(errors.outcomes, keep)
+    own, every = _checked(errors.own), _checked(errors.ratios)
+    for ordered in (own, every):
+        place = _place(len(ordered), covered)
+        if place <= len(ordered) and len(ordered) >= FEWEST:
+            return _margin(ordered[place - 1])
+    known = max([ordered[-1] for ordered in (own, every) if len(ordered) >= FEWEST], default=None)
+    return UNKNOWN if known is None else _margin(known)
+
+
+def coverage(outcomes: Iterable[float], keep: float = KEEP) -> float:
+    """The share of errors that a margin has to cover now, after these outcomes."""
+    risk = 1.0 - keep
+    miss = risk
+    for outcome in outcomes:
+        miss = min(LOOSEST * risk, max(-DEEPEST, miss + STEP * (risk - outcome)))
+    return 1.0 - max(0.0, miss)
+
+
+# --- helpers, in order of use ---------------------------------------------------------------------
+
+
+def _checked(ratios: Sequence[float]) -> list[float]:
+    ordered = sorted(ratios)
+    wrong = next((ratio for ratio in ordered if not (isfinite(ratio) and ratio > 0)), None)
+    if wrong is not None:
+        raise ValueError(f"a real run time of {wrong:g} estimates is no sample: want more than 0")
+    return ordered
+
+
+def _place(count: int, covered: float) -> int:
+    """Of the error, in rising order, that covers so much of the next one; beyond all of them where
+    they are too few.
+    """
+    return max(1, ceil((count + 1) * covered - 1e-9))
+
+
+def _margin(ratio: float) -> float:
+    return min(MOST, max(0.0, ratio - 1.0))
