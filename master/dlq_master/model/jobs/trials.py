@@ -20,7 +20,7 @@ FAMILIES_KEPT = 10_000
 RATIOS_KEPT = 500
 ERRORS_KEPT = 120  # ratios of a family: the 99th percentile needs 99
 ERRING_KEPT = 500  # families
-OUTCOMES_KEPT = 500
+OUTCOMES_KEPT = 2000
 SENT_KEPT = 20_000  # of two windows
 
 _QUEUED, _COMPLETED = JobState.QUEUED, JobState.COMPLETED

@@ -1,16 +1,15 @@
 """How much more than its estimate a promise reserves, so that a chosen share of promises is kept.
 
-The errors of ended jobs, real over estimated run time, say how wrong the next estimate may be. By
-split conformal prediction the next one is at most the ceil((n + 1) s)-th smallest of n errors, with
-a probability of at least s, whatever their distribution is. A family with enough errors of its own
-speaks for itself; else all jobs together do.
+The errors of ended jobs, real over estimated run time, say how wrong the next estimate may be.
+Split conformal prediction takes the ceil((n + 1) s)-th smallest of n errors. The next one is no
+larger with a probability of at least s, whatever their distribution is. A family with enough errors
+of its own speaks for itself; else all jobs together do.
 
-A promise that is exceeded may still be kept: its job runs ahead of its slots. And jobs with a
+A job that exceeds its reservation may still be in time: it runs ahead of its slots. And jobs with a
 promise are no fair draw of all jobs. So the coverage s follows the outcomes (adaptive conformal
-inference, Gibbs and Candes 2021). It starts at the target. Each kept promise lowers it a little,
-and each promise that a wrong estimate broke raises it by the rest of the step. So at most 1 -
-target of many promises break for that reason. It never falls below `LOOSEST` times the target's
-risk.
+inference, Gibbs and Candes 2021). It starts at `START` times the target's risk. Each kept promise
+lowers it a little. Each promise that a wrong estimate broke raises it by the rest of the step. So
+in the long run no more than the target's risk of the promises break for that reason.
 """
 
 from __future__ import annotations
@@ -24,11 +23,11 @@ FEWEST = 20  # jobs before history counts
 UNKNOWN = 0.2  # the margin before
 MOST = 1.0
 STEP = 0.05  # by which the coverage follows an outcome
-LOOSEST = 25.0
+START, LOOSEST = 5.0, 25.0  # times the risk of the target: what is not covered
 DEEPEST = 0.5  # misses in a row count so much at most, beyond a coverage of all errors
 
 
-class Errors(NamedTuple):
+class RunErrors(NamedTuple):
     """Real over estimated run times of ended jobs: of all, and of one family. `outcomes`: 1 for
     each promise that a wrong estimate broke, and 0 for each that was kept, the latest last.
     """
@@ -38,7 +37,7 @@ class Errors(NamedTuple):
     outcomes: Sequence[float] = ()
 
 
-def learned_margin(errors: Errors, keep: float = KEEP) -> float:
+def learned_margin(errors: RunErrors, keep: float = KEEP) -> float:
     """The part of an estimate to add. Nothing is added for jobs that ended early. Before `FEWEST`
     jobs it is `UNKNOWN`. ValueError names a ratio that is not positive and finite.
     """
@@ -55,7 +54,7 @@ def learned_margin(errors: Errors, keep: float = KEEP) -> float:
 def coverage(outcomes: Iterable[float], keep: float = KEEP) -> float:
     """The share of errors that a margin has to cover now, after these outcomes."""
     risk = 1.0 - keep
-    miss = risk
+    miss = START * risk
     for outcome in outcomes:
         miss = min(LOOSEST * risk, max(-DEEPEST, miss + STEP * (risk - outcome)))
     return 1.0 - max(0.0, miss)

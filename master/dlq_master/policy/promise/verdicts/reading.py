@@ -18,7 +18,7 @@ from dlq_master.model.jobs.reward import Step
 from dlq_master.model.view import View
 from dlq_master.policy.promise.capacity.grids import slot_s, type_of
 from dlq_master.policy.promise.capacity.leases import FARTHEST, Grid, SloJob, round_up
-from dlq_master.policy.promise.capacity.margins import Errors, learned_margin
+from dlq_master.policy.promise.capacity.margins import RunErrors, learned_margin
 from dlq_master.policy.promise.capacity.rules import Promises, Slots, reserved_s
 from dlq_master.policy.promise.slots.plan import SlotPlan, keeps_promise
 
@@ -38,7 +38,7 @@ def margin(cluster: Cluster, rules: Promises, family: str = "") -> float:
         cluster.memo.put("margin", learned, *inputs)
     family = family if own else ""
     if family not in learned:
-        errors = Errors(known.ratios, own, known.outcomes)
+        errors = RunErrors(known.ratios, own, known.outcomes)
         learned[family] = learned_margin(errors, rules.keep)
     return learned[family]
 

@@ -1,13 +1,13 @@
 """How many promised deadlines hold when estimates are wrong, and what that costs.
 
-    python -m benchmarks.papers.kept_promises [--noise N]... [--choice "KEY=VALUE ..."]... \
+    python -m benchmarks.papers.chronus.kept_promises [--noise N]... [--choice "KEY=VALUE ..."]... \
         [--policy NAME]... [--fit] [--jobs N] [--trace FILE@NODESxGPUS/PARTS]
 
 Run times are known after a trial, with an error: `noise` is its standard deviation as a part of the
 run time. Workloads are the `mix2` ones of `deadline_cases` at 120 %, with seeds of their own. They
 were written down before any margin was chosen: `FIT` is for choosing, `CHECK` for judging. A file
-with deadlines is cut into so many parts by turns, so that each part has the load of the whole on as
-many times fewer GPUs. Its first part is for choosing, and the next three are for judging.
+with deadlines is cut into so many parts by turns. Each part has the load of the whole on as many
+times fewer GPUs. Its first part is for choosing, and the next three are for judging.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ JUDGED_PARTS = 3
 
 
 class Kept(NamedTuple):
-    """Jobs with deadlines, those that were promised one, and those that missed what they were
-    promised; by how much the latest was late, and the weighted miss rate of all deadlines.
+    """Counts of jobs with deadlines: all, with a promise, and with a broken promise. `late_s` is of
+    the latest. `wdmr` is the weighted miss rate of all deadlines.
     """
 
     asked: int
@@ -85,7 +85,16 @@ def workloads(trace: str | None, jobs: int, *, fit: bool) -> list[Workload]:
 
 def kept(one: Workload, policy: str, words: Sequence[str]) -> Kept:
     """One replay."""
-    trace, nodes = one()
+    return replayed(*one(), policy, words)
+
+
+def drawn(seed: int, jobs: int, policy: str, words: Sequence[str]) -> dict[str, float]:
+    """One replay of a drawn workload, as plain values (`benchmarks.reproduce`)."""
+    return replayed(*_drawn(seed, jobs), policy, words)._replace(cpu_s=0.0)._asdict()
+
+
+def replayed(trace: Trace, nodes: ClusterSpec, policy: str, words: Sequence[str]) -> Kept:
+    """One replay of any workload."""
     (chosen,) = read_settings([policy], ["know=profiled", *words], 0)
     began_s = resource.getrusage(resource.RUSAGE_SELF).ru_utime
     result = replay(trace, nodes, chosen)
