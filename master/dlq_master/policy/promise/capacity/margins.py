@@ -7,9 +7,9 @@ of its own speaks for itself; else all jobs together do.
 
 A job that exceeds its reservation may still be in time: it runs ahead of its slots. And jobs with a
 promise are no fair draw of all jobs. So the coverage s follows the outcomes (adaptive conformal
-inference, Gibbs and Candes 2021). It starts at `START` times the target's risk. Each kept promise
-lowers it a little. Each promise that a wrong estimate broke raises it by the rest of the step. So
-in the long run no more than the target's risk of the promises break for that reason.
+inference, Gibbs and Candes 2021). `LOOSEST` times the target's risk may stay uncovered. Each
+promise that a wrong estimate broke takes `STEP` from that, and each kept one gives a little back.
+So in the long run no more than the target's risk of the promises break for that reason.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ FEWEST = 20  # jobs before history counts
 UNKNOWN = 0.2  # the margin before
 MOST = 1.0
 STEP = 0.05  # by which the coverage follows an outcome
-START, LOOSEST = 5.0, 25.0  # times the risk of the target: what is not covered
-DEEPEST = 0.5  # misses in a row count so much at most, beyond a coverage of all errors
+LOOSEST = 5.0  # times the risk of the target
+DEEPEST = 0.5  # broken promises in a row count so much at most
 
 
 class RunErrors(NamedTuple):
@@ -54,7 +54,7 @@ def learned_margin(errors: RunErrors, keep: float = KEEP) -> float:
 def coverage(outcomes: Iterable[float], keep: float = KEEP) -> float:
     """The share of errors that a margin has to cover now, after these outcomes."""
     risk = 1.0 - keep
-    miss = START * risk
+    miss = LOOSEST * risk
     for outcome in outcomes:
         miss = min(LOOSEST * risk, max(-DEEPEST, miss + STEP * (risk - outcome)))
     return 1.0 - max(0.0, miss)

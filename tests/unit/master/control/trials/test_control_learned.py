@@ -21,7 +21,8 @@ from dlq_master.model.estimates.estimate import Basis, Confidence, Source
 from dlq_master.model.estimates.lessons import IN_A_ROW, Lesson, Newest, Ring, newest_of
 from dlq_master.model.ids import AttemptKey, JobId
 from dlq_master.model.jobs.job import Job, JobState
-from dlq_master.model.jobs.trials import FAMILIES_KEPT
+from dlq_master.model.jobs.reward import strict
+from dlq_master.model.jobs.trials import ERRING_KEPT, FAMILIES_KEPT, OUTCOMES_KEPT, RATIOS_KEPT
 from dlq_master.model.order.keys import had
 from dlq_master.store.batch import TAUGHT, Batch
 from dlq_master.store.stored_tables import LESSONS
@@ -174,8 +175,11 @@ def test_rows_are_few_however_much_was_learned(masters: Masters) -> None:
                 del kept[name]
     of_families = [row for row in kept.values() if row.kind == "run"]
     assert len(of_families) == FAMILIES_KEPT == len(cluster.profiling.runs)
-    assert len([row for row in kept.values() if row.kind == "ratio"]) <= 500 // IN_A_ROW + 2
+    for kind, most in (("ratio", RATIOS_KEPT), ("outcome", OUTCOMES_KEPT)):
+        assert len([row for row in kept.values() if row.kind == kind]) <= most // IN_A_ROW + 2
+    assert len([row for row in kept.values() if row.kind == "error"]) == ERRING_KEPT
     assert max(len(row.numbers) for row in kept.values()) <= IN_A_ROW
+    assert set(cluster.profiling.outcomes) == {0.0, 1.0}
     again = Worked(masters, "dlq").master.state
     again.trials.learned.restore(again.cluster, kept.values())
     assert known(again.cluster) == known(cluster)
@@ -187,6 +191,9 @@ def _completed(job: Job, at: int) -> Job:
         family=f"f{at}",
         duration_estimate_s=50.0 + at % 7,
         total_gpu_s=1.0 + at,
+        steps=strict(100.0),
+        margin=0.1,
+        end_time_s=job.submit_time_s + 99.0 + at % 3,
     )
 
 

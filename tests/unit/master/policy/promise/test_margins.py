@@ -20,7 +20,6 @@ from dlq_master.model.jobs.trials import (
 from dlq_master.policy.promise.capacity.margins import (
     FEWEST,
     LOOSEST,
-    START,
     UNKNOWN,
     RunErrors,
     coverage,
@@ -45,12 +44,12 @@ def ratios_up_to(most: float, count: int) -> list[float]:
 @pytest.mark.parametrize("noise", NOISES)
 @pytest.mark.parametrize("share", [0.9, 0.95])
 def test_the_next_error_is_covered_as_often_as_was_asked_for(noise: str, share: float) -> None:
-    """Of 3,000 draws; a share of 0.9 has a standard error of half a percent."""
+    """Of 1,000 draws; a share of 0.9 has a standard error of one percent."""
     draw, covered = Random(f"margins/{noise}"), 0
-    for _ in range(3000):
+    for _ in range(1000):
         *known, last = [NOISES[noise](draw) for _ in range(40)]
-        covered += last <= 1.0 + learned_margin(RunErrors(known), 1.0 - (1.0 - share) / START)
-    assert covered / 3000 >= share - 0.015
+        covered += last <= 1.0 + learned_margin(RunErrors(known), 1.0 - (1.0 - share) / LOOSEST)
+    assert covered / 1000 >= share - 0.03
 
 
 def test_the_place_is_that_of_a_finite_sample() -> None:
@@ -78,8 +77,8 @@ def test_a_family_speaks_for_itself_once_it_has_errors_enough() -> None:
 
 def test_outcomes_move_the_coverage_and_bounds_hold_it() -> None:
     assert coverage([]) == pytest.approx(0.95)
-    assert 0.949 < coverage([0.0]) < 0.95
     assert 0.999 < coverage([1.0]) <= 1.0
+    assert 0.99 < coverage([1.0, 0.0]) < coverage([1.0])
     assert coverage([0.0] * 100_000) == pytest.approx(1.0 - LOOSEST * 0.01)
     assert coverage([1.0] * 500 + [0.0] * 900) == 1.0
     assert coverage([1.0] * 500 + [0.0] * 1100) < 1.0, "it recovers"
@@ -89,10 +88,10 @@ def test_a_share_of_promises_is_kept_although_they_are_no_fair_draw() -> None:
     """Only jobs with an estimate that is far too small are promised anything."""
     draw = Random("unfair")
     known, outcomes = list[float](), list[float]()
-    for _ in range(4000):
+    for _ in range(3000):
         ratio = draw.uniform(0.5, 1.5)
         promised = ratio > 1.3
-        added = learned_margin(RunErrors(known[-500:], (), outcomes[-OUTCOMES_KEPT:]), 0.9)
+        added = learned_margin(RunErrors(known[-100:], (), outcomes[-OUTCOMES_KEPT:]), 0.9)
         if promised:
             outcomes.append(0.0 if ratio <= 1.0 + added else 1.0)
         known.append(ratio)
