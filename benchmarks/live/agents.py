@@ -9,8 +9,8 @@ tell their steps in the heartbeats. `--queued` more wait. `--rate` of them end i
 others take their place, so that plans go on. Printed: CPU of the master to join an agent, and its
 share of a core afterwards. CPU for each heartbeat, with everything else that the master does
 meanwhile, and the delay of its answer. Beside it the delay of this process' own timers, by which
-answers look later than they are. The longest round of the loop, in CPU time: nobody is heard in a
-round.
+answers look later than they are, and that of a bystander: what the machine does to anybody. The
+longest round of the loop, in CPU time: nobody is heard in a round.
 Goals: 5,000 agents at half a core, 100 ms at the 99th percentile, and no round above 30 ms.
 With `--rate 0 --jobs 0` they only hold. Goal of issue 8, with `--queued 10000 --rate 20`: 60 % of a
 core. Submits of the jobs that take the others' place are timed too.
@@ -25,6 +25,7 @@ import time
 
 from grpc import aio, ssl_channel_credentials
 
+from benchmarks.support.bystander import Bystander, Told
 from benchmarks.support.conditions import percentile
 from benchmarks.support.crowd import (
     GPUS,
@@ -76,7 +77,8 @@ async def _measure(report: Report, living: Living, identity: Identity) -> None:
         each_s = (cpu_s(pid) - used_s) / chosen.agents
         report.figure(
             f"{chosen.agents} agents join, CPU of the master for each", 1e3 * each_s, "ms",
-            note=f"in {time.monotonic() - begin_s:.1f} s",
+            note=f"in {time.monotonic() - begin_s:.1f} s; {len(fleet.tally.beats_s)} heartbeats of "
+            "those that were there are in it",
         )  # fmt: skip
         count = round(chosen.jobs * chosen.agents)
         crowd = Crowd(JobServiceStub(channel), count / chosen.rate if chosen.rate else FOREVER_S)
@@ -90,7 +92,9 @@ async def _measure(report: Report, living: Living, identity: Identity) -> None:
         gc.freeze()  # no search for garbage among all agents delays an answer
         crowd.took_s.clear()
         begin_s, beside_s = time.monotonic(), children_s(pid)
-        await _windows(report, living, fleet)
+        with Bystander() as bystander:
+            await _windows(report, living, fleet)
+        _tell_machine(report, bystander.told)
         beside = (children_s(pid) - beside_s) / (time.monotonic() - begin_s)
         _tell_beside(report, beside, crowd.took_s)
         replacing.cancel()
@@ -134,6 +138,16 @@ async def _lag(lags_s: list[float]) -> None:
         due_s = time.perf_counter() + LAG_EVERY_S
         await asyncio.sleep(LAG_EVERY_S)
         lags_s.append(time.perf_counter() - due_s)
+
+
+def _tell_machine(report: Report, told: Told) -> None:
+    """The delay of a process that has nothing to do with all this."""
+    report.figure("a bystander's delay, p50", told.late_p50_ms, "ms")
+    report.figure("a bystander's delay, p99", told.late_p99_ms, "ms")
+    report.figure(
+        "a bystander's longest piece of work, CPU", told.longest_cpu_ms, "ms",
+        note=f"p50 {told.cpu_p50_ms:.2f} ms",
+    )  # fmt: skip
 
 
 def _tell_beside(report: Report, share: float, submits_s: list[float]) -> None:
