@@ -9,7 +9,7 @@ tell their steps in the heartbeats. `--queued` more wait. `--rate` of them end i
 others take their place, so that plans go on. Printed: CPU of the master to join an agent, and its
 share of a core afterwards. CPU for each heartbeat, with everything else that the master does
 meanwhile, and the delay of its answer. Beside it the delay of this process' own timers, by which
-answers look later than they are, and that of a bystander: what the machine does to anybody. The
+answers look later than they are. A bystander tells how much the machine delays any process. The
 longest round of the loop, in CPU time: nobody is heard in a round.
 Goals: 5,000 agents at half a core, 100 ms at the 99th percentile, and no round above 30 ms.
 With `--rate 0 --jobs 0` they only hold. Goal of issue 8, with `--queued 10000 --rate 20`: 60 % of a

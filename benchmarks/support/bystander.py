@@ -8,7 +8,8 @@ Every 20 ms it does the same piece of work, of 3 to 5 ms, in a loop of its own. 
 of a core as a busy daemon. `late_ms` is the time by the clock from when a piece was due until it
 was done, less the CPU time that the work took. Each step on the way of an answer, from thread to
 thread, may be as late. `longest_cpu_ms` is the CPU time
-of the longest piece: where it is that of the others, the CPU time of a thread can be believed.
+of the longest piece. Where it is about that of the others, the CPU time of a thread can be
+believed.
 """
 
 from __future__ import annotations
