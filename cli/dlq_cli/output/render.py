@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
@@ -33,6 +32,8 @@ class OutputLook:
 
     def width(self) -> int:
         """Columns of the terminal."""
+        import shutil
+
         return shutil.get_terminal_size().columns
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from decimal import Decimal
 from functools import lru_cache
 
 SECOND, MINUTE, HOUR, DAY, WEEK = 1, 60, 3600, 86400, 604800
@@ -125,6 +124,8 @@ def parse_size(text: str) -> int:
     The unit is required (a bare number would be bytes to some and megabytes to Slurm) and its case
     does not matter. ValueError otherwise.
     """
+    from decimal import Decimal
+
     found = _SIZE.fullmatch(text.strip())
     unit = _SIZE_UNITS.get(found[2].upper()) if found else None
     if found is None or unit is None:
