@@ -117,7 +117,7 @@ CASES = (
     _case("mix2", "wdmr", f"`mix2`: {MISSES}"),
     _case("mix2", "be_jct_h", f"`mix2`: {OTHERS}"),
     Case(
-        name="chronus-noise",
+        name="chronus-errors",
         page="chronus.md",
         section=SECTION,
         about=f"`{NOISY}`, estimates after trials of 300 s: wDMR in %, and promises missed.",
