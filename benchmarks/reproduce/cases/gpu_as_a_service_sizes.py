@@ -134,7 +134,7 @@ def _hierarchical_parts(
         for rate in rates:
             for nodes in sizes:
                 for seed in seeds:
-                    yield {**_words(method, rate, nodes, seed, 100), "jobs": jobs}
+                    yield {**_words(method, rate, nodes, seed, 100), "jobs": jobs, "hourly": False}
 
 
 def _azure_parts(seeds: Sequence[int]) -> Iterable[Words]:
@@ -213,7 +213,8 @@ CASES = (
         name="gpuaas-hierarchical",
         page=PAGE,
         section="The Hierarchical Method",
-        about="Cost that path relinking saves over it, in percent, on the first jobs of each case.",
+        about="Cost that path relinking saves over it, in percent, on the first jobs of each case. "
+        "Decisions come at submits and completions only.",
         rows="over",
         run=cost,
         parts=_hierarchical_parts,

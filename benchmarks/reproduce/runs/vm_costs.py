@@ -28,9 +28,11 @@ def cost(
     iterations: int,
     times: int = 1,
     jobs: int = 0,
+    hourly: bool = True,
 ) -> float:
     """$ of nodes and of being late. `method`: a policy, or gpuaas-dp/VARIANT; `times`: so many
-    times as many nodes for the same jobs; `jobs`: only the first ones (0: all).
+    times as many nodes for the same jobs; `jobs`: only the first ones (0: all); `hourly`: decisions
+    come every hour too.
     """
     name, _, variant = method.partition("/")
     words = {"variant": variant} if variant else {}
@@ -38,7 +40,7 @@ def cost(
         words["iterations"] = str(iterations)
     drawn = list(submitted(nodes, rate, seed))
     there = instance(drawn[: jobs or None], nodes * times, TYPES)
-    step_s = DP_STEP_S if name == "gpuaas-dp" else HOUR_S
+    step_s = DP_STEP_S if name == "gpuaas-dp" else HOUR_S * hourly
     return bill(there, name, words, interval_s=step_s).total
 
 
