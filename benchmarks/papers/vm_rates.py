@@ -1,8 +1,8 @@
 """Jobs of the path relinking paper's section 4.1 at its four rates of arrivals, and their costs.
 
 The jobs are those of `vm_cases`. Only their gaps differ. `exponential` has a mean of 75,000 s / N.
-The paper tunes its high rate to the load of a real cluster, and then sees 450 jobs at once where
-the exponential one has 250. So `high` is 1.8 times as dense here. `low` is a quarter of `high`, as
+The paper tunes its high rate to the load of a real cluster. It then sees 450 jobs at once, and 250
+at the exponential rate. So `high` is 1.8 times as dense here. `low` is a quarter of `high`, as
 printed, and `mixed` changes between the two after every ten submits.
 """
 

@@ -1,5 +1,6 @@
-"""GPU as a Service: costs of all methods by rate and size, more nodes for the rivals, the analysis
-of covariance, and the validation in a cloud.
+"""GPU as a Service by rate and size: all methods, and rivals with more nodes.
+
+The analysis of covariance tests the same runs. The validation in a cloud is a simulation.
 """
 
 from __future__ import annotations
