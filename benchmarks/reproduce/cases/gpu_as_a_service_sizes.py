@@ -9,10 +9,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from math import log
 from statistics import fmean
 
-from benchmarks.papers.ancova import Observation, ancova
-from benchmarks.papers.vm_rates import RATES
 from benchmarks.reproduce.case import NONE_PRINTED, Case, Cell, Done, Form, Table, Words
+from benchmarks.reproduce.runs.ancova import Observation, ancova
 from benchmarks.reproduce.runs.vm_costs import BOOT_S, ERROR, MIGRATE_S, azure, cost
+from benchmarks.reproduce.runs.vm_rates import RATES
 
 PAGE = "gpu-as-a-service-cases.md"
 SEEDS = tuple(range(9101, 9111))  # fixed before the figures

@@ -1,4 +1,4 @@
-"""Costs of methods that rent nodes, on the cases of `benchmarks.papers.vm_rates`, and the
+"""Costs of methods that rent nodes, on the cases of `benchmarks.reproduce.runs.vm_rates`, and the
 validation in a cloud as a simulation.
 """
 
@@ -7,7 +7,7 @@ from __future__ import annotations
 from random import Random
 
 from benchmarks.papers import vm_cases
-from benchmarks.papers.vm_rates import Guessed, bill, instance, submitted
+from benchmarks.reproduce.runs.vm_rates import Guessed, bill, instance, submitted
 from dlq_master.policy.priced.catalogue import NodeType
 
 TYPES = tuple(NodeType(*row) for row in vm_cases.TABLE_2)

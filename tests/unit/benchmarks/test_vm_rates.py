@@ -6,11 +6,11 @@ from itertools import pairwise
 from random import Random
 
 import pytest
-from benchmarks.papers.ancova import Observation, ancova
-from benchmarks.papers.vm_rates import HIGH, LOW, Guessed, instance, submitted
 from benchmarks.reproduce.case import Done
 from benchmarks.reproduce.cases import gpu_as_a_service_sizes as cases
+from benchmarks.reproduce.runs.ancova import Observation, ancova
 from benchmarks.reproduce.runs.vm_costs import TYPES, azure, cost
+from benchmarks.reproduce.runs.vm_rates import HIGH, LOW, Guessed, instance, submitted
 
 from dlq_simulator.priced.way import Way
 
