@@ -53,17 +53,34 @@ def expected_left(profile_s: float | None, aging: float = 0.0) -> KeyRule:
 
 def _left(job: Job, had: Had, profile_s: float | None, base: float) -> float | None:
     """Where something is known of it; `base`: the weight of its fewest GPUs."""
-    executed_s = had.executed_s
-    if profile_s is not None and job.duration_estimate_s is None and executed_s < profile_s:
-        return max(0.0, profile_s - executed_s - had.kept_s) * base
-    if job.duration_estimate_s is None and not job.steps:
+    seconds = expected_s(job, had, profile_s)
+    if seconds is None:
         return None
-    wide = sqrt(base) / job.speed_on(job.request.base)
-    if job.duration_estimate_s is not None:
-        return max(0.0, job.duration_estimate_s - executed_s - had.kept_s) * wide
-    if executed_s < job.steps[0].deadline_s:
-        return max(0.0, job.steps[0].deadline_s - executed_s - had.kept_s) * wide / 2.0
+    if _is_tried(job, had, profile_s):
+        return seconds * base
+    return seconds * (sqrt(base) / job.speed_on(job.request.base))
+
+
+def expected_s(job: Job, had: Had, profile_s: float | None) -> float | None:
+    """Seconds that it is expected to run on the GPUs that it asked for; None: nobody knows.
+
+    A job in its trial is expected to end with it. With a deadline alone, half of what is left of it
+    is expected.
+    """
+    executed_s, total_s = had.executed_s, job.duration_estimate_s
+    if _is_tried(job, had, profile_s):
+        assert profile_s is not None
+        total_s = profile_s
+    if total_s is not None:
+        return max(0.0, total_s - executed_s - had.kept_s)
+    if job.steps and executed_s < job.steps[0].deadline_s:
+        return max(0.0, job.steps[0].deadline_s - executed_s - had.kept_s) / 2.0
     return None
+
+
+def _is_tried(job: Job, had: Had, profile_s: float | None) -> bool:
+    unknown = job.duration_estimate_s is None
+    return profile_s is not None and unknown and had.executed_s < profile_s
 
 
 def bound_gpu_s(attained_gpu_s: float) -> float:

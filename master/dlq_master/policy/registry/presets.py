@@ -98,7 +98,7 @@ _OWN: Mapping[str, Preset] = MappingProxyType(
             "the default: promises deadlines that are worth their GPUs, and holds these as late as "
             "the promise allows; until then, and for all other jobs, the least expected work "
             "first; elastic jobs get their bases first and grow into the rest; at boundaries",
-            (*_CHRONUS, "size", "cooldown_s"),
+            (*_CHRONUS, "size", "cooldown_s", "foresight"),
             preempts=True,
             knows=True,
             promises=True,
@@ -118,6 +118,7 @@ _OWN: Mapping[str, Preset] = MappingProxyType(
                     "max_preemptions": "20",
                     "aging": "0.02",
                     "cooldown_s": "600",
+                    "foresight": "on",
                 }
             ),
         ),

@@ -18,9 +18,10 @@ from dlq_master.policy.order.by_key import (
     smallest,
 )
 from dlq_master.policy.order.expected_left import expected_left
+from dlq_master.policy.order.foresight import FewJobs
 from dlq_master.policy.order.gittins import Gittins, ServiceDistribution
 from dlq_master.policy.order.share import ShareRules, shared
-from dlq_master.policy.order.stage import KEPT_ORDER
+from dlq_master.policy.order.stage import KEPT_ORDER, Order
 from dlq_master.policy.place.consolidate import keeping_together
 from dlq_master.policy.place.skew import Pack, packing
 from dlq_master.policy.policy import Know, Policy
@@ -61,6 +62,8 @@ def build(
                     f"policy {name}: setting {word!r} needs an order by what is left to do: "
                     "spot=expected, srtf or srsf"
                 )
+    if "foresight" in words and chosen.spot is not Spot.EXPECTED:
+        raise PolicyError(f"policy {name}: setting 'foresight' needs spot=expected")
     try:
         known = ServiceDistribution(history_gpu_s)
         ordering = _ordering(preset, chosen, known)
@@ -80,7 +83,7 @@ def build(
         know=chosen.know if preset.knows else Know.UNKNOWN,
         blocking=preset.blocking,
         grid=chosen.preempt is not Taking.FREE,
-        order=KEPT_ORDER if preset.order is None else preset.order(chosen),
+        order=_order(preset, chosen, words),
         sizing=chosen.size or preset.sizing,
         reclaim=chosen.reclaim or preset.reclaim,
         divides=None if preset.divides is None else preset.divides(chosen),
@@ -92,6 +95,16 @@ def build(
         profiling=_profiling(name, chosen, words) if preset.promises else None,
         profile_s=_profile_s(chosen) if preset.promises else None,
     )
+
+
+def _order(preset: Preset, chosen: PolicySettings, words: Mapping[str, str]) -> Order:
+    """A look ahead knows nothing of the rights of teams, so those come first."""
+    if preset.order is not None:
+        return preset.order(chosen)
+    teams = (chosen.team_quotas, chosen.team_limits, chosen.team_jobs, _shares(chosen, words))
+    if chosen.foresight and chosen.spot is Spot.EXPECTED and not any(teams):
+        return FewJobs(_profile_s(chosen), chosen.aging)
+    return KEPT_ORDER
 
 
 def _shares(chosen: PolicySettings, words: Mapping[str, str]) -> ShareRules | None:

@@ -108,6 +108,7 @@ class PolicySettings(NamedTuple):
     max_preemptions: int | None = None
     aging: float = 0.0
     cooldown_s: float = 0.0
+    foresight: bool = False
 
     @property
     def guards(self) -> Guards:
@@ -333,6 +334,7 @@ _READERS: Mapping[str, tuple[str, Callable[[str], object]]] = {
     "hysteresis": ("hysteresis", _or_word({"0": 0.0, "off": 0.0}, _positive)),
     "max_preemptions": ("max_preemptions", _or_word({"off": None}, count)),
     "aging": ("aging", _or_word({"off": 0.0}, _share)),
+    "foresight": ("foresight", one_of({"off": False, "on": True})),
     "cooldown_s": ("cooldown_s", _or_word({"0": 0.0, "off": 0.0}, _positive)),
     "promote_to": ("promote_to", one_of({to.value: to for to in PromoteTo})),
 }
