@@ -109,7 +109,7 @@ class FewJobs(NamedTuple):
             not waits,
             pause_and_resume_s(cluster, job) if waits and job.worked_s else 0.0,
             stop_s(cluster, job, attempt, now_s),
-            waits and waited_s * self.aging > seconds,
+            waited_s * self.aging > seconds,
         )
 
 
