@@ -5,9 +5,9 @@ other fits. While few jobs compete, all of them can be followed to their ends. E
 the sum of the completion times that it leads to, with the price of each stop. From the order by
 key on, the job whose move to the head gains most is moved there, until no move gains anything.
 
-Nobody looks ahead where that would be a guess: with many jobs or nodes, jobs without any estimate,
-elastic jobs, several types of GPUs, or jobs that only some nodes can hold. The order by key counts
-there, and the same for jobs that have waited too long to be passed.
+Nobody looks ahead where that would be a guess. Then there are many jobs or nodes, jobs without any
+estimate, elastic jobs, several types of GPUs, or jobs that only some nodes can hold. The order by
+key counts there. It also counts for jobs that have waited too long to be passed.
 """
 
 from __future__ import annotations
