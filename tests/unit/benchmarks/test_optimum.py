@@ -6,8 +6,8 @@ from functools import cache
 from itertools import combinations
 
 import pytest
-from benchmarks.papers.optimum import least_h, reached_h
-from benchmarks.papers.small_cases import FITTED, GPUS, HELD_OUT, Instance, SmallJob, instances
+from benchmarks.papers.small.cases import FITTED, GPUS, HELD_OUT, Instance, SmallJob, instances
+from benchmarks.papers.small.optimum import least_h, reached_h
 
 
 def by_trying_all(case: Instance) -> int:

@@ -1,6 +1,6 @@
 """How far average completion times are from the least possible ones, on small instances.
 
-    python -m benchmarks.papers.optimum [--policy NAME ...] [--set KEY=VALUE ...]
+    python -m benchmarks.papers.small.optimum [--policy NAME ...] [--set KEY=VALUE ...]
         [--know known profiled unknown] [--part 'held out'] [--count N] [--json]
 
 The optimum is exact: preemption is free and happens at each whole hour, and all run times are known
@@ -20,7 +20,7 @@ from heapq import heappop, heappush
 from itertools import combinations, count
 from statistics import fmean
 
-from benchmarks.papers.small_cases import (
+from benchmarks.papers.small.cases import (
     COUNTS,
     FITTED,
     GPUS,
@@ -52,7 +52,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--know", nargs="+", choices=KNOWS, default=KNOWS)
     parser.add_argument("--part", choices=(HELD_OUT, FITTED), default=HELD_OUT)
     parser.add_argument("--count", type=int, help="instances of each kind")
-    report = Report.begin("papers.optimum", parser, arguments)
+    report = Report.begin("papers.small.optimum", parser, arguments)
     options = report.options
     for kind in COUNTS:
         cases = list(instances(kind, options.part, options.count))

@@ -1,0 +1,1 @@
+"""Policies beside the exact optimum, on instances small enough for one."""
