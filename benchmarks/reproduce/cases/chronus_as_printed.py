@@ -226,7 +226,7 @@ CASES = (
         full=_FULL_9, paper=NONE_PRINTED,
     ),
     _swept_case(
-        "chronus-errors", "Its leases and its program (Figures 6d and 7)",
+        "chronus-printed-errors", "Its leases and its program (Figures 6d and 7)",
         "Run times from trials, with an error (6d): `mix2` at 120 %.",
         "standard deviation of the error", NOISE, [("mix2", 120)],
     ),
