@@ -251,6 +251,12 @@ class FakeRead(Published):
     def figures(self, node_id: NodeId) -> dict[int, Figures]:
         return {}
 
+    def declared_speeds(self) -> Mapping[str, float]:
+        return {}
+
+    def measured_speeds(self) -> Mapping[str, float]:
+        return {}
+
     def free_gpu_count(self, node_id: NodeId) -> int:
         return len(self.all_nodes[node_id].gpus)
 

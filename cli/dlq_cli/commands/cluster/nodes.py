@@ -114,11 +114,20 @@ def reasons_of(node: node_pb2.Node) -> list[node_pb2.NodeReason]:
 
 
 def gpu_types(node: node_pb2.Node) -> str:
-    """`8 x h100-80gb`, a sum for mixed nodes."""
+    """`8 x h100-80gb`, a sum for mixed nodes; with the speed of a type where one is declared."""
     counts: dict[str, int] = defaultdict(int)
     for gpu in node.gpus:
         counts[gpu.gpu_type] += 1
-    return " + ".join(f"{count} x {kind}" for kind, count in sorted(counts.items())) or "none"
+    kinds = [(f"{count} x {kind}", kind) for kind, count in sorted(counts.items())]
+    speeds = node.declared_gpu_speeds
+    told = [f"{text} (speed {speeds[kind]:g})" if kind in speeds else text for text, kind in kinds]
+    return " + ".join(told) or "none"
+
+
+def measured_speeds(node: node_pb2.Node) -> str:
+    """How fast its GPU types have proven to be, in words; empty: nobody knows."""
+    measured = node.measured_gpu_speeds
+    return ", ".join(f"{kind} {speed:g}" for kind, speed in sorted(measured.items()))
 
 
 def node_text(node: node_pb2.Node, look: OutputLook) -> str:
@@ -131,6 +140,7 @@ def node_text(node: node_pb2.Node, look: OutputLook) -> str:
             ("maintenance", _maintenance(node, look)),
             *((one.kind, _told(one, look)) for one in reasons_of(node)),
             ("gpus", gpu_types(node)),
+            ("measured speed", measured_speeds(node)),
             ("free gpus", f"{node.free_gpu_count} of {len(node.gpus)}"),
             ("cpu jobs", _job_cores(node)),
             ("labels", labels_text(node)),

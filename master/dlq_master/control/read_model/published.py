@@ -38,6 +38,7 @@ from dlq_master.model.usage.accounting import Level
 from dlq_master.model.usage.cost import Costs
 from dlq_master.model.why import ReasonCode
 from dlq_master.planner.forecasts import Range
+from dlq_master.policy.admit import measured_speeds
 from dlq_master.policy.order import share
 from dlq_master.policy.sensitivity.traffic_estimates import TrafficEstimates
 from dlq_master.policy.stop_costs import pause_and_resume_s
@@ -95,6 +96,7 @@ class Published:
         self.last_sequence = state.journal.next_sequence - 1
         self.epoch = state.epoch
         self.cluster_name = state.config.cluster.name
+        self._speeds: tuple[int, Mapping[str, float]] = (-1, {})  # as of so many runs
         self.chosen = state.placement.chosen
         for attempt in state.cluster.attempts.values():
             self._put_attempt(attempt)
@@ -344,6 +346,18 @@ class Published:
     def nodes(self) -> Sequence[Node]:
         """All nodes in the order of their ids."""
         return [self._nodes[name] for name in sorted(self._nodes)]
+
+    def declared_speeds(self) -> Mapping[str, float]:
+        """Of the GPU types of the cluster, where an operator declared one."""
+        return self._state.cluster.declared_speeds()
+
+    def measured_speeds(self) -> Mapping[str, float]:
+        """Of GPU types, by jobs that ran on several."""
+        cluster = self._state.cluster
+        known, home = cluster.profiling, cluster.own.home
+        if self._speeds[0] != known.taught:
+            self._speeds = known.taught, measured_speeds.shown(known, cluster.speeds, home)
+        return self._speeds[1]
 
     def contact_s(self, node_id: NodeId) -> float | None:
         """When this master last heard of the node; None: never."""

@@ -170,6 +170,11 @@ class Cluster:
         """Of its GPUs, relative to the reference: that of the slowest."""
         return self.speeds.slowest(self.capacity.parts(allocation))
 
+    def declared_speeds(self) -> dict[str, float]:
+        """Of its GPU types, where somebody declared one."""
+        speeds = self.speeds
+        return {kind: speeds.of(kind) for kind in self.capacity.gpu_types if speeds.names(kind)}
+
     def priority(self, job: Job) -> int:
         """Lower priorities are served first."""
         priority = job.priority_base * self._level_count + job.level

@@ -31,9 +31,12 @@ class TypeSpeeds(NamedTuple):
 
     def of(self, gpu_type: str) -> float:
         """The speed of this type; 1 if nobody declared one."""
-        declared = self.declared
-        names = [name for name in declared if f"{gpu_type}-".startswith(f"{name}-")]
-        return declared[max(names, key=len)] if names else REFERENCE
+        names = self.names(gpu_type)
+        return self.declared[max(names, key=len)] if names else REFERENCE
+
+    def names(self, gpu_type: str) -> list[str]:
+        """The declared names that stand for this type."""
+        return [name for name in self.declared if f"{gpu_type}-".startswith(f"{name}-")]
 
     def slowest(self, gpu_types: Iterable[str]) -> float:
         """Of GPUs of these types together; 1 if there are none."""

@@ -5,7 +5,7 @@ agents: commands.py.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 
 from dlq.v1 import event_pb2, forecast_pb2, job_pb2, lease_pb2, node_pb2, resource_pb2
 from dlq_common.text.wire import filled, to_duration, to_timestamp
@@ -121,6 +121,8 @@ def node_message(node: Node, read: Published) -> node_pb2.Node:
         job_core_count=node.cores,
         free_core_count=read.free_core_count(node.node_id) if node.cores else 0,
         core_memory_bytes=node.core_memory_bytes,
+        declared_gpu_speeds=_of_types(node, read.declared_speeds()),
+        measured_gpu_speeds=_of_types(node, read.measured_speeds()),
         attempts=[str(key) for key in read.attempts_on(node.node_id)],
         root_jobs=node.root_jobs,
         version=node.version,
@@ -133,6 +135,11 @@ def node_message(node: Node, read: Published) -> node_pb2.Node:
         maintenance_end_time=to_timestamp(node.maintenance_end_s),
         contact_time=to_timestamp(read.contact_s(node.node_id)),
     )
+
+
+def _of_types(node: Node, speeds: Mapping[str, float]) -> dict[str, float]:
+    """Those of the types that the node has."""
+    return {gpu_type: speeds[gpu_type] for gpu_type in node.masks() if gpu_type in speeds}
 
 
 def reason_messages(

@@ -79,6 +79,46 @@ class Node(_message.Message):
         def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
         def WhichOneof(self, oneof_group: _Never) -> None: ...
 
+    @_typing.final
+    class DeclaredGpuSpeedsEntry(_message.Message):
+        DESCRIPTOR: _descriptor.Descriptor
+
+        KEY_FIELD_NUMBER: _builtins.int
+        VALUE_FIELD_NUMBER: _builtins.int
+        key: _builtins.str
+        value: _builtins.float
+        def __init__(
+            self,
+            *,
+            key: _builtins.str = ...,
+            value: _builtins.float = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["key", b"key", "value", b"value"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+    @_typing.final
+    class MeasuredGpuSpeedsEntry(_message.Message):
+        DESCRIPTOR: _descriptor.Descriptor
+
+        KEY_FIELD_NUMBER: _builtins.int
+        VALUE_FIELD_NUMBER: _builtins.int
+        key: _builtins.str
+        value: _builtins.float
+        def __init__(
+            self,
+            *,
+            key: _builtins.str = ...,
+            value: _builtins.float = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["key", b"key", "value", b"value"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
     NODE_ID_FIELD_NUMBER: _builtins.int
     HOSTNAME_FIELD_NUMBER: _builtins.int
     STATE_FIELD_NUMBER: _builtins.int
@@ -105,6 +145,8 @@ class Node(_message.Message):
     JOB_CORE_COUNT_FIELD_NUMBER: _builtins.int
     FREE_CORE_COUNT_FIELD_NUMBER: _builtins.int
     CORE_MEMORY_BYTES_FIELD_NUMBER: _builtins.int
+    DECLARED_GPU_SPEEDS_FIELD_NUMBER: _builtins.int
+    MEASURED_GPU_SPEEDS_FIELD_NUMBER: _builtins.int
     node_id: _builtins.str
     """Name of the node, from its certificate."""
     hostname: _builtins.str
@@ -179,6 +221,14 @@ class Node(_message.Message):
     def labels(self) -> _containers.ScalarMap[_builtins.str, _builtins.str]:
         """Labels that operators have given it, which jobs may ask for."""
 
+    @_builtins.property
+    def declared_gpu_speeds(self) -> _containers.ScalarMap[_builtins.str, _builtins.float]:
+        """Declared speeds of its GPU types: the work of one such GPU, of that of a GPU of speed 1. A type without one has 1."""
+
+    @_builtins.property
+    def measured_gpu_speeds(self) -> _containers.ScalarMap[_builtins.str, _builtins.float]:
+        """The same, as measured by kinds of jobs that ran on this type and on the usual one. Types without such jobs are left out."""
+
     def __init__(
         self,
         *,
@@ -208,10 +258,12 @@ class Node(_message.Message):
         job_core_count: _builtins.int = ...,
         free_core_count: _builtins.int = ...,
         core_memory_bytes: _builtins.int = ...,
+        declared_gpu_speeds: _abc.Mapping[_builtins.str, _builtins.float] | None = ...,
+        measured_gpu_speeds: _abc.Mapping[_builtins.str, _builtins.float] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["contact_time", b"contact_time", "maintenance_end_time", b"maintenance_end_time"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["agent_version", b"agent_version", "attempts", b"attempts", "boot_id", b"boot_id", "contact_time", b"contact_time", "core_memory_bytes", b"core_memory_bytes", "cpu_count", b"cpu_count", "flag_reason", b"flag_reason", "flags", b"flags", "free_core_count", b"free_core_count", "free_gpu_count", b"free_gpu_count", "gpu_statuses", b"gpu_statuses", "gpus", b"gpus", "hostname", b"hostname", "job_core_count", b"job_core_count", "labels", b"labels", "maintenance_end_time", b"maintenance_end_time", "memory_bytes", b"memory_bytes", "node_id", b"node_id", "pool", b"pool", "reasons", b"reasons", "root_jobs", b"root_jobs", "state", b"state", "version", b"version", "virtual_devices", b"virtual_devices", "withheld_gpu_indexes", b"withheld_gpu_indexes", "withheld_reason", b"withheld_reason"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["agent_version", b"agent_version", "attempts", b"attempts", "boot_id", b"boot_id", "contact_time", b"contact_time", "core_memory_bytes", b"core_memory_bytes", "cpu_count", b"cpu_count", "declared_gpu_speeds", b"declared_gpu_speeds", "flag_reason", b"flag_reason", "flags", b"flags", "free_core_count", b"free_core_count", "free_gpu_count", b"free_gpu_count", "gpu_statuses", b"gpu_statuses", "gpus", b"gpus", "hostname", b"hostname", "job_core_count", b"job_core_count", "labels", b"labels", "maintenance_end_time", b"maintenance_end_time", "measured_gpu_speeds", b"measured_gpu_speeds", "memory_bytes", b"memory_bytes", "node_id", b"node_id", "pool", b"pool", "reasons", b"reasons", "root_jobs", b"root_jobs", "state", b"state", "version", b"version", "virtual_devices", b"virtual_devices", "withheld_gpu_indexes", b"withheld_gpu_indexes", "withheld_reason", b"withheld_reason"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -13,6 +13,8 @@ from dlq_master.model.nodes.node import Gpu
 from dlq_master.model.nodes.node_steps import Registered
 from dlq_master.model.resources import Request
 from dlq_master.model.why import ReasonCode
+from dlq_master.rpc.views.convert import node_message
+from support.builders import a_job
 from support.master_harness import Master, config_of
 
 
@@ -151,4 +153,21 @@ def test_a_declared_speed_is_that_of_attempts_placed_from_then_on_also_over_rest
     join(master, "n1", "t4-16gb", "t4-16gb")
     assert master.attempt(first).speed == 0.25
     assert master.attempt(second).speed == 0.5
+    master.close()
+
+
+def test_readers_see_what_is_declared_of_the_types_that_there_are() -> None:
+    declared = {"t4": GpuTypeConfig(speed=0.25), "v100": GpuTypeConfig(speed=0.5)}
+    master = Master(replace(config_of(), gpu_types=declared))
+    join(master, "n1", "t4-16gb", "h100-80gb", "h100-80gb")
+    node = master.node("n1")
+    told = node_message(node, master.loop.published)
+    assert dict(told.declared_gpu_speeds) == {"t4-16gb": 0.25}
+    assert dict(told.measured_gpu_speeds) == {}
+    for number in range(10):
+        kind, run_s = (("t4-16gb", 300.0), ("h100-80gb", 100.0))[number % 2]
+        ran = a_job(90, family="f", gpu_type_ran=kind, worked_s=run_s)
+        master.state.cluster.profiling.learn(ran)
+    measured = node_message(node, master.loop.published).measured_gpu_speeds
+    assert dict(measured) == {"t4-16gb": 0.333}
     master.close()
