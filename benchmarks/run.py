@@ -35,7 +35,7 @@ NAMES = _commands()
 # Whole tables of papers, and Slurm beside dlq: they take from ten minutes to hours.
 ONLY_BY_NAME = (
     "race", "papers.vm_allocation", "papers.vm_unknown", "papers.aryl_tables",
-    "papers.deadlines", "papers.matrix",
+    "papers.deadlines", "papers.matrix", "profiler.unseen_run_times",
 )  # fmt: skip
 
 
