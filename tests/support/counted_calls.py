@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import sys
 from collections import Counter
 from collections.abc import Iterator
@@ -12,7 +13,8 @@ from types import FrameType
 @contextmanager
 def counted_calls(*, of_c: bool = False) -> Iterator[Counter[str]]:
     """The calls of this thread meanwhile: `FILE:FUNCTION` of Python, the file below its package of
-    the master where it has one. `of_c`: those of C too, by their names.
+    the master where it has one. `of_c`: those of C too, by their names. The collector waits: its
+    callbacks, such as those of hypothesis, would be counted where it happens to run.
     """
     calls: Counter[str] = Counter()
 
@@ -23,9 +25,12 @@ def counted_calls(*, of_c: bool = False) -> Iterator[Counter[str]]:
         elif of_c and event == "c_call":
             calls[getattr(what, "__name__", "")] += 1
 
-    before = sys.getprofile()
+    before, collects = sys.getprofile(), gc.isenabled()
+    gc.disable()
     sys.setprofile(note)
     try:
         yield calls
     finally:
         sys.setprofile(before)
+        if collects:
+            gc.enable()
