@@ -20,7 +20,7 @@ from contextlib import contextmanager
 YOUNG, NEVER = (5_000, 10), 1_000_000_000  # when Python looks at new objects, and at all
 NEW_EVERY_S = 0.1
 OLDER_AFTER_S = 0.003  # of looks at new objects: then the next is also at their survivors
-ALL_EVERY_S = 3600.0
+ALL_EVERY_S, DAY_S = 3600.0, 86_400.0
 ALL_SHARE = 50_000  # a look at all may take one part in so many of the time
 
 
@@ -73,7 +73,7 @@ class Collector:
         """Look at everything but what was loaded, for ever."""
         took_s = 0.0
         while True:
-            await pause(max(ALL_EVERY_S, took_s * ALL_SHARE))
+            await pause(min(max(ALL_EVERY_S, took_s * ALL_SHARE), DAY_S))
             began_s = self._tell_s()
             gc.collect()
             took_s = self._tell_s() - began_s

@@ -185,7 +185,7 @@ def _run_rows(known: Remembered, told: int) -> Iterator[Lesson]:
     new = list(islice(reversed(known.runs.items()), known.taught - told))
     for back, (key, runs) in zip(range(len(new) - 1, -1, -1), reversed(new), strict=True):
         numbers = [number for times in runs.values() for number in (float(len(times)), *times)]
-        name = f"{RUNS}/{json.dumps(list(key))}"
+        name = f"{RUNS}/{_name_of(key)}"
         yield Lesson(name, known.taught - back, tuple(numbers), tuple(runs))
 
 
@@ -213,6 +213,11 @@ def _in_order(rows: list[Lesson]) -> Iterator[tuple[str, Lesson]]:
     """The names of families, and their rows, the latest last."""
     for row in sorted(rows, key=_by_number):
         yield row.name.partition("/")[2], row
+
+
+def _name_of(key: Likeness) -> str:
+    """Without a program it is that of a former release, which can read it then."""
+    return json.dumps(list(key if key.program else key[:-1]))
 
 
 def _likeness(name: str) -> Likeness:

@@ -49,5 +49,10 @@ class TypeSpeeds(NamedTuple):
         """Seconds of the run time of such a job that a second on this type does."""
         return request.paced(self.of(gpu_type)) if self.declared else 1.0
 
+    def fastest_pace(self, request: Request, gpu_types: Iterable[str]) -> float:
+        """The same on the fastest of these types that it may get; 1 if it may get none."""
+        may_be = filter(request.shape.may_be, gpu_types)
+        return max((self.pace(request, gpu_type) for gpu_type in may_be), default=1.0)
+
 
 ALL_ALIKE = TypeSpeeds({})

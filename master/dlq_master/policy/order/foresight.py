@@ -5,9 +5,10 @@ other fits. While few jobs compete, all of them can be followed to their ends. E
 the sum of the completion times that it leads to, with the price of each stop. From the order by
 key on, the job whose move to the head gains most is moved there, until no move gains anything.
 
-Nobody looks ahead where that would be a guess. Then there are many jobs or nodes, jobs without any
-estimate, elastic jobs, several types of GPUs, or jobs that only some nodes can hold. The order by
-key counts there. It also counts for jobs that have waited too long to be passed.
+Nobody looks ahead where that would be a guess. So it is not done with many jobs or nodes, or with
+several types of GPUs. Nor is it with jobs that are elastic, or that only some nodes can hold, or
+whose run time is a guess itself. The order by key counts there. It also counts for jobs that have
+waited too long to be passed.
 """
 
 from __future__ import annotations
@@ -98,7 +99,7 @@ class FewJobs(NamedTuple):
         attempt = cluster.live_attempt(job)
         has_had = had(job, attempt, now_s)
         seconds = expected_s(job, has_had, self.profile_s)
-        if seconds is None:
+        if seconds is None or job.basis.guess:
             return None
         waits = attempt is None
         waited_s = now_s - has_had.unaged_s

@@ -8,7 +8,12 @@ from types import MappingProxyType
 
 from dlq_master.model.late import np
 from dlq_master.policy.priced.compared import dp, first_principle
-from dlq_master.policy.priced.compared.hierarchical import MOST_CHOICES, choices, hierarchical
+from dlq_master.policy.priced.compared.hierarchical import (
+    MOST_CHOICES,
+    choices,
+    hierarchical,
+    parts,
+)
 from dlq_master.policy.priced.compared.milp import EXACT, step_milp
 from dlq_master.policy.priced.greedy import greedy
 from dlq_master.policy.priced.marginal import marginal
@@ -55,7 +60,8 @@ _METHODS: Mapping[str, tuple[Callable[..., Schedule], Rules | None]] = MappingPr
 )
 
 
-LIVE_S = 2.0  # for one program of a live decision
+LIVE_S = 0.5  # for all programs of a live decision, which the daemon waits for
+LEAST_S = 0.01  # of a program
 _PROGRAMS = ("gpuaas-milp", "gpuaas-hierarchical")
 
 
@@ -79,13 +85,16 @@ def build_live(name: str, words: Mapping[str, str]) -> Solver:
     """
     if name not in _PROGRAMS:
         return build(name, words)
-    solver = build(name, {"limit_s": str(LIVE_S), **words})
+    build(name, words)  # tells slips at once
+    limit_s = float(words.get("limit_s", LIVE_S))
 
     def solve(situation: Situation, draw: np.random.Generator) -> Schedule:
         if name == "gpuaas-milp" and choices(situation) > MOST_CHOICES:
             return marginal(situation, draw)
         try:
-            return solver(situation, draw)
+            shared = len(parts(situation)) if name == "gpuaas-hierarchical" else 1
+            each_s = max(LEAST_S, limit_s / shared)
+            return build(name, {**words, "limit_s": str(each_s)})(situation, draw)
         except RuntimeError:
             return marginal(situation, draw)
 
@@ -121,7 +130,7 @@ _READERS: Mapping[str, tuple[str, Callable[[str], object]]] = MappingProxyType(
             "mu": _number(0, 1e12),
             "lookahead": _number(1e-3, 1e3),
             "branches": count,
-            "limit_s": _number(0.1, 86_400),
+            "limit_s": _number(LEAST_S, 86_400),
             "variant": one_of({variant.value: variant for variant in dp.Variant}),
             "step_s": _number(1, 1e9),
             "constant": _number(0, 1e15),

@@ -41,13 +41,14 @@ _NONE: Mapping[str, int] = MappingProxyType({})
 class Solved(NamedTuple):
     """The best plan found (None: none in time, or promises that cannot be kept), its reward by the
     model, and the bound that was proven; `optimal` if the two are the same. `impossible`: it is
-    proven that no plan keeps all promises."""
+    proven that no plan keeps all promises. `timed_out`: there was no plan within the limit."""
 
     plan: SlotPlan | None
     objective: float
     bound: float
     optimal: bool
     impossible: bool = False
+    timed_out: bool = False
 
 
 class _Rows:
@@ -165,7 +166,7 @@ def time_indexed(
     dual = found.mip_dual_bound if objective else None
     bound = most if dual is None else min(most, len(jobs) - float(dual))
     if found.x is None:
-        return Solved(None, 0.0, bound, False)
+        return Solved(None, 0.0, bound, False, timed_out=True)
     earned = len(jobs) + float(np.array(gains) @ found.x)
     plan = None if fractional else SlotPlan(_segments(held, found.x))
     return Solved(plan, earned, bound, objective and found.status == _OPTIMAL)

@@ -17,7 +17,7 @@ from dlq_master.policy.promise.capacity.rules import VerdictGround
 from dlq_master.policy.promise.slots.holes import insert
 from dlq_master.policy.promise.slots.ledger import latest_slot, row
 from dlq_master.policy.promise.slots.plan import SlotPlan, free_gpus
-from dlq_master.policy.promise.solver.printed import solved
+from dlq_master.policy.promise.solver.printed import Solved, solved
 from dlq_master.policy.promise.verdicts.admission import (
     AdmissionVerdict,
     PromiseBook,
@@ -52,8 +52,14 @@ def admit_by_program(
         jobs = (*book.jobs, own)
         free = free_gpus(made.plan, jobs, book.grid, ledger.horizon)
         return entered(book, own, VerdictGround.PROGRAM, made.plan, free)
-    by = VerdictGround.PROVEN if made.impossible else VerdictGround.LIMIT
-    return lacking(book, job, reach, ledger, by)
+    return lacking(book, job, reach, ledger, _ground(made))
+
+
+def _ground(made: Solved) -> VerdictGround:
+    """Of a refusal; without a proof and within the limit, no plan had room for the pauses too."""
+    if made.impossible:
+        return VerdictGround.PROVEN
+    return VerdictGround.LIMIT if made.timed_out else VerdictGround.PLAN
 
 
 def _lost(book: PromiseBook) -> SlotPlan:

@@ -8,6 +8,7 @@ from math import inf
 
 import pytest
 
+from dlq_master.model.estimates.estimate import Basis, Confidence, Source
 from dlq_master.model.jobs.band import Band
 from dlq_master.model.jobs.job import Job
 from dlq_master.model.resources import Request
@@ -21,6 +22,7 @@ from support import full_sort
 from support.builders import World, a_job, a_node
 
 HOUR_S = 3600.0
+GUESS = Basis(Source.HISTORY, Confidence.LOW)
 ELASTIC = Request(gpus=4, sizes=(2, 4))
 
 
@@ -108,13 +110,14 @@ def test_the_default_looks_ahead_and_can_be_told_not_to() -> None:
     "others",
     [
         [a_job(3, 1)],  # of unknown run time
+        [a_job(3, 1, duration_estimate_s=9 * HOUR_S, basis=GUESS)],
         [a_job(3, request=ELASTIC, duration_estimate_s=9 * HOUR_S)],
         [a_job(3, 1, duration_estimate_s=9 * HOUR_S, priority_base=-1)],
         [a_job(3, request=Request(gpus=1, gpu_type="H100-80GB"), duration_estimate_s=9 * HOUR_S)],
         [a_job(3, 1, duration_estimate_s=9 * HOUR_S, band=Band.SLO)],
         [a_job(3 + n, 1, duration_estimate_s=9 * HOUR_S) for n in range(MOST_JOBS)],
     ],
-    ids=["unknown", "elastic", "two priorities", "asks for a type", "slot", "many"],
+    ids=["unknown", "a guess", "elastic", "two priorities", "asks for a type", "slot", "many"],
 )
 def test_nobody_looks_ahead_where_that_would_be_a_guess(others: list[Job]) -> None:
     world = a_contest(*others, know="unknown")

@@ -180,10 +180,19 @@ def silent(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
     def no_answer(jobs: Sequence[SloJob], *_: object, **__: object) -> Solved:
         asked.append(len(jobs))
-        return Solved(None, 0.0, 0.0, False)
+        return Solved(None, 0.0, 0.0, False, timed_out=True)
 
     monkeypatch.setattr(printed, "time_indexed", no_answer)
     return asked
+
+
+def test_an_answer_in_time_is_not_called_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With a lease more for the pauses there is no plan: that proves nothing of the job without."""
+    monkeypatch.setattr(printed, "time_indexed", lambda *_, **__: Solved(None, 0.0, 0.0, False))
+    wide = SloJob("a", 8, 1200.0, strict(2400.0), promised=0)
+    book = PromiseBook(grid=PAPER, jobs=(wide,), plan=SlotPlan({"a": (Segment(0, 1),)}))
+    now = SloJob("b", 8, 1200.0, strict(1200.0))
+    assert admit_by_program(book, now, None, LIMIT_S).by is VerdictGround.PLAN
 
 
 def test_a_job_without_room_in_the_cached_solution_is_refused_by_the_limit(

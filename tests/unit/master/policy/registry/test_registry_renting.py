@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from dlq_master.policy.priced.compared import hierarchical as compared
 from dlq_master.policy.priced.compared.milp import Effort, SolvedMilp
 from dlq_master.policy.priced.marginal import marginal
 from dlq_master.policy.priced.names import SETTINGS
@@ -61,7 +62,7 @@ def test_a_live_program_without_a_schedule_leaves_the_decision_to_the_default(
             build("gpuaas-milp", {})(asked, chance())
 
 
-def test_a_live_program_has_two_seconds_unless_it_is_told_otherwise(
+def test_a_live_program_has_half_a_second_unless_it_is_told_otherwise(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     given: list[float] = []
@@ -75,4 +76,16 @@ def test_a_live_program_has_two_seconds_unless_it_is_told_otherwise(
     for words in ({}, {"limit_s": "7"}):
         build_live("gpuaas-milp", words)(asked, chance())
     build("gpuaas-milp", {})(asked, chance())
-    assert given == [2.0, 7.0, 60.0]
+    assert given == [0.5, 7.0, 60.0]
+
+
+def test_all_controllers_of_a_live_decision_share_its_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    given: list[float] = []
+
+    def solves(_situation: object, _rules: object, effort: Effort) -> SolvedMilp:
+        given.append(effort.limit_s)
+        return SolvedMilp(EMPTY, 0.0, 0.0)
+
+    monkeypatch.setattr(compared, "step_milp", solves)
+    build_live("gpuaas-hierarchical", {})(drawn(4, 30, 20), chance())
+    assert given == [0.125] * 4
