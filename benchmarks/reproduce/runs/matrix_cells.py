@@ -22,7 +22,7 @@ from dlq_simulator.settings import read_all
 from dlq_simulator.world_settings import PROFILING, WORLD
 
 KNOWS = ("known", "profiled", "unknown")
-TOO_SMALL = ("gpuaas-milp",)  # for a handful of jobs
+TOO_SMALL = ("gpuaas-milp", "gpuaas-hierarchical")  # programs that take minutes here
 EVERY = (*PRESETS, *(name for name in NAMES if name not in TOO_SMALL))
 
 
