@@ -18,7 +18,7 @@ from dlq_master.model.jobs.job import Job, JobState
 from support.counted_failpoints import MortalStory, dies_at_every_passage
 from support.extent import spread
 from support.master_harness import Master, config_of
-from support.sim_agent import SimAgent
+from support.sim_agent import SimAgent, greet_again
 
 PORT = 29_777
 TERM_S = 3_000.0  # nothing in this story waits for a boundary
@@ -102,12 +102,7 @@ class Story(MortalStory):
             agent.report()
 
     def _again(self) -> None:
-        for agent in self.agents:
-            agent.session_id = None
-            agent.inbox.clear()
-        self.master.crashed()
-        for agent in self.agents:
-            agent.hello()
+        greet_again(self.master, self.agents)
 
 
 def judge(story: Story) -> None:

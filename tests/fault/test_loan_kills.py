@@ -16,7 +16,7 @@ from support.counted_failpoints import MortalStory, dies_at_every_passage
 from support.extent import spread
 from support.lent_servers import Server, asked, flags, lend
 from support.master_harness import Master, config_of
-from support.sim_agent import SimAgent
+from support.sim_agent import SimAgent, greet_again
 
 CONFIG = config_of("dlq", cooldown_s="off", min_run="off", know="unknown")
 
@@ -137,12 +137,7 @@ class ShrinkStory(Story):
 
     def _again(self) -> None:
         self.agent.looks.clear()
-        for agent in self.agents:
-            agent.session_id = None
-            agent.inbox.clear()
-        self.master.crashed()
-        for agent in self.agents:
-            agent.hello()
+        greet_again(self.master, self.agents)
 
 
 def judge_shrunk(story: ShrinkStory) -> None:

@@ -17,7 +17,7 @@ from dlq_master.model.resources import Request
 from support.counted_failpoints import MortalStory, dies_at_every_passage
 from support.extent import spread
 from support.master_harness import Master, config_of
-from support.sim_agent import SimAgent
+from support.sim_agent import SimAgent, greet_again
 
 PORT = 29_777
 CONFIG = replace(
@@ -88,12 +88,7 @@ class Story(MortalStory):
             agent.report()
 
     def _again(self) -> None:
-        for agent in self.agents:
-            agent.session_id = None
-            agent.inbox.clear()
-        self.master.crashed()
-        for agent in self.agents:
-            agent.hello()
+        greet_again(self.master, self.agents)
 
 
 class LiveStory(Story):

@@ -6,6 +6,7 @@ shims end what they guard `hold_s` after the last answered heartbeat, whoever li
 """
 
 from collections import deque
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from dlq_master.control.stimuli import (
@@ -498,3 +499,14 @@ def _notice_of(rank: SimRank) -> str:
 
 def _is_unnoticed(rank: SimRank) -> bool:
     return rank.ended and rank.ended_by == "exited" and not _notice_of(rank)
+
+
+def greet_again(master: Master, agents: Iterable[SimAgent]) -> None:
+    """The master dies and comes back; what was on the lines is lost, and the agents say hello."""
+    crowd = list(agents)
+    for agent in crowd:
+        agent.session_id = None
+        agent.inbox.clear()
+    master.crashed()
+    for agent in crowd:
+        agent.hello()

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from dlq_master.model.ids import JobId
 from dlq_master.model.order.running import RunningByKey, RunningIndex
 from dlq_master.model.order.waiting import WaitingIndex
+from dlq_master.model.resources import Shape
 
 
 class Lineup(NamedTuple):
@@ -19,3 +21,9 @@ class Lineup(NamedTuple):
     waiting: WaitingIndex
     running: RunningIndex | RunningByKey
     together: bool
+
+    def position(self, priority: int, shape: Shape, job_id: JobId) -> int:
+        """The place of a job of this priority and shape that waits or runs."""
+        if job_id in self.running.places:
+            return self.running.position(job_id)
+        return self.waiting.by_priority[priority][shape][job_id]

@@ -20,7 +20,7 @@ from typing import NamedTuple
 from dlq_master.model.cluster.cluster import Cluster
 from dlq_master.model.jobs.band import Band
 from dlq_master.model.jobs.job import Job
-from dlq_master.model.order.keys import Key, had, position
+from dlq_master.model.order.keys import had
 from dlq_master.model.order.lineup import Lineup
 from dlq_master.model.resources import only_gpus
 from dlq_master.model.view import View
@@ -68,9 +68,8 @@ class FewJobs(NamedTuple):
         """All jobs in order; costs as much as the order by key where many wait."""
         kept = KEPT_ORDER.lineup(view, margin)
         cluster = view.cluster
-        key = cluster.key
         waiting, running = cluster.waiting.count, len(cluster.attempts)
-        if key is None or not waiting or not 1 < waiting + running <= MOST_JOBS:
+        if not waiting or not 1 < waiting + running <= MOST_JOBS:
             return kept
         lines, nodes = by_priority(cluster), _nodes_of_one_type(cluster)
         if nodes is None or len(lines) != 1:
@@ -78,7 +77,9 @@ class FewJobs(NamedTuple):
         ((priority, jobs),) = lines.items()
         if sum(job.request.gpus for job in jobs) <= sum(nodes):
             return kept
-        ranked = sorted(jobs, key=lambda job: _stands(view, key, job, margin))
+        ranked = sorted(
+            jobs, key=lambda job: kept.position(priority, cluster.shape(job), job.job_id)
+        )
         runners = []
         for job in ranked:
             runner = self._runner(view, job)
@@ -112,16 +113,6 @@ class FewJobs(NamedTuple):
             stop_s(cluster, job, attempt, now_s),
             waited_s * self.aging > seconds,
         )
-
-
-def _stands(view: View, key: Key, job: Job, margin: float) -> int:
-    """The place in the order by key; as `by_key.lineup` has it."""
-    cluster, now_s = view.cluster, view.now_s
-    attempt = cluster.live_attempt(job)
-    kept_s = 0.0
-    if margin and attempt is not None:
-        kept_s = margin * stop_s(cluster, job, attempt, now_s)
-    return position(job, key(job, had(job, attempt, now_s, kept_s)))
 
 
 def _nodes_of_one_type(cluster: Cluster) -> list[int] | None:

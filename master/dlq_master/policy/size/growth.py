@@ -128,11 +128,9 @@ class SizeGrowth:
         return sorted(found, key=self._place)
 
     def _place(self, candidate: Candidate) -> tuple[int, int]:
-        job, lineup = candidate.job, self.asked.lineup
-        priority = self.cluster.priority(job)
-        if candidate.held:
-            return priority, lineup.running.position(job.job_id)
-        return priority, lineup.waiting.by_priority[priority][self.cluster.shape(job)][job.job_id]
+        job, cluster = candidate.job, self.cluster
+        priority = cluster.priority(job)
+        return priority, self.asked.lineup.position(priority, cluster.shape(job), job.job_id)
 
     def _short(self) -> bool:
         return self.asked.lineup.waiting.count > len(self.outcome.chosen)
