@@ -22,6 +22,7 @@ from dlq.v1 import job_pb2
 from dlq_client.line.connection import Connection
 from dlq_client.line.identity import load_identity
 from dlq_client.queues import Queues
+from dlq_common.daemon.resident import SETTLED_S
 from dlq_master.model.attempts.attempt import Attempt, AttemptState, RankStatus
 from dlq_master.model.event import JournalEvent
 from dlq_master.model.ids import AttemptKey, Fence, JobId, NodeId
@@ -64,6 +65,7 @@ def main() -> None:
 
 def _restart(report: Report, cluster: Living, count: int, ended: int) -> None:
     cluster.run("dlq", "login")
+    time.sleep(SETTLED_S + 5.0)
     report.figure("an idle master, resident", resident_mib(cluster.master.pid), "MiB")
     report.figure("an idle master, PSS", _pss_mib(cluster.master.pid), "MiB", at_most=60)
     path = cluster.state_dir / "dlq.db"

@@ -19,10 +19,10 @@ from benchmarks.race.pairs import Goals, Row, Turn
 from benchmarks.race.slurm_side import SlurmSide
 from benchmarks.race.table import row_text
 from benchmarks.support.report import Report
-from dlq_nodeagent.resident import SETTLED_S
+from dlq_common.daemon.resident import SETTLED_S
 
 SETTLE_S = 10.0  # Slurm writes its jobs down some seconds later
-EMPTY_SETTLE_S = SETTLED_S + 5.0  # an agent has given back what its start needed
+EMPTY_SETTLE_S = SETTLED_S + 5.0  # the daemons have given back what their start needed
 
 
 class Wanted(NamedTuple):

@@ -16,6 +16,7 @@ from pathlib import Path
 from dlq_common.clock import Clock, SteadyClock
 from dlq_common.daemon.collector import Collector, collecting_later, keep_what_is_loaded
 from dlq_common.daemon.logs import get_logger, keep_time_by
+from dlq_common.daemon.resident import SETTLED_S, give_back
 from dlq_common.daemon.systemd import Service, passed_sockets
 from dlq_common.errors import ConfigError, DlqError
 from dlq_common.identity.join_token import JoinTokenText
@@ -205,6 +206,8 @@ async def _serve(config: MasterConfig, leaving: AsyncExitStack, early: EarlyChec
     _say_serving(state, server)
     leaving.callback(service.stopping)
     service.ready(f"serving {state.config.cluster.name} at {server.advertised}")
+    given_back = asyncio.get_running_loop().call_later(SETTLED_S, give_back)
+    leaving.callback(given_back.cancel)
     await turning
     return state.epoch
 

@@ -13,6 +13,7 @@ from typing import Any
 
 from dlq_common.clock import Clock
 from dlq_common.daemon.logs import get_logger
+from dlq_common.daemon.resident import SETTLED_S, give_back
 from dlq_common.daemon.systemd import Service
 from dlq_common.errors import ConfigError
 from dlq_common.ids import Ids
@@ -42,7 +43,6 @@ from dlq_nodeagent.model.port import Runtime
 from dlq_nodeagent.podman_parts import PodmanParts, build_podman
 from dlq_nodeagent.profiling.injecting import Injecting, copy_parts
 from dlq_nodeagent.profiling.places import Places, Station
-from dlq_nodeagent.resident import SETTLED_S, give_back
 from dlq_nodeagent.runtimes.fake.runtime import FakeHost, FakeRuntime
 from dlq_nodeagent.runtimes.podman.prepare import secrets_of
 from dlq_nodeagent.runtimes.process.leftovers import Leftovers, finder

@@ -1,8 +1,8 @@
-"""Memory that only the start of the agent needed, given back once it serves.
+"""Memory that only the start of a daemon needed, given back once it serves.
 
 Pages of programs and libraries that were read at the start stay mapped for ever, though most of
 them are never run again. The kernel keeps them in its cache, and maps again what is run. Nothing
-else changes: no page that was written is let go of. A restarted agent does the same anew.
+else changes: no page that was written is let go of. A restarted daemon does the same anew.
 """
 
 from __future__ import annotations

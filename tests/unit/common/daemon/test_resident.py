@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 
-from dlq_nodeagent.resident import code_ranges
+from dlq_common.daemon.resident import code_ranges
 
 MAPS = """\
 55d0-55d2 r--p 00000000 fe:00 11 /usr/bin/python3.11
@@ -19,7 +19,7 @@ MAPS = """\
 
 PROGRAM = """
 import ctypes.util, decimal, json
-from dlq_nodeagent.resident import give_back
+from dlq_common.daemon.resident import give_back
 
 def code_kib():
     kib, code = 0, False
