@@ -25,7 +25,7 @@ from dlq_master.planner.told import KeptState
 from dlq_master.policy.admit.stage import promised
 from dlq_master.policy.elsewhere import Stage
 from dlq_master.policy.legal.check import check_delta
-from dlq_master.policy.offload import offering
+from dlq_master.policy.offload import offering, timed
 from dlq_master.policy.pipeline import plan
 from dlq_master.policy.policy import Policy
 
@@ -79,12 +79,17 @@ class PlannerDesk:
     def _plans(self, stage: str, snapshot: list[bytes]) -> list[Plan]:
         if stage == Stage.PLAN.value:
             view, policy = read_slices(snapshot).look()
-            return _plans(view, offering(policy))
+            return _plans(view, _as_here(policy))
         (told,) = snapshot
         view, policy = self._kept.look(told)
-        plans = _promises(view, offering(policy))
+        plans = _promises(view, _as_here(policy))
         self._kept.take_back()
         return plans
+
+
+def _as_here(policy: Policy) -> Policy:
+    """Nobody waits for offers here, and the master ends a plan that takes too long."""
+    return timed(offering(policy), perf_counter)
 
 
 def _plans(view: View, policy: Policy) -> list[Plan]:

@@ -12,6 +12,7 @@ over days of slots. A caller that must not wait for that (a master's loop) plans
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import NoReturn
 
@@ -22,7 +23,7 @@ from dlq_master.policy.place.packing.class_packing import PackedClasses, widest_
 from dlq_master.policy.place.packing.joint import Joint
 from dlq_master.policy.place.placement import Find, Placement
 from dlq_master.policy.policy import Policy
-from dlq_master.policy.promise.capacity.rules import DeadlinesDecided
+from dlq_master.policy.promise.capacity.rules import DeadlinesDecided, Selector
 from dlq_master.policy.size.choices import KNAPSACK, KNAPSACK_EXACT
 
 
@@ -57,6 +58,21 @@ def offering(policy: Policy) -> Policy:
     """The same, which tells whom it promises nothing what it could have promised."""
     rules = policy.promises
     return policy if rules is None else replace(policy, promises=replace(rules, offers=True))
+
+
+def timed(policy: Policy, clock: Callable[[], float]) -> Policy:
+    """The same, whose integer program measures its time by this clock (`promise.solver.budget`)."""
+    rules = policy.promises
+    return policy if rules is None else replace(policy, promises=replace(rules, clock=clock))
+
+
+def hurried(policy: Policy) -> Policy:
+    """The same, which asks no integer program: its cached solution answers at once."""
+    rules = policy.promises
+    if rules is None or rules.selector is Selector.PREFIX:
+        return policy
+    settings = {**policy.settings, "solver_s": "0"}
+    return replace(policy, promises=replace(rules, solver_s=0.0), settings=settings)
 
 
 def may_take_long(policy: Policy) -> bool:

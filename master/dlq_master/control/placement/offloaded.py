@@ -32,13 +32,14 @@ from dlq_master.planner.snapshot import slices, take_promises
 from dlq_master.planner.told import StateTold
 from dlq_master.policy.elsewhere import Elsewhere, Stage
 from dlq_master.policy.legal.recheck import Dropped, PlanBasis, basis_of, recheck
-from dlq_master.policy.offload import may_take_long, plain, trapped, waiting
+from dlq_master.policy.offload import hurried, may_take_long, plain, trapped, waiting
 from dlq_master.policy.policy import Policy
 from dlq_master.policy.turn import Decided, decide
 
 # For a plan without which nothing is done. A slot is decided a lead (30 s) before it begins.
 PATIENCE_S = {Stage.SLOT: 5.0, Stage.PLAN: 1.0, Stage.PROMISES: 0.0}
 REST = 4.0  # a whole plan is asked for again after so many times what it took
+HURRIED = 2  # failures in a row: the next plan asks no integer program, so that it has an end
 FIRST_DISTRUST_S = 5.0  # no question after answers that were of no use, at first
 LONGEST_DISTRUST_S = 300.0
 
@@ -135,12 +136,11 @@ class Offloaded:
         self.asked = PlanQuestion(self.number, stage, now_s, policy, basis_of(cluster))
         view = View(cluster, now_s, pause)
         whole = stage is Stage.PLAN
+        asks = hurried(policy) if self.health.failures >= HURRIED else policy
 
         def write(known: StateTold) -> Iterator[bytes]:
             return (
-                slices(view, policy)
-                if whole
-                else iter([known.difference(take_promises(view, policy))])
+                slices(view, asks) if whole else iter([known.difference(take_promises(view, asks))])
             )
 
         self.planner.ask(self.number, stage.value, write)

@@ -34,6 +34,7 @@ from dlq_master.policy.promise.capacity.rules import (
     VerdictGround,
 )
 from dlq_master.policy.promise.capacity.types import free_gpus, on_type, types_for
+from dlq_master.policy.promise.solver.budget import ProgramBudget
 from dlq_master.policy.promise.solver.price import price
 from dlq_master.policy.promise.verdicts.admission import (
     AdmissionVerdict,
@@ -63,15 +64,18 @@ def verdicts(view: View, rules: Promises) -> list[Reserve]:
     """
     cluster = view.cluster
     benches: dict[str, _Bench] = {}
+    budget = ProgramBudget(rules.solver_s, rules.clock)
     for job_id in sorted(cluster.unjudged):
-        _hear(view, benches, cluster.jobs[job_id], rules)
+        _hear(view, benches, cluster.jobs[job_id], rules, budget)
     made: list[Reserve] = []
     for _, bench in sorted(benches.items()):
         made += bench.ruled()
     return made
 
 
-def _hear(view: View, benches: dict[str, _Bench], job: Job, rules: Promises) -> None:
+def _hear(
+    view: View, benches: dict[str, _Bench], job: Job, rules: Promises, budget: ProgramBudget
+) -> None:
     """The first type on which it can be promised anything; else it is told what could be on the
     first of all. Types on which it would start now come before others. For a job that names none,
     the types with the least promised come first.
@@ -79,7 +83,7 @@ def _hear(view: View, benches: dict[str, _Bench], job: Job, rules: Promises) -> 
     ways = _ways(view.cluster, job)
     for _, gpu_type in ways:
         if gpu_type not in benches:
-            benches[gpu_type] = _Bench(view, gpu_type, rules)
+            benches[gpu_type] = _Bench(view, gpu_type, rules, budget)
     if len(ways) > 1:
         gpus, named = job.request.gpus, job.request.gpu_types is not None
         asked = [(asks, benches[gpu_type]) for asks, gpu_type in ways]
@@ -106,7 +110,7 @@ def _ways(cluster: Cluster, job: Job) -> list[tuple[Job, str]]:
 class _Bench:
     """The verdicts of one plan on promises that would stand on GPUs of one type."""
 
-    def __init__(self, view: View, gpu_type: str, rules: Promises) -> None:
+    def __init__(self, view: View, gpu_type: str, rules: Promises, budget: ProgramBudget) -> None:
         self._view, self._gpu_type, self._rules = view, gpu_type, rules
         self._grid = grid_of(view.cluster, gpu_type, rules, view.cluster.slot + 1)
         self._before: PromiseBook | None = (
@@ -114,8 +118,7 @@ class _Bench:
         )
         self._after = PromiseBook(grid=self._grid, quotas=rules.quotas)
         self._found: list[tuple[Job, AdmissionVerdict]] = []
-        # Of the program of the paper: where it has given no answer once, it is asked no more.
-        self._limit_s = rules.solver_s
+        self._budget = budget
         self.free = free_gpus(
             view.cluster, gpu_type
         )  # now, but for those who have been promised some
@@ -138,9 +141,7 @@ class _Bench:
         asked = _asked(self._view, self._grid, job, self._rules)
         if self._before is None and not _hopeless(self._after, asked):
             self._before = self._after = book_of(self._view, self._gpu_type, self._rules)
-        verdict = _judged(self._after, asked, self._rules, self._limit_s)
-        if verdict.by is VerdictGround.LIMIT:
-            self._limit_s = 0.0
+        verdict = _judged(self._after, asked, self._rules, self._budget)
         self._after = verdict.book
         return verdict
 
@@ -198,11 +199,13 @@ def _hopeless(book: PromiseBook, asked: _Asked) -> bool:
     )
 
 
-def _judged(book: PromiseBook, asked: _Asked, rules: Promises, limit_s: float) -> AdmissionVerdict:
+def _judged(
+    book: PromiseBook, asked: _Asked, rules: Promises, budget: ProgramBudget
+) -> AdmissionVerdict:
     if asked.never is not None:
         return AdmissionVerdict(by=asked.never, book=book, need=asked.need, have=asked.have)
     if rules.selector is not Selector.PREFIX:
-        return admit_by_program(book, asked.own, asked.steps, limit_s)
+        return admit_by_program(book, asked.own, asked.steps, budget)
     return admit(book, asked.own, asked.steps)
 
 
@@ -210,7 +213,7 @@ def judged(view: View, book: PromiseBook, job: Job, rules: Promises) -> Admissio
     """Whether one of its deadlines can be promised beside those of the book. Of the program of the
     paper the cached solution alone is asked.
     """
-    return _judged(book, _asked(view, book.grid, job, rules), rules, 0.0)
+    return _judged(book, _asked(view, book.grid, job, rules), rules, ProgramBudget(0.0))
 
 
 def offered(view: View, job: Job, rules: Promises) -> PromiseOffer:

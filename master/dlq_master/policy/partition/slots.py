@@ -30,6 +30,7 @@ from dlq_master.policy.promise.capacity.rules import (
     VerdictGround,
 )
 from dlq_master.policy.promise.slots.plan import SlotPlan, faults, left_of
+from dlq_master.policy.promise.solver.budget import ProgramBudget
 from dlq_master.policy.promise.solver.selector import Selection, SlotSource, select, settled
 from dlq_master.policy.promise.verdicts.danger import Danger, closed_nodes, given_up
 from dlq_master.policy.promise.verdicts.proof import at_risk
@@ -59,8 +60,10 @@ def next_slot(view: View, rules: Promises) -> list[NextSlot | Reserve]:
     changes: list[Reserve] = []
     told: list[str] = []
     by_type, others = _by_type(cluster, rules)
+    share_s = rules.solver_s / max(1, len(by_type))
     for gpu_type, jobs in sorted(by_type.items()):
-        chosen, found = _slot(view, gpu_type, jobs, slot, rules)
+        budget = ProgramBudget(share_s, rules.clock)
+        chosen, found = _slot(view, gpu_type, jobs, slot, rules, budget)
         changes += found
         if chosen is not None:
             told.append(f"{gpu_type}: {_told(chosen)}")
@@ -102,7 +105,12 @@ def _unplanned(job: Job) -> Reserve:
 
 
 def _slot(
-    view: View, gpu_type: str, jobs: list[Job], slot: int, rules: Promises
+    view: View,
+    gpu_type: str,
+    jobs: list[Job],
+    slot: int,
+    rules: Promises,
+    budget: ProgramBudget,
 ) -> tuple[Selection | None, list[Reserve]]:
     """The best plan from this slot on, and what it changes."""
     cluster = view.cluster
@@ -121,10 +129,10 @@ def _slot(
             planned.append(job)
     asked = _asked(cluster, planned, table, grid, slot, rules)
     left = _left(planned, table, slot)
-    chosen = _chosen(left, asked, grid, rules) if asked else None
+    chosen = _chosen(left, asked, grid, rules, budget) if asked else None
     if chosen is not None and chosen.broken:
         whole = kept_grid(cluster, gpu_type, slot)
-        chosen = _spared(chosen, left, asked, grid, whole, rules)
+        chosen = _spared(chosen, left, asked, grid, whole, rules, budget)
     changes = [_place(job, chosen, left, slot, rules) for job in planned]
     changes += [_let_end(job) for job in ending]
     changes += [_overrun(view, job, extra) for job in over]
@@ -164,14 +172,16 @@ def _no_room(closed: str) -> str:
     return f"{words}: {closed}" if closed else words
 
 
-def _chosen(left: SlotPlan, asked: list[SloJob], grid: Grid, rules: Promises) -> Selection:
+def _chosen(
+    left: SlotPlan, asked: list[SloJob], grid: Grid, rules: Promises, budget: ProgramBudget
+) -> Selection:
     """With slots as late as can be a plan is not run as it is: how often it stops jobs is no ground
     for another.
     """
     whole = left.without(left.segments.keys() - {job.key for job in asked})
     late = rules.slots is Slots.LATE
     if not late or (chosen := settled(asked, grid, whole)) is None:
-        chosen = _selected(asked, grid, _kept(whole, asked, grid), rules)
+        chosen = _selected(asked, grid, _kept(whole, asked, grid), rules, budget)
     if not late:
         return chosen
     from dlq_master.policy.promise.slots.late import as_late_as_can_be
@@ -179,17 +189,25 @@ def _chosen(left: SlotPlan, asked: list[SloJob], grid: Grid, rules: Promises) ->
     return replace(chosen, plan=as_late_as_can_be(chosen.plan, asked, grid, chosen.steps))
 
 
-def _selected(asked: list[SloJob], grid: Grid, kept: SlotPlan, rules: Promises) -> Selection:
+def _selected(
+    asked: list[SloJob], grid: Grid, kept: SlotPlan, rules: Promises, budget: ProgramBudget
+) -> Selection:
     if rules.selector is Selector.PREFIX:
         return select(asked, grid, kept)
     from dlq_master.policy.promise.solver.printed_cycle import printed_cycle
 
     best = rules.selector is Selector.PRINTED
-    return printed_cycle(asked, grid, kept, rules.solver_s, objective=best)
+    return printed_cycle(asked, grid, kept, budget, objective=best)
 
 
 def _spared(
-    chosen: Selection, left: SlotPlan, asked: list[SloJob], grid: Grid, whole: Grid, rules: Promises
+    chosen: Selection,
+    left: SlotPlan,
+    asked: list[SloJob],
+    grid: Grid,
+    whole: Grid,
+    rules: Promises,
+    budget: ProgramBudget,
 ) -> Selection:
     """No promise is given up for a floor: only then those that were made use all GPUs, and nobody
     else gets slots.
@@ -197,7 +215,7 @@ def _spared(
     if whole == grid:
         return chosen
     held = [job for job in asked if job.promised is not None]
-    other = _chosen(left, held, whole, rules)
+    other = _chosen(left, held, whole, rules, budget)
     return other if len(other.broken) < len(chosen.broken) else chosen
 
 

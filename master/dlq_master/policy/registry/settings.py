@@ -313,7 +313,7 @@ _READERS: Mapping[str, tuple[str, Callable[[str], object]]] = {
     "margin": ("margin", _or_word({"learned": None, "0": 0.0}, _positive)),
     "keep_promises": ("keep_promises", _kept),
     "selector": ("selector", one_of({choice.value: choice for choice in Selector})),
-    "solver_s": ("solver_s", _positive),
+    "solver_s": ("solver_s", _or_word({"0": 0.0}, _positive)),
     "rearrange": ("placed_anew", one_of({"off": False, "cycle": True})),
     "spot": ("spot", one_of({choice.value: choice for choice in Spot})),
     "slots": ("slots", one_of({choice.value: choice for choice in Slots})),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -27,7 +27,7 @@ class Selector(StrEnum):
     """The method that judges deadlines and looks for the plan of the slots."""
 
     PREFIX = "prefix"  # the prefix-capacity model (solver.selector)
-    PRINTED = "printed"  # the time-indexed program of the paper, for `solver_s` at most
+    PRINTED = "printed"  # the time-indexed program of the paper, for `solver_s` in a decision
     FEASIBLE = "feasible"  # the same without its objective: any solution will do
 
 
@@ -83,9 +83,10 @@ class Promises:
     `slots`: when a promised job holds those that it needs. `be_floor`: the share of the nodes that
     new promises leave to best effort, rounded up to whole nodes. Existing promises may use it
     before one is given up. `whole_leases`: count deadlines in leases that are used to their end, as
-    Chronus prints it. `solver_s`: the limit of one call of the paper's program. `floor`: nodes that
-    no new promise may use, for they are for trials. `offers`: a refused job gets an offer of a
-    possible promise, which takes longer than the verdict. `quotas`: GPUs of guaranteed jobs that a
+    Chronus prints it. `solver_s`: seconds of the paper's program in one decision, 0: it is not
+    asked; `clock` measures them (`solver.budget`). `floor`: nodes that no new promise may use, for
+    they are for trials. `offers`: a refused job gets an offer of a possible promise, which takes
+    longer than the verdict. `quotas`: GPUs of guaranteed jobs that a
     team may have at any time; "*": every team not named. `anew`: best-effort work that runs is
     placed anew at each boundary, where its placement arranges jobs as a whole.
     """
@@ -96,6 +97,7 @@ class Promises:
     guarantees: Guarantees = Guarantees.FITTING
     selector: Selector = Selector.PREFIX
     solver_s: float = SOLVER_S
+    clock: Callable[[], float] | None = None
     margin: float | None = None
     keep: float = KEEP
     be_floor: float = 0.0

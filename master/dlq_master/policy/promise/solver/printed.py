@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from types import MappingProxyType
 from typing import NamedTuple
 
@@ -32,6 +33,7 @@ from dlq_master.policy.promise.capacity.leases import (
     within,
 )
 from dlq_master.policy.promise.slots.plan import SlotPlan, keeps_promise, left_free
+from dlq_master.policy.promise.solver.budget import ProgramBudget
 
 _OPTIMAL, _LIMIT, _INFEASIBLE = 0, 1, 2
 _ROUNDS = 3  # in which jobs that stop more often are given a lease more
@@ -41,14 +43,22 @@ _NONE: Mapping[str, int] = MappingProxyType({})
 class Solved(NamedTuple):
     """The best plan found (None: none in time, or promises that cannot be kept), its reward by the
     model, and the bound that was proven; `optimal` if the two are the same. `impossible`: it is
-    proven that no plan keeps all promises. `timed_out`: there was no plan within the limit."""
+    proven that no plan keeps all promises. `stopped`: the limit ended the call."""
 
     plan: SlotPlan | None
     objective: float
     bound: float
     optimal: bool
     impossible: bool = False
-    timed_out: bool = False
+    stopped: bool = False
+
+    @property
+    def timed_out(self) -> bool:
+        """There was no plan within the limit."""
+        return self.stopped and self.plan is None
+
+
+NO_TIME = Solved(None, 0.0, 0.0, False, stopped=True)
 
 
 class _Rows:
@@ -77,14 +87,16 @@ class _Rows:
 def solved(
     jobs: Sequence[SloJob],
     grid: Grid,
-    time_limit_s: float,
+    budget: ProgramBudget,
     held: SlotPlan | None = None,
     *,
     objective: bool = True,
+    spared: float = 0.0,
 ) -> Solved:
     """The program's plan, if it keeps every promise with the pauses that it makes.
 
-    `held`: slots of jobs that are not asked for, which keep them.
+    `held`: slots of jobs that are not asked for, which keep them. `spared`: the share of the budget
+    that stays for other calls.
     """
     held = held or SlotPlan()
     free = [job for job in jobs if job.key not in held.segments]
@@ -92,7 +104,10 @@ def solved(
     more: dict[str, int] = {}
     made = Solved(None, 0.0, 0.0, False)
     for _ in range(_ROUNDS):
-        made = time_indexed(free, left, time_limit_s, objective=objective, more=more)
+        if budget.left_s(spared) <= 0.0:
+            return NO_TIME
+        call = partial(_call, free, left, objective, more)
+        made = budget.charged(call, spared)
         if made.plan is None:
             return made._replace(impossible=made.impossible and not more)
         late = [job.key for job in free if not _kept(job, made.plan, grid)]
@@ -101,6 +116,12 @@ def solved(
         for key in late:
             more[key] = more.get(key, 0) + 1
     return made._replace(plan=None)
+
+
+def _call(
+    jobs: Sequence[SloJob], grid: Grid, objective: bool, more: Mapping[str, int], limit_s: float
+) -> Solved:
+    return time_indexed(jobs, grid, limit_s, objective=objective, more=more)
 
 
 def _kept(job: SloJob, plan: SlotPlan, grid: Grid) -> bool:
@@ -166,10 +187,11 @@ def time_indexed(
     dual = found.mip_dual_bound if objective else None
     bound = most if dual is None else min(most, len(jobs) - float(dual))
     if found.x is None:
-        return Solved(None, 0.0, bound, False, timed_out=True)
+        return Solved(None, 0.0, bound, False, stopped=True)
     earned = len(jobs) + float(np.array(gains) @ found.x)
     plan = None if fractional else SlotPlan(_segments(held, found.x))
-    return Solved(plan, earned, bound, objective and found.status == _OPTIMAL)
+    proven = found.status == _OPTIMAL
+    return Solved(plan, earned, bound, objective and proven, stopped=not proven)
 
 
 def _columns(job: SloJob, grid: Grid) -> list[int]:

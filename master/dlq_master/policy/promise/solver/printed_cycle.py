@@ -3,7 +3,7 @@ solution.
 
 1. The cached solution may earn as much as if every job were alone. Then it is an optimum of the
    program, and no solver is asked.
-2. The program is solved, within a limit of time.
+2. The program is solved. A quarter of the decision's time stays for the next step.
 3. Without an answer it is solved from the cached solution. Jobs that make their best deadline there
    keep their slots, and only the others are chosen anew. That is the smaller search space of the
    paper.
@@ -22,6 +22,7 @@ from dlq_master.policy.promise.capacity.leases import Grid, SloJob, first_within
 from dlq_master.policy.promise.slots.mend import mended
 from dlq_master.policy.promise.slots.plan import SlotPlan, faults, step_made
 from dlq_master.policy.promise.slots.realise import worth
+from dlq_master.policy.promise.solver.budget import ProgramBudget
 from dlq_master.policy.promise.solver.printed import Solved, solved
 from dlq_master.policy.promise.solver.selector import (
     Selection,
@@ -31,12 +32,14 @@ from dlq_master.policy.promise.solver.selector import (
     without_what_cannot_be_kept,
 )
 
+SPARED = 0.25  # of the budget: for the smaller program, where the whole one gave no answer
+
 
 def printed_cycle(
     jobs: Sequence[SloJob],
     grid: Grid,
     kept: SlotPlan,
-    limit_s: float,
+    budget: ProgramBudget,
     *,
     objective: bool = True,
 ) -> Selection:
@@ -49,7 +52,7 @@ def printed_cycle(
         return selection_of(whole, jobs, grid, _most(jobs, grid), SlotSource.KEPT, {})
     wanted = without_what_cannot_be_kept(jobs, grid)
     cached = whole if sound else mended(whole, jobs, grid).plan
-    made = _answer(wanted, grid, cached, limit_s, objective=objective)
+    made = _answer(wanted, grid, cached, budget, objective=objective)
     bound = min(_most(jobs, grid), made.bound or float("inf"))
     if made.plan is None:
         source = SlotSource.KEPT if made.impossible else SlotSource.CACHED
@@ -60,16 +63,21 @@ def printed_cycle(
 
 
 def _answer(
-    jobs: Sequence[SloJob], grid: Grid, cached: SlotPlan, limit_s: float, *, objective: bool
+    jobs: Sequence[SloJob],
+    grid: Grid,
+    cached: SlotPlan,
+    budget: ProgramBudget,
+    *,
+    objective: bool,
 ) -> Solved:
     """Of the whole program, or else of the smaller one; its bound is that of the whole."""
-    made = solved(jobs, grid, limit_s, objective=objective)
+    made = solved(jobs, grid, budget, objective=objective, spared=SPARED)
     if made.plan is not None or made.impossible:
         return made
     served = _served(jobs, grid, cached)
     if not served.segments:
         return made
-    rest = solved(jobs, grid, limit_s, served, objective=objective)
+    rest = solved(jobs, grid, budget, served, objective=objective)
     return made._replace(plan=rest.plan)
 
 

@@ -17,6 +17,7 @@ from dlq_master.policy.promise.capacity.rules import VerdictGround
 from dlq_master.policy.promise.slots.holes import insert
 from dlq_master.policy.promise.slots.ledger import latest_slot, row
 from dlq_master.policy.promise.slots.plan import SlotPlan, free_gpus
+from dlq_master.policy.promise.solver.budget import ProgramBudget
 from dlq_master.policy.promise.solver.printed import Solved, solved
 from dlq_master.policy.promise.verdicts.admission import (
     AdmissionVerdict,
@@ -29,10 +30,10 @@ from dlq_master.policy.promise.verdicts.admission import (
 
 
 def admit_by_program(
-    book: PromiseBook, job: SloJob, steps: Sequence[int] | None, limit_s: float
+    book: PromiseBook, job: SloJob, steps: Sequence[int] | None, budget: ProgramBudget
 ) -> AdmissionVerdict:
-    """Promise the last of `steps` (default: all) that the program has a solution for. `limit_s` of
-    0: the cached solution alone is asked.
+    """Promise the last of `steps` (default: all) that the program has a solution for. With an
+    empty budget the cached solution alone is asked.
     """
     refused, reach = shut_out(book, job, steps)
     if refused is not None:
@@ -45,9 +46,7 @@ def admit_by_program(
         held = insert(own, due_s(own, step, book.grid), ledger.free, book.grid)
         if held is not None:
             return held_in(book, own, held, ledger)
-    if limit_s <= 0:
-        return lacking(book, job, reach, ledger, VerdictGround.LIMIT)
-    made = solved((*book.jobs, own), book.grid, limit_s, _lost(book), objective=False)
+    made = solved((*book.jobs, own), book.grid, budget, _lost(book), objective=False)
     if made.plan is not None:
         jobs = (*book.jobs, own)
         free = free_gpus(made.plan, jobs, book.grid, ledger.horizon)

@@ -8,12 +8,15 @@ from collections.abc import Callable
 
 import pytest
 
+from dlq_master.control.placement.offloaded import HURRIED
 from dlq_master.control.stimuli import AskedDeadline, PlanMade
 from dlq_master.model.ids import JobId, NodeId
 from dlq_master.model.jobs.band import Band
 from dlq_master.model.jobs.job import Job
 from dlq_master.model.plan import NextSlot, Reserve
 from dlq_master.planner.plans import Answer
+from dlq_master.policy.promise.solver import printed
+from dlq_master.policy.promise.solver.printed import Solved
 from support.inline_planner import InlinePlanner
 from support.master_harness import Master, config_of
 from support.sim_agent import SimAgent
@@ -133,6 +136,33 @@ def test_one_that_has_died_is_asked_again_as_soon_as_another_one_is_there(site: 
     site.planner.up, site.planner.rest_s = True, 0.0
     site.master.tick(1.0)
     assert site.is_asked(), "it is not distrusted for what the one before it did"
+
+
+def test_after_two_plans_without_an_end_the_batch_is_judged_by_the_cached_solution(
+    masters: Masters, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The second job would need the program, which here never answers: each job is judged all the
+    same."""
+
+    def asked(*_: object, **__: object) -> Solved:
+        raise AssertionError("the program was asked")
+
+    monkeypatch.setattr(printed, "time_indexed", asked)
+    site = Site(masters, "chronus-paper")
+    site.submit(8, deadline_s=6000.0, run_s=2200.0)
+    site.tell(site.planner.answer())
+    site.submit(8, deadline_s=2500.0, run_s=600.0)
+    for _ in range(HURRIED):
+        site.planner.up, site.planner.rest_s = False, 1.0
+        site.tell(site.planner.fail("it took longer than 20 s"))
+        assert site.job(2).verdict == ""
+        site.planner.up, site.planner.rest_s = True, 0.0
+        site.master.tick(1.0)
+    site.tell(site.planner.answer())
+    assert (site.job(2).verdict, site.master.state.placement.offloaded.health.failures) == (
+        "limit",
+        0,
+    )
 
 
 def test_a_job_that_was_cancelled_meanwhile_gets_no_promise_and_the_others_theirs(

@@ -16,6 +16,7 @@ from dlq_master.model.jobs.reward import Steps, soft, strict
 from dlq_master.model.plan import NextSlot
 from dlq_master.model.view import View
 from dlq_master.model.words.promise_words import no_promise
+from dlq_master.policy.offload import hurried, timed
 from dlq_master.policy.partition.slots import next_slot
 from dlq_master.policy.promise.capacity.leases import (
     Grid,
@@ -29,6 +30,7 @@ from dlq_master.policy.promise.capacity.leases import (
 from dlq_master.policy.promise.capacity.rules import VerdictGround
 from dlq_master.policy.promise.slots.plan import SlotPlan, faults, keeps_promise
 from dlq_master.policy.promise.solver import printed, printed_cycle
+from dlq_master.policy.promise.solver.budget import ProgramBudget
 from dlq_master.policy.promise.solver.printed import Solved, solved, time_indexed
 from dlq_master.policy.promise.solver.selector import SlotSource
 from dlq_master.policy.promise.verdicts.admission import PromiseBook
@@ -103,7 +105,7 @@ def test_a_deadline_is_promised_where_any_choice_of_leases_keeps_all(seed: int) 
         if not reach:
             continue
         own = job._replace(promised=reach[-1])
-        verdict = admit_by_program(book, job, None, LIMIT_S)
+        verdict = admit_by_program(book, job, None, ProgramBudget(LIMIT_S))
         there_is = by_enumeration([*book.jobs, own], grid) is not None
         assert verdict.guaranteed == there_is, (job, verdict.by)
         if verdict.guaranteed:
@@ -145,11 +147,13 @@ def test_rounding_to_whole_leases_alone_refuses_a_job() -> None:
     """25 minutes take two leases, and 38 minutes have one."""
     book = PromiseBook(grid=PAPER)
     job = SloJob("a", 1, 1500.0, strict(2280.0))
-    assert admit_by_program(book, job, None, LIMIT_S).by is VerdictGround.REACH
+    assert admit_by_program(book, job, None, ProgramBudget(LIMIT_S)).by is VerdictGround.REACH
 
 
 def test_the_last_deadline_is_promised_and_the_best_is_planned() -> None:
-    verdict = admit_by_program(PromiseBook(grid=PAPER), soft_job("a", 8, 3600.0), None, LIMIT_S)
+    verdict = admit_by_program(
+        PromiseBook(grid=PAPER), soft_job("a", 8, 3600.0), None, ProgramBudget(LIMIT_S)
+    )
     assert (verdict.by, verdict.step) == (VerdictGround.HOLES, 3)
     assert verdict.book.plan.segments["a"] == (Segment(0, 3),)
 
@@ -161,10 +165,10 @@ def test_what_pauses_cost_is_given_in_leases() -> None:
     held = SlotPlan({"b": (Segment(1, 3),)})
     other = SloJob("b", 4, 20.0, strict(30.0), promised=0)
     job = SloJob("a", 4, 19.0, strict(40.0), resume_s=1.0, promised=0)
-    made = solved([job, other], grid_of(4), LIMIT_S, held, objective=False)
+    made = solved([job, other], grid_of(4), ProgramBudget(LIMIT_S), held, objective=False)
     assert (made.plan, made.impossible) == (None, False)
     later = job._replace(steps=strict(50.0))
-    made = solved([later, other], grid_of(4), LIMIT_S, held, objective=False)
+    made = solved([later, other], grid_of(4), ProgramBudget(LIMIT_S), held, objective=False)
     assert made.plan is not None
     assert made.plan.segments["b"] == held.segments["b"]
     assert keeps_promise(later, made.plan.segments["a"], grid_of(4))
@@ -180,7 +184,7 @@ def silent(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
     def no_answer(jobs: Sequence[SloJob], *_: object, **__: object) -> Solved:
         asked.append(len(jobs))
-        return Solved(None, 0.0, 0.0, False, timed_out=True)
+        return Solved(None, 0.0, 0.0, False, stopped=True)
 
     monkeypatch.setattr(printed, "time_indexed", no_answer)
     return asked
@@ -192,7 +196,7 @@ def test_an_answer_in_time_is_not_called_none(monkeypatch: pytest.MonkeyPatch) -
     wide = SloJob("a", 8, 1200.0, strict(2400.0), promised=0)
     book = PromiseBook(grid=PAPER, jobs=(wide,), plan=SlotPlan({"a": (Segment(0, 1),)}))
     now = SloJob("b", 8, 1200.0, strict(1200.0))
-    assert admit_by_program(book, now, None, LIMIT_S).by is VerdictGround.PLAN
+    assert admit_by_program(book, now, None, ProgramBudget(LIMIT_S)).by is VerdictGround.PLAN
 
 
 def test_a_job_without_room_in_the_cached_solution_is_refused_by_the_limit(
@@ -201,18 +205,20 @@ def test_a_job_without_room_in_the_cached_solution_is_refused_by_the_limit(
     wide = SloJob("a", 8, 1200.0, strict(2400.0), promised=0)
     book = PromiseBook(grid=PAPER, jobs=(wide,), plan=SlotPlan({"a": (Segment(0, 1),)}))
     now = SloJob("b", 8, 1200.0, strict(1200.0))
-    verdict = admit_by_program(book, now, None, LIMIT_S)
+    verdict = admit_by_program(book, now, None, ProgramBudget(LIMIT_S))
     assert (verdict.by, verdict.guaranteed, silent) == (VerdictGround.LIMIT, False, [2])
     words = no_promise(verdict.by.value)
     assert words == "no answer of the program within the limit, and its cached solution has no room"
     later = SloJob("c", 8, 1200.0, strict(2400.0))
-    assert admit_by_program(book, later, None, LIMIT_S).by is VerdictGround.HOLES
+    assert admit_by_program(book, later, None, ProgramBudget(LIMIT_S)).by is VerdictGround.HOLES
 
 
 def test_the_program_moves_the_cached_solution_where_it_answers() -> None:
     wide = SloJob("a", 8, 1200.0, strict(2400.0), promised=0)
     book = PromiseBook(grid=PAPER, jobs=(wide,), plan=SlotPlan({"a": (Segment(0, 1),)}))
-    verdict = admit_by_program(book, SloJob("b", 8, 1200.0, strict(1200.0)), None, LIMIT_S)
+    verdict = admit_by_program(
+        book, SloJob("b", 8, 1200.0, strict(1200.0)), None, ProgramBudget(LIMIT_S)
+    )
     assert verdict.by is VerdictGround.PROGRAM
     assert verdict.book.plan.segments == {"a": (Segment(1, 2),), "b": (Segment(0, 1),)}
 
@@ -223,16 +229,20 @@ def promised(*jobs: SloJob) -> list[SloJob]:
 
 def test_a_cycle_that_earns_all_there_is_asks_no_solver(silent: list[int]) -> None:
     jobs = promised(soft_job("a", 8, 3600.0))
-    made = printed_cycle.printed_cycle(jobs, PAPER, SlotPlan({"a": (Segment(0, 3),)}), LIMIT_S)
+    made = printed_cycle.printed_cycle(
+        jobs, PAPER, SlotPlan({"a": (Segment(0, 3),)}), ProgramBudget(LIMIT_S)
+    )
     assert (made.source, made.objective, silent) == (SlotSource.KEPT, 100.0, [])
 
 
 def test_a_better_solution_takes_the_place_of_the_cached_one() -> None:
     jobs = promised(soft_job("a", 8, 3600.0))
     late = SlotPlan({"a": (Segment(3, 6),)})
-    made = printed_cycle.printed_cycle(jobs, PAPER, late, LIMIT_S)
+    made = printed_cycle.printed_cycle(jobs, PAPER, late, ProgramBudget(LIMIT_S))
     assert (made.source, made.objective, made.bound) == (SlotSource.PRINTED, 100.0, 100.0)
-    any_will_do = printed_cycle.printed_cycle(jobs, PAPER, late, LIMIT_S, objective=False)
+    any_will_do = printed_cycle.printed_cycle(
+        jobs, PAPER, late, ProgramBudget(LIMIT_S), objective=False
+    )
     assert (any_will_do.source, any_will_do.objective) == (SlotSource.KEPT, 20.0)
 
 
@@ -240,7 +250,7 @@ def test_without_an_answer_the_served_keep_their_slots_and_then_all_do(silent: l
     """First both jobs are chosen anew, then only the one that could earn more."""
     jobs = promised(soft_job("a", 8, 3600.0), soft_job("b", 8, 3600.0))
     cached = SlotPlan({"a": (Segment(0, 3),), "b": (Segment(3, 6),)})
-    made = printed_cycle.printed_cycle(jobs, PAPER, cached, LIMIT_S)
+    made = printed_cycle.printed_cycle(jobs, PAPER, cached, ProgramBudget(LIMIT_S))
     assert (made.source, made.plan, made.objective) == (SlotSource.CACHED, cached, 120.0)
     assert silent == [2, 1]
 
@@ -248,7 +258,7 @@ def test_without_an_answer_the_served_keep_their_slots_and_then_all_do(silent: l
 def test_a_lost_node_leaves_what_can_be_kept(silent: list[int]) -> None:
     jobs = promised(soft_job("a", 8, 3600.0), soft_job("b", 8, 3600.0))
     cached = SlotPlan({"a": (Segment(0, 3),), "b": (Segment(0, 3),)})  # there were two nodes
-    made = printed_cycle.printed_cycle(jobs, PAPER, cached, LIMIT_S)
+    made = printed_cycle.printed_cycle(jobs, PAPER, cached, ProgramBudget(LIMIT_S))
     assert (made.source, made.broken) == (SlotSource.CACHED, ())
     assert faults(made.plan, jobs, PAPER) == []
 
@@ -280,3 +290,74 @@ def test_after_one_silence_a_plan_asks_no_more(silent: list[int]) -> None:
     world.submit(slo(2, 1000.0, hasty), slo(3, 1000.0, hasty)).decide()
     assert [world.job(at).verdict for at in (2, 3)] == ["limit", "limit"]
     assert silent == [2]
+
+
+# --- one budget for a decision --------------------------------------------------------------------
+
+
+def a_hard_batch(count: int) -> World:
+    """After a promise that may lie anywhere come jobs for which it would have to move."""
+    world = World("chronus-paper", 1, None)
+    world.submit(slo(1, 2200.0, strict(6000.0))).decide()
+    return world.submit(*[slo(at, 1000.0, strict(3700.0)) for at in range(2, 2 + count)])
+
+
+class Hard:
+    """The program takes so many seconds for a proof that there is no solution. `limits`: of each
+    call."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, took_s: float) -> None:
+        self.now_s, self.took_s, self.limits = 100.0, took_s, list[float]()
+        monkeypatch.setattr(printed, "time_indexed", self)
+
+    def __call__(self, _jobs: object, _grid: Grid, limit_s: float, **_: object) -> Solved:
+        self.limits.append(limit_s)
+        self.now_s += self.took_s
+        return Solved(None, 0.0, 0.0, False, impossible=True)
+
+    def judged(self, world: World) -> list[str]:
+        """The verdicts of a batch by a planner, which hands in a clock."""
+        world.policy = timed(world.policy, lambda: self.now_s)
+        world.decide()
+        return [job.verdict for job in world.cluster.jobs.values() if job.job_id > 1]
+
+
+def test_all_calls_of_a_batch_share_its_time_and_each_job_is_judged(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    hard = Hard(monkeypatch, took_s=1.5)
+    assert hard.judged(a_hard_batch(20)) == ["proven"] * 3 + ["limit"] * 17
+    assert hard.limits == [4.0, 2.5, 1.0]
+
+
+def test_without_a_clock_only_a_call_that_ends_at_its_limit_counts(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    hard, world = Hard(monkeypatch, took_s=1.5), a_hard_batch(20)
+    world.decide()
+    assert hard.limits == [4.0] * 20
+    assert {job.verdict for job in world.cluster.jobs.values() if job.job_id > 1} == {"proven"}
+
+
+def test_a_cycle_and_its_smaller_program_share_its_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    limits: list[float] = []
+
+    def no_answer(_jobs: object, _grid: Grid, limit_s: float, **_: object) -> Solved:
+        limits.append(limit_s)
+        return Solved(None, 0.0, 0.0, False, stopped=True)
+
+    monkeypatch.setattr(printed, "time_indexed", no_answer)
+    jobs = promised(soft_job("a", 8, 3600.0), soft_job("b", 8, 3600.0))
+    cached = SlotPlan({"a": (Segment(0, 3),), "b": (Segment(3, 6),)})
+    printed_cycle.printed_cycle(jobs, PAPER, cached, ProgramBudget(4.0))
+    assert limits == [3.0, 1.0]
+
+
+def test_a_decision_that_must_not_take_long_asks_no_program(silent: list[int]) -> None:
+    world = a_hard_batch(2)
+    world.policy = hurried(world.policy)
+    assert world.policy.settings["solver_s"] == "0"
+    world.decide()
+    assert ([world.job(at).verdict for at in (2, 3)], silent) == (["limit", "limit"], [])
+    chronus = World("chronus", 1, None).policy
+    assert hurried(chronus) is chronus
