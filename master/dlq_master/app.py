@@ -343,10 +343,21 @@ _MORE_LIMITS: tuple[tuple[str, Callable[[Any], bool], str], ...] = (
 )
 
 
+def _check_pool_speeds(config: MasterConfig) -> None:
+    """A type has one speed."""
+    speeds = config.type_speeds()
+    for number, pool in enumerate(config.pools):
+        declared = speeds.of(pool.gpu_type)
+        if pool.speed not in (None, declared) and speeds.names(pool.gpu_type):
+            key = f"pools[{number}].speed"
+            told = f"[gpu_types] says {declared:g} for {pool.gpu_type}: leave it out"
+            raise ConfigError(f"{key}: {told}", key=key)
+
+
 def _checked(config: MasterConfig) -> None:
     """Everything about a configuration that can be known to be wrong without serving."""
     config.lease.terms()
-    config.type_speeds()
+    _check_pool_speeds(config)
     with _naming("health.actions"):
         actions_of(config.health.actions)
     _check_limits(config, _LIMITS)

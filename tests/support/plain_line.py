@@ -67,7 +67,7 @@ def _ends_s(
 ) -> float:
     attempt, job = cluster.attempts[key], cluster.jobs[key.job_id]
     began_s = now_s if attempt.started_time_s is None else attempt.started_time_s
-    end_s, usual_s = max(now_s, expected_end_s(job, began_s)), now_s + USUAL_S
+    end_s, usual_s = max(now_s, expected_end_s(job, attempt, began_s)), now_s + USUAL_S
     nodes = [cluster.nodes[slot.node_id] for slot in attempt.lease.allocation.slots]
     if end_s == inf:
         end_s = usual_s

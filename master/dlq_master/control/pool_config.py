@@ -18,6 +18,7 @@ from dlq_common.text.names import check_word
 from dlq_common.text.suggest import did_you_mean
 from dlq_master.model.jobs.job import Job
 from dlq_master.model.nodes.node import NodePool
+from dlq_master.model.nodes.type_speeds import TypeSpeeds
 
 if TYPE_CHECKING:
     from dlq_master.policy.priced.catalogue import NodeType
@@ -35,7 +36,9 @@ class PoolConfig:
     gpus: int  # of one machine
     price_per_hour: float  # of one machine, whether it is used or not
     most: int = 1  # machines at a time
-    speed: float = 1.0  # of a GPU, relative to what run times are estimated for
+    # Of a GPU, relative to what run times are estimated for; default: that of its type
+    # (docs/running/nodes.md).
+    speed: float | None = None
     boot: Seconds = Seconds(120.0)  # from when it is asked for until it takes work
     minimum_billing: Seconds = Seconds(0.0)  # the shortest time that a machine is paid for
     available_until: str = ""  # an instant at which the provider takes all back; "": never
@@ -124,7 +127,7 @@ def _check_pool(pool: PoolConfig, key: str) -> None:
     ):
         if not least <= getattr(pool, name) < math.inf:
             _wrong(f"{key}.{name}", f"{getattr(pool, name):g} is less than {least:g}")
-    if not 0 < pool.speed < math.inf:
+    if pool.speed is not None and not 0 < pool.speed < math.inf:
         _wrong(f"{key}.speed", "must be above 0")
     for name, most in (("gpus", 64), ("most", 10_000)):
         if not 1 <= getattr(pool, name) <= most:
@@ -158,6 +161,11 @@ def _keyed(key: str, check: Callable[[], object]) -> None:
 
 def _wrong(key: str, what: str) -> NoReturn:
     raise ConfigError(f"{key}: {what}", key=key)
+
+
+def speed_of(pool: PoolConfig, speeds: TypeSpeeds) -> float:
+    """Of one of its GPUs."""
+    return speeds.of(pool.gpu_type) if pool.speed is None else pool.speed
 
 
 def node_type(pool: PoolConfig) -> NodeType:

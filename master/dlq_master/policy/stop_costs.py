@@ -25,11 +25,14 @@ def stop_s(cluster: Cluster, job: Job, attempt: Attempt | None, now_s: float) ->
     return cost_s if job.keeps_work or attempt is None else cost_s + attempt.executed_s(now_s)
 
 
-def expected_end_s(job: Job, started_s: float | None) -> float:
-    """By its estimate, or else its time limit; inf: nobody knows. `started_s`: of its live
-    attempt.
+def expected_end_s(job: Job, attempt: Attempt, began_s: float | None) -> float:
+    """By its estimate, or else its time limit; inf: nobody knows. The rest of its work takes as
+    long as its live attempt needs on its GPUs. `began_s`: when that attempt started, or will.
     """
     left_s = job.limit_at_start_s
     if job.duration_estimate_s is not None:
-        left_s = max(0.0, job.duration_estimate_s - job.total_executed_s)
-    return inf if left_s is None or started_s is None else started_s + left_s
+        width = attempt.lease.allocation.width
+        speed = job.sure_speed_on(width) if width != job.request.gpus else 1.0
+        left_s = max(0.0, job.duration_estimate_s - job.worked_s)
+        left_s /= speed * job.request.paced(attempt.speed)
+    return inf if left_s is None or began_s is None else began_s + left_s

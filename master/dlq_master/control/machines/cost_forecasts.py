@@ -52,8 +52,8 @@ def of_those_that_run(turn: Turn) -> None:
         job = turn.state.cluster.jobs.get(job_id)
         if job is None or job.ended:
             turn.state.machines.unforetold.discard(job_id)
-        elif job.live_attempt is not None:
-            _keep_own(turn, job, expected_end_s(job, turn.now_s))
+        elif (attempt := turn.state.cluster.live_attempt(job)) is not None:
+            _keep_own(turn, job, expected_end_s(job, attempt, turn.now_s))
 
 
 # --- helpers, in order of use ---------------------------------------------------------------------

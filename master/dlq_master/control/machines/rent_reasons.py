@@ -22,6 +22,8 @@ def rented_reasons(turn: Turn, job: Job) -> tuple[Reason, ...]:
     ]
     if coming:
         detail = "; ".join(_coming(turn, one) for one in coming)
+        if job.basis.guess:
+            detail += f"; its run time is a guess by {job.basis.rests_on}"
         return (Reason(ReasonCode.MACHINE_COMING, "machines", detail=detail),)
     told = job.foretold
     if told is None or told.own_late == 0.0:

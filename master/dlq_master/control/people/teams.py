@@ -184,7 +184,7 @@ def _of_whom(state: State, place: str) -> str:
 def _frees(state: State, place: str) -> str:
     """When the first of those that run will have ended, as far as anybody says."""
     ends = [
-        expected_end_s(state.cluster.jobs[key.job_id], attempt.started_time_s)
+        expected_end_s(state.cluster.jobs[key.job_id], attempt, attempt.started_time_s)
         for key, attempt in state.cluster.attempts.items()
         if place in crowd.places(state.cluster.jobs[key.job_id])
     ]

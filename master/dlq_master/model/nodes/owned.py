@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from dlq_master.model.ids import NodeId
 from dlq_master.model.nodes.node import Node, NodeFlag, NodePool
@@ -22,6 +22,11 @@ class OwnGpus:
         self._by_type: Counter[str] = Counter()
         self.foreign: tuple[NodeId, ...] = ()  # nodes of other pools, and lent ones, sorted
         self.home = ""
+
+    @property
+    def gpus(self) -> Mapping[str, int]:
+        """How many there are of each type."""
+        return self._by_type
 
     @property
     def types(self) -> int:

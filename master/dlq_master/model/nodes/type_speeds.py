@@ -49,6 +49,19 @@ class TypeSpeeds(NamedTuple):
         """Seconds of the run time of such a job that a second on this type does."""
         return request.paced(self.of(gpu_type)) if self.declared else 1.0
 
+    def reference_of(self, request: Request) -> float:
+        """The speed of the GPUs on which the run time of such a job holds."""
+        named = request.gpu_type
+        return REFERENCE if named is None or request.or_gpu_types else self.of(named)
+
+    def mean_pace(self, request: Request, gpus: Mapping[str, int]) -> float:
+        """The pace on a GPU of these that it may get, on average; 1 if it may get none."""
+        may_be = {kind: count for kind, count in gpus.items() if request.shape.may_be(kind)}
+        total = sum(may_be.values())
+        if not self.declared or not total:
+            return 1.0
+        return sum(self.pace(request, kind) * count for kind, count in may_be.items()) / total
+
     def fastest_pace(self, request: Request, gpu_types: Iterable[str]) -> float:
         """The same on the fastest of these types that it may get; 1 if it may get none."""
         may_be = filter(request.shape.may_be, gpu_types)

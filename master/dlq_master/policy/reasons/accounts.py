@@ -79,7 +79,7 @@ def holders(cluster: Cluster, account: str) -> dict[JobId, int]:
     for key, attempt in cluster.attempts.items():
         job = cluster.jobs[key.job_id]
         if account in (job.account, team_of(job.account)):
-            ends_s = expected_end_s(job, attempt.started_time_s)
+            ends_s = expected_end_s(job, attempt, attempt.started_time_s)
             gpus = 0 if job.request.without_gpus else attempt.lease.allocation.width
             found.append((ends_s, key.job_id, gpus))
     return {job_id: gpus for _, job_id, gpus in sorted(found)}

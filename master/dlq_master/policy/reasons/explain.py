@@ -463,9 +463,8 @@ def _holders(cluster: Cluster, shape: Shape) -> tuple[JobId, ...]:
     for key, attempt in cluster.attempts.items():
         types = cluster.capacity.parts(attempt.lease.allocation)
         if any(map(shape.may_be, types)) and _runs_on(cluster, shape, attempt):
-            found.append(
-                (expected_end_s(cluster.jobs[key.job_id], attempt.started_time_s), key.job_id)
-            )
+            job = cluster.jobs[key.job_id]
+            found.append((expected_end_s(job, attempt, attempt.started_time_s), key.job_id))
     return tuple(job_id for _, job_id in sorted(found)[:BLOCKERS_NAMED])
 
 

@@ -94,7 +94,7 @@ def own_end_s(
             free += sum([slot.mask.bit_count() for slot in held])
         elif held:
             began_s = now_s if attempt.started_time_s is None else attempt.started_time_s
-            end_s = expected_end_s(cluster.jobs[attempt.key.job_id], began_s)
+            end_s = expected_end_s(cluster.jobs[attempt.key.job_id], attempt, began_s)
             if end_s == inf:
                 end_s = usual_s
             elif shut and not shut.isdisjoint([slot.node_id for slot in held]):

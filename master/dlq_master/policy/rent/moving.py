@@ -66,8 +66,9 @@ def wanting_of(
             pause = pause_of(cluster, job)
             left_s = left_s + pause.save_s + pause.resume_s
             if key not in outranked:
-                width = cluster.attempts[key].lease.allocation.width
-                end_s = min(end_s, now_s + times.on_own_s(job, width))
+                attempt = cluster.attempts[key]
+                width, pace = attempt.lease.allocation.width, job.request.paced(attempt.speed)
+                end_s = min(end_s, now_s + times.on_own_s(job, width, pace))
         if (late := job.lateness) is not None:
             found.append(Wanting(job.job_id, late.due_s, late.weight, left_s, end_s))
     return tuple(found)

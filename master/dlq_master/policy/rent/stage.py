@@ -7,6 +7,7 @@ jobs start on rented machines, running jobs migrate to them, and machines are re
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from math import inf
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -147,7 +148,7 @@ class RentsMachines(RentsNothing):
             cluster,
             view.now_s,
             line,
-            times.in_line,
+            partial(times.in_line, own=cluster.own.gpus),
             grows=self._grows,
             outranked=outranked,
             moving=moving,

@@ -11,6 +11,8 @@ from dlq_common.daemon.config import load_config
 from dlq_common.errors import ConfigError
 from dlq_master.app import _checked
 from dlq_master.control.config import MasterConfig
+from dlq_master.control.pool_config import speed_of
+from dlq_master.model.nodes.type_speeds import TypeSpeeds
 
 GOOD = {
     "name": '"spot"', "provider": '"exec"', "program": '"/etc/dlq/spot"', "gpu_type": '"h100-80gb"',
@@ -61,6 +63,17 @@ def test_what_is_wrong_is_named_by_its_key(
     with pytest.raises(ConfigError) as error:
         checked(tmp_path, changes)
     assert words in error.value.what
+
+
+def test_a_pool_and_its_type_have_one_speed(tmp_path: Path) -> None:
+    declared = "[gpu_types.h100]\nspeed = 2.0"
+    (pool,) = checked(tmp_path, more=declared).pools
+    assert speed_of(pool, TypeSpeeds({"h100": 2.0})) == 2.0
+    assert speed_of(pool, TypeSpeeds({})) == 1.0
+    with pytest.raises(ConfigError) as error:
+        checked(tmp_path, {"speed": "1.5"}, more=declared)
+    assert "pools[0].speed: [gpu_types] says 2 for h100-80gb" in error.value.what
+    assert checked(tmp_path, {"speed": "1.5"}).pools[0].speed == 1.5
 
 
 @pytest.mark.parametrize(

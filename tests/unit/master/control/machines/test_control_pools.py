@@ -16,6 +16,7 @@ from dlq_master.control.machines import run_times
 from dlq_master.control.pool_config import RentingConfig
 from dlq_master.control.stimuli import AskedLateness, Caller, ExplainJob, SetNodeFlags
 from dlq_master.control.stimuli.machines import AnnounceLeave, Listed, ProviderTold, StopMachines
+from dlq_master.model.estimates.estimate import Basis, Confidence, Source
 from dlq_master.model.ids import AttemptKey, JobId, NodeId
 from dlq_master.model.nodes.node import NodeFlag
 from dlq_master.model.resources import Request
@@ -409,6 +410,17 @@ def why(site: Site, job_id: JobId) -> str:
     told = site.master.ask(ExplainJob(job_id=job_id))
     first = told.reasons[0]
     return f"{first.code.value}: {sentence(first, told.job)}"
+
+
+def test_who_waits_is_told_that_its_machine_rests_on_a_guess() -> None:
+    site = Site()
+    job_id = site.submit()
+    site.tick()
+    guess = Basis(Source.HISTORY, Confidence.LOW, rests_on="5 runs with other arguments on H100")
+    site.master.state.cluster.put_job(site.master.job(job_id)._replace(basis=guess))
+    assert why(site, job_id).endswith(
+        "in 20 s; its run time is a guess by 5 runs with other arguments on H100"
+    )
 
 
 def test_who_waits_is_told_which_machine_comes_or_why_none_does() -> None:

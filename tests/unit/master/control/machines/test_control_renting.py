@@ -12,6 +12,7 @@ from dlq_common.daemon.config import Seconds
 from dlq_master.control.stimuli import SetTeam
 from dlq_master.model.ids import AttemptKey
 from dlq_master.model.jobs.band import Band
+from dlq_master.model.jobs.job import Job
 from dlq_master.policy.rent.times import MachineRunTimes
 from dlq_master.store.tables.tenants import Member, Team, TeamRules
 from support.lent_servers import Server
@@ -71,7 +72,11 @@ def test_a_run_time_is_learned_for_the_gpus_on_which_it_was(
 ) -> None:
     """A machine was asked for in either case; in one the own node falls free before it is there."""
     learned: list[float] = []
-    monkeypatch.setattr(MachineRunTimes, "learn", lambda _, job, speed: learned.append(speed))
+
+    def learn(_: MachineRunTimes, job: Job, speed: float, counted: float) -> None:
+        learned.append(speed)
+
+    monkeypatch.setattr(MachineRunTimes, "learn", learn)
     site = Site(replace(SPOT, speed=2.0), own=4)
     assert site.own is not None
     first = runs_there(site)
