@@ -58,7 +58,7 @@ def _plots(curves: Sequence[Curve]) -> list[Plot]:
                 for curve in curves
                 if curve.over == over
             },
-            log=True,
+            logs="xy",
         )
         for over in dict.fromkeys(curve.over for curve in curves)
     ]

@@ -43,13 +43,21 @@ class Table(NamedTuple):
     rows: Mapping[str, Mapping[str, Cell]]
 
 
+class Figure(NamedTuple):
+    """A picture beside a table: its caption, and its plots from the same results."""
+
+    caption: str
+    plots: Callable[[Sequence[Done]], Sequence[Plot]]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Case:
     """One generated table, with its figure if there is one.
 
     `parts(seeds, **form.words)` gives the words of each part. `run(**words)` computes it, in any
     process. `paper` has the printed figures by row and column, or is `NONE_PRINTED`. `differs` has
-    a sentence for each row that is off by more than a tenth.
+    a sentence for each row that is off by more than a tenth. `judged_on` and `fitted_on` name sets
+    of `job_sets.SETS`. A method whose constants are all the paper's is fitted on nothing.
     """
 
     name: str
@@ -64,12 +72,18 @@ class Case:
     short: Form
     full: Form
     paper: Printed
+    judged_on: tuple[str, ...]  # the jobs of the table
+    fitted_on: tuple[str, ...]  # the jobs that constants of its methods were chosen on
     beside: str = "paper"  # what the ratio is to
     inputs: tuple[str, ...] = ()  # files that `run` reads, from the root of the repository
     differs: Mapping[str, str] = field(default_factory=dict)
-    in_sample: str = ""  # a sentence, where a constant was chosen on these very jobs
-    fitted_seeds: tuple[int, ...] = ()  # other seeds, on which constants were chosen
-    plots: Callable[[Sequence[Done]], Sequence[Plot]] | None = None
+    in_sample: str = ""  # a sentence on how the constants were chosen on these very jobs
+    figure: Figure | None = None
+
+    @property
+    def also_fitted(self) -> tuple[str, ...]:
+        """The sets on which the results are in-sample."""
+        return tuple(name for name in self.judged_on if name in self.fitted_on)
 
     def form(self, full: bool) -> Form:
         """The whole, or the short form."""

@@ -18,7 +18,7 @@ from benchmarks import ROOT
 from benchmarks.reproduce.case import Case, Done
 from benchmarks.reproduce.sources import Key
 from benchmarks.reproduce.tables import markdown
-from benchmarks.support.drawing import draw
+from benchmarks.support.drawing import can_draw, draw
 
 PAGES = ROOT / "docs" / "policies" / "reproduction"
 STAMP, END = "stamp", "end"
@@ -89,8 +89,8 @@ def write_page(
     text = page_text((PAGES / page).read_text(), outcomes, say)
     folder.mkdir(parents=True, exist_ok=True)
     for outcome in outcomes:
-        if outcome.case.plots is not None and not outcome.missing:
-            draw(folder / picture(outcome.case), outcome.case.plots(outcome.done))
+        if outcome.case.figure is not None and not outcome.missing:
+            draw(folder / picture(outcome.case), outcome.case.figure.plots(outcome.done))
     (folder / page).write_text(text)
 
 
@@ -102,7 +102,7 @@ def stamp_line(outcomes: Sequence[Outcome]) -> str:
         once.update(outcome.took_s)
     minutes = sum(once.values()) / 60
     return (
-        f"*`make reproduce` made the tables between its markers from commit {stamp.commit} on "
+        f"*`make reproduce` made what is between its markers from commit {stamp.commit} on "
         f"{stamp.day}: {FORMS[stamp.full]}, {minutes:.2f} CPU minutes.*"
     )
 
@@ -115,19 +115,33 @@ def picture(case: Case) -> str:
 def _block(outcome: Outcome, say: Callable[[str], None]) -> str:
     case, form = outcome.case, outcome.case.form(outcome.stamp.full)
     lines = [case.about]
-    if case.in_sample:
-        lines.append(f"**In-sample:** {case.in_sample}")
+    if case.also_fitted:
+        lines.append(f"**In-sample** on {', '.join(case.also_fitted)}. {case.in_sample}".rstrip())
     if outcome.missing:
         return "\n".join([*lines, f"Left out: `{outcome.missing}` was not there."])
     seeds = "seed" if form.seeds == 1 else "seeds"
     told = [f"{name} {value}" for name, value in form.words.items()]
     told.append(f"{seeds} {', '.join(map(str, case.seeds[: form.seeds]))}")
+    judged, fitted = ", ".join(case.judged_on), ", ".join(case.fitted_on) or "no jobs"
     lines.append(
-        f"(`make reproduce ONLY={case.name}`: {', '.join(told)}; "
+        f"(`make reproduce ONLY={case.name}`: {', '.join(told)}; judged on {judged}; "
+        f"constants chosen on {fitted}; "
         f"{sum(outcome.took_s.values()) / 60:.2f} CPU minutes.)"
     )
     written = markdown(case, case.table(outcome.done))
     for row in written.unexplained:
         say(f"{case.name}: {row}: differs without a sentence")
-    drawn = [f"\n![{case.about}]({picture(case)})"] if case.plots is not None else []
+    drawn = _figure(outcome) if case.figure is not None else []
     return "\n".join([*lines, "", written.text, *drawn])
+
+
+def _figure(outcome: Outcome) -> list[str]:
+    """The picture, and its caption with the commit."""
+    case, stamp = outcome.case, outcome.stamp
+    if case.figure is None or not can_draw():
+        return ["", "The figure is left out: matplotlib is not installed."]
+    plots = case.figure.plots(outcome.done)
+    crosses = " Crosses are figures that the paper prints." if any(p.printed for p in plots) else ""
+    caption = case.figure.caption
+    told = f"{caption}{crosses} Commit {stamp.commit}, {FORMS[stamp.full]}."
+    return ["", f"![{caption}]({picture(case)})", "", f"*{told}*"]

@@ -46,6 +46,8 @@ def tiny(folder: Path, **changes: Any) -> Case:
         "short": Form(cpu_s=4),
         "full": Form(cpu_s=8, seeds=2),
         "paper": {"2": {"square": 4.0}, "4": {"square": 8.0}},
+        "judged_on": ("own-480",),
+        "fitted_on": (),
         "differs": {"4": "The paper doubles."},
     }
     return Case(**{**fields, **changes})

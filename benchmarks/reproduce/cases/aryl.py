@@ -6,7 +6,8 @@ from collections.abc import Iterable, Sequence
 
 from benchmarks.papers.aryl_cases import JOBS, SEEDS
 from benchmarks.papers.aryl_tables import FIFO, METHODS
-from benchmarks.reproduce.case import NONE_PRINTED, Case, Done, Form, Printed, Table, Words
+from benchmarks.reproduce.case import NONE_PRINTED, Case, Done, Figure, Form, Printed, Table, Words
+from benchmarks.reproduce.figures.aryl import gains, reclaims
 from benchmarks.reproduce.runs.aryl_rows import aryl
 from benchmarks.support.means import means
 
@@ -104,8 +105,11 @@ CASES = (
         short=Form(75, words={"jobs": JOBS, "crowded": False}),
         full=Form(240, seeds=3, words={"jobs": JOBS, "crowded": False}),
         paper=_paper(),
+        judged_on=("aryl-drawn",),
+        fitted_on=("aryl-drawn",),
         differs=DIFFERS,
         in_sample=IN_SAMPLE,
+        figure=Figure("Gains over FIFO by method.", gains(_table, JCT, QUEUE, _paper())),
     ),
     Case(
         name="aryl-crowded",
@@ -120,5 +124,9 @@ CASES = (
         short=Form(50, words={"jobs": JOBS, "crowded": True}),
         full=Form(160, seeds=3, words={"jobs": JOBS, "crowded": True}),
         paper=NONE_PRINTED,
+        figure=Figure("Figure 8 in shape: the rules, by Aryl's.", reclaims(_crowded, LOST, DAMAGE)),
+        judged_on=("aryl-drawn",),
+        fitted_on=("aryl-drawn",),
+        in_sample=IN_SAMPLE,
     ),
 )

@@ -7,7 +7,18 @@ from functools import partial
 
 from benchmarks.papers.aryl_cases import JOBS, SEEDS
 from benchmarks.papers.aryl_tables import FIFO
-from benchmarks.reproduce.case import NONE_PRINTED, Case, Cell, Done, Form, Printed, Table, Words
+from benchmarks.reproduce.case import (
+    NONE_PRINTED,
+    Case,
+    Cell,
+    Done,
+    Figure,
+    Form,
+    Printed,
+    Table,
+    Words,
+)
+from benchmarks.reproduce.figures.aryl import gains, shares
 from benchmarks.reproduce.runs.aryl_elastic import (
     BASELINE,
     BASES,
@@ -76,7 +87,9 @@ def _table(names: Sequence[str], results: Sequence[Done]) -> Table:
     return Table(COLUMNS, rows)
 
 
-def _case(name: str, about: str, names: Sequence[str], paper: Printed, cpu_s: float) -> Case:
+def _case(
+    name: str, about: str, names: Sequence[str], paper: Printed, cpu_s: float, figure: Figure
+) -> Case:
     return Case(
         name=name,
         page=PAGE,
@@ -90,8 +103,11 @@ def _case(name: str, about: str, names: Sequence[str], paper: Printed, cpu_s: fl
         short=Form(cpu_s, words={"jobs": JOBS}),
         full=Form(3 * cpu_s, seeds=3, words={"jobs": JOBS}),
         paper=paper,
+        judged_on=("aryl-drawn",),
+        fitted_on=("aryl-drawn",),
         differs=dict.fromkeys(paper, ORDER),
         in_sample="The run times were drawn so that the means of FIFO come out, on these seeds.",
+        figure=figure,
     )
 
 
@@ -102,6 +118,10 @@ CASES = (
         SHARED,
         NONE_PRINTED,
         90,
+        Figure(
+            "Gains over FIFO by the share of elastic jobs.",
+            shares(partial(_table, SHARED), [*RIVALS], JCT, QUEUE),
+        ),
     ),
     _case(
         "aryl-variants",
@@ -109,5 +129,9 @@ CASES = (
         VARIED,
         PAPER,
         70,
+        Figure(
+            "Gains over FIFO where scaling is imperfect or workers are not grouped.",
+            gains(partial(_table, VARIED), JCT, QUEUE, PAPER),
+        ),
     ),
 )

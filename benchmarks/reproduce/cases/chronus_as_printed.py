@@ -8,7 +8,8 @@ from statistics import mean
 from benchmarks.papers.chronus import local_search, program
 from benchmarks.papers.chronus.sweeps import REFUSED, SOFT, STRICT, Figures, swept
 from benchmarks.papers.deadline_cases import MIX_NAMES, SEEDS
-from benchmarks.reproduce.case import NONE_PRINTED, Case, Cell, Done, Form, Table, Words
+from benchmarks.reproduce.case import NONE_PRINTED, Case, Cell, Done, Figure, Form, Table, Words
+from benchmarks.reproduce.figures import chronus as drawn
 from dlq_master.policy.promise.capacity.rules import SOLVER_S
 
 PAGE = "chronus-as-printed.md"
@@ -23,6 +24,7 @@ MISSES, BE_JCT, STOPS = "wDMR, %", "BE JCT, h", "preemptions"
 GUARANTEED, BROKEN = "guaranteed", "promises missed"
 SWEPT = {MISSES: ".2f", BE_JCT: ".1f", STOPS: ",.0f", GUARANTEED: ",.0f", BROKEN: ",.0f"}
 _SHORT_JOBS, _FULL_JOBS = 150, 600
+DRAWN = ("chronus-drawn",)
 
 
 def _sweep(
@@ -186,6 +188,7 @@ def _swept_case(
     rows: str,
     settings: Mapping[str, tuple[str, ...]],
     cells: Sequence[tuple[str, int]],
+    figure: Figure,
     table: Callable[[Sequence[Done]], Table] | None = None,
 ) -> Case:
     return Case(
@@ -193,6 +196,7 @@ def _swept_case(
         parts=_sweep(settings, cells), table=table or _by_settings(settings), seeds=SEEDS,
         short=Form(cpu_s=25, words={"jobs": _SHORT_JOBS}),
         full=Form(cpu_s=1800, seeds=3, words={"jobs": _FULL_JOBS}), paper=NONE_PRINTED,
+        judged_on=DRAWN, fitted_on=(), figure=figure,
     )  # fmt: skip
 
 
@@ -203,32 +207,46 @@ CASES = (
         rows="GPUs x jobs, load", run=program.asked_twice, parts=_sizes, table=_program,
         seeds=program.SEEDS, short=Form(cpu_s=45, words={"limit_s": SOLVER_S}),
         full=Form(cpu_s=1200, seeds=3, words={"limit_s": program.FULL_S}), paper=NONE_PRINTED,
+        judged_on=("chronus-sets",), fitted_on=(),
+        figure=Figure("Time of a call of the program.", drawn.latency),
     ),
     Case(
         name="chronus-compared", page=PAGE, section="Beside what it is compared with (Figure 9)",
         about="All policies at a density of 120 %, with exact run times.", rows="policy",
         run=swept, parts=_FIGURE_9, table=_compared, seeds=SEEDS, short=_SHORT_9,
-        full=_FULL_9, paper=NONE_PRINTED,
+        full=_FULL_9, paper=NONE_PRINTED, judged_on=DRAWN, fitted_on=DRAWN,
+        in_sample="Only `chronus` has constants of ours: they were chosen on seed 7501.",
+        figure=Figure("Policies by workload.", drawn.compared(_compared)),
     ),
     _swept_case(
         "chronus-leases", "Its leases and its program (Figures 6d and 7)",
         "The length of an SLO lease (7a): `mix2` at 100 %.", "SLO lease", LEASES, [("mix2", 100)],
+        Figure("Over the length of an SLO lease.", drawn.swept(
+            _by_settings(LEASES), "SLO lease, minutes",
+            {f"{seconds // 60} minutes": seconds / 60 for seconds in LEASES_S},
+        )),
     ),
     _swept_case(
         "chronus-objective", "Its leases and its program (Figures 6d and 7)",
         "The objective against any solution (7b): wDMR in % on `mix2`, by kind of job.",
-        "the program asks for", OBJECTIVES, [("mix2", 100), ("mix2", 140)], _objective,
+        "the program asks for", OBJECTIVES, [("mix2", 100), ("mix2", 140)],
+        Figure("With and without the objective.", drawn.objective(_objective)), _objective,
     ),
     Case(
         name="chronus-refused", page=PAGE, section="Its leases and its program (Figures 6d and 7)",
         about="wDMR of the jobs that admission refused (7c), at 120 %.", rows="workload",
         run=swept, parts=_FIGURE_9, table=_refused, seeds=SEEDS, short=_SHORT_9,
-        full=_FULL_9, paper=NONE_PRINTED,
+        full=_FULL_9, paper=NONE_PRINTED, judged_on=DRAWN, fitted_on=(),
+        figure=Figure("wDMR of refused jobs and of all.", drawn.refused(_refused)),
     ),
     _swept_case(
         "chronus-printed-errors", "Its leases and its program (Figures 6d and 7)",
         "Run times from trials, with an error (6d): `mix2` at 120 %.",
         "standard deviation of the error", NOISE, [("mix2", 120)],
+        Figure("Over the error of estimates.", drawn.swept(
+            _by_settings(NOISE), "error of estimates, part of the run time",
+            dict(zip(NOISE, NOISES, strict=True)),
+        )),
     ),
     Case(
         name="chronus-local-search", page=PAGE, section="Local search (Figure 8b)",
@@ -236,5 +254,7 @@ CASES = (
         rows="placement", run=local_search.placed, parts=_placements, table=_local_search,
         seeds=local_search.SEEDS, short=Form(cpu_s=15, words={"jobs": local_search.JOBS}),
         full=Form(cpu_s=120, seeds=6, words={"jobs": local_search.FULL_JOBS}), paper=NONE_PRINTED,
+        judged_on=("chronus-placed",), fitted_on=(),
+        figure=Figure("Mean JCT of best-effort jobs by placement.", drawn.placements),
     ),
 )  # fmt: skip

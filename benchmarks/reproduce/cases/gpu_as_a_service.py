@@ -57,6 +57,8 @@ CASES = (
         short=Form(30, words={"iterations": 100}),
         full=Form(3600, len(ALL_SEEDS), {"iterations": 1000}),
         paper=NONE_PRINTED,
+        judged_on=("gpuaas-8101",),
+        fitted_on=("gpuaas-files", "gpuaas-others", "gpuaas-8101"),
         in_sample="The benchmark had been seen before the last choice of a constant.",
     ),
 )

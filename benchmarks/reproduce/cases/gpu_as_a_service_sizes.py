@@ -9,7 +9,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from math import log
 from statistics import fmean
 
-from benchmarks.reproduce.case import NONE_PRINTED, Case, Cell, Done, Form, Table, Words
+from benchmarks.reproduce.case import NONE_PRINTED, Case, Cell, Done, Figure, Form, Table, Words
+from benchmarks.reproduce.figures.renting import over_nodes
 from benchmarks.reproduce.runs.ancova import Observation, ancova
 from benchmarks.reproduce.runs.vm_costs import BOOT_S, ERROR, MIGRATE_S, azure, cost
 from benchmarks.reproduce.runs.vm_rates import RATES
@@ -27,6 +28,8 @@ MORE_NODES = (2, 4, 8)
 HIERARCHICAL = "gpuaas-hierarchical"
 OF_ALL: Mapping[str, str] = dict.fromkeys(RATES, "+.1f")
 
+# Of `gpuaas-marginal`; the others have no constant of ours.
+FITTED_ON = ("gpuaas-files", "gpuaas-others", "gpuaas-8101")
 SHORT = Form(cpu_s=60, seeds=2, words={"sizes": [5, 10], "iterations": 30, "methods": RIVALS})
 FULL = Form(
     cpu_s=11_000,
@@ -181,6 +184,12 @@ CASES = (
         short=SHORT,
         full=FULL,
         paper=NONE_PRINTED,
+        judged_on=("gpuaas-9101",),
+        fitted_on=FITTED_ON,
+        figure=Figure(
+            "Figure 3 in shape: cost by the number of nodes, at each rate.",
+            over_nodes(list(RATES)),
+        ),
     ),
     Case(
         name="gpuaas-ancova",
@@ -195,6 +204,8 @@ CASES = (
         short=SHORT,
         full=FULL,
         paper=NONE_PRINTED,
+        judged_on=("gpuaas-9101",),
+        fitted_on=FITTED_ON,
     ),
     Case(
         name="gpuaas-more-nodes",
@@ -209,6 +220,8 @@ CASES = (
         short=Form(cpu_s=60, seeds=1, words={"sizes": [5], "iterations": 30}),
         full=Form(cpu_s=3000, seeds=10, words={"sizes": [10, 20], "iterations": 100}),
         paper=NONE_PRINTED,
+        judged_on=("gpuaas-9101",),
+        fitted_on=FITTED_ON,
     ),
     Case(
         name="gpuaas-hierarchical",
@@ -226,6 +239,8 @@ CASES = (
         ),
         full=Form(cpu_s=4000, seeds=3, words={"sizes": [10], "jobs": 100, "rates": RATES}),
         paper=NONE_PRINTED,
+        judged_on=("gpuaas-9101",),
+        fitted_on=FITTED_ON,
     ),
     Case(
         name="gpuaas-azure",
@@ -239,6 +254,8 @@ CASES = (
         seeds=AZURE_SEEDS,
         short=Form(cpu_s=10, seeds=10),
         full=Form(cpu_s=10, seeds=10),
+        judged_on=("gpuaas-9201",),
+        fitted_on=(),
         paper={"sum": {"predicted": 16.03, "actual": 16.72, "difference, %": 4.31}},
         differs={"sum": "Other run times: those of the paper are not printed."},
     ),

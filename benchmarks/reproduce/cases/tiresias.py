@@ -216,6 +216,8 @@ CASES = (
         short=Form(cpu_s=5),
         full=Form(cpu_s=5),
         paper=_theirs(),
+        judged_on=("own-480", "tiresias-60"),
+        fitted_on=(),
         beside="released",
         inputs=(
             f"{TRACES}/own_480_job.csv",
@@ -237,6 +239,8 @@ CASES = (
         short=Form(cpu_s=3),
         full=Form(cpu_s=3),
         paper=_printed_claims(),
+        judged_on=("own-480",),
+        fitted_on=(),
         inputs=(f"{TRACES}/own_480_job.csv", f"{TRACES}/{HISTORY}"),
         differs={
             **dict.fromkeys([name for name in CLAIMS if "G /" not in name], JOB_LIST),

@@ -5,7 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from statistics import fmean
 
-from benchmarks.reproduce.case import NONE_PRINTED, Case, Done, Form, Printed, Table, Words
+from benchmarks.reproduce.case import (
+    NONE_PRINTED,
+    Case,
+    Done,
+    Figure,
+    Form,
+    Printed,
+    Table,
+    Words,
+)
+from benchmarks.reproduce.figures.tiresias import distribution, sensitivity
+from benchmarks.reproduce.runs.distributions import distributed
 from benchmarks.reproduce.runs.replays import TRACES, replayed
 from benchmarks.reproduce.runs.tiresias_rules import CLUSTER, GANDIVA, GITTINS, varied
 
@@ -14,6 +25,7 @@ SEEDS = (51, 4801, 4802)  # fixed before the figures
 IDEAL = ("place=count", "preempt=free")
 LAS = "tiresias-las"
 HOUR_GPU_S = 3600.0
+PERCENTILES = (10, 25, 50, 75, 90, 95, 99)
 RATIOS = {"avg": ".2f", "median": ".2f", "p95": ".2f", "longest": ".2f"}
 Row = tuple[str, tuple[str, ...]]  # a policy and its settings
 
@@ -104,6 +116,7 @@ def _ratio_case(
     *,
     paper: Printed = NONE_PRINTED,
     ideal: tuple[str, ...] = (),
+    figure: Figure | None = None,
 ) -> Case:
     return Case(
         name=name,
@@ -118,7 +131,10 @@ def _ratio_case(
         short=Form(cpu_s=8),
         full=Form(cpu_s=24, seeds=3),
         paper=paper,
+        judged_on=("tiresias-drawn",),
+        fitted_on=(),
         differs=DIFFERS_5 if paper else {},
+        figure=figure,
     )
 
 
@@ -138,6 +154,29 @@ def _events(results: Sequence[Done]) -> Table:
     return Table(columns, found)
 
 
+def _spread(seeds: Sequence[int]) -> Iterable[Words]:
+    for name, (policy, words) in TABLE_5.items():
+        for seed in seeds:
+            yield {"name": name, "policy": policy, "settings": list(words), "seed": seed}
+
+
+def _percentiles(results: Sequence[Done]) -> Table:
+    """The mean over the seeds."""
+    found: dict[str, dict[str, float]] = {}
+    for name in TABLE_5:
+        own = [dict(done.value["jct_s"]) for done in results if done.words["name"] == name]
+        found[name] = {
+            f"p{percent}": fmean(one[percent / 100] for one in own) for percent in PERCENTILES
+        }
+    return Table(dict.fromkeys([f"p{percent}" for percent in PERCENTILES], ",.0f"), found)
+
+
+def _curves(policy: str, name: str) -> Figure:
+    """Figure 14 or 15."""
+    drawn = sensitivity(_ratios(figure(policy)), of_l=policy == LAS)
+    return Figure(f"Completion times under {name} over its settings.", drawn)
+
+
 CASES = (
     Case(
         name="tiresias-at-once",
@@ -152,6 +191,8 @@ CASES = (
         short=Form(cpu_s=2),
         full=Form(cpu_s=2),
         paper=NONE_PRINTED,
+        judged_on=("own-480",),
+        fitted_on=(),
         inputs=(f"{TRACES}/own_480_job.csv",),
     ),
     _ratio_case(
@@ -169,16 +210,35 @@ CASES = (
         ideal=IDEAL,
         paper=PRINTED_5,
     ),
+    Case(
+        name="tiresias-figure-13",
+        page=PAGE,
+        section="Table 5, with Gandiva",
+        about="Figure 13 in shape: completion times in seconds, where a preemption costs a minute.",
+        rows="policy",
+        run=distributed,
+        parts=_spread,
+        table=_percentiles,
+        seeds=SEEDS,
+        short=Form(cpu_s=5),
+        full=Form(cpu_s=15, seeds=3),
+        paper=NONE_PRINTED,
+        judged_on=("tiresias-drawn",),
+        fitted_on=(),
+        figure=Figure("Completion times of the jobs, by policy.", distribution),
+    ),
     _ratio_case(
         "tiresias-figure-14",
         "Thresholds, K and PROMOTEKNOB",
         "Tiresias-L: JCT over that with (2, 1h).",
         figure(LAS),
+        figure=_curves(LAS, "Tiresias-L"),
     ),
     _ratio_case(
         "tiresias-figure-15",
         "Thresholds, K and PROMOTEKNOB",
         "Tiresias-G: JCT over that with (2, 1h).",
         figure(GITTINS),
+        figure=_curves(GITTINS, "Tiresias-G"),
     ),
 )

@@ -11,7 +11,8 @@ import pytest
 from benchmarks import ROOT
 from benchmarks.reproduce import sources
 from benchmarks.reproduce.__main__ import compute, outcomes
-from benchmarks.reproduce.case import NONE_PRINTED, Case, Done, Form, Table
+from benchmarks.reproduce.case import NONE_PRINTED, Case, Done, Figure, Form, Table
+from benchmarks.reproduce.job_sets import SETS
 from benchmarks.reproduce.kept import Kept, Result
 from benchmarks.reproduce.pages import (
     PAGES,
@@ -20,10 +21,12 @@ from benchmarks.reproduce.pages import (
     Stamp,
     markers,
     page_text,
+    write_page,
 )
 from benchmarks.reproduce.registry import all_cases, chosen
 from benchmarks.reproduce.running import plan, run_parts
 from benchmarks.reproduce.tables import NOT_EXAMINED, markdown
+from benchmarks.support.drawing import Plot
 
 from support.tiny_reproduction import DEADLY, NUMBERS, square, tiny
 
@@ -52,10 +55,28 @@ def test_a_case_has_forms_seeds_a_paper_and_its_place(case: Case) -> None:
         assert form.cpu_s > 0
     assert case.short.cpu_s <= case.full.cpu_s
     assert case.paper is NONE_PRINTED or any(case.paper.values())
-    assert not {*case.seeds} & {*case.fitted_seeds}
     assert case.parts_of(full=False)
     headings = [line.lstrip("# ") for line in (PAGES / case.page).read_text().splitlines()]
     assert case.section in headings
+
+
+@pytest.mark.parametrize("case", CASES, ids=NAMES)
+def test_a_case_says_on_which_jobs_it_is_judged_and_its_constants_were_chosen(case: Case) -> None:
+    assert_sets_are_said(case)
+
+
+def assert_sets_are_said(case: Case) -> None:
+    """Names of `job_sets.SETS`. A sentence on in-sample results belongs to such results."""
+    assert case.judged_on
+    assert {*case.judged_on, *case.fitted_on} <= set(SETS)
+    assert case.also_fitted or not case.in_sample
+
+
+def test_a_case_that_does_not_say_its_sets_is_refused(tmp_path: Path) -> None:
+    assert_sets_are_said(tiny(tmp_path))
+    for unsaid in ({"judged_on": ()}, {"judged_on": ("some jobs",)}, {"in_sample": "Why?"}):
+        with pytest.raises(AssertionError):
+            assert_sets_are_said(tiny(tmp_path, **unsaid))
 
 
 def test_the_pages_have_a_marker_for_each_case_and_no_other() -> None:
@@ -221,12 +242,50 @@ def test_a_page_needs_the_markers_of_its_cases(tmp_path: Path) -> None:
 
 
 def test_in_sample_results_and_inputs_that_are_not_there_are_said(tmp_path: Path) -> None:
-    case = tiny(tmp_path, in_sample="Fitted to these.", inputs=("build/traces/none.csv",))
-    assert "**In-sample:** Fitted to these." in page_text(PAGE, [computed(case)])
+    fitted = {"fitted_on": ("own-480",), "in_sample": "Fitted to these."}
+    case = tiny(tmp_path, **fitted, inputs=("build/traces/none.csv",))
+    assert "**In-sample** on own-480. Fitted to these." in page_text(PAGE, [computed(case)])
+    other = tiny(tmp_path, fitted_on=("tiresias-60",))
+    text = page_text(PAGE, [computed(other)])
+    assert "In-sample" not in text
+    assert "judged on own-480; constants chosen on tiresias-60" in " ".join(text.split())
     found = outcomes([case], Kept(tmp_path), STAMP)
     text = page_text(PAGE, list(found.values()))
     assert "Left out: `build/traces/none.csv` was not there." in text
     assert "| number |" not in text
+
+
+def test_a_figure_has_a_caption_with_its_commit_and_the_same_bytes_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("benchmarks.reproduce.pages.PAGES", tmp_path)
+    (tmp_path / "squares.md").write_text(PAGE)
+    plot = Plot("number", "square, units", {"ours": [(1, 1), (2, 4)]}, printed={"paper": [(2, 4)]})
+    case = tiny(tmp_path, figure=Figure("Squares over numbers.", lambda _done: [plot]))
+    write_page("squares.md", [computed(case)], tmp_path)
+    text, picture = (tmp_path / "squares.md").read_text(), tmp_path / "squares.svg"
+    assert "![Squares over numbers.](squares.svg)" in text
+    assert "*Squares over numbers. Crosses are figures that the paper prints." in text
+    assert "Commit abc1234567, short form.*" in text
+    first = picture.read_bytes()
+    assert b"square, units" in first
+    write_page("squares.md", [computed(case)], tmp_path)
+    assert picture.read_bytes() == first
+
+
+def test_without_matplotlib_a_page_says_that_its_figure_is_left_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("benchmarks.reproduce.pages.can_draw", lambda: False)
+    case = tiny(tmp_path, figure=Figure("Squares.", lambda _done: []))
+    text = page_text(PAGE, [computed(case)])
+    assert "The figure is left out: matplotlib is not installed." in text
+    assert "squares.svg" not in text
+
+
+def test_every_picture_beside_the_pages_is_the_figure_of_a_case() -> None:
+    drawn = {f"{case.name}.svg" for case in CASES if case.figure is not None}
+    assert {path.name for path in PAGES.glob("*.svg")} <= drawn
 
 
 def test_a_figure_of_the_paper_without_a_row_of_ours_is_an_error(tmp_path: Path) -> None:

@@ -1,0 +1,1 @@
+"""Figures of the papers, in shape, from the results of the cases."""
