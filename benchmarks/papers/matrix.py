@@ -12,8 +12,9 @@ first column. Preemptions and spreading have their default costs, and all place 
 place=consolidate`: all alike). Figures are means over the seeds, a file being one. Goals
 (`matrix_verdicts`): average JCT at most 1.03 times that of the best preset, wDMR at most 0.005
 more, cost at most 1.03 times. On mixed workloads no preset beats the challenger on both wDMR and
-best-effort JCT. `--also` shows variants that do not count. A cell may be a trace of one's own:
-`--cells philly.csv@60x8 philly.csv@60x8+mixed`.
+best-effort JCT. Each workload also has a metric of its own (`matrix_cases`), held to 1.02 times
+the best; the summary counts both. `--also` shows variants that do not count. A cell may be a trace
+of one's own: `--cells philly.csv@60x8 philly.csv@60x8+mixed`.
 """
 
 from __future__ import annotations
@@ -24,8 +25,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 
 from benchmarks.papers import matrix_cases as cases
-from benchmarks.papers.matrix_tables import Key, cell_table, figures, markdown, summary
-from benchmarks.papers.matrix_verdicts import Ran, Row, Verdict, verdicts
+from benchmarks.papers.matrix_tables import Judged, Key, cell_table, figures, markdown, summary
+from benchmarks.papers.matrix_verdicts import Ran, Row, own_verdict, verdicts
 from benchmarks.reproduce.runs.matrix_cells import EVERY, KNOWS, Task, columns, run, tasks
 from benchmarks.support.report import Report
 from dlq_master.policy.priced.names import DEFAULT
@@ -47,14 +48,17 @@ def main(arguments: Sequence[str] | None = None) -> None:
         for name in options.cells
     }
     rows: dict[Key, Row] = {}
-    found: dict[Key, list[Verdict]] = {}
+    found: dict[Key, Judged] = {}
     for name, results in _ran_all(asked, options.workers):
         for know, row in columns(asked[name], results, options.know, report.say).items():
             key = (name, know)
             judged = {who: ran for who, ran in row.items() if who not in options.also}
             cell = cases.cell(name)
             rows[key] = row
-            found[key] = verdicts(judged, options.policy, mixed=cell.mixed)
+            found[key] = Judged(
+                verdicts(judged, options.policy, mixed=cell.mixed),
+                own_verdict(judged, options.policy, cell.metric),
+            )
             report.say(f"\n{name}, {know} ({cell.about})")
             report.say(cell_table(row, options.policy))
             figures(report, key, found[key], options.policy)

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 from benchmarks.papers.matrix_verdicts import (
     BOTH,
     COST,
     JCT,
+    OWN_RATIO,
     POINTS,
     RATIO,
     REFUSED,
@@ -19,6 +21,15 @@ from benchmarks.papers.matrix_verdicts import (
 from benchmarks.support.report import Report
 
 Key = tuple[str, str]  # workload, knowledge
+
+
+class Judged(NamedTuple):
+    """A cell: the verdict on each figure, and the verdict on the workload's own metric."""
+
+    found: Sequence[Verdict]
+    own: Verdict | None
+
+
 _HEAD = (
     "PRESET",
     "AVG JCT",
@@ -47,9 +58,9 @@ def cell_table(row: Row, challenger: str) -> str:
     )
 
 
-def figures(report: Report, key: Key, found: Sequence[Verdict], challenger: str) -> None:
+def figures(report: Report, key: Key, judged: Judged, challenger: str) -> None:
     """Each thing that is asked, as a figure with its goal."""
-    for verdict in found:
+    for verdict in judged.found:
         name = f"{', '.join(key)}: {verdict.asked} of {challenger}"
         note = f"{'ok' if verdict.ok else 'misses'}: {_held(verdict)}"
         if verdict.asked in (JCT, COST):
@@ -62,36 +73,38 @@ def figures(report: Report, key: Key, found: Sequence[Verdict], challenger: str)
             report.figure(name, verdict.own, "jobs", at_most=verdict.best, note=note)
 
 
-def summary(report: Report, found: Mapping[Key, Sequence[Verdict]], challenger: str) -> None:
+def summary(report: Report, cells: Mapping[Key, Judged], challenger: str) -> None:
     """The number of cells that hold, by goal and altogether."""
-    judged = {key: verdicts for key, verdicts in found.items() if verdicts}
+    judged = {key: cell.found for key, cell in cells.items() if cell.found}
     for asked in (JCT, WDMR, COST, BOTH, REFUSED):
         having = [one for verdicts in judged.values() for one in verdicts if one.asked == asked]
         if having and (asked != REFUSED or not all(one.ok for one in having)):
             kept = sum(one.ok for one in having)
             report.figure(f"{challenger}: {asked}", kept, "cells", at_least=len(having))
+    own = [cell.own for cell in cells.values() if cell.own is not None]
+    if own:
+        name = f"{challenger}: own metric, within {OWN_RATIO:g}"
+        report.figure(name, sum(one.ok for one in own), "cells", at_least=len(own))
     whole = [key for key, verdicts in judged.items() if all(one.ok for one in verdicts)]
     report.figure(f"{challenger}: all that is asked", len(whole), "cells", at_least=len(judged))
 
 
-def markdown(
-    rows: Mapping[Key, Row], found: Mapping[Key, Sequence[Verdict]], challenger: str
-) -> str:
+def markdown(rows: Mapping[Key, Row], judged: Mapping[Key, Judged], challenger: str) -> str:
     """A line for each cell: the challenger's figure, the best preset's figure, and the verdict."""
     lines = [
         f"| workload, run times | avg JCT of `{challenger}`, s | the best | wDMR, % | the best | "
         "BE JCT, s | cost | the best "
-        "| promises missed | jobs per CPU s | verdict |",
-        "|" + "---|" * 11,
+        "| promises missed | jobs per CPU s | verdict | own metric |",
+        "|" + "---|" * 12,
     ]
     for (name, know), row in rows.items():
         if challenger in row:
-            by_asked = {verdict.asked: verdict for verdict in found[name, know]}
-            lines.append(_cells(f"{name}, {know}", row[challenger], by_asked))
+            lines.append(_cells(f"{name}, {know}", row[challenger], judged[name, know]))
     return "\n".join(lines)
 
 
-def _cells(title: str, own: Ran, by_asked: Mapping[str, Verdict]) -> str:
+def _cells(title: str, own: Ran, judged: Judged) -> str:
+    by_asked = {verdict.asked: verdict for verdict in judged.found}
     cells = [
         title,
         f"{own.avg_jct_s:,.0f}", best_words(by_asked.get(JCT)),
@@ -101,7 +114,8 @@ def _cells(title: str, own: Ran, by_asked: Mapping[str, Verdict]) -> str:
         "" if own.guaranteed is None or own.wdmr is None else f"{own.missed:g} of "
                                                               f"{own.guaranteed:g}",
         f"{own.jobs_per_cpu_s:,.0f}",
-        verdict_words(list(by_asked.values())),
+        verdict_words(judged.found),
+        own_words(judged.own),
     ]  # fmt: skip
     return "| " + " | ".join(cells) + " |"
 
@@ -109,6 +123,13 @@ def _cells(title: str, own: Ran, by_asked: Mapping[str, Verdict]) -> str:
 def verdict_words(found: Sequence[Verdict]) -> str:
     """`ok`, or the missed goals and their distances."""
     return "; ".join(f"misses {one.asked}: {_held(one)}" for one in found if not one.ok) or "ok"
+
+
+def own_words(verdict: Verdict | None) -> str:
+    """The same of the workload's own metric, with the metric's name."""
+    if verdict is None:
+        return ""
+    return f"{verdict.asked}: ok" if verdict.ok else verdict_words([verdict])
 
 
 def _held(verdict: Verdict) -> str:

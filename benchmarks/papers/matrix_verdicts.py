@@ -4,14 +4,20 @@ Against the best preset of each figure: average JCT and cost at most `RATIO` tim
 `POINTS` more. Where deadlines and best effort, elastic jobs and loans are mixed, also that no
 preset is better on both wDMR and best-effort JCT. Presets that refused more jobs than another are
 out of comparison: a policy with fewer jobs is done sooner.
+
+Beside all figures stands the workload's own metric (`Metric`, declared in `matrix_cases`), held to
+`OWN_RATIO` times the best of any preset, wDMR included. Where two figures count together, a preset
+beats the challenger if it is better on both, and by more than that on one of them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from enum import StrEnum
 from typing import NamedTuple
 
 RATIO = 1.03
+OWN_RATIO = 1.02  # of the own metric
 POINTS = 0.005
 NOTHING = 1e-9  # of doubles
 
@@ -62,6 +68,15 @@ JCT, WDMR, COST, BOTH, REFUSED = "avg JCT", "wDMR", "cost", "not beaten on both"
 _FIGURES = {JCT: "avg_jct_s", WDMR: "wdmr", COST: "cost"}
 
 
+class Metric(StrEnum):
+    """The figure that a workload is about."""
+
+    AVERAGE = JCT
+    MISSES = WDMR
+    BILL = COST
+    JOINT = "wDMR and BE JCT"
+
+
 def verdicts(row: Row, challenger: str, *, mixed: bool) -> list[Verdict]:
     """One for each thing that is asked in this cell; none if the challenger did not run, or
     alone.
@@ -79,6 +94,26 @@ def verdicts(row: Row, challenger: str, *, mixed: bool) -> list[Verdict]:
     if mixed:
         found.append(_both(own, others))
     return found
+
+
+def own_verdict(row: Row, challenger: str, metric: Metric) -> Verdict | None:
+    """Whether the challenger is best, or within `OWN_RATIO` of the best, in the workload's own
+    metric; None where nobody can be compared.
+    """
+    others = comparable(row, challenger)
+    if challenger not in row or not others:
+        return None
+    own = row[challenger]
+    if metric is Metric.JOINT:
+        beaten = [name for name in beaten_by(own, others) if _clearly(others[name], own)]
+        return Verdict(BOTH, not beaten, len(beaten), 0, ", ".join(beaten))
+    name = _FIGURES[metric.value]
+    by = _best(others, name)
+    value = getattr(own, name)
+    if by is None or value is None:
+        return None
+    best = getattr(others[by], name)
+    return Verdict(metric.value, value <= best * OWN_RATIO + NOTHING, value, best, by)
 
 
 def comparable(row: Row, challenger: str) -> Row:
@@ -123,6 +158,12 @@ def _best(row: Row, name: str) -> str | None:
     """
     having = {key: value for key, ran in row.items() if (value := getattr(ran, name)) is not None}
     return min(having, key=lambda key: having[key]) if having else None
+
+
+def _clearly(better: Ran, own: Ran) -> bool:
+    """Better by more than `OWN_RATIO` on one of two figures."""
+    pairs = ((better.wdmr, own.wdmr), (better.be_jct_s, own.be_jct_s))
+    return any(_less((one or 0.0) * OWN_RATIO, other) for one, other in pairs)
 
 
 def _less(one: float | None, other: float | None) -> bool:

@@ -5,8 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 
 from benchmarks.papers.matrix_cases import CELLS, JOBS, SEEDS
-from benchmarks.papers.matrix_tables import best_words, verdict_words
-from benchmarks.papers.matrix_verdicts import COST, JCT, WDMR, Ran, Row, Verdict, verdicts
+from benchmarks.papers.matrix_tables import Judged, best_words, own_words, verdict_words
+from benchmarks.papers.matrix_verdicts import (
+    COST,
+    JCT,
+    OWN_RATIO,
+    RATIO,
+    WDMR,
+    Ran,
+    Row,
+    own_verdict,
+    verdicts,
+)
 from benchmarks.reproduce.case import NONE_PRINTED, Case, Cell, Done, Form, Table, Words
 from benchmarks.reproduce.runs.matrix_cells import EVERY, KNOWS, Task, columns, replayed, tasks
 
@@ -15,7 +25,7 @@ PAGE = "every-preset.md"
 AVERAGE, BEST_AVERAGE = "avg JCT of `dlq`, s", "the best avg JCT"
 MISSES, BEST_MISSES = "wDMR, %", "the best wDMR"
 OTHERS, BILL, BEST_BILL = "BE JCT, s", "cost", "the best cost"
-PROMISES, VERDICT = "promises missed", "verdict"
+PROMISES, VERDICT, OWN = "promises missed", "verdict", "own metric"
 COLUMNS = {
     AVERAGE: ",.0f",
     BEST_AVERAGE: "",
@@ -26,6 +36,7 @@ COLUMNS = {
     BEST_BILL: "",
     PROMISES: "",
     VERDICT: "",
+    OWN: "",
 }
 GOALS = "goals met"
 COUNTS = {"cells": ",.0f", GOALS: ",.0f", "worst": ""}
@@ -37,24 +48,25 @@ def _parts(seeds: Sequence[int], jobs: int) -> Iterable[Words]:
             yield {name: value for name, value in task._asdict().items() if name != "words"}
 
 
-def _judged(results: Sequence[Done]) -> Iterator[tuple[str, Row, list[Verdict]]]:
+def _judged(results: Sequence[Done]) -> Iterator[tuple[str, Row, Judged]]:
     """Each cell with the figures of all presets, and the verdicts on the default."""
     for cell in CELLS:
         own = [done for done in results if done.words["cell"] == cell]
         asked = [Task(**done.words) for done in own]
         rans = [done.value if isinstance(done.value, str) else Ran(**done.value) for done in own]
         for know, row in columns(asked, rans, KNOWS, lambda _left_out: None).items():
-            judged = verdicts(row, DEFAULT, mixed=CELLS[cell].mixed)
-            yield f"{cell}, {know}", row, judged
+            found = verdicts(row, DEFAULT, mixed=CELLS[cell].mixed)
+            verdict = own_verdict(row, DEFAULT, CELLS[cell].metric)
+            yield f"{cell}, {know}", row, Judged(found, verdict)
 
 
 def _matrix(results: Sequence[Done]) -> Table:
     judged = [one for one in _judged(results) if DEFAULT in one[1]]
-    return Table(COLUMNS, {name: _row(row[DEFAULT], found) for name, row, found in judged})
+    return Table(COLUMNS, {name: _row(row[DEFAULT], cell) for name, row, cell in judged})
 
 
-def _row(own: Ran, found: Sequence[Verdict]) -> dict[str, Cell]:
-    by_asked = {verdict.asked: verdict for verdict in found}
+def _row(own: Ran, judged: Judged) -> dict[str, Cell]:
+    by_asked = {verdict.asked: verdict for verdict in judged.found}
     promises = None
     if own.guaranteed is not None and own.wdmr is not None:
         promises = f"{own.missed:g} of {own.guaranteed:g}"
@@ -67,12 +79,14 @@ def _row(own: Ran, found: Sequence[Verdict]) -> dict[str, Cell]:
         BILL: own.cost,
         BEST_BILL: best_words(by_asked.get(COST)),
         PROMISES: promises,
-        VERDICT: verdict_words(found),
+        VERDICT: verdict_words(judged.found),
+        OWN: own_words(judged.own),
     }
 
 
 def _summary(results: Sequence[Done]) -> Table:
-    cells = [(name, found) for name, row, found in _judged(results) if DEFAULT in row]
+    judged = [(name, cell) for name, row, cell in _judged(results) if DEFAULT in row]
+    cells = [(name, cell.found) for name, cell in judged]
     rows: dict[str, dict[str, Cell]] = {}
     for asked in (JCT, WDMR, COST):
         having = [(name, one) for name, found in cells for one in found if one.asked == asked]
@@ -82,7 +96,10 @@ def _summary(results: Sequence[Done]) -> Table:
             kept = sum(one.ok for _, one in having)
             rows[asked] = {"cells": len(having), GOALS: kept, "worst": f"{shown}, {name}"}
     whole = sum(all(one.ok for one in found) for _, found in cells)
-    rows["all that is asked"] = {"cells": len(cells), GOALS: whole, "worst": None}
+    rows[f"all of these, within {RATIO:g}"] = {"cells": len(cells), GOALS: whole, "worst": None}
+    owns = [cell.own for _, cell in judged if cell.own is not None]
+    met = sum(one.ok for one in owns)
+    rows[f"own metric, within {OWN_RATIO:g}"] = {"cells": len(owns), GOALS: met, "worst": None}
     return Table(COUNTS, rows)
 
 

@@ -7,9 +7,20 @@ from pathlib import Path
 
 import pytest
 from benchmarks.papers import matrix
-from benchmarks.papers.matrix_cases import case, cell
-from benchmarks.papers.matrix_tables import markdown, verdict_words
-from benchmarks.papers.matrix_verdicts import BOTH, COST, JCT, REFUSED, WDMR, Ran, Row, verdicts
+from benchmarks.papers.matrix_cases import CELLS, case, cell
+from benchmarks.papers.matrix_tables import Judged, markdown, verdict_words
+from benchmarks.papers.matrix_verdicts import (
+    BOTH,
+    COST,
+    JCT,
+    REFUSED,
+    WDMR,
+    Metric,
+    Ran,
+    Row,
+    own_verdict,
+    verdicts,
+)
 
 
 def ran(
@@ -72,12 +83,64 @@ def test_alone_or_absent_nothing_is_asked() -> None:
 
 def test_a_line_of_the_docs_says_what_misses() -> None:
     rows = {("own-480", "known"): {"dlq": ran(110), "srtf": ran(100)}}
-    found = {key: verdicts(row, "dlq", mixed=False) for key, row in rows.items()}
+    found = {
+        key: Judged(verdicts(row, "dlq", mixed=False), own_verdict(row, "dlq", Metric.AVERAGE))
+        for key, row in rows.items()
+    }
     last = markdown(rows, found, "dlq").splitlines()[-1]
     assert last == (
         "| own-480, known | 110 | 100, `srtf` |  |  |  |  |  |  | 200 "
+        "| misses avg JCT: 1.10 x, 110 against 100 of srtf "
         "| misses avg JCT: 1.10 x, 110 against 100 of srtf |"
     )
+
+
+@pytest.mark.parametrize(
+    ("metric", "within", "beyond"),
+    [
+        (Metric.AVERAGE, ran(102, 9, cost=99), ran(102.1, 0.01, cost=10)),
+        (Metric.MISSES, ran(900, 0.0102, cost=99), ran(100, 0.0103, cost=10)),
+        (Metric.BILL, ran(900, 9, cost=10.2), ran(100, 0.01, cost=10.21)),
+    ],
+)
+def test_the_own_metric_counts_alone_and_within_two_percent(
+    metric: Metric, within: Ran, beyond: Ran
+) -> None:
+    best = ran(100, 0.01, cost=10)
+    verdict = own_verdict({"dlq": within, "a": best}, "dlq", metric)
+    assert verdict is not None
+    assert (verdict.asked, verdict.ok) == (metric.value, True)
+    missed = own_verdict({"dlq": beyond, "a": best}, "dlq", metric)
+    assert missed is not None
+    assert not missed.ok
+
+
+@pytest.mark.parametrize(
+    ("wdmr", "be_jct_s", "ok"),
+    [
+        (0.099, 49.5, True),  # better on both, by less than two percent
+        (0.09, 50, True),  # not better on both
+        (0.099, 48, False),
+        (0.09, 49.9, False),
+    ],
+)
+def test_two_figures_are_beaten_by_a_preset_that_is_better_on_both(
+    wdmr: float, be_jct_s: float, ok: bool
+) -> None:
+    row = {"dlq": ran(100, 0.1, 50), "a": ran(900, wdmr, be_jct_s)}
+    verdict = own_verdict(row, "dlq", Metric.JOINT)
+    assert verdict is not None
+    assert verdict.ok is ok
+
+
+def test_each_workload_declares_its_own_metric() -> None:
+    """Rented or kept nodes cost money; deadlines are for all jobs, for some or for none."""
+    for name, its in CELLS.items():
+        kinds = {job.kind for job in case(name, 1, 40).trace.jobs}
+        paid = name.startswith(("gpuaas", "kept"))
+        by_kinds = Metric.AVERAGE if kinds == {"be"} else Metric.JOINT
+        by_kinds = by_kinds if "be" in kinds else Metric.MISSES
+        assert its.metric is (Metric.BILL if paid else by_kinds), name
 
 
 def test_a_mixed_case_has_deadlines_best_effort_elastic_jobs_and_loans() -> None:
