@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import math
 import random
+from dataclasses import replace
 from typing import NamedTuple
 
 from benchmarks.papers import slo_jobs
@@ -28,6 +29,7 @@ NOISE_MIX, NOISE_DENSITY = "mix2", 120
 
 LOAD = 1.15  # at 100 %
 NODES, NODE_GPUS = 12, 8
+HOSTILE = (3, 5, 6, 7)  # widths that are rounded up, as Chronus calls them
 JOBS, QUICK_JOBS = 600, 150  # at 100 %
 WAVE = 0.6  # the busiest hour has 1 + this, the calmest 1 - this, times the mean of arrivals
 DAY_S = 86_400.0
@@ -51,9 +53,13 @@ def cluster() -> ClusterSpec:
     )
 
 
-def case(mix: str, density: int, seed: int, jobs: int = JOBS) -> Case:
-    """The same base for all mixes and densities of a seed."""
+def case(mix: str, density: int, seed: int, jobs: int = JOBS, hostile: float = 0.0) -> Case:
+    """The same base for all mixes and densities of a seed. `hostile`: the share of jobs whose GPUs
+    do not fill halves of a node; the work of each job stays the same.
+    """
     base, span_s = _base(seed, jobs)
+    if hostile:
+        base = _with_hostile(base, hostile, seed)
     chosen = Chronus(mix=MIXES[mix], density=density)
     trace = chosen.workload(random.Random(f"{seed}:{mix}:{density}"), base)
     return Case(trace, _work(trace) / (NODES * NODE_GPUS * span_s))
@@ -76,6 +82,17 @@ def _base(seed: int, count: int) -> tuple[Trace, float]:
         for number, (at_s, job) in enumerate(zip(arrivals, drawn, strict=True))
     ]
     return Trace.of(f"seed {seed}", rows), span_s
+
+
+def _with_hostile(base: Trace, share: float, seed: int) -> Trace:
+    draw, rows = random.Random(f"{seed}:hostile"), []
+    for row in base.jobs:
+        met, gpus = draw.random() < share, draw.choice(HOSTILE)
+        if met:
+            run_s = max(1.0, round(row.duration_s * row.num_gpus / gpus))
+            row = replace(row, num_gpus=gpus, duration_s=run_s)
+        rows.append(row)
+    return Trace.of(base.path, rows)
 
 
 def _arrival_s(draw: random.Random, span_s: float) -> float:

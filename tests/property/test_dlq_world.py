@@ -159,7 +159,7 @@ class DlqStory(Story):
         jobs = [cluster.jobs[job_id] for job_id in sorted(cluster.promised)]
         jobs = [job for job in jobs if job.planned(origin) or job.slots]
         for gpu_type in {type_of(cluster, job) for job in jobs}:
-            grid = kept_grid(cluster, gpu_type, cluster.slot)
+            grid = kept_grid(cluster, gpu_type, cluster.slot, rules)
             held = [job for job in jobs if type_of(cluster, job) == gpu_type]
             asked = [
                 slo_job(cluster, job, origin, extra, spare=may_make_way(job, grid)) for job in held

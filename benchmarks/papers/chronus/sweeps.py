@@ -19,12 +19,18 @@ STRICT, SOFT, REFUSED = "strict", "soft", "refused"
 
 
 def swept(
-    policy: str, settings: Sequence[str], mix: str, density: int, seed: int, jobs: int
+    policy: str,
+    settings: Sequence[str],
+    mix: str,
+    density: int,
+    seed: int,
+    jobs: int,
+    hostile: float = 0.0,
 ) -> Figures:
     """The misses of all jobs with deadlines, of strict and soft ones, and of those that admission
-    refused. Also the figures of best-effort jobs, in hours.
+    refused. Also the figures of best-effort jobs, in hours. `hostile`: see `deadline_cases.case`.
     """
-    case = deadline_cases.case(mix, density, seed, jobs)
+    case = deadline_cases.case(mix, density, seed, jobs, hostile)
     (chosen,) = read_settings([policy], list(settings), seed)
     result = replay(case.trace, deadline_cases.cluster(), chosen)
     found, ended = result.metrics, result.outcomes

@@ -66,6 +66,8 @@ def _swept_row(results: Sequence[Figures]) -> dict[str, Cell]:
 
 
 LEASES = {f"{seconds // 60} minutes": (f"slo_term_s={seconds}",) for seconds in LEASES_S}
+ROUNDING = {"with round-up": ("round_up=on",), "without": ("round_up=off",)}
+HOSTILE_SHARES = (0.0, 0.2, 0.4, 0.6)
 OBJECTIVES = {"the most reward": ("selector=printed",), "any solution": ("selector=feasible",)}
 NOISE = {f"noise {noise:g}": ("know=profiled", f"noise={noise:g}") for noise in NOISES}
 
@@ -152,6 +154,33 @@ def _program(results: Sequence[Done]) -> Table:
             "any solution": program.cell(program.ProgramRow(**any_one)),
         }
     return Table({"variables": ",.0f", "most reward": "", "any solution": ""}, rows)
+
+
+def _hostile(seeds: Sequence[int], jobs: int) -> Iterable[Words]:
+    for hostile in HOSTILE_SHARES:
+        for words in ROUNDING.values():
+            for seed in seeds:
+                yield {
+                    "policy": PAPER, "settings": list(words), "mix": "mix2", "density": 120,
+                    "seed": seed, "jobs": jobs, "hostile": hostile,
+                }  # fmt: skip
+
+
+def _rounding(results: Sequence[Done]) -> Table:
+    columns: dict[str, str] = {}
+    rows: dict[str, dict[str, Cell]] = {f"{hostile:.0%}": {} for hostile in HOSTILE_SHARES}
+    for name, words in ROUNDING.items():
+        columns |= {f"{name}: {MISSES}": ".2f", f"{name}: {BE_JCT}": ".1f"}
+        for hostile in HOSTILE_SHARES:
+            own = [
+                done.value
+                for done in results
+                if (done.words["settings"], done.words["hostile"]) == (list(words), hostile)
+            ]
+            row = rows[f"{hostile:.0%}"]
+            row[f"{name}: {MISSES}"] = _percent(_mean(own, "wdmr"))
+            row[f"{name}: {BE_JCT}"] = _mean(own, "be_jct_h")
+    return Table(columns, rows)
 
 
 def _placements(seeds: Sequence[int], jobs: int) -> Iterable[Words]:
@@ -249,7 +278,18 @@ CASES = (
         )),
     ),
     Case(
-        name="chronus-local-search", page=PAGE, section="Local search (Figure 8b)",
+        name="chronus-round-up", page=PAGE, section="Its placements (Figure 8)",
+        about="Round-up (8a) by the share of hostile jobs, which ask for 3, 5, 6 or 7 GPUs: `mix2` at 120 %.",  # noqa: E501
+        rows="hostile jobs", run=swept, parts=_hostile, table=_rounding, seeds=SEEDS,
+        short=Form(cpu_s=35, seeds=3, words={"jobs": _SHORT_JOBS}),
+        full=Form(cpu_s=1200, seeds=3, words={"jobs": _FULL_JOBS}), paper=NONE_PRINTED,
+        judged_on=DRAWN, fitted_on=(),
+        figure=Figure("With and without round-up.", drawn.rounding(
+            _rounding, {f"{share:.0%}": share for share in HOSTILE_SHARES},
+        )),
+    ),
+    Case(
+        name="chronus-local-search", page=PAGE, section="Its placements (Figure 8)",
         about="Mean JCT of best-effort jobs in seconds; in brackets the preemptions of a replay.",
         rows="placement", run=local_search.placed, parts=_placements, table=_local_search,
         seeds=local_search.SEEDS, short=Form(cpu_s=15, words={"jobs": local_search.JOBS}),

@@ -67,6 +67,22 @@ def compared(table: Callable[[Sequence[Done]], Table]) -> Plots:
     return plots
 
 
+def rounding(table: Callable[[Sequence[Done]], Table], places: Mapping[str, float]) -> Plots:
+    """Figure 8a: misses and completion times over the share of hostile jobs."""
+
+    def plots(results: Sequence[Done]) -> list[Plot]:
+        made = table(results)
+        found = []
+        for figure, (y, _) in zip((MISSES, BE_JCT), UNITS.values(), strict=True):
+            columns = [column for column in made.columns if column.endswith(figure)]
+            lines = down(made.rows, columns, places)
+            shown = {column.partition(":")[0]: points for column, points in lines.items()}
+            found.append(Plot("share of hostile jobs", y, shown))
+        return found
+
+    return plots
+
+
 def objective(table: Callable[[Sequence[Done]], Table]) -> Plots:
     """Figure 7b: all jobs, strict and soft ones."""
 

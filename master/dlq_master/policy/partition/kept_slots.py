@@ -9,7 +9,6 @@ from dlq_master.model.view import View
 from dlq_master.model.why import Reason, ReasonCode
 from dlq_master.policy.elsewhere import Elsewhere, Stage
 from dlq_master.policy.promise.capacity.grids import grid_of, type_of
-from dlq_master.policy.promise.capacity.leases import round_up
 from dlq_master.policy.promise.capacity.rules import DeadlinesDecided, Promises
 from dlq_master.policy.promise.verdicts.reading import band_of, kept_plan, numbered
 
@@ -51,7 +50,7 @@ def _enters(cluster: Cluster, job: Job, slot: int, rules: Promises, room: dict[s
     """
     gpu_type = type_of(cluster, job)
     grid = grid_of(cluster, gpu_type, rules, slot)
-    wide = round_up(job.request.gpus, grid.node_gpus)
+    wide = grid.wide(job.request.gpus)
     left = room.get(gpu_type, grid.at(0)) - wide
     if job.promised is None and left < 0:
         return False

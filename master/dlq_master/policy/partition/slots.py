@@ -131,7 +131,7 @@ def _slot(
     left = _left(planned, table, slot)
     chosen = _chosen(left, asked, grid, rules, budget) if asked else None
     if chosen is not None and chosen.broken:
-        whole = kept_grid(cluster, gpu_type, slot)
+        whole = kept_grid(cluster, gpu_type, slot, rules)
         chosen = _spared(chosen, left, asked, grid, whole, rules, budget)
     changes = [_place(job, chosen, left, slot, rules) for job in planned]
     changes += [_let_end(job) for job in ending]

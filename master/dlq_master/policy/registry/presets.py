@@ -87,6 +87,7 @@ _CHRONUS = (
     "team_share",
     "half_life_s",
     "deadlines",
+    "round_up",
     *_BY_WORK,
     *_TRIALS,
 )

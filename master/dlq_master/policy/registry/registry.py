@@ -152,6 +152,7 @@ def _promises(chosen: PolicySettings) -> Promises:
         keep=chosen.keep_promises,
         floor=chosen.profiles.floor if _tries(chosen) else 0,
         whole_leases=chosen.whole_leases,
+        rounds_up=chosen.rounds_up,
         quotas=chosen.slo_quotas,
     )
 

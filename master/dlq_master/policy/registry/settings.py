@@ -84,6 +84,7 @@ class PolicySettings(NamedTuple):
     margin: float | None = None  # None: learned
     keep_promises: float = KEEP
     whole_leases: bool = False
+    rounds_up: bool = True
     be_floor: float = 0.0
     spot: Spot = Spot.SRTF
     slots: Slots = Slots.EARLY
@@ -319,6 +320,7 @@ _READERS: Mapping[str, tuple[str, Callable[[str], object]]] = {
     "slots": ("slots", one_of({choice.value: choice for choice in Slots})),
     "trials": ("trials", one_of({choice.value: choice for choice in Trials})),
     "be_floor": ("be_floor", _share),
+    "round_up": ("rounds_up", one_of({"on": True, "off": False})),
     "deadlines": ("whole_leases", one_of({"exact": False, "whole-leases": True})),
     "slo_quota": ("slo_quotas", _gpus_by_team),
     "team_quota": ("team_quotas", _gpus_by_team),

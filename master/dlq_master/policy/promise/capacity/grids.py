@@ -64,15 +64,15 @@ def grid_of(cluster: Cluster, gpu_type: str, rules: Promises, origin: int) -> Gr
             count -= floor_of(rules.floor, count)
         return count
 
-    return _grid(cluster, gpu_type, origin, left, whole_leases=rules.whole_leases)
+    return _grid(cluster, gpu_type, origin, left, rules, whole_leases=rules.whole_leases)
 
 
-def kept_grid(cluster: Cluster, gpu_type: str, origin: int) -> Grid:
+def kept_grid(cluster: Cluster, gpu_type: str, origin: int, rules: Promises) -> Grid:
     """The same as promises that were made may use them: all nodes, and the last slot as far as it
     lies before the deadline. A job keeps its promise where a node is lost, or a slot found no room
     for it, if the rest would do. Best effort and trials have fewer nodes until then.
     """
-    return _grid(cluster, gpu_type, origin, lambda count: count, whole_leases=False)
+    return _grid(cluster, gpu_type, origin, lambda count: count, rules, whole_leases=False)
 
 
 def _grid(
@@ -80,6 +80,7 @@ def _grid(
     gpu_type: str,
     origin: int,
     left: Callable[[int], int],
+    rules: Promises,
     *,
     whole_leases: bool,
 ) -> Grid:
@@ -105,6 +106,7 @@ def _grid(
         capacity=tuple([left(nodes - gone) * size for gone in away]),
         node_gpus=size,
         whole_leases=whole_leases,
+        rounds_up=rules.rounds_up,
     )
 
 

@@ -49,12 +49,14 @@ class Grid:
     on.
 
     `whole_leases`: count deadlines as Chronus prints them, in leases that are used to their end.
+    `rounds_up`: count widths by equation 6, and else by equation 3.
     """
 
     term_s: float
     capacity: tuple[int, ...]
     node_gpus: int = 8
     whole_leases: bool = False
+    rounds_up: bool = True
 
     def __post_init__(self) -> None:
         if not self.term_s > 0:
@@ -65,6 +67,10 @@ class Grid:
     def at(self, slot: int) -> int:
         """GPUs in a slot."""
         return self.capacity[min(slot, len(self.capacity) - 1)]
+
+    def wide(self, gpus: int) -> int:
+        """GPUs that a plan sets aside for a job that asks for so many."""
+        return round_up(gpus, self.node_gpus) if self.rounds_up else gpus
 
     def slots(self, count: int) -> list[int]:
         """GPUs in each of the first `count` slots."""
@@ -109,8 +115,8 @@ def round_up(gpus: int, node_gpus: int = 8) -> int:
 
 
 def width(job: SloJob, grid: Grid) -> int:
-    """GPUs that a plan sets aside for a job, equation 6."""
-    return round_up(job.gpus, grid.node_gpus)
+    """GPUs that a plan sets aside for a job."""
+    return grid.wide(job.gpus)
 
 
 def runtime_s(job: SloJob) -> float:

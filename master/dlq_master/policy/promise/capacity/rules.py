@@ -83,10 +83,11 @@ class Promises:
     `slots`: when a promised job holds those that it needs. `be_floor`: the share of the nodes that
     new promises leave to best effort, rounded up to whole nodes. Existing promises may use it
     before one is given up. `whole_leases`: count deadlines in leases that are used to their end, as
-    Chronus prints it. `solver_s`: seconds of the paper's program in one decision, 0: it is not
-    asked; `clock` measures them (`solver.budget`). `floor`: nodes that no new promise may use, for
-    they are for trials. `offers`: a refused job gets an offer of a possible promise, which takes
-    longer than the verdict. `quotas`: GPUs of guaranteed jobs that a
+    Chronus prints it. `rounds_up`: widths count as 1, 2, 4 or whole nodes (equation 6), so that all
+    holders of a slot find room. `solver_s`: seconds of the paper's program in one decision, 0: it
+    is not asked; `clock` measures them (`solver.budget`). `floor`: nodes that no new promise may
+    use, for they are for trials. `offers`: a refused job gets an offer of a possible promise, which
+    takes longer than the verdict. `quotas`: GPUs of guaranteed jobs that a
     team may have at any time; "*": every team not named. `anew`: best-effort work that runs is
     placed anew at each boundary, where its placement arranges jobs as a whole.
     """
@@ -102,6 +103,7 @@ class Promises:
     keep: float = KEEP
     be_floor: float = 0.0
     whole_leases: bool = False
+    rounds_up: bool = True
     floor: int = 0
     quotas: Mapping[str, int] | None = None
     anew: bool = False

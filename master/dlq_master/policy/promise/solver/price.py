@@ -40,7 +40,7 @@ def price(cluster: Cluster, grid: Grid, now_s: float) -> float:
     """The bid price by what has been asked for of late, worked out once a slot."""
     known = cluster.memo.get("price", cluster.slot, grid.capacity)
     if known is None:
-        node_gpus, term_s = grid.node_gpus, grid.term_s
+        node_gpus, term_s = grid.node_gpus if grid.rounds_up else 1, grid.term_s
         asked = [
             (_gpu_slots(offer.gpus, offer.run_s, node_gpus, term_s), offer.reward)
             for offer in cluster.offers

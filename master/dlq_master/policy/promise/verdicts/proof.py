@@ -19,7 +19,7 @@ from dlq_master.model.jobs.job import Job
 from dlq_master.model.plan import Change, NextSlot, Reserve
 from dlq_master.model.view import View
 from dlq_master.policy.promise.capacity.grids import kept_grid, next_decision_s, type_of
-from dlq_master.policy.promise.capacity.leases import FARTHEST, Grid, round_up
+from dlq_master.policy.promise.capacity.leases import FARTHEST, Grid
 from dlq_master.policy.promise.capacity.rules import Promises
 from dlq_master.policy.promise.slots.plan import SlotPlan, keeps_promise, ordered
 from dlq_master.policy.promise.verdicts.danger import NOISE_S, Danger, is_silent, outlook
@@ -91,7 +91,7 @@ def _fault(
         made = kept_plan([job], origin).segments.get(str(job_id), ())
         if made and not (ordered(made) and made[-1].end < FARTHEST):
             return f"the slots of job {job_id} overlap, touch, or are too far ahead"
-    grid = kept_grid(view.cluster, gpu_type, origin)
+    grid = kept_grid(view.cluster, gpu_type, origin, rules)
     asked = _wanted(before.values(), origin, grid)
     wanted = asked.copy()
     _want(wanted, [before[job_id] for job_id in changed], origin, grid, times=-1)
@@ -129,7 +129,7 @@ def _want(
 ) -> None:
     """Count these jobs too; with `times` -1 no more."""
     for job in jobs:
-        wide = times * round_up(job.request.gpus, grid.node_gpus)
+        wide = times * grid.wide(job.request.gpus)
         for begin, end in job.slots:
             if end > origin:
                 change[max(0, begin - origin)] += wide
@@ -162,7 +162,7 @@ def at_risk(
         by_type[type_of(cluster, job)][job_id] = job
     found = {}
     for gpu_type, jobs in by_type.items():
-        grid = kept_grid(cluster, gpu_type, origin)
+        grid = kept_grid(cluster, gpu_type, origin, rules)
         wanted = _wanted(jobs.values(), origin, grid)
         full = _over(wanted, grid, sorted(wanted))
         for job_id, job in jobs.items():

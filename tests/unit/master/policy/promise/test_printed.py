@@ -143,6 +143,17 @@ def test_hostile_jobs_are_rounded_up() -> None:
     assert time_indexed(jobs, replace(finer, capacity=(9,)), LIMIT_S).objective == 300.0
 
 
+def test_without_round_up_a_slot_is_promised_by_the_gpus_that_jobs_ask_for() -> None:
+    """3 + 3 + 2 GPUs are a node, and rounded up 10. There is one slot before the deadline."""
+    jobs = [a_job(at, gpus, duration_estimate_s=600.0, steps=strict(2500.0))
+            for at, gpus in ((1, 3), (2, 3), (3, 2))]  # fmt: skip
+    verdicts = {}
+    for choice in ("on", "off"):
+        world = World("chronus-paper", 1, round_up=choice).submit(*jobs).decide()
+        verdicts[choice] = [world.job(at).verdict for at in (1, 2, 3)]
+    assert verdicts == {"on": ["holes", "holes", "fluid"], "off": ["holes"] * 3}
+
+
 def test_rounding_to_whole_leases_alone_refuses_a_job() -> None:
     """25 minutes take two leases, and 38 minutes have one."""
     book = PromiseBook(grid=PAPER)
