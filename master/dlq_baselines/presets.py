@@ -5,6 +5,7 @@ from __future__ import annotations
 from types import MappingProxyType
 
 from dlq_baselines.deadlines import earliest_deadline, earliest_deadline_of_all, least_laxity
+from dlq_baselines.pollux import POLLUX_SIZING, fewest_base
 from dlq_baselines.themis import Auction
 from dlq_baselines.three_sigma import Chances
 from dlq_baselines.yarn_cs import QueueByQueue
@@ -76,4 +77,13 @@ GANDIVA_ELASTIC = Preset(
     "nodes, and shrink when somebody does, at boundaries",
     COMMON,
     sizing=GROW_SHRINK,
+)
+POLLUX = Preset(
+    "elastic: bases narrowest first, then the sizes with the greatest harmonic mean of the jobs' "
+    "speedups by goodput (Pollux); resizes at boundaries, preempts nobody",
+    (*COMMON, "cooldown_s"),
+    key=always(fewest_base),
+    sizing=POLLUX_SIZING,
+    simulated="it divides GPUs by goodput, and no job tells a master the noise of its gradient; "
+    "'afs' divides them by measured speeds",
 )

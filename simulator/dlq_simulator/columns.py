@@ -135,6 +135,8 @@ OPTIONAL: Mapping[str, Parser] = MappingProxyType(
         "mem_gb": seconds,
         "halves_batch": yes_no,
         "mixed": yes_no,
+        "tuned": yes_no,
+        "batch_size": count,
         "checkpoint": yes_no,
         "weight": positive,
         "due_s": positive,

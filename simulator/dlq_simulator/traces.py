@@ -14,6 +14,7 @@ from dlq_simulator.readers.dialect import Dialect, DialectColumn, SkipRow, Value
 from dlq_simulator.readers.philly import RAW, is_raw_log, raw_entries, raw_job
 from dlq_simulator.readers.text import FIX_ROW, CsvRows, read_text
 from dlq_simulator.workload import Trace, TraceJob
+from dlq_simulator.world.goodput_models import MODELS
 
 
 def read_trace(path: str, form: str = "auto", *, skip_bad: bool = False) -> Trace:
@@ -58,6 +59,19 @@ def _wrong_size(values: Values) -> tuple[str, str] | None:
         return "max_workers", f"{most} workers of {each} GPUs are fewer than num_gpus, {gpus}"
     if most is not None and most > _MOST_WORKERS:
         return "max_workers", f"expected at most {_MOST_WORKERS}, found {most}"
+    return None
+
+
+def _not_tunable(values: Values) -> tuple[str, str] | None:
+    """The same of a tuned job whose goodput nobody knows."""
+    if not values.get("tuned"):
+        return None
+    model = MODELS.get(values.get("model", ""))
+    if model is None:
+        return "model", f"a tuned job is one of {', '.join(MODELS)}"
+    batch = values.get("batch_size", model.batch)
+    if not model.batch <= batch <= model.most_batch:
+        return "batch_size", f"{model.name} takes {model.batch} to {model.most_batch}, not {batch}"
     return None
 
 
@@ -229,7 +243,7 @@ class _Reading:
         if needs is not None and needs not in values:
             column = dialect.column(needs)
             raise DataError(self._path, f"a {kind} job needs it", FIX_ROW, line=line, column=column)
-        wrong = _wrong_size(values)
+        wrong = _wrong_size(values) or _not_tunable(values)
         if wrong is not None:
             column, why = wrong
             column = dialect.column(column)

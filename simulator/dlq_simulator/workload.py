@@ -33,6 +33,8 @@ class TraceJob:
     mem_gb: int | float | None = None
     halves_batch: bool | None = None
     mixed: bool | None = None
+    tuned: bool | None = None
+    batch_size: int | None = None  # with which `duration_s` was measured, if it is tuned
     checkpoint: bool = True
     weight: int | float | None = None
     due_s: int | float | None = None

@@ -21,7 +21,7 @@ from support.validate import validate
 FREE = ("preempt=free", "place=count")
 CHOICES = [
     (policy, f"place={place}", *cost)
-    for policy in ("afs", "gandiva-elastic", "aryl")
+    for policy in ("afs", "gandiva-elastic", "aryl", "pollux")
     for place in ("consolidate", "spread", "count")
     for cost in (("preempt=free",), ("term_s=60", "save_s=7", "resume_s=5"))
 ] + [

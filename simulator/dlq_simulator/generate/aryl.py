@@ -10,6 +10,17 @@ from typing import NamedTuple
 from dlq_simulator.workload import Trace, TraceJob
 
 _DAY_S = 86_400
+# Jobs of Pollux' four workloads on several GPUs, by model and batch.
+_TUNED = {
+    ("bert", 384): 36,
+    ("cifar10", 2048): 120,
+    ("cifar10", 4096): 122,
+    ("deepspeech2", 320): 32,
+    ("deepspeech2", 640): 26,
+    ("imagenet", 3200): 4,
+    ("imagenet", 6400): 7,
+    ("yolov3", 64): 30,
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -19,13 +30,15 @@ class Aryl:
     elastic: may run on up to `stretch` times its GPUs, the widest jobs first (the paper's elastic
     jobs are its large ones). checkpointless: loses everything when it is preempted. any_gpu: names
     no GPU type. mixed: may lie on several types at once. A job without a `gpu_type` gets this
-    `gpu_type`.
+    `gpu_type`. tuned: of the elastic jobs, the share whose batch follows their GPUs. Their models
+    and batches are drawn from those of Pollux' workloads, as Aryl does.
     """
 
     elastic: float = 5.0
     checkpointless: float = 20.0
     any_gpu: float = 21.0
     mixed: float = 0.0
+    tuned: float = 0.0
     stretch: int = 2
     gpus_per_worker: int = 1
     gpu_type: str = "V100"
@@ -39,6 +52,8 @@ class Aryl:
         lossy = set(rng.sample(range(count), round(count * self.checkpointless / 100)))
         typeless = set(rng.sample(range(count), round(count * self.any_gpu / 100)))
         mixed = set(rng.sample(range(count), round(count * self.mixed / 100)))
+        tunable = order[: len(elastic)] if self.tuned else []
+        tuned = set(rng.sample(tunable, round(len(tunable) * self.tuned / 100)))
         for at, job in enumerate(jobs):
             made = replace(
                 job,
@@ -47,6 +62,9 @@ class Aryl:
                 mixed=at in mixed or None,
                 gpu_type=job.gpu_type or self.gpu_type,
             )
+            if at in tuned:
+                model, batch = rng.choices(tuple(_TUNED), tuple(_TUNED.values()))[0]
+                made = replace(made, tuned=True, model=model, batch_size=batch)
             jobs[at] = self._stretched(made) if at in elastic else made
         return Trace.of(trace.path, jobs, trace.notes)
 

@@ -14,6 +14,7 @@ import click
 from dlq_simulator.generate.aryl import Aryl, Diurnal, Load
 from dlq_simulator.generate.chronus import MIXES, Chronus
 from dlq_simulator.generate.gpuaas import GpuAsAService, Rate
+from dlq_simulator.generate.pollux import PolluxJobs
 from dlq_simulator.generate.tiresias import Tiresias
 from dlq_simulator.outputs import STDOUT, check_outputs, inputs_of
 from dlq_simulator.readers import FORMATS
@@ -147,6 +148,7 @@ def chronus(trace: str, mix: str, density: int, form: str, seed: int, output: IO
     0.0,
     "percent that may lie on several GPU types at once; 10 in the paper's Advanced",
 )
+@_shown("--tuned", _PERCENT, 0.0, "percent of elastic jobs whose batch follows their GPUs")
 @_shown("--stretch", click.IntRange(2, 64), 2, "how many times its GPUs an elastic job may use")
 @_FORM
 @_common
@@ -156,6 +158,7 @@ def aryl(
     checkpointless: float,
     any_gpu: float,
     mixed: float,
+    tuned: float,
     stretch: int,
     form: str,
     seed: int,
@@ -167,10 +170,24 @@ def aryl(
         checkpointless=checkpointless,
         any_gpu=any_gpu,
         mixed=mixed,
+        tuned=tuned,
         stretch=stretch,
     )
     with refusals():
         write_trace(output, shares.workload(Random(seed), _read(trace, form, output)))
+
+
+@generate.command()
+@click.argument("trace")
+@_shown("--node-gpus", _COUNT, 4, "GPUs of a node, for the run times")
+@_common
+def pollux(trace: str, node_gpus: int, seed: int, output: IO[str]) -> None:
+    """Pollux 5.1 over TRACE, a workload of Pollux: run times by goodput, and tuned jobs that may
+    have up to 64 GPUs. Nothing is drawn.
+    """
+    with refusals():
+        jobs = PolluxJobs(node_gpus=node_gpus)
+        write_trace(output, jobs.workload(_read(trace, "pollux", output)))
 
 
 @generate.command()

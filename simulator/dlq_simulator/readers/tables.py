@@ -83,9 +83,9 @@ POLLUX = Dialect(
         "time": DialectColumn("submit_time_s", seconds),
         "application": DialectColumn("model", word),
         "num_replicas": DialectColumn("num_gpus", count),
+        "batch_size": DialectColumn("batch_size", count),
     },
     required=("name", "time", "application", "num_replicas"),
-    silent=frozenset({"batch_size"}),
     finish=_finish,
     note="this format has no run times: the GPU-hours of each application's class "
     "(Pollux, table 1) stand in for them",

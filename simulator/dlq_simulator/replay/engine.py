@@ -127,17 +127,21 @@ class Replay(Engine):
         # A job that cannot save cannot be resized.
         if self.policy.sizing is not None and row.checkpoint:
             sizes = sizes_of(row)
+        sizing, rates = self.policy.sizing, self.rates
+        by_goodput = sizing is not None and sizing.by_goodput
         speeds = self.spec.own_speeds(asked_types(row, typed=self.spec.typed))
         job = build_job(
             job_id,
             row,
             typed=self.spec.typed,
-            estimate_s=self.estimates.at_submit(job_id, row, speeds),
+            estimate_s=self.estimates.at_submit(
+                job_id, row, speeds, rates.alone(row, row.num_gpus)
+            ),
             queue=self.queues.of(row),
             team=row.vc or "" if self.settings.teams == "vc" else "",
             constraint=self.memory.asked(row),
             sizes=sizes,
-            speeds=self.estimates.speeds(row, sizes, self.settings.speed),
+            speeds=self.estimates.speeds(row, sizes, rates, by_goodput=by_goodput),
             priced=self.beside is not None,
         )
         drive.submit(self.cluster, job)

@@ -14,7 +14,7 @@ from dlq_master.policy.policy import Know
 from dlq_simulator.workload import TraceJob
 from dlq_simulator.world.course import Course, Seconds
 from dlq_simulator.world.knowledge import Knowledge
-from dlq_simulator.world.speed import Speed
+from dlq_simulator.world.world import WorkRates
 
 
 class Estimates:
@@ -32,10 +32,10 @@ class Estimates:
         self._given_up: set[JobId] = set()
 
     def at_submit(
-        self, job_id: JobId, row: TraceJob, speeds: Mapping[str, Seconds]
+        self, job_id: JobId, row: TraceJob, speeds: Mapping[str, Seconds], own: Seconds = 1
     ) -> float | None:
         """The run time that a new job names, where its GPUs may have these speeds (none: 1). A
-        promise is made on that run time, on any of them.
+        promise is made on that run time, on any of them. `own`: its pace on its own GPUs.
         """
         told_s = self._knowledge.at_submit(row)
         if told_s is None or self._profiles:
@@ -43,13 +43,18 @@ class Estimates:
         self._told_s[job_id] = told_s
         if any(speed != 1 for speed in speeds.values()):
             self._speeds[job_id] = speeds
-        return told_s / min(speeds.values(), default=1)
+        return told_s / min(speeds.values(), default=1) / own
 
-    def speeds(self, row: TraceJob, sizes: tuple[int, ...], speed: Speed) -> tuple[float, ...]:
-        """How fast it runs at each of its sizes, for a policy that knows anything of it."""
-        if self._knowledge.know is Know.UNKNOWN:
+    def speeds(
+        self, row: TraceJob, sizes: tuple[int, ...], rates: WorkRates, *, by_goodput: bool = False
+    ) -> tuple[float, ...]:
+        """How fast it runs at each of its sizes, 1 on its own GPUs. For a policy that knows
+        anything of it, or only this (`by_goodput`).
+        """
+        if self._knowledge.know is Know.UNKNOWN and not by_goodput:
             return ()
-        return tuple(speed.rate(row, size) for size in sizes)
+        own = rates.alone(row, row.num_gpus)
+        return tuple(rates.alone(row, size) / own for size in sizes)
 
     def started(self, job_id: JobId, course: Course, now_s: Seconds) -> Seconds | None:
         """The job has got GPUs; returns when its measurement will be done, if it needs one."""

@@ -19,6 +19,7 @@ from dlq_simulator.world.clusters import ClusterSpec, NodeGroup
 from dlq_simulator.world.course import Seconds
 from dlq_simulator.world.reservations import windows_of
 from dlq_simulator.world.speed import Speed
+from dlq_simulator.world.tuned import pace
 
 _GB = 2**30
 
@@ -171,13 +172,14 @@ def sizes_of(row: TraceJob) -> tuple[int, ...]:
 class WorkRates:
     """The speed of each placement, by `Speed`, on these nodes."""
 
-    __slots__ = ("_cluster", "_of_node", "_places", "_speed")
+    __slots__ = ("_cluster", "_node_gpus", "_of_node", "_places", "_speed")
 
     def __init__(self, speed: Speed, spec: ClusterSpec, cluster: Cluster, *, places: bool) -> None:
         """`places`: the choice of nodes matters; false where GPUs are only counted."""
         self._speed = speed
         self._cluster = cluster
         self._places = places and speed.slowdown
+        self._node_gpus = max((group.gpus for group in spec.groups), default=1)
         of_node = {NodeId(node_id): group.speed for node_id, group in spec.each_node()}
         uniform = set(of_node.values()) == {1}
         self._of_node: dict[NodeId, Seconds] = {} if uniform and spec.renting is None else of_node
@@ -192,10 +194,19 @@ class WorkRates:
         of_gpu = self._of_gpu(row, allocation) if of_node else 1
         if self._cluster.speeds.declared and not of_node:
             of_gpu = self._declared(row, allocation)
+        if row.tuned:
+            nodes = len(slots) if self._places else None
+            return of_gpu * pace(row, gpus, self._node_gpus, nodes)
         spread = self._places and len(slots) > 1 and self._spread(row, allocation)
         if of_gpu == 1 and not spread and gpus == row.num_gpus:
             return 1
         return self._speed.rate(row, gpus, spread=spread, of_gpu=of_gpu)
+
+    def alone(self, row: TraceJob, gpus: int) -> Seconds:
+        """The same on as few nodes as hold them, of GPUs with speed 1."""
+        if row.tuned:
+            return pace(row, gpus, self._node_gpus)
+        return self._speed.rate(row, gpus)
 
     def _of_gpu(self, row: TraceJob, allocation: Allocation) -> Seconds:
         """A job is as fast as its slowest node. A job on several kinds of GPUs shares its batch

@@ -62,6 +62,10 @@ def live_policy(name: str, settings: Mapping[str, str], teams: Iterable[Team] = 
             "none: it is for dlq simulate, with a [[catalogue]]"
         )
     preset = PRESETS.get(name)
+    if preset is not None and preset.simulated:
+        raise ConfigError(
+            f"scheduler.policy = {name!r} is for simulations only: {preset.simulated}"
+        )
     words = dict(settings)
     if preset is not None:
         told = team_words(teams).items()

@@ -56,6 +56,7 @@ class Preset(NamedTuple):
     defaults: Mapping[str, str] = MappingProxyType({})  # of settings, where they are its own
     # Terms and costs of its replays, where they are its own. A master keeps those of its file.
     replayed: Mapping[str, str] = MappingProxyType({})
+    simulated: str = ""  # why no master can run it; "" = one can
 
 
 SKEW = ("pack", "packlimit", "predict", "tolerate")

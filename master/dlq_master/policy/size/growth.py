@@ -124,7 +124,8 @@ class SizeGrowth:
             left = left_s(self.cluster, job, asked.now_s)
             price_s = self._price_s(job) if held else 0.0
             here_s = inf if left is None else left / speeds.pace(job.request, self.gpu_type)
-            found.append(Candidate(job, held, here_s, price_s))
+            age_s = asked.now_s - job.submit_time_s
+            found.append(Candidate(job, held, here_s, price_s, age_s))
         return sorted(found, key=self._place)
 
     def _place(self, candidate: Candidate) -> tuple[int, int]:

@@ -16,14 +16,14 @@ from dlq_master.model.jobs.job import Job
 class Candidate(NamedTuple):
     """An elastic job that has its base. `held`: the GPUs it holds now; 0: it starts with this plan.
     `left_s`: its remaining time, in seconds on as many GPUs of this type as it asked for; inf:
-    unknown. `price_s`:
-    the price of another size, if it runs.
+    unknown. `price_s`: the price of another size, if it runs. `age_s`: since its submission.
     """
 
     job: Job
     held: int
     left_s: float = inf
     price_s: float = 0.0
+    age_s: float = 0.0
 
     @property
     def base(self) -> int:
@@ -59,10 +59,12 @@ class Sizing(NamedTuple):
     """A rule with what the plan must know of it.
 
     `own_nodes`: a job grows only on nodes on which it runs. `priced`: it grows only if it then ends
-    sooner by more than the interruption takes, as far as its end is known.
+    sooner by more than the interruption takes, as far as its end is known. `by_goodput`: it needs
+    the goodput on each size, and no run times.
     """
 
     name: str
     grow: Grow
     own_nodes: bool = False
     priced: bool = False
+    by_goodput: bool = False

@@ -35,6 +35,7 @@ def preset_messages() -> list[policy_pb2.PolicyPreset]:
             policy=name, summary=preset.summary, setting_names=sorted(set(preset.settings))
         )
         for name, preset in sorted(PRESETS.items())
+        if not preset.simulated
     ]
 
 

@@ -15,6 +15,7 @@ BASELINES = (
     "gandiva",
     "gandiva-elastic",
     "genie",
+    "pollux",
     "themis",
     "yarn-cs",
 )

@@ -156,6 +156,15 @@ def test_a_generated_trace_can_be_replayed(tmp_path: Path) -> None:
     assert replayed.exit_code == 0, replayed.output
 
 
+def test_a_workload_of_pollux_is_written_with_its_run_times(tmp_path: Path) -> None:
+    path = tmp_path / "t.csv"
+    source = OWN.parent / "pollux" / "workload-1.csv"
+    assert generate("pollux", str(source), "-o", str(path)).exit_code == 0
+    jobs = parse_trace("t.csv", path.read_text()).jobs
+    assert len(jobs) == 160
+    assert all(job.tuned and job.min_workers == 1 for job in jobs)
+
+
 def test_a_base_trace_that_is_not_there_is_a_usage_error() -> None:
     result = generate("chronus", "nowhere.csv")
     assert result.exit_code == 2

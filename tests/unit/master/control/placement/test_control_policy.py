@@ -138,6 +138,7 @@ def test_the_same_request_again_changes_nothing(masters: Masters) -> None:
         ("fifo", {"place": "count"}, "for simulations only"),
         ("srtf", {"know": "known"}, "only a simulation can tell"),
         ("gpuaas-greedy", {}, "rents nodes by their prices, and a master's nodes have none"),
+        ("pollux", {}, "for simulations only: it divides GPUs by goodput"),
     ],
 )
 def test_what_no_master_can_run_is_refused_with_the_reason(
