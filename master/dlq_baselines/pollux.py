@@ -1,9 +1,9 @@
 """Pollux (Qiao et al., OSDI 2021, 4.2): GPUs to whom they speed up most, for all jobs alike.
 
 The fitness of an allocation is the power mean, of power -1, of the speedups of all jobs. A job's
-speedup is its goodput over that on its fair share, 1 / J of the GPUs. Who is given another number
-of GPUs loses by it: its speedup counts max(T - R d, 0) / (T + d) times. T is the job's age, R how
-often it was reallocated so far, and d what that costs.
+speedup is its goodput over that on its fair share, 1 / J of the GPUs. A job that gets another
+number of GPUs loses by it. Its speedup counts max(T - R d, 0) / (T + d) times. T is the job's age, R
+the number of its reallocations so far, and d the price of one.
 
 The harmonic mean is largest where the sum of the jobs' 1 / speedup is least, and each term depends
 on one job alone. So no genetic search is needed. Of each job only the sizes on the lower hull of

@@ -1,5 +1,6 @@
-"""Goodput of a training job (Pollux, Qiao et al., OSDI 2021): useful examples per second, and the
-batch with which a job gets most of it from its GPUs.
+"""Goodput of a training job: useful examples per second (Pollux, Qiao et al., OSDI 2021).
+
+A job gets the most goodput from its GPUs with one certain batch, which `best` finds.
 
 Goodput is throughput times statistical efficiency (section 3). A step of k GPUs on n nodes, each
 with a local batch m and s accumulated passes before the last one, takes (section 3.2)
@@ -9,8 +10,8 @@ with a local batch m and s accumulated passes before the last one, takes (sectio
     T_iter = s T_grad + (T_grad^g + T_sync^g)^(1/g)
 
 where g says how well both overlap: 1 not at all, without end perfectly. The step uses the batch
-M = k m (s + 1). An example of it is worth (phi + M0) / (phi + M) of one in a batch of M0 (section
-3.1), where phi is the noise scale of the gradient. The learning rate follows the batch by AdaScale,
+M = k m (s + 1). An example of it is worth (phi + M0) / (phi + M) of one in a batch of M0. Here phi
+is the noise scale of the gradient (section 3.1). The learning rate follows the batch by AdaScale,
 so that the same work leads to the same model. `goodput_models` has the parameters of six models.
 
 One deviation: phi rises while a job trains, and Pollux follows it. Here it is the one that gives

@@ -3,8 +3,8 @@
 A trace marks one with `tuned`, and names its model. Its pace on any GPUs is its goodput there with
 the best batch, over that of its `duration_s`. The duration is the time on `num_gpus` GPUs of as few
 nodes as hold them, with the batch `batch_size`. Without a batch it is the time with the best one.
-So a tuned job may be faster on its own GPUs than its duration says, and twice the GPUs may gain it
-less than twice the pace, or nothing.
+So a tuned job may be faster on its own GPUs than its duration says. Twice the GPUs may gain it less
+than twice the pace, or nothing.
 
 All policies see the same jobs. One that resizes jobs and knows anything of run times is told these
 paces, as it is told those of other elastic jobs.
