@@ -2,8 +2,8 @@
 
 The fitness of an allocation is the power mean, of power -1, of the speedups of all jobs. A job's
 speedup is its goodput over that on its fair share, 1 / J of the GPUs. A job that gets another
-number of GPUs loses by it. Its speedup counts max(T - R d, 0) / (T + d) times. T is the job's age, R
-the number of its reallocations so far, and d the price of one.
+number of GPUs loses by it. Its speedup counts max(T - R d, 0) / (T + d) times. T is the job's age,
+R the number of its reallocations so far, and d the price of one.
 
 The harmonic mean is largest where the sum of the jobs' 1 / speedup is least, and each term depends
 on one job alone. So no genetic search is needed. Of each job only the sizes on the lower hull of

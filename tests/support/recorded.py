@@ -12,7 +12,7 @@ import hashlib
 import json
 import random
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import fields, is_dataclass
 from enum import Enum
 from functools import partial
@@ -58,7 +58,10 @@ from support.sim_agent import SimAgent
 # Name of a class now -> the name under which its values were recorded.
 ALIASES: Mapping[str, str] = {"ReplayOutcome": "Outcome"}
 # Fields that came after the recording, with the value under which a record is as it was recorded.
-LATER: Mapping[str, Mapping[str, object]] = {"Start": {"rented": False}}
+LATER: Mapping[str, Mapping[str, object]] = {
+    "Start": {"rented": False},
+    "TraceJob": {"tuned": None, "batch_size": None},
+}
 _NEVER = object()
 VIEWS = 42  # of each story of plans
 TURNS = 40  # of each story of a master
@@ -125,12 +128,19 @@ def plain(value: Any) -> Any:
         return sorted(map(plain, value), key=repr)
     name = ALIASES.get(type(value).__name__, type(value).__name__)
     if is_dataclass(value):
-        return [name, *(plain(getattr(value, each.name)) for each in fields(value))]
+        return [
+            name,
+            *_told(name, ((each.name, getattr(value, each.name)) for each in fields(value))),
+        ]
     if isinstance(value, tuple) and hasattr(value, "_fields"):
-        later = LATER.get(name, {})
-        pairs = zip(value._fields, value, strict=True)
-        return [name, *(plain(of) for field, of in pairs if later.get(field, _NEVER) != of)]
+        return [name, *_told(name, zip(value._fields, value, strict=True))]
     return list(map(plain, value))
+
+
+def _told(name: str, pairs: Iterable[tuple[str, Any]]) -> Iterator[Any]:
+    """The values of fields that the recording has."""
+    later = LATER.get(name, {})
+    return (plain(of) for field, of in pairs if later.get(field, _NEVER) != of)
 
 
 # --- plans ----------------------------------------------------------------------------------------
