@@ -47,7 +47,7 @@ Settings: place=consolidate|spread|count|skew|ilp|halving|local-search|pattern,
 preempt=charged|at-once|free, min_run, max_preemptions, hysteresis, aging, cooldown_s (guards against thrashing), save_s and resume_s (what one preemption costs), term_s (the boundaries at which work may be taken away),
 slowdown=charged|free, overlap, skew_rho (what spreading costs),
 scaling=linear|aryl|EFFICIENCY; for srtf, srsf, themis, afs, aryl, 3sigma, genie and chronus also
-know=known|profiled|unknown, profile_s, noise; for dlq and chronus team_quota, team_limit, team_jobs, team_share=TEAM:N,...,
+know=known|profiled|unknown, profile_s, noise; for dlq and chronus team_quota, team_limit, team_jobs, quota_unit=gpus|normalised, team_share=TEAM:N,...,
 share=fair|none, half_life_s, teams=user|vc; for chronus profile_floor, submit_gpus; for 3sigma errors; for tiresias-las and tiresias-gittins also order=requeue|first-start,
 thresholds=GPU_S,...|qSHARE,..., history=FILE, refresh, promote_knob, promote_to=head|tail, starve_limit_s; for
 tiresias-gittins index=fixed|sup, quantum, last=fifo|index; for yarn-cs quota=QUEUE:SHARE,...,

@@ -22,7 +22,11 @@ def usage_facts(usage: wire.Usage, by: tuple[str, ...]) -> Facts:
     spent: Facts = {
         f"{name}_gpu_hours": hours(getattr(usage, f"{name}_gpu_seconds")) for name in SPENT
     }
-    return {**group, "gpu_hours": hours(held_s(usage)), **spent}
+    # A master of a former release tells none, and all its GPUs count alike.
+    normalised: Facts = {
+        "normalised_gpu_hours": hours(usage.normalised_gpu_seconds or held_s(usage))
+    }
+    return {**group, "gpu_hours": hours(held_s(usage)), **spent, **normalised}
 
 
 def pool_facts(pool: wire.PoolUsage, by: tuple[str, ...]) -> Facts:

@@ -10,6 +10,7 @@ from dlq_master.model.order.order import Ordering
 from dlq_master.policy.admit.stage import Admits
 from dlq_master.policy.order.share import ShareRules
 from dlq_master.policy.order.stage import KEPT_ORDER, Order
+from dlq_master.policy.partition.quota_units import QuotaUnit
 from dlq_master.policy.partition.reserved.slot_begin import SlotRules
 from dlq_master.policy.partition.stage import (
     Partition,
@@ -55,14 +56,15 @@ class Policy:
     times that it needs. `divides`: a partition of its own; None: slots come first if deadlines are
     promised. `borrowing`: team or member (model.accounts) -> the GPUs that it has by right
     (partition.borrowing); None: nobody borrows. `limits`, `job_limits`: likewise the most GPUs that
-    it may hold, and jobs that it may run. `shares`: teams with less than their due come first
-    (order.share); None: nobody asks. `profiling`: jobs of unknown run time are tried first, on a
-    part of the cluster; None: they are not. `promises`: deadlines are promised, and SLO leases keep
-    them; None: a deadline is only a number. `profile_s`: seconds that a job runs until its run time
-    is known; None: no job is measured. `guards`: the jobs that the order may not preempt. `rule`:
-    the order in words, for those whom it does. `reclaim`: the choice of lent servers that go back.
-    `sizing`: how elastic jobs share what is left beyond their bases; None: every job gets what it
-    asked. `renting`: the choice of machines that are rented; None: there are no pools.
+    it may hold, and jobs that it may run. `quota_unit`: how quotas and limits count GPUs. `shares`:
+    teams with less than their due come first (order.share); None: nobody asks. `profiling`: jobs of
+    unknown run time are tried first, on a part of the cluster; None: they are not. `promises`:
+    deadlines are promised, and SLO leases keep them; None: a deadline is only a number.
+    `profile_s`: seconds that a job runs until its run time is known; None: no job is measured.
+    `guards`: the jobs that the order may not preempt. `rule`: the order in words, for those whom it
+    does. `reclaim`: the choice of lent servers that go back. `sizing`: how elastic jobs share what
+    is left beyond their bases; None: every job gets what it asked. `renting`: the choice of
+    machines that are rented; None: there are no pools.
     """
 
     name: str
@@ -79,6 +81,7 @@ class Policy:
     borrowing: Mapping[str, int] | None = None
     limits: Mapping[str, int] | None = None
     job_limits: Mapping[str, int] | None = None
+    quota_unit: QuotaUnit = QuotaUnit.GPUS
     shares: ShareRules | None = None
     sizing: Sizing | None = None
     reclaim: Reclaiming = EXACT
@@ -131,7 +134,7 @@ class Policy:
     def _partition(self) -> Partition:
         if self.promises is not None:
             teams = (
-                TeamAllowances(self.borrowing, self.limits, self.job_limits)
+                TeamAllowances(self.borrowing, self.limits, self.job_limits, self.quota_unit)
                 if self.by_team
                 else None
             )

@@ -145,3 +145,9 @@ _migration(
     "0013_lessons",
     "CREATE TABLE lessons (name TEXT PRIMARY KEY, body TEXT NOT NULL) STRICT",
 )
+# GPU-seconds x speed. Until here all GPUs counted alike.
+_migration(
+    "0014_normalised_usage",
+    "ALTER TABLE usage_days ADD COLUMN normalised_gpu_s REAL NOT NULL DEFAULT 0",
+    "UPDATE usage_days SET normalised_gpu_s = useful_gpu_s + preempted_gpu_s + failed_gpu_s + transit_gpu_s",  # noqa: E501
+)

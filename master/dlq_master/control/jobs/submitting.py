@@ -43,6 +43,7 @@ from dlq_master.model.jobs.job_changes import changed
 from dlq_master.model.values import Alike
 from dlq_master.model.why import Reason, ReasonCode
 from dlq_master.model.words.sentence import sentence
+from dlq_master.policy.partition.quota_units import QuotaUnit
 
 # Values that jobs of one kind share. The store shares them likewise when it reads jobs.
 _RULES: Alike[RunRules] = Alike()
@@ -186,7 +187,10 @@ def _check_room(turn: Turn, ask: SubmitJob, team: str, asked: int) -> None:
     user = ask.caller.name
     config = turn.state.config
     teams.check_count(turn, user, counts.of_user(user), config.jobs.queued_per_user, asked)
-    teams.check_limits(turn, team, user, ask.request.real_base, asked)
+    request = ask.request
+    if turn.state.policy.quota_unit is QuotaUnit.NORMALISED:
+        request = gpu_types.resolved(turn.state.cluster, request)
+    teams.check_limits(turn, team, user, request, asked)
     check_queue(turn, queue_of(turn, ask.queue), user, asked)
     if turn.state.disk_full:
         raise TryAgain("the master's disk is nearly full; ends and cancels are still taken")

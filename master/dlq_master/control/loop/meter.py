@@ -8,6 +8,7 @@ from collections.abc import Iterable
 
 from dlq_master.control.loop.slow_turns import SlowTurns
 from dlq_master.model.event import JournalEvent
+from dlq_master.model.usage.accounting import Use
 from dlq_master.store.tables.accounts import UseRow
 
 # Upper ends of what turns are sorted into, in seconds; the last has none.
@@ -37,8 +38,9 @@ class Meter:
     def charged(self, rows: Iterable[UseRow]) -> None:
         """So attempts that ended have used GPUs."""
         for account, used in rows:
-            for use, gpu_s in used._asdict().items():
-                self.gpu_s[account.pool, account.use_class.value, use] += gpu_s
+            for use in Use:
+                gpu_s = getattr(used, use.value)
+                self.gpu_s[account.pool, account.use_class.value, use.value] += gpu_s
 
     def committed(self, events: Iterable[JournalEvent]) -> None:
         """These are on disk."""

@@ -32,6 +32,7 @@ from dlq_master.model.jobs.accounts import account_of, team_of
 from dlq_master.model.jobs.band import Band
 from dlq_master.model.jobs.job import Job
 from dlq_master.model.jobs.naming import shown_id
+from dlq_master.model.resources import Request
 from dlq_master.policy.reasons.accounts import holders
 from dlq_master.policy.registry.presets import PRESETS
 from dlq_master.policy.stop_costs import expected_end_s
@@ -123,25 +124,27 @@ def moved(turn: Turn, job: Job, asked: str | Same) -> Job:
             hint=f"take it away first: dlq update {shown_id(job)} deadline=none",
             state=job.state.value,
         )
-    check_limits(turn, team, job.user, job.request.real_base, 1)
+    check_limits(turn, team, job.user, job.request, 1)
     band = Band.SPOT if job.band in (Band.BORROW, Band.LIMIT) else job.band
     return job._replace(team=team, band=band)
 
 
-def check_limits(turn: Turn, team: str, user: str, gpus: int, count: int) -> None:
-    """Raises if so many more jobs of so many GPUs each are more than the team, or the user in it,
+def check_limits(turn: Turn, team: str, user: str, request: Request, count: int) -> None:
+    """Raises if so many more jobs with such a request are more than the team, or the user in it,
     may have: Unsatisfiable, since one that is wider than a limit could never start; QuotaExceeded,
     since more jobs may come once others have ended."""
     found = turn.state.people.teams.get(team)
     if found is None or no_difference(turn.state):
         return
     member = found.member(user)
+    unit = turn.state.policy.quota_unit
+    counts = request.real_base * unit.weight_of(turn.state.cluster, request.shape)
     rules = [(f"team {team}", crowd.of_team(team), found.rules)]
     if member is not None:
         account = crowd.of_account(account_of(team, user))
         rules.append((f"{user} in team {team}", account, member.rules))
     for who, place, told in rules:
-        _check_width(who, told, gpus)
+        _check_width(who, told, counts)
         check_count(turn, who, place, told.queued_jobs, count)
 
 
@@ -244,16 +247,17 @@ def _notices(state: State, team: Team) -> Iterator[str]:
 
 
 def _beyond(state: State, who: str, account: str, rules: TeamRules) -> Iterator[str]:
-    held = holders(state.cluster, account)
+    held = holders(state.cluster, account, state.policy.quota_unit)
     total, jobs = sum(held.values()), ", ".join(map(str, sorted(held)[: policies.LISTED]))
+    holds = f"{who} holds {total:g} GPUs (jobs {jobs})"
     if rules.gpu_quota is not None and total > rules.gpu_quota:
         yield (
-            f"{who} holds {total} GPUs (jobs {jobs}), {total - rules.gpu_quota} beyond its quota: "
+            f"{holds}, {total - rules.gpu_quota:g} beyond its quota: "
             "it borrows those from now on, and gives them back when others have a right to them"
         )
     if rules.gpu_limit is not None and total > rules.gpu_limit:
         yield (
-            f"{who} holds {total} GPUs (jobs {jobs}), {total - rules.gpu_limit} beyond its limit: "
+            f"{holds}, {total - rules.gpu_limit:g} beyond its limit: "
             "nobody is stopped, and nothing more of it starts until it holds less"
         )
     if wide := _too_wide(state, account, rules.gpu_limit):
@@ -276,15 +280,15 @@ def _too_wide(state: State, account: str, limit: int | None) -> str:
         job.job_id
         for job in state.cluster.jobs.values()
         if job.waiting
-        and job.request.real_base > limit
+        and state.policy.quota_unit.asked(state.cluster, job) > limit
         and account in (job.account, team_of(job.account))
     )
     return ", ".join(map(str, wide[: policies.LISTED]))
 
 
-def _check_width(who: str, told: TeamRules, gpus: int) -> None:
-    if told.gpu_limit is not None and gpus > told.gpu_limit:
+def _check_width(who: str, told: TeamRules, counts: float) -> None:
+    if told.gpu_limit is not None and counts > told.gpu_limit:
         raise Unsatisfiable(
-            f"the job needs {gpus} GPUs, and {who} may hold {told.gpu_limit} at most",
+            f"the job needs {counts:g} GPUs, and {who} may hold {told.gpu_limit} at most",
             hint="ask an admin for more, or for fewer GPUs: dlq teams shows what each may have",
         )

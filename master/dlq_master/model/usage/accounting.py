@@ -1,6 +1,7 @@
 """The use of GPUs x time: that of an attempt, by user and purpose, and that of a pool, held or not.
 
-Days are those of UTC. Seconds are x GPUs wherever a name says `gpu_s`.
+Days are those of UTC. Seconds are x GPUs wherever a name says `gpu_s`. A slow GPU counts there as a
+fast one. Normalised GPU-seconds are x the speed of the GPUs besides (`Attempt.speed`).
 """
 
 from __future__ import annotations
@@ -58,12 +59,15 @@ class Account(NamedTuple):
 
 
 class Used(NamedTuple):
-    """GPU-seconds by what they were held for; fields as `Use`."""
+    """GPU-seconds by what they were held for; fields as `Use`. `normalised`: all of them, in those
+    of a GPU of speed 1.
+    """
 
     useful: float = 0.0
     preempted: float = 0.0
     failed: float = 0.0
     transit: float = 0.0
+    normalised: float = 0.0
 
     def __add__(self, other: Used) -> Used:  # type: ignore[override] # not of a sequence
         return Used(*(mine + theirs for mine, theirs in zip(self, other, strict=True)))
@@ -105,7 +109,9 @@ def charges(
         for use, begin_s, end_s in pieces(attempt, job, until_s):
             for day, span_s in by_day(max(begin_s, from_s), end_s):
                 account = Account(day, job.user, job.team, use_class, pool)
-                yield account, Used(**{use.value: gpus * span_s})
+                gpu_s = gpus * span_s
+                used = Used(normalised=gpu_s * attempt.speed)
+                yield account, used._replace(**{use.value: gpu_s})
 
 
 def pieces(attempt: Attempt, job: Job, until_s: float) -> tuple[tuple[Use, float, float], ...]:

@@ -85,7 +85,7 @@ def usage(cluster: Cluster, now_s: float) -> dict[str, float]:
     for key, attempt in cluster.attempts.items():
         if attempt.started_time_s is not None:
             job = cluster.jobs[key.job_id]
-            gpus = job.request.weighed(attempt.lease.allocation.width)
+            gpus = job.request.weighed(attempt.lease.allocation.width) * attempt.speed
             found[job.account] += ledger.used(gpus, attempt.started_time_s, now_s)
     return dict(found)
 

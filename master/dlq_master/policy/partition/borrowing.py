@@ -30,6 +30,7 @@ from dlq_master.model.order.waiting import WaitingByTeam, WaitingIndex
 from dlq_master.model.plan import Reserve
 from dlq_master.model.view import View
 from dlq_master.model.why import Reason, ReasonCode
+from dlq_master.policy.partition.quota_units import QuotaUnit
 
 Told = Mapping[str, int] | None  # team or member -> GPUs or jobs; None: nothing is
 _BESIDE = (Band.BORROW, Band.LIMIT)
@@ -49,10 +50,16 @@ class LendingLine(NamedTuple):
     gpus: int
     jobs: Mapping[JobId, int]
     runs: bool
+    weight: float = 1.0  # of each GPU, in the unit of quotas
 
     @property
-    def total(self) -> int:
-        return len(self.jobs) * self.gpus
+    def each(self) -> float:
+        """The count of one job against a quota."""
+        return self.gpus * self.weight
+
+    @property
+    def total(self) -> float:
+        return len(self.jobs) * self.each
 
 
 class BorrowingWords(NamedTuple):
@@ -78,10 +85,10 @@ class BorrowingBudget:
         self.gpus = gpus
         self.jobs = jobs
 
-    def allows(self, gpus: int, jobs: int = 1) -> bool:
+    def allows(self, gpus: float, jobs: int = 1) -> bool:
         return gpus <= self.gpus and jobs <= self.jobs
 
-    def take(self, gpus: int, jobs: int = 1) -> None:
+    def take(self, gpus: float, jobs: int = 1) -> None:
         self.gpus -= gpus
         self.jobs -= jobs
 
@@ -111,16 +118,17 @@ def relabelled(
     quotas: Told,
     limits: Told = None,
     jobs: Told = None,
+    unit: QuotaUnit = QuotaUnit.GPUS,
 ) -> list[Reserve]:
     """Jobs that borrow, or stand aside, from here on, and jobs that no longer do: O(who runs,
     accounts and their lines, and GPUs of quotas that somebody wants), but for jobs that have just
     come.
     """
     cluster = view.cluster
-    lines = lines_of(cluster, running)
+    lines = lines_of(cluster, running, unit)
     found: list[Reserve] = []
     most = BorrowingWords(limits, jobs)
-    leaving = leaving_of(cluster, running) if most != BorrowingWords(None) else {}
+    leaving = leaving_of(cluster, running, unit) if most != BorrowingWords(None) else {}
     for team in sorted(lines):
         found += _Team(cluster, team, lines[team], BorrowingWords(quotas), most).told(
             leaving.get(team, [])
@@ -131,21 +139,21 @@ def relabelled(
 
 
 def lines_of(
-    cluster: Cluster, running: RunningIndex | RunningByKey
+    cluster: Cluster, running: RunningIndex | RunningByKey, unit: QuotaUnit
 ) -> Mapping[str, Sequence[LendingLine]]:
     """Everybody of each team who runs or waits."""
     if not isinstance(cluster.waiting, WaitingByTeam):
         raise TypeError("quotas of teams need an ordering by_team")
     lines: dict[str, list[LendingLine]] = defaultdict(list)
-    for line in _of_running(cluster, running):
+    for line in _of_running(cluster, running, unit):
         lines[team_of(line.account)].append(line)
     for account, waiting in cluster.waiting.teams.items():
-        lines[team_of(account)] += _of_waiting(cluster, account, waiting)
+        lines[team_of(account)] += _of_waiting(cluster, account, waiting, unit)
     return lines
 
 
 def leaving_of(
-    cluster: Cluster, running: RunningIndex | RunningByKey
+    cluster: Cluster, running: RunningIndex | RunningByKey, unit: QuotaUnit
 ) -> Mapping[str, list[LendingLine]]:
     """Those of each team who hold GPUs and do not stand among who runs: they save, or nobody hears
     of them.
@@ -156,7 +164,7 @@ def leaving_of(
             job, at = cluster.jobs[key.job_id], {key.job_id: 0}
             gpus = 0 if job.request.without_gpus else attempt.lease.allocation.width
             found[team_of(job.account)].append(
-                LendingLine(job.account, job.band, 0, gpus, at, True)
+                LendingLine(job.account, job.band, 0, gpus, at, True, unit.weight(attempt))
             )
     return found
 
@@ -177,23 +185,29 @@ def room_of(
     return room
 
 
-def _of_running(cluster: Cluster, running: RunningIndex | RunningByKey) -> Iterator[LendingLine]:
+def _of_running(
+    cluster: Cluster, running: RunningIndex | RunningByKey, unit: QuotaUnit
+) -> Iterator[LendingLine]:
     """A line for each; the GPUs of an elastic job beyond its base are nobody's by right."""
     for job_id in running.places:
         job, place = cluster.jobs[job_id], running.places[job_id]
         gpus = min(place.gpus, job.request.base) if cluster.elastic(job) else place.gpus
         gpus = 0 if job.request.without_gpus else gpus
         at = {job_id: running.position(job_id)}
-        yield LendingLine(job.account, job.band, _without(place.priority, job), gpus, at, True)
+        weight = unit.weight(cluster.live_attempt(job))
+        priority = _without(place.priority, job)
+        yield LendingLine(job.account, job.band, priority, gpus, at, True, weight)
 
 
-def _of_waiting(cluster: Cluster, account: str, waiting: WaitingIndex) -> Iterator[LendingLine]:
+def _of_waiting(
+    cluster: Cluster, account: str, waiting: WaitingIndex, unit: QuotaUnit
+) -> Iterator[LendingLine]:
     for priority, shapes in waiting.by_priority.items():
         for shape, fifo in shapes.items():
             first = cluster.jobs[next(iter(fifo))]  # all of a priority are in one band
-            yield LendingLine(
-                account, first.band, _without(priority, first), shape.real_gpus, fifo, False
-            )
+            gpus, weight = shape.real_gpus, unit.weight_of(cluster, shape)
+            place = _without(priority, first)
+            yield LendingLine(account, first.band, place, gpus, fifo, False, weight)
 
 
 def _without(priority: int, job: Job) -> int:
@@ -283,7 +297,7 @@ def _first(lines: list[LendingLine], room: BorrowingRoom) -> set[JobId] | None:
     heads = []
     for line in lines:
         stand = ((line.priority, position, job_id) for job_id, position in line.jobs.items())
-        heads.append((next(stand), line.gpus, line.account, stand))
+        heads.append((next(stand), line.each, line.account, stand))
     heapify(heads)
     found = set()
     while heads:

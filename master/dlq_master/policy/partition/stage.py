@@ -13,6 +13,7 @@ from dlq_master.model.view import View
 from dlq_master.policy.order.share import ShareRules, weigh
 from dlq_master.policy.order.stage import Order
 from dlq_master.policy.partition.borrowing import BorrowingWords, relabelled
+from dlq_master.policy.partition.quota_units import QuotaUnit
 from dlq_master.policy.partition.quotas import REST, Quotas, Room
 from dlq_master.policy.partition.reserved.slot_begin import (
     ServedFirst,
@@ -86,6 +87,7 @@ class TeamAllowances(NamedTuple):
     borrowing: Mapping[str, int] | None
     limits: Mapping[str, int] | None
     job_limits: Mapping[str, int] | None
+    unit: QuotaUnit = QuotaUnit.GPUS
 
 
 class SlotsFirst(Whole):
@@ -97,9 +99,10 @@ class SlotsFirst(Whole):
     def __init__(
         self, rules: SlotRules, shares: ShareRules | None, teams: TeamAllowances | None
     ) -> None:
-        self.rules = rules._replace(
-            words=None if teams is None else BorrowingWords(teams.limits, teams.job_limits)
-        )
+        if teams is not None:
+            words = BorrowingWords(teams.limits, teams.job_limits)
+            rules = rules._replace(words=words, unit=teams.unit)
+        self.rules = rules
         self._shares = shares
         self._teams = teams
 

@@ -26,6 +26,7 @@ from dlq_master.policy.partition.borrowing import (
     lines_of,
     room_of,
 )
+from dlq_master.policy.partition.quota_units import QuotaUnit
 
 Stand = tuple[int, int | float, JobId]
 Budgets = Callable[[str], list[BorrowingBudget]]  # account -> what has to allow a job of it
@@ -35,7 +36,7 @@ class _One(NamedTuple):
     """A job of a team, and where it stands in it, as if nobody borrowed: lower is better."""
 
     stand: Stand
-    gpus: int
+    counts: float  # in the unit of quotas
     account: str
 
     @property
@@ -49,6 +50,7 @@ def yielding(
     limits: BorrowingWords,
     ending: Collection[AttemptKey],
     safe: Collection[AttemptKey],
+    unit: QuotaUnit,
 ) -> dict[AttemptKey, JobId]:
     """Of the jobs whose terms end, those that leave, each with the job it leaves for: for one of
     each team at a time. `safe`: jobs that stay.
@@ -56,9 +58,9 @@ def yielding(
     if limits == BorrowingWords(None) or not ending:
         return {}
     may = {key.job_id: key for key in ending if key not in safe}
-    still = leaving_of(cluster, running)
+    still = leaving_of(cluster, running, unit)
     found: dict[AttemptKey, JobId] = {}
-    for team, lines in sorted(lines_of(cluster, running).items()):
+    for team, lines in sorted(lines_of(cluster, running, unit).items()):
         kept_back = [] if still.get(team) else _firsts(lines)
         if kept_back:
             leaving = _of_team(cluster, team, lines, kept_back, limits, may)
@@ -75,7 +77,7 @@ def _firsts(lines: Sequence[LendingLine]) -> list[_One]:
     for line in lines:
         if line.band is Band.LIMIT and not line.runs:
             job_id, position = next(iter(line.jobs.items()))
-            found.append(_One((line.priority, position, job_id), line.gpus, line.account))
+            found.append(_One((line.priority, position, job_id), line.each, line.account))
     return sorted(found)
 
 
@@ -107,7 +109,7 @@ def _lesser(
         for job_id, position in line.jobs.items() if line.runs and line.band >= Band.SPOT else ():
             key = may.get(job_id)
             if key and cluster.attempts[key].lease.allocation.width == line.gpus:
-                found.append(_One((line.priority, position, job_id), line.gpus, line.account))
+                found.append(_One((line.priority, position, job_id), line.each, line.account))
     return found
 
 
@@ -125,26 +127,26 @@ def _least(better: _One, last_first: Sequence[_One], budgets: Budgets) -> list[_
         if _allow(own, better) or one.stand <= better.stand:
             break
         shared = [budget for budget in budgets(one.account) if budget in own]
-        if any(not budget.allows(better.gpus) for budget in shared):
-            _take(shared, -one.gpus, -1)
+        if any(not budget.allows(better.counts) for budget in shared):
+            _take(shared, -one.counts, -1)
             leaving.append(one)
     if not _allow(own, better):
         return []
     for one in leaving[::-1]:  # the best of them may have been named before a wider one was
         shared = [budget for budget in budgets(one.account) if budget in own]
-        _take(shared, one.gpus, 1)
+        _take(shared, one.counts, 1)
         if _allow(own, better):
             leaving.remove(one)
         else:
-            _take(shared, -one.gpus, -1)
+            _take(shared, -one.counts, -1)
     return leaving
 
 
 def _allow(budgets: Collection[BorrowingBudget], one: _One) -> bool:
-    return all(budget.allows(one.gpus) for budget in budgets)
+    return all(budget.allows(one.counts) for budget in budgets)
 
 
-def _take(budgets: Collection[BorrowingBudget], gpus: int, jobs: int) -> None:
+def _take(budgets: Collection[BorrowingBudget], gpus: float, jobs: int) -> None:
     for budget in budgets:
         budget.take(gpus, jobs)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
@@ -12,6 +12,7 @@ from dlq_master.model.jobs.accounts import of_member, of_team, team_of
 from dlq_master.model.jobs.band import Band
 from dlq_master.model.jobs.job import Job
 from dlq_master.model.why import BLOCKERS_NAMED, Kind, Reason, ReasonCode
+from dlq_master.policy.partition.quota_units import QuotaUnit
 from dlq_master.policy.policy import Policy
 from dlq_master.policy.stop_costs import expected_end_s
 
@@ -21,12 +22,14 @@ class HeldByAccount:
     make.
     """
 
-    def __init__(self, cluster: Cluster) -> None:
-        self.gpus: Counter[str] = Counter()
+    def __init__(self, cluster: Cluster, unit: QuotaUnit) -> None:
+        self.unit = unit
+        self.cluster = cluster
+        self.gpus: defaultdict[str, float] = defaultdict(float)
         self.jobs: Counter[str] = Counter()
         for key, attempt in cluster.attempts.items():
             job = cluster.jobs[key.job_id]
-            gpus = 0 if job.request.without_gpus else attempt.lease.allocation.width
+            gpus = unit.held(job, attempt)
             for name in (team_of(job.account), job.account):
                 self.gpus[name] += gpus
                 self.jobs[name] += 1
@@ -38,8 +41,8 @@ class Word(NamedTuple):
     """
 
     resource: str
-    most: int
-    taken: int
+    most: float
+    taken: float
     name: str
     who: str
 
@@ -55,7 +58,7 @@ def over_account(cluster: Cluster, policy: Policy, job: Job) -> list[Reason]:
     """
     code = _code(job)
     found = []
-    for word in _words(HeldByAccount(cluster), policy, job):
+    for word in _words(HeldByAccount(cluster, policy.quota_unit), policy, job):
         named: tuple[JobId, ...] = ()
         if word.resource != "width":
             named = tuple(holders(cluster, word.name))[:BLOCKERS_NAMED]
@@ -71,17 +74,16 @@ def kinds_over_account(held: HeldByAccount, policy: Policy, job: Job) -> Iterato
     yield from found or [Kind(_code(job), _rest(team_of(job.account)))]
 
 
-def holders(cluster: Cluster, account: str) -> dict[JobId, int]:
+def holders(cluster: Cluster, account: str, unit: QuotaUnit = QuotaUnit.GPUS) -> dict[JobId, float]:
     """Jobs of a team, or of one member of it (`TEAM/USER`), that run, and how many GPUs each holds;
     the first to end comes first: O(attempts).
     """
-    found: list[tuple[float, JobId, int]] = []
+    found: list[tuple[float, JobId, float]] = []
     for key, attempt in cluster.attempts.items():
         job = cluster.jobs[key.job_id]
         if account in (job.account, team_of(job.account)):
             ends_s = expected_end_s(job, attempt, attempt.started_time_s)
-            gpus = 0 if job.request.without_gpus else attempt.lease.allocation.width
-            found.append((ends_s, key.job_id, gpus))
+            found.append((ends_s, key.job_id, unit.held(job, attempt)))
     return {job_id: gpus for _, job_id, gpus in sorted(found)}
 
 
@@ -94,17 +96,18 @@ def _rest(team: str) -> str:
 
 
 def _words(held: HeldByAccount, policy: Policy, job: Job) -> Iterator[Word]:
+    asks = held.unit.asked(held.cluster, job)
     if job.band is not Band.LIMIT:
-        yield from _over(policy.borrowing, held.gpus, job, job.request.base, "gpus")
+        yield from _over(policy.borrowing, held.gpus, job, asks, "gpus")
         return
     yield from _over(policy.job_limits, held.jobs, job, 1, "jobs")
-    for word in _over(policy.limits, held.gpus, job, job.request.base, "gpus"):
-        wide = job.request.base > word.most
-        yield word._replace(resource="width", taken=job.request.base) if wide else word
+    for word in _over(policy.limits, held.gpus, job, asks, "gpus"):
+        wide = asks > word.most
+        yield word._replace(resource="width", taken=asks) if wide else word
 
 
 def _over(
-    told: Mapping[str, int] | None, held: Counter[str], job: Job, more: int, resource: str
+    told: Mapping[str, int] | None, held: Mapping[str, float], job: Job, more: float, resource: str
 ) -> Iterator[Word]:
     team, account = team_of(job.account), job.account
     if resource != "jobs" and job.request.without_gpus:
@@ -114,5 +117,6 @@ def _over(
         (f"{job.user} in team {team}", account, of_member(told, account)),
     )
     for who, name, most in words:
-        if most is not None and held[name] + more > most:
-            yield Word(resource, most, held[name], name, who)
+        taken = held.get(name, 0.0)
+        if most is not None and taken + more > most:
+            yield Word(resource, most, taken, name, who)

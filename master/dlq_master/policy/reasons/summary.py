@@ -158,7 +158,7 @@ class ReasonSummary:
 
     @cached_property
     def _held(self) -> HeldByAccount:
-        return HeldByAccount(self._view.cluster)
+        return HeldByAccount(self._view.cluster, self._policy.quota_unit)
 
     @cached_property
     def _outcome(self) -> Outcome:

@@ -84,6 +84,7 @@ _CHRONUS = (
     "team_quota",
     "team_limit",
     "team_jobs",
+    "quota_unit",
     "share",
     "team_share",
     "half_life_s",

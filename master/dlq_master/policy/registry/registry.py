@@ -90,6 +90,7 @@ def build(
         borrowing=chosen.team_quotas if preset.promises else None,
         limits=chosen.team_limits if preset.promises else None,
         job_limits=chosen.team_jobs if preset.promises else None,
+        quota_unit=chosen.quota_unit,
         shares=_shares(chosen, words) if preset.promises else None,
         promises=_promises(chosen) if preset.promises else None,
         profiling=_profiling(name, chosen, words) if preset.promises else None,

@@ -11,6 +11,7 @@ from dlq_master.model.order.order import Discipline, PromoteTo
 from dlq_master.policy.order.gittins import Index, Last
 from dlq_master.policy.order.share import HALF_LIFE_S
 from dlq_master.policy.partition import quotas
+from dlq_master.policy.partition.quota_units import QuotaUnit
 from dlq_master.policy.partition.quotas import Quotas
 from dlq_master.policy.place.allocation.grouped import GROUPS
 from dlq_master.policy.place.consolidate import CONSOLIDATE
@@ -96,6 +97,7 @@ class PolicySettings(NamedTuple):
     team_quotas: Mapping[str, int] | None = None
     team_limits: Mapping[str, int] | None = None
     team_jobs: Mapping[str, int] | None = None
+    quota_unit: QuotaUnit = QuotaUnit.GPUS
     fair: bool = False
     team_shares: Mapping[str, float] | None = None
     half_life_s: float = HALF_LIFE_S
@@ -329,6 +331,7 @@ _READERS: Mapping[str, tuple[str, Callable[[str], object]]] = {
     "half_life_s": ("half_life_s", _positive),
     "team_jobs": ("team_jobs", _gpus_by_team),
     "team_limit": ("team_limits", _gpus_by_team),
+    "quota_unit": ("quota_unit", one_of({unit.value: unit for unit in QuotaUnit})),
     "profile_s": ("profile_s", _trial),
     "profile_floor": ("profile_floor", whole),
     "submit_gpus": ("submit_gpus", _or_word({"off": None}, count)),

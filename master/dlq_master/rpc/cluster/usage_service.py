@@ -100,6 +100,7 @@ def _usage(group: Mapping[str, str], spent: Used) -> wire.Usage:
         preempted_gpu_seconds=spent.preempted,
         failed_gpu_seconds=spent.failed,
         transit_gpu_seconds=spent.transit,
+        normalised_gpu_seconds=spent.normalised,
     )
 
 

@@ -145,12 +145,13 @@ def _levels_text(db: Database) -> str | None:
     return None if row is None else str(row[0])
 
 
-USES_SQL: Final = """INSERT INTO usage_days VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)
+USES_SQL: Final = """INSERT INTO usage_days VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
     ON CONFLICT (day, user, team, class, pool) DO UPDATE SET
     useful_gpu_s = useful_gpu_s + excluded.useful_gpu_s,
     preempted_gpu_s = preempted_gpu_s + excluded.preempted_gpu_s,
     failed_gpu_s = failed_gpu_s + excluded.failed_gpu_s,
-    transit_gpu_s = transit_gpu_s + excluded.transit_gpu_s"""
+    transit_gpu_s = transit_gpu_s + excluded.transit_gpu_s,
+    normalised_gpu_s = normalised_gpu_s + excluded.normalised_gpu_s"""
 POOLS_SQL: Final = """INSERT INTO pool_days VALUES (?, ?, ?, ?, ?)
     ON CONFLICT (day, pool) DO UPDATE SET used_gpu_s = used_gpu_s + excluded.used_gpu_s,
     idle_gpu_s = idle_gpu_s + excluded.idle_gpu_s,

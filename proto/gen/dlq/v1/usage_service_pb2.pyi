@@ -34,6 +34,7 @@ class Usage(_message.Message):
     PREEMPTED_GPU_SECONDS_FIELD_NUMBER: _builtins.int
     FAILED_GPU_SECONDS_FIELD_NUMBER: _builtins.int
     TRANSIT_GPU_SECONDS_FIELD_NUMBER: _builtins.int
+    NORMALISED_GPU_SECONDS_FIELD_NUMBER: _builtins.int
     day: _builtins.str
     """The day, as YYYY-MM-DD."""
     user: _builtins.str
@@ -52,6 +53,8 @@ class Usage(_message.Message):
     """Work that is lost to failures: of the job, of its start, of its node."""
     transit_gpu_seconds: _builtins.float
     """Getting ready, loading a checkpoint, leaving."""
+    normalised_gpu_seconds: _builtins.float
+    """All of them, each times the declared speed of its GPU when the job was placed."""
     def __init__(
         self,
         *,
@@ -64,10 +67,11 @@ class Usage(_message.Message):
         preempted_gpu_seconds: _builtins.float = ...,
         failed_gpu_seconds: _builtins.float = ...,
         transit_gpu_seconds: _builtins.float = ...,
+        normalised_gpu_seconds: _builtins.float = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["day", b"day", "failed_gpu_seconds", b"failed_gpu_seconds", "pool", b"pool", "preempted_gpu_seconds", b"preempted_gpu_seconds", "team", b"team", "transit_gpu_seconds", b"transit_gpu_seconds", "use_class", b"use_class", "useful_gpu_seconds", b"useful_gpu_seconds", "user", b"user"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["day", b"day", "failed_gpu_seconds", b"failed_gpu_seconds", "normalised_gpu_seconds", b"normalised_gpu_seconds", "pool", b"pool", "preempted_gpu_seconds", b"preempted_gpu_seconds", "team", b"team", "transit_gpu_seconds", b"transit_gpu_seconds", "use_class", b"use_class", "useful_gpu_seconds", b"useful_gpu_seconds", "user", b"user"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

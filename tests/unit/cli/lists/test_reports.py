@@ -113,6 +113,16 @@ def test_usage_is_a_table_of_jobs_and_one_of_pools(answer: wire.GetUsageResponse
     assert lines[6].split() == ["training", "2.00", "1.75", "0.25", "0.00"]
 
 
+def test_hours_of_slow_gpus_stand_beside_in_those_of_fast_ones(
+    answer: wire.GetUsageResponse,
+) -> None:
+    answer.usages[1].normalised_gpu_seconds = 225.0
+    lines = usage_text(answer, ("user",), PIPE).splitlines()
+    assert lines[1].split()[-2:] == ["TRANSIT", "NORMALISED"]
+    assert [line.split()[-1] for line in lines[2:4]] == ["1.50", "0.06"]
+    assert report_facts(answer, ())["usages"][1]["normalised_gpu_hours"] == 0.0625
+
+
 def test_usage_for_programs_has_units_in_its_names(answer: wire.GetUsageResponse) -> None:
     facts = report_facts(answer, ("user",))
     assert facts["usages"][1] == {
@@ -122,8 +132,12 @@ def test_usage_for_programs_has_units_in_its_names(answer: wire.GetUsageResponse
         "preempted_gpu_hours": 0.0,
         "failed_gpu_hours": 0.25,
         "transit_gpu_hours": 0.0,
+        "normalised_gpu_hours": 0.25,
     }
     assert facts["pools"][0]["capacity_gpu_hours"] == 2.0
     head, alice, bob = usage_csv(answer, ("team", "user")).splitlines()
     assert head.startswith("team,user,gpu_hours,useful_gpu_hours,")
-    assert (alice, bob) == (",alice,1.5,1.0,0.0,0.0,0.5", "vision,bob,0.25,0.0,0.0,0.25,0.0")
+    assert (alice, bob) == (
+        ",alice,1.5,1.0,0.0,0.0,0.5,1.5",
+        "vision,bob,0.25,0.0,0.0,0.25,0.0,0.25",
+    )

@@ -88,6 +88,18 @@ def test_migrating_twice_changes_nothing(path: Path) -> None:
     db.close()
 
 
+def test_usage_of_a_former_release_counts_as_devices_of_the_reference(path: Path) -> None:
+    db = open_database(path)
+    with write(db):
+        db.execute("DELETE FROM _sqlite_migrations WHERE name = '0014_normalised_usage'")
+        db.execute("ALTER TABLE usage_days DROP COLUMN normalised_gpu_s")
+        db.execute("DELETE FROM usage_days")
+        db.execute("INSERT INTO usage_days VALUES (1, 'ann', '', 'trial', 'training', 4, 3, 2, 1)")
+        schema.migrations.apply(db)
+    assert db.execute("SELECT normalised_gpu_s FROM usage_days").fetchall() == [(10.0,)]
+    db.close()
+
+
 def test_a_missing_database_is_not_made_in_passing(tmp_path: Path) -> None:
     with pytest.raises(DatabaseDamaged, match="does not exist"):
         open_database(tmp_path / "none.db")

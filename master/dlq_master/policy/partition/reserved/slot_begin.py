@@ -14,6 +14,7 @@ from dlq_master.model.order.lineup import Lineup
 from dlq_master.model.order.running import RunningByKey, RunningIndex
 from dlq_master.model.view import View
 from dlq_master.policy.partition.borrowing import BorrowingWords
+from dlq_master.policy.partition.quota_units import QuotaUnit
 from dlq_master.policy.partition.reserved.defragmentation import movers
 from dlq_master.policy.partition.reserved.placed_anew import placed_anew
 from dlq_master.policy.partition.reserved.slot_holders import (
@@ -96,6 +97,7 @@ class SlotRules(NamedTuple):
     guards: Guards
     words: BorrowingWords | None = None
     anew: Placement | None = None
+    unit: QuotaUnit = QuotaUnit.GPUS  # of those words
 
 
 def seating_of(
@@ -121,7 +123,7 @@ def seating_of(
     safe = protected(cluster, rules.guards, ending)
     left = {}
     if rules.words is not None:
-        left = yielding(cluster, running, rules.words, ending, {*safe, *going})
+        left = yielding(cluster, running, rules.words, ending, {*safe, *going}, rules.unit)
     fixed = [*stay, *moving, *[key.job_id for key in left]]
     waiting = seats(cluster, moving)
     anew = {}

@@ -19,7 +19,7 @@ from dlq_common.errors import (
     Unsatisfiable,
 )
 from dlq_master.control.composition.wiring import WIRING
-from dlq_master.control.config import QueueConfig
+from dlq_master.control.config import GpuTypeConfig, QueueConfig
 from dlq_master.control.loop.turn import Turn
 from dlq_master.control.people.teams import moved
 from dlq_master.control.stimuli import (
@@ -34,6 +34,7 @@ from dlq_master.control.stimuli import (
 from dlq_master.model.ids import JobId, NodeId
 from dlq_master.model.jobs.band import Band
 from dlq_master.model.jobs.reward import strict
+from dlq_master.model.resources import Request
 from dlq_master.model.why import ReasonCode
 from dlq_master.policy.order.share import ShareRules
 from dlq_master.store.tables.tenants import Member, Team, TeamRules
@@ -157,6 +158,29 @@ def test_a_job_that_is_wider_than_its_team_may_ever_hold_is_refused(masters: Mas
     set_team(master, members=[Member("alice", TeamRules(gpu_limit=2))], gpu_limit=4)
     with pytest.raises(Unsatisfiable, match="alice in team vision may hold 2"):
         master.submit(4)
+
+
+@pytest.mark.parametrize(("unit", "taken"), [("gpus", False), ("normalised", True)])
+def test_a_width_counts_in_the_unit_of_quotas(masters: Masters, unit: str, taken: bool) -> None:
+    """Four GPUs of speed 0.25, by the word that their type begins with."""
+    config = replace(
+        config_of("dlq", quota_unit=unit), gpu_types={"h100": GpuTypeConfig(speed=0.25)}
+    )
+    master = masters(config)
+    SimAgent(master, NodeId("n1"), gpus=8, gpu_type="h100-80gb").hello()
+    set_team(master, gpu_limit=1)
+    ask = replace(master.submission(4), request=Request(gpus=4, gpu_type="h100"))
+    if not taken:
+        with pytest.raises(Unsatisfiable, match="the job needs 4 GPUs, and team vision may hold 1"):
+            master.ask(ask)
+        return
+    job_id = master.ask(ask).job.job_id
+    assert master.job(job_id).live_attempt == 1
+    assert master.submit(1, request_id="r2").waiting
+    with pytest.raises(Unsatisfiable, match=r"the job needs 1\.25 GPUs"):
+        master.submit(5)
+    (notice,) = set_team(master, gpu_quota=0).notices
+    assert notice.startswith(f"team vision holds 1 GPUs (jobs {job_id}), 1 beyond its quota")
 
 
 def test_more_jobs_than_a_team_or_a_member_may_have_are_refused(masters: Masters) -> None:

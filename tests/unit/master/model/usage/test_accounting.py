@@ -109,6 +109,13 @@ def test_a_night_is_cut_at_midnight_and_what_was_before_the_books_is_left_out() 
     assert {row.day: used.useful for row, used in found.items()} == {0: 8.0, 1: 40.0}
 
 
+def test_slow_gpus_are_charged_as_devices_and_besides_in_normalised_gpu_seconds() -> None:
+    attempt = ended(AttemptState.SUCCEEDED, speed=0.25)
+    (used,) = summed(charges(attempt, a_job(), 190.0, OWN)).values()
+    assert (used.transit, used.useful, used.held) == (20.0, 160.0, 180.0)
+    assert used.normalised == 45.0
+
+
 TIMES = st.floats(0.0, 3e5)
 
 

@@ -10,11 +10,12 @@ import pytest
 
 from dlq_master.model.cluster.frozen import freeze, thaw
 from dlq_master.model.jobs.job import Job
+from dlq_master.model.nodes.type_speeds import TypeSpeeds
 from dlq_master.model.order.keys import Had, Learned
 from dlq_master.model.usage.shares import ShareLedger
 from dlq_master.model.view import View
 from dlq_master.planner.snapshot import dumps, loads
-from dlq_master.policy.order.share import MOST, ShareRules, level_of, ratios, shared, weigh
+from dlq_master.policy.order.share import MOST, ShareRules, level_of, ratios, shared, usage, weigh
 from dlq_master.policy.registry.registry import build
 from support.builders import World, a_job
 from support.validate import validate
@@ -50,6 +51,18 @@ def test_usage_in_two_parts_is_that_of_the_whole_in_whatever_order_it_is_told() 
         late.charge("a/a", 3, begin_s, end_s)
     assert parts.at(6e4) == pytest.approx(whole.at(6e4))
     assert late.at(6e4) == pytest.approx(whole.at(6e4))
+
+
+def test_who_runs_on_slow_gpus_uses_less() -> None:
+    """As it does once it has ended."""
+    world = a_world()
+    world.cluster.speeds = TypeSpeeds({"H100": 0.25})
+    world.submit(of("ann", 1, 5000.0)).decide()
+    before = usage(world.cluster, 101.0)
+    world.now_s = 101.0
+    world.finish(1)
+    assert before["ann/ann"] == pytest.approx(0.25 * 8 * 100.0, rel=1e-3)
+    assert usage(world.cluster, 101.0) == pytest.approx(before)
 
 
 def test_a_ratio_is_what_was_used_over_what_is_due() -> None:

@@ -9,7 +9,9 @@ import pytest
 from dlq_master.model.ids import JobId
 from dlq_master.model.jobs.band import Band
 from dlq_master.model.jobs.job import Job
+from dlq_master.model.nodes.type_speeds import TypeSpeeds
 from dlq_master.model.order.waiting import Sorted
+from dlq_master.model.resources import Request
 from dlq_master.model.view import View
 from dlq_master.model.why import ReasonCode
 from dlq_master.policy.adopt import adopt
@@ -19,7 +21,7 @@ from dlq_master.policy.promise.verdicts.reading import band_of
 from dlq_master.policy.reasons.explain import explain
 from dlq_master.policy.reasons.summary import ReasonSummary
 from dlq_master.policy.registry.registry import build
-from support.builders import World, a_job
+from support.builders import World, a_job, a_node
 from support.validate import validate
 
 ANN, BOB = "ann", "bob"
@@ -106,6 +108,66 @@ def test_another_policy_lets_nobody_stand_behind_a_quota_that_is_gone() -> None:
     again = build("dlq", {"team_quota": "ann:16"})
     world.cluster, world.policy = adopt(world.cluster, None, again).cluster, again
     assert set(bands(world.decide()).values()) == {Band.SPOT}
+
+
+def slow_and_fast(**settings: str) -> World:
+    """Sixteen GPUs each of speed 0.25 and of speed 1."""
+    nodes = [a_node("s1", 16, "t4-16gb"), a_node("f1", 16, "h100-80gb")]
+    world = World("dlq", nodes, None, place="consolidate", **settings)
+    world.cluster.speeds = TypeSpeeds({"t4": 0.25})
+    return world
+
+
+def on(kind: str, job_id: int, gpus: int) -> Job:
+    request = Request(gpus=gpus, gpu_type=kind)
+    return a_job(job_id, user=ANN, request=request, duration_estimate_s=1000.0)
+
+
+@pytest.mark.parametrize(
+    ("unit", "first", "second"),
+    [("gpus", Band.BORROW, Band.SPOT), ("normalised", Band.SPOT, Band.SPOT)],
+)
+def test_a_quota_counts_devices_or_normalised_gpus(unit: str, first: Band, second: Band) -> None:
+    """Sixteen slow GPUs are four of the reference."""
+    jobs = [on("t4-16gb", 1, 16), on("h100-80gb", 2, 12)]
+    world = slow_and_fast(team_quota="ann:16", quota_unit=unit).submit(*jobs).decide()
+    assert (world.job(1).band, world.job(2).band) == (first, second)
+    assert world.running == [1, 2]
+    validate(world.cluster)
+
+
+def test_a_limit_of_normalised_gpus_is_reached_by_fast_ones_and_says_so() -> None:
+    jobs = [on("t4-16gb", 1, 16), on("h100-80gb", 2, 4), on("h100-80gb", 3, 1)]
+    world = slow_and_fast(team_limit="ann:8", quota_unit="normalised").submit(*jobs[:2]).decide()
+    world.submit(jobs[2]).decide()
+    assert world.running == [1, 2]
+    assert world.job(3).band is Band.LIMIT
+    reason = explain(View(world.cluster, world.now_s), world.policy, JobId(3))[0]
+    told = (reason.code, reason.resource, reason.need, reason.have)
+    assert told == (ReasonCode.TEAM_LIMIT, "gpus", 8, 8.0)
+
+
+def test_who_may_get_several_types_counts_by_the_fastest_until_it_runs() -> None:
+    """No start exceeds the limit, wherever it is."""
+    either = a_job(2, 4, user=ANN, duration_estimate_s=500.0)
+    world = slow_and_fast(team_limit="ann:4", quota_unit="normalised")
+    world.submit(on("t4-16gb", 1, 4)).decide().submit(either).decide()
+    assert world.running == [1]
+    assert world.job(2).band is Band.LIMIT
+    world.finish(1).at(100.0)
+    assert world.running == [2]
+
+
+def test_of_normalised_gpus_as_few_leave_as_make_room() -> None:
+    """A better job for two fast GPUs takes the place of eight slow ones."""
+    world = slow_and_fast(team_limit="ann:4", quota_unit="normalised", min_run="off")
+    world.submit(on("t4-16gb", 1, 8), on("h100-80gb", 2, 2)).decide()
+    world.submit(a_job(3, 2, user=ANN, duration_estimate_s=10.0)).at(100.0)
+    assert world.job(3).band is Band.LIMIT
+    world.at(270.0)
+    assert world.leaving == [1]
+    world.leave(1).at(300.0)
+    assert world.running == [2, 3]
 
 
 def test_a_decision_does_not_look_at_everybody_of_a_team(monkeypatch: pytest.MonkeyPatch) -> None:
