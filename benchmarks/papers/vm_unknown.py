@@ -13,8 +13,6 @@ from __future__ import annotations
 import argparse
 from statistics import mean, median
 
-import numpy as np
-
 from benchmarks import ROOT
 from benchmarks.papers import vm_cases
 from benchmarks.papers.vm_allocation import TABLE_2, table
@@ -84,7 +82,7 @@ def fitted(one: RentingInstance, refine: bool, history: Trace | None) -> Fitted:
     """Models that know the history, if there is one."""
     speeds = {kind: one.speeds.get(kind, 1.0) for kind in one.catalogue.kinds}
     most = int(one.catalogue.most.max())
-    learned = LearnedTimes(tuple(speeds.values()), most, np.random.default_rng(0))
+    learned = LearnedTimes(tuple(speeds.values()), most)
     if history is not None:
         learn(learned, history, speeds)
     return Fitted(one, learned, MEASURE_S, refine=refine)

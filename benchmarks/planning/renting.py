@@ -22,6 +22,7 @@ from dlq_master.control.loop.turn import Turn
 from dlq_master.control.machines import renting
 from dlq_master.control.pool_config import PoolConfig
 from dlq_master.model.ids import JobId, NodeId
+from dlq_master.model.jobs.machine_runs import runs_of
 from dlq_master.model.machines.fleet import Fleet
 from support.fake_provider import FAKE
 from support.master_harness import ALICE
@@ -53,10 +54,9 @@ def looks(policy: str) -> list[float]:
     for number in range(ROUNDS):
         job = state.cluster.jobs[waiting[number]]  # the purpose of a look: one job has changed
         job = state.cluster.put_job(job._replace(duration_estimate_s=60.0 * (number + 1)))
-        if number % LEARNED_EVERY == LEARNED_EVERY - 1 and state.machines.times is not None:
-            state.machines.times.learn(
-                job._replace(total_executed_s=600.0, total_gpu_s=600.0 * job.request.gpus), 1.0
-            )
+        if number % LEARNED_EVERY == LEARNED_EVERY - 1:
+            done = job._replace(total_executed_s=600.0, total_gpu_s=600.0 * job.request.gpus)
+            state.cluster.ran.extend(runs_of(done, site.master.clock.now_s()))
         site.master.clock.advance(1.0)
         turn = Turn(state, site.master.store, site.master.clock.now_s(), WIRING)
         began_s = time.process_time()

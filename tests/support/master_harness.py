@@ -359,4 +359,5 @@ def known(cluster: Cluster) -> dict[str, object]:
         "distribution": (history.refreshed, history.learned, cluster.ordering.thresholds),
         "offers": (offers.newest.total, offers.begin_s, list(offers)),
         "costs": list(cluster.costs.families.items()),
+        "machine runs": (cluster.ran.total, list(cluster.ran)),
     }

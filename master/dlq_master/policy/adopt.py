@@ -57,7 +57,7 @@ def adopt(cluster: Cluster, before: Ordering | None, policy: Policy) -> Adopted:
     changed = [job for job_id, job in after.items() if job != cluster.jobs[job_id]]
     adopted = thaw(frozen, policy.ordering)
     adopted.relearn()
-    adopted.migrations = cluster.migrations
+    adopted.migrations, adopted.ran = cluster.migrations, cluster.ran
     return Adopted(adopted, tuple(changed))
 
 

@@ -40,7 +40,7 @@ def run(
         what = f"cannot simulate {chosen.name!r}"
         raise UsageError(what, str(error), "correct --set") from error
     instance = instance_of(trace, spec, chosen.speed)
-    fitted = None if chosen.fitting is None else _fitted(instance, chosen.fitting, chosen.seed)
+    fitted = None if chosen.fitting is None else _fitted(instance, chosen.fitting)
     bill = World(
         instance,
         solver,
@@ -75,11 +75,11 @@ def run(
     )
 
 
-def _fitted(instance: RentingInstance, fitting: Fitting, seed: int) -> Fitted:
+def _fitted(instance: RentingInstance, fitting: Fitting) -> Fitted:
     """Before the first job; DataError where the history cannot be read."""
     speeds = {kind: instance.speeds.get(kind, 1.0) for kind in instance.catalogue.kinds}
     most = int(instance.catalogue.most.max())
-    learned = LearnedTimes(tuple(speeds.values()), most, np.random.default_rng(seed))
+    learned = LearnedTimes(tuple(speeds.values()), most)
     if fitting.history is not None:
         learn(learned, read_trace(fitting.history, "auto", skip_bad=False), speeds)
     return Fitted(instance, learned, fitting.measure_s, refine=fitting.refine)

@@ -102,4 +102,4 @@ def learn(learned: LearnedTimes, history: Trace, speeds: Mapping[str, float]) ->
             for kind, gpus, time_s in told
             if time_s > 0 and (kind is None or kind in speeds)
         ]
-        learned.add(kin_of(row), took, row.job_id)
+        learned.add(kin_of(row), took, f"history/{row.job_id}")

@@ -14,6 +14,7 @@ import numpy as np
 from dlq_master.model.cluster.cluster import Cluster
 from dlq_master.model.cluster.drive import Happened
 from dlq_master.model.jobs.job import Job
+from dlq_master.model.jobs.machine_runs import runs_of
 from dlq_master.model.machines.renting import RentingView
 from dlq_master.model.plan import Change, Migrate, Provision, Release, Start
 from dlq_master.model.view import View
@@ -58,7 +59,7 @@ class Beside:
         own = {*spec.own_speeds(None).values()}
         each = own.pop() if len(own) == 1 else 1
         speeds = [group.speed / each for group in spec.catalogue]
-        self._times = MachineRunTimes(types, speeds, np.random.default_rng([seed, 0]))
+        self._times = MachineRunTimes(types, speeds, cluster.ran)
         self._seed, self._looks, self._next_s = seed, 0, inf
         try:
             solver = build(self._renting.policy, self._renting.settings)
@@ -70,6 +71,7 @@ class Beside:
     def look(self, now_s: Seconds) -> list[Happened]:
         """Decide, and carry it out; returns the changes of jobs."""
         self.machines.note_stays(now_s)
+        self._times.look(now_s)
         view = self._view(now_s)
         decided = rent(view, self._policy, lambda: self._times, self._draw)
         happened: list[Happened] = []
@@ -92,7 +94,8 @@ class Beside:
 
     def ended(self, job: Job) -> None:
         """A job is done: its run time is a sample for others."""
-        self._times.learn(job, self.machines.speed_of.pop(job.job_id, 1.0))
+        speed = self.machines.speed_of.pop(job.job_id, 1.0)
+        self._cluster.ran.extend(runs_of(job, job.end_time_s or 0.0, speed))
 
     def _view(self, now_s: Seconds) -> View:
         hour, day = self._renting.most_per_hour, self._renting.most_per_day

@@ -8,7 +8,7 @@ from dlq_master.control.deadlines import missed, risks
 from dlq_master.control.jobs import eligible, limits
 from dlq_master.control.loans import loans
 from dlq_master.control.loop.turn import State, Steps, Turn, Wiring
-from dlq_master.control.machines import pools, renting
+from dlq_master.control.machines import pools, renting, run_times
 from dlq_master.control.nodes import nodes
 from dlq_master.control.people import attendance, people
 from dlq_master.control.placement import avoided_nodes, scheduling, usage
@@ -60,7 +60,8 @@ def _write_forecasts(turn: Turn, touched: Touched) -> None:
     turn.batch.drop(FORESEEN, *turn.state.forecast.accuracy.dropped())
 
 
-def _write_lessons(turn: Turn, _touched: Touched) -> None:
+def _write_lessons(turn: Turn, touched: Touched) -> None:
+    run_times.note_ended(turn, touched.attempts)
     rows, dropped = turn.state.trials.learned.changed(turn.state.cluster)
     turn.batch.put(LESSONS, *rows)
     turn.batch.drop(LESSONS, *dropped)

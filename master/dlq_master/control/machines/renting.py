@@ -43,7 +43,7 @@ def watch(turn: Turn) -> None:
         return  # nobody knows yet what runs
     left = {pool.name: _left(turn, pool) for pool in state.config.pools}
     view = execution.look(turn)._replace(machines=_machines(turn, left))
-    decided = pipeline.rent(view, state.policy, lambda: run_times(turn), lambda: _draw(turn))
+    decided = pipeline.rent(view, state.policy, lambda: run_times(turn), lambda: draw(turn))
     if decided.market is not None:
         state.machines.words = {name: words for name, (_, words) in left.items()}
         cost_forecasts.foretell(turn, decided)
@@ -85,6 +85,11 @@ def provide(turn: Turn, steps: Steps) -> None:
             pools.give_back(turn, machine, one.change.reason.detail)
 
 
+def draw(turn: Turn) -> np.random.Generator:
+    """The same at one instant, for whichever master decides then."""
+    return np.random.default_rng(round(1000.0 * turn.now_s))
+
+
 def could_hold(turn: Turn, job: Job) -> bool:
     """Whether a machine that may be rented could ever hold it."""
     return may_rent(job) and any(pool.could_hold(job) for pool in turn.state.config.pools)
@@ -119,10 +124,6 @@ def _machines(turn: Turn, left: Mapping[str, tuple[int, str]]) -> RentingView:
         spare_per_hour=inf if hour is None else hour - rented.per_hour(),
         spare=inf if day is None else day - rented.fleet.day_cost(turn.now_s),
     )
-
-
-def _draw(turn: Turn) -> np.random.Generator:
-    return np.random.default_rng([turn.state.epoch, turn.state.journal.next_sequence])
 
 
 def _note_migration(turn: Turn, change: Migrate) -> None:

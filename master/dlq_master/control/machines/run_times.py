@@ -1,59 +1,77 @@
 """Run times on each pool's machines (`policy.rent.times`), with what is learned from the jobs that
 have ended.
 
-When the master restarts, it learns from the ended jobs that it has loaded.
+Each completed job is a fact in a row (`model/jobs/machine_runs.py`), written in the
+transaction that ends it. So a master that restarts has the same models. With a database of an
+earlier version it learns from the ended jobs that it has loaded, and writes the rows.
 """
 
 from __future__ import annotations
 
-from math import inf
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from dlq_master.control.loop.turn import Turn
 from dlq_master.control.pool_config import node_type, speed_of
+from dlq_master.model.attempts.attempt import Attempt
 from dlq_master.model.jobs.job import Job, JobState
-from dlq_master.model.late import np
+from dlq_master.model.jobs.machine_runs import runs_of
 from dlq_master.model.nodes.type_speeds import REFERENCE
 
 if TYPE_CHECKING:
     from dlq_master.policy.rent.times import MachineRunTimes
 
-LEARN_EVERY_S = 30.0
-
 
 def run_times(turn: Turn) -> MachineRunTimes:
-    """The models, with what has ended since they were last looked at."""
+    """The models, with the facts that count by now."""
     from dlq_master.policy.rent.times import MachineRunTimes
 
-    rented, pools = turn.state.machines, turn.state.config.pools
+    rented, pools, runs = turn.state.machines, turn.state.config.pools, turn.state.cluster.ran
     if rented.times is None:
-        draw = np.random.default_rng(turn.state.epoch)
+        _recall(turn)
         types = [node_type(pool) for pool in pools]
         declared = turn.state.cluster.speeds
         speeds = [speed_of(pool, declared) for pool in pools]
-        rented.times = MachineRunTimes(types, speeds, draw, declared)
-        rented.learned_s = -inf
-    if turn.now_s >= rented.learned_s + LEARN_EVERY_S:
-        rented.learned_s = turn.now_s
-        for job in turn.state.cluster.jobs.values():
-            if job.state is JobState.COMPLETED and job.job_id not in rented.learned_from:
-                rented.learned_from.add(job.job_id)
-                rented.times.learn(job, *_speeds(turn, job))
+        rented.times = MachineRunTimes(types, speeds, runs, declared)
+    rented.times.look(turn.now_s)
     return rented.times
 
 
-def _speeds(turn: Turn, job: Job) -> tuple[float, float]:
+def note_ended(turn: Turn, attempts: Iterable[Attempt]) -> None:
+    """Before the commit: jobs that completed in this turn teach how long they took."""
+    if not turn.state.config.pools:
+        return
+    for attempt in attempts:
+        job = turn.state.cluster.jobs.get(attempt.key.job_id)
+        if job is not None and job.state is JobState.COMPLETED and not attempt.live:
+            _recall(turn, but=job)
+            turn.state.cluster.ran.extend(runs_of(job, turn.now_s, *_speeds(turn, attempt)))
+
+
+def _recall(turn: Turn, but: Job | None = None) -> None:
+    """Once, where nothing has been written yet: the jobs that ended before, as they ended."""
+    cluster = turn.state.cluster
+    if cluster.ran.total:
+        return
+    done = [
+        (job.end_time_s or 0.0, job)
+        for job in cluster.jobs.values()
+        if job.state is JobState.COMPLETED and job is not but
+    ]
+    for end_s, job in sorted(done):
+        attempts = turn.archive.attempts(job.job_id)
+        last = max(attempts, key=lambda it: it.key.number, default=None)
+        speeds = (REFERENCE, REFERENCE) if last is None else _speeds(turn, last)
+        cluster.ran.extend(runs_of(job, end_s, *speeds))
+
+
+def _speeds(turn: Turn, attempt: Attempt) -> tuple[float, float]:
     """Of the GPUs on which it was done, and the one by which its service counts. On a machine the
     first is that of its pool.
     """
     declared = turn.state.cluster.speeds
-    if not declared.declared and (job.foretold is None or not job.foretold.pool):
-        return REFERENCE, REFERENCE  # no machine was ever chosen for it: nothing is read
-    last = max(turn.archive.attempts(job.job_id), key=lambda it: it.key.number, default=None)
-    if last is None:
-        return REFERENCE, REFERENCE
     speeds = {pool.name: speed_of(pool, declared) for pool in turn.state.config.pools}
-    there = last.lease.allocation.node_ids
-    ran_on = [turn.state.machines.fleet.last_of_node(node_id) for node_id in there]
+    fleet = turn.state.machines.fleet
+    ran_on = [fleet.last_of_node(node_id) for node_id in attempt.lease.allocation.node_ids]
     of_pool = (speeds[one.pool] for one in ran_on if one and one.pool in speeds)
-    return next(of_pool, last.speed), last.speed
+    return next(of_pool, attempt.speed), attempt.speed

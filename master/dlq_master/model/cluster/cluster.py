@@ -22,6 +22,7 @@ from dlq_master.model.ids import AttemptKey, JobId, NodeId
 from dlq_master.model.jobs.band import PRIORITIES_PER_BAND, PROFILE_PRIORITY, Band
 from dlq_master.model.jobs.job import Job, JobState
 from dlq_master.model.jobs.job_changes import at_position
+from dlq_master.model.jobs.machine_runs import no_runs
 from dlq_master.model.jobs.trials import Profiling, Sent
 from dlq_master.model.lease import Terms
 from dlq_master.model.nodes.capacity import Capacity, others
@@ -120,6 +121,7 @@ class Cluster:
         self.profiling = Profiling(terms.resume_s)
         self.history = History(ordering.refresh)
         self.costs = StopCosts()
+        self.ran = no_runs()  # how long jobs took, for machines that may be rented
         self.packing: Packing | None = None  # set by plans; None: shapes say nothing of it
         self.slowdowns = Slowdowns()
         self.shares = None if ordering.half_life_s is None else Shares(ordering.half_life_s)

@@ -19,7 +19,8 @@ from dlq_master.model.cluster.cluster import Cluster
 from dlq_master.model.estimates import demand, history
 from dlq_master.model.estimates.demand import Offer
 from dlq_master.model.estimates.lessons import Lesson, Newest, Ring, newest_of
-from dlq_master.model.jobs import trials
+from dlq_master.model.jobs import machine_runs, trials
+from dlq_master.model.jobs.machine_runs import MachineRun
 from dlq_master.model.jobs.trials import Likeness, Remembered, Runs, Sent
 
 F = TypeVar("F")
@@ -42,6 +43,12 @@ _SENT: Final = Ring[Sent](
 )
 _OFFERS: Final = Ring[Offer](
     "offer", demand.KEPT, lambda fact: (fact, ()), lambda of, _: Offer(of[0], int(of[1]), *of[2:])
+)
+_RAN: Final = Ring[MachineRun](
+    "machine",
+    machine_runs.RING,
+    lambda fact: (fact[:-2], fact[-2:]),
+    lambda of, words: MachineRun(of[0], int(of[1]), of[2], of[3], of[4], of[5], *words),
 )
 RUNS, COSTS, ERRORS = "run", "cost", "error"  # kinds of the rows of families
 SCALE, DEMAND, DISTRIBUTION = "scale", "demand", "distribution"  # rows of which there is one
@@ -77,6 +84,7 @@ class LearnedRows:
         self._of_ring(_SERVICES, cluster.history.newest, rows)
         self._of_ring(_SENT, known.sent, rows)
         self._of_ring(_OFFERS, cluster.offers.newest, rows)
+        self._of_ring(_RAN, cluster.ran, rows)
         if known.taught != told[RUNS]:
             self._of_families(RUNS, known.taught, _run_rows(known, told[RUNS]), rows, dropped)
         if known.erred != told[ERRORS]:
@@ -141,6 +149,7 @@ class LearnedRows:
         begin, offers = _OFFERS.facts(by_kind[_OFFERS.kind], 4)
         first = self._singles.get(DEMAND)
         cluster.offers.recollect(begin, offers, None if first is None else first.numbers[0])
+        cluster.ran = newest_of(*_RAN.facts(by_kind[_RAN.kind], 6, 2), machine_runs.RING)
         families = {name: _costs(row) for name, row in _in_order(by_kind[COSTS])}
         cluster.costs.recollect(families, self._told[COSTS])
         known = cluster.profiling.remembered
@@ -150,6 +159,7 @@ class LearnedRows:
             _SERVICES.kind: cluster.history.newest.total,
             _SENT.kind: known.sent.total,
             _OFFERS.kind: cluster.offers.newest.total,
+            _RAN.kind: cluster.ran.total,
         }
 
     def _recollect_history(self, cluster: Cluster, rows: Mapping[str, list[Lesson]]) -> None:

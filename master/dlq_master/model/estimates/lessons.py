@@ -43,6 +43,11 @@ class Newest(deque[F]):
         super().append(fact)
         self.total += 1
 
+    def extend(self, facts: Iterable[F]) -> None:
+        """Some more facts."""
+        for fact in facts:
+            self.append(fact)
+
 
 class Ring(Generic[F]):
     """How the facts of one kind lie in rows.

@@ -13,11 +13,13 @@ from itertools import combinations_with_replacement
 from typing import NamedTuple
 
 from dlq_master.model.late import np
-from dlq_master.policy.priced.catalogue import Floats, Ints
+from dlq_master.policy.priced.catalogue import Bools, Floats, Ints
 
 FEWEST = 5  # jobs; as many folds as are dealt
 _MOST_FEATURES = 8
 _WORTHWHILE = 0.01  # of the error: the least gain of a further feature
+_ALIKE = 1e-10  # a column with a smaller part of its own says what others say
+_SMALL = 1e-300
 
 
 class PastRun(NamedTuple):
@@ -41,6 +43,11 @@ class Feature(NamedTuple):
         for name, power in self.factors:
             value *= numbers[name] if power > 0 else 1.0 / numbers[name]
         return value
+
+    def column(self, numbers: Mapping[str, Floats]) -> Floats:
+        """Its values for all runs at once."""
+        values = [numbers[name] ** power for name, power in self.factors]
+        return values[0] if len(values) == 1 else values[0] * values[1]
 
 
 @dataclass(frozen=True)
@@ -71,7 +78,11 @@ def fit(runs: Sequence[PastRun], draw: np.random.Generator) -> Performance:
     if any(run.time_s <= 0 or min(run.numbers.values()) <= 0 for run in runs):
         raise ValueError("times and numbers are positive")
     every = features(sorted(runs[0].numbers))
-    table = np.array([[feature.of(run.numbers) for feature in every] for run in runs])
+    numbers = {
+        name: np.array([run.numbers[name] for run in runs], dtype=np.float64)
+        for name in runs[0].numbers
+    }
+    table = np.column_stack([feature.column(numbers) for feature in every])
     time = np.array([run.time_s for run in runs])
     dealt = draw.permutation(np.arange(len(jobs)) % FEWEST).tolist()
     folds = dict(zip(jobs, dealt, strict=True))
@@ -96,36 +107,67 @@ def features(names: Sequence[str]) -> list[Feature]:
 
 def _forward(table: Floats, time: Floats, fold: Ints) -> tuple[list[int], float]:
     """The columns that were taken, in order, and the error with them."""
+    rows = _with_one(table) / time[:, None]
+    rows = rows / np.maximum(np.abs(rows).max(axis=0), _SMALL)
+    folds = [_Fold(rows[fold != n], rows[fold == n]) for n in range(FEWEST)]
     chosen: list[int] = []
-    error = _error(table[:, []], time, fold)
+    error = sum(float(np.abs(one.miss).sum()) for one in folds) / len(time)
     while len(chosen) < min(_MOST_FEATURES, table.shape[1]):
-        tried = [
-            (_error(table[:, [*chosen, n]], time, fold), n)
-            for n in range(table.shape[1])
-            if n not in chosen
-        ]
-        best, n = min(tried)
-        if best > error * (1 - _WORTHWHILE):
+        errors = sum((one.errors() for one in folds), np.zeros(table.shape[1])) / len(time)
+        errors[chosen] = np.inf
+        n = int(errors.argmin())
+        if errors[n] > error * (1 - _WORTHWHILE):
             break
         chosen.append(n)
-        error = best
+        error = float(errors[n])
+        for one in folds:
+            one.take(n)
     return chosen, error
 
 
-def _error(table: Floats, time: Floats, fold: Ints) -> float:
-    """Mean absolute percentage error of runs that the weights have not seen."""
-    errors = []
-    for n in range(FEWEST):
-        out = fold == n
-        guess = _with_one(table[out]) @ _weights(table[~out], time[~out])
-        errors.append(np.abs(guess - time[out]) / time[out])
-    return float(np.concatenate(errors).mean())
+class _Fold:
+    """Least squares of the relative error without the runs of one fold.
+
+    All columns are kept at right angles to the taken ones. So the gain of each further column is
+    one product, and the errors of all of them are found together.
+    """
+
+    def __init__(self, seen: Floats, unseen: Floats) -> None:
+        """The last column is 1 for each run, and taken at once."""
+        self._seen, self._unseen = seen, unseen
+        self._left, self.miss = np.ones(len(seen)), np.ones(len(unseen))
+        self._own = (seen**2).sum(axis=0)
+        self.take(-1)
+
+    def errors(self) -> Floats:
+        """The sum over the unseen runs, by the column that would be taken."""
+        gain, able = self._gains()
+        off = np.abs(self.miss[:, None] - self._unseen * gain).sum(axis=0)
+        found: Floats = np.where(able, off, np.inf)[:-1]
+        return found
+
+    def take(self, n: int) -> None:
+        """This column is part of the model."""
+        gain, _ = self._gains()
+        seen, unseen = self._seen[:, n].copy(), self._unseen[:, n].copy()
+        self._left = self._left - gain[n] * seen
+        self.miss = self.miss - gain[n] * unseen
+        part = seen @ self._seen / (seen @ seen)
+        self._seen = self._seen - np.outer(seen, part)
+        self._unseen = self._unseen - np.outer(unseen, part)
+
+    def _gains(self) -> tuple[Floats, Bools]:
+        """The weight of each column, and whether it differs from the taken ones at all."""
+        norm = (self._seen**2).sum(axis=0)
+        able: Bools = norm > _ALIKE * self._own
+        gain: Floats = self._left @ self._seen / np.where(able, norm, 1.0)
+        return np.where(able, gain, 0.0), able
 
 
 def _weights(table: Floats, time: Floats) -> Floats:
     """Least squares of the relative error, columns scaled to the same size."""
     rows = _with_one(table) / time[:, None]
-    scale = np.maximum(np.abs(rows).max(axis=0), 1e-300)
+    scale = np.maximum(np.abs(rows).max(axis=0), _SMALL)
     found: Floats = np.linalg.lstsq(rows / scale, np.ones(len(time)), rcond=None)[0] / scale
     return found
 

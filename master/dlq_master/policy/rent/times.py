@@ -22,10 +22,16 @@ from typing import TypeVar, cast
 
 from dlq_master.model.ids import JobId
 from dlq_master.model.jobs.job import Job
+from dlq_master.model.jobs.machine_runs import (
+    MachineRuns,
+    family_of,
+    model_bytes_of,
+    settled,
+)
 from dlq_master.model.late import np
 from dlq_master.model.nodes.type_speeds import ALL_ALIKE, REFERENCE, TypeSpeeds
 from dlq_master.policy.priced.catalogue import Bools, Floats, NodeType
-from dlq_master.policy.priced.learning import Kin, LearnedTimes, Took
+from dlq_master.policy.priced.learning import Kin, LearnedTimes
 from dlq_master.policy.rent.line import InLine
 
 _NONE: Mapping[str, int] = MappingProxyType({})
@@ -35,13 +41,15 @@ _Kept = dict[JobId, tuple[Job, _Value]]
 
 
 class MachineRunTimes:
-    """`speeds`: of one GPU of each type; `draw` deals runs to folds; `declared`: of GPU types."""
+    """`speeds`: of one GPU of each type; `runs`: the facts of completed jobs;
+    `declared`: of GPU types.
+    """
 
     def __init__(
         self,
         types: Sequence[NodeType],
         speeds: Sequence[float],
-        draw: np.random.Generator,
+        runs: MachineRuns,
         declared: TypeSpeeds = ALL_ALIKE,
     ) -> None:
         self._types = tuple(types)
@@ -49,21 +57,15 @@ class MachineRunTimes:
         references = sorted({REFERENCE, *declared.declared.values()})
         self._at = {speed: n for n, speed in enumerate(references, start=len(speeds))}
         most = max(one.gpus for one in types)
-        self._learned = LearnedTimes((*speeds, *references), most, draw)
+        self._learned = LearnedTimes((*speeds, *references), most, runs)
         self._own = _NONE
         self._tables: dict[Kin, Floats] = {}
         self._lefts: _Kept[Floats] = {}
         self._lines: _Kept[InLine] = {}
 
-    def learn(self, job: Job, speed: float, counted: float = REFERENCE) -> None:
-        """Of one that has ended, on GPUs of this speed. Only who ran through on one number of GPUs
-        counts: mixtures say nothing of either. `counted`: the speed by which its service counts."""
-        if job.preemptions or job.resizes or job.total_executed_s <= 0.0:
-            return
-        gpus = round(job.total_gpu_s / job.total_executed_s / counted)
-        if 1 <= gpus <= self._learned.most:
-            took = Took(gpus, speed, job.total_executed_s)
-            self._learned.add(_kin(job), [took], str(job.job_id))
+    def look(self, now_s: float) -> None:
+        """From now on the facts count that are settled at this instant."""
+        if self._learned.look(settled(self._learned.runs, now_s)):
             self._tables.clear()
             self._lefts, self._lines = {}, {}
 
@@ -168,4 +170,4 @@ def _limit_left_s(job: Job) -> float:
 
 
 def _kin(job: Job) -> Kin:
-    return Kin(job.family or f"{job.user}/", job.step_count)
+    return Kin(family_of(job), job.step_count, model_bytes_of(job))

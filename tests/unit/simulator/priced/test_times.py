@@ -44,7 +44,7 @@ class OneGpu:
 
 
 def fitted(one: RentingInstance, *, refine: bool = True) -> Fitted:
-    learned = LearnedTimes((1.0,), 2, np.random.default_rng(0))
+    learned = LearnedTimes((1.0,), 2)
     return Fitted(one, learned, 300.0, refine=refine)
 
 
@@ -78,7 +78,7 @@ def test_errors_are_those_at_the_submit() -> None:
 def test_a_history_teaches_before_the_first_job() -> None:
     rows = "job_id,submit_time_s,num_gpus,duration_s,model,gpu_type\n"
     rows += "a,0,2,600,vgg,A\nb,0,2,600,vgg,\nc,0,1,1,vgg,of-another-world\n"
-    learned = LearnedTimes((2.0,), 2, np.random.default_rng(0))
+    learned = LearnedTimes((2.0,), 2)
     learn(learned, parse_trace("h.csv", rows), {"A": 2.0})
     # a: 1200 / 2 ** 0.15 s on one GPU of speed 2; b the same at speed 1; the median of both levels.
     on_one = 600 * 2**0.85

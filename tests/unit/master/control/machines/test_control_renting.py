@@ -12,8 +12,6 @@ from dlq_common.daemon.config import Seconds
 from dlq_master.control.stimuli import SetTeam
 from dlq_master.model.ids import AttemptKey
 from dlq_master.model.jobs.band import Band
-from dlq_master.model.jobs.job import Job
-from dlq_master.policy.rent.times import MachineRunTimes
 from dlq_master.store.tables.tenants import Member, Team, TeamRules
 from support.lent_servers import Server
 from support.master_harness import ROOT
@@ -67,16 +65,8 @@ def test_a_machine_is_rented_where_nobody_gives_way() -> None:
 
 
 @pytest.mark.parametrize(("comes", "speed"), [(True, 2.0), (False, 1.0)])
-def test_a_run_time_is_learned_for_the_gpus_on_which_it_was(
-    comes: bool, speed: float, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_run_time_is_learned_for_the_gpus_on_which_it_was(comes: bool, speed: float) -> None:
     """A machine was asked for in either case; in one the own node falls free before it is there."""
-    learned: list[float] = []
-
-    def learn(_: MachineRunTimes, job: Job, speed: float, counted: float) -> None:
-        learned.append(speed)
-
-    monkeypatch.setattr(MachineRunTimes, "learn", learn)
     site = Site(replace(SPOT, speed=2.0), own=4)
     assert site.own is not None
     first = runs_there(site)
@@ -94,13 +84,11 @@ def test_a_run_time_is_learned_for_the_gpus_on_which_it_was(
     host.obey()
     host.start(key)
     host.report()
+    site.tick()
     host.exit(key, 0)
     host.report()
-    learned.clear()  # what was of the first
-    site.submit(4)
-    site.submit(4)  # waits, so that somebody asks how long it takes
-    site.tick(30.0)
-    assert learned[-1] == speed
+    learned = site.master.state.cluster.ran[-1]
+    assert (learned.job, learned.gpus, learned.speed) == (str(key.job_id), 4, speed)
 
 
 def test_nothing_is_rented_for_who_is_beyond_the_limit_of_its_team() -> None:

@@ -11,20 +11,19 @@ import pytest
 
 from dlq_master.policy.priced.learning import JobShape, Kin, LearnedTimes, Took, refined
 from dlq_master.policy.priced.performance import Performance
-from unit.master.policy.priced.drawing import chance
 
 HOUR = 3600.0
 SPEEDS = (1.0, 1.6)
 
 
 def learner() -> LearnedTimes:
-    return LearnedTimes(SPEEDS, 4, chance())
+    return LearnedTimes(SPEEDS, 4)
 
 
 def models(learned: LearnedTimes) -> dict[str, Performance]:
     """By family."""
-    groups = learned._groups.items()
-    return {family or "": it.model for (family, _), it in groups if it.model is not None}
+    found = learned._models.items()
+    return {group.family or "": model for group, (_, model) in found if model is not None}
 
 
 def run_s(work_s: float, gpus: int, speed: float) -> float:

@@ -10,6 +10,7 @@ import pytest
 from dlq_master.model.cluster.migrations import Migrations
 from dlq_master.model.ids import AttemptKey, JobId
 from dlq_master.model.jobs.job import HoldKind, Job, Lateness
+from dlq_master.model.jobs.machine_runs import no_runs
 from dlq_master.model.nodes.node import NodeFlag, NodePool
 from dlq_master.model.plan import Migrate
 from dlq_master.model.resources import Request
@@ -68,7 +69,7 @@ def test_a_save_and_a_start_are_left_besides_and_it_is_done_no_later_than_as_it_
     world.now_s += 500.0
     moving = movable(world.cluster, world.now_s)
     kind = NodeType("spot", "H100", 4, 10.0)
-    times = MachineRunTimes([kind], [1.0], np.random.default_rng(0))
+    times = MachineRunTimes([kind], [1.0], no_runs())
     now = world.cluster, world.now_s, [world.job(2)._replace(lateness=LATE)], moving
     waits, moves = wanting_of(*now, (), times, {1: 1e6})
     assert [waits.job, moves.job] == [2, 1]

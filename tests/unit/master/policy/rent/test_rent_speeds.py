@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from dlq_master.model.jobs.job import Lateness
+from dlq_master.model.jobs.machine_runs import MachineRun, no_runs, runs_of
 from dlq_master.model.machines.renting import RentingView
 from dlq_master.model.nodes.type_speeds import TypeSpeeds
 from dlq_master.model.resources import Request
@@ -34,9 +35,11 @@ def a_world(policy: str, gpus: int) -> World:
     return world
 
 
-def times(kind: str = FAST) -> MachineRunTimes:
+def times(kind: str = FAST, *ran: MachineRun) -> MachineRunTimes:
+    runs = no_runs()
+    runs.extend(ran)
     types = [NodeType("spot", kind, 4, 10.0)]
-    return MachineRunTimes(types, [DECLARED.of(kind)], np.random.default_rng(0), DECLARED)
+    return MachineRunTimes(types, [DECLARED.of(kind)], runs, DECLARED)
 
 
 @pytest.mark.parametrize(
@@ -77,9 +80,8 @@ def test_a_machine_takes_as_long_as_its_gpus_need(
 
 def test_a_run_on_slow_gpus_teaches_its_number_of_gpus() -> None:
     """Its service counts a quarter: four GPUs are not taken for one."""
-    known = times(SLOW)
     ran = a_job(2, 4, family="f", total_gpu_s=400.0, total_executed_s=400.0)
-    known.learn(ran, 0.25, 0.25)
+    known = times(SLOW, *runs_of(ran, 0.0, 0.25, 0.25))
     (table,) = known.left_s([a_job(1, 4, family="f", lateness=Lateness(0.0, 1.0))])
     assert table[0, 3] == pytest.approx(400.0)
 

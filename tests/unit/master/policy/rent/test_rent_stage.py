@@ -8,6 +8,7 @@ import numpy as np
 
 from dlq_master.model.ids import AttemptKey, JobId, NodeId
 from dlq_master.model.jobs.job import Lateness
+from dlq_master.model.jobs.machine_runs import no_runs
 from dlq_master.model.machines.rented import Machine, MachineState
 from dlq_master.model.machines.renting import RentingView
 from dlq_master.model.nodes.node import NodePool
@@ -47,7 +48,7 @@ def seen(made: World, *, up: bool = True, left: int = 0) -> View:
 
 
 def decided(view: View, policy: Policy) -> RentDecision:
-    times = MachineRunTimes([SPOT], [1.0], np.random.default_rng(0))
+    times = MachineRunTimes([SPOT], [1.0], no_runs())
     return pipeline.rent(view, policy, lambda: times, lambda: np.random.default_rng(0))
 
 
