@@ -1,8 +1,8 @@
 """Run times of completed jobs, from which the models for rented machines are fitted.
 
-They lie in rows (`model/cluster/learned.py`). What counts at an instant follows from these facts
-and the instant alone: `settled` leaves out what came since the last look, and `fitted_to` says how
-many facts the models have seen. So a master that starts again has the same models.
+They lie in rows (`model/cluster/learned.py`). At an instant the facts from before the last look
+count (`settled`), and models see a fixed number of them (`fitted_to`). So a master that starts again
+has the same models.
 """
 
 from __future__ import annotations
