@@ -1,7 +1,7 @@
 """Run times of completed jobs, from which the models for rented machines are fitted.
 
 They lie in rows (`model/cluster/learned.py`). At an instant the facts from before the last look
-count (`settled`), and models see a fixed number of them (`fitted_to`). So a master that starts again
+count (`settled`), and models see a fixed number of them (`fitted_to`). So a restarted master
 has the same models.
 """
 
