@@ -13,7 +13,6 @@ from typing import Final, NamedTuple
 
 from dlq_master.model.estimates.lessons import Newest
 from dlq_master.model.jobs.job import SEVERAL, Job
-from dlq_master.model.nodes.type_speeds import REFERENCE
 
 KEPT: Final = 2_000  # facts from which levels and models are learned
 LOOK_S: Final = 30.0  # facts count from the next multiple of it on
@@ -47,9 +46,7 @@ def no_runs() -> MachineRuns:
     return Newest(maxlen=RING)
 
 
-def runs_of(
-    job: Job, now_s: float, speed: float = REFERENCE, counted: float = REFERENCE
-) -> list[MachineRun]:
+def runs_of(job: Job, now_s: float, speed: float = 1.0, counted: float = 1.0) -> list[MachineRun]:
     """The facts of a completed job, on GPUs of this speed. `counted`: by which its service counts.
 
     A job with steps on several sizes, and a known number of them, is a fact for each size. Others
