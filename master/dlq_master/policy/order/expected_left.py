@@ -13,7 +13,8 @@ GPU-seconds first;
 a run time
   that may be anything up to D, half of what is left of D is expected;
 - with neither: its attained service, in steps of a factor of 4, the fewest GPUs first. Of
-  heavy-tailed run times as much again is to be expected (2D-LAS, discretised).
+  heavy-tailed run times as much again is to be expected (2D-LAS, discretised). A running job stands
+  by its service less the price of its stop. So one that cannot save keeps the step it started in.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ def expected_left(profile_s: float | None, aging: float = 0.0) -> KeyRule:
         left = _left(job, had, profile_s, base)
         if left is not None:
             return left + aging * had.unaged_s, base
-        left = bound_gpu_s(had.attained_gpu_s)
+        left = bound_gpu_s(had.attained_gpu_s - had.kept_s * base)
         if stride_s:
             left += floor(had.unaged_s / stride_s) * FIRST_GPU_S
         return left, base

@@ -39,6 +39,9 @@ ELASTIC = Request(gpus=4, sizes=(2, 3, 4))
         # Nothing: by what it has had.
         (a_job(1, 8), Had(0.0, 0.0), 3200.0),
         (a_job(1, 8), Had(12_800.0, 1600.0), 51_200.0),
+        # Less what its stop would cost: one that would lose all its work stays where it began.
+        (a_job(1, 8), Had(12_800.0, 1600.0, 0.0, 0.0, 60.0), 12_800.0),
+        (a_job(1, 8), Had(1e6, 125_000.0, 0.0, 0.0, 125_060.0), 3200.0),
     ],
 )
 def test_what_is_expected_to_be_left(job: Job, had: Had, left: float) -> None:
@@ -113,3 +116,11 @@ def test_who_runs_sinks_by_what_it_has_had_and_gives_way_to_the_newcomer() -> No
     assert world.running == [1]  # 8 x 270 s are in the first level
     world.at(570.0)  # and 8 x 570 s are not: the other one is next
     assert world.leaving == [1]
+
+
+@pytest.mark.parametrize("saves", [True, False])
+def test_who_would_lose_all_its_work_does_not_sink(saves: bool) -> None:
+    world = World("dlq", 1, None, know="unknown").submit(a_job(1, 8, keeps_work=saves)).at(0.0)
+    world.submit(a_job(2, 8)).at(270.0)
+    world.at(570.0)
+    assert world.leaving == ([1] if saves else [])
