@@ -56,10 +56,8 @@ class Beside:
         self._renting, self._most = spec.renting, spec.rent_at_most or inf
         self._groups = spec.catalogue
         types = tuple(node_type(group) for group in spec.catalogue)
-        own = {*spec.own_speeds(None).values()}
-        each = own.pop() if len(own) == 1 else 1
-        speeds = [group.speed / each for group in spec.catalogue]
-        self._times = MachineRunTimes(types, speeds, cluster.ran)
+        speeds = [group.speed for group in spec.catalogue]
+        self._times = MachineRunTimes(types, speeds, cluster.ran, cluster.speeds)
         self._seed, self._looks, self._next_s = seed, 0, inf
         try:
             solver = build(self._renting.policy, self._renting.settings)
@@ -92,10 +90,10 @@ class Beside:
         )
         return carry_out(view, plan, self._policy, EPOCH)
 
-    def ended(self, job: Job) -> None:
-        """A job is done: its run time is a sample for others."""
-        speed = self.machines.speed_of.pop(job.job_id, 1.0)
-        self._cluster.ran.extend(runs_of(job, job.end_time_s or 0.0, speed))
+    def ended(self, job: Job, counted: float) -> None:
+        """A job is done on GPUs that count by this speed: its run time is a sample for others."""
+        speed = self.machines.speed_of.pop(job.job_id, counted)
+        self._cluster.ran.extend(runs_of(job, job.end_time_s or 0.0, speed, counted))
 
     def _view(self, now_s: Seconds) -> View:
         hour, day = self._renting.most_per_hour, self._renting.most_per_day

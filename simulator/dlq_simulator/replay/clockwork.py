@@ -283,9 +283,10 @@ class Engine(ABC):
             if run is not None:
                 self.cluster.slowdowns.add(run)
         course.tried = bool(self.cluster.jobs[job_id].trials)
+        speed = self.cluster.attempts[key].speed
         drive.step_attempt(self.cluster, key, Succeeded(), now_s)
         if self.beside is not None:
-            self.beside.ended(self.cluster.jobs[job_id])
+            self.beside.ended(self.cluster.jobs[job_id], speed)
         self.cluster.forget(job_id)
         self.outcomes[job_id] = course.outcome(now_s)
         self._advance()

@@ -129,14 +129,13 @@ class Replay(Engine):
             sizes = sizes_of(row)
         sizing, rates = self.policy.sizing, self.rates
         by_goodput = sizing is not None and sizing.by_goodput
-        speeds = self.spec.own_speeds(asked_types(row, typed=self.spec.typed))
+        asked = asked_types(row, typed=self.spec.typed) or ()
+        named = self.cluster.speeds.of(*asked) if len(asked) == 1 else 1
         job = build_job(
             job_id,
             row,
             typed=self.spec.typed,
-            estimate_s=self.estimates.at_submit(
-                job_id, row, speeds, rates.alone(row, row.num_gpus)
-            ),
+            estimate_s=self.estimates.at_submit(job_id, row, named, rates.alone(row, row.num_gpus)),
             queue=self.queues.of(row),
             team=row.vc or "" if self.settings.teams == "vc" else "",
             constraint=self.memory.asked(row),

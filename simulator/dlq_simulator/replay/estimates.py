@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from dlq_master.model.attempts.attempt_steps import Measured
 from dlq_master.model.cluster import drive
 from dlq_master.model.cluster.cluster import Cluster
@@ -20,30 +18,30 @@ from dlq_simulator.world.world import WorkRates
 class Estimates:
     """The policy's knowledge of each job's work, in seconds on the reference."""
 
-    __slots__ = ("_cluster", "_given_up", "_knowledge", "_profiles", "_speeds", "_told_s")
+    __slots__ = ("_cluster", "_given_up", "_knowledge", "_named", "_profiles", "_told_s")
 
     def __init__(self, knowledge: Knowledge, cluster: Cluster) -> None:
         self._knowledge = knowledge
         self._cluster = cluster
         self._profiles = knowledge.know is Know.PROFILED
         self._told_s: dict[JobId, float] = {}
-        # Of the GPUs on which they may run by type, where not all have 1.
-        self._speeds: dict[JobId, Mapping[str, Seconds]] = {}
+        # The speed of the type that each names alone, else 1; empty where all GPUs are alike.
+        self._named: dict[JobId, Seconds] = {}
         self._given_up: set[JobId] = set()
 
     def at_submit(
-        self, job_id: JobId, row: TraceJob, speeds: Mapping[str, Seconds], own: Seconds = 1
+        self, job_id: JobId, row: TraceJob, named: Seconds, own: Seconds = 1
     ) -> float | None:
-        """The run time that a new job names, where its GPUs may have these speeds (none: 1). A
-        promise is made on that run time, on any of them. `own`: its pace on its own GPUs.
+        """The run time that a new job names: that on the reference, or on the one type that it
+        asks for, whose speed is `named`. `own`: its pace on its own GPUs.
         """
         told_s = self._knowledge.at_submit(row)
         if told_s is None or self._profiles:
             return told_s
         self._told_s[job_id] = told_s
-        if any(speed != 1 for speed in speeds.values()):
-            self._speeds[job_id] = speeds
-        return told_s / min(speeds.values(), default=1) / own
+        if self._cluster.speeds.declared:
+            self._named[job_id] = named
+        return told_s / named / own
 
     def speeds(
         self, row: TraceJob, sizes: tuple[int, ...], rates: WorkRates, *, by_goodput: bool = False
@@ -73,13 +71,12 @@ class Estimates:
 
     def stopped(self, job_id: JobId, course: Course, now_s: Seconds) -> None:
         """The job has left its GPUs: the saved work is seconds of the reference, the rest is
-        seconds of its own GPUs.
+        seconds of its run time.
         """
-        speeds, job = self._speeds.get(job_id), self._cluster.jobs[job_id]
-        if speeds is None:
+        named, job = self._named.get(job_id), self._cluster.jobs[job_id]
+        if named is None:
             return
-        speed = speeds.get(job.gpu_type_promised) or min(speeds.values())
-        left_s = max(0.0, self._told_s[job_id] - course.done_s) / speed
+        left_s = max(0.0, self._told_s[job_id] - course.done_s) / named
         told = Estimated(estimate_s=job.worked_s + left_s)
         drive.step_job(self._cluster, job_id, told, now_s)
 

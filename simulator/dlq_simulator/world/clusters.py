@@ -9,12 +9,13 @@ from __future__ import annotations
 import math
 import re
 import tomllib
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from dlq_master.model.nodes.node import NodePool
+from dlq_master.model.nodes.type_speeds import ALL_ALIKE, TypeSpeeds
 from dlq_master.policy.priced.names import DEFAULT, SETTINGS
 from dlq_simulator import toml_tables as toml
 from dlq_simulator.errors import DataError, UsageError
@@ -142,16 +143,18 @@ class ClusterSpec:
         """Some of the nodes are lent."""
         return any(group.lent is not None for group in self.groups)
 
-    def own_speeds(self, gpu_types: Collection[str] | None) -> dict[str, int | float]:
-        """The speeds of the cluster's own GPUs of these types (None: of all), by type: the slowest
-        of each.
+    def type_speeds(self) -> TypeSpeeds:
+        """The speeds of its GPU types, as an operator declares them to a master: of each type the
+        slowest. Machines of the catalogue tell that of a type that no node has.
         """
-        found: dict[str, int | float] = {}
-        for group in self.groups:
-            kind = group.gpu_type
-            if group.pool is NodePool.TRAINING and (gpu_types is None or kind in gpu_types):
-                found[kind] = min(group.speed, found.get(kind, group.speed))
-        return found
+        found: dict[str, float] = {}
+        there: dict[str, float] = {}
+        for groups, speeds in ((self.catalogue, found), (self.groups, there)):
+            for group in groups:
+                kind = group.gpu_type
+                speeds[kind] = min(group.speed, speeds.get(kind, group.speed))
+        found |= there
+        return ALL_ALIKE if {*found.values()} <= {1} else TypeSpeeds(found)
 
     @property
     def rented_only(self) -> bool:

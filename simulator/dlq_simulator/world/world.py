@@ -58,8 +58,8 @@ def least_gb(row: TraceJob) -> float | None:
 def build_cluster(
     spec: ClusterSpec, ordering: Ordering, terms: Terms, memory: GpuMemory | None = None
 ) -> Cluster:
-    """All nodes up and empty at time 0."""
-    cluster = Cluster(ordering, terms)
+    """All nodes up and empty at time 0. It knows the speeds of its types, as a master does."""
+    cluster = Cluster(ordering, terms, spec.type_speeds())
     windows = windows_of(spec.reservations)
     for node_id, group in spec.each_node():
         labels = frozenset[str]() if memory is None else memory.labels(group)
