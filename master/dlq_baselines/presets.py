@@ -8,6 +8,7 @@ from dlq_baselines.deadlines import earliest_deadline, earliest_deadline_of_all,
 from dlq_baselines.pollux import POLLUX_SIZING, fewest_base
 from dlq_baselines.themis import Auction
 from dlq_baselines.three_sigma import Chances
+from dlq_baselines.three_sigma_program import PlannedStarts
 from dlq_baselines.yarn_cs import QueueByQueue
 from dlq_master.policy.order.by_key import always, longest_waiting
 from dlq_master.policy.policy import Know
@@ -19,6 +20,11 @@ from dlq_master.policy.size.choices import GROW_SHRINK
 def _chances(chosen: PolicySettings) -> Chances:
     """Run times that are known have no distribution."""
     return Chances.normal(0.0 if chosen.know is Know.KNOWN else chosen.errors)
+
+
+def _three_sigma(chosen: PolicySettings) -> Chances | PlannedStarts:
+    chances = _chances(chosen)
+    return PlannedStarts(chances, chosen.solver_s) if chosen.by_program else chances
 
 
 YARN_CS = Preset(
@@ -52,10 +58,10 @@ EDF_PREEMPTIVE = Preset(
 THREE_SIGMA = Preset(
     "the most expected reward for what it takes first; SLO jobs preempt best-effort ones "
     "at boundaries, never each other",
-    (*COMMON, "know", "errors", *GUARDED),
+    (*COMMON, "know", "errors", "plan", "solver_s", *GUARDED),
     preempts=True,
     knows=True,
-    order=_chances,
+    order=_three_sigma,
 )
 GENIE = Preset(
     "the smallest laxity first; SLO jobs preempt best-effort ones at boundaries, never each other",

@@ -2,8 +2,9 @@
 (4.3).
 
 3Sigma (Park et al., EuroSys 2018) chooses who starts by an integer program over the expected
-utility of every job and start; SLO jobs do not preempt each other, best-effort jobs make room. This
-is a baseline made from that summary, and simpler. At every plan each waiting SLO job has an
+utility of every job and start; SLO jobs do not preempt each other, best-effort jobs make room. With
+`plan=program` it does (`three_sigma_program`). This is a baseline made from that summary, and
+simpler. At every plan each waiting SLO job has an
 expected reward for a start now. The job with the most for each GPU-second that it is expected to
 take goes first, as in a knapsack. A job that can earn nothing any more stands behind with the
 best-effort jobs. The order of a priority is
@@ -19,8 +20,8 @@ best-effort jobs. The order of a priority is
   last deadline from submission. Then the estimate is distrusted and not the deadline, since its
   user set it. The last reward falls to nothing over one estimate behind the last deadline, instead
   of at once. (3Sigma has a linear decay as well, where the chance to miss was high from the start.)
-- No start is put off while GPUs are free (3Sigma plans ahead and may leave them idle for a wider
-job).
+- No start is put off while GPUs are free. 3Sigma plans ahead and may leave them idle for a wider
+  job.
 - All steps of a reward count. The paper's 3Sigma sees the first deadline only (5.4, MIX2): this is
 the stronger baseline.
 - It plans at every event and takes GPUs away at boundaries, not every 60 s.
@@ -83,8 +84,7 @@ class Chances(NamedTuple):
         if estimate_s is None:
             return None
         waited_s = now_s - job.submit_time_s
-        left = [ratio * estimate_s - done_s for ratio in self.ratios]
-        left = [left_s for left_s in left if left_s > 0.0] or [done_s]
+        left = self.left_s(estimate_s, done_s)
         last = job.steps[-1]
         distrusted = len(self.ratios) > 1 and self._median * estimate_s > last.deadline_s
         reward = 0.0
@@ -95,6 +95,11 @@ class Chances(NamedTuple):
                 late = (ends_s - last.deadline_s) / estimate_s
                 reward += max(0.0, 1.0 - late) * (last.reward - LATE)
         return Expected(reward / len(left), sum(left) / len(left))
+
+    def left_s(self, estimate_s: float, done_s: float) -> list[float]:
+        """The run times that are left after `done_s`, equally likely."""
+        left = [ratio * estimate_s - done_s for ratio in self.ratios]
+        return [left_s for left_s in left if left_s > 0.0] or [done_s]
 
     @property
     def _median(self) -> float:

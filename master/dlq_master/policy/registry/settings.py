@@ -75,6 +75,7 @@ class PolicySettings(NamedTuple):
     quotas: Quotas = Quotas()
     fairness: float = 0.8
     errors: float = ERRORS
+    by_program: bool = False
     packlimit: float | None = DEFAULT  # None: learned
     pack: Pack = Pack.WAIT
     predicts: bool = True
@@ -308,6 +309,7 @@ _READERS: Mapping[str, tuple[str, Callable[[str], object]]] = {
     "know": ("know", one_of(_KNOWLEDGE)),
     "fairness": ("fairness", _share),
     "errors": ("errors", _share),
+    "plan": ("by_program", one_of({"greedy": False, "program": True})),
     "quota": ("quotas", quotas.parsed),
     "promote_knob": ("promote_knob", _or_word({"off": None}, _positive)),
     "starve_limit_s": ("starve_limit_s", _or_word({"off": None}, _positive)),

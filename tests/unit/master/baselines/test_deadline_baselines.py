@@ -6,18 +6,23 @@ from __future__ import annotations
 
 import pytest
 
+from dlq_baselines import three_sigma_program
 from dlq_baselines.three_sigma import Chances
+from dlq_baselines.three_sigma_program import SLOTS, StartOption, solved, uses
 from dlq_master.model.jobs.job import Job
 from dlq_master.model.jobs.reward import soft, strict
 from support.builders import World, a_job
 
 CHANCES = Chances((0.5, 1.0, 1.5))
-EACH = pytest.mark.parametrize("policy", ["edf", "edf-preemptive", "genie", "3sigma"])
-NEVER_EACH_OTHER = pytest.mark.parametrize("policy", ["edf", "genie", "3sigma"])
+PROGRAM = "3sigma plan=program"
+EACH = pytest.mark.parametrize("policy", ["edf", "edf-preemptive", "genie", "3sigma", PROGRAM])
+NEVER_EACH_OTHER = pytest.mark.parametrize("policy", ["edf", "genie", "3sigma", PROGRAM])
 
 
 def a_world(policy: str) -> World:
-    return World(policy, nodes=1, preempt="free")  # eight GPUs
+    """Eight GPUs; behind the name may come settings."""
+    name, *words = policy.split()
+    return World(name, 1, None, preempt="free", **dict(word.split("=") for word in words))
 
 
 def be(job_id: int, gpus: int = 8, runs_s: float = 100.0) -> Job:
@@ -143,8 +148,9 @@ def test_3sigma_counts_the_steps_that_can_still_be_reached() -> None:
     assert order(world.at(20.0), 9, 1, 2) == [9, 2, 1]
 
 
-def test_under_3sigma_who_can_earn_nothing_any_more_takes_nobodys_gpus() -> None:
-    world = a_world("3sigma").submit(be(1), slo(2, 900.0)).at(0.0)
+@pytest.mark.parametrize("policy", ["3sigma", PROGRAM])
+def test_under_3sigma_who_can_earn_nothing_any_more_takes_nobodys_gpus(policy: str) -> None:
+    world = a_world(policy).submit(be(1), slo(2, 900.0)).at(0.0)
     world.submit(slo(3, 15.0, runs_s=10.0)).at(0.0)
     world.finish(2).at(8.0)
     assert world.running == [1]  # job 3 would end at 18 s
@@ -180,3 +186,60 @@ def test_the_distribution_is_as_wide_as_it_is_said_to_be() -> None:
     assert World("3sigma", know="profiled", errors="0").policy.order == Chances()
     assert World("3sigma", know="profiled").policy.order == Chances.normal(0.2)
     assert World("3sigma").policy.order == Chances()  # `known` is exact
+
+
+# --- the program of 3Sigma ------------------------------------------------------------------------
+
+
+def test_the_program_keeps_gpus_for_a_wide_job_that_starts_later() -> None:
+    """Job 3 can start when job 1 ends, and has no time to lose. Job 2 would still run then."""
+    rows = slo(1, 900.0, gpus=4, runs_s=800.0), be(2, gpus=4, runs_s=90_000.0)
+    wide = slo(3, 5_000.0, runs_s=4_000.0)
+    greedy = a_world("3sigma").submit(rows[0], wide).at(0.0).submit(rows[1]).at(1.0)
+    assert greedy.running == [1, 2]
+    world = a_world(PROGRAM).submit(rows[0], wide).at(0.0).submit(rows[1]).at(1.0)
+    assert world.running == [1]
+    assert world.finish(1).at(800.0).running == [3]
+    assert world.finish(3).at(4_800.0).running == [2]
+
+
+def test_the_program_lets_a_short_job_start_before_a_wide_one() -> None:
+    """The same, with a job 2 that has ended by then."""
+    world = a_world(PROGRAM).submit(
+        slo(1, 900.0, gpus=4, runs_s=800.0), slo(3, 5_000.0, runs_s=4e3)
+    )
+    world.at(0.0).submit(be(2, gpus=4, runs_s=700.0))
+    assert world.at(1.0).running == [1, 2]
+
+
+def test_the_program_takes_the_set_of_jobs_that_earns_most() -> None:
+    """Two jobs of 4 GPUs earn 99 each, and one of 6 GPUs earns most for each GPU-second."""
+    jobs = (
+        slo(1, 4_000.0, 6, runs_s=2_000.0),
+        slo(2, 4_000.0, 4, 3_500.0),
+        slo(3, 4_000.0, 4, 3_500.0),
+    )
+    assert a_world("3sigma").submit(*jobs).at(0.0).running == [1]
+    assert a_world(PROGRAM).submit(*jobs).at(0.0).running == [2, 3]
+
+
+def test_in_the_program_a_job_uses_gpus_with_the_chance_that_it_still_runs() -> None:
+    left = CHANCES.left_s(1_800.0, 0.0)  # 900, 1,800 or 2,700 s
+    options = {at: StartOption(slo(at, 1.0, 8), 0, 1.0, [8.0]) for at in (1, 2)}
+    assert list(uses(slo(1, 1.0, 6), left))[:4] == [6.0, 4.0, 2.0, 0.0]
+    assert list(uses(slo(1, 1.0, 6), None)) == [6.0] * SLOTS
+    assert solved([*options.values()], [8.0] * SLOTS, 60.0) == [options[1]]
+    both = [options[1], options[2]._replace(slot=1)]
+    assert solved(both, [8.0] * SLOTS, 60.0) == both
+
+
+def test_without_an_answer_of_the_program_the_greedy_order_counts(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(three_sigma_program, "solved", lambda *_: None)
+    jobs = (
+        slo(1, 4_000.0, 6, runs_s=2_000.0),
+        slo(2, 4_000.0, 4, 3_500.0),
+        slo(3, 4_000.0, 4, 3_500.0),
+    )
+    assert a_world(PROGRAM).submit(*jobs).at(0.0).running == [1]
