@@ -158,6 +158,7 @@ def _waiting(cluster: Cluster) -> None:
     returning = {job_id for job_id, job in cluster.jobs.items() if job.waiting and job.regrant}
     if cluster.ordering.by_base:
         _equal("returning jobs", set(cluster.returning), returning)
+    _costly(cluster)
     if cluster.ordering.bands:
         _judged(cluster)
         _profiled(cluster)
@@ -184,6 +185,12 @@ def _teams(
         for team, lines in waiting.teams.items()
     }
     _equal("lines of teams", found, own)
+
+
+def _costly(cluster: Cluster) -> None:
+    queued = [job for job in cluster.jobs.values() if job.state is JobState.QUEUED]
+    costly = {job.job_id for job in queued if job.lateness is not None}
+    _equal("queued jobs with a cost of being late", set(cluster.costly), costly)
 
 
 def _judged(cluster: Cluster) -> None:

@@ -9,6 +9,7 @@ from dlq_master.model.cluster.cluster import Cluster
 from dlq_master.model.ids import AttemptKey, JobId
 from dlq_master.model.lease import decision_time_s
 from dlq_master.model.order.lineup import Lineup
+from dlq_master.model.order.waiting import WaitingIndex
 from dlq_master.model.plan import Plan
 from dlq_master.model.values import maker
 from dlq_master.model.view import View
@@ -85,7 +86,10 @@ def rent(
         gives_way = policy.taking is Taking.BOUNDARY
         return at_boundary(view, policy).outranked if gives_way else {}
 
-    return policy.rent.decide(view, RentQuestion(times, draw, outranked))
+    def waiting() -> WaitingIndex:
+        return policy.order.lineup(view, policy.guards.margin).waiting
+
+    return policy.rent.decide(view, RentQuestion(times, draw, outranked, waiting))
 
 
 def decide(view: View, policy: Policy) -> Outcome:

@@ -141,7 +141,6 @@ class Replay(Engine):
             constraint=self.memory.asked(row),
             sizes=sizes,
             speeds=self.estimates.speeds(row, sizes, rates, by_goodput=by_goodput),
-            priced=self.beside is not None,
         )
         drive.submit(self.cluster, job)
 

@@ -92,7 +92,6 @@ def build_job(
     sizes: tuple[int, ...] = (),
     speeds: tuple[float, ...] = (),
     team: str = "",
-    priced: bool = False,
 ) -> Job:
     """The job of a row, as the scheduler sees it.
 
@@ -100,7 +99,7 @@ def build_job(
     `estimate_s`: the scheduler's only knowledge of its run time. `queue`: its name and its rank
     among the queues. `constraint`: the labels that its nodes need. `sizes`: on how many GPUs it may
     run, `speeds`: how fast, if the policy is to know. `team`: to which its GPUs are counted; "" =
-    to its user. `priced`: the cost of lateness counts, since machines may be rented for it.
+    to its user.
     """
     first, *others = asked_types(row, typed=typed) or (None,)
     return Job(
@@ -125,7 +124,7 @@ def build_job(
         keeps_work=row.checkpoint,
         family=_family(row),
         team=team,
-        lateness=_lateness(row) if priced else None,
+        lateness=_lateness(row),
     )
 
 

@@ -111,6 +111,7 @@ class Cluster:
         self._alike: dict[Shape, Shape] = {}  # as their users ask -> as these nodes tell them apart
         self._own_holds: dict[Shape, bool] = {}  # whether the own nodes could ever hold it
         self.due: dict[JobId, None] = {}  # queued jobs with deadlines
+        self.costly: dict[JobId, None] = {}  # queued jobs that name a cost of being late
         self.unjudged: dict[JobId, None] = {}  # their deadlines can be promised or not
         self.judged: dict[JobId, None] = {}  # they have been, whatever came of it
         self.promised: dict[JobId, None] = {}  # of those: the guaranteed ones
@@ -445,6 +446,8 @@ class Cluster:
             self.waiting.add(self.priority(job), self.shape(job), job.job_id, self.stands(job))
         if self._by_base:
             _keep(self.returning, job.job_id, waits and job.regrant is not None)
+        if job.lateness is not None or (before is not None and before.lateness is not None):
+            _keep(self.costly, job.job_id, job.state is _QUEUED and job.lateness is not None)
         if self._bands:
             self.profiling.index(before, job)
             if job.steps or (before is not None and before.steps):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from bisect import bisect_left, insort
 from collections import OrderedDict
 from collections.abc import Callable, ItemsView, Iterable, Iterator, Mapping, MutableMapping
+from copy import copy
 from functools import cache
 from itertools import takewhile
 
@@ -182,6 +183,23 @@ class WaitingIndex:
             del self.priorities[bisect_left(self.priorities, priority)]
         self.count -= 1
         self.gpus -= shape.gpus
+
+    def rearranged(self, moved: Iterable[tuple[int, Shape, JobId, int]]) -> WaitingIndex:
+        """Another index with these jobs in these positions, by priority and shape. It shares all
+        lines in which no job moves, and nothing is added to it.
+        """
+        other = copy(self)
+        other.by_priority = dict(self.by_priority)
+        positions: dict[tuple[int, Shape], dict[JobId, int]] = {}
+        for priority, shape, job_id, position in moved:
+            positions.setdefault((priority, shape), {})[job_id] = position
+        for priority in {priority for priority, _ in positions}:
+            lines = WaitingLines(self.by_priority[priority], by_key=True)
+            other.by_priority[priority] = lines
+        for (priority, shape), places in positions.items():
+            line = other.by_priority[priority]
+            line[shape] = Sorted({**line[shape], **places})
+        return other
 
     def resort(self, stands: Stands) -> None:
         """Everybody has another position, in an index by key."""

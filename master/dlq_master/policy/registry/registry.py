@@ -20,6 +20,7 @@ from dlq_master.policy.order.by_key import (
 from dlq_master.policy.order.expected_left import expected_left
 from dlq_master.policy.order.foresight import FewJobs
 from dlq_master.policy.order.gittins import Gittins, ServiceDistribution
+from dlq_master.policy.order.lateness import ByLateness
 from dlq_master.policy.order.share import ShareRules, shared
 from dlq_master.policy.order.stage import KEPT_ORDER, Order
 from dlq_master.policy.place.consolidate import keeping_together
@@ -99,13 +100,16 @@ def build(
 
 
 def _order(preset: Preset, chosen: PolicySettings, words: Mapping[str, str]) -> Order:
-    """A look ahead knows nothing of the rights of teams, so those come first."""
+    """A look ahead and costs of being late know nothing of the rights of teams, so those come
+    first.
+    """
     if preset.order is not None:
         return preset.order(chosen)
     teams = (chosen.team_quotas, chosen.team_limits, chosen.team_jobs, _shares(chosen, words))
-    if chosen.foresight and chosen.spot is Spot.EXPECTED and not any(teams):
-        return FewJobs(_profile_s(chosen), chosen.aging)
-    return KEPT_ORDER
+    if not preset.promises or chosen.spot is not Spot.EXPECTED or any(teams):
+        return KEPT_ORDER
+    known = (_profile_s(chosen), chosen.aging)
+    return ByLateness(FewJobs(*known) if chosen.foresight else KEPT_ORDER, *known)
 
 
 def _shares(chosen: PolicySettings, words: Mapping[str, str]) -> ShareRules | None:

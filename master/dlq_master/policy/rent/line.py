@@ -19,6 +19,7 @@ from dlq_master.model.ids import AttemptKey, JobId, NodeId
 from dlq_master.model.jobs.band import Band
 from dlq_master.model.jobs.job import Job
 from dlq_master.model.nodes.node import Node
+from dlq_master.model.order.waiting import WaitingIndex
 from dlq_master.model.resources import mask_of
 from dlq_master.policy.stop_costs import expected_end_s
 
@@ -52,12 +53,12 @@ def may_rent(job: Job) -> bool:
     )
 
 
-def in_line(cluster: Cluster) -> Iterator[Job]:
-    """The waiting jobs, in the order of the policy, as far as it is kept for them."""
-    for priority in cluster.waiting.priorities:
+def in_line(cluster: Cluster, waiting: WaitingIndex) -> Iterator[Job]:
+    """The waiting jobs, in the order of the policy."""
+    for priority in waiting.priorities:
         found = [
             (position, job_id)
-            for fifo in cluster.waiting.by_priority[priority].values()
+            for fifo in waiting.by_priority[priority].values()
             for job_id, position in fifo.items()
         ]
         for _, job_id in sorted(found):

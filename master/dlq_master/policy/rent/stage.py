@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from dlq_master.model.attempts.grace import stop_grace_s
 from dlq_master.model.ids import AttemptKey, JobId, NodeId
 from dlq_master.model.lease import LeaseKind, first_term_end_s
+from dlq_master.model.order.waiting import WaitingIndex
 from dlq_master.model.plan import Migrate, Plan, Provision, Start
 from dlq_master.model.resources import Allocation, Slot, indices, mask_of
 from dlq_master.model.view import View
@@ -42,6 +43,7 @@ class RentQuestion(NamedTuple):
     times: Callable[[], MachineRunTimes]
     draw: Callable[[], np.random.Generator]
     outranked: Callable[[], Mapping[AttemptKey, JobId]]
+    waiting: Callable[[], WaitingIndex]
 
 
 class RentDecision(NamedTuple):
@@ -88,7 +90,7 @@ class RentsMachines(RentsNothing):
 
     def decide(self, view: View, asked: RentQuestion) -> RentDecision:
         cluster, here = view.cluster, view.machines.here.values()
-        line = list(in_line(cluster))
+        line = list(in_line(cluster, asked.waiting()))
         pending = [cluster.jobs[job_id] for job_id in cluster.pending]
         there = {one.node_id for one in here}
         # A job that failed on one of them goes to none of them; an idle one goes back.

@@ -851,7 +851,8 @@ class JobSpec(_message.Message):
     @_builtins.property
     def lateness(self) -> Global___LatenessSpec:
         """The due date, and the cost of each hour of lateness. Machines may be rented for it where they
-        cost less. A promise is made for `deadlines` alone. Unset: no machine is rented for it.
+        cost less, and `dlq` orders jobs with it by what waiting loses. A promise is made for
+        `deadlines` alone. Unset: no machine is rented for it.
         """
 
     @_builtins.property

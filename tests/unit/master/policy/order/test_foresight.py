@@ -14,6 +14,7 @@ from dlq_master.model.jobs.job import Job
 from dlq_master.model.resources import Request
 from dlq_master.model.view import View
 from dlq_master.policy.order.foresight import MOST_JOBS, FewJobs, Runner, completions_s, soonest
+from dlq_master.policy.order.lateness import ByLateness
 from dlq_master.policy.order.stage import KEPT_ORDER
 from dlq_master.policy.pipeline import lineup
 from dlq_master.policy.registry.registry import build
@@ -134,7 +135,9 @@ def test_shares_and_limits_of_teams_come_before_a_look_ahead() -> None:
     ]
     for told in teams:
         assert build("dlq", told).order is KEPT_ORDER
-    assert isinstance(build("dlq").order, FewJobs)
+    order = build("dlq").order
+    assert isinstance(order, ByLateness)
+    assert isinstance(order.others, FewJobs)
 
 
 def test_a_waiting_job_is_passed_only_so_long() -> None:

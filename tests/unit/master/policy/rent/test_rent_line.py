@@ -74,7 +74,10 @@ def test_it_is_the_same_node_by_node(
     world: World, grows: bool, gives_way: bool, moves: int
 ) -> None:
     cluster = world.cluster
-    line = [*in_line(cluster), *(cluster.jobs[job_id] for job_id in cluster.pending)]
+    line = [
+        *in_line(cluster, cluster.waiting),
+        *(cluster.jobs[job_id] for job_id in cluster.pending),
+    ]
     first = line[0].job_id if line and gives_way else None
     outranked = {} if first is None else dict.fromkeys([*cluster.attempts][:2], first)
     moving = {key: cluster.jobs[key.job_id] for key in [*cluster.attempts][:moves]}

@@ -101,7 +101,10 @@ def test_who_waits_starts_when_the_slow_gpus_are_free() -> None:
     world.submit(a_job(1, 4, duration_estimate_s=900.0)).decide()
     world.submit(a_job(2, 4, duration_estimate_s=100.0))
     cluster, known = world.cluster, times()
-    line = [*in_line(cluster), *(cluster.jobs[job_id] for job_id in cluster.pending)]
+    line = [
+        *in_line(cluster, cluster.waiting),
+        *(cluster.jobs[job_id] for job_id in cluster.pending),
+    ]
     ends = own_end_s(
         cluster, world.now_s, line, lambda jobs: known.in_line(jobs, cluster.own.gpus), grows=False
     )
