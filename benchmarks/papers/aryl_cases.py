@@ -54,9 +54,12 @@ def workload(
     count: int = JOBS,
     days: int = DAYS,
     checkpointless: float = 0.0,
+    tuned: float = 0.0,
 ) -> Trace:
     """The same jobs with their abilities; no job loses its work (Aryl counts 63 s a preemption)."""
-    shares = Aryl(elastic=elastic, any_gpu=any_gpu, mixed=mixed, checkpointless=checkpointless)
+    shares = Aryl(
+        elastic=elastic, any_gpu=any_gpu, mixed=mixed, checkpointless=checkpointless, tuned=tuned
+    )
     return shares.workload(Random(f"shares/{seed}"), jobs(seed, count, days))
 
 

@@ -46,6 +46,7 @@ class Method(NamedTuple):
     elastic: float = 0.0
     any_gpu: float = 21.0
     mixed: float = 0.0
+    tuned: float = 0.0  # of the elastic jobs, %
     crowd: float = 1.0  # factor for the number of jobs
     paper: Printed | None = None
 
@@ -83,6 +84,11 @@ METHODS: Mapping[str, Method] = {
     "Scaling, AFS": Method("aryl", ("size=afs",), elastic=5, paper=Printed(2284, 15045)),
     "Scaling, Aryl": Method("aryl", elastic=5, paper=Printed(2275, 12048)),
     "Scaling, rollout": Method("aryl", ("size=rollout",), elastic=5),
+    "Scaling, Pollux": Method(
+        "pollux", ("place=groups",), elastic=5, tuned=100, paper=Printed(2791, 14534)
+    ),
+    "Scaling, Aryl+TunedJobs": Method("aryl", elastic=5, tuned=100, paper=Printed(2054, 10229)),
+    "Scaling, AFS+TunedJobs": Method("aryl", ("size=afs",), elastic=5, tuned=100),
 }
 # The methods that the paper has in this order, the best first, and the figure that shows it.
 ORDERS: Mapping[str, tuple[tuple[str, ...], str]] = {
@@ -143,7 +149,8 @@ def replayed(method: Method, seed: int, count: int) -> Metrics:
     """One row on one workload."""
     (settings,) = read_settings([method.policy], method.words)
     shares = (method.elastic, method.any_gpu, method.mixed)
-    trace = workload(seed, *shares, count=round(count * method.crowd))
+    count = round(count * method.crowd)
+    trace = workload(seed, *shares, count=count, tuned=method.tuned)
     return replay(trace, cluster(seed, lends=method.lends), settings).metrics
 
 

@@ -18,6 +18,7 @@ COLUMNS = {"JCT, s": ",.0f", "queueing, s": ",.0f", JCT: ".2f", QUEUE: ".2f", LO
 DAMAGE = "GPUs vacated besides, over those asked back"
 IN_SAMPLE = "The run times were drawn so that the means of FIFO come out, on these very seeds."
 LITTLE = "Little queueing is left for loans and sizes to take away."
+SIX = "The six models of Pollux hardly gain from more than 16 to 64 GPUs."
 DIFFERS = {
     "Basic, Aryl": LITTLE,
     "Advanced, Aryl": LITTLE,
@@ -29,6 +30,8 @@ DIFFERS = {
     },
     "Scaling, AFS": "AFS has no bounds in the paper; here it has those of the jobs.",
     "Scaling, Aryl": LITTLE,
+    "Scaling, Pollux": SIX,
+    "Scaling, Aryl+TunedJobs": SIX,
 }
 
 
@@ -102,8 +105,8 @@ CASES = (
         parts=_parts,
         table=_table,
         seeds=SEEDS,
-        short=Form(75, words={"jobs": JOBS, "crowded": False}),
-        full=Form(240, seeds=3, words={"jobs": JOBS, "crowded": False}),
+        short=Form(90, words={"jobs": JOBS, "crowded": False}),
+        full=Form(280, seeds=3, words={"jobs": JOBS, "crowded": False}),
         paper=_paper(),
         judged_on=("aryl-drawn",),
         fitted_on=("aryl-drawn",),

@@ -117,7 +117,7 @@ CASES = (
         "Figures 13 and 14 in shape, without loans, by the share of elastic jobs.",
         SHARED,
         NONE_PRINTED,
-        90,
+        150,
         Figure(
             "Gains over FIFO by the share of elastic jobs.",
             shares(partial(_table, SHARED), [*RIVALS], JCT, QUEUE),

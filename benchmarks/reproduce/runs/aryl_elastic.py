@@ -14,7 +14,10 @@ RIVALS = {
     "Aryl": ("aryl", ()),
     "AFS": ("aryl", ("size=afs",)),
     "Gandiva": ("gandiva-elastic", ("place=groups",)),
+    "Pollux": ("pollux", ("place=groups",)),
+    "Aryl+TunedJobs": ("aryl", ()),
 }
+TUNED = ("Pollux", "Aryl+TunedJobs")
 BASELINE = "Baseline"
 BASES = ("Basic, Aryl", "Ideal, Aryl")
 VARIANTS = {"imperfect": "scaling=aryl", "not grouped": "place=consolidate"}
@@ -34,7 +37,8 @@ def _methods() -> Mapping[str, Method]:
     found = {name: METHODS[name] for name in (BASELINE, *BASES)}
     for share in SHARES:
         for rival, (policy, words) in RIVALS.items():
-            found[elastic_row(rival, share)] = Method(policy, words, elastic=share)
+            tuned = 100.0 if rival in TUNED else 0.0
+            found[elastic_row(rival, share)] = Method(policy, words, elastic=share, tuned=tuned)
     for base in BASES:
         for variant, word in VARIANTS.items():
             method = METHODS[base]
@@ -49,7 +53,7 @@ def aryl_varied(method: str, seed: int, jobs: int) -> dict[str, float]:
     """The means of a replay in seconds, and preemptions by reclaims over jobs in percent."""
     row = EVERY[method]
     (settings,) = read_settings([row.policy], row.words)
-    trace = workload(seed, row.elastic, row.any_gpu, row.mixed, count=jobs)
+    trace = workload(seed, row.elastic, row.any_gpu, row.mixed, count=jobs, tuned=row.tuned)
     found = replay(trace, cluster(seed, lends=row.lends), settings).metrics
     return {
         "jct_s": found.avg_jct_s or 0.0,
