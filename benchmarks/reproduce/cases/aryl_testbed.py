@@ -47,7 +47,7 @@ TABLE_8: Printed = {
 }
 TAIL = "The paper's means are above its 95th percentiles: a few of its jobs waited for hours."
 ORDER = "Shortest first with exact run times leaves little queueing, as in Table 5."
-FEW = "At most two servers are lent, and the short jobs on them end before they go back."
+FEW = "At most two servers are lent, and few jobs are on them when they go back."
 DIFFERS_8 = {
     "Baseline": TAIL,
     **{name: ORDER for name in ROWS if name != "Baseline"},
@@ -63,6 +63,7 @@ def _row(wrong: float) -> str:
 
 
 TABLE_9: Printed = {_row(at): {QUEUE: queue, JCT: jct} for at, (queue, jct) in WRONG.items()}
+UNSAID = "The paper does not name its scenario; here the order leaves little queueing."
 NEVER = "An error of at most a quarter seldom changes which of two jobs is the shorter."
 
 
@@ -152,7 +153,7 @@ CASES = (
         paper=TABLE_9,
         judged_on=("aryl-drawn",),
         fitted_on=("aryl-drawn",),
-        differs=dict.fromkeys(TABLE_9, NEVER),
+        differs={**dict.fromkeys(TABLE_9, NEVER), _row(0.0): UNSAID},
         in_sample="The run times were drawn so that the means of FIFO come out, on these seeds.",
     ),
 )
