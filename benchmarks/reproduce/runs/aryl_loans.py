@@ -26,8 +26,9 @@ SHOWN_FROM_S, SHOWN_HOURS = 6 * DAY_S, 48  # of Figure 9
 
 
 class OnLoan:
-    """Sees each decision of a replay: who starts on lent servers, and how many of their GPUs are
-    busy at the first decision of each five minutes."""
+    """Sees each decision of a replay, and notes the jobs that start on lent servers. At the first
+    decision of each five minutes it counts their busy GPUs.
+    """
 
     def __init__(self, spec: ClusterSpec) -> None:
         self.lent = {NodeId(name) for name, group in spec.each_node() if group.lent}

@@ -1,9 +1,9 @@
 """Aryl's testbed (7.5) as a simulation: 180 jobs on four training and four inference servers.
 
-The paper says: 180 jobs, 10 of them elastic, at most 16 GPUs each, submitted within eight hours,
-and two minutes to two hours of training. Run times are drawn evenly on a log scale. The shares of
-widths were chosen on other seeds, so that FIFO queues about as long as in the paper. Submission
-begins at eight in the morning, so that servers are lent and then asked back.
+The paper has 180 jobs, submitted within eight hours, and 10 of them are elastic. They have 16 GPUs
+at most, and train for two minutes to two hours. Here run times are drawn evenly on a log scale. The
+shares of widths were chosen on other seeds, so that FIFO queues about as long as in the paper.
+Submission begins at eight in the morning, so that servers are lent and then asked back.
 """
 
 from __future__ import annotations
