@@ -22,7 +22,10 @@ if TYPE_CHECKING:
 
 # Other rooms lend commands under this entry point group; they are loaded only when called.
 ENTRY_POINTS = "dlq.commands"
-LENT_HELP = {"simulate": "Replay a trace on a cluster under one or more policies."}
+LENT_HELP = {
+    "simulate": "Replay a trace on a cluster under one or more policies.",
+    "web": "A web page and an HTTP API on this host, with your rights.",
+}
 
 
 class Lazy(NamedTuple):

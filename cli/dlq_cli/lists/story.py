@@ -42,10 +42,11 @@ NO_PYTHON = re.compile(
 def job_text(job: job_pb2.Job, look: OutputLook, spec: job_pb2.JobSpec | None = None) -> str:
     """The job: one heading, then its facts, and the spec if it is given."""
     head = f"Job {shown_id(job)} {clean_line(job.name)}: {paint(shown_state(job), look)}"
-    return f"{head}\n" + facts((*_job_pairs(job, look), *(_spec_pairs(spec) if spec else ())))
+    return f"{head}\n" + facts((*job_pairs(job, look), *(spec_pairs(spec) if spec else ())))
 
 
-def _job_pairs(job: job_pb2.Job, look: OutputLook) -> tuple[tuple[str, str], ...]:
+def job_pairs(job: job_pb2.Job, look: OutputLook) -> tuple[tuple[str, str], ...]:
+    """The facts of a job with their names; empty texts have nothing to say."""
     state = shown_state(job)
     return (
         ("user", job.user),
@@ -180,7 +181,7 @@ def reason_text(reason: job_pb2.WaitReason, look: OutputLook | None = None) -> s
     return clean_line(text) if look is None else sentence(text, look)
 
 
-def _spec_pairs(spec: job_pb2.JobSpec) -> tuple[tuple[str, str], ...]:
+def spec_pairs(spec: job_pb2.JobSpec) -> tuple[tuple[str, str], ...]:
     """The parts of the spec that the job does not show already."""
     command = shlex.join(spec.command)
     if spec.script:

@@ -248,8 +248,19 @@ def connect(home: Path | None = None, *, patience_s: float = PATIENCE_S) -> Conn
 
 def open_channel(identity: Identity) -> grpc.Channel:
     """A channel of this process, with the settings of every line to the master."""
-    credentials = grpc.ssl_channel_credentials(identity.ca, identity.key, identity.certificate)
-    options: list[tuple[str, object]] = [
+    return grpc.secure_channel(
+        identity.address, channel_credentials(identity), options=channel_options()
+    )
+
+
+def channel_credentials(identity: Identity) -> grpc.ChannelCredentials:
+    """Mutual TLS with this identity."""
+    return grpc.ssl_channel_credentials(identity.ca, identity.key, identity.certificate)
+
+
+def channel_options() -> list[tuple[str, object]]:
+    """The settings of every line to the master."""
+    return [
         ("grpc.ssl_target_name_override", SERVER_NAME),
         # A host that died without a word is noticed after 5 + 3 seconds.
         ("grpc.keepalive_time_ms", 5_000),
@@ -266,4 +277,3 @@ def open_channel(identity: Identity) -> grpc.Channel:
         # A cluster's address is dialled directly; proxies of the environment are for the web.
         ("grpc.enable_http_proxy", 0),
     ]
-    return grpc.secure_channel(identity.address, credentials, options=options)

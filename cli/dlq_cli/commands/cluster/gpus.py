@@ -2,30 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from typing import NamedTuple
+from collections.abc import Iterable
 
 import click
 
-from dlq.v1 import node_pb2, resource_pb2
+from dlq.v1 import node_pb2
 from dlq_cli.app import App
-from dlq_cli.commands.cluster.nodes import chosen_nodes, state_of
+from dlq_cli.commands.cluster.nodes import chosen_nodes
 from dlq_cli.commands.options import examples, json_option, pass_app
-from dlq_cli.facts.cluster import status_facts
-from dlq_cli.facts.common import Facts, document
+from dlq_cli.facts.common import document
+from dlq_cli.facts.gpus import Row, gpu_facts, rows_of
 from dlq_cli.output.render import Cell, OutputLook, table
 from dlq_client.nodes import Nodes
 from dlq_common.text.units import approximate_size
 
 STATES = ("free", "busy", "withheld", "closed", "unknown")
-
-
-class Row(NamedTuple):
-    """One GPU of a node, with its known state."""
-
-    node: node_pb2.Node
-    gpu: resource_pb2.Gpu
-    status: node_pb2.GpuStatus
 
 
 @click.command(
@@ -73,33 +64,6 @@ def gpus(
         return
     look = app.look()
     click.echo(_list(found, look, headings=not no_header), nl=False, color=look.color)
-
-
-def rows_of(nodes: Iterable[node_pb2.Node]) -> Iterator[Row]:
-    """The GPUs of these nodes; those of an older master are `unknown`."""
-    for node in nodes:
-        told = {status.index: status for status in node.gpu_statuses}
-        for gpu in node.gpus:
-            yield Row(
-                node,
-                gpu,
-                told.get(gpu.index) or node_pb2.GpuStatus(index=gpu.index, state="unknown"),
-            )
-
-
-def gpu_facts(row: Row) -> Facts:
-    """One GPU as plain values; unknown is null."""
-    node, gpu, status = row
-    return {
-        "node_id": node.node_id,
-        "node_state": state_of(node),
-        "index": gpu.index,
-        "uuid": gpu.uuid or None,
-        "gpu_type": gpu.gpu_type,
-        "memory_bytes": gpu.memory_bytes,
-        "virtual": node.virtual_devices,
-        **status_facts(status),
-    }
 
 
 def _known(status: node_pb2.GpuStatus, name: str) -> int | None:

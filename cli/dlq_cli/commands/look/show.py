@@ -10,8 +10,8 @@ import click
 from dlq.v1 import job_service_pb2
 from dlq_cli.app import App
 from dlq_cli.commands.options import examples, json_option, pass_app
+from dlq_cli.facts.answers import whole_job_facts
 from dlq_cli.facts.common import document
-from dlq_cli.facts.job import attempt_facts, job_facts, spec_facts, traffic_facts
 from dlq_cli.lists.select import several_jobs
 from dlq_cli.lists.steps import steps_facts, steps_text
 from dlq_cli.lists.story import attempts_text, end_note_text, failure_text, images_text, job_text
@@ -63,10 +63,5 @@ def _facts(
     answer: job_service_pb2.GetJobResponse,
     steps: Mapping[str, Sequence[job_service_pb2.AttemptSteps]],
 ) -> dict[str, object]:
-    return {
-        **job_facts(answer.job),
-        "spec": spec_facts(answer.spec),
-        "traffic": traffic_facts(answer.traffic),
-        "attempts": [attempt_facts(attempt) for attempt in answer.attempts],
-        "steps": [steps_facts(each) for each in steps[answer.job.job_id]],
-    }
+    listed = [steps_facts(each) for each in steps[answer.job.job_id]]
+    return {**whole_job_facts(answer), "steps": listed}

@@ -7,8 +7,8 @@ import click
 from dlq.v1 import job_pb2, job_service_pb2
 from dlq_cli.app import App
 from dlq_cli.commands.options import examples, json_option, pass_app
+from dlq_cli.facts.answers import explained_facts
 from dlq_cli.facts.common import document
-from dlq_cli.facts.job import job_facts, reason_facts, traffic_facts, wait_facts
 from dlq_cli.lists.columns import where, where_beside_state
 from dlq_cli.lists.select import several_jobs
 from dlq_cli.lists.story import end_note_text, failure_text, reason_text
@@ -30,7 +30,7 @@ def why(app: App, job: tuple[str, ...], as_json: bool) -> None:
     jobs = Jobs(app.connection())
     answers = [jobs.explain(job_id) for job_id in several_jobs(jobs, job)]
     if as_json:
-        click.echo(document({"jobs": [_facts(answer) for answer in answers]}))
+        click.echo(document({"jobs": [explained_facts(answer) for answer in answers]}))
         return
     look = app.look()
     for answer in answers:
@@ -39,17 +39,6 @@ def why(app: App, job: tuple[str, ...], as_json: bool) -> None:
         click.echo(end_note_text(attempts), nl=False)
         if not answer.reasons and shown_state(answer.job) in ENDED:
             click.echo(failure_text(attempts), nl=False)
-
-
-def _facts(answer: job_service_pb2.ExplainJobResponse) -> dict[str, object]:
-    ahead = answer.jobs_ahead_count if answer.HasField("jobs_ahead_count") else None
-    return {
-        **job_facts(answer.job),
-        "reasons": [reason_facts(one) for one in answer.reasons],
-        "jobs_ahead_count": ahead,
-        "waits": [wait_facts(one) for one in answer.waits],
-        "traffic": traffic_facts(answer.traffic),
-    }
 
 
 def _text(answer: job_service_pb2.ExplainJobResponse, look: OutputLook) -> str:

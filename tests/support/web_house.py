@@ -1,0 +1,58 @@
+"""The web server of one person in front of a master's real door, without a port of its own."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+
+import httpx
+
+from dlq_client.line.identity import certified
+from dlq_common.identity.pki import Role
+from dlq_web.app import build_app
+from dlq_web.door.sessions import Person, Sessions
+from dlq_web.line.calls import MasterLine
+from dlq_web.line.feed import Feed
+from support.fake_clock import SeededIds
+from support.rpc_house import RpcHouse
+
+ADDRESS = "127.0.0.1:7330"
+COOKIE = "dlq_7330"
+
+
+@dataclass(frozen=True, slots=True)
+class WebHouse:
+    """The server, and a browser that has not signed in."""
+
+    browser: httpx.AsyncClient
+    sessions: Sessions
+    feed: Feed
+    app: object
+
+    def program(self) -> dict[str, str]:
+        """The headers of a program with a token."""
+        return {"authorization": f"Bearer {self.sessions.begin(by_cookie=False)}"}
+
+    async def enter(self) -> httpx.Response:
+        """The browser opens a fresh link."""
+        return await self.browser.get("/enter", params={"link": self.sessions.new_link()})
+
+
+@asynccontextmanager
+async def web_house(
+    house: RpcHouse, name: str = "alice", role: Role = Role.USER
+) -> AsyncIterator[WebHouse]:
+    """The server of this person; it is gone afterwards."""
+    key, certificate = house.certificate(name, role)
+    address = f"127.0.0.1:{house.server.api_port}"
+    identity = certified(key, certificate, house.authority.certificate_pem(), address)
+    line = MasterLine(identity, house.clock)
+    feed, sessions = Feed(line), Sessions(house.clock)
+    person = Person(name, role.value, "lab", line, feed)
+    app = build_app(person, sessions, (ADDRESS,), house.clock, SeededIds(9), COOKIE)
+    transport = httpx.ASGITransport(app, raise_app_exceptions=False)
+    async with httpx.AsyncClient(transport=transport, base_url=f"http://{ADDRESS}") as browser:
+        yield WebHouse(browser, sessions, feed, app)
+    await feed.close()
+    await line.close()

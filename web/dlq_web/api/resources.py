@@ -1,0 +1,191 @@
+"""The one table of the reads below `/v1`: path, method of the master, parameters, and the facts.
+
+The facts are the documents of the command line: `/v1/jobs/17/why` has what `dlq why 17 --json` has.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+from dlq.v1 import job_service_pb2
+from dlq_cli.facts.answers import explained_facts, whole_job_facts
+from dlq_cli.facts.cluster import (
+    cluster_facts,
+    event_facts,
+    node_facts,
+    pools_facts,
+    queue_facts,
+    server_facts,
+    teams_facts,
+)
+from dlq_cli.facts.common import Facts
+from dlq_cli.facts.gpus import gpu_facts, rows_of
+from dlq_cli.facts.job import job_facts
+from dlq_cli.facts.usage import report_facts
+from dlq_web.api.params import MOST_AT_ONCE, PAGE, Param, span, states, text, texts
+from dlq_web.line.methods import Method, named
+
+RECENT_S = 24 * 3600
+
+
+class Resource(NamedTuple):
+    """A read: what it asks the master, and what it makes of the answer."""
+
+    path: str  # below /v1; {name} is a parameter of the path
+    summary: str
+    method: Method
+    facts: Callable[[Any], Facts]
+    params: Sequence[Param] = ()
+    items: str = ""  # the key of its list, if it is one
+    usual: Callable[[Any], None] = lambda request: None  # what nobody has to say
+
+
+def _jobs(answer: job_service_pb2.ListJobsResponse) -> Facts:
+    return {
+        "jobs": [job_facts(job) for job in answer.jobs],
+        "next_cursor": answer.next_page_token or None,
+        "event_cursor": answer.cursor,
+    }
+
+
+def _events(answer: job_service_pb2.ListEventsResponse) -> Facts:
+    return {
+        "events": [event_facts(event) for event in answer.events],
+        "next_cursor": answer.next_page_token or None,
+        "event_cursor": answer.cursor,
+    }
+
+
+def _recent(request: job_service_pb2.ListJobsRequest) -> None:
+    request.page_size = MOST_AT_ONCE
+    request.ended_within_seconds = RECENT_S
+
+
+def _paged(request: Any) -> None:
+    request.page_size = MOST_AT_ONCE
+
+
+def _by_user_and_team(request: Any) -> None:
+    request.by.extend(("user", "team"))
+
+
+_JOB = text("job", "job_id", "The number of a job, or of a task such as 12_4.")
+_USAGE_GROUPS = ("user", "team")
+
+RESOURCES: tuple[Resource, ...] = (
+    Resource(
+        "/jobs",
+        "Jobs in the order of their numbers; yours, and of the ended ones the last day's.",
+        named("JobService", "ListJobs"),
+        _jobs,
+        (
+            states("state", "states", "States with commas between them, such as running,queued."),
+            text("user", "user", "Another user; * is everybody."),
+            text("queue", "queue", "Only this queue."),
+            text("name", "name", "Only this name."),
+            span("since", "ended_within_seconds", "How long ago a job may have ended; all."),
+            texts("ids", "job_ids", "Only these jobs."),
+            *PAGE,
+        ),
+        items="jobs",
+        usual=_recent,
+    ),
+    Resource(
+        "/jobs/{job}",
+        "Everything about a job.",
+        named("JobService", "GetJob"),
+        lambda answer: {"job": whole_job_facts(answer)},
+        (_JOB,),
+    ),
+    Resource(
+        "/jobs/{job}/why",
+        "Every reason why a job does not run, and how its waiting came about.",
+        named("JobService", "ExplainJob"),
+        lambda answer: {"job": explained_facts(answer)},
+        (_JOB,),
+    ),
+    Resource(
+        "/jobs/{job}/events",
+        "The events of a job, oldest first.",
+        named("JobService", "ListEvents"),
+        _events,
+        (_JOB, *PAGE),
+        items="events",
+        usual=_paged,
+    ),
+    Resource(
+        "/nodes",
+        "The machines, with their GPUs.",
+        named("NodeService", "ListNodes"),
+        lambda answer: {
+            "nodes": [node_facts(node) for node in answer.nodes],
+            "next_cursor": answer.next_page_token or None,
+        },
+        PAGE,
+        items="nodes",
+        usual=_paged,
+    ),
+    Resource(
+        "/nodes/{node}",
+        "One machine.",
+        named("NodeService", "GetNode"),
+        lambda answer: {"node": node_facts(answer.node)},
+        (text("node", "node_id", "Its name."),),
+    ),
+    Resource(
+        "/gpus",
+        "Every GPU: its job, its health, its last measurements.",
+        named("NodeService", "ListNodes"),
+        lambda answer: {
+            "gpus": [gpu_facts(row) for row in rows_of(answer.nodes)],
+            "next_cursor": answer.next_page_token or None,
+        },
+        PAGE,
+        items="gpus",
+        usual=_paged,
+    ),
+    Resource(
+        "/queues",
+        "The queues, the first to be served first.",
+        named("QueueService", "ListQueues"),
+        lambda answer: {"queues": [queue_facts(queue) for queue in answer.queues]},
+        items="queues",
+    ),
+    Resource(
+        "/cluster",
+        "The cluster as a whole, and who you are to it.",
+        named("QueueService", "GetCluster"),
+        lambda answer: {"cluster": cluster_facts(answer)},
+    ),
+    Resource(
+        "/teams",
+        "Your teams: their limits and their use.",
+        named("TeamService", "ListTeams"),
+        teams_facts,
+    ),
+    Resource(
+        "/usage",
+        "GPU-hours by user and team.",
+        named("UsageService", "GetUsage"),
+        lambda answer: report_facts(answer, _USAGE_GROUPS),
+        (
+            text("user", "user", "Only jobs of this user."),
+            text("team", "team", "Only jobs counted to this team."),
+        ),
+        usual=_by_user_and_team,
+    ),
+    Resource(
+        "/loans",
+        "Servers of the inference side, lent or not. For operators.",
+        named("LoanService", "ListLoans"),
+        lambda answer: {"servers": [server_facts(one) for one in answer.servers]},
+        items="servers",
+    ),
+    Resource(
+        "/rented",
+        "Pools of rented machines and their costs. For operators.",
+        named("PoolService", "ListPools"),
+        pools_facts,
+    ),
+)

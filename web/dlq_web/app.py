@@ -1,0 +1,78 @@
+"""Puts the parts of the server together: the door around the API and the pages."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Mount, Route
+from starlette.staticfiles import StaticFiles
+
+from dlq_common.clock import Clock
+from dlq_common.daemon.logs import get_logger
+from dlq_common.errors import DlqError, InternalError, InvalidRequest, NotFound
+from dlq_common.ids import Ids
+from dlq_web.api import openapi, reading, streams
+from dlq_web.api.bridge import Bridge
+from dlq_web.api.health import Health
+from dlq_web.api.refusals import outcome_of, refusal
+from dlq_web.door.guard import Guard
+from dlq_web.door.sessions import Person, Sessions
+from dlq_web.door.signing import Door
+from dlq_web.pages import pages
+from dlq_web.pages.page import STATIC, refusal_page
+
+
+def build_app(
+    person: Person, sessions: Sessions, hosts: Collection[str], clock: Clock, ids: Ids, cookie: str
+) -> Starlette:
+    """The server of one person. `hosts`: the values of the header Host that are its own."""
+    app = Starlette(
+        routes=[
+            *Door(sessions, cookie).routes(),
+            *Health().routes(),
+            *streams.routes(),
+            *reading.routes(),
+            *openapi.routes(),
+            Route("/api/{service}/{method}", Bridge(ids).answer, methods=["POST"]),
+            *pages.routes(clock),
+            Mount("/static", StaticFiles(directory=STATIC)),
+        ],
+        middleware=[
+            Middleware(Guard, sessions=sessions, hosts=hosts, cookie=cookie, clock=clock),
+        ],
+        exception_handlers={
+            DlqError: _refused,
+            HTTPException: _unknown,
+            Exception: _incident,
+        },
+    )
+    app.state.person = person
+    return app
+
+
+async def _refused(http: Request, error: Exception) -> Response:
+    assert isinstance(error, DlqError)
+    if "text/html" in http.headers.get("accept", ""):
+        return refusal_page(error, outcome_of(error).status)
+    return refusal(error)
+
+
+async def _unknown(http: Request, error: Exception) -> Response:
+    assert isinstance(error, HTTPException)
+    if error.status_code == 405:
+        told: DlqError = InvalidRequest(f"{http.method} is not for {http.url.path[:200]}")
+        answer = await _refused(http, told)
+        answer.status_code = 405
+        return answer
+    return await _refused(http, NotFound(f"there is no page {http.url.path[:200]}", kind="page"))
+
+
+async def _incident(http: Request, error: Exception) -> Response:
+    """Our fault. The log has the trace, and the caller no text of ours."""
+    get_logger("web").error("request_failed", path=http.url.path, exc_info=error)
+    return await _refused(http, InternalError("a fault of the web server", hint="see its log"))

@@ -1,0 +1,162 @@
+"""Refuses requests that come from elsewhere: a forged Host, no session, a foreign page.
+
+Every answer carries the same headers. They allow scripts and styles of this server alone, no
+frames, and no word about this page to any other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.requests import HTTPConnection
+from starlette.responses import Response
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from dlq_common.clock import Clock
+from dlq_common.errors import DlqError, InvalidRequest, PermissionDenied, TryAgain, Unauthenticated
+from dlq_web.api.refusals import refusal
+from dlq_web.door.sessions import Session, Sessions, is_token
+
+CSRF_HEADER = "x-dlq-csrf"
+SAFE = frozenset({"GET", "HEAD"})
+OPEN = ("/static/", "/enter", "/livez", "/readyz", "/favicon.ico")
+LARGEST_BODY = 1024 * 1024
+EACH_SECOND, AT_ONCE = 50.0, 200.0  # requests of all sessions together
+_POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
+    "form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+)
+HEADERS = {
+    "Content-Security-Policy": _POLICY,
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Permissions-Policy": "camera=(), geolocation=(), microphone=()",
+}
+
+
+class Rate:
+    """So many requests a second, and some more at once."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._left, self._at_s = AT_ONCE, clock.boottime_s()
+
+    def take(self) -> None:
+        """One request; TryAgain when there were too many."""
+        now_s = self._clock.boottime_s()
+        self._left = min(AT_ONCE, self._left + EACH_SECOND * (now_s - self._at_s))
+        self._at_s = now_s
+        if self._left < 1:
+            raise TryAgain("too many requests at once", limit="requests", retry_after_s=1)
+        self._left -= 1
+
+
+class Guard:
+    """An ASGI middleware around everything."""
+
+    def __init__(
+        self, app: ASGIApp, *, sessions: Sessions, hosts: Collection[str], cookie: str, clock: Clock
+    ) -> None:
+        """`hosts`: the values of Host that are this server's. `cookie`: the name of its cookie."""
+        self._app = app
+        self._sessions = sessions
+        self._hosts = frozenset(hosts)
+        self._cookie = cookie
+        self._rate = Rate(clock)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        sending = _with_headers(send)
+        try:
+            self._check(HTTPConnection(scope))
+        except DlqError as error:
+            await _told(error, scope)(scope, receive, sending)
+            return
+        await self._app(scope, _bounded(receive), sending)
+
+    def _check(self, http: HTTPConnection) -> None:
+        host = http.headers.get("host", "")
+        if host not in self._hosts:
+            raise PermissionDenied(
+                "this name is not the server's", hint="open the address that `dlq web` has printed"
+            )
+        if int(_digits(http.headers.get("content-length", "0"))) > LARGEST_BODY:
+            raise InvalidRequest(f"a request has at most {LARGEST_BODY} bytes")
+        path = http.url.path
+        if any(path == one or (one.endswith("/") and path.startswith(one)) for one in OPEN):
+            return
+        self._rate.take()
+        session = self._session(http)
+        if session is None:
+            raise Unauthenticated("nobody is signed in here", hint="`dlq web` prints a link")
+        if http.scope["method"] not in SAFE:
+            self._check_origin(http, session)
+        http.state.session = session
+
+    def _session(self, http: HTTPConnection) -> Session | None:
+        scheme, _, token = http.headers.get("authorization", "").partition(" ")
+        if scheme.lower() == "bearer":
+            session = self._sessions.of(token.strip())
+            return None if session is None or session.by_cookie else session
+        session = self._sessions.of(http.cookies.get(self._cookie, ""))
+        return session if session is not None and session.by_cookie else None
+
+    def _check_origin(self, http: HTTPConnection, session: Session) -> None:
+        """A cookie goes along with the requests of every page, the token only with ours."""
+        if not session.by_cookie:
+            return
+        origin = http.headers.get("origin", "")
+        if origin and origin.partition("://")[2] not in self._hosts:
+            raise PermissionDenied("the request comes from another page")
+        if not is_token(session, http.headers.get(CSRF_HEADER, "")):
+            raise PermissionDenied(
+                "the request lacks the token of this session", hint="reload the page"
+            )
+
+
+def _digits(text: str) -> str:
+    if not text.isascii() or not text.isdigit() or len(text) > 12:
+        raise InvalidRequest("Content-Length is a number")
+    return text
+
+
+def _with_headers(send: Send) -> Send:
+    async def sending(message: Message) -> None:
+        if message["type"] == "http.response.start":
+            headers = MutableHeaders(scope=message)
+            for name, value in HEADERS.items():
+                headers.setdefault(name, value)
+            headers.setdefault("Cache-Control", "no-store")
+        await send(message)
+
+    return sending
+
+
+def _bounded(receive: Receive) -> Receive:
+    """The same body, which ends the request once it is too long, whatever its header says."""
+    taken = 0
+
+    async def receiving() -> Message:
+        nonlocal taken
+        message = await receive()
+        taken += len(message.get("body", b""))
+        if taken > LARGEST_BODY:
+            raise InvalidRequest(f"a request has at most {LARGEST_BODY} bytes")
+        return message
+
+    return receiving
+
+
+def _told(error: DlqError, scope: Scope) -> Response:
+    """The refusal: a page for people, JSON for programs."""
+    answer: Response = refusal(error)
+    if "text/html" in Headers(scope=scope).get("accept", ""):
+        from dlq_web.pages.page import refusal_page
+
+        return refusal_page(error, answer.status_code)
+    return answer

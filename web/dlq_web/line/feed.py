@@ -1,0 +1,153 @@
+"""One watch of the master's events for all streams of a person: pages cost the master one stream.
+
+A stream that reads too slowly is ended, and comes back with the last number it has seen. While the
+master is away nobody hears anything. Events of that time come once it is back.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from itertools import dropwhile
+from typing import Any
+
+from dlq.v1 import job_service_pb2 as wire
+from dlq_common.errors import DlqError, TryAgain, Unavailable
+from dlq_web.line.calls import Asking
+from dlq_web.line.methods import named
+
+KEPT = 1_000  # events, for streams that come back
+MOST_UNREAD = 500  # events of one stream
+FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.2, 5.0
+AWAY = (Unavailable, TryAgain)
+_WATCH, _LIST = named("JobService", "WatchEvents"), named("JobService", "ListJobs")
+
+
+class Feed:
+    """The events that a person may see, from the first listener on."""
+
+    def __init__(self, line: Asking) -> None:
+        self._line = line
+        self._kept: deque[wire.WatchEventsResponse] = deque(maxlen=KEPT)
+        self._listeners: set[asyncio.Queue[wire.WatchEventsResponse | None]] = set()
+        self._cursor = -1  # of the last event that came; -1: none has come
+        self._whole_from = -1  # every event after this one is kept; -1: unknown
+        self._watch: asyncio.Task[None] | None = None
+
+    async def events(self, after: int = -1) -> AsyncGenerator[wire.WatchEventsResponse]:
+        """Events after that number, -1: from now on, until the listener stops or lags behind.
+
+        Raises CursorExpired when the journal no longer has them: read the state anew.
+        """
+        mine: asyncio.Queue[wire.WatchEventsResponse | None] = asyncio.Queue(MOST_UNREAD)
+        self._listeners.add(mine)
+        self._begin()
+        try:
+            last = after
+            if after >= 0:
+                async with aclosing(self._past(after)) as past:
+                    async for message in past:
+                        last = message.cursor
+                        yield message
+            while (fresh := await mine.get()) is not None:
+                if fresh.cursor > last:
+                    yield fresh
+        finally:
+            self._listeners.discard(mine)
+
+    async def changed(self, timeout_s: float) -> bool:
+        """Whether anything happened within the time."""
+        async with aclosing(self.events()) as listening:
+            try:
+                async with asyncio.timeout(timeout_s):
+                    await anext(listening)
+            except (TimeoutError, StopAsyncIteration):
+                return False
+        return True
+
+    async def close(self) -> None:
+        """End the watch, and every stream."""
+        if self._watch is not None:
+            self._watch.cancel()
+            await asyncio.wait([self._watch])
+        for mine in list(self._listeners):
+            self._end(mine)
+
+    def _begin(self) -> None:
+        if self._watch is None:
+            self._watch = asyncio.create_task(self._run())
+
+    async def _past(self, after: int) -> AsyncGenerator[wire.WatchEventsResponse]:
+        """Events after that number up to those that the feed keeps, and these. They are asked for
+        again where the master is away meanwhile.
+        """
+        last = after
+        while not 0 <= self._whole_from <= last:
+            try:
+                async with aclosing(self._asked(last)) as asked:
+                    async for message in asked:
+                        last = message.cursor
+                        if message.HasField("event"):
+                            yield message
+                        if 0 <= self._whole_from <= last:
+                            break
+            except AWAY:
+                await asyncio.sleep(FIRST_PAUSE_S)
+        for message in list(dropwhile(lambda one: one.cursor <= last, self._kept)):
+            yield message
+
+    async def _asked(self, cursor: int) -> AsyncGenerator[wire.WatchEventsResponse]:
+        request = wire.WatchEventsRequest(cursor=cursor, gathered=True)
+        async for message in self._line.stream(_WATCH, request):
+            yield message
+            for more in message.more:
+                yield more
+
+    async def _run(self) -> None:
+        pause_s = FIRST_PAUSE_S
+        while True:
+            try:
+                if self._cursor < 0:
+                    self._cursor = self._whole_from = await self._newest()
+                async for message in self._asked(self._cursor):
+                    pause_s = FIRST_PAUSE_S
+                    self._take(message)
+            except AWAY:
+                pass  # its events are asked for once it is back
+            except DlqError:
+                self._forget()  # cut off, or not for this person any more
+            await asyncio.sleep(pause_s)
+            pause_s = min(2 * pause_s, LONGEST_PAUSE_S)
+
+    async def _newest(self) -> int:
+        """The number of the newest event."""
+        answer = await self._line.call(_LIST, wire.ListJobsRequest(page_size=1))
+        return int(answer.cursor)
+
+    def _take(self, message: wire.WatchEventsResponse) -> None:
+        self._cursor = max(self._cursor, message.cursor)
+        if not message.HasField("event"):
+            return
+        if len(self._kept) == KEPT:
+            self._whole_from = self._kept[0].cursor
+        self._kept.append(message)
+        for mine in list(self._listeners):
+            try:
+                mine.put_nowait(message)
+            except asyncio.QueueFull:
+                self._end(mine)
+
+    def _forget(self) -> None:
+        """Every stream ends, and its reader learns the cause when it comes back."""
+        self._cursor = self._whole_from = -1
+        self._kept.clear()
+        for mine in list(self._listeners):
+            self._end(mine)
+
+    def _end(self, mine: asyncio.Queue[Any]) -> None:
+        self._listeners.discard(mine)
+        while not mine.empty():
+            mine.get_nowait()
+        mine.put_nowait(None)

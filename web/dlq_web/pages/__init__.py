@@ -1,0 +1,3 @@
+"""Answers people. `pages` has one function for each page, `views` makes what they show of the
+master's answers, and `page` fills the templates. All words are those of the command line.
+"""

@@ -1,0 +1,135 @@
+"""One function for each page: what it asks the master, and what it shows."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+from starlette.requests import Request
+from starlette.responses import RedirectResponse, Response
+from starlette.routing import Route
+
+from dlq.v1 import job_service_pb2, node_service_pb2, queue_service_pb2
+from dlq_cli.lists.states import parse_states
+from dlq_cli.words import ENDED, SHOWN_STATES, shown_state
+from dlq_common.clock import Clock
+from dlq_web.api.resources import RECENT_S
+from dlq_web.door.sessions import line_of
+from dlq_web.line.methods import named
+from dlq_web.pages import views
+from dlq_web.pages.page import page
+
+MOST_ROWS = 200
+_LIST_JOBS, _GET_JOB = named("JobService", "ListJobs"), named("JobService", "GetJob")
+_EXPLAIN, _LIST_NODES = named("JobService", "ExplainJob"), named("NodeService", "ListNodes")
+_CLUSTER, _QUEUES = named("QueueService", "GetCluster"), named("QueueService", "ListQueues")
+Shown = Callable[[Request], Awaitable[Response]]
+
+
+def routes(clock: Clock) -> list[Route]:
+    """The pages."""
+    pages = Pages(clock)
+    return [
+        Route("/", pages.me, methods=["GET"]),
+        Route("/jobs", pages.jobs, methods=["GET"]),
+        Route("/jobs/{job}", pages.job, methods=["GET"]),
+        Route("/nodes", pages.nodes, methods=["GET"]),
+        Route("/search", search, methods=["GET"]),
+        Route("/favicon.ico", _no_icon, methods=["GET"]),
+    ]
+
+
+class Pages:
+    """The pages, by the time of one clock."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+
+    async def me(self, http: Request) -> Response:
+        """The person's own jobs: what runs, what waits and why, what ended in the last day."""
+        line, look = line_of(http), views.look_at(self._clock.now_s())
+        mine = job_service_pb2.ListJobsRequest(ended_within_seconds=RECENT_S, page_size=MOST_ROWS)
+        listed, cluster = await asyncio.gather(
+            line.call(_LIST_JOBS, mine),
+            line.call(_CLUSTER, queue_service_pb2.GetClusterRequest()),
+        )
+        groups = views.by_state(views.job_row(job, look) for job in listed.jobs)
+        return page(
+            http, "me", "Me", groups=groups, state=cluster, after=listed.cursor,
+            more=bool(listed.next_page_token),
+        )  # fmt: skip
+
+    async def jobs(self, http: Request) -> Response:
+        """All that the person may see, filtered by the master, a page at a time."""
+        look, query = views.look_at(self._clock.now_s()), http.query_params
+        states, user = query.get("state", ""), query.get("user", "*")
+        asked = job_service_pb2.ListJobsRequest(
+            page_size=MOST_ROWS,
+            page_token=query.get("cursor", ""),
+            user=user,
+            queue=query.get("queue", ""),
+            name=query.get("name", ""),
+            states=parse_states(states) or [one for one in SHOWN_STATES if one not in ENDED],
+        )
+        listed, queues = await asyncio.gather(
+            line_of(http).call(_LIST_JOBS, asked),
+            line_of(http).call(_QUEUES, queue_service_pb2.ListQueuesRequest()),
+        )
+        rows = [views.job_row(job, look) for job in listed.jobs]
+        following = http.url.include_query_params(cursor=listed.next_page_token)
+        return page(
+            http, "jobs", "Queue", rows=rows, queues=queues.queues, after=listed.cursor,
+            asked={"state": states, "user": user, "queue": asked.queue, "name": asked.name},
+            following=f"{following.path}?{following.query}" if listed.next_page_token else "",
+        )  # fmt: skip
+
+    async def job(self, http: Request) -> Response:
+        """Everything about one job: its reasons, its promise, its attempts, its output."""
+        line, look = line_of(http), views.look_at(self._clock.now_s())
+        job_id = http.path_params["job"]
+        answer, why = await asyncio.gather(
+            line.call(_GET_JOB, job_service_pb2.GetJobRequest(job_id=job_id)),
+            line.call(_EXPLAIN, job_service_pb2.ExplainJobRequest(job_id=job_id)),
+        )
+        job = answer.job
+        return page(
+            http, "job", f"Job {job.job_id}", row=views.job_row(job, look), job=job, why=why,
+            facts=views.facts_of(answer, look), reasons=views.reasons_of(why, look),
+            waits=views.waits_of(why), attempts=answer.attempts, bar=views.BAR,
+            ending=views.ending_of(answer.attempts), start=views.start_of(job, look),
+            actions=_actions(shown_state(job)), after=-1,
+        )  # fmt: skip
+
+    async def nodes(self, http: Request) -> Response:
+        """Every GPU as a square: its job, its health; and why a node takes no work."""
+        look = views.look_at(self._clock.now_s())
+        request = node_service_pb2.ListNodesRequest(
+            page_size=MOST_ROWS, page_token=http.query_params.get("cursor", "")
+        )
+        listed = await line_of(http).call(_LIST_NODES, request)
+        rows = views.node_rows(listed.nodes, look)
+        return page(http, "nodes", "Nodes", rows=rows, following=listed.next_page_token, after=-1)
+
+
+def _actions(state: str) -> list[str]:
+    """What may be done with a job in this state; the master decides in the end."""
+    if state in ENDED:
+        return []
+    if state == "held":
+        return ["release", "resume", "cancel"]
+    if state in ("pending", "queued"):
+        return ["hold", "cancel"]
+    return ["pause", "requeue", "cancel"]
+
+
+async def search(http: Request) -> Response:
+    """A job number leads to its job, and all else to the jobs of that name."""
+    word = http.query_params.get("q", "").strip()
+    known = word.replace("_", "").isascii() and word.replace("_", "").isdigit()
+    target = http.url_for("job", job=word) if known else http.url_for("jobs")
+    query = "" if known else f"?{http.url.replace_query_params(name=word).query}"
+    return RedirectResponse(f"{target.path}{query}", 303)
+
+
+async def _no_icon(_http: Request) -> Response:
+    return Response(status_code=204)

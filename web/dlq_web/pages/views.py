@@ -1,0 +1,182 @@
+"""What pages show, made of the master's answers with the words of the command line."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+from dlq.v1 import job_pb2, job_service_pb2, node_pb2
+from dlq_cli.facts.gpus import rows_of
+from dlq_cli.lists.columns import reason, where
+from dlq_cli.lists.story import end_note_text, failure_text, job_pairs, reason_text, spec_pairs
+from dlq_cli.lists.tasks import shown_id
+from dlq_cli.output.render import OutputLook, clean_line, when
+from dlq_cli.text.elastic import gpus_now
+from dlq_cli.text.foreseen import long_range, short_range
+from dlq_cli.text.promises import slack, standing
+from dlq_cli.words import ENDED, NODE_STATES, shown_state
+from dlq_common.text.units import approximate_span, format_duration
+from dlq_common.text.wire import from_duration, from_timestamp
+
+BAR = 1000  # the width of a bar, in its own units
+
+
+class JobRow(NamedTuple):
+    """A job as one line of a table."""
+
+    job_id: str
+    shown: str
+    name: str
+    user: str
+    state: str
+    gpus: int
+    where: str  # its nodes, else why it does not run
+    start: str
+    promise: str
+
+
+class Share(NamedTuple):
+    """A part of a bar."""
+
+    label: str
+    seconds: float
+    left: int
+    width: int
+
+
+class GpuSquare(NamedTuple):
+    """A GPU in the map."""
+
+    number: int
+    state: str
+    job_id: str
+    title: str
+
+
+class NodeRow(NamedTuple):
+    """A node with its GPUs."""
+
+    node_id: str
+    state: str
+    flags: str
+    why: str
+    gpus: Sequence[GpuSquare]
+
+
+def look_at(now_s: float) -> OutputLook:
+    """Ages instead of instants: a page does not know its reader's zone."""
+    return OutputLook(tty=True, color=False, now_s=now_s)
+
+
+def job_row(job: job_pb2.Job, look: OutputLook) -> JobRow:
+    """One line."""
+    start = short_range(job.start_estimate, look) if job.HasField("start_estimate") else ""
+    promised = job.HasField("promise") and not job.redacted
+    return JobRow(
+        job_id=job.job_id,
+        shown=shown_id(job),
+        name=clean_line(job.name),
+        user=clean_line(job.user),
+        state=shown_state(job),
+        gpus=gpus_now(job),
+        where=clean_line(where(job, look)) if job.node_ids else _why(job),
+        start=start or _started(job, look),
+        promise=clean_line(_promise(job.promise)) if promised else "",
+    )
+
+
+def by_state(rows: Iterable[JobRow]) -> dict[str, list[JobRow]]:
+    """Running, waiting and ended ones, each newest first."""
+    found: dict[str, list[JobRow]] = {"running": [], "waiting": [], "ended": []}
+    for row in rows:
+        waits = row.state in ("pending", "queued", "held")
+        found["ended" if row.state in ENDED else "waiting" if waits else "running"].insert(0, row)
+    return found
+
+
+def facts_of(answer: job_service_pb2.GetJobResponse, look: OutputLook) -> list[tuple[str, str]]:
+    """What there is to say about a job, and its spec."""
+    pairs = (*job_pairs(answer.job, look), *spec_pairs(answer.spec))
+    return [(name, clean_line(value)) for name, value in pairs if value]
+
+
+def reasons_of(
+    answer: job_service_pb2.ExplainJobResponse, look: OutputLook
+) -> list[tuple[job_pb2.WaitReason, str]]:
+    """Every reason with its sentence."""
+    return [(one, reason_text(one, look)) for one in answer.reasons]
+
+
+def waits_of(answer: job_service_pb2.ExplainJobResponse) -> list[Share]:
+    """Why a job has waited, as the parts of one bar; nothing for a wait of under a second."""
+    seconds = [from_duration(one.main_duration) for one in answer.waits]
+    total_s = sum(seconds)
+    if total_s < 1:
+        return []
+    shares, left = [], 0
+    for one, spent_s in zip(answer.waits, seconds, strict=True):
+        width = round(BAR * spent_s / total_s)
+        if width:
+            words = f"{one.code} {clean_line(one.subject)}".strip()
+            shares.append(Share(f"{words}: {format_duration(spent_s)}", spent_s, left, width))
+            left += width
+    return shares
+
+
+def ending_of(attempts: Sequence[job_pb2.Attempt]) -> str:
+    """What a job's last attempt said at its end, and the last lines of the rank that failed."""
+    return f"{end_note_text(attempts)}{failure_text(attempts)}".strip()
+
+
+def start_of(job: job_pb2.Job, look: OutputLook) -> str:
+    """When a waiting job is likely to start, as a range."""
+    return long_range(job.start_estimate, look) if job.HasField("start_estimate") else ""
+
+
+def node_rows(nodes: Iterable[node_pb2.Node], look: OutputLook) -> list[NodeRow]:
+    """The nodes in their order."""
+    return [_node_row(node, look) for node in nodes]
+
+
+def _node_row(node: node_pb2.Node, look: OutputLook) -> NodeRow:
+    squares = []
+    for _, gpu, status in rows_of([node]):
+        job_id = status.attempt.partition(".")[0]
+        busy = f", job {job_id}" if job_id else ""
+        ill = ", ".join(f"{one.code} ({one.action})" for one in status.conditions)
+        title = f"GPU {gpu.index}, {gpu.gpu_type}, {status.state}{busy}{', ' + ill if ill else ''}"
+        squares.append(GpuSquare(gpu.index, status.state, job_id, clean_line(title)))
+    told = [
+        f"{clean_line(one.words or one.kind)} ({_ago(one.since_time, look)})"
+        if one.HasField("since_time")
+        else clean_line(one.words or one.kind)
+        for one in node.reasons
+    ]
+    return NodeRow(
+        node.node_id,
+        NODE_STATES.get(node.state) or "unknown",
+        ", ".join(node.flags),
+        "; ".join(told),
+        squares,
+    )
+
+
+def _ago(stamp: object, look: OutputLook) -> str:
+    return when(from_timestamp(stamp), look)  # type: ignore[arg-type]  # a Timestamp
+
+
+def _promise(promise: job_pb2.Promise) -> str:
+    return f"{standing(promise)} {slack(promise)}".strip()
+
+
+def _why(job: job_pb2.Job) -> str:
+    return "" if job.redacted else clean_line(reason(job))
+
+
+def _started(job: job_pb2.Job, look: OutputLook) -> str:
+    """How long ago it ended, else how long it has run, else how long ago it came."""
+    if job.HasField("end_time"):
+        return f"ended {when(from_timestamp(job.end_time), look)}"
+    if job.HasField("start_time"):
+        return f"runs {approximate_span(from_duration(job.run_duration))}"
+    return f"came {when(from_timestamp(job.submit_time), look)}"

@@ -1,0 +1,136 @@
+"""Runs the server of one person on loopback, until Ctrl-C or SIGTERM.
+
+Nothing is kept: after a restart of this server everybody signs in anew. While the master is away,
+pages say so and come back by themselves. Where this server ends, no job notices.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import signal
+import socket
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import AsyncExitStack, contextmanager, suppress
+from pathlib import Path
+
+import uvicorn
+
+from dlq.v1 import queue_service_pb2
+from dlq_client.line.identity import Identity
+from dlq_common.clock import Clock
+from dlq_common.errors import ConfigError
+from dlq_common.identity.files import write_private
+from dlq_common.ids import Ids
+from dlq_web.app import build_app
+from dlq_web.door.sessions import Person, Sessions
+from dlq_web.line.calls import MasterLine
+from dlq_web.line.feed import Feed
+from dlq_web.line.methods import named
+
+HOST, USUAL_PORT = "127.0.0.1", 7330
+TOKEN_FILE = "web.json"
+LEAVING_S = 2
+Say = Callable[[str], None]
+
+
+async def serve(
+    identity: Identity, home: Path, port: int | None, clock: Clock, ids: Ids, say: Say
+) -> None:
+    """Serve this person. `port` None: the usual one, or any where that is taken. Raises a DlqError
+    when the master refuses at the start, and ConfigError when the port is taken.
+    """
+    async with AsyncExitStack() as leaving:
+        line = MasterLine(identity, clock)
+        leaving.push_async_callback(line.close)
+        told = await line.call(
+            named("QueueService", "GetCluster"), queue_service_pb2.GetClusterRequest()
+        )
+        feed = Feed(line)
+        leaving.push_async_callback(feed.close)
+        person = Person(told.caller, told.role, told.cluster_name, line, feed)
+        listening = leaving.enter_context(bound(port))
+        number = listening.getsockname()[1]
+        sessions = Sessions(clock)
+        hosts = (f"{HOST}:{number}", f"localhost:{number}")
+        app = build_app(person, sessions, hosts, clock, ids, f"dlq_{number}")
+        leaving.enter_context(token_file(home, hosts[0], sessions))
+        renewing = asyncio.create_task(line.keep_renewed())
+        leaving.callback(renewing.cancel)
+        server = _Server(
+            uvicorn.Config(
+                app, log_config=None, access_log=False, server_header=False,
+                timeout_graceful_shutdown=LEAVING_S,
+            )
+        )  # fmt: skip
+
+        def invite() -> None:
+            say(f"open http://{hosts[0]}/enter?link={sessions.new_link()}")
+
+        invite()
+        say(f"from another machine first: ssh -L {number}:{hosts[0]} THIS-HOST")
+        _invite_again(invite)
+        await server.serve(sockets=[listening])
+
+
+class _Server(uvicorn.Server):
+    """Leaves in order by a signal. uvicorn's own would raise the signal once more at its end, and
+    the process would be gone before anything is tidied up.
+    """
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGINT, signal.SIGTERM):
+            loop.add_signal_handler(number, self.handle_exit, number, None)
+        yield
+
+
+@contextmanager
+def bound(port: int | None) -> Iterator[socket.socket]:
+    """A socket that listens on loopback. ConfigError when a named port is taken."""
+    with socket.socket() as listening:
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            listening.bind((HOST, USUAL_PORT if port is None else port))
+        except OSError as error:
+            if port is not None:
+                raise ConfigError(
+                    f"port {port} of {HOST} cannot be used: {error.strerror}",
+                    hint="--port names another one",
+                ) from None
+            listening.bind((HOST, 0))
+        listening.listen(128)
+        yield listening
+
+
+@contextmanager
+def token_file(home: Path, address: str, sessions: Sessions) -> Iterator[None]:
+    """A file that only its owner can read, with a token for programs of theirs. It goes with the
+    server, and so does the right of its token.
+    """
+    path, token = home / TOKEN_FILE, sessions.begin(by_cookie=False)
+    told = json.dumps({"address": f"http://{address}", "token": token})
+    write_private(path, told.encode() + b"\n")
+    try:
+        yield
+    finally:
+        with suppress(OSError, ValueError, KeyError):
+            if json.loads(path.read_text())["token"] == token:  # not that of a newer server
+                path.unlink()
+
+
+def _invite_again(invite: Callable[[], None]) -> None:
+    """A new link for each press of Enter, where there is a terminal."""
+    if not sys.stdin.isatty():
+        return
+    loop = asyncio.get_running_loop()
+
+    def listen() -> None:
+        for _ in sys.stdin:
+            with suppress(RuntimeError):  # the loop has ended
+                loop.call_soon_threadsafe(invite)
+
+    threading.Thread(target=listen, name="enter", daemon=True).start()
