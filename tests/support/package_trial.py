@@ -51,6 +51,7 @@ TRIALS = (
         ),
     ),
     Trial("sim", ("dlq simulate --help",)),
+    Trial("web", ("dlq web --help", "python -c 'import dlq_web.serving'")),
     # With the libraries where there was a compiler: the command's own exit code comes through.
     Trial("profile", ("dlq profile show --help", "dlq profile run --json -- sh -c 'exit 0'")),
 )

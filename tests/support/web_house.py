@@ -11,9 +11,9 @@ import httpx
 from dlq_client.line.identity import certified
 from dlq_common.identity.pki import Role
 from dlq_web.app import build_app
-from dlq_web.door.sessions import Person, Sessions
+from dlq_web.door.sessions import Person, WebSessions
 from dlq_web.line.calls import MasterLine
-from dlq_web.line.feed import Feed
+from dlq_web.line.feed import EventFeed
 from support.fake_clock import SeededIds
 from support.rpc_house import RpcHouse
 
@@ -26,8 +26,8 @@ class WebHouse:
     """The server, and a browser that has not signed in."""
 
     browser: httpx.AsyncClient
-    sessions: Sessions
-    feed: Feed
+    sessions: WebSessions
+    feed: EventFeed
     app: object
 
     def program(self) -> dict[str, str]:
@@ -48,7 +48,7 @@ async def web_house(
     address = f"127.0.0.1:{house.server.api_port}"
     identity = certified(key, certificate, house.authority.certificate_pem(), address)
     line = MasterLine(identity, house.clock)
-    feed, sessions = Feed(line), Sessions(house.clock)
+    feed, sessions = EventFeed(line), WebSessions(house.clock)
     person = Person(name, role.value, "lab", line, feed)
     app = build_app(person, sessions, (ADDRESS,), house.clock, SeededIds(9), COOKIE)
     transport = httpx.ASGITransport(app, raise_app_exceptions=False)

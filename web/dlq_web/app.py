@@ -18,23 +18,28 @@ from dlq_common.errors import DlqError, InternalError, InvalidRequest, NotFound
 from dlq_common.ids import Ids
 from dlq_web.api import openapi, reading, streams
 from dlq_web.api.bridge import Bridge
-from dlq_web.api.health import Health
+from dlq_web.api.health import WebHealth
 from dlq_web.api.refusals import outcome_of, refusal
 from dlq_web.door.guard import Guard
-from dlq_web.door.sessions import Person, Sessions
-from dlq_web.door.signing import Door
+from dlq_web.door.sessions import Person, WebSessions
+from dlq_web.door.signing import SigningDoor
 from dlq_web.pages import pages
 from dlq_web.pages.page import STATIC, refusal_page
 
 
 def build_app(
-    person: Person, sessions: Sessions, hosts: Collection[str], clock: Clock, ids: Ids, cookie: str
+    person: Person,
+    sessions: WebSessions,
+    hosts: Collection[str],
+    clock: Clock,
+    ids: Ids,
+    cookie: str,
 ) -> Starlette:
     """The server of one person. `hosts`: the values of the header Host that are its own."""
     app = Starlette(
         routes=[
-            *Door(sessions, cookie).routes(),
-            *Health().routes(),
+            *SigningDoor(sessions, cookie).routes(),
+            *WebHealth().routes(),
             *streams.routes(),
             *reading.routes(),
             *openapi.routes(),

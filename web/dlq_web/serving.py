@@ -25,9 +25,9 @@ from dlq_common.errors import ConfigError
 from dlq_common.identity.files import write_private
 from dlq_common.ids import Ids
 from dlq_web.app import build_app
-from dlq_web.door.sessions import Person, Sessions
+from dlq_web.door.sessions import Person, WebSessions
 from dlq_web.line.calls import MasterLine
-from dlq_web.line.feed import Feed
+from dlq_web.line.feed import EventFeed
 from dlq_web.line.methods import named
 
 HOST, USUAL_PORT = "127.0.0.1", 7330
@@ -48,12 +48,12 @@ async def serve(
         told = await line.call(
             named("QueueService", "GetCluster"), queue_service_pb2.GetClusterRequest()
         )
-        feed = Feed(line)
+        feed = EventFeed(line)
         leaving.push_async_callback(feed.close)
         person = Person(told.caller, told.role, told.cluster_name, line, feed)
         listening = leaving.enter_context(bound(port))
         number = listening.getsockname()[1]
-        sessions = Sessions(clock)
+        sessions = WebSessions(clock)
         hosts = (f"{HOST}:{number}", f"localhost:{number}")
         app = build_app(person, sessions, hosts, clock, ids, f"dlq_{number}")
         leaving.enter_context(token_file(home, hosts[0], sessions))
@@ -107,7 +107,7 @@ def bound(port: int | None) -> Iterator[socket.socket]:
 
 
 @contextmanager
-def token_file(home: Path, address: str, sessions: Sessions) -> Iterator[None]:
+def token_file(home: Path, address: str, sessions: WebSessions) -> Iterator[None]:
     """A file that only its owner can read, with a token for programs of theirs. It goes with the
     server, and so does the right of its token.
     """

@@ -7,7 +7,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[3]
 ROOMS = ("benchmarks", "cli", "client", "common", "docs", "examples", "master", "nodeagent",
-         "profiler", "proto", "simulator", "tests", "deploy")  # fmt: skip
+         "profiler", "proto", "simulator", "web", "tests", "deploy")  # fmt: skip
 FILES = [path.as_posix() for room in ROOMS for path in (ROOT / room).rglob("*.*")]
 PAGES = [
     *(ROOT / name for name in ("README.md", "CONTRIBUTING.md", "SECURITY.md")),
@@ -15,7 +15,7 @@ PAGES = [
 ]
 MODULES = [
     path
-    for room in ("cli", "client", "common", "master", "nodeagent", "profiler", "simulator")
+    for room in ("cli", "client", "common", "master", "nodeagent", "profiler", "simulator", "web")
     for path in sorted((ROOT / room).rglob("*.py"))
 ]
 # The first column of the dictionary has the names of before.

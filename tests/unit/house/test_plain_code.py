@@ -31,6 +31,7 @@ PRODUCT = (
     "profiler",
     "proto",
     "simulator",
+    "web",
 )
 LANGUAGES = {".c", ".conf", ".h", ".proto", ".py", ".service", ".sh", ".socket", ".toml", ".yml"}
 _DEPTH = 3

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[3]
-PRODUCT = ("cli", "client", "common", "master", "nodeagent", "profiler", "simulator")
+PRODUCT = ("cli", "client", "common", "master", "nodeagent", "profiler", "simulator", "web")
 # Words in backticks that are values and not modules.
 VALUES = frozenset({"auto", "none"})
 ROOMS = sorted(

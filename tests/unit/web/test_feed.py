@@ -13,8 +13,8 @@ from google.protobuf.message import Message
 from dlq.v1 import job_service_pb2 as wire
 from dlq_common.errors import CursorExpired, Unavailable
 from dlq_web.line import feed as module
-from dlq_web.line.feed import MOST_UNREAD, Feed
-from dlq_web.line.methods import Method
+from dlq_web.line.feed import MOST_UNREAD, EventFeed
+from dlq_web.line.methods import PublicMethod
 
 
 class Journal:
@@ -27,12 +27,12 @@ class Journal:
         self.watches = 0
         self.grown = asyncio.Event()
 
-    async def call(self, method: Method, request: Message, timeout_s: float = 1.0) -> Any:
+    async def call(self, method: PublicMethod, request: Message, timeout_s: float = 1.0) -> Any:
         if self.away:
             raise Unavailable("away")
         return wire.ListJobsResponse(cursor=self.last)
 
-    async def stream(self, _method: Method, request: Any) -> AsyncIterator[Any]:
+    async def stream(self, _method: PublicMethod, request: Any) -> AsyncIterator[Any]:
         if self.away:
             raise Unavailable("away")
         if 0 < request.cursor < self.oldest:
@@ -75,12 +75,12 @@ def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
 class Reader:
     """Reads a stream of the feed in a task of its own."""
 
-    def __init__(self, feed: Feed, after: int = -1) -> None:
+    def __init__(self, feed: EventFeed, after: int = -1) -> None:
         self.seen: list[int] = []
         self.ended = False
         self._task = asyncio.ensure_future(self._read(feed, after))
 
-    async def _read(self, feed: Feed, after: int) -> None:
+    async def _read(self, feed: EventFeed, after: int) -> None:
         async with aclosing(feed.events(after)) as events:
             async for message in events:
                 self.seen.append(message.cursor)
@@ -93,7 +93,7 @@ class Reader:
 
 async def test_many_streams_cost_one_watch() -> None:
     journal = Journal(5)
-    feed = Feed(journal)
+    feed = EventFeed(journal)
     readers = [Reader(feed) for _ in range(20)]
     await settled()
     await journal.grow(2)
@@ -105,7 +105,7 @@ async def test_many_streams_cost_one_watch() -> None:
 @pytest.mark.parametrize("after", [0, 3, 5])
 async def test_a_stream_that_comes_back_misses_and_repeats_nothing(after: int) -> None:
     journal = Journal(5)
-    feed = Feed(journal)
+    feed = EventFeed(journal)
     first = Reader(feed)
     await settled()
     reader = Reader(feed, after)
@@ -118,7 +118,7 @@ async def test_a_stream_that_comes_back_misses_and_repeats_nothing(after: int) -
 
 async def test_what_is_in_memory_is_not_asked_for_again() -> None:
     journal = Journal(5)
-    feed = Feed(journal)
+    feed = EventFeed(journal)
     Reader(feed)
     await settled()
     await journal.grow(3)
@@ -131,7 +131,7 @@ async def test_what_is_in_memory_is_not_asked_for_again() -> None:
 
 async def test_events_of_an_outage_come_after_it() -> None:
     journal = Journal(5)
-    feed = Feed(journal)
+    feed = EventFeed(journal)
     reader = Reader(feed)
     await settled()
     journal.away = True
@@ -145,7 +145,7 @@ async def test_events_of_an_outage_come_after_it() -> None:
 
 async def test_an_outage_longer_than_the_journal_ends_every_stream() -> None:
     journal = Journal(5)
-    feed = Feed(journal)
+    feed = EventFeed(journal)
     reader = Reader(feed)
     await settled()
     await journal.grow()
@@ -161,7 +161,7 @@ async def test_an_outage_longer_than_the_journal_ends_every_stream() -> None:
 
 async def test_a_slow_reader_is_ended_and_holds_up_nobody() -> None:
     journal = Journal()
-    feed = Feed(journal)
+    feed = EventFeed(journal)
     slow = feed.events()
     first = asyncio.ensure_future(anext(slow))
     quick = Reader(feed)
@@ -176,7 +176,7 @@ async def test_a_slow_reader_is_ended_and_holds_up_nobody() -> None:
 
 
 async def test_the_end_of_the_feed_ends_its_streams() -> None:
-    feed = Feed(Journal())
+    feed = EventFeed(Journal())
     reader = Reader(feed)
     await settled()
     await feed.close()

@@ -1,4 +1,4 @@
-"""Sessions: a link opens one, time ends it, and only its own token makes changes."""
+"""WebSessions: a link opens one, time ends it, and only its own token makes changes."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from dlq_web.door.sessions import (
     LINK_S,
     LONGEST_S,
     MOST_SESSIONS,
-    Sessions,
+    WebSessions,
     is_token,
 )
 from support.fake_clock import FakeClock
 
 
 def test_a_link_opens_one_session() -> None:
-    sessions = Sessions(FakeClock())
+    sessions = WebSessions(FakeClock())
     link = sessions.new_link()
     secret = sessions.enter(link)
     assert secret is not None
@@ -24,7 +24,7 @@ def test_a_link_opens_one_session() -> None:
 
 def test_an_old_link_and_a_made_up_one_open_none() -> None:
     clock = FakeClock()
-    sessions = Sessions(clock)
+    sessions = WebSessions(clock)
     link = sessions.new_link()
     clock.advance(LINK_S)
     assert sessions.enter(link) is None
@@ -34,7 +34,7 @@ def test_an_old_link_and_a_made_up_one_open_none() -> None:
 
 def test_a_session_ends_when_it_is_not_used() -> None:
     clock = FakeClock()
-    sessions = Sessions(clock)
+    sessions = WebSessions(clock)
     secret = sessions.begin(by_cookie=True)
     clock.advance(IDLE_S - 1)
     assert sessions.of(secret) is not None
@@ -44,7 +44,7 @@ def test_a_session_ends_when_it_is_not_used() -> None:
 
 def test_a_session_ends_however_much_it_is_used() -> None:
     clock = FakeClock()
-    sessions = Sessions(clock)
+    sessions = WebSessions(clock)
     secret = sessions.begin(by_cookie=True)
     for _ in range(int(LONGEST_S / (IDLE_S / 2)) - 1):
         clock.advance(IDLE_S / 2)
@@ -55,14 +55,14 @@ def test_a_session_ends_however_much_it_is_used() -> None:
 
 def test_a_program_s_token_lasts_as_long_as_the_server() -> None:
     clock = FakeClock()
-    sessions = Sessions(clock)
+    sessions = WebSessions(clock)
     secret = sessions.begin(by_cookie=False)
     clock.advance(30 * LONGEST_S)
     assert sessions.of(secret) is not None
 
 
 def test_who_leaves_is_gone() -> None:
-    sessions = Sessions(FakeClock())
+    sessions = WebSessions(FakeClock())
     secret = sessions.begin(by_cookie=True)
     sessions.leave(secret)
     assert sessions.of(secret) is None
@@ -70,7 +70,7 @@ def test_who_leaves_is_gone() -> None:
 
 def test_the_longest_unused_session_makes_way_and_never_a_program_s() -> None:
     clock = FakeClock()
-    sessions = Sessions(clock)
+    sessions = WebSessions(clock)
     program, first = sessions.begin(by_cookie=False), sessions.begin(by_cookie=True)
     for _ in range(MOST_SESSIONS):
         clock.advance(1.0)
@@ -81,7 +81,7 @@ def test_the_longest_unused_session_makes_way_and_never_a_program_s() -> None:
 
 
 def test_each_session_has_a_token_of_its_own() -> None:
-    sessions = Sessions(FakeClock())
+    sessions = WebSessions(FakeClock())
     one, two = (sessions.of(sessions.begin(by_cookie=True)) for _ in range(2))
     assert one is not None
     assert two is not None

@@ -17,7 +17,7 @@ from dlq_client.line.connection import CALL_DEADLINE_S
 from dlq_common.errors import InvalidRequest, NotFound
 from dlq_common.ids import Ids
 from dlq_web.door.sessions import line_of
-from dlq_web.line.methods import METHODS, Method
+from dlq_web.line.methods import METHODS, PublicMethod
 
 JSON, PROTO = "application/json", "application/proto"
 LONGEST_CALL_S = 60.0
@@ -45,7 +45,7 @@ class Bridge:
             return Response(answer.SerializeToString(), media_type=PROTO, headers=headers)
         return JSONResponse(MessageToDict(answer), headers=headers)
 
-    def _sign(self, method: Method, request: Message, given: str) -> str:
+    def _sign(self, method: PublicMethod, request: Message, given: str) -> str:
         """The key by which the master knows a repeat of this change; "": it changes nothing."""
         if not method.takes_request_id:
             return ""
@@ -59,7 +59,7 @@ class Bridge:
         return key
 
 
-def read_request(method: Method, kind: str, body: bytes) -> Message:
+def read_request(method: PublicMethod, kind: str, body: bytes) -> Message:
     """The request in a body; InvalidRequest when it is none of this method."""
     name = method.request.DESCRIPTOR.name
     try:
@@ -73,7 +73,7 @@ def read_request(method: Method, kind: str, body: bytes) -> Message:
         raise InvalidRequest(f"the body is no {name}") from None
 
 
-def _method_of(http: Request) -> Method:
+def _method_of(http: Request) -> PublicMethod:
     path = f"/{http.path_params['service']}/{http.path_params['method']}"
     method = METHODS.get(path)
     if method is None:

@@ -21,7 +21,7 @@ EVERY_S, PATIENCE_S = 2.0, 1.0
 _GET_CLUSTER = named("QueueService", "GetCluster")
 
 
-class Health:
+class WebHealth:
     """The last answer of the master."""
 
     def __init__(self) -> None:

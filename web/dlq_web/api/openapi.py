@@ -17,7 +17,7 @@ from starlette.routing import Route
 from dlq_web.api.bridge import JSON
 from dlq_web.api.params import Param
 from dlq_web.api.resources import RESOURCES, Resource
-from dlq_web.line.methods import METHODS, Method
+from dlq_web.line.methods import METHODS, PublicMethod
 
 _F = FieldDescriptor
 _TEXT: dict[str, Any] = {"type": "string"}
@@ -47,7 +47,7 @@ _ERROR = {
         "message": {"type": "string", "description": "One line for people."},
         "reason": {"type": "string", "description": "The stable word of dlq."},
         "hint": {"type": "string", "description": "What helps."},
-        "field": {"type": "string", "description": "What is wrong in the request."},
+        "field": {"type": "string", "description": "The wrong part of the request."},
         "facts": {"type": "object", "additionalProperties": _TEXT},
         "details": {"type": "array", "items": {"type": "object"}},
     },
@@ -115,7 +115,7 @@ def _named(name: str, help_: str, schema: dict[str, Any]) -> dict[str, Any]:
     return {"name": name, "in": "query", "description": help_, "schema": schema}
 
 
-def _call(method: Method, schemas: dict[str, Any]) -> dict[str, Any]:
+def _call(method: PublicMethod, schemas: dict[str, Any]) -> dict[str, Any]:
     asked: Any = method.request.DESCRIPTOR
     told: Any = method.response.DESCRIPTOR
     service, name = method.path.rsplit("/", 1)

@@ -34,33 +34,33 @@ from dlq_common.errors import (
 )
 
 
-class Outcome(NamedTuple):
+class HttpOutcome(NamedTuple):
     """A word of Connect, and its HTTP status."""
 
     code: str
     status: int
 
 
-INTERNAL = Outcome("internal", 500)
-_OUTCOMES: Mapping[type[DlqError], Outcome] = {
-    InvalidRequest: Outcome("invalid_argument", 400),
-    Unauthenticated: Outcome("unauthenticated", 401),
-    PermissionDenied: Outcome("permission_denied", 403),
-    NotFound: Outcome("not_found", 404),
-    AlreadyExists: Outcome("already_exists", 409),
-    Conflict: Outcome("aborted", 409),
-    IllegalTransition: Outcome("failed_precondition", 400),
-    StaleFence: Outcome("failed_precondition", 400),
-    Unsatisfiable: Outcome("failed_precondition", 400),
-    QuotaExceeded: Outcome("resource_exhausted", 429),
-    TryAgain: Outcome("resource_exhausted", 429),
-    CursorExpired: Outcome("out_of_range", 410),
-    Unavailable: Outcome("unavailable", 503),
+INTERNAL = HttpOutcome("internal", 500)
+_OUTCOMES: Mapping[type[DlqError], HttpOutcome] = {
+    InvalidRequest: HttpOutcome("invalid_argument", 400),
+    Unauthenticated: HttpOutcome("unauthenticated", 401),
+    PermissionDenied: HttpOutcome("permission_denied", 403),
+    NotFound: HttpOutcome("not_found", 404),
+    AlreadyExists: HttpOutcome("already_exists", 409),
+    Conflict: HttpOutcome("aborted", 409),
+    IllegalTransition: HttpOutcome("failed_precondition", 400),
+    StaleFence: HttpOutcome("failed_precondition", 400),
+    Unsatisfiable: HttpOutcome("failed_precondition", 400),
+    QuotaExceeded: HttpOutcome("resource_exhausted", 429),
+    TryAgain: HttpOutcome("resource_exhausted", 429),
+    CursorExpired: HttpOutcome("out_of_range", 410),
+    Unavailable: HttpOutcome("unavailable", 503),
 }
 RETRY_AFTER_S = 1
 
 
-def outcome_of(error: DlqError) -> Outcome:
+def outcome_of(error: DlqError) -> HttpOutcome:
     """The code and the status of an error."""
     found = (_OUTCOMES[kind] for kind in type(error).__mro__ if kind in _OUTCOMES)
     return next(found, INTERNAL)

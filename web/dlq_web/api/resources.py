@@ -24,17 +24,17 @@ from dlq_cli.facts.gpus import gpu_facts, rows_of
 from dlq_cli.facts.job import job_facts
 from dlq_cli.facts.usage import report_facts
 from dlq_web.api.params import MOST_AT_ONCE, PAGE, Param, span, states, text, texts
-from dlq_web.line.methods import Method, named
+from dlq_web.line.methods import PublicMethod, named
 
 RECENT_S = 24 * 3600
 
 
 class Resource(NamedTuple):
-    """A read: what it asks the master, and what it makes of the answer."""
+    """A read: the method of the master, its parameters, and the facts of the answer."""
 
     path: str  # below /v1; {name} is a parameter of the path
     summary: str
-    method: Method
+    method: PublicMethod
     facts: Callable[[Any], Facts]
     params: Sequence[Param] = ()
     items: str = ""  # the key of its list, if it is one
@@ -154,7 +154,7 @@ RESOURCES: tuple[Resource, ...] = (
     ),
     Resource(
         "/cluster",
-        "The cluster as a whole, and who you are to it.",
+        "The cluster as a whole, and your name and role in it.",
         named("QueueService", "GetCluster"),
         lambda answer: {"cluster": cluster_facts(answer)},
     ),

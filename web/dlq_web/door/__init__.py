@@ -1,3 +1,3 @@
-"""Knows the browser. `sessions` has the people who have signed in, `links` the one-time links by
-which they came, `guard` refuses requests of others, and `signing` answers at the door.
+"""Knows the browser. `sessions` has the one-time links, and the browsers and programs that have
+entered. `guard` refuses requests of others, and `signing` answers at the door.
 """

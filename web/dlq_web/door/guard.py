@@ -16,7 +16,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from dlq_common.clock import Clock
 from dlq_common.errors import DlqError, InvalidRequest, PermissionDenied, TryAgain, Unauthenticated
 from dlq_web.api.refusals import refusal
-from dlq_web.door.sessions import Session, Sessions, is_token
+from dlq_web.door.sessions import Session, WebSessions, is_token
 
 CSRF_HEADER = "x-dlq-csrf"
 SAFE = frozenset({"GET", "HEAD"})
@@ -58,7 +58,13 @@ class Guard:
     """An ASGI middleware around everything."""
 
     def __init__(
-        self, app: ASGIApp, *, sessions: Sessions, hosts: Collection[str], cookie: str, clock: Clock
+        self,
+        app: ASGIApp,
+        *,
+        sessions: WebSessions,
+        hosts: Collection[str],
+        cookie: str,
+        clock: Clock,
     ) -> None:
         """`hosts`: the values of Host that are this server's. `cookie`: the name of its cookie."""
         self._app = app

@@ -1,6 +1,6 @@
-"""Sessions of browsers and of programs: random secrets, of which only digests are kept.
+"""WebSessions of browsers and of programs: random secrets, of which only digests are kept.
 
-Sessions are in memory. A restarted server knows none, and everybody signs in anew.
+WebSessions are in memory. A restarted server knows none, and everybody signs in anew.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from starlette.requests import HTTPConnection
 from dlq_common.clock import Clock
 from dlq_common.text.units import HOUR, MINUTE
 from dlq_web.line.calls import Asking
-from dlq_web.line.feed import Feed
+from dlq_web.line.feed import EventFeed
 
 LONGEST_S, IDLE_S = 12 * HOUR, 2 * HOUR
 LINK_S = 5 * MINUTE
@@ -42,10 +42,10 @@ class Person:
     role: str
     cluster: str
     line: Asking
-    feed: Feed
+    feed: EventFeed
 
 
-class Sessions:
+class WebSessions:
     """Everybody who has signed in, by the digest of a secret."""
 
     def __init__(self, clock: Clock) -> None:

@@ -7,13 +7,13 @@ from starlette.responses import JSONResponse, RedirectResponse, Response
 from starlette.routing import Route
 
 from dlq_common.errors import Unauthenticated
-from dlq_web.door.sessions import LONGEST_S, Sessions
+from dlq_web.door.sessions import LONGEST_S, WebSessions
 
 
-class Door:
+class SigningDoor:
     """Lets a browser in and out."""
 
-    def __init__(self, sessions: Sessions, cookie: str) -> None:
+    def __init__(self, sessions: WebSessions, cookie: str) -> None:
         """`cookie`: its name, which differs between servers of one host."""
         self._sessions = sessions
         self._cookie = cookie

@@ -27,7 +27,7 @@ from dlq_client.line.identity import Identity, certified
 from dlq_common.clock import Clock
 from dlq_common.errors import DlqError
 from dlq_common.identity.pki import new_key_and_csr
-from dlq_web.line.methods import Method
+from dlq_web.line.methods import PublicMethod
 
 RENEWAL_LOOK_S = 600.0
 
@@ -35,8 +35,8 @@ RENEWAL_LOOK_S = 600.0
 class Asking(Protocol):
     """Asks the master as one person. Calls raise a DlqError when the master refuses or is away."""
 
-    async def call(self, method: Method, request: Message, timeout_s: float = ...) -> Any: ...
-    def stream(self, method: Method, request: Message) -> AsyncIterator[Any]: ...
+    async def call(self, method: PublicMethod, request: Message, timeout_s: float = ...) -> Any: ...
+    def stream(self, method: PublicMethod, request: Message) -> AsyncIterator[Any]: ...
 
 
 class MasterLine:
@@ -49,7 +49,7 @@ class MasterLine:
         self._channel = open_channel(identity)
 
     async def call(
-        self, method: Method, request: Message, timeout_s: float = CALL_DEADLINE_S
+        self, method: PublicMethod, request: Message, timeout_s: float = CALL_DEADLINE_S
     ) -> Any:
         """The answer of a unary method. Raises DlqError."""
         ask = self._channel.unary_unary(
@@ -60,7 +60,7 @@ class MasterLine:
         except grpc.RpcError as error:
             raise from_rpc_error(error, self.identity.address) from None
 
-    async def stream(self, method: Method, request: Message) -> AsyncIterator[Any]:
+    async def stream(self, method: PublicMethod, request: Message) -> AsyncIterator[Any]:
         """The messages of a method that streams its answer. Raises DlqError, also in the middle."""
         ask = self._channel.unary_stream(
             method.path, type(request).SerializeToString, method.response.FromString

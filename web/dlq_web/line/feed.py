@@ -25,7 +25,7 @@ AWAY = (Unavailable, TryAgain)
 _WATCH, _LIST = named("JobService", "WatchEvents"), named("JobService", "ListJobs")
 
 
-class Feed:
+class EventFeed:
     """The events that a person may see, from the first listener on."""
 
     def __init__(self, line: Asking) -> None:

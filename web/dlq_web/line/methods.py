@@ -40,7 +40,7 @@ _FILES = (
 )
 
 
-class Method(NamedTuple):
+class PublicMethod(NamedTuple):
     """A method of the master, with the classes of its messages."""
 
     path: str  # "/dlq.v1.JobService/GetJob"
@@ -54,8 +54,8 @@ class Method(NamedTuple):
         return "request_id" in self.request.DESCRIPTOR.fields_by_name
 
 
-def _method(wire: MethodDescriptor) -> Method:
-    return Method(
+def _method(wire: MethodDescriptor) -> PublicMethod:
+    return PublicMethod(
         f"/{wire.containing_service.full_name}/{wire.name}",
         GetMessageClass(wire.input_type),
         GetMessageClass(wire.output_type),
@@ -63,7 +63,7 @@ def _method(wire: MethodDescriptor) -> Method:
     )
 
 
-METHODS: Mapping[str, Method] = {
+METHODS: Mapping[str, PublicMethod] = {
     method.path: method
     for file in _FILES
     for service in file.DESCRIPTOR.services_by_name.values()
@@ -71,6 +71,6 @@ METHODS: Mapping[str, Method] = {
 }
 
 
-def named(service: str, method: str) -> Method:
+def named(service: str, method: str) -> PublicMethod:
     """A public method of the protocol, such as `JobService` and `GetJob`. KeyError: none."""
     return METHODS[f"/dlq.v1.{service}/{method}"]

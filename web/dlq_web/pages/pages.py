@@ -1,4 +1,4 @@
-"""One function for each page: what it asks the master, and what it shows."""
+"""One function for each page: it asks the master, and shows the answers."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class Pages:
         self._clock = clock
 
     async def me(self, http: Request) -> Response:
-        """The person's own jobs: what runs, what waits and why, what ended in the last day."""
+        """The person's own jobs: running, waiting with the reason, and ended in the last day."""
         line, look = line_of(http), views.look_at(self._clock.now_s())
         mine = job_service_pb2.ListJobsRequest(ended_within_seconds=RECENT_S, page_size=MOST_ROWS)
         listed, cluster = await asyncio.gather(
@@ -112,7 +112,7 @@ class Pages:
 
 
 def _actions(state: str) -> list[str]:
-    """What may be done with a job in this state; the master decides in the end."""
+    """The changes that suit a job in this state. The master may still refuse one."""
     if state in ENDED:
         return []
     if state == "held":

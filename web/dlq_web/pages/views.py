@@ -1,4 +1,4 @@
-"""What pages show, made of the master's answers with the words of the command line."""
+"""The content of pages, made of the master's answers with the words of the command line."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def by_state(rows: Iterable[JobRow]) -> dict[str, list[JobRow]]:
 
 
 def facts_of(answer: job_service_pb2.GetJobResponse, look: OutputLook) -> list[tuple[str, str]]:
-    """What there is to say about a job, and its spec."""
+    """The known facts of a job and of its spec."""
     pairs = (*job_pairs(answer.job, look), *spec_pairs(answer.spec))
     return [(name, clean_line(value)) for name, value in pairs if value]
 
@@ -124,7 +124,7 @@ def waits_of(answer: job_service_pb2.ExplainJobResponse) -> list[Share]:
 
 
 def ending_of(attempts: Sequence[job_pb2.Attempt]) -> str:
-    """What a job's last attempt said at its end, and the last lines of the rank that failed."""
+    """The last words of a job's last attempt, and the last lines of the rank that failed."""
     return f"{end_note_text(attempts)}{failure_text(attempts)}".strip()
 
 
