@@ -72,6 +72,7 @@ def test_the_longest_unused_session_makes_way_and_never_a_program_s() -> None:
     clock = FakeClock()
     sessions = WebSessions(clock)
     program, first = sessions.begin(by_cookie=False), sessions.begin(by_cookie=True)
+    last = first
     for _ in range(MOST_SESSIONS):
         clock.advance(1.0)
         last = sessions.begin(by_cookie=True)

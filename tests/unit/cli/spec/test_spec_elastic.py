@@ -6,7 +6,7 @@ import pytest
 
 from dlq.v1.job_pb2 import JobSpec
 from dlq_cli.facts.job import spec_facts
-from dlq_cli.lists.story import _spec_pairs
+from dlq_cli.lists.story import spec_pairs
 from dlq_cli.spec.fields import put
 from dlq_cli.spec.message import to_message
 from dlq_cli.spec.stored import changed
@@ -155,5 +155,5 @@ def test_the_signal_of_a_live_job_is_told_to_torchrun_whatever_a_preset_says() -
     live, other = sent(**LIVE, **script), sent(**LIVE | {"elastic__resize": "restart"}, **script)
     told = [spec_facts(spec)["preempt"]["signal_to"] for spec in (live, other)]
     assert told == ["main", "ranks"]
-    shown = [dict(_spec_pairs(spec))["signal to"] for spec in (live, other)]
+    shown = [dict(spec_pairs(spec))["signal to"] for spec in (live, other)]
     assert shown == ["torchrun, which ends its workers", "ranks"]
