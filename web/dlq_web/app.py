@@ -7,7 +7,7 @@ from collections.abc import Collection
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
-from starlette.requests import Request
+from starlette.requests import HTTPConnection, Request
 from starlette.responses import Response
 from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
@@ -48,7 +48,9 @@ def build_app(
             Mount("/static", StaticFiles(directory=STATIC)),
         ],
         middleware=[
-            Middleware(Guard, sessions=sessions, hosts=hosts, cookie=cookie, clock=clock),
+            Middleware(
+                Guard, sessions=sessions, hosts=hosts, cookie=cookie, clock=clock, refuse=refused
+            ),
         ],
         exception_handlers={
             DlqError: _refused,
@@ -60,24 +62,29 @@ def build_app(
     return app
 
 
-async def _refused(http: Request, error: Exception) -> Response:
-    assert isinstance(error, DlqError)
+def refused(http: HTTPConnection, error: DlqError) -> Response:
+    """A refusal: a page for people, JSON for programs."""
     if "text/html" in http.headers.get("accept", ""):
         return refusal_page(error, outcome_of(error).status)
     return refusal(error)
+
+
+async def _refused(http: Request, error: Exception) -> Response:
+    assert isinstance(error, DlqError)
+    return refused(http, error)
 
 
 async def _unknown(http: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
     if error.status_code == 405:
         told: DlqError = InvalidRequest(f"{http.method} is not for {http.url.path[:200]}")
-        answer = await _refused(http, told)
+        answer = refused(http, told)
         answer.status_code = 405
         return answer
-    return await _refused(http, NotFound(f"there is no page {http.url.path[:200]}", kind="page"))
+    return refused(http, NotFound(f"there is no page {http.url.path[:200]}", kind="page"))
 
 
 async def _incident(http: Request, error: Exception) -> Response:
     """Our fault. The log has the trace, and the caller no text of ours."""
     get_logger("web").error("request_failed", path=http.url.path, exc_info=error)
-    return await _refused(http, InternalError("a fault of the web server", hint="see its log"))
+    return refused(http, InternalError("a fault of the web server", hint="see its log"))

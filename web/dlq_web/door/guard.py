@@ -6,16 +6,15 @@ frames, and no word about this page to any other.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 
-from starlette.datastructures import Headers, MutableHeaders
+from starlette.datastructures import MutableHeaders
 from starlette.requests import HTTPConnection
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from dlq_common.clock import Clock
 from dlq_common.errors import DlqError, InvalidRequest, PermissionDenied, TryAgain, Unauthenticated
-from dlq_web.api.refusals import refusal
 from dlq_web.door.sessions import Session, WebSessions, is_token
 
 CSRF_HEADER = "x-dlq-csrf"
@@ -65,23 +64,28 @@ class Guard:
         hosts: Collection[str],
         cookie: str,
         clock: Clock,
+        refuse: Callable[[HTTPConnection, DlqError], Response],
     ) -> None:
-        """`hosts`: the values of Host that are this server's. `cookie`: the name of its cookie."""
+        """`hosts`: the values of Host that are this server's. `cookie`: the name of its cookie.
+        `refuse`: the answer to a request that is refused.
+        """
         self._app = app
         self._sessions = sessions
         self._hosts = frozenset(hosts)
         self._cookie = cookie
         self._rate = Rate(clock)
+        self._refuse = refuse
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
         sending = _with_headers(send)
+        http = HTTPConnection(scope)
         try:
-            self._check(HTTPConnection(scope))
+            self._check(http)
         except DlqError as error:
-            await _told(error, scope)(scope, receive, sending)
+            await self._refuse(http, error)(scope, receive, sending)
             return
         await self._app(scope, _bounded(receive), sending)
 
@@ -156,13 +160,3 @@ def _bounded(receive: Receive) -> Receive:
         return message
 
     return receiving
-
-
-def _told(error: DlqError, scope: Scope) -> Response:
-    """The refusal: a page for people, JSON for programs."""
-    answer: Response = refusal(error)
-    if "text/html" in Headers(scope=scope).get("accept", ""):
-        from dlq_web.pages.page import refusal_page
-
-        return refusal_page(error, answer.status_code)
-    return answer
