@@ -7,8 +7,9 @@ waiting for its GPUs however wide it is. Whose run time nobody knows comes last.
 `rollout` tries several shares. It takes the one with the soonest ends on average, if each job that
 ends then left its GPUs to the others by least work. This is one step of improvement on
 `least_work`, and never worse than it in that forecast. Tried are Aryl's knapsack, the least time,
-the least work, what the jobs hold now, and, of few jobs, each of them first. Another size costs
-whoever runs its interruption.
+the least work, what the jobs hold now, and, of few jobs, each of them first. All these fill one job
+before the next, which suits linear scaling. So where some job gains less and less, the shares of
+AFS are tried too. Another size costs a running job its interruption.
 """
 
 from __future__ import annotations
@@ -18,11 +19,12 @@ from heapq import heapify, heappop, heappush
 from math import inf
 
 from dlq_master.model.ids import JobId
-from dlq_master.policy.size import knapsack
+from dlq_master.policy.size import knapsack, marginal_gain
 from dlq_master.policy.size.sizing import Candidate
 
 Sizes = dict[JobId, int]
 _FEW = 8  # jobs, each of which is tried first
+_LINEAR = 0.99  # of linear scaling
 
 
 def least_work(candidates: Sequence[Candidate], left: int, short: bool) -> Sizes:
@@ -79,9 +81,17 @@ def _shares(
     yield filled(ordered, left)
     yield knapsack.packed(known, left).sizes
     yield filled(_by(known, _least_s), left)
+    if any(map(_saturates, known)):
+        yield marginal_gain.grow(known, left, False)
     if len(known) <= _FEW:
         for one in ordered:
             yield filled([one, *(other for other in ordered if other is not one)], left)
+
+
+def _saturates(candidate: Candidate) -> bool:
+    """Whether its last GPUs gain it less than its first."""
+    job, most, base = candidate.job, candidate.job.request.sizes[-1], candidate.base
+    return bool(job.speeds) and job.speed_on(most) < _LINEAR * job.speed_on(base) * most / base
 
 
 def _held(ordered: Sequence[Candidate], left: int) -> Sizes | None:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from dlq_master.model.ids import JobId
 from dlq_master.model.resources import Request
-from dlq_master.policy.size import fill, knapsack
+from dlq_master.policy.size import fill, knapsack, marginal_gain
 from dlq_master.policy.size.sizing import Candidate
 from support.builders import a_waiting_job
 
@@ -67,6 +67,20 @@ def test_nobody_is_resized_for_less_than_it_costs() -> None:
     assert fill.rollout(holds, 4, False) == {1: 3, 2: 5}
     free = [one._replace(price_s=0.0) for one in holds]
     assert fill.rollout(free, 4, False) == {1: 2, 2: 6}
+
+
+def test_jobs_that_gain_less_and_less_share_as_by_afs() -> None:
+    """Of the other shares none gives the shorter jobs a little more, and leaves no job behind."""
+    saturating = (1.0, 1.7, 2.2, 2.5, 2.7, 2.8)
+    request = Request(gpus=1, sizes=(1, 2, 3, 4, 5, 6))
+    jobs = [
+        Candidate(a_waiting_job(at, request=request, speeds=saturating), 0, 100.0 + 7.0 * at)
+        for at in range(1, 5)
+    ]
+    shared = fill.rollout(jobs, 6, False)
+    assert shared == marginal_gain.grow(jobs, 6, False) == {1: 3, 2: 3, 3: 2, 4: 2}
+    for other in (fill.least_work(jobs, 6, False), knapsack.packed(jobs, 6).sizes):
+        assert fill.total_s(jobs, shared, 6) < fill.total_s(jobs, other, 6)
 
 
 def test_of_many_jobs_those_first_who_end_first_at_their_largest_is_tried_too() -> None:
