@@ -34,7 +34,7 @@ def _commands() -> list[str]:
 NAMES = _commands()
 # Whole tables of papers, and Slurm beside dlq: they take from ten minutes to hours.
 ONLY_BY_NAME = (
-    "race", "papers.vm_allocation", "papers.vm_unknown", "papers.aryl_tables",
+    "race", "papers.vm_allocation", "papers.aryl_tables",
     "papers.deadlines", "papers.matrix", "profiler.unseen_run_times",
 )  # fmt: skip
 

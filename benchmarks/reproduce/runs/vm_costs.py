@@ -4,11 +4,15 @@ validation in a cloud as a simulation.
 
 from __future__ import annotations
 
+from itertools import accumulate
 from random import Random
+from typing import NamedTuple
 
 from benchmarks.papers import vm_cases
 from benchmarks.reproduce.runs.vm_rates import Guessed, bill, instance, submitted
 from dlq_master.policy.priced.catalogue import NodeType
+from dlq_simulator.priced.instance import RentingInstance
+from dlq_simulator.priced.world import Bill
 
 TYPES = tuple(NodeType(*row) for row in vm_cases.TABLE_2)
 RANDOM = ("gpuaas-randomized", "gpuaas-path-relinking", "gpuaas-local-search")
@@ -34,14 +38,45 @@ def cost(
     times as many nodes for the same jobs; `jobs`: only the first ones (0: all); `hourly`: decisions
     come every hour too.
     """
+    drawn = list(submitted(nodes, rate, seed))
+    there = instance(drawn[: jobs or None], nodes * times, TYPES)
+    return _bill(there, method, iterations, hourly=hourly).total
+
+
+class Loaded(NamedTuple):
+    """$ in all and for being late, and how many jobs there were at once at most, for each node."""
+
+    total: float
+    late: float
+    at_once: float
+
+
+def loaded(
+    method: str,
+    rate: str,
+    nodes: int,
+    seed: int,
+    iterations: int,
+    times: int,
+    weaker: float = 0.0,
+    longer: float = 1.0,
+) -> Loaded:
+    """The same with jobs that may be as in `submitted`, and how full the nodes were."""
+    there = instance(list(submitted(nodes, rate, seed, weaker, longer)), nodes * times, TYPES)
+    found = _bill(there, method, iterations)
+    came = [(there.jobs[number].submit_s, 1) for number in found.finish_s]
+    went = [(end_s, -1) for end_s in found.finish_s.values()]
+    at_once = accumulate(by for _, by in sorted(came + went))
+    return Loaded(found.total, found.tardiness, max(at_once) / nodes)
+
+
+def _bill(there: RentingInstance, method: str, iterations: int, *, hourly: bool = True) -> Bill:
     name, _, variant = method.partition("/")
     words = {"variant": variant} if variant else {}
     if name in RANDOM:
         words["iterations"] = str(iterations)
-    drawn = list(submitted(nodes, rate, seed))
-    there = instance(drawn[: jobs or None], nodes * times, TYPES)
     step_s = DP_STEP_S if name == "gpuaas-dp" else HOUR_S * hourly
-    return bill(there, name, words, interval_s=step_s).total
+    return bill(there, name, words, interval_s=step_s)
 
 
 def azure(seed: int, boot_s: float, migrate_s: float, error: float) -> float:

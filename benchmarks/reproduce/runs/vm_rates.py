@@ -3,7 +3,8 @@
 The jobs are those of `vm_cases`. Only their gaps differ. `exponential` has a mean of 75,000 s / N.
 The paper tunes its high rate to the load of a real cluster. It then sees 450 jobs at once, and 250
 at the exponential rate. So `high` is 1.8 times as dense here. `low` is a quarter of `high`, as
-printed, and `mixed` changes between the two after every ten submits.
+printed, and `mixed` changes between the two after every ten submits. A rate may also be a number:
+so many times as dense as the exponential one.
 """
 
 from __future__ import annotations
@@ -28,18 +29,29 @@ IN_A_ROW = 10  # submits of one rate, where it is mixed
 HOUR_S = 3600.0
 
 
-def submitted(nodes: int, rate: str, seed: int) -> Iterator[vm_cases.Drawn]:
-    """The jobs of a case, in the order of their submits."""
+def submitted(
+    nodes: int, rate: str, seed: int, weaker: float = 0.0, longer: float = 1.0
+) -> Iterator[vm_cases.Drawn]:
+    """The jobs of a case, in the order of their submits. `weaker`: so much smaller is the power
+    with which GPUs speed them up; `longer`: of all run times.
+    """
     before_s = at_s = 0.0
     for number, job in enumerate(vm_cases.case(nodes, 1.0, seed)):
         at_s += (job.submit_s - before_s) / _density(rate, number)
-        before_s = job.submit_s
-        yield job._replace(submit_s=at_s, due_s=at_s + job.due_s - job.submit_s)
+        before_s, fastest_s = job.submit_s, min(map(min, job.times_s.values()))
+        times_s = {
+            kind: tuple(longer * t * gpus**weaker for gpus, t in enumerate(times, start=1))
+            for kind, times in job.times_s.items()
+        }
+        slower = min(map(min, times_s.values())) / fastest_s
+        due_s = at_s + slower * (job.due_s - job.submit_s)
+        yield job._replace(submit_s=at_s, due_s=due_s, times_s=times_s)
 
 
 def _density(rate: str, number: int) -> float:
     high = number // IN_A_ROW % 2 == 0
-    return {"exponential": 1.0, "high": HIGH, "low": LOW, "mixed": HIGH if high else LOW}[rate]
+    named = {"exponential": 1.0, "high": HIGH, "low": LOW, "mixed": HIGH if high else LOW}
+    return named[rate] if rate in named else float(rate)
 
 
 def instance(

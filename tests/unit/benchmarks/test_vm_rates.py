@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from itertools import pairwise
 from random import Random
 
@@ -9,8 +10,9 @@ import pytest
 from benchmarks.reproduce.case import Done
 from benchmarks.reproduce.cases import gpu_as_a_service_sizes as cases
 from benchmarks.reproduce.runs.ancova import Observation, ancova
-from benchmarks.reproduce.runs.vm_costs import TYPES, azure, cost
+from benchmarks.reproduce.runs.vm_costs import TYPES, azure, cost, loaded
 from benchmarks.reproduce.runs.vm_rates import HIGH, LOW, Guessed, instance, submitted
+from benchmarks.reproduce.runs.vm_unknown import EXACT, INSTANCES, teacher, unknown
 
 from dlq_simulator.priced.way import Way
 
@@ -111,3 +113,51 @@ def test_ancova_of_a_textbook_case() -> None:
 def test_ancova_needs_groups_and_runs(seen: list[Observation]) -> None:
     with pytest.raises(ValueError, match="two groups"):
         ancova(seen)
+
+
+def test_a_rate_may_be_a_number() -> None:
+    assert gaps("1.8") == pytest.approx(gaps("high"))
+
+
+def test_jobs_that_gpus_help_less_keep_how_pressing_they_are() -> None:
+    pairs = zip(submitted(5, "1.0", 3), submitted(5, "1.0", 3, 0.4, 0.5), strict=True)
+    for one, other in pairs:
+        assert other.times_s["K80"][0] == pytest.approx(0.5 * one.times_s["K80"][0])
+        assert other.times_s["M60"][7] == pytest.approx(0.5 * 8**0.4 * one.times_s["M60"][7])
+        slower = other.times_s["M60"][7] / one.times_s["M60"][7]
+        left_s = one.due_s - one.submit_s
+        assert other.due_s - other.submit_s == pytest.approx(slower * left_s)
+
+
+def test_jobs_at_once_are_counted_for_each_node() -> None:
+    few, many = (loaded("gpuaas-edf", rate, 2, 3, 1, 8) for rate in ("0.1", "3.0"))
+    assert 0.5 <= few.at_once < many.at_once <= 10
+    assert few.late == 0.0
+    assert few.total == pytest.approx(cost("gpuaas-edf", "0.1", 2, 3, 1, times=8))
+
+
+def test_the_best_program_is_the_least_saving() -> None:
+    words = {"rate": "high", "nodes": 5, "seed": 1}
+    costs = {cases.RELINKING: 20.0, **dict(zip(cases.DP, (80.0, 40.0, 25.0, 100.0), strict=True))}
+    done = [Done({"method": method, **words}, value) for method, value in costs.items()]
+    assert cases._reductions(done).rows[cases.BEST_DP]["high"] == pytest.approx(20.0)
+
+
+def test_the_largest_size_has_as_many_seeds_as_the_paper() -> None:
+    counts = Counter(words["nodes"] for words in cases.CASES[0].parts_of(full=True))
+    assert counts[10] == counts[50] == 12 * 4 * 10
+    assert counts[100] == 12 * 4 * 3
+
+
+@pytest.mark.parametrize("method", ["dlq", "greedy"])
+def test_what_is_learned_costs_more_than_what_is_known(method: str) -> None:
+    exact, fitted = (unknown(method, way, "load 1.0", 2, 3) for way in (EXACT, "models"))
+    assert exact.error == 0.0 < fitted.error
+    assert fitted.total > exact.total
+
+
+def test_a_history_makes_estimates_better() -> None:
+    alone, taught = (unknown("dlq", way, "high-1") for way in ("models", "models, taught"))
+    assert taught.error < alone.error
+    assert taught.total < alone.total
+    assert teacher("high-1") == INSTANCES["high-0"]

@@ -59,22 +59,14 @@ def dp(
 
 def chosen(run: Floats, postponed: Floats, nodes: int) -> list[int]:
     """The jobs that run on at most so many nodes for the least sum of costs, by their numbers.
+    Equal costs run; of equal jobs the earlier ones do, as in its FIFO.
 
-    `best[n]` is the least cost of the jobs so far on n nodes; equal costs run.
+    Each job takes one node, so the program's best choice is the jobs that gain most by running. The
+    table of the program gives the same, in jobs x nodes steps.
     """
-    best = np.zeros(nodes + 1)
-    took = np.zeros((len(run), nodes + 1), dtype=bool)
-    for job in range(len(run)):
-        out = best + postponed[job]
-        into = np.concatenate([[np.inf], best[:-1] + run[job]])
-        took[job] = into <= out
-        best = np.minimum(into, out)
-    found, left = [], nodes
-    for job in range(len(run) - 1, -1, -1):
-        if took[job, left]:
-            found.append(job)
-            left -= 1
-    return found[::-1]
+    gain = postponed - run
+    most = np.lexsort((np.arange(len(gain)), -gain))[:nodes]
+    return sorted(int(job) for job in most if gain[job] >= 0.0)
 
 
 def _configured(situation: Situation, variant: Variant, step_s: float) -> tuple[Ints, Ints, Floats]:
