@@ -1,4 +1,4 @@
-"""GPU as a Service where nobody knows run times: what it costs to learn them from ended jobs."""
+"""GPU as a Service without known run times: the price of learning them from ended jobs."""
 
 from __future__ import annotations
 
