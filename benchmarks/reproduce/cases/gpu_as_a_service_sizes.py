@@ -52,7 +52,7 @@ OF_ALL: Mapping[str, str] = dict.fromkeys(RATES, "+.1f")
 
 # Of `gpuaas-marginal`; the others have no constant of ours.
 FITTED_ON = ("gpuaas-files", "gpuaas-others", "gpuaas-8101")
-SHORT = Form(cpu_s=150, seeds=3, words={"sizes": [5, 10], "iterations": 30, "methods": RIVALS})
+SHORT = Form(cpu_s=100, seeds=3, words={"sizes": [5, 10], "iterations": 30, "methods": RIVALS})
 FULL = Form(
     cpu_s=14_000,
     seeds=10,
@@ -290,7 +290,7 @@ CASES = (
         parts=_wider_parts,
         table=_wider,
         seeds=SEEDS,
-        short=Form(cpu_s=90, seeds=1, words={"sizes": [10], "iterations": 30}),
+        short=Form(cpu_s=40, seeds=1, words={"sizes": [10], "iterations": 30}),
         full=Form(cpu_s=8_000, seeds=10, words={"sizes": SIZES, "iterations": 100}),
         paper=NONE_PRINTED,
         judged_on=("gpuaas-9101",),
@@ -308,7 +308,7 @@ CASES = (
         parts=_loaded_parts,
         table=_loaded,
         seeds=SEEDS[1:],
-        short=Form(cpu_s=30, seeds=2, words={"sizes": [10], "iterations": 30}),
+        short=Form(cpu_s=20, seeds=2, words={"sizes": [10], "iterations": 30}),
         full=Form(cpu_s=1500, seeds=9, words={"sizes": [10, 20, 50], "iterations": 100}),
         paper=NONE_PRINTED,
         judged_on=("gpuaas-9101",),

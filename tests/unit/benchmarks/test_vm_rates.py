@@ -10,9 +10,9 @@ import pytest
 from benchmarks.reproduce.case import Done
 from benchmarks.reproduce.cases import gpu_as_a_service_sizes as cases
 from benchmarks.reproduce.runs.ancova import Observation, ancova
+from benchmarks.reproduce.runs.renting import EXACT, INSTANCES, teacher, unknown
 from benchmarks.reproduce.runs.vm_costs import TYPES, azure, cost, loaded
 from benchmarks.reproduce.runs.vm_rates import HIGH, LOW, Guessed, instance, submitted
-from benchmarks.reproduce.runs.vm_unknown import EXACT, INSTANCES, teacher, unknown
 
 from dlq_simulator.priced.way import Way
 
