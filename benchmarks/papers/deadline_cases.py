@@ -53,15 +53,20 @@ def cluster() -> ClusterSpec:
     )
 
 
-def case(mix: str, density: int, seed: int, jobs: int = JOBS, hostile: float = 0.0) -> Case:
+def case(
+    mix: str, density: int, seed: int, jobs: int = JOBS, hostile: float = 0.0, elastic: bool = False
+) -> Case:
     """The same base for all mixes and densities of a seed. `hostile`: the share of jobs whose GPUs
-    do not fill halves of a node; the work of each job stays the same.
+    do not fill halves of a node; the work of each job stays the same. `elastic`: each job runs on
+    half to twice the GPUs that it asks for.
     """
     base, span_s = _base(seed, jobs)
     if hostile:
         base = _with_hostile(base, hostile, seed)
     chosen = Chronus(mix=MIXES[mix], density=density)
     trace = chosen.workload(random.Random(f"{seed}:{mix}:{density}"), base)
+    if elastic:
+        trace = Trace.of(trace.path, [_stretched(row) for row in trace.jobs])
     return Case(trace, _work(trace) / (NODES * NODE_GPUS * span_s))
 
 
@@ -93,6 +98,14 @@ def _with_hostile(base: Trace, share: float, seed: int) -> Trace:
             row = replace(row, num_gpus=gpus, duration_s=run_s)
         rows.append(row)
     return Trace.of(base.path, rows)
+
+
+def _stretched(row: TraceJob) -> TraceJob:
+    each = NODE_GPUS if row.num_gpus % NODE_GPUS == 0 else 1
+    workers = row.num_gpus // each
+    return replace(
+        row, gpus_per_worker=each, min_workers=max(1, workers // 2), max_workers=2 * workers
+    )
 
 
 def _arrival_s(draw: random.Random, span_s: float) -> float:

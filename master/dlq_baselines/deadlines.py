@@ -45,9 +45,10 @@ def least_laxity(job: Job, had: Had) -> tuple[float, ...]:
 
     Laxity is deadline - now - remaining time. That of all who wait falls alike, so the instant at
     which a job would have to start decides; it may have passed. Deviations: GENIE chooses numbers
-    of GPUs itself, "ignoring the resource requirements of users" (2.2); here a job gets the GPUs
-    that it asks for. SLO jobs do not preempt each other, since the paper says that GENIE lacks
-    preemption (5.4). A job whose run time nobody knows is the last of the SLO jobs.
+    of GPUs itself, "ignoring the resource requirements of users" (2.2). Here a job gets the GPUs
+    that it asks for, unless `genie_sizes` chooses. SLO jobs do not preempt each other, since the
+    paper says that GENIE lacks preemption (5.4). A job whose run time nobody knows is the last of
+    the SLO jobs.
     """
     if not _slo_waits(job):
         return _settled(job)

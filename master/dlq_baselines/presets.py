@@ -5,12 +5,14 @@ from __future__ import annotations
 from types import MappingProxyType
 
 from dlq_baselines.deadlines import earliest_deadline, earliest_deadline_of_all, least_laxity
+from dlq_baselines.genie_sizes import SizedByDeadline
 from dlq_baselines.pollux import POLLUX_SIZING, fewest_base
 from dlq_baselines.themis import Auction
 from dlq_baselines.three_sigma import Chances
 from dlq_baselines.three_sigma_program import PlannedStarts
 from dlq_baselines.yarn_cs import QueueByQueue
 from dlq_master.policy.order.by_key import always, longest_waiting
+from dlq_master.policy.order.stage import KEPT_ORDER
 from dlq_master.policy.policy import Know
 from dlq_master.policy.registry.presets import COMMON, GUARDED, PLACE, Preset
 from dlq_master.policy.registry.settings import PolicySettings
@@ -65,10 +67,11 @@ THREE_SIGMA = Preset(
 )
 GENIE = Preset(
     "the smallest laxity first; SLO jobs preempt best-effort ones at boundaries, never each other",
-    (*COMMON, "know", *GUARDED),
+    (*COMMON, "know", "sizes", *GUARDED),
     preempts=True,
     knows=True,
     key=always(least_laxity),
+    order=lambda chosen: SizedByDeadline() if chosen.chooses_sizes else KEPT_ORDER,
 )
 GANDIVA = Preset(
     "in turns of a minute: the job with the longest wait takes over from the longest turn",

@@ -26,11 +26,13 @@ def swept(
     seed: int,
     jobs: int,
     hostile: float = 0.0,
+    elastic: bool = False,
 ) -> Figures:
     """The misses of all jobs with deadlines, of strict and soft ones, and of those that admission
-    refused. Also the figures of best-effort jobs, in hours. `hostile`: see `deadline_cases.case`.
+    refused. Also the figures of best-effort jobs, in hours. `hostile` and `elastic`: see
+    `deadline_cases.case`.
     """
-    case = deadline_cases.case(mix, density, seed, jobs, hostile)
+    case = deadline_cases.case(mix, density, seed, jobs, hostile, elastic)
     (chosen,) = read_settings([policy], list(settings), seed)
     result = replay(case.trace, deadline_cases.cluster(), chosen)
     found, ended = result.metrics, result.outcomes

@@ -118,14 +118,14 @@ class Policy:
     @property
     def resizing(self) -> Taking:
         """When work that runs may be given another number of GPUs."""
-        if self.sizing is None:
+        if self.sizing is None or self.sizing.at_start:
             return Taking.NEVER
         return Taking.BOUNDARY if self.grid else Taking.FREE
 
     @property
     def reclaiming(self) -> ReclaimRules:
         """The choice of lent servers that go back, and the changes of their jobs."""
-        return ReclaimRules(self.reclaim, self.placement.groups, self.sizing is not None)
+        return ReclaimRules(self.reclaim, self.placement.groups, self.resizing is not Taking.NEVER)
 
     def _admit(self) -> Admits:
         measures = self.profile_s is not None
@@ -144,7 +144,7 @@ class Policy:
         return self.divides or Whole()
 
     def _size(self) -> Size:
-        if self.sizing is None:
+        if self.sizing is None or self.sizing.at_start:
             return AsAsked()
         return ElasticSizes(self.sizing, self.guards, self.promises)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from dlq_master.model.cluster.cluster import Cluster
 from dlq_master.model.ids import AttemptKey
@@ -11,6 +11,7 @@ from dlq_master.model.order.keys import STARTED_BASE
 from dlq_master.model.order.lineup import Lineup
 from dlq_master.model.order.running import RunningIndex
 from dlq_master.model.order.waiting import WaitingIndex
+from dlq_master.model.resources import Shape
 
 
 def by_priority(cluster: Cluster) -> dict[int, list[Job]]:
@@ -24,15 +25,22 @@ def by_priority(cluster: Cluster) -> dict[int, list[Job]]:
     return dict(sorted(found.items()))
 
 
-def lined_up(cluster: Cluster, priorities: Iterable[tuple[int, Iterable[Job]]]) -> Lineup:
-    """The jobs of each priority in this order."""
+def lined_up(
+    cluster: Cluster,
+    priorities: Iterable[tuple[int, Iterable[Job]]],
+    shape: Callable[[Job], Shape] | None = None,
+) -> Lineup:
+    """The jobs of each priority in this order. `shape`: in which each is to start; None: in its
+    own.
+    """
+    shape = shape or cluster.shape
     waiting, running = WaitingIndex(), RunningIndex()
     position = STARTED_BASE
     for priority, jobs in priorities:
         for job in jobs:
             position += 1
             if job.live_attempt is None:
-                waiting.add(priority, cluster.shape(job), job.job_id, position)
+                waiting.add(priority, shape(job), job.job_id, position)
             else:
                 place = cluster.running.places[job.job_id]
                 key = AttemptKey(job.job_id, job.live_attempt)

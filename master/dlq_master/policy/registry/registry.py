@@ -30,6 +30,8 @@ from dlq_master.policy.promise.capacity.rules import Promises, Selects, Spot, Tr
 from dlq_master.policy.registry.presets import PRESETS, SKEW, Preset
 from dlq_master.policy.registry.settings import PolicyError, PolicySettings, parse, suggestion
 from dlq_master.policy.sensitivity.packing import PackingRule
+from dlq_master.policy.size.choices import OF_ORDER
+from dlq_master.policy.size.sizing import Sizing
 from dlq_master.policy.transit.taking import Taking
 from dlq_master.policy.trial.rules import TrialRules
 
@@ -85,7 +87,7 @@ def build(
         blocking=preset.blocking,
         grid=chosen.preempt is not Taking.FREE,
         order=_order(preset, chosen, words),
-        sizing=chosen.size or preset.sizing,
+        sizing=_sizing(preset, chosen),
         reclaim=chosen.reclaim or preset.reclaim,
         divides=None if preset.divides is None else preset.divides(chosen),
         borrowing=chosen.team_quotas if preset.promises else None,
@@ -184,13 +186,13 @@ def _ordering(preset: Preset, chosen: PolicySettings, known: ServiceDistribution
         by_team, by_member = any(it is not None for it in told), any(map(tells_of_members, told))
         return replace(
             spot_ordering(chosen, _profile_s(chosen)),
-            by_base=preset.sizing is not None,
+            by_base=_sizing(preset, chosen) is not None,
             by_team=by_team,
             by_member=by_member,
         )
     if not preset.by_service:
         key = preset.key and aged(preset.key, chosen.aging)
-        return replace(ARRIVAL, key=key, by_base=preset.sizing is not None)
+        return replace(ARRIVAL, key=key, by_base=_sizing(preset, chosen) is not None)
     bounds, quantiles = chosen.thresholds
     if quantiles and len(known):
         bounds, quantiles = tuple(known.quantile(share) for share in quantiles), ()
@@ -229,9 +231,13 @@ def _at_once(
     """A job that has just started is safe from the next arrival, unless `min_run` says otherwise.
     Orders and sizes that are made for whole terms cannot be had at any event.
     """
-    if preset.sizing is not None or preset.order is not None:
+    if _sizing(preset, chosen) is not None or (preset.order is not None and preset.key is None):
         raise PolicyError(f"setting preempt=at-once: policy {name} decides at boundaries")
     return chosen if "min_run" in words else chosen._replace(min_run=AT_ONCE_MIN_RUN)
+
+
+def _sizing(preset: Preset, chosen: PolicySettings) -> Sizing | None:
+    return chosen.size or (OF_ORDER if chosen.chooses_sizes else preset.sizing)
 
 
 def _taking(preset: Preset, chosen: PolicySettings) -> Taking:

@@ -76,6 +76,7 @@ class PolicySettings(NamedTuple):
     fairness: float = 0.8
     errors: float = ERRORS
     by_program: bool = False
+    chooses_sizes: bool = False
     packlimit: float | None = DEFAULT  # None: learned
     pack: Pack = Pack.WAIT
     predicts: bool = True
@@ -309,6 +310,7 @@ _READERS: Mapping[str, tuple[str, Callable[[str], object]]] = {
     "know": ("know", one_of(_KNOWLEDGE)),
     "fairness": ("fairness", _share),
     "errors": ("errors", _share),
+    "sizes": ("chooses_sizes", one_of({"asked": False, "chosen": True})),
     "plan": ("by_program", one_of({"greedy": False, "program": True})),
     "quota": ("quotas", quotas.parsed),
     "promote_knob": ("promote_knob", _or_word({"off": None}, _positive)),

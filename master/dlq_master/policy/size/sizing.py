@@ -60,7 +60,8 @@ class Sizing(NamedTuple):
 
     `own_nodes`: a job grows only on nodes on which it runs. `priced`: it grows only if it then ends
     sooner by more than the interruption takes, as far as its end is known. `by_goodput`: it needs
-    the goodput on each size, and no run times.
+    the goodput on each size, and no run times. `at_start`: the order says on how many GPUs a job
+    starts, and it keeps these.
     """
 
     name: str
@@ -68,3 +69,4 @@ class Sizing(NamedTuple):
     own_nodes: bool = False
     priced: bool = False
     by_goodput: bool = False
+    at_start: bool = False

@@ -4,6 +4,8 @@ hand.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from dlq_baselines import three_sigma_program
@@ -15,8 +17,11 @@ from support.builders import World, a_job
 
 CHANCES = Chances((0.5, 1.0, 1.5))
 PROGRAM = "3sigma plan=program"
-EACH = pytest.mark.parametrize("policy", ["edf", "edf-preemptive", "genie", "3sigma", PROGRAM])
-NEVER_EACH_OTHER = pytest.mark.parametrize("policy", ["edf", "genie", "3sigma", PROGRAM])
+SIZED = "genie sizes=chosen"
+EACH = pytest.mark.parametrize(
+    "policy", ["edf", "edf-preemptive", "genie", "3sigma", PROGRAM, SIZED]
+)
+NEVER_EACH_OTHER = pytest.mark.parametrize("policy", ["edf", "genie", "3sigma", PROGRAM, SIZED])
 
 
 def a_world(policy: str) -> World:
@@ -117,6 +122,52 @@ def test_genie_goes_by_the_instant_at_which_a_job_has_to_start() -> None:
     world.submit(slo(3, 100.0, runs_s=130.0))  # too late from the start: at -30 s
     world.submit(slo(4, 1.0, runs_s=None), be(5))  # unknown: the last of the SLO jobs
     assert order(world, 9, 1, 2, 3, 4, 5) == [9, 3, 2, 1, 4, 5]
+
+
+def width(world: World, job_id: int) -> int:
+    """The GPUs that a running job holds."""
+    return world.attempt(job_id).lease.allocation.width
+
+
+def elastic(job_id: int, due_s: float, speeds: tuple[float, ...] = ()) -> Job:
+    """100 s on 4 GPUs, and as many times faster on 2, 4 and 8 as is told (none: linear)."""
+    sizes = (2, 4, 8)
+    job = slo(job_id, due_s, gpus=4, runs_s=100.0)
+    return job._replace(request=replace(job.request, sizes=sizes), speeds=speeds)
+
+
+@pytest.mark.parametrize(
+    ("due_s", "gpus"),
+    [
+        (250.0, 2),  # 200 s on 2 GPUs
+        (150.0, 4),
+        (60.0, 8),  # 50 s
+        (20.0, 8),  # no size will do: the one on which it ends first
+    ],
+)
+def test_genie_chooses_the_fewest_gpus_that_meet_the_deadline(due_s: float, gpus: int) -> None:
+    world = a_world(SIZED).submit(elastic(1, due_s)).at(0.0)
+    assert width(world, 1) == gpus
+    assert width(a_world("genie").submit(elastic(1, due_s)).at(0.0), 1) == 4
+
+
+def test_genie_goes_by_the_speeds_of_a_job() -> None:
+    flat = elastic(1, 60.0, speeds=(0.9, 1.0, 1.0))
+    assert width(a_world(SIZED).submit(flat).at(0.0), 1) == 4  # 8 GPUs are no faster
+
+
+def test_genie_chooses_anew_while_a_job_waits_and_not_while_it_runs() -> None:
+    world = a_world(SIZED).submit(slo(9, 1_000.0)).at(0.0)
+    world.submit(elastic(1, 250.0), be(2, 4)).at(1.0)
+    assert width(world.finish(9).at(120.0), 1) == 4  # on 2 GPUs it would end too late by now
+    assert world.submit(elastic(3, 1_000.0)).at(121.0).running == [1, 3]
+    assert (width(world, 1), width(world, 3)) == (4, 2)
+
+
+def test_under_genie_a_best_effort_job_gets_what_it_asks_for() -> None:
+    job = be(1, 4)
+    world = a_world(SIZED).submit(job._replace(request=replace(job.request, sizes=(2, 4, 8))))
+    assert width(world.at(0.0), 1) == 4
 
 
 def test_genie_counts_what_has_been_done() -> None:
