@@ -85,7 +85,7 @@ def test_only_who_runs_longer_than_was_reserved_misses_what_was_promised(seed: i
             if job.promised is not None and job.duration_estimate_s and job.margin is not None:
                 reserved_s[job.name] = job.duration_estimate_s * (1 + job.margin)
 
-    (chosen,) = read_settings(["chronus"], ["know=profiled", "noise=0.3"])
+    (chosen,) = read_settings(["chronus"], ["know=profiled", "noise=0.4"])
     found = replay(workload(seed), read_cluster("8x8"), chosen, watch=watch)
     late = [o.job for o in found.outcomes if o.promised_s is not None and o.jct_s > o.promised_s]
     assert late

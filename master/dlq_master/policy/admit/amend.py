@@ -64,7 +64,7 @@ def _kept(view: View, book: PromiseBook, asks: Job, rules: Promises) -> int | No
     """The first of the deadlines that the slots keep as they are; None: none of them."""
     cluster, origin = view.cluster, view.cluster.slot + 1
     spare = may_make_way(asks, book.grid)
-    own = slo_job(cluster, asks, origin, margin(cluster, rules, asks.family), spare=spare)
+    own = slo_job(cluster, asks, origin, margin(cluster, rules, asks), spare=spare)
     planned = kept_plan([asks], origin).segments.get(own.key, ())
     return step_made(own._replace(promised=None), planned, book.grid)
 

@@ -174,7 +174,7 @@ def _asked(view: View, grid: Grid, job: Job, rules: Promises) -> _Asked:
     cluster = view.cluster
     never = promisable(cluster, job, type_of(cluster, job))
     spare = may_make_way(job, grid)
-    extra = margin(cluster, rules, job.family)
+    extra = margin(cluster, rules, job)
     own = slo_job(cluster, job, cluster.slot + 1, extra, spare=spare)
     if never is not None:
         wide = never is VerdictGround.WIDTH
@@ -242,7 +242,7 @@ def offer_to(
         cluster,
         job,
         cluster.slot + 1,
-        margin(cluster, rules, job.family),
+        margin(cluster, rules, job),
         spare=may_make_way(job, book.grid),
     )
     if promisable(cluster, job, type_of(cluster, job)) not in (None, VerdictGround.WIDTH):
@@ -288,7 +288,7 @@ def _entered(
     made = Reserve(job.job_id, band, slots, verdict.step, verdict.by.value, reason)
     if not verdict.guaranteed:
         return made
-    extra, pause = margin(cluster, rules, job.family), pause_of(cluster, job)
+    extra, pause = margin(cluster, rules, job), pause_of(cluster, job)
     return made._replace(margin=extra, pause=pause, gpu_type=job.gpu_type_promised)
 
 

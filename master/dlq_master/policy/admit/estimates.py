@@ -29,6 +29,7 @@ def on_nodes(one_s: float, two_s: float, nodes: int) -> float:
     return max(one_s, one_s + log2(nodes) * (two_s - one_s))
 
 
+FAR = 4.0  # a deadline of so many estimates says that its job may be of another kind
 _NAMED = 2  # GPU types, of which the grounds are said
 _TRIALS = 2  # of a job that is tried on fewer GPUs than it asks for
 _SHORTEST_S = 1.0  # a trial can end in the instant in which it begins, and a pace needs a duration
@@ -61,12 +62,28 @@ def foretold(view: View) -> list[Estimate]:
         inputs = (next(reversed(alike.values())), types)
         if profiling.foretold.get(key, *inputs):
             continue
-        told = [from_history(cluster, cluster.jobs[job_id]) for job_id in alike]
+        told = [_among_alike(cluster, cluster.jobs[job_id], len(alike)) for job_id in alike]
         news = [each for each in told if each is not None and _is_news(cluster, each)]
         found += news
         if not news:
             profiling.foretold.put(key, True, *inputs)
     return found
+
+
+def _among_alike(cluster: Cluster, job: Job, waiting: int) -> Estimate | None:
+    """By history, and a guess where others like it wait, and its deadline is far beyond that.
+
+    Jobs without an estimate stand in the order of their deadlines. So of many that are alike those
+    with close deadlines run first. Once they have ended, they say little of a job with a far one.
+    It stays a guess when the others have gone.
+    """
+    told = from_history(cluster, job)
+    alone = waiting == 1 and not job.basis.guess
+    if told is None or alone or not job.steps:
+        return told
+    if job.steps[0].deadline_s <= FAR * told.estimate_s:
+        return told
+    return told._replace(basis=told.basis._replace(confidence=Confidence.LOW))
 
 
 def _is_news(cluster: Cluster, told: Estimate) -> bool:

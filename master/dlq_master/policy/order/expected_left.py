@@ -7,11 +7,11 @@ by job:
   geometric mean of remaining time (SRTF) and remaining service (SRSF, Tiresias' two dimensions).
   Either alone
   is up to a tenth worse on some workload;
-- before its trial is over (`profile_s`): as one that ends with its trial, the cheapest trial in
-GPU-seconds first;
 - with a deadline and no estimate: a job with a deadline D is expected to need at most that long. Of
 a run time
   that may be anything up to D, half of what is left of D is expected;
+- before its trial is over (`profile_s`), without a deadline: as one that ends with its trial, the
+cheapest trial in GPU-seconds first;
 - with neither: its attained service, in steps of a factor of 4, the fewest GPUs first. Of
   heavy-tailed run times as much again is to be expected (2D-LAS, discretised). A running job stands
   by its service less the price of its stop. So one that cannot save keeps the step it started in.
@@ -65,8 +65,8 @@ def _left(job: Job, had: Had, profile_s: float | None, base: float) -> float | N
 def expected_s(job: Job, had: Had, profile_s: float | None) -> float | None:
     """Seconds that it is expected to run on the GPUs that it asked for; None: nobody knows.
 
-    A job in its trial is expected to end with it. With a deadline alone, half of what is left of it
-    is expected.
+    Without an estimate, half of what is left of its deadline is expected. Without a deadline, a job
+    in its trial is expected to end with it.
     """
     executed_s, total_s = had.executed_s, job.duration_estimate_s
     if _is_tried(job, had, profile_s):
@@ -74,14 +74,19 @@ def expected_s(job: Job, had: Had, profile_s: float | None) -> float | None:
         total_s = profile_s
     if total_s is not None:
         return max(0.0, total_s - executed_s - had.kept_s)
-    if job.steps and executed_s < job.steps[0].deadline_s:
+    if _is_bounded(job, had):
         return max(0.0, job.steps[0].deadline_s - executed_s - had.kept_s) / 2.0
     return None
 
 
 def _is_tried(job: Job, had: Had, profile_s: float | None) -> bool:
-    unknown = job.duration_estimate_s is None
+    unknown = job.duration_estimate_s is None and not _is_bounded(job, had)
     return profile_s is not None and unknown and had.executed_s < profile_s
+
+
+def _is_bounded(job: Job, had: Had) -> bool:
+    """Whether its deadline still says how long it runs at most."""
+    return bool(job.steps) and had.executed_s < job.steps[0].deadline_s
 
 
 def bound_gpu_s(attained_gpu_s: float) -> float:

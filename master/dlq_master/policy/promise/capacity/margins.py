@@ -20,7 +20,8 @@ from typing import NamedTuple
 
 KEEP = 0.99  # of promises
 FEWEST = 20  # jobs before history counts
-UNKNOWN = 0.2  # the margin before
+DECLARED = 0.2  # the margin before, at least, of what a user says: that is rather too long
+MEASURED = 0.5  # and of what a trial or earlier runs say
 MOST = 1.0
 STEP = 0.05  # by which the coverage follows an outcome
 LOOSEST = 5.0  # times the risk of the target
@@ -30,16 +31,19 @@ DEEPEST = 0.5  # broken promises in a row count so much at most
 class RunErrors(NamedTuple):
     """Real over estimated run times of ended jobs: of all, and of one family. `outcomes`: 1 for
     each promise that a wrong estimate broke, and 0 for each that was kept, the latest last.
+    `before`: the least margin while there are fewer than `FEWEST` errors.
     """
 
     ratios: Sequence[float]
     own: Sequence[float] = ()
     outcomes: Sequence[float] = ()
+    before: float = DECLARED
 
 
 def learned_margin(errors: RunErrors, keep: float = KEEP) -> float:
     """The part of an estimate to add. Nothing is added for jobs that ended early. Before `FEWEST`
-    jobs it is `UNKNOWN`. ValueError names a ratio that is not positive and finite.
+    jobs it is that of the largest error, and at least that of `before`. ValueError names a ratio
+    that is not positive and finite.
     """
     covered = coverage(errors.outcomes, keep)
     own, every = _checked(errors.own), _checked(errors.ratios)
@@ -47,8 +51,8 @@ def learned_margin(errors: RunErrors, keep: float = KEEP) -> float:
         place = _place(len(ordered), covered)
         if place <= len(ordered) and len(ordered) >= FEWEST:
             return _margin(ordered[place - 1])
-    known = max([ordered[-1] for ordered in (own, every) if len(ordered) >= FEWEST], default=None)
-    return UNKNOWN if known is None else _margin(known)
+    largest = _margin(max([*own, *every], default=1.0))
+    return largest if len(every) >= FEWEST else max(errors.before, largest)
 
 
 def coverage(outcomes: Iterable[float], keep: float = KEEP) -> float:

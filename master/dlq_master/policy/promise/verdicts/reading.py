@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from dlq_master.model.attempts.attempt import ACTIVE, Attempt, AttemptState
 from dlq_master.model.attempts.costs import measured
 from dlq_master.model.cluster.cluster import Cluster
+from dlq_master.model.estimates.estimate import Source
 from dlq_master.model.ids import JobId
 from dlq_master.model.jobs.band import Band, Segment
 from dlq_master.model.jobs.job import Job, Pause
@@ -18,29 +19,36 @@ from dlq_master.model.jobs.reward import Step
 from dlq_master.model.view import View
 from dlq_master.policy.promise.capacity.grids import slot_s, type_of
 from dlq_master.policy.promise.capacity.leases import FARTHEST, Grid, SloJob, round_up
-from dlq_master.policy.promise.capacity.margins import RunErrors, learned_margin
+from dlq_master.policy.promise.capacity.margins import (
+    DECLARED,
+    MEASURED,
+    RunErrors,
+    learned_margin,
+)
 from dlq_master.policy.promise.capacity.rules import Promises, Slots, reserved_s
 from dlq_master.policy.promise.slots.plan import SlotPlan, keeps_promise
 
 _LEAST_S = 1e-3  # of work: a job that has not ended needs its slot
 
 
-def margin(cluster: Cluster, rules: Promises, family: str = "") -> float:
-    """The part of an estimate that a new promise adds to it, to a job of this family."""
+def margin(cluster: Cluster, rules: Promises, job: Job | None = None) -> float:
+    """The part of an estimate that a new promise adds to it; None: to that of any job."""
     if rules.margin is not None:
         return rules.margin
-    known = cluster.profiling
+    known, declared = cluster.profiling, job is None or job.basis.source is Source.DECLARED
+    family = "" if job is None else job.family
     own = known.errors.get(family, ()) if family else ()
     inputs = (known.ratios.total, len(known.ratios), known.outcomes.total, rules.keep)
-    learned: dict[str, float] | None = cluster.memo.get("margin", *inputs)
+    learned: dict[tuple[str, bool], float] | None = cluster.memo.get("margin", *inputs)
     if learned is None:
         learned = {}
         cluster.memo.put("margin", learned, *inputs)
-    family = family if own else ""
-    if family not in learned:
-        errors = RunErrors(known.ratios, own, known.outcomes)
-        learned[family] = learned_margin(errors, rules.keep)
-    return learned[family]
+    kind = (family if own else "", declared)
+    if kind not in learned:
+        before = DECLARED if declared else MEASURED
+        errors = RunErrors(known.ratios, own, known.outcomes, before)
+        learned[kind] = learned_margin(errors, rules.keep)
+    return learned[kind]
 
 
 def slo_job(

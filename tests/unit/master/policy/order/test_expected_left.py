@@ -55,7 +55,9 @@ def test_what_is_expected_to_be_left(job: Job, had: Had, left: float) -> None:
     [
         (a_job(1, 4), Had(0.0, 0.0), 1200.0),
         (a_job(1, 4), Had(400.0, 100.0), 800.0),
-        (a_job(1, 4, steps=strict(900.0)), Had(400.0, 100.0), 800.0),
+        # A deadline says more: a long job is not measured before short ones are done.
+        (a_job(1, 4, steps=strict(9000.0)), Had(400.0, 100.0), 8900.0),
+        (a_job(1, 1, steps=strict(100.0)), Had(150.0, 150.0), 150.0),  # it is over
         (a_job(1, request=ELASTIC), Had(0.0, 0.0), 600.0),
         (a_job(1, 4), Had(1200.0, 300.0), 3200.0),  # over, and nothing was learned
         (a_job(1, 4, duration_estimate_s=50.0), Had(0.0, 0.0), 100.0),  # it has an estimate already

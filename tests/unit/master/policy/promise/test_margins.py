@@ -18,9 +18,10 @@ from dlq_master.model.jobs.trials import (
     Profiling,
 )
 from dlq_master.policy.promise.capacity.margins import (
+    DECLARED,
     FEWEST,
     LOOSEST,
-    UNKNOWN,
+    MEASURED,
     RunErrors,
     coverage,
     learned_margin,
@@ -60,7 +61,10 @@ def test_the_place_is_that_of_a_finite_sample() -> None:
 
 
 def test_too_few_jobs_are_covered_by_the_worst_of_them() -> None:
-    assert learned_margin(RunErrors([1.0] * (FEWEST - 1))) == UNKNOWN
+    few = [1.0] * (FEWEST - 1)
+    assert learned_margin(RunErrors(few)) == DECLARED
+    assert learned_margin(RunErrors(few, before=MEASURED)) == MEASURED
+    assert learned_margin(RunErrors([*few[1:], 1.8], before=MEASURED)) == pytest.approx(0.8)
     assert learned_margin(RunErrors([0.9] * (FEWEST - 1) + [1.4])) == pytest.approx(0.4)
     assert learned_margin(RunErrors([0.5] * 30)) == 0.0
     assert reserved_s(100.0, learned_margin(RunErrors([9.0] * 30))) == 200.0

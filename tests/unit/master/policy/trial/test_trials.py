@@ -6,6 +6,7 @@ import pytest
 
 from dlq_master.model.attempts import attempt_steps
 from dlq_master.model.cluster import drive
+from dlq_master.model.estimates.estimate import DECLARED
 from dlq_master.model.ids import JobId
 from dlq_master.model.jobs import job_steps
 from dlq_master.model.jobs.band import Band
@@ -305,6 +306,26 @@ def test_jobs_of_a_family_that_ran_alike_are_not_tried() -> None:
     assert (world.job(11).trials, world.job(12).trials) == ((2,), (1,))
 
 
+def test_of_jobs_alike_that_wait_together_history_is_a_guess_for_a_far_deadline() -> None:
+    """Those with close deadlines run first, so that the ended ones are no fair draw of all."""
+
+    def promised(*deadlines_s: float) -> list[bool]:
+        world = World("dlq", 1, None, know="profiled")
+        for number in range(1, 6):
+            ran(world, number, 100.0)
+        jobs = [
+            a_job(10 + at, 1, family="ada/resnet", steps=strict(due_s))
+            for at, due_s in enumerate(deadlines_s)
+        ]
+        world.submit(*jobs).decide()
+        known = [world.job(job.job_id) for job in jobs]
+        assert {job.duration_estimate_s for job in known} == {100.0}
+        return [not job.basis.guess for job in known]
+
+    assert promised(300.0, 400.0, 401.0) == [True, True, False]
+    assert promised(401.0) == [True], "nobody was served before it"
+
+
 def test_jobs_of_a_family_that_differ_are_tried() -> None:
     world = a_world()
     for number, run_s in enumerate((100.0, 100.0, 100.0, 100.0, 300.0), start=1):
@@ -379,6 +400,10 @@ def test_what_a_promise_adds_is_learned_from_the_jobs_that_have_ended() -> None:
     world = a_world()
     assert world.policy.promises is not None
     assert margin(world.cluster, world.policy.promises) == 0.2
+    measured = a_job(1, 1, duration_estimate_s=100.0)
+    assert margin(world.cluster, world.policy.promises, measured) == 0.5
+    declared = measured._replace(basis=DECLARED)  # what users say is rather too long
+    assert margin(world.cluster, world.policy.promises, declared) == 0.2
     ratios(world, 130.0, 100.0, 20)
     assert margin(world.cluster, world.policy.promises) == pytest.approx(0.3)
     assert World("chronus", 1).policy.promises.margin == 0.0  # type: ignore[union-attr]  # it knows
@@ -386,12 +411,12 @@ def test_what_a_promise_adds_is_learned_from_the_jobs_that_have_ended() -> None:
 
 def test_what_is_learned_later_takes_nothing_from_who_has_a_promise() -> None:
     """A promise that fits by the margin of its day goes on to need no more than that."""
-    jobs = [a_job(n, 8, duration_estimate_s=1950.0, steps=strict(4900.0)) for n in range(1, 11)]
+    jobs = [a_job(n, 8, duration_estimate_s=1560.0, steps=strict(4900.0)) for n in range(1, 11)]
     world = a_world(12).submit(*jobs).at(1100.0)
     before = {n: world.job(n) for n in range(1, 11)}
     promised = [n for n in before if before[n].promised is not None]
     assert len(promised) == 10
-    assert {before[n].margin for n in promised} == {0.2}
+    assert {before[n].margin for n in promised} == {0.5}
     world.cluster.profiling.ratios.extend([5.0] * 40)
     world.at(1170.0)
     assert [n for n in before if world.job(n).promised is not None] == promised
