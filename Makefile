@@ -32,7 +32,7 @@ FRAMEWORKS_STAMP := .venv-frameworks/.stamp
 DOCS_STAMP := .venv-docs/.stamp
 NEEDS_FRAMEWORKS = $(filter lightning submitit hf framework% podman podman-framework%,$(or $(ONLY),framework))
 # Marked tests need more than a fresh machine, or more than two minutes; they have their own targets.
-NOTHING_SPECIAL := not (e2e or torture or attack or podman or netns or systemd or slurm or strangers or torch or frameworks or gpu or profiler)
+NOTHING_SPECIAL := not (e2e or torture or attack or podman or netns or systemd or slurm or strangers or browser or torch or frameworks or gpu or profiler)
 # What runs PyTorch or a framework in them needs an environment that make e2e makes.
 CONTAINERS := podman and not (torch or frameworks)
 N ?= 30
@@ -127,7 +127,7 @@ check: setup  ## style, types, layers, and generated code that follows from its 
 	$(PY) proto/generate.py --check
 
 # Directories of which no test is taken: reading them costs every worker a second.
-ELSEWHERE := $(addprefix --ignore=tests/,e2e slurm systemd)
+ELSEWHERE := $(addprefix --ignore=tests/,browser e2e slurm systemd)
 
 # Parts of the tests that run side by side, the longest first. A part collects only its own files: xdist
 # would let every worker collect all of them. The last one takes the folders that no other part names.
@@ -136,7 +136,7 @@ FILES_integration := tests/integration
 FILES_control := tests/unit/master/control
 FILES_unit := tests/unit --ignore=tests/unit/house --ignore=$(FILES_control)
 FILES_worlds := tests/sim tests/property
-FILES_others := tests/unit/house $(filter-out $(addprefix tests/,e2e integration property sim slurm support systemd unit), \
+FILES_others := tests/unit/house $(filter-out $(addprefix tests/,browser e2e integration property sim slurm support systemd unit), \
   $(sort $(patsubst %/,%,$(dir $(wildcard tests/*/test_*.py)))))
 
 .PHONY: test
@@ -244,6 +244,19 @@ differ: setup  ## Slurm's answers beside dlq's, 618 calls (root; Debian: slurm-w
 strangers: setup $(STRANGERS_STAMPS)  ## programs that drive Slurm, on dlq and on Slurm (root; Debian: slurm-wlm munge npm); ONLY=snakemake, ... selects
 	$(PY) -m pytest -q $(PATIENT) tests/strangers $(if $(ONLY),-k '$(subst -,_,$(ONLY))')
 
+BROWSER_STAMP := .venv-browser/.stamp
+
+$(BROWSER_STAMP): $(LOCK) pyproject.toml tests/browser/requirements.lock | $(UV_TOOL)
+	$(UV) venv --quiet --clear --python $(PY) .venv-browser
+	$(UV) pip sync --quiet --python .venv-browser/bin/python --require-hashes $(LOCK)
+	$(UV) pip install --quiet --python .venv-browser/bin/python --require-hashes -r tests/browser/requirements.lock
+	$(UV) pip install --quiet --python .venv-browser/bin/python --no-deps --no-build-isolation --editable .
+	touch $@
+
+.PHONY: browser
+browser: setup $(BROWSER_STAMP)  ## the pages of dlq web in a real browser (Debian: chromium); pictures in build/browser
+	.venv-browser/bin/python -m pytest -q $(PATIENT) -m browser tests/browser
+
 .PHONY: systemd
 systemd: setup  ## the runbook on two booted hosts: install, a gang, upgrade, remove (needs root)
 	$(PY) -m pytest -q -x $(PATIENT) tests/systemd
@@ -294,7 +307,7 @@ package: setup | $(UV_TOOL)  ## build the wheel, install it with each extra into
 
 .PHONY: clean
 clean:  ## remove everything that make made, the environments included
-	rm -rf .venv .venv-torch .venv-frameworks .venv-docs build dist .demo .e2e .mypy_cache .ruff_cache .pytest_cache .hypothesis \
+	rm -rf .venv .venv-browser .venv-torch .venv-frameworks .venv-docs build dist .demo .e2e .mypy_cache .ruff_cache .pytest_cache .hypothesis \
 	  .import_linter_cache $(SHIM) $(SHIM_DIR)/dlq-init $(SHIM_DIR)/dlq-tasks $(SHIM_DIR)/dlq-output $(SHIM_DIR)/dlq-steps $(SHIM_DIR)/dlq-stdin $(FRONT) profiler/dlq_profiler/lib
 	find . -name __pycache__ -not -path './.git/*' -prune -exec rm -rf {} +
 

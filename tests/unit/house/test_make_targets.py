@@ -67,7 +67,7 @@ def test_make_test_takes_every_file_in_exactly_one_of_its_parts() -> None:
         for folder in (word for word in words if word[0] != "-"):
             files = (str(path.relative_to(ROOT)) for path in (ROOT / folder).rglob("test_*.py"))
             taken.update(name for name in files if not name.startswith(ignored or ("-",)))
-    elsewhere = ("tests/e2e/", "tests/slurm/", "tests/systemd/")
+    elsewhere = ("tests/browser/", "tests/e2e/", "tests/slurm/", "tests/systemd/")
     every = (str(path.relative_to(ROOT)) for path in (ROOT / "tests").rglob("test_*.py"))
     assert taken == dict.fromkeys((name for name in every if not name.startswith(elsewhere)), 1)
 
@@ -81,7 +81,8 @@ def test_a_scenario_by_name_makes_what_it_needs(only: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "target", ["e2e", "podman", "slurm", "systemd", "profiler", "torture", "storm", "attack"]
+    "target",
+    ["browser", "e2e", "podman", "slurm", "systemd", "profiler", "torture", "storm", "attack"],
 )
 def test_a_target_of_its_own_fails_where_all_its_tests_skip(target: str) -> None:
     assert "--fail-if-all-skip" in recipe(target)

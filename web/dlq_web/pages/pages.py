@@ -95,7 +95,8 @@ class Pages:
         return page(
             http, "job", f"Job {job.job_id}", row=views.job_row(job, look), job=job, why=why,
             facts=views.facts_of(answer, look), reasons=views.reasons_of(why, look),
-            waits=views.waits_of(why), attempts=answer.attempts, bar=views.BAR,
+            waits=views.waits_of(why), bar=views.BAR,
+            attempts=views.attempt_rows(answer.attempts, look),
             ending=views.ending_of(answer.attempts), start=views.start_of(job, look),
             actions=_actions(shown_state(job)), after=-1,
         )  # fmt: skip

@@ -14,7 +14,8 @@ from dlq_cli.output.render import OutputLook, clean_line, when
 from dlq_cli.text.elastic import gpus_now
 from dlq_cli.text.foreseen import long_range, short_range
 from dlq_cli.text.promises import slack, standing
-from dlq_cli.words import ENDED, NODE_STATES, shown_state
+from dlq_cli.words import ATTEMPT_STATES, ENDED, NODE_STATES, shown_state
+from dlq_common.text.hostlist import compress_hostlist
 from dlq_common.text.units import approximate_span, format_duration
 from dlq_common.text.wire import from_duration, from_timestamp
 
@@ -33,6 +34,16 @@ class JobRow(NamedTuple):
     where: str  # its nodes, else why it does not run
     start: str
     promise: str
+
+
+class AttemptRow(NamedTuple):
+    """One try at running a job."""
+
+    number: int
+    state: str
+    nodes: str
+    began: str
+    note: str
 
 
 class Share(NamedTuple):
@@ -128,6 +139,11 @@ def ending_of(attempts: Sequence[job_pb2.Attempt]) -> str:
     return f"{end_note_text(attempts)}{failure_text(attempts)}".strip()
 
 
+def attempt_rows(attempts: Iterable[job_pb2.Attempt], look: OutputLook) -> list[AttemptRow]:
+    """The attempts of a job, the newest first."""
+    return [_attempt_row(attempt, look) for attempt in attempts][::-1]
+
+
 def start_of(job: job_pb2.Job, look: OutputLook) -> str:
     """When a waiting job is likely to start, as a range."""
     return long_range(job.start_estimate, look) if job.HasField("start_estimate") else ""
@@ -158,6 +174,18 @@ def _node_row(node: node_pb2.Node, look: OutputLook) -> NodeRow:
         ", ".join(node.flags),
         "; ".join(told),
         squares,
+    )
+
+
+def _attempt_row(attempt: job_pb2.Attempt, look: OutputLook) -> AttemptRow:
+    state = ATTEMPT_STATES.get(attempt.state) or "unknown"
+    note = attempt.end_note or attempt.stop_cause
+    return AttemptRow(
+        attempt.fence.attempt,
+        state,
+        compress_hostlist([rank.node_id for rank in attempt.ranks]),
+        _ago(attempt.assign_time, look),
+        clean_line(note),
     )
 
 
