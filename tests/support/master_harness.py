@@ -353,6 +353,7 @@ def known(cluster: Cluster) -> dict[str, object]:
         "ratios": (trials.ratios.total, list(trials.ratios)),
         "errors": (trials.erred, list(trials.errors.items())),
         "outcomes": (trials.outcomes.total, list(trials.outcomes)),
+        "paces": (trials.paces.told, list(trials.paces.by_kind.items())),
         "sent": (trials.sent.total, list(trials.sent)),
         "scale": (trials.hour, trials.gpus),
         "services": (history.newest.total, list(history.newest)),

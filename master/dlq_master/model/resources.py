@@ -150,6 +150,11 @@ class Request:
         """How many GPUs so many of its devices count for, where jobs are compared."""
         return devices * self.core_weight if self.gpu_type == CORE_TYPE else devices
 
+    @property
+    def names_one_type(self) -> bool:
+        """Whether it gets GPUs of one type that it names."""
+        return self.gpu_type is not None and not self.or_gpu_types
+
     def paced(self, speed: float) -> float:
         """Seconds of its run time that a second on GPUs of this speed does. The run time of a job
         that names one type holds there (`TypeSpeeds`)."""

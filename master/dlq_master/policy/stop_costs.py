@@ -34,5 +34,5 @@ def expected_end_s(job: Job, attempt: Attempt, began_s: float | None) -> float:
         width = attempt.lease.allocation.width
         speed = job.sure_speed_on(width) if width != job.request.gpus else 1.0
         left_s = max(0.0, job.duration_estimate_s - job.worked_s)
-        left_s /= speed * job.request.paced(attempt.speed)
+        left_s /= speed * attempt.paced(job.request)
     return inf if left_s is None or began_s is None else began_s + left_s

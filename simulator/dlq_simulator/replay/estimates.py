@@ -113,7 +113,7 @@ class Estimates:
             job = self._cluster.jobs[job_id]
             speed = job.speed_on(course.gpus)  # that the policy reckons with
             if (attempt := self._cluster.live_attempt(job)) is not None:
-                speed *= job.request.paced(attempt.speed)
+                speed *= attempt.paced(job.request)
             made_s = course.done_s + max(0, now_s - course.progress_s) * course.rate
             left_s = max(0.0, estimate_s - made_s) / course.rate
             estimate_s = job.worked_s + (now_s - course.placed_s + left_s) * speed

@@ -89,7 +89,7 @@ class Reserving:
 
     def _steer(self, job: Job, now_s: Seconds) -> None:
         nodes = [self._cluster.nodes[node_id] for node_id in self._node_ids]
-        kept = kept_off(job, nodes, now_s, self._cluster.terms)
+        kept = kept_off(job, nodes, now_s, self._cluster.terms, self._cluster.slowest_pace)
         if isfinite(kept.until_s):
             self._due.set(job.job_id, kept.until_s)
         failed = [node_id for node_id in job.request.avoid if node_id in job.failed_nodes]

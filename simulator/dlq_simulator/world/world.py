@@ -222,7 +222,10 @@ class WorkRates:
         one type is that on this type.
         """
         named = row.gpu_types or ()
-        return 1 if len(named) == 1 else self._cluster.speed_of(allocation)
+        job = self._cluster.jobs.get(JobId(int(row.job_id)))
+        if len(named) == 1 or job is None:
+            return 1
+        return self._cluster.slowest_pace(job, self._cluster.capacity.parts(allocation))
 
     def measured(self, row: TraceJob, allocation: Allocation) -> TimedRun | None:
         """The slowdown by spreading that a run on these GPUs has shown, exactly; None: it has one

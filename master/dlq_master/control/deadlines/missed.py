@@ -39,6 +39,5 @@ def _lost(turn: Turn, job: Job) -> bool:
         back = turn.state.nodes.greeted
         if not all(rank.gone or rank.node_id in back for rank in attempt.ranks):
             return False
-    cluster = turn.state.cluster
-    pace = cluster.speeds.fastest_pace(job.request, cluster.capacity.total)
+    pace = turn.state.cluster.fastest_pace(job)
     return turn.now_s > lost_s(job, attempt, turn.now_s, pace)

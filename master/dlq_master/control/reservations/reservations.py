@@ -134,7 +134,7 @@ def kept_off(state: State, job: Job, now_s: float) -> KeptNodes:
         {node_id for one in state.reservations.by_id.values() for node_id in one.node_ids}
     )
     there = [nodes[node_id] for node_id in booked if node_id in nodes]
-    return booked_nodes.kept_off(job, there, now_s, state.terms, state.cluster.speeds)
+    return booked_nodes.kept_off(job, there, now_s, state.terms, state.cluster.slowest_pace)
 
 
 def on_them(state: State, one: Reservation) -> tuple[list[JobId], list[JobId]]:
@@ -145,7 +145,7 @@ def on_them(state: State, one: Reservation) -> tuple[list[JobId], list[JobId]]:
     late = []
     for key in sorted(keys):
         job, attempt = state.cluster.jobs[key.job_id], state.cluster.attempts[key]
-        left_s = expected_left_s(job, job.request.paced(attempt.speed))
+        left_s = expected_left_s(job, attempt.paced(job.request))
         started_s = attempt.started_time_s
         begun_s = one.begin_s if started_s is None else started_s
         if left_s is None or begun_s + left_s > one.begin_s:
@@ -267,7 +267,7 @@ def _warn(turn: Turn, attempt: Attempt, ahead: list[tuple[NodeId, Window]]) -> N
         return
     node_id, window = ahead[0]
     job = turn.state.cluster.jobs[attempt.key.job_id]
-    left_s = expected_left_s(job, job.request.paced(attempt.speed))
+    left_s = expected_left_s(job, attempt.paced(job.request))
     begun_s = turn.now_s if attempt.started_time_s is None else attempt.started_time_s
     if left_s is not None and begun_s + left_s <= window.begin_s:
         return

@@ -24,10 +24,11 @@ from dlq_master.model.attempts.gang import is_reduced
 from dlq_master.model.estimates.estimate import Source
 from dlq_master.model.jobs import job_steps as on_job
 from dlq_master.model.jobs.job import Job
+from dlq_master.model.jobs.likeness import likeness
 from dlq_master.model.transitions import StopCause
-from dlq_master.policy.trial.judge import STEADY_S, TrialTold, WatchedTrial, judged
+from dlq_master.policy.trial.judge import STEADY_S, TrialTold, WatchedTrial, judged, steady
 from dlq_master.policy.trial.rules import PROFILE_S
-from dlq_master.policy.trial.steps import Track, followed
+from dlq_master.policy.trial.steps import MANY, NO_STEPS, Track, followed, pace
 
 AT_ONCE: Final = 500  # attempts that are looked at in one turn
 
@@ -49,6 +50,8 @@ def watch(turn: Turn) -> None:
 def _watch(turn: Turn, attempt: Attempt) -> None:
     state = turn.state
     job = state.cluster.jobs[attempt.key.job_id]
+    if state.cluster.speeds.declared and job.family:
+        _learn_pace(turn, job, attempt)
     known = job.duration_estimate_s is not None
     if known and (job.basis.source is not Source.HISTORY or job.timed):  # a call less, mostly
         return
@@ -66,6 +69,25 @@ def _watch(turn: Turn, attempt: Attempt) -> None:
         _look(turn, job, attempt, reduced=reduced)
     else:
         _track(turn, attempt)
+
+
+def _learn_pace(turn: Turn, job: Job, attempt: Attempt) -> None:
+    """The seconds of its steps on the type of its GPUs, once it has told enough of them. They say
+    how types differ for its program, so all jobs with a family tell them."""
+    cluster, key = turn.state.cluster, attempt.key
+    if attempt.state is not AttemptState.RUNNING or attempt.stop_cause is not None or job.ended:
+        return
+    types = [*cluster.capacity.parts(attempt.lease.allocation)]
+    if len(types) > 1 or attempt.lease.allocation.width != job.request.gpus:
+        return
+    if cluster.profiling.paces.knows(likeness(job), types[0], key.job_id):
+        return
+    track = None if key.job_id not in turn.state.jobs.beats else _track(turn, attempt)
+    if track is None or track.attempt != key.number:
+        return
+    found = pace(track._replace(before=NO_STEPS))  # its earlier attempts may have had another type
+    if found is not None and found.steps >= MANY and steady(found):
+        cluster.profiling.learn_pace(job, types[0], found.step_s)
 
 
 def _may_tell(job: Job, beat: Beat | None, profile_s: float | None) -> bool:

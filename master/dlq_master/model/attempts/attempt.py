@@ -10,7 +10,7 @@ from dlq_master.model.estimates.estimate import Basis
 from dlq_master.model.ids import AttemptKey, Fence, NodeId
 from dlq_master.model.jobs.job import Checkpoint, EndReason
 from dlq_master.model.lease import Lease, LeaseKind
-from dlq_master.model.resources import Allocation, Slot
+from dlq_master.model.resources import Allocation, Request, Slot
 from dlq_master.model.transitions import StopCause
 from dlq_master.model.values import maker
 
@@ -171,6 +171,8 @@ class Attempt(NamedTuple):
     resizes: int = 0  # how often it has gone on with others
     fixed: bool = False  # nobody joins or leaves it: an agent that it began with does not know how
     speed: float = 1.0  # of its GPUs when it was placed, relative to the reference (TypeSpeeds)
+    # Seconds of its job's run time that a second did then, as measured; None: by that speed.
+    pace: float | None = None
 
     @property
     def live(self) -> bool:
@@ -243,6 +245,10 @@ class Attempt(NamedTuple):
         included.
         """
         return self.executed_s(now_s) * self.lease.allocation.width * self.speed
+
+    def paced(self, request: Request) -> float:
+        """Seconds of the run time of its job, with this request, that a second does."""
+        return request.paced(self.speed) if self.pace is None else self.pace
 
     def executed_s(self, now_s: float) -> float:
         started_s = self.started_time_s

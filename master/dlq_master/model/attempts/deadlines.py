@@ -21,7 +21,7 @@ def left_s(
         return None
     done_s = job.worked_s
     if attempt is not None and not job.reduced:
-        done_s += attempt.executed_s(now_s) * job.request.paced(attempt.speed)
+        done_s += attempt.executed_s(now_s) * attempt.paced(job.request)
     return max(0.0, max(job.duration_estimate_s, told_s or 0.0) - done_s)
 
 
@@ -36,7 +36,7 @@ def slack_s(
     if left is None or not job.steps or job.ended:
         return None
     if attempt is not None:
-        left /= job.request.paced(attempt.speed)
+        left /= attempt.paced(job.request)
     spare = [due_s(job, step) - now_s - left for step in range(len(job.steps))]
     if job.promised is not None:
         return spare[job.promised]

@@ -229,7 +229,7 @@ def usage(attempt: Attempt, end: on_attempt.AttemptEvent, job: Job, until_s: flo
     else:
         if width != job.request.gpus:
             worked_s *= job.sure_speed_on(width)
-        worked_s *= job.request.paced(attempt.speed)
+        worked_s *= attempt.paced(job.request)
     again_s = 0.0 if type(end) in _DONE_WITH else lost_s
     return on_job.Usage(executed_s * gpus, executed_s, again_s * gpus, worked_s)
 

@@ -22,6 +22,7 @@ from dlq_master.model.ids import AttemptKey, JobId, NodeId
 from dlq_master.model.jobs.band import PRIORITIES_PER_BAND, PROFILE_PRIORITY, Band
 from dlq_master.model.jobs.job import Job, JobState
 from dlq_master.model.jobs.job_changes import at_position
+from dlq_master.model.jobs.likeness import likeness
 from dlq_master.model.jobs.machine_runs import no_runs
 from dlq_master.model.jobs.trials import Profiling, Sent
 from dlq_master.model.lease import Terms
@@ -172,6 +173,31 @@ class Cluster:
     def speed_of(self, allocation: Allocation) -> float:
         """Of its GPUs, relative to the reference: that of the slowest."""
         return self.speeds.slowest(self.capacity.parts(allocation))
+
+    def pace(self, job: Job, gpu_type: str) -> float:
+        """Seconds of its run time that a second on this type does: by the ratio that its program
+        has shown, or else by declared speeds. The type with the most own GPUs is as declared.
+        """
+        speeds, home = self.speeds, self.own.home
+        if not speeds.declared:
+            return 1.0
+        if job.family and gpu_type != home and not job.request.names_one_type:
+            times = self.profiling.measured_times(likeness(job), home, gpu_type)
+            if times is not None:
+                return speeds.of(home) / times
+        return speeds.pace(job.request, gpu_type)
+
+    def slowest_pace(self, job: Job, gpu_types: Iterable[str]) -> float:
+        """The same on GPUs of these types together; 1 if there are none."""
+        if not self.speeds.declared:
+            return 1.0
+        return min([self.pace(job, gpu_type) for gpu_type in gpu_types], default=1.0)
+
+    def fastest_pace(self, job: Job) -> float:
+        """The same on the fastest type that it may get; 1 if it may get none."""
+        self.capacity.ready()
+        may_be = filter(job.request.shape.may_be, self.capacity.total)
+        return max([self.pace(job, gpu_type) for gpu_type in may_be], default=1.0)
 
     def declared_speeds(self) -> dict[str, float]:
         """Of its GPU types, where somebody declared one."""
@@ -449,7 +475,9 @@ class Cluster:
         if job.lateness is not None or (before is not None and before.lateness is not None):
             _keep(self.costly, job.job_id, job.state is _QUEUED and job.lateness is not None)
         if self._bands:
-            self.profiling.index(before, job)
+            ended = job.state is _COMPLETED and self.speeds.declared
+            pace = self.pace(job, job.gpu_type_ran) if ended else 1.0
+            self.profiling.index(before, job, pace)
             if job.steps or (before is not None and before.steps):
                 self._index_judged(job)
         if job.saves:
@@ -471,8 +499,7 @@ class Cluster:
             self.profiling.send(Sent(job.trial_time_s, job.user, job.request.gpus))
         if job.state is _COMPLETED:
             if self._bands:
-                pace = self.speeds.pace(job.request, job.gpu_type_ran)
-                self.profiling.learn(job, pace)
+                self.profiling.learn(job, self.pace(job, job.gpu_type_ran))
             self._learn(job)
 
     def _learn(self, job: Job) -> None:

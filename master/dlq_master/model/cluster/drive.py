@@ -298,7 +298,10 @@ def _start(cluster: Cluster, start: Start, now_s: float, epoch: int) -> Happened
     ):
         attempt = attempt._replace(fixed=True)
     if cluster.speeds.declared:
-        attempt = attempt._replace(speed=cluster.speed_of(allocation))
+        speed = cluster.speed_of(allocation)
+        pace = cluster.slowest_pace(job, cluster.capacity.parts(allocation))
+        measured = pace != job.request.paced(speed)
+        attempt = attempt._replace(speed=speed, pace=pace if measured else None)
     cluster.put(after, attempt)
     return _happened((placed, start.job_id, number, None, start))
 

@@ -19,9 +19,11 @@ from dlq_master.model.cluster.cluster import Cluster
 from dlq_master.model.estimates import demand, history
 from dlq_master.model.estimates.demand import Offer
 from dlq_master.model.estimates.lessons import Lesson, Newest, Ring, newest_of
-from dlq_master.model.jobs import machine_runs, trials
+from dlq_master.model.jobs import machine_runs, trials, type_paces
+from dlq_master.model.jobs.likeness import Likeness
 from dlq_master.model.jobs.machine_runs import MachineRun
-from dlq_master.model.jobs.trials import Likeness, Remembered, Runs, Sent
+from dlq_master.model.jobs.trials import Remembered, Runs, Sent
+from dlq_master.model.jobs.type_paces import Stepped, TypePaces, TypeSteps, paces_of
 
 F = TypeVar("F")
 
@@ -50,12 +52,13 @@ _RAN: Final = Ring[MachineRun](
     lambda fact: (fact[:-2], fact[-2:]),
     lambda of, words: MachineRun(of[0], int(of[1]), of[2], of[3], of[4], of[5], *words),
 )
-RUNS, COSTS, ERRORS = "run", "cost", "error"  # kinds of the rows of families
+RUNS, COSTS, ERRORS, PACES = "run", "cost", "error", "pace"  # kinds of the rows of families
 SCALE, DEMAND, DISTRIBUTION = "scale", "demand", "distribution"  # rows of which there is one
 _MOST: Final = {
     RUNS: trials.FAMILIES_KEPT,
     COSTS: costs.FAMILIES_KEPT,
     ERRORS: trials.ERRING_KEPT,
+    PACES: type_paces.KINDS_KEPT,
 }
 
 
@@ -89,6 +92,9 @@ class LearnedRows:
             self._of_families(RUNS, known.taught, _run_rows(known, told[RUNS]), rows, dropped)
         if known.erred != told[ERRORS]:
             self._of_families(ERRORS, known.erred, _error_rows(known, told[ERRORS]), rows, dropped)
+        paces = known.paces
+        if paces.told != told[PACES]:
+            self._of_families(PACES, paces.told, _pace_rows(paces, told[PACES]), rows, dropped)
         changes = cluster.costs.changes
         if changes != told[COSTS]:
             self._of_families(COSTS, changes, _cost_rows(cluster, told[COSTS]), rows, dropped)
@@ -184,7 +190,9 @@ class LearnedRows:
         found = _OUTCOMES.facts(rows[_OUTCOMES.kind], 1)
         outcomes: Newest[float] = newest_of(*found, trials.OUTCOMES_KEPT)
         known = (hour, gpus, ratios, sent, runs, self._told[RUNS])
-        cluster.profiling.remember(Remembered(*known, errors, self._told[ERRORS], outcomes))
+        kinds = ((_likeness(name), _type_steps(row)) for name, row in _in_order(rows[PACES]))
+        paces = paces_of(kinds, self._told[PACES])
+        cluster.profiling.remember(Remembered(*known, errors, self._told[ERRORS], outcomes, paces))
 
 
 # --- helpers, in order of use ---------------------------------------------------------------------
@@ -204,6 +212,18 @@ def _error_rows(known: Remembered, told: int) -> Iterator[Lesson]:
     new = list(islice(reversed(known.errors.items()), known.erred - told))
     for back, (family, ratios) in zip(range(len(new) - 1, -1, -1), reversed(new), strict=True):
         yield Lesson(f"{ERRORS}/{family}", known.erred - back, ratios)
+
+
+def _pace_rows(known: TypePaces, told: int) -> Iterator[Lesson]:
+    """Likewise of the paces of steps."""
+    new = list(islice(reversed(known.by_kind.items()), known.told - told))
+    for back, (kind, types) in zip(range(len(new) - 1, -1, -1), reversed(new), strict=True):
+        numbers = [
+            number
+            for steps in types.values()
+            for number in (float(len(steps)), *(float(it) for one in steps for it in one))
+        ]
+        yield Lesson(f"{PACES}/{_name_of(kind)}", known.told - back, tuple(numbers), tuple(types))
 
 
 def _cost_rows(cluster: Cluster, told: int) -> Iterator[Lesson]:
@@ -240,6 +260,18 @@ def _runs(row: Lesson) -> Runs:
     for gpu_type in row.words:
         begin, at = at + 1, at + 1 + int(row.numbers[at])
         found[gpu_type] = row.numbers[begin:at]
+    return found
+
+
+def _type_steps(row: Lesson) -> TypeSteps:
+    found: dict[str, tuple[Stepped, ...]] = {}
+    at = 0
+    for gpu_type in row.words:
+        begin, at = at + 1, at + 1 + 2 * int(row.numbers[at])
+        pairs = row.numbers[begin:at]
+        found[gpu_type] = tuple(
+            [Stepped(int(job), step_s) for job, step_s in zip(pairs[::2], pairs[1::2], strict=True)]
+        )
     return found
 
 

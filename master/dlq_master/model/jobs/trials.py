@@ -4,7 +4,7 @@ jobs.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import islice
 from types import MappingProxyType
 from typing import NamedTuple
@@ -13,6 +13,8 @@ from dlq_master.model.cache import Memo
 from dlq_master.model.estimates.lessons import Newest
 from dlq_master.model.ids import JobId
 from dlq_master.model.jobs.job import SEVERAL, Job, JobState
+from dlq_master.model.jobs.likeness import FEWEST_RUNS, Likeness, agreed, likeness, typical
+from dlq_master.model.jobs.type_paces import Stepped, TypePaces
 
 WINDOW_S = 3600.0  # for so long it is known who was sent to be profiled
 RUNS_KEPT = 20  # of a family
@@ -24,27 +26,6 @@ OUTCOMES_KEPT = 2000
 SENT_KEPT = 20_000  # of two windows
 
 _QUEUED, _COMPLETED = JobState.QUEUED, JobState.COMPLETED
-
-
-class Likeness(NamedTuple):
-    """The properties in which a job must equal those before it, for their run times to count for
-    its own as they are. The GPU type, on which they ran, comes with the run times. `program`: of a
-    family with a name (`Job.program`).
-    """
-
-    family: str
-    gpus: int
-    nodes: int | None
-    steps: int | None
-    halves_batch: bool
-    program: str = ""
-
-
-def likeness(job: Job) -> Likeness:
-    """Of a job that has a family."""
-    request = job.request
-    size = (request.gpus, request.nodes)
-    return Likeness(job.family, *size, job.step_count, request.halves_batch, job.program)
 
 
 Runs = dict[str, tuple[float, ...]]  # GPU type -> run times in seconds, the latest last
@@ -70,6 +51,7 @@ class Remembered(NamedTuple):
     errors: dict[str, tuple[float, ...]]
     erred: int
     outcomes: Newest[float]
+    paces: TypePaces
 
 
 class Profiling:
@@ -80,7 +62,7 @@ class Profiling:
     __slots__ = (
         *("_resume_s", "_runs", "_sent", "gpus", "hour", "ratios", "runs", "unknown"),
         *("_kin", "_several", "_wondered", "foretold", "of_family", "taught"),
-        *("erred", "errors", "outcomes"),
+        *("erred", "errors", "outcomes", "paces"),
     )
 
     def __init__(self, resume_s: float) -> None:
@@ -98,6 +80,7 @@ class Profiling:
         self.erred = 0  # rises with each of them
         # of promises that have ended: 1 if a wrong estimate broke it, 0 if it was kept
         self.outcomes: Newest[float] = Newest(maxlen=OUTCOMES_KEPT)
+        self.paces = TypePaces()  # of steps, by GPU type
         self._sent: Newest[Sent] = Newest(maxlen=SENT_KEPT)
         self._runs: dict[Likeness, Runs] = {}
         self.taught = 0  # rises with every run that is learned
@@ -120,18 +103,21 @@ class Profiling:
             self.errors,
             self.erred,
             self.outcomes,
+            self.paces,
         )
 
     def remember(self, known: Remembered) -> None:
         """Know what another knew, and nothing else."""
         self.hour, self.gpus, self.ratios, self._sent, self._runs, self.taught = known[:6]
-        self.errors, self.erred, self.outcomes = known[6:]
+        self.errors, self.erred, self.outcomes, self.paces = known[6:]
         self.runs = MappingProxyType(self._runs)
         self._kin, self.foretold = None, Memo()
         self._trim()
 
-    def index(self, before: Job | None, job: Job) -> None:
-        """The job has another value, or is new. A job that is loaded taught its lesson before."""
+    def index(self, before: Job | None, job: Job, pace: float = 1.0) -> None:
+        """The job has another value, or is new. A job that is loaded taught its lesson before.
+        `pace`: as of `learn`.
+        """
         unknown = job.state is _QUEUED and not job.timed and not job.trials
         if unknown and job.live_attempt is None and job.basis.unmeasured is None:
             if before is not None and job.job_id in self.unknown:
@@ -145,7 +131,7 @@ class Profiling:
         if job.trial_time_s is not None and before.trial_time_s is None:
             self.send(Sent(job.trial_time_s, job.user, job.request.gpus))
         if job.state is _COMPLETED and before.state is not _COMPLETED:
-            self.learn(job)
+            self.learn(job, pace)
 
     def _wonder(self, job: Job) -> None:
         self.unknown[job.job_id] = None
@@ -181,11 +167,12 @@ class Profiling:
         time that a second on its GPUs did.
         """
         # A run that was preempted is reported without the time to resume, and with the last run.
-        run_s = job.worked_s / pace - (self._resume_s if job.goes_on(job.attempts) else 0.0)
+        resumed_s = self._resume_s if job.goes_on(job.attempts) else 0.0
+        run_s = _ran_s(job, pace) - resumed_s
         if run_s <= 0.0:
             return
         if job.duration_estimate_s and job.timed:
-            self._learn_error(job, run_s * pace / job.duration_estimate_s)
+            self._learn_error(job, (job.worked_s - resumed_s * pace) / job.duration_estimate_s)
         if job.family and job.gpu_type_ran not in ("", SEVERAL):
             key = likeness(job)
             self.taught += 1
@@ -198,6 +185,33 @@ class Profiling:
                 oldest = next(iter(self._runs))
                 self._unrelate(oldest)
                 del self._runs[oldest]
+
+    def learn_pace(self, job: Job, gpu_type: str, step_s: float) -> None:
+        """A job has told how long its steps take on this type, for the first time."""
+        self.paces.learn(likeness(job), gpu_type, Stepped(int(job.job_id), step_s))
+        self.foretold = Memo()
+
+    def measured_times(self, of: Likeness, one: str, other: str) -> float | None:
+        """How many times as long jobs of this program take on `other` as on `one`; None: too little
+        was measured, or it disagrees. Worked out once, until another fact is learned.
+        """
+        key = ("times", of.family, of.program, one, other)
+        found: tuple[float | None] | None = self.foretold.get(key)
+        if found is None:
+            stepped = list(self.paces.ratios(of, one, other))
+            found = (agreed(stepped or list(self._run_ratios(of, one, other))),)
+            self.foretold.put(key, found)
+        return found[0]
+
+    def _run_ratios(self, of: Likeness, one: str, other: str) -> Iterator[float]:
+        """The same by runs that completed on both types."""
+        for kind in self.kin(of.family):
+            if kind.program == of.program:
+                runs = self.runs[kind]
+                before = typical(runs.get(one, ()), FEWEST_RUNS)
+                after = typical(runs.get(other, ()), FEWEST_RUNS)
+                if before is not None and after is not None:
+                    yield after / before
 
     def _learn_error(self, job: Job, ratio: float) -> None:
         """How wrong its estimate was; and whether that broke a promise."""
@@ -250,3 +264,11 @@ class Profiling:
             of_family.pop(key, None)
             if not of_family:
                 del self._kin[key.family]
+
+
+def _ran_s(job: Job, pace: float) -> float:
+    """The seconds of its run on its type. One attempt tells them by the clock, whatever its pace
+    was when it was placed.
+    """
+    once = job.attempts == 1 and not job.request.sizes and job.total_executed_s > 0.0
+    return job.total_executed_s if once else job.worked_s / pace

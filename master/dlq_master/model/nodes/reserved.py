@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from math import inf
 from typing import NamedTuple
 
@@ -10,8 +10,9 @@ from dlq_master.model.ids import NodeId
 from dlq_master.model.jobs.job import Job
 from dlq_master.model.lease import Terms
 from dlq_master.model.nodes.node import Node
-from dlq_master.model.nodes.type_speeds import ALL_ALIKE, TypeSpeeds
 from dlq_master.model.nodes.windows import runs_into, runs_into_later_s
+
+PaceOn = Callable[[Job, Iterable[str]], float]
 
 
 class KeptNodes(NamedTuple):
@@ -27,13 +28,13 @@ def kept_off(
     booked: Iterable[Node],
     now_s: float,
     terms: Terms,
-    speeds: TypeSpeeds = ALL_ALIKE,
+    pace_on: PaceOn,
 ) -> KeptNodes:
-    """For these nodes, in their order, on which the job runs at the speeds of their GPUs."""
+    """For these nodes, in their order. `pace_on`: how fast the job runs on GPUs of these types."""
     off, until_s = [], inf
     for node in booked:
         if node.windows:
-            pace = job.request.paced(speeds.slowest(node.masks()))
+            pace = pace_on(job, node.masks())
             if runs_into(job, node.windows, now_s, terms, pace):
                 off.append(node.node_id)
             until_s = min(until_s, runs_into_later_s(job, node.windows, now_s, terms, pace))

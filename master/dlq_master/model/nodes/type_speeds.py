@@ -62,10 +62,5 @@ class TypeSpeeds(NamedTuple):
             return 1.0
         return sum(self.pace(request, kind) * count for kind, count in may_be.items()) / total
 
-    def fastest_pace(self, request: Request, gpu_types: Iterable[str]) -> float:
-        """The same on the fastest of these types that it may get; 1 if it may get none."""
-        may_be = filter(request.shape.may_be, gpu_types)
-        return max((self.pace(request, gpu_type) for gpu_type in may_be), default=1.0)
-
 
 ALL_ALIKE = TypeSpeeds({})

@@ -69,9 +69,9 @@ def had(job: Job, attempt: Attempt | None, now_s: float, kept_s: float = 0.0) ->
     runs_s = now_s - attempt.started_time_s
     request = job.request
     gpu_s = runs_s * request.weighed(request.gpus)
-    if attempt.speed != 1.0:
+    if attempt.speed != 1.0 or attempt.pace is not None:
         gpu_s *= attempt.speed
-        runs_s *= request.paced(attempt.speed)
+        runs_s *= attempt.paced(request)
     attained_gpu_s = job.attained_gpu_s + gpu_s
     return _had((attained_gpu_s, executed_s + runs_s, attempt.started_time_s, unaged_s, kept_s))
 
@@ -82,7 +82,7 @@ def _had_elastic(job: Job, attempt: Attempt | None, now_s: float, kept_s: float)
     if attempt is None or attempt.started_time_s is None:
         return Had(job.attained_gpu_s, job.worked_s, None, unaged_s, kept_s)
     runs_s, gpus = now_s - attempt.started_time_s, attempt.lease.allocation.width
-    paced = job.request.paced(attempt.speed)
+    paced = attempt.paced(job.request)
     worked_s = job.worked_s + runs_s * job.sure_speed_on(gpus) * paced
     attained_gpu_s = job.attained_gpu_s + runs_s * gpus * attempt.speed
     return Had(attained_gpu_s, worked_s, attempt.started_time_s, unaged_s, kept_s)

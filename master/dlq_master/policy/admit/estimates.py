@@ -9,7 +9,7 @@ from math import log2
 from dlq_master.model.cluster.cluster import Cluster
 from dlq_master.model.estimates.estimate import Basis, Confidence, Source
 from dlq_master.model.jobs.job import Job
-from dlq_master.model.jobs.trials import likeness
+from dlq_master.model.jobs.likeness import likeness
 from dlq_master.model.plan import Estimate, Profile
 from dlq_master.model.view import View
 from dlq_master.model.why import Reason, ReasonCode
@@ -100,7 +100,7 @@ def from_history(cluster: Cluster, job: Job) -> Estimate | None:
         return None
     told: list[FamilyTime] = []
     for gpu_type in _types(cluster, job):
-        known = foretell(cluster.profiling, likeness(job), gpu_type)
+        known = foretell(cluster.profiling, likeness(job), gpu_type, cluster.speeds)
         if known is None:
             return None
         told.append(known)
@@ -111,9 +111,8 @@ def from_history(cluster: Cluster, job: Job) -> Estimate | None:
     grounds += f"; {len(told) - _NAMED} more types" if len(told) > _NAMED else ""
     reason = Reason(ReasonCode.RAN_ALIKE, detail=f"{grounds}, of {job.family}")
     basis = Basis(Source.HISTORY, confidence, rests_on=grounds)
-    speeds, request = cluster.speeds, job.request
     whole_s = [
-        known.run_s * speeds.pace(request, gpu_type)
+        known.run_s * cluster.pace(job, gpu_type)
         for known, gpu_type in zip(told, _types(cluster, job), strict=True)
     ]
     return Estimate(job.job_id, max(whole_s), reason, basis)

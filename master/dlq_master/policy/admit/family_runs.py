@@ -3,8 +3,9 @@
 Runs of jobs that are like it in all count as they are. Runs that differ in one thing count through
 a ratio that was measured, and never at full confidence:
 
-- **the GPU type**: by kinds of jobs that ran alike on both types. Kinds of its own program make it
-  medium, other kinds low;
+- **the GPU type**: by the steps of jobs of its program on both types, or by kinds of jobs that ran
+  alike on both. Its own program makes it medium, other kinds low. Before there are any, declared
+  speeds tell it, and it is low;
 - **the number of steps**: along a line through two numbers that were measured. Near these it is
   medium. From one number only it is proportional, and low;
 - **the arguments**, in a family with a name: nobody knows what they change, so it is low.
@@ -15,15 +16,14 @@ A low one is a guess (`Basis.guess`): its job is measured all the same, and no p
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from math import ceil
 from statistics import median
 from typing import NamedTuple
 
 from dlq_master.model.estimates.estimate import Confidence
-from dlq_master.model.jobs.trials import Likeness, Profiling, Runs
+from dlq_master.model.jobs.likeness import FEWEST_RUNS, SPREAD, Likeness, agreed, percentile
+from dlq_master.model.jobs.trials import Profiling, Runs
+from dlq_master.model.nodes.type_speeds import ALL_ALIKE, TypeSpeeds
 
-FEWEST = 5  # completed runs before they count
-SPREAD = 1.2  # at most, of the 90th percentile over the median
 SURE = 10, 1.1  # runs, and their spread, that are as good as can be
 PAIRS = 200  # kinds of jobs on several types that are looked at, the latest
 KIN = 200  # kinds of jobs of its family, likewise
@@ -63,11 +63,11 @@ def least_sure(of: Iterable[Confidence]) -> Confidence:
 
 def trusted(runs_s: Sequence[float]) -> Trusted | None:
     """By the median of these run times; None: they say too little."""
-    if len(runs_s) < FEWEST:
+    if len(runs_s) < FEWEST_RUNS:
         return None
     ordered = sorted(runs_s)
-    median_s = _percentile(ordered, 0.5)
-    spread = _percentile(ordered, 0.9) / median_s
+    median_s = percentile(ordered, 0.5)
+    spread = percentile(ordered, 0.9) / median_s
     if spread > SPREAD:
         return None
     least, most = SURE
@@ -75,8 +75,11 @@ def trusted(runs_s: Sequence[float]) -> Trusted | None:
     return Trusted(median_s, _HIGH if sure else _MEDIUM)
 
 
-def foretell(known: Profiling, asked: Likeness, gpu_type: str) -> FamilyTime | None:
+def foretell(
+    known: Profiling, asked: Likeness, gpu_type: str, speeds: TypeSpeeds = ALL_ALIKE
+) -> FamilyTime | None:
     """The run time of a job like that on GPUs of this type; None: its family says too little.
+    `speeds`: the prior of ratios of types.
 
     Worked out once for all jobs that are alike, until another run is learned.
     """
@@ -84,7 +87,7 @@ def foretell(known: Profiling, asked: Likeness, gpu_type: str) -> FamilyTime | N
         return None
     found: tuple[FamilyTime | None] | None = known.foretold.get((asked, gpu_type))
     if found is None:
-        found = (_foretell(known, asked, gpu_type),)
+        found = (_foretell(known, asked, gpu_type, speeds),)
         known.foretold.put((asked, gpu_type), found)
     return found[0]
 
@@ -92,22 +95,19 @@ def foretell(known: Profiling, asked: Likeness, gpu_type: str) -> FamilyTime | N
 # --- helpers, in order of use ---------------------------------------------------------------------
 
 
-def _percentile(ordered: Sequence[float], share: float) -> float:
-    """The smallest that at least this share stays within."""
-    return ordered[ceil(share * len(ordered) - 1e-9) - 1]
-
-
-def _foretell(known: Profiling, asked: Likeness, gpu_type: str) -> FamilyTime | None:
+def _foretell(
+    known: Profiling, asked: Likeness, gpu_type: str, speeds: TypeSpeeds
+) -> FamilyTime | None:
     """The surest way; of equally sure ones the first. Enough runs of its own decide alone, also if
     they differ too much to tell anything.
     """
     runs = known.runs.get(asked, {})
-    if len(runs.get(gpu_type, ())) >= FEWEST:
+    if len(runs.get(gpu_type, ())) >= FEWEST_RUNS:
         return _on(runs, gpu_type)
     alike, others = _kin(known, asked)
     ways = [
         _by_steps(asked, alike, gpu_type),
-        *_by_types(known, asked, alike, gpu_type),
+        *_by_types(known, asked, alike, gpu_type, speeds),
         _by_arguments(asked, others, gpu_type),
     ]
     told = [way for way in ways if way is not None]
@@ -168,20 +168,25 @@ def _around(measured: Sequence[int], steps: int) -> tuple[int, int]:
 
 
 def _by_types(
-    known: Profiling, asked: Likeness, alike: Kin, gpu_type: str
+    known: Profiling, asked: Likeness, alike: Kin, gpu_type: str, speeds: TypeSpeeds
 ) -> Iterator[FamilyTime | None]:
     """By what is known of it on each other type, and how types differ."""
     for other in sorted({each for runs in alike.values() for each in runs} - {gpu_type}):
         told = _on(alike.get(asked, {}), other) or _by_steps(asked, alike, other)
-        rate = None if told is None else _rate(known, asked, other, gpu_type)
+        rate = None if told is None else _rate(known, asked, other, gpu_type, speeds)
         if told is not None and rate is not None:
             grounds = f"{told.rests_on}, and {gpu_type} takes {rate.times:.2f} times as long"
             sure = least_sure((told.confidence, rate.confidence))
             yield FamilyTime(told.run_s * rate.times, sure, f"{grounds} ({rate.kinds})")
 
 
-def _rate(known: Profiling, asked: Likeness, other: str, gpu_type: str) -> TypeRate | None:
-    """Medium if kinds of its own program say the same."""
+def _rate(
+    known: Profiling, asked: Likeness, other: str, gpu_type: str, speeds: TypeSpeeds
+) -> TypeRate | None:
+    """Medium if jobs of its own program say the same."""
+    stepped = agreed(list(known.paces.ratios(asked, other, gpu_type)))
+    if stepped is not None:
+        return TypeRate(stepped, _MEDIUM, "by the steps of its program on both")
     own, others = list[float](), list[float]()
     for kind in known.several(PAIRS):
         runs = known.runs[kind]
@@ -190,6 +195,8 @@ def _rate(known: Profiling, asked: Likeness, other: str, gpu_type: str) -> TypeR
             mine = (kind.family, kind.program) == (asked.family, asked.program)
             (own if mine else others).append(after.run_s / before.run_s)
     every = own or others
+    if not every and speeds.declared:
+        return TypeRate(speeds.of(other) / speeds.of(gpu_type), _LOW, "as declared")
     if not every:
         return None
     sure = bool(own) and max(own) <= SPREAD * min(own)

@@ -1,7 +1,8 @@
 """How fast GPU types have proven to be: by kinds of jobs that ran alike on several of them.
 
-Decisions use declared speeds (`TypeSpeeds`). Measured ones stand beside them, and show an operator
-a wrong declaration. They are relative to one type, whose own speed is taken as it is declared.
+For a program with a measured ratio of its own, decisions use that one (`Cluster.pace`). For all
+other jobs they use declared speeds (`TypeSpeeds`). The medians here stand beside those, and show an
+operator a wrong declaration. They are relative to one type, whose own speed is as declared.
 """
 
 from __future__ import annotations

@@ -120,5 +120,5 @@ def left_s(cluster: Cluster, job: Job, now_s: float) -> float | None:
         runs_s = attempt.executed_s(now_s)
         if job.request.sizes:
             runs_s *= job.sure_speed_on(attempt.lease.allocation.width)
-        done_s += runs_s * job.request.paced(attempt.speed)
+        done_s += runs_s * attempt.paced(job.request)
     return max(0.0, job.duration_estimate_s - done_s)

@@ -67,7 +67,7 @@ def wanting_of(
             left_s = left_s + pause.save_s + pause.resume_s
             if key not in outranked:
                 attempt = cluster.attempts[key]
-                width, pace = attempt.lease.allocation.width, job.request.paced(attempt.speed)
+                width, pace = attempt.lease.allocation.width, attempt.paced(job.request)
                 end_s = min(end_s, now_s + times.on_own_s(job, width, pace))
         if (late := job.lateness) is not None:
             found.append(Wanting(job.job_id, late.due_s, late.weight, left_s, end_s))

@@ -115,7 +115,7 @@ class SizeGrowth:
 
     def _candidates(self) -> list[Candidate]:
         """In the order in which they stand."""
-        asked, speeds = self.asked, self.cluster.speeds
+        asked = self.asked
         found = []
         for job_id in (*self.runs, *self.starts):
             job = self.jobs[job_id]
@@ -123,7 +123,7 @@ class SizeGrowth:
             held = 0 if attempt is None else attempt.lease.allocation.width
             left = left_s(self.cluster, job, asked.now_s)
             price_s = self._price_s(job) if held else 0.0
-            here_s = inf if left is None else left / speeds.pace(job.request, self.gpu_type)
+            here_s = inf if left is None else left / self.cluster.pace(job, self.gpu_type)
             age_s = asked.now_s - job.submit_time_s
             found.append(Candidate(job, held, here_s, price_s, age_s))
         return sorted(found, key=self._place)

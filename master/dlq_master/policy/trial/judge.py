@@ -85,7 +85,7 @@ def steady(found: Pace) -> bool:
 def _whole_s(job: Job, attempt: Attempt, last: Sample, total: int, found: Pace) -> float:
     """Its finished work, and the steps that are left."""
     ran_s = attempt.executed_s(last.time_s) + max(0, total - last.step) * found.step_s
-    return job.worked_s + ran_s * job.request.paced(attempt.speed)
+    return job.worked_s + ran_s * attempt.paced(job.request)
 
 
 def _wordless(run: WatchedTrial) -> TrialTold | None:
@@ -125,7 +125,7 @@ def _reckoned(run: WatchedTrial, track: Track, found: Pace, total: int) -> Trial
     if is_reduced(run.attempt, run.job) or last is None:
         first = track.samples[0]
         start_s = max(0.0, first.time_s - began_s - first.step * found.step_s)
-        paced = run.job.request.paced(run.attempt.speed)
+        paced = run.attempt.paced(run.job.request)
         work_s, steps = paced * (start_s + total * found.step_s), f"there are {total}"
     else:
         work_s = _whole_s(run.job, run.attempt, last, total, found)
@@ -141,7 +141,7 @@ def _by_traffic(run: WatchedTrial) -> TrialTold | None:
         return None
     words = f"an iteration of its traffic takes {iteration_s:.3g} s, and there are {total} steps"
     basis = Basis(Source.TRAFFIC, Confidence.LOW, iteration_s)
-    work_s = total * iteration_s * run.job.request.paced(run.attempt.speed)
+    work_s = total * iteration_s * run.attempt.paced(run.job.request)
     return TrialTold(work_s, basis, words)
 
 

@@ -20,6 +20,9 @@ class Sample(NamedTuple):
     time_s: float
 
 
+NO_STEPS = Sample(0, 0.0)
+
+
 class Pace(NamedTuple):
     """Seconds of a step; `steps` of them in `span_s` say so."""
 
@@ -41,7 +44,7 @@ class Track(NamedTuple):
     gpus: int
     first_s: float
     samples: tuple[Sample, ...] = ()
-    before: Sample = Sample(0, 0.0)  # steps, and the seconds that they took
+    before: Sample = NO_STEPS  # steps, and the seconds that they took
 
     @property
     def last(self) -> Sample | None:

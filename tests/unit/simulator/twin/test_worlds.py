@@ -15,6 +15,7 @@ from dlq_master.model.ids import JobId
 from dlq_master.model.jobs.eligible import Block
 from dlq_master.model.jobs.job import Job
 from dlq_master.model.lease import Terms
+from dlq_master.model.nodes.node import NodeFlag
 from dlq_master.model.nodes.type_speeds import TypeSpeeds
 from dlq_master.model.resources import Request
 from dlq_master.planner.forecasts import PastRuns
@@ -151,3 +152,21 @@ def test_jobs_run_at_the_declared_speed_of_their_gpus(gpu_type: str | None, time
     twin = TwinWorld(cluster, policy, NOW_S, lambda _job, _done_s: RUN_S)
     twin.run(inf)
     assert twin.starts == {JobId(1): NOW_S, JobId(2): NOW_S + times * RUN_S}
+
+
+def test_a_forecast_runs_a_job_at_the_measured_pace_of_its_program() -> None:
+    policy = build("dlq")
+    cluster = Cluster(policy.ordering, Terms(), TypeSpeeds({"t4": 0.25}))
+    cluster.put_node(a_node("slow", 8, "t4-16gb"))
+    shut = a_node("fast", 16, "h100-80gb", flags=frozenset({NodeFlag.DRAINING}))
+    cluster.put_node(shut)
+    jobs = [a_waiting_job(n, 8, family="f", duration_estimate_s=RUN_S) for n in (1, 2)]
+    for number in (11, 12, 13):
+        for kind, step_s in (("h100-80gb", 1.0), ("t4-16gb", 2.0)):
+            told = jobs[0]._replace(job_id=JobId(number))
+            cluster.profiling.learn_pace(told, kind, step_s)
+    for job in jobs:
+        cluster.put_job(job)
+    twin = TwinWorld(cluster, policy, NOW_S, lambda _job, _done_s: RUN_S)
+    twin.run(inf)
+    assert twin.starts == {JobId(1): NOW_S, JobId(2): NOW_S + 2 * RUN_S}

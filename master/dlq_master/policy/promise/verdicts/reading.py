@@ -103,8 +103,7 @@ def pause_of(cluster: Cluster, job: Job) -> Pause:
 
 def pace(cluster: Cluster, job: Job) -> float:
     """Seconds of its run time that a second on the GPUs of its promise does."""
-    speeds = cluster.speeds
-    return speeds.pace(job.request, type_of(cluster, job)) if speeds.declared else 1.0
+    return cluster.pace(job, type_of(cluster, job)) if cluster.speeds.declared else 1.0
 
 
 def total_s(job: Job, extra: float) -> float:
@@ -157,7 +156,7 @@ def saved_s(cluster: Cluster, job: Job, attempt: Attempt | None, until_s: float)
 
 def _slowest(job: Job, attempt: Attempt) -> float:
     """How fast it runs at least, 1 on what it asked for, of the type of its run time."""
-    width, paced = attempt.lease.allocation.width, job.request.paced(attempt.speed)
+    width, paced = attempt.lease.allocation.width, attempt.paced(job.request)
     return paced * min(1.0, job.sure_speed_on(width)) if width > job.request.gpus else paced
 
 

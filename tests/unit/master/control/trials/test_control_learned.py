@@ -14,19 +14,21 @@ from typing import Any
 import pytest
 
 from dlq_common.daemon.config import Seconds
-from dlq_master.control.config import RetentionConfig
+from dlq_master.control.config import GpuTypeConfig, RetentionConfig
 from dlq_master.control.stimuli import SetPolicy
 from dlq_master.model.attempts.attempt import AttemptState
 from dlq_master.model.estimates.estimate import Basis, Confidence, Source
 from dlq_master.model.estimates.lessons import IN_A_ROW, Lesson, Newest, Ring, newest_of
-from dlq_master.model.ids import AttemptKey, JobId
+from dlq_master.model.ids import AttemptKey, JobId, NodeId
 from dlq_master.model.jobs.job import Job, JobState
 from dlq_master.model.jobs.reward import strict
 from dlq_master.model.jobs.trials import ERRING_KEPT, FAMILIES_KEPT, OUTCOMES_KEPT, RATIOS_KEPT
 from dlq_master.model.order.keys import had
+from dlq_master.model.resources import Request
 from dlq_master.store.batch import TAUGHT, Batch
 from dlq_master.store.stored_tables import LESSONS
 from support.master_harness import ROOT, Master, known
+from support.sim_agent import SimAgent
 from unit.master.control.trials.test_control_trials import Lab
 
 Masters = Callable[..., Master]
@@ -104,6 +106,75 @@ def test_a_master_that_is_killed_estimates_and_promises_as_before(
     basis = Basis(Source.HISTORY, Confidence.MEDIUM, rests_on="8 runs on H100")
     assert decided[0][:2] == (310.0, basis)
     assert len(dies.master.state.cluster.jobs) < len(lives.master.store.load().jobs) + 3
+
+
+class TwoTypes(Worked):
+    """A node of fast GPUs and one of slow ones, on which each step takes twice as long. Four times
+    as long was declared.
+    """
+
+    speaks = True
+
+    def __init__(self, masters: Masters, policy: str, **settings: str) -> None:
+        declared = {"t4": GpuTypeConfig(speed=0.25)}
+        super().__init__(lambda config: masters(replace(config, gpu_types=declared)), policy)
+        slow = SimAgent(self.master, NodeId("slow"), gpus=8, gpu_type="t4-16gb")
+        slow.hello()
+        self.agents.append(slow)
+
+    def beats(self, agent: SimAgent) -> None:
+        self.pace = lambda _: 2.0 if agent.gpu_type == "t4-16gb" else 1.0
+        super().beats(agent)
+
+    def trains_on(self, kind: str, family: str = "ada/resnet") -> None:
+        """A job tells its steps on this type, for longer than it takes to know its pace."""
+        request = Request(gpus=8, gpu_type=kind)
+        ask = self.master.submission(8, run_estimate_s=9000.0, family=family)
+        job_id = self.master.ask(replace(ask, request=request)).job.job_id
+        self.trains(100.0)
+        self.killed()
+        self.trains(100.0)
+        agent = next(one for one in self.agents if one.gpu_type == kind)
+        agent.exit(AttemptKey(job_id, 1), 0)
+        self.trains(30.0)
+        self.killed()
+
+
+def two_types(site: TwoTypes) -> list[tuple[object, ...]]:
+    """What is decided of jobs that may get either type, before the ratio is known and after."""
+    found = []
+    for _ in range(3):
+        site.trains_on("H100")
+        site.trains_on("t4-16gb")
+    for family in ("ada/resnet", "bob/bert"):
+        blocks = site.submit(gpus=8, run_s=50_000.0, family="")  # on the fast node
+        job = site.submit(9000.0, gpus=8, run_s=3000.0, family=family)
+        site.trains(20.0)
+        site.killed()
+        attempt = site.master.attempt(job.job_id)
+        (node_id,) = attempt.lease.allocation.node_ids
+        found.append((node_id, attempt.speed, attempt.pace, *site.decided(job.job_id)))
+        for agent in site.agents:
+            for key in list(agent.living()):
+                agent.exit(key, 0)
+        site.trains(30.0)
+        assert site.job(blocks.job_id).ended
+    return found
+
+
+def test_measured_ratios_of_types_are_known_after_a_kill_and_decide_as_before(
+    masters: Masters,
+) -> None:
+    """Each job is killed in the middle of its steps too, and teaches once."""
+    lives, dies = (TwoTypes(masters, "dlq") for _ in range(2))
+    dies.kills = True
+    decided = two_types(lives)
+    assert two_types(dies) == decided
+    assert known(dies.master.state.cluster) == known(lives.master.state.cluster)
+    paces = lives.master.state.cluster.profiling.paces
+    assert paces.told == 6
+    slow = [one[:3] for one in decided if one[0] == "slow"]
+    assert slow == [("slow", 0.25, 0.5), ("slow", 0.25, None)], "as measured, and as declared"
 
 
 def test_thresholds_and_the_order_of_gittins_are_as_before(masters: Masters) -> None:

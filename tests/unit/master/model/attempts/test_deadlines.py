@@ -9,7 +9,7 @@ from dlq_master.model.estimates.estimate import DECLARED, Basis, Confidence, Sou
 from dlq_master.model.jobs.reward import strict
 from dlq_master.model.nodes.type_speeds import ALL_ALIKE, TypeSpeeds
 from dlq_master.model.resources import CORE_TYPE, Request
-from support.builders import a_waiting_job, an_attempt
+from support.builders import World, a_node, a_waiting_job, an_attempt
 
 GUESS = Basis(Source.HISTORY, Confidence.LOW)
 MEASURED = Basis(Source.HISTORY, Confidence.HIGH)
@@ -46,11 +46,17 @@ def test_slow_gpus_hide_no_lateness() -> None:
 
 def test_the_fastest_type_is_one_that_the_job_may_get() -> None:
     speeds = TypeSpeeds({"h100": 3.0, "t4": 0.5})
+
+    def fastest_pace(request: Request, types: list[str], of: TypeSpeeds = speeds) -> float:
+        cluster = World(nodes=[a_node(kind, 1, kind) for kind in types]).cluster
+        cluster.speeds = of
+        return cluster.fastest_pace(a_waiting_job(request=request))
+
     types = ["h100", "t4", CORE_TYPE]
-    assert speeds.fastest_pace(Request(gpus=1), types) == 3.0
-    assert speeds.fastest_pace(Request(gpus=1), ["t4"]) == 0.5
+    assert fastest_pace(Request(gpus=1), types) == 3.0
+    assert fastest_pace(Request(gpus=1), ["t4"]) == 0.5
     either = Request(gpus=1, gpu_type="t4", or_gpu_types=("a100",))
-    assert speeds.fastest_pace(either, [*types, "a100"]) == 1.0
-    assert speeds.fastest_pace(Request(gpus=1, gpu_type="t4"), types) == 1.0
-    assert ALL_ALIKE.fastest_pace(Request(gpus=1), types) == 1.0
-    assert speeds.fastest_pace(Request(gpus=1), []) == 1.0
+    assert fastest_pace(either, [*types, "a100"]) == 1.0
+    assert fastest_pace(Request(gpus=1, gpu_type="t4"), types) == 1.0
+    assert fastest_pace(Request(gpus=1), types, ALL_ALIKE) == 1.0
+    assert fastest_pace(Request(gpus=1), []) == 1.0

@@ -162,10 +162,11 @@ def test_history_holds_seconds_of_the_type_on_which_a_run_was() -> None:
 def test_a_job_keeps_off_a_node_if_it_would_run_into_a_reservation_there() -> None:
     job = a_job(1, 8, duration_estimate_s=1000.0, keeps_work=False, basis=Basis(Source.DECLARED))
     nodes = [a_booked_node("fast", H100), a_booked_node("slow", T4)]
-    assert kept_off(job, nodes, 0.0, Terms(), SLOW).off == ("slow",)
-    assert kept_off(job, nodes, 0.0, Terms()).off == ()
+    slow, alike = a_world().cluster.slowest_pace, a_world(speeds=ALL_ALIKE).cluster.slowest_pace
+    assert kept_off(job, nodes, 0.0, Terms(), slow).off == ("slow",)
+    assert kept_off(job, nodes, 0.0, Terms(), alike).off == ()
     typed = job._replace(request=a_request(8, gpu_type=T4))
-    assert kept_off(typed, nodes, 0.0, Terms(), SLOW).off == ()
+    assert kept_off(typed, nodes, 0.0, Terms(), slow).off == ()
 
 
 def a_booked_node(name: str, gpu_type: str) -> Node:

@@ -10,7 +10,8 @@ import pytest
 from dlq_master.model.estimates.estimate import Basis, Confidence, Source
 from dlq_master.model.ids import JobId
 from dlq_master.model.jobs.job import Job, JobState
-from dlq_master.model.jobs.trials import FAMILIES_KEPT, Likeness, Profiling, likeness
+from dlq_master.model.jobs.likeness import Likeness, likeness
+from dlq_master.model.jobs.trials import FAMILIES_KEPT, Profiling
 from dlq_master.policy.admit.family_runs import FamilyTime, foretell
 from support.builders import a_job
 
