@@ -42,6 +42,7 @@ from dlq_master.control.read_model.ports import Foresight
 from dlq_master.control.stimuli import PlanMade
 from dlq_master.model.late import load_numbers
 from dlq_master.planner.process import PlannerProcess
+from dlq_master.policy.priced.names import PROGRAMS
 from dlq_master.providers.desk import ProviderDesk
 from dlq_master.rpc.agents.checkpoint_places import CheckpointPlaces
 from dlq_master.rpc.agents.sessions import Sessions
@@ -177,6 +178,15 @@ async def _serve(config: MasterConfig, leaving: AsyncExitStack, early: EarlyChec
     )
     leaving.push_async_callback(planner.close)
     state.placement.offloaded.planner = planner
+    if config.pools and config.renting.policy in PROGRAMS:
+        solver = PlannerProcess(
+            state.machines.solving.heard,
+            limit_s=config.scheduler.plan_limit,
+            least_s=config.scheduler.plan_limit,
+            failed=_say_failed,
+        )
+        leaving.push_async_callback(solver.close)
+        state.machines.solving.process = solver
     steps = StepStore(writer.put_steps, reader.steps)
     server = _server(config, loop, sessions, authority, audit, clock, forecasts, steps, meter)
     desk = _desk(config, state, loop, server, authority, audit)

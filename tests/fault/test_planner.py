@@ -17,8 +17,11 @@ from dlq_master.model.view import View
 from dlq_master.planner import code
 from dlq_master.planner.plans import Answer
 from dlq_master.planner.process import COMMAND, PlannerProcess
+from dlq_master.planner.schedules import RENT, read_schedule, write_problem
 from dlq_master.planner.snapshot import slices
+from dlq_master.policy.registry.renting import build_live
 from support.builders import World, a_job
+from unit.master.policy.priced.drawing import chance, drawn
 
 PATIENCE_S = 60.0
 # What a planner that is no good does with its input and output, in a line of Python.
@@ -106,6 +109,21 @@ async def test_it_answers_lives_on_and_comes_back_after_being_killed(asking: Ask
     asked.ask()
     assert (await asked.answer()).plans == first.plans
     assert asked.planner.facts().starts == 2
+
+
+async def test_it_solves_a_program_of_renting_while_the_loop_goes_on(asking: Asking) -> None:
+    asked, problem = asking(), drawn(4, 5, 2)
+    question = write_problem("gpuaas-milp", {}, problem)
+    asked.planner.ask(1, RENT, lambda _: iter([question]))
+    turns = 0
+    while asked.told.empty():
+        await asyncio.sleep(0.001)
+        turns += 1
+    answer = await asked.answer()
+    assert turns > 1
+    (plan,) = answer.plans
+    made = build_live("gpuaas-milp", {})(problem, chance())
+    assert read_schedule(plan, problem.catalogue).grants.keys() == made.grants.keys()
 
 
 @pytest.mark.parametrize(

@@ -36,17 +36,19 @@ KEPT = 20  # answers to questions of each kind
 
 
 class PlannerPatience:
-    """How long an answer is waited for, in seconds; `limit_s`: never longer."""
+    """How long an answer is waited for, in seconds; `limit_s`: never longer. `least_s`: so long at
+    least.
+    """
 
-    def __init__(self, limit_s: float) -> None:
-        self._limit_s = limit_s
+    def __init__(self, limit_s: float, least_s: float = LEAST_S) -> None:
+        self._limit_s, self._least_s = limit_s, least_s
         self._took: dict[str, deque[float]] = {}
         self._doubled = 0
 
     def of(self, stage: str, *, starting: bool) -> float:
         """For the next question of this kind; `starting`: it is the first that the process gets."""
         expected_s = FACTOR * max(self._took.get(stage, ()), default=0.0)
-        patience_s = max(LEAST_S, expected_s) + (START_S if starting else 0.0)
+        patience_s = max(self._least_s, expected_s) + (START_S if starting else 0.0)
         return float(min(self._limit_s, patience_s * 2.0**self._doubled))
 
     def answered(self, stage: str, took_s: float, *, starting: bool) -> None:
@@ -96,13 +98,14 @@ class PlannerProcess:
         told: Callable[[Answer], None],
         *,
         limit_s: float,
+        least_s: float = LEAST_S,
         command: Sequence[str] = COMMAND,
         failed: Callable[[str], None] = lambda _why: None,
     ) -> None:
         """`limit_s`: a question takes no longer, the start of the process included. One that should
-        be answered sooner is not waited for so long (`PlannerPatience`)."""
+        be answered sooner is not waited for so long, but for `least_s` (`PlannerPatience`)."""
         self._told = told
-        self._patience = PlannerPatience(limit_s)
+        self._patience = PlannerPatience(limit_s, least_s)
         self._command = tuple(command)
         self._failed = failed
         self._process: asyncio.subprocess.Process | None = None

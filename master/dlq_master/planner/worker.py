@@ -20,6 +20,7 @@ from dlq_master.planner import code
 from dlq_master.planner.frames import HEAD, framed, length_of
 from dlq_master.planner.modest import be_modest
 from dlq_master.planner.plans import Answer, write_answer
+from dlq_master.planner.schedules import RENT, solved
 from dlq_master.planner.snapshot import loads, read_slices
 from dlq_master.planner.told import KeptState
 from dlq_master.policy.admit.stage import promised
@@ -77,6 +78,8 @@ class PlannerDesk:
         return Answer(number, tuple(plans), perf_counter() - began_s)
 
     def _plans(self, stage: str, snapshot: list[bytes]) -> list[Plan]:
+        if stage == RENT:
+            return [solved(*snapshot)]
         if stage == Stage.PLAN.value:
             view, policy = read_slices(snapshot).look()
             return _plans(view, _as_here(policy))

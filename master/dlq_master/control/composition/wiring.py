@@ -97,6 +97,11 @@ def _ask_planner(state: State, now_s: float) -> None:
     )
 
 
+def _ask_solver(state: State, _now_s: float) -> None:
+    """Ask for the machines that an integer program chooses (control/machines/solving.py)."""
+    state.machines.solving.ask()
+
+
 def _ask_providers(state: State, _now_s: float) -> None:
     state.machines.hand_over()
 
@@ -139,6 +144,6 @@ WIRING: Final = Wiring(
     plan=scheduling.plan,
     before_commit=(_write_waits, _write_forecasts, _write_lessons, _write_usage, _write_costs),
     commands=dispatch.commands_for,
-    after_turn=(_ask_planner, _ask_providers),
+    after_turn=(_ask_planner, _ask_solver, _ask_providers),
     published=Published,
 )

@@ -43,7 +43,9 @@ def watch(turn: Turn) -> None:
         return  # nobody knows yet what runs
     left = {pool.name: _left(turn, pool) for pool in state.config.pools}
     view = execution.look(turn)._replace(machines=_machines(turn, left))
-    decided = pipeline.rent(view, state.policy, lambda: run_times(turn), lambda: draw(turn))
+    method = state.config.renting
+    policy = state.machines.solving.begin_look(state.policy, method.policy, method.settings)
+    decided = pipeline.rent(view, policy, lambda: run_times(turn), lambda: draw(turn))
     if decided.market is not None:
         state.machines.words = {name: words for name, (_, words) in left.items()}
         cost_forecasts.foretell(turn, decided)

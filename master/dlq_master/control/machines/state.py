@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from dlq_master.control.machines.occupancy import Occupancy
+from dlq_master.control.machines.solving import ProgramSolving
 from dlq_master.control.pool_config import PoolConfig
 from dlq_master.control.stimuli.machines import Act
 from dlq_master.model.cluster.cluster import Cluster
@@ -59,6 +60,7 @@ class MachinesState:
     fleet: Fleet = field(default_factory=Fleet)
     occupancy: Occupancy = field(default_factory=Occupancy)  # of rented machines, by attempts
     desk: Desk | None = None
+    solving: ProgramSolving = field(default_factory=ProgramSolving)
     seed: bytes = b""
     next_number: int = 1
     asking: set[str] = field(default_factory=set)

@@ -30,5 +30,8 @@ SETTINGS: Mapping[str, tuple[str, ...]] = MappingProxyType(
     }
 )
 
+# Methods that solve integer programs: they may take seconds.
+PROGRAMS = ("gpuaas-milp", "gpuaas-hierarchical")
+
 # Methods that only make sense where nodes are rented.
 RENTS = frozenset(SETTINGS) - {DEFAULT}

@@ -17,7 +17,7 @@ from dlq_master.policy.priced.compared.hierarchical import (
 from dlq_master.policy.priced.compared.milp import EXACT, step_milp
 from dlq_master.policy.priced.greedy import greedy
 from dlq_master.policy.priced.marginal import marginal
-from dlq_master.policy.priced.names import DEFAULT, SETTINGS
+from dlq_master.policy.priced.names import DEFAULT, PROGRAMS, SETTINGS
 from dlq_master.policy.priced.rules import PaperReading, Proxy, Rules
 from dlq_master.policy.priced.situation import Schedule, Situation, Solver
 from dlq_master.policy.registry.settings import PolicyError, count, one_of, read, suggestion, whole
@@ -60,9 +60,8 @@ _METHODS: Mapping[str, tuple[Callable[..., Schedule], Rules | None]] = MappingPr
 )
 
 
-LIVE_S = 0.5  # for all programs of a live decision, which the daemon waits for
+LIVE_S = 0.5  # for all programs of a live decision, without building them
 LEAST_S = 0.01  # of a program
-_PROGRAMS = ("gpuaas-milp", "gpuaas-hierarchical")
 
 
 def build(name: str, words: Mapping[str, str]) -> Solver:
@@ -83,7 +82,7 @@ def build_live(name: str, words: Mapping[str, str]) -> Solver:
     the words name another limit. A program that is too large, or has no schedule in its time,
     leaves the decision to the default method.
     """
-    if name not in _PROGRAMS:
+    if name not in PROGRAMS:
         return build(name, words)
     build(name, words)  # tells slips at once
     limit_s = float(words.get("limit_s", LIVE_S))
