@@ -15,7 +15,7 @@ from dlq_master.model.plan import Plan, Provision
 from dlq_master.model.why import Reason, ReasonCode
 from dlq_master.planner.plans import Answer
 from dlq_master.planner.schedules import RENT, read_schedule, solved, write_problem
-from dlq_master.policy.priced.compared import hierarchical, milp
+from dlq_master.policy.priced.compared import milp
 from dlq_master.policy.priced.names import PROGRAMS
 from dlq_master.policy.registry.renting import build_live
 from support.inline_planner import InlinePlanner
@@ -162,7 +162,3 @@ def test_machines_that_cannot_be_are_left_out(pool: str, gpus: tuple[int, ...]) 
     right = Provision("NC12", (7, 8), (1, 1), 0.0, 0.0, WHY)
     found = read_schedule(Plan((wrong, right)), drawn(4, 5, 2).catalogue)
     assert (list(found.grants), list(found.types)) == ([7, 8], [1])
-
-
-def test_controllers_are_solved_by_the_same_process() -> None:
-    assert hierarchical.step_milp is milp.step_milp
