@@ -50,9 +50,10 @@ def note_ended(turn: Turn, attempts: Iterable[Attempt]) -> None:
 
 def _recall(turn: Turn, but: Job | None = None) -> None:
     """Once, where nothing has been written yet: the jobs that ended before, as they ended."""
-    cluster = turn.state.cluster
-    if cluster.ran.total:
+    cluster, rented = turn.state.cluster, turn.state.machines
+    if rented.recalled or cluster.ran.total:
         return
+    rented.recalled = True
     done = [
         (job.end_time_s or 0.0, job)
         for job in cluster.jobs.values()

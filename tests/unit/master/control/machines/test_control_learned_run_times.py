@@ -144,6 +144,22 @@ def test_a_database_without_these_rows_teaches_what_its_jobs_say() -> None:
     assert site.master.state.cluster.ran.total == 7, "each counts once"
 
 
+def test_ended_jobs_that_teach_nothing_are_asked_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(run_times, "runs_of", lambda *_told: [])
+    site = opened()
+    site.master.config = replace(site.master.config, retention=RetentionConfig())
+    run(site, 0)
+    site.crashed()
+    read: list[JobId] = []
+    attempts = site.master.store.attempts
+    monkeypatch.setattr(
+        site.master.store, "attempts", lambda job_id: read.append(job_id) or attempts(job_id)
+    )
+    for _ in range(3):
+        tables(site, [])
+    assert read == [1]
+
+
 def test_another_policy_knows_the_same() -> None:
     site = opened()
     run(site, 0)
