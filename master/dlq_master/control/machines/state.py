@@ -52,7 +52,8 @@ class MachinesState:
     there, and has answered since. `refused`: hosts of which people are to be told, and `told`:
     once they have been. `words`: why nothing is rented from a pool; `list_faults`: why it does
     not say what is there. `leave_s`: when the provider takes a machine. `times`: of jobs
-    (run_times.py); `recalled`: ended jobs have been asked. `unforetold`: jobs whose cost is still to be told.
+    (run_times.py); `recalled`: ended jobs have been asked. `unforetold`: jobs whose cost is
+    still to be told.
     `strange`: machines that providers list, and that were never asked for; `unlisted`: machines
     whose agent is heard, and that no list names.
     """

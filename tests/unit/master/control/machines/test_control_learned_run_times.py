@@ -19,6 +19,7 @@ from dlq_master.control.loop.turn import Turn
 from dlq_master.control.machines import renting, run_times
 from dlq_master.control.pool_config import RentingConfig
 from dlq_master.control.stimuli import AskedLateness, SetPolicy
+from dlq_master.model.attempts.attempt import Attempt
 from dlq_master.model.ids import AttemptKey, JobId
 from dlq_master.store.batch import Batch
 from dlq_master.store.stored_tables import LESSONS
@@ -152,11 +153,14 @@ def test_ended_jobs_that_teach_nothing_are_asked_once(monkeypatch: pytest.Monkey
     site.crashed()
     read: list[JobId] = []
     attempts = site.master.store.attempts
-    monkeypatch.setattr(
-        site.master.store, "attempts", lambda job_id: read.append(job_id) or attempts(job_id)
-    )
-    for _ in range(3):
-        tables(site, [])
+
+    def reads(job_id: JobId) -> tuple[Attempt, ...]:
+        read.append(job_id)
+        return attempts(job_id)
+
+    monkeypatch.setattr(site.master.store, "attempts", reads)
+    for number in range(1, 4):
+        run(site, number)
     assert read == [1]
 
 
