@@ -194,8 +194,16 @@ class _SlotBases(_Bases, SlotContest):
 
 
 def somebody(cluster: Cluster, job_ids: Iterable[JobId]) -> bool:
-    """Whether any of these might be resized."""
-    return any(cluster.elastic(cluster.jobs[job_id]) for job_id in job_ids)
+    """Whether any of these running jobs might be resized though no job waits. A job on its most
+    GPUs then keeps them: nobody is short of any.
+    """
+    jobs, sized = cluster.jobs, cluster.running.sized
+    for job_id in sized.intersection(job_ids) if sized else ():
+        job = jobs[job_id]
+        attempt = cluster.live_attempt(job) if cluster.elastic(job) else None
+        if attempt is not None and attempt.lease.allocation.width < job.request.sizes[-1]:
+            return True
+    return False
 
 
 def movable(

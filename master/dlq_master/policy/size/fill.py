@@ -37,6 +37,8 @@ def rollout(candidates: Sequence[Candidate], left: int, short: bool) -> Sizes:
     known = [one for one in candidates if one.left_s < inf]
     if not known or left <= 0:
         return filled(candidates, left)
+    if _enough_for_all(candidates, left):
+        return {one.job.job_id: one.job.request.sizes[-1] for one in candidates}
     ordered = _by(known, work_gpu_s)
     tried: list[Sizes] = []
     for sizes in _shares(known, ordered, left):
@@ -46,6 +48,19 @@ def rollout(candidates: Sequence[Candidate], left: int, short: bool) -> Sizes:
     if len(tried) > 1:
         best = min(tried, key=lambda sizes: total_s(ordered, sizes, left))
     return knapsack.with_unknown(candidates, dict(best), left)
+
+
+def _enough_for_all(candidates: Sequence[Candidate], left: int) -> bool:
+    """Whether each can have its largest size, and is fastest on it: every share is this one."""
+    for one in candidates:
+        job, sizes = one.job, one.job.request.sizes or (one.base,)
+        left -= sizes[-1] - sizes[0]
+        if left < 0 or one.left_s <= 0.0:
+            return False
+        fastest = job.speed_on(sizes[-1])
+        if job.speeds and any(job.speed_on(size) >= fastest for size in sizes[:-1]):
+            return False
+    return True
 
 
 def filled(ordered: Sequence[Candidate], left: int, sizes: Sizes | None = None) -> Sizes:

@@ -129,9 +129,11 @@ class SizeGrowth:
         return sorted(found, key=self._place)
 
     def _place(self, candidate: Candidate) -> tuple[int, int]:
-        job, cluster = candidate.job, self.cluster
+        job, cluster, lineup = candidate.job, self.cluster, self.asked.lineup
         priority = cluster.priority(job)
-        return priority, self.asked.lineup.position(priority, cluster.shape(job), job.job_id)
+        if candidate.held and job.job_id in lineup.running.places:
+            return priority, lineup.running.position(job.job_id)
+        return priority, lineup.position(priority, cluster.shape(job), job.job_id)
 
     def _short(self) -> bool:
         return self.asked.lineup.waiting.count > len(self.outcome.chosen)
@@ -199,8 +201,9 @@ class SizeGrowth:
     def _grow(self, job: Job, masks: Masks, size: int) -> int:
         """More GPUs for a job that runs, near those that it has, up to its size."""
         present = count(masks)
+        most = min(size, present + self.type_capacity.free.total)
         for larger in reversed(job.request.sizes):
-            if present < larger <= size:
+            if present < larger <= most:
                 more = self._more(job, masks, larger - present)
                 if more is not None:
                     self.type_capacity.take(parts_of(more))

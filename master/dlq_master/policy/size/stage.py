@@ -109,6 +109,8 @@ class ElasticSizes(NamedTuple):
             safe = frozenset(protected(cluster, guards, keys).values())
             return elastic.ElasticWalk(question._replace(protected=safe))
         new = movable & young(cluster, guards, keys)
-        held = tied(cluster, cluster.promised, self.promises)
+        runs = cluster.running.places  # those that may not be resized are not asked about
+        asked_of = [it for it in cluster.promised if it in movable or it not in runs]
+        held = tied(cluster, asked_of, self.promises)
         more = question._replace(cooling=cool | new, young=new, tied=held)
         return elastic.ElasticWalk(more)

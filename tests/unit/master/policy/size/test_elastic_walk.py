@@ -18,8 +18,10 @@ from dlq_master.model.resources import Allocation, Request
 from dlq_master.model.transitions import StopCause
 from dlq_master.model.view import View
 from dlq_master.model.why import Reason, ReasonCode
+from dlq_master.policy import pipeline
 from dlq_master.policy.legal.check import IllegalPlan, check_delta
 from dlq_master.policy.reasons.explain import explain
+from dlq_master.policy.size import elastic as elastic_size
 from support.builders import World, a_job, a_node, an_allocation
 from support.validate import validate
 
@@ -291,3 +293,38 @@ def test_a_policy_without_sizes_never_resizes() -> None:
 def test_sizes_that_make_no_sense_are_refused(request_of: dict[str, object], says: str) -> None:
     with pytest.raises(ValueError, match=says):
         Request(**request_of)  # type: ignore[arg-type]  # whatever is asked
+
+
+# --- nothing to decide ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("policy", ["dlq", "afs", "aryl", "gandiva-elastic"])
+def test_a_boundary_at_which_all_have_their_most_gpus_and_nobody_waits_is_not_walked(
+    policy: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The walk that is left out would have changed nothing."""
+    world = World(policy, nodes=1).submit(elastic(1, 2, 4), elastic(2, 1, 2)).decide()
+    world.at(300.0).at(600.0)
+    assert (width(world, 1), width(world, 2)) == (4, 2)
+    walked = pipeline.at_boundary(View(world.cluster, 900.0), world.policy)
+    monkeypatch.setattr(elastic_size, "somebody", lambda *_: True)
+    anyway = pipeline.at_boundary(View(world.cluster, 900.0), world.policy)
+    for outcome in (walked, anyway):
+        changes = (outcome.chosen, outcome.outranked, outcome.resized, outcome.claims)
+        assert not any(changes)
+    monkeypatch.undo()
+
+    def never(_walk: object) -> None:
+        raise AssertionError("it was walked")
+
+    monkeypatch.setattr(elastic_size.ElasticWalk, "walked", never)
+    assert not world.at(900.0).leaving
+
+
+def test_one_that_could_have_more_gpus_is_asked_about(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = World("afs", nodes=1).submit(elastic(1, 2, 4, 6), elastic(2, 2, 4)).decide()
+    sizes = {1: width(world, 1), 2: width(world, 2)}
+    assert sum(sizes.values()) == 8
+    assert elastic_size.somebody(world.cluster, [JobId(1), JobId(2)])
+    full = [JobId(job_id) for job_id, size in sizes.items() if size == (6 if job_id == 1 else 4)]
+    assert not elastic_size.somebody(world.cluster, full)

@@ -189,3 +189,39 @@ def test_two_jobs_share_as_appendix_c_says(data: st.DataObject) -> None:
     assert told_step_by_step(jobs, rule, left) == pytest.approx(best)
     chosen = fill.rollout(jobs, left, False)
     assert told_step_by_step(jobs, chosen, left) == pytest.approx(best)
+
+
+@st.composite
+def many_candidates(draw: st.DrawFn) -> list[Candidate]:
+    """Some gain nothing from their last GPUs, of some nobody knows the end."""
+    found = []
+    for number in range(1, draw(st.integers(1, 10)) + 1):
+        sizes = tuple(sorted(draw(st.sets(st.integers(1, 8), min_size=1, max_size=4))))
+        request = Request(gpus=sizes[0], sizes=sizes)
+        speeds: tuple[float, ...] = ()
+        if draw(st.booleans()):
+            gains = [draw(st.sampled_from([-0.1, 0.0, 0.3, 0.9])) for _ in sizes[1:]]
+            speeds = tuple(1.0 + sum(gains[:at]) for at in range(len(sizes)))
+        job = a_waiting_job(number, request=request, speeds=speeds)
+        held = draw(st.sampled_from([0, *sizes]))
+        left_s = draw(st.sampled_from([0.0, 1.0, 50.0, 900.0, inf]))
+        found.append(Candidate(job, held, left_s, draw(st.sampled_from([0.0, 60.0]))))
+    return found
+
+
+@given(candidates=many_candidates(), more=st.integers(0, 2))
+def test_where_gpus_are_enough_for_all_the_shares_need_not_be_compared(
+    candidates: list[Candidate], more: int
+) -> None:
+    left = more + sum(one.job.request.sizes[-1] - one.base for one in candidates)
+    found = fill.rollout(candidates, left, False)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(fill, "_enough_for_all", lambda *_: False)
+        assert fill.rollout(candidates, left, False) == found
+
+
+def test_nothing_is_forecast_where_gpus_are_enough_for_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fill, "_shares", None)
+    assert fill.rollout([A2, B], 8, False) == {1: 6, 2: 6}
+    with pytest.raises(TypeError):
+        fill.rollout([A2, B], 7, False)
