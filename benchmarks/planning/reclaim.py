@@ -38,13 +38,8 @@ from dlq_master.policy.reclaim import rules
 from dlq_master.policy.reclaim.demand import Choice, Demand, Tenant, toll
 from dlq_master.policy.reclaim.exact import exact
 
-OTHERS: dict[str, Callable[[Demand], Choice]] = {
-    "ssf": rules.smallest_fraction,
-    "scf": rules.smallest_count,
-    "random": rules.at_random(Random(1)),
-    "static": rules.static,
-    "lsf": rules.largest_fraction,
-}
+Rule = Callable[[Demand], Choice]
+OTHERS = ("ssf", "scf", "random", "static", "lsf")
 CANNOT_SAVE, PAUSE_S, DAY_S = 0.25, 60.0, 86_400.0
 
 
@@ -102,10 +97,22 @@ def measured(case: Case) -> Found:
     best = exact(demand)
     cpu_ms = 1e3 * (time.thread_time() - cpu_s)
     wall_ms = 1e3 * (time.perf_counter() - wall_s)
-    others = {name: rule(demand).cost for name, rule in OTHERS.items()}
+    others = {name: rule(demand).cost for name, rule in other_rules().items()}
     collateral = toll(demand, best.servers).collateral
     lost = demand.lost_gpu_s(best.servers), demand.lost_gpu_s(heuristic.servers)
     return Found(best, collateral, cpu_ms, wall_ms, heuristic, heuristic_ms, others, lost)
+
+
+def other_rules() -> dict[str, Rule]:
+    """By the names of `OTHERS`. Each case has dice of its own, so that it can be drawn alone."""
+    found: tuple[Rule, ...] = (
+        rules.smallest_fraction,
+        rules.smallest_count,
+        rules.at_random(Random(1)),
+        rules.static,
+        rules.largest_fraction,
+    )
+    return dict(zip(OTHERS, found, strict=True))
 
 
 def demand_of(case: Case) -> Demand:

@@ -123,23 +123,27 @@ def stability(report: Report, seeds: Sequence[int]) -> None:
     jobs.
     """
     for load in (load for load in slo_jobs.LOADS if load >= 1):
-        shares = []
-        for seed in seeds:
-            jobs, grid = drawn(960, 400, load, seed), grid_of(960)
-            steps = select(jobs, grid).steps
-            tasks = [
-                SlotTask(width(job, grid), job.work_s, 0.0, due_s(job, steps[job.key], grid), False)
-                for job in jobs
-                if job.key in steps
-            ]
-            sticky, plain = lay_out(tasks, grid, 0.0, inf), lay_out(tasks, grid, 0.0, 0.0)
-            if not sticky.missed and not plain.missed:
-                shares.append(100 * _stops(sticky.segments) / max(1, _stops(plain.segments)))
+        found = [stops_of(drawn(960, 400, load, seed), grid_of(960)) for seed in seeds]
+        shares = [100 * stops[0] / max(1, stops[1]) for stops in found if stops]
         if shares:
             report.figure(
                 f"960 x 400, load {load}: stops of sticky over plain least laxity, median",
                 median(shares), "%", at_most=50, note=f"{len(shares)} sets without a miss",
             )  # fmt: skip
+
+
+def stops_of(jobs: Sequence[SloJob], grid: Grid) -> tuple[int, int] | None:
+    """Stops of the sticky order, and of plain least laxity; None where one of them misses."""
+    steps = select(jobs, grid).steps
+    tasks = [
+        SlotTask(width(job, grid), job.work_s, 0.0, due_s(job, steps[job.key], grid), False)
+        for job in jobs
+        if job.key in steps
+    ]
+    sticky, plain = lay_out(tasks, grid, 0.0, inf), lay_out(tasks, grid, 0.0, 0.0)
+    if sticky.missed or plain.missed:
+        return None
+    return _stops(sticky.segments), _stops(plain.segments)
 
 
 def _stops(segments: Sequence[tuple[object, ...]]) -> int:

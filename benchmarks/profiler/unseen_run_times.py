@@ -99,6 +99,14 @@ def main() -> None:
         sys.exit("this benchmark needs scikit-learn: pip install scikit-learn")
     jobs = read(report.options.trace)
     known = told(jobs)
+    for name, (fitted, judged) in splits(jobs).items():
+        model = trees(loss="absolute_error", max_iter=200, random_state=0)
+        _judge(report, name, model, jobs, known, fitted, judged)
+    report.end()
+
+
+def splits(jobs: Sequence[Past]) -> dict[str, tuple[Sequence[int], Sequence[int]]]:
+    """Jobs for fitting, and others for judging, by what they are."""
     places = {vc: at for at, vc in enumerate(sorted({job.vc for job in jobs}))}
     early = round(FITTED * len(jobs))
     every = range(len(jobs))
@@ -109,10 +117,28 @@ def main() -> None:
         held = [at for at in every if places[jobs[at].vc] % PARTS == part]
         others = [at for at in every if places[jobs[at].vc] % PARTS != part]
         cases[f"virtual clusters held out, part {part + 1}"] = (others, held)
-    for name, (fitted, judged) in cases.items():
-        model = trees(loss="absolute_error", max_iter=200, random_state=0)
-        _judge(report, name, model, jobs, known, fitted, judged)
-    report.end()
+    return cases
+
+
+def errors_of_medians(
+    jobs: Sequence[Past], known: Sequence[Told], judged: Iterable[int]
+) -> list[float]:
+    """Of the logarithm, job by job."""
+    return [abs(known[at].like_it - log(jobs[at].run_s)) for at in judged]
+
+
+def errors_of_trees(
+    model: Any,
+    jobs: Sequence[Past],
+    known: Sequence[Told],
+    fitted: Iterable[int],
+    judged: Sequence[int],
+) -> list[float]:
+    """The same of a model of scikit-learn, which is fitted first."""
+    rows = [*fitted]
+    model.fit([known[at].numbers for at in rows], [log(jobs[at].run_s) for at in rows])
+    found = model.predict([known[at].numbers for at in judged])
+    return [abs(one - log(jobs[at].run_s)) for one, at in zip(found, judged, strict=True)]
 
 
 def _judge(
@@ -124,12 +150,8 @@ def _judge(
     fitted: Iterable[int],
     judged: Sequence[int],
 ) -> None:
-    rows = [*fitted]
-    model.fit([known[at].numbers for at in rows], [log(jobs[at].run_s) for at in rows])
-    found = model.predict([known[at].numbers for at in judged])
-    actual = [log(jobs[at].run_s) for at in judged]
-    ours = [abs(one - truth) for one, truth in zip(found, actual, strict=True)]
-    theirs = [abs(known[at].like_it - truth) for at, truth in zip(judged, actual, strict=True)]
+    ours = errors_of_trees(model, jobs, known, fitted, judged)
+    theirs = errors_of_medians(jobs, known, judged)
     report.figure(
         f"{name}: median error of trees over that of the median of jobs like it",
         median(ours) / median(theirs), "x", at_most=1.0,

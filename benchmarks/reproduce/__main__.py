@@ -60,7 +60,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 def compute(cases: Iterable[Case], kept: Kept, full: bool, workers: int) -> int:
     """All parts that are not kept; how many failed."""
-    here = [case for case in cases if not missing(case)]
+    here = []
+    for case in cases:
+        if lost := missing(case, full):
+            print(f"{case.name} is left out: {lost}")
+        else:
+            here.append(case)
     parts = plan(here, full, kept)
     todo = [part for own, part in parts.items() if kept.get(own) is None]
     left_min = sum(part.cost_s for part in todo) / 60
@@ -81,11 +86,12 @@ def outcomes(cases: Iterable[Case], kept: Kept, stamp: Stamp) -> Mapping[str, Ou
     """The cases of which all parts are kept for the sources as they are."""
     found = {}
     for case in cases:
-        if lost := missing(case):
+        if lost := missing(case, stamp.full):
             found[case.name] = Outcome(case, stamp, (), {}, lost)
             continue
         words = case.parts_of(stamp.full)
-        keys = [key(case.run, each, case.inputs) for each in words]
+        inputs = case.inputs_of(stamp.full)
+        keys = [key(case.run, each, inputs) for each in words]
         results = [result for own in keys if (result := kept.get(own)) is not None]
         if len(results) == len(words):
             done = [Done(each, one.value) for each, one in zip(words, results, strict=True)]
@@ -94,9 +100,13 @@ def outcomes(cases: Iterable[Case], kept: Kept, stamp: Stamp) -> Mapping[str, Ou
     return found
 
 
-def missing(case: Case) -> str:
-    """The first input that is not here: logs that are too large for the repository."""
-    return next((name for name in case.inputs if not (ROOT / name).exists()), "")
+def missing(case: Case, full: bool) -> str:
+    """The first input that is not here, in words: logs that are too large for the repository."""
+    try:
+        case.inputs_of(full)
+    except FileNotFoundError as error:
+        return str(error)
+    return ""
 
 
 def _list(cases: Iterable[Case]) -> None:

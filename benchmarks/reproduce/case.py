@@ -9,9 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from importlib.util import find_spec
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
+from benchmarks import ROOT
+from benchmarks.reproduce.logs import path_of
 from benchmarks.support.drawing import Plot
 
 Words = Mapping[str, Any]  # arguments of a part: plain values that JSON can hold
@@ -76,6 +79,8 @@ class Case:
     fitted_on: tuple[str, ...]  # the jobs that constants of its methods were chosen on
     beside: str = "paper"  # what the ratio is to
     inputs: tuple[str, ...] = ()  # files that `run` reads, from the root of the repository
+    modules: tuple[str, ...] = ()  # Python modules that are no part of dlq
+    logs: tuple[str, ...] = ()  # words of `logs.LOGS` that `run` reads
     differs: Mapping[str, str] = field(default_factory=dict)
     in_sample: str = ""  # a sentence on how the constants were chosen on these very jobs
     figure: Figure | None = None
@@ -84,6 +89,16 @@ class Case:
     def also_fitted(self) -> tuple[str, ...]:
         """The sets on which the results are in-sample."""
         return tuple(name for name in self.judged_on if name in self.fitted_on)
+
+    def inputs_of(self, full: bool) -> tuple[str, ...]:
+        """The files that a form reads; FileNotFoundError, in words for the page, without one."""
+        for name in self.inputs:
+            if not (ROOT / name).exists():
+                raise FileNotFoundError(f"`{name}` is not there")
+        for name in self.modules:
+            if find_spec(name) is None:
+                raise FileNotFoundError(f"the Python module `{name}` is not installed")
+        return (*self.inputs, *(str(path_of(name, full)) for name in self.logs))
 
     def form(self, full: bool) -> Form:
         """The whole, or the short form."""

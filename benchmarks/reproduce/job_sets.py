@@ -8,8 +8,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from types import MappingProxyType
 
+NOTHING = "no jobs"
 SETS: Mapping[str, str] = MappingProxyType(
     {
+        NOTHING: "a table that replays nothing",
         "own-480": "`own_480_job.csv`: 480 jobs made after Tiresias 5.1",
         "tiresias-60": "the 60 jobs of Tiresias' simulator",
         "tiresias-drawn": "workloads after Tiresias 5.1, seeds 51, 4801 and 4802",
@@ -30,6 +32,13 @@ SETS: Mapping[str, str] = MappingProxyType(
         "gpuaas-9101": "rented nodes by rate and size, seeds 9101 to 9110",
         "gpuaas-9201": "six jobs as in Table 3 of GPU as a Service, seeds 9201 to 9210",
         "matrix": "the workloads of the matrix, seeds 7601 to 7603",
+        "arrivals-9001": "three days of arrivals at twice the capacity, seed 9001",
+        "arrivals-7401": "the same, seed 7401",
+        "arrivals-7402": "the same, seed 7402",
+        "reclaims": "lent servers that are asked back (`planning/reclaim_cases.py`)",
+        "elastic-sizes": "elastic jobs at one instant and over time (`papers/elastic_cases.py`)",
+        "selector-sets": "jobs with deadlines at one instant, seeds 7001 to 7301",
+        "placed-at-once": "jobs that start together (`planning/placement_cases.py`)",
         "small-fitted": "small instances with an exact optimum, for choosing",
         "small-held-out": "small instances with an exact optimum, for judging",
     }

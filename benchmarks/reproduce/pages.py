@@ -118,7 +118,7 @@ def _block(outcome: Outcome, say: Callable[[str], None]) -> str:
     if case.also_fitted:
         lines.append(f"**In-sample** on {', '.join(case.also_fitted)}. {case.in_sample}".rstrip())
     if outcome.missing:
-        return "\n".join([*lines, f"Left out: `{outcome.missing}` was not there."])
+        return "\n".join([*lines, f"Left out: {outcome.missing}."])
     seeds = "seed" if form.seeds == 1 else "seeds"
     told = [f"{name} {value}" for name, value in form.words.items()]
     told.append(f"{seeds} {', '.join(map(str, case.seeds[: form.seeds]))}")

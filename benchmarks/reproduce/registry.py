@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from importlib import import_module
-from pkgutil import iter_modules
+from pkgutil import walk_packages
 
 from benchmarks.reproduce import cases
 from benchmarks.reproduce.case import Case
@@ -13,8 +13,8 @@ from benchmarks.reproduce.case import Case
 def all_cases() -> tuple[Case, ...]:
     """In the order of their modules and lists. ValueError for a name that is there twice."""
     found: dict[str, Case] = {}
-    for module in iter_modules(cases.__path__):
-        for case in import_module(f"{cases.__name__}.{module.name}").CASES:
+    for module in walk_packages(cases.__path__, f"{cases.__name__}."):
+        for case in () if module.ispkg else import_module(module.name).CASES:
             if case.name in found:
                 raise ValueError(f"there are two cases {case.name!r}")
             found[case.name] = case

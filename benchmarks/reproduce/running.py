@@ -47,10 +47,10 @@ def plan(cases: Iterable[Case], full: bool, kept: Kept) -> dict[Key, Part]:
     """Every part once, whichever cases share it."""
     found: dict[Key, Part] = {}
     for case in cases:
-        words = case.parts_of(full)
+        words, inputs = case.parts_of(full), case.inputs_of(full)
         share_s = case.form(full).cpu_s / max(1, len(words))
         for each in words:
-            own = key(case.run, each, case.inputs)
+            own = key(case.run, each, inputs)
             cost_s = kept.cost_s(own)
             if own not in found:
                 found[own] = Part(

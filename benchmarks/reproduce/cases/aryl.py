@@ -124,7 +124,7 @@ CASES = (
         parts=_parts,
         table=_crowded,
         seeds=SEEDS,
-        short=Form(50, words={"jobs": JOBS, "crowded": True}),
+        short=Form(32, words={"jobs": JOBS, "crowded": True}),
         full=Form(160, seeds=3, words={"jobs": JOBS, "crowded": True}),
         paper=NONE_PRINTED,
         figure=Figure("Figure 8 in shape: the rules, by Aryl's.", reclaims(_crowded, LOST, DAMAGE)),

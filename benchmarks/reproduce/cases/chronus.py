@@ -8,6 +8,7 @@ from functools import partial
 from benchmarks.papers import deadline_cases as cases
 from benchmarks.papers.deadlines import KNOWING, POLICIES
 from benchmarks.reproduce.case import NONE_PRINTED, Case, Done, Figure, Form, Table, Words
+from benchmarks.reproduce.constants import chosen_on
 from benchmarks.reproduce.figures.chronus import over_density, over_noise
 from benchmarks.reproduce.runs.deadline_cells import chronus
 from benchmarks.support.means import means
@@ -101,13 +102,13 @@ def _case(mix: str, figure: str, about: str) -> Case:
         parts=_parts,
         table=made,
         seeds=cases.SEEDS,
-        short=Form(45, words={"jobs": 150, "densities": [80, 120, 160], "mix": mix}),
+        short=Form(18, words={"jobs": 150, "densities": [80, 120, 160], "mix": mix}),
         full=Form(
             900, seeds=3, words={"jobs": 300, "densities": list(cases.DENSITIES), "mix": mix}
         ),
         paper=NONE_PRINTED,
         judged_on=("chronus-drawn",),
-        fitted_on=("chronus-drawn",),
+        fitted_on=chosen_on("chronus"),
         in_sample=IN_SAMPLE,
         figure=Figure(f"`{mix}`: policies over the density of jobs.", over_density(figure)),
     )
@@ -132,11 +133,11 @@ CASES = (
         parts=_noisy,
         table=_noise,
         seeds=cases.SEEDS,
-        short=Form(60, words={"jobs": 150, "noises": [0.0, 0.2, 0.4]}),
+        short=Form(28, words={"jobs": 150, "noises": [0.0, 0.2, 0.4]}),
         full=Form(600, seeds=3, words={"jobs": 300, "noises": list(cases.NOISES)}),
         paper=NONE_PRINTED,
         judged_on=("chronus-drawn",),
-        fitted_on=("chronus-drawn",),
+        fitted_on=chosen_on("chronus"),
         in_sample=IN_SAMPLE,
         figure=Figure("Misses over the error of estimates.", over_noise),
     ),

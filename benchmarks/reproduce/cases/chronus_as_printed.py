@@ -206,7 +206,7 @@ def _local_search(results: Sequence[Done]) -> Table:
 
 
 _FIGURE_9 = _sweep({"": ()}, [(mix, 120) for mix in MIX_NAMES], POLICIES)
-_SHORT_9 = Form(cpu_s=60, words={"jobs": _SHORT_JOBS})
+_SHORT_9 = Form(cpu_s=25, words={"jobs": _SHORT_JOBS})
 _FULL_9 = Form(cpu_s=3600, seeds=3, words={"jobs": _FULL_JOBS})
 
 
@@ -223,7 +223,7 @@ def _swept_case(
     return Case(
         name=name, page=PAGE, section=section, about=about, rows=rows, run=swept,
         parts=_sweep(settings, cells), table=table or _by_settings(settings), seeds=SEEDS,
-        short=Form(cpu_s=25, words={"jobs": _SHORT_JOBS}),
+        short=Form(cpu_s=18, words={"jobs": _SHORT_JOBS}),
         full=Form(cpu_s=1800, seeds=3, words={"jobs": _FULL_JOBS}), paper=NONE_PRINTED,
         judged_on=DRAWN, fitted_on=(), figure=figure,
     )  # fmt: skip

@@ -18,6 +18,7 @@ from benchmarks.papers.matrix_verdicts import (
     verdicts,
 )
 from benchmarks.reproduce.case import NONE_PRINTED, Case, Cell, Done, Form, Table, Words
+from benchmarks.reproduce.constants import chosen_on
 from benchmarks.reproduce.runs.matrix_cells import EVERY, KNOWS, Task, columns, replayed, tasks
 
 DEFAULT = "dlq"
@@ -104,7 +105,7 @@ def _summary(results: Sequence[Done]) -> Table:
 
 
 IN_SAMPLE = "Orders and guards of `dlq` were compared on them; no other preset was."
-SHORT = Form(cpu_s=280, words={"jobs": 240})
+SHORT = Form(cpu_s=240, words={"jobs": 240})
 FULL = Form(cpu_s=1800, seeds=3, words={"jobs": JOBS})
 
 CASES = (
@@ -122,7 +123,7 @@ CASES = (
         full=FULL,
         paper=NONE_PRINTED,
         judged_on=("matrix",),
-        fitted_on=("matrix", "chronus-drawn", "small-fitted"),
+        fitted_on=chosen_on(DEFAULT),
         in_sample=IN_SAMPLE,
     ),
     Case(
@@ -139,7 +140,7 @@ CASES = (
         full=FULL,
         paper=NONE_PRINTED,
         judged_on=("matrix",),
-        fitted_on=("matrix", "chronus-drawn", "small-fitted"),
+        fitted_on=chosen_on(DEFAULT),
         in_sample=IN_SAMPLE,
     ),
 )

@@ -10,6 +10,7 @@ from math import log
 from statistics import fmean
 
 from benchmarks.reproduce.case import NONE_PRINTED, Case, Cell, Done, Figure, Form, Table, Words
+from benchmarks.reproduce.constants import chosen_on
 from benchmarks.reproduce.figures.renting import over_nodes
 from benchmarks.reproduce.runs.ancova import Observation, ancova
 from benchmarks.reproduce.runs.vm_costs import (
@@ -51,7 +52,7 @@ HIERARCHICAL = "gpuaas-hierarchical"
 OF_ALL: Mapping[str, str] = dict.fromkeys(RATES, "+.1f")
 
 # Of `gpuaas-marginal`; the others have no constant of ours.
-FITTED_ON = ("gpuaas-files", "gpuaas-others", "gpuaas-8101")
+FITTED_ON = chosen_on("gpuaas-marginal")
 SHORT = Form(cpu_s=100, seeds=3, words={"sizes": [5, 10], "iterations": 30, "methods": RIVALS})
 FULL = Form(
     cpu_s=14_000,
@@ -343,7 +344,7 @@ CASES = (
         parts=_azure_parts,
         table=_azure,
         seeds=AZURE_SEEDS,
-        short=Form(cpu_s=10, seeds=10),
+        short=Form(cpu_s=2, seeds=10),
         full=Form(cpu_s=10, seeds=10),
         judged_on=("gpuaas-9201",),
         fitted_on=(),

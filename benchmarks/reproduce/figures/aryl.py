@@ -91,3 +91,31 @@ PRINTED_8: Printed = {
     "scf": {"preempted jobs": 1.5, "GPUs vacated besides": 1.37},
     "random": {"preempted jobs": 1.67, "GPUs vacated besides": 1.59},
 }
+
+
+def least(table: TableOf, rules: Sequence[str]) -> Plots:
+    """Preemptions of each rule over those of `exact`, by family of cases."""
+
+    def plots(results: Sequence[Done]) -> list[Plot]:
+        rows = table(results).rows
+        families = [*rows]
+        over = {
+            family: {rule: float(row[rule] or 0.0) / float(row["exact"] or 1.0) for rule in rules}
+            for family, row in rows.items()
+        }
+        lines = down(over, [rule for rule in rules if rule != "exact"], in_a_row(families))
+        return [Plot("cases", "preempted jobs over the least, times", lines, "y", ticks=families)]
+
+    return plots
+
+
+def arrivals(table: TableOf) -> Plots:
+    """Rules over the load."""
+
+    def plots(results: Sequence[Done]) -> list[Plot]:
+        made = table(results)
+        rules = [name for name in made.columns if not name.endswith("range")]
+        lines = down(made.rows, rules, {load: float(load) for load in made.rows})
+        return [Plot("load, part of the GPUs", "mean JCT over the knapsack's, times", lines)]
+
+    return plots

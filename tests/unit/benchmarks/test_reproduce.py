@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from collections import Counter
@@ -10,11 +11,14 @@ from pathlib import Path
 import pytest
 from benchmarks import ROOT
 from benchmarks.reproduce import sources
-from benchmarks.reproduce.__main__ import compute, outcomes
+from benchmarks.reproduce.__main__ import compute, missing, outcomes
 from benchmarks.reproduce.case import NONE_PRINTED, Case, Done, Figure, Form, Table
+from benchmarks.reproduce.constants import CONSTANTS, Constant, chosen_on, key_of, values
 from benchmarks.reproduce.job_sets import SETS
 from benchmarks.reproduce.kept import Kept, Result
+from benchmarks.reproduce.logs import LOGS
 from benchmarks.reproduce.pages import (
+    BLOCK,
     PAGES,
     MixedPageError,
     Outcome,
@@ -28,6 +32,7 @@ from benchmarks.reproduce.running import plan, run_parts
 from benchmarks.reproduce.tables import NOT_EXAMINED, markdown
 from benchmarks.support.drawing import Plot
 
+from dlq_master.policy.registry.presets import PRESETS
 from support.tiny_reproduction import DEADLY, NUMBERS, square, tiny
 
 CASES = all_cases()
@@ -72,11 +77,64 @@ def assert_sets_are_said(case: Case) -> None:
     assert case.also_fitted or not case.in_sample
 
 
+def test_every_default_of_dlq_says_on_which_jobs_it_was_chosen() -> None:
+    said = {one.name for one in CONSTANTS if one.where == "preset dlq"}
+    assert said == set(PRESETS["dlq"].defaults)
+    assert values().keys() == {key_of(one) for one in CONSTANTS}
+    assert len(values()) == len(CONSTANTS)
+
+
+@pytest.mark.parametrize("one", CONSTANTS, ids=key_of)
+def test_a_constant_has_a_ground_and_known_sets(one: Constant) -> None:
+    assert {*one.fitted_on, *one.judged_on} <= set(SETS)
+    assert one.ground
+    assert bool(one.fitted_on) == bool(one.judged_on)
+
+
+def test_a_table_of_a_method_counts_the_jobs_that_its_constants_were_chosen_on() -> None:
+    assert "small-fitted" in chosen_on("dlq")
+    assert "small-held-out" not in chosen_on("dlq")
+    assert chosen_on("tiresias-las") == ()
+
+
 def test_a_case_that_does_not_say_its_sets_is_refused(tmp_path: Path) -> None:
     assert_sets_are_said(tiny(tmp_path))
     for unsaid in ({"judged_on": ()}, {"judged_on": ("some jobs",)}, {"in_sample": "Why?"}):
         with pytest.raises(AssertionError):
             assert_sets_are_said(tiny(tmp_path, **unsaid))
+
+
+# Tables of figures outside of markers, which are measured apart until they are cases.
+BY_HAND = {
+    "chronus.md": 1,
+    "gpu-as-a-service.md": 3,
+    "promises.md": 1,
+    "speed.md": 5,
+}
+
+
+def tables_of_figures(text: str) -> list[str]:
+    """The heads of tables in which a third of the cells are numbers."""
+    found = []
+    for table in re.findall(r"(?m)(?:^ *\|.*\n)+", text):
+        head, _, *rows = table.strip().splitlines()
+        cells = [cell.strip() for row in rows for cell in row.strip(" |").split("|")]
+        numbers = [cell for cell in cells if re.match(r"[*~+-]*\d[\d,.]*(?![\w)])", cell)]
+        if 3 * len(numbers) > len(cells):
+            found.append(head)
+    return found
+
+
+@pytest.mark.parametrize("page", sorted(PAGES.glob("*.md")), ids=lambda page: page.name)
+def test_no_further_table_of_figures_is_written_by_hand(page: Path) -> None:
+    found = tables_of_figures(BLOCK.sub("", page.read_text()))
+    assert len(found) <= BY_HAND.get(page.name, 0), found
+
+
+def test_a_table_of_words_is_no_table_of_figures() -> None:
+    words = "| 3Sigma | here |\n|---|---|\n| 2 of its rules | a greedy one |\n| MILP | none |\n"
+    assert tables_of_figures(words) == []
+    assert tables_of_figures("Text\n\n| a | b |\n|---|---|\n| dlq | 1,200 s |\n") == ["| a | b |"]
 
 
 def test_the_pages_have_a_marker_for_each_case_and_no_other() -> None:
@@ -92,7 +150,7 @@ def test_the_short_form_of_all_fits_into_fifteen_minutes_and_the_whole_into_a_ni
     tmp_path: Path,
 ) -> None:
     for full, most_s in ((False, SHORT_CPU_S), (True, NIGHT_CPU_S)):
-        here = [case for case in CASES if all((ROOT / name).exists() for name in case.inputs)]
+        here = [case for case in CASES if not missing(case, full)]
         parts = plan(here, full, Kept(tmp_path)).values()
         assert sum(part.cost_s for part in parts) <= most_s
 
@@ -251,8 +309,32 @@ def test_in_sample_results_and_inputs_that_are_not_there_are_said(tmp_path: Path
     assert "judged on own-480; constants chosen on tiresias-60" in " ".join(text.split())
     found = outcomes([case], Kept(tmp_path), STAMP)
     text = page_text(PAGE, list(found.values()))
-    assert "Left out: `build/traces/none.csv` was not there." in text
+    assert "Left out: `build/traces/none.csv` is not there." in text
     assert "| number |" not in text
+
+
+def test_a_log_is_a_sample_or_the_file_that_a_variable_names(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = LOGS["philly"]
+    case = tiny(tmp_path, logs=("philly",))
+    monkeypatch.delenv(log.variable, raising=False)
+    assert case.inputs_of(full=False) == (str(ROOT / log.sample),)
+    assert (ROOT / log.sample).is_file()
+    found = outcomes([case], Kept(tmp_path), STAMP._replace(full=True))
+    text = page_text(PAGE, list(found.values()))
+    assert f"Left out: `{log.variable}` does not name a file: {log.about}." in text
+    monkeypatch.setenv(log.variable, str(tmp_path / "none.csv"))
+    assert missing(case, full=True).startswith(f"`{log.variable}` names a file that is not there")
+    (tmp_path / "none.csv").write_text("whole")
+    assert case.inputs_of(full=True) == (str(tmp_path / "none.csv"),)
+    assert missing(case, full=True) == ""
+
+
+def test_a_module_that_is_not_installed_leaves_a_table_out(tmp_path: Path) -> None:
+    assert missing(tiny(tmp_path, modules=("json",)), full=False) == ""
+    absent = tiny(tmp_path, modules=("no_such_module",))
+    assert missing(absent, full=False) == "the Python module `no_such_module` is not installed"
 
 
 def test_a_figure_has_a_caption_with_its_commit_and_the_same_bytes_again(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from benchmarks.reproduce.case import Done
-from benchmarks.reproduce.cases.tiresias_rules import CASES, IDEAL, LAS, figure, queues
+from benchmarks.reproduce.cases.tiresias.rules import CASES, IDEAL, LAS, figure, queues
 from benchmarks.reproduce.runs.tiresias_rules import GANDIVA, GITTINS, settings_of, varied
 
 from dlq_simulator.workload import Trace, TraceJob

@@ -1,0 +1,1 @@
+"""Tables of the logs of real clusters."""

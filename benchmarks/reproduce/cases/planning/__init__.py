@@ -1,0 +1,1 @@
+"""Tables of single decisions: reclaims, sizes, admission, slots, placements, guards."""

@@ -1,0 +1,1 @@
+"""Computations on the logs of real clusters."""

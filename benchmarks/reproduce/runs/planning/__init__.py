@@ -1,0 +1,1 @@
+"""Computations of single decisions."""
