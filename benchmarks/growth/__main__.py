@@ -40,7 +40,11 @@ AGAIN = {
     "shapes": ("afs", "aryl", "gandiva-elastic"),
 }
 PLANNED_ELSEWHERE = ("chronus", "chronus-paper")  # in slots, by the planner: `live.slo_cycle`
-MEASURED = [name for name in PRESETS if name not in PLANNED_ELSEWHERE]
+MEASURED = [
+    name
+    for name, preset in PRESETS.items()
+    if name not in PLANNED_ELSEWHERE and not preset.simulated
+]
 ONCE = "restart"  # the last operation of a master: its agents are gone
 
 

@@ -21,7 +21,7 @@ def test_jobs_on_lent_servers_are_looked_up_under_both_policies() -> None:
 
 
 def test_use_is_a_share_of_what_there_is() -> None:
-    found = use("Ideal, Aryl", 4, FEW)
+    found = use("Ideal, Aryl", 4, 80)
     shares = (found["training"], found["overall"], *found["hours"], *found["lent_days"])
     assert all(0.0 <= share <= 1.0 for share in shares)
     assert len(found["hours"]) == 48
