@@ -48,6 +48,7 @@ def csrf_of(text: str) -> str:
 
 async def test_a_link_leads_to_the_first_page_once(web: WebHouse) -> None:
     link = web.sessions.new_link()
+    await web.browser.head("/enter", params={"link": link})
     first = await web.browser.get("/enter", params={"link": link})
     assert (first.status_code, first.headers["location"]) == (303, "/")
     cookie = first.headers["set-cookie"]
@@ -134,6 +135,8 @@ async def test_too_many_requests_are_told_to_come_back(
     monkeypatch.setattr(guard, "EACH_SECOND", 0.0)
     monkeypatch.setattr(guard, "AT_ONCE", 3.0)
     headers = web.program()
+    strangers = [await web.browser.get("/v1/queues") for _ in range(9)]
+    assert {one.status_code for one in strangers} == {401}
     answers = [await web.browser.get("/v1/queues", headers=headers) for _ in range(4)]
     assert [one.status_code for one in answers] == [200, 200, 200, 429]
     assert answers[-1].headers["retry-after"] == "1"

@@ -100,10 +100,10 @@ class Guard:
         path = http.url.path
         if any(path == one or (one.endswith("/") and path.startswith(one)) for one in OPEN):
             return
-        self._rate.take()
         session = self._session(http)
         if session is None:
             raise Unauthenticated("nobody is signed in here", hint="`dlq web` prints a link")
+        self._rate.take()  # strangers of this host take nothing from it
         if http.scope["method"] not in SAFE:
             self._check_origin(http, session)
         http.state.session = session

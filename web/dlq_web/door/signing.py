@@ -26,7 +26,11 @@ class SigningDoor:
         ]
 
     async def enter(self, http: Request) -> Response:
-        """Use the link up, and go on to the first page. Raises Unauthenticated."""
+        """Use the link up, and go on to the first page. Raises Unauthenticated. A HEAD, by which
+        programs look at links, uses none up.
+        """
+        if http.method == "HEAD":
+            return Response()
         secret = self._sessions.enter(http.query_params.get("link", ""))
         if secret is None:
             raise Unauthenticated(
