@@ -55,7 +55,7 @@ OF_ALL: Mapping[str, str] = dict.fromkeys(RATES, "+.1f")
 FITTED_ON = chosen_on("gpuaas-marginal")
 SHORT = Form(cpu_s=100, seeds=3, words={"sizes": [5, 10], "iterations": 30, "methods": RIVALS})
 FULL = Form(
-    cpu_s=14_000,
+    cpu_s=10_000,
     seeds=10,
     words={"sizes": SIZES, "iterations": 100, "methods": FULL_RIVALS},
 )
@@ -292,7 +292,7 @@ CASES = (
         table=_wider,
         seeds=SEEDS,
         short=Form(cpu_s=40, seeds=1, words={"sizes": [10], "iterations": 30}),
-        full=Form(cpu_s=8_000, seeds=10, words={"sizes": SIZES, "iterations": 100}),
+        full=Form(cpu_s=6_500, seeds=10, words={"sizes": SIZES, "iterations": 100}),
         paper=NONE_PRINTED,
         judged_on=("gpuaas-9101",),
         fitted_on=FITTED_ON,
