@@ -36,7 +36,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     except ValueError as error:
         sys.exit(str(error))
     if options.list:
-        _list(wanted)
+        _list(wanted, Kept())
         return
     commit, dirty = _commit(), _changed()
     if dirty and not options.draft:
@@ -109,12 +109,28 @@ def missing(case: Case, full: bool) -> str:
     return ""
 
 
-def _list(cases: Iterable[Case]) -> None:
+def _list(cases: Sequence[Case], kept: Kept) -> None:
+    """Each case as it was declared, then all together from parts as they were last measured."""
     for case in cases:
         print(
             f"{case.page:<22} {case.name:<32} {case.short.cpu_s / 60:5.1f} CPU min, whole "
             f"{case.full.cpu_s / 60:6.1f}"
         )
+    for full in (False, True):
+        print(estimate([case for case in cases if not missing(case, full)], kept, full))
+
+
+def estimate(cases: Iterable[Case], kept: Kept, full: bool) -> str:
+    """The CPU minutes of a form. A part counts once, as last measured under any sources. Without
+    that it counts as its case declares.
+    """
+    parts = plan(cases, full, kept)
+    measured_s = [cost_s for own in parts if (cost_s := kept.cost_s(own)) is not None]
+    all_s = sum(part.cost_s for part in parts.values())
+    return (
+        f"{FORMS[full]}: {all_s / 60:.1f} CPU minutes in {len(parts)} parts; {len(measured_s)} of "
+        f"them were measured, {sum(measured_s) / 60:.1f} CPU minutes"
+    )
 
 
 def _say(line: str) -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from benchmarks import ROOT
 from benchmarks.reproduce import sources
-from benchmarks.reproduce.__main__ import compute, missing, outcomes
+from benchmarks.reproduce.__main__ import compute, estimate, missing, outcomes
 from benchmarks.reproduce.case import NONE_PRINTED, Case, Done, Figure, Form, Table
 from benchmarks.reproduce.constants import CONSTANTS, Constant, chosen_on, key_of, values
 from benchmarks.reproduce.job_sets import SETS
@@ -225,6 +225,16 @@ def test_the_next_estimate_is_what_a_part_took(tmp_path: Path) -> None:
     assert kept.get(first.key) is None
     first, *_ = plan([case], False, kept).values()
     assert first.cost_s == 9.5
+
+
+def test_an_estimate_has_measured_parts_and_declared_ones(tmp_path: Path) -> None:
+    case, kept = tiny(tmp_path), Kept(tmp_path)
+    first, *_ = plan([case], False, kept).values()
+    kept.put(first.key, Result(1, 63.0))
+    told = "short form: 1.1 CPU minutes in 4 parts; 1 of them were measured, 1.1 CPU minutes"
+    assert estimate([case], kept, full=False) == told
+    kept.put(first.key._replace(how="other-sources"), Result(1, 600.0))
+    assert estimate([case], kept, full=False).startswith("short form: 10.1 CPU minutes in 4 parts")
 
 
 def test_a_key_follows_words_inputs_and_sources(
