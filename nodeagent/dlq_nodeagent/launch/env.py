@@ -105,7 +105,11 @@ def _types(launch: Launch, devices: tuple[Device, ...]) -> Mapping[str, str]:
     rank = launch.key.node_rank if launch.node_gpu_types else 0
     if rank >= len(types):
         return {}
-    return {"DLQ_GPU_TYPE": types[rank], "DLQ_NODE_GPU_TYPES": ",".join(types)}
+    told = {"DLQ_GPU_TYPE": types[rank], "DLQ_NODE_GPU_TYPES": ",".join(types)}
+    shares = [f"{share:.6g}" for share in launch.node_batch_shares]
+    if rank < len(shares):
+        told |= {"DLQ_BATCH_SHARE": shares[rank], "DLQ_NODE_BATCH_SHARES": ",".join(shares)}
+    return told
 
 
 def _torchrun(launch: Launch, devices: tuple[Device, ...], files: JobFiles) -> Mapping[str, str]:

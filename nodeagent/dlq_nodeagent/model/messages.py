@@ -129,6 +129,8 @@ class Launch:
     """Ports of all nodes in rank order; empty as long as this node may still choose its own."""
     node_gpu_counts: tuple[int, ...] = ()
     node_gpu_types: tuple[str, ...] = ()
+    node_batch_shares: tuple[float, ...] = ()
+    """Of each GPU of a job on several types, by node; empty: all take as much."""
     step_key: str = ""
     """The secret of the attempt's ranks, by which one starts steps on another; hexadecimal."""
     core_indexes: tuple[int, ...] = ()

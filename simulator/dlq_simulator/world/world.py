@@ -12,6 +12,7 @@ from dlq_master.model.jobs.job import Job, Lateness
 from dlq_master.model.jobs.reward import BEST_EFFORT, Step, Steps, strict
 from dlq_master.model.lease import Terms
 from dlq_master.model.nodes.node import Gpu, Node
+from dlq_master.model.nodes.type_speeds import GangPart, shared_speed
 from dlq_master.model.order.order import Ordering
 from dlq_master.model.resources import Allocation, Request
 from dlq_simulator.workload import Trace, TraceJob
@@ -214,8 +215,10 @@ class WorkRates:
         speeds = {self._of_node[node_id] for node_id, _ in allocation.slots}
         if len(speeds) == 1 or not row.mixed:
             return min(speeds)
-        shares = (self._of_node[node_id] * mask.bit_count() for node_id, mask in allocation.slots)
-        return self._speed.mixed * sum(shares) / allocation.width
+        parts = [
+            GangPart(mask.bit_count(), self._of_node[node_id]) for node_id, mask in allocation.slots
+        ]
+        return self._speed.mixed * shared_speed(parts)
 
     def _declared(self, row: TraceJob, allocation: Allocation) -> Seconds:
         """Of nodes of which only the declared speeds are known. The run time of a job that names

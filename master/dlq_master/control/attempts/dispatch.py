@@ -4,7 +4,7 @@ The answer to an agent's hello names all ranks that shall run on its node, and a
 """
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Protocol
 
 from dlq_master.control.attempts.ranks import RankRole, ranks_on, role_of
@@ -18,6 +18,7 @@ from dlq_master.model.ids import JobId, NodeId
 from dlq_master.model.jobs.job import Job
 from dlq_master.model.jobs.person import belongs
 from dlq_master.model.nodes.node import Node
+from dlq_master.model.nodes.type_speeds import GangPart, batch_shares
 from dlq_master.model.resources import Slot
 from dlq_master.model.transitions import StopCause
 from dlq_master.store.batch import Intention
@@ -107,6 +108,7 @@ def launch_command(
             else ()
         ),
         node_gpu_types=() if job.request.without_gpus else tuple(map(_type_of, nodes, slots)),
+        node_batch_shares=_shares(state, nodes, slots) if job.request.mixed else (),
         record_s=None if recording is None or joining else recording.window_s,
         trial=trial,
         sizes=job.request.sizes,
@@ -137,6 +139,18 @@ def _type_of(node: Node | None, slot: Slot | None) -> str:
     if node is None or slot is None:
         return ""
     return next((kind for kind, owned in node.masks().items() if slot.mask & owned), "")
+
+
+def _shares(
+    state: State, nodes: Sequence[Node | None], slots: Sequence[Slot | None]
+) -> tuple[float, ...]:
+    """By declared speeds: these are the same for all ranks, whenever each is launched."""
+    speeds = state.cluster.speeds
+    parts = [
+        GangPart(0 if slot is None else slot.mask.bit_count(), speeds.of(_type_of(node, slot)))
+        for node, slot in zip(nodes, slots, strict=True)
+    ]
+    return batch_shares(parts)
 
 
 def _shall_run(state: State, launch: Intention) -> bool:

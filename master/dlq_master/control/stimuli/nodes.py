@@ -271,6 +271,7 @@ class Launch(RankCommand):
     node_ports: tuple[tuple[int, ...], ...] = ()  # of all ranks, once all are ready
     node_gpu_counts: tuple[int, ...] = ()
     node_gpu_types: tuple[str, ...] = ()
+    node_batch_shares: tuple[float, ...] = ()  # of each GPU of a mixed job; empty: all take as much
     core_indexes: tuple[int, ...] = ()  # of a job without GPUs, in the place of gpu_indexes
     node_core_counts: tuple[int, ...] = ()  # of such a gang on each node; empty: it has GPUs
     record_s: float | None = None  # its traffic, for so long from its start on; None: not

@@ -14,7 +14,7 @@ A gang on several types is as fast as its slowest GPU, unless its script shares 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from dlq_master.model.resources import Request
@@ -61,6 +61,30 @@ class TypeSpeeds(NamedTuple):
         if not self.declared or not total:
             return 1.0
         return sum(self.pace(request, kind) * count for kind, count in may_be.items()) / total
+
+
+class GangPart(NamedTuple):
+    """So many GPUs of a gang, each of this speed."""
+
+    gpus: int
+    speed: float
+
+
+def batch_shares(parts: Sequence[GangPart]) -> tuple[float, ...]:
+    """Of each part, the share of the global batch that one of its GPUs takes, so that all GPUs end
+    a step together. The shares of all GPUs make up 1.
+    """
+    whole = sum(part.gpus * part.speed for part in parts)
+    return tuple([part.speed / whole for part in parts])
+
+
+def shared_speed(parts: Sequence[GangPart]) -> float:
+    """The speed of a gang that shares its batch so, for each of its GPUs. The GPU with the longest
+    time for its share counts.
+    """
+    gpus = sum(part.gpus for part in parts)
+    shares = batch_shares(parts)
+    return min(part.speed / share for part, share in zip(parts, shares, strict=True)) / gpus
 
 
 ALL_ALIKE = TypeSpeeds({})

@@ -1429,6 +1429,7 @@ class LaunchCommand(_message.Message):
     CORE_INDEXES_FIELD_NUMBER: _builtins.int
     NODE_CORE_COUNTS_FIELD_NUMBER: _builtins.int
     STEP_KEY_FIELD_NUMBER: _builtins.int
+    NODE_BATCH_SHARES_FIELD_NUMBER: _builtins.int
     job_id: _builtins.str
     """The job."""
     node_rank: _builtins.int
@@ -1526,6 +1527,10 @@ class LaunchCommand(_message.Message):
     def node_core_counts(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
         """How many cores such a gang has on each node, in rank order; empty: it has GPUs."""
 
+    @_builtins.property
+    def node_batch_shares(self) -> _containers.RepeatedScalarFieldContainer[_builtins.float]:
+        """The share of the batch of each GPU on each node, in rank order. Empty: all GPUs take as much."""
+
     def __init__(
         self,
         *,
@@ -1560,10 +1565,11 @@ class LaunchCommand(_message.Message):
         core_indexes: _abc.Iterable[_builtins.int] | None = ...,
         node_core_counts: _abc.Iterable[_builtins.int] | None = ...,
         step_key: _builtins.str = ...,
+        node_batch_shares: _abc.Iterable[_builtins.float] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["fence", b"fence", "grace_duration", b"grace_duration", "hold_duration", b"hold_duration", "profile", b"profile", "spec", b"spec", "time_left_duration", b"time_left_duration"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["at_barrier", b"at_barrier", "checkpoint_base", b"checkpoint_base", "checkpoint_directory", b"checkpoint_directory", "core_indexes", b"core_indexes", "fence", b"fence", "gid", b"gid", "gpu_indexes", b"gpu_indexes", "grace_duration", b"grace_duration", "groups", b"groups", "hold_duration", b"hold_duration", "job_id", b"job_id", "joins", b"joins", "master_port", b"master_port", "node_addresses", b"node_addresses", "node_core_counts", b"node_core_counts", "node_gpu_counts", b"node_gpu_counts", "node_gpu_types", b"node_gpu_types", "node_ids", b"node_ids", "node_ports", b"node_ports", "node_rank", b"node_rank", "port_first", b"port_first", "port_last", b"port_last", "profile", b"profile", "restart_count", b"restart_count", "resume_from", b"resume_from", "spec", b"spec", "step_key", b"step_key", "time_left_duration", b"time_left_duration", "trial", b"trial", "uid", b"uid", "user", b"user"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["at_barrier", b"at_barrier", "checkpoint_base", b"checkpoint_base", "checkpoint_directory", b"checkpoint_directory", "core_indexes", b"core_indexes", "fence", b"fence", "gid", b"gid", "gpu_indexes", b"gpu_indexes", "grace_duration", b"grace_duration", "groups", b"groups", "hold_duration", b"hold_duration", "job_id", b"job_id", "joins", b"joins", "master_port", b"master_port", "node_addresses", b"node_addresses", "node_batch_shares", b"node_batch_shares", "node_core_counts", b"node_core_counts", "node_gpu_counts", b"node_gpu_counts", "node_gpu_types", b"node_gpu_types", "node_ids", b"node_ids", "node_ports", b"node_ports", "node_rank", b"node_rank", "port_first", b"port_first", "port_last", b"port_last", "profile", b"profile", "restart_count", b"restart_count", "resume_from", b"resume_from", "spec", b"spec", "step_key", b"step_key", "time_left_duration", b"time_left_duration", "trial", b"trial", "uid", b"uid", "user", b"user"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -127,6 +127,15 @@ def test_each_rank_is_told_the_types_of_all_gpus() -> None:
     assert own["DLQ_GPU_TYPE"] == own["DLQ_NODE_GPU_TYPES"] == "h100-80gb"
 
 
+def test_each_rank_of_a_mixed_job_is_told_its_share_of_the_batch() -> None:
+    types = ("h100-80gb", "t4-16gb")
+    shares = (0.4, 0.1)  # two GPUs on each
+    env = environment(a_launch(rank=1, node_gpu_types=types, node_batch_shares=shares))
+    assert env["DLQ_BATCH_SHARE"] == "0.1"
+    assert env["DLQ_NODE_BATCH_SHARES"] == "0.4,0.1"
+    assert "DLQ_BATCH_SHARE" not in environment(a_launch(rank=1, node_gpu_types=types))
+
+
 def test_no_variable_makes_a_launcher_think_that_ranks_exist_already() -> None:
     assert not {"RANK", "LOCAL_RANK", "WORLD_SIZE"} & environment(a_launch()).keys()
 

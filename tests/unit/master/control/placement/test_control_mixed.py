@@ -5,10 +5,12 @@ has.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 
 from dlq_common.errors import Unsatisfiable
+from dlq_master.control.config import GpuTypeConfig
 from dlq_master.model.ids import NodeId
 from dlq_master.model.resources import Request
 from support.master_harness import Master, config_of
@@ -42,6 +44,34 @@ def test_it_starts_on_all_types_and_every_rank_is_told_them(
     told = tuple(TYPES[slot.node_id] for slot in slots)
     assert sorted(told) == ["A100", "H100"]
     assert [launch.node_gpu_types for launch in launches] == [told, told]
+
+
+def test_every_rank_is_told_the_shares_of_the_batch_by_declared_speeds(
+    masters: Callable[..., Master],
+) -> None:
+    master = masters(replace(config_of("dlq"), gpu_types={"a100": GpuTypeConfig(speed=0.5)}))
+    kinds = {"n1": "h100", "n2": "a100"}
+    agents = [SimAgent(master, NodeId(name), gpu_type=kind) for name, kind in kinds.items()]
+    for agent in agents:
+        agent.hello()
+    job_id = master.submit(request=Request(gpus=8, mixed=True)).job_id
+    rigid = master.submit(2)
+    for agent in agents:
+        agent.obey()
+    attempt = master.attempt(job_id)
+    shares = {
+        kinds[slot.node_id]: share
+        for slot, share in zip(
+            attempt.lease.allocation.slots,
+            agents[0].ranks[attempt.key].launch.node_batch_shares,
+            strict=True,
+        )
+    }
+    assert shares == pytest.approx({"h100": 1 / 6, "a100": 1 / 12})
+    assert sum(4 * share for share in shares.values()) == pytest.approx(1.0)
+    launches = [agent.ranks[attempt.key].launch.node_batch_shares for agent in agents]
+    assert launches[0] == launches[1]
+    assert rigid.live_attempt is None
 
 
 @pytest.mark.usefixtures("nodes")

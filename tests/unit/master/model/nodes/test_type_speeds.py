@@ -11,7 +11,13 @@ from dlq_master.model.jobs.reward import strict
 from dlq_master.model.lease import Terms
 from dlq_master.model.nodes.node import Node
 from dlq_master.model.nodes.reserved import kept_off
-from dlq_master.model.nodes.type_speeds import ALL_ALIKE, TypeSpeeds
+from dlq_master.model.nodes.type_speeds import (
+    ALL_ALIKE,
+    GangPart,
+    TypeSpeeds,
+    batch_shares,
+    shared_speed,
+)
 from dlq_master.model.nodes.windows import Window
 from dlq_master.model.order.keys import had
 from dlq_master.model.resources import Request
@@ -185,3 +191,13 @@ def test_another_declaration_changes_nothing_that_has_been_counted() -> None:
     world = a_world("tiresias-las").submit(a_job(1, 8)).at(0.0)
     world.cluster.speeds = TypeSpeeds({"t4": 0.5})
     assert had(world.job(1), world.attempt(1), 100.0).attained_gpu_s == 200.0
+
+
+def test_shares_of_a_batch_let_all_gpus_end_a_step_together() -> None:
+    parts = [GangPart(2, 1.0), GangPart(4, 0.25)]
+    shares = batch_shares(parts)
+    assert shares == pytest.approx((1 / 3, 1 / 12))
+    assert sum(part.gpus * share for part, share in zip(parts, shares, strict=True)) == 1.0
+    assert {share / part.speed for part, share in zip(parts, shares, strict=True)} == {1 / 3}
+    assert shared_speed(parts) == pytest.approx(0.5), "the mean of its GPUs"
+    assert shared_speed([GangPart(8, 0.25)]) == pytest.approx(0.25)
