@@ -1,13 +1,16 @@
 """How far average completion times are from the least possible ones, on small instances.
 
     python -m benchmarks.papers.small.optimum [--policy NAME ...] [--set KEY=VALUE ...]
-        [--know known profiled unknown] [--part 'held out'] [--count N] [--json]
+        [--know known profiled unknown] [--part 'held out'] [--count N] [--in-turn] [--blind]
+        [--json]
 
 The optimum is exact: preemption is free and happens at each whole hour, and all run times are known
 from the start (`least_h`). The policy decides at its own boundaries and pays for preemptions.
 
 No policy knows jobs that are still to come, and the optimum does. So `planned anew` stands beside
-it: each hour the exact optimum of the jobs that are there, and its first step. Goals of
+it: each hour the exact optimum of the jobs that are there, and its first step. `--blind` adds the
+best policy without run times (`without_run_times`), which takes two minutes of CPU. `--in-turn`
+lets one cluster serve one instance after another, so that a policy may learn. Goals of
 issue 22: known run times, 1.5 % above the optimum in the mean and 12 % in the worst case. Profiled
 ones: 4 % in the mean. Unknown ones: 18 %.
 """
@@ -29,6 +32,7 @@ from benchmarks.papers.small.cases import (
     SmallJob,
     instances,
 )
+from benchmarks.papers.small.without_run_times import Blind, reached_blind_h
 from benchmarks.support.report import Report
 from dlq_simulator.refusals import silent_stdout
 from dlq_simulator.replay.engine import replay
@@ -37,6 +41,7 @@ from dlq_simulator.workload import Trace, TraceJob
 from dlq_simulator.world.clusters import read_cluster
 
 HOUR_S = 3600.0
+APART_H = 100  # two instances of one replay; each ends long before
 KNOWS = ("known", "profiled", "unknown")
 MEAN_GOALS = {"known": 1.5, "profiled": 4.0, "unknown": 18.0}
 WORST_GOALS = {"known": 12.0}
@@ -52,6 +57,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--know", nargs="+", choices=KNOWS, default=KNOWS)
     parser.add_argument("--part", choices=(HELD_OUT, FITTED), default=HELD_OUT)
     parser.add_argument("--count", type=int, help="instances of each kind")
+    parser.add_argument("--in-turn", action="store_true", help="one cluster for all instances")
+    parser.add_argument("--blind", action="store_true", help="the best without run times, too")
     report = Report.begin("papers.small.optimum", parser, arguments)
     options = report.options
     for kind in COUNTS:
@@ -63,10 +70,16 @@ def main(arguments: Sequence[str] | None = None) -> None:
             f"{kind}, planned anew each hour: mean above the optimum", fmean(over), "%",
             note=f"{len(cases)} instances; worst {max(over):.1f} %",
         )  # fmt: skip
+        if options.blind:
+            _blind(report, kind, cases, least)
         for policy in options.policy:
             for know in options.know:
                 words = [*options.set, f"know={know}"]
-                reached = [reached_h(case, policy, words) for case in cases]
+                reached = (
+                    reached_in_turn_h(cases, policy, words)
+                    if options.in_turn
+                    else [reached_h(case, policy, words) for case in cases]
+                )
                 over = above(reached, least)
                 row = f"{kind}, {policy}, {know}"
                 report.figure(
@@ -83,6 +96,19 @@ def main(arguments: Sequence[str] | None = None) -> None:
     report.end()
 
 
+def _blind(report: Report, kind: str, cases: Sequence[Instance], least: Sequence[int]) -> None:
+    """The best without run times; it knows their distribution, and what is to come or not."""
+    blind = Blind()
+    for told, knows in ((True, "told arrivals"), (False, "not told arrivals")):
+        reached = [reached_blind_h(case, blind, told=told) for case in cases]
+        over = above(reached, least)
+        report.figure(
+            f"{kind}, best without run times, {knows}: mean above the optimum", fmean(over), "%",
+            note=f"worst {max(over):.1f} %; of all hours "
+                 f"{100 * (sum(reached) / sum(least) - 1):.1f} %",
+        )  # fmt: skip
+
+
 def above(reached: Sequence[float], least: Sequence[float]) -> list[float]:
     """Of each instance, in per cent."""
     return [100.0 * (ours / best - 1.0) for ours, best in zip(reached, least, strict=True)]
@@ -90,19 +116,29 @@ def above(reached: Sequence[float], least: Sequence[float]) -> list[float]:
 
 def reached_h(case: Instance, policy: str, words: Sequence[str]) -> float:
     """The sum of the completion times of a replay, in hours."""
+    return reached_in_turn_h([case], policy, words)[0]
+
+
+def reached_in_turn_h(cases: Sequence[Instance], policy: str, words: Sequence[str]) -> list[float]:
+    """The same of each instance, where one cluster serves one after another, and may learn."""
+    jobs = [(number, job) for number, case in enumerate(cases) for job in case]
     rows = [
         TraceJob(
-            job_id=str(number),
-            submit_time_s=job.submit_h * HOUR_S,
+            job_id=str(at),
+            submit_time_s=(number * APART_H + job.submit_h) * HOUR_S,
             num_gpus=job.gpus,
             duration_s=job.hours * HOUR_S,
         )
-        for number, job in enumerate(case)
+        for at, (number, job) in enumerate(jobs)
     ]
     (settings,) = read_settings([policy], words)
     with silent_stdout():
         result = replay(Trace.of("small", rows), read_cluster(f"1x{GPUS}"), settings)
-    return (result.metrics.avg_jct_s or 0.0) * len(case) / HOUR_S
+    sums_h = [0.0] * len(cases)
+    for outcome in result.outcomes:
+        took_s = outcome.finish_s - outcome.job.submit_time_s
+        sums_h[jobs[int(outcome.job.job_id)][0]] += took_s / HOUR_S
+    return sums_h
 
 
 def least_h(case: Instance) -> int:

@@ -15,6 +15,8 @@ cheapest trial in GPU-seconds first;
 - with neither: its attained service, in steps of a factor of 4, the fewest GPUs first. Of
   heavy-tailed run times as much again is to be expected (2D-LAS, discretised). A running job stands
   by its service less the price of its stop. So one that cannot save keeps the step it started in.
+  Where the completed jobs of this cluster needed about as much as each other, their mean rest is
+  expected instead (`order.alike`).
 """
 
 from __future__ import annotations
@@ -22,8 +24,8 @@ from __future__ import annotations
 from math import floor, sqrt
 
 from dlq_master.model.jobs.job import Job
-from dlq_master.model.order.keys import Had, KeyRule
-from dlq_master.policy.order.by_key import always
+from dlq_master.model.order.keys import Had, Key, KeyRule, Learned
+from dlq_master.policy.order.alike import alike
 
 FIRST_GPU_S = 3200.0  # Tiresias' first threshold
 FACTOR = 4.0
@@ -38,18 +40,26 @@ def expected_left(profile_s: float | None, aging: float = 0.0) -> KeyRule:
     """
     stride_s = FIRST_GPU_S / aging if aging else 0.0
 
-    def key(job: Job, had: Had) -> tuple[float, ...]:
-        request = job.request
-        base = request.weighed(request.base)
-        left = _left(job, had, profile_s, base)
-        if left is not None:
-            return left + aging * had.unaged_s, base
-        left = bound_gpu_s(had.attained_gpu_s - had.kept_s * base)
-        if stride_s:
-            left += floor(had.unaged_s / stride_s) * FIRST_GPU_S
-        return left, base
+    def made(learned: Learned) -> Key:
+        known = alike(learned.services_gpu_s)
 
-    return always(key)
+        def key(job: Job, had: Had) -> tuple[float, ...]:
+            request = job.request
+            base = request.weighed(request.base)
+            left = _left(job, had, profile_s, base)
+            if left is not None:
+                return left + aging * had.unaged_s, base
+            attained_gpu_s = had.attained_gpu_s - had.kept_s * base
+            left = None if known is None else known.left_gpu_s(attained_gpu_s)
+            if left is None:
+                left = bound_gpu_s(attained_gpu_s)
+            if stride_s:
+                left += floor(had.unaged_s / stride_s) * FIRST_GPU_S
+            return left, base
+
+        return key
+
+    return made
 
 
 def _left(job: Job, had: Had, profile_s: float | None, base: float) -> float | None:

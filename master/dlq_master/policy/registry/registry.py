@@ -9,6 +9,7 @@ from types import MappingProxyType
 from dlq_master.model.jobs.accounts import tells_of_members
 from dlq_master.model.order.keys import KeyRule
 from dlq_master.model.order.order import Ordering
+from dlq_master.policy.order.alike import REFRESH
 from dlq_master.policy.order.by_key import (
     ARRIVAL,
     aged,
@@ -274,7 +275,7 @@ def spot_ordering(chosen: PolicySettings, profile_s: float | None) -> Ordering:
         return Ordering(discipline=chosen.order, thresholds=bounds, bands=True)
     if chosen.spot is Spot.EXPECTED:
         key = expected_left(profile_s, chosen.aging)
-        return Ordering(discipline=chosen.order, key=key, bands=True)
+        return Ordering(discipline=chosen.order, key=key, bands=True, refresh=REFRESH)
     rule = _SPOT_KEYS[chosen.spot]
     if rule is not None and chosen.spot in BY_WORK:
         rule = aged(rule, chosen.aging)
