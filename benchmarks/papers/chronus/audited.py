@@ -1,4 +1,4 @@
-"""Deadlines on three workloads that were audited from outside: who is promised, and who is late.
+"""Deadlines on three workloads that were audited from outside: promises, and late jobs.
 
 The first two are parts of MIX1, which the authors of Chronus released. `steady` is every tenth job
 of it, and `dense` its first 4,000 jobs, which come in a wave. The third is three days of Philly's
