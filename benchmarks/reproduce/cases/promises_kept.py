@@ -124,8 +124,9 @@ CASES = (
         fitted_on=("kept-fitted", "chronus-drawn", "matrix", "audited"),
         inputs=FILES,
         in_sample=(
-            "That history is a guess for a far deadline was found on MIX1, dense, by trials. "
-            "No other constant was chosen on these jobs."
+            "The margin of 0.5 before errors are known was found on these jobs. So was the rule "
+            "that history is a guess for a far deadline. The order before a trial was an idea "
+            "of the audit on Philly, and was chosen on other days of it."
         ),
     ),
 )
