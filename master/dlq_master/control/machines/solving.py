@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from dlq_master.planner.plans import Answer
 from dlq_master.planner.process import Write
+from dlq_master.planner.schedules import read_schedule, write_problem
 from dlq_master.policy.policy import Policy
 from dlq_master.policy.priced.names import PROGRAMS
 from dlq_master.policy.rent.stage import RentMethod
@@ -64,7 +65,6 @@ class ProgramSolving:
 
     def schedule(self, situation: Situation, draw: np.random.Generator) -> Schedule:
         """A solver for the rent stage: the answer, if it is there."""
-        from dlq_master.planner.schedules import read_schedule, write_problem
         from dlq_master.policy.priced.marginal import marginal
         from dlq_master.policy.priced.situation import EMPTY
 
