@@ -78,7 +78,7 @@ def _learn_pace(turn: Turn, job: Job, attempt: Attempt) -> None:
     if attempt.state is not AttemptState.RUNNING or attempt.stop_cause is not None or job.ended:
         return
     types = [*cluster.capacity.parts(attempt.lease.allocation)]
-    if len(types) > 1 or attempt.lease.allocation.width != job.request.gpus:
+    if len(types) != 1 or attempt.lease.allocation.width != job.request.gpus:
         return
     if cluster.profiling.paces.knows(likeness(job), types[0], key.job_id):
         return

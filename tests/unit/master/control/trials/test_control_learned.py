@@ -177,6 +177,22 @@ def test_measured_ratios_of_types_are_known_after_a_kill_and_decide_as_before(
     assert slow == [("slow", 0.25, 0.5), ("slow", 0.25, None)], "as measured, and as declared"
 
 
+@pytest.mark.parametrize("left", [0, 4])
+def test_steps_on_gpus_that_are_gone_teach_nothing(masters: Masters, left: int) -> None:
+    """An agent that starts again may find fewer GPUs than its jobs run on."""
+    site = TwoTypes(masters, "dlq")
+    request = Request(gpus=8, gpu_type="H100")
+    ask = site.master.submission(8, run_estimate_s=9000.0, family="ada/resnet")
+    job_id = site.master.ask(replace(ask, request=request)).job.job_id
+    site.trains(20.0)
+    agent = site.agents[0]
+    agent.gpus = left
+    agent.hello()
+    site.trains(200.0)
+    assert site.master.attempt(job_id).state is AttemptState.RUNNING
+    assert site.master.state.cluster.profiling.paces.told == (1 if left else 0)
+
+
 def test_thresholds_and_the_order_of_gittins_are_as_before(masters: Masters) -> None:
     settings = {"thresholds": "q0.5,q0.9", "refresh": "3"}
     lives, dies = both(masters, "tiresias-gittins", **settings)
