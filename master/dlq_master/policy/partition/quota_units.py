@@ -14,6 +14,8 @@ its slowest GPU.
 from __future__ import annotations
 
 from enum import StrEnum
+from math import floor
+from typing import Final
 
 from dlq_master.model.attempts.attempt import Attempt
 from dlq_master.model.cluster.cluster import Cluster
@@ -29,7 +31,9 @@ class QuotaUnit(StrEnum):
 
     def weight(self, attempt: Attempt | None) -> float:
         """The count of each GPU of an attempt."""
-        return attempt.speed if self is QuotaUnit.NORMALISED and attempt is not None else 1.0
+        if self is QuotaUnit.GPUS or attempt is None:
+            return 1.0
+        return _counted(attempt.speed)
 
     def weight_of(self, cluster: Cluster, shape: Shape) -> float:
         """The most that a GPU counts for a waiting job of this shape."""
@@ -37,7 +41,7 @@ class QuotaUnit(StrEnum):
         if self is QuotaUnit.GPUS or not speeds.declared:
             return 1.0
         may_be = filter(shape.may_be, cluster.capacity.gpu_types)
-        return max(map(speeds.of, may_be), default=1.0)
+        return _counted(max(map(speeds.of, may_be), default=1.0))
 
     def held(self, job: Job, attempt: Attempt) -> float:
         """All GPUs of an attempt; a job without GPUs holds none."""
@@ -47,3 +51,13 @@ class QuotaUnit(StrEnum):
     def asked(self, cluster: Cluster, job: Job) -> float:
         """The fewest GPUs of a waiting job."""
         return job.request.real_base * self.weight_of(cluster, job.request.shape)
+
+
+_PARTS: Final = 2.0**30  # of a GPU
+
+
+def _counted(speed: float) -> float:
+    """The speed in whole parts of a GPU, whose sums are exact. A quota of 2 holds twenty GPUs of
+    speed 0.1, though 0.1 taken twenty times from 2.0 falls below 0.
+    """
+    return floor(speed * _PARTS) / _PARTS

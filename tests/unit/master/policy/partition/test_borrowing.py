@@ -186,3 +186,15 @@ def test_a_decision_does_not_look_at_everybody_of_a_team(monkeypatch: pytest.Mon
     (change,) = relabelled(View(world.cluster, 2.0), world.cluster.running, {ANN: 8})
     assert (change.job_id, change.band) == (3, Band.SPOT)
     assert len(taken) < 10
+
+
+@pytest.mark.parametrize("rule", ["team_quota", "team_limit"])
+def test_so_many_slow_gpus_as_make_up_a_quota_are_within_it(rule: str) -> None:
+    """In binary fractions, 0.1 taken twenty times from 2.0 leaves less than nothing."""
+    world = World(
+        "dlq", [a_node("s1", 24, "t4-16gb")], None, quota_unit="normalised", **{rule: "ann:2"}
+    )
+    world.cluster.speeds = TypeSpeeds({"t4": 0.1})
+    world.submit(*(on("t4-16gb", number, 1) for number in range(1, 22))).decide().decide()
+    beside = [number for number, band in bands(world).items() if band is not Band.SPOT]
+    assert beside == [21]
