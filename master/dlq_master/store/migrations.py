@@ -145,9 +145,12 @@ _migration(
     "0013_lessons",
     "CREATE TABLE lessons (name TEXT PRIMARY KEY, body TEXT NOT NULL) STRICT",
 )
-# GPU-seconds x speed. Until here all GPUs counted alike.
+# By how much GPU-seconds x speed differ from those of `usage_days`; no row: by nothing. They have a
+# table of their own, so that a former release goes on writing the other one.
 _migration(
-    "0014_normalised_usage",
-    "ALTER TABLE usage_days ADD COLUMN normalised_gpu_s REAL NOT NULL DEFAULT 0",
-    "UPDATE usage_days SET normalised_gpu_s = useful_gpu_s + preempted_gpu_s + failed_gpu_s + transit_gpu_s",  # noqa: E501
+    "0014_speed_days",
+    """CREATE TABLE speed_days (
+        day INTEGER NOT NULL, user TEXT NOT NULL, team TEXT NOT NULL, class TEXT NOT NULL, pool TEXT NOT NULL,
+        beyond_gpu_s REAL NOT NULL,
+        PRIMARY KEY (day, user, team, class, pool)) STRICT, WITHOUT ROWID""",  # noqa: E501
 )

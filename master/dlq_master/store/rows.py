@@ -9,7 +9,7 @@ from dlq_master.model.attempts.told_steps import TakenSteps
 from dlq_master.model.ids import AttemptKey
 from dlq_master.store.batch import AUDIT_HEAD, HORIZON, Batch, Intention
 from dlq_master.store.database import Database
-from dlq_master.store.tables.accounts import POOLS_SQL, STAYS_SQL, USES_SQL
+from dlq_master.store.tables.accounts import POOLS_SQL, SPEEDS_SQL, STAYS_SQL, USES_SQL
 from dlq_master.store.tables.codec import encode
 from dlq_master.store.tables.steps import PUT_SQL, row_of
 
@@ -144,7 +144,8 @@ _ROWS: Final[Sequence[tuple[str, str, Callable[[Any], Row]]]] = (
         "INSERT INTO evidence VALUES (?, ?, ?, ?)",
         _with_body("key.job_id", "key.number", "node_rank"),
     ),
-    ("uses", USES_SQL, lambda row: (*row.account, *row.spent)),
+    ("uses", USES_SQL, lambda row: (*row.account, *row.spent[:-1])),
+    ("uses", SPEEDS_SQL, lambda row: (*row.account, row.spent.normalised - row.spent.held)),
     ("pool_uses", POOLS_SQL, lambda row: (row.day, row.pool, *row.level)),
     ("stays", STAYS_SQL, lambda one: (one.request_id, *one.key, one.part, one.from_s, one.until_s)),
     ("audit_owed", "INSERT OR IGNORE INTO audit_owed (note_id, line) VALUES (?, ?)", tuple),

@@ -113,12 +113,7 @@ def read_books(db: Database, first_day: int, last_day: int, now_s: float) -> Boo
     try:
         days = [first_day, last_day]
         stored = (
-            [
-                UseRow(Account(day, user, team, UseClass(kind), pool), Used(*seconds))
-                for day, user, team, kind, pool, *seconds in db.execute(
-                    "SELECT * FROM usage_days WHERE day BETWEEN ? AND ?", days
-                )
-            ],
+            [*_uses(db, days)],
             [
                 PoolRow(day, pool, Level(*seconds))
                 for day, pool, *seconds in db.execute(
@@ -140,18 +135,33 @@ def read_books(db: Database, first_day: int, last_day: int, now_s: float) -> Boo
     return books(stored, living, nodes, first_day, last_day, now_s)
 
 
+def _uses(db: Database, days: list[int]) -> Iterator[UseRow]:
+    for day, user, team, kind, pool, *seconds in db.execute(
+        "SELECT * FROM usage_days WHERE day BETWEEN ? AND ?", days
+    ):
+        account = Account(day, user, team, UseClass(kind), pool)
+        yield UseRow(account, Used(*seconds)._replace(normalised=sum(seconds)))
+    for day, user, team, kind, pool, beyond_s in db.execute(
+        "SELECT * FROM speed_days WHERE day BETWEEN ? AND ?", days
+    ):
+        yield UseRow(Account(day, user, team, UseClass(kind), pool), Used(normalised=beyond_s))
+
+
 def _levels_text(db: Database) -> str | None:
     row = db.execute("SELECT value FROM meta WHERE key = ?", [LEVELS]).fetchone()
     return None if row is None else str(row[0])
 
 
-USES_SQL: Final = """INSERT INTO usage_days VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+USES_SQL: Final = """INSERT INTO usage_days VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)
     ON CONFLICT (day, user, team, class, pool) DO UPDATE SET
     useful_gpu_s = useful_gpu_s + excluded.useful_gpu_s,
     preempted_gpu_s = preempted_gpu_s + excluded.preempted_gpu_s,
     failed_gpu_s = failed_gpu_s + excluded.failed_gpu_s,
-    transit_gpu_s = transit_gpu_s + excluded.transit_gpu_s,
-    normalised_gpu_s = normalised_gpu_s + excluded.normalised_gpu_s"""
+    transit_gpu_s = transit_gpu_s + excluded.transit_gpu_s"""
+# Less than a millionth of a second is rounding.
+SPEEDS_SQL: Final = """INSERT INTO speed_days SELECT ?1, ?2, ?3, ?4, ?5, ?6 WHERE abs(?6) > 1e-6
+    ON CONFLICT (day, user, team, class, pool) DO UPDATE SET
+    beyond_gpu_s = beyond_gpu_s + excluded.beyond_gpu_s"""
 POOLS_SQL: Final = """INSERT INTO pool_days VALUES (?, ?, ?, ?, ?)
     ON CONFLICT (day, pool) DO UPDATE SET used_gpu_s = used_gpu_s + excluded.used_gpu_s,
     idle_gpu_s = idle_gpu_s + excluded.idle_gpu_s,

@@ -7,7 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from dlq_master.model.usage.accounting import Account, UseClass, Used
 from dlq_master.store import migrations as schema
+from dlq_master.store.batch import Batch
 from dlq_master.store.database import SchemaSteps
 from dlq_master.store.open import (
     DatabaseDamaged,
@@ -21,6 +23,7 @@ from dlq_master.store.open import (
 )
 from dlq_master.store.reader import Reader
 from dlq_master.store.rows import write_batch
+from dlq_master.store.tables.accounts import LEVELS, Levels, UseRow, read_books
 from dlq_master.store.writer import Writer
 from support.stored_values import first_batch
 
@@ -28,7 +31,7 @@ _TABLES = "SELECT name, strict FROM pragma_table_list"
 _SCHEMA = "SELECT sql FROM sqlite_master ORDER BY rowid"
 STORED = """meta jobs job_specs attempts nodes users tokens requests journal outbox recordings
 evidence teams reservations waited foreseen usage_days pool_days machines stays audit_owed
-steps changed_specs lessons"""
+steps changed_specs lessons speed_days"""
 
 
 @pytest.fixture
@@ -89,14 +92,29 @@ def test_migrating_twice_changes_nothing(path: Path) -> None:
 
 
 def test_usage_of_a_former_release_counts_as_devices_of_the_reference(path: Path) -> None:
+    """Whether it was written before this release, or by the former one after going back to it."""
+    account = Account(1, "ann", "", UseClass.TRIAL, "training")
+    levels = Levels(0.0, {}).written()
+    by_former = "INSERT INTO usage_days VALUES (1, 'ann', '', 'trial', 'training', 4, 3, 2, 1)"
     db = open_database(path)
     with write(db):
-        db.execute("DELETE FROM _sqlite_migrations WHERE name = '0014_normalised_usage'")
-        db.execute("ALTER TABLE usage_days DROP COLUMN normalised_gpu_s")
+        db.execute("DELETE FROM _sqlite_migrations WHERE name = '0014_speed_days'")
+        db.execute("DROP TABLE speed_days")
         db.execute("DELETE FROM usage_days")
-        db.execute("INSERT INTO usage_days VALUES (1, 'ann', '', 'trial', 'training', 4, 3, 2, 1)")
+        db.execute(by_former)
         schema.migrations.apply(db)
-    assert db.execute("SELECT normalised_gpu_s FROM usage_days").fetchall() == [(10.0,)]
+    write_batch(db, Batch(meta={LEVELS: levels}))
+    assert read_books(db, 0, 2, 0.0).uses[account] == Used(4.0, 3.0, 2.0, 1.0, 10.0)
+    slow, fast = Used(4.0, normalised=1.0), Used(2.0, normalised=2.0)
+    write_batch(
+        db, Batch(uses=[UseRow(account, slow), UseRow(account, slow), UseRow(account, fast)])
+    )
+    assert db.execute("SELECT beyond_gpu_s FROM speed_days").fetchall() == [(-6.0,)]
+    with write(db):
+        db.execute(by_former.replace("4, 3, 2, 1", "8, 0, 0, 0").replace("1, 'ann'", "2, 'ann'"))
+    found = read_books(db, 0, 2, 0.0).uses
+    assert found[account] == Used(14.0, 3.0, 2.0, 1.0, 14.0)
+    assert found[account._replace(day=2)] == Used(8.0, normalised=8.0)
     db.close()
 
 
