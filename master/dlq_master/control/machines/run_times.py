@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 from dlq_master.control.loop.turn import Turn
 from dlq_master.control.pool_config import node_type, speed_of
 from dlq_master.model.attempts.attempt import Attempt
-from dlq_master.model.jobs.job import Job, JobState
-from dlq_master.model.jobs.machine_runs import runs_of
+from dlq_master.model.jobs.job import JobState
+from dlq_master.model.jobs.machine_runs import KEPT, runs_of
 from dlq_master.model.nodes.type_speeds import REFERENCE
 
 if TYPE_CHECKING:
@@ -44,12 +44,14 @@ def note_ended(turn: Turn, attempts: Iterable[Attempt]) -> None:
     for attempt in attempts:
         job = turn.state.cluster.jobs.get(attempt.key.job_id)
         if job is not None and job.state is JobState.COMPLETED and not attempt.live:
-            _recall(turn, but=job)
+            _recall(turn)
             turn.state.cluster.ran.extend(runs_of(job, turn.now_s, *_speeds(turn, attempt)))
 
 
-def _recall(turn: Turn, but: Job | None = None) -> None:
-    """Once, where nothing has been written yet: the jobs that ended before, as they ended."""
+def _recall(turn: Turn) -> None:
+    """Once, where nothing has been written yet: the jobs that ended before this turn, as they
+    ended. The latest count, as many as are kept.
+    """
     cluster, rented = turn.state.cluster, turn.state.machines
     if rented.recalled or cluster.ran.total:
         return
@@ -57,9 +59,9 @@ def _recall(turn: Turn, but: Job | None = None) -> None:
     done = [
         (job.end_time_s or 0.0, job)
         for job in cluster.jobs.values()
-        if job.state is JobState.COMPLETED and job is not but
+        if job.state is JobState.COMPLETED and (job.end_time_s or 0.0) < turn.now_s
     ]
-    for end_s, job in sorted(done):
+    for end_s, job in sorted(done)[-KEPT:]:
         attempts = turn.archive.attempts(job.job_id)
         last = max(attempts, key=lambda it: it.key.number, default=None)
         speeds = (REFERENCE, REFERENCE) if last is None else _speeds(turn, last)

@@ -145,6 +145,39 @@ def test_a_database_without_these_rows_teaches_what_its_jobs_say() -> None:
     assert site.master.state.cluster.ran.total == 7, "each counts once"
 
 
+def test_jobs_that_end_in_one_turn_count_once_each() -> None:
+    site = opened()
+    assert site.own is not None
+    keys = [
+        AttemptKey(site.master.submit(1, request_id=f"e{number}").job_id, 1) for number in range(3)
+    ]
+    site.tick()
+    site.own.obey()
+    for key in keys:
+        site.own.start(key)
+    site.own.report()
+    site.tick(60.0)
+    for key in keys:
+        site.own.exit(key, 0)
+    site.own.report()
+    tables(site, [])
+    assert sorted(one.job for one in site.master.state.cluster.ran) == ["1", "2", "3"]
+
+
+def test_no_more_ended_jobs_are_asked_than_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(run_times, "KEPT", 2)
+    site = opened()
+    site.master.config = replace(site.master.config, retention=RetentionConfig())
+    for number in range(4):
+        run(site, number)
+    site.master.state.cluster.ran.clear()
+    site.master.state.cluster.ran.total = 0
+    site.master.state.machines.recalled = False
+    site.tick()
+    tables(site, [])
+    assert [one.job for one in site.master.state.cluster.ran] == ["3", "4"]
+
+
 def test_ended_jobs_that_teach_nothing_are_asked_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(run_times, "runs_of", lambda *_told: [])
     site = opened()
