@@ -5,7 +5,8 @@ program on two types measure the ratio of these types for that program. Complete
 measure it too. A measured ratio counts instead of the declared one (`TypeSpeeds`), which is its
 prior: until enough is measured, that one counts.
 
-A job tells its pace on a type once. So a master that begins anew counts nothing twice.
+A job tells its pace on a type once. So a master that begins anew counts nothing twice. Of more jobs
+than are kept the latest count, by their ids: those before them have told theirs.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ class Stepped(NamedTuple):
     step_s: float
 
 
-TypeSteps = Mapping[str, tuple[Stepped, ...]]  # by GPU type, the latest job last
+TypeSteps = Mapping[str, tuple[Stepped, ...]]  # by GPU type, in the order of the jobs
 
 
 class TypePaces:
@@ -42,15 +43,17 @@ class TypePaces:
         self.told = 0
 
     def knows(self, kind: Likeness, gpu_type: str, job_id: int) -> bool:
-        """Whether this job has told its pace on this type."""
+        """Whether this job has told its pace on this type, or later jobs have told enough."""
         told = self.by_kind.get(kind._replace(steps=None), {}).get(gpu_type, ())
+        if len(told) == KEPT and job_id < told[0].job_id:
+            return True
         return any(one.job_id == job_id for one in told)
 
     def learn(self, kind: Likeness, gpu_type: str, heard: Stepped) -> None:
         """A job has told its pace on this type, for the first time."""
         kind = kind._replace(steps=None)
         known = self.by_kind.pop(kind, {})  # the latest stands last
-        of_type = (*known.get(gpu_type, ()), heard)[-KEPT:]
+        of_type = tuple(sorted((*known.get(gpu_type, ()), heard))[-KEPT:])
         self.by_kind[kind] = {**known, gpu_type: of_type}
         self.told += 1
         if len(self.by_kind) > KINDS_KEPT:

@@ -104,13 +104,28 @@ def test_what_is_kept_is_bounded(known: Profiling) -> None:
     stepped(known, of(), FAST, [1.0] * (KEPT + 5))
     (types,) = known.paces.by_kind.values()
     assert len(types[FAST]) == KEPT
-    assert not known.paces.knows(likeness(of()), FAST, 1)
     assert known.paces.knows(likeness(of()), FAST, KEPT + 5)
+    assert not known.paces.knows(likeness(of()), FAST, KEPT + 6)
     for number in range(KINDS_KEPT):
         kind = Likeness(f"u/{number}", 1, None, None, False)
         known.paces.learn(kind, FAST, Stepped(number, 1.0))
     assert len(known.paces.by_kind) == KINDS_KEPT
     assert likeness(of()) not in known.paces.by_kind
+
+
+@pytest.mark.parametrize("backwards", [False, True])
+def test_each_of_more_jobs_than_are_kept_tells_its_pace_once(
+    known: Profiling, *, backwards: bool
+) -> None:
+    """All of them run at once, and each is looked at again and again."""
+    jobs = sorted(range(1, KEPT + 6), reverse=backwards)
+    for _ in range(3):
+        for number in jobs:
+            if not known.paces.knows(likeness(of()), FAST, number):
+                known.learn_pace(of(number), FAST, 1.0)
+    assert known.paces.told == (KEPT if backwards else KEPT + 5)
+    (types,) = known.paces.by_kind.values()
+    assert [one.job_id for one in types[FAST]] == list(range(6, KEPT + 6))
 
 
 def test_a_measured_ratio_outweighs_the_declared_one_for_its_family_alone() -> None:
