@@ -18,13 +18,15 @@ from dlq_master.store.batch import Loaded
 @dataclass(slots=True)
 class TrialsState:
     """`work_by_steps_s`: run time of all of a job's work, by its own steps, in seconds.
-    `elastic_tracks`: steps of elastic jobs, with the GPU type that made them.
+    `elastic_tracks`: steps of elastic jobs, with the GPU type that made them. `paced`: the GPU type
+    on which a job has told its pace, also when that is not kept any more.
     """
 
     traffic: TrafficEstimates  # how jobs communicate
     tracks: dict[JobId, Track] = field(default_factory=dict)
     work_by_steps_s: dict[JobId, float] = field(default_factory=dict)
     elastic_tracks: dict[JobId, tuple[str, Track]] = field(default_factory=dict)
+    paced: dict[JobId, str] = field(default_factory=dict)
     next_look: int = 0  # the place, among all attempts, of the first one of the next look
     learned: LearnedRows = field(default_factory=LearnedRows)  # what of the cluster is in rows
 
@@ -48,3 +50,4 @@ class TrialsState:
         self.tracks.pop(job_id, None)
         self.work_by_steps_s.pop(job_id, None)
         self.elastic_tracks.pop(job_id, None)
+        self.paced.pop(job_id, None)

@@ -80,7 +80,11 @@ def _learn_pace(turn: Turn, job: Job, attempt: Attempt) -> None:
     types = [*cluster.capacity.parts(attempt.lease.allocation)]
     if len(types) != 1 or attempt.lease.allocation.width != job.request.gpus:
         return
+    paced = turn.state.trials.paced
+    if paced.get(key.job_id) == types[0]:
+        return
     if cluster.profiling.paces.knows(likeness(job), types[0], key.job_id):
+        paced[key.job_id] = types[0]
         return
     track = None if key.job_id not in turn.state.jobs.beats else _track(turn, attempt)
     if track is None or track.attempt != key.number:
@@ -88,6 +92,7 @@ def _learn_pace(turn: Turn, job: Job, attempt: Attempt) -> None:
     found = pace(track._replace(before=NO_STEPS))  # its earlier attempts may have had another type
     if found is not None and found.steps >= MANY and steady(found):
         cluster.profiling.learn_pace(job, types[0], found.step_s)
+        paced[key.job_id] = types[0]
 
 
 def _may_tell(job: Job, beat: Beat | None, profile_s: float | None) -> bool:

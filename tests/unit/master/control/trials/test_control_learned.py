@@ -20,6 +20,7 @@ from dlq_master.model.attempts.attempt import AttemptState
 from dlq_master.model.estimates.estimate import Basis, Confidence, Source
 from dlq_master.model.estimates.lessons import IN_A_ROW, Lesson, Newest, Ring, newest_of
 from dlq_master.model.ids import AttemptKey, JobId, NodeId
+from dlq_master.model.jobs import type_paces
 from dlq_master.model.jobs.job import Job, JobState
 from dlq_master.model.jobs.reward import strict
 from dlq_master.model.jobs.trials import ERRING_KEPT, FAMILIES_KEPT, OUTCOMES_KEPT, RATIOS_KEPT
@@ -191,6 +192,18 @@ def test_steps_on_gpus_that_are_gone_teach_nothing(masters: Masters, left: int) 
     site.trains(200.0)
     assert site.master.attempt(job_id).state is AttemptState.RUNNING
     assert site.master.state.cluster.profiling.paces.told == (1 if left else 0)
+
+
+def test_more_kinds_than_are_kept_tell_their_paces_once(
+    masters: Masters, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two kinds run at once, and there is room for one."""
+    monkeypatch.setattr(type_paces, "KINDS_KEPT", 1)
+    site = TwoTypes(masters, "dlq")
+    jobs = [site.submit(gpus=4, run_s=9000.0, family=family).job_id for family in ("a", "b")]
+    site.trains(300.0)
+    assert [site.master.attempt(job_id).state for job_id in jobs] == [AttemptState.RUNNING] * 2
+    assert site.master.state.cluster.profiling.paces.told == 2
 
 
 def test_thresholds_and_the_order_of_gittins_are_as_before(masters: Masters) -> None:
