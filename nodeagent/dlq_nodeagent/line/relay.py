@@ -15,6 +15,9 @@ from dlq_nodeagent.model.port import Handle, Runtime, RuntimeFault
 
 _PIECE_BYTES = 64 * 1024
 _FOLLOW_S = 0.25
+# A rank that is silent for so many pauses gets an empty piece: by its fate the agent learns that a
+# reader has gone. The first comes at once, since the master does not wait long for one.
+_SILENT_PAUSES = 60
 # The stream's end shows that a reader has gone; this only bounds the output of one agent.
 _MOST_AT_ONCE = 32
 _DIAL_S = 10.0
@@ -72,17 +75,21 @@ async def log_pieces(
     """
     try:
         offset = _first_offset(order.offset, runtime.read_log(handle, 0, 0).end)
+        silent = 0
         while True:
             over = not order.follow or runtime.poll(handle) is not None
             chunk = runtime.read_log(handle, offset, _PIECE_BYTES)
             if chunk.data:
-                offset = chunk.next_offset
+                offset, silent = chunk.next_offset, 1
                 yield wire.PushLogRequest(
                     relay_id=order.relay_id, offset=chunk.offset, data=chunk.data
                 )
             elif over:
                 break
             else:
+                if silent % _SILENT_PAUSES == 0:
+                    yield wire.PushLogRequest(relay_id=order.relay_id, offset=offset)
+                silent += 1
                 await wait()
     except RuntimeFault:
         yield wire.PushLogRequest(relay_id=order.relay_id, end=True, error="unknown_rank")

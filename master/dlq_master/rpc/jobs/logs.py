@@ -68,6 +68,8 @@ def _attempt(call: Call, request: wire.ReadLogsRequest) -> Attempt:
 
 def _unreadable(attempt: Attempt, node_id: str, error: str) -> Unavailable | NotFound:
     """The agent has no such output: not yet, or not any more."""
+    if error == "too_many_readers":
+        return Unavailable(f"node {node_id} has as many readers of output as it can serve")
     if attempt.live:
         return Unavailable(f"attempt {attempt.key} has no output yet")
     return NotFound(

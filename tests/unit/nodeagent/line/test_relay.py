@@ -67,6 +67,17 @@ async def test_a_reader_who_follows_is_served_until_the_rank_has_ended() -> None
     assert b"".join(piece.data for piece in pieces) == b"hello"
 
 
+async def test_a_silent_rank_is_heard_of_at_once_and_from_time_to_time() -> None:
+    """By an empty piece the agent learns that its reader has gone, and the reader that it came."""
+    bench = AgentBench()
+    handle = a_logging_job(bench, "run_for=200")
+    pieces = await sent(bench, handle, follow=True)
+    assert {piece.data for piece in pieces} == {b""}
+    assert len(pieces[:-1]) in (3, 4)
+    assert not any(piece.end or piece.error for piece in pieces[:-1])
+    assert pieces[-1].end
+
+
 async def test_a_reader_who_does_not_follow_is_not_kept() -> None:
     bench = AgentBench()
     handle = a_logging_job(bench, "run_for=1000 log=hello")
