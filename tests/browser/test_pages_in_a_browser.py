@@ -164,6 +164,26 @@ def test_output_goes_on_and_is_no_terminal(site: Site) -> None:
     assert "[31m" not in page.locator("#output").inner_text()
 
 
+def test_the_output_of_a_new_attempt_takes_the_place_of_the_old(site: Site) -> None:
+    """Its offsets are others: read on from the old one's, it would stay unseen."""
+    page = site.at("/jobs/2")
+    page.get_by_text("line 4 red", exact=False).wait_for()
+    site.daemons.said("requeue", "-y", "2")
+    page.get_by_text("line 4 red", exact=False).wait_for(state="hidden")
+    page.get_by_text("line 1 red", exact=False).first.wait_for()
+    assert page.locator("#output").inner_text().count("line 1 red") == 1
+
+
+def test_a_page_renews_once_nothing_is_selected_any_more(site: Site) -> None:
+    page = site.at("/")
+    page.evaluate("getSelection().selectAllChildren(document.querySelector('h1'))")
+    site.daemons.said("submit", "-G", "1", "--name", "came-meanwhile", "--", "sleep", "900")
+    page.wait_for_timeout(3000)
+    assert page.get_by_text("came-meanwhile").count() == 0
+    page.evaluate("getSelection().removeAllRanges()")
+    page.get_by_text("came-meanwhile").wait_for()
+
+
 def test_a_job_is_held_and_released_by_its_buttons(site: Site) -> None:
     page = site.at("/jobs/5")
     page.get_by_role("button", name="Hold").click()
@@ -179,12 +199,18 @@ def test_names_are_text_and_run_nothing(site: Site) -> None:
 
 
 def test_a_master_that_restarts_under_a_page_is_told_and_forgotten(site: Site) -> None:
-    page = site.at("/")
+    page, job = site.at("/"), site.at("/jobs/1")
+    job.get_by_text("line 1 red", exact=False).first.wait_for()
     site.daemons.kill("master")
     other = site.at("/nodes")
     other.get_by_text("master", exact=False).first.wait_for()
+    page.get_by_text("the master does not answer").wait_for()  # without a touch
     site.daemons.start("master")
     site.daemons.wait_for("master")
+    last = job.locator("#output").inner_text().strip().splitlines()[-1]
+    number = int(last.split()[1]) + 5
+    job.get_by_text(f"line {number} red", exact=False).wait_for(timeout=2 * PATIENCE_MS)
+    page.get_by_text("the master does not answer").wait_for(state="hidden", timeout=2 * PATIENCE_MS)
     site.daemons.said("submit", "-G", "1", "--name", "after-the-restart", "--", "sleep", "900")
     page.get_by_text("after-the-restart").wait_for(timeout=2 * PATIENCE_MS)
 

@@ -20,7 +20,7 @@ from dlq_web.api import openapi, reading, streams
 from dlq_web.api.bridge import Bridge
 from dlq_web.api.health import WebHealth
 from dlq_web.api.refusals import outcome_of, refusal
-from dlq_web.door.guard import Guard
+from dlq_web.door.guard import HEADERS, Guard
 from dlq_web.door.sessions import Person, WebSessions
 from dlq_web.door.signing import SigningDoor
 from dlq_web.pages import pages
@@ -87,4 +87,7 @@ async def _unknown(http: Request, error: Exception) -> Response:
 async def _incident(http: Request, error: Exception) -> Response:
     """Our fault. The log has the trace, and the caller no text of ours."""
     get_logger("web").error("request_failed", path=http.url.path, exc_info=error)
-    return refused(http, InternalError("a fault of the web server", hint="see its log"))
+    answer = refused(http, InternalError("a fault of the web server", hint="see its log"))
+    answer.headers.update(HEADERS)  # the guard does not see this answer
+    answer.headers["Cache-Control"] = "no-store"
+    return answer

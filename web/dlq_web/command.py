@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 
 import click
 
@@ -31,14 +32,12 @@ def web(app: App, port: int | None) -> None:
     towards the master, and no more.
     """
     try:
+        configure_logging(app.clock, level="warning", stream=sys.stderr)
         from dlq_web.serving import serve
     except ModuleNotFoundError as error:
         raise ConfigError(
             f"{MISSING}: {error.name} is not installed", hint="pip install 'dlq[web]'"
         ) from None
-    import sys
-
-    configure_logging(app.clock, level="warning", stream=sys.stderr)
     identity = app.connection().identity
     app.close()
     asyncio.run(serve(identity, app.home, port, app.clock, RandomIds(app.clock), app.say))

@@ -8,15 +8,17 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import signal
 import socket
 import sys
-import threading
 from collections.abc import Callable, Iterator
 from contextlib import AsyncExitStack, contextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 import uvicorn
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from dlq.v1 import queue_service_pb2
 from dlq_client.line.identity import Identity
@@ -25,6 +27,8 @@ from dlq_common.errors import ConfigError
 from dlq_common.identity.files import write_private
 from dlq_common.ids import Ids
 from dlq_web.app import build_app
+from dlq_web.door.guard import STRANGER
+from dlq_web.door.peers import is_stranger
 from dlq_web.door.sessions import Person, WebSessions
 from dlq_web.line.calls import MasterLine
 from dlq_web.line.feed import EventFeed
@@ -33,6 +37,7 @@ from dlq_web.line.methods import named
 HOST, USUAL_PORT = "127.0.0.1", 7330
 TOKEN_FILE = "web.json"
 LEAVING_S = 2
+TERMINAL_S = 2.0  # until a terminal that is not ours now is tried again
 Say = Callable[[str], None]
 
 
@@ -61,9 +66,11 @@ async def serve(
         leaving.callback(renewing.cancel)
         server = _Server(
             uvicorn.Config(
-                app, log_config=None, access_log=False, server_header=False,
+                app, http=_Protocol, ws="none", lifespan="off", proxy_headers=False,
+                log_config=None, log_level="error", access_log=False, server_header=False,
                 timeout_graceful_shutdown=LEAVING_S,
-            )
+            ),
+            sessions,
         )  # fmt: skip
 
         def invite() -> None:
@@ -80,12 +87,34 @@ class _Server(uvicorn.Server):
     the process would be gone before anything is tidied up.
     """
 
+    def __init__(self, config: uvicorn.Config, sessions: WebSessions) -> None:
+        super().__init__(config)
+        self._sessions = sessions
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        self._sessions.end_all()  # an open page would hold it up
+        await super().shutdown(sockets)
+
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
         loop = asyncio.get_running_loop()
-        for number in (signal.SIGINT, signal.SIGTERM):
-            loop.add_signal_handler(number, self.handle_exit, number, None)
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            if signal.getsignal(number) is not signal.SIG_IGN:  # as under nohup
+                loop.add_signal_handler(number, self.handle_exit, number, None)
         yield
+
+
+class _Protocol(H11Protocol):
+    """A connection, of which it is known whether another user of this host has opened it."""
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        app, stranger = self.app, is_stranger(self.client, self.server)
+
+        async def marked(scope: Any, receive: Any, send: Any) -> None:
+            await app({**scope, STRANGER: stranger}, receive, send)
+
+        self.app = marked
 
 
 @contextmanager
@@ -95,13 +124,19 @@ def bound(port: int | None) -> Iterator[socket.socket]:
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             listening.bind((HOST, USUAL_PORT if port is None else port))
+            listening.listen(128)
         except OSError as error:
             if port is not None:
                 raise ConfigError(
                     f"port {port} of {HOST} cannot be used: {error.strerror}",
                     hint="--port names another one",
                 ) from None
-            listening.bind((HOST, 0))
+            listening.close()
+        else:
+            yield listening
+            return
+    with socket.socket() as listening:
+        listening.bind((HOST, 0))
         listening.listen(128)
         yield listening
 
@@ -123,14 +158,27 @@ def token_file(home: Path, address: str, sessions: WebSessions) -> Iterator[None
 
 
 def _invite_again(invite: Callable[[], None]) -> None:
-    """A new link for each press of Enter, where there is a terminal."""
-    if not sys.stdin.isatty():
+    """A new link for each press of Enter, where there is a terminal. A process in the
+    background that reads its terminal is stopped, unless it ignores SIGTTIN.
+    """
+    if sys.stdin is None or not sys.stdin.isatty():
         return
-    loop = asyncio.get_running_loop()
+    loop, terminal = asyncio.get_running_loop(), sys.stdin.fileno()
+    signal.signal(signal.SIGTTIN, signal.SIG_IGN)
 
     def listen() -> None:
-        for _ in sys.stdin:
-            with suppress(RuntimeError):  # the loop has ended
-                loop.call_soon_threadsafe(invite)
+        loop.add_reader(terminal, pressed)
 
-    threading.Thread(target=listen, name="enter", daemon=True).start()
+    def pressed() -> None:
+        try:
+            said = os.read(terminal, 4096)
+        except OSError:  # in the background
+            loop.remove_reader(terminal)
+            loop.call_later(TERMINAL_S, listen)
+            return
+        if not said:
+            loop.remove_reader(terminal)
+        for _ in said.splitlines():
+            invite()
+
+    listen()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from typing import Any
 
@@ -24,6 +24,7 @@ class Journal:
         self.last = count
         self.oldest = 0
         self.away = False
+        self.broken = False
         self.watches = 0
         self.grown = asyncio.Event()
 
@@ -32,7 +33,7 @@ class Journal:
             raise Unavailable("away")
         return wire.ListJobsResponse(cursor=self.last)
 
-    async def stream(self, _method: PublicMethod, request: Any) -> AsyncIterator[Any]:
+    async def stream(self, _method: PublicMethod, request: Any) -> AsyncGenerator[Any]:
         if self.away:
             raise Unavailable("away")
         if 0 < request.cursor < self.oldest:
@@ -48,6 +49,8 @@ class Journal:
             yield wire.WatchEventsResponse(cursor=told)  # a keep-alive
             await self.grown.wait()
             await asyncio.sleep(0)
+            if self.broken:
+                raise ValueError("nobody has thought of this")
             if self.away:
                 raise Unavailable("away")
 
@@ -182,3 +185,73 @@ async def test_the_end_of_the_feed_ends_its_streams() -> None:
     await feed.close()
     await settled()
     assert reader.ended
+
+
+async def test_an_event_between_a_question_and_its_waiting_is_not_missed() -> None:
+    journal = Journal(5)
+    feed = EventFeed(journal)
+    feed.mark()
+    await settled()
+    mark = feed.mark()
+    await journal.grow()
+    assert await feed.changed(mark, 0.0)
+    assert not await feed.changed(feed.mark(), 0.0)
+    await feed.close()
+
+
+async def test_the_end_of_the_feed_ends_all_waiting() -> None:
+    feed = EventFeed(Journal())
+    feed.mark()
+    await settled()
+    waiting = asyncio.ensure_future(feed.changed(feed.mark(), 60.0))
+    await settled()
+    await feed.close()
+    assert await asyncio.wait_for(waiting, 5.0) is False
+
+
+@pytest.mark.parametrize("known", [True, False])
+async def test_a_number_that_no_event_has_had_is_refused(known: bool) -> None:
+    """The master has been restored from an older copy: a page would wait for ever."""
+    feed = EventFeed(Journal(5))
+    if known:
+        feed.mark()
+        await settled()
+    with pytest.raises(CursorExpired, match="newest is 5"):
+        await asyncio.wait_for(anext(feed.events(6)), 5.0)
+    await feed.close()
+
+
+async def test_a_master_that_comes_back_with_an_older_journal_ends_every_stream() -> None:
+    journal = Journal(5)
+    feed = EventFeed(journal)
+    reader = Reader(feed)
+    await settled()
+    journal.away = True
+    await journal.stir()
+    assert [feed.away] == [True]
+    journal.last, journal.away = 3, False
+    await settled()
+    assert reader.ended
+    assert [feed.away] == [False]
+    fresh = Reader(feed)
+    await settled()
+    await journal.grow()
+    assert fresh.seen == [4]
+    await feed.close()
+
+
+async def test_a_fault_of_the_line_does_not_stop_the_feed() -> None:
+    journal = Journal(5)
+    feed = EventFeed(journal)
+    reader = Reader(feed)
+    await settled()
+    journal.broken = True
+    await journal.stir()
+    assert reader.ended
+    journal.broken = False
+    await settled()
+    fresh = Reader(feed)
+    await settled()
+    await journal.grow()
+    assert fresh.seen == [6]
+    await feed.close()

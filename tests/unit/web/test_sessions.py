@@ -64,8 +64,11 @@ def test_a_program_s_token_lasts_as_long_as_the_server() -> None:
 def test_who_leaves_is_gone() -> None:
     sessions = WebSessions(FakeClock())
     secret = sessions.begin(by_cookie=True)
+    session = sessions.of(secret)
     sessions.leave(secret)
     assert sessions.of(secret) is None
+    assert session is not None
+    assert session.over.is_set()  # its open streams end
 
 
 def test_the_longest_unused_session_makes_way_and_never_a_program_s() -> None:

@@ -47,19 +47,26 @@ async def read(resource: Resource, http: Request) -> Response:
     request = resource.method.request()
     resource.usual(request)
     fill(request, resource.params, {**given, **_of_path(http)})
-    known = {tag.strip() for tag in http.headers.get("if-none-match", "").split(",")}
-    loop = asyncio.get_running_loop()
+    known = _known_tags(http)
+    feed, loop = person_of(http).feed, asyncio.get_running_loop()
     until_s = loop.time() + wait_s
     while True:
+        mark = feed.mark() if wait_s else 0
         answer = await line_of(http).call(resource.method, request)
         body = _document(chosen(resource.facts(answer), fields, resource.items))
         tag = f'"{hashlib.blake2b(body, digest_size=16).hexdigest()}"'
-        if tag not in known:
+        if not known & {tag, "*"}:
             return Response(body, media_type="application/json", headers={"ETag": tag})
         left_s = until_s - loop.time()
-        if left_s <= 0 or not await person_of(http).feed.changed(left_s):
+        if left_s <= 0 or await http.is_disconnected() or not await feed.changed(mark, left_s):
             return Response(status_code=304, headers={"ETag": tag})
         await asyncio.sleep(min(BETWEEN_LOOKS_S, max(0.0, until_s - loop.time())))
+
+
+def _known_tags(http: Request) -> set[str]:
+    """The tags in If-None-Match. A weak one, which proxies make of ours, is as good."""
+    told = ",".join(http.headers.getlist("if-none-match"))
+    return {tag.strip().removeprefix("W/") for tag in told.split(",")}
 
 
 def chosen(facts: Facts, fields: list[str], items: str) -> Facts:

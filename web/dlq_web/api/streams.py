@@ -2,7 +2,7 @@
 
 A stream of events ends after LONGEST_S, and earlier when its reader lags behind. The reader comes
 back with the last number it has seen, and misses none. A stream that goes on says so every
-ALIVE_S, also while the master is away.
+ALIVE_S, also while the master is away. It ends with its session, and with the server.
 """
 
 from __future__ import annotations
@@ -10,25 +10,28 @@ from __future__ import annotations
 import asyncio
 import codecs
 import json
-from collections.abc import AsyncGenerator, AsyncIterator
-from contextlib import aclosing
-from typing import Any
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
+from typing import Any, NamedTuple
 
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
+from starlette.types import Receive, Scope, Send
 
 from dlq.v1 import job_service_pb2 as wire
 from dlq_cli.facts.cluster import event_facts
 from dlq_cli.facts.job import job_facts
-from dlq_common.errors import CursorExpired, DlqError, InvalidRequest, TryAgain
+from dlq_common.errors import DlqError, InvalidRequest, TryAgain
 from dlq_web.api.params import whole_number
 from dlq_web.api.refusals import body_of
-from dlq_web.door.sessions import line_of, person_of
+from dlq_web.door.sessions import line_of, person_of, session_of
+from dlq_web.line.feed import EventFeed
 from dlq_web.line.methods import named
 
 ALIVE_S, LONGEST_S = 15.0, 600.0
+FIRST_S = 1.0  # within which a refusal of the master has its status
 RETRY_MS = 1_000
+AWAY = "event: away\ndata: the master\n\n"
 MOST_STREAMS = 64
 SSE, LINES, PLAIN = "text/event-stream", "application/x-ndjson", "text/plain"
 _READ_LOGS = named("JobService", "ReadLogs")
@@ -37,76 +40,161 @@ _MOST = 2**63 - 1
 
 def routes() -> list[Route]:
     """The streams below `/v1`."""
+    streams = Streams()
     return [
-        Route("/v1/events", Streams().events, methods=["GET"]),
-        Route("/v1/jobs/{job}/logs", logs, methods=["GET"]),
+        Route("/v1/events", streams.events, methods=["GET"]),
+        Route("/v1/jobs/{job}/logs", streams.logs, methods=["GET"]),
     ]
 
 
+class OpenStream:
+    """Messages of the master for one reader, until the source or the session ends."""
+
+    def __init__(self, source: AsyncGenerator[Any], over: asyncio.Event) -> None:
+        self._source = source
+        self._coming = asyncio.ensure_future(anext(source))
+        self._over = asyncio.ensure_future(over.wait())
+
+    async def first(self, patience_s: float) -> Any:
+        """The first message, still to be read; None when nothing came in that time. Raises the
+        DlqError by which the master refuses.
+        """
+        await self._look(patience_s)
+        ended = self._coming.done() and isinstance(self._coming.exception(), StopAsyncIteration)
+        return self._coming.result() if self._coming.done() and not ended else None
+
+    async def next(self, patience_s: float | None = None) -> Any:
+        """The next message; None when nothing came in that time. Raises StopAsyncIteration at the
+        end, and the DlqError of the source.
+        """
+        await self._look(patience_s)
+        if self._over.done():
+            raise StopAsyncIteration
+        if not self._coming.done():
+            return None
+        message = self._coming.result()
+        self._coming = asyncio.ensure_future(anext(self._source))
+        return message
+
+    async def close(self) -> None:
+        """Leave the source."""
+        for task in (self._over, self._coming):
+            task.cancel()
+        await asyncio.wait([self._over, self._coming])
+        if not self._coming.cancelled():
+            self._coming.exception()  # nobody reads it any more
+        await self._source.aclose()
+
+    async def _look(self, patience_s: float | None) -> None:
+        await asyncio.wait(
+            [self._coming, self._over], timeout=patience_s, return_when=asyncio.FIRST_COMPLETED
+        )
+
+
+class _Told(NamedTuple):
+    """The form of a stream's answer."""
+
+    content: AsyncIterator[Any]
+    kind: str
+    headers: Mapping[str, str] = {}
+
+
+class _Streamed(StreamingResponse):
+    """An answer that tidies up in any case, also when its reader has gone before it begins."""
+
+    def __init__(
+        self, content: AsyncIterator[Any], leave: Callable[[], Awaitable[None]], kind: str
+    ):
+        super().__init__(content, media_type=kind)
+        self._leave = leave
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            await super().__call__(scope, receive, send)
+        finally:
+            await self._leave()
+
+
 class Streams:
-    """The streams of events that are open."""
+    """The streams that are open."""
 
     def __init__(self) -> None:
         self._open = 0
 
     async def events(self, http: Request) -> Response:
         """Events after `after`, or after the header Last-Event-ID; from now on without both."""
-        told = http.headers.get("last-event-id") or http.query_params.get("after", "-1")
+        given = dict(http.query_params)
+        told = http.headers.get("last-event-id") or given.pop("after", "-1")
+        given.pop("after", None)
+        _refuse_more(given, "after")
         after = whole_number("after", told, -1, _MOST)
+        kind = SSE if SSE in http.headers.get("accept", SSE) else LINES
+        feed = person_of(http).feed
+
+        def form(stream: OpenStream, _first: Any) -> _Told:
+            return _Told(_events(stream, kind, feed), kind)
+
+        return await self._answer(http, feed.events(after), form)
+
+    async def logs(self, http: Request) -> Response:
+        """The output of one rank from an offset, as text; as JSON lines each piece has its
+        offset.
+        """
+        given = dict(http.query_params)
+        request = wire.ReadLogsRequest(
+            job_id=http.path_params["job"],
+            attempt=whole_number("attempt", given.pop("attempt", "0"), 0, 2**31 - 1),
+            node_rank=whole_number("rank", given.pop("rank", "0"), 0, 2**31 - 1),
+            offset=whole_number("offset", given.pop("offset", "0"), -_MOST, _MOST),
+            follow=_flag("follow", given.pop("follow", "false")),
+        )
+        _refuse_more(given, "attempt, rank, offset, follow")
+        kind = LINES if LINES in http.headers.get("accept", "") else PLAIN
+
+        def form(stream: OpenStream, first: wire.ReadLogsResponse | None) -> _Told:
+            if first is None:
+                return _Told(_pieces(stream, kind), kind)
+            where = {"Dlq-Attempt": str(first.attempt), "Dlq-Offset": str(first.offset)}
+            return _Told(_pieces(stream, kind), kind, where)
+
+        return await self._answer(http, line_of(http).stream(_READ_LOGS, request), form)
+
+    async def _answer(
+        self, http: Request, source: AsyncGenerator[Any], form: Callable[[OpenStream, Any], _Told]
+    ) -> Response:
         if self._open >= MOST_STREAMS:
             raise TryAgain("too many streams are open", limit="streams", retry_after_s=5)
-        kind = SSE if SSE in http.headers.get("accept", SSE) else LINES
-        listening = person_of(http).feed.events(after)
-        try:
-            first = await _first(listening)
-        except CursorExpired:
-            await listening.aclose()
-            raise
-        return StreamingResponse(self._told(first, listening, kind), media_type=kind)
-
-    async def _told(
-        self,
-        first: asyncio.Task[wire.WatchEventsResponse],
-        listening: AsyncGenerator[wire.WatchEventsResponse],
-        kind: str,
-    ) -> AsyncIterator[str]:
         self._open += 1
-        try:
-            if kind == SSE:
-                yield f"retry: {RETRY_MS}\n\n"
-            loop = asyncio.get_running_loop()
-            until_s, coming = loop.time() + LONGEST_S, first
-            while loop.time() < until_s:
-                done, _ = await asyncio.wait([coming], timeout=ALIVE_S)
-                if not done:
-                    yield ": alive\n\n" if kind == SSE else "\n"
-                    continue
-                try:
-                    message = coming.result()
-                except (StopAsyncIteration, DlqError):
-                    return
-                yield _event_text(message, kind)
-                coming = asyncio.ensure_future(anext(listening))
-        finally:
+        stream = OpenStream(source, session_of(http).over)
+
+        async def leave() -> None:
             self._open -= 1
-            await _stopped(coming)
-            await listening.aclose()
+            await stream.close()
+
+        try:
+            told = form(stream, await stream.first(FIRST_S))
+        except BaseException:
+            await leave()
+            raise
+        answer = _Streamed(told.content, leave, told.kind)
+        answer.headers.update(told.headers)
+        return answer
 
 
-async def _first(
-    listening: AsyncGenerator[wire.WatchEventsResponse],
-) -> asyncio.Task[wire.WatchEventsResponse]:
-    """The next event, on its way. Raises CursorExpired where that is known at once."""
-    coming = asyncio.ensure_future(anext(listening))
-    await asyncio.wait([coming], timeout=1.0)
-    if coming.done() and isinstance(coming.exception(), CursorExpired):
-        coming.result()
-    return coming
-
-
-async def _stopped(task: asyncio.Task[Any]) -> None:
-    task.cancel()
-    await asyncio.wait([task])
+async def _events(stream: OpenStream, kind: str, feed: EventFeed) -> AsyncIterator[str]:
+    if kind == SSE:
+        yield f"retry: {RETRY_MS}\n\n"
+    loop = asyncio.get_running_loop()
+    until_s = loop.time() + LONGEST_S
+    while loop.time() < until_s:
+        try:
+            message = await stream.next(ALIVE_S)
+        except (StopAsyncIteration, DlqError):
+            return
+        if message is None:
+            yield "\n" if kind == LINES else AWAY if feed.away else ": alive\n\n"
+        else:
+            yield _event_text(message, kind)
 
 
 def _event_text(message: wire.WatchEventsResponse, kind: str) -> str:
@@ -119,64 +207,47 @@ def _event_text(message: wire.WatchEventsResponse, kind: str) -> str:
     return f"id: {message.cursor}\ndata: {text}\n\n"
 
 
-async def logs(http: Request) -> Response:
-    """The output of one rank from an offset, as text; as JSON lines each piece has its offset."""
-    given = dict(http.query_params)
-    request = wire.ReadLogsRequest(
-        job_id=http.path_params["job"],
-        attempt=whole_number("attempt", given.pop("attempt", "0"), 0, 2**31 - 1),
-        node_rank=whole_number("rank", given.pop("rank", "0"), 0, 2**31 - 1),
-        offset=whole_number("offset", given.pop("offset", "0"), -_MOST, _MOST),
-        follow=_flag("follow", given.pop("follow", "false")),
-    )
-    if given:
-        name = next(iter(given))
-        raise InvalidRequest(
-            f"there is no parameter {name[:64]!r}",
-            field=name[:64],
-            hint="parameters: attempt, rank, offset, follow",
-        )
-    reading = aiter(line_of(http).stream(_READ_LOGS, request))
-    first = await anext(reading)  # a refusal has its status
-    kind = LINES if LINES in http.headers.get("accept", "") else PLAIN
-    headers = {"Dlq-Attempt": str(first.attempt), "Dlq-Offset": str(first.offset)}
-    return StreamingResponse(_pieces(first, reading, kind), media_type=kind, headers=headers)
-
-
-async def _pieces(
-    first: wire.ReadLogsResponse, reading: AsyncIterator[wire.ReadLogsResponse], kind: str
-) -> AsyncIterator[bytes]:
+async def _pieces(stream: OpenStream, kind: str) -> AsyncIterator[bytes]:
     form = _as_line() if kind == LINES else lambda piece: bytes(piece.data)
-    try:
-        yield form(first)
-        async for piece in reading:
-            yield form(piece)
-    except DlqError as error:
-        if kind == LINES:  # text has no place for it: it ends early, and is read on by offset
-            yield json.dumps({"error": body_of(error)}).encode() + b"\n"
-    finally:
-        closing: Any = reading
-        async with aclosing(closing):
-            pass
+    while True:
+        try:
+            piece = await stream.next()
+        except StopAsyncIteration:
+            return
+        except DlqError as error:
+            if kind == LINES:  # text has no place for it: it is read on by its offset
+                yield json.dumps({"error": body_of(error)}).encode() + b"\n"
+            return
+        yield form(piece)
 
 
 def _as_line() -> Any:
     """The form of a piece as a line of JSON. A character may begin in one piece and end in the
-    next.
+    next. A reader who comes back at `next_offset` has the whole of it.
     """
-    decode = codecs.getincrementaldecoder("utf-8")("replace").decode
+    decoder = codecs.getincrementaldecoder("utf-8")("replace")
 
     def form(piece: wire.ReadLogsResponse) -> bytes:
+        text = decoder.decode(piece.data, piece.end)
         told = {
             "attempt": piece.attempt,
             "offset": piece.offset,
-            "next_offset": piece.offset + len(piece.data),
-            "text": decode(piece.data, piece.end),
+            "next_offset": piece.offset + len(piece.data) - len(decoder.getstate()[0]),
+            "text": text,
             "end": piece.end,
         }
         return json.dumps(told, separators=(",", ":")).encode() + b"\n"
 
     return form
+
+
+def _refuse_more(given: Mapping[str, str], known: str) -> None:
+    for name in given:
+        raise InvalidRequest(
+            f"there is no parameter {name[:64]!r}",
+            field=name[:64],
+            hint=f"parameters: {known}",
+        )
 
 
 def _flag(name: str, told: str) -> bool:

@@ -20,6 +20,7 @@ from dlq_web.door.sessions import Session, WebSessions, is_token
 CSRF_HEADER = "x-dlq-csrf"
 SAFE = frozenset({"GET", "HEAD"})
 OPEN = ("/static/", "/enter", "/livez", "/readyz", "/favicon.ico")
+STRANGER = "dlq.stranger"  # in a scope: whether another user of this host has connected
 LARGEST_BODY = 1024 * 1024
 EACH_SECOND, AT_ONCE = 50.0, 200.0  # requests of all sessions together
 _POLICY = (
@@ -98,12 +99,17 @@ class Guard:
         if int(_digits(http.headers.get("content-length", "0"))) > LARGEST_BODY:
             raise InvalidRequest(f"a request has at most {LARGEST_BODY} bytes")
         path = http.url.path
+        if http.scope.get(STRANGER) and path not in ("/livez", "/readyz"):
+            raise PermissionDenied(
+                "this server answers its own user alone", hint="`dlq web` serves you yourself"
+            )
         if any(path == one or (one.endswith("/") and path.startswith(one)) for one in OPEN):
             return
         session = self._session(http)
         if session is None:
             raise Unauthenticated("nobody is signed in here", hint="`dlq web` prints a link")
         self._rate.take()  # strangers of this host take nothing from it
+        self._check_page(http, session)
         if http.scope["method"] not in SAFE:
             self._check_origin(http, session)
         http.state.session = session
@@ -115,6 +121,12 @@ class Guard:
             return None if session is None or session.by_cookie else session
         session = self._sessions.of(http.cookies.get(self._cookie, ""))
         return session if session is not None and session.by_cookie else None
+
+    def _check_page(self, http: HTTPConnection, session: Session) -> None:
+        """A page of another port of this host may lead here, and open nothing in the background."""
+        foreign = http.headers.get("sec-fetch-site", "") in ("same-site", "cross-site")
+        if session.by_cookie and foreign and http.headers.get("sec-fetch-mode") != "navigate":
+            raise PermissionDenied("the request comes from another page")
 
     def _check_origin(self, http: HTTPConnection, session: Session) -> None:
         """A cookie goes along with the requests of every page, the token only with ours."""

@@ -5,10 +5,11 @@ WebSessions are in memory. A restarted server knows none, and everybody signs in
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import hmac
 import secrets
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import cast
 
 from starlette.requests import HTTPConnection
@@ -32,6 +33,7 @@ class Session:
     began_s: float
     seen_s: float
     by_cookie: bool = True
+    over: asyncio.Event = field(default_factory=asyncio.Event)  # its open streams end then
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,8 +57,9 @@ class WebSessions:
 
     def new_link(self) -> str:
         """A secret that opens one session, within LINK_S."""
-        secret = secrets.token_urlsafe(SECRET_BYTES)
-        self._links[_digest(secret)] = self._clock.boottime_s() + LINK_S
+        now_s, secret = self._clock.boottime_s(), secrets.token_urlsafe(SECRET_BYTES)
+        self._links = {key: end_s for key, end_s in self._links.items() if end_s > now_s}
+        self._links[_digest(secret)] = now_s + LINK_S
         return secret
 
     def enter(self, link: str) -> str | None:
@@ -71,7 +74,7 @@ class WebSessions:
         now_s, secret = self._clock.boottime_s(), secrets.token_urlsafe(SECRET_BYTES)
         if len(self._sessions) >= MOST_SESSIONS:
             browsers = [key for key, one in self._sessions.items() if one.by_cookie]
-            del self._sessions[min(browsers, key=lambda key: self._sessions[key].seen_s)]
+            self._end(min(browsers, key=lambda key: self._sessions[key].seen_s))
         session = Session(secrets.token_urlsafe(SECRET_BYTES), now_s, now_s, by_cookie)
         self._sessions[_digest(secret)] = session
         return secret
@@ -86,14 +89,24 @@ class WebSessions:
             now_s - session.began_s >= LONGEST_S or now_s - session.seen_s >= IDLE_S
         )
         if over:
-            del self._sessions[key]
+            self._end(key)
             return None
         session.seen_s = now_s
         return session
 
     def leave(self, secret: str) -> None:
-        """End the session."""
-        self._sessions.pop(_digest(secret), None)
+        """End the session, and what it has open."""
+        self._end(_digest(secret))
+
+    def end_all(self) -> None:
+        """End every session."""
+        for key in list(self._sessions):
+            self._end(key)
+
+    def _end(self, key: str) -> None:
+        session = self._sessions.pop(key, None)
+        if session is not None:
+            session.over.set()
 
 
 def is_token(session: Session, told: str) -> bool:

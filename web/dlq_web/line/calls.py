@@ -7,7 +7,7 @@ something. A restarted master is dialled again by gRPC itself.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from typing import Any, Protocol
 
 import grpc
@@ -36,7 +36,7 @@ class Asking(Protocol):
     """Asks the master as one person. Calls raise a DlqError when the master refuses or is away."""
 
     async def call(self, method: PublicMethod, request: Message, timeout_s: float = ...) -> Any: ...
-    def stream(self, method: PublicMethod, request: Message) -> AsyncIterator[Any]: ...
+    def stream(self, method: PublicMethod, request: Message) -> AsyncGenerator[Any]: ...
 
 
 class MasterLine:
@@ -60,7 +60,7 @@ class MasterLine:
         except grpc.RpcError as error:
             raise from_rpc_error(error, self.identity.address) from None
 
-    async def stream(self, method: PublicMethod, request: Message) -> AsyncIterator[Any]:
+    async def stream(self, method: PublicMethod, request: Message) -> AsyncGenerator[Any]:
         """The messages of a method that streams its answer. Raises DlqError, also in the middle."""
         ask = self._channel.unary_stream(
             method.path, type(request).SerializeToString, method.response.FromString

@@ -14,7 +14,8 @@ from itertools import dropwhile
 from typing import Any
 
 from dlq.v1 import job_service_pb2 as wire
-from dlq_common.errors import DlqError, TryAgain, Unavailable
+from dlq_common.daemon.logs import get_logger
+from dlq_common.errors import CursorExpired, DlqError, TryAgain, Unavailable
 from dlq_web.line.calls import Asking
 from dlq_web.line.methods import named
 
@@ -35,11 +36,16 @@ class EventFeed:
         self._cursor = -1  # of the last event that came; -1: none has come
         self._whole_from = -1  # every event after this one is kept; -1: unknown
         self._watch: asyncio.Task[None] | None = None
+        self.away = False  # whether the master does not answer
+        self._closed = False
+        self._turns = 0  # how often something may have changed
+        self._turned = asyncio.Event()  # a new one after each turn
 
     async def events(self, after: int = -1) -> AsyncGenerator[wire.WatchEventsResponse]:
         """Events after that number, -1: from now on, until the listener stops or lags behind.
 
-        Raises CursorExpired when the journal no longer has them: read the state anew.
+        Raises CursorExpired when the journal no longer has them, and for a number that no event
+        has had yet: read the state anew.
         """
         mine: asyncio.Queue[wire.WatchEventsResponse | None] = asyncio.Queue(MOST_UNREAD)
         self._listeners.add(mine)
@@ -57,18 +63,25 @@ class EventFeed:
         finally:
             self._listeners.discard(mine)
 
-    async def changed(self, timeout_s: float) -> bool:
-        """Whether anything happened within the time."""
-        async with aclosing(self.events()) as listening:
-            try:
-                async with asyncio.timeout(timeout_s):
-                    await anext(listening)
-            except (TimeoutError, StopAsyncIteration):
-                return False
-        return True
+    def mark(self) -> int:
+        """A mark for `changed`, to be made before the master is asked: no event is missed then."""
+        self._begin()
+        return self._turns
+
+    async def changed(self, mark: int, timeout_s: float) -> bool:
+        """Whether anything happened since that mark, or happens within the time."""
+        try:
+            async with asyncio.timeout(timeout_s):
+                while self._turns == mark and not self._closed:
+                    await self._turned.wait()
+        except TimeoutError:
+            return False
+        return not self._closed
 
     async def close(self) -> None:
-        """End the watch, and every stream."""
+        """End the watch, every stream, and everybody's waiting."""
+        self._closed = True
+        self._turn()
         if self._watch is not None:
             self._watch.cancel()
             await asyncio.wait([self._watch])
@@ -76,13 +89,14 @@ class EventFeed:
             self._end(mine)
 
     def _begin(self) -> None:
-        if self._watch is None:
+        if self._watch is None and not self._closed:
             self._watch = asyncio.create_task(self._run())
 
     async def _past(self, after: int) -> AsyncGenerator[wire.WatchEventsResponse]:
         """Events after that number up to those that the feed keeps, and these. They are asked for
         again where the master is away meanwhile.
         """
+        await self._check(after)
         last = after
         while not 0 <= self._whole_from <= last:
             try:
@@ -98,26 +112,50 @@ class EventFeed:
         for message in list(dropwhile(lambda one: one.cursor <= last, self._kept)):
             yield message
 
+    async def _check(self, after: int) -> None:
+        """Refuse a number from before the master was restored from an older copy."""
+        while after > self._cursor:
+            try:
+                if after > (newest := await self._newest()):
+                    raise CursorExpired(
+                        f"event {after} has not happened: the newest is {newest}",
+                        hint="read the state anew, then watch from now on",
+                        newest=newest,
+                    )
+                return
+            except AWAY:
+                await asyncio.sleep(FIRST_PAUSE_S)
+
     async def _asked(self, cursor: int) -> AsyncGenerator[wire.WatchEventsResponse]:
         request = wire.WatchEventsRequest(cursor=cursor, gathered=True)
-        async for message in self._line.stream(_WATCH, request):
-            yield message
-            for more in message.more:
-                yield more
+        async with aclosing(self._line.stream(_WATCH, request)) as messages:
+            async for message in messages:
+                yield message
+                for more in message.more:
+                    yield more
 
     async def _run(self) -> None:
         pause_s = FIRST_PAUSE_S
         while True:
             try:
+                newest = await self._newest()
+                self.away = False
+                if newest < self._cursor:
+                    self._forget()  # the master has been restored from an older copy
                 if self._cursor < 0:
-                    self._cursor = self._whole_from = await self._newest()
-                async for message in self._asked(self._cursor):
-                    pause_s = FIRST_PAUSE_S
-                    self._take(message)
+                    self._cursor = self._whole_from = newest
+                    self._turn()
+                async with aclosing(self._asked(self._cursor)) as asked:
+                    async for message in asked:
+                        pause_s = FIRST_PAUSE_S
+                        self._take(message)
             except AWAY:
-                pass  # its events are asked for once it is back
+                self.away = True  # its events are asked for once it is back
             except DlqError:
                 self._forget()  # cut off, or not for this person any more
+            except Exception as error:  # noqa: BLE001 - else every page would stand still for ever
+                get_logger("web").error("watch_failed", exc_info=error)
+                self._forget()
             await asyncio.sleep(pause_s)
             pause_s = min(2 * pause_s, LONGEST_PAUSE_S)
 
@@ -133,6 +171,7 @@ class EventFeed:
         if len(self._kept) == KEPT:
             self._whole_from = self._kept[0].cursor
         self._kept.append(message)
+        self._turn()
         for mine in list(self._listeners):
             try:
                 mine.put_nowait(message)
@@ -143,8 +182,14 @@ class EventFeed:
         """Every stream ends, and its reader learns the cause when it comes back."""
         self._cursor = self._whole_from = -1
         self._kept.clear()
+        self._turn()
         for mine in list(self._listeners):
             self._end(mine)
+
+    def _turn(self) -> None:
+        self._turns += 1
+        turned, self._turned = self._turned, asyncio.Event()
+        turned.set()
 
     def _end(self, mine: asyncio.Queue[Any]) -> None:
         self._listeners.discard(mine)

@@ -4,7 +4,9 @@
 const csrf = document.querySelector('meta[name="csrf"]')?.getAttribute('content') ?? '';
 const line = document.getElementById('line');
 const BETWEEN_MS = 1000;
+const RETRY_MS = 3000;
 const TAIL_BYTES = 16384;
+const MOST_PIECES = 200;
 const METHODS = { hold: 'HoldJob', release: 'ReleaseJob', pause: 'PauseJob', resume: 'ResumeJob',
   requeue: 'RequeueJob', cancel: 'CancelJob' };
 let due = false;
@@ -20,18 +22,29 @@ function inUse() {
   return selected || (at !== null && at.closest('main form') !== null);
 }
 
+/** @param {number} ms */
+function renewLater(ms) {
+  if (due) return;
+  due = true;
+  setTimeout(() => { due = false; renew(); }, ms);
+}
+
 async function renew() {
-  if (busy || inUse()) { due = true; return; }
-  busy = true; due = false;
+  if (busy || inUse()) { renewLater(BETWEEN_MS); return; }
+  busy = true;
   try {
     const answer = await fetch(location.href, { headers: { accept: 'text/html' } });
-    if (answer.status === 401) { location.reload(); return; }
-    if (!answer.ok) { say('the master does not answer'); return; }
+    if (answer.status === 429 || answer.status >= 500) {
+      say(answer.status === 429 ? 'too many requests at once' : 'the master does not answer');
+      renewLater(RETRY_MS);
+      return;
+    }
+    if (!answer.ok) { location.reload(); return; }
     const fresh = new DOMParser().parseFromString(await answer.text(), 'text/html');
     replace(fresh.getElementById('main'));
     say('');
-  } catch { say('no line to the server'); } finally {
-    setTimeout(() => { busy = false; if (due) renew(); }, BETWEEN_MS);
+  } catch { say('no line to the server'); renewLater(RETRY_MS); } finally {
+    setTimeout(() => { busy = false; }, BETWEEN_MS);
   }
 }
 
@@ -53,6 +66,7 @@ function watch(happened) {
   const after = document.getElementById('main')?.dataset.after ?? '-1';
   const source = new EventSource(`/v1/events?after=${encodeURIComponent(after)}`);
   source.onmessage = happened;
+  source.addEventListener('away', happened);  // the page asks, and says what it hears
   source.onopen = () => { say(''); };
   source.onerror = () => {
     say('no line to the server, trying again');
@@ -72,22 +86,34 @@ async function follow() {
   const output = document.getElementById('output');
   if (!output) return;
   let offset = -TAIL_BYTES;
+  let attempt = 0;
   for (;;) {
+    let news = true;
     const url = `/v1/jobs/${encodeURIComponent(output.dataset.job ?? '')}/logs?offset=${offset}`;
     try {
       const answer = await fetch(url, { headers: { accept: 'application/x-ndjson' } });
-      if (!answer.ok) return;
-      for (const text of (await answer.text()).split('\n').filter(Boolean)) {
+      const lines = answer.ok ? (await answer.text()).split('\n').filter(Boolean) : [];
+      if (answer.ok) news = false;
+      for (const text of lines) {
         const piece = JSON.parse(text);
-        if (piece.error) break;
+        if (piece.error) { news = true; break; }
+        if (attempt && piece.attempt !== attempt) {  // the offset is that of another output
+          output.replaceChildren();
+          offset = -TAIL_BYTES; attempt = 0; news = true;
+          break;
+        }
+        attempt = piece.attempt;
+        news ||= piece.text !== '';
         const atEnd = output.scrollTop + output.clientHeight >= output.scrollHeight - 8;
-        output.append(document.createTextNode(plain(piece.text)));
+        if (piece.text) output.append(document.createTextNode(plain(piece.text)));
+        while (output.childNodes.length > MOST_PIECES) output.firstChild?.remove();
         if (atEnd) output.scrollTop = output.scrollHeight;
         offset = piece.next_offset;
       }
     } catch { /* the line is told of elsewhere */ }
     await new Promise((go) => setTimeout(go, 2 * BETWEEN_MS));
     if (!output.isConnected) return;
+    if (!news && !document.querySelector('.actions')) return;  // the job has ended
   }
 }
 
