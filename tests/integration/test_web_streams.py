@@ -236,3 +236,17 @@ async def test_our_own_fault_carries_the_headers_too(
     assert "default-src 'none'" in answer.headers["content-security-policy"]
     assert answer.headers["cache-control"] == "no-store"
     assert "a bug" not in answer.text
+
+
+async def test_a_change_without_an_event_shows_at_the_end_of_the_wait(
+    house: RpcHouse, web: WebHouse
+) -> None:
+    """Nodes change by other users' jobs, of which this user hears nothing."""
+    headers = web.program()
+    first = await web.browser.get("/v1/nodes", headers=headers)
+    again = headers | {"if-none-match": first.headers["etag"]}
+    waiting = asyncio.ensure_future(web.browser.get("/v1/nodes", params={"wait": 2}, headers=again))
+    await asyncio.sleep(0.5)
+    house.control.published.all_nodes.clear()
+    answer = await waiting
+    assert (answer.status_code, answer.json()["nodes"]) == (200, [])

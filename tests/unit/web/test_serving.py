@@ -30,14 +30,8 @@ def test_a_free_port_serves_where_the_usual_one_is_taken(monkeypatch: pytest.Mon
     assert "--port" in refused.value.hint
 
 
-@pytest.mark.parametrize("package", ["structlog", "uvicorn", "jinja2"])
-def test_a_missing_package_is_named_with_what_installs_it(
-    monkeypatch: pytest.MonkeyPatch, package: str
-) -> None:
-    for name in [one for one in sys.modules if one.startswith("dlq_web.")]:
-        if name != "dlq_web.command":
-            monkeypatch.delitem(sys.modules, name)
-    monkeypatch.setitem(sys.modules, package, None)
-    with pytest.raises(ConfigError, match=f"{package} is not installed") as refused:
+def test_a_missing_package_is_named_with_what_installs_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "structlog", None)
+    with pytest.raises(ConfigError, match="structlog is not installed") as refused:
         web.main(args=[], obj=SimpleNamespace(clock=FakeClock()), standalone_mode=False)
     assert "dlq[web]" in refused.value.hint

@@ -1,7 +1,8 @@
 """Answers the reads below `/v1`: tags to see that nothing changed, waiting, and chosen fields.
 
 A read with `wait=30` and the tag of its last answer waits until something else would be answered.
-It then asks again after each event that its caller may see, once a second at most.
+It then asks again after each event that its caller may see, once a second at most. It asks once
+more at the end: not all that changes is an event for everybody.
 """
 
 from __future__ import annotations
@@ -58,9 +59,10 @@ async def read(resource: Resource, http: Request) -> Response:
         if not known & {tag, "*"}:
             return Response(body, media_type="application/json", headers={"ETag": tag})
         left_s = until_s - loop.time()
-        if left_s <= 0 or await http.is_disconnected() or not await feed.changed(mark, left_s):
+        if left_s <= 0 or feed.closed or await http.is_disconnected():
             return Response(status_code=304, headers={"ETag": tag})
-        await asyncio.sleep(min(BETWEEN_LOOKS_S, max(0.0, until_s - loop.time())))
+        if await feed.changed(mark, left_s):
+            await asyncio.sleep(min(BETWEEN_LOOKS_S, max(0.0, until_s - loop.time())))
 
 
 def _known_tags(http: Request) -> set[str]:

@@ -37,7 +37,7 @@ class EventFeed:
         self._whole_from = -1  # every event after this one is kept; -1: unknown
         self._watch: asyncio.Task[None] | None = None
         self.away = False  # whether the master does not answer
-        self._closed = False
+        self.closed = False  # for good
         self._turns = 0  # how often something may have changed
         self._turned = asyncio.Event()  # a new one after each turn
 
@@ -72,15 +72,15 @@ class EventFeed:
         """Whether anything happened since that mark, or happens within the time."""
         try:
             async with asyncio.timeout(timeout_s):
-                while self._turns == mark and not self._closed:
+                while self._turns == mark and not self.closed:
                     await self._turned.wait()
         except TimeoutError:
             return False
-        return not self._closed
+        return not self.closed
 
     async def close(self) -> None:
         """End the watch, every stream, and everybody's waiting."""
-        self._closed = True
+        self.closed = True
         self._turn()
         if self._watch is not None:
             self._watch.cancel()
@@ -89,7 +89,7 @@ class EventFeed:
             self._end(mine)
 
     def _begin(self) -> None:
-        if self._watch is None and not self._closed:
+        if self._watch is None and not self.closed:
             self._watch = asyncio.create_task(self._run())
 
     async def _past(self, after: int) -> AsyncGenerator[wire.WatchEventsResponse]:

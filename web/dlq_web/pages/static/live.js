@@ -5,6 +5,7 @@ const csrf = document.querySelector('meta[name="csrf"]')?.getAttribute('content'
 const line = document.getElementById('line');
 const BETWEEN_MS = 1000;
 const RETRY_MS = 3000;
+const ANYWAY_MS = 30000;  // what happens to others is no event of ours, and ages grow
 const TAIL_BYTES = 16384;
 const MOST_PIECES = 200;
 const METHODS = { hold: 'HoldJob', release: 'ReleaseJob', pause: 'PauseJob', resume: 'ResumeJob',
@@ -143,5 +144,6 @@ document.addEventListener('click', async (event) => {
   renew();
 });
 
+setInterval(() => { if (document.visibilityState === 'visible') renew(); }, ANYWAY_MS);
 share();
 follow();
