@@ -15,7 +15,7 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import AsyncExitStack, contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
@@ -37,6 +37,7 @@ from dlq_web.line.methods import named
 HOST, USUAL_PORT = "127.0.0.1", 7330
 TOKEN_FILE = "web.json"
 LEAVING_S = 2
+MOST_STRANGERS = 16  # connections of other users of this host
 TERMINAL_S = 2.0  # until a terminal that is not ours now is tried again
 Say = Callable[[str], None]
 
@@ -105,16 +106,28 @@ class _Server(uvicorn.Server):
 
 
 class _Protocol(H11Protocol):
-    """A connection, of which it is known whether another user of this host has opened it."""
+    """A connection, of which it is known whether another user of this host has opened it. Strangers
+    have few: idle ones without end would leave its user none.
+    """
+
+    strangers: ClassVar[set[H11Protocol]] = set()
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
         app, stranger = self.app, is_stranger(self.client, self.server)
+        if stranger and len(self.strangers) >= MOST_STRANGERS:
+            transport.abort()
+        elif stranger:
+            self.strangers.add(self)
 
         async def marked(scope: Any, receive: Any, send: Any) -> None:
             await app({**scope, STRANGER: stranger}, receive, send)
 
         self.app = marked
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        super().connection_lost(exc)
+        self.strangers.discard(self)
 
 
 @contextmanager

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
 import socket
 import sys
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
+import uvicorn
+from uvicorn.server import ServerState
 
 from dlq_common.errors import ConfigError
 from dlq_web import serving
 from dlq_web.command import web
+from dlq_web.serving import HOST, MOST_STRANGERS
 from support.fake_clock import FakeClock
 
 
@@ -35,3 +40,50 @@ def test_a_missing_package_is_named_with_what_installs_it(monkeypatch: pytest.Mo
     with pytest.raises(ConfigError, match="structlog is not installed") as refused:
         web.main(args=[], obj=SimpleNamespace(clock=FakeClock()), standalone_mode=False)
     assert "dlq[web]" in refused.value.hint
+
+
+async def test_strangers_cannot_take_all_connections(monkeypatch: pytest.MonkeyPatch) -> None:
+    """And each that goes makes way for another."""
+    stranger = True
+    monkeypatch.setattr(serving, "is_stranger", lambda *_: stranger)
+    server = await _served()
+    port = server.sockets[0].getsockname()[1]
+    few = [await asyncio.open_connection(HOST, port) for _ in range(MOST_STRANGERS)]
+    assert await _status(port) == b""
+    few.pop()[1].close()
+    said = b""
+    for _ in range(100):
+        if said := await _status(port):
+            break
+        await asyncio.sleep(0.05)
+    assert said.startswith(b"HTTP/1.1 200")
+    stranger = False
+    assert (await _status(port)).startswith(b"HTTP/1.1 200")
+    for _, line in few:
+        line.close()
+    server.close()
+
+
+async def _served() -> asyncio.Server:
+    async def app(scope: Any, _receive: Any, send: Any) -> None:
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        await send({"type": "http.response.body", "body": b"ok"})
+
+    config = uvicorn.Config(app, http=serving._Protocol, ws="none", lifespan="off", log_config=None)
+    config.load()
+    state = ServerState()
+    loop = asyncio.get_running_loop()
+    return await loop.create_server(
+        lambda: serving._Protocol(config=config, server_state=state, app_state={}), HOST, 0
+    )
+
+
+async def _status(port: int) -> bytes:
+    try:
+        reading, line = await asyncio.open_connection(HOST, port)
+        line.write(b"GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+        said = await asyncio.wait_for(reading.read(), 30.0)
+    except ConnectionError:
+        return b""
+    line.close()
+    return said
