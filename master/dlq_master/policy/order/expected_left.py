@@ -16,7 +16,7 @@ cheapest trial in GPU-seconds first;
   heavy-tailed run times as much again is to be expected (2D-LAS, discretised). A running job stands
   by its service less the price of its stop. So one that cannot save keeps the step it started in.
   Where the completed jobs of this cluster needed about as much as each other, their mean rest is
-  expected instead (`order.alike`).
+  expected instead (`order.alike`). The price of a stop comes off that rest.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from math import floor, sqrt
 
 from dlq_master.model.jobs.job import Job
 from dlq_master.model.order.keys import Had, Key, KeyRule, Learned
-from dlq_master.policy.order.alike import alike
+from dlq_master.policy.order.alike import AlikeServices, alike
 
 FIRST_GPU_S = 3200.0  # Tiresias' first threshold
 FACTOR = 4.0
@@ -40,26 +40,35 @@ def expected_left(profile_s: float | None, aging: float = 0.0) -> KeyRule:
     """
     stride_s = FIRST_GPU_S / aging if aging else 0.0
 
-    def made(learned: Learned) -> Key:
-        known = alike(learned.services_gpu_s)
-
+    def by(known: AlikeServices | None) -> Key:
         def key(job: Job, had: Had) -> tuple[float, ...]:
             request = job.request
             base = request.weighed(request.base)
             left = _left(job, had, profile_s, base)
             if left is not None:
                 return left + aging * had.unaged_s, base
-            attained_gpu_s = had.attained_gpu_s - had.kept_s * base
-            left = None if known is None else known.left_gpu_s(attained_gpu_s)
-            if left is None:
-                left = bound_gpu_s(attained_gpu_s)
+            left = _unknown_gpu_s(known, had.attained_gpu_s, had.kept_s * base)
             if stride_s:
                 left += floor(had.unaged_s / stride_s) * FIRST_GPU_S
             return left, base
 
         return key
 
+    by_levels = by(None)
+
+    def made(learned: Learned) -> Key:
+        known = alike(learned.services_gpu_s)
+        return by_levels if known is None else by(known)
+
     return made
+
+
+def _unknown_gpu_s(known: AlikeServices | None, attained_gpu_s: float, kept_gpu_s: float) -> float:
+    """By its service alone. The price of its stop brings it ahead either way: it comes off the rest
+    that is expected, or else off the service that decides the level.
+    """
+    left = None if known is None else known.left_gpu_s(attained_gpu_s)
+    return bound_gpu_s(attained_gpu_s - kept_gpu_s) if left is None else max(0.0, left - kept_gpu_s)
 
 
 def _left(job: Job, had: Had, profile_s: float | None, base: float) -> float | None:

@@ -44,9 +44,10 @@ def test_levels_of_service_wait_for_what_is_learned() -> None:
     assert expected_left(None)(Learned())(job, had)[0] == 3200.0
     learned = Learned(services_gpu_s=LIKE)
     assert expected_left(None)(learned)(job, had)[0] == pytest.approx(500.0)
-    # It counts no service that a stop would cost, as with levels.
-    kept = Had(1000.0, 250.0, kept_s=250.0)
-    assert expected_left(None)(learned)(job, kept)[0] == pytest.approx(1450.0)
+    # The price of a stop brings a running job ahead, as with levels.
+    kept = Had(1000.0, 250.0, kept_s=50.0)
+    assert expected_left(None)(learned)(job, kept)[0] == pytest.approx(300.0)
+    assert expected_left(None)(learned)(job, kept._replace(kept_s=250.0))[0] == 0.0
     assert expected_left(None)(learned)(job, Had(9000.0, 2250.0))[0] == 12_800.0
 
 
@@ -61,3 +62,14 @@ def test_a_job_is_left_to_its_end_where_earlier_jobs_needed_as_much(alike_before
     world.submit(a_job(102, 8)).at(270.0)
     world.at(570.0)
     assert world.leaving == ([] if alike_before else [101])
+
+
+def test_a_job_that_cannot_save_does_not_lose_its_work_to_one_that_is_alike() -> None:
+    world = World("dlq", 1, None, know="unknown")
+    for _ in range(FEW):
+        world.cluster.history.add(8 * 3600.0)
+    world.cluster.relearn()
+    world.submit(a_job(101, 8, keeps_work=False)).at(0.0)
+    world.submit(a_job(102, 8, keeps_work=False)).at(270.0)
+    assert world.leaving == []
+    assert world.at(1170.0).leaving == []
