@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping
-from math import inf, log, sqrt
+from math import fsum, inf, log
 from typing import NamedTuple
 
 from dlq_master.model.cluster.cluster import Cluster
@@ -35,6 +35,7 @@ MOST_WAITING = 10_000  # of all jobs
 LOOKAHEAD = 1.5  # in mean rests, as `lookahead` of `gpuaas-marginal`
 
 _SPOT = Band.SPOT
+_LEAST_GPUS = 1e-3  # that CPU cores count for
 
 
 class Costly(NamedTuple):
@@ -109,7 +110,7 @@ def _guessed_s(job: Job, cost: Lateness, had: Had) -> float:
 
 def _changed(contenders: list[Costly], now_s: float) -> dict[JobId, int]:
     """The new place of each that moves: those of all of them, the greatest loss first."""
-    mean_s = sum([one.rest_s for one in contenders]) / len(contenders)
+    mean_s = fsum([one.rest_s for one in contenders]) / len(contenders)  # in whatever order
     places = sorted([one.place for one in contenders])
     ranked = sorted(contenders, key=lambda one: (-_loss(one, mean_s, now_s), one.place))
     return {
@@ -126,8 +127,9 @@ def _loss(one: Costly, mean_s: float, now_s: float) -> float:
         return -inf
     request = one.job.request
     slack_s = max(0.0, one.cost.due_s - now_s - one.rest_s)
-    each = one.rest_s * sqrt(request.weighed(request.base))
-    return log(one.cost.weight / each) - slack_s / (LOOKAHEAD * mean_s)
+    # Not of the quotient, which rounds to nothing for the least of weights.
+    each = log(one.rest_s) + log(max(_LEAST_GPUS, request.weighed(request.base))) / 2.0
+    return log(one.cost.weight) - each - slack_s / (LOOKAHEAD * mean_s)
 
 
 def _moved(cluster: Cluster, kept: Lineup, moved: Mapping[JobId, int]) -> Lineup:

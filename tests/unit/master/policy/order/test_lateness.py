@@ -7,6 +7,7 @@ import random
 import pytest
 
 from dlq_master.model.jobs.job import Job, Lateness
+from dlq_master.model.resources import CORE_TYPE, Request
 from dlq_master.model.view import View
 from dlq_master.policy.order import lateness
 from dlq_master.policy.order.foresight import FewJobs
@@ -88,6 +89,18 @@ def test_a_running_job_gives_way_to_one_that_loses_more() -> None:
 def test_a_cost_of_nothing_comes_last() -> None:
     free = a_costly_job(1, 1.0, due_h=0.5, weight=0.0)
     assert waiting(a_line(free, a_costly_job(2, 2.0, due_h=90.0, weight=1.0))) == [2, 1]
+
+
+def test_the_least_cost_and_cores_that_count_for_nothing_have_a_place() -> None:
+    least = a_costly_job(1, 1.0, due_h=0.5, weight=5e-324)
+    dear = a_costly_job(2, 2.0, due_h=0.5, weight=1.0)
+    assert waiting(a_line(least, dear)) == [2, 1]
+    cores = Request(gpus=4, gpu_type=CORE_TYPE)
+    assert cores.weighed(cores.base) == 0.0
+    first = a_costly_job(1, 2.0, due_h=0.5, weight=1.0)._replace(request=cores)
+    second = a_costly_job(2, 3.0, due_h=0.5, weight=9.0)._replace(request=cores)
+    world = World("dlq", [a_node("n1", 1, cores=8)], None).submit(first, second).settle_moves()
+    assert waiting(world) == [2, 1]
 
 
 def test_many_jobs_keep_the_order_by_key(monkeypatch: pytest.MonkeyPatch) -> None:
