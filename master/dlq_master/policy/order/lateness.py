@@ -5,6 +5,8 @@ cost change places among themselves, by their apparent tardiness cost (Vepsalain
 1987). That is the cost of an hour over the rest of the job. It counts whole once the job can no
 longer wait and be in time, and less with the time that it still has. `policy.priced.marginal`
 weighs alike, with the same look ahead. No other job moves, and no place of theirs is taken by one.
+Jobs change places with those of their own user alone. So nobody overtakes another user by a high
+cost or an early date.
 
 A job without a run time is expected to need half of the time to its due date. After that date it is
 expected to run as long again as it did. A job that has waited too long to be passed keeps its
@@ -72,10 +74,12 @@ class ByLateness(NamedTuple):
             moved |= _changed(contenders, view.now_s)
         return _moved(cluster, kept, moved) if moved else kept
 
-    def _contenders(self, view: View, kept: Lineup, margin: float) -> Mapping[int, list[Costly]]:
-        """Jobs that may change places, by priority."""
+    def _contenders(
+        self, view: View, kept: Lineup, margin: float
+    ) -> Mapping[tuple[int, str], list[Costly]]:
+        """Jobs that may change places, by priority and user."""
         cluster, runs = view.cluster, view.cluster.running.places
-        found: dict[int, list[Costly]] = defaultdict(list)
+        found: dict[tuple[int, str], list[Costly]] = defaultdict(list)
         for job_id in cluster.costly:
             job = cluster.jobs[job_id]
             if job.band is _SPOT and (job.waiting or job_id in runs):
@@ -83,7 +87,7 @@ class ByLateness(NamedTuple):
                 place = kept.position(priority, cluster.shape(job), job_id)
                 costly = self._costly(view, job, place, margin)
                 if costly is not None:
-                    found[priority].append(costly)
+                    found[priority, job.user].append(costly)
         return found
 
     def _costly(self, view: View, job: Job, place: int, margin: float) -> Costly | None:

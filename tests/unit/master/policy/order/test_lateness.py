@@ -91,6 +91,13 @@ def test_a_cost_of_nothing_comes_last() -> None:
     assert waiting(a_line(free, a_costly_job(2, 2.0, due_h=90.0, weight=1.0))) == [2, 1]
 
 
+def test_a_user_overtakes_nobody_else_by_a_high_cost_or_an_early_date() -> None:
+    theirs = a_costly_job(1, 1.0, due_h=20.0, weight=1.0)
+    own = a_costly_job(2, 2.0, due_h=0.5, weight=1e9)
+    assert waiting(a_line(theirs, own)) == [2, 1]
+    assert waiting(a_line(theirs, own._replace(user="mallory"))) == [1, 2]
+
+
 def test_the_least_cost_and_cores_that_count_for_nothing_have_a_place() -> None:
     least = a_costly_job(1, 1.0, due_h=0.5, weight=5e-324)
     dear = a_costly_job(2, 2.0, due_h=0.5, weight=1.0)
