@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
+from functools import cache, partial
 from typing import TYPE_CHECKING
 
 from dlq_master.model.cluster.cluster import Cluster
@@ -82,12 +83,14 @@ def rent(
     call.
     """
 
+    order = cache(partial(lineup, view, policy))  # both ask for it
+
     def outranked() -> Mapping[AttemptKey, JobId]:
         gives_way = policy.taking is Taking.BOUNDARY
-        return at_boundary(view, policy).outranked if gives_way else {}
+        return _at_boundary(view, policy, order).outranked if gives_way else {}
 
     def waiting() -> WaitingIndex:
-        return policy.order.lineup(view, policy.guards.margin).waiting
+        return order().waiting
 
     return policy.rent.decide(view, RentQuestion(times, draw, outranked, waiting))
 
@@ -99,10 +102,7 @@ def decide(view: View, policy: Policy) -> Outcome:
 
 def at_boundary(view: View, policy: Policy) -> Outcome:
     """The decision if every term ended now."""
-    keys, movable = policy.size.touched(view.cluster, [*view.cluster.attempts], at_once=False)
-    if policy.sizing is not None and not _is_asked(view.cluster, policy, keys, movable):
-        return Outcome()
-    return _placed(view, policy, EveryTermEnds(policy.transit), keys, movable)
+    return _at_boundary(view, policy, partial(lineup, view, policy))
 
 
 def lineup(view: View, policy: Policy) -> Lineup:
@@ -127,6 +127,13 @@ def only_renews(cluster: Cluster, policy: Policy) -> bool:
     return idle and not policy.size.asks(cluster, running) and policy.promises is None
 
 
+def _at_boundary(view: View, policy: Policy, order: Callable[[], Lineup]) -> Outcome:
+    keys, movable = policy.size.touched(view.cluster, [*view.cluster.attempts], at_once=False)
+    if policy.sizing is not None and not _is_asked(view.cluster, policy, keys, movable):
+        return Outcome()
+    return _placed(view, policy, EveryTermEnds(policy.transit), order(), keys, movable)
+
+
 def _decided(view: View, policy: Policy, ending: Collection[AttemptKey]) -> Outcome:
     """Stages 3 to 5, if starts are not paused and there is something to decide."""
     if view.pause_starts is not None:
@@ -135,7 +142,8 @@ def _decided(view: View, policy: Policy, ending: Collection[AttemptKey]) -> Outc
     keys, movable = policy.size.touched(view.cluster, ending, at_once=at_once)
     if not (view.cluster.waiting.count or _is_asked(view.cluster, policy, keys, movable)):
         return Outcome()
-    return _placed(view, policy, policy.transit, keys, movable)
+    order = lineup(view, policy)  # 3
+    return _placed(view, policy, policy.transit, order, keys, movable)
 
 
 def _is_asked(
@@ -149,11 +157,11 @@ def _placed(
     view: View,
     policy: Policy,
     transit: KeepsRunning,
+    order: Lineup,
     keys: Collection[AttemptKey],
     movable: frozenset[JobId],
 ) -> Outcome:
-    """Stages 3 to 5, with the jobs that come before the order. `transit` offers running jobs."""
-    order = policy.order.lineup(view, policy.guards.margin)  # 3
+    """Stages 4 and 5, with the jobs that come before the order. `transit` offers running jobs."""
     first = policy.partition.first(view, keys, order)
     others = (policy.partition, policy.place, transit)
     walk = policy.size.walk(_inputs((view, keys, movable, order, first, *others)))  # 4
