@@ -154,9 +154,12 @@ class Cluster:
             self._rekey()
 
     def _rekey(self) -> None:
+        """Waiting jobs stay where they are if the rule has the same key as before."""
         if self.ordering.key is not None:
-            self.key = self.ordering.key(self.learned)
-            self.waiting.resort(lambda job_id: self.stands(self._jobs[job_id]))
+            key = self.ordering.key(self.learned)
+            if key is not self.key:
+                self.key = key
+                self.waiting.resort(lambda job_id: self.stands(self._jobs[job_id]))
 
     def learn(self, history: History | None, slowdowns: Slowdowns, offers: Offers) -> None:
         """Know from the start what another cluster has learned; before any job is put."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from dlq_master.model.order.keys import Had, Learned
+from dlq_master.model.order.waiting import WaitingIndex
 from dlq_master.policy.order.alike import FEW, MOST, alike
 from dlq_master.policy.order.expected_left import expected_left
 from support.builders import World, a_job
@@ -73,3 +74,21 @@ def test_a_job_that_cannot_save_does_not_lose_its_work_to_one_that_is_alike() ->
     world.submit(a_job(102, 8, keeps_work=False)).at(270.0)
     assert world.leaving == []
     assert world.at(1170.0).leaving == []
+
+
+def test_waiting_jobs_are_sorted_anew_only_where_something_is_learned(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A heavy tail tells nothing, and a long queue is not gone through for it."""
+    world = World("dlq", 1, None, know="unknown").submit(a_job(101, 8)).settle_moves()
+    sorted_anew: list[WaitingIndex] = []
+    monkeypatch.setattr(WaitingIndex, "resort", lambda index, _stands: sorted_anew.append(index))
+    for power in range(FEW):
+        world.cluster.history.add(4.0**power)
+    world.cluster.relearn()
+    assert len(world.cluster.learned.services_gpu_s) == FEW
+    assert sorted_anew == []
+    for _ in range(20 * FEW):
+        world.cluster.history.add(4.0**FEW)
+    world.cluster.relearn()
+    assert sorted_anew == [world.cluster.waiting]

@@ -147,6 +147,17 @@ def test_a_limit_of_normalised_gpus_is_reached_by_fast_ones_and_says_so() -> Non
     assert told == (ReasonCode.TEAM_LIMIT, "gpus", 8, 8.0)
 
 
+def test_the_last_gpus_of_a_quota_count_though_sums_of_speeds_round() -> None:
+    """Twenty times 0.1 are 2."""
+    world = slow_and_fast(team_quota="ann:2", team_limit="ann:2", quota_unit="normalised")
+    world.cluster.speeds = TypeSpeeds({"t4": 0.1})
+    world.cluster.put_node(a_node("s2", 16, "t4-16gb"))
+    jobs = [on("t4-16gb", number, 1) for number in range(1, 22)]
+    world.submit(*jobs).decide()
+    assert world.running == list(range(1, 21))
+    assert [world.job(number).band for number in (20, 21)] == [Band.SPOT, Band.LIMIT]
+
+
 def test_who_may_get_several_types_counts_by_the_fastest_until_it_runs() -> None:
     """No start exceeds the limit, wherever it is."""
     either = a_job(2, 4, user=ANN, duration_estimate_s=500.0)
