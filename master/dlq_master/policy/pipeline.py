@@ -90,7 +90,8 @@ def rent(
         return _at_boundary(view, policy, order).outranked if gives_way else {}
 
     def waiting() -> WaitingIndex:
-        return order().waiting
+        # An order made for one plan costs too much for a look, and may name only those who start.
+        return view.cluster.waiting if policy.order.anew else order().waiting
 
     return policy.rent.decide(view, RentQuestion(times, draw, outranked, waiting))
 

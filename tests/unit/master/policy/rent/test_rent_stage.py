@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import NamedTuple
 
 import numpy as np
 
@@ -12,11 +13,13 @@ from dlq_master.model.jobs.machine_runs import no_runs
 from dlq_master.model.machines.rented import Machine, MachineState
 from dlq_master.model.machines.renting import RentingView
 from dlq_master.model.nodes.node import NodePool
+from dlq_master.model.order.lineup import Lineup
 from dlq_master.model.plan import Migrate, Plan, Provision, Start
 from dlq_master.model.view import View
 from dlq_master.model.why import Reason, ReasonCode
 from dlq_master.policy import pipeline
 from dlq_master.policy.legal.check import check_delta
+from dlq_master.policy.order.ordered import lined_up
 from dlq_master.policy.policy import Policy
 from dlq_master.policy.priced.catalogue import NodeType
 from dlq_master.policy.registry.renting import build
@@ -62,6 +65,21 @@ def test_jobs_that_start_in_one_plan_share_a_machine() -> None:
     masks = [slot.mask for start in starts for slot in start.allocation.slots]
     assert masks == [0b0011, 0b1100]
     assert all(start.rented for start in starts)
+
+
+class MadeForOnePlan(NamedTuple):
+    """An order in whose line nobody stands who does not start, as in `3sigma` with its program."""
+
+    anew: bool = True
+
+    def lineup(self, view: View, margin: float) -> Lineup:
+        return lined_up(view.cluster, [])
+
+
+def test_jobs_that_an_order_leaves_out_of_its_line_have_machines_all_the_same() -> None:
+    made = world()
+    plan = decided(seen(made), replace(renting(made), order=MadeForOnePlan())).plan
+    assert [change.job_id for change in plan.changes if isinstance(change, Start)] == [1, 2]
 
 
 def test_jobs_that_have_left_for_a_machine_start_there() -> None:
