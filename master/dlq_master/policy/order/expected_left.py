@@ -64,8 +64,8 @@ def expected_left(profile_s: float | None, aging: float = 0.0) -> KeyRule:
 
 
 def _unknown_gpu_s(known: AlikeServices | None, attained_gpu_s: float, kept_gpu_s: float) -> float:
-    """By its service alone. The price of its stop brings it ahead either way: it comes off the rest
-    that is expected, or else off the service that decides the level.
+    """By its service alone. The price of its stop comes off the expected rest. Without one, that
+    price comes off the service of its level.
     """
     left = None if known is None else known.left_gpu_s(attained_gpu_s)
     return bound_gpu_s(attained_gpu_s - kept_gpu_s) if left is None else max(0.0, left - kept_gpu_s)
