@@ -4,10 +4,12 @@ first.
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterator
 from math import log2
 
 from dlq_master.model.cluster.cluster import Cluster
 from dlq_master.model.estimates.estimate import Basis, Confidence, Source
+from dlq_master.model.ids import JobId
 from dlq_master.model.jobs.job import Job
 from dlq_master.model.jobs.likeness import likeness
 from dlq_master.model.plan import Estimate, Profile
@@ -62,28 +64,41 @@ def foretold(view: View) -> list[Estimate]:
         inputs = (next(reversed(alike.values())), types)
         if profiling.foretold.get(key, *inputs):
             continue
-        told = [_among_alike(cluster, cluster.jobs[job_id], len(alike)) for job_id in alike]
-        news = [each for each in told if each is not None and _is_news(cluster, each)]
+        news = list(_among_alike(cluster, alike))
         found += news
         if not news:
             profiling.foretold.put(key, True, *inputs)
     return found
 
 
-def _among_alike(cluster: Cluster, job: Job, waiting: int) -> Estimate | None:
-    """By history, and a guess where others like it wait, and its deadline is far beyond that.
+def _among_alike(cluster: Cluster, alike: Collection[JobId]) -> Iterator[Estimate]:
+    """The news by history for jobs that are alike. They are worked out once for all that may get
+    the same GPU types, since each of thousands is looked at.
+    """
+    by_types: dict[tuple[str, str | None, tuple[str, ...]], Estimate | None] = {}
+    for job_id in alike:
+        job = cluster.jobs[job_id]
+        types = (job.gpu_type_promised, job.request.gpu_type, job.request.or_gpu_types)
+        if types not in by_types:
+            by_types[types] = from_history(cluster, job)
+        told = by_types[types]
+        if told is None:
+            continue
+        guess = told.basis.guess or _is_far(job, told, len(alike))
+        if job.duration_estimate_s is None or not guess:
+            sure = Confidence.LOW if guess else told.basis.confidence
+            yield told._replace(job_id=job_id, basis=told.basis._replace(confidence=sure))
+
+
+def _is_far(job: Job, told: Estimate, waiting: int) -> bool:
+    """Whether it is a guess: others like it wait, and its deadline is far beyond this run time.
 
     Jobs without an estimate stand in the order of their deadlines. So of many that are alike those
     with close deadlines run first. Once they have ended, they say little of a job with a far one.
     It stays a guess when the others have gone.
     """
-    told = from_history(cluster, job)
     alone = waiting == 1 and not job.basis.guess
-    if told is None or alone or not job.steps:
-        return told
-    if job.steps[0].deadline_s <= FAR * told.estimate_s:
-        return told
-    return told._replace(basis=told.basis._replace(confidence=Confidence.LOW))
+    return not alone and bool(job.steps) and job.steps[0].deadline_s > FAR * told.estimate_s
 
 
 def _is_news(cluster: Cluster, told: Estimate) -> bool:

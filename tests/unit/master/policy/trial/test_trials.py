@@ -6,18 +6,22 @@ import pytest
 
 from dlq_master.model.attempts import attempt_steps
 from dlq_master.model.cluster import drive
+from dlq_master.model.cluster.cluster import Cluster
 from dlq_master.model.estimates.estimate import DECLARED
 from dlq_master.model.ids import JobId
 from dlq_master.model.jobs import job_steps
 from dlq_master.model.jobs.band import Band
-from dlq_master.model.jobs.job import EndReason
+from dlq_master.model.jobs.job import EndReason, Job
 from dlq_master.model.jobs.reward import strict
 from dlq_master.model.lease import LeaseKind
+from dlq_master.model.plan import Estimate
 from dlq_master.model.resources import Request
 from dlq_master.model.transitions import IllegalStep
 from dlq_master.model.view import View
 from dlq_master.model.why import ReasonCode
 from dlq_master.model.words.sentence import sentence
+from dlq_master.policy.admit import estimates
+from dlq_master.policy.admit.estimates import from_history
 from dlq_master.policy.partition.profiling import room
 from dlq_master.policy.reasons.explain import explain
 from support.builders import World, a_job
@@ -324,6 +328,29 @@ def test_of_jobs_alike_that_wait_together_history_is_a_guess_for_a_far_deadline(
 
     assert promised(300.0, 400.0, 401.0) == [True, True, False]
     assert promised(401.0) == [True], "nobody was served before it"
+
+
+def test_of_thousands_of_jobs_alike_history_is_worked_out_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Guesses stay unknown jobs, and each that comes makes all of them be looked at."""
+    world = World("dlq", 1, None, know="profiled")
+    for number in range(1, 6):
+        ran(world, number, 100.0)
+    far = strict(100_000.0)
+    jobs = [a_job(10 + at, 1, family="ada/resnet", steps=far) for at in range(21)]
+    world.submit(*jobs[:20]).settle_moves()
+    asked: list[JobId] = []
+
+    def counted(cluster: Cluster, job: Job) -> Estimate | None:
+        asked.append(job.job_id)
+        return from_history(cluster, job)
+
+    monkeypatch.setattr(estimates, "from_history", counted)
+    world.submit(jobs[20]).settle_moves()
+    known = [world.job(job.job_id) for job in jobs]
+    assert {(job.duration_estimate_s, job.basis.guess) for job in known} == {(100.0, True)}
+    assert 0 < len(asked) < 5
 
 
 def test_jobs_of_a_family_that_differ_are_tried() -> None:
