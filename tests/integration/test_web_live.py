@@ -20,7 +20,10 @@ import pytest
 from support.harness import Daemons
 from support.waiting import wait_until
 
-pytestmark = pytest.mark.integration
+pytestmark = [
+    pytest.mark.integration,
+    pytest.mark.long("integration/test_web_streams.py", "unit/web/test_feed.py"),
+]
 BIN = Path(sys.executable).parent
 PATIENCE_S = 60.0
 SAYS = 'for i in $(seq 100); do echo "line $i"; sleep 0.1; done'
