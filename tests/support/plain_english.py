@@ -38,8 +38,13 @@ _C_TEXT = re.compile(
 )
 
 
+# The line of `make reproduce` above a table: its command, its settings and its CPU time.
+ORIGIN_LINE = re.compile(r"(?m)^\(`make reproduce ONLY=.*\)$")
+
+
 def sentences(text: str) -> Iterator[str]:
     """Sentences of paragraphs and lists; code, links' targets and tables are left out."""
+    text = ORIGIN_LINE.sub("", text)
     text = re.sub(r"(?ms)^ *```.*?^ *```|<!--.*?-->|^ {4,}.*?$", "", text)
     for block in re.split(r"\n\s*\n|\n(?=\s*[-*|#]|\d+\. )", text):
         if "|" in block or block.lstrip().startswith("#"):
