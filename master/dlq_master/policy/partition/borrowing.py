@@ -30,7 +30,7 @@ from dlq_master.model.order.waiting import WaitingByTeam, WaitingIndex
 from dlq_master.model.plan import Reserve
 from dlq_master.model.view import View
 from dlq_master.model.why import Reason, ReasonCode
-from dlq_master.policy.partition.quota_units import ROUNDING, QuotaUnit
+from dlq_master.policy.partition.quota_units import QuotaUnit
 
 Told = Mapping[str, int] | None  # team or member -> GPUs or jobs; None: nothing is
 _BESIDE = (Band.BORROW, Band.LIMIT)
@@ -86,7 +86,7 @@ class BorrowingBudget:
         self.jobs = jobs
 
     def allows(self, gpus: float, jobs: int = 1) -> bool:
-        return gpus <= self.gpus + ROUNDING and jobs <= self.jobs
+        return gpus <= self.gpus and jobs <= self.jobs
 
     def take(self, gpus: float, jobs: int = 1) -> None:
         self.gpus -= gpus

@@ -22,8 +22,6 @@ from dlq_master.model.cluster.cluster import Cluster
 from dlq_master.model.jobs.job import Job
 from dlq_master.model.resources import Shape
 
-ROUNDING = 1e-6  # of GPUs: sums of speeds round, and the last GPUs of a quota count too
-
 
 class QuotaUnit(StrEnum):
     """The unit of `--gpus` and `--limit` of teams and their members."""

@@ -12,7 +12,7 @@ from dlq_master.model.jobs.accounts import of_member, of_team, team_of
 from dlq_master.model.jobs.band import Band
 from dlq_master.model.jobs.job import Job
 from dlq_master.model.why import BLOCKERS_NAMED, Kind, Reason, ReasonCode
-from dlq_master.policy.partition.quota_units import ROUNDING, QuotaUnit
+from dlq_master.policy.partition.quota_units import QuotaUnit
 from dlq_master.policy.policy import Policy
 from dlq_master.policy.stop_costs import expected_end_s
 
@@ -118,5 +118,5 @@ def _over(
     )
     for who, name, most in words:
         taken = held.get(name, 0.0)
-        if most is not None and taken + more > most + ROUNDING:
+        if most is not None and taken + more > most:
             yield Word(resource, most, taken, name, who)
