@@ -82,6 +82,7 @@ def daemons(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemons]:
             daemons.said("submit", "-G", "8", "--name", HOSTILE, "--", "sleep", "900")
         daemons.said("submit", "-G", "1", "--name", "fails", "--", "sh", "-c", "echo boom; exit 3")
         yield daemons
+        daemons.said("cancel", "-u", "me", "--kill", "--wait", "-y")  # jobs outlive their agents
 
 
 @pytest.fixture(scope="module")
