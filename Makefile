@@ -253,9 +253,13 @@ $(BROWSER_STAMP): $(LOCK) pyproject.toml tests/browser/requirements.lock | $(UV_
 	$(UV) pip install --quiet --python .venv-browser/bin/python --no-deps --no-build-isolation --editable .
 	touch $@
 
+.PHONY: chromium
+chromium:  ## the browser of make browser: the one that is there, or Debian's by apt-get (root)
+	@tests/support/chromium.sh
+
 .PHONY: browser
-browser: setup $(BROWSER_STAMP)  ## the pages of dlq web in a real browser (Debian: chromium); pictures in build/browser
-	.venv-browser/bin/python -m pytest -q $(PATIENT) -m browser tests/browser
+browser: setup chromium $(BROWSER_STAMP)  ## the pages of dlq web in a real browser; SHORT=1 some of it; pictures in build/browser
+	.venv-browser/bin/python -m pytest -q $(PATIENT) -m 'browser$(if $(SHORT), and short)' tests/browser
 
 .PHONY: systemd
 systemd: setup  ## the runbook on two booted hosts: install, a gang, upgrade, remove (needs root)
