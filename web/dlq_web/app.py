@@ -23,7 +23,7 @@ from dlq_web.api.refusals import outcome_of, refusal
 from dlq_web.door.guard import HEADERS, Guard
 from dlq_web.door.sessions import Person, WebSessions
 from dlq_web.door.signing import SigningDoor
-from dlq_web.pages import pages
+from dlq_web.pages import loans, pages
 from dlq_web.pages.page import STATIC, refusal_page
 
 
@@ -45,6 +45,7 @@ def build_app(
             *openapi.routes(),
             Route("/api/{service}/{method}", Bridge(ids).answer, methods=["POST"]),
             *pages.routes(clock),
+            *loans.routes(clock),
             Mount("/static", StaticFiles(directory=STATIC)),
         ],
         middleware=[

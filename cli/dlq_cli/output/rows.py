@@ -14,8 +14,8 @@ def rows_text(rows: Sequence[Facts], words: Collection[str], look: OutputLook) -
     """A column for each key, words to the left and numbers to the right; empty without rows."""
     if not rows:
         return ""
-    cells = [Cell(_heading(name), right=name not in words) for name in rows[0]]
-    return table(cells, [[_shown(value) for value in row.values()] for row in rows], look)
+    cells = [Cell(heading(name), right=name not in words) for name in rows[0]]
+    return table(cells, [[shown_value(value) for value in row.values()] for row in rows], look)
 
 
 def rows_csv(rows: Sequence[Facts], names: Sequence[str]) -> str:
@@ -27,9 +27,11 @@ def rows_csv(rows: Sequence[Facts], names: Sequence[str]) -> str:
     return made.getvalue()
 
 
-def _heading(name: str) -> str:
+def heading(name: str) -> str:
+    """The heading of a column of facts."""
     return name.removesuffix("_gpu_hours").upper() if name != "gpu_hours" else "HELD"
 
 
-def _shown(value: object) -> str:
+def shown_value(value: object) -> str:
+    """A fact in its cell."""
     return "-" if value is None else f"{value:.2f}" if isinstance(value, float) else str(value)

@@ -10,8 +10,8 @@ from dlq_common.text.hostlist import compress_hostlist
 from dlq_common.text.units import format_span
 from dlq_common.text.wire import from_duration, from_timestamp
 
-_SERVERS = [Cell("SERVER"), Cell("STATE"), Cell("GPUS"), Cell("ATTEMPTS"), Cell("WAITS FOR")]
-_JOBS = [
+SERVERS = [Cell("SERVER"), Cell("STATE"), Cell("GPUS"), Cell("ATTEMPTS"), Cell("WAITS FOR")]
+PLANNED_JOBS = [
     Cell("JOB"),
     Cell("USER"),
     Cell("WHAT"),
@@ -24,17 +24,18 @@ _JOBS = [
 
 def servers_text(servers: Sequence[wire.LoanServer], look: OutputLook) -> str:
     """One line for each server."""
-    rows = [
-        [
-            one.node_id,
-            one.state,
-            str(one.gpu_count),
-            ",".join(one.attempts) or "-",
-            clean_line(one.detail) or "-",
-        ]
-        for one in servers
+    return table(SERVERS, [server_row(one) for one in servers], look)
+
+
+def server_row(one: wire.LoanServer) -> list[str]:
+    """A server in the columns SERVERS."""
+    return [
+        one.node_id,
+        one.state,
+        str(one.gpu_count),
+        ",".join(one.attempts) or "-",
+        clean_line(one.detail) or "-",
     ]
-    return table(_SERVERS, rows, look)
 
 
 def controller_text(told: wire.LoanController | None, look: OutputLook) -> str:
@@ -56,27 +57,42 @@ def controller_text(told: wire.LoanController | None, look: OutputLook) -> str:
 
 def plan_text(plan: wire.ReclaimPlan, look: OutputLook) -> str:
     """Servers, jobs hit, work lost, deadlines touched; under a token if it has not been done."""
-    names = compress_hostlist(plan.node_ids) or "none"
+    text = "".join(f"{name:<11}{words}\n" for name, words in plan_pairs(plan))
+    if plan.jobs:
+        text += table(PLANNED_JOBS, [planned_job_row(job, look) for job in plan.jobs], look)
+    if refused := refused_words(plan):
+        text += f"{refused}\n"
+    elif plan.token:
+        text += f"to do exactly this: {command_of(plan)}\n"
+    return text
+
+
+def plan_pairs(plan: wire.ReclaimPlan) -> list[tuple[str, str]]:
+    """The effects of a plan, each with its name."""
     hit = [job for job in plan.jobs if job.action == "preempt"]
     shrunk = sum(job.action == "shrink" for job in plan.jobs)
     gpu_minutes = sum(from_duration(job.lost_duration) * job.gpu_count for job in plan.jobs) / 60
     touched = sum(job.HasField("deadline_time") for job in plan.jobs)
     proof = "no choice preempts fewer" if plan.proven else "not proven to be the fewest"
-    lines = [
-        f"servers    {names}",
-        f"preempted  {len(hit)} jobs ({proof}), {shrunk} go on with fewer GPUs",
-        f"lost       about {gpu_minutes:.0f} GPU-minutes",
-        f"deadlines  {touched} touched",
-        f"empty      {_by_when(plan)}",
+    return [
+        ("servers", compress_hostlist(plan.node_ids) or "none"),
+        ("preempted", f"{len(hit)} jobs ({proof}), {shrunk} go on with fewer GPUs"),
+        ("lost", f"about {gpu_minutes:.0f} GPU-minutes"),
+        ("deadlines", f"{touched} touched"),
+        ("empty", _by_when(plan)),
     ]
-    text = "\n".join(lines) + "\n"
-    if plan.jobs:
-        text += table(_JOBS, [_job_row(job, look) for job in plan.jobs], look)
+
+
+def refused_words(plan: wire.ReclaimPlan) -> str:
+    """Why the master would refuse to carry this plan out; empty: it would not."""
     if plan.token and plan.too_long and not _forced(plan):
-        text += "as asked it would be refused: ask for a later time, or --force\n"
-    elif plan.token:
-        text += f"to do exactly this: dlq admin reclaim --token {plan.token}\n"
-    return text
+        return "as asked it would be refused: ask for a later time, or --force"
+    return ""
+
+
+def command_of(plan: wire.ReclaimPlan) -> str:
+    """The command that carries out exactly this plan."""
+    return f"dlq admin reclaim --token {plan.token}"
 
 
 def _forced(plan: wire.ReclaimPlan) -> bool:
@@ -92,7 +108,8 @@ def _by_when(plan: wire.ReclaimPlan) -> str:
     return f"{words}; that is later than asked for ({why})"
 
 
-def _job_row(job: wire.ReclaimedJob, look: OutputLook) -> list[str]:
+def planned_job_row(job: wire.ReclaimedJob, look: OutputLook) -> list[str]:
+    """A job that a reclaim hits, in the columns PLANNED_JOBS."""
     what = f"shrink to {job.kept_gpu_count}" if job.action == "shrink" else job.action
     return [
         job.job_id,

@@ -8,7 +8,7 @@ from dlq.v1 import pool_service_pb2 as wire
 from dlq_cli.output.render import Cell, OutputLook, clean_line, table, when
 from dlq_common.text.wire import from_timestamp
 
-_POOLS = [
+POOLS = [
     Cell("POOL"),
     Cell("PROVIDER"),
     Cell("MACHINE"),
@@ -17,7 +17,7 @@ _POOLS = [
     Cell("MOST"),
     Cell("NOW"),
 ]
-_MACHINES = [
+MACHINES = [
     Cell("MACHINE"),
     Cell("STATE"),
     Cell("INSTANCE"),
@@ -28,46 +28,55 @@ _MACHINES = [
     Cell("WHY"),
 ]
 GONE = ("away", "failed")
+NO_POOLS = "no pools: nothing can be rented ([[pools]] in master.toml)"
 
 
 def pools_text(told: wire.ListPoolsResponse, look: OutputLook) -> str:
     """One line for each pool, and the total cost."""
-    rows = [
-        [
-            pool.name,
-            pool.provider,
-            f"{pool.gpu_count} x {pool.gpu_type}",
-            f"{pool.price_per_hour:g}",
-            str(sum(one.state not in GONE for one in pool.machines)),
-            str(pool.most_count),
-            clean_line(pool.closed_reason) or "may be rented",
-        ]
-        for pool in told.pools
+    if not told.pools:
+        return f"{NO_POOLS}\n"
+    return table(POOLS, [pool_row(pool) for pool in told.pools], look) + f"{sum_words(told)}\n"
+
+
+def pool_row(pool: wire.Pool) -> list[str]:
+    """A pool in the columns POOLS."""
+    return [
+        pool.name,
+        pool.provider,
+        f"{pool.gpu_count} x {pool.gpu_type}",
+        f"{pool.price_per_hour:g}",
+        str(sum(one.state not in GONE for one in pool.machines)),
+        str(pool.most_count),
+        clean_line(pool.closed_reason) or "may be rented",
     ]
-    if not rows:
-        return "no pools: nothing can be rented ([[pools]] in master.toml)\n"
+
+
+def sum_words(told: wire.ListPoolsResponse) -> str:
+    """The cost of all machines, beside the limits."""
     hour = f"{told.cost_per_hour:.2f}" + (
         f" of {told.most_per_hour:.2f}" if told.HasField("most_per_hour") else ""
     )
     day = f"{told.day_cost:.2f}" + (
         f" of {told.most_per_day:.2f}" if told.HasField("most_per_day") else ""
     )
-    return table(_POOLS, rows, look) + f"an hour costs {hour} now; the last 24 hours cost {day}\n"
+    return f"an hour costs {hour} now; the last 24 hours cost {day}"
 
 
 def machines_text(machines: Sequence[wire.Machine], look: OutputLook) -> str:
     """One line for each machine."""
-    rows = [
-        [
-            one.request_id,
-            one.state,
-            clean_line(one.instance_id) or "-",
-            when(from_timestamp(one.ask_time), look),
-            f"{one.cost:.2f}",
-            ",".join(one.attempts) or "-",
-            ",".join(one.job_ids) or "-",
-            clean_line(one.fault) or "-",
-        ]
-        for one in machines
+    rows = [machine_row(one, look) for one in machines]
+    return table(MACHINES, rows, look) if rows else "no machines\n"
+
+
+def machine_row(one: wire.Machine, look: OutputLook) -> list[str]:
+    """A machine in the columns MACHINES."""
+    return [
+        one.request_id,
+        one.state,
+        clean_line(one.instance_id) or "-",
+        when(from_timestamp(one.ask_time), look),
+        f"{one.cost:.2f}",
+        ",".join(one.attempts) or "-",
+        ",".join(one.job_ids) or "-",
+        clean_line(one.fault) or "-",
     ]
-    return table(_MACHINES, rows, look) if rows else "no machines\n"

@@ -20,7 +20,8 @@ function say(text) { if (line) line.textContent = text; }
 function inUse() {
   const at = document.activeElement;
   const selected = String(getSelection() ?? '') !== '';
-  return selected || (at !== null && at.closest('main form') !== null);
+  const still = document.querySelector('main [data-still]') !== null;  // an answer to a question
+  return still || selected || (at !== null && at.closest('main form') !== null);
 }
 
 /** @param {number} ms */
