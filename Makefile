@@ -257,8 +257,21 @@ $(BROWSER_STAMP): $(LOCK) pyproject.toml tests/browser/requirements.lock | $(UV_
 chromium:  ## the browser of make browser: the one that is there, or Debian's by apt-get (root)
 	@tests/support/chromium.sh
 
+TYPES_DIR := tests/browser/types
+TSC := $(TYPES_DIR)/node_modules/.bin/tsc
+NPM_CI = (cd $(TYPES_DIR) && npm ci --silent --no-audit --no-fund) && touch $(TSC)
+
+$(TSC): $(TYPES_DIR)/package-lock.json
+	$(NPM_CI)
+
+.PHONY: script-types
+script-types: $(TSC)  ## the types of the scripts of dlq web's pages, by TypeScript (npm)
+	$(TSC) -p $(TYPES_DIR)
+
 .PHONY: browser
 browser: setup chromium $(BROWSER_STAMP)  ## the pages of dlq web in a real browser; SHORT=1 some of it; pictures in build/browser
+	@if [ $(TSC) -nt $(TYPES_DIR)/package-lock.json ] || { $(NPM_CI); }; then $(TSC) -p $(TYPES_DIR); else echo \
+	  '=== NOT CHECKED: the types of the scripts, since npm gives no TypeScript here' >&2; fi
 	.venv-browser/bin/python -m pytest -q $(PATIENT) -m 'browser$(if $(SHORT), and short)' tests/browser
 
 .PHONY: systemd
@@ -311,7 +324,7 @@ package: setup | $(UV_TOOL)  ## build the wheel, install it with each extra into
 
 .PHONY: clean
 clean:  ## remove everything that make made, the environments included
-	rm -rf .venv .venv-browser .venv-torch .venv-frameworks .venv-docs build dist .demo .e2e .mypy_cache .ruff_cache .pytest_cache .hypothesis \
+	rm -rf .venv .venv-browser tests/browser/types/node_modules .venv-torch .venv-frameworks .venv-docs build dist .demo .e2e .mypy_cache .ruff_cache .pytest_cache .hypothesis \
 	  .import_linter_cache $(SHIM) $(SHIM_DIR)/dlq-init $(SHIM_DIR)/dlq-tasks $(SHIM_DIR)/dlq-output $(SHIM_DIR)/dlq-steps $(SHIM_DIR)/dlq-stdin $(FRONT) profiler/dlq_profiler/lib
 	find . -name __pycache__ -not -path './.git/*' -prune -exec rm -rf {} +
 

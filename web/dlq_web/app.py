@@ -81,6 +81,7 @@ async def _unknown(http: Request, error: Exception) -> Response:
         told: DlqError = InvalidRequest(f"{http.method} is not for {http.url.path[:200]}")
         answer = refused(http, told)
         answer.status_code = 405
+        answer.headers.update(error.headers or {})  # Allow
         return answer
     return refused(http, NotFound(f"there is no page {http.url.path[:200]}", kind="page"))
 

@@ -67,3 +67,11 @@ def test_the_automatic_run_takes_the_short_form_or_says_that_no_page_was_tested(
 def test_a_new_page_is_found_by_its_route() -> None:
     assert {"/", "/jobs", "/jobs/1", "/nodes"} <= set(page_paths())
     assert "/jobs/{job}" in set(templates())
+
+
+def test_the_types_of_the_scripts_are_checked_wherever_npm_gives_the_checker() -> None:
+    said = subprocess.run(
+        ["make", "-n", "browser", "SHORT=1"], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    assert "tsc -p tests/browser/types" in said.stdout
+    assert "NOT CHECKED" in said.stdout

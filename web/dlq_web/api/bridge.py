@@ -7,6 +7,7 @@ same form. No method is written down here: the descriptors of the protocol say a
 from __future__ import annotations
 
 import json
+import zlib
 
 from google.protobuf.json_format import MessageToDict, Parse, ParseError
 from google.protobuf.message import DecodeError, Message
@@ -16,10 +17,12 @@ from starlette.responses import JSONResponse, Response
 from dlq_client.line.connection import CALL_DEADLINE_S
 from dlq_common.errors import InvalidRequest, NotFound
 from dlq_common.ids import Ids
+from dlq_web.door.guard import LARGEST_BODY
 from dlq_web.door.sessions import line_of
 from dlq_web.line.methods import METHODS, PublicMethod
 
 JSON, PROTO = "application/json", "application/proto"
+CODINGS = ("identity", "gzip")
 LONGEST_CALL_S = 60.0
 KEY_HEADER = "Idempotency-Key"
 DEEPEST = 64  # messages within messages
@@ -37,7 +40,11 @@ class Bridge:
         kind = http.headers.get("content-type", "").partition(";")[0].strip().lower()
         if kind not in (JSON, PROTO):
             return _unsupported(kind)
-        request = read_request(method, kind, await http.body())
+        coding = http.headers.get("content-encoding", "identity").strip().lower()
+        if coding not in CODINGS:
+            return _unknown_coding(coding)
+        body = await http.body()
+        request = read_request(method, kind, _unpacked(body) if coding == "gzip" else body)
         key = self._sign(method, request, http.headers.get(KEY_HEADER, ""))
         answer = await line_of(http).call(method, request, _deadline_s(http))
         headers = {KEY_HEADER: key} if key else {}
@@ -98,6 +105,25 @@ def _deadline_s(http: Request) -> float:
 def _unsupported(kind: str) -> Response:
     told = json.dumps({"code": "unknown", "message": f"the body is {JSON} or {PROTO}"})
     return Response(told, 415, {"Accept-Post": f"{JSON}, {PROTO}"}, media_type=JSON)
+
+
+def _unknown_coding(coding: str) -> Response:
+    told = {"code": "unimplemented", "message": f"a body cannot be packed by {coding[:64]!r} here"}
+    return JSONResponse(told, 501, {"Accept-Encoding": ", ".join(CODINGS)})
+
+
+def _unpacked(body: bytes) -> bytes:
+    """The body that gzip has packed, up to the most that a body may have."""
+    packed = zlib.decompressobj(wbits=16 + zlib.MAX_WBITS)
+    try:
+        text = packed.decompress(body, LARGEST_BODY + 1)
+    except zlib.error:
+        raise InvalidRequest("the body is no gzip") from None
+    if len(text) > LARGEST_BODY:
+        raise InvalidRequest(f"a request has at most {LARGEST_BODY} bytes")
+    if not packed.eof or packed.unused_data:
+        raise InvalidRequest("the body is no gzip")
+    return text
 
 
 def _short(error: Exception) -> str:

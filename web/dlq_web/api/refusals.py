@@ -32,6 +32,7 @@ from dlq_common.errors import (
     Unavailable,
     Unsatisfiable,
 )
+from dlq_web.line.calls import Overdue
 
 
 class HttpOutcome(NamedTuple):
@@ -56,6 +57,7 @@ _OUTCOMES: Mapping[type[DlqError], HttpOutcome] = {
     TryAgain: HttpOutcome("resource_exhausted", 429),
     CursorExpired: HttpOutcome("out_of_range", 410),
     Unavailable: HttpOutcome("unavailable", 503),
+    Overdue: HttpOutcome("deadline_exceeded", 504),
 }
 RETRY_AFTER_S = 1
 

@@ -176,6 +176,9 @@ class Streams:
         except BaseException:
             await leave()
             raise
+        if http.method == "HEAD":  # it has no body, and so nothing that would end it
+            await leave()
+            return Response(headers=told.headers, media_type=told.kind)
         answer = _Streamed(told.content, leave, told.kind)
         answer.headers.update(told.headers)
         return answer

@@ -22,10 +22,10 @@ from dlq_client.line.connection import (
     channel_credentials,
     channel_options,
 )
-from dlq_client.line.errors import from_rpc_error
+from dlq_client.line.errors import from_rpc_error, is_deadline
 from dlq_client.line.identity import Identity, certified
 from dlq_common.clock import Clock
-from dlq_common.errors import DlqError
+from dlq_common.errors import DlqError, Unavailable
 from dlq_common.identity.pki import new_key_and_csr
 from dlq_web.line.methods import PublicMethod
 
@@ -37,6 +37,10 @@ class Asking(Protocol):
 
     async def call(self, method: PublicMethod, request: Message, timeout_s: float = ...) -> Any: ...
     def stream(self, method: PublicMethod, request: Message) -> AsyncGenerator[Any]: ...
+
+
+class Overdue(Unavailable):
+    """The time of the call was over before the master answered."""
 
 
 class MasterLine:
@@ -58,7 +62,8 @@ class MasterLine:
         try:
             return await ask(request, timeout=timeout_s)
         except grpc.RpcError as error:
-            raise from_rpc_error(error, self.identity.address) from None
+            told = from_rpc_error(error, self.identity.address)
+            raise Overdue(told.what) if is_deadline(error) else told from None
 
     async def stream(self, method: PublicMethod, request: Message) -> AsyncGenerator[Any]:
         """The messages of a method that streams its answer. Raises DlqError, also in the middle."""
