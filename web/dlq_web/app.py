@@ -25,6 +25,7 @@ from dlq_web.door.sessions import Person, WebSessions
 from dlq_web.door.signing import SigningDoor
 from dlq_web.pages import loans, pages
 from dlq_web.pages.page import STATIC, refusal_page
+from dlq_web.pages.steer import acting, submitting
 
 
 def build_app(
@@ -46,6 +47,8 @@ def build_app(
             Route("/api/{service}/{method}", Bridge(ids).answer, methods=["POST"]),
             *pages.routes(clock),
             *loans.routes(clock),
+            *acting.routes(clock),
+            *submitting.routes(clock),
             Mount("/static", StaticFiles(directory=STATIC)),
         ],
         middleware=[

@@ -7,7 +7,7 @@ from __future__ import annotations
 import pytest
 
 from dlq.v1 import profile_pb2
-from dlq_cli.commands.jobs.cancel import _ordered
+from dlq_cli.commands.jobs.cancel import ordered
 from dlq_cli.commands.jobs.each import _named
 from dlq_cli.output.render import OutputLook
 from dlq_cli.text.traffic import believed_lines, traffic_pairs
@@ -17,9 +17,9 @@ from support.wire_jobs import a_job
 
 
 def test_who_cancels_a_job_that_has_ended_is_told_that_it_had() -> None:
-    assert _ordered(a_job(1, "completed")) == "has ended already (completed)"
-    assert _ordered(a_job(2, "failed")) == "has ended already (failed)"
-    assert _ordered(a_job(3, "cancelled")) == "cancelled"
+    assert ordered(a_job(1, "completed")) == "has ended already (completed)"
+    assert ordered(a_job(2, "failed")) == "has ended already (failed)"
+    assert ordered(a_job(3, "cancelled")) == "cancelled"
 
 
 def test_a_job_is_named_once() -> None:

@@ -34,6 +34,7 @@ class JobRow(NamedTuple):
     where: str  # its nodes, else why it does not run
     start: str
     promise: str
+    mine: bool  # whether the reader sees all of it, and may change it
 
 
 class AttemptRow(NamedTuple):
@@ -93,6 +94,7 @@ def job_row(job: job_pb2.Job, look: OutputLook) -> JobRow:
         where=clean_line(where(job, look)) if job.node_ids else _why(job),
         start=start or _started(job, look),
         promise=clean_line(_promise(job.promise)) if promised else "",
+        mine=not job.redacted,
     )
 
 

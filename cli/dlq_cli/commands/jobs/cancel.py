@@ -106,12 +106,12 @@ def _cancel(
     """The jobs after it, and the exit code of the first refusal; many jobs take few calls."""
     if len(job_ids) > 1:
         edited = jobs.cancel_many(job_ids, kill=kill, with_jobs=True)
-        return list(edited.jobs), tell_edited(app, edited, _ordered, quiet=quiet)
+        return list(edited.jobs), tell_edited(app, edited, ordered, quiet=quiet)
 
     def change(target: str) -> Edited:
         return jobs.cancel_each(target, kill=kill)
 
-    return change_each(app, job_ids, change, _ordered, quiet=quiet)
+    return change_each(app, job_ids, change, ordered, quiet=quiet)
 
 
 def _wait_gone(
@@ -146,7 +146,7 @@ def _matching(
     return [job.job_id for job in found if not has_ended(job)]
 
 
-def _ordered(job: job_pb2.Job) -> str:
+def ordered(job: job_pb2.Job) -> str:
     """The effect of the order. A cancelled job that had already ended shows its own end."""
     state = shown_state(job)
     if has_ended(job) and state != "cancelled":

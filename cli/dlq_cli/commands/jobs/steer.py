@@ -111,7 +111,7 @@ def requeue(app: App, job: tuple[str, ...], hold: bool, yes: bool, as_json: bool
 
     change = partial(jobs.requeue_each, hold=hold, accept_loss=yes)
     accepted = partial(jobs.requeue_each, hold=hold, accept_loss=True)
-    for_each(app, targets(jobs, job), change, _leaving, as_json=as_json, accepted=accepted)
+    for_each(app, targets(jobs, job), change, leaving, as_json=as_json, accepted=accepted)
 
 
 @click.command(
@@ -202,7 +202,8 @@ def _print(job: job_pb2.Job, *, as_json: bool, text: str) -> None:
     click.echo(document({"jobs": [job_facts(job)]}) if as_json else text)
 
 
-def _leaving(job: job_pb2.Job) -> str:
+def leaving(job: job_pb2.Job) -> str:
+    """The state of a job that is told to wait again."""
     if job.stop_cause != "requeue":
         return standing(job)
     return "leaves its GPUs" if job.HasField("stop_loss") else "is saving"

@@ -90,7 +90,7 @@ def submit_spec(
     elif test_only:
         click.echo("The master would accept this job:\n" + understood(spec), nl=False)
     else:
-        click.echo(_line(job_id, answer.job, manner))
+        click.echo(accepted_line(job_id, answer.job, manner))
     if array and manner.follow and not test_only:
         app.say(f"{job_id} is an array: follow one of its tasks with dlq logs -f {job_id}_INDEX")
     stays = not test_only and (manner.wait or manner.follow)
@@ -139,7 +139,7 @@ def send_spec(
         raise
 
 
-def _line(job_id: str, job: job_pb2.Job, manner: Manner) -> str:
+def accepted_line(job_id: str, job: job_pb2.Job, manner: Manner) -> str:
     """The line about an accepted job."""
     if manner.parsable:
         return f"{job_id};{manner.cluster}" if manner.cluster else job_id

@@ -63,7 +63,7 @@ def _tell(app: App, answer: wire.EstimateJobResponse, *, as_json: bool) -> None:
         click.echo(document(_facts(answer)))
         return
     look = app.look()
-    click.echo(_text(answer, look), nl=False, color=look.color)
+    click.echo(estimate_text(answer, look), nl=False, color=look.color)
 
 
 _facts = described(
@@ -75,7 +75,8 @@ _facts = described(
 )
 
 
-def _text(answer: wire.EstimateJobResponse, look: OutputLook) -> str:
+def estimate_text(answer: wire.EstimateJobResponse, look: OutputLook) -> str:
+    """When a job starts and ends, or why that is not known."""
     job, has = answer.job, answer.HasField
     there = job.job_id not in ("", "0")
     head = f"Job {shown_id(job)} {clean_line(job.name)}: {paint(shown_state(job), look)}"

@@ -8,10 +8,9 @@ const RETRY_MS = 3000;
 const ANYWAY_MS = 30000;  // what happens to others is no event of ours, and ages grow
 const TAIL_BYTES = 16384;
 const MOST_PIECES = 200;
-const METHODS = { hold: 'HoldJob', release: 'ReleaseJob', pause: 'PauseJob', resume: 'ResumeJob',
-  requeue: 'RequeueJob', cancel: 'CancelJob' };
 let due = false;
 let busy = false;
+let shown = document.getElementById('main')?.innerHTML ?? '';  // as the server sent it
 
 /** @param {string} text */
 function say(text) { if (line) line.textContent = text; }
@@ -50,17 +49,30 @@ async function renew() {
   }
 }
 
-/** @param {HTMLElement | null} fresh */
+/**
+ * What is marked as kept stays as it is: output, a picture, the answer to an order.
+ * @param {HTMLElement | null} fresh
+ */
 function replace(fresh) {
   const old = document.getElementById('main');
-  if (!old || !fresh || old.innerHTML === fresh.innerHTML) return;
-  const kept = old.querySelector('#output');
-  const place = fresh.querySelector('#output');
-  if (kept && place) place.replaceWith(kept);
-  const focus = document.activeElement?.getAttribute('href');
+  if (!old || !fresh || shown === fresh.innerHTML) return;
+  shown = fresh.innerHTML;
+  const focus = focused();
+  const kept = [...old.querySelectorAll('[data-keep]')].map((one) => ({ one, top: one.scrollTop }));
+  for (const { one } of kept) fresh.querySelector(`#${one.id}`)?.replaceWith(one);
   old.replaceChildren(...fresh.childNodes);
-  if (focus) /** @type {HTMLElement | null} */ (old.querySelector(`a[href="${CSS.escape(focus)}"]`))?.focus();
-  if (!kept) follow();
+  for (const { one, top } of kept) one.scrollTop = top;
+  if (focus) /** @type {HTMLElement | null} */ (old.querySelector(focus))?.focus();
+  document.dispatchEvent(new Event('dlq:renewed'));
+}
+
+/** Where the focus is, as a selector that finds the same place in a new page. */
+function focused() {
+  const at = document.activeElement;
+  const href = at?.getAttribute('href');
+  const value = at instanceof HTMLInputElement && at.name === 'job' ? at.value : '';
+  if (value) return `input[name="job"][value="${CSS.escape(value)}"]`;
+  return href ? `a[href="${CSS.escape(href)}"]` : at?.id ? `#${CSS.escape(at.id)}` : '';
 }
 
 /** @param {() => void} happened */
@@ -86,7 +98,8 @@ function share() {
 
 async function follow() {
   const output = document.getElementById('output');
-  if (!output) return;
+  if (!output || output.dataset.begun) return;
+  output.dataset.begun = 'yes';
   let offset = -TAIL_BYTES;
   let attempt = 0;
   for (;;) {
@@ -131,20 +144,10 @@ document.addEventListener('click', async (event) => {
     await fetch('/leave', { method: 'POST', headers: { 'x-dlq-csrf': csrf } });
     location.assign('/');
   }
-  const method = METHODS[/** @type {keyof typeof METHODS} */ (button.dataset.action ?? '')];
-  const job = button.closest('[data-job]')?.getAttribute('data-job');
-  if (!method || !job || !confirm(`${button.textContent} job ${job}?`)) return;
-  const answer = await fetch(`/api/dlq.v1.JobService/${method}`, {
-    method: 'POST',
-    headers: { 'content-type': 'application/json', 'x-dlq-csrf': csrf },
-    body: JSON.stringify({ jobId: job }),
-  });
-  const said = document.getElementById('said');
-  const told = answer.ok ? 'done' : await answer.json();
-  if (said) said.textContent = answer.ok ? 'done' : [told.message, told.hint].filter(Boolean).join('; ');
-  renew();
 });
 
+document.addEventListener('dlq:renew', () => { renew(); });
 setInterval(() => { if (document.visibilityState === 'visible') renew(); }, ANYWAY_MS);
 share();
 follow();
+document.addEventListener('dlq:renewed', follow);
