@@ -42,6 +42,7 @@ INFERENCE = {"ListLoans", "LendServers", "PlanReclaim", "ReclaimServers", "SetLo
 LOOKING = {"ListNodes", "GetNode", "ListQueues"}
 USERS = {
     "EstimateJob",
+    "GetGpuMap",
     "GetForecastQuality",
     "ListReservations",
     "ListTeams",

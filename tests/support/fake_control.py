@@ -103,6 +103,7 @@ class FakeRead(Published):
     specs: dict[JobId, bytes] = field(default_factory=dict)
     all_attempts: dict[AttemptKey, Attempt] = field(default_factory=dict)
     all_nodes: dict[NodeId, Node] = field(default_factory=dict)
+    all_figures: dict[NodeId, dict[int, Figures]] = field(default_factory=dict)
     all_users: dict[str, User] = field(default_factory=dict)
     all_tokens: dict[str, JoinToken] = field(default_factory=dict)
     all_teams: dict[str, Team] = field(default_factory=dict)
@@ -246,10 +247,16 @@ class FakeRead(Published):
         return self.all_nodes[node_id].last_contact_s if node_id in self.all_nodes else None
 
     def holders(self, node_id: NodeId) -> dict[int, AttemptKey]:
-        return {}
+        return {
+            index: key
+            for key in self.attempts_on(node_id)
+            for slot in self.all_attempts[key].lease.allocation.slots
+            if slot.node_id == node_id
+            for index in slot.gpu_indices
+        }
 
-    def figures(self, node_id: NodeId) -> dict[int, Figures]:
-        return {}
+    def figures(self, node_id: NodeId) -> Mapping[int, Figures]:
+        return self.all_figures.get(node_id, {})
 
     def declared_speeds(self) -> Mapping[str, float]:
         return {}

@@ -402,6 +402,10 @@ class FakeMaster(
 
     # -- nodes, queues, the cluster ----------------------------------------------------------
 
+    def GetGpuMap(self, request: nodes.GetGpuMapRequest, context: Any) -> nodes.GetGpuMapResponse:
+        self._note("GetGpuMap", request, context)
+        return nodes.GetGpuMapResponse()
+
     def ListNodes(self, request: nodes.ListNodesRequest, context: Any) -> nodes.ListNodesResponse:
         self._note("ListNodes", request, context)
         return nodes.ListNodesResponse(nodes=self.nodes.values())

@@ -22,9 +22,9 @@ from dlq_master.rpc.calls.roles import (
 )
 from dlq_master.rpc.cluster import admin_service as admin
 from dlq_master.rpc.cluster import facts_service as facts
+from dlq_master.rpc.cluster import gpu_map, profiling
 from dlq_master.rpc.cluster import loan_service as loans
 from dlq_master.rpc.cluster import pool_service as pools
-from dlq_master.rpc.cluster import profiling
 from dlq_master.rpc.cluster import reservation_service as reservations
 from dlq_master.rpc.cluster import team_service as teams
 from dlq_master.rpc.cluster import usage_service as usage
@@ -67,6 +67,7 @@ SERVICES: Mapping[str, Mapping[str, RpcMethod]] = {
     "dlq.v1.NodeService": {
         "ListNodes": RpcMethod(LOOKERS, facts.list_nodes),
         "GetNode": RpcMethod(LOOKERS, facts.get_node),
+        "GetGpuMap": RpcMethod(USERS, gpu_map.get_gpu_map),
     },
     "dlq.v1.QueueService": {
         "ListQueues": RpcMethod(LOOKERS, facts.list_queues),

@@ -25,8 +25,7 @@ from dlq_master.control.stimuli import (
     ResumeJob,
     SignalJob,
 )
-from dlq_master.model.attempts.attempt import Attempt
-from dlq_master.model.ids import JobId, NodeId
+from dlq_master.model.ids import JobId
 from dlq_master.model.jobs.job import HoldKind, Job
 from dlq_master.model.jobs.naming import shown_id
 from dlq_master.rpc.calls.call import Call
@@ -47,7 +46,7 @@ from dlq_master.rpc.specs.intake import (
     words_of,
 )
 from dlq_master.rpc.specs.respec import respecified
-from dlq_master.rpc.views.convert import attempt_message, reason_messages
+from dlq_master.rpc.views.convert import attempt_message, contact_of, reason_messages
 from dlq_master.rpc.views.job_view import brief_message, job_message
 
 MOST_DETAILED: Final = 1_000  # jobs of a page with details
@@ -71,7 +70,7 @@ async def get_job(call: Call, request: wire.GetJobRequest) -> wire.GetJobRespons
     response = wire.GetJobResponse(
         job=job_message(job, read, call.now_s),
         spec=JobSpec.FromString(read.spec(job.spec_id)),
-        attempts=[attempt_message(each, job.rules, _contact_s(each, read)) for each in attempts],
+        attempts=[attempt_message(each, job.rules, contact_of(each, read)) for each in attempts],
         traffic=traffic_message(job, read),
     )
     profile = profile_of(job, read) if request.with_profile else None
@@ -117,7 +116,7 @@ def _detail(job: Job, read: Published) -> wire.JobDetail:
     detail = wire.JobDetail(
         spec=JobSpec.FromString(read.spec(job.spec_id)),
         attempts=[
-            attempt_message(each, job.rules, _contact_s(each, read))
+            attempt_message(each, job.rules, contact_of(each, read))
             for each in read.attempts(job.job_id)
         ],
     )
@@ -239,18 +238,3 @@ def _losses(after: Changed) -> list[WorkLoss]:
     """The losses of those jobs that have been told to stop."""
     jobs = after["jobs"] or [after["job"]]
     return [job.stop_loss for job in jobs if job.stop_cause and job.HasField("stop_loss")]
-
-
-def _contact_s(attempt: Attempt, read: Published) -> float | None:
-    """The last word of the attempt's most silent node; None when one has not been heard of. An
-    absence that was announced counts as if it had been heard of for so long."""
-    contacts = [_heard_s(node_id, read) for node_id in attempt.lease.allocation.node_ids]
-    known = [contact_s for contact_s in contacts if contact_s is not None]
-    return min(known) if known and len(known) == len(contacts) else None
-
-
-def _heard_s(node_id: NodeId, read: Published) -> float | None:
-    contact_s, node = read.contact_s(node_id), read.node(node_id)
-    if contact_s is None or node is None:
-        return contact_s
-    return contact_s + node.maintenance_s

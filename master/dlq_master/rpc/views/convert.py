@@ -14,6 +14,7 @@ from dlq_master.control.read_model.published import Published
 from dlq_master.model.attempts.attempt import Attempt, AttemptState, RankStatus
 from dlq_master.model.attempts.exit_zero import words as end_note
 from dlq_master.model.event import Fact, JournalEvent
+from dlq_master.model.ids import NodeId
 from dlq_master.model.jobs.job import HoldKind, Job, JobState, RunRules
 from dlq_master.model.lease import Lease, LeaseKind, hold_until_s
 from dlq_master.model.nodes.node import Node, NodeState
@@ -70,6 +71,22 @@ def attempt_message(attempt: Attempt, rules: RunRules, contact_s: float | None) 
         grace_duration=to_duration(attempt.grace_s),
         end_note="" if attempt.live else end_note(attempt, rules),
     )
+
+
+def contact_of(attempt: Attempt, read: Published) -> float | None:
+    """The last word of the attempt's most silent node; None when one has not been heard of. An
+    absence that was announced counts as if it had been heard of for so long.
+    """
+    contacts = [_heard_s(node_id, read) for node_id in attempt.lease.allocation.node_ids]
+    known = [contact_s for contact_s in contacts if contact_s is not None]
+    return min(known) if known and len(known) == len(contacts) else None
+
+
+def _heard_s(node_id: NodeId, read: Published) -> float | None:
+    contact_s, node = read.contact_s(node_id), read.node(node_id)
+    if contact_s is None or node is None:
+        return contact_s
+    return contact_s + node.maintenance_s
 
 
 def rank_message(rank: int, status: RankStatus) -> job_pb2.Rank:

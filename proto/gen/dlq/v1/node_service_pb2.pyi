@@ -4,9 +4,12 @@ isort:skip_file
 Views of nodes for every user."""
 
 from collections import abc as _abc
+from dlq.v1 import job_pb2 as _job_pb2
+from dlq.v1 import lease_pb2 as _lease_pb2
 from dlq.v1 import node_pb2 as _node_pb2
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
+from google.protobuf import timestamp_pb2 as _timestamp_pb2
 from google.protobuf.internal import containers as _containers
 import builtins as _builtins
 import sys
@@ -118,3 +121,203 @@ class GetNodeResponse(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___GetNodeResponse: _TypeAlias = GetNodeResponse  # noqa: Y015
+
+@_typing.final
+class GetGpuMapRequest(_message.Message):
+    """Request of GetGpuMap."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    PAGE_SIZE_FIELD_NUMBER: _builtins.int
+    PAGE_TOKEN_FIELD_NUMBER: _builtins.int
+    page_size: _builtins.int
+    """At most this many nodes; 0 means 1,000, the most is 10,000."""
+    page_token: _builtins.str
+    """From the last answer; empty for the first page."""
+    def __init__(
+        self,
+        *,
+        page_size: _builtins.int = ...,
+        page_token: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["page_size", b"page_size", "page_token", b"page_token"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___GetGpuMapRequest: _TypeAlias = GetGpuMapRequest  # noqa: Y015
+
+@_typing.final
+class GpuMapNode(_message.Message):
+    """The GPUs of one node. Each list has an entry for each GPU, in one order."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NODE_ID_FIELD_NUMBER: _builtins.int
+    STATE_FIELD_NUMBER: _builtins.int
+    FLAGS_FIELD_NUMBER: _builtins.int
+    POOL_FIELD_NUMBER: _builtins.int
+    OPEN_FIELD_NUMBER: _builtins.int
+    GPU_TYPES_FIELD_NUMBER: _builtins.int
+    GPU_INDEXES_FIELD_NUMBER: _builtins.int
+    LEASE_PLACES_FIELD_NUMBER: _builtins.int
+    UTILIZATION_PERCENTS_FIELD_NUMBER: _builtins.int
+    WITHHELD_GPU_INDEXES_FIELD_NUMBER: _builtins.int
+    node_id: _builtins.str
+    """Name of the node."""
+    state: _node_pb2.NodeState.ValueType
+    """Liveness."""
+    pool: _builtins.str
+    """Its pool, as in Node."""
+    open: _builtins.bool
+    """It takes new work."""
+    @_builtins.property
+    def flags(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Its flags, as in Node."""
+
+    @_builtins.property
+    def gpu_types(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """The types of its GPUs; a single entry counts for all of them."""
+
+    @_builtins.property
+    def gpu_indexes(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
+        """Their numbers on the node."""
+
+    @_builtins.property
+    def lease_places(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
+        """The places of their leases in the answer, from 0; -1: no attempt holds the GPU."""
+
+    @_builtins.property
+    def utilization_percents(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
+        """Part of the last second in which something ran on the GPU; -1: not reported."""
+
+    @_builtins.property
+    def withheld_gpu_indexes(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
+        """Numbers of the GPUs that take no work although the node may."""
+
+    def __init__(
+        self,
+        *,
+        node_id: _builtins.str = ...,
+        state: _node_pb2.NodeState.ValueType = ...,
+        flags: _abc.Iterable[_builtins.str] | None = ...,
+        pool: _builtins.str = ...,
+        open: _builtins.bool = ...,
+        gpu_types: _abc.Iterable[_builtins.str] | None = ...,
+        gpu_indexes: _abc.Iterable[_builtins.int] | None = ...,
+        lease_places: _abc.Iterable[_builtins.int] | None = ...,
+        utilization_percents: _abc.Iterable[_builtins.int] | None = ...,
+        withheld_gpu_indexes: _abc.Iterable[_builtins.int] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["flags", b"flags", "gpu_indexes", b"gpu_indexes", "gpu_types", b"gpu_types", "lease_places", b"lease_places", "node_id", b"node_id", "open", b"open", "pool", b"pool", "state", b"state", "utilization_percents", b"utilization_percents", "withheld_gpu_indexes", b"withheld_gpu_indexes"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___GpuMapNode: _TypeAlias = GpuMapNode  # noqa: Y015
+
+@_typing.final
+class GpuMapLease(_message.Message):
+    """The right of a living attempt to hold GPUs."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    JOB_ID_FIELD_NUMBER: _builtins.int
+    USER_FIELD_NUMBER: _builtins.int
+    TEAM_FIELD_NUMBER: _builtins.int
+    KIND_FIELD_NUMBER: _builtins.int
+    ATTEMPT_STATE_FIELD_NUMBER: _builtins.int
+    LEAVING_FIELD_NUMBER: _builtins.int
+    ASSIGN_TIME_FIELD_NUMBER: _builtins.int
+    TERM_END_TIME_FIELD_NUMBER: _builtins.int
+    HOLD_UNTIL_TIME_FIELD_NUMBER: _builtins.int
+    GPU_COUNT_FIELD_NUMBER: _builtins.int
+    job_id: _builtins.str
+    """The job."""
+    user: _builtins.str
+    """Its owner; empty: not for the caller to know."""
+    team: _builtins.str
+    """Its team; empty: none, or not for the caller to know."""
+    kind: _lease_pb2.LeaseKind.ValueType
+    """Its purpose; unset: not for the caller to know."""
+    attempt_state: _job_pb2.AttemptState.ValueType
+    """State of the attempt."""
+    leaving: _builtins.bool
+    """It was asked to leave."""
+    gpu_count: _builtins.int
+    """GPUs that it holds on all nodes."""
+    @_builtins.property
+    def assign_time(self) -> _timestamp_pb2.Timestamp:
+        """When its GPUs were given."""
+
+    @_builtins.property
+    def term_end_time(self) -> _timestamp_pb2.Timestamp:
+        """End of the present term."""
+
+    @_builtins.property
+    def hold_until_time(self) -> _timestamp_pb2.Timestamp:
+        """Until when the job may go on if the master stays silent from now on; unset: not known."""
+
+    def __init__(
+        self,
+        *,
+        job_id: _builtins.str = ...,
+        user: _builtins.str = ...,
+        team: _builtins.str = ...,
+        kind: _lease_pb2.LeaseKind.ValueType = ...,
+        attempt_state: _job_pb2.AttemptState.ValueType = ...,
+        leaving: _builtins.bool = ...,
+        assign_time: _timestamp_pb2.Timestamp | None = ...,
+        term_end_time: _timestamp_pb2.Timestamp | None = ...,
+        hold_until_time: _timestamp_pb2.Timestamp | None = ...,
+        gpu_count: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["assign_time", b"assign_time", "hold_until_time", b"hold_until_time", "term_end_time", b"term_end_time"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["assign_time", b"assign_time", "attempt_state", b"attempt_state", "gpu_count", b"gpu_count", "hold_until_time", b"hold_until_time", "job_id", b"job_id", "kind", b"kind", "leaving", b"leaving", "team", b"team", "term_end_time", b"term_end_time", "user", b"user"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___GpuMapLease: _TypeAlias = GpuMapLease  # noqa: Y015
+
+@_typing.final
+class GetGpuMapResponse(_message.Message):
+    """Answer of GetGpuMap."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NODES_FIELD_NUMBER: _builtins.int
+    LEASES_FIELD_NUMBER: _builtins.int
+    NEXT_PAGE_TOKEN_FIELD_NUMBER: _builtins.int
+    MASTER_TIME_FIELD_NUMBER: _builtins.int
+    next_page_token: _builtins.str
+    """For the next page; empty on the last one."""
+    @_builtins.property
+    def nodes(self) -> _containers.RepeatedCompositeFieldContainer[Global___GpuMapNode]:
+        """The page."""
+
+    @_builtins.property
+    def leases(self) -> _containers.RepeatedCompositeFieldContainer[Global___GpuMapLease]:
+        """The leases of these nodes; a lease may be part of several pages."""
+
+    @_builtins.property
+    def master_time(self) -> _timestamp_pb2.Timestamp:
+        """The master's clock."""
+
+    def __init__(
+        self,
+        *,
+        nodes: _abc.Iterable[Global___GpuMapNode] | None = ...,
+        leases: _abc.Iterable[Global___GpuMapLease] | None = ...,
+        next_page_token: _builtins.str = ...,
+        master_time: _timestamp_pb2.Timestamp | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["master_time", b"master_time"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["leases", b"leases", "master_time", b"master_time", "next_page_token", b"next_page_token", "nodes", b"nodes"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___GetGpuMapResponse: _TypeAlias = GetGpuMapResponse  # noqa: Y015

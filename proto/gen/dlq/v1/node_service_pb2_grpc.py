@@ -45,6 +45,11 @@ class NodeServiceStub:
                 request_serializer=dlq_dot_v1_dot_node__service__pb2.GetNodeRequest.SerializeToString,
                 response_deserializer=dlq_dot_v1_dot_node__service__pb2.GetNodeResponse.FromString,
                 _registered_method=True)
+        self.GetGpuMap = channel.unary_unary(
+                '/dlq.v1.NodeService/GetGpuMap',
+                request_serializer=dlq_dot_v1_dot_node__service__pb2.GetGpuMapRequest.SerializeToString,
+                response_deserializer=dlq_dot_v1_dot_node__service__pb2.GetGpuMapResponse.FromString,
+                _registered_method=True)
 
 
 class NodeServiceServicer:
@@ -65,6 +70,14 @@ class NodeServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def GetGpuMap(self, request, context):
+        """Tells the lease and the use of each GPU, in few bytes. Nodes come in the order of
+        their ids, page by page. Of other users' jobs it tells no more than ListJobs and ListNodes.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_NodeServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -77,6 +90,11 @@ def add_NodeServiceServicer_to_server(servicer, server):
                     servicer.GetNode,
                     request_deserializer=dlq_dot_v1_dot_node__service__pb2.GetNodeRequest.FromString,
                     response_serializer=dlq_dot_v1_dot_node__service__pb2.GetNodeResponse.SerializeToString,
+            ),
+            'GetGpuMap': grpc.unary_unary_rpc_method_handler(
+                    servicer.GetGpuMap,
+                    request_deserializer=dlq_dot_v1_dot_node__service__pb2.GetGpuMapRequest.FromString,
+                    response_serializer=dlq_dot_v1_dot_node__service__pb2.GetGpuMapResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -134,6 +152,33 @@ class NodeService:
             '/dlq.v1.NodeService/GetNode',
             dlq_dot_v1_dot_node__service__pb2.GetNodeRequest.SerializeToString,
             dlq_dot_v1_dot_node__service__pb2.GetNodeResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def GetGpuMap(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/dlq.v1.NodeService/GetGpuMap',
+            dlq_dot_v1_dot_node__service__pb2.GetGpuMapRequest.SerializeToString,
+            dlq_dot_v1_dot_node__service__pb2.GetGpuMapResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -37,6 +37,10 @@ class NodeServiceStub:
     """Lists nodes in the order of their ids, page by page."""
     GetNode: _grpc.UnaryUnaryMultiCallable[_node_service_pb2.GetNodeRequest, _node_service_pb2.GetNodeResponse]
     """Returns one node. NOT_FOUND without such a node."""
+    GetGpuMap: _grpc.UnaryUnaryMultiCallable[_node_service_pb2.GetGpuMapRequest, _node_service_pb2.GetGpuMapResponse]
+    """Tells the lease and the use of each GPU, in few bytes. Nodes come in the order of
+    their ids, page by page. Of other users' jobs it tells no more than ListJobs and ListNodes.
+    """
 
 @_typing.type_check_only
 class NodeServiceAsyncStub(NodeServiceStub):
@@ -47,6 +51,10 @@ class NodeServiceAsyncStub(NodeServiceStub):
     """Lists nodes in the order of their ids, page by page."""
     GetNode: _aio.UnaryUnaryMultiCallable[_node_service_pb2.GetNodeRequest, _node_service_pb2.GetNodeResponse]  # type: ignore[assignment]
     """Returns one node. NOT_FOUND without such a node."""
+    GetGpuMap: _aio.UnaryUnaryMultiCallable[_node_service_pb2.GetGpuMapRequest, _node_service_pb2.GetGpuMapResponse]  # type: ignore[assignment]
+    """Tells the lease and the use of each GPU, in few bytes. Nodes come in the order of
+    their ids, page by page. Of other users' jobs it tells no more than ListJobs and ListNodes.
+    """
 
 class NodeServiceServicer(metaclass=_abc_1.ABCMeta):
     """Nodes: look."""
@@ -66,5 +74,15 @@ class NodeServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_node_service_pb2.GetNodeResponse, _abc.Awaitable[_node_service_pb2.GetNodeResponse]]:
         """Returns one node. NOT_FOUND without such a node."""
+
+    @_abc_1.abstractmethod
+    def GetGpuMap(
+        self,
+        request: _node_service_pb2.GetGpuMapRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_node_service_pb2.GetGpuMapResponse, _abc.Awaitable[_node_service_pb2.GetGpuMapResponse]]:
+        """Tells the lease and the use of each GPU, in few bytes. Nodes come in the order of
+        their ids, page by page. Of other users' jobs it tells no more than ListJobs and ListNodes.
+        """
 
 def add_NodeServiceServicer_to_server(servicer: NodeServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...
