@@ -64,6 +64,9 @@ COMMANDS = {
         "GPU-hours by user, team and purpose, and lost hours.",
     ),
     "report": Lazy("dlq_cli.commands.report.report:report", "For operators: how the cluster did."),
+    "notify": Lazy(
+        "dlq_cli.commands.notify.notify:notify", "Messages when something happens to your jobs."
+    ),
     "spec": Lazy("dlq_cli.commands.spec.spec:spec", "Write, check and convert job specs, offline."),
     "config": Lazy("dlq_cli.commands.here.config:config", "Settings, and where each came from."),
     "profile": Lazy("dlq_cli.commands.profile.profile:profile", "The traffic of a job."),

@@ -55,6 +55,7 @@ from dlq_master.planner.process import Facts
 from dlq_master.store.batch import JoinToken, PastJobs, User
 from dlq_master.store.tables.accounts import Books
 from dlq_master.store.tables.chosen_policy import Chosen
+from dlq_master.store.tables.notify_rules import NotifyRule, rules_of
 from dlq_master.store.tables.tenants import Reservation, Team
 from support.memory_store import admits
 
@@ -107,6 +108,7 @@ class FakeRead(Published):
     all_users: dict[str, User] = field(default_factory=dict)
     all_tokens: dict[str, JoinToken] = field(default_factory=dict)
     all_teams: dict[str, Team] = field(default_factory=dict)
+    all_notify_rules: dict[str, NotifyRule] = field(default_factory=dict)
     all_reservations: dict[str, Reservation] = field(default_factory=dict)
     journal: list[JournalEvent] = field(default_factory=list)
     beats: dict[JobId, Any] = field(default_factory=dict)
@@ -300,6 +302,10 @@ class FakeRead(Published):
 
     def tokens(self) -> Sequence[JoinToken]:
         return list(self.all_tokens.values())
+
+    def notify_rules(self, user: str = "") -> Sequence[NotifyRule]:
+        rules = self.all_notify_rules
+        return rules_of(rules, user) if user else list(rules.values())
 
     def reservations(self) -> Sequence[Reservation]:
         return list(self.all_reservations.values())
@@ -601,6 +607,23 @@ class FakeControl:
 
     def _CancelReservation(self, ask: say.CancelReservation) -> None:
         self.published.all_reservations.pop(ask.reservation_id, None)
+
+    def _AddNotifyRule(self, ask: say.AddNotifyRule) -> NotifyRule:
+        made = NotifyRule(
+            f"n{len(self.published.all_notify_rules) + 1}", ask.caller.name, ask.target,
+            ask.address, ask.events, 0.0, ask.signing_key, ask.with_output, ask.quiet_hours,
+            ask.time_zone, ask.gather_s,
+        )  # fmt: skip
+        self.published.all_notify_rules[made.rule_id] = made
+        return made
+
+    def _RemoveNotifyRule(self, ask: say.RemoveNotifyRule) -> None:
+        if self.published.all_notify_rules.pop(ask.rule_id, None) is None:
+            raise NotFound(f"there is no rule {ask.rule_id}")
+
+    def _TestNotifyRule(self, ask: say.TestNotifyRule) -> None:
+        if ask.rule_id not in self.published.all_notify_rules:
+            raise NotFound(f"there is no rule {ask.rule_id}")
 
     def _SetTeam(self, ask: say.SetTeam) -> say.TeamSet:
         team = ask.team._replace(version=ask.team.version + 1)

@@ -40,6 +40,7 @@ from dlq_master.store.stored_tables import (
     FORESEEN,
     LESSONS,
     MACHINES,
+    NOTIFY_RULES,
     RESERVATIONS,
     TABLES,
     TEAMS,
@@ -213,6 +214,7 @@ class MemoryStore:
             recordings=self._recordings()[-MOST_RECORDINGS:],
             teams=self._values(TEAMS),
             reservations=self._values(RESERVATIONS),
+            notify_rules=self._values(NOTIFY_RULES),
             waited=tuple(
                 one
                 for one in self._decoded(rows.tables[WAITED], Waited)

@@ -61,6 +61,7 @@ class RpcHouse:
             ("olga", "operator", 1003),
             ("root", "admin", 1004),
             ("prism", "inference", 1005),
+            ("nina", "notifier", 1006),
         ):
             self.control.add_user(name, role, uid)
         for node_id in ("gpu01", "gpu02"):

@@ -20,6 +20,7 @@ from dlq_master.store.batch import Batch, Intention, JoinToken, StoredRequest, U
 from dlq_master.store.stored_tables import (
     FORESEEN,
     MACHINES,
+    NOTIFY_RULES,
     RESERVATIONS,
     TEAMS,
     TOKENS,
@@ -27,6 +28,7 @@ from dlq_master.store.stored_tables import (
     WAITED,
 )
 from dlq_master.store.tables.accounts import PoolRow, UseRow
+from dlq_master.store.tables.notify_rules import NotifyRule
 from dlq_master.store.tables.tenants import (
     Foreseen,
     Member,
@@ -66,8 +68,15 @@ recordings = st.from_type(Recording)
 evidence = st.from_type(Evidence)
 teams = st.from_type(Team)
 reservations = st.from_type(Reservation)
+notify_rules = st.from_type(NotifyRule)
 waits = st.from_type(Waited)
 machines = st.from_type(Machine)
+
+
+def a_notify_rule(rule_id: str = "n1", **changes: Any) -> NotifyRule:
+    """A rule of alice."""
+    rule = NotifyRule(rule_id, "alice", "mail", "alice@example.org", ("failed",), 1.0)
+    return rule._replace(**changes)
 
 
 def a_job(number: int = 1, **changes: Any) -> Job:
@@ -206,6 +215,7 @@ def first_batch() -> Batch:
     batch.put(TOKENS, JoinToken("t1", "gpu01", "hash", 1.0, 2.0, "alice"))
     batch.put(TEAMS, a_team(), a_team("nlp"))
     batch.put(RESERVATIONS, a_reservation(), a_reservation("m2"))
+    batch.put(NOTIFY_RULES, a_notify_rule(), a_notify_rule("n2"))
     batch.put(WAITED, a_wait(1), a_wait(2))
     batch.put(FORESEEN, a_start(1), a_start(2, high_s=inf))
     batch.put(MACHINES, a_machine(), a_machine("spot-3-2"))
@@ -242,6 +252,7 @@ def mixed_batch() -> Batch:
     batch.put(TOKENS, JoinToken("t2", "", "hash", 1.0, 2.0, "alice"))
     batch.put(TEAMS, a_team(version=2), a_team("robots"))
     batch.put(RESERVATIONS, a_reservation(active=True))
+    batch.put(NOTIFY_RULES, a_notify_rule(events=("failed", "ended")))
     batch.put(WAITED, a_wait(2, now=()), a_wait(3))
     batch.put(FORESEEN, a_start(1, started_s=450.0), a_start(3))
     batch.put(
@@ -253,5 +264,6 @@ def mixed_batch() -> Batch:
     batch.drop(TOKENS, "t1")
     batch.drop(TEAMS, "nlp")
     batch.drop(RESERVATIONS, "m2")
+    batch.drop(NOTIFY_RULES, "n2")
     batch.drop(FORESEEN, JobId(2))
     return batch

@@ -40,11 +40,12 @@ class Role(StrEnum):
     OPERATOR = "operator"
     ADMIN = "admin"
     INFERENCE = "inference"
+    NOTIFIER = "notifier"
     NODE = "node"
     MASTER = "master"
 
 
-PEOPLE = frozenset({Role.USER, Role.OPERATOR, Role.ADMIN, Role.INFERENCE})
+PEOPLE = frozenset({Role.USER, Role.OPERATOR, Role.ADMIN, Role.INFERENCE, Role.NOTIFIER})
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,11 +11,13 @@ from types import MappingProxyType
 from dlq_master.rpc.calls.call import Call
 from dlq_master.rpc.calls.roles import (
     ADMINS,
+    HEARERS,
     LENDERS,
     LOOKERS,
     MEMBERS,
     NOBODY,
     NODES,
+    NOTIFIERS,
     OPERATORS,
     USERS,
     RpcMethod,
@@ -24,6 +26,7 @@ from dlq_master.rpc.cluster import admin_service as admin
 from dlq_master.rpc.cluster import facts_service as facts
 from dlq_master.rpc.cluster import gpu_map, profiling
 from dlq_master.rpc.cluster import loan_service as loans
+from dlq_master.rpc.cluster import notify_service as notify
 from dlq_master.rpc.cluster import pool_service as pools
 from dlq_master.rpc.cluster import reservation_service as reservations
 from dlq_master.rpc.cluster import team_service as teams
@@ -59,8 +62,8 @@ SERVICES: Mapping[str, Mapping[str, RpcMethod]] = {
         "CheckpointJob": RpcMethod(USERS, jobs.checkpoint_job, changes=True),
         "ExplainJob": RpcMethod(USERS, jobs.explain_job),
         "ListEvents": RpcMethod(USERS, jobs.list_events),
-        "WatchEvents": RpcMethod(USERS, watch.watch_events),
-        "ReadLogs": RpcMethod(USERS, logs.read_logs),
+        "WatchEvents": RpcMethod(HEARERS, watch.watch_events),
+        "ReadLogs": RpcMethod(HEARERS, logs.read_logs),
         "ExecJob": RpcMethod(USERS, execs.exec_job, changes=True),
         "AttendJob": RpcMethod(USERS, jobs.attend_job),
     },
@@ -121,8 +124,17 @@ SERVICES: Mapping[str, Mapping[str, RpcMethod]] = {
         "ListPools": RpcMethod(OPERATORS, pools.list_pools),
         "StopMachines": RpcMethod(OPERATORS, pools.stop_machines, changes=True),
     },
+    "dlq.v1.NotifyService": {
+        "ListNotifyRules": RpcMethod(HEARERS, notify.list_notify_rules),
+        "AddNotifyRule": RpcMethod(USERS, notify.add_notify_rule, changes=True),
+        "RemoveNotifyRule": RpcMethod(USERS, notify.remove_notify_rule, changes=True),
+        "TestNotifyRule": RpcMethod(USERS, notify.test_notify_rule, changes=True),
+        "ListStartEstimates": RpcMethod(NOTIFIERS, notify.list_start_estimates),
+    },
     "dlq.v1.IdentityService": {
-        "RenewCertificate": RpcMethod(MEMBERS, certificates.renew_certificate, changes=True),
+        "RenewCertificate": RpcMethod(
+            MEMBERS | NOTIFIERS, certificates.renew_certificate, changes=True
+        ),
     },
     "dlq.v1.AgentService": {
         "Session": RpcMethod(NODES, agents.session),

@@ -16,6 +16,7 @@ from dlq_master.model.machines.rented import Machine
 from dlq_master.model.nodes.node import Node
 from dlq_master.model.usage.cost import Stay
 from dlq_master.store.tables.accounts import PoolRow, UseRow
+from dlq_master.store.tables.notify_rules import NotifyRule
 from dlq_master.store.tables.table import Changes, Table
 from dlq_master.store.tables.tenants import Foreseen, Reservation, Team, Waited
 
@@ -192,6 +193,7 @@ class Loaded:
     recordings: tuple[Recording, ...] = ()  # the newest `MOST_RECORDINGS`, oldest first
     teams: tuple[Team, ...] = ()
     reservations: tuple[Reservation, ...] = ()
+    notify_rules: tuple[NotifyRule, ...] = ()
     waited: tuple[Waited, ...] = ()  # of jobs that have not ended
     foreseen: tuple[Foreseen, ...] = ()  # by job
     machines: tuple[Machine, ...] = ()  # rented machines that are open or ended lately

@@ -44,6 +44,7 @@ _BODIES = (
     "foreseen",
     "machines",
     "recordings",
+    "notify_rules",
 )
 # Lessons of the last hours: their instants lie in numbers.
 _FORGET_WINDOWS = (

@@ -154,3 +154,8 @@ _migration(
         beyond_gpu_s REAL NOT NULL,
         PRIMARY KEY (day, user, team, class, pool)) STRICT, WITHOUT ROWID""",  # noqa: E501
 )
+# Rules of notifications; their bodies hold secrets of users.
+_migration(
+    "0015_notify_rules",
+    "CREATE TABLE notify_rules (rule_id TEXT PRIMARY KEY, body TEXT NOT NULL) STRICT",
+)

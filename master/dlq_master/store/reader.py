@@ -37,6 +37,7 @@ from dlq_master.store.past import Past
 from dlq_master.store.rows import EVENT_FIELDS
 from dlq_master.store.stored_tables import (
     FORESEEN,
+    NOTIFY_RULES,
     RESERVATIONS,
     TEAMS,
     TOKENS,
@@ -109,6 +110,7 @@ class Reader(Past):
             recordings=self._recordings(),
             teams=self._rows(TEAMS),
             reservations=self._rows(RESERVATIONS),
+            notify_rules=self._rows(NOTIFY_RULES),
             waited=self._all(_WAITED, Waited),
             foreseen=self._rows(FORESEEN),
             machines=self._machines(),

@@ -13,7 +13,7 @@ from dlq_master.control.loans import loans, reclaims
 from dlq_master.control.loop.turn import Answer, Turn
 from dlq_master.control.machines import pool_hellos, pools, provider_answers
 from dlq_master.control.nodes import gpu_health, labels, maintenance, nodes
-from dlq_master.control.people import attendance, people, teams
+from dlq_master.control.people import attendance, notify_rules, people, teams
 from dlq_master.control.placement import policies, scheduling
 from dlq_master.control.reservations import reservations
 from dlq_master.control.stimuli import EditMany, JobEdit, Opened, OpenSession
@@ -68,6 +68,9 @@ _PLAIN: Final[tuple[Callable[[Turn, Any], Any], ...]] = (
     policies.set_policy,
     teams.set_team,
     teams.delete_team,
+    notify_rules.add,
+    notify_rules.remove,
+    notify_rules.test,
     reservations.create,
     reservations.cancel,
     loans.lend,

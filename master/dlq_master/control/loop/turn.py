@@ -361,6 +361,7 @@ _MADE_ANEW = (
     "request_id",
     "token_id",
     "secret_hash",
+    "signing_key",
     "found",
     "hurry",
     "living_only",

@@ -19,7 +19,7 @@ from dlq_common.errors import (
 )
 from dlq_master.control.loop.once import Done, nothing, once
 from dlq_master.control.loop.turn import Turn
-from dlq_master.control.people import teams
+from dlq_master.control.people import notify_rules, teams
 from dlq_master.control.placement import policies
 from dlq_master.control.stimuli import (
     CreateToken,
@@ -39,7 +39,7 @@ from dlq_master.model.jobs.person import belongs, new_person
 from dlq_master.model.nodes.node import Node, NodeState
 
 ROLE_ORDER = ("user", "operator", "admin")
-ROLES = (*ROLE_ORDER, "inference")
+ROLES = (*ROLE_ORDER, "inference", "notifier")
 
 
 def _token_made(turn: Turn, _ask: CreateToken, word: str) -> JoinToken:
@@ -143,6 +143,7 @@ def set_user(turn: Turn, ask: SetUser) -> Done[User]:
         raise AlreadyExists(f"user {twin.name} has uid {user.uid} already")
     if before is not None and anew:
         _leave_teams(turn, ask.name)
+        notify_rules.leave(turn, ask.name)
     if user != before:
         turn.put(turn.state.people.users, user)
         turn.note("user_set", actor=ask.caller.actor, user=user.name, role=user.role, uid=user.uid)
@@ -176,6 +177,7 @@ def delete_user(turn: Turn, ask: DeleteUser) -> UserDeleted | Done[UserDeleted]:
     _keep_an_admin(turn, ask.name)
     done = _settle(turn, ask)
     turn.drop(turn.state.people.users, ask.name)
+    notify_rules.leave(turn, ask.name)
     turn.note(
         "user_deleted",
         actor=ask.caller.actor,

@@ -43,9 +43,17 @@ from dlq_master.policy.order import share
 from dlq_master.policy.sensitivity.traffic_estimates import TrafficEstimates
 from dlq_master.policy.stop_costs import pause_and_resume_s
 from dlq_master.store.batch import Batch, JoinToken, PastJobs, User
-from dlq_master.store.stored_tables import MACHINES, RESERVATIONS, TEAMS, TOKENS, USERS
+from dlq_master.store.stored_tables import (
+    MACHINES,
+    NOTIFY_RULES,
+    RESERVATIONS,
+    TEAMS,
+    TOKENS,
+    USERS,
+)
 from dlq_master.store.tables.accounts import Books
 from dlq_master.store.tables.chosen_policy import Chosen
+from dlq_master.store.tables.notify_rules import NotifyRule, rules_of
 from dlq_master.store.tables.table import Rows
 from dlq_master.store.tables.tenants import Reservation, Team
 
@@ -82,11 +90,13 @@ class Published:
         self._tokens = Rows(TOKENS, state.people.tokens.values())
         self._teams = Rows(TEAMS, state.people.teams.values())
         self._reservations = Rows(RESERVATIONS, state.reservations.by_id.values())
+        self._notify_rules = Rows(NOTIFY_RULES, state.people.notify_rules.values())
         self._copies: tuple[Rows[Any, Any], ...] = (
             self._users,
             self._tokens,
             self._teams,
             self._reservations,
+            self._notify_rules,
         )
         self._machines = Fleet(state.machines.fleet.values())
         self._owners: dict[JobId, Owner] = {}
@@ -464,6 +474,12 @@ class Published:
     def teams(self) -> Sequence[Team]:
         """All teams by name."""
         return [self._teams[name] for name in sorted(self._teams)]
+
+    def notify_rules(self, user: str = "") -> Sequence[NotifyRule]:
+        """The rules of a user, or of all, the oldest first."""
+        if user:
+            return rules_of(self._notify_rules, user)
+        return sorted(self._notify_rules.values(), key=lambda rule: rule.number)
 
     def reservations(self) -> Sequence[Reservation]:
         """The reservations that are not over, the first to begin first."""

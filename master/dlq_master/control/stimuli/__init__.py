@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from dlq_master.control.stimuli.admin import AcceptGpus as AcceptGpus
+from dlq_master.control.stimuli.admin import AddNotifyRule as AddNotifyRule
 from dlq_master.control.stimuli.admin import CancelReservation as CancelReservation
 from dlq_master.control.stimuli.admin import ClearGpuConditions as ClearGpuConditions
 from dlq_master.control.stimuli.admin import CreateReservation as CreateReservation
@@ -15,6 +16,7 @@ from dlq_master.control.stimuli.admin import FenceNode as FenceNode
 from dlq_master.control.stimuli.admin import ForgetNode as ForgetNode
 from dlq_master.control.stimuli.admin import PolicySet as PolicySet
 from dlq_master.control.stimuli.admin import RefreshUser as RefreshUser
+from dlq_master.control.stimuli.admin import RemoveNotifyRule as RemoveNotifyRule
 from dlq_master.control.stimuli.admin import RevokeToken as RevokeToken
 from dlq_master.control.stimuli.admin import SetNodeFlags as SetNodeFlags
 from dlq_master.control.stimuli.admin import SetNodeLabels as SetNodeLabels
@@ -22,6 +24,7 @@ from dlq_master.control.stimuli.admin import SetPolicy as SetPolicy
 from dlq_master.control.stimuli.admin import SetTeam as SetTeam
 from dlq_master.control.stimuli.admin import SetUser as SetUser
 from dlq_master.control.stimuli.admin import TeamSet as TeamSet
+from dlq_master.control.stimuli.admin import TestNotifyRule as TestNotifyRule
 from dlq_master.control.stimuli.admin import UserDeleted as UserDeleted
 from dlq_master.control.stimuli.admin import UseToken as UseToken
 from dlq_master.control.stimuli.caller import Answered as Answered
@@ -86,6 +89,7 @@ from dlq_master.control.stimuli.nodes import ToldSymptom as ToldSymptom
 from dlq_master.planner.plans import Answer
 from dlq_master.store.batch import JoinToken as JoinToken
 from dlq_master.store.batch import User as User
+from dlq_master.store.tables.notify_rules import NotifyRule as NotifyRule
 from dlq_master.store.tables.tenants import Reservation as Reservation
 from dlq_master.store.tables.tenants import Team as Team
 from dlq_master.store.tables.tenants import Waited as Waited

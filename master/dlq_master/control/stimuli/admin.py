@@ -1,12 +1,16 @@
-"""Requests of operators and admins."""
+"""Requests of operators and admins, and about rules of notifications.
 
-from dataclasses import dataclass
+Addresses and keys of rules are secrets: no `repr` shows them.
+"""
+
+from dataclasses import dataclass, field
 
 from dlq_master.control.stimuli.caller import Answered, CallerRequest, NodeRequest
 from dlq_master.model.ids import JobId, NodeId
 from dlq_master.model.nodes.node import Node, NodeFlag
 from dlq_master.store.batch import JoinToken, User
 from dlq_master.store.tables.chosen_policy import Chosen
+from dlq_master.store.tables.notify_rules import NotifyRule
 from dlq_master.store.tables.tenants import Reservation, Team
 
 
@@ -186,3 +190,36 @@ class CancelReservation(CallerRequest[None]):
     """Cancel a reservation, or end it early."""
 
     reservation_id: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AddNotifyRule(CallerRequest[NotifyRule]):
+    """Add a rule of the caller. The server makes the key anew for each try; the first one stays."""
+
+    target: str
+    address: str = field(repr=False)
+    events: tuple[str, ...]
+    with_output: bool
+    quiet_hours: str
+    time_zone: str
+    gather_s: float | None
+    signing_key: str = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RemoveNotifyRule(CallerRequest[None]):
+    """Remove a rule of the caller, or of anybody for an operator."""
+
+    rule_id: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TestNotifyRule(CallerRequest[None]):
+    """Have the notifier send a message by a rule of the caller. The event tells the notifier.
+
+    Nothing else is stored of it. A notifier that is away sends the message once it is back.
+    """
+
+    rule_id: str
+
+    __test__ = False  # not for pytest

@@ -42,6 +42,11 @@ class Caller:
         """Operators and admins see and steer everybody's jobs."""
         return self.role in ("operator", "admin")
 
+    @property
+    def hears_all(self) -> bool:
+        """So does the notifier, of events alone: the table of methods bars it from all else."""
+        return self.sees_all or self.role == "notifier"
+
     def owns(self, owned: Owned) -> bool:
         """Whether it is the caller's own: the person's, not the name's."""
         return belongs(owned, self.name, self.person, self.since_s)

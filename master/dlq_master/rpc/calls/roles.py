@@ -1,7 +1,8 @@
 """The groups of roles, and a method of the wire with the roles that may call it.
 
-Among people each role may do what the one before it may: user < operator < admin. Nodes and the
-inference service stand apart. Whose job it is, is not decided here but by the handler.
+Among people each role may do what the one before it may: user < operator < admin. Nodes, the
+inference service and the notifier stand apart. Whose job it is, is not decided here but by the
+handler.
 """
 
 from __future__ import annotations
@@ -18,6 +19,8 @@ NODES = frozenset({Role.NODE})
 LENDERS = OPERATORS | {Role.INFERENCE}
 LOOKERS = USERS | {Role.INFERENCE}  # may look at nodes and queues
 MEMBERS = LOOKERS | NODES
+NOTIFIERS = frozenset({Role.NOTIFIER})
+HEARERS = USERS | NOTIFIERS  # of events
 NOBODY: frozenset[Role] = frozenset()
 
 

@@ -8,10 +8,15 @@ from dlq.v1 import agent_service_pb2 as agent
 from dlq.v1 import job_service_pb2 as wire
 from dlq.v1.lease_pb2 import Fence
 from dlq_common.errors import IllegalTransition, InvalidRequest, NotFound, Unavailable
+from dlq_common.identity.pki import Role
+from dlq_common.text.names import shown
 from dlq_master.model.attempts.attempt import Attempt
+from dlq_master.model.jobs.job import Job
 from dlq_master.model.jobs.naming import shown_id
+from dlq_master.model.jobs.person import belongs
 from dlq_master.rpc.calls.call import Call
 from dlq_master.rpc.jobs.visible import visible_job
+from dlq_master.rpc.specs.intake import job_id_of
 
 
 async def read_logs(
@@ -47,7 +52,7 @@ async def read_logs(
 
 
 def _attempt(call: Call, request: wire.ReadLogsRequest) -> Attempt:
-    job = visible_job(call.read, call.caller, request.job_id)
+    job = _job(call, request.job_id)
     if not job.attempts:
         raise IllegalTransition(
             f"job {shown_id(job)} has not started yet",
@@ -63,6 +68,25 @@ def _attempt(call: Call, request: wire.ReadLogsRequest) -> Attempt:
         f"there is no attempt {shown_id(job)}.{number}",
         kind="attempt",
         id=f"{job.job_id}.{number}",
+    )
+
+
+def _job(call: Call, text: str) -> Job:
+    """The job. The notifier reads the output of jobs whose owners want it told, and no other."""
+    if call.caller.role != Role.NOTIFIER:
+        return visible_job(call.read, call.caller, text)
+    job = call.read.job(job_id_of(text))
+    if job is None or not _is_told(call, job):
+        raise NotFound(f"there is no job {shown(text)}", kind="job", id=text[:64])
+    return job
+
+
+def _is_told(call: Call, job: Job) -> bool:
+    owner = call.read.user(job.user)
+    return (
+        owner is not None
+        and belongs(job, owner.name, owner.person, owner.created_time_s)
+        and any(rule.with_output for rule in call.read.notify_rules(owner.name))
     )
 
 

@@ -96,7 +96,7 @@ def _tasks_named(read: Published, named: TasksText, field: str) -> list[Job | No
 
 def may_see_event(read: Published, caller: Caller, event: JournalEvent) -> bool:
     """Users see the events of their own jobs; those of nodes and of the cluster are operators'."""
-    if caller.sees_all:
+    if caller.hears_all:
         return True
     owner = None if event.job_id is None else read.owner(event.job_id)
     return owner is not None and caller.owns(owner)

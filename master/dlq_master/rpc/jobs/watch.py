@@ -40,7 +40,7 @@ async def watch_events(
             if answer := _named_answer(call, event, filtered):
                 yield answer
         cursor = max(cursor, last)
-    user = "" if call.caller.sees_all else call.caller.name
+    user = "" if call.caller.hears_all else call.caller.name
     interest, gathered = Interest(wanted, user), request.gathered
     whole = gathered and call.caller.sees_all and not wanted and filtered == WantedEvents()
     with call.parts.control.watch(cursor, interest, gathered=gathered) as stream:

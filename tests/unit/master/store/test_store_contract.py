@@ -24,7 +24,15 @@ from dlq_master.store.batch import (
 )
 from dlq_master.store.open import create_database
 from dlq_master.store.reader import Reader
-from dlq_master.store.stored_tables import FORESEEN, MACHINES, RESERVATIONS, TOKENS, USERS, WAITED
+from dlq_master.store.stored_tables import (
+    FORESEEN,
+    MACHINES,
+    NOTIFY_RULES,
+    RESERVATIONS,
+    TOKENS,
+    USERS,
+    WAITED,
+)
 from dlq_master.store.tables.table import put
 from dlq_master.store.writer import Writer
 from support.memory_store import MemoryStore, admits
@@ -32,6 +40,7 @@ from support.stored_values import (
     a_job,
     a_machine,
     a_node,
+    a_notify_rule,
     a_recording,
     a_reservation,
     a_start,
@@ -105,6 +114,7 @@ async def test_everything_of_a_batch_is_loaded_again(store: Halves) -> None:
         recordings=tuple(batch.recordings),
         teams=(a_team("nlp"), a_team()),
         reservations=tuple(batch.values(RESERVATIONS)),
+        notify_rules=tuple(batch.values(NOTIFY_RULES)),
         waited=tuple(batch.values(WAITED)),
         foreseen=tuple(batch.values(FORESEEN)),
         machines=tuple(batch.values(MACHINES)),
@@ -138,6 +148,7 @@ async def test_what_is_told_of_tenants_is_kept(store: Halves) -> None:
     loaded = store.load()
     assert loaded.teams == (a_team("robots"), a_team(version=2))
     assert loaded.reservations == (a_reservation(active=True),)
+    assert loaded.notify_rules == (a_notify_rule(events=("failed", "ended")),)
     assert loaded.waited == (a_wait(2, now=()), a_wait(3)), "job 1 has ended"
     assert store.records.waited(JobId(1)) == a_wait(1)
     ended, here, new = loaded.machines

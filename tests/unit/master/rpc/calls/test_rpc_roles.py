@@ -114,3 +114,15 @@ def test_the_inference_service_looks_and_takes_back_what_is_its_own() -> None:
         "Check",
         "Watch",
     }
+
+
+def test_the_notifier_reads_events_and_rules_and_changes_nothing_but_its_certificate() -> None:
+    may = {path.rsplit("/", 1)[-1] for path, rule in METHODS.items() if Role.NOTIFIER in rule.roles}
+    assert may == {
+        "WatchEvents",
+        "ReadLogs",
+        "ListNotifyRules",
+        "ListStartEstimates",
+        "RenewCertificate",
+    }
+    assert for_roles(Role.NOTIFIER) == {"ListStartEstimates"}
