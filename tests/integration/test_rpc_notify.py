@@ -32,14 +32,16 @@ async def house(tmp_path: Path) -> AsyncIterator[RpcHouse]:
         yield house
 
 
-def notify_as(house: RpcHouse, name: str, role: Role) -> NotifyServiceStub[Any]:
+def notify_as(house: RpcHouse, name: str, role: Role) -> Any:
     return NotifyServiceStub(house.channel_as(name, role))
 
 
 async def add(house: RpcHouse, name: str = "alice", **told: Any) -> wire.NotifyRule:
     told = {"target": "webhook", "address": URL, "events": ["failed"]} | told
     request = wire.AddNotifyRuleRequest(request_id=f"r{next(_IDS)}", rule=wire.NotifyRule(**told))
-    return (await notify_as(house, name, Role.USER).AddNotifyRule(request, timeout=DEADLINE_S)).rule
+    answer = await notify_as(house, name, Role.USER).AddNotifyRule(request, timeout=DEADLINE_S)
+    rule: wire.NotifyRule = answer.rule
+    return rule
 
 
 async def listed(house: RpcHouse, name: str, role: Role, **told: Any) -> list[wire.NotifyRule]:
@@ -124,7 +126,7 @@ async def test_the_notifier_hears_of_all_jobs_and_does_nothing_else(house: RpcHo
     channel = house.channel_as("nina", Role.NOTIFIER)
     jobs = JobServiceStub(channel)
     stream = jobs.WatchEvents(job_service_pb2.WatchEventsRequest(cursor=0), timeout=DEADLINE_S)
-    first = await stream.read()
+    first: Any = await stream.read()
     stream.cancel()
     assert first.event.job_id == job_id
     named = job_service_pb2.WatchEventsRequest(job_ids=[job_id])
@@ -171,7 +173,7 @@ async def test_estimates_are_told_of_waiting_jobs_whose_owners_want_them(house: 
         house.control.published.start_ranges[job_id] = Range(now_s, now_s + 60.0, now_s + 90.0)
     await add(house, "alice", events=["start_moved"])
     await add(house, "bob", events=["failed"])
-    stub = notify_as(house, "nina", Role.NOTIFIER)
+    stub: Any = notify_as(house, "nina", Role.NOTIFIER)
     answer = await stub.ListStartEstimates(wire.ListStartEstimatesRequest(), timeout=DEADLINE_S)
     assert [(one.job_id, one.user) for one in answer.jobs] == [(str(ids[0]), "alice")]
     assert answer.jobs[0].start_estimate.likely_time.seconds == int(now_s + 60.0)

@@ -82,6 +82,8 @@ REFUSED = {
     "dlq doctor --node": "",
     "dlq profile show 17": "none of its starts was recorded",
     "dlq diff 17 1 2": "has no attempt 2",
+    "dlq notify test": "there is no rule n17",
+    "dlq notify remove": "there is no rule n17",
 }
 NUMBER = r"(?<![\w.-])(?<!-G )(1[2-8])(?![\w:]*:\d\d\b)(?=_|\b)"
 PATIENCE = ("timeout", "-s", "INT", "-k", "10", "3")
