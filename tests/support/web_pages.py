@@ -17,7 +17,7 @@ from dlq_common.clock import SteadyClock
 # A value for each part of an address, which both a fake master and a real one of the tests know.
 SAMPLES = {"job": "1", "node": "n1"}
 # They answer people with no page of their own.
-NO_PAGES = ("/search", "/favicon.ico")
+NO_PAGES = ("/search", "/favicon.ico", "/gpus/map.json")
 
 
 def page_paths(**samples: str) -> list[str]:

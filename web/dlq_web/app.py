@@ -24,6 +24,7 @@ from dlq_web.door.guard import HEADERS, Guard
 from dlq_web.door.sessions import Person, WebSessions
 from dlq_web.door.signing import SigningDoor
 from dlq_web.pages import loans, pages
+from dlq_web.pages.machines import gpus
 from dlq_web.pages.page import STATIC, refusal_page
 from dlq_web.pages.steer import acting, submitting
 
@@ -49,6 +50,7 @@ def build_app(
             *loans.routes(clock),
             *acting.routes(clock),
             *submitting.routes(clock),
+            *gpus.routes(clock),
             Mount("/static", StaticFiles(directory=STATIC)),
         ],
         middleware=[

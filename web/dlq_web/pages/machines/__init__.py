@@ -1,0 +1,3 @@
+"""Pages of the machines. `gpu_map` has the map's values and counts, `maps` asks the master for it,
+and `gpus` answers.
+"""
