@@ -227,21 +227,23 @@ def _mount_text(mount: job_pb2.Mount) -> str:
     return f"{mount.source}:{mount.target}{':ro' if mount.read_only else ''}"
 
 
+ATTEMPT_CELLS = (
+    Cell("ATTEMPT", right=True),
+    Cell("STATE", state=True),
+    Cell("CAUSE"),
+    Cell("LEASE"),
+    Cell("STARTED"),
+    Cell("ENDED"),
+    Cell("GPUS"),
+    Cell("RANKS"),
+)
+
+
 def attempts_text(attempts: Sequence[job_pb2.Attempt], look: OutputLook) -> str:
     """A table of attempts, oldest first; nothing when there are none."""
     if not attempts:
         return ""
-    cells = (
-        Cell("ATTEMPT", right=True),
-        Cell("STATE", state=True),
-        Cell("CAUSE"),
-        Cell("LEASE"),
-        Cell("STARTED"),
-        Cell("ENDED"),
-        Cell("GPUS"),
-        Cell("RANKS"),
-    )
-    return table(cells, (_attempt_row(attempt, look) for attempt in attempts), look)
+    return table(ATTEMPT_CELLS, (attempt_row(attempt, look) for attempt in attempts), look)
 
 
 def end_note_text(attempts: Sequence[job_pb2.Attempt]) -> str:
@@ -293,7 +295,8 @@ def images_text(attempts: Sequence[job_pb2.Attempt]) -> str:
     )
 
 
-def _attempt_row(attempt: job_pb2.Attempt, look: OutputLook) -> list[str]:
+def attempt_row(attempt: job_pb2.Attempt, look: OutputLook) -> list[str]:
+    """The texts below `ATTEMPT_CELLS`."""
     slots = (
         f"{slot.node_id}[{','.join(map(str, slot.gpu_indexes))}]"
         for slot in attempt.lease.allocation.slots

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import tzinfo
 from typing import TypeVar
 
 from dlq_cli.output.zone import in_viewers_zone, local_text
@@ -29,6 +30,7 @@ class OutputLook:
     tty: bool
     color: bool
     now_s: float  # for ages, which only terminals see
+    zone: tzinfo | None = None  # of instants; None: the viewer's own
 
     def width(self) -> int:
         """Columns of the terminal."""
@@ -188,18 +190,20 @@ def when(epoch_s: float | None, look: OutputLook) -> str:
 
 def absolute(epoch_s: float, look: OutputLook) -> str:
     """An instant: in the viewer's zone on a terminal, RFC 3339 in UTC elsewhere."""
-    return local_text(epoch_s) if look.tty else format_instant(epoch_s)
+    return local_text(epoch_s, look.zone) if look.tty else format_instant(epoch_s)
 
 
 def moment(epoch_s: float, look: OutputLook) -> str:
     """The same where there is room: on a terminal also how long ago or ahead."""
-    return f"{local_text(epoch_s)} ({when(epoch_s, look)})" if look.tty else format_instant(epoch_s)
+    if not look.tty:
+        return format_instant(epoch_s)
+    return f"{local_text(epoch_s, look.zone)} ({when(epoch_s, look)})"
 
 
 def sentence(text: str, look: OutputLook) -> str:
     """A sentence of the master's on one line, its instants as people see them on a terminal."""
     line = clean_line(text)
-    return in_viewers_zone(line) if look.tty else line
+    return in_viewers_zone(line, look.zone) if look.tty else line
 
 
 def age(seconds: float) -> str:

@@ -38,22 +38,22 @@ def show_utc(*, yes: bool) -> None:
     _shown_in[0] = UTC if yes else None
 
 
-def local_text(epoch_s: float) -> str:
-    """An instant for people, in the viewer's zone and with it: `2026-11-23 23:30 CET`; seconds only
-    where there are any.
+def local_text(epoch_s: float, zone: tzinfo | None = None) -> str:
+    """An instant for people, in `zone` (None: the viewer's) and with it: `2026-11-23 23:30 CET`.
+    Seconds stand there only where there are any.
     """
-    at = datetime.fromtimestamp(round(epoch_s), UTC).astimezone(_shown_in[0])
+    at = datetime.fromtimestamp(round(epoch_s), UTC).astimezone(zone or _shown_in[0])
     clock = "%H:%M:%S" if at.second else "%H:%M"
     return f"{at.strftime(f'%Y-%m-%d {clock}')} {at.tzname()}"
 
 
-def in_viewers_zone(sentence: str) -> str:
+def in_viewers_zone(sentence: str, zone: tzinfo | None = None) -> str:
     """A sentence of the master's with its instants as `local_text` has them."""
-    return _INSTANT.sub(_as_local, sentence)
+    return _INSTANT.sub(lambda found: _as_local(found, zone), sentence)
 
 
-def _as_local(found: re.Match[str]) -> str:
+def _as_local(found: re.Match[str], zone: tzinfo | None) -> str:
     try:
-        return local_text(datetime.fromisoformat(found[0]).timestamp())
+        return local_text(datetime.fromisoformat(found[0]).timestamp(), zone)
     except (ValueError, OverflowError, OSError):
         return found[0]

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup, escape
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 
@@ -16,6 +18,8 @@ from dlq_web.door.sessions import person_of, session_of
 
 _HERE = Path(__file__).parent
 STATIC = _HERE / "static"
+_INSTANT = re.compile(r"\b(\d{4}-\d\d-\d\d) (\d\d:\d\d(?::\d\d)?) UTC\b", re.ASCII)
+_TIME = Markup('<time datetime="{}">{}</time>')
 
 
 @cache
@@ -28,6 +32,7 @@ def _templates() -> Environment:
         lstrip_blocks=True,
     )
     templates.filters["line"] = clean_line
+    templates.filters["times"] = with_times
     return templates
 
 
@@ -44,6 +49,18 @@ def page(http: Request, name: str, title: str, **content: Any) -> Response:
         **content,
     }
     return HTMLResponse(_templates().get_template(f"{name}.html").render(told))
+
+
+def with_times(text: str) -> Markup:
+    """A text whose instants the browser shows in its reader's zone; without script they are UTC.
+    An instant behind a flag is to be typed as it stands.
+    """
+    parts, last = [], 0
+    for found in _INSTANT.finditer(text):
+        stamp = f"{found[1]}T{found[2]}Z"
+        parts += [escape(text[last : found.start()]), _TIME.format(stamp, found[0])]
+        last = found.end()
+    return Markup("").join([*parts, escape(text[last:])])
 
 
 def refusal_page(error: DlqError, status: int) -> Response:

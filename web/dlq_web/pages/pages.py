@@ -11,7 +11,7 @@ from starlette.routing import Route
 
 from dlq.v1 import job_service_pb2, node_service_pb2, queue_service_pb2
 from dlq_cli.lists.states import parse_states
-from dlq_cli.words import ENDED, SHOWN_STATES, shown_state
+from dlq_cli.words import ENDED, SHOWN_STATES
 from dlq_common.clock import Clock
 from dlq_web.api.resources import RECENT_S
 from dlq_web.door.sessions import line_of
@@ -32,7 +32,6 @@ def routes(clock: Clock) -> list[Route]:
     return [
         Route("/", pages.me, methods=["GET"]),
         Route("/jobs", pages.jobs, methods=["GET"]),
-        Route("/jobs/{job}", pages.job, methods=["GET"]),
         Route("/nodes", pages.nodes, methods=["GET"]),
         Route("/search", search, methods=["GET"]),
         Route("/favicon.ico", _no_icon, methods=["GET"]),
@@ -83,24 +82,6 @@ class Pages:
             following=f"{following.path}?{following.query}" if listed.next_page_token else "",
         )  # fmt: skip
 
-    async def job(self, http: Request) -> Response:
-        """Everything about one job: its reasons, its promise, its attempts, its output."""
-        line, look = line_of(http), views.look_at(self._clock.now_s())
-        job_id = http.path_params["job"]
-        answer, why = await asyncio.gather(
-            line.call(_GET_JOB, job_service_pb2.GetJobRequest(job_id=job_id)),
-            line.call(_EXPLAIN, job_service_pb2.ExplainJobRequest(job_id=job_id)),
-        )
-        job = answer.job
-        return page(
-            http, "job", f"Job {job.job_id}", row=views.job_row(job, look), job=job, why=why,
-            facts=views.facts_of(answer, look), reasons=views.reasons_of(why, look),
-            waits=views.waits_of(why), bar=views.BAR,
-            attempts=views.attempt_rows(answer.attempts, look),
-            ending=views.ending_of(answer.attempts), start=views.start_of(job, look),
-            actions=_actions(shown_state(job)), after=-1,
-        )  # fmt: skip
-
     async def nodes(self, http: Request) -> Response:
         """Every GPU as a square: its job, its health; and why a node takes no work."""
         look = views.look_at(self._clock.now_s())
@@ -110,17 +91,6 @@ class Pages:
         listed = await line_of(http).call(_LIST_NODES, request)
         rows = views.node_rows(listed.nodes, look)
         return page(http, "nodes", "Nodes", rows=rows, following=listed.next_page_token, after=-1)
-
-
-def _actions(state: str) -> list[str]:
-    """The changes that suit a job in this state. The master may still refuse one."""
-    if state in ENDED:
-        return []
-    if state == "held":
-        return ["release", "resume", "cancel"]
-    if state in ("pending", "queued"):
-        return ["hold", "cancel"]
-    return ["pause", "requeue", "cancel"]
 
 
 async def search(http: Request) -> Response:

@@ -3,23 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from datetime import UTC
 from typing import NamedTuple
 
-from dlq.v1 import job_pb2, job_service_pb2, node_pb2
+from dlq.v1 import job_pb2, node_pb2
 from dlq_cli.facts.gpus import rows_of
 from dlq_cli.lists.columns import reason, where
-from dlq_cli.lists.story import end_note_text, failure_text, job_pairs, reason_text, spec_pairs
 from dlq_cli.lists.tasks import shown_id
 from dlq_cli.output.render import OutputLook, clean_line, when
 from dlq_cli.text.elastic import gpus_now
-from dlq_cli.text.foreseen import long_range, short_range
+from dlq_cli.text.foreseen import short_range
 from dlq_cli.text.promises import slack, standing
-from dlq_cli.words import ATTEMPT_STATES, ENDED, NODE_STATES, shown_state
-from dlq_common.text.hostlist import compress_hostlist
-from dlq_common.text.units import approximate_span, format_duration
+from dlq_cli.words import ENDED, NODE_STATES, shown_state
+from dlq_common.text.units import approximate_span
 from dlq_common.text.wire import from_duration, from_timestamp
-
-BAR = 1000  # the width of a bar, in its own units
 
 
 class JobRow(NamedTuple):
@@ -35,25 +32,6 @@ class JobRow(NamedTuple):
     start: str
     promise: str
     mine: bool  # whether the reader sees all of it, and may change it
-
-
-class AttemptRow(NamedTuple):
-    """One try at running a job."""
-
-    number: int
-    state: str
-    nodes: str
-    began: str
-    note: str
-
-
-class Share(NamedTuple):
-    """A part of a bar."""
-
-    label: str
-    seconds: float
-    left: int
-    width: int
 
 
 class GpuSquare(NamedTuple):
@@ -76,8 +54,8 @@ class NodeRow(NamedTuple):
 
 
 def look_at(now_s: float) -> OutputLook:
-    """Ages instead of instants: a page does not know its reader's zone."""
-    return OutputLook(tty=True, color=False, now_s=now_s)
+    """Instants in UTC: the browser shows them in its reader's zone."""
+    return OutputLook(tty=True, color=False, now_s=now_s, zone=UTC)
 
 
 def job_row(job: job_pb2.Job, look: OutputLook) -> JobRow:
@@ -107,50 +85,6 @@ def by_state(rows: Iterable[JobRow]) -> dict[str, list[JobRow]]:
     return found
 
 
-def facts_of(answer: job_service_pb2.GetJobResponse, look: OutputLook) -> list[tuple[str, str]]:
-    """The known facts of a job and of its spec."""
-    pairs = (*job_pairs(answer.job, look), *spec_pairs(answer.spec))
-    return [(name, clean_line(value)) for name, value in pairs if value]
-
-
-def reasons_of(
-    answer: job_service_pb2.ExplainJobResponse, look: OutputLook
-) -> list[tuple[job_pb2.WaitReason, str]]:
-    """Every reason with its sentence."""
-    return [(one, reason_text(one, look)) for one in answer.reasons]
-
-
-def waits_of(answer: job_service_pb2.ExplainJobResponse) -> list[Share]:
-    """Why a job has waited, as the parts of one bar; nothing for a wait of under a second."""
-    seconds = [from_duration(one.main_duration) for one in answer.waits]
-    total_s = sum(seconds)
-    if total_s < 1:
-        return []
-    shares, left = [], 0
-    for one, spent_s in zip(answer.waits, seconds, strict=True):
-        width = round(BAR * spent_s / total_s)
-        if width:
-            words = f"{one.code} {clean_line(one.subject)}".strip()
-            shares.append(Share(f"{words}: {format_duration(spent_s)}", spent_s, left, width))
-            left += width
-    return shares
-
-
-def ending_of(attempts: Sequence[job_pb2.Attempt]) -> str:
-    """The last words of a job's last attempt, and the last lines of the rank that failed."""
-    return f"{end_note_text(attempts)}{failure_text(attempts)}".strip()
-
-
-def attempt_rows(attempts: Iterable[job_pb2.Attempt], look: OutputLook) -> list[AttemptRow]:
-    """The attempts of a job, the newest first."""
-    return [_attempt_row(attempt, look) for attempt in attempts][::-1]
-
-
-def start_of(job: job_pb2.Job, look: OutputLook) -> str:
-    """When a waiting job is likely to start, as a range."""
-    return long_range(job.start_estimate, look) if job.HasField("start_estimate") else ""
-
-
 def node_rows(nodes: Iterable[node_pb2.Node], look: OutputLook) -> list[NodeRow]:
     """The nodes in their order."""
     return [_node_row(node, look) for node in nodes]
@@ -176,18 +110,6 @@ def _node_row(node: node_pb2.Node, look: OutputLook) -> NodeRow:
         ", ".join(node.flags),
         "; ".join(told),
         squares,
-    )
-
-
-def _attempt_row(attempt: job_pb2.Attempt, look: OutputLook) -> AttemptRow:
-    state = ATTEMPT_STATES.get(attempt.state) or "unknown"
-    note = attempt.end_note or attempt.stop_cause
-    return AttemptRow(
-        attempt.fence.attempt,
-        state,
-        compress_hostlist([rank.node_id for rank in attempt.ranks]),
-        _ago(attempt.assign_time, look),
-        clean_line(note),
     )
 
 

@@ -70,23 +70,26 @@ def _known(status: node_pb2.GpuStatus, name: str) -> int | None:
     return int(getattr(status, name)) if status.HasField(name) else None  # type: ignore[arg-type] # one of the three
 
 
+GPU_CELLS = (
+    Cell("NODE"),
+    Cell("GPU", right=True),
+    Cell("TYPE"),
+    Cell("MEMORY", right=True),
+    Cell("STATE", state=True),
+    Cell("JOB"),
+    Cell("USED", right=True),
+    Cell("UTIL", right=True),
+    Cell("TEMP", right=True),
+    Cell("HEALTH", most=40),
+)
+
+
 def _list(found: Iterable[Row], look: OutputLook, *, headings: bool) -> str:
-    cells = [
-        Cell("NODE"),
-        Cell("GPU", right=True),
-        Cell("TYPE"),
-        Cell("MEMORY", right=True),
-        Cell("STATE", state=True),
-        Cell("JOB"),
-        Cell("USED", right=True),
-        Cell("UTIL", right=True),
-        Cell("TEMP", right=True),
-        Cell("HEALTH", most=40),
-    ]
-    return table(cells, (_cells(row) for row in found), look, headings=headings)
+    return table(GPU_CELLS, (gpu_row(row) for row in found), look, headings=headings)
 
 
-def _cells(row: Row) -> list[str]:
+def gpu_row(row: Row) -> list[str]:
+    """The texts below `GPU_CELLS`."""
     node, gpu, status = row
     temperature = _known(status, "temperature_celsius")
     busy = _known(status, "utilization_percent")

@@ -6,8 +6,6 @@ const line = document.getElementById('line');
 const BETWEEN_MS = 1000;
 const RETRY_MS = 3000;
 const ANYWAY_MS = 30000;  // what happens to others is no event of ours, and ages grow
-const TAIL_BYTES = 16384;
-const MOST_PIECES = 200;
 let due = false;
 let busy = false;
 let shown = document.getElementById('main')?.innerHTML ?? '';  // as the server sent it
@@ -96,47 +94,6 @@ function share() {
   navigator.locks.request('dlq-events', () => new Promise(() => { watch(tell); }));
 }
 
-async function follow() {
-  const output = document.getElementById('output');
-  if (!output || output.dataset.begun) return;
-  output.dataset.begun = 'yes';
-  let offset = -TAIL_BYTES;
-  let attempt = 0;
-  for (;;) {
-    let news = true;
-    const url = `/v1/jobs/${encodeURIComponent(output.dataset.job ?? '')}/logs?offset=${offset}`;
-    try {
-      const answer = await fetch(url, { headers: { accept: 'application/x-ndjson' } });
-      const lines = answer.ok ? (await answer.text()).split('\n').filter(Boolean) : [];
-      if (answer.ok) news = false;
-      for (const text of lines) {
-        const piece = JSON.parse(text);
-        if (piece.error) { news = true; break; }
-        if (attempt && piece.attempt !== attempt) {  // the offset is that of another output
-          output.replaceChildren();
-          offset = -TAIL_BYTES; attempt = 0; news = true;
-          break;
-        }
-        attempt = piece.attempt;
-        news ||= piece.text !== '';
-        const atEnd = output.scrollTop + output.clientHeight >= output.scrollHeight - 8;
-        if (piece.text) output.append(document.createTextNode(plain(piece.text)));
-        while (output.childNodes.length > MOST_PIECES) output.firstChild?.remove();
-        if (atEnd) output.scrollTop = output.scrollHeight;
-        offset = piece.next_offset;
-      }
-    } catch { /* the line is told of elsewhere */ }
-    await new Promise((go) => setTimeout(go, 2 * BETWEEN_MS));
-    if (!output.isConnected) return;
-    if (!news && !document.querySelector('.actions')) return;  // the job has ended
-  }
-}
-
-/** Text without what a terminal would obey. @param {string} text */
-function plain(text) {
-  return text.replace(/\x1b\[[0-9;?]*[ -/]*[@-~]|\x1b\][^\x07]*(\x07|\x1b\\)|[\x00-\x08\x0b-\x1f\x7f]/g, '');
-}
-
 document.addEventListener('click', async (event) => {
   const button = /** @type {HTMLElement} */ (event.target).closest('button');
   if (!button) return;
@@ -149,5 +106,4 @@ document.addEventListener('click', async (event) => {
 document.addEventListener('dlq:renew', () => { renew(); });
 setInterval(() => { if (document.visibilityState === 'visible') renew(); }, ANYWAY_MS);
 share();
-follow();
-document.addEventListener('dlq:renewed', follow);
+export {};
