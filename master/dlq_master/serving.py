@@ -50,9 +50,13 @@ from dlq_master.rpc.agents.step_keeper import StepStore
 from dlq_master.rpc.audit.audit import Audit
 from dlq_master.rpc.audit.chain import Head
 from dlq_master.rpc.audit.writer import KnownHead
-from dlq_master.rpc.metrics.health import health_lines
+from dlq_master.rpc.metrics.exposition import MetricFamily
+from dlq_master.rpc.metrics.health import health_families, queue_families
 from dlq_master.rpc.metrics.host import HostMetrics
+from dlq_master.rpc.metrics.infos import info_families
 from dlq_master.rpc.metrics.metrics import MetricsServer
+from dlq_master.rpc.metrics.page import cluster_families
+from dlq_master.rpc.metrics.work import call_families, flow_families
 from dlq_master.rpc.people.groups import Groups
 from dlq_master.rpc.people.host_accounts import HostAccounts
 from dlq_master.rpc.people.login_broker import BrokerSettings, LoginBroker
@@ -196,7 +200,7 @@ async def _serve(config: MasterConfig, leaving: AsyncExitStack, early: EarlyChec
     leaving.callback(groups.close)
     broker = _broker(config, server.advertised, loop, authority, audit, clock, groups, listening)
     host = HostMetrics(state_dir, clock, audit.writer, authority, losses)
-    metrics = _metrics(config, loop, meter, host, clock)
+    metrics = _metrics(config, loop, meter, host, clock, server, forecasts)
     turning = asyncio.create_task(loop.run())
     leaving.push_async_callback(_end, turning)
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -229,17 +233,29 @@ async def _end(task: asyncio.Task[None]) -> None:
 
 
 def _metrics(
-    config: MasterConfig, loop: Loop, meter: Meter, host: HostMetrics, clock: Clock
+    config: MasterConfig,
+    loop: Loop,
+    meter: Meter,
+    host: HostMetrics,
+    clock: Clock,
+    server: MasterServer,
+    foresight: Foresight,
 ) -> MetricsServer | None:
     address = config.listen.metrics
     if not address:
         return None
 
-    def more() -> Iterator[str]:
-        yield from host.lines()
-        yield from health_lines(loop.published, clock.now_s())
+    def families() -> Iterator[MetricFamily]:
+        read, now_s = loop.published, clock.now_s()
+        yield from cluster_families(read, meter)
+        yield from flow_families(read, exemplars=config.metrics.job_info)
+        yield from info_families(read, config.metrics)
+        yield from call_families(server.times)
+        yield from health_families(read, now_s)
+        yield from queue_families(loop.waiting, foresight, now_s)
+        yield from host.families()
 
-    return MetricsServer(address, loop.published, meter, more)
+    return MetricsServer(address, {"/metrics": families}, clock)
 
 
 def read_authority(state_dir: Path, cluster: str) -> Authority:

@@ -10,6 +10,8 @@ from dlq_master.control.attempts.bookkeeping import Bookkeeping
 from dlq_master.control.composition.state import State
 from dlq_master.control.jobs.gates import holds_place
 from dlq_master.control.people.counts import of_user
+from dlq_master.control.read_model.living_tally import LivingTally
+from dlq_master.control.read_model.node_tally import NodeTally
 from dlq_master.control.read_model.published import Published
 from dlq_master.model.attempts.attempt import LIVE, AttemptState
 from dlq_master.model.ids import AttemptKey, JobId
@@ -107,6 +109,28 @@ def check_published(state: State, read: Published) -> None:
         assert read.free_gpu_count(node_id) == len(free)
     assert read.last_sequence == state.journal.next_sequence - 1
     assert read.epoch == state.epoch
+    _sums(state, read)
+
+
+def _sums(state: State, read: Published) -> None:
+    """Sums that are kept at each change are those of a count afresh."""
+    afresh = NodeTally(state.cluster.nodes.keys())
+    assert read.node_sums() == afresh.sums(read._seen)
+    living = LivingTally()
+    for job_id, job in state.cluster.jobs.items():
+        living.look(job_id, job, state.cluster.live_attempt(job))
+    kept, counted = read.living_tally, living
+    for ours, theirs in (
+        (kept.states, counted.states),
+        (kept.used_gpus, counted.used_gpus),
+        (kept.borrowed_gpus, counted.borrowed_gpus),
+    ):
+        assert {key: n for key, n in ours.items() if n} == {k: n for k, n in theirs.items() if n}
+    waits = [
+        job for job in state.cluster.jobs.values() if not job.ended and job.live_attempt is None
+    ]
+    pending = sum(job.request.real_gpus for job in waits)
+    assert read.pending_gpus().total() == pending
 
 
 def check_journal(state: State, store: MemoryStore) -> None:

@@ -32,6 +32,7 @@ from dlq_master.rpc.agents.checkpoint_places import CheckpointPlaces
 from dlq_master.rpc.agents.sessions import Sessions
 from dlq_master.rpc.audit.audit import Audit
 from dlq_master.rpc.calls.auth import Door
+from dlq_master.rpc.calls.call_times import CallTimes
 from dlq_master.rpc.calls.errors import Errors
 from dlq_master.rpc.calls.limits import CallLimits
 from dlq_master.rpc.calls.parts import MasterParts
@@ -171,7 +172,8 @@ async def submit_door(directory: Path, *, policy: str = "dlq") -> AsyncIterator[
     )
     slices = Slices()
     door, limits = Door("lab", lambda: loop.published, clock), CallLimits(slices)
-    passage = Passage(Errors(SeededIds(7)), audit, door.let_in, limits.enter, limits.leave)
+    times = CallTimes(clock.boottime_s)
+    passage = Passage(Errors(SeededIds(7)), audit, door.let_in, limits.enter, limits.leave, times)
     used = {
         "control": loop,
         "clock": clock,

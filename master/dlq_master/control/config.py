@@ -36,6 +36,16 @@ class ListenConfig:
 
 
 @dataclass(frozen=True, slots=True)
+class MetricsConfig:
+    """The series at /metrics beyond those that name nobody (docs/running/monitoring.md)."""
+
+    node_info: bool = False  # dlq_node_info: one line for each node
+    # dlq_gpu_job_info: one line for each held GPU, with its job and user. Also the numbers of jobs
+    # as exemplars.
+    job_info: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class LeaseConfig:
     """The five numbers of the lease, and what goes with them (model/lease.py says what they
     mean).
@@ -300,6 +310,7 @@ class MasterConfig:
 
     cluster: ClusterConfig = ClusterConfig()
     listen: ListenConfig = ListenConfig()
+    metrics: MetricsConfig = MetricsConfig()
     lease: LeaseConfig = LeaseConfig()
     nodes: NodesConfig = NodesConfig()
     health: HealthConfig = HealthConfig()

@@ -71,6 +71,9 @@ COMMAND = (sys.executable, "-m", "dlq_master.planner.worker")
 THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMEXPR_NUM_THREADS")
 
 
+WORKING = frozenset({"off", "idle", "planning"})  # a question would have an answer
+
+
 class Facts(NamedTuple):
     """The state of the process so far. Seconds; `rest_s`: until there is one again."""
 

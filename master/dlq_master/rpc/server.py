@@ -23,6 +23,7 @@ from dlq_master.rpc.agents.step_keeper import StepKeeper, StepStore
 from dlq_master.rpc.audit.audit import Audit
 from dlq_master.rpc.calls.auth import Door
 from dlq_master.rpc.calls.call import Call
+from dlq_master.rpc.calls.call_times import CallTimes
 from dlq_master.rpc.calls.certificate import MasterCertificate
 from dlq_master.rpc.calls.errors import Errors
 from dlq_master.rpc.calls.limits import CallLimits, check_deadline
@@ -134,12 +135,13 @@ class MasterServer:
             join_address=self.advertised_join,
         )
         errors, limits = Errors(ids), CallLimits(slices)
-        passage = Passage(errors, audit, door.let_in, limits.enter, limits.leave)
+        self.times = CallTimes(clock.boottime_s)
+        passage = Passage(errors, audit, door.let_in, limits.enter, limits.leave, self.times)
         self._api.add_generic_rpc_handlers(
             [served(service, methods, passage, parts) for service, methods in SERVICES.items()]
         )
         # A joining node has no certificate yet, and a deadline all the same.
-        passage = Passage(errors, audit, _unknown, _with_deadline, _unknown)
+        passage = Passage(errors, audit, _unknown, _with_deadline, _unknown, self.times)
         self._join.add_generic_rpc_handlers([served(JOIN_SERVICE, JOIN_METHODS, passage, parts)])
 
     @property

@@ -62,6 +62,7 @@ class Starts:
         self._unwritten: dict[JobId, None] = {}  # of the awaited
         self._gone: list[JobId] = []  # rows of which nothing will come any more
         self.compared: deque[ComparedStart] = deque()
+        self._within = 0  # of those
         rows = list(loaded)
         started = [row for row in rows if row.started_s is not None]
         for row in sorted(started, key=lambda row: (row.started_s or 0.0, row.job_id)):
@@ -116,8 +117,16 @@ class Starts:
         if found is None:
             return
         self.compared.append(found)
+        self._within += found.within
         if len(self.compared) > MOST_COMPARED:
-            self._gone.append(self.compared.popleft().job_id)
+            oldest = self.compared.popleft()
+            self._within -= oldest.within
+            self._gone.append(oldest.job_id)
+
+    @property
+    def within_share(self) -> float | None:
+        """The part of the newest starts that came in their range; None: there are none."""
+        return self._within / len(self.compared) if self.compared else None
 
     def quality(self) -> Quality:
         """The figures of the newest comparisons."""
@@ -131,7 +140,7 @@ class Starts:
             median_s=_quantile(off, 0.5),
             p90_s=_quantile(off, 0.9),
             late_median_s=_quantile(late, 0.5),
-            within_share=sum(one.within for one in self.compared) / len(late),
+            within_share=self.within_share,
             wait_median_s=_quantile(waits, 0.5),
         )
 

@@ -8,6 +8,7 @@ last row count until the new master's first look. Agents and a silent line have 
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from itertools import islice
 from typing import Final
@@ -21,12 +22,47 @@ from dlq_master.store.tables.tenants import Spent, Waited
 AT_ONCE: Final = 500  # jobs that are looked at in one turn
 WRITTEN_EVERY_S: Final = 300.0
 RUNS: Final = "running"  # in place of a reason: it holds GPUs
+UNSEEN: Final = "not_looked_at"  # likewise: it has just come to wait
+
+
+class PendingGpus:
+    """The GPUs for which jobs wait, by queue and by the main reason of the last look."""
+
+    def __init__(self) -> None:
+        """Of no jobs."""
+        self.sums: Counter[tuple[str, str]] = Counter()
+        self._parts: dict[JobId, tuple[str, str, int]] = {}
+
+    def put(self, jobs: Iterable[Job], code_of: Mapping[JobId, str]) -> None:
+        """They wait for these reasons; jobs without a code have just come. The tasks of an array
+        share their request, so that a thousand of them cost few calls.
+        """
+        request, gpus = None, 0
+        for job in jobs:
+            if job.request is not request:
+                request, gpus = job.request, job.request.real_gpus
+            before = self._parts.get(job.job_id)
+            part = job.queue, code_of.get(job.job_id, UNSEEN), gpus
+            if before == part:
+                continue
+            if before is not None:
+                self.sums[before[:2]] -= before[2]
+            self._parts[job.job_id] = part
+            self.sums[part[:2]] += gpus
+
+    def drop(self, job_id: JobId) -> None:
+        """It does not wait, or not any more."""
+        part = self._parts.pop(job_id, None)
+        if part is not None:
+            queue, code, gpus = part
+            self.sums[queue, code] -= gpus
 
 
 class Waits:
     """The waiting times of every job that has not ended. Touched by the loop alone."""
 
     def __init__(self, loaded: Iterable[Waited] = (), jobs: Iterable[Job] = ()) -> None:
+        self.pending = PendingGpus()
         self._known = {row.job_id: row for row in loaded}
         self._written_s: dict[JobId, float] = {}
         self._waiting: dict[JobId, None] = {}  # who was looked at for longest first
@@ -36,11 +72,18 @@ class Waits:
 
     def touched(self, jobs: Iterable[Job]) -> None:
         """These have other values; jobs that have come to wait are looked at from here on."""
+        wait: list[Job] = []
+        codes: dict[JobId, str] = {}
         for job in jobs:
             if job.ended or job.live_attempt is not None:
                 self._waiting.pop(job.job_id, None)
+                self.pending.drop(job.job_id)
             else:
                 self._waiting.setdefault(job.job_id, None)
+                wait.append(job)
+                if job.job_id in self._known:
+                    codes[job.job_id] = self._main(job.job_id)
+        self.pending.put(wait, codes)
 
     def moved(self, job: Job, now_s: float) -> None:
         """Something has happened to the job: whether it holds GPUs may be otherwise."""
@@ -84,8 +127,16 @@ class Waits:
     def forget(self, job_id: JobId) -> None:
         """Its row is all that is left of it."""
         self._waiting.pop(job_id, None)
+        self.pending.drop(job_id)
         self._known.pop(job_id, None)
         self._written_s.pop(job_id, None)
+
+    def _main(self, job_id: JobId) -> str:
+        """The code of the main reason at the last look; the subject of a reason is left out."""
+        known = self._known.get(job_id)
+        if known is None or not known.now or known.now[0] == RUNS:
+            return UNSEEN
+        return known.now[0].partition(" ")[0]
 
     def _look_at(self, job: Job, find: ReasonSummary, now_s: float, since_s: float) -> None:
         kinds = self._kinds.one(tuple([kind.word for kind in find.kinds(job)]))
@@ -95,6 +146,7 @@ class Waits:
         if not known.now:
             known = known._replace(now=kinds)
         self._known[job.job_id] = settled(known, now_s)._replace(now=kinds)
+        self.pending.put((job,), {job.job_id: self._main(job.job_id)})
         if now_s >= self._written_s.setdefault(job.job_id, now_s) + WRITTEN_EVERY_S:
             self._changed[job.job_id] = None
 

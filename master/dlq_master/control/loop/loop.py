@@ -154,6 +154,11 @@ class Loop:
         else:
             self._inbox.put(stimulus, arrived_s=self._clock.now_s())
 
+    @property
+    def waiting(self) -> int:
+        """Letters that no turn has taken yet."""
+        return len(self._inbox)
+
     def watch(
         self, after: int, interest: Interest = EVERYTHING, *, gathered: bool = False
     ) -> Subscription:
@@ -203,6 +208,8 @@ class Loop:
         laps.ended("decide")
         if turn.plan_due or self._plan_time(now_s):  # 4
             self._wake_at_s = self._wiring.plan(turn)
+            laps.ended("plan")
+            self._meter.planned(laps.spent_s["plan"])
         laps.ended("plan")
         outcomes = [reply() for reply in replies]  # 5
         batch = turn.take_batch()
@@ -295,7 +302,7 @@ class Loop:
         self._failpoints.passed("after_commit", batch.events)
         self.published.publish(batch)
         self._foreseen.committed(batch)
-        self._meter.committed(batch.events)
+        self._meter.committed(batch.events, laps.spent_s["persist"])
         self._meter.charged(batch.uses)
         self._watchers.publish(batch.events)
         say = _log.bind().info  # once for all of them

@@ -6,6 +6,7 @@ from bisect import bisect_left
 from collections import Counter, defaultdict
 from collections.abc import Iterable
 
+from dlq_master.control.loop.histogram import CALLS_S, Histograms
 from dlq_master.control.loop.slow_turns import SlowTurns
 from dlq_master.model.event import JournalEvent
 from dlq_master.model.usage.accounting import Use
@@ -27,6 +28,8 @@ class Meter:
         self.turns = [0] * (len(BUCKETS_S) + 1)
         self.turns_s = 0.0
         self.longest_s = 0.0
+        self.plans = Histograms(CALLS_S)  # of the policy, on the loop
+        self.commits = Histograms(CALLS_S)
         self.gpu_s: defaultdict[tuple[str, str, str], float] = defaultdict(float)
 
     def turned(self, seconds: float) -> None:
@@ -35,6 +38,10 @@ class Meter:
         self.turns_s += seconds
         self.longest_s = max(self.longest_s, seconds)
 
+    def planned(self, seconds: float) -> None:
+        """The policy has decided in a turn."""
+        self.plans.of().observe(seconds)
+
     def charged(self, rows: Iterable[UseRow]) -> None:
         """So attempts that ended have used GPUs."""
         for account, used in rows:
@@ -42,6 +49,7 @@ class Meter:
                 gpu_s = getattr(used, use.value)
                 self.gpu_s[account.pool, account.use_class.value, use.value] += gpu_s
 
-    def committed(self, events: Iterable[JournalEvent]) -> None:
-        """These are on disk."""
+    def committed(self, events: Iterable[JournalEvent], seconds: float = 0.0) -> None:
+        """These are on disk, after a wait for it."""
+        self.commits.of().observe(seconds)
         self.events.update(event.kind for event in events)

@@ -24,10 +24,11 @@ def take(turn: Turn, node_id: NodeId, told: Iterable[ToldGpu]) -> None:
     """All that a node says of its GPUs now."""
     state = turn.state
     told = tuple(told)
-    state.nodes.gpu_figures[node_id] = {
+    figures = {
         one.gpu: Figures(one.temperature_celsius, one.utilization_percent, one.used_memory_bytes)
         for one in told
     }
+    state.nodes.note_figures(node_id, figures)
     node = state.cluster.nodes[node_id]
     conditions = judge(
         node.conditions,

@@ -441,6 +441,7 @@ def _forget(turn: Turn, node_id: NodeId, actor: str) -> None:
     ):
         told.pop(node_id, None)
     turn.state.nodes.gpu_figures.pop(node_id, None)
+    turn.state.nodes.unused_gpus.pop(node_id, None)
     turn.state.loans.forget(node_id)
     quarantine.released(turn, node_id)
     turn.batch.forgotten_nodes.append(node_id)

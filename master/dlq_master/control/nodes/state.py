@@ -82,6 +82,9 @@ class NodesState:
     unexplained: dict[NodeId, frozenset[Rank]] = field(default_factory=dict)
     instances: Instances = field(default_factory=Instances)
     gpu_figures: dict[NodeId, dict[int, Figures]] = field(default_factory=dict)
+    # GPUs that did nothing at the last report, and nodes of which the metrics have not seen it yet
+    unused_gpus: dict[NodeId, frozenset[int]] = field(default_factory=dict)
+    use_moved: dict[NodeId, None] = field(default_factory=dict)
     failures: Suspicion = field(default_factory=Suspicion)  # evidence against nodes
 
     @classmethod
@@ -93,6 +96,14 @@ class NodesState:
         """Take over what is stored. Every silence starts now."""
         self.contacts = Contacts((node.node_id for node in loaded.nodes), now_s)
         restore_instances(self.instances, loaded.meta)
+
+    def note_figures(self, node_id: NodeId, figures: dict[int, Figures]) -> None:
+        """The last measurements of the node's GPUs, all of them."""
+        self.gpu_figures[node_id] = figures
+        unused = frozenset(gpu for gpu, one in figures.items() if one.utilization_percent == 0)
+        if self.unused_gpus.get(node_id, frozenset()) != unused:
+            self.unused_gpus[node_id] = unused
+            self.use_moved[node_id] = None
 
     def note_clinging(self, node_id: NodeId, report: ReportedRank, found: RankRole) -> None:
         """Whether the GPUs of a rank that has ended cannot be given back, as its agent says.

@@ -20,6 +20,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
 from dlq_master.control.forecast.helper_health import HelperHealth
+from dlq_master.control.loop.histogram import CALLS_S, Histograms
 from dlq_master.model.cluster import drive
 from dlq_master.model.cluster.cluster import Cluster
 from dlq_master.model.cluster.drive import Happened
@@ -99,6 +100,7 @@ class Offloaded:
     faults: int = 0  # answers that were of no use, in all
     last_fault: str = ""
     health: HelperHealth = field(default_factory=lambda: HelperHealth("planner"))
+    plans: Histograms = field(default_factory=lambda: Histograms(CALLS_S, "stage"))
     delayed: set[JobId] = field(default_factory=set)  # who was told that nobody judges it
     _variants: Variants | None = field(default=None, repr=False)
 
@@ -308,6 +310,7 @@ def _judge(
 ) -> None:
     """Whether it was of use. One that was not, although nothing has happened meanwhile, would be no
     better if it were asked for again."""
+    away.plans.of(question.stage.value).observe(answer.plan_s)
     away.dropped += len(dropped)
     away.rest_until_s = now_s + REST * max(answer.plan_s, now_s - question.asked_s)
     if dropped and not done and not away.stirred:

@@ -1,11 +1,13 @@
 """The read model: the state of the last commit. Readers look here and nowhere else."""
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from dlq_master.control.deadlines.risks import Risk
 from dlq_master.control.forecast.helper_health import Health
 from dlq_master.control.loans.state import Followed, SwitchedOff
+from dlq_master.control.loop.histogram import Histograms
 from dlq_master.control.loop.incidents import Incident
 from dlq_master.control.loop.ports import NOBODY_FORESEES, ForeseenStarts, HistoryRecords
 from dlq_master.control.loop.turn import State
@@ -18,7 +20,10 @@ from dlq_master.control.placement import scheduling
 from dlq_master.control.placement.offloaded import Planning
 from dlq_master.control.placement.scheduling import delay_of
 from dlq_master.control.pool_config import PoolConfig, RentingConfig
+from dlq_master.control.read_model.flow import Flow
 from dlq_master.control.read_model.job_blocks import JobBlock, JobBlocks
+from dlq_master.control.read_model.living_tally import LivingTally
+from dlq_master.control.read_model.node_tally import Key, NodeSeen, NodeTally
 from dlq_master.control.read_model.tally import JobTally
 from dlq_master.control.reservations import reservations
 from dlq_master.control.stimuli.nodes import Beat
@@ -80,6 +85,9 @@ class Published:
         self._jobs: dict[JobId, Job] = dict(sorted(state.cluster.jobs.items()))
         self._blocks = JobBlocks(self._jobs)
         self.tally = JobTally()
+        self.living_tally = LivingTally()
+        self.node_tally = NodeTally(state.cluster.nodes.keys())
+        self.flow = Flow()
         self._queue_tally = QueueTally()
         self._account_tally = AccountTally()
         self._attempts: dict[AttemptKey, Attempt] = {}
@@ -112,9 +120,12 @@ class Published:
             self._put_attempt(attempt)
         for job in self._jobs.values():
             self._count(None, job)
+        for key in self._attempts:
+            self._count_living(key.job_id)
 
     def publish(self, batch: Batch) -> None:
         """Show what this batch has written."""
+        self.flow.publish(batch, self._jobs, self._attempts, self._nodes, self._machines)
         for job in batch.jobs:
             before = self._jobs.get(job.job_id)
             self._count(before, job)
@@ -122,10 +133,19 @@ class Published:
             self._blocks.changed(before, job)
         for attempt in batch.attempts:
             self._put_attempt(attempt)
+        known = self.living_tally.known
+        changed = {attempt.key.job_id for attempt in batch.attempts}
+        for job in batch.jobs:
+            if job.live_attempt is not None or job.job_id in known:
+                changed.add(job.job_id)
+        for job_id in changed:
+            self._count_living(job_id)
         for node in batch.nodes:
             self._nodes[node.node_id] = node
+            self.node_tally.touched(node.node_id)
         for node_id in batch.forgotten_nodes:
             self._nodes.pop(node_id, None)
+            self.node_tally.touched(node_id)
         for rows in self._copies:
             rows.apply(batch.changes)
         for machine in batch.values(MACHINES):
@@ -190,6 +210,15 @@ class Published:
         self._queue_tally.change(before, job)
         self._account_tally.change(before, job)
 
+    def _count_living(self, job_id: JobId) -> None:
+        """Keep the numbers of jobs that hold GPUs."""
+        job = self._jobs.get(job_id)
+        key = None if job is None else job.live_key
+        attempt = None if key is None else self._attempts.get(key)
+        self.living_tally.look(job_id, job, attempt)
+        for node_id in () if attempt is None else attempt.lease.allocation.node_ids:
+            self.node_tally.touched(node_id)
+
     def _put_attempt(self, attempt: Attempt) -> None:
         living = attempt.live
         before = self._attempts.get(attempt.key)
@@ -197,12 +226,14 @@ class Published:
         if before is not None and before.lease.allocation != attempt.lease.allocation:
             for node_id in before.lease.allocation.node_ids:
                 self._on_node[node_id].pop(attempt.key, None)
+                self.node_tally.touched(node_id)
         if living:
             self._attempts[attempt.key] = attempt
         else:
             self._attempts.pop(attempt.key, None)
         for slot in attempt.lease.allocation.slots:
             here = self._on_node.setdefault(slot.node_id, {})
+            self.node_tally.touched(slot.node_id)
             if living:
                 here[attempt.key] = slot.mask
             else:
@@ -263,6 +294,25 @@ class Published:
     async def costs(self, first_day: int, last_day: int, now_s: float) -> Costs:
         """The costs of these days, until now, as of the last commit."""
         return await self._history.costs(first_day, last_day, now_s)
+
+    def promise_risks(self) -> tuple[int, int]:
+        """How many promises are missed by jobs that go on, and how many are told to be at risk,
+        these included.
+        """
+        risks = self._state.deadlines.risks
+        return len(risks.missed), len(risks.told)
+
+    def pending_gpus(self) -> Counter[tuple[str, str]]:
+        """The GPUs for which jobs wait, by queue and by the code of their main reason."""
+        return self._state.jobs.waits.pending.sums
+
+    def forecast_within(self) -> float | None:
+        """The part of the newest starts that came in their forecast range; None: there are none."""
+        return self._state.forecast.accuracy.within_share
+
+    def plan_times(self) -> Histograms:
+        """How long the planner took, by stage."""
+        return self._state.placement.offloaded.plans
 
     def wait_code(self, job: Job, now_s: float) -> ReasonCode | None:
         """The main reason why it does not run; None: it does, or has ended."""
@@ -404,6 +454,27 @@ class Published:
             index: key for key, mask in here.items() for index in Slot(node_id, mask).gpu_indices
         }
 
+    def node_sums(self) -> Mapping[Key, int]:
+        """How many nodes and GPUs stand how: a look at those that have changed since the last."""
+        moved = self._state.nodes.use_moved
+        for node_id in moved:
+            self.node_tally.touched(node_id)
+        moved.clear()
+        return self.node_tally.sums(self._seen)
+
+    def _seen(self, node_id: NodeId) -> NodeSeen | None:
+        node = self._nodes.get(node_id)
+        if node is None:
+            return None
+        held = self.holders(node_id)
+        queues = {
+            index: self._jobs[key.job_id].queue
+            for index, key in held.items()
+            if key.job_id in self._jobs
+        }
+        unused = self._state.nodes.unused_gpus.get(node_id, frozenset())
+        return NodeSeen(node, bool(self._on_node.get(node_id)), held, queues, unused)
+
     def figures(self, node_id: NodeId) -> Mapping[int, Figures]:
         """The last measurements of the node's GPUs; empty before its first report."""
         return self._state.nodes.gpu_figures.get(node_id, {})
@@ -427,6 +498,10 @@ class Published:
     def machines(self) -> Sequence[Machine]:
         """All that are, or were lately, rented; by when they were asked for."""
         return sorted(self._machines.values(), key=lambda one: (one.asked_s, one.request_id))
+
+    def open_machines(self) -> Sequence[Machine]:
+        """Rented machines that may be there, and are paid."""
+        return self._machines.open()
 
     def pools(self) -> tuple[Sequence[PoolConfig], RentingConfig, Mapping[str, str]]:
         """The pools that may be rented, their costs, and why nothing is rented just now, by

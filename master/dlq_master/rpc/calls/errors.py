@@ -151,5 +151,18 @@ def _code(error: DlqError) -> grpc.StatusCode:
     )
 
 
+def code_name(error: BaseException | None) -> str:
+    """The name of the status with which a call ends."""
+    if error is None:
+        return grpc.StatusCode.OK.name
+    if isinstance(error, DlqError):
+        return _code(error).name
+    if not isinstance(error, Exception):  # its caller has left
+        return grpc.StatusCode.CANCELLED.name
+    if isinstance(error, aio.AbortError):
+        return grpc.StatusCode.UNKNOWN.name
+    return grpc.StatusCode.INTERNAL.name
+
+
 def _cut(text: str, most: int) -> str:
     return printable(text if len(text) <= most else f"{text[: most - 3]}...")

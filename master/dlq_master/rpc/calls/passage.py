@@ -13,6 +13,7 @@ from types import TracebackType
 from typing import Protocol
 
 from dlq_master.rpc.calls.call import Call
+from dlq_master.rpc.calls.call_times import CallTimes
 from dlq_master.rpc.calls.errors import Errors
 
 
@@ -34,6 +35,7 @@ class Passage:
     let_in: Callable[[Call], None]  # may refuse by raising; sets the caller
     enter: Callable[[Call], Awaitable[None]]  # likewise; may wait
     leave: Callable[[Call], None]  # for each call that has entered
+    times: CallTimes
 
     def of(self, call: Call) -> Passing:
         """This call passes: a context for its handler."""
@@ -43,7 +45,7 @@ class Passage:
 class Passing:
     """One call between its door and its end."""
 
-    __slots__ = ("_call", "_passage")
+    __slots__ = ("_call", "_passage", "_since_s")
 
     def __init__(self, passage: Passage, call: Call) -> None:
         self._passage = passage
@@ -51,6 +53,7 @@ class Passing:
 
     async def __aenter__(self) -> None:
         passage, call = self._passage, self._call
+        self._since_s = passage.times.begun(call)
         passage.audit.begin(call)
         try:
             passage.let_in(call)
@@ -73,11 +76,14 @@ class Passing:
             return
         try:
             await passage.audit.done(call)
+            passage.times.ended(call, self._since_s, None)
         except BaseException as unwritten:
+            passage.times.ended(call, self._since_s, unwritten)
             await passage.errors.abort(call, unwritten)
             raise
 
     async def _failed(self, error: BaseException) -> None:
+        self._passage.times.ended(self._call, self._since_s, error)
         try:
             self._passage.audit.failed(self._call, error)
         except BaseException as unwritten:

@@ -13,7 +13,7 @@ from dlq_common.clock import Clock
 from dlq_common.identity.pki import Authority
 from dlq_master.control.composition.starting import Losses
 from dlq_master.rpc.audit.writer import AuditWriter
-from dlq_master.rpc.metrics.metrics import Labels, family, gauge
+from dlq_master.rpc.metrics.exposition import Labels, MetricFamily, family, gauge
 from dlq_master.store.backup import FAILURE, STAMP
 
 T = TypeVar("T")
@@ -37,39 +37,39 @@ class HostMetrics:
         self._audit, self._losses = audit, losses
         self._ca_end_s = authority.not_after_s
 
-    def lines(self) -> Iterator[str]:
-        """All families, one sample a line."""
-        yield from self._audit_lines()
+    def families(self) -> Iterator[MetricFamily]:
+        """All of them."""
+        yield from self._audit_families()
         words = "Acknowledged batches that this start found missing in the database."
-        yield from gauge("dlq_commits_lost", words, len(self._losses.batches))
+        yield gauge("dlq_commits_lost", words, len(self._losses.batches))
         yield from self._backups()
         words = "Whether the last backup, or what the site does with it, has failed."
-        yield from gauge("dlq_backup_failed", words, int((self._state_dir / FAILURE).exists()))
+        yield gauge("dlq_backup_failed", words, int((self._state_dir / FAILURE).exists()))
         words = "Room on the file system of the state directory."
         for free_bytes in _figures(self._free_bytes):
-            yield from gauge("dlq_disk_free_bytes", words, free_bytes)
+            yield gauge("dlq_disk_free_bytes", words, free_bytes)
         words = "Until the certificate of the CA ends."
         left_s = self._ca_end_s - self._clock.now_s()
-        yield from family(
+        yield family(
             "dlq_certificate_left_seconds", "gauge", words, {(("certificate", "ca"),): left_s}
         )
 
-    def _audit_lines(self) -> Iterator[str]:
+    def _audit_families(self) -> Iterator[MetricFamily]:
         audit = self._audit
         words = "Whether the audit can be written; changes are refused while it cannot."
-        yield from gauge("dlq_audit_writable", words, int(not audit.failure))
+        yield gauge("dlq_audit_writable", words, int(not audit.failure))
         words = "Lines of the audit that are not on disk yet."
-        yield from gauge("dlq_audit_waiting_lines", words, audit.waiting)
+        yield gauge("dlq_audit_waiting_lines", words, audit.waiting)
         words = "Whether this start found the audit shorter, or other, than the database knows it."
-        yield from gauge("dlq_audit_lost", words, int(bool(audit.loss)))
+        yield gauge("dlq_audit_lost", words, int(bool(audit.loss)))
 
-    def _backups(self) -> Iterator[str]:
+    def _backups(self) -> Iterator[MetricFamily]:
         ages: dict[Labels, float] = {}
         for name, file in COPIES:
             for made_s in _figures((self._state_dir / file).stat):
                 ages[(("copy", name),)] = max(0.0, self._clock.now_s() - made_s.st_mtime)
         words = "Age of the last copy: of the database, and of the whole master."
-        yield from family("dlq_backup_age_seconds", "gauge", words, ages)
+        yield family("dlq_backup_age_seconds", "gauge", words, ages)
 
     def _free_bytes(self) -> float:
         found = os.statvfs(self._state_dir)

@@ -1,187 +1,155 @@
-"""`GET /metrics` in the text format of Prometheus, for scrapers on the master's own host.
+"""`GET /metrics` for Prometheus, in the text format or as OpenMetrics, as the scraper asks.
 
-Nobody is asked who they are, so it listens on loopback only, and tells numbers: no names of jobs or
-people. Gauges are told from the published state, which costs O(attempts that live and nodes).
+A scraper that is slow or hostile costs the master nothing that counts. It serves few connections at
+a time, each for a few seconds and after a short header. It takes a new one in PACE_S, and makes the
+page once in FRESH_S. Further connections wait in the kernel's queue, which is short.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from itertools import accumulate
+import socket
+from collections.abc import Callable, Coroutine, Iterable, Mapping
+from contextlib import suppress
+from typing import Final
 
+from dlq_common.clock import Clock
 from dlq_common.daemon.logs import get_logger
 from dlq_common.text.addresses import split_address
-from dlq_master.control.loop.meter import BUCKETS_S, Meter
-from dlq_master.control.read_model.published import Published
-from dlq_master.model.nodes.node import NodeState
+from dlq_master.rpc.metrics.exposition import (
+    OPENMETRICS,
+    TEXT,
+    MetricFamily,
+    openmetrics_page,
+    text_page,
+    wanted_format,
+)
 
 _log = get_logger("master.metrics")
-PATIENCE_S = 5.0  # for a request to come, and for its answer to be taken
-LONGEST_REQUEST = 8192
-CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
-Labels = tuple[tuple[str, str], ...]
+PATIENCE_S: Final = 5.0  # for a request to come, and for its answer to be taken
+LONGEST_REQUEST: Final = 8192
+MOST_AT_ONCE: Final = 8
+WAITING: Final = 16  # connections in the kernel's queue
+PACE_S: Final = 0.02  # between two connections
+FRESH_S: Final = 1.0  # so long a page is told again
+PLAIN: Final = "text/plain; charset=utf-8"
+Source = Callable[[], Iterable[MetricFamily]]
 
 
 class MetricsServer:
-    """Serves one page over HTTP/1.0; every connection is closed after its answer."""
+    """Serves pages over HTTP/1.0; every connection is closed after its answer."""
 
-    def __init__(
-        self,
-        address: str,
-        published: Published,
-        meter: Meter,
-        more: Callable[[], Iterable[str]] = tuple,
-    ) -> None:
-        """`more`: lines beside those of the cluster."""
+    def __init__(self, address: str, pages: Mapping[str, Source], clock: Clock) -> None:
+        """`pages`: the metrics of each path."""
         self._address = address
-        self._more = more
-        self._published = published
-        self._meter = meter
-        self._server: asyncio.Server | None = None
+        self._pages = pages
+        self._clock = clock
+        self._made: dict[tuple[str, str], tuple[float, bytes]] = {}
+        self._listening: socket.socket | None = None
+        self._room = asyncio.Semaphore(MOST_AT_ONCE)
+        self._tasks: set[asyncio.Task[None]] = set()
 
     @property
     def port(self) -> int:
         """Where it listens, once it does."""
-        assert self._server is not None
-        port: int = self._server.sockets[0].getsockname()[1]
+        assert self._listening is not None
+        port: int = self._listening.getsockname()[1]
         return port
 
     async def start(self) -> None:
         """Listen."""
         host, port = split_address(self._address)
-        self._server = await asyncio.start_server(self._answer, host, port, limit=LONGEST_REQUEST)
+        found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
+        family, *_, address = found[0]
+        self._listening = socket.create_server(
+            address[:2], family=family, backlog=WAITING, reuse_port=False
+        )
+        self._listening.setblocking(False)
+        self._begin(self._accept(self._listening))
 
     async def stop(self) -> None:
-        """Listen no more."""
-        if self._server is not None:
-            self._server.close()
-            await self._server.wait_closed()
+        """Listen no more, and leave the connections there are."""
+        tasks = [*self._tasks]
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks)
+        if self._listening is not None:
+            self._listening.close()
 
-    async def _answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def _accept(self, listening: socket.socket) -> None:
+        loop = asyncio.get_running_loop()
+        while True:
+            await self._room.acquire()
+            try:
+                connection, _ = await loop.sock_accept(listening)
+            except OSError as error:  # no file descriptor is free: later one is
+                self._room.release()
+                _log.warning("scrape_refused", error=str(error))
+                await asyncio.sleep(FRESH_S)
+                continue
+            self._begin(self._serve(connection))
+            await asyncio.sleep(PACE_S)
+
+    def _begin(self, work: Coroutine[None, None, None]) -> None:
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _serve(self, connection: socket.socket) -> None:
         try:
             async with asyncio.timeout(PATIENCE_S):
-                request = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1")
-                writer.write(self._reply(request))
-                await writer.drain()
+                await self._answer(connection)
         except (TimeoutError, OSError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
             _log.debug("scrape_broken")
         finally:
+            connection.close()
+            self._room.release()
+
+    async def _answer(self, connection: socket.socket) -> None:
+        reader, writer = await asyncio.open_connection(sock=connection, limit=LONGEST_REQUEST)
+        try:
+            request = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1")
+            writer.write(self._reply(request))
+            await writer.drain()
             writer.close()
+            await writer.wait_closed()
+        finally:
+            with suppress(RuntimeError):
+                writer.transport.abort()
 
     def _reply(self, request: str) -> bytes:
-        method, _, rest = request.partition(" ")
-        path = rest.partition(" ")[0].partition("?")[0]
-        if path != "/metrics":
-            return _http("404 Not Found", "there is /metrics\n")
+        first, *rest = request.split("\r\n")
+        method, _, target = first.partition(" ")
+        path = target.partition(" ")[0].partition("?")[0]
+        if path not in self._pages:
+            return _http("404 Not Found", PLAIN, f"there is {' and '.join(self._pages)}\n".encode())
         if method != "GET":
-            return _http("405 Method Not Allowed", "GET it\n")
-        return _http("200 OK", page(self._published, self._meter, self._more()))
+            return _http("405 Method Not Allowed", PLAIN, b"GET it\n")
+        headers = headers_of(rest)
+        wanted = wanted_format(headers.get("accept", ""))
+        return _http("200 OK", wanted, self._page(path, wanted))
+
+    def _page(self, path: str, wanted: str) -> bytes:
+        """The page, at most FRESH_S old."""
+        now_s = self._clock.boottime_s()
+        made_s, page = self._made.get((path, wanted), (-FRESH_S, b""))
+        if now_s - made_s >= FRESH_S:
+            make = {OPENMETRICS: openmetrics_page, TEXT: text_page}[wanted]
+            page = make(self._pages[path]()).encode()
+            self._made[path, wanted] = now_s, page
+        return page
 
 
-def page(read: Published, meter: Meter, more: Iterable[str] = ()) -> str:
-    """Everything, one sample a line."""
-    lines: list[str] = []
-    lines += family("dlq_jobs", "gauge", "Jobs that have not ended.", _jobs(read))
-    lines += family("dlq_deadline_jobs", "gauge", "Of these: with deadlines.", _deadlines(read))
-    lines += family("dlq_nodes", "gauge", "Nodes.", _nodes(read))
-    lines += family(
-        "dlq_gpus", "gauge", "GPUs of nodes that are up, or may come back.", _gpus(read)
+def headers_of(lines: Iterable[str]) -> dict[str, str]:
+    """The headers of a request, by their names in small letters; the last of a name counts."""
+    rows = (line.partition(":") for line in lines if ":" in line)
+    return {name.strip().lower(): value.strip() for name, _, value in rows}
+
+
+def _http(status: str, content_type: str, content: bytes) -> bytes:
+    head = (
+        f"HTTP/1.0 {status}\r\nContent-Type: {content_type}\r\n"
+        f"Content-Length: {len(content)}\r\nVary: Accept\r\n\r\n"
     )
-    lines += family("dlq_pool_gpus", "gauge", "GPUs of each pool.", _pools(read))
-    charged: dict[Labels, float] = {
-        (("class", kind), ("pool", pool), ("use", use)): gpu_s
-        for (pool, kind, use), gpu_s in meter.gpu_s.items()
-    }
-    words = "The use of the time of ended attempts."
-    lines += family("dlq_gpu_seconds_total", "counter", words, charged)
-    counted: dict[Labels, float] = {
-        (("kind", kind),): count for kind, count in meter.events.items()
-    }
-    lines += family("dlq_events_total", "counter", "Events of the journal.", counted)
-    lines += gauge("dlq_epoch", "Starts of the master.", read.epoch)
-    lines += gauge("dlq_turn_longest_seconds", "The longest turn.", meter.longest_s)
-    return "\n".join([*lines, *_turns(meter), *more, ""])
-
-
-def _jobs(read: Published) -> Mapping[Labels, float]:
-    """By the states that people see: those of living attempts, where there are any."""
-    found = Counter(read.tally.states)
-    for attempt in read.living():
-        job = read.job(attempt.key.job_id)
-        if job is not None and job.live_key == attempt.key and not job.ended:
-            found[job.queue, job.state.value] -= 1
-            found[job.queue, attempt.shown_state] += 1
-    return {
-        (("queue", queue), ("state", state)): count
-        for (queue, state), count in found.items()
-        if count
-    }
-
-
-def _deadlines(read: Published) -> Mapping[Labels, float]:
-    return {(("verdict", word),): count for word, count in read.tally.verdicts.items() if count}
-
-
-def _nodes(read: Published) -> Mapping[Labels, float]:
-    found: Counter[Labels] = Counter()
-    for node in read.nodes():
-        found[(("state", node.state.value),)] += 1
-    return found
-
-
-def _gpus(read: Published) -> Mapping[Labels, float]:
-    found: Counter[Labels] = Counter()
-    for node in read.nodes():
-        if node.state is NodeState.DOWN:
-            continue
-        held = read.holders(node.node_id)
-        for gpu in node.gpus:
-            withheld = node.withheld >> gpu.index & 1
-            state = "held" if gpu.index in held else "withheld" if withheld else "free"
-            found[("gpu_type", gpu.gpu_type), ("state", state)] += 1
-    return found
-
-
-def _pools(read: Published) -> Mapping[Labels, float]:
-    return {
-        (("pool", pool), ("state", state)): gpus
-        for pool, level in read.levels().items()
-        for state, gpus in level._asdict().items()
-    }
-
-
-def _turns(meter: Meter) -> Iterator[str]:
-    name = "dlq_turn_seconds"
-    yield f"# HELP {name} Turns of the loop, with their commits."
-    yield f"# TYPE {name} histogram"
-    ends = [*map(str, BUCKETS_S), "+Inf"]
-    for end, count in zip(ends, accumulate(meter.turns), strict=True):
-        yield f'{name}_bucket{{le="{end}"}} {count}'
-    yield f"{name}_sum {meter.turns_s:.6f}"
-    yield f"{name}_count {sum(meter.turns)}"
-
-
-def family(name: str, kind: str, words: str, samples: Mapping[Labels, float]) -> Iterator[str]:
-    """One family of samples, with its words."""
-    yield f"# HELP {name} {words}"
-    yield f"# TYPE {name} {kind}"
-    for labels, value in sorted(samples.items()):
-        told = ",".join(f'{key}="{_escaped(text)}"' for key, text in labels)
-        yield f"{name}{{{told}}} {value:g}" if told else f"{name} {value:g}"
-
-
-def gauge(name: str, words: str, value: float) -> Iterator[str]:
-    """A family of one sample without labels."""
-    yield from family(name, "gauge", words, {(): value})
-
-
-def _escaped(text: str) -> str:
-    return text.replace("\\", r"\\").replace('"', r"\"").replace("\n", r"\n")
-
-
-def _http(status: str, body: str) -> bytes:
-    content = body.encode()
-    head = f"HTTP/1.0 {status}\r\nContent-Type: {CONTENT_TYPE}\r\nContent-Length: {len(content)}\r\n\r\n"  # noqa: E501
     return head.encode() + content

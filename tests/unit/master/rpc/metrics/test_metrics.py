@@ -14,9 +14,11 @@ from dlq_master.control.loop.meter import Meter
 from dlq_master.control.stimuli import AskedDeadline
 from dlq_master.model.ids import NodeId
 from dlq_master.model.usage.accounting import Account, UseClass, Used
-from dlq_master.rpc.metrics.metrics import MetricsServer, page
+from dlq_master.rpc.metrics.metrics import MetricsServer
+from dlq_master.rpc.metrics.page import cluster_families
 from dlq_master.store.tables.accounts import UseRow
 from support.master_harness import Master
+from support.metric_pages import page_of, samples
 from support.sim_agent import SimAgent
 
 
@@ -35,13 +37,8 @@ def master() -> Iterator[Master]:
     master.close()
 
 
-def samples(text: str) -> dict[str, float]:
-    rows = [line.rpartition(" ") for line in text.splitlines() if not line.startswith("#")]
-    return {name: float(value) for name, _, value in rows}
-
-
 def test_gauges_tell_the_published_state(master: Master) -> None:
-    told = samples(page(master.loop.published, Meter()))
+    told = page_of(master.loop.published)
     assert told['dlq_jobs{queue="default",state="assigned"}'] == 2
     assert told['dlq_jobs{queue="default",state="queued"}'] == 1
     assert told['dlq_gpus{gpu_type="H100",state="held"}'] == 2
@@ -53,13 +50,13 @@ def test_gauges_tell_the_published_state(master: Master) -> None:
 
 def test_counters_tell_what_the_loop_has_done(master: Master) -> None:
     meter = master.loop._meter
-    told = samples(page(master.loop.published, meter))
+    told = page_of(master.loop.published, meter)
     assert told['dlq_events_total{kind="job_submitted"}'] == 3
     assert told['dlq_events_total{kind="attempt_assigned"}'] == 2
     turns = told["dlq_turn_seconds_count"]
     assert turns == told['dlq_turn_seconds_bucket{le="+Inf"}'] > 3
     meter.turned(0.3)
-    told = samples(page(master.loop.published, meter))
+    told = page_of(master.loop.published, meter)
     assert told['dlq_turn_seconds_bucket{le="0.25"}'] == turns
     assert told['dlq_turn_seconds_bucket{le="1.0"}'] == turns + 1
     assert told["dlq_turn_longest_seconds"] == 0.3
@@ -73,7 +70,7 @@ def test_a_scrape_looks_at_no_job_that_waits(
     master.hold(master.submit(4).job_id)
     read = master.loop.published
     monkeypatch.setattr(read, "jobs", lambda: pytest.fail("all jobs are looked at"))
-    told = samples(page(read, Meter()))
+    told = page_of(read)
     assert told['dlq_jobs{queue="default",state="queued"}'] == 21
     assert told['dlq_jobs{queue="default",state="held"}'] == 1
     assert told['dlq_jobs{queue="default",state="assigned"}'] == 2
@@ -88,9 +85,16 @@ async def asked(port: int, words: bytes) -> tuple[str, str]:
     return head.splitlines()[0] if head else "", body
 
 
+def served(master: Master) -> MetricsServer:
+    read = master.loop.published
+    return MetricsServer(
+        "127.0.0.1:0", {"/metrics": lambda: cluster_families(read, Meter())}, master.clock
+    )
+
+
 def test_it_is_served_to_whoever_asks_in_http(master: Master) -> None:
     async def talk() -> list[tuple[str, str]]:
-        server = MetricsServer("127.0.0.1:0", master.loop.published, Meter())
+        server = served(master)
         await server.start()
         words = [b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n", b"GET / HTTP/1.1\r\n\r\n"]
         words += [b"POST /metrics HTTP/1.1\r\n\r\n", b"x" * 100_000]
@@ -119,7 +123,7 @@ def test_gpus_of_pools_and_what_came_of_their_time(master: Master) -> None:
     meter.charged(
         [UseRow(account, Used(useful=5.0)), UseRow(account, Used(useful=1.0, failed=2.0))]
     )
-    told = samples(page(master.loop.published, meter))
+    told = page_of(master.loop.published, meter)
     assert told['dlq_pool_gpus{pool="training",state="used"}'] == 2
     assert told['dlq_pool_gpus{pool="training",state="idle"}'] == 2
     assert told['dlq_gpu_seconds_total{class="trial",pool="training",use="useful"}'] == 6

@@ -10,6 +10,7 @@ from dlq_master.control.composition.starting import NO_LOSSES, Losses
 from dlq_master.rpc.audit.audit import Audit
 from dlq_master.rpc.metrics.host import HostMetrics
 from dlq_master.store.commit_record import CommittedBatch
+from support import metric_pages
 from support.fake_clock import FakeClock
 from support.faulty_file import FaultyDisk
 
@@ -18,10 +19,11 @@ def told(state_dir: Path, disk: FaultyDisk, losses: Losses = NO_LOSSES) -> dict[
     audit = Audit(state_dir / "audit.jsonl", FakeClock(), open_file=disk.open)
     clock = SteadyClock()
     authority = Authority.create("lab", clock.now_s())
-    lines = [*HostMetrics(state_dir, clock, audit.writer, authority, losses).lines()]
+    found = metric_pages.told(
+        HostMetrics(state_dir, clock, audit.writer, authority, losses).families()
+    )
     audit.close()
-    samples = [line.rpartition(" ") for line in lines if not line.startswith("#")]
-    return {name: float(value) for name, _, value in samples}
+    return found
 
 
 def test_all_is_well(tmp_path: Path) -> None:
