@@ -44,6 +44,7 @@ USERS = {
     "EstimateJob",
     "GetGpuMap",
     "GetForecastQuality",
+    "ListPromises",
     "ListReservations",
     "ListTeams",
     "GetUsage",

@@ -33,6 +33,7 @@ from dlq_master.control.people.team_use import TeamUse
 from dlq_master.control.placement.offloaded import Planning
 from dlq_master.control.pool_config import PoolConfig, RentingConfig
 from dlq_master.control.read_model.job_blocks import JobBlock, JobBlocks
+from dlq_master.control.read_model.promise_index import PromiseIndex, PromiseOutcome
 from dlq_master.control.read_model.published import Published
 from dlq_master.model.attempts.attempt import Attempt, AttemptState, RankStatus
 from dlq_master.model.estimates.traffic import Packing
@@ -201,6 +202,32 @@ class FakeRead(Published):
 
     def risk(self, job_id: JobId) -> Risk | None:
         return self.risks.get(job_id)
+
+    def endangered(self) -> Sequence[JobId]:
+        return sorted(self.risks)
+
+    def _index(self) -> PromiseIndex:
+        index = PromiseIndex()
+        for job in self.all_jobs.values():
+            index.change(job)
+        return index
+
+    def with_deadlines(self, user: str, after: int) -> Sequence[JobId]:
+        return self._index().living(user, after)
+
+    def promised_count(self, user: str) -> int:
+        return self._index().promised_count(user)
+
+    def promises_over(self) -> Iterator[tuple[Job, PromiseOutcome]]:
+        return self._index().ended()
+
+    @property
+    def promises_over_from_s(self) -> float:
+        return max(0.0, self.complete_from_s)
+
+    @property
+    def kept_target(self) -> float | None:
+        return 0.99 if self.promising else None
 
     def delay(self) -> str:
         return ""

@@ -23,7 +23,7 @@ from dlq_web.api.refusals import outcome_of, refusal
 from dlq_web.door.guard import HEADERS, Guard
 from dlq_web.door.sessions import Person, WebSessions
 from dlq_web.door.signing import SigningDoor
-from dlq_web.pages import job, loans, pages
+from dlq_web.pages import job, loans, pages, promises
 from dlq_web.pages.machines import gpus
 from dlq_web.pages.page import STATIC, refusal_page
 from dlq_web.pages.steer import acting, submitting
@@ -47,6 +47,7 @@ def build_app(
             *openapi.routes(),
             Route("/api/{service}/{method}", Bridge(ids).answer, methods=["POST"]),
             *pages.routes(clock),
+            *promises.routes(clock),
             *loans.routes(clock),
             *job.routes(clock),
             *acting.routes(clock),

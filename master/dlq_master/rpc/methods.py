@@ -31,7 +31,7 @@ from dlq_master.rpc.cluster import pool_service as pools
 from dlq_master.rpc.cluster import reservation_service as reservations
 from dlq_master.rpc.cluster import team_service as teams
 from dlq_master.rpc.cluster import usage_service as usage
-from dlq_master.rpc.jobs import cancelling, execs, logs, steps, submitting, watch
+from dlq_master.rpc.jobs import cancelling, execs, logs, promises, steps, submitting, watch
 from dlq_master.rpc.jobs import forecast_service as forecasts
 from dlq_master.rpc.jobs import job_service as jobs
 from dlq_master.rpc.people import certificates
@@ -80,6 +80,9 @@ SERVICES: Mapping[str, Mapping[str, RpcMethod]] = {
         "EstimateJob": RpcMethod(USERS, forecasts.estimate_job),
         "GetForecastQuality": RpcMethod(USERS, forecasts.get_forecast_quality),
         "CompareForecasts": RpcMethod(OPERATORS, forecasts.compare_forecasts),
+    },
+    "dlq.v1.PromiseService": {
+        "ListPromises": RpcMethod(USERS, promises.list_promises),
     },
     "dlq.v1.AdminService": {
         "CreateJoinToken": RpcMethod(ADMINS, admin.create_join_token, changes=True),

@@ -52,7 +52,6 @@ REASONS = {
         "dlq_common/text/*.py",
         "dlq_common/identity/private_files.py",
         "dlq_common/live_resize.py",
-        "dlq_cli/facts/answers.py",
         "dlq_cli/output/*.py",
         "dlq_cli/jobs/source.py",
         "dlq_cli/lists/states.py",

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from dlq.v1 import job_service_pb2
-from dlq_cli.facts.answers import explained_facts, whole_job_facts
+from dlq_cli.facts.answers import explained_facts, promises_facts, whole_job_facts
 from dlq_cli.facts.cluster import (
     cluster_facts,
     event_facts,
@@ -163,6 +163,15 @@ RESOURCES: tuple[Resource, ...] = (
         "Your teams: their limits and their use.",
         named("TeamService", "ListTeams"),
         teams_facts,
+    ),
+    Resource(
+        "/promises",
+        "Jobs with deadlines that have not ended, those in danger, and the record by team.",
+        named("PromiseService", "ListPromises"),
+        promises_facts,
+        PAGE,
+        items="jobs",
+        usual=_paged,
     ),
     Resource(
         "/usage",

@@ -8,7 +8,7 @@ from dlq.v1 import reservation_service_pb2 as wire
 from dlq_cli.app import App
 from dlq_cli.commands.options import examples, json_option, pass_app, yes_option
 from dlq_cli.facts.common import Facts, document, instant, tell
-from dlq_cli.output.render import Cell, Columns, absolute, listing, when
+from dlq_cli.output.render import Cell, Columns, OutputLook, absolute, listing, when
 from dlq_cli.output.zone import LocalZone
 from dlq_client.reservations import Reservations
 from dlq_common.errors import InvalidRequest, WorkWouldBeLost
@@ -94,18 +94,8 @@ def list_(app: App, as_json: bool) -> None:
     """Reservations that are not over, the first to begin first."""
     found = Reservations(app.connection()).list()
     look = app.look()
-    columns: Columns[wire.Reservation] = {
-        Cell("ID"): lambda one: one.reservation_id,
-        Cell("STATE"): lambda one: one.state,
-        Cell("NODES"): lambda one: compress_hostlist(one.node_ids),
-        Cell("FROM"): lambda one: when(from_timestamp(one.begin_time), look),
-        Cell("TO"): lambda one: when(from_timestamp(one.end_time), look),
-        Cell("BY"): lambda one: one.created_by,
-        Cell("JOBS"): lambda one: ",".join(one.job_ids) or "-",
-        Cell("REASON"): lambda one: one.reason,
-    }
     facts = {"reservations": [reservation_facts(one) for one in found]}
-    tell(facts, lambda: listing(columns, found, look), as_json=as_json)
+    tell(facts, lambda: listing(reservation_columns(look), found, look), as_json=as_json)
 
 
 @reservation.command(epilog=examples("dlq admin reservation cancel m1 -y"))
@@ -117,6 +107,20 @@ def cancel(app: App, reservation_id: str, yes: bool) -> None:
     app.confirm(f"the nodes of {reservation_id} will take work again", yes=yes)
     Reservations(app.connection()).cancel(reservation_id)
     click.echo(f"reservation {reservation_id}: cancelled")
+
+
+def reservation_columns(look: OutputLook) -> Columns[wire.Reservation]:
+    """The columns of a list of reservations."""
+    return {
+        Cell("ID"): lambda one: one.reservation_id,
+        Cell("STATE"): lambda one: one.state,
+        Cell("NODES"): lambda one: compress_hostlist(one.node_ids),
+        Cell("FROM"): lambda one: when(from_timestamp(one.begin_time), look),
+        Cell("TO"): lambda one: when(from_timestamp(one.end_time), look),
+        Cell("BY"): lambda one: one.created_by,
+        Cell("JOBS"): lambda one: ",".join(one.job_ids) or "-",
+        Cell("REASON"): lambda one: one.reason,
+    }
 
 
 def reservation_facts(one: wire.Reservation) -> Facts:

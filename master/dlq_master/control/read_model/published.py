@@ -24,6 +24,7 @@ from dlq_master.control.read_model.flow import Flow
 from dlq_master.control.read_model.job_blocks import JobBlock, JobBlocks
 from dlq_master.control.read_model.living_tally import LivingTally
 from dlq_master.control.read_model.node_tally import Key, NodeSeen, NodeTally
+from dlq_master.control.read_model.promise_index import PromiseIndex, PromiseOutcome
 from dlq_master.control.read_model.tally import JobTally
 from dlq_master.control.reservations import reservations
 from dlq_master.control.stimuli.nodes import Beat
@@ -88,6 +89,7 @@ class Published:
         self.living_tally = LivingTally()
         self.node_tally = NodeTally(state.cluster.nodes.keys())
         self.flow = Flow()
+        self._promise_index = PromiseIndex()
         self._queue_tally = QueueTally()
         self._account_tally = AccountTally()
         self._attempts: dict[AttemptKey, Attempt] = {}
@@ -168,6 +170,35 @@ class Published:
         return self._state.policy.promises is not None
 
     @property
+    def kept_target(self) -> float | None:
+        """The share of promises that wrong estimates may not break; None: the policy has no such
+        goal.
+        """
+        rules = self._state.policy.promises
+        return None if rules is None or rules.margin is not None else rules.keep
+
+    def with_deadlines(self, user: str, after: int) -> Sequence[JobId]:
+        """Jobs with deadlines that have not ended, of this user or of EVERYBODY, by id."""
+        return self._promise_index.living(user, after)
+
+    def promised_count(self, user: str) -> int:
+        """Those of them that are promised one."""
+        return self._promise_index.promised_count(user)
+
+    def endangered(self) -> Sequence[JobId]:
+        """Jobs whose promise may not be kept."""
+        return sorted(self._state.deadlines.risks.told)
+
+    def promises_over(self) -> Iterator[tuple[Job, PromiseOutcome]]:
+        """The last promises that are over, the last first."""
+        return self._promise_index.ended()
+
+    @property
+    def promises_over_from_s(self) -> float:
+        """All promises that ended after this are among them."""
+        return max(0.0, self.complete_from_s, self._promise_index.dropped_s)
+
+    @property
     def profile_s(self) -> float | None:
         """T_profile, if that policy measures how long jobs run."""
         return self._state.policy.profile_s
@@ -207,6 +238,7 @@ class Published:
         """Keep the numbers of jobs that have not ended."""
         self._state.jobs.counts.change(before, job)
         self.tally.change(before, job)
+        self._promise_index.change(job)
         self._queue_tally.change(before, job)
         self._account_tally.change(before, job)
 
