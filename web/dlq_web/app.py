@@ -24,7 +24,7 @@ from dlq_web.door.guard import HEADERS, Guard
 from dlq_web.door.sessions import Person, WebSessions
 from dlq_web.door.signing import SigningDoor
 from dlq_web.pages import job, loans, pages, promises
-from dlq_web.pages.machines import gpus
+from dlq_web.pages.machines import drain, gpus, nodes
 from dlq_web.pages.page import STATIC, refusal_page
 from dlq_web.pages.steer import acting, submitting
 
@@ -53,6 +53,8 @@ def build_app(
             *acting.routes(clock),
             *submitting.routes(clock),
             *gpus.routes(clock),
+            *nodes.routes(clock),
+            *drain.routes(clock),
             Mount("/static", StaticFiles(directory=STATIC)),
         ],
         middleware=[

@@ -9,7 +9,7 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
-from dlq.v1 import job_service_pb2, node_service_pb2, queue_service_pb2
+from dlq.v1 import job_service_pb2, queue_service_pb2
 from dlq_cli.lists.states import parse_states
 from dlq_cli.words import ENDED, SHOWN_STATES
 from dlq_common.clock import Clock
@@ -20,8 +20,7 @@ from dlq_web.pages import views
 from dlq_web.pages.page import page
 
 MOST_ROWS = 200
-_LIST_JOBS, _GET_JOB = named("JobService", "ListJobs"), named("JobService", "GetJob")
-_EXPLAIN, _LIST_NODES = named("JobService", "ExplainJob"), named("NodeService", "ListNodes")
+_LIST_JOBS = named("JobService", "ListJobs")
 _CLUSTER, _QUEUES = named("QueueService", "GetCluster"), named("QueueService", "ListQueues")
 Shown = Callable[[Request], Awaitable[Response]]
 
@@ -32,7 +31,6 @@ def routes(clock: Clock) -> list[Route]:
     return [
         Route("/", pages.me, methods=["GET"]),
         Route("/jobs", pages.jobs, methods=["GET"]),
-        Route("/nodes", pages.nodes, methods=["GET"]),
         Route("/search", search, methods=["GET"]),
         Route("/favicon.ico", _no_icon, methods=["GET"]),
     ]
@@ -81,16 +79,6 @@ class Pages:
             asked={"state": states, "user": user, "queue": asked.queue, "name": asked.name},
             following=f"{following.path}?{following.query}" if listed.next_page_token else "",
         )  # fmt: skip
-
-    async def nodes(self, http: Request) -> Response:
-        """Every GPU as a square: its job, its health; and why a node takes no work."""
-        look = views.look_at(self._clock.now_s())
-        request = node_service_pb2.ListNodesRequest(
-            page_size=MOST_ROWS, page_token=http.query_params.get("cursor", "")
-        )
-        listed = await line_of(http).call(_LIST_NODES, request)
-        rows = views.node_rows(listed.nodes, look)
-        return page(http, "nodes", "Nodes", rows=rows, following=listed.next_page_token, after=-1)
 
 
 async def search(http: Request) -> Response:

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from datetime import UTC
 from typing import NamedTuple
 
-from dlq.v1 import job_pb2, node_pb2
-from dlq_cli.facts.gpus import rows_of
+from dlq.v1 import job_pb2
 from dlq_cli.lists.columns import reason, where
 from dlq_cli.lists.tasks import shown_id
 from dlq_cli.output.render import OutputLook, clean_line, when
 from dlq_cli.text.elastic import gpus_now
 from dlq_cli.text.foreseen import short_range
 from dlq_cli.text.promises import slack, standing
-from dlq_cli.words import ENDED, NODE_STATES, shown_state
+from dlq_cli.words import ENDED, shown_state
 from dlq_common.text.units import approximate_span
 from dlq_common.text.wire import from_duration, from_timestamp
 
@@ -32,25 +31,6 @@ class JobRow(NamedTuple):
     start: str
     promise: str
     mine: bool  # whether the reader sees all of it, and may change it
-
-
-class GpuSquare(NamedTuple):
-    """A GPU in the map."""
-
-    number: int
-    state: str
-    job_id: str
-    title: str
-
-
-class NodeRow(NamedTuple):
-    """A node with its GPUs."""
-
-    node_id: str
-    state: str
-    flags: str
-    why: str
-    gpus: Sequence[GpuSquare]
 
 
 def look_at(now_s: float) -> OutputLook:
@@ -83,38 +63,6 @@ def by_state(rows: Iterable[JobRow]) -> dict[str, list[JobRow]]:
         waits = row.state in ("pending", "queued", "held")
         found["ended" if row.state in ENDED else "waiting" if waits else "running"].insert(0, row)
     return found
-
-
-def node_rows(nodes: Iterable[node_pb2.Node], look: OutputLook) -> list[NodeRow]:
-    """The nodes in their order."""
-    return [_node_row(node, look) for node in nodes]
-
-
-def _node_row(node: node_pb2.Node, look: OutputLook) -> NodeRow:
-    squares = []
-    for _, gpu, status in rows_of([node]):
-        job_id = status.attempt.partition(".")[0]
-        busy = f", job {job_id}" if job_id else ""
-        ill = ", ".join(f"{one.code} ({one.action})" for one in status.conditions)
-        title = f"GPU {gpu.index}, {gpu.gpu_type}, {status.state}{busy}{', ' + ill if ill else ''}"
-        squares.append(GpuSquare(gpu.index, status.state, job_id, clean_line(title)))
-    told = [
-        f"{clean_line(one.words or one.kind)} ({_ago(one.since_time, look)})"
-        if one.HasField("since_time")
-        else clean_line(one.words or one.kind)
-        for one in node.reasons
-    ]
-    return NodeRow(
-        node.node_id,
-        NODE_STATES.get(node.state) or "unknown",
-        ", ".join(node.flags),
-        "; ".join(told),
-        squares,
-    )
-
-
-def _ago(stamp: object, look: OutputLook) -> str:
-    return when(from_timestamp(stamp), look)  # type: ignore[arg-type]  # a Timestamp
 
 
 def _promise(promise: job_pb2.Promise) -> str:

@@ -133,26 +133,29 @@ def measured_speeds(node: node_pb2.Node) -> str:
 def node_text(node: node_pb2.Node, look: OutputLook) -> str:
     """Everything about one node."""
     head = f"Node {clean_line(node.node_id)}: {paint(state_of(node), look)}\n"
+    return head + facts(node_pairs(node, look))
+
+
+def node_pairs(node: node_pb2.Node, look: OutputLook) -> tuple[tuple[str, str], ...]:
+    """The known facts of a node beside its name and state; an empty text is not known."""
     contact = from_timestamp(node.contact_time) if node.HasField("contact_time") else None
-    return head + facts(
-        (
-            ("flags", ", ".join(node.flags)),
-            ("maintenance", _maintenance(node, look)),
-            *((one.kind, _told(one, look)) for one in reasons_of(node)),
-            ("gpus", gpu_types(node)),
-            ("measured speed", measured_speeds(node)),
-            ("free gpus", f"{node.free_gpu_count} of {len(node.gpus)}"),
-            ("cpu jobs", _job_cores(node)),
-            ("labels", labels_text(node)),
-            ("note", ", ".join(labels(node))),
-            ("attempts", ", ".join(node.attempts) or "none"),
-            ("host", node.hostname),
-            ("cores", str(node.cpu_count) if node.cpu_count else ""),
-            ("memory", approximate_size(node.memory_bytes) if node.memory_bytes else ""),
-            ("last contact", when(contact, look) or "none since the master started"),
-            ("agent", node.agent_version),
-            ("boot", node.boot_id),
-        )
+    return (
+        ("flags", ", ".join(node.flags)),
+        ("maintenance", _maintenance(node, look)),
+        *((one.kind, _told(one, look)) for one in reasons_of(node)),
+        ("gpus", gpu_types(node)),
+        ("measured speed", measured_speeds(node)),
+        ("free gpus", f"{node.free_gpu_count} of {len(node.gpus)}"),
+        ("cpu jobs", _job_cores(node)),
+        ("labels", labels_text(node)),
+        ("note", ", ".join(labels(node))),
+        ("attempts", ", ".join(node.attempts) or "none"),
+        ("host", node.hostname),
+        ("cores", str(node.cpu_count) if node.cpu_count else ""),
+        ("memory", approximate_size(node.memory_bytes) if node.memory_bytes else ""),
+        ("last contact", when(contact, look) or "none since the master started"),
+        ("agent", node.agent_version),
+        ("boot", node.boot_id),
     )
 
 
@@ -171,7 +174,7 @@ def labels_text(node: node_pb2.Node) -> str:
 
 
 def _told(reason: node_pb2.NodeReason, look: OutputLook) -> str:
-    about = ", ".join(word for word in (reason.actor, _since(reason, look)) if word)
+    about = ", ".join(word for word in (reason.actor, since_of(reason, look)) if word)
     return f"{reason.words} ({about})" if about else reason.words
 
 
@@ -240,12 +243,13 @@ def _reasons(found: Iterable[node_pb2.Node], look: OutputLook, *, headings: bool
         Cell("REASON"),
     ]
     rows = [
-        [node.node_id, state_of(node), one.kind, one.actor, _since(one, look), one.words]
+        [node.node_id, state_of(node), one.kind, one.actor, since_of(one, look), one.words]
         for node in found
         for one in reasons_of(node)
     ]
     return table(cells, rows, look, headings=headings)
 
 
-def _since(reason: node_pb2.NodeReason, look: OutputLook) -> str:
+def since_of(reason: node_pb2.NodeReason, look: OutputLook) -> str:
+    """How long ago it began; empty: not known."""
     return when(from_timestamp(reason.since_time), look) if reason.HasField("since_time") else ""

@@ -168,8 +168,13 @@ def _line(event: event_pb2.Event, look: OutputLook, jsonl: bool) -> str:
         return document({"event": event_facts(event)})
     job = f"job {event.job_id}" if event.job_id else ""
     subject = f"{job}.{event.attempt}" if event.attempt else job
-    data = " ".join(f"{name}={text}" for name, text in sorted(event.data.items()))
-    about = " ".join(filter(None, (event.node_id, event.cause, data)))
+    about = " ".join(filter(None, (event.node_id, about_of(event))))
     time = when(from_timestamp(event.event_time), look)
     line = f"{time:<10}  {event.kind:<22}  {subject:<12}  {event.actor:<16}  {about}"
     return sentence(line.rstrip(), look)
+
+
+def about_of(event: event_pb2.Event) -> str:
+    """Why it happened, and the facts of this kind of event."""
+    data = " ".join(f"{name}={text}" for name, text in sorted(event.data.items()))
+    return " ".join(filter(None, (event.cause, data)))

@@ -81,6 +81,7 @@ def _node(node: Node, read: Published, leases: _Leases) -> wire.GpuMapNode:
             for use in uses
         ],
         withheld_gpu_indexes=indices(node.withheld),
+        agent_version=node.agent_version,
     )
 
 

@@ -164,6 +164,7 @@ class GpuMapNode(_message.Message):
     LEASE_PLACES_FIELD_NUMBER: _builtins.int
     UTILIZATION_PERCENTS_FIELD_NUMBER: _builtins.int
     WITHHELD_GPU_INDEXES_FIELD_NUMBER: _builtins.int
+    AGENT_VERSION_FIELD_NUMBER: _builtins.int
     node_id: _builtins.str
     """Name of the node."""
     state: _node_pb2.NodeState.ValueType
@@ -172,6 +173,8 @@ class GpuMapNode(_message.Message):
     """Its pool, as in Node."""
     open: _builtins.bool
     """It takes new work."""
+    agent_version: _builtins.str
+    """Version of its agent."""
     @_builtins.property
     def flags(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """Its flags, as in Node."""
@@ -209,10 +212,11 @@ class GpuMapNode(_message.Message):
         lease_places: _abc.Iterable[_builtins.int] | None = ...,
         utilization_percents: _abc.Iterable[_builtins.int] | None = ...,
         withheld_gpu_indexes: _abc.Iterable[_builtins.int] | None = ...,
+        agent_version: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["flags", b"flags", "gpu_indexes", b"gpu_indexes", "gpu_types", b"gpu_types", "lease_places", b"lease_places", "node_id", b"node_id", "open", b"open", "pool", b"pool", "state", b"state", "utilization_percents", b"utilization_percents", "withheld_gpu_indexes", b"withheld_gpu_indexes"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["agent_version", b"agent_version", "flags", b"flags", "gpu_indexes", b"gpu_indexes", "gpu_types", b"gpu_types", "lease_places", b"lease_places", "node_id", b"node_id", "open", b"open", "pool", b"pool", "state", b"state", "utilization_percents", b"utilization_percents", "withheld_gpu_indexes", b"withheld_gpu_indexes"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -73,6 +73,13 @@ class MapNode(NamedTuple):
     pool: str
     mark: Mark | None
     gpus: tuple[MapGpu, ...]
+    agent_version: str = ""
+
+    @property
+    def hindered(self) -> bool:
+        """Something keeps it, or a GPU of it, from new work."""
+        closed = any(gpu.use in (GpuUse.WITHHELD, GpuUse.CLOSED) for gpu in self.gpus)
+        return self.state != "up" or bool({*self.flags} - {"loaned"}) or closed
 
 
 class GpuMap(NamedTuple):
@@ -199,6 +206,7 @@ def _node(told: wire.GpuMapNode, here: Sequence[int], leases: Sequence[MapLease]
         pool,
         mark if lent else None,
         tuple(gpus),
+        told.agent_version,
     )
 
 

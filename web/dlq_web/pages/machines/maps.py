@@ -1,4 +1,4 @@
-"""The map of each reader, asked for once in a few seconds however many of their tabs look.
+"""Answers of the master that are kept for some seconds, however many tabs of a reader look.
 
 While the master is away its refusal is told: pages keep what they show, and say so.
 """
@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
+from collections.abc import Awaitable, Callable, Hashable
 from dataclasses import dataclass, field
+from typing import Generic, TypeVar
 
 from starlette.requests import HTTPConnection
 
@@ -21,43 +23,57 @@ from dlq_web.pages.machines.gpu_map import GpuMap, map_of
 FRESH_S = 5.0
 NODES_AT_ONCE = 1_000
 MOST_NODES = 10_000
-MOST_READERS = 500
+MOST_KEPT = 500
 _MAP = named("NodeService", "GetGpuMap")
+T = TypeVar("T")
 
 
 @dataclass(slots=True)
-class _Kept:
-    """The last map of one reader; one request at a time asks anew."""
+class _Kept(Generic[T]):
+    """One answer; one request at a time asks anew."""
 
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
-    map: GpuMap | None = None
+    answer: T | None = None
     asked_s: float = 0.0
 
 
-class GpuMaps:
-    """Maps by the name and role of their readers."""
+class KeptAnswers(Generic[T]):
+    """Answers by their readers, and by a key of their own."""
 
-    def __init__(self, clock: Clock) -> None:
-        self._clock = clock
-        self._kept: OrderedDict[tuple[str, str], _Kept] = OrderedDict()
+    def __init__(self, clock: Clock, fresh_s: float) -> None:
+        self._clock, self._fresh_s = clock, fresh_s
+        self._kept: OrderedDict[Hashable, _Kept[T]] = OrderedDict()
 
-    async def of(self, http: HTTPConnection) -> GpuMap:
-        """The map as the reader may see it, at most FRESH_S old. Raises DlqError."""
+    async def of(
+        self, http: HTTPConnection, key: Hashable, ask: Callable[[Asking], Awaitable[T]]
+    ) -> T:
+        """The answer to the reader of this request, at most as old as said. Raises DlqError."""
         person = person_of(http)
-        key = person.name, person.role
-        kept = self._kept.setdefault(key, _Kept())
-        self._kept.move_to_end(key)
-        if len(self._kept) > MOST_READERS:
+        whole = person.name, person.role, key
+        kept = self._kept.setdefault(whole, _Kept())
+        self._kept.move_to_end(whole)
+        if len(self._kept) > MOST_KEPT:
             self._kept.popitem(last=False)
         async with kept.lock:
             now_s = self._clock.boottime_s()
-            if kept.map is None or now_s - kept.asked_s >= FRESH_S:
-                kept.map = map_of(await _pages(line_of(http)))
+            if kept.answer is None or now_s - kept.asked_s >= self._fresh_s:
+                kept.answer = await ask(line_of(http))
                 kept.asked_s = now_s
-            return kept.map
+            return kept.answer
 
 
-async def _pages(line: Asking) -> list[wire.GetGpuMapResponse]:
+class GpuMaps:
+    """The GPU maps of readers."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._kept: KeptAnswers[GpuMap] = KeptAnswers(clock, FRESH_S)
+
+    async def of(self, http: HTTPConnection) -> GpuMap:
+        """The map as the reader may see it, at most FRESH_S old. Raises DlqError."""
+        return await self._kept.of(http, "map", _asked)
+
+
+async def _asked(line: Asking) -> GpuMap:
     pages: list[wire.GetGpuMapResponse] = []
     request = wire.GetGpuMapRequest(page_size=NODES_AT_ONCE)
     while len(pages) * NODES_AT_ONCE < MOST_NODES:
@@ -65,4 +81,4 @@ async def _pages(line: Asking) -> list[wire.GetGpuMapResponse]:
         request.page_token = pages[-1].next_page_token
         if not request.page_token:
             break
-    return pages
+    return map_of(pages)

@@ -278,7 +278,7 @@ export class GpuMap {
     const found = this.gpu(this.at);
     if (!found || !this.named) return;
     const place = found.drawn.node[8][found.place];
-    const path = place >= 0 ? `/jobs/${encodeURIComponent(found.drawn.leases[place][0])}` : '/nodes';
+    const path = place >= 0 ? `/jobs/${encodeURIComponent(found.drawn.leases[place][0])}` : `/nodes/${encodeURIComponent(found.drawn.node[0])}`;
     location.assign(path);
   }
 }
