@@ -27,6 +27,7 @@ from dlq_common.text.units import approximate_span
 from dlq_master.control.config import OTHERS, MasterConfig
 from dlq_master.control.loans.load_sources import check_source
 from dlq_master.control.loop.failpoints import Failpoints
+from dlq_master.control.people.people import ROLE_ORDER
 from dlq_master.control.placement.policies import policy_of
 from dlq_master.control.pool_config import check_pools
 from dlq_master.founding import Charter, found
@@ -336,6 +337,11 @@ _MORE_LIMITS: tuple[tuple[str, Callable[[Any], bool], str], ...] = (
     ("profiler.mode", lambda it: it in ("auto", "asked", "off"), "is auto, asked or off"),
     ("profiler.window", lambda it: 1.0 <= it <= LONGEST_WINDOW_S, "is between 1s and 1h"),
     ("profiler.link_gbits", lambda it: 0.0 <= it < math.inf, "is 0 or more"),
+    (
+        "identity.web_may_act_for",
+        lambda it: set(it) <= set(ROLE_ORDER),
+        f"names roles of {', '.join(ROLE_ORDER)}",
+    ),
     ("visibility.others", lambda it: it in OTHERS, f"is one of {', '.join(OTHERS)}"),
     ("loans.headroom", lambda it: 0 <= it < 1, "is from 0 to below 1"),
     ("loans.every", lambda it: it >= 1.0, "must be at least 1s"),

@@ -306,6 +306,7 @@ def _server(
         join_address=config.listen.join,
         advertise=config.listen.advertise,
         version=version("dlq"),
+        web_may_act_for=config.identity.web_may_act_for,
     )
     return MasterServer(
         settings,

@@ -18,6 +18,7 @@ from grpc import aio
 
 from dlq.v1 import job_service_pb2 as wire
 from dlq.v1.job_service_pb2_grpc import JobServiceStub
+from dlq_common.identity.acting import ActsFor
 from dlq_common.identity.pki import Authority, Role
 from dlq_master.rpc.methods import JOIN_SERVICE, METHODS
 from support.rpc_house import DEADLINE_S, RpcHouse, refusal, rpc_house
@@ -42,6 +43,7 @@ PEOPLE = {
     "root": Role.ADMIN,
     "prism": Role.INFERENCE,
     "nina": Role.NOTIFIER,
+    "portal": Role.WEB,
 }
 WATCH_EVENTS = "/dlq.v1.JobService/WatchEvents"
 PROFILE_MASTER = "/dlq.v1.AdminService/ProfileMaster"  # half a minute, if nothing else is asked
@@ -56,7 +58,10 @@ async def house(tmp_path: Path) -> AsyncIterator[RpcHouse]:
         yield house
 
 
-def call(channel: aio.Channel, method: Method) -> Any:
+Metadata = tuple[tuple[str, str], ...]
+
+
+def call(channel: aio.Channel, method: Method, metadata: Metadata = ()) -> Any:
     """The method with an empty request, whatever kind of method it is. One that would take its time
     is asked for less than none of it.
     """
@@ -76,25 +81,26 @@ def call(channel: aio.Channel, method: Method) -> Any:
         request_serializer=lambda message: message.SerializeToString(),
         response_deserializer=answer.FromString,
     )
-    return multi(iter([request]) if method.client_streams else request, timeout=DEADLINE_S)
+    sent = iter([request]) if method.client_streams else request
+    return multi(sent, timeout=DEADLINE_S, metadata=metadata)
 
 
-async def outcomes(channel: aio.Channel) -> dict[str, grpc.StatusCode]:
+async def outcomes(channel: aio.Channel, metadata: Metadata = ()) -> dict[str, grpc.StatusCode]:
     """How each method that the API could serve ends on this line."""
     methods = [method for method in every_method() if method.path != f"/{JOIN_SERVICE}/Join"]
-    return {method.path: await end_of(channel, method) for method in methods}
+    return {method.path: await end_of(channel, method, metadata) for method in methods}
 
 
-async def end_of(channel: aio.Channel, method: Method) -> grpc.StatusCode:
+async def end_of(channel: aio.Channel, method: Method, metadata: Metadata = ()) -> grpc.StatusCode:
     """How it ends. A stream that is refused while it is still being written to may break instead of
     being told so, the more often the busier the machine is: then it is asked again."""
     if method.path in ENDLESS:
-        return await beginning_of(call(channel, method))
-    code = await refusal(call(channel, method))
+        return await beginning_of(call(channel, method, metadata))
+    code = await refusal(call(channel, method, metadata))
     for _ in range(BROKEN if method.client_streams else 0):
         if code in LET_IN | REFUSED:
             break
-        code = await refusal(call(channel, method))
+        code = await refusal(call(channel, method, metadata))
     return code
 
 
@@ -200,3 +206,73 @@ async def test_every_denied_call_is_in_the_audit(house: RpcHouse) -> None:
     text = house.audit_path.read_text()
     assert denied
     assert all(f'"method":"{path}"' in text for path in denied)
+
+
+# --- a web server, which acts for users ---
+
+
+def let_in(ends: dict[str, grpc.StatusCode]) -> set[str]:
+    return {path for path, code in ends.items() if code in LET_IN}
+
+
+@pytest.mark.parametrize(("name", "role"), [("alice", Role.USER), ("olga", Role.OPERATOR)])
+async def test_for_a_user_a_web_server_reaches_exactly_the_methods_of_that_user(
+    tmp_path: Path, name: str, role: Role
+) -> None:
+    async with rpc_house(tmp_path, web_may_act_for=("user", "operator")) as house:
+        await submit(house.channel_as(name, role))
+        channel = house.channel_as("portal", Role.WEB)
+        ends = await outcomes(channel, ActsFor(name).metadata())
+    its_own = {path for path, rule in METHODS.items() if role in rule.roles and not rule.in_person}
+    assert let_in(ends) == its_own
+    assert "/dlq.v1.IdentityService/RenewCertificate" not in its_own
+    assert let_in(ends) | {p for p, code in ends.items() if code in REFUSED} == ends.keys()
+
+
+@pytest.mark.parametrize("name", ["olga", "root", "prism", "portal", "gpu01", "nobody"])
+async def test_a_web_server_acts_for_users_alone_unless_more_is_granted(
+    house: RpcHouse, name: str
+) -> None:
+    ends = await outcomes(house.channel_as("portal", Role.WEB), ActsFor(name).metadata())
+    assert not let_in(ends)
+
+
+@pytest.mark.parametrize(
+    ("name", "role"),
+    [("bob", Role.USER), ("root", Role.ADMIN), ("prism", Role.INFERENCE), ("gpu01", Role.NODE)],
+)
+async def test_nobody_but_a_web_server_acts_for_anybody(
+    house: RpcHouse, name: str, role: Role
+) -> None:
+    ends = await outcomes(house.channel_as(name, role), ActsFor("alice").metadata())
+    assert not let_in(ends)
+
+
+async def test_a_web_server_that_was_removed_acts_for_nobody(house: RpcHouse) -> None:
+    channel = house.channel_as("portal", Role.WEB)
+    del house.control.published.all_users["portal"]
+    ends = await outcomes(channel, ActsFor("alice").metadata())
+    assert not let_in(ends)
+
+
+@pytest.mark.parametrize(
+    "metadata",
+    [
+        (("dlq-acts-for", "alice"), ("dlq-acts-for", "bob")),
+        (("dlq-acts-as", "user"),),
+        (("dlq-acts-since", "12.5"),),
+        (("dlq-acts-for", "alice"), ("dlq-acts-since", "nan")),
+        (("dlq-acts-for", "alice"), ("dlq-acts-since", "today")),
+        (("dlq-acts-for", "../alice"),),
+        (("dlq-acts-for", ""),),
+        (("dlq-acts-for", "alice"), ("dlq-acts-as", "emperor")),
+        (("dlq-acts-for", "alice"), ("dlq-acts-as", "admin")),
+        (("dlq-acts-for", "gpu01"), ("dlq-acts-as", "node")),
+    ],
+)
+async def test_words_that_name_no_single_user_let_nobody_in(
+    house: RpcHouse, metadata: Metadata
+) -> None:
+    method = next(one for one in every_method() if one.path == "/dlq.v1.JobService/ListJobs")
+    code = await end_of(house.channel_as("portal", Role.WEB), method, metadata)
+    assert code in REFUSED | {grpc.StatusCode.INVALID_ARGUMENT}

@@ -31,8 +31,15 @@ DEADLINE_S = 60.0
 class RpcHouse:
     """Ports, a CA, and channels for whoever a test wants to be."""
 
-    def __init__(self, tmp_path: Path, loop: Control | None = None) -> None:
-        """`loop`: a real one behind the door instead of the fake."""
+    def __init__(
+        self,
+        tmp_path: Path,
+        loop: Control | None = None,
+        web_may_act_for: tuple[str, ...] = ("user",),
+    ) -> None:
+        """`loop`: a real one behind the door instead of the fake. `web_may_act_for`: as in
+        master.toml.
+        """
         self.clock = SteadyClock()
         self.authority = Authority.create("lab", self.clock.now_s())
         self.control = FakeControl(self.clock)
@@ -43,7 +50,12 @@ class RpcHouse:
         self.steps = KeptSteps()
         self.meter = Meter(0.05)
         self.server = MasterServer(
-            ServerSettings(api_address="127.0.0.1:0", join_address="127.0.0.1:0", version="1.2.3"),
+            ServerSettings(
+                api_address="127.0.0.1:0",
+                join_address="127.0.0.1:0",
+                version="1.2.3",
+                web_may_act_for=web_may_act_for,
+            ),
             control=loop or self.control,
             sessions=self.sessions,
             authority=self.authority,
@@ -62,6 +74,7 @@ class RpcHouse:
             ("root", "admin", 1004),
             ("prism", "inference", 1005),
             ("nina", "notifier", 1006),
+            ("portal", "web", 1007),
         ):
             self.control.add_user(name, role, uid)
         for node_id in ("gpu01", "gpu02"):
@@ -114,9 +127,11 @@ class RpcHouse:
 
 
 @asynccontextmanager
-async def rpc_house(tmp_path: Path, loop: Control | None = None) -> AsyncIterator[RpcHouse]:
+async def rpc_house(
+    tmp_path: Path, loop: Control | None = None, web_may_act_for: tuple[str, ...] = ("user",)
+) -> AsyncIterator[RpcHouse]:
     """A running house; everything is gone afterwards."""
-    house = RpcHouse(tmp_path, loop)
+    house = RpcHouse(tmp_path, loop, web_may_act_for)
     await house.server.start()
     try:
         yield house

@@ -63,6 +63,9 @@ class _Context:
     def auth_context(self) -> dict[str, list[bytes]]:
         return {"x509_pem_cert": [self._certificate]}
 
+    def invocation_metadata(self) -> tuple[tuple[str, str], ...]:
+        return ()
+
     def peer(self) -> str:
         return "ipv4:127.0.0.1:40000"
 
@@ -171,7 +174,7 @@ async def submit_door(directory: Path, *, policy: str = "dlq") -> AsyncIterator[
         periods_s={"leases": NEVER_S},
     )
     slices = Slices()
-    door, limits = Door("lab", lambda: loop.published, clock), CallLimits(slices)
+    door, limits = Door("lab", lambda: loop.published, clock, ("user",)), CallLimits(slices)
     times = CallTimes(clock.boottime_s)
     passage = Passage(Errors(SeededIds(7)), audit, door.let_in, limits.enter, limits.leave, times)
     used = {

@@ -41,22 +41,27 @@ class Role(StrEnum):
     ADMIN = "admin"
     INFERENCE = "inference"
     NOTIFIER = "notifier"
+    WEB = "web"
     NODE = "node"
     MASTER = "master"
 
 
-PEOPLE = frozenset({Role.USER, Role.OPERATOR, Role.ADMIN, Role.INFERENCE, Role.NOTIFIER})
+PEOPLE = frozenset({Role.USER, Role.OPERATOR, Role.ADMIN, Role.INFERENCE, Role.NOTIFIER, Role.WEB})
 
 
 @dataclass(frozen=True, slots=True)
 class CertifiedIdentity:
-    """The name and role that a certificate proves, and the end of its life (UTC seconds)."""
+    """The name and role that a certificate proves, and the end of its life (UTC seconds).
+
+    `by`: the service that acts for this user with a certificate of its own; its serial is told.
+    """
 
     name: str
     role: Role
     cluster: str
     serial: str
     not_after_s: float
+    by: CertifiedIdentity | None = None
 
     @property
     def issued_s(self) -> float:

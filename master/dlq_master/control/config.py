@@ -219,9 +219,12 @@ class JobsConfig:
 
 @dataclass(frozen=True, slots=True)
 class IdentityConfig:
-    """People that the login broker may let in."""
+    """People that the login broker may let in, and those for whom a web server may act."""
 
     auto_users: bool = True  # an account of the master's host without a user row gets role "user"
+    # Roles of users for whom a service with the role "web" may call; "operator" and "admin" only
+    # where the page shall have their rights.
+    web_may_act_for: tuple[str, ...] = ("user",)
 
 
 @dataclass(frozen=True, slots=True)

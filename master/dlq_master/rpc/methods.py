@@ -20,6 +20,7 @@ from dlq_master.rpc.calls.roles import (
     NOTIFIERS,
     OPERATORS,
     USERS,
+    WEB,
     RpcMethod,
 )
 from dlq_master.rpc.cluster import admin_service as admin
@@ -136,7 +137,10 @@ SERVICES: Mapping[str, Mapping[str, RpcMethod]] = {
     },
     "dlq.v1.IdentityService": {
         "RenewCertificate": RpcMethod(
-            MEMBERS | NOTIFIERS, certificates.renew_certificate, changes=True
+            MEMBERS | NOTIFIERS | WEB,
+            certificates.renew_certificate,
+            changes=True,
+            in_person=True,
         ),
     },
     "dlq.v1.AgentService": {
@@ -147,8 +151,8 @@ SERVICES: Mapping[str, Mapping[str, RpcMethod]] = {
         "AnnounceLeave": RpcMethod(NODES, agents.announce_leave, changes=True),
     },
     "grpc.health.v1.Health": {
-        "Check": RpcMethod(MEMBERS, _health),
-        "Watch": RpcMethod(MEMBERS, _health),
+        "Check": RpcMethod(MEMBERS | WEB, _health),
+        "Watch": RpcMethod(MEMBERS | WEB, _health),
     },
 }
 

@@ -12,7 +12,7 @@ from grpc_health.v1 import health, health_pb2
 
 from dlq_common.clock import Clock
 from dlq_common.daemon.profiles import OwnProfiles
-from dlq_common.identity.pki import Authority
+from dlq_common.identity.pki import Authority, Role
 from dlq_common.ids import Ids
 from dlq_master.control.loop.meter import Meter
 from dlq_master.control.read_model.ports import Control, Foresight
@@ -80,6 +80,7 @@ class ServerSettings:
     join_address: str
     advertise: str = ""
     version: str
+    web_may_act_for: tuple[str, ...] = (Role.USER.value,)
 
 
 class MasterServer:
@@ -106,7 +107,7 @@ class MasterServer:
         self._execs = ExecRelay(sessions, ids)
         self._profiles = OwnProfiles(clock)
         certificate = MasterCertificate(authority, clock)
-        door = Door(authority.cluster, lambda: control.published, clock)
+        door = Door(authority.cluster, lambda: control.published, clock, settings.web_may_act_for)
         self._api = aio.server(options=API_OPTIONS)
         self._join = aio.server(options=JOIN_OPTIONS, maximum_concurrent_rpcs=MOST_JOINS_AT_ONCE)
         self.api_port = bind(self._api, settings.api_address, certificate, mutual=True)

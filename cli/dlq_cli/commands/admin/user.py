@@ -14,7 +14,7 @@ from dlq_client.admin import Admin
 from dlq_common.errors import InvalidRequest
 from dlq_common.text.wire import from_timestamp
 
-ROLES = ("user", "operator", "admin", "inference", "notifier")
+ROLES = ("user", "operator", "admin", "inference", "notifier", "web")
 
 
 @click.group(

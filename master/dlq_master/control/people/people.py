@@ -39,7 +39,7 @@ from dlq_master.model.jobs.person import belongs, new_person
 from dlq_master.model.nodes.node import Node, NodeState
 
 ROLE_ORDER = ("user", "operator", "admin")
-ROLES = (*ROLE_ORDER, "inference", "notifier")
+ROLES = (*ROLE_ORDER, "inference", "notifier", "web")
 
 
 def _token_made(turn: Turn, _ask: CreateToken, word: str) -> JoinToken:

@@ -135,10 +135,13 @@ class Audit:
     def _line(
         self, who: CertifiedIdentity | None, method: str, about: str, decision: str, peer: str
     ) -> dict[str, str]:
+        # A service that acts for a user is named beside them; its certificate was the key.
+        by = {"by": who.by.name} if who is not None and who.by is not None else {}
         return {
             "time": format_instant(self._clock.now_s()),
             "who": who.name if who else "",
             "role": who.role.value if who else "",
+            **by,
             "certificate": who.serial if who else "",
             "peer": peer,
             "method": method,

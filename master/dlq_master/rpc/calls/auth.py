@@ -2,16 +2,21 @@
 
 TLS has proven that our CA signed the certificate. Here it is asked whether its holder is still
 known with that role, and whether the role may call the method.
+
+A web server says for which of its users it calls. Its own certificate proves that it may, and the
+user is the caller then, in rights, limits and answers. The audit names both.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from functools import lru_cache
 from typing import NamedTuple, Protocol
 
 from dlq_common.clock import Clock
 from dlq_common.errors import PermissionDenied, Unauthenticated
+from dlq_common.identity.acting import ActsFor, acts_for
+from dlq_common.identity.facts import LIFETIME_S
 from dlq_common.identity.pki import PEOPLE, CertifiedIdentity, Role, parse_identity
 from dlq_master.control.stimuli import Caller, User
 from dlq_master.model.ids import NodeId
@@ -39,15 +44,31 @@ class Members(Protocol):
 class Door:
     """Lets a call in, or raises Unauthenticated or PermissionDenied."""
 
-    def __init__(self, cluster: str, members: Callable[[], Members], clock: Clock) -> None:
+    def __init__(
+        self,
+        cluster: str,
+        members: Callable[[], Members],
+        clock: Clock,
+        web_may_act_for: Collection[str],
+    ) -> None:
+        """`web_may_act_for`: the roles of users for whom a web server may call."""
         self._cluster = cluster
         self._members = members
         self._clock = clock
+        self._web_may_act_for = frozenset(web_may_act_for)
 
     def let_in(self, call: Call) -> None:
         """Set the call's identity and caller, then refuse it or let it pass."""
         identity = call.identity = identity_of(call.context)
+        if (wanted := acts_for(call.context.invocation_metadata() or ())) is not None:
+            identity = call.identity = self._acting(identity, wanted)
         call.let_in = Caller(identity.name, identity.role.value, *self.check_member(identity))
+        if identity.by is not None and call.method.in_person:
+            raise PermissionDenied(
+                f"{call.path.rsplit('/', 1)[-1]} needs the user's own certificate",
+                user=identity.name,
+                hint="the command line of dlq has it",
+            )
         if identity.role not in call.method.roles:
             raise PermissionDenied(
                 f"the role {identity.role} may not call {call.path.rsplit('/', 1)[-1]}",
@@ -62,7 +83,9 @@ class Door:
         """
         if identity.cluster != self._cluster:
             raise Unauthenticated(f"a certificate of the cluster {identity.cluster!r}, not of this")
-        if self._clock.now_s() >= identity.not_after_s:
+        if identity.by is not None:
+            self._check_acting(identity, identity.by)
+        elif self._clock.now_s() >= identity.not_after_s:
             raise Unauthenticated("the certificate has expired", hint="dlq login")
         person, known_since_s = self._known(identity)
         # A name may be given again; certificates of its former owner stay worthless.
@@ -71,6 +94,35 @@ class Door:
                 f"the certificate is of an earlier {identity.name}", hint="dlq login"
             )
         return LetIn(person, known_since_s)
+
+    def _acting(self, service: CertifiedIdentity, wanted: ActsFor) -> CertifiedIdentity:
+        """The identity of the user for whom this service calls, as if a certificate had proven it
+        when the user signed in. Nothing of it has been checked yet but the service's role.
+        """
+        if service.role is not Role.WEB:
+            raise PermissionDenied(
+                f"the role {service.role} acts for nobody else", user=service.name, needs="web"
+            )
+        user = self._members().user(wanted.name)
+        since_s = self._clock.now_s() if wanted.since_s is None else wanted.since_s
+        return CertifiedIdentity(
+            name=wanted.name,
+            role=_role(wanted.role or (Role.USER if user is None else user.role)),
+            cluster=service.cluster,
+            serial=service.serial,
+            not_after_s=since_s + LIFETIME_S,
+            by=service,
+        )
+
+    def _check_acting(self, identity: CertifiedIdentity, service: CertifiedIdentity) -> None:
+        """Whether this service is still known, and may act for users of this role."""
+        self.check_member(service)
+        if identity.role.value not in self._web_may_act_for:
+            raise PermissionDenied(
+                f"{service.name} may not act for the role {identity.role}",
+                user=identity.name,
+                needs="[identity] web_may_act_for in master.toml",
+            )
 
     def _known(self, identity: CertifiedIdentity) -> LetIn:
         members = self._members()
@@ -87,6 +139,13 @@ class Door:
                 f"the role of {identity.name} has changed to {user.role}", hint="dlq login"
             )
         return LetIn(user.key, user.created_time_s)
+
+
+def _role(word: str) -> Role:
+    try:
+        return Role(word)
+    except ValueError:
+        raise PermissionDenied("nobody has such a role") from None
 
 
 def identity_of(context: Context) -> CertifiedIdentity:

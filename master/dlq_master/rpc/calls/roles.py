@@ -1,8 +1,8 @@
 """The groups of roles, and a method of the wire with the roles that may call it.
 
 Among people each role may do what the one before it may: user < operator < admin. Nodes, the
-inference service and the notifier stand apart. Whose job it is, is not decided here but by the
-handler.
+inference service, the notifier and the web server stand apart. Whose job it is, is not decided
+here but by the handler.
 """
 
 from __future__ import annotations
@@ -21,12 +21,14 @@ LOOKERS = USERS | {Role.INFERENCE}  # may look at nodes and queues
 MEMBERS = LOOKERS | NODES
 NOTIFIERS = frozenset({Role.NOTIFIER})
 HEARERS = USERS | NOTIFIERS  # of events
+WEB = frozenset({Role.WEB})
 NOBODY: frozenset[Role] = frozenset()
 
 
 class RpcMethod(NamedTuple):
     """The roles that may call a method, its handler, and whether it changes something (then every
-    call is in the audit).
+    call is in the audit). `in_person`: with one's own certificate alone, not through a service that
+    acts for its users.
 
     The handler is given the call, and its request or, of a client that streams, all of them. It
     returns the response; a generator yields responses.
@@ -35,3 +37,4 @@ class RpcMethod(NamedTuple):
     roles: frozenset[Role]
     handler: Callable[..., Any]
     changes: bool = False
+    in_person: bool = False

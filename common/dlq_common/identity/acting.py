@@ -1,0 +1,54 @@
+"""A service that acts for a user: the metadata that it sends beside its own certificate.
+
+Only the role `web` may act for anybody, and the master decides for whom. The user's rights at the
+moment of each call hold, not those of the service.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from dlq_common.errors import InvalidRequest
+from dlq_common.text.names import check_user_name
+
+FOR, ROLE, SINCE = "dlq-acts-for", "dlq-acts-as", "dlq-acts-since"
+_FORM = "a call for a user names one user, and at most one role and one time"
+
+
+class ActsFor(NamedTuple):
+    """The user, and what was true when they signed in: it must be true still."""
+
+    name: str
+    role: str = ""  # "": the present one
+    since_s: float | None = None  # by the master's clock; None: now
+
+    def metadata(self) -> tuple[tuple[str, str], ...]:
+        """The metadata of a call."""
+        told = [(FOR, self.name)]
+        if self.role:
+            told.append((ROLE, self.role))
+        if self.since_s is not None:
+            told.append((SINCE, repr(float(self.since_s))))
+        return tuple(told)
+
+
+def acts_for(metadata: Iterable[tuple[str, str | bytes]]) -> ActsFor | None:
+    """The user for whom a call is made; None: for the caller. InvalidRequest: it makes no sense."""
+    told = [(key, value) for key, value in metadata if key in (FOR, ROLE, SINCE)]
+    if not told:
+        return None
+    values = {key: str(value) for key, value in told}
+    if FOR not in values or len(values) < len(told):
+        raise InvalidRequest(_FORM, field=FOR)
+    try:
+        since_s = float(values[SINCE]) if SINCE in values else None
+    except ValueError:
+        raise InvalidRequest(_FORM, field=SINCE) from None
+    if since_s is not None and not math.isfinite(since_s):
+        raise InvalidRequest(_FORM, field=SINCE)
+    try:
+        return ActsFor(check_user_name(values[FOR]), values.get(ROLE, ""), since_s)
+    except ValueError as error:
+        raise InvalidRequest(str(error), field=FOR) from None
