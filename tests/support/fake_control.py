@@ -54,11 +54,12 @@ from dlq_master.model.why import Reason, ReasonCode
 from dlq_master.planner.forecasts import Range
 from dlq_master.planner.process import Facts
 from dlq_master.store.batch import JoinToken, PastJobs, User
+from dlq_master.store.list_order import ListOrder, Rank
 from dlq_master.store.tables.accounts import Books
 from dlq_master.store.tables.chosen_policy import Chosen
 from dlq_master.store.tables.notify_rules import NotifyRule, rules_of
 from dlq_master.store.tables.tenants import Reservation, Team
-from support.memory_store import admits
+from support.memory_store import admits, in_order
 
 EPOCH = 3
 
@@ -169,6 +170,16 @@ class FakeRead(Published):
         ended = {**self.past, **self.all_jobs}
         found = (ended[job_id] for job_id in sorted(ended) if job_id > after)
         return [job for job in found if admits(wanted, job)][:limit]
+
+    async def past_in_order(
+        self, wanted: PastJobs, order: ListOrder, after: Rank | None, limit: int
+    ) -> Sequence[Job]:
+        self.past_reads += 1
+        found = [job for job in {**self.past, **self.all_jobs}.values() if admits(wanted, job)]
+        return in_order(found, order, after, limit)
+
+    async def past_count(self, wanted: PastJobs) -> int:
+        return sum(admits(wanted, job) for job in {**self.past, **self.all_jobs}.values())
 
     async def books(self, first_day: int, last_day: int, now_s: float) -> Books:
         days = range(first_day, last_day + 1)

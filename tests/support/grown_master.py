@@ -18,6 +18,7 @@ from typing import Any
 from dlq.v1 import job_service_pb2 as wire
 from dlq_common.daemon.config import Seconds
 from dlq_master.control.config import JobsConfig, MasterConfig, NodesConfig, SchedulerConfig
+from dlq_master.control.read_model.job_blocks import BlockNotes
 from dlq_master.control.stimuli import (
     Caller,
     Command,
@@ -150,7 +151,7 @@ class GrownMaster:
         call: Any = SimpleNamespace(
             read=self.master.loop.published,
             caller=CALLERS[0],
-            parts=SimpleNamespace(rows=JobRows()),
+            parts=SimpleNamespace(rows=JobRows(), notes=BlockNotes()),
             now_s=self.master.clock.now_s(),
             breathe=lambda: _no_pause,
         )

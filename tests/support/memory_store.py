@@ -15,7 +15,7 @@ from dlq_master.model.attempts.attempt import Attempt
 from dlq_master.model.event import JournalEvent
 from dlq_master.model.ids import AttemptKey, JobId, NodeId
 from dlq_master.model.jobs.job import Job, JobState
-from dlq_master.model.jobs.person import Owner
+from dlq_master.model.jobs.person import Owner, belongs
 from dlq_master.model.jobs.recording import Evidence, Recording
 from dlq_master.model.machines.fleet import Fleet
 from dlq_master.model.machines.rented import Machine
@@ -36,6 +36,7 @@ from dlq_master.store.batch import (
     PastJobs,
     StoredRequest,
 )
+from dlq_master.store.list_order import ListOrder, Rank, has_type, has_words
 from dlq_master.store.stored_tables import (
     FORESEEN,
     LESSONS,
@@ -245,6 +246,17 @@ class MemoryStore:
         found = (job for job in self._decoded(self._rows.jobs, Job) if job.job_id > after)
         return [job for job in found if admits(wanted, job)][:limit]
 
+    async def past_in_order(
+        self, wanted: PastJobs, order: ListOrder, after: Rank | None, limit: int
+    ) -> Sequence[Job]:
+        """Ended jobs behind a place of this order; at most `limit`."""
+        found = (job for job in self._decoded(self._rows.jobs, Job) if admits(wanted, job))
+        return in_order(found, order, after, limit)
+
+    async def past_count(self, wanted: PastJobs) -> int:
+        """So many ended jobs."""
+        return sum(admits(wanted, job) for job in self._decoded(self._rows.jobs, Job))
+
     async def books(self, first_day: int, last_day: int, now_s: float) -> Books:
         """The usage from the first day to the last, until now."""
         return self.books_of(first_day, last_day, now_s)
@@ -363,7 +375,17 @@ def admits(wanted: PastJobs, job: Job) -> bool:
         and wanted.name in ("", job.name)
         and (not wanted.states or job.state.value in wanted.states)
         and wanted.spans(job.end_time_s)
+        and wanted.team in ("", job.team)
+        and (not wanted.gpu_type or has_type(wanted.gpu_type, job))
+        and has_words(wanted.words, job)
+        and (wanted.person is None or belongs(job, job.user, wanted.person, wanted.since_s))
     )
+
+
+def in_order(jobs: Iterable[Job], order: ListOrder, after: Rank | None, limit: int) -> list[Job]:
+    """The first of them behind a place of this order."""
+    ranked = sorted(jobs, key=order.rank)
+    return [job for job in ranked if after is None or order.rank(job) > after][:limit]
 
 
 def _drop(rows: dict[Any, Any], keys: Iterable[Any]) -> None:

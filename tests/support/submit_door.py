@@ -28,6 +28,7 @@ from dlq_master.control.config import (
 )
 from dlq_master.control.loop.failpoints import Failpoints
 from dlq_master.control.loop.loop import Loop
+from dlq_master.control.read_model.job_blocks import BlockNotes
 from dlq_master.rpc.agents.checkpoint_places import CheckpointPlaces
 from dlq_master.rpc.agents.sessions import Sessions
 from dlq_master.rpc.audit.audit import Audit
@@ -185,6 +186,7 @@ async def submit_door(directory: Path, *, policy: str = "dlq") -> AsyncIterator[
         "sessions": sessions,
         "slices": slices,
         "rows": JobRows(),
+        "notes": BlockNotes(),
         "check_member": door.check_member,
         "record": audit.recorded,
     }

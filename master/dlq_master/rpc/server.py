@@ -15,6 +15,7 @@ from dlq_common.daemon.profiles import OwnProfiles
 from dlq_common.identity.pki import Authority, Role
 from dlq_common.ids import Ids
 from dlq_master.control.loop.meter import Meter
+from dlq_master.control.read_model.job_blocks import BlockNotes
 from dlq_master.control.read_model.ports import Control, Foresight
 from dlq_master.rpc.agents.exec_relay import ExecRelay
 from dlq_master.rpc.agents.logs_relay import LogsRelay
@@ -127,6 +128,7 @@ class MasterServer:
             steps=StepKeeper(steps),
             slices=slices,
             rows=rows,
+            notes=BlockNotes(),
             events=EventRows(rows),
             check_member=door.check_member,
             record=audit.recorded,

@@ -142,6 +142,11 @@ class PastJobs(NamedTuple):
     states: frozenset[str] = frozenset()  # words of stored states
     ended_from_s: float | None = None  # and later
     ended_before_s: float | None = None
+    team: str = ""
+    gpu_type: str = ""  # asked for, or had
+    words: tuple[str, ...] = ()  # all of them (list_order.py)
+    person: str | None = None  # only of this one, with the name `user` since `since_s`; None: any
+    since_s: float = -math.inf
 
     def spans(self, end_s: float) -> bool:
         """Whether an end is in the span that is asked for."""

@@ -4,7 +4,7 @@ them.
 
 import asyncio
 import sqlite3
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TypeVar
@@ -16,9 +16,10 @@ from dlq_master.model.jobs.job import Job
 from dlq_master.model.usage.cost import Costs
 from dlq_master.store.batch import JournalCut, PastJobs
 from dlq_master.store.database import Database
+from dlq_master.store.list_order import ListOrder, Rank
 from dlq_master.store.open import connect
+from dlq_master.store.past_jobs import count_of, jobs_by_number, jobs_in_order
 from dlq_master.store.tables.accounts import Books, read_books, read_costs
-from dlq_master.store.tables.codec import decode
 from dlq_master.store.tables.steps import read_steps, steps_behind
 
 T = TypeVar("T")
@@ -41,7 +42,17 @@ class Past:
 
     async def past_jobs(self, wanted: PastJobs, after: int, limit: int) -> Sequence[Job]:
         """Ended jobs with an id above `after`, in the order of their ids; at most `limit`."""
-        return await self._in_thread(lambda: _jobs(self._past, wanted, after, limit))
+        return await self._in_thread(lambda: jobs_by_number(self._past, wanted, after, limit))
+
+    async def past_in_order(
+        self, wanted: PastJobs, order: ListOrder, after: Rank | None, limit: int
+    ) -> Sequence[Job]:
+        """Ended jobs behind a place of this order; at most `limit`."""
+        return await self._in_thread(lambda: jobs_in_order(self._past, wanted, order, after, limit))
+
+    async def past_count(self, wanted: PastJobs) -> int:
+        """So many ended jobs."""
+        return await self._in_thread(lambda: count_of(self._past, wanted))
 
     async def books(self, first_day: int, last_day: int, now_s: float) -> Books:
         """The usage from the first day to the last, until now."""
@@ -76,48 +87,6 @@ class Past:
             if self._closed:
                 raise Unavailable("the store is closed") from None
             raise
-
-
-def _jobs(db: Database, wanted: PastJobs, after: int, limit: int) -> Sequence[Job]:
-    if wanted.ended_from_s is not None and after == 0:
-        after = _before_first(db, wanted)
-    terms = list(_terms(wanted))
-    # Without an owner the rows are read in their own order: any other would have to be sorted.
-    index = "NOT INDEXED" if wanted.user is None else "INDEXED BY jobs_ended_of_user"
-    where = "".join(f" AND {term}" for term, _ in terms)
-    rows = db.execute(
-        f"SELECT body FROM jobs {index} WHERE end_time_s IS NOT NULL AND job_id > ?{where}"
-        " ORDER BY job_id LIMIT ?",
-        [after, *(value for _, values in terms for value in values), limit],
-    )
-    return [decode(body, Job) for (body,) in rows]
-
-
-def _before_first(db: Database, wanted: PastJobs) -> int:
-    """No job of the span has this number or a lower one, so the search stops there."""
-    (first,) = db.execute(
-        "SELECT min(job_id) FROM jobs INDEXED BY jobs_by_end WHERE end_time_s >= ?",
-        [wanted.ended_from_s],
-    ).fetchone()
-    if first is None:
-        (first,) = db.execute("SELECT coalesce(max(job_id), 0) + 1 FROM jobs").fetchone()
-    return int(first) - 1
-
-
-def _terms(wanted: PastJobs) -> Iterator[tuple[str, Sequence[object]]]:
-    if wanted.user is not None:
-        yield "user = ?", [wanted.user]
-    if wanted.queue:
-        yield "queue = ?", [wanted.queue]
-    if wanted.name:
-        yield "name = ?", [wanted.name]
-    if wanted.states:
-        marks = ", ".join("?" * len(wanted.states))
-        yield f"state IN ({marks})", sorted(wanted.states)
-    if wanted.ended_from_s is not None:
-        yield "end_time_s >= ?", [wanted.ended_from_s]
-    if wanted.ended_before_s is not None:
-        yield "end_time_s < ?", [wanted.ended_before_s]
 
 
 def _journal_cut(db: Database, from_s: float, most: int) -> JournalCut:

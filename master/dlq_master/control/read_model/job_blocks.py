@@ -4,19 +4,24 @@ A block is a value: a change of one of its jobs makes another block of it. So al
 found out about a block, such as its encoded rows, holds for as long as the block is there. There
 are blocks of everybody's jobs and of one user's. They are made when a reader first asks, and none
 outlives the master.
+
+A search that was made before looks at the jobs of changed blocks alone: readers leave notes.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections import OrderedDict, defaultdict
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any, Final
+from weakref import WeakKeyDictionary
 
 from dlq_master.model.ids import JobId
 from dlq_master.model.jobs.job import Job, JobState
 
 EVERYBODY = ""
+MOST_SUBJECTS: Final = 64  # of notes; of 100,000 jobs each takes about 200 kB
 _BITS = 6  # of an id within its block
 
 
@@ -91,6 +96,28 @@ class JobBlocks:
         number = job.job_id >> _BITS
         self._made.pop((EVERYBODY, number), None)
         self._made.pop((job.user, number), None)
+
+
+Notes = WeakKeyDictionary[JobBlock, Any]
+
+
+class BlockNotes:
+    """Notes of readers about blocks, for the next reader of the same. They go with their blocks,
+    and those of subjects that nobody has asked for lately make room.
+    """
+
+    def __init__(self) -> None:
+        self._kept: OrderedDict[Hashable, Notes] = OrderedDict()
+
+    def about(self, subject: Hashable) -> Notes:
+        """The notes of one subject. It names all that a note rests on, but for the block."""
+        notes = self._kept.get(subject)
+        if notes is None:
+            if len(self._kept) >= MOST_SUBJECTS:
+                self._kept.popitem(last=False)
+            notes = self._kept[subject] = WeakKeyDictionary()
+        self._kept.move_to_end(subject)
+        return notes
 
 
 def ids_of(number: int) -> range:

@@ -49,6 +49,7 @@ from dlq_master.policy.order import share
 from dlq_master.policy.sensitivity.traffic_estimates import TrafficEstimates
 from dlq_master.policy.stop_costs import pause_and_resume_s
 from dlq_master.store.batch import Batch, JoinToken, PastJobs, User
+from dlq_master.store.list_order import ListOrder, Rank
 from dlq_master.store.stored_tables import (
     MACHINES,
     NOTIFY_RULES,
@@ -318,6 +319,16 @@ class Published:
     async def past_jobs(self, wanted: PastJobs, after: int, limit: int) -> Sequence[Job]:
         """Ended jobs on the disk with an id above `after`, by id. Some are among `jobs` as well."""
         return await self._history.past_jobs(wanted, after, limit)
+
+    async def past_in_order(
+        self, wanted: PastJobs, order: ListOrder, after: Rank | None, limit: int
+    ) -> Sequence[Job]:
+        """Ended jobs on the disk behind a place of this order. Some are among `jobs` as well."""
+        return await self._history.past_in_order(wanted, order, after, limit)
+
+    async def past_count(self, wanted: PastJobs) -> int:
+        """So many ended jobs are on the disk, those among `jobs` too."""
+        return await self._history.past_count(wanted)
 
     async def books(self, first_day: int, last_day: int, now_s: float) -> Books:
         """The usage from the first day to the last, until now, as of the last commit."""

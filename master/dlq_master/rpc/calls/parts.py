@@ -11,6 +11,7 @@ from dlq_common.daemon.profiles import OwnProfiles
 from dlq_common.identity.pki import Authority, CertifiedIdentity
 from dlq_common.ids import Ids
 from dlq_master.control.loop.meter import Meter
+from dlq_master.control.read_model.job_blocks import BlockNotes
 from dlq_master.control.read_model.ports import Control, Foresight
 from dlq_master.rpc.agents.exec_relay import ExecRelay
 from dlq_master.rpc.agents.logs_relay import LogsRelay
@@ -46,6 +47,7 @@ class MasterParts:
     steps: StepKeeper
     slices: Slices
     rows: JobRows
+    notes: BlockNotes
     events: EventRows
     check_member: Callable[[CertifiedIdentity], object]  # Door.check_member, for long streams
     record: Record

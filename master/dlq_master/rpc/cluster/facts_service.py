@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from bisect import bisect_right
-
 from dlq.v1 import node_service_pb2 as nodes
 from dlq.v1 import queue_pb2
 from dlq.v1 import queue_service_pb2 as queues
@@ -16,22 +14,20 @@ from dlq_master.rpc.calls.call import Call
 from dlq_master.rpc.calls.paging import page_size_of
 from dlq_master.rpc.calls.reads import ENCODED
 from dlq_master.rpc.calls.roles import OPERATORS
+from dlq_master.rpc.cluster.node_lists import page_of, wanted_nodes
 from dlq_master.rpc.specs.intake import node_id_of
 from dlq_master.rpc.views.convert import node_message
 from dlq_master.rpc.views.policy_view import helper_message
 
 
 async def list_nodes(call: Call, request: nodes.ListNodesRequest) -> nodes.ListNodesResponse:
-    read = call.read
+    read, breathe = call.read, call.breathe()
     most = page_size_of(request.page_size)
-    there = read.nodes()
-    # A page token is the last id shown: nodes that come and go between pages shift nothing.
-    start = bisect_right(there, request.page_token, key=lambda node: str(node.node_id))
-    page = there[start : start + most]
-    response = nodes.ListNodesResponse(
-        next_page_token=page[-1].node_id if start + most < len(there) else ""
-    )
-    breathe = call.breathe()
+    found = await wanted_nodes(request, read, breathe)
+    page, following = page_of(found, request.page_token, most)
+    response = nodes.ListNodesResponse(next_page_token=following)
+    if request.with_total:
+        response.total_count = len(found)
     for node in page:
         response.nodes.append(node_message(node, read))
         await breathe(ENCODED * (1 + len(node.gpus)))

@@ -4,6 +4,7 @@ logs.py and execs.py.
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
 from dataclasses import replace
 from typing import Final
 
@@ -29,11 +30,14 @@ from dlq_master.model.ids import JobId
 from dlq_master.model.jobs.job import HoldKind, Job
 from dlq_master.model.jobs.naming import shown_id
 from dlq_master.rpc.calls.call import Call
-from dlq_master.rpc.calls.paging import page_size_of
-from dlq_master.rpc.calls.reads import ENCODED
+from dlq_master.rpc.calls.paging import page_size_of, position_of
+from dlq_master.rpc.calls.reads import ENCODED, Breathe
 from dlq_master.rpc.jobs.edits import Changed, changed, edit_each, told
 from dlq_master.rpc.jobs.journal import listed_events
-from dlq_master.rpc.jobs.listing import listed
+from dlq_master.rpc.jobs.lists.listing import ListedJobs, listed, parts_of, total
+from dlq_master.rpc.jobs.lists.places import place_of, token_of
+from dlq_master.rpc.jobs.lists.ranked import ranked
+from dlq_master.rpc.jobs.lists.wanted import understood
 from dlq_master.rpc.jobs.traffic_view import profile_of, traffic_message
 from dlq_master.rpc.jobs.visible import sees_block, visible_job
 from dlq_master.rpc.jobs.wait_view import wait_shares, with_owners, with_times
@@ -48,6 +52,7 @@ from dlq_master.rpc.specs.intake import (
 from dlq_master.rpc.specs.respec import respecified
 from dlq_master.rpc.views.convert import attempt_message, contact_of, reason_messages
 from dlq_master.rpc.views.job_view import brief_message, job_message
+from dlq_master.store.list_order import BY_NUMBER
 
 MOST_DETAILED: Final = 1_000  # jobs of a page with details
 
@@ -81,34 +86,58 @@ async def get_job(call: Call, request: wire.GetJobRequest) -> wire.GetJobRespons
 
 async def list_jobs(call: Call, request: wire.ListJobsRequest) -> bytes:
     """The answer as bytes: most of its rows were encoded before."""
-    read, caller, rows = call.read, call.caller, call.parts.rows
     most = page_size_of(request.page_size)
     if request.with_details:
         most = min(most, MOST_DETAILED)
+    breathe = call.breathe()
+    wanted = understood(request, call.caller, call.read, call.now_s, call.parts.notes, breathe)
     # Before the list: an event that comes while it is made is told twice rather than never.
-    rest = wire.ListJobsResponse(cursor=read.last_sequence)
-    page: list[bytes] = []
-    count, breathe, last = 0, call.breathe(), JobId(0)
-    async for some, block in listed(request, caller, read, call.now_s, breathe):
-        now_s, encoded = call.now_s, rows.encoded
-        fits = count + len(some) <= most and not request.with_details
-        if fits and block is not None and sees_block(caller, block):
-            page += rows.block(block, read, now_s)
-            count, last = count + len(some), some[-1].job_id
-            await breathe(ENCODED * (rows.encoded - encoded))
-            continue
-        for job in some:
-            if count == most:
-                rest.next_page_token = str(last)
-                return b"".join((*page, rest.SerializeToString()))
-            own = caller.may_see(job)
-            row_of = rows.row if own else rows.redacted_row
-            page.append(row_of(job, read, now_s))
-            if request.with_details:
-                rest.details.append(_detail(job, read) if own else wire.JobDetail())
-            count, last = count + 1, job.job_id
-        await breathe(ENCODED * (rows.encoded - encoded + len(some) * request.with_details))
-    return b"".join((*page, rest.SerializeToString()))
+    page = _JobPage(call, most, with_details=request.with_details)
+    if request.with_total:
+        page.rest.total_count = await total(wanted)
+    if wanted.order == BY_NUMBER:
+        await page.fill(listed(wanted, position_of(request.page_token)), breathe)
+    else:
+        jobs, last = await ranked(wanted, place_of(wanted.order, request.page_token), most)
+        await page.fill(parts_of(jobs), breathe)
+        page.rest.next_page_token = "" if last is None else token_of(wanted.order, last)
+    return b"".join((*page.rows, page.rest.SerializeToString()))
+
+
+class _JobPage:
+    """A page of a list while it is made: the rows of its jobs, and the rest of the answer."""
+
+    def __init__(self, call: Call, most: int, *, with_details: bool) -> None:
+        self.rest = wire.ListJobsResponse(cursor=call.read.last_sequence)
+        self.rows: list[bytes] = []
+        self._call, self._most, self._with_details = call, most, with_details
+        self._count, self._last = 0, JobId(0)
+
+    async def fill(self, jobs: AsyncIterator[ListedJobs], breathe: Breathe) -> None:
+        """Take these jobs, up to the end of the page; where it ends before them, say so."""
+        rows, caller = self._call.parts.rows, self._call.caller
+        async for some, block in jobs:
+            encoded, now_s = rows.encoded, self._call.now_s
+            fits = self._count + len(some) <= self._most and not self._with_details
+            if fits and block is not None and sees_block(caller, block):
+                self.rows += rows.block(block, self._call.read, now_s)
+                self._count, self._last = self._count + len(some), some[-1].job_id
+                await breathe(ENCODED * (rows.encoded - encoded))
+                continue
+            for job in some:
+                if self._count == self._most:
+                    self.rest.next_page_token = str(self._last)
+                    return
+                self._add(job, now_s)
+            await breathe(ENCODED * (rows.encoded - encoded + len(some) * self._with_details))
+
+    def _add(self, job: Job, now_s: float) -> None:
+        rows, read, own = self._call.parts.rows, self._call.read, self._call.caller.may_see(job)
+        row_of = rows.row if own else rows.redacted_row
+        self.rows.append(row_of(job, read, now_s))
+        if self._with_details:
+            self.rest.details.append(_detail(job, read) if own else wire.JobDetail())
+        self._count, self._last = self._count + 1, job.job_id
 
 
 def _detail(job: Job, read: Published) -> wire.JobDetail:

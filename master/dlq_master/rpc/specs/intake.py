@@ -58,11 +58,13 @@ from dlq_master.rpc.specs.spec import (
     known_parts,
 )
 from dlq_master.rpc.specs.terms import KnownTerms
+from dlq_master.store.list_order import small
 
 T = TypeVar("T")
 
 LARGEST_JOB_ID = 2**62  # far below what the database can count: the next id exists too
 LONGEST_WORDS = 500
+LONGEST_SEARCH, MOST_SEARCHED = 256, 8  # letters and words
 LARGEST_KNOWN, MOST_KNOWN = 2048, 256  # bytes of a spec that is known again; how many
 FAMILY_LABEL = "family"
 SAVED_EXIT_CODE = 99
@@ -117,6 +119,19 @@ class Edit(TypedDict):
 
 
 # --- jobs ---------------------------------------------------------------------------------------
+
+
+def search_words(text: str) -> tuple[str, ...]:
+    """The words of a search, each once, with small letters for those of ASCII. InvalidRequest: they
+    are too many, or too long.
+    """
+    words = tuple(dict.fromkeys(small(text).split())) if len(text) <= LONGEST_SEARCH else ()
+    if len(text) > LONGEST_SEARCH or len(words) > MOST_SEARCHED:
+        raise InvalidRequest(
+            f"a search has {MOST_SEARCHED} words at most, and {LONGEST_SEARCH} letters",
+            field="text",
+        )
+    return words
 
 
 def submit_stimulus(request: jobs.SubmitJobRequest, caller: Caller) -> SubmitJob:

@@ -361,6 +361,12 @@ class ListJobsRequest(_message.Message):
     NAME_FIELD_NUMBER: _builtins.int
     ENDED_FROM_TIME_FIELD_NUMBER: _builtins.int
     ENDED_BEFORE_TIME_FIELD_NUMBER: _builtins.int
+    TEAM_FIELD_NUMBER: _builtins.int
+    GPU_TYPE_FIELD_NUMBER: _builtins.int
+    NODE_ID_FIELD_NUMBER: _builtins.int
+    TEXT_FIELD_NUMBER: _builtins.int
+    ORDER_FIELD_NUMBER: _builtins.int
+    WITH_TOTAL_FIELD_NUMBER: _builtins.int
     WITH_DETAILS_FIELD_NUMBER: _builtins.int
     page_size: _builtins.int
     """At most this many; 0 means 1,000, the most is 10,000."""
@@ -377,6 +383,26 @@ class ListJobsRequest(_message.Message):
     """Only this queue."""
     name: _builtins.str
     """Only this name."""
+    team: _builtins.str
+    """The fields 11 to 16 are new. An answer without total_count, though it was asked for, is of a master that
+    knows none of them. Nothing is found, ordered or counted by a field that Job.redacted hides.
+    Only jobs whose GPUs are counted to this team.
+    """
+    gpu_type: _builtins.str
+    """Only jobs that ask for this GPU type, or have run on it."""
+    node_id: _builtins.str
+    """Only jobs that hold something of this node now."""
+    text: _builtins.str
+    """Only jobs with all of these words, of which 8 are the most. Each word is a part of the name or of the user, in
+    letters of either case. Or it is the number of the job, the array or the task.
+    """
+    order: _builtins.str
+    """The order: "number" (also when empty), "submit", "start", "end", "user", "priority" or "gpus". With "-" before it
+    the order falls. "start" is the first start, and "gpus" the number asked for. "priority" is that of the queue and
+    by nice: the first one is served first. Jobs without the value come last, and equal ones by their numbers.
+    """
+    with_total: _builtins.bool
+    """Answer with total_count."""
     with_details: _builtins.bool
     """Answer with a detail for each job. A page then has at most 1,000 jobs."""
     @_builtins.property
@@ -408,11 +434,17 @@ class ListJobsRequest(_message.Message):
         name: _builtins.str = ...,
         ended_from_time: _timestamp_pb2.Timestamp | None = ...,
         ended_before_time: _timestamp_pb2.Timestamp | None = ...,
+        team: _builtins.str = ...,
+        gpu_type: _builtins.str = ...,
+        node_id: _builtins.str = ...,
+        text: _builtins.str = ...,
+        order: _builtins.str = ...,
+        with_total: _builtins.bool = ...,
         with_details: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_ended_within_seconds", b"_ended_within_seconds", "ended_before_time", b"ended_before_time", "ended_from_time", b"ended_from_time", "ended_within_seconds", b"ended_within_seconds"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_ended_within_seconds", b"_ended_within_seconds", "ended_before_time", b"ended_before_time", "ended_from_time", b"ended_from_time", "ended_within_seconds", b"ended_within_seconds", "job_ids", b"job_ids", "name", b"name", "page_size", b"page_size", "page_token", b"page_token", "queue", b"queue", "states", b"states", "user", b"user", "with_details", b"with_details"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_ended_within_seconds", b"_ended_within_seconds", "ended_before_time", b"ended_before_time", "ended_from_time", b"ended_from_time", "ended_within_seconds", b"ended_within_seconds", "gpu_type", b"gpu_type", "job_ids", b"job_ids", "name", b"name", "node_id", b"node_id", "order", b"order", "page_size", b"page_size", "page_token", b"page_token", "queue", b"queue", "states", b"states", "team", b"team", "text", b"text", "user", b"user", "with_details", b"with_details", "with_total", b"with_total"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__ended_within_seconds: _TypeAlias = _typing.Literal["ended_within_seconds"]  # noqa: Y015
     _WhichOneofArgType__ended_within_seconds: _TypeAlias = _typing.Literal["_ended_within_seconds", b"_ended_within_seconds"]  # noqa: Y015
@@ -463,11 +495,14 @@ class ListJobsResponse(_message.Message):
     JOBS_FIELD_NUMBER: _builtins.int
     NEXT_PAGE_TOKEN_FIELD_NUMBER: _builtins.int
     CURSOR_FIELD_NUMBER: _builtins.int
+    TOTAL_COUNT_FIELD_NUMBER: _builtins.int
     DETAILS_FIELD_NUMBER: _builtins.int
     next_page_token: _builtins.str
     """For the next page; empty on the last one."""
     cursor: _builtins.int
     """Cursor for WatchEvents that misses nothing after this list."""
+    total_count: _builtins.int
+    """So many jobs fit the request on all pages together, if asked for."""
     @_builtins.property
     def jobs(self) -> _containers.RepeatedCompositeFieldContainer[_job_pb2.Job]:
         """The page."""
@@ -482,13 +517,16 @@ class ListJobsResponse(_message.Message):
         jobs: _abc.Iterable[_job_pb2.Job] | None = ...,
         next_page_token: _builtins.str = ...,
         cursor: _builtins.int = ...,
+        total_count: _builtins.int | None = ...,
         details: _abc.Iterable[Global___JobDetail] | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_total_count", b"_total_count", "total_count", b"total_count"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["cursor", b"cursor", "details", b"details", "jobs", b"jobs", "next_page_token", b"next_page_token"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_total_count", b"_total_count", "cursor", b"cursor", "details", b"details", "jobs", b"jobs", "next_page_token", b"next_page_token", "total_count", b"total_count"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    _WhichOneofReturnType__total_count: _TypeAlias = _typing.Literal["total_count"]  # noqa: Y015
+    _WhichOneofArgType__total_count: _TypeAlias = _typing.Literal["_total_count", b"_total_count"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__total_count) -> _WhichOneofReturnType__total_count | None: ...
 
 Global___ListJobsResponse: _TypeAlias = ListJobsResponse  # noqa: Y015
 

@@ -174,7 +174,7 @@ class JobServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def ListJobs(self, request, context):
-        """Lists jobs in the order of their ids, newest last, page by page.
+        """Lists jobs page by page, in the order of their ids with the newest last, or in another one.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

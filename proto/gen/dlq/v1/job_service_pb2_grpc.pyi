@@ -55,7 +55,7 @@ class JobServiceStub:
     GetJob: _grpc.UnaryUnaryMultiCallable[_job_service_pb2.GetJobRequest, _job_service_pb2.GetJobResponse]
     """Returns one job. NOT_FOUND also when it is another user's."""
     ListJobs: _grpc.UnaryUnaryMultiCallable[_job_service_pb2.ListJobsRequest, _job_service_pb2.ListJobsResponse]
-    """Lists jobs in the order of their ids, newest last, page by page."""
+    """Lists jobs page by page, in the order of their ids with the newest last, or in another one."""
     ListSteps: _grpc.UnaryUnaryMultiCallable[_job_service_pb2.ListStepsRequest, _job_service_pb2.ListStepsResponse]
     """Lists the steps of jobs with compat "slurm", as their own programs tell of them. For the jobs that the
     caller may see; NOT_FOUND when one of those named is not there for the caller.
@@ -148,7 +148,7 @@ class JobServiceAsyncStub(JobServiceStub):
     GetJob: _aio.UnaryUnaryMultiCallable[_job_service_pb2.GetJobRequest, _job_service_pb2.GetJobResponse]  # type: ignore[assignment]
     """Returns one job. NOT_FOUND also when it is another user's."""
     ListJobs: _aio.UnaryUnaryMultiCallable[_job_service_pb2.ListJobsRequest, _job_service_pb2.ListJobsResponse]  # type: ignore[assignment]
-    """Lists jobs in the order of their ids, newest last, page by page."""
+    """Lists jobs page by page, in the order of their ids with the newest last, or in another one."""
     ListSteps: _aio.UnaryUnaryMultiCallable[_job_service_pb2.ListStepsRequest, _job_service_pb2.ListStepsResponse]  # type: ignore[assignment]
     """Lists the steps of jobs with compat "slurm", as their own programs tell of them. For the jobs that the
     caller may see; NOT_FOUND when one of those named is not there for the caller.
@@ -262,7 +262,7 @@ class JobServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _job_service_pb2.ListJobsRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_job_service_pb2.ListJobsResponse, _abc.Awaitable[_job_service_pb2.ListJobsResponse]]:
-        """Lists jobs in the order of their ids, newest last, page by page."""
+        """Lists jobs page by page, in the order of their ids with the newest last, or in another one."""
 
     @_abc_1.abstractmethod
     def ListSteps(

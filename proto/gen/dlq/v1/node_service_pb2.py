@@ -28,29 +28,29 @@ from dlq.v1 import node_pb2 as dlq_dot_v1_dot_node__pb2
 from google.protobuf import timestamp_pb2 as google_dot_protobuf_dot_timestamp__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x19\x64lq/v1/node_service.proto\x12\x06\x64lq.v1\x1a\x10\x64lq/v1/job.proto\x1a\x12\x64lq/v1/lease.proto\x1a\x11\x64lq/v1/node.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"9\n\x10ListNodesRequest\x12\x11\n\tpage_size\x18\x01 \x01(\x05\x12\x12\n\npage_token\x18\x02 \x01(\t\"I\n\x11ListNodesResponse\x12\x1b\n\x05nodes\x18\x01 \x03(\x0b\x32\x0c.dlq.v1.Node\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"!\n\x0eGetNodeRequest\x12\x0f\n\x07node_id\x18\x01 \x01(\t\"-\n\x0fGetNodeResponse\x12\x1a\n\x04node\x18\x01 \x01(\x0b\x32\x0c.dlq.v1.Node\"9\n\x10GetGpuMapRequest\x12\x11\n\tpage_size\x18\x01 \x01(\x05\x12\x12\n\npage_token\x18\x02 \x01(\t\"\xfb\x01\n\nGpuMapNode\x12\x0f\n\x07node_id\x18\x01 \x01(\t\x12 \n\x05state\x18\x02 \x01(\x0e\x32\x11.dlq.v1.NodeState\x12\r\n\x05\x66lags\x18\x03 \x03(\t\x12\x0c\n\x04pool\x18\x04 \x01(\t\x12\x0c\n\x04open\x18\x05 \x01(\x08\x12\x11\n\tgpu_types\x18\x06 \x03(\t\x12\x13\n\x0bgpu_indexes\x18\x07 \x03(\x05\x12\x14\n\x0clease_places\x18\x08 \x03(\x05\x12\x1c\n\x14utilization_percents\x18\t \x03(\x05\x12\x1c\n\x14withheld_gpu_indexes\x18\n \x03(\x05\x12\x15\n\ragent_version\x18\x0b \x01(\t\"\xc4\x02\n\x0bGpuMapLease\x12\x0e\n\x06job_id\x18\x01 \x01(\t\x12\x0c\n\x04user\x18\x02 \x01(\t\x12\x0c\n\x04team\x18\x03 \x01(\t\x12\x1f\n\x04kind\x18\x04 \x01(\x0e\x32\x11.dlq.v1.LeaseKind\x12+\n\rattempt_state\x18\x05 \x01(\x0e\x32\x14.dlq.v1.AttemptState\x12\x0f\n\x07leaving\x18\x06 \x01(\x08\x12/\n\x0b\x61ssign_time\x18\x07 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x31\n\rterm_end_time\x18\x08 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x33\n\x0fhold_until_time\x18\t \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x11\n\tgpu_count\x18\n \x01(\x05\"\xa5\x01\n\x11GetGpuMapResponse\x12!\n\x05nodes\x18\x01 \x03(\x0b\x32\x12.dlq.v1.GpuMapNode\x12#\n\x06leases\x18\x02 \x03(\x0b\x32\x13.dlq.v1.GpuMapLease\x12\x17\n\x0fnext_page_token\x18\x03 \x01(\t\x12/\n\x0bmaster_time\x18\x04 \x01(\x0b\x32\x1a.google.protobuf.Timestamp2\xcd\x01\n\x0bNodeService\x12@\n\tListNodes\x12\x18.dlq.v1.ListNodesRequest\x1a\x19.dlq.v1.ListNodesResponse\x12:\n\x07GetNode\x12\x16.dlq.v1.GetNodeRequest\x1a\x17.dlq.v1.GetNodeResponse\x12@\n\tGetGpuMap\x12\x18.dlq.v1.GetGpuMapRequest\x1a\x19.dlq.v1.GetGpuMapResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x19\x64lq/v1/node_service.proto\x12\x06\x64lq.v1\x1a\x10\x64lq/v1/job.proto\x1a\x12\x64lq/v1/lease.proto\x1a\x11\x64lq/v1/node.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x8c\x01\n\x10ListNodesRequest\x12\x11\n\tpage_size\x18\x01 \x01(\x05\x12\x12\n\npage_token\x18\x02 \x01(\t\x12\x0e\n\x06states\x18\x03 \x03(\t\x12\r\n\x05\x66lags\x18\x04 \x03(\t\x12\x10\n\x08gpu_type\x18\x05 \x01(\t\x12\x0c\n\x04text\x18\x06 \x01(\t\x12\x12\n\nwith_total\x18\x07 \x01(\x08\"s\n\x11ListNodesResponse\x12\x1b\n\x05nodes\x18\x01 \x03(\x0b\x32\x0c.dlq.v1.Node\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\x12\x18\n\x0btotal_count\x18\x03 \x01(\x03H\x00\x88\x01\x01\x42\x0e\n\x0c_total_count\"!\n\x0eGetNodeRequest\x12\x0f\n\x07node_id\x18\x01 \x01(\t\"-\n\x0fGetNodeResponse\x12\x1a\n\x04node\x18\x01 \x01(\x0b\x32\x0c.dlq.v1.Node\"9\n\x10GetGpuMapRequest\x12\x11\n\tpage_size\x18\x01 \x01(\x05\x12\x12\n\npage_token\x18\x02 \x01(\t\"\xfb\x01\n\nGpuMapNode\x12\x0f\n\x07node_id\x18\x01 \x01(\t\x12 \n\x05state\x18\x02 \x01(\x0e\x32\x11.dlq.v1.NodeState\x12\r\n\x05\x66lags\x18\x03 \x03(\t\x12\x0c\n\x04pool\x18\x04 \x01(\t\x12\x0c\n\x04open\x18\x05 \x01(\x08\x12\x11\n\tgpu_types\x18\x06 \x03(\t\x12\x13\n\x0bgpu_indexes\x18\x07 \x03(\x05\x12\x14\n\x0clease_places\x18\x08 \x03(\x05\x12\x1c\n\x14utilization_percents\x18\t \x03(\x05\x12\x1c\n\x14withheld_gpu_indexes\x18\n \x03(\x05\x12\x15\n\ragent_version\x18\x0b \x01(\t\"\xc4\x02\n\x0bGpuMapLease\x12\x0e\n\x06job_id\x18\x01 \x01(\t\x12\x0c\n\x04user\x18\x02 \x01(\t\x12\x0c\n\x04team\x18\x03 \x01(\t\x12\x1f\n\x04kind\x18\x04 \x01(\x0e\x32\x11.dlq.v1.LeaseKind\x12+\n\rattempt_state\x18\x05 \x01(\x0e\x32\x14.dlq.v1.AttemptState\x12\x0f\n\x07leaving\x18\x06 \x01(\x08\x12/\n\x0b\x61ssign_time\x18\x07 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x31\n\rterm_end_time\x18\x08 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x33\n\x0fhold_until_time\x18\t \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x11\n\tgpu_count\x18\n \x01(\x05\"\xa5\x01\n\x11GetGpuMapResponse\x12!\n\x05nodes\x18\x01 \x03(\x0b\x32\x12.dlq.v1.GpuMapNode\x12#\n\x06leases\x18\x02 \x03(\x0b\x32\x13.dlq.v1.GpuMapLease\x12\x17\n\x0fnext_page_token\x18\x03 \x01(\t\x12/\n\x0bmaster_time\x18\x04 \x01(\x0b\x32\x1a.google.protobuf.Timestamp2\xcd\x01\n\x0bNodeService\x12@\n\tListNodes\x12\x18.dlq.v1.ListNodesRequest\x1a\x19.dlq.v1.ListNodesResponse\x12:\n\x07GetNode\x12\x16.dlq.v1.GetNodeRequest\x1a\x17.dlq.v1.GetNodeResponse\x12@\n\tGetGpuMap\x12\x18.dlq.v1.GetGpuMapRequest\x1a\x19.dlq.v1.GetGpuMapResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'dlq.v1.node_service_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_LISTNODESREQUEST']._serialized_start=127
-  _globals['_LISTNODESREQUEST']._serialized_end=184
-  _globals['_LISTNODESRESPONSE']._serialized_start=186
-  _globals['_LISTNODESRESPONSE']._serialized_end=259
-  _globals['_GETNODEREQUEST']._serialized_start=261
-  _globals['_GETNODEREQUEST']._serialized_end=294
-  _globals['_GETNODERESPONSE']._serialized_start=296
-  _globals['_GETNODERESPONSE']._serialized_end=341
-  _globals['_GETGPUMAPREQUEST']._serialized_start=343
-  _globals['_GETGPUMAPREQUEST']._serialized_end=400
-  _globals['_GPUMAPNODE']._serialized_start=403
-  _globals['_GPUMAPNODE']._serialized_end=654
-  _globals['_GPUMAPLEASE']._serialized_start=657
-  _globals['_GPUMAPLEASE']._serialized_end=981
-  _globals['_GETGPUMAPRESPONSE']._serialized_start=984
-  _globals['_GETGPUMAPRESPONSE']._serialized_end=1149
-  _globals['_NODESERVICE']._serialized_start=1152
-  _globals['_NODESERVICE']._serialized_end=1357
+  _globals['_LISTNODESREQUEST']._serialized_start=128
+  _globals['_LISTNODESREQUEST']._serialized_end=268
+  _globals['_LISTNODESRESPONSE']._serialized_start=270
+  _globals['_LISTNODESRESPONSE']._serialized_end=385
+  _globals['_GETNODEREQUEST']._serialized_start=387
+  _globals['_GETNODEREQUEST']._serialized_end=420
+  _globals['_GETNODERESPONSE']._serialized_start=422
+  _globals['_GETNODERESPONSE']._serialized_end=467
+  _globals['_GETGPUMAPREQUEST']._serialized_start=469
+  _globals['_GETGPUMAPREQUEST']._serialized_end=526
+  _globals['_GPUMAPNODE']._serialized_start=529
+  _globals['_GPUMAPNODE']._serialized_end=780
+  _globals['_GPUMAPLEASE']._serialized_start=783
+  _globals['_GPUMAPLEASE']._serialized_end=1107
+  _globals['_GETGPUMAPRESPONSE']._serialized_start=1110
+  _globals['_GETGPUMAPRESPONSE']._serialized_end=1275
+  _globals['_NODESERVICE']._serialized_start=1278
+  _globals['_NODESERVICE']._serialized_end=1483
 # @@protoc_insertion_point(module_scope)

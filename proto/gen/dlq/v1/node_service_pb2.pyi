@@ -30,19 +30,45 @@ class ListNodesRequest(_message.Message):
 
     PAGE_SIZE_FIELD_NUMBER: _builtins.int
     PAGE_TOKEN_FIELD_NUMBER: _builtins.int
+    STATES_FIELD_NUMBER: _builtins.int
+    FLAGS_FIELD_NUMBER: _builtins.int
+    GPU_TYPE_FIELD_NUMBER: _builtins.int
+    TEXT_FIELD_NUMBER: _builtins.int
+    WITH_TOTAL_FIELD_NUMBER: _builtins.int
     page_size: _builtins.int
     """At most this many; 0 means 1,000, the most is 10,000."""
     page_token: _builtins.str
     """From the last answer; empty for the first page."""
+    gpu_type: _builtins.str
+    """Only nodes with a GPU of this type."""
+    text: _builtins.str
+    """Only nodes with all of these words in their names, host names and labels, in letters of either case. At most 8 words."""
+    with_total: _builtins.bool
+    """Answer with total_count. An answer without it, though it was asked for, is of a master that knows the fields 3 to 6
+    neither.
+    """
+    @_builtins.property
+    def states(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Only nodes in one of these states, such as "up"; empty: all."""
+
+    @_builtins.property
+    def flags(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Only nodes with one of these flags, such as "draining"; empty: all."""
+
     def __init__(
         self,
         *,
         page_size: _builtins.int = ...,
         page_token: _builtins.str = ...,
+        states: _abc.Iterable[_builtins.str] | None = ...,
+        flags: _abc.Iterable[_builtins.str] | None = ...,
+        gpu_type: _builtins.str = ...,
+        text: _builtins.str = ...,
+        with_total: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["page_size", b"page_size", "page_token", b"page_token"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["flags", b"flags", "gpu_type", b"gpu_type", "page_size", b"page_size", "page_token", b"page_token", "states", b"states", "text", b"text", "with_total", b"with_total"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -56,8 +82,11 @@ class ListNodesResponse(_message.Message):
 
     NODES_FIELD_NUMBER: _builtins.int
     NEXT_PAGE_TOKEN_FIELD_NUMBER: _builtins.int
+    TOTAL_COUNT_FIELD_NUMBER: _builtins.int
     next_page_token: _builtins.str
     """For the next page; empty on the last one."""
+    total_count: _builtins.int
+    """So many nodes fit the request on all pages together, if asked for."""
     @_builtins.property
     def nodes(self) -> _containers.RepeatedCompositeFieldContainer[_node_pb2.Node]:
         """The page."""
@@ -67,12 +96,15 @@ class ListNodesResponse(_message.Message):
         *,
         nodes: _abc.Iterable[_node_pb2.Node] | None = ...,
         next_page_token: _builtins.str = ...,
+        total_count: _builtins.int | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_total_count", b"_total_count", "total_count", b"total_count"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["next_page_token", b"next_page_token", "nodes", b"nodes"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_total_count", b"_total_count", "next_page_token", b"next_page_token", "nodes", b"nodes", "total_count", b"total_count"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    _WhichOneofReturnType__total_count: _TypeAlias = _typing.Literal["total_count"]  # noqa: Y015
+    _WhichOneofArgType__total_count: _TypeAlias = _typing.Literal["_total_count", b"_total_count"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__total_count) -> _WhichOneofReturnType__total_count | None: ...
 
 Global___ListNodesResponse: _TypeAlias = ListNodesResponse  # noqa: Y015
 

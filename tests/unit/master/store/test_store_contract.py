@@ -3,15 +3,17 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 import pytest
 
 from dlq_master.model.ids import AttemptKey, JobId, NodeId
+from dlq_master.model.jobs.eligible import Array
 from dlq_master.model.jobs.job import Foretold, Job, JobState, Lateness
 from dlq_master.model.jobs.person import Owner
 from dlq_master.model.machines.fleet import DAY_S, MOST_ENDED
 from dlq_master.model.machines.rented import MachineState
+from dlq_master.model.resources import CORE_TYPE, Request
 from dlq_master.store.batch import (
     HORIZON,
     Batch,
@@ -22,6 +24,7 @@ from dlq_master.store.batch import (
     StoredRequest,
     User,
 )
+from dlq_master.store.list_order import KEYS, ListOrder
 from dlq_master.store.open import create_database
 from dlq_master.store.reader import Reader
 from dlq_master.store.stored_tables import (
@@ -332,6 +335,17 @@ async def with_a_past(store: Halves) -> None:
     """
     jobs = [ended(number, 100.0 - number, name=f"n{number % 2}") for number in range(1, 11)]
     jobs[3] = jobs[3]._replace(user="bob", queue="urgent", state=JobState.FAILED)
+    own: dict[int, dict[str, Any]] = {
+        2: {"team": "vision", "priority_base": -3},
+        3: {"team": "vision", "name": "Grün n1", "first_start_time_s": 5.5},
+        5: {"person": "alice#2", "request": Request(gpus=1, gpu_type="H100")},
+        6: {"request": Request(gpus=4, gpu_type="A100", or_gpu_types=("H100",))},
+        7: {"gpu_type_ran": "H100", "first_start_time_s": 4.0},
+        8: {"array": Array(JobId(900), 9, 0, 0, 8, 1), "array_index": 2},
+        9: {"array": Array(JobId(900), 9, 0, 0, 8, 1), "array_index": 3},
+        10: {"request": Request(gpus=7, gpu_type=CORE_TYPE)},
+    }
+    jobs = [job._replace(**own.get(job.job_id, {})) for job in jobs]
     await store.commit(
         Batch(
             jobs=[*jobs, a_job(11), ended(12, 3.0, live_attempt=1, attempts=1)],
@@ -389,6 +403,17 @@ async def test_a_job_is_found_by_its_id_whether_it_lives_or_not(store: Halves) -
         (PastJobs(user="alice", ended_from_s=94.0, ended_before_s=97.0), [5, 6]),
         (PastJobs(ended_before_s=92.0), [9, 10, 12]),
         (PastJobs(ended_from_s=1e9), []),
+        (PastJobs(team="vision"), [2, 3]),
+        (PastJobs(gpu_type="H100"), [5, 6, 7]),
+        (PastJobs(words=("n0", "ali")), [2, 6, 8, 10]),
+        (PastJobs(words=("grün",)), [3]),
+        (PastJobs(words=("7",)), [7]),
+        (PastJobs(words=("900",)), [8, 9]),
+        (PastJobs(words=("900_3",)), [9]),
+        (PastJobs(words=("900_",)), [8, 9]),
+        (PastJobs(words=("%",)), []),
+        (PastJobs(user="alice", person="alice#2", since_s=104.5), [5, 6, 7, 8, 9, 10, 12]),
+        (PastJobs(user="alice", person="alice#1"), [1, 2, 3, 6, 7, 8, 9, 10, 12]),
     ],
 )
 async def test_ended_jobs_are_listed_by_what_is_asked_for(
@@ -398,6 +423,7 @@ async def test_ended_jobs_are_listed_by_what_is_asked_for(
 
     found = await store.records.past_jobs(wanted, 0, 100)
     assert ids(found) == expected
+    assert await store.records.past_count(wanted) == len(expected)
     assert all(admits(wanted, job) for job in found)
     assert not any(admits(wanted, job) for job in store.load().jobs if job not in found)
 
@@ -410,6 +436,22 @@ async def test_ended_jobs_are_listed_in_pages(store: Halves) -> None:
         pages.append(ids(page))
         after = page[-1].job_id
     assert pages == [[1, 2, 3], [5, 6, 7], [8, 9, 10], [12]]
+
+
+@pytest.mark.parametrize("key", KEYS)
+@pytest.mark.parametrize("falling", [False, True])
+async def test_ended_jobs_are_listed_in_any_order(store: Halves, key: str, falling: bool) -> None:
+    await with_a_past(store)
+    order = ListOrder(key, falling)
+    everything = await store.records.past_jobs(PastJobs(), 0, 100)
+
+    found: list[Job] = []
+    after = None
+    while page := await store.records.past_in_order(PastJobs(), order, after, 3):
+        found += page
+        assert len(found) <= len(everything), "a page was told twice"
+        after = order.rank(page[-1])
+    assert found == sorted(everything, key=order.rank)
 
 
 # --- the journal's retention

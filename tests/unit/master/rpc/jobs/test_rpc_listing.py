@@ -7,12 +7,14 @@ from random import Random
 from typing import Any
 
 from dlq.v1 import job_service_pb2 as wire
-from dlq_master.control.read_model.job_blocks import EVERYBODY, JobBlocks
+from dlq_master.control.read_model.job_blocks import EVERYBODY, BlockNotes, JobBlocks
 from dlq_master.control.stimuli import Caller
 from dlq_master.model.ids import JobId
 from dlq_master.model.jobs.job import Job, JobState
 from dlq_master.model.resources import Request
-from dlq_master.rpc.jobs.listing import listed
+from dlq_master.rpc.calls.paging import position_of
+from dlq_master.rpc.jobs.lists.listing import listed
+from dlq_master.rpc.jobs.lists.wanted import understood
 from dlq_master.rpc.jobs.visible import may_list, sees_block
 from support.fake_clock import FakeClock
 from support.fake_control import FakeControl, FakeRead
@@ -72,7 +74,8 @@ async def _rests(_cost: int) -> None:
 
 async def _found(read: FakeRead, caller: Caller, words: dict[str, Any]) -> list[int]:
     request, found = wire.ListJobsRequest(**words), list[int]()
-    async for some, block in listed(request, caller, read, NOW_S, _rests):
+    wanted = understood(request, caller, read, NOW_S, BlockNotes(), _rests)
+    async for some, block in listed(wanted, position_of(request.page_token)):
         found += [job.job_id for job in some]
         assert block is None or list(block.jobs) == list(some)
     return found

@@ -1,0 +1,156 @@
+"""The orders and the words by which jobs are listed: of jobs in memory, and of rows on the disk.
+
+Both are said here side by side, so that a list goes on from the one to the other. A rank is the
+place of a job in an order, as a value that rises. Jobs without the value of the order come last.
+Equal jobs stand in the order of their numbers.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, Final, NamedTuple
+
+from dlq_master.model.jobs.job import Job
+from dlq_master.model.resources import CORE_TYPE
+
+Rank = tuple[bool, Any, int]  # whether the value is missing; the value; the number of the job
+Term = tuple[str, Sequence[object]]  # a condition of SQL, and its values
+
+
+class _Key(NamedTuple):
+    """A value of jobs: of one in memory, and of its row."""
+
+    value: Callable[[Job], Any]
+    sql: str
+
+
+KEYS: Final[Mapping[str, _Key]] = {
+    "number": _Key(lambda job: 0, "0"),
+    "submit": _Key(lambda job: job.submit_time_s, "submit_time_s"),
+    "start": _Key(lambda job: job.first_start_time_s, "json_extract(body, '$.first_start_time_s')"),
+    "end": _Key(lambda job: job.end_time_s, "end_time_s"),
+    "user": _Key(lambda job: job.user, "user"),
+    "priority": _Key(
+        lambda job: job.priority_base, "coalesce(json_extract(body, '$.rank_base'), 0)"
+    ),
+    "gpus": _Key(
+        lambda job: job.request.real_gpus,
+        f"iif(json_extract(body, '$.request.gpu_type') IS '{CORE_TYPE}', 0,"
+        " json_extract(body, '$.request.gpus'))",
+    ),
+}
+
+
+class ListOrder(NamedTuple):
+    """By what a list of jobs is ordered."""
+
+    key: str = "number"  # one of KEYS
+    falling: bool = False
+
+    @property
+    def word(self) -> str:
+        """As it is written: gpus, or -gpus."""
+        return f"-{self.key}" if self.falling else self.key
+
+    def rank(self, job: Job, *, known: bool = True) -> Rank:
+        """Its place; without `known` that of a job without the value."""
+        value = KEYS[self.key].value(job) if known else None
+        number = -job.job_id if self.falling else job.job_id
+        if value is None:
+            return True, 0, number
+        return False, self._rising(value), number
+
+    def _rising(self, value: Any) -> Any:
+        if not self.falling:
+            return value
+        # Of two texts the one that falls behind has the smaller letters, or ends first.
+        return (*(-ord(letter) for letter in value), 1) if isinstance(value, str) else -value
+
+    def sql(self, after: Rank | None) -> tuple[Term, str]:
+        """The rows behind that place, and their order."""
+        value, number = KEYS[self.key].sql, "job_id"
+        text = self.key == "user"
+        if self.falling and not text:
+            value = f"-({value})"
+        columns = f"(({value}) IS NULL)", f"coalesce({value}, 0)", number
+        falls = self.falling and text
+        directions = "", " DESC" if falls else "", " DESC" if self.falling else ""
+        order = ", ".join(map("".join, zip(columns, directions, strict=True)))
+        if after is None:
+            return ("1", ()), order
+        missing, place, at = after
+        if falls:
+            place = "".join(chr(-code) for code in place[:-1]) if place else ""
+        less, beyond = ("<" if falls else ">"), ("<" if self.falling else ">")
+        behind = (
+            f"({columns[0]} > ? OR {columns[0]} = ? AND ({columns[1]} {less} ?"
+            f" OR {columns[1]} = ? AND {number} {beyond} ?))"
+        )
+        return (behind, (missing, missing, place, place, abs(at))), order
+
+
+BY_NUMBER: Final = ListOrder()
+
+
+def has_words(words: Sequence[str], job: Job, *, known: bool = True, named: bool = True) -> bool:
+    """Whether each is a part of its name or of its user, or its number. Letters of ASCII are alike
+    in either case, as in SQLite. Without `known` the name does not count, nor without `named` the
+    user.
+    """
+    texts = [small(job.name)] if known else []
+    if named:
+        texts.append(small(job.user))
+    return all(any(word in text for text in texts) or _is_number(word, job) for word in words)
+
+
+def word_terms(words: Sequence[str]) -> Iterator[Term]:
+    """The same condition of rows."""
+    for word in words:
+        terms, values = ["instr(lower(name), ?)", "instr(lower(user), ?)"], [word, word]
+        array, _, index = word.partition("_")
+        if _is_count(array) and not index:
+            terms += ["job_id = ?", "json_extract(body, '$.array.array_id') = ?"]
+            values += [int(array)] * 2  # type: ignore[list-item]  # values of SQL
+        elif _is_count(array) and _is_count(index):
+            terms.append(
+                "json_extract(body, '$.array.array_id') = ?"
+                " AND coalesce(json_extract(body, '$.array_index'), 0) = ?"
+            )
+            values += [int(array), int(index)]  # type: ignore[list-item]
+        yield f"({' OR '.join(terms)})", values
+
+
+def has_type(gpu_type: str, job: Job, *, known: bool = True) -> bool:
+    """Whether it asks for this type; with `known` also by its second choices, or has run on it."""
+    request = job.request
+    if request.gpu_type == gpu_type:
+        return True
+    return known and (gpu_type in request.or_gpu_types or job.gpu_type_ran == gpu_type)
+
+
+def type_term(gpu_type: str) -> Term:
+    """The same condition of rows."""
+    told = (
+        "(json_extract(body, '$.request.gpu_type') = ? OR json_extract(body, '$.gpu_type_ran') = ?"
+        " OR ? IN (SELECT value FROM json_each(body, '$.request.or_gpu_types')))"
+    )
+    return told, (gpu_type, gpu_type, gpu_type)
+
+
+def _is_number(word: str, job: Job) -> bool:
+    array, _, index = word.partition("_")
+    if not _is_count(array) or (index and not _is_count(index)):
+        return False
+    if index:
+        own = job.array
+        return own is not None and (own.array_id, job.array_index) == (int(array), int(index))
+    return int(array) in (job.job_id, job.array.array_id if job.array is not None else -1)
+
+
+def _is_count(text: str) -> bool:
+    return text.isascii() and text.isdecimal() and len(text) <= 18
+
+
+def small(text: str) -> str:
+    """The text with small letters for those of ASCII."""
+    if text.isascii():
+        return text.lower()
+    return text.encode("utf-8", "replace").lower().decode()  # of bytes only ASCII has cases

@@ -1,0 +1,87 @@
+"""Ended jobs on the disk: searched by SQLite, in the order that is asked for, and counted."""
+
+from collections.abc import Iterator, Sequence
+
+from dlq_master.model.jobs.job import Job
+from dlq_master.store.batch import PastJobs
+from dlq_master.store.database import Database
+from dlq_master.store.list_order import ListOrder, Rank, Term, type_term, word_terms
+from dlq_master.store.tables.codec import decode
+
+# A job without a person belongs to the owner of the name at its submit time.
+_PERSON = """CASE WHEN coalesce(json_extract(body, '$.person'), '') <> ''
+    THEN json_extract(body, '$.person') = ? ELSE submit_time_s >= ? END"""
+
+
+def jobs_by_number(db: Database, wanted: PastJobs, after: int, limit: int) -> Sequence[Job]:
+    """Those with an id above `after`, in the order of their ids; at most `limit`."""
+    if wanted.ended_from_s is not None and after == 0:
+        after = _before_first(db, wanted)
+    terms = list(_terms(wanted))
+    # Without an owner the rows are read in their own order: any other would have to be sorted.
+    index = "NOT INDEXED" if wanted.user is None else "INDEXED BY jobs_ended_of_user"
+    where = "".join(f" AND {term}" for term, _ in terms)
+    rows = db.execute(
+        f"SELECT body FROM jobs {index} WHERE end_time_s IS NOT NULL AND job_id > ?{where}"
+        " ORDER BY job_id LIMIT ?",
+        [after, *(value for _, values in terms for value in values), limit],
+    )
+    return [decode(body, Job) for (body,) in rows]
+
+
+def jobs_in_order(
+    db: Database, wanted: PastJobs, order: ListOrder, after: Rank | None, limit: int
+) -> Sequence[Job]:
+    """Those behind a place of this order; at most `limit`. All that fit are looked at."""
+    behind, by = order.sql(after)
+    where, values = _where([behind, *_terms(wanted)])
+    rows = db.execute(
+        f"SELECT body FROM jobs WHERE {where} ORDER BY {by} LIMIT ?", [*values, limit]
+    )
+    return [decode(body, Job) for (body,) in rows]
+
+
+def count_of(db: Database, wanted: PastJobs) -> int:
+    """So many are there."""
+    where, values = _where(list(_terms(wanted)))
+    (count,) = db.execute(f"SELECT count(*) FROM jobs WHERE {where}", values).fetchone()
+    return int(count)
+
+
+def _where(terms: Sequence[Term]) -> Term:
+    told = " AND ".join(["end_time_s IS NOT NULL", *[term for term, _ in terms]])
+    return told, [value for _, values in terms for value in values]
+
+
+def _before_first(db: Database, wanted: PastJobs) -> int:
+    """No job of the span has this number or a lower one, so the search stops there."""
+    (first,) = db.execute(
+        "SELECT min(job_id) FROM jobs INDEXED BY jobs_by_end WHERE end_time_s >= ?",
+        [wanted.ended_from_s],
+    ).fetchone()
+    if first is None:
+        (first,) = db.execute("SELECT coalesce(max(job_id), 0) + 1 FROM jobs").fetchone()
+    return int(first) - 1
+
+
+def _terms(wanted: PastJobs) -> Iterator[Term]:
+    if wanted.user is not None:
+        yield "user = ?", [wanted.user]
+    if wanted.queue:
+        yield "queue = ?", [wanted.queue]
+    if wanted.name:
+        yield "name = ?", [wanted.name]
+    if wanted.states:
+        marks = ", ".join("?" * len(wanted.states))
+        yield f"state IN ({marks})", sorted(wanted.states)
+    if wanted.ended_from_s is not None:
+        yield "end_time_s >= ?", [wanted.ended_from_s]
+    if wanted.ended_before_s is not None:
+        yield "end_time_s < ?", [wanted.ended_before_s]
+    if wanted.team:
+        yield "json_extract(body, '$.team') = ?", [wanted.team]
+    if wanted.gpu_type:
+        yield type_term(wanted.gpu_type)
+    if wanted.person is not None:
+        yield _PERSON, [wanted.person, wanted.since_s]
+    yield from word_terms(wanted.words)
