@@ -274,6 +274,12 @@ browser: setup chromium $(BROWSER_STAMP)  ## the pages of dlq web in a real brow
 	  '=== NOT CHECKED: the types of the scripts, since npm gives no TypeScript here' >&2; fi
 	.venv-browser/bin/python -m pytest -q $(PATIENT) -m 'browser$(if $(SHORT), and short)' tests/browser
 
+.PHONY: monitoring
+monitoring: setup  ## alert rules with and without a fault, and the page of a live master, by promtool
+	promtool=$$(tests/support/promtool.sh); rules=deploy/monitoring/alerts.yml; \
+	"$$promtool" check rules $$rules; "$$promtool" test rules $${rules%.yml}_test.yml; \
+	PROMTOOL=$$promtool $(PY) -m pytest -q $(PATIENT) tests/integration/test_metrics_live.py
+
 .PHONY: systemd
 systemd: setup  ## the runbook on two booted hosts: install, a gang, upgrade, remove (needs root)
 	$(PY) -m pytest -q -x $(PATIENT) tests/systemd

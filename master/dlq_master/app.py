@@ -21,7 +21,7 @@ from dlq_common.daemon.config import dump_config, load_config
 from dlq_common.daemon.logs import LEVELS, configure_logging, for_journal, get_logger
 from dlq_common.errors import ConfigError, DlqError
 from dlq_common.identity.private_files import read_private
-from dlq_common.text.addresses import is_loopback, split_address
+from dlq_common.text.addresses import split_address
 from dlq_common.text.instants import format_instant
 from dlq_common.text.units import approximate_span
 from dlq_master.control.config import OTHERS, MasterConfig
@@ -32,6 +32,7 @@ from dlq_master.control.placement.policies import policy_of
 from dlq_master.control.pool_config import check_pools
 from dlq_master.founding import Charter, found
 from dlq_master.model.nodes.gpu_health import actions_of
+from dlq_master.rpc.metrics.token_file import token_file_of
 from dlq_master.safekeeping import Copies, copy_master, run_hook
 from dlq_master.safekeeping import check as check_backup
 from dlq_master.store.open import EarlyCheck, read_meta
@@ -417,15 +418,13 @@ def _check_addresses(config: MasterConfig) -> None:
         with _naming(key):
             split_address(address)
     if not listen.metrics:
+        if config.metrics.token_file:
+            words = "metrics.token_file means something with listen.metrics only"
+            raise ConfigError(words, key="metrics.token_file")
         return
+    token_file_of(config.metrics.token_file)
     with _naming("listen.metrics"):
-        near = is_loopback(listen.metrics)
-    if not near:
-        raise ConfigError(
-            f"listen.metrics: {listen.metrics} is no address of loopback, and nobody is asked "
-            "there who they are",
-            key="listen.metrics",
-        )
+        split_address(listen.metrics)
 
 
 def _check_files() -> None:

@@ -23,6 +23,7 @@ from dlq_common.identity.join_token import JoinTokenText
 from dlq_common.identity.pki import Authority, fingerprint
 from dlq_common.identity.private_files import read_private
 from dlq_common.ids import RandomIds
+from dlq_common.text.addresses import is_loopback
 from dlq_common.text.units import MINUTE
 from dlq_master.control.composition.starting import Losses, start
 from dlq_master.control.composition.state import State
@@ -50,12 +51,14 @@ from dlq_master.rpc.agents.step_keeper import StepStore
 from dlq_master.rpc.audit.audit import Audit
 from dlq_master.rpc.audit.chain import Head
 from dlq_master.rpc.audit.writer import KnownHead
+from dlq_master.rpc.metrics.access import MetricsDoor, MetricsTls
 from dlq_master.rpc.metrics.exposition import MetricFamily
 from dlq_master.rpc.metrics.health import health_families, queue_families
 from dlq_master.rpc.metrics.host import HostMetrics
 from dlq_master.rpc.metrics.infos import info_families
 from dlq_master.rpc.metrics.metrics import MetricsServer
 from dlq_master.rpc.metrics.page import cluster_families
+from dlq_master.rpc.metrics.token_file import token_file_of
 from dlq_master.rpc.metrics.work import call_families, flow_families
 from dlq_master.rpc.people.groups import Groups
 from dlq_master.rpc.people.host_accounts import HostAccounts
@@ -200,7 +203,7 @@ async def _serve(config: MasterConfig, leaving: AsyncExitStack, early: EarlyChec
     leaving.callback(groups.close)
     broker = _broker(config, server.advertised, loop, authority, audit, clock, groups, listening)
     host = HostMetrics(state_dir, clock, audit.writer, authority, losses)
-    metrics = _metrics(config, loop, meter, host, clock, server, forecasts)
+    metrics = _metrics(config, loop, meter, host, clock, server, forecasts, authority)
     turning = asyncio.create_task(loop.run())
     leaving.push_async_callback(_end, turning)
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -240,10 +243,14 @@ def _metrics(
     clock: Clock,
     server: MasterServer,
     foresight: Foresight,
+    authority: Authority,
 ) -> MetricsServer | None:
     address = config.listen.metrics
     if not address:
         return None
+    token = token_file_of(config.metrics.token_file)
+    tls = None if is_loopback(address) else MetricsTls(authority, clock, demanding=token is None)
+    door = MetricsDoor(tls=tls, token=token, check_member=server.check_member)
 
     def families() -> Iterator[MetricFamily]:
         read, now_s = loop.published, clock.now_s()
@@ -255,7 +262,7 @@ def _metrics(
         yield from queue_families(loop.waiting, foresight, now_s)
         yield from host.families()
 
-    return MetricsServer(address, {"/metrics": families}, clock)
+    return MetricsServer(address, {"/metrics": families}, clock, door)
 
 
 def read_authority(state_dir: Path, cluster: str) -> Authority:

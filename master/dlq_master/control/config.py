@@ -30,15 +30,20 @@ class ListenConfig:
     join: str = "127.0.0.1:7321"  # HOST:PORT at which new nodes join with a token
     advertise: str = ""  # HOST:PORT that nodes and users dial; "": as `api`
     login_socket: str = ""  # "" = login.sock in the state directory
-    # Where Prometheus finds /metrics: an address of loopback, for nobody is asked who they are; "":
-    # nowhere.
+    # Where Prometheus finds /metrics: plain on loopback, else by TLS with a certificate or a token;
+    # "": nowhere.
     metrics: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class MetricsConfig:
-    """The series at /metrics beyond those that name nobody (docs/running/monitoring.md)."""
+    """Access to /metrics, and series that name nodes, jobs and people
+    (docs/running/monitoring.md).
+    """
 
+    # A bearer token that scrapers show, alone in a file of mode 0600; "": none. Without it a
+    # scraper of another host needs a certificate of the cluster's CA.
+    token_file: str = ""
     node_info: bool = False  # dlq_node_info: one line for each node
     # dlq_gpu_job_info: one line for each held GPU, with its job and user. Also the numbers of jobs
     # as exemplars.

@@ -109,6 +109,7 @@ class MasterServer:
         self._profiles = OwnProfiles(clock)
         certificate = MasterCertificate(authority, clock)
         door = Door(authority.cluster, lambda: control.published, clock, settings.web_may_act_for)
+        self.check_member = door.check_member
         self._api = aio.server(options=API_OPTIONS)
         self._join = aio.server(options=JOIN_OPTIONS, maximum_concurrent_rpcs=MOST_JOINS_AT_ONCE)
         self.api_port = bind(self._api, settings.api_address, certificate, mutual=True)

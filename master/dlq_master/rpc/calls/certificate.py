@@ -26,10 +26,18 @@ class MasterCertificate:
 
     def _renewed(self) -> grpc.ServerCertificateConfiguration | None:
         """Asked by gRPC at every handshake, in a thread of its own; None means no change."""
+        return self._configuration() if self._renews() else None
+
+    def chain(self) -> tuple[bytes, bytes]:
+        """The key, and the certificate with the CA's behind it, renewed where it is time."""
+        self._renews()
+        return self._key, self._certificate + self._authority.certificate_pem()
+
+    def _renews(self) -> bool:
         if not needs_renewal(self._certificate, self._clock.now_s()):
-            return None
+            return False
         self._key, self._certificate = self._made()
-        return self._configuration()
+        return True
 
     def _configuration(self) -> grpc.ServerCertificateConfiguration:
         ca = self._authority.certificate_pem()

@@ -1,8 +1,9 @@
 """`GET /metrics` for Prometheus, in the text format or as OpenMetrics, as the scraper asks.
 
-A scraper that is slow or hostile costs the master nothing that counts. It serves few connections at
-a time, each for a few seconds and after a short header. It takes a new one in PACE_S, and makes the
-page once in FRESH_S. Further connections wait in the kernel's queue, which is short.
+The door says who may read (access.py). A scraper that is slow or hostile costs the master nothing
+that counts. It serves few connections at a time, each for a few seconds and after a short header.
+It takes a new one in PACE_S, and makes the page once in FRESH_S. Further connections wait in the
+kernel's queue, which is short.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from typing import Final
 from dlq_common.clock import Clock
 from dlq_common.daemon.logs import get_logger
 from dlq_common.text.addresses import split_address
+from dlq_master.rpc.metrics.access import MetricsDoor
 from dlq_master.rpc.metrics.exposition import (
     OPENMETRICS,
     TEXT,
@@ -30,7 +32,7 @@ PATIENCE_S: Final = 5.0  # for a request to come, and for its answer to be taken
 LONGEST_REQUEST: Final = 8192
 MOST_AT_ONCE: Final = 8
 WAITING: Final = 16  # connections in the kernel's queue
-PACE_S: Final = 0.02  # between two connections
+PACE_S: Final = 0.05  # between two connections
 FRESH_S: Final = 1.0  # so long a page is told again
 PLAIN: Final = "text/plain; charset=utf-8"
 Source = Callable[[], Iterable[MetricFamily]]
@@ -39,8 +41,17 @@ Source = Callable[[], Iterable[MetricFamily]]
 class MetricsServer:
     """Serves pages over HTTP/1.0; every connection is closed after its answer."""
 
-    def __init__(self, address: str, pages: Mapping[str, Source], clock: Clock) -> None:
-        """`pages`: the metrics of each path."""
+    def __init__(
+        self,
+        address: str,
+        pages: Mapping[str, Source],
+        clock: Clock,
+        door: MetricsDoor,
+        patience_s: float = PATIENCE_S,
+    ) -> None:
+        """`pages`: the metrics of each path. `patience_s`: with one connection."""
+        self._door = door
+        self._patience_s = patience_s
         self._address = address
         self._pages = pages
         self._clock = clock
@@ -98,7 +109,7 @@ class MetricsServer:
 
     async def _serve(self, connection: socket.socket) -> None:
         try:
-            async with asyncio.timeout(PATIENCE_S):
+            async with asyncio.timeout(self._patience_s):
                 await self._answer(connection)
         except (TimeoutError, OSError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
             _log.debug("scrape_broken")
@@ -107,10 +118,12 @@ class MetricsServer:
             self._room.release()
 
     async def _answer(self, connection: socket.socket) -> None:
-        reader, writer = await asyncio.open_connection(sock=connection, limit=LONGEST_REQUEST)
+        reader, writer = await self._opened(connection)
         try:
             request = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1")
-            writer.write(self._reply(request))
+            tls = writer.get_extra_info("ssl_object")
+            certificate = None if tls is None else tls.getpeercert(binary_form=True)
+            writer.write(self._reply(request, certificate))
             await writer.drain()
             writer.close()
             await writer.wait_closed()
@@ -118,7 +131,19 @@ class MetricsServer:
             with suppress(RuntimeError):
                 writer.transport.abort()
 
-    def _reply(self, request: str) -> bytes:
+    async def _opened(
+        self, connection: socket.socket
+    ) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        """The streams of a connection, after the handshake of TLS where the door wants one."""
+        loop, tls = asyncio.get_running_loop(), self._door.tls
+        reader = asyncio.StreamReader(limit=LONGEST_REQUEST)
+        protocol = asyncio.StreamReaderProtocol(reader)
+        transport, _ = await loop.connect_accepted_socket(
+            lambda: protocol, connection, ssl=None if tls is None else tls.context()
+        )
+        return reader, asyncio.StreamWriter(transport, protocol, reader, loop)
+
+    def _reply(self, request: str, certificate: bytes | None) -> bytes:
         first, *rest = request.split("\r\n")
         method, _, target = first.partition(" ")
         path = target.partition(" ")[0].partition("?")[0]
@@ -127,6 +152,9 @@ class MetricsServer:
         if method != "GET":
             return _http("405 Method Not Allowed", PLAIN, b"GET it\n")
         headers = headers_of(rest)
+        refusal = self._door.refusal(certificate, headers.get("authorization", ""))
+        if refusal:
+            return _http("401 Unauthorized", PLAIN, f"{refusal}\n".encode(), _CHALLENGE)
         wanted = wanted_format(headers.get("accept", ""))
         return _http("200 OK", wanted, self._page(path, wanted))
 
@@ -147,9 +175,12 @@ def headers_of(lines: Iterable[str]) -> dict[str, str]:
     return {name.strip().lower(): value.strip() for name, _, value in rows}
 
 
-def _http(status: str, content_type: str, content: bytes) -> bytes:
+_CHALLENGE = 'WWW-Authenticate: Bearer realm="dlq metrics"\r\n'
+
+
+def _http(status: str, content_type: str, content: bytes, more: str = "") -> bytes:
     head = (
         f"HTTP/1.0 {status}\r\nContent-Type: {content_type}\r\n"
-        f"Content-Length: {len(content)}\r\nVary: Accept\r\n\r\n"
+        f"Content-Length: {len(content)}\r\nVary: Accept\r\n{more}\r\n"
     )
     return head.encode() + content

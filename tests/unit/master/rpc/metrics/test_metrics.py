@@ -7,13 +7,11 @@ from collections.abc import Iterator
 
 import pytest
 
-from dlq_common.errors import ConfigError
-from dlq_master.app import _check_addresses
-from dlq_master.control.config import ListenConfig, MasterConfig
 from dlq_master.control.loop.meter import Meter
 from dlq_master.control.stimuli import AskedDeadline
 from dlq_master.model.ids import NodeId
 from dlq_master.model.usage.accounting import Account, UseClass, Used
+from dlq_master.rpc.metrics.access import MetricsDoor
 from dlq_master.rpc.metrics.metrics import MetricsServer
 from dlq_master.rpc.metrics.page import cluster_families
 from dlq_master.store.tables.accounts import UseRow
@@ -88,7 +86,10 @@ async def asked(port: int, words: bytes) -> tuple[str, str]:
 def served(master: Master) -> MetricsServer:
     read = master.loop.published
     return MetricsServer(
-        "127.0.0.1:0", {"/metrics": lambda: cluster_families(read, Meter())}, master.clock
+        "127.0.0.1:0",
+        {"/metrics": lambda: cluster_families(read, Meter())},
+        master.clock,
+        MetricsDoor(),
     )
 
 
@@ -107,14 +108,6 @@ def test_it_is_served_to_whoever_asks_in_http(master: Master) -> None:
     assert samples(body)['dlq_nodes{state="up"}'] == 1
     assert (lost, wrong) == ("HTTP/1.0 404 Not Found", "HTTP/1.0 405 Method Not Allowed")
     assert silent == ""
-
-
-@pytest.mark.parametrize("address", ["0.0.0.0:7322", "head:7322", "10.0.0.1:7322", "7322"])
-def test_it_listens_on_loopback_only(address: str) -> None:
-    with pytest.raises(ConfigError, match=r"listen\.metrics"):
-        _check_addresses(MasterConfig(listen=ListenConfig(metrics=address)))
-    _check_addresses(MasterConfig(listen=ListenConfig(metrics="127.0.0.1:7322")))
-    _check_addresses(MasterConfig(listen=ListenConfig(metrics="[::1]:7322")))
 
 
 def test_gpus_of_pools_and_what_came_of_their_time(master: Master) -> None:

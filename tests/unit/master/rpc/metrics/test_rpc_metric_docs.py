@@ -25,10 +25,8 @@ from dlq_master.store.tables.tenants import Foreseen
 from support.fake_clock import FakeClock
 from support.fake_foresight import FakeForesight
 from support.master_harness import Master
+from support.metric_names import PAGES, REFERENCE, documented, expressions, metrics_in
 from support.sim_agent import SimAgent
-
-ROOT = Path(__file__).parents[5]
-PAGE = ROOT / "docs" / "reference" / "metrics.md"
 
 
 @pytest.fixture
@@ -57,12 +55,6 @@ def families(tmp_path: Path) -> list[MetricFamily]:
     return found
 
 
-def documented() -> set[str]:
-    """Every metric in a table of the page."""
-    rows = [line.split("|")[1] for line in PAGE.read_text().splitlines() if line.startswith("| `")]
-    return {name for row in rows for name in re.findall(r"`(dlq_\w+)", row)}
-
-
 def test_each_metric_of_the_page_is_documented_and_no_other_is(
     families: list[MetricFamily],
 ) -> None:
@@ -72,7 +64,7 @@ def test_each_metric_of_the_page_is_documented_and_no_other_is(
 
 
 def test_the_labels_are_those_of_the_page(families: list[MetricFamily]) -> None:
-    text = PAGE.read_text()
+    text = REFERENCE.read_text()
     for one in families:
         told = re.search(rf"`{one.name}(?:\{{([\w,]+)\}})?`", text)
         assert told is not None, one.name
@@ -100,3 +92,17 @@ def test_nothing_names_a_job_or_a_person_by_default(
 
 def test_the_page_ends_once(families: list[MetricFamily]) -> None:
     assert openmetrics_page(families).splitlines().count("# EOF") == 1
+
+
+def test_each_metric_that_alerts_dashboards_and_pages_use_is_on_the_page(
+    families: list[MetricFamily],
+) -> None:
+    names = {one.name for one in families}
+    histograms = {one.name for one in families if one.kind == "histogram"}
+    used = list(expressions())
+    assert len(used) > 70
+    for where, text in used:
+        named = metrics_in(text, histograms)
+        assert named <= names, where
+    for page in PAGES:
+        assert metrics_in(page.read_text(), histograms) <= names, page
