@@ -56,8 +56,9 @@ from dlq_master.rpc.metrics.exposition import MetricFamily
 from dlq_master.rpc.metrics.health import health_families, queue_families
 from dlq_master.rpc.metrics.host import HostMetrics
 from dlq_master.rpc.metrics.infos import info_families
-from dlq_master.rpc.metrics.metrics import MetricsServer
+from dlq_master.rpc.metrics.metrics import MetricsServer, Source
 from dlq_master.rpc.metrics.page import cluster_families
+from dlq_master.rpc.metrics.slurm import slurm_families
 from dlq_master.rpc.metrics.token_file import token_file_of
 from dlq_master.rpc.metrics.work import call_families, flow_families
 from dlq_master.rpc.people.groups import Groups
@@ -262,7 +263,10 @@ def _metrics(
         yield from queue_families(loop.waiting, foresight, now_s)
         yield from host.families()
 
-    return MetricsServer(address, {"/metrics": families}, clock, door)
+    pages: dict[str, Source] = {"/metrics": families}
+    if config.metrics.slurm_names:
+        pages["/metrics/slurm"] = lambda: slurm_families(loop.published, meter)
+    return MetricsServer(address, pages, clock, door)
 
 
 def read_authority(state_dir: Path, cluster: str) -> Authority:

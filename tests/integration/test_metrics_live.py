@@ -31,7 +31,7 @@ WITHOUT_A_FORECAST = {"dlq_forecast_covered_ratio"}
 def address(tmp_path: Path) -> Iterator[str]:
     """Where a master with one node tells its metrics, after a job has run there."""
     (port,) = free_ports(1)
-    settings = "[metrics]\nnode_info = true\njob_info = true\n"
+    settings = "[metrics]\nnode_info = true\njob_info = true\nslurm_names = true\n"
     daemons = Daemons(tmp_path, ("n1",), settings=settings)
     config = tmp_path / "master.toml"
     with daemons.up():
@@ -66,6 +66,7 @@ def test_a_live_page_has_each_documented_metric_and_promtool_reads_it(address: s
     assert told['dlq_rpc_seconds_count{code="OK",method="JobService/SubmitJob"}'] == 1
     openmetrics = read(address, "application/openmetrics-text; version=1.0.0")
     assert openmetrics.endswith("# EOF\n")
+    assert samples(read(f"{address}/slurm"))["slurm_nodes_idle"] == 1
     if promtool := os.environ.get("PROMTOOL"):
         checked = subprocess.run(
             [promtool, "check", "metrics"], input=page, text=True, capture_output=True, timeout=60

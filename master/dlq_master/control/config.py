@@ -48,6 +48,9 @@ class MetricsConfig:
     # dlq_gpu_job_info: one line for each held GPU, with its job and user. Also the numbers of jobs
     # as exemplars.
     job_info: bool = False
+    # /metrics/slurm: the figures by the names of Slurm and of its exporters
+    # (docs/reference/slurm-metrics.md).
+    slurm_names: bool = False
 
 
 @dataclass(frozen=True, slots=True)
