@@ -265,6 +265,7 @@ READS = [
     "estimate 18",
     "estimate --gpus 8 -D /data -- python train.py",
     "what-if --add-nodes 4x8 --drain gpu[01-02]",
+    "what-if --lose gpu01 --add-job 8:3h:12h",
     "admin estimates",
     "admin profile -t 2",
 ]
@@ -388,7 +389,18 @@ def test_no_estimate_yet_is_no_failure(master: FakeMaster, dlq: Dlq) -> None:
     assert json.loads(dlq("estimate", "18", "--json").out)["missing"] == "it was killed"
 
 
-@pytest.mark.parametrize("line", ["--add-nodes 4", "--add-nodes 4y8", "--set fifo", "--drain [["])
+@pytest.mark.parametrize(
+    "line",
+    [
+        "--add-nodes 4",
+        "--add-nodes 4y8",
+        "--set fifo",
+        "--drain [[",
+        "--lose [[",
+        "--add-job 8",
+        "--add-job 8:x",
+    ],
+)
 def test_what_cannot_be_is_a_mistake(line: str, dlq: Dlq) -> None:
     assert dlq("what-if", *line.split()).code == 2
 

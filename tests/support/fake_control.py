@@ -42,6 +42,7 @@ from dlq_master.model.ids import AttemptKey, Fence, JobId, NodeId
 from dlq_master.model.jobs.job import HoldKind, Job, JobState
 from dlq_master.model.jobs.person import Owner
 from dlq_master.model.jobs.recording import Belief, Evidence, Recording
+from dlq_master.model.jobs.reward import Step
 from dlq_master.model.lease import Lease, LeaseKind
 from dlq_master.model.machines.rented import Machine
 from dlq_master.model.nodes.gpu_health import Figures
@@ -480,6 +481,8 @@ class FakeControl:
             state=JobState.QUEUED,
             time_limit_s=ask.time_limit_s,
             rules=ask.rules,
+            duration_estimate_s=ask.run_estimate_s,
+            steps=tuple(Step(one.after_s, one.reward) for one in ask.deadlines),
         )
         if not ask.validate_only:
             self.published.specs[job.job_id] = ask.spec

@@ -21,6 +21,7 @@ def forecast_words(forecast: Forecast) -> dict[str, Any]:
         "complete_to_s": _word(forecast.complete_to_s),
         "worlds": forecast.worlds,
         "cpu_s": forecast.cpu_s,
+        "ends": [[job_id, *_words(range_)] for job_id, range_ in forecast.ends.items()],
     }
 
 
@@ -58,13 +59,13 @@ def read_answer(data: bytes) -> tuple[int, Mapping[str, Any]]:
 def read_forecast(content: Mapping[str, Any]) -> Forecast:
     """Raises Nonsense."""
     try:
-        starts = {JobId(_whole(row[0])): _range(row[1:]) for row in content["starts"]}
         return Forecast(
             at_s=_finite(content["at_s"]),
-            starts=starts,
+            starts=_ranges(content["starts"]),
             complete_to_s=_late(content["complete_to_s"]),
             worlds=_whole(content["worlds"]),
             cpu_s=_finite(content["cpu_s"]),
+            ends=_ranges(content["ends"]),
         )
     except (KeyError, TypeError, IndexError) as error:
         raise Nonsense(f"{type(error).__name__}: {error}"[:200]) from None
@@ -107,6 +108,10 @@ def _range(row: Sequence[Any]) -> Range:
     if not low_s <= likely_s <= high_s:
         raise Nonsense(f"{str(row)[:100]} is no range")
     return Range(low_s, likely_s, high_s)
+
+
+def _ranges(rows: Sequence[Any]) -> dict[JobId, Range]:
+    return {JobId(_whole(row[0])): _range(row[1:]) for row in rows}
 
 
 def _late(value: object) -> float:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from dlq_master.model.ids import JobId, NodeId
+from dlq_master.model.jobs.job import Job
 from dlq_master.model.nodes.node import Node
 
 
@@ -31,6 +32,7 @@ class Forecast(NamedTuple):
     """When jobs that wait at `at_s` will start. A job that starts in no world is left out.
 
     `complete_to_s`: so far the likely world was worked out. `worlds`: how many were, in `cpu_s`.
+    `ends`: of jobs with deadlines, where that was asked for.
     """
 
     at_s: float
@@ -38,6 +40,7 @@ class Forecast(NamedTuple):
     complete_to_s: float
     worlds: int
     cpu_s: float = 0.0
+    ends: Mapping[JobId, Range] = {}
 
 
 class StartEstimate(NamedTuple):
@@ -57,9 +60,13 @@ class Compared(NamedTuple):
 
 
 class Changes(NamedTuple):
-    """The changed assumption: other nodes, or another policy."""
+    """The changed assumption: other nodes, other jobs, or another policy. `lost`: nodes that die
+    with the work of their jobs; `come`: jobs that are submitted now.
+    """
 
     more: tuple[Node, ...] = ()
     closed: tuple[NodeId, ...] = ()
     policy: str = ""
     settings: Mapping[str, str] = {}
+    lost: tuple[NodeId, ...] = ()
+    come: tuple[Job, ...] = ()

@@ -16,7 +16,7 @@ from dlq_master.planner.questions import KeptQuestions, Question, changes_of, ke
 from dlq_master.policy.policy import Policy
 from dlq_simulator.twin.forecast import Worlds, foresee, foresee_one
 from dlq_simulator.twin.runtimes import RunTimes
-from dlq_simulator.twin.world import close
+from dlq_simulator.twin.world import close, lose
 
 Found = Mapping[str, Any]
 # While it looks ahead for all jobs, a user who asks for one job waits no longer than this.
@@ -55,7 +55,7 @@ class Answering:
         worlds = Worlds(state.thaw, state.now_s, self._run_times, state.recent)
         if question.do == "look":
             forecast = foresee(worlds, budget.spent)
-            return forecast_words(forecast._replace(cpu_s=budget.used_s))
+            return forecast_words(forecast._replace(cpu_s=budget.used_s, ends={}))
         if question.do == "ask":
             job = question.content["job"]
             found = foresee_one(worlds, budget.spent, job)
@@ -100,8 +100,9 @@ def _compared(
         for node in changes.more:
             cluster.put_node(node)
         close(cluster, changes.closed, state.now_s)
+        lose(cluster, changes.lost, state.now_s)
         return cluster, policy
 
     now = foresee(worlds, budget.half().spent)
-    then = foresee(worlds._replace(thaw=changed), budget.half().spent)
+    then = foresee(worlds._replace(thaw=changed), budget.half().spent, changes.come)
     return {"now": forecast_words(now), "then": forecast_words(then)}

@@ -4,7 +4,7 @@ jobs run.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from math import inf, isfinite, isinf, sqrt
 from statistics import NormalDist
@@ -52,32 +52,33 @@ class Worlds(NamedTuple):
 
     def twin(self, number: int, come: Sequence[Job] = ()) -> TwinWorld:
         """One of the worlds; `come`: jobs that are not there yet."""
+        come = [_submitted(job, self.now_s) for job in come]
         cluster, policy = self.thaw()
         others = newcomers(self.recent, self.now_s, number) if matter(policy) else []
         work = _work(self.run_times, number)
         return TwinWorld(cluster, policy, self.now_s, work, come, others, coarse=_COARSE)
 
 
-def foresee(worlds: Worlds, spent: Spent) -> Forecast:
-    """Simulate one world after another, as time allows.
+def foresee(worlds: Worlds, spent: Spent, come: Sequence[Job] = ()) -> Forecast:
+    """Simulate one world after another, as time allows. `come`: jobs that are submitted now.
 
     The first may take a third of it. The others go as far ahead as that did. No world is begun that
     would probably not end, by the time that the first took.
     """
     now_s = worlds.now_s
-    first = worlds.twin(0)
+    first = worlds.twin(0, come)
     until_s = _run(first, now_s + HORIZON_S, partial(_over, spent, 1 / 3))
-    seen = [first.starts]
+    seen, ends = [first.starts], [first.deadline_ends()]
     cost = spent()
     for number in range(1, WORLDS):
         if spent() + cost > 1.0:
             break
-        world = worlds.twin(number)
+        world = worlds.twin(number, come)
         _run(world, min(until_s, now_s + HORIZON_S), partial(_over, spent, 1.0))
         seen.append(world.starts)
-    jobs = dict.fromkeys(job_id for starts in seen for job_id in starts)
-    starts = {job_id: _range([one.get(job_id, inf) for one in seen], now_s) for job_id in jobs}
-    return Forecast(now_s, starts, until_s, len(seen))
+        ends.append(world.deadline_ends())
+    starts, over = _ranges(seen, now_s), _ranges(ends, now_s)
+    return Forecast(now_s, starts, until_s, len(seen), ends=over)
 
 
 def foresee_one(worlds: Worlds, spent: Spent, job: Job) -> StartEstimate:
@@ -90,7 +91,7 @@ def foresee_one(worlds: Worlds, spent: Spent, job: Job) -> StartEstimate:
     ends: list[float] = []
     cost = 0.0
     cluster, _ = worlds.thaw()
-    come = () if job.job_id in cluster.jobs else (_submitted(job, worlds.now_s),)
+    come = () if job.job_id in cluster.jobs else (job,)
     for number in range(WORLDS):
         if number and spent() + cost > 1.0:
             break
@@ -131,6 +132,12 @@ def _life(
         if end_s is None and job_id in twin.courses and twin.courses[job_id].attempt:
             end_s = twin.courses[job_id].finish_s
     return start_s, inf if end_s is None else end_s
+
+
+def _ranges(worlds: Sequence[Mapping[JobId, float]], now_s: float) -> dict[JobId, Range]:
+    """The range of each job that is in one of the worlds."""
+    jobs = dict.fromkeys(job_id for one in worlds for job_id in one)
+    return {job_id: _range([one.get(job_id, inf) for one in worlds], now_s) for job_id in jobs}
 
 
 def _found(instants_s: list[float], now_s: float) -> Range | None:

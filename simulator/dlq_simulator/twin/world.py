@@ -10,7 +10,7 @@ from math import ceil, floor, inf, log2
 
 from dlq_master.model.attempts import live_resize
 from dlq_master.model.attempts.attempt import Attempt, AttemptState
-from dlq_master.model.attempts.attempt_steps import Running
+from dlq_master.model.attempts.attempt_steps import NodeLost, Running
 from dlq_master.model.cluster import drive
 from dlq_master.model.cluster.cluster import Cluster
 from dlq_master.model.ids import AttemptKey, JobId, NodeId
@@ -67,6 +67,8 @@ class TwinWorld(Engine):
         self.ends: dict[JobId, Seconds] = {}
         self.waiting = {job.job_id: None for job in cluster.jobs.values() if _will_wait(job)}
         self.waiting |= {job.job_id: None for job in come}
+        there = [job for job in cluster.jobs.values() if not job.ended]
+        self._due = [job.job_id for job in (*there, *come) if job.steps]
         self._over = False
         self._coarse = coarse
         settings = _settings(cluster, policy)
@@ -119,6 +121,16 @@ class TwinWorld(Engine):
                 break
             self._turn(at_s)
         return self.ends.get(job_id)
+
+    def deadline_ends(self) -> dict[JobId, Seconds]:
+        """When jobs with deadlines end, as far as it has come; the others are taken to be left
+        alone from there on.
+        """
+        return {job_id: self.ends.get(job_id, self._left_alone_s(job_id)) for job_id in self._due}
+
+    def _left_alone_s(self, job_id: JobId) -> Seconds:
+        course = self.courses.get(job_id)  # one that has not been looked at is no course yet
+        return inf if course is None or not course.attempt else course.finish_s
 
     def _next_instant(self) -> Seconds:
         at_s = super()._next_instant()
@@ -308,6 +320,15 @@ def _row(job: Job) -> TraceJob:
         rho=None if profile is None else profile.rho,
         gpu_type="|".join(job.request.gpu_types or ()) or None,
     )
+
+
+def lose(cluster: Cluster, node_ids: Iterable[NodeId], now_s: float) -> None:
+    """These nodes die: their jobs queue again without the work that they have not saved."""
+    gone = set(node_ids)
+    for key, attempt in list(cluster.attempts.items()):
+        if attempt.live and gone & set(attempt.lease.allocation.node_ids):
+            drive.step_attempt(cluster, key, NodeLost(), now_s)
+    close(cluster, gone, now_s)
 
 
 def close(cluster: Cluster, node_ids: Iterable[NodeId], now_s: float) -> None:

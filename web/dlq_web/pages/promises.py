@@ -22,6 +22,7 @@ from dlq_common.text.units import HOUR
 from dlq_common.text.wire import from_duration, from_timestamp
 from dlq_web.door.sessions import line_of
 from dlq_web.line.methods import named
+from dlq_web.pages import what_if
 from dlq_web.pages.page import page
 from dlq_web.pages.sheets import sheet_of
 from dlq_web.pages.views import look_at
@@ -71,8 +72,11 @@ class KeptRow(NamedTuple):
 
 
 def routes(clock: Clock) -> list[Route]:
-    """The page."""
-    return [Route("/promises", PromisesPage(clock).show, methods=["GET"])]
+    """The page, and that of its questions."""
+    return [
+        Route("/promises", PromisesPage(clock).show, methods=["GET"]),
+        *what_if.routes(clock),
+    ]
 
 
 class PromisesPage:
@@ -106,6 +110,7 @@ class PromisesPage:
             first=not token, any=bool(told.jobs or told.missed_jobs or told.records),
             missed=_rows(told.missed_jobs, 0.0, look), kept=_records(told),
             since=when(from_timestamp(told.record_from_time), look) if has_record else "",
+            given=dict.fromkeys((*what_if.LISTS, "policy"), ""),
             target=f"{told.kept_target:.0%}" if told.HasField("kept_target") else "",
             reserved=sheet_of(reservation_columns(look), reserved.reservations),
         )  # fmt: skip

@@ -15,7 +15,8 @@ from dlq_common.text.wire import said, to_duration, to_timestamp
 from dlq_master.control.forecast.forecasts import NOT_SUBMITTED, Unknown
 from dlq_master.control.placement.policies import live_policy
 from dlq_master.control.read_model.published import Published
-from dlq_master.model.ids import NodeId
+from dlq_master.model.attempts.deadlines import due_s
+from dlq_master.model.ids import JobId, NodeId
 from dlq_master.model.jobs.job import Job
 from dlq_master.model.nodes.node import Gpu, Node, NodeState
 from dlq_master.planner.forecasts import Changes, Range
@@ -27,6 +28,7 @@ from dlq_master.rpc.views.job_view import job_message
 
 USUAL_WAIT_S, LONGEST_WAIT_S = 20.0, 60.0
 MOST_NODES, MOST_GPUS = 10_000, 64
+MOST_ADDED_JOBS = 8
 
 
 async def estimate_job(call: Call, request: wire.EstimateJobRequest) -> wire.EstimateJobResponse:
@@ -74,23 +76,57 @@ async def get_forecast_quality(
 async def compare_forecasts(
     call: Call, request: wire.CompareForecastsRequest
 ) -> wire.CompareForecastsResponse:
-    changes = changes_of(request, call.read)
+    changes = changes_of(request, call.read)._replace(come=await _added_jobs(call, request))
     try:
         found = await call.parts.foresight.what_if(changes, LONGEST_WAIT_S)
     except Unknown as error:
         raise TryAgain(f"no forecast: {error}") from None
-    now, then = found.now.starts, found.then.starts
+    now, then = found.now, found.then
+    jobs_there = {job.job_id: job for job in changes.come}
+    for job_id in {*now.starts, *then.starts, *now.ends, *then.ends} - jobs_there.keys():
+        if (job := call.read.job(job_id)) is not None:
+            jobs_there[job_id] = job
     return wire.CompareForecastsResponse(
         estimate_time=to_timestamp(found.now.at_s),
         starts=[
             wire.ComparedStart(
-                job_id=str(job_id),
-                start=_range(now.get(job_id)),
-                other_start=_range(then.get(job_id)),
+                job_id=_named(job_id),
+                start=_range(now.starts.get(job_id)),
+                other_start=_range(then.starts.get(job_id)),
+                end=_range(now.ends.get(job_id)),
+                other_end=_range(then.ends.get(job_id)),
+                due_time=to_timestamp(_due_s(jobs_there.get(job_id))),
+                running=_runs(jobs_there.get(job_id)),
             )
-            for job_id in sorted({*now, *then})
+            for job_id in sorted({*now.starts, *then.starts, *now.ends, *then.ends})
         ],
     )
+
+
+async def _added_jobs(call: Call, request: wire.CompareForecastsRequest) -> tuple[Job, ...]:
+    """The jobs as they would be accepted, under numbers that no other has."""
+    if len(request.added_jobs) > MOST_ADDED_JOBS:
+        raise InvalidRequest(f"at most {MOST_ADDED_JOBS} jobs", field="added_jobs")
+    added = []
+    for place, spec in enumerate(request.added_jobs):
+        submission = jobs.SubmitJobRequest(spec=spec, validate_only=True)
+        job = (await call.ask(submit_stimulus(submission, call.caller))).job
+        added.append(job._replace(job_id=JobId(NOT_SUBMITTED + place)))
+    return tuple(added)
+
+
+def _named(job_id: JobId) -> str:
+    return f"new-{job_id - NOT_SUBMITTED + 1}" if job_id >= NOT_SUBMITTED else str(job_id)
+
+
+def _due_s(job: Job | None) -> float | None:
+    if job is None or not job.steps:
+        return None
+    return due_s(job, len(job.steps) - 1 if job.promised is None else job.promised)
+
+
+def _runs(job: Job | None) -> bool:
+    return job is not None and job.live_attempt is not None
 
 
 async def _asked(call: Call, request: wire.EstimateJobRequest) -> Job:
@@ -105,12 +141,9 @@ async def _asked(call: Call, request: wire.EstimateJobRequest) -> Job:
 
 def changes_of(request: wire.CompareForecastsRequest, read: Published) -> Changes:
     """The changed assumption, checked. Raises InvalidRequest."""
-    if not (request.added_nodes or request.closed_node_ids or request.policy):
-        raise InvalidRequest("nothing would be otherwise: name nodes or a policy")
-    closed = [node_id_of(text, "closed_node_ids") for text in request.closed_node_ids]
-    for node_id in closed:
-        if read.node(node_id) is None:
-            raise InvalidRequest(f"there is no node {node_id}", field="closed_node_ids")
+    nodes = request.added_nodes or request.closed_node_ids or request.lost_node_ids
+    if not (nodes or request.policy or request.added_jobs):
+        raise InvalidRequest("nothing would be otherwise: name nodes, jobs or a policy")
     settings: Mapping[str, str] = {}
     if request.policy:
         try:
@@ -120,10 +153,19 @@ def changes_of(request: wire.CompareForecastsRequest, read: Published) -> Change
             raise InvalidRequest(error.what, field="policy") from None
     return Changes(
         more=tuple(_added(request.added_nodes, read.nodes())),
-        closed=tuple(closed),
+        closed=_there(request.closed_node_ids, "closed_node_ids", read),
+        lost=_there(request.lost_node_ids, "lost_node_ids", read),
         policy=request.policy,
         settings=dict(settings),
     )
+
+
+def _there(names: Iterable[str], field: str, read: Published) -> tuple[NodeId, ...]:
+    node_ids = tuple(node_id_of(text, field) for text in names)
+    for node_id in node_ids:
+        if read.node(node_id) is None:
+            raise InvalidRequest(f"there is no node {node_id}", field=field)
+    return node_ids
 
 
 def _added(asked: Iterable[wire.AddedNodes], nodes: Iterable[Node]) -> Iterator[Node]:

@@ -255,6 +255,8 @@ class CompareForecastsRequest(_message.Message):
     CLOSED_NODE_IDS_FIELD_NUMBER: _builtins.int
     POLICY_FIELD_NUMBER: _builtins.int
     POLICY_SETTINGS_FIELD_NUMBER: _builtins.int
+    LOST_NODE_IDS_FIELD_NUMBER: _builtins.int
+    ADDED_JOBS_FIELD_NUMBER: _builtins.int
     policy: _builtins.str
     """The policy that would decide; empty: the present one."""
     @_builtins.property
@@ -269,6 +271,16 @@ class CompareForecastsRequest(_message.Message):
     def policy_settings(self) -> _containers.ScalarMap[_builtins.str, _builtins.str]:
         """Its settings."""
 
+    @_builtins.property
+    def lost_node_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Nodes that would die now: their jobs lose what they have not saved, and queue again."""
+
+    @_builtins.property
+    def added_jobs(self) -> _containers.RepeatedCompositeFieldContainer[_job_pb2.JobSpec]:
+        """Jobs that would be submitted now, at most 8. They are named "new-1", "new-2" and so on in the answer. Errors of a spec are
+        those of SubmitJob.
+        """
+
     def __init__(
         self,
         *,
@@ -276,10 +288,12 @@ class CompareForecastsRequest(_message.Message):
         closed_node_ids: _abc.Iterable[_builtins.str] | None = ...,
         policy: _builtins.str = ...,
         policy_settings: _abc.Mapping[_builtins.str, _builtins.str] | None = ...,
+        lost_node_ids: _abc.Iterable[_builtins.str] | None = ...,
+        added_jobs: _abc.Iterable[_job_pb2.JobSpec] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["added_nodes", b"added_nodes", "closed_node_ids", b"closed_node_ids", "policy", b"policy", "policy_settings", b"policy_settings"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["added_jobs", b"added_jobs", "added_nodes", b"added_nodes", "closed_node_ids", b"closed_node_ids", "lost_node_ids", b"lost_node_ids", "policy", b"policy", "policy_settings", b"policy_settings"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -287,15 +301,21 @@ Global___CompareForecastsRequest: _TypeAlias = CompareForecastsRequest  # noqa: 
 
 @_typing.final
 class ComparedStart(_message.Message):
-    """A waiting job in both worlds."""
+    """A job in both worlds: it waits, would wait, or has a deadline."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
     JOB_ID_FIELD_NUMBER: _builtins.int
     START_FIELD_NUMBER: _builtins.int
     OTHER_START_FIELD_NUMBER: _builtins.int
+    END_FIELD_NUMBER: _builtins.int
+    OTHER_END_FIELD_NUMBER: _builtins.int
+    DUE_TIME_FIELD_NUMBER: _builtins.int
+    RUNNING_FIELD_NUMBER: _builtins.int
     job_id: _builtins.str
-    """The job."""
+    """The job; "new-1" for the first of added_jobs."""
+    running: _builtins.bool
+    """It runs now."""
     @_builtins.property
     def start(self) -> _forecast_pb2.TimeRange:
         """As things are; unset: it does not start."""
@@ -304,16 +324,32 @@ class ComparedStart(_message.Message):
     def other_start(self) -> _forecast_pb2.TimeRange:
         """As they would be; likewise."""
 
+    @_builtins.property
+    def end(self) -> _forecast_pb2.TimeRange:
+        """Of a job with a deadline, when it ends as things are; unset: not within the forecast."""
+
+    @_builtins.property
+    def other_end(self) -> _forecast_pb2.TimeRange:
+        """As they would be; likewise."""
+
+    @_builtins.property
+    def due_time(self) -> _timestamp_pb2.Timestamp:
+        """Its promised deadline, or else its last; unset: it has none."""
+
     def __init__(
         self,
         *,
         job_id: _builtins.str = ...,
         start: _forecast_pb2.TimeRange | None = ...,
         other_start: _forecast_pb2.TimeRange | None = ...,
+        end: _forecast_pb2.TimeRange | None = ...,
+        other_end: _forecast_pb2.TimeRange | None = ...,
+        due_time: _timestamp_pb2.Timestamp | None = ...,
+        running: _builtins.bool = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["other_start", b"other_start", "start", b"start"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["due_time", b"due_time", "end", b"end", "other_end", b"other_end", "other_start", b"other_start", "start", b"start"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["job_id", b"job_id", "other_start", b"other_start", "start", b"start"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["due_time", b"due_time", "end", b"end", "job_id", b"job_id", "other_end", b"other_end", "other_start", b"other_start", "running", b"running", "start", b"start"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -333,7 +369,7 @@ class CompareForecastsResponse(_message.Message):
 
     @_builtins.property
     def starts(self) -> _containers.RepeatedCompositeFieldContainer[Global___ComparedStart]:
-        """Jobs that start in either, in the order of their ids."""
+        """Jobs that start in either, and jobs with deadlines, in the order of their ids."""
 
     def __init__(
         self,

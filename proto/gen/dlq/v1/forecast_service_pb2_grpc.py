@@ -73,7 +73,7 @@ class ForecastServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def CompareForecasts(self, request, context):
-        """Tells when all waiting jobs would start with other nodes or another policy, for operators. RESOURCE_EXHAUSTED
+        """Tells when all waiting jobs would start with other nodes, other jobs or another policy, for operators. RESOURCE_EXHAUSTED
         (reason TRY_AGAIN) when the forecasting process does not answer. INVALID_ARGUMENT names the
         impossible change.
         """

@@ -43,7 +43,7 @@ class ForecastServiceStub:
     GetForecastQuality: _grpc.UnaryUnaryMultiCallable[_forecast_service_pb2.GetForecastQualityRequest, _forecast_service_pb2.GetForecastQualityResponse]
     """Tells how good start ranges have been since the master started."""
     CompareForecasts: _grpc.UnaryUnaryMultiCallable[_forecast_service_pb2.CompareForecastsRequest, _forecast_service_pb2.CompareForecastsResponse]
-    """Tells when all waiting jobs would start with other nodes or another policy, for operators. RESOURCE_EXHAUSTED
+    """Tells when all waiting jobs would start with other nodes, other jobs or another policy, for operators. RESOURCE_EXHAUSTED
     (reason TRY_AGAIN) when the forecasting process does not answer. INVALID_ARGUMENT names the
     impossible change.
     """
@@ -61,7 +61,7 @@ class ForecastServiceAsyncStub(ForecastServiceStub):
     GetForecastQuality: _aio.UnaryUnaryMultiCallable[_forecast_service_pb2.GetForecastQualityRequest, _forecast_service_pb2.GetForecastQualityResponse]  # type: ignore[assignment]
     """Tells how good start ranges have been since the master started."""
     CompareForecasts: _aio.UnaryUnaryMultiCallable[_forecast_service_pb2.CompareForecastsRequest, _forecast_service_pb2.CompareForecastsResponse]  # type: ignore[assignment]
-    """Tells when all waiting jobs would start with other nodes or another policy, for operators. RESOURCE_EXHAUSTED
+    """Tells when all waiting jobs would start with other nodes, other jobs or another policy, for operators. RESOURCE_EXHAUSTED
     (reason TRY_AGAIN) when the forecasting process does not answer. INVALID_ARGUMENT names the
     impossible change.
     """
@@ -94,7 +94,7 @@ class ForecastServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _forecast_service_pb2.CompareForecastsRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_forecast_service_pb2.CompareForecastsResponse, _abc.Awaitable[_forecast_service_pb2.CompareForecastsResponse]]:
-        """Tells when all waiting jobs would start with other nodes or another policy, for operators. RESOURCE_EXHAUSTED
+        """Tells when all waiting jobs would start with other nodes, other jobs or another policy, for operators. RESOURCE_EXHAUSTED
         (reason TRY_AGAIN) when the forecasting process does not answer. INVALID_ARGUMENT names the
         impossible change.
         """

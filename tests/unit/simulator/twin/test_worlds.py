@@ -10,21 +10,26 @@ from statistics import mean
 
 import pytest
 
+from dlq_master.model.attempts.attempt_steps import Running
+from dlq_master.model.cluster import drive
 from dlq_master.model.cluster.cluster import Cluster
-from dlq_master.model.ids import JobId
+from dlq_master.model.ids import JobId, NodeId
 from dlq_master.model.jobs.eligible import Block
 from dlq_master.model.jobs.job import Job
+from dlq_master.model.jobs.reward import strict
 from dlq_master.model.lease import Terms
 from dlq_master.model.nodes.node import NodeFlag
 from dlq_master.model.nodes.type_speeds import TypeSpeeds
 from dlq_master.model.resources import Request
+from dlq_master.model.view import View
 from dlq_master.planner.forecasts import PastRuns
+from dlq_master.policy.pipeline import plan
 from dlq_master.policy.policy import Policy
 from dlq_master.policy.registry.registry import build
 from dlq_simulator.twin.arrivals import matter, newcomers
 from dlq_simulator.twin.forecast import WORLDS, Worlds, foresee, foresee_one, quantile_of
 from dlq_simulator.twin.runtimes import RunTimes
-from dlq_simulator.twin.world import TwinWorld
+from dlq_simulator.twin.world import TwinWorld, lose
 from support.builders import a_job, a_node, a_waiting_job
 
 NOW_S = 10_000.0
@@ -170,3 +175,40 @@ def test_a_forecast_runs_a_job_at_the_measured_pace_of_its_program() -> None:
     twin = TwinWorld(cluster, policy, NOW_S, lambda _job, _done_s: RUN_S)
     twin.run(inf)
     assert twin.starts == {JobId(1): NOW_S, JobId(2): NOW_S + 2 * RUN_S}
+
+
+def busy() -> Cluster:
+    """Two nodes of 8 GPUs. Job 1 runs on the first, and has a deadline."""
+    cluster = Cluster(build("fifo").ordering, Terms())
+    for name in ("n1", "n2"):
+        cluster.put_node(a_node(name))
+    steps = strict(3 * RUN_S)
+    cluster.put_job(a_waiting_job(1, 8, submit_time_s=NOW_S - 100.0, steps=steps))
+    drive.apply(cluster, plan(View(cluster, NOW_S), build("fifo")), NOW_S, 1)
+    (key,) = cluster.attempts
+    drive.step_attempt(cluster, key, Running(), NOW_S)
+    return cluster
+
+
+def busy_worlds(*lost: str) -> Worlds:
+    def thaw() -> tuple[Cluster, Policy]:
+        cluster = busy()
+        lose(cluster, [NodeId(name) for name in lost], NOW_S)
+        return cluster, build("fifo")
+
+    return Worlds(thaw, NOW_S, KNOWN)
+
+
+def test_a_node_that_dies_takes_its_work_along_and_its_job_starts_again() -> None:
+    now, then = foresee(busy_worlds(), lambda: 0.0), foresee(busy_worlds("n1"), lambda: 0.0)
+    assert JobId(1) not in now.starts
+    assert JobId(1) in then.starts
+    assert then.ends[JobId(1)].likely_s > now.ends[JobId(1)].likely_s
+    assert foresee(busy_worlds("n1", "n2"), lambda: 0.0).ends[JobId(1)].likely_s == inf
+
+
+def test_a_job_that_comes_waits_behind_the_others_and_has_an_end_if_it_is_due() -> None:
+    come = a_job(99, 16, steps=strict(5 * RUN_S), sequence=99)
+    forecast = foresee(busy_worlds(), lambda: 0.0, [come])
+    assert forecast.starts[JobId(99)].likely_s - NOW_S == pytest.approx(RUN_S, rel=2 * COARSE)
+    assert {*forecast.ends} == {JobId(1), JobId(99)}
