@@ -24,7 +24,7 @@ from dlq_web.door.guard import HEADERS, Guard
 from dlq_web.door.sessions import Person, WebSessions
 from dlq_web.door.signing import SigningDoor
 from dlq_web.pages import job, loans, pages, promises
-from dlq_web.pages.machines import drain, gpus, nodes
+from dlq_web.pages.machines import drain, gpus, nodes, use
 from dlq_web.pages.page import STATIC, refusal_page
 from dlq_web.pages.steer import acting, submitting
 
@@ -55,6 +55,7 @@ def build_app(
             *gpus.routes(clock),
             *nodes.routes(clock),
             *drain.routes(clock),
+            *use.routes(clock),
             Mount("/static", StaticFiles(directory=STATIC)),
         ],
         middleware=[

@@ -21,7 +21,7 @@ def estimates(app: App, as_json: bool) -> None:
     start.
     """
     quality = Forecasts(app.connection()).quality()
-    tell(_facts(quality), lambda: facts(_pairs(quality, app.look())), as_json=as_json)
+    tell(_facts(quality), lambda: facts(quality_pairs(quality, app.look())), as_json=as_json)
 
 
 def _facts(quality: wire.GetForecastQualityResponse) -> dict[str, object]:
@@ -40,9 +40,10 @@ def _facts(quality: wire.GetForecastQualityResponse) -> dict[str, object]:
     }
 
 
-def _pairs(
+def quality_pairs(
     quality: wire.GetForecastQualityResponse, look: OutputLook
 ) -> tuple[tuple[str, str], ...]:
+    """How good start ranges have been, and the last look of the twin."""
     looked = quality.HasField("look_time")
     cpu_s = from_duration(quality.cpu_duration)
     return (

@@ -43,7 +43,7 @@ def show(app: App, as_json: bool) -> None:
         click.echo(f"set by    {clean_line(now.set_by)}, {since}; master.toml says {_named(filed)}")
     else:
         click.echo("set by    master.toml")
-    click.echo(f"planner   {_planner(told.planner)}")
+    click.echo(f"planner   {planner_text(told.planner)}")
     look = app.look()
     for helper in told.helpers:
         if helper.failing:
@@ -124,7 +124,8 @@ def _named(one: policy_pb2.Policy) -> str:
     return clean_line(" ".join(words))
 
 
-def _planner(planner: policy_pb2.Planner) -> str:
+def planner_text(planner: policy_pb2.Planner) -> str:
+    """How the planning process does, in words."""
     if planner.state == "off" and not planner.failure_count:
         return "off: no plan has taken long so far"
     longest_s = from_duration(planner.longest_plan_duration)

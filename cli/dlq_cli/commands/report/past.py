@@ -19,7 +19,7 @@ from dlq_client.jobs import Jobs
 from dlq_common.text.wire import to_timestamp
 
 PAGE_SIZE = 1_000
-_WORDS = ("gpus", "state", "ground", "user")
+WORDS = ("gpus", "state", "ground", "user")
 
 
 def _span_options(command: F) -> F:
@@ -95,7 +95,7 @@ def _show(
     one_form(as_csv=as_csv, as_json=as_json)
     rows = report(_ended(app, since, until))
     csv = partial(rows_csv, rows, list(rows[0]) if rows else [])
-    text = partial(rows_text, rows, _WORDS)
+    text = partial(rows_text, rows, WORDS)
     nothing = "" if rows else "no such job has ended in this time; -S 30d looks further back"
     tell_in_form(app, {"rows": rows}, csv, text, nothing, as_csv=as_csv, as_json=as_json)
 

@@ -18,6 +18,7 @@ from dlq_master.rpc.cluster.node_lists import page_of, wanted_nodes
 from dlq_master.rpc.specs.intake import node_id_of
 from dlq_master.rpc.views.convert import node_message
 from dlq_master.rpc.views.policy_view import helper_message
+from dlq_master.rpc.views.profile_view import turn_buckets
 
 
 async def list_nodes(call: Call, request: nodes.ListNodesRequest) -> nodes.ListNodesResponse:
@@ -51,6 +52,8 @@ async def get_cluster(call: Call, request: queues.GetClusterRequest) -> queues.G
     read, caller = call.read, call.caller
     up = [node for node in read.nodes() if node.state is NodeState.UP]
     submit_left, submit_rate = read.submit_limits(caller.name, call.now_s)
+    meter, operates = call.parts.meter, caller.role in OPERATORS
+    commits = meter.commits.of()
     return queues.GetClusterResponse(
         cluster_name=read.cluster_name,
         master_version=call.parts.version,
@@ -67,7 +70,9 @@ async def get_cluster(call: Call, request: queues.GetClusterRequest) -> queues.G
         master_time=to_timestamp(call.now_s),
         freeze_reason=read.freeze_reason(),
         helpers=map(helper_message, read.helpers()),
-        incidents=map(_incident, read.incidents()) if caller.role in OPERATORS else (),
+        incidents=map(_incident, read.incidents()) if operates else (),
+        turns=turn_buckets(meter.turns) if operates else (),
+        commits=turn_buckets(commits.counts, commits.ends) if operates else (),
     )
 
 

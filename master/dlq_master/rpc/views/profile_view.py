@@ -21,7 +21,7 @@ def profile_answer(meter: Meter) -> Callable[[StackProfile, str], bytes]:
         message = profile_message(found)
         message.ended_early = ended_early
         counts = [now - then for now, then in zip(tuple(meter.turns), before, strict=True)]
-        message.turns.extend(_turn_buckets(counts))
+        message.turns.extend(turn_buckets(counts))
         message.slow_duration.CopyFrom(to_duration(meter.slow.bound_s))
         message.slow_count = meter.slow.count
         message.slow_turns.extend(map(slow_turn_message, tuple(meter.slow.kept)))
@@ -48,7 +48,10 @@ def slow_turn_message(slow: SlowTurn) -> profile_wire.SlowTurn:
     )
 
 
-def _turn_buckets(counts: Sequence[int]) -> Iterator[profile_wire.TurnBucket]:
-    for end_s, count in zip((*BUCKETS_S, None), counts, strict=True):
+def turn_buckets(
+    counts: Sequence[int], ends_s: Sequence[float] = BUCKETS_S
+) -> Iterator[profile_wire.TurnBucket]:
+    """Turns by how long they took; the last bucket has no end."""
+    for end_s, count in zip((*ends_s, None), counts, strict=True):
         longest = None if end_s is None else to_duration(end_s)
         yield profile_wire.TurnBucket(longest_duration=longest, turn_count=count)

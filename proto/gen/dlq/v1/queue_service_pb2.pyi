@@ -4,6 +4,7 @@ isort:skip_file
 Views of queues and of the cluster for every user."""
 
 from collections import abc as _abc
+from dlq.v1 import master_profile_pb2 as _master_profile_pb2
 from dlq.v1 import policy_pb2 as _policy_pb2
 from dlq.v1 import queue_pb2 as _queue_pb2
 from google.protobuf import descriptor as _descriptor
@@ -101,6 +102,8 @@ class GetClusterResponse(_message.Message):
     FREE_CORE_COUNT_FIELD_NUMBER: _builtins.int
     SUBMIT_LEFT_COUNT_FIELD_NUMBER: _builtins.int
     SUBMIT_RATE_FIELD_NUMBER: _builtins.int
+    TURNS_FIELD_NUMBER: _builtins.int
+    COMMITS_FIELD_NUMBER: _builtins.int
     cluster_name: _builtins.str
     """Name of the cluster, from `dlq-master init`."""
     master_version: _builtins.str
@@ -143,6 +146,14 @@ class GetClusterResponse(_message.Message):
         operators get them.
         """
 
+    @_builtins.property
+    def turns(self) -> _containers.RepeatedCompositeFieldContainer[_master_profile_pb2.TurnBucket]:
+        """Turns of the master's loop since its start, the short ones first. Only operators get them."""
+
+    @_builtins.property
+    def commits(self) -> _containers.RepeatedCompositeFieldContainer[_master_profile_pb2.TurnBucket]:
+        """The same of the waits of turns for the disk."""
+
     def __init__(
         self,
         *,
@@ -162,10 +173,12 @@ class GetClusterResponse(_message.Message):
         free_core_count: _builtins.int = ...,
         submit_left_count: _builtins.int = ...,
         submit_rate: _builtins.float = ...,
+        turns: _abc.Iterable[_master_profile_pb2.TurnBucket] | None = ...,
+        commits: _abc.Iterable[_master_profile_pb2.TurnBucket] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["master_time", b"master_time"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["caller", b"caller", "cluster_name", b"cluster_name", "core_count", b"core_count", "epoch", b"epoch", "free_core_count", b"free_core_count", "free_gpu_count", b"free_gpu_count", "freeze_reason", b"freeze_reason", "gpu_count", b"gpu_count", "helpers", b"helpers", "incidents", b"incidents", "master_time", b"master_time", "master_version", b"master_version", "policy", b"policy", "role", b"role", "submit_left_count", b"submit_left_count", "submit_rate", b"submit_rate"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["caller", b"caller", "cluster_name", b"cluster_name", "commits", b"commits", "core_count", b"core_count", "epoch", b"epoch", "free_core_count", b"free_core_count", "free_gpu_count", b"free_gpu_count", "freeze_reason", b"freeze_reason", "gpu_count", b"gpu_count", "helpers", b"helpers", "incidents", b"incidents", "master_time", b"master_time", "master_version", b"master_version", "policy", b"policy", "role", b"role", "submit_left_count", b"submit_left_count", "submit_rate", b"submit_rate", "turns", b"turns"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
