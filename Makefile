@@ -324,6 +324,10 @@ identical: setup  ## every recorded plan, journal, replay and spec is as it was:
 record: setup  ## record them anew, after a change of behaviour that is wanted
 	PYTHONPATH=tests $(PY) tests/support/recorded.py
 
+.PHONY: record-v1
+record-v1: setup  ## record calls of the HTTP API that are new; what v1 has told once it tells for ever
+	PYTHONPATH=tests $(PY) tests/support/v1_calls.py
+
 .PHONY: package
 package: setup | $(UV_TOOL)  ## build the wheel, install it with each extra into empty venvs, run it
 	UV=$(UV) $(PY) tests/support/package_trial.py
