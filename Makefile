@@ -95,6 +95,9 @@ lock: | $(UV_TOOL)  ## pin every dependency anew (all extras and groups)
 	UV_CUSTOM_COMPILE_COMMAND="make lock" $(UV) pip compile --quiet --upgrade --universal \
 	  --python-version 3.11 --generate-hashes --no-emit-index-url --no-emit-find-links \
 	  --output-file docs/site/requirements.lock docs/site/requirements.in
+	UV_CUSTOM_COMPILE_COMMAND="make lock" $(UV) pip compile --quiet --upgrade --universal \
+	  --python-version 3.11 --generate-hashes --no-emit-index-url --no-emit-find-links \
+	  --output-file tests/fuzz/requirements.lock tests/fuzz/requirements.in
 
 .PHONY: docs
 docs: reference $(DOCS_STAMP)  ## build the documentation as a site that can be searched, in build/site
@@ -280,6 +283,19 @@ monitoring: setup  ## alert rules with and without a fault, and the page of a li
 	"$$promtool" check rules $$rules; "$$promtool" test rules $${rules%.yml}_test.yml; \
 	PROMTOOL=$$promtool $(PY) -m pytest -q $(PATIENT) tests/integration/test_metrics_live.py
 
+COMMA := ,
+FUZZ_STAMP := .venv-fuzz/.stamp
+
+$(FUZZ_STAMP): tests/fuzz/requirements.lock | $(UV_TOOL) $(STAMP)
+	$(UV) venv --quiet --clear --python $(PY) .venv-fuzz
+	$(UV) pip sync --quiet --python .venv-fuzz/bin/python --require-hashes $<
+	touch $@
+
+.PHONY: api-fuzz
+api-fuzz: setup $(FUZZ_STAMP)  ## hostile calls of the HTTP API of dlq web, by schemathesis; SHORT=1 half a minute, EXAMPLES=40 SEED=1
+	PYTHONPATH=tests $(PY) tests/support/api_fuzz.py --seed $(or $(SEED),1) --examples $(or $(EXAMPLES),40) \
+	  --phases $(if $(SHORT),coverage,coverage$(COMMA)fuzzing)
+
 .PHONY: systemd
 systemd: setup  ## the runbook on two booted hosts: install, a gang, upgrade, remove (needs root)
 	$(PY) -m pytest -q -x $(PATIENT) tests/systemd
@@ -295,8 +311,6 @@ bench: setup $(TORCH_STAMP)  ## measure; figures beside their goals and conditio
 .PHONY: reproduce
 reproduce: setup  ## the tables and figures of docs/policies/reproduction from this commit, in 15 minutes; FULL=1 the whole, a night; ONLY='case or page' DRAFT=1
 	$(PY) -m benchmarks.reproduce $(ONLY) $(if $(FULL),--full) $(if $(DRAFT),--draft) --workers $(or $(PROCESSES),2)
-
-COMMA := ,
 
 .PHONY: race
 race: setup  ## dlq beside a real Slurm, line by line (root; Debian: slurm-wlm munge libslurm-dev; for its line: .venv/bin/pip install hyperqueue); ONLY=line,line REPEAT=5 SHORT=1 or FULL=1 PAGE=1 JSON=FILE
@@ -334,7 +348,7 @@ package: setup | $(UV_TOOL)  ## build the wheel, install it with each extra into
 
 .PHONY: clean
 clean:  ## remove everything that make made, the environments included
-	rm -rf .venv .venv-browser tests/browser/types/node_modules .venv-torch .venv-frameworks .venv-docs build dist .demo .e2e .mypy_cache .ruff_cache .pytest_cache .hypothesis \
+	rm -rf .venv .venv-browser .venv-fuzz tests/browser/types/node_modules .venv-torch .venv-frameworks .venv-docs build dist .demo .e2e .mypy_cache .ruff_cache .pytest_cache .hypothesis \
 	  .import_linter_cache $(SHIM) $(SHIM_DIR)/dlq-init $(SHIM_DIR)/dlq-tasks $(SHIM_DIR)/dlq-output $(SHIM_DIR)/dlq-steps $(SHIM_DIR)/dlq-stdin $(FRONT) profiler/dlq_profiler/lib
 	find . -name __pycache__ -not -path './.git/*' -prune -exec rm -rf {} +
 

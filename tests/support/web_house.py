@@ -7,8 +7,10 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
 import httpx
+from starlette.applications import Starlette
 
-from dlq_client.line.identity import certified
+from dlq_client.line.identity import Identity, certified
+from dlq_common.clock import Clock
 from dlq_common.identity.pki import Role
 from dlq_web.app import build_app
 from dlq_web.door.sessions import Person, WebSessions
@@ -28,7 +30,7 @@ class WebHouse:
     browser: httpx.AsyncClient
     sessions: WebSessions
     feed: EventFeed
-    app: object
+    app: Starlette
 
     def program(self) -> dict[str, str]:
         """The headers of a program with a token."""
@@ -47,12 +49,21 @@ async def web_house(
     key, certificate = house.certificate(name, role)
     address = f"127.0.0.1:{house.server.api_port}"
     identity = certified(key, certificate, house.authority.certificate_pem(), address)
-    line = MasterLine(identity, house.clock)
-    feed, sessions = EventFeed(line), WebSessions(house.clock)
+    async with web_server_of(identity, ADDRESS, house.clock, name, role) as web:
+        yield web
+
+
+@asynccontextmanager
+async def web_server_of(
+    identity: Identity, address: str, clock: Clock, name: str = "root", role: Role = Role.ADMIN
+) -> AsyncIterator[WebHouse]:
+    """The server of this identity, which takes itself to be at this address."""
+    line = MasterLine(identity, clock)
+    feed, sessions = EventFeed(line), WebSessions(clock)
     person = Person(name, role.value, "lab", line, feed)
-    app = build_app(person, sessions, (ADDRESS,), house.clock, SeededIds(9), COOKIE)
+    app = build_app(person, sessions, (address,), clock, SeededIds(9), COOKIE)
     transport = httpx.ASGITransport(app, raise_app_exceptions=False)
-    async with httpx.AsyncClient(transport=transport, base_url=f"http://{ADDRESS}") as browser:
+    async with httpx.AsyncClient(transport=transport, base_url=f"http://{address}") as browser:
         yield WebHouse(browser, sessions, feed, app)
     await feed.close()
     await line.close()

@@ -39,6 +39,8 @@ TOKEN_FILE = "web.json"
 LEAVING_S = 2
 MOST_STRANGERS = 16  # connections of other users of this host
 TERMINAL_S = 2.0  # until a terminal that is not ours now is tried again
+# Only of a socket that is said to be TCP does asyncio send what is small at once.
+_TCP = (socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
 Say = Callable[[str], None]
 
 
@@ -133,7 +135,7 @@ class _Protocol(H11Protocol):
 @contextmanager
 def bound(port: int | None) -> Iterator[socket.socket]:
     """A socket that listens on loopback. ConfigError when a named port is taken."""
-    with socket.socket() as listening:
+    with socket.socket(*_TCP) as listening:
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             listening.bind((HOST, USUAL_PORT if port is None else port))
@@ -148,7 +150,7 @@ def bound(port: int | None) -> Iterator[socket.socket]:
         else:
             yield listening
             return
-    with socket.socket() as listening:
+    with socket.socket(*_TCP) as listening:
         listening.bind((HOST, 0))
         listening.listen(128)
         yield listening

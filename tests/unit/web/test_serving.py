@@ -35,6 +35,13 @@ def test_a_free_port_serves_where_the_usual_one_is_taken(monkeypatch: pytest.Mon
     assert "--port" in refused.value.hint
 
 
+def test_a_small_answer_is_sent_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The kernel would hold it back until the caller has confirmed its first part: 40 ms a call."""
+    monkeypatch.setattr(serving, "USUAL_PORT", 0)
+    with serving.bound(None) as listening:
+        assert listening.proto == socket.IPPROTO_TCP
+
+
 def test_a_missing_package_is_named_with_what_installs_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "structlog", None)
     with pytest.raises(ConfigError, match="structlog is not installed") as refused:

@@ -14,6 +14,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
+from dlq_cli.facts.common import SCHEMA
 from dlq_web.api.bridge import JSON
 from dlq_web.api.params import Param
 from dlq_web.api.resources import RESOURCES, Resource
@@ -98,8 +99,16 @@ def _read(resource: Resource) -> dict[str, Any]:
         "summary": resource.summary,
         "operationId": "read" + "".join(_words(resource.path)),
         "parameters": [*params, *own],
-        "responses": _responses({"type": "object"}) | {"304": {"description": "Nothing changed."}},
+        "responses": _responses(_document(resource)) | {"304": {"description": "Nothing changed."}},
     }
+
+
+def _document(resource: Resource) -> dict[str, Any]:
+    """What is sure of the facts that a read tells."""
+    known: dict[str, Any] = {"schema": {"const": SCHEMA}}
+    if resource.items:
+        known[resource.items] = {"type": "array", "items": {"type": "object"}}
+    return {"type": "object", "required": list(known), "properties": known}
 
 
 def _words(path: str) -> Iterable[str]:
