@@ -104,7 +104,7 @@ def _read(resource: Resource) -> dict[str, Any]:
 
 
 def _document(resource: Resource) -> dict[str, Any]:
-    """What is sure of the facts that a read tells."""
+    """The part of the facts that each answer of a read has."""
     known: dict[str, Any] = {"schema": {"const": SCHEMA}}
     if resource.items:
         known[resource.items] = {"type": "array", "items": {"type": "object"}}
