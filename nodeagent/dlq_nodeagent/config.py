@@ -144,6 +144,7 @@ def check_config(config: AgentConfig) -> None:
     for key, roots in (
         ("jobs.roots", config.jobs.roots),
         ("podman.mount_roots", config.podman.mount_roots),
+        ("gpus.job_mapping", (config.gpus.job_mapping or "/",)),
     ):
         relative = [path for path in roots if not path.startswith("/")]
         if relative:

@@ -25,6 +25,7 @@ from dlq_nodeagent.core import AgentCore
 from dlq_nodeagent.devices.choose import open_devices
 from dlq_nodeagent.devices.cores import divide, host_cores
 from dlq_nodeagent.devices.host import HostFacts, read_host_facts
+from dlq_nodeagent.devices.job_mapping import JobMapping
 from dlq_nodeagent.devices.nodes import own_gpus
 from dlq_nodeagent.devices.port import Devices
 from dlq_nodeagent.devices.watch import GpuWatch
@@ -77,6 +78,7 @@ class _Parts:
     cgroups: CgroupTree
     podman: PodmanParts | None
     gpus: GpuWatch
+    mapping: JobMapping | None
 
 
 async def run_agent(
@@ -240,7 +242,13 @@ def _build(
         cgroups=cgroups,
         podman=podman,
         gpus=gpus,
+        mapping=_mapping(config, clock),
     )
+
+
+def _mapping(config: AgentConfig, clock: Clock) -> JobMapping | None:
+    directory = config.gpus.job_mapping
+    return JobMapping(Path(directory), clock) if directory else None
 
 
 def _cgroups(config: AgentConfig, node_id: str) -> CgroupTree:
@@ -313,7 +321,7 @@ async def _serve(
     asyncio.get_running_loop().call_later(SETTLED_S, give_back)
     try:
         with woken_by_ends(parts.runtime, wake):
-            await _turn(parts.core, wake, stopped, service, holds)
+            await _turn(parts, wake, stopped, service, holds)
         if not holds():
             failures.append(RuntimeError("the state directory was removed or replaced"))
     finally:
@@ -327,6 +335,8 @@ async def _serve(
             parts.podman.close()
         parts.workshop.close()
         parts.gpus.stop()
+        if parts.mapping is not None:
+            parts.mapping.close()
         parts.cgroups.remove()
     for failure in failures:
         log.critical("agent_failed", error=repr(failure), exc_info=failure)
@@ -335,14 +345,14 @@ async def _serve(
 
 
 async def _turn(
-    core: AgentCore,
+    parts: _Parts,
     wake: asyncio.Event,
     stopped: asyncio.Event,
     service: Service,
     holds: Callable[[], bool],
 ) -> None:
     """Turn until the agent is asked to stop, or its state belongs to another agent."""
-    loop = asyncio.get_running_loop()
+    loop, core, mapping = asyncio.get_running_loop(), parts.core, parts.mapping
     look_s = 0.0
     while not stopped.is_set():
         if loop.time() >= look_s:
@@ -350,6 +360,8 @@ async def _turn(
                 return
             look_s = loop.time() + _LOCK_S
         core.tick()
+        if mapping is not None:
+            mapping.show(core.supervisor.jobs_of_gpus())
         service.alive()
         pause_s = service.patience_s(max(core.pause_s(), 0.001))
         alarm = loop.call_later(pause_s, wake.set)  # a task for each pause would cost more

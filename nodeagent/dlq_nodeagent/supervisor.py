@@ -335,6 +335,15 @@ class Supervisor:
             for index in watched.rank.launch.gpu_indexes
         )
 
+    def jobs_of_gpus(self) -> dict[int, str]:
+        """GPU -> the job whose rank runs there, or is about to or to leave."""
+        return {
+            index: watched.rank.launch.key.job_id
+            for watched in self._open.values()
+            if watched.rank.state in ALIVE
+            for index in watched.rank.launch.gpu_indexes
+        }
+
     def images_in_use(self) -> frozenset[str]:
         """Ids of the images of ranks that are not over and that this agent process has prepared.
         May be called from any thread.

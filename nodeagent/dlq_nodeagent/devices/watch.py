@@ -38,6 +38,8 @@ class GpusConfig:
     hangs: Seconds = Seconds(60.0)  # a driver that has not answered for so long
     free_below: Bytes = Bytes(500 * 1024**2)  # memory in use on a GPU that counts as free
     release_timeout: Seconds = Seconds(30.0)  # from a job's end; then its node is closed to work
+    # An absolute directory for files that tell DCGM's exporter which job has which GPU; "": none.
+    job_mapping: str = ""
 
 
 @dataclass(slots=True)
