@@ -42,6 +42,7 @@ SCRIPTS = {
     PLAIN_SCRIPT: "dlq_cli.main:main",
     "dlq-master": "dlq_master.app:main",
     "dlq-nodeagent": "dlq_nodeagent.app:main",
+    "dlq-web": "dlq_web.daemon:main",
 }
 PROFILER_SOURCES = Path("profiler/src")
 PROFILER_LIBRARIES = Path("profiler/dlq_profiler/lib")

@@ -14,10 +14,11 @@ MAN_DIR=/usr/local/share/man
 MAN_PAGES="man1/dlq.1 man8/dlq-master.8 man8/dlq-nodeagent.8"
 MASTER_UNITS="dlq-master.service dlq-login.socket dlq-backup.service dlq-backup.timer"
 NODE_UNITS="dlq-nodeagent.service dlq-jobs.service"
+WEB_UNITS="dlq-web.service dlq-web.socket"
 
 usage() {
     cat <<'END'
-install.sh --role master|node [--role ...] --wheel FILE | --package 'dlq==VERSION' [options]
+install.sh --role master|node|web [--role ...] --wheel FILE | --package 'dlq==VERSION' [options]
     Install, or upgrade what is installed. Running daemons are restarted; if one does not come
     back, the release before is put back. On a new host nothing is started.
     --find-links DIR    take dependencies from a directory of wheels, and from nowhere else
@@ -35,7 +36,7 @@ main() {
     role="" wheel="" package="" find_links="" constraint="" python=python3 act=install purge="" force=""
     while [ $# -gt 0 ]; do
         case "$1" in
-            --role) role="$role ${2:?--role needs master or node}"; shift ;;
+            --role) role="$role ${2:?--role needs master, node or web}"; shift ;;
             --wheel) wheel=${2:?--wheel needs a file}; shift ;;
             --package) package=${2:?--package needs dlq==VERSION}; shift ;;
             --find-links) find_links=${2:?--find-links needs a directory}; shift ;;
@@ -62,10 +63,10 @@ main() {
 
 install() {
     for one in $role; do
-        case "$one" in master | node) ;; *) fail "--role $one: it is master or node" ;; esac
+        case "$one" in master | node | web) ;; *) fail "--role $one: it is master, node or web" ;; esac
     done
     role=$(printf '%s\n' $role $(cat "$HOME_DIR/roles" 2>/dev/null) | sort -u | xargs)
-    [ -n "$role" ] || fail "--role master or --role node is needed"
+    [ -n "$role" ] || fail "--role master, --role node or --role web is needed"
     [ -n "$wheel$package" ] || fail "--wheel FILE or --package 'dlq==VERSION' is needed"
     [ -z "$wheel" ] || [ -z "$package" ] || fail "--wheel or --package, not both"
     [ -z "$wheel" ] || [ -f "$wheel" ] || fail "there is no file $wheel"
@@ -130,6 +131,9 @@ check_release() {
         elif [ "$one" = node ] && [ -e /etc/dlq/nodeagent.toml ]; then
             "$1/bin/dlq-nodeagent" run --config /etc/dlq/nodeagent.toml --check-config >/dev/null ||
                 fail "release $release refuses /etc/dlq/nodeagent.toml; nothing has changed"
+        elif [ "$one" = web ] && [ -e /etc/dlq/web.toml ]; then
+            "$1/bin/dlq-web" serve --config /etc/dlq/web.toml --check-config >/dev/null ||
+                fail "release $release refuses /etc/dlq/web.toml; nothing has changed"
         fi
     done
 }
@@ -160,6 +164,7 @@ finished() {
         case "$one" in
             master) [ -e /etc/dlq/master.toml ] || say "next: dlq-master init (see docs/running/install.md)" ;;
             node) [ -e /var/lib/dlq-agent/identity.crt ] || say "next: dlq-nodeagent join (see docs/running/install.md)" ;;
+            web) [ -e /etc/dlq/web.toml ] || say "next: /etc/dlq/web.toml (see docs/running/web-server.md)" ;;
         esac
     done
 }
@@ -176,10 +181,11 @@ put_in_place() {
     units=""
     ! has master || units="$units $MASTER_UNITS"
     ! has node || units="$units $NODE_UNITS"
+    ! has web || units="$units $WEB_UNITS"
     for unit in $units; do
         put "$share/systemd/$unit" "$UNIT_DIR/$unit"
     done
-    for command in dlq dlq-master dlq-nodeagent; do
+    for command in dlq dlq-master dlq-nodeagent dlq-web; do
         ln -sfn "$HOME_DIR/current/bin/$command" "$BIN_DIR/$command"
     done
     for page in $MAN_PAGES; do
@@ -188,9 +194,14 @@ put_in_place() {
     done
     has master || rm -f "$BIN_DIR/dlq-master"
     has node || rm -f "$BIN_DIR/dlq-nodeagent"
+    has web || rm -f "$BIN_DIR/dlq-web"
     if has master; then
         put "$share/sysusers.d/dlq-master.conf" /etc/sysusers.d/dlq-master.conf
         systemd-sysusers /etc/sysusers.d/dlq-master.conf
+    fi
+    if has web; then
+        put "$share/sysusers.d/dlq-web.conf" /etc/sysusers.d/dlq-web.conf
+        systemd-sysusers /etc/sysusers.d/dlq-web.conf
     fi
     for one in $role; do
         put "$share/tmpfiles.d/dlq-$one.conf" "/etc/tmpfiles.d/dlq-$one.conf"
@@ -201,7 +212,7 @@ put_in_place() {
 
 # Only what runs is restarted. `systemctl restart` returns when the daemon says READY, or fails.
 restart() {
-    for unit in dlq-master.service dlq-nodeagent.service; do
+    for unit in dlq-master.service dlq-nodeagent.service dlq-web.service; do
         case "$(systemctl is-active "$unit" 2>/dev/null)" in
             active | activating | reloading) ;;
             *) continue ;;
@@ -244,12 +255,12 @@ uninstall() {
         printf '[Unit]\nRefuseManualStop=no\n' >/run/systemd/system/dlq-jobs.service.d/uninstall.conf
         systemctl daemon-reload
     fi
-    for unit in dlq-backup.timer dlq-login.socket dlq-master.service dlq-nodeagent.service dlq-jobs.service; do
+    for unit in dlq-backup.timer dlq-web.socket dlq-web.service dlq-login.socket dlq-master.service dlq-nodeagent.service dlq-jobs.service; do
         [ -e "$UNIT_DIR/$unit" ] || continue
         systemctl disable --quiet "$unit" 2>/dev/null || true
         systemctl stop "$unit"
     done
-    for unit in $MASTER_UNITS $NODE_UNITS; do
+    for unit in $MASTER_UNITS $NODE_UNITS $WEB_UNITS; do
         rm -f "$UNIT_DIR/$unit"
         [ -z "$purge" ] || rm -rf "$UNIT_DIR/$unit.d"
     done
@@ -257,8 +268,9 @@ uninstall() {
     systemctl daemon-reload
     systemctl reset-failed 'dlq-*' 2>/dev/null || true
     rm -f /etc/sysusers.d/dlq-master.conf /etc/tmpfiles.d/dlq-master.conf /etc/tmpfiles.d/dlq-node.conf
+    rm -f /etc/sysusers.d/dlq-web.conf /etc/tmpfiles.d/dlq-web.conf
     rmdir --ignore-fail-on-non-empty /etc/sysusers.d 2>/dev/null || true
-    for command in dlq dlq-master dlq-nodeagent; do
+    for command in dlq dlq-master dlq-nodeagent dlq-web; do
         [ ! -L "$BIN_DIR/$command" ] || rm -f "$BIN_DIR/$command"
     done
     for page in $MAN_PAGES; do
@@ -269,7 +281,7 @@ uninstall() {
     end_helpers
     rm -rf "$HOME_DIR" /run/dlq
     [ -z "$purge" ] || remove_state
-    [ -n "$purge" ] || say "kept: /etc/dlq, /var/lib/dlq, /var/lib/dlq-agent, /var/backups/dlq (--purge removes them)"
+    [ -n "$purge" ] || say "kept: /etc/dlq, /var/lib/dlq, /var/lib/dlq-agent, /var/lib/dlq-web, /var/backups/dlq (--purge removes them)"
     say "removed"
 }
 
@@ -285,9 +297,11 @@ remove_groups() {
 }
 
 remove_state() {
-    rm -rf /etc/dlq /var/lib/dlq /var/lib/dlq-agent /var/backups/dlq
-    ! getent passwd dlq >/dev/null || userdel dlq
-    ! getent group dlq >/dev/null || groupdel dlq
+    rm -rf /etc/dlq /var/lib/dlq /var/lib/dlq-agent /var/lib/dlq-web /var/backups/dlq
+    for account in dlq dlq-web; do
+        ! getent passwd "$account" >/dev/null || userdel "$account"
+        ! getent group "$account" >/dev/null || groupdel "$account"
+    done
 }
 
 # --- words --------------------------------------------------------------------------------------

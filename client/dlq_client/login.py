@@ -51,6 +51,12 @@ def renew(connection: Connection) -> Identity:
     return certified(fresh.key, answer.certificate, ca, old.address)
 
 
+def make_sign_in_link(connection: Connection) -> wire.CreateSignInLinkResponse:
+    """A secret that signs one browser in as the caller, at the cluster's web server."""
+    stub = IdentityServiceStub(connection.channel)
+    return connection.call(stub.CreateSignInLink, wire.CreateSignInLinkRequest())
+
+
 def _ask(path: Path, question: dict[str, object]) -> dict[str, object]:
     """Send and receive one JSON line."""
     try:

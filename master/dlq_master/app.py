@@ -343,6 +343,11 @@ _MORE_LIMITS: tuple[tuple[str, Callable[[Any], bool], str], ...] = (
         lambda it: set(it) <= set(ROLE_ORDER),
         f"names roles of {', '.join(ROLE_ORDER)}",
     ),
+    (
+        "identity.web_address",
+        lambda it: not it or it.startswith("https://"),
+        "begins with https://",
+    ),
     ("visibility.others", lambda it: it in OTHERS, f"is one of {', '.join(OTHERS)}"),
     ("loans.headroom", lambda it: 0 <= it < 1, "is from 0 to below 1"),
     ("loans.every", lambda it: it >= 1.0, "must be at least 1s"),

@@ -318,6 +318,7 @@ def _server(
         advertise=config.listen.advertise,
         version=version("dlq"),
         web_may_act_for=config.identity.web_may_act_for,
+        web_address=config.identity.web_address,
     )
     return MasterServer(
         settings,

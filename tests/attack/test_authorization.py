@@ -36,7 +36,7 @@ REFUSED = {
 }
 NOT_YOURS = REFUSED | {grpc.StatusCode.NOT_FOUND}
 
-NOBODY = {"/grpc.health.v1.Health/List"}
+NOBODY = {"/grpc.health.v1.Health/List", "/dlq.v1.IdentityService/UseSignInLink"}
 EVERYBODY = {"Check", "Watch", "GetCluster", "RenewCertificate"}
 INFERENCE = {"ListLoans", "LendServers", "PlanReclaim", "ReclaimServers", "SetLoanController"}
 LOOKING = {"ListNodes", "GetNode", "ListQueues"}
@@ -49,6 +49,7 @@ USERS = {
     "ListTeams",
     "GetUsage",
     "GetCosts",
+    "CreateSignInLink",
 }
 ADMINS = {"CreateJoinToken", "ListJoinTokens", "RevokeJoinToken", "ForgetNode", "SetUser", "DeleteUser", "SetPolicy",  # noqa: E501
           "SetTeam", "DeleteTeam"}  # fmt: skip

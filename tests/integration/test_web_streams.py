@@ -229,9 +229,9 @@ async def test_our_own_fault_carries_the_headers_too(
     def broken(*_: Any) -> None:
         raise RuntimeError("a bug")
 
-    monkeypatch.setattr("dlq_web.pages.views.node_rows", broken)
+    monkeypatch.setattr("dlq_web.pages.views.look_at", broken)
     await web.enter()
-    answer = await web.browser.get("/nodes", headers={"accept": "text/html"})
+    answer = await web.browser.get("/", headers={"accept": "text/html"})
     assert answer.status_code == 500
     assert "default-src 'none'" in answer.headers["content-security-policy"]
     assert answer.headers["cache-control"] == "no-store"

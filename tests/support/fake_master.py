@@ -614,6 +614,19 @@ class FakeMaster(
         dropped = ["18", "19"] if request.force else []
         return admin.SetPolicyResponse(policy=self.policy, dropped_job_ids=dropped)
 
+    def CreateSignInLink(
+        self, request: identity.CreateSignInLinkRequest, context: Any
+    ) -> identity.CreateSignInLinkResponse:
+        self._note("CreateSignInLink", request, context)
+        return identity.CreateSignInLinkResponse(
+            secret="s3cret", web_address="https://dlq.example.org"
+        )
+
+    def UseSignInLink(
+        self, request: identity.UseSignInLinkRequest, context: Any
+    ) -> identity.UseSignInLinkResponse:
+        raise NotImplementedError
+
     def RenewCertificate(
         self, request: identity.RenewCertificateRequest, context: Any
     ) -> identity.RenewCertificateResponse:

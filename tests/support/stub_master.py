@@ -270,6 +270,16 @@ class _Identities(IdentityServiceServicer):
     def __init__(self, master: StubMaster) -> None:
         self._master = master
 
+    async def CreateSignInLink(
+        self, request: identity.CreateSignInLinkRequest, context: Any
+    ) -> identity.CreateSignInLinkResponse:
+        raise NotImplementedError
+
+    async def UseSignInLink(
+        self, request: identity.UseSignInLinkRequest, context: Any
+    ) -> identity.UseSignInLinkResponse:
+        raise NotImplementedError
+
     async def RenewCertificate(
         self, request: Any, context: Any
     ) -> identity.RenewCertificateResponse:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
@@ -38,10 +38,22 @@ def build_app(
     cookie: str,
 ) -> Starlette:
     """The server of one person. `hosts`: the values of the header Host that are its own."""
-    app = Starlette(
+    guard = Middleware(
+        Guard, sessions=sessions, hosts=hosts, cookie=cookie, clock=clock, refuse=refused
+    )
+    app = assembled(SigningDoor(sessions, cookie).routes(), WebHealth(), guard, clock, ids)
+    app.state.person = person
+    return app
+
+
+def assembled(
+    doors: Sequence[Route], health: WebHealth, guard: Middleware, clock: Clock, ids: Ids
+) -> Starlette:
+    """The API and the pages behind these doors."""
+    return Starlette(
         routes=[
-            *SigningDoor(sessions, cookie).routes(),
-            *WebHealth().routes(),
+            *doors,
+            *health.routes(),
             *streams.routes(),
             *reading.routes(),
             *openapi.routes(),
@@ -58,19 +70,13 @@ def build_app(
             *use.routes(clock),
             Mount("/static", StaticFiles(directory=STATIC)),
         ],
-        middleware=[
-            Middleware(
-                Guard, sessions=sessions, hosts=hosts, cookie=cookie, clock=clock, refuse=refused
-            ),
-        ],
+        middleware=[guard],
         exception_handlers={
             DlqError: _refused,
             HTTPException: _unknown,
             Exception: _incident,
         },
     )
-    app.state.person = person
-    return app
 
 
 def refused(http: HTTPConnection, error: DlqError) -> Response:

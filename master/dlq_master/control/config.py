@@ -233,6 +233,8 @@ class IdentityConfig:
     # Roles of users for whom a service with the role "web" may call; "operator" and "admin" only
     # where the page shall have their rights.
     web_may_act_for: tuple[str, ...] = ("user",)
+    # The address of the web server for all, which `dlq web --link` names; "": there is none.
+    web_address: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -35,7 +35,7 @@ from dlq_master.rpc.cluster import usage_service as usage
 from dlq_master.rpc.jobs import cancelling, execs, logs, promises, steps, submitting, watch
 from dlq_master.rpc.jobs import forecast_service as forecasts
 from dlq_master.rpc.jobs import job_service as jobs
-from dlq_master.rpc.people import certificates
+from dlq_master.rpc.people import certificates, signing_in
 from dlq_master.rpc.reports import agent_service as agents
 
 
@@ -142,6 +142,10 @@ SERVICES: Mapping[str, Mapping[str, RpcMethod]] = {
             changes=True,
             in_person=True,
         ),
+        "CreateSignInLink": RpcMethod(
+            USERS, signing_in.create_sign_in_link, changes=True, in_person=True
+        ),
+        "UseSignInLink": RpcMethod(WEB, signing_in.use_sign_in_link, changes=True, in_person=True),
     },
     "dlq.v1.AgentService": {
         "Session": RpcMethod(NODES, agents.session),

@@ -32,6 +32,7 @@ from dlq_master.rpc.calls.parts import MasterParts
 from dlq_master.rpc.calls.passage import Passage
 from dlq_master.rpc.calls.reads import Slices
 from dlq_master.rpc.calls.surround import served
+from dlq_master.rpc.links import SignInLinks
 from dlq_master.rpc.methods import JOIN_METHODS, JOIN_SERVICE, SERVICES
 from dlq_master.rpc.views.event_rows import EventRows
 from dlq_master.rpc.views.job_rows import JobRows
@@ -82,6 +83,7 @@ class ServerSettings:
     advertise: str = ""
     version: str
     web_may_act_for: tuple[str, ...] = (Role.USER.value,)
+    web_address: str = ""
 
 
 class MasterServer:
@@ -131,10 +133,12 @@ class MasterServer:
             rows=rows,
             notes=BlockNotes(),
             events=EventRows(rows),
+            links=SignInLinks(clock),
             check_member=door.check_member,
             record=audit.recorded,
             health=self._health,
             version=settings.version,
+            web_address=settings.web_address,
             api_address=self.advertised,
             join_address=self.advertised_join,
         )

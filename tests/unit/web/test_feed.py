@@ -255,3 +255,44 @@ async def test_a_fault_of_the_line_does_not_stop_the_feed() -> None:
     await journal.grow()
     assert fresh.seen == [6]
     await feed.close()
+
+
+async def rounds() -> None:
+    """Whatever is due happens."""
+    for _ in range(50):
+        await asyncio.sleep(0)
+
+
+async def test_a_feed_without_readers_costs_the_master_no_stream() -> None:
+    journal = Journal(5)
+    feed = EventFeed(journal, idle_s=0.0)
+    events = feed.events()
+    coming = asyncio.ensure_future(anext(events))
+    await asyncio.sleep(0)
+    assert feed.is_watching()
+    await rounds()
+    assert journal.watches == 1
+    await journal.grow()
+    assert (await coming).cursor == 6
+    await events.aclose()
+    await rounds()
+    assert not feed.is_watching()
+    await journal.grow(3)
+    async with aclosing(feed.events(after=6)) as again:
+        assert [(await anext(again)).cursor for _ in range(3)] == [7, 8, 9], "none is missed"
+    await feed.close()
+
+
+async def test_a_feed_that_is_read_goes_on() -> None:
+    journal = Journal()
+    feed = EventFeed(journal, idle_s=0.0)
+    async with aclosing(feed.events()) as first:
+        coming = asyncio.ensure_future(anext(first))
+        await rounds()
+        mark = feed.mark()
+        assert not await feed.changed(mark, 0.0), "one of two readers has left"
+        await asyncio.sleep(0)
+        assert feed.is_watching()
+        await journal.grow()
+        assert (await coming).cursor == 1
+    await feed.close()

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import codecs
 import json
+from collections import Counter
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
 from typing import Any, NamedTuple
 
@@ -32,7 +33,7 @@ ALIVE_S, LONGEST_S = 15.0, 600.0
 FIRST_S = 1.0  # within which a refusal of the master has its status
 RETRY_MS = 1_000
 AWAY = "event: away\ndata: the master\n\n"
-MOST_STREAMS = 64
+MOST_STREAMS, MOST_OF_ALL = 64, 4_000  # of one person, and of all
 SSE, LINES, PLAIN = "text/event-stream", "application/x-ndjson", "text/plain"
 _READ_LOGS = named("JobService", "ReadLogs")
 _MOST = 2**63 - 1
@@ -119,7 +120,7 @@ class Streams:
     """The streams that are open."""
 
     def __init__(self) -> None:
-        self._open = 0
+        self._open: Counter[str] = Counter()
 
     async def events(self, http: Request) -> Response:
         """Events after `after`, or after the header Last-Event-ID; from now on without both."""
@@ -162,13 +163,16 @@ class Streams:
     async def _answer(
         self, http: Request, source: AsyncGenerator[Any], form: Callable[[OpenStream, Any], _Told]
     ) -> Response:
-        if self._open >= MOST_STREAMS:
+        name = person_of(http).name
+        if self._open[name] >= MOST_STREAMS or self._open.total() >= MOST_OF_ALL:
             raise TryAgain("too many streams are open", limit="streams", retry_after_s=5)
-        self._open += 1
+        self._open[name] += 1
         stream = OpenStream(source, session_of(http).over)
 
         async def leave() -> None:
-            self._open -= 1
+            self._open[name] -= 1
+            if not self._open[name]:
+                del self._open[name]
             await stream.close()
 
         try:

@@ -14,15 +14,16 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from dlq_common.clock import Clock
-from dlq_common.errors import DlqError, InvalidRequest, PermissionDenied, TryAgain, Unauthenticated
+from dlq_common.errors import DlqError, InvalidRequest, PermissionDenied, Unauthenticated
+from dlq_web.door.budgets import Budgets
 from dlq_web.door.sessions import Session, WebSessions, is_token
 
 CSRF_HEADER = "x-dlq-csrf"
 SAFE = frozenset({"GET", "HEAD"})
-OPEN = ("/static/", "/enter", "/livez", "/readyz", "/favicon.ico")
+OPEN = ("/static/", "/enter", "/enter/", "/sign-in", "/livez", "/readyz", "/favicon.ico")
 STRANGER = "dlq.stranger"  # in a scope: whether another user of this host has connected
 LARGEST_BODY = 1024 * 1024
-EACH_SECOND, AT_ONCE = 50.0, 200.0  # requests of all sessions together
+EACH_SECOND, AT_ONCE = 50.0, 200.0  # requests of all sessions of one person
 _POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
     "form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
@@ -37,25 +38,11 @@ HEADERS = {
 }
 
 
-class Rate:
-    """So many requests a second, and some more at once."""
-
-    def __init__(self, clock: Clock) -> None:
-        self._clock = clock
-        self._left, self._at_s = AT_ONCE, clock.boottime_s()
-
-    def take(self) -> None:
-        """One request; TryAgain when there were too many."""
-        now_s = self._clock.boottime_s()
-        self._left = min(AT_ONCE, self._left + EACH_SECOND * (now_s - self._at_s))
-        self._at_s = now_s
-        if self._left < 1:
-            raise TryAgain("too many requests at once", limit="requests", retry_after_s=1)
-        self._left -= 1
-
-
 class Guard:
     """An ASGI middleware around everything."""
+
+    _way_in = "`dlq web` prints a link"
+    _unknown_name = "open the address that `dlq web` has printed"
 
     def __init__(
         self,
@@ -74,7 +61,7 @@ class Guard:
         self._sessions = sessions
         self._hosts = frozenset(hosts)
         self._cookie = cookie
-        self._rate = Rate(clock)
+        self._rate = Budgets("requests", clock, each_second=EACH_SECOND, at_once=AT_ONCE)
         self._refuse = refuse
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -84,18 +71,16 @@ class Guard:
         sending = _with_headers(send)
         http = HTTPConnection(scope)
         try:
-            self._check(http)
+            await self._check(http)
         except DlqError as error:
             await self._refuse(http, error)(scope, receive, sending)
             return
         await self._app(scope, _bounded(receive), sending)
 
-    def _check(self, http: HTTPConnection) -> None:
+    async def _check(self, http: HTTPConnection) -> None:
         host = http.headers.get("host", "")
         if host not in self._hosts:
-            raise PermissionDenied(
-                "this name is not the server's", hint="open the address that `dlq web` has printed"
-            )
+            raise PermissionDenied("this name is not the server's", hint=self._unknown_name)
         if int(_digits(http.headers.get("content-length", "0"))) > LARGEST_BODY:
             raise InvalidRequest(f"a request has at most {LARGEST_BODY} bytes")
         path = http.url.path
@@ -104,23 +89,31 @@ class Guard:
                 "this server answers its own user alone", hint="`dlq web` serves you yourself"
             )
         if any(path == one or (one.endswith("/") and path.startswith(one)) for one in OPEN):
+            self._check_open(http)
             return
-        session = self._session(http)
+        session = await self._session(http)
         if session is None:
-            raise Unauthenticated("nobody is signed in here", hint="`dlq web` prints a link")
-        self._rate.take()  # strangers of this host take nothing from it
+            raise Unauthenticated("nobody is signed in here", hint=self._way_in)
+        # Strangers of this host take nothing from it, and one person nothing from another.
+        self._rate.take("" if session.person is None else session.person.name)
         self._check_page(http, session)
         if http.scope["method"] not in SAFE:
             self._check_origin(http, session)
         http.state.session = session
 
-    def _session(self, http: HTTPConnection) -> Session | None:
+    def _check_open(self, http: HTTPConnection) -> None:
+        """A request that anybody may make: a one-time link is all that counts here."""
+
+    async def _session(self, http: HTTPConnection) -> Session | None:
         scheme, _, token = http.headers.get("authorization", "").partition(" ")
         if scheme.lower() == "bearer":
-            session = self._sessions.of(token.strip())
-            return None if session is None or session.by_cookie else session
+            return await self._program(http, token.strip())
         session = self._sessions.of(http.cookies.get(self._cookie, ""))
         return session if session is not None and session.by_cookie else None
+
+    async def _program(self, _http: HTTPConnection, token: str) -> Session | None:
+        session = self._sessions.of(token)
+        return None if session is None or session.by_cookie else session
 
     def _check_page(self, http: HTTPConnection, session: Session) -> None:
         """A page of another port of this host may lead here, and open nothing in the background."""
@@ -132,13 +125,16 @@ class Guard:
         """A cookie goes along with the requests of every page, the token only with ours."""
         if not session.by_cookie:
             return
-        origin = http.headers.get("origin", "")
-        if origin and origin.partition("://")[2] not in self._hosts:
-            raise PermissionDenied("the request comes from another page")
+        self._check_own_page(http)
         if not is_token(session, http.headers.get(CSRF_HEADER, "")):
             raise PermissionDenied(
                 "the request lacks the token of this session", hint="reload the page"
             )
+
+    def _check_own_page(self, http: HTTPConnection) -> None:
+        origin = http.headers.get("origin", "")
+        if origin and origin.partition("://")[2] not in self._hosts:
+            raise PermissionDenied("the request comes from another page")
 
 
 def _digits(text: str) -> str:

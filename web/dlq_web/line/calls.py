@@ -7,7 +7,7 @@ something. A restarted master is dialled again by gRPC itself.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from typing import Any, Protocol
 
 import grpc
@@ -25,7 +25,8 @@ from dlq_client.line.connection import (
 from dlq_client.line.errors import from_rpc_error, is_deadline
 from dlq_client.line.identity import Identity, certified
 from dlq_common.clock import Clock
-from dlq_common.errors import DlqError, Unavailable
+from dlq_common.errors import DlqError, Unauthenticated, Unavailable
+from dlq_common.identity.acting import ActsFor
 from dlq_common.identity.pki import new_key_and_csr
 from dlq_web.line.methods import PublicMethod
 
@@ -43,14 +44,30 @@ class Overdue(Unavailable):
     """The time of the call was over before the master answered."""
 
 
-class MasterLine:
-    """The master, asked with one identity."""
+def _nothing() -> None:
+    """Nobody waits for that."""
 
-    def __init__(self, identity: Identity, clock: Clock) -> None:
+
+class MasterLine:
+    """The master, asked with one identity, or as a user for whom this identity may act."""
+
+    def __init__(
+        self,
+        identity: Identity,
+        clock: Clock,
+        acts_for: ActsFor | None = None,
+    ) -> None:
         """To be made in the running event loop, whose channel it is."""
         self.identity = identity
+        self.gone: Callable[[], None] = _nothing
+        """Hears when the master knows the caller no more."""
         self._clock = clock
+        self._metadata = None if acts_for is None else acts_for.metadata()
         self._channel = open_channel(identity)
+
+    def speak_for(self, user: ActsFor) -> None:
+        """From now on each call is this user's."""
+        self._metadata = user.metadata()
 
     async def call(
         self, method: PublicMethod, request: Message, timeout_s: float = CALL_DEADLINE_S
@@ -60,9 +77,9 @@ class MasterLine:
             method.path, type(request).SerializeToString, method.response.FromString
         )
         try:
-            return await ask(request, timeout=timeout_s)
+            return await ask(request, timeout=timeout_s, metadata=self._metadata)
         except grpc.RpcError as error:
-            told = from_rpc_error(error, self.identity.address)
+            told = self._told(error)
             raise Overdue(told.what) if is_deadline(error) else told from None
 
     async def stream(self, method: PublicMethod, request: Message) -> AsyncGenerator[Any]:
@@ -70,14 +87,20 @@ class MasterLine:
         ask = self._channel.unary_stream(
             method.path, type(request).SerializeToString, method.response.FromString
         )
-        call = ask(request, timeout=STREAM_DEADLINE_S)
+        call = ask(request, timeout=STREAM_DEADLINE_S, metadata=self._metadata)
         try:
             async for message in call:
                 yield message
         except grpc.RpcError as error:
-            raise from_rpc_error(error, self.identity.address) from None
+            raise self._told(error) from None
         finally:
             call.cancel()
+
+    def _told(self, error: grpc.RpcError) -> DlqError:
+        told = from_rpc_error(error, self.identity.address)
+        if isinstance(told, Unauthenticated):
+            self.gone()
+        return told
 
     async def keep_renewed(self) -> None:
         """Renew the certificate in time, for ever: a server runs for weeks. The new one stays in
@@ -109,6 +132,6 @@ class MasterLine:
 
 def open_channel(identity: Identity) -> aio.Channel:
     """A channel of the running event loop, with the settings of every line to the master."""
-    return aio.secure_channel(
-        identity.address, channel_credentials(identity), options=channel_options()
-    )
+    # Each line is a connection of its own: the streams of one person leave room for another's.
+    options = (*channel_options(), ("grpc.use_local_subchannel_pool", 1))
+    return aio.secure_channel(identity.address, channel_credentials(identity), options=options)

@@ -20,6 +20,8 @@ from dlq_web.line.calls import Asking
 from dlq_web.line.methods import named
 
 KEPT = 1_000  # events, for streams that come back
+KEPT_OF_MANY = 100  # where many people have feeds
+IDLE_S = 60.0  # then a feed without readers ends its watch, where many people have feeds
 MOST_UNREAD = 500  # events of one stream
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.2, 5.0
 AWAY = (Unavailable, TryAgain)
@@ -29,9 +31,14 @@ _WATCH, _LIST = named("JobService", "WatchEvents"), named("JobService", "ListJob
 class EventFeed:
     """The events that a person may see, from the first listener on."""
 
-    def __init__(self, line: Asking) -> None:
+    def __init__(self, line: Asking, *, kept: int = KEPT, idle_s: float | None = None) -> None:
+        """`idle_s`: after so long without a reader the watch ends, until the next one comes."""
         self._line = line
-        self._kept: deque[wire.WatchEventsResponse] = deque(maxlen=KEPT)
+        self._kept_most = kept
+        self._idle_s = idle_s
+        self._readers = 0  # streams, and reads that wait
+        self._resting: asyncio.TimerHandle | None = None
+        self._kept: deque[wire.WatchEventsResponse] = deque(maxlen=kept)
         self._listeners: set[asyncio.Queue[wire.WatchEventsResponse | None]] = set()
         self._cursor = -1  # of the last event that came; -1: none has come
         self._whole_from = -1  # every event after this one is kept; -1: unknown
@@ -49,7 +56,7 @@ class EventFeed:
         """
         mine: asyncio.Queue[wire.WatchEventsResponse | None] = asyncio.Queue(MOST_UNREAD)
         self._listeners.add(mine)
-        self._begin()
+        self._enter()
         try:
             last = after
             if after >= 0:
@@ -62,25 +69,35 @@ class EventFeed:
                     yield fresh
         finally:
             self._listeners.discard(mine)
+            self._leave()
+
+    def is_watching(self) -> bool:
+        """Whether it has a watch of the master open."""
+        return self._watch is not None
 
     def mark(self) -> int:
         """A mark for `changed`, to be made before the master is asked: no event is missed then."""
-        self._begin()
+        self._enter()
+        self._leave()
         return self._turns
 
     async def changed(self, mark: int, timeout_s: float) -> bool:
         """Whether anything happened since that mark, or happens within the time."""
+        self._enter()
         try:
             async with asyncio.timeout(timeout_s):
                 while self._turns == mark and not self.closed:
                     await self._turned.wait()
         except TimeoutError:
             return False
+        finally:
+            self._leave()
         return not self.closed
 
     async def close(self) -> None:
         """End the watch, every stream, and everybody's waiting."""
         self.closed = True
+        self._stay()
         self._turn()
         if self._watch is not None:
             self._watch.cancel()
@@ -88,9 +105,30 @@ class EventFeed:
         for mine in list(self._listeners):
             self._end(mine)
 
-    def _begin(self) -> None:
+    def _enter(self) -> None:
+        self._readers += 1
+        self._stay()
         if self._watch is None and not self.closed:
             self._watch = asyncio.create_task(self._run())
+
+    def _leave(self) -> None:
+        self._readers -= 1
+        if not self._readers and self._idle_s is not None and not self.closed:
+            self._stay()
+            self._resting = asyncio.get_running_loop().call_later(self._idle_s, self._rest)
+
+    def _stay(self) -> None:
+        if self._resting is not None:
+            self._resting.cancel()
+            self._resting = None
+
+    def _rest(self) -> None:
+        """Nobody has read for long: the master has one stream less."""
+        self._resting = None
+        if self._watch is not None:
+            self._watch.cancel()
+            self._watch = None
+        self._forget()
 
     async def _past(self, after: int) -> AsyncGenerator[wire.WatchEventsResponse]:
         """Events after that number up to those that the feed keeps, and these. They are asked for
@@ -168,7 +206,7 @@ class EventFeed:
         self._cursor = max(self._cursor, message.cursor)
         if not message.HasField("event"):
             return
-        if len(self._kept) == KEPT:
+        if len(self._kept) == self._kept_most:
             self._whole_from = self._kept[0].cursor
         self._kept.append(message)
         self._turn()

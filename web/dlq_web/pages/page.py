@@ -46,6 +46,7 @@ def page(http: Request, name: str, title: str, **content: Any) -> Response:
         "cluster": person.cluster,
         "csrf": session_of(http).csrf,
         "here": http.url.path,
+        "shared": person.user is not None,
         **content,
     }
     return HTMLResponse(_templates().get_template(f"{name}.html").render(told))
@@ -61,6 +62,13 @@ def with_times(text: str) -> Markup:
         parts += [escape(text[last : found.start()]), _TIME.format(stamp, found[0])]
         last = found.end()
     return Markup("").join([*parts, escape(text[last:])])
+
+
+def open_page(template: str, title: str, **content: Any) -> Response:
+    """A page for everybody, also for those who are not signed in."""
+    return HTMLResponse(
+        _templates().get_template(f"{template}.html").render(title=title, **content)
+    )
 
 
 def refusal_page(error: DlqError, status: int) -> Response:

@@ -18,6 +18,7 @@ from dlq_master.rpc.agents.logs_relay import LogsRelay
 from dlq_master.rpc.agents.sessions import Sessions
 from dlq_master.rpc.agents.step_keeper import StepKeeper
 from dlq_master.rpc.calls.reads import Slices
+from dlq_master.rpc.links import SignInLinks
 from dlq_master.rpc.views.event_rows import EventRows
 from dlq_master.rpc.views.job_rows import JobRows
 
@@ -49,9 +50,11 @@ class MasterParts:
     rows: JobRows
     notes: BlockNotes
     events: EventRows
+    links: SignInLinks
     check_member: Callable[[CertifiedIdentity], object]  # Door.check_member, for long streams
     record: Record
     health: Any  # gRPC's own servicer
     version: str
+    web_address: str  # of the web server for all; "": there is none
     api_address: str  # HOST:PORT, as others dial it
     join_address: str

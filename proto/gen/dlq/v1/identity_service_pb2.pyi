@@ -6,7 +6,9 @@ are known to the login broker on the master's host, and both renew with their ce
 """
 
 from google.protobuf import descriptor as _descriptor
+from google.protobuf import duration_pb2 as _duration_pb2
 from google.protobuf import message as _message
+from google.protobuf import timestamp_pb2 as _timestamp_pb2
 import builtins as _builtins
 import sys
 import typing as _typing
@@ -125,3 +127,110 @@ class RenewCertificateResponse(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___RenewCertificateResponse: _TypeAlias = RenewCertificateResponse  # noqa: Y015
+
+@_typing.final
+class CreateSignInLinkRequest(_message.Message):
+    """Request of CreateSignInLink."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    def __init__(
+        self,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___CreateSignInLinkRequest: _TypeAlias = CreateSignInLinkRequest  # noqa: Y015
+
+@_typing.final
+class CreateSignInLinkResponse(_message.Message):
+    """Answer of CreateSignInLink."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    SECRET_FIELD_NUMBER: _builtins.int
+    LIFETIME_DURATION_FIELD_NUMBER: _builtins.int
+    WEB_ADDRESS_FIELD_NUMBER: _builtins.int
+    secret: _builtins.str
+    """The secret."""
+    web_address: _builtins.str
+    """The address of the web server, such as "https://dlq.example.org"; "" when the master knows none."""
+    @_builtins.property
+    def lifetime_duration(self) -> _duration_pb2.Duration:
+        """How long it is good."""
+
+    def __init__(
+        self,
+        *,
+        secret: _builtins.str = ...,
+        lifetime_duration: _duration_pb2.Duration | None = ...,
+        web_address: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["lifetime_duration", b"lifetime_duration"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["lifetime_duration", b"lifetime_duration", "secret", b"secret", "web_address", b"web_address"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___CreateSignInLinkResponse: _TypeAlias = CreateSignInLinkResponse  # noqa: Y015
+
+@_typing.final
+class UseSignInLinkRequest(_message.Message):
+    """Request of UseSignInLink."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    SECRET_FIELD_NUMBER: _builtins.int
+    NAME_FIELD_NUMBER: _builtins.int
+    secret: _builtins.str
+    """The secret of CreateSignInLink."""
+    name: _builtins.str
+    """The user whom the link names; another user's secret is not used up by it."""
+    def __init__(
+        self,
+        *,
+        secret: _builtins.str = ...,
+        name: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["name", b"name", "secret", b"secret"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___UseSignInLinkRequest: _TypeAlias = UseSignInLinkRequest  # noqa: Y015
+
+@_typing.final
+class UseSignInLinkResponse(_message.Message):
+    """Answer of UseSignInLink."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NAME_FIELD_NUMBER: _builtins.int
+    ROLE_FIELD_NUMBER: _builtins.int
+    CREATE_TIME_FIELD_NUMBER: _builtins.int
+    name: _builtins.str
+    """The user."""
+    role: _builtins.str
+    """The role that the user had when the link was made."""
+    @_builtins.property
+    def create_time(self) -> _timestamp_pb2.Timestamp:
+        """When it was made, by the master's clock."""
+
+    def __init__(
+        self,
+        *,
+        name: _builtins.str = ...,
+        role: _builtins.str = ...,
+        create_time: _timestamp_pb2.Timestamp | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["create_time", b"create_time"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["create_time", b"create_time", "name", b"name", "role", b"role"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___UseSignInLinkResponse: _TypeAlias = UseSignInLinkResponse  # noqa: Y015

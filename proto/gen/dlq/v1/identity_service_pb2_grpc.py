@@ -118,6 +118,16 @@ class IdentityServiceStub:
                 request_serializer=dlq_dot_v1_dot_identity__service__pb2.RenewCertificateRequest.SerializeToString,
                 response_deserializer=dlq_dot_v1_dot_identity__service__pb2.RenewCertificateResponse.FromString,
                 _registered_method=True)
+        self.CreateSignInLink = channel.unary_unary(
+                '/dlq.v1.IdentityService/CreateSignInLink',
+                request_serializer=dlq_dot_v1_dot_identity__service__pb2.CreateSignInLinkRequest.SerializeToString,
+                response_deserializer=dlq_dot_v1_dot_identity__service__pb2.CreateSignInLinkResponse.FromString,
+                _registered_method=True)
+        self.UseSignInLink = channel.unary_unary(
+                '/dlq.v1.IdentityService/UseSignInLink',
+                request_serializer=dlq_dot_v1_dot_identity__service__pb2.UseSignInLinkRequest.SerializeToString,
+                response_deserializer=dlq_dot_v1_dot_identity__service__pb2.UseSignInLinkResponse.FromString,
+                _registered_method=True)
 
 
 class IdentityServiceServicer:
@@ -132,6 +142,22 @@ class IdentityServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def CreateSignInLink(self, request, context):
+        """Makes a secret with which one browser signs in as the caller at the cluster's web server, once.
+        Each call makes another one; of a user the last few count. A restart of the master ends them.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def UseSignInLink(self, request, context):
+        """Uses such a secret up (role "web"), and tells whose it is. NOT_FOUND when it was used already,
+        is too old, or was never made.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_IdentityServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -139,6 +165,16 @@ def add_IdentityServiceServicer_to_server(servicer, server):
                     servicer.RenewCertificate,
                     request_deserializer=dlq_dot_v1_dot_identity__service__pb2.RenewCertificateRequest.FromString,
                     response_serializer=dlq_dot_v1_dot_identity__service__pb2.RenewCertificateResponse.SerializeToString,
+            ),
+            'CreateSignInLink': grpc.unary_unary_rpc_method_handler(
+                    servicer.CreateSignInLink,
+                    request_deserializer=dlq_dot_v1_dot_identity__service__pb2.CreateSignInLinkRequest.FromString,
+                    response_serializer=dlq_dot_v1_dot_identity__service__pb2.CreateSignInLinkResponse.SerializeToString,
+            ),
+            'UseSignInLink': grpc.unary_unary_rpc_method_handler(
+                    servicer.UseSignInLink,
+                    request_deserializer=dlq_dot_v1_dot_identity__service__pb2.UseSignInLinkRequest.FromString,
+                    response_serializer=dlq_dot_v1_dot_identity__service__pb2.UseSignInLinkResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -169,6 +205,60 @@ class IdentityService:
             '/dlq.v1.IdentityService/RenewCertificate',
             dlq_dot_v1_dot_identity__service__pb2.RenewCertificateRequest.SerializeToString,
             dlq_dot_v1_dot_identity__service__pb2.RenewCertificateResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def CreateSignInLink(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/dlq.v1.IdentityService/CreateSignInLink',
+            dlq_dot_v1_dot_identity__service__pb2.CreateSignInLinkRequest.SerializeToString,
+            dlq_dot_v1_dot_identity__service__pb2.CreateSignInLinkResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def UseSignInLink(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/dlq.v1.IdentityService/UseSignInLink',
+            dlq_dot_v1_dot_identity__service__pb2.UseSignInLinkRequest.SerializeToString,
+            dlq_dot_v1_dot_identity__service__pb2.UseSignInLinkResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -79,6 +79,14 @@ class IdentityServiceStub:
     """Signs a new key for the identity of the calling certificate: same name, same role.
     PERMISSION_DENIED when the user or node is no longer known.
     """
+    CreateSignInLink: _grpc.UnaryUnaryMultiCallable[_identity_service_pb2.CreateSignInLinkRequest, _identity_service_pb2.CreateSignInLinkResponse]
+    """Makes a secret with which one browser signs in as the caller at the cluster's web server, once.
+    Each call makes another one; of a user the last few count. A restart of the master ends them.
+    """
+    UseSignInLink: _grpc.UnaryUnaryMultiCallable[_identity_service_pb2.UseSignInLinkRequest, _identity_service_pb2.UseSignInLinkResponse]
+    """Uses such a secret up (role "web"), and tells whose it is. NOT_FOUND when it was used already,
+    is too old, or was never made.
+    """
 
 @_typing.type_check_only
 class IdentityServiceAsyncStub(IdentityServiceStub):
@@ -88,6 +96,14 @@ class IdentityServiceAsyncStub(IdentityServiceStub):
     RenewCertificate: _aio.UnaryUnaryMultiCallable[_identity_service_pb2.RenewCertificateRequest, _identity_service_pb2.RenewCertificateResponse]  # type: ignore[assignment]
     """Signs a new key for the identity of the calling certificate: same name, same role.
     PERMISSION_DENIED when the user or node is no longer known.
+    """
+    CreateSignInLink: _aio.UnaryUnaryMultiCallable[_identity_service_pb2.CreateSignInLinkRequest, _identity_service_pb2.CreateSignInLinkResponse]  # type: ignore[assignment]
+    """Makes a secret with which one browser signs in as the caller at the cluster's web server, once.
+    Each call makes another one; of a user the last few count. A restart of the master ends them.
+    """
+    UseSignInLink: _aio.UnaryUnaryMultiCallable[_identity_service_pb2.UseSignInLinkRequest, _identity_service_pb2.UseSignInLinkResponse]  # type: ignore[assignment]
+    """Uses such a secret up (role "web"), and tells whose it is. NOT_FOUND when it was used already,
+    is too old, or was never made.
     """
 
 class IdentityServiceServicer(metaclass=_abc_1.ABCMeta):
@@ -101,6 +117,26 @@ class IdentityServiceServicer(metaclass=_abc_1.ABCMeta):
     ) -> _typing.Union[_identity_service_pb2.RenewCertificateResponse, _abc.Awaitable[_identity_service_pb2.RenewCertificateResponse]]:
         """Signs a new key for the identity of the calling certificate: same name, same role.
         PERMISSION_DENIED when the user or node is no longer known.
+        """
+
+    @_abc_1.abstractmethod
+    def CreateSignInLink(
+        self,
+        request: _identity_service_pb2.CreateSignInLinkRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_identity_service_pb2.CreateSignInLinkResponse, _abc.Awaitable[_identity_service_pb2.CreateSignInLinkResponse]]:
+        """Makes a secret with which one browser signs in as the caller at the cluster's web server, once.
+        Each call makes another one; of a user the last few count. A restart of the master ends them.
+        """
+
+    @_abc_1.abstractmethod
+    def UseSignInLink(
+        self,
+        request: _identity_service_pb2.UseSignInLinkRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_identity_service_pb2.UseSignInLinkResponse, _abc.Awaitable[_identity_service_pb2.UseSignInLinkResponse]]:
+        """Uses such a secret up (role "web"), and tells whose it is. NOT_FOUND when it was used already,
+        is too old, or was never made.
         """
 
 def add_IdentityServiceServicer_to_server(servicer: IdentityServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

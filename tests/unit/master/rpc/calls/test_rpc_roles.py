@@ -128,11 +128,12 @@ def test_the_notifier_reads_events_and_rules_and_changes_nothing_but_its_certifi
     assert for_roles(Role.NOTIFIER) == {"ListStartEstimates"}
 
 
-def test_a_web_server_by_itself_does_nothing_but_renew_its_certificate() -> None:
+def test_a_web_server_by_itself_does_nothing_but_renew_and_let_in() -> None:
     may = {path.rsplit("/", 1)[-1] for path, rule in METHODS.items() if Role.WEB in rule.roles}
-    assert may == {"RenewCertificate", "Check", "Watch"}
+    assert may == {"RenewCertificate", "UseSignInLink", "Check", "Watch"}
+    assert for_roles(Role.WEB) == {"UseSignInLink"}
 
 
 def test_certificates_are_for_their_holders_in_person() -> None:
     in_person = {path.rsplit("/", 1)[-1] for path, rule in METHODS.items() if rule.in_person}
-    assert in_person == {"RenewCertificate"}
+    assert in_person == {"RenewCertificate", "CreateSignInLink", "UseSignInLink"}

@@ -1,0 +1,71 @@
+"""Lets a user in whom a way of signing in has proven: the master says whether and as what.
+
+Each session has a line of its own to the master, on which every call names its user. When the
+master knows that user no more, the session ends, with all that it has open.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+from dlq.v1 import queue_service_pb2
+from dlq_client.line.identity import Identity
+from dlq_common.clock import Clock
+from dlq_common.identity.acting import ActsFor
+from dlq_common.text.wire import from_timestamp
+from dlq_web.door.sessions import Person
+from dlq_web.line import feed as feeds
+from dlq_web.line.calls import MasterLine
+from dlq_web.line.feed import EventFeed
+from dlq_web.line.methods import named
+
+_GET_CLUSTER = named("QueueService", "GetCluster")
+
+
+class Persons:
+    """Makes the persons of sessions, and tidies up behind them."""
+
+    def __init__(
+        self, identity: Callable[[], Identity], clock: Clock, dismiss: Callable[[Person], None]
+    ) -> None:
+        """`identity`: the service's present one. `dismiss`: ends the session of this person."""
+        self._identity = identity
+        self._clock = clock
+        self._dismiss = dismiss
+        self._leaving: set[asyncio.Task[None]] = set()
+
+    async def admit(self, user: ActsFor) -> Person:
+        """The person for a session of this user. Raises a DlqError when the master knows no such
+        user, or grants the service nothing for their role.
+        """
+        line = MasterLine(self._identity(), self._clock, user)
+        try:
+            told = await line.call(_GET_CLUSTER, queue_service_pb2.GetClusterRequest())
+        except BaseException:
+            await line.close()
+            raise
+        if user.since_s is None:
+            user = user._replace(since_s=from_timestamp(told.master_time))
+        user = user._replace(role=told.role)
+        line.speak_for(user)
+        feed = EventFeed(line, kept=feeds.KEPT_OF_MANY, idle_s=feeds.IDLE_S)
+        person = Person(told.caller, told.role, told.cluster_name, line, feed, user)
+        line.gone = lambda: self._dismiss(person)
+        return person
+
+    def left(self, person: Person) -> None:
+        """The session of this person is over."""
+        task = asyncio.get_running_loop().create_task(_close(person))
+        self._leaving.add(task)
+        task.add_done_callback(self._leaving.discard)
+
+    async def close(self) -> None:
+        """Wait for those who are leaving."""
+        await asyncio.gather(*self._leaving, return_exceptions=True)
+
+
+async def _close(person: Person) -> None:
+    await person.feed.close()
+    assert isinstance(person.line, MasterLine)
+    await person.line.close()

@@ -1,0 +1,101 @@
+"""Puts together the server for all users: their sessions, the ways in, and the API and the pages.
+
+It keeps nothing but tokens of programs. After a restart people sign in anew, and no job notices.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import quote, urlsplit
+
+from starlette.applications import Starlette
+from starlette.middleware import Middleware
+from starlette.requests import HTTPConnection
+from starlette.responses import RedirectResponse, Response
+
+from dlq_common.clock import Clock
+from dlq_common.errors import DlqError, Unauthenticated
+from dlq_common.ids import Ids
+from dlq_web.api.health import WebHealth
+from dlq_web.app import assembled, refused
+from dlq_web.door.bearers import Bearers
+from dlq_web.door.persons import Persons
+from dlq_web.door.sessions import MOST_OF_A_PERSON, Person, WebSessions
+from dlq_web.door.shared_guard import SharedGuard, Tries
+from dlq_web.door.tokens import Tokens
+from dlq_web.entrance.account import AccountPage
+from dlq_web.entrance.ways import Entrance
+from dlq_web.line.service import ServiceLine
+
+MOST_SESSIONS = 5_000
+SWEEP_S = 5.0
+COOKIE, PLAIN_COOKIE = "__Host-dlq", "dlq_web"  # the first is for HTTPS alone
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Site:
+    """How the world sees the server. `origin`: "https://dlq.example.org", without a path."""
+
+    origin: str
+    behind_proxy: bool = False
+    certificates: bool = False
+    state_dir: Path
+
+
+class SharedServer:
+    """The application, and all that it holds open."""
+
+    def __init__(self, site: Site, service: ServiceLine, clock: Clock, ids: Ids) -> None:
+        """ConfigError when the file of tokens is damaged."""
+        address = urlsplit(site.origin)
+        secure = address.scheme == "https"
+        cookie = COOKIE if secure else PLAIN_COOKIE
+        self.sessions = WebSessions(
+            clock, most=MOST_SESSIONS, most_of_a_person=MOST_OF_A_PERSON, left=self._left
+        )
+        self._persons = Persons(lambda: service.identity, clock, self.sessions.dismiss)
+        tokens = Tokens(site.state_dir, clock)
+        self._bearers = Bearers(tokens, self.sessions, self._persons)
+        tries = Tries(clock, behind_proxy=site.behind_proxy)
+        self.entrance = Entrance(
+            self.sessions, self._persons, tries, service.use_link, cookie,
+            secure=secure, certificates=site.certificates,
+        )  # fmt: skip
+        self._account = AccountPage(tokens, self._bearers, clock)
+        self._service = service
+        self._clock, self._ids = clock, ids
+        self._guard = Middleware(
+            SharedGuard, tries=tries, bearer=self._bearers.session, sessions=self.sessions,
+            hosts=(address.netloc,), cookie=cookie, clock=clock, refuse=_refused,
+        )  # fmt: skip
+
+    def app(self) -> Starlette:
+        """The application; every way in has been added before."""
+        doors = [*self.entrance.routes(), *self._account.routes()]
+        health = WebHealth(self._service.probe)
+        return assembled(doors, health, self._guard, self._clock, self._ids)
+
+    async def keep_swept(self) -> None:
+        """End what is over, for ever."""
+        while True:
+            await asyncio.sleep(SWEEP_S)
+            self.sessions.sweep()
+            self._bearers.sweep()
+
+    async def close(self) -> None:
+        """End all sessions, and their lines to the master."""
+        self.sessions.end_all()
+        await self._persons.close()
+
+    def _left(self, person: Person) -> None:
+        self._persons.left(person)
+
+
+def _refused(http: HTTPConnection, error: DlqError) -> Response:
+    """A person who is not signed in is led to the ways in, and back afterwards."""
+    wants_page = "text/html" in http.headers.get("accept", "")
+    if isinstance(error, Unauthenticated) and wants_page and http.scope["method"] == "GET":
+        return RedirectResponse(f"/sign-in?next={quote(http.url.path, safe='/')}", 303)
+    return refused(http, error)
