@@ -43,6 +43,7 @@ SCRIPTS = {
     "dlq-master": "dlq_master.app:main",
     "dlq-nodeagent": "dlq_nodeagent.app:main",
     "dlq-web": "dlq_web.daemon:main",
+    "dlq-notify": "dlq_notify.app:main",
 }
 PROFILER_SOURCES = Path("profiler/src")
 PROFILER_LIBRARIES = Path("profiler/dlq_profiler/lib")

@@ -11,8 +11,8 @@ HOME_DIR=/opt/dlq
 UNIT_DIR=/etc/systemd/system
 BIN_DIR=/usr/local/bin
 MAN_DIR=/usr/local/share/man
-MAN_PAGES="man1/dlq.1 man8/dlq-master.8 man8/dlq-nodeagent.8"
-MASTER_UNITS="dlq-master.service dlq-login.socket dlq-backup.service dlq-backup.timer"
+MAN_PAGES="man1/dlq.1 man8/dlq-master.8 man8/dlq-nodeagent.8 man8/dlq-notify.8"
+MASTER_UNITS="dlq-master.service dlq-login.socket dlq-backup.service dlq-backup.timer dlq-notify.service"
 NODE_UNITS="dlq-nodeagent.service dlq-jobs.service"
 WEB_UNITS="dlq-web.service dlq-web.socket"
 
@@ -185,14 +185,14 @@ put_in_place() {
     for unit in $units; do
         put "$share/systemd/$unit" "$UNIT_DIR/$unit"
     done
-    for command in dlq dlq-master dlq-nodeagent dlq-web; do
+    for command in dlq dlq-master dlq-nodeagent dlq-web dlq-notify; do
         ln -sfn "$HOME_DIR/current/bin/$command" "$BIN_DIR/$command"
     done
     for page in $MAN_PAGES; do
         mkdir -p "$(dirname "$MAN_DIR/$page")"
         ln -sfn "$HOME_DIR/current/share/man/$page" "$MAN_DIR/$page"
     done
-    has master || rm -f "$BIN_DIR/dlq-master"
+    has master || rm -f "$BIN_DIR/dlq-master" "$BIN_DIR/dlq-notify"
     has node || rm -f "$BIN_DIR/dlq-nodeagent"
     has web || rm -f "$BIN_DIR/dlq-web"
     if has master; then
@@ -212,7 +212,7 @@ put_in_place() {
 
 # Only what runs is restarted. `systemctl restart` returns when the daemon says READY, or fails.
 restart() {
-    for unit in dlq-master.service dlq-nodeagent.service dlq-web.service; do
+    for unit in dlq-master.service dlq-nodeagent.service dlq-web.service dlq-notify.service; do
         case "$(systemctl is-active "$unit" 2>/dev/null)" in
             active | activating | reloading) ;;
             *) continue ;;
@@ -255,7 +255,7 @@ uninstall() {
         printf '[Unit]\nRefuseManualStop=no\n' >/run/systemd/system/dlq-jobs.service.d/uninstall.conf
         systemctl daemon-reload
     fi
-    for unit in dlq-backup.timer dlq-web.socket dlq-web.service dlq-login.socket dlq-master.service dlq-nodeagent.service dlq-jobs.service; do
+    for unit in dlq-notify.service dlq-backup.timer dlq-web.socket dlq-web.service dlq-login.socket dlq-master.service dlq-nodeagent.service dlq-jobs.service; do
         [ -e "$UNIT_DIR/$unit" ] || continue
         systemctl disable --quiet "$unit" 2>/dev/null || true
         systemctl stop "$unit"
@@ -270,7 +270,7 @@ uninstall() {
     rm -f /etc/sysusers.d/dlq-master.conf /etc/tmpfiles.d/dlq-master.conf /etc/tmpfiles.d/dlq-node.conf
     rm -f /etc/sysusers.d/dlq-web.conf /etc/tmpfiles.d/dlq-web.conf
     rmdir --ignore-fail-on-non-empty /etc/sysusers.d 2>/dev/null || true
-    for command in dlq dlq-master dlq-nodeagent dlq-web; do
+    for command in dlq dlq-master dlq-nodeagent dlq-web dlq-notify; do
         [ ! -L "$BIN_DIR/$command" ] || rm -f "$BIN_DIR/$command"
     done
     for page in $MAN_PAGES; do
@@ -297,8 +297,9 @@ remove_groups() {
 }
 
 remove_state() {
-    rm -rf /etc/dlq /var/lib/dlq /var/lib/dlq-agent /var/lib/dlq-web /var/backups/dlq
-    for account in dlq dlq-web; do
+    rm -rf /etc/dlq /var/lib/dlq /var/lib/dlq-agent /var/lib/dlq-web /var/lib/dlq-notify /var/backups/dlq
+    rm -f /etc/sysusers.d/dlq-notify.conf
+    for account in dlq dlq-web dlq-notify; do
         ! getent passwd "$account" >/dev/null || userdel "$account"
         ! getent group "$account" >/dev/null || groupdel "$account"
     done

@@ -26,6 +26,7 @@ from dlq_master.model.attempts.attempt_steps import AttemptEvent
 from dlq_master.model.jobs.job_steps import JobEvent
 from dlq_master.model.nodes.node_steps import NodeEvent
 from dlq_nodeagent.command import main as nodeagent
+from dlq_notify.command import main as notify
 
 ROOT = Path(__file__).parents[2]
 FOLDER = ROOT / "docs" / "reference"
@@ -68,11 +69,17 @@ def slurm_options() -> Iterator[str]:
 
 
 def commands() -> Iterator[str]:
-    """Every command of the three programs, with its options."""
+    """Every command of the programs, with its options."""
     yield "# Commands"
     yield ""
-    yield "Every command of `dlq`, `dlq-master` and `dlq-nodeagent`. All of them take `--help`."
-    for name, program in (("dlq", dlq), ("dlq-master", master), ("dlq-nodeagent", nodeagent)):
+    yield "Every command of `dlq`, `dlq-master`, `dlq-nodeagent` and `dlq-notify`."
+    yield "All of them take `--help`."
+    for name, program in (
+        ("dlq", dlq),
+        ("dlq-master", master),
+        ("dlq-nodeagent", nodeagent),
+        ("dlq-notify", notify),
+    ):
         yield f"\n## {name}"
         for command, context in _leaves(program, click.Context(program, info_name=name)):
             yield from _command(command, context)
@@ -137,11 +144,12 @@ class Section(NamedTuple):
 
 
 def configuration() -> Iterator[str]:
-    """Every setting of both daemons."""
+    """Every setting of the daemons."""
     yield "# Configuration"
     yield ""
-    yield "Every setting of `master.toml` and `nodeagent.toml`, with its type and default. The"
-    yield "environment overrides a file: `DLQ_LEASE__HOLD=2h` sets `hold` in `[lease]`."
+    yield "Every setting of `master.toml`, `nodeagent.toml` and `notify.toml`, with its type and"
+    yield "default. The environment overrides a file: `DLQ_LEASE__HOLD=2h` sets `hold` in"
+    yield "`[lease]`."
     pools = ROOT / "master/dlq_master/control/pool_config.py"
     control = ROOT / "master/dlq_master/control/config.py"
     agent = ROOT / "nodeagent/dlq_nodeagent"
@@ -156,6 +164,8 @@ def configuration() -> Iterator[str]:
     ):
         known |= sections(agent / name)
     yield from _daemon("nodeagent.toml", "AgentConfig", known)
+    of_notify = sections(ROOT / "notify/dlq_notify/config.py")
+    yield from _daemon("notify.toml", "NotifyConfig", of_notify)
 
 
 def sections(path: Path) -> dict[str, Section]:

@@ -33,6 +33,7 @@ EXPOSURE = {
     "dlq-backup.service": 2.0,
     "dlq-jobs.service": 2.0,
     "dlq-nodeagent.service": 9.0,
+    "dlq-notify.service": 2.0,
 }
 TOOLS = ("systemd-nspawn", "debootstrap", "ip", "nsenter")
 NEVER_STARTS = "0.2.2"

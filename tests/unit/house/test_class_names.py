@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[3]
-ROOMS = ("cli", "client", "common", "master", "nodeagent", "profiler", "simulator", "web")
+ROOMS = ("cli", "client", "common", "master", "nodeagent", "profiler", "simulator", "web", "notify")
 # The same thing on both sides of the wire, of a state machine, or of the public modules for users.
 SHARED = {
     "Beat",

@@ -12,6 +12,7 @@ import pytest
 from dlq_common.daemon.config import dump_config, load_config
 from dlq_master.control.config import MasterConfig
 from dlq_nodeagent.config import AgentConfig
+from dlq_notify.config import NotifyConfig, check_config
 from support.runbook import Runbook, read_blocks
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -38,6 +39,12 @@ def test_the_agents_example_is_accepted_and_differs_from_the_defaults() -> None:
     assert config != AgentConfig()
 
 
+def test_the_notifiers_example_is_accepted_and_differs_from_the_defaults() -> None:
+    config = load_config(NotifyConfig, CONFIG / "notify.toml", {})
+    check_config(config)
+    assert config != NotifyConfig()
+
+
 def test_every_line_of_the_users_map_is_one_that_the_shim_reads() -> None:
     lines = (CONFIG / "users.map").read_text().splitlines()
     users = [line for line in lines if not line.startswith("#")]
@@ -46,10 +53,15 @@ def test_every_line_of_the_users_map_is_one_that_the_shim_reads() -> None:
 
 
 @pytest.mark.parametrize(
-    ("kind", "name"), [(MasterConfig, "master.toml"), (AgentConfig, "nodeagent.toml")]
+    ("kind", "name"),
+    [
+        (MasterConfig, "master.toml"),
+        (AgentConfig, "nodeagent.toml"),
+        (NotifyConfig, "notify.toml"),
+    ],
 )
 def test_what_check_config_prints_is_accepted_again(
-    kind: type[MasterConfig] | type[AgentConfig], name: str, tmp_path: Path
+    kind: type[MasterConfig | AgentConfig | NotifyConfig], name: str, tmp_path: Path
 ) -> None:
     config = load_config(kind, CONFIG / name, {})
     printed = tmp_path / name

@@ -18,6 +18,7 @@ PROGRAMS = {
     "dlq": dlq,
     "dlq-master": import_module("dlq_master.app").main,
     "dlq-nodeagent": import_module("dlq_nodeagent.command").main,
+    "dlq-notify": import_module("dlq_notify.command").main,
 }
 COMMANDS = [
     pytest.param(line, id=f"{page.name}: {line.partition(' #')[0].strip()}")

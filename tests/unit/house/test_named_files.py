@@ -7,7 +7,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[3]
 ROOMS = ("benchmarks", "cli", "client", "common", "docs", "examples", "master", "nodeagent",
-         "profiler", "proto", "simulator", "web", "tests", "deploy")  # fmt: skip
+         "profiler", "proto", "simulator", "web", "notify", "tests", "deploy")  # fmt: skip
 FILES = [path.as_posix() for room in ROOMS for path in (ROOT / room).rglob("*.*")]
 PAGES = [
     *(ROOT / name for name in ("README.md", "CONTRIBUTING.md", "SECURITY.md")),
@@ -15,7 +15,17 @@ PAGES = [
 ]
 MODULES = [
     path
-    for room in ("cli", "client", "common", "master", "nodeagent", "profiler", "simulator", "web")
+    for room in (
+        "cli",
+        "client",
+        "common",
+        "master",
+        "nodeagent",
+        "profiler",
+        "simulator",
+        "web",
+        "notify",
+    )
     for path in sorted((ROOT / room).rglob("*.py"))
 ]
 # The first column of the dictionary has the names of before.

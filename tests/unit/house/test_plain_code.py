@@ -32,6 +32,7 @@ PRODUCT = (
     "proto",
     "simulator",
     "web",
+    "notify",
 )
 LANGUAGES = {".c", ".conf", ".h", ".proto", ".py", ".service", ".sh", ".socket", ".toml", ".yml"}
 _DEPTH = 3

@@ -9,7 +9,17 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[3]
-PRODUCT = ("cli", "client", "common", "master", "nodeagent", "profiler", "simulator", "web")
+PRODUCT = (
+    "cli",
+    "client",
+    "common",
+    "master",
+    "nodeagent",
+    "profiler",
+    "simulator",
+    "web",
+    "notify",
+)
 # Words in backticks that are values and not modules.
 VALUES = frozenset({"auto", "none"})
 ROOMS = sorted(

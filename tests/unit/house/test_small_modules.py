@@ -8,7 +8,17 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[3]
-PRODUCT = ("common", "client", "cli", "master", "nodeagent", "profiler", "simulator", "web")
+PRODUCT = (
+    "common",
+    "client",
+    "cli",
+    "master",
+    "nodeagent",
+    "profiler",
+    "simulator",
+    "web",
+    "notify",
+)
 MOST_MODULES = 15
 FEWEST_LINES = 40
 # Why a module may be short: what it holds is a whole of its own.

@@ -1,0 +1,220 @@
+"""Letters arrive at least once and with one id, are tried again for a day, and then are dead."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from dlq_notify.command import main
+from dlq_notify.config import NotifySection
+from dlq_notify.letters import Content
+from dlq_notify.rules import Rule, RuleBook
+from dlq_notify.sending import Sending
+from dlq_notify.store import NotifyLetter, NotifyStore
+from dlq_notify.targets.refusal import NotSent, answered
+from dlq_notify.wording import JobNotice
+from support.fake_clock import FakeClock
+from support.notify_site import a_book, a_letter, a_rule, a_store
+from support.waiting import wait_until
+from support.wire_jobs import EPOCH_S
+
+DAY_S = 86_400.0
+
+
+class FakeTarget:
+    """A target that keeps what it is sent, and fails as it is told."""
+
+    def __init__(self) -> None:
+        self.taken: list[Content] = []
+        self.error: NotSent | None = None
+
+    def send(self, rule: Rule, content: Content) -> None:
+        if self.error is not None:
+            raise self.error
+        self.taken.append(content)
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[NotifyStore]:
+    with a_store(tmp_path) as store:
+        yield store
+
+
+@pytest.fixture
+def clock() -> FakeClock:
+    return FakeClock(EPOCH_S + 10.0)
+
+
+@pytest.fixture
+def target() -> FakeTarget:
+    return FakeTarget()
+
+
+def put(store: NotifyStore, *letters: NotifyLetter) -> None:
+    with store.write():
+        for letter in letters:
+            store.put_letter(letter)
+
+
+def a_sending(
+    store: NotifyStore,
+    target: FakeTarget,
+    clock: FakeClock,
+    read: Callable[[str, int, int], tuple[str, ...]] = lambda *_: (),
+) -> Sending:
+    rng = random.Random(3)
+    return Sending(store, NotifySection(), {"webhook": target}, clock, rng, "lab", read)
+
+
+def send_all(sending: Sending, book: RuleBook | None = None) -> None:
+    sending.begin_due(book or a_book())
+    wait_until(lambda: sending.collect() >= 0 and not sending.flying, what="letters are settled")
+
+
+def test_a_letter_that_was_taken_is_gone(
+    store: NotifyStore, target: FakeTarget, clock: FakeClock
+) -> None:
+    put(store, a_letter())
+    sending = a_sending(store, target, clock)
+    send_all(sending)
+    send_all(sending)
+    sending.close()
+    assert [one.letter_id for one in target.taken] == ["7-n1-1"]
+
+
+def test_a_process_killed_between_send_and_store_sends_again_with_the_same_id(
+    tmp_path: Path, target: FakeTarget, clock: FakeClock
+) -> None:
+    with a_store(tmp_path) as store:
+        put(store, a_letter())
+        killed = a_sending(store, target, clock)
+        killed.begin_due(a_book())
+        wait_until(lambda: bool(target.taken), what="the letter is taken")
+        killed._pool.shutdown(wait=True)  # and nothing is stored any more
+    with a_store(tmp_path) as store:
+        sending = a_sending(store, target, clock)
+        send_all(sending)
+        sending.close()
+        assert store.due_letters(clock.now_s()) == []
+    first, second = target.taken
+    assert first.letter_id == second.letter_id
+    assert first.document == second.document
+
+
+def test_what_does_not_arrive_is_tried_again_ever_more_rarely_for_a_day(
+    store: NotifyStore, target: FakeTarget, clock: FakeClock
+) -> None:
+    put(store, a_letter(made_s=clock.now_s()))
+    target.error = answered(503)
+    sending, waits = a_sending(store, target, clock), []
+    while not store.dead_letters():
+        send_all(sending)
+        letter = store.letter("7-n1-1")
+        assert letter is not None
+        waits.append(letter.next_s - clock.now_s())
+        clock.advance(max(waits[-1], 0.0) + 1.0)
+    sending.close()
+    assert waits[0] < waits[1] < waits[2] < waits[3]
+    assert max(waits) <= 3_600.0 * 1.2
+    assert 24 <= len(waits) <= 60
+    (dead,) = store.dead_letters()
+    assert (dead.fault, dead.tries) == ("the server answered 503", len(waits))
+
+
+def test_a_target_says_when_to_come_back(
+    store: NotifyStore, target: FakeTarget, clock: FakeClock
+) -> None:
+    put(store, a_letter(made_s=clock.now_s()))
+    target.error = answered(429, after_s=1_000.0)
+    sending = a_sending(store, target, clock)
+    send_all(sending)
+    sending.close()
+    assert store.due_letters(clock.now_s() + 999.0) == []
+    assert len(store.due_letters(clock.now_s() + 1_000.0)) == 1
+
+
+def test_a_refusal_for_good_is_dead_at_once_and_a_person_may_send_it_again(
+    tmp_path: Path, target: FakeTarget, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    target.error = answered(404)
+    with a_store(tmp_path) as store:
+        put(store, a_letter(made_s=clock.now_s()))
+        sending = a_sending(store, target, clock)
+        send_all(sending)
+        sending.close()
+        assert store.due_letters(clock.now_s() + DAY_S) == []
+    monkeypatch.setenv("DLQ_NOTIFY__STATE_DIR", str(tmp_path))
+    listed = CliRunner().invoke(main, ["dead", "list"])
+    assert "7-n1-1  alice" in listed.output
+    assert "the server answered 404" in listed.output
+    assert "hooks.example.org" not in CliRunner().invoke(main, ["dead", "list", "--json"]).output
+    assert CliRunner().invoke(main, ["dead", "retry", "8-n1-1"]).exit_code == 1
+    assert CliRunner().invoke(main, ["dead", "retry", "7-n1-1"]).exit_code == 0
+    with a_store(tmp_path) as store:
+        assert store.dead_letters() == []
+        assert store.letter("7-n1-1") is not None
+
+
+def test_letters_of_a_rule_that_is_gone_are_dropped_and_never_sent(
+    store: NotifyStore, target: FakeTarget, clock: FakeClock
+) -> None:
+    put(store, a_letter())
+    sending = a_sending(store, target, clock)
+    send_all(sending, RuleBook())
+    with store.write():
+        store.keep_rules(set())
+    send_all(sending)
+    sending.close()
+    assert target.taken == []
+
+
+def test_a_later_try_waits_for_the_end_of_quiet_hours(
+    store: NotifyStore, target: FakeTarget, clock: FakeClock
+) -> None:
+    put(store, a_letter())
+    book = a_book(a_rule(quiet=(7 * 60, 9 * 60)))  # the clock shows 8:00:10
+    sending = a_sending(store, target, clock)
+    send_all(sending, book)
+    assert target.taken == []
+    clock.advance(3_590.0)
+    send_all(sending, book)
+    sending.close()
+    assert len(target.taken) == 1
+
+
+def test_letters_of_one_rule_go_one_after_another(
+    store: NotifyStore, target: FakeTarget, clock: FakeClock
+) -> None:
+    put(store, a_letter("7-n1-1"), a_letter("9-n1-2", made_s=EPOCH_S + 1.0))
+    sending = a_sending(store, target, clock)
+    sending.begin_due(a_book())
+    assert sending.flying == 1
+    send_all(sending)
+    send_all(sending)
+    sending.close()
+    assert [one.letter_id for one in target.taken] == ["7-n1-1", "9-n1-2"]
+
+
+def test_output_is_read_only_for_rules_that_want_it_and_may_be_missing(
+    store: NotifyStore, target: FakeTarget, clock: FakeClock
+) -> None:
+    asked: list[tuple[str, int, int]] = []
+
+    def read(job_id: str, attempt: int, rank: int) -> tuple[str, ...]:
+        asked.append((job_id, attempt, rank))
+        if len(asked) > 1:
+            raise OSError("gone")
+        return ("ValueError: no data",)
+
+    failed = JobNotice(7, "failed", "job_failed", EPOCH_S, "failed", "17", attempt=2, rank=3)
+    for number, wanted in enumerate((False, True, True), start=1):
+        put(store, a_letter(f"7-n1-{number}", notices=[failed]))
+        sending = a_sending(store, target, clock, read)
+        send_all(sending, a_book(a_rule(with_output=wanted)))
+        sending.close()
+    assert asked == [("17", 2, 3), ("17", 2, 3)]
+    assert ["no data" in one.text for one in target.taken] == [False, True, False]
