@@ -56,27 +56,25 @@ class MetricsServer:
         self._pages = pages
         self._clock = clock
         self._made: dict[tuple[str, str], tuple[float, bytes]] = {}
-        self._listening: socket.socket | None = None
+        self._listening: list[socket.socket] = []
         self._room = asyncio.Semaphore(MOST_AT_ONCE)
         self._tasks: set[asyncio.Task[None]] = set()
 
     @property
     def port(self) -> int:
         """Where it listens, once it does."""
-        assert self._listening is not None
-        port: int = self._listening.getsockname()[1]
+        port: int = self._listening[0].getsockname()[1]
         return port
 
     async def start(self) -> None:
-        """Listen."""
+        """Listen at every address that the host's name has; OSError where one is taken."""
         host, port = split_address(self._address)
         found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
-        family, *_, address = found[0]
-        self._listening = socket.create_server(
-            address[:2], family=family, backlog=WAITING, reuse_port=False
-        )
-        self._listening.setblocking(False)
-        self._begin(self._accept(self._listening))
+        for family, address in dict.fromkeys((one[0], one[4]) for one in found):
+            listening = socket.create_server(address[:2], family=family, backlog=WAITING)
+            self._listening.append(listening)
+            listening.setblocking(False)
+            self._begin(self._accept(listening))
 
     async def stop(self) -> None:
         """Listen no more, and leave the connections there are."""
@@ -85,8 +83,8 @@ class MetricsServer:
             task.cancel()
         if tasks:
             await asyncio.wait(tasks)
-        if self._listening is not None:
-            self._listening.close()
+        for listening in self._listening:
+            listening.close()
 
     async def _accept(self, listening: socket.socket) -> None:
         loop = asyncio.get_running_loop()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 from collections.abc import Iterator
 
 import pytest
@@ -121,3 +122,32 @@ def test_gpus_of_pools_and_what_came_of_their_time(master: Master) -> None:
     assert told['dlq_pool_gpus{pool="training",state="idle"}'] == 2
     assert told['dlq_gpu_seconds_total{class="trial",pool="training",use="useful"}'] == 6
     assert told['dlq_gpu_seconds_total{class="trial",pool="training",use="failed"}'] == 2
+
+
+def test_it_listens_at_every_address_of_a_name(master: Master) -> None:
+    async def addresses() -> tuple[set[str], set[str]]:
+        loop = asyncio.get_running_loop()
+        found = await loop.getaddrinfo("localhost", 0, type=socket.SOCK_STREAM)
+        server = MetricsServer("localhost:0", {}, master.clock, MetricsDoor())
+        await server.start()
+        taken = {one.getsockname()[0] for one in server._listening}
+        await server.stop()
+        return {str(one[4][0]) for one in found}, taken
+
+    wanted, taken = asyncio.run(addresses())
+    assert taken == wanted
+
+
+def test_a_taken_port_is_an_error_of_the_start(master: Master) -> None:
+    async def twice() -> None:
+        first = MetricsServer("127.0.0.1:0", {}, master.clock, MetricsDoor())
+        await first.start()
+        second = MetricsServer(f"127.0.0.1:{first.port}", {}, master.clock, MetricsDoor())
+        try:
+            with pytest.raises(OSError, match="in use"):
+                await second.start()
+        finally:
+            await second.stop()
+            await first.stop()
+
+    asyncio.run(twice())
