@@ -92,9 +92,9 @@ def test_everything_is_reached_by_the_keyboard(site: Site) -> None:
     page.wait_for_url("**/jobs/1")
 
 
-def test_the_search_finds_a_job_by_its_number_and_by_its_name(site: Site) -> None:
+def test_the_search_finds_a_job_by_its_number_and_a_node_by_its_name(site: Site) -> None:
     page = site.at("/")
-    for word, target in (("1", "/jobs/1"), ("train-0", "/jobs?name=train-0")):
+    for word, target in (("1", "/jobs/1"), ("n1", "/nodes/n1")):
         page.get_by_role("search").get_by_role("textbox").fill(word)
         page.get_by_role("search").get_by_role("textbox").press("Enter")
         page.wait_for_url(re.compile(re.escape(target) + "$"))

@@ -170,9 +170,10 @@ async def test_an_empty_cluster_says_what_to_do(house: RpcHouse) -> None:
 
 @pytest.mark.parametrize(
     ("word", "target"),
-    [("1", "/jobs/1"), ("12_3", "/jobs/12_3"), ("a&b=c", "/jobs?name=a%26b%3Dc")],
-)
-async def test_the_search_leads_to_a_job_or_to_a_name(
+    [("1", "/jobs/1"), ("12_3", "/jobs/12_3"), ("SCRIPT alice", "/jobs/1"),
+     ("gpu01", "/nodes/gpu01")],
+)  # fmt: skip
+async def test_the_search_leads_to_the_one_thing_that_is_meant(
     web: WebHouse, word: str, target: str
 ) -> None:
     await web.enter()

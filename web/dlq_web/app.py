@@ -23,7 +23,7 @@ from dlq_web.api.refusals import outcome_of, refusal
 from dlq_web.door.guard import HEADERS, Guard
 from dlq_web.door.sessions import Person, WebSessions
 from dlq_web.door.signing import SigningDoor
-from dlq_web.pages import job, loans, pages, promises
+from dlq_web.pages import job, loans, pages, promises, search
 from dlq_web.pages.machines import drain, gpus, nodes, use
 from dlq_web.pages.page import STATIC, refusal_page
 from dlq_web.pages.steer import acting, submitting
@@ -59,6 +59,7 @@ def assembled(
             *openapi.routes(),
             Route("/api/{service}/{method}", Bridge(ids).answer, methods=["POST"]),
             *pages.routes(clock),
+            *search.routes(clock),
             *promises.routes(clock),
             *loans.routes(clock),
             *job.routes(clock),

@@ -5,17 +5,19 @@ from __future__ import annotations
 from dlq.v1 import (
     admin_service_pb2,
     event_pb2,
+    forecast_service_pb2,
     loan_service_pb2,
     node_pb2,
     policy_pb2,
     pool_service_pb2,
     queue_pb2,
     queue_service_pb2,
+    reservation_service_pb2,
     resource_pb2,
     team_pb2,
     team_service_pb2,
 )
-from dlq_cli.facts.common import described
+from dlq_cli.facts.common import Facts, described, instant, seconds
 
 node_facts = described(
     node_pb2.Node,
@@ -116,6 +118,17 @@ planner_facts = described(
     """,
 )
 
+
+def decided_facts(answer: admin_service_pb2.GetPolicyResponse) -> Facts:
+    """The policy that decides, that of the file, and how its helpers do."""
+    return {
+        "policy": policy_facts(answer.policy),
+        "file_policy": policy_facts(answer.file_policy),
+        "planner": planner_facts(answer.planner),
+        "helpers": [helper_facts(helper) for helper in answer.helpers],
+    }
+
+
 # A server of the inference side.
 server_facts = described(
     loan_service_pb2.LoanServer, "node_id state gpu_count attempts detail since_time actor?"
@@ -166,3 +179,35 @@ pools_facts = described(
     "pools cost_per_hour most_per_hour day_cost most_per_day",
     pools=pool_facts,
 )
+
+
+def quality_facts(quality: forecast_service_pb2.GetForecastQualityResponse) -> Facts:
+    """How good start ranges have been, and the last look of the twin."""
+    known, looked = quality.job_count > 0, quality.HasField("look_time")
+    return {
+        "job_count": quality.job_count,
+        "error_median_s": seconds(quality.error_median_duration) if known else None,
+        "error_p90_s": seconds(quality.error_p90_duration) if known else None,
+        "late_median_s": seconds(quality.late_median_duration) if known else None,
+        "within_ratio": round(quality.within_ratio, 4) if known else None,
+        "wait_median_s": seconds(quality.wait_median_duration) if known else None,
+        "look_time": instant(quality.look_time) if looked else None,
+        "world_count": quality.world_count,
+        "cpu_s": seconds(quality.cpu_duration) if looked else None,
+        "estimate_count": quality.estimate_count,
+    }
+
+
+def reservation_facts(one: reservation_service_pb2.Reservation) -> Facts:
+    """A reservation as plain values."""
+    return {
+        "reservation_id": one.reservation_id,
+        "state": one.state,
+        "node_ids": list(one.node_ids),
+        "begin_time": instant(one.begin_time),
+        "end_time": instant(one.end_time),
+        "reason": one.reason or None,
+        "created_by": one.created_by,
+        "job_ids": list(one.job_ids),
+        "late_job_ids": list(one.late_job_ids),
+    }

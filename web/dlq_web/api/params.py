@@ -54,6 +54,20 @@ def states(name: str, field: str, help_: str) -> Param:
     return Param(name, help_, enter)
 
 
+def choice(name: str, field: str, help_: str, words: Sequence[str]) -> Param:
+    """One of some words."""
+
+    def enter(request: Any, value: str) -> None:
+        if value not in words:
+            near = did_you_mean(value, words)
+            raise InvalidRequest(
+                f"{name} is not {value[:64]!r}{near}", field=name, hint=", ".join(words)
+            )
+        setattr(request, field, value)
+
+    return Param(name, f"{', '.join(words)}. {help_}", enter)
+
+
 def span(name: str, field: str, help_: str) -> Param:
     """A span such as `2d`, told in whole seconds; `all` leaves the field unset."""
 

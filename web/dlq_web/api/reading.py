@@ -19,6 +19,7 @@ from starlette.routing import Route
 
 from dlq_cli.facts.common import SCHEMA, Facts
 from dlq_common.errors import InvalidRequest
+from dlq_web.api.lists import refuse_unknown
 from dlq_web.api.params import fill, whole_number
 from dlq_web.api.resources import RESOURCES, Resource
 from dlq_web.door.sessions import line_of, person_of
@@ -54,6 +55,7 @@ async def read(resource: Resource, http: Request) -> Response:
     while True:
         mark = feed.mark() if wait_s else 0
         answer = await line_of(http).call(resource.method, request)
+        refuse_unknown(request, answer)
         body = _document(chosen(resource.facts(answer), fields, resource.items))
         tag = f'"{hashlib.blake2b(body, digest_size=16).hexdigest()}"'
         if not known & {tag, "*"}:

@@ -9,21 +9,27 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from dlq.v1 import job_service_pb2
+from dlq_cli.commands.here.version import client_version
 from dlq_cli.facts.answers import explained_facts, promises_facts, whole_job_facts
 from dlq_cli.facts.cluster import (
     cluster_facts,
+    decided_facts,
     event_facts,
     node_facts,
     pools_facts,
+    quality_facts,
     queue_facts,
+    reservation_facts,
     server_facts,
     teams_facts,
+    user_facts,
 )
 from dlq_cli.facts.common import Facts
 from dlq_cli.facts.gpus import gpu_facts, rows_of
 from dlq_cli.facts.job import job_facts
 from dlq_cli.facts.usage import report_facts
-from dlq_web.api.params import MOST_AT_ONCE, PAGE, Param, span, states, text, texts
+from dlq_web.api.lists import JOB_LIST, NODE_LIST, total_of
+from dlq_web.api.params import MOST_AT_ONCE, PAGE, Param, text
 from dlq_web.line.methods import PublicMethod, named
 
 RECENT_S = 24 * 3600
@@ -44,6 +50,7 @@ class Resource(NamedTuple):
 def _jobs(answer: job_service_pb2.ListJobsResponse) -> Facts:
     return {
         "jobs": [job_facts(job) for job in answer.jobs],
+        "total": total_of(answer),
         "next_cursor": answer.next_page_token or None,
         "event_cursor": answer.cursor,
     }
@@ -58,8 +65,13 @@ def _events(answer: job_service_pb2.ListEventsResponse) -> Facts:
 
 
 def _recent(request: job_service_pb2.ListJobsRequest) -> None:
-    request.page_size = MOST_AT_ONCE
+    _counted(request)
     request.ended_within_seconds = RECENT_S
+
+
+def _counted(request: Any) -> None:
+    request.page_size = MOST_AT_ONCE
+    request.with_total = True
 
 
 def _paged(request: Any) -> None:
@@ -76,18 +88,10 @@ _USAGE_GROUPS = ("user", "team")
 RESOURCES: tuple[Resource, ...] = (
     Resource(
         "/jobs",
-        "Jobs in the order of their numbers; yours, and of the ended ones the last day's.",
+        "Jobs by number or in another order; yours, and of the ended ones the last day's.",
         named("JobService", "ListJobs"),
         _jobs,
-        (
-            states("state", "states", "States with commas between them, such as running,queued."),
-            text("user", "user", "Another user; * is everybody."),
-            text("queue", "queue", "Only this queue."),
-            text("name", "name", "Only this name."),
-            span("since", "ended_within_seconds", "How long ago a job may have ended; all."),
-            texts("ids", "job_ids", "Only these jobs."),
-            *PAGE,
-        ),
+        JOB_LIST,
         items="jobs",
         usual=_recent,
     ),
@@ -120,11 +124,12 @@ RESOURCES: tuple[Resource, ...] = (
         named("NodeService", "ListNodes"),
         lambda answer: {
             "nodes": [node_facts(node) for node in answer.nodes],
+            "total": total_of(answer),
             "next_cursor": answer.next_page_token or None,
         },
-        PAGE,
+        NODE_LIST,
         items="nodes",
-        usual=_paged,
+        usual=_counted,
     ),
     Resource(
         "/nodes/{node}",
@@ -141,9 +146,9 @@ RESOURCES: tuple[Resource, ...] = (
             "gpus": [gpu_facts(row) for row in rows_of(answer.nodes)],
             "next_cursor": answer.next_page_token or None,
         },
-        PAGE,
+        NODE_LIST,
         items="gpus",
-        usual=_paged,
+        usual=_counted,
     ),
     Resource(
         "/queues",
@@ -174,6 +179,29 @@ RESOURCES: tuple[Resource, ...] = (
         usual=_paged,
     ),
     Resource(
+        "/reservations",
+        "Nodes that are kept free for maintenance, the first to begin first.",
+        named("ReservationService", "ListReservations"),
+        lambda answer: {"reservations": [reservation_facts(one) for one in answer.reservations]},
+        items="reservations",
+    ),
+    Resource(
+        "/forecast",
+        "How good start ranges have been, and the last look of the twin.",
+        named("ForecastService", "GetForecastQuality"),
+        quality_facts,
+    ),
+    Resource(
+        "/version",
+        "The versions of this server and of the master.",
+        named("QueueService", "GetCluster"),
+        lambda answer: {
+            "api": "v1",
+            "server_version": client_version(),
+            "master_version": answer.master_version,
+        },
+    ),
+    Resource(
         "/usage",
         "GPU-hours by user and team.",
         named("UsageService", "GetUsage"),
@@ -196,5 +224,18 @@ RESOURCES: tuple[Resource, ...] = (
         "Pools of rented machines and their costs. For operators.",
         named("PoolService", "ListPools"),
         pools_facts,
+    ),
+    Resource(
+        "/users",
+        "The users of the cluster. For operators.",
+        named("AdminService", "ListUsers"),
+        lambda answer: {"users": [user_facts(one) for one in answer.users]},
+        items="users",
+    ),
+    Resource(
+        "/policy",
+        "The policy that decides, and the state of its helpers. For operators.",
+        named("AdminService", "GetPolicy"),
+        decided_facts,
     ),
 )

@@ -6,18 +6,20 @@ import asyncio
 from collections.abc import Awaitable, Callable
 
 from starlette.requests import Request
-from starlette.responses import RedirectResponse, Response
+from starlette.responses import Response
 from starlette.routing import Route
 
 from dlq.v1 import job_service_pb2, queue_service_pb2
 from dlq_cli.lists.states import parse_states
 from dlq_cli.words import ENDED, SHOWN_STATES
 from dlq_common.clock import Clock
+from dlq_web.api.lists import refuse_unknown, total_of
 from dlq_web.api.resources import RECENT_S
 from dlq_web.door.sessions import line_of
 from dlq_web.line.methods import named
 from dlq_web.pages import views
 from dlq_web.pages.page import page
+from dlq_web.pages.search import headings
 
 MOST_ROWS = 200
 _LIST_JOBS = named("JobService", "ListJobs")
@@ -31,7 +33,6 @@ def routes(clock: Clock) -> list[Route]:
     return [
         Route("/", pages.me, methods=["GET"]),
         Route("/jobs", pages.jobs, methods=["GET"]),
-        Route("/search", search, methods=["GET"]),
         Route("/favicon.ico", _no_icon, methods=["GET"]),
     ]
 
@@ -66,28 +67,26 @@ class Pages:
             user=user,
             queue=query.get("queue", ""),
             name=query.get("name", ""),
+            team=query.get("team", ""),
+            text=query.get("q", ""),
+            order=query.get("order", ""),
+            with_total=True,
             states=parse_states(states) or [one for one in SHOWN_STATES if one not in ENDED],
         )
         listed, queues = await asyncio.gather(
             line_of(http).call(_LIST_JOBS, asked),
             line_of(http).call(_QUEUES, queue_service_pb2.ListQueuesRequest()),
         )
+        refuse_unknown(asked, listed)
         rows = [views.job_row(job, look) for job in listed.jobs]
         following = http.url.include_query_params(cursor=listed.next_page_token)
         return page(
             http, "jobs", "Queue", rows=rows, queues=queues.queues, after=listed.cursor,
-            asked={"state": states, "user": user, "queue": asked.queue, "name": asked.name},
+            asked={"state": states, "user": user, "queue": asked.queue, "name": asked.name,
+                   "q": asked.text, "team": asked.team, "order": asked.order},
+            total=total_of(listed), headings=headings(http, asked.order),
             following=f"{following.path}?{following.query}" if listed.next_page_token else "",
         )  # fmt: skip
-
-
-async def search(http: Request) -> Response:
-    """A job number leads to its job, and all else to the jobs of that name."""
-    word = http.query_params.get("q", "").strip()
-    known = word.replace("_", "").isascii() and word.replace("_", "").isdigit()
-    target = http.url_for("job", job=word) if known else http.url_for("jobs")
-    query = "" if known else f"?{http.url.replace_query_params(name=word).query}"
-    return RedirectResponse(f"{target.path}{query}", 303)
 
 
 async def _no_icon(_http: Request) -> Response:

@@ -7,7 +7,8 @@ import click
 from dlq.v1 import forecast_service_pb2 as wire
 from dlq_cli.app import App
 from dlq_cli.commands.options import examples, json_option, pass_app
-from dlq_cli.facts.common import instant, seconds, tell
+from dlq_cli.facts.cluster import quality_facts
+from dlq_cli.facts.common import tell
 from dlq_cli.output.render import OutputLook, age, facts, when
 from dlq_client.forecasts import Forecasts
 from dlq_common.text.wire import from_duration, from_timestamp
@@ -21,23 +22,11 @@ def estimates(app: App, as_json: bool) -> None:
     start.
     """
     quality = Forecasts(app.connection()).quality()
-    tell(_facts(quality), lambda: facts(quality_pairs(quality, app.look())), as_json=as_json)
-
-
-def _facts(quality: wire.GetForecastQualityResponse) -> dict[str, object]:
-    known, looked = quality.job_count > 0, quality.HasField("look_time")
-    return {
-        "job_count": quality.job_count,
-        "error_median_s": seconds(quality.error_median_duration) if known else None,
-        "error_p90_s": seconds(quality.error_p90_duration) if known else None,
-        "late_median_s": seconds(quality.late_median_duration) if known else None,
-        "within_ratio": round(quality.within_ratio, 4) if known else None,
-        "wait_median_s": seconds(quality.wait_median_duration) if known else None,
-        "look_time": instant(quality.look_time) if looked else None,
-        "world_count": quality.world_count,
-        "cpu_s": seconds(quality.cpu_duration) if looked else None,
-        "estimate_count": quality.estimate_count,
-    }
+    tell(
+        quality_facts(quality),
+        lambda: facts(quality_pairs(quality, app.look())),
+        as_json=as_json,
+    )
 
 
 def quality_pairs(

@@ -7,7 +7,7 @@ import click
 from dlq.v1 import admin_service_pb2, policy_pb2
 from dlq_cli.app import App
 from dlq_cli.commands.options import examples, json_option, pass_app, yes_option
-from dlq_cli.facts.cluster import helper_facts, planner_facts, policy_facts, preset_facts
+from dlq_cli.facts.cluster import decided_facts, policy_facts, preset_facts
 from dlq_cli.facts.common import document, tell
 from dlq_cli.output.render import Cell, clean_line, paint, table, when
 from dlq_cli.text.helpers import failing, todo
@@ -28,13 +28,7 @@ def show(app: App, as_json: bool) -> None:
     """The policy that decides, its author, and the state of the planning process."""
     told = Admin(app.connection()).policy()
     if as_json:
-        facts = {
-            "policy": policy_facts(told.policy),
-            "file_policy": policy_facts(told.file_policy),
-            "planner": planner_facts(told.planner),
-            "helpers": [helper_facts(helper) for helper in told.helpers],
-        }
-        click.echo(document(facts))
+        click.echo(document(decided_facts(told)))
         return
     now, filed = told.policy, told.file_policy
     click.echo(f"policy    {_named(now)}")

@@ -7,7 +7,8 @@ import click
 from dlq.v1 import reservation_service_pb2 as wire
 from dlq_cli.app import App
 from dlq_cli.commands.options import examples, json_option, pass_app, yes_option
-from dlq_cli.facts.common import Facts, document, instant, tell
+from dlq_cli.facts.cluster import reservation_facts
+from dlq_cli.facts.common import document, tell
 from dlq_cli.output.render import Cell, Columns, OutputLook, absolute, listing, when
 from dlq_cli.output.zone import LocalZone
 from dlq_client.reservations import Reservations
@@ -120,21 +121,6 @@ def reservation_columns(look: OutputLook) -> Columns[wire.Reservation]:
         Cell("BY"): lambda one: one.created_by,
         Cell("JOBS"): lambda one: ",".join(one.job_ids) or "-",
         Cell("REASON"): lambda one: one.reason,
-    }
-
-
-def reservation_facts(one: wire.Reservation) -> Facts:
-    """A reservation as plain values."""
-    return {
-        "reservation_id": one.reservation_id,
-        "state": one.state,
-        "node_ids": list(one.node_ids),
-        "begin_time": instant(one.begin_time),
-        "end_time": instant(one.end_time),
-        "reason": one.reason or None,
-        "created_by": one.created_by,
-        "job_ids": list(one.job_ids),
-        "late_job_ids": list(one.late_job_ids),
     }
 
 
