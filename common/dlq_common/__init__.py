@@ -8,6 +8,7 @@
     ids           request ids, sessions, secrets, seeds
     live_resize   what torchrun is told of jobs that it resizes
     notices       events and targets of notifications
+    page          the style sheet of every HTML page: of `dlq web` and of simulated reports
     slowdown      how much slower a spread job runs: formulas of the place stage and the profiler
     job_fields    the fields of a job, each declared once: flag, template, message, check
     start_causes  why a rank could not be started, and whether that speaks against its node

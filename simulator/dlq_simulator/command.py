@@ -263,12 +263,10 @@ def _check_packages(settings: Sequence[ReplaySettings], spec: ClusterSpec) -> No
 
 def _check_drawing(plot: Path | None, report: Path | None) -> None:
     """Hours of replay are not to end without their pictures."""
-    if plot is None and report is None:
-        return
-    if find_spec("matplotlib") is None:
-        why = "matplotlib is not installed"
-        raise UsageError("cannot draw pictures", why, "pip install 'dlq[sim]'")
     if plot is not None:
+        if find_spec("matplotlib") is None:
+            why = "matplotlib is not installed"
+            raise UsageError("cannot draw pictures", why, "pip install 'dlq[sim]'")
         make_directory(plot)
         check_writable(plot)
     if report is not None:
@@ -285,19 +283,18 @@ def _draw(
     report: Path | None,
 ) -> None:
     """Pictures and page, of printed results; the drawing library is imported only here."""
-    if plot is None and report is None:
-        return
-    from dlq_simulator.plots.draw import pictures
-    from dlq_simulator.plots.page import page
-
-    drawn = pictures(results, cluster)
-    for note in drawn.notes:
-        click.echo(f"dlq: note: {note}", err=True)
     if plot is not None:
+        from dlq_simulator.plots.draw import pictures
+
+        drawn = pictures(results, cluster)
+        for note in drawn.notes:
+            click.echo(f"dlq: note: {note}", err=True)
         for name, svg in drawn.svg.items():
             write_text(plot / name, svg)
     if report is not None:
-        write_text(report, page(trace, cluster, results, drawn, seed=seed, settings=assignments))
+        from dlq_simulator.plots.page import page
+
+        write_text(report, page(trace, cluster, results, seed=seed, settings=assignments))
 
 
 def _publish(

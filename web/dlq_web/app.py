@@ -25,7 +25,7 @@ from dlq_web.door.sessions import Person, WebSessions
 from dlq_web.door.signing import SigningDoor
 from dlq_web.pages import job, loans, pages, promises, search
 from dlq_web.pages.machines import drain, gpus, nodes, use
-from dlq_web.pages.page import STATIC, refusal_page
+from dlq_web.pages.page import LOOK, STATIC, refusal_page
 from dlq_web.pages.steer import acting, submitting
 
 
@@ -70,6 +70,7 @@ def assembled(
             *drain.routes(clock),
             *use.routes(clock),
             Mount("/static", StaticFiles(directory=STATIC)),
+            Mount("/static", StaticFiles(directory=STATIC, packages=[LOOK])),
         ],
         middleware=[guard],
         exception_handlers={

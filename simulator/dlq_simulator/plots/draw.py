@@ -8,7 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from dlq_simulator.errors import UsageError
-from dlq_simulator.plots.series import busy_gpus, cdf, gantt
+from dlq_simulator.plots.series import busy_gpus, cdf, cut_note, gantt
 from dlq_simulator.results.report import Result
 from dlq_simulator.world.clusters import ClusterSpec
 
@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 _SIZE = (8.0, 4.5)  # inches
-_MOST_SPANS = 20_000  # a Gantt chart of more is one grey block
 _HOUR_S = 3600.0
 
 
@@ -40,9 +39,8 @@ def pictures(results: Sequence[Result], cluster: ClusterSpec) -> Drawn:
     for result in results:
         name = f"gantt.{result.policy}.svg"
         drawn[name] = _picture(partial(_gantt, result, cluster.gpus))
-        spans = sum(len(outcome.spans) for outcome in result.outcomes)
-        if spans > _MOST_SPANS:
-            notes.append(f"{name} shows the first {_MOST_SPANS:,} of {spans:,} attempts")
+        if note := cut_note(result.policy, result.outcomes):
+            notes.append(note)
     for name in ("wdmr", "cost"):
         values = {result.policy: getattr(result.metrics, name) for result in results}
         known = {policy: value for policy, value in values.items() if value is not None}
@@ -95,7 +93,7 @@ def _gantt(result: Result, gpus: int, axes: Axes) -> None:
     from matplotlib import colormaps
 
     colours = colormaps["tab20"]
-    for bar in gantt(result.outcomes, gpus, _MOST_SPANS):
+    for bar in gantt(result.outcomes, gpus):
         axes.broken_barh(
             [(bar.begin_s / _HOUR_S, (bar.end_s - bar.begin_s) / _HOUR_S)],
             (bar.lane, bar.gpus),

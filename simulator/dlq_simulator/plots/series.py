@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import accumulate
+from itertools import accumulate, pairwise
 from typing import NamedTuple
 
 from dlq_simulator.metrics import Number, ReplayOutcome
+
+MOST_SPANS = 20_000  # a Gantt chart of more is one grey block
 
 
 class Series(NamedTuple):
@@ -45,9 +47,34 @@ def busy_gpus(outcomes: Sequence[ReplayOutcome]) -> Series:
     )
 
 
+def busy_shares(
+    outcomes: Sequence[ReplayOutcome], gpus: int, begin_s: Number, end_s: Number, parts: int
+) -> list[float]:
+    """The mean share of GPUs that were held in each of so many equal parts of a time span."""
+    part_s = (end_s - begin_s) / parts or 1.0
+    held = [0.0] * parts
+    series = busy_gpus(outcomes)
+    places = [(at_s - begin_s) / part_s for at_s in series.x]
+    for (at, last), busy in zip(pairwise(places), series.y, strict=False):
+        while at < last:
+            place = min(parts - 1, int(at))
+            until = last if place == parts - 1 else min(last, place + 1.0)
+            held[place] += (until - at) * busy
+            at = until
+    return [one / gpus for one in held]
+
+
+def cut_note(policy: str, outcomes: Sequence[ReplayOutcome]) -> str:
+    """That the Gantt chart of a policy is cut; empty: it is whole."""
+    spans = sum(len(outcome.spans) for outcome in outcomes)
+    if spans <= MOST_SPANS:
+        return ""
+    return f"gantt.{policy}.svg shows the first {MOST_SPANS:,} of {spans:,} attempts"
+
+
 def gantt(outcomes: Sequence[ReplayOutcome], gpus: int, most: int | None = None) -> list[Bar]:
-    """The first `most` attempts (None: all) in lanes, the lowest free ones first; an attempt that
-    is split keeps its parts apart.
+    """The first `most` attempts (None: MOST_SPANS) in lanes, the lowest free ones first; an attempt
+    that is split keeps its parts apart.
 
     Lanes are for the eye: they do not show the real GPUs of an attempt.
     """
@@ -56,7 +83,7 @@ def gantt(outcomes: Sequence[ReplayOutcome], gpus: int, most: int | None = None)
         for number, outcome in enumerate(outcomes)
         for begin_s, end_s, gpus in outcome.spans
         if end_s > begin_s
-    )[:most]
+    )[: MOST_SPANS if most is None else most]
     free_at: list[Number] = [0] * gpus
     bars: list[Bar] = []
     for begin_s, end_s, number, width in spans:

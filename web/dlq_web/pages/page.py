@@ -18,6 +18,7 @@ from dlq_web.door.sessions import person_of, session_of
 
 _HERE = Path(__file__).parent
 STATIC = _HERE / "static"
+LOOK = ("dlq_common.page", "static")  # the package, and its folder
 _INSTANT = re.compile(r"\b(\d{4}-\d\d-\d\d) (\d\d:\d\d(?::\d\d)?) UTC\b", re.ASCII)
 _TIME = Markup('<time datetime="{}">{}</time>')
 

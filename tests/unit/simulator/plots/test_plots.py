@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import json
 import re
 from itertools import pairwise
@@ -14,9 +16,10 @@ from click.testing import CliRunner, Result
 from dlq_simulator import command
 from dlq_simulator.command import simulate
 from dlq_simulator.metrics import ReplayOutcome, Span
-from dlq_simulator.plots import draw as drawing
-from dlq_simulator.plots.series import busy_gpus, cdf, gantt
+from dlq_simulator.plots import series
+from dlq_simulator.plots.series import busy_gpus, busy_shares, cdf, gantt
 from dlq_simulator.workload import TraceJob
+from support.shown_page import shown_page
 
 TRACE = str(Path(__file__).parents[3] / "data" / "traces" / "tiresias_60_job.csv")
 
@@ -109,19 +112,61 @@ def test_missed_deadlines_and_cost_get_bars_where_there_are_any(tmp_path: Path) 
     drawn = {path.name for path in (tmp_path / "p").iterdir()}
     assert {"wdmr.svg", "cost.svg"} <= drawn
     page = (tmp_path / "r.html").read_text()
-    assert "wdmr.svg" in page
-    assert "<td>tardiness_cost<td>160.000" in page
+    assert "Weighted deadline miss rate</figcaption>" in page
+    assert '<th scope="row">tardiness_cost</th><td class="n">160.000</td>' in page
 
 
 def test_the_report_stands_alone_and_has_every_figure_of_the_table(tmp_path: Path) -> None:
     draw(tmp_path)
     text = (tmp_path / "r.html").read_text()
     assert text.count("<svg") == 5
+    assert text.count("<table>") == 4, "the metrics, and a table for each chart with numbers"
     assert "avg_jct_s" in text
     assert "1,556.483" in text
     links = set(re.findall(r'(?:src|href)="([^"#][^"]*)"', text))
     assert links == set()
     assert "wdmr" not in text
+
+
+def test_the_report_obeys_a_policy_that_forbids_all_but_its_own_style(tmp_path: Path) -> None:
+    draw(tmp_path)
+    text = (tmp_path / "r.html").read_text()
+    found = re.search(r"<style>(.*?)</style>", text, re.DOTALL)
+    assert found is not None
+    digest = base64.b64encode(hashlib.sha256(found[1].encode()).digest()).decode()
+    assert f"default-src 'none'; style-src 'sha256-{digest}'" in text
+    assert not re.search(r"<script|\sstyle=|\son\w+=|url\(|@import", text)
+
+
+def test_the_report_needs_no_drawing_library(tmp_path: Path) -> None:
+    report = tmp_path / "r.html"
+    words = [TRACE, "--cluster", "2x4", "--policy", "fifo", "--report", str(report)]
+    with mock.patch.dict("sys.modules", {"matplotlib": None}):
+        assert CliRunner().invoke(simulate, words).exit_code == 0
+    assert report.read_text().startswith("<!doctype html>")
+
+
+def test_the_tables_of_the_report_say_what_its_charts_show(tmp_path: Path) -> None:
+    trace, report = tmp_path / "t.csv", tmp_path / "r.html"
+    trace.write_text(
+        "job_id,submit_time_s,num_gpus,duration_s,kind,deadline_s\n"
+        "a,0,1,3600,be,\nb,0,1,3600,strict,100\n"
+    )
+    words = [str(trace), "--cluster", "1x1", "--policy", "fifo", "--report", str(report)]
+    assert CliRunner().invoke(simulate, words).exit_code == 0
+    shown = shown_page(report.read_text())
+    times = next(one for one in shown.tables if one[0] == ["share of jobs", "fifo"])
+    assert {row[0]: row[1] for row in times[1:]}["longest"] == "02:00:00"
+    assert {row[0]: row[1] for row in times[1:]}["50% within"] == "01:00:00"
+    use = next(one for one in shown.tables if one[1][0].startswith("until "))
+    assert {row[1] for row in use[1:]} == {"100.0%"}
+    promises = next(one for one in shown.tables if one[0][0] == "jobs with deadlines")
+    assert promises[1:] == [["kept", "0"], ["missed", "0"], ["not promised", "1"]]
+
+
+def test_use_is_the_mean_of_each_part() -> None:
+    held = [outcome(2, (0, 10)), outcome(2, (5, 20))]
+    assert busy_shares(held, 4, 0, 20, 4) == [0.5, 1.0, 0.5, 0.5]
 
 
 def test_a_name_with_markup_is_told_as_text(tmp_path: Path) -> None:
@@ -188,7 +233,7 @@ def test_figures_are_told_though_drawing_fails(tmp_path: Path) -> None:
     "unit/simulator/plots/test_plots.py::test_the_report_stands_alone_and_has_every_figure_of_the_table"
 )
 def test_a_gantt_chart_that_is_cut_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(drawing, "_MOST_SPANS", 50)
+    monkeypatch.setattr(series, "MOST_SPANS", 50)
     result = draw(tmp_path)
     page = (tmp_path / "r.html").read_text()
     for policy in ("fifo", "tiresias-las"):
