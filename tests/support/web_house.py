@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from pathlib import Path
 
 import httpx
 from starlette.applications import Starlette
@@ -43,25 +44,30 @@ class WebHouse:
 
 @asynccontextmanager
 async def web_house(
-    house: RpcHouse, name: str = "alice", role: Role = Role.USER
+    house: RpcHouse, name: str = "alice", role: Role = Role.USER, home: Path | None = None
 ) -> AsyncIterator[WebHouse]:
-    """The server of this person; it is gone afterwards."""
+    """The server of this person; it is gone afterwards. `home`: where a wall's token lies."""
     key, certificate = house.certificate(name, role)
     address = f"127.0.0.1:{house.server.api_port}"
     identity = certified(key, certificate, house.authority.certificate_pem(), address)
-    async with web_server_of(identity, ADDRESS, house.clock, name, role) as web:
+    async with web_server_of(identity, ADDRESS, house.clock, name, role, home) as web:
         yield web
 
 
 @asynccontextmanager
 async def web_server_of(
-    identity: Identity, address: str, clock: Clock, name: str = "root", role: Role = Role.ADMIN
+    identity: Identity,
+    address: str,
+    clock: Clock,
+    name: str = "root",
+    role: Role = Role.ADMIN,
+    home: Path | None = None,
 ) -> AsyncIterator[WebHouse]:
     """The server of this identity, which takes itself to be at this address."""
     line = MasterLine(identity, clock)
     feed, sessions = EventFeed(line), WebSessions(clock)
     person = Person(name, role.value, "lab", line, feed)
-    app = build_app(person, sessions, (address,), clock, SeededIds(9), COOKIE)
+    app = build_app(person, sessions, (address,), clock, SeededIds(9), COOKIE, home)
     transport = httpx.ASGITransport(app, raise_app_exceptions=False)
     async with httpx.AsyncClient(transport=transport, base_url=f"http://{address}") as browser:
         yield WebHouse(browser, sessions, feed, app)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from pathlib import Path
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
@@ -23,10 +24,12 @@ from dlq_web.api.refusals import outcome_of, refusal
 from dlq_web.door.guard import HEADERS, Guard
 from dlq_web.door.sessions import Person, WebSessions
 from dlq_web.door.signing import SigningDoor
+from dlq_web.door.wall import WallToken
 from dlq_web.pages import job, loans, pages, promises, search
 from dlq_web.pages.machines import drain, gpus, nodes, use
 from dlq_web.pages.page import LOOK, STATIC, refusal_page
 from dlq_web.pages.steer import acting, submitting
+from dlq_web.wall import Wall
 
 
 def build_app(
@@ -36,12 +39,17 @@ def build_app(
     clock: Clock,
     ids: Ids,
     cookie: str,
+    home: Path | None = None,
 ) -> Starlette:
-    """The server of one person. `hosts`: the values of the header Host that are its own."""
+    """The server of one person. `hosts`: the values of the header Host that are its own. `home`:
+    where the token of its wall lies.
+    """
     guard = Middleware(
         Guard, sessions=sessions, hosts=hosts, cookie=cookie, clock=clock, refuse=refused
     )
-    app = assembled(SigningDoor(sessions, cookie).routes(), WebHealth(), guard, clock, ids)
+    wall = Wall(person.line, WallToken(home), clock)
+    doors = [*SigningDoor(sessions, cookie).routes(), *wall.routes()]
+    app = assembled(doors, WebHealth(), guard, clock, ids)
     app.state.person = person
     return app
 

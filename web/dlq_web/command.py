@@ -18,7 +18,9 @@ from dlq_common.ids import RandomIds
 MISSING = "the web page needs more packages"
 
 
-@click.command(epilog=examples("dlq web", "dlq web --port 8080", "dlq web --link"))
+@click.command(
+    epilog=examples("dlq web", "dlq web --port 8080", "dlq web --link", "dlq web --wall")
+)
 @click.option(
     "--port",
     type=click.IntRange(1, 65535),
@@ -30,8 +32,13 @@ MISSING = "the web page needs more packages"
     is_flag=True,
     help="Print a link that signs a browser in at the web server of the cluster.",
 )
+@click.option(
+    "--wall/--no-wall",
+    default=None,
+    help="Print the address of a map without names for a screen on the wall; or close it for good.",
+)
 @pass_app
-def web(app: App, port: int | None, link: bool) -> None:
+def web(app: App, port: int | None, link: bool, wall: bool | None) -> None:
     """A web page with your jobs, the queue and the nodes, and an HTTP API, until Ctrl-C.
 
     It listens on this host only and prints a link that opens one session in one browser. Programs
@@ -53,7 +60,8 @@ def web(app: App, port: int | None, link: bool) -> None:
         ) from None
     identity = app.connection().identity
     app.close()
-    asyncio.run(serve(identity, app.home, port, app.clock, RandomIds(app.clock), app.say))
+    ids = RandomIds(app.clock)
+    asyncio.run(serve(identity, app.home, port, app.clock, ids, app.say, wall=wall))
 
 
 def sign_in_link(app: App) -> str:

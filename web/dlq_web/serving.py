@@ -30,6 +30,7 @@ from dlq_web.app import build_app
 from dlq_web.door.guard import STRANGER
 from dlq_web.door.peers import is_stranger
 from dlq_web.door.sessions import Person, WebSessions
+from dlq_web.door.wall import WallToken
 from dlq_web.line.calls import MasterLine
 from dlq_web.line.feed import EventFeed
 from dlq_web.line.methods import named
@@ -45,10 +46,18 @@ Say = Callable[[str], None]
 
 
 async def serve(
-    identity: Identity, home: Path, port: int | None, clock: Clock, ids: Ids, say: Say
+    identity: Identity,
+    home: Path,
+    port: int | None,
+    clock: Clock,
+    ids: Ids,
+    say: Say,
+    *,
+    wall: bool | None = None,
 ) -> None:
-    """Serve this person. `port` None: the usual one, or any where that is taken. Raises a DlqError
-    when the master refuses at the start, and ConfigError when the port is taken.
+    """Serve this person. `port` None: the usual one, or any where that is taken. `wall`: with a
+    wall, or without from now on; None: as it was. Raises a DlqError when the master refuses at the
+    start, and ConfigError when the port is taken.
     """
     async with AsyncExitStack() as leaving:
         line = MasterLine(identity, clock)
@@ -63,7 +72,7 @@ async def serve(
         number = listening.getsockname()[1]
         sessions = WebSessions(clock)
         hosts = (f"{HOST}:{number}", f"localhost:{number}")
-        app = build_app(person, sessions, hosts, clock, ids, f"dlq_{number}")
+        app = build_app(person, sessions, hosts, clock, ids, f"dlq_{number}", home)
         leaving.enter_context(token_file(home, hosts[0], sessions))
         renewing = asyncio.create_task(line.keep_renewed())
         leaving.callback(renewing.cancel)
@@ -80,6 +89,10 @@ async def serve(
             say(f"open http://{hosts[0]}/enter?link={sessions.new_link()}")
 
         invite()
+        if wall:
+            say(f"the wall: http://{hosts[0]}/wall#{WallToken(home).made()}")
+        if wall is False:
+            WallToken(home).revoke()
         say(f"from another machine first: ssh -L {number}:{hosts[0]} THIS-HOST")
         _invite_again(invite)
         await server.serve(sockets=[listening])

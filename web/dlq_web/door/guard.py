@@ -20,7 +20,10 @@ from dlq_web.door.sessions import Session, WebSessions, is_token
 
 CSRF_HEADER = "x-dlq-csrf"
 SAFE = frozenset({"GET", "HEAD"})
-OPEN = ("/static/", "/enter", "/enter/", "/sign-in", "/livez", "/readyz", "/favicon.ico")
+OPEN = (
+    "/static/", "/enter", "/enter/", "/sign-in", "/livez", "/readyz", "/favicon.ico", "/wall",
+    "/wall/map.json",
+)  # fmt: skip
 STRANGER = "dlq.stranger"  # in a scope: whether another user of this host has connected
 LARGEST_BODY = 1024 * 1024
 EACH_SECOND, AT_ONCE = 50.0, 200.0  # requests of all sessions of one person

@@ -139,6 +139,19 @@ def chosen(whole: GpuMap, choice: GpuChoice) -> GpuMap:
     return whole._replace(nodes=nodes)
 
 
+def nameless(whole: GpuMap) -> GpuMap:
+    """The same without any name: nodes and jobs have the numbers of their places."""
+    nodes = [
+        node._replace(node_id=f"{place:05}", flags=(), agent_version="")
+        for place, node in enumerate(whole.nodes)
+    ]
+    leases = [
+        lease._replace(job_id=str(place), user="", team="")
+        for place, lease in enumerate(whole.leases)
+    ]
+    return whole._replace(nodes=nodes, leases=leases)
+
+
 def counts(shown: GpuMap) -> Mapping[GpuUse, int]:
     """How many GPUs are of each use."""
     found = Counter(gpu.use for node in shown.nodes for gpu in node.gpus)

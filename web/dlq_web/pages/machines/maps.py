@@ -49,7 +49,10 @@ class KeptAnswers(Generic[T]):
     ) -> T:
         """The answer to the reader of this request, at most as old as said. Raises DlqError."""
         person = person_of(http)
-        whole = person.name, person.role, key
+        return await self.by((person.name, person.role, key), line_of(http), ask)
+
+    async def by(self, whole: Hashable, line: Asking, ask: Callable[[Asking], Awaitable[T]]) -> T:
+        """The same by a key that names its reader too."""
         kept = self._kept.setdefault(whole, _Kept())
         self._kept.move_to_end(whole)
         if len(self._kept) > MOST_KEPT:
@@ -57,7 +60,7 @@ class KeptAnswers(Generic[T]):
         async with kept.lock:
             now_s = self._clock.boottime_s()
             if kept.answer is None or now_s - kept.asked_s >= self._fresh_s:
-                kept.answer = await ask(line_of(http))
+                kept.answer = await ask(line)
                 kept.asked_s = now_s
             return kept.answer
 
@@ -70,10 +73,11 @@ class GpuMaps:
 
     async def of(self, http: HTTPConnection) -> GpuMap:
         """The map as the reader may see it, at most FRESH_S old. Raises DlqError."""
-        return await self._kept.of(http, "map", _asked)
+        return await self._kept.of(http, "map", ask_map)
 
 
-async def _asked(line: Asking) -> GpuMap:
+async def ask_map(line: Asking) -> GpuMap:
+    """The whole map, page by page."""
     pages: list[wire.GetGpuMapResponse] = []
     request = wire.GetGpuMapRequest(page_size=NODES_AT_ONCE)
     while len(pages) * NODES_AT_ONCE < MOST_NODES:

@@ -35,6 +35,7 @@ export class GpuMap {
     this.figure = figure; this.spot = spot; this.named = named;
     /** @type {Drawn[]} */ this.nodes = [];
     this.now = 0; this.heard = 0; this.at = -1; this.owner = 1;
+    /** @type {Record<string, string>} */ this.headers = {};
     /** @type {Map<string, string>} */ this.tags = new Map();
     /** @type {Map<string, {now: number, nodes: Packed[], leases: Lease[], next: string|null}>} */ this.pieces = new Map();
     this.canvas = document.createElement('canvas');
@@ -60,7 +61,7 @@ export class GpuMap {
     do {
       const url = source + (source.includes('?') ? '&' : '?') + `cursor=${encodeURIComponent(cursor)}`;
       const tag = this.tags.get(url);
-      const answer = await fetch(url, { headers: tag ? { 'if-none-match': tag } : {} });
+      const answer = await fetch(url, { headers: { ...this.headers, ...(tag ? { 'if-none-match': tag } : {}) } });
       if (answer.status !== 304) {
         if (!answer.ok) throw new Error(String(answer.status));
         this.pieces.set(url, await answer.json());
@@ -75,6 +76,13 @@ export class GpuMap {
     } while (cursor);
     this.nodes = drawn;
     this.figure.dataset.nodes = String(drawn.length);
+    this.later();
+  }
+
+  /** Nothing is known any more. */
+  forget() {
+    this.nodes = []; this.tags.clear(); this.pieces.clear();
+    this.figure.dataset.nodes = '0';
     this.later();
   }
 
@@ -288,7 +296,7 @@ export function begin() {
   const figure = document.getElementById('map');
   if (!figure?.dataset.source) return;
   const source = figure.dataset.source;
-  const map = new GpuMap(figure, document.getElementById('spot'), figure.dataset.named !== 'no');
+  const map = new GpuMap(figure, document.getElementById('spot'), true);
   const line = document.getElementById('line');
   const look = async () => {
     if (document.visibilityState !== 'visible') return;
