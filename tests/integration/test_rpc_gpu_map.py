@@ -76,6 +76,30 @@ async def test_of_others_it_tells_what_their_cluster_shows(
     assert lease.user == "alice"
 
 
+@pytest.mark.parametrize("order", [("alice", "bob", "olga"), ("olga", "bob", "alice")])
+async def test_readers_that_share_a_page_see_no_more_than_alone(
+    house: RpcHouse, order: tuple[str, ...]
+) -> None:
+    house.control.published.others_shown = "nameless"
+    jobs = house.control.published.all_jobs
+    jobs[JobId(1)] = jobs[JobId(1)]._replace(team="vision")
+    seen = {}
+    for name in order:
+        role = Role.OPERATOR if name == "olga" else Role.USER
+        (lease,) = (await map_of(house, name, role)).leases
+        seen[name] = (lease.user, lease.team, lease.kind != lease_pb2.LEASE_KIND_UNSPECIFIED)
+    whole = ("alice", "vision", True)
+    assert seen == {"alice": whole, "olga": whole, "bob": ("", "", False)}
+
+
+async def test_an_attempt_without_a_job_is_an_orphan_that_breaks_nothing(house: RpcHouse) -> None:
+    house.control.published.all_jobs.clear()
+    for name, role in (("bob", Role.USER), ("olga", Role.OPERATOR)):
+        told = await map_of(house, name, role)
+        assert list(told.nodes[0].lease_places) == [0, -1]
+        assert [(one.job_id, one.user) for one in told.leases] == [("1", "")]
+
+
 async def test_its_pages_go_on_by_node(house: RpcHouse) -> None:
     first = await map_of(house, "alice", Role.USER, page_size=1)
     second = await map_of(house, "alice", Role.USER, page_size=1, page_token=first.next_page_token)

@@ -36,6 +36,7 @@ from dlq_master.rpc.links import SignInLinks
 from dlq_master.rpc.methods import JOIN_METHODS, JOIN_SERVICE, SERVICES
 from dlq_master.rpc.views.event_rows import EventRows
 from dlq_master.rpc.views.job_rows import JobRows
+from dlq_master.rpc.views.shared_maps import SharedMaps
 
 LARGEST_REQUEST_BYTES = 5 * 1024 * 1024  # a script of 4 MiB, and all else of a spec
 LARGEST_JOIN_BYTES = 64 * 1024
@@ -133,6 +134,7 @@ class MasterServer:
             rows=rows,
             notes=BlockNotes(),
             events=EventRows(rows),
+            maps=SharedMaps(clock),
             links=SignInLinks(clock),
             check_member=door.check_member,
             record=audit.recorded,

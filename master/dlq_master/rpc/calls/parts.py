@@ -21,6 +21,7 @@ from dlq_master.rpc.calls.reads import Slices
 from dlq_master.rpc.links import SignInLinks
 from dlq_master.rpc.views.event_rows import EventRows
 from dlq_master.rpc.views.job_rows import JobRows
+from dlq_master.rpc.views.shared_maps import SharedMaps
 
 
 class Record(Protocol):
@@ -50,6 +51,7 @@ class MasterParts:
     rows: JobRows
     notes: BlockNotes
     events: EventRows
+    maps: SharedMaps
     links: SignInLinks
     check_member: Callable[[CertifiedIdentity], object]  # Door.check_member, for long streams
     record: Record

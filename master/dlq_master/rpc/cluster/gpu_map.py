@@ -13,7 +13,9 @@ from dlq.v1 import node_service_pb2 as wire
 from dlq_common.text.wire import to_timestamp
 from dlq_master.control.read_model.published import Published
 from dlq_master.control.stimuli import Caller
+from dlq_master.model.attempts.attempt import Attempt
 from dlq_master.model.ids import AttemptKey
+from dlq_master.model.jobs.job import Job
 from dlq_master.model.lease import hold_until_s
 from dlq_master.model.nodes.node import Node
 from dlq_master.model.resources import GPU_BITS, indices
@@ -22,44 +24,84 @@ from dlq_master.rpc.calls.paging import page_size_of
 from dlq_master.rpc.calls.reads import ENCODED
 from dlq_master.rpc.jobs.visible import HIDDEN, names_others
 from dlq_master.rpc.views.convert import ATTEMPT_STATES, LEASE_KINDS, NODE_STATES, contact_of
+from dlq_master.rpc.views.shared_maps import MapPage
 
 NOBODY, UNKNOWN = -1, -1
 
 
 async def get_gpu_map(call: Call, request: wire.GetGpuMapRequest) -> wire.GetGpuMapResponse:
-    read = call.read
-    most = page_size_of(request.page_size)
+    read, caller = call.read, call.caller
+    most, token = page_size_of(request.page_size), request.page_token
+    names = names_others(read, caller)
+    key = caller.sees_all, names, read.others_shown, most, token
+
+    async def make() -> MapPage:
+        leases = _Leases(read, whole=caller.sees_all, names=names)
+        return await _page(call, leases, most, token)
+
+    page = await call.parts.maps.page(key, make)
+    return page.response if caller.sees_all else _with_own(page, read, caller)
+
+
+async def _page(call: Call, leases: _Leases, most: int, token: str) -> MapPage:
+    """A page as everybody of these rights sees it."""
+    read, breathe = call.read, call.breathe()
     there = read.nodes()
-    start = bisect_right(there, request.page_token, key=lambda node: str(node.node_id))
-    page = there[start : start + most]
-    leases, breathe = _Leases(read, call.caller), call.breathe()
+    start = bisect_right(there, token, key=lambda node: str(node.node_id))
+    nodes = there[start : start + most]
     response = wire.GetGpuMapResponse(
-        next_page_token=page[-1].node_id if start + most < len(there) else "",
+        next_page_token=nodes[-1].node_id if start + most < len(there) else "",
         master_time=to_timestamp(call.now_s),
     )
-    for node in page:
+    for node in nodes:
         known = len(leases.told)
         response.nodes.append(_node(node, read, leases))
         await breathe(ENCODED * (1 + len(leases.told) - known) // 3)
     response.leases.extend(leases.told)
+    return MapPage(response, tuple(leases.places), tuple(leases.users))
+
+
+def _with_own(page: MapPage, read: Published, caller: Caller) -> wire.GetGpuMapResponse:
+    """The page with all that the caller may know of own jobs."""
+    own = [place for place, user in enumerate(page.users) if user == caller.name]
+    seen = {place: job for place in own if (job := read.job(page.keys[place].job_id)) is not None}
+    if not any(caller.may_see(job) for job in seen.values()):
+        return page.response
+    response = wire.GetGpuMapResponse()
+    response.CopyFrom(page.response)
+    for place, job in seen.items():
+        attempt = read.attempt(page.keys[place])
+        if attempt is not None and caller.may_see(job):
+            response.leases[place].CopyFrom(_lease(attempt, job, read, user=job.user, whole=True))
     return response
 
 
 class _Leases:
     """The leases of one answer, each with its place."""
 
-    def __init__(self, read: Published, caller: Caller) -> None:
+    def __init__(self, read: Published, *, whole: bool, names: bool) -> None:
+        """`whole`: with all facts of every job; `names`: with its user."""
         self.told: list[wire.GpuMapLease] = []
-        self._read, self._caller = read, caller
-        self._places: dict[AttemptKey, int] = {}
+        self.users: list[str] = []
+        self.places: dict[AttemptKey, int] = {}
+        self._read, self._whole, self._names = read, whole, names
 
     def place(self, key: AttemptKey) -> int:
         """The place of this attempt's lease in the answer."""
-        found = self._places.get(key)
+        found = self.places.get(key)
         if found is None:
-            found = self._places[key] = len(self.told)
-            self.told.append(_lease(key, self._read, self._caller))
+            found = self.places[key] = len(self.told)
+            self.told.append(self._lease(key))
         return found
+
+    def _lease(self, key: AttemptKey) -> wire.GpuMapLease:
+        read = self._read
+        attempt, job = read.attempt(key), read.job(key.job_id)
+        self.users.append("" if job is None else job.user)
+        if attempt is None or job is None or (read.others_shown == HIDDEN and not self._whole):
+            return wire.GpuMapLease(job_id=str(key.job_id))
+        user = job.user if self._names else ""
+        return _lease(attempt, job, read, user=user, whole=self._whole)
 
 
 def _node(node: Node, read: Published, leases: _Leases) -> wire.GpuMapNode:
@@ -85,19 +127,16 @@ def _node(node: Node, read: Published, leases: _Leases) -> wire.GpuMapNode:
     )
 
 
-def _lease(key: AttemptKey, read: Published, caller: Caller) -> wire.GpuMapLease:
-    """The lease of a living attempt, as far as the caller may see it, to the second."""
-    attempt, job = read.attempt(key), read.job(key.job_id)
-    if attempt is None or job is None:
-        return wire.GpuMapLease(job_id=str(key.job_id))
-    seen, lease = caller.may_see(job), attempt.lease
-    if not seen and read.others_shown == HIDDEN:
-        return wire.GpuMapLease(job_id=str(key.job_id))
+def _lease(
+    attempt: Attempt, job: Job, read: Published, *, user: str, whole: bool
+) -> wire.GpuMapLease:
+    """The lease of a living attempt, to the second."""
+    lease = attempt.lease
     told = wire.GpuMapLease(
-        job_id=str(key.job_id),
-        user=job.user if seen or names_others(read, caller) else "",
-        team=job.team if seen else "",
-        kind=LEASE_KINDS[lease.kind] if seen else lease_pb2.LEASE_KIND_UNSPECIFIED,
+        job_id=str(job.job_id),
+        user=user,
+        team=job.team if whole else "",
+        kind=LEASE_KINDS[lease.kind] if whole else lease_pb2.LEASE_KIND_UNSPECIFIED,
         attempt_state=ATTEMPT_STATES[attempt.state],
         leaving=attempt.stop_cause is not None,
         gpu_count=sum((slot.mask & GPU_BITS).bit_count() for slot in lease.allocation.slots),
