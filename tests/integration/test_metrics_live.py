@@ -83,7 +83,8 @@ def test_a_live_page_has_each_documented_metric_and_promtool_reads_it(tmp_path: 
     for where, text in expressions():
         assert metrics_in(text, histograms) <= there, where
     told = samples(page)
-    assert told['dlq_job_wait_seconds_count{class="best_effort",gpus="1",queue="default"}'] == 1
+    wait = 'dlq_job_wait_seconds_count{class="best_effort",gpus_bucket="1",queue="default"}'
+    assert told[wait] == 1
     assert told['dlq_rpc_seconds_count{code="OK",method="JobService/SubmitJob"}'] == 1
     assert openmetrics.endswith("# EOF\n")
     assert slurm["slurm_nodes_idle"] == 1

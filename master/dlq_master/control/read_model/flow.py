@@ -39,7 +39,7 @@ class Flow:
 
     def __init__(self) -> None:
         """Of nothing."""
-        self.waits = Histograms(SPANS_S, "class", "gpus", "queue")
+        self.waits = Histograms(SPANS_S, "class", "gpus_bucket", "queue")
         self.runs = Histograms(SPANS_S, "queue", "state")
         self.slack = Histograms(SPANS_S)  # of promises that were kept
         self.missed: Counter[str] = Counter()  # promises, by cause

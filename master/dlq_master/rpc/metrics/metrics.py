@@ -154,7 +154,11 @@ class MetricsServer:
         if refusal:
             return _http("401 Unauthorized", PLAIN, f"{refusal}\n".encode(), _CHALLENGE)
         wanted = wanted_format(headers.get("accept", ""))
-        return _http("200 OK", wanted, self._page(path, wanted))
+        try:
+            return _http("200 OK", wanted, self._page(path, wanted))
+        except Exception as fault:  # noqa: BLE001 - a fault of a page ends nothing but this answer
+            _log.error("scrape_failed", path=path, exc_info=fault)
+            return _http("500 Internal Server Error", PLAIN, b"the master's log says why\n")
 
     def _page(self, path: str, wanted: str) -> bytes:
         """The page, at most FRESH_S old."""

@@ -30,7 +30,7 @@ def _jobs(read: Published) -> Iterator[MetricFamily]:
     yield by("dlq_deadline_jobs", "gauge", words, "verdict", read.tally.verdicts)
     late, told = read.promise_risks()
     promised = read.tally.verdicts.get("promised", 0)
-    verdicts = {"safe": max(0, promised - told), "at_risk": told - late, "missed": late}
+    verdicts = {"safe": max(0, promised - told), "at_risk": max(0, told - late), "missed": late}
     words = "Promised deadlines: safe, at risk, or missed by jobs that go on."
     yield by("dlq_promises", "gauge", words, "verdict", verdicts)
     words = "GPUs for which jobs wait, by the main reason of the last look at each job."

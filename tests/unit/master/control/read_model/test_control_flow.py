@@ -8,7 +8,8 @@ import pytest
 
 from dlq_master.control.read_model.flow import Flow
 from dlq_master.model.event import JournalEvent
-from dlq_master.model.ids import JobId, NodeId
+from dlq_master.model.ids import AttemptKey, JobId, NodeId
+from dlq_master.model.jobs.job import EndReason
 from dlq_master.model.machines.rented import Machine, MachineState
 from dlq_master.model.nodes.node import FlagNote, Node, NodeFlag
 from dlq_master.store.batch import Batch
@@ -40,24 +41,28 @@ def count(flow_metric: object) -> list[tuple[object, int, float]]:
     return [(labels, sum(one.counts), one.total) for labels, one in flow_metric]  # type: ignore[attr-defined]
 
 
-def test_a_job_counts_with_its_wait_at_its_first_start_and_with_its_run_at_its_end(
-    master: Master,
-) -> None:
-    agent = SimAgent(master, NodeId("gpu02"))
+def test_a_job_counts_with_its_wait_at_its_first_start_and_with_its_run_at_its_end() -> None:
+    master = Master()
+    agent = SimAgent(master, NodeId("gpu01"))
     agent.hello()
-    first = master.submit(8).job_id
-    second = master.submit(1).job_id
-    for key in agent.living():
-        agent.start(key)
+    job_id = master.submit(1).job_id
+    key = AttemptKey(job_id, 1)
+    agent.obey()
+    wait = 'dlq_job_wait_seconds_count{class="best_effort",gpus_bucket="1",queue="default"}'
+    run = 'dlq_job_run_seconds_{}{{queue="default",state="completed"}}'
+    assert wait not in page_of(master.loop.published)
+    agent.start(key)
+    agent.report()
     told = page_of(master.loop.published)
-    assert master.job(first).ended is False
-    assert told.get('dlq_job_wait_seconds_count{class="best_effort",gpus="1",queue="default"}') in (
-        None,
-        1,
-    )
-    master.cancel(second)
+    assert told[wait] == 1
+    assert run.format("count") not in told
+    master.tick(30.0)
+    agent.exit(key)
+    agent.report()
     told = page_of(master.loop.published)
-    assert told['dlq_job_run_seconds_count{queue="default",state="cancelled"}'] == 1
+    assert (told[run.format("count")], told[run.format("sum")]) == (1, 30.0)
+    assert master.job(job_id).ended
+    master.close()
 
 
 def test_a_wait_is_the_time_for_gpus_and_a_second_start_is_none() -> None:
@@ -69,7 +74,7 @@ def test_a_wait_is_the_time_for_gpus_and_a_second_start_is_none() -> None:
         flow.publish(Batch(jobs=[row]), {job.job_id: before}, {}, {}, {})
         before = row
     ((labels, many, total),) = count(flow.waits)
-    assert labels == (("class", "best_effort"), ("gpus", "2-4"), ("queue", "default"))
+    assert labels == (("class", "best_effort"), ("gpus_bucket", "2-4"), ("queue", "default"))
     assert (many, total) == (1, 90.0)
     master.close()
 
@@ -85,8 +90,6 @@ def test_jobs_that_a_starting_master_loads_count_for_nothing(master: Master) -> 
 def test_lost_work_counts_by_the_end_that_lost_it() -> None:
     flow, master = Flow(), Master()
     job = master.submit(1)
-    from dlq_master.model.jobs.job import EndReason
-
     lost = job._replace(lost_gpu_s=40.0, end_reason=EndReason.NODE_LOST)
     flow.publish(Batch(jobs=[lost]), {job.job_id: job}, {}, {}, {})
     flow.publish(Batch(jobs=[lost._replace(moves=1)]), {job.job_id: lost}, {}, {}, {})

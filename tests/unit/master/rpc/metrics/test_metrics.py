@@ -7,12 +7,14 @@ import socket
 from collections.abc import Iterator
 
 import pytest
+from structlog.testing import capture_logs
 
 from dlq_master.control.loop.meter import Meter
 from dlq_master.control.stimuli import AskedDeadline
 from dlq_master.model.ids import NodeId
 from dlq_master.model.usage.accounting import Account, UseClass, Used
 from dlq_master.rpc.metrics.access import MetricsDoor
+from dlq_master.rpc.metrics.exposition import MetricFamily
 from dlq_master.rpc.metrics.metrics import MetricsServer
 from dlq_master.rpc.metrics.page import cluster_families
 from dlq_master.store.tables.accounts import UseRow
@@ -151,3 +153,44 @@ def test_a_taken_port_is_an_error_of_the_start(master: Master) -> None:
             await first.stop()
 
     asyncio.run(twice())
+
+
+async def answers_to(server: MetricsServer, *requests: bytes) -> list[str]:
+    await server.start()
+    found = [(await asked(server.port, each))[0] for each in requests]
+    await server.stop()
+    return found
+
+
+def test_hostile_requests_are_answered_and_the_next_one_as_well(master: Master) -> None:
+    hostile = [
+        b"GET http://elsewhere/metrics HTTP/1.1\r\n\r\n",
+        b"GET /../metrics HTTP/1.1\r\n\r\n",
+        b"\x00\xff\x00 \xff\r\n\r\n",
+        b"\r\n\r\n",
+        b"GET /metrics\r\n\r\n",
+        b"GET /metrics?a=b#c HTTP/9\r\nAccept: \xff;q=x,,\r\nno colon\r\n:\r\n\r\n",
+        b"GET /metrics HTTP/1.1\r\nAccept: " + b"a;q=1," * 1_000 + b"\r\n\r\n",
+        b"GET /metrics HTTP/1.1\r\n" + b"A: b\r\n" * 5_000 + b"\r\n",
+        b"GET /metrics HTTP/1.1\r\n\r\n",
+    ]
+    found = asyncio.run(answers_to(served(master), *hostile))
+    lost, good = "HTTP/1.0 404 Not Found", "HTTP/1.0 200 OK"
+    assert found == [lost, lost, lost, lost, good, good, good, "", good]
+
+
+def test_a_fault_of_a_page_ends_one_answer_and_is_in_the_log(master: Master) -> None:
+    calls = []
+
+    def page() -> list[MetricFamily]:
+        calls.append(1)
+        if len(calls) == 1:
+            raise KeyError("a bug")
+        return []
+
+    server = MetricsServer("127.0.0.1:0", {"/metrics": page}, master.clock, MetricsDoor())
+    ask = b"GET /metrics HTTP/1.1\r\n\r\n"
+    with capture_logs() as logs:
+        found = asyncio.run(answers_to(server, ask, ask))
+    assert found == ["HTTP/1.0 500 Internal Server Error", "HTTP/1.0 200 OK"]
+    assert [line["event"] for line in logs] == ["scrape_failed"]

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
-from types import FrameType
 
 import pytest
 
@@ -16,6 +14,7 @@ from dlq_master.rpc.metrics.health import health_families
 from dlq_master.rpc.metrics.infos import info_families
 from dlq_master.rpc.metrics.page import cluster_families
 from dlq_master.rpc.metrics.work import flow_families
+from support.counted_calls import counted_calls
 from support.master_harness import Master
 from support.metric_pages import told
 from support.sim_agent import SimAgent
@@ -43,19 +42,10 @@ def families(master: Master) -> Iterator[MetricFamily]:
 
 def calls_of_a_scrape(master: Master) -> int:
     """Functions that one look calls, C functions as well."""
-    count = 0
-
-    def counted(_frame: FrameType, event: str, _about: object) -> None:
-        nonlocal count
-        count += event in ("call", "c_call")
-
     openmetrics_page(families(master))  # what has changed has been looked at
-    sys.setprofile(counted)
-    try:
+    with counted_calls(of_c=True) as calls:
         openmetrics_page(families(master))
-    finally:
-        sys.setprofile(None)
-    return count
+    return calls.total()
 
 
 def test_a_scrape_calls_as_many_functions_for_many_jobs_as_for_few(master: Master) -> None:
