@@ -8,10 +8,12 @@ stays open and grows. Beyond 50 notices it only counts.
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Sequence
 from typing import NamedTuple
 
 from dlq.v1 import job_service_pb2, notify_service_pb2
+from dlq_common.daemon.logs import get_logger
 from dlq_common.notices import TEST_KIND
 from dlq_common.text.wire import from_timestamp
 from dlq_notify.config import NotifySection
@@ -19,7 +21,7 @@ from dlq_notify.rules import Rule, RuleBook
 from dlq_notify.store import MOST_NOTICES, Digest, NotifyLetter, NotifyStore
 from dlq_notify.wording import ENDS, TEST_WORD, JobNotice, clean, moved_notice, notice_of
 
-HOUR_S = 3_600.0
+HOUR_S, LOOK_AGAIN_S = 3_600.0, 60.0
 MOST_RANKS = 10_000  # that failed first, of attempts that have not ended
 START_MOVED, EVENTS_LOST = "start_moved", "events_lost"
 MOVED_BY = 0.5  # of the wait that was left
@@ -39,6 +41,7 @@ class Gathering:
     def __init__(self, store: NotifyStore, settings: NotifySection) -> None:
         self._store = store
         self._settings = settings
+        self._log = get_logger("notify")
         self._ranks: dict[tuple[str, int], int] = {}  # lost by a restart: rank 0 is read then
 
     def take(
@@ -53,7 +56,7 @@ class Gathering:
         with self._store.write():
             for message in told:
                 if known is None or message.event.sequence > known:
-                    self._take_one(message, book, now_s)
+                    self._take_safely(message, book, now_s)
             if known is None or cursor > known:
                 self._store.set_cursor(cursor)
 
@@ -99,6 +102,18 @@ class Gathering:
 
     # --- helpers, in order of use -----------------------------------------------------------------
 
+    def _take_safely(
+        self, told: job_service_pb2.WatchEventsResponse, book: RuleBook, now_s: float
+    ) -> None:
+        """An event that this release does not understand does not keep it from the next one."""
+        try:
+            self._take_one(told, book, now_s)
+        except sqlite3.Error:
+            raise
+        except Exception as error:  # noqa: BLE001
+            kind, sequence = told.event.kind, told.event.sequence
+            self._log.error("event_fault", kind=kind, sequence=sequence, exc_info=error)
+
     def _take_one(
         self, told: job_service_pb2.WatchEventsResponse, book: RuleBook, now_s: float
     ) -> None:
@@ -142,10 +157,14 @@ class Gathering:
         rule = book.by_id.get(event.data.get("rule", ""))
         if rule is None:
             return
+        if self._has_enough(rule.user, now_s):
+            self._log.warning("test_refused", rule=rule.rule_id, user=rule.user)
+            return
         text = f"this is a test of rule {rule.rule_id}: {', '.join(rule.words)}"
         at_s = from_timestamp(event.event_time)
         notice = JobNotice(event.sequence, TEST_WORD, TEST_WORD, at_s, clean(text))
         digest = Digest(rule.rule_id, "", now_s, now_s, {TEST_WORD: 1}, [notice])
+        self._store.note_sent(rule.user, now_s)
         self._write_letter(rule, digest, now_s)
 
     def _add(
@@ -198,9 +217,12 @@ class Gathering:
         wakes_s = rule.wakes_s(now_s)
         if wakes_s > now_s:
             return wakes_s
-        if self._store.sent_since(rule.user, now_s - HOUR_S) >= self._settings.messages_per_hour:
-            return now_s + 60.0
-        return now_s
+        return now_s + LOOK_AGAIN_S if self._has_enough(rule.user, now_s) else now_s
+
+    def _has_enough(self, user: str, now_s: float) -> bool:
+        """Whether this user has had as many messages as they may in an hour."""
+        sent = self._store.sent_since(user, now_s - HOUR_S)
+        return sent >= self._settings.messages_per_hour
 
     def _close(self, rule: Rule, digest: Digest, now_s: float) -> None:
         self._store.drop_digest(digest)

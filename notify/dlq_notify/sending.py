@@ -7,6 +7,7 @@ again, with the same id. So a message comes at least once, and a receiver knows 
 from __future__ import annotations
 
 import random
+from collections import Counter
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
@@ -22,6 +23,7 @@ from dlq_notify.targets.refusal import NotSent, unreachable
 from dlq_notify.wording import TEST_WORD
 
 AT_ONCE = 8
+AT_ONCE_OF_A_USER = 2  # slow targets of one user do not hold up the others
 FIRST_WAIT_S, LONGEST_WAIT_S = 10.0, 3_600.0
 MOST_OUTPUTS = 3
 ReadOutput = Callable[[str, int, int], tuple[str, ...]]
@@ -63,12 +65,13 @@ class Sending:
         failed before may be due in quiet hours: it waits for their end.
         """
         busy = {letter.rule_id for letter, _ in self._flying.values()}
+        users = Counter(letter.user for letter, _ in self._flying.values())
         now_s = self._clock.now_s()
         for letter in self._store.due_letters(now_s):
             if len(self._flying) >= 2 * AT_ONCE:
                 return
             rule = book.by_id.get(letter.rule_id)
-            if rule is None or letter.rule_id in busy:
+            if rule is None or letter.rule_id in busy or users[rule.user] >= AT_ONCE_OF_A_USER:
                 continue
             wakes_s = now_s if TEST_WORD in letter.counts else rule.wakes_s(now_s)
             if wakes_s > now_s:
@@ -76,6 +79,7 @@ class Sending:
                     self._store.put_letter(letter._replace(next_s=wakes_s))
                 continue
             busy.add(letter.rule_id)
+            users[rule.user] += 1
             flight = self._pool.submit(self._send, rule, letter)
             self._flying[letter.letter_id] = letter, flight
 

@@ -181,3 +181,20 @@ async def test_estimates_are_told_of_waiting_jobs_whose_owners_want_them(house: 
         wire.ListStartEstimatesRequest(), timeout=DEADLINE_S
     )
     assert await refusal(call) is grpc.StatusCode.PERMISSION_DENIED
+
+
+@pytest.mark.parametrize(("others", "named"), [("named", True), ("nameless", False)])
+async def test_the_notifier_learns_for_whom_a_job_left_only_where_all_may(
+    house: RpcHouse, others: str, named: bool
+) -> None:
+    job_id = await submit(house, "alice")
+    house.control.published.others_shown = others
+    facts = {"for_job": 9, "user": "bob", "rule": "fifo"}
+    house.control.note("job_displaced", job_id=JobId(int(job_id)), data=facts)
+    jobs: Any = JobServiceStub(house.channel_as("nina", Role.NOTIFIER))
+    request = job_service_pb2.WatchEventsRequest(cursor=1, gathered=True)
+    stream = jobs.WatchEvents(request, timeout=DEADLINE_S)
+    message = await stream.read()
+    stream.cancel()
+    assert message.event.kind == "job_displaced"
+    assert ("user" in message.event.data) is named

@@ -51,6 +51,9 @@ TRIALS = (
         ),
     ),
     Trial("sim", ("dlq simulate --help",)),
+    Trial(
+        "notify", ("dlq-notify --version", "dlq-notify run --help", "dlq-notify run --check-config")
+    ),
     Trial("web", ("dlq web --help", "python -c 'import dlq_web.serving'")),
     # With the libraries where there was a compiler: the command's own exit code comes through.
     Trial("profile", ("dlq profile show --help", "dlq profile run --json -- sh -c 'exit 0'")),

@@ -197,3 +197,25 @@ def test_the_rank_that_failed_first_is_known_for_its_output(desk: Desk) -> None:
     desk.take(told(3, "job_failed", job))
     (letter,) = desk.letters(NOW_S + 60.0)
     assert (letter.notices[0].rank, letter.notices[0].attempt) == (3, 2)
+
+
+def test_tests_count_among_the_messages_of_an_hour(tmp_path: Path) -> None:
+    with a_store(tmp_path) as store:
+        desk = Desk(store, messages_per_hour=2)
+        for sequence in range(1, 6):
+            desk.take(told(sequence, "notify_rule_tested", data={"rule": "n1"}))
+        assert len(desk.letters(NOW_S)) == 2
+
+
+def test_an_event_that_makes_no_sense_does_not_hold_up_the_next(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*_: object) -> None:
+        raise KeyError("of a newer release")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("dlq_notify.gathering.notice_of", broken)
+        desk.take(told(1, "job_completed", a_job(17, "completed")))
+    desk.take(told(2, "job_completed", a_job(18, "completed")))
+    (letter,) = desk.letters(NOW_S + 60.0)
+    assert (letter.total, desk.store.cursor) == (1, 2)

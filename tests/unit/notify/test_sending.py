@@ -218,3 +218,20 @@ def test_output_is_read_only_for_rules_that_want_it_and_may_be_missing(
         sending.close()
     assert asked == [("17", 2, 3), ("17", 2, 3)]
     assert ["no data" in one.text for one in target.taken] == [False, True, False]
+
+
+def test_one_user_does_not_take_all_lines(
+    store: NotifyStore, target: FakeTarget, clock: FakeClock
+) -> None:
+    rules = [a_rule(f"n{number}") for number in range(1, 6)] + [a_rule("n9", user="bob")]
+    put(
+        store,
+        *[a_letter(f"7-{one.rule_id}-1", rule_id=one.rule_id, user=one.user) for one in rules],
+    )
+    sending = a_sending(store, target, clock)
+    sending.begin_due(a_book(*rules))
+    assert sending.flying == 3, "two of alice, and that of bob"
+    for _ in range(3):
+        send_all(sending, a_book(*rules))
+    sending.close()
+    assert len(target.taken) == 6

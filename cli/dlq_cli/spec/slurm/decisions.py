@@ -36,7 +36,7 @@ class OptionDecision(NamedTuple):
 
 _GEOMETRY = "sockets and threads of nodes are not known here: ask for cores by -c"
 _CLOCKS = "clocks are the operator's"
-_NO_MAIL = "there is no mail: dlq wait JOB && ... in your shell"
+_NO_MAIL = "a rule sends mails: dlq notify add mail ADDRESS"
 _PLACED = "the agent chooses cores and links itself"
 _ONE_PART = "a job here has one part: submit each part as a job"
 _EXTERNAL = "there is nothing of it here"
