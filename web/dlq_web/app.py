@@ -26,6 +26,7 @@ from dlq_web.door.sessions import Person, WebSessions
 from dlq_web.door.signing import SigningDoor
 from dlq_web.door.wall import WallToken
 from dlq_web.pages import job, loans, pages, promises, search
+from dlq_web.pages.foresee import future
 from dlq_web.pages.machines import drain, gpus, nodes, use
 from dlq_web.pages.page import LOOK, STATIC, refusal_page
 from dlq_web.pages.steer import acting, submitting
@@ -71,6 +72,7 @@ def assembled(
             *promises.routes(clock),
             *loans.routes(clock),
             *job.routes(clock),
+            *future.routes(clock),
             *acting.routes(clock),
             *submitting.routes(clock),
             *gpus.routes(clock),

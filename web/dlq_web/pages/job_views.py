@@ -24,8 +24,8 @@ _SPEED = ("run time", "progress", "estimate", "speed by size", "elastic")
 _PREEMPTED = ("preemptions", "preempted")
 # The page that shows the cause of a reason.
 CAUSES: Mapping[str, tuple[str, str]] = {
-    "maintenance": ("/nodes", "the nodes"),
-    "reserved_for": ("/jobs", "the queue"),
+    "maintenance": ("/future", "reservations"),
+    "reserved_for": ("/future", "the next hours"),
     **dict.fromkeys(
         (
             "no_nodes", "no_such_shape", "runtime", "constraint", "gpu_type", "nodes_closed",
@@ -33,6 +33,7 @@ CAUSES: Mapping[str, tuple[str, str]] = {
         ),
         ("/nodes", "the nodes"),
     ),
+    **dict.fromkeys(("quota", "team_limit"), ("/use", "the use of teams")),
     "behind_higher_rank": ("/jobs", "the queue"),
     "head_of_line": ("/jobs", "the queue"),
 }  # fmt: skip
