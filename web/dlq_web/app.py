@@ -79,7 +79,6 @@ def assembled(
             *nodes.routes(clock),
             *drain.routes(clock),
             *use.routes(clock),
-            Mount("/static", StaticFiles(directory=STATIC)),
             Mount("/static", StaticFiles(directory=STATIC, packages=[LOOK])),
         ],
         middleware=[guard],
