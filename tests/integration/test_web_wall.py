@@ -14,6 +14,7 @@ from dlq_master.model.ids import JobId
 from dlq_master.model.nodes.node import Gpu
 from dlq_web.door.wall import WALL_FILE, WallToken
 from support.rpc_house import DEADLINE_S, RpcHouse, rpc_house
+from support.shared_web_house import shared_web_house
 from support.web_house import COOKIE, WebHouse, web_house
 
 pytestmark = pytest.mark.integration
@@ -112,3 +113,22 @@ async def test_a_master_that_is_away_is_told(
     await house.server.stop(0.0)
     answer = await web.browser.get(DATA, headers=bearer(WallToken(tmp_path).made()))
     assert answer.status_code == 503
+
+
+async def test_a_server_for_all_has_a_wall_as_the_named_user(
+    house: RpcHouse, tmp_path: Path
+) -> None:
+    headers = bearer(WallToken(tmp_path).made())
+    async with shared_web_house(house, tmp_path, wall_user="bob") as web:
+        screen = web.browser()
+        answer = await screen.get(DATA, headers=headers)
+        assert answer.status_code == 200
+        assert len(answer.json()["nodes"]) == 2
+        assert (await screen.get("/wall")).status_code == 200
+        for path in ("/gpus", "/v1/nodes", "/account"):
+            assert (await screen.get(path, headers=headers)).status_code == 401
+        del house.control.published.all_users["bob"]
+    async with shared_web_house(house, tmp_path, wall_user="bob") as web:
+        assert (await web.browser().get(DATA, headers=headers)).status_code in (401, 403)
+    async with shared_web_house(house, tmp_path) as web:
+        assert (await web.browser().get(DATA, headers=headers)).status_code == 401

@@ -95,13 +95,17 @@ async def shared_web_house(
     clock: Clock | None = None,
     ways: tuple[OtherWay, ...] = (),
     behind_proxy: bool = False,
+    wall_user: str = "",
 ) -> AsyncIterator[SharedWebHouse]:
     """The server as the service `portal`; it is gone afterwards."""
     key, certificate = house.certificate("portal", Role.WEB)
     address = f"127.0.0.1:{house.server.api_port}"
     identity = certified(key, certificate, house.authority.certificate_pem(), address)
     service = ServiceLine(identity, state_dir / "identity", house.clock)
-    site = Site(origin=ORIGIN, behind_proxy=behind_proxy, certificates=True, state_dir=state_dir)
+    site = Site(
+        origin=ORIGIN, behind_proxy=behind_proxy, certificates=True, state_dir=state_dir,
+        wall_user=wall_user,
+    )  # fmt: skip
     server = SharedServer(site, service, clock or house.clock, SeededIds(9))
     for way in ways:
         server.entrance.add(way)

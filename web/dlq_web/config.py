@@ -43,6 +43,15 @@ class ServiceConfig:
 
 
 @dataclass(frozen=True, slots=True)
+class WallConfig:
+    """A screen on the wall: the map of all GPUs without names, for its token alone."""
+
+    # The user as whom the map is asked for, one that the service may act for. "": there is no wall.
+    # `dlq-web wall` prints the address.
+    user: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class WebLogConfig:
     """Lines below the level are not written."""
 
@@ -56,6 +65,7 @@ class WebConfig:
     page: PageConfig = field(default_factory=PageConfig)
     listen: WebListenConfig = field(default_factory=WebListenConfig)
     service: ServiceConfig = field(default_factory=ServiceConfig)
+    wall: WallConfig = field(default_factory=WallConfig)
     log: WebLogConfig = field(default_factory=WebLogConfig)
 
     @property

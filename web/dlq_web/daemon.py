@@ -24,9 +24,10 @@ from dlq_common.clock import Clock, SteadyClock
 from dlq_common.daemon.config import dump_config
 from dlq_common.daemon.logs import configure_logging, get_logger
 from dlq_common.daemon.systemd import Service, passed_sockets
-from dlq_common.errors import DlqError
+from dlq_common.errors import ConfigError, DlqError
 from dlq_common.ids import RandomIds
 from dlq_web.config import WebConfig, read_config
+from dlq_web.door.wall import WallToken
 from dlq_web.line.service import ServiceLine, service_identity
 from dlq_web.listening import OpenProtocol, Tls, listening_socket
 from dlq_web.shared import SharedServer, Site
@@ -68,6 +69,24 @@ def serve(path: Path, check_config: bool) -> None:
         _fail(error)
 
 
+@main.command()
+@CONFIG
+@click.option("--close", is_flag=True, help="Make the address worthless.")
+def wall(path: Path, close: bool) -> None:
+    """Print the address of the map for a screen on the wall. Run it in the service's account."""
+    try:
+        config = read_config(path)
+        token = WallToken(config.service.state_dir)
+        if close:
+            token.revoke()
+        elif not config.wall.user:
+            raise ConfigError(f"{path} names no user of a wall", hint='[wall] user = "NAME"')
+        else:
+            click.echo(f"{config.page.origin}/wall#{token.made()}")
+    except DlqError as error:
+        _fail(error)
+
+
 async def run(config: WebConfig, clock: Clock) -> None:
     """Serve with this configuration. Raises ConfigError before anything is served."""
     home = config.service.state_dir / "identity"
@@ -84,6 +103,7 @@ async def run(config: WebConfig, clock: Clock) -> None:
             behind_proxy=behind_proxy,
             certificates=tls is not None and config.listen.client_certificates,
             state_dir=config.service.state_dir,
+            wall_user=config.wall.user,
         )
         shared = SharedServer(site, line, clock, RandomIds(clock))
         leaving.push_async_callback(shared.close)

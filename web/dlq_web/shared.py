@@ -25,9 +25,12 @@ from dlq_web.door.persons import Persons
 from dlq_web.door.sessions import MOST_OF_A_PERSON, Person, WebSessions
 from dlq_web.door.shared_guard import SharedGuard, Tries
 from dlq_web.door.tokens import Tokens
+from dlq_web.door.wall import WallToken
 from dlq_web.entrance.account import AccountPage
 from dlq_web.entrance.ways import Entrance
 from dlq_web.line.service import ServiceLine
+from dlq_web.line.standing import StandingLine
+from dlq_web.wall import Wall
 
 MOST_SESSIONS = 5_000
 SWEEP_S = 5.0
@@ -42,6 +45,7 @@ class Site:
     behind_proxy: bool = False
     certificates: bool = False
     state_dir: Path
+    wall_user: str = ""  # whose map a screen on the wall shows, without names; "": there is none
 
 
 class SharedServer:
@@ -66,6 +70,8 @@ class SharedServer:
         self._account = AccountPage(tokens, self._bearers, clock)
         self._service = service
         self._clock, self._ids = clock, ids
+        self._wall = StandingLine(service, site.wall_user, clock)
+        self._wall_token = WallToken(site.state_dir if site.wall_user else None)
         self._guard = Middleware(
             SharedGuard, tries=tries, bearer=self._bearers.session, sessions=self.sessions,
             hosts=(address.netloc,), cookie=cookie, clock=clock, refuse=_refused,
@@ -73,7 +79,8 @@ class SharedServer:
 
     def app(self) -> Starlette:
         """The application; every way in has been added before."""
-        doors = [*self.entrance.routes(), *self._account.routes()]
+        wall = Wall(self._wall, self._wall_token, self._clock)
+        doors = [*self.entrance.routes(), *self._account.routes(), *wall.routes()]
         health = WebHealth(self._service.probe)
         return assembled(doors, health, self._guard, self._clock, self._ids)
 
@@ -88,6 +95,7 @@ class SharedServer:
         """End all sessions, and their lines to the master."""
         self.sessions.end_all()
         await self._persons.close()
+        await self._wall.close()
 
     def _left(self, person: Person) -> None:
         self._persons.left(person)

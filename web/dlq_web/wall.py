@@ -21,7 +21,7 @@ from dlq_web.pages.page import open_page
 
 
 class Wall:
-    """The page and its data, by the rights of the server's person."""
+    """The page and its data, by the rights of this line."""
 
     def __init__(self, line: Asking, token: WallToken, clock: Clock) -> None:
         self._line, self._token = line, token
@@ -43,7 +43,8 @@ class Wall:
         scheme, _, told = http.headers.get("authorization", "").partition(" ")
         if scheme.lower() != "bearer" or not self._token.opens(told.strip()):
             raise Unauthenticated(
-                "this wall is not open, or not any more", hint="`dlq web --wall` prints its address"
+                "this wall is not open, or not any more",
+                hint="`dlq web --wall`, or an operator, prints its address",
             )
         whole = nameless(await self._maps.by("wall", self._line, ask_map))
         return tagged(http, document_of(whole, http.query_params.get("cursor", "")))

@@ -49,7 +49,8 @@ class KeptAnswers(Generic[T]):
     ) -> T:
         """The answer to the reader of this request, at most as old as said. Raises DlqError."""
         person = person_of(http)
-        return await self.by((person.name, person.role, key), line_of(http), ask)
+        since_s = None if person.user is None else person.user.since_s  # of many with one name
+        return await self.by((person.name, person.role, since_s, key), line_of(http), ask)
 
     async def by(self, whole: Hashable, line: Asking, ask: Callable[[Asking], Awaitable[T]]) -> T:
         """The same by a key that names its reader too."""

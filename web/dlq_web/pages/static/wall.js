@@ -25,7 +25,7 @@ function count(map) {
 /** @param {GpuMap} map */
 async function look(map) {
   const token = location.hash.slice(1);
-  if (!token) { say('this address lacks its token: `dlq web --wall` prints it'); return; }
+  if (!token) { say('this address lacks its token, which stands behind a #'); return; }
   map.headers = { authorization: `Bearer ${token}` };
   try {
     await map.read(SOURCE);
