@@ -7,7 +7,6 @@ import signal
 import socket
 import sys
 from collections import deque
-from collections.abc import Iterator
 from contextlib import AsyncExitStack
 from functools import partial
 from importlib.metadata import version
@@ -23,7 +22,6 @@ from dlq_common.identity.join_token import JoinTokenText
 from dlq_common.identity.pki import Authority, fingerprint
 from dlq_common.identity.private_files import read_private
 from dlq_common.ids import RandomIds
-from dlq_common.text.addresses import is_loopback
 from dlq_common.text.units import MINUTE
 from dlq_master.control.composition.starting import Losses, start
 from dlq_master.control.composition.state import State
@@ -51,16 +49,6 @@ from dlq_master.rpc.agents.step_keeper import StepStore
 from dlq_master.rpc.audit.audit import Audit
 from dlq_master.rpc.audit.chain import Head
 from dlq_master.rpc.audit.writer import KnownHead
-from dlq_master.rpc.metrics.access import MetricsDoor, MetricsTls
-from dlq_master.rpc.metrics.exposition import MetricFamily
-from dlq_master.rpc.metrics.health import health_families, queue_families
-from dlq_master.rpc.metrics.host import HostMetrics
-from dlq_master.rpc.metrics.infos import info_families
-from dlq_master.rpc.metrics.metrics import MetricsServer, Source
-from dlq_master.rpc.metrics.page import cluster_families
-from dlq_master.rpc.metrics.slurm import slurm_families
-from dlq_master.rpc.metrics.token_file import token_file_of
-from dlq_master.rpc.metrics.work import call_families, flow_families
 from dlq_master.rpc.people.groups import Groups
 from dlq_master.rpc.people.host_accounts import HostAccounts
 from dlq_master.rpc.people.login_broker import BrokerSettings, LoginBroker
@@ -203,8 +191,15 @@ async def _serve(config: MasterConfig, leaving: AsyncExitStack, early: EarlyChec
     groups = Groups(loop, HostAccounts())
     leaving.callback(groups.close)
     broker = _broker(config, server.advertised, loop, authority, audit, clock, groups, listening)
-    host = HostMetrics(state_dir, clock, audit.writer, authority, losses)
-    metrics = _metrics(config, loop, meter, host, clock, server, forecasts, authority)
+    if config.listen.metrics:
+        # A dozen modules, and most masters serve no metrics.
+        from dlq_master.rpc.metrics.assembly import metrics_server
+        from dlq_master.rpc.metrics.host import HostMetrics
+
+        host = HostMetrics(state_dir, clock, audit.writer, authority, losses)
+        metrics = metrics_server(config, loop, meter, host, clock, server, forecasts, authority)
+    else:
+        metrics = None
     turning = asyncio.create_task(loop.run())
     leaving.push_async_callback(_end, turning)
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -234,39 +229,6 @@ async def _end(task: asyncio.Task[None]) -> None:
     """Cancel it, and wait until it is over, however it ends."""
     task.cancel()
     await asyncio.wait([task])
-
-
-def _metrics(
-    config: MasterConfig,
-    loop: Loop,
-    meter: Meter,
-    host: HostMetrics,
-    clock: Clock,
-    server: MasterServer,
-    foresight: Foresight,
-    authority: Authority,
-) -> MetricsServer | None:
-    address = config.listen.metrics
-    if not address:
-        return None
-    token = token_file_of(config.metrics.token_file)
-    tls = None if is_loopback(address) else MetricsTls(authority, clock, demanding=token is None)
-    door = MetricsDoor(tls=tls, token=token, check_member=server.check_member)
-
-    def families() -> Iterator[MetricFamily]:
-        read, now_s = loop.published, clock.now_s()
-        yield from cluster_families(read, meter)
-        yield from flow_families(read, exemplars=config.metrics.job_info)
-        yield from info_families(read, config.metrics)
-        yield from call_families(server.times)
-        yield from health_families(read, now_s)
-        yield from queue_families(loop.waiting, foresight, now_s)
-        yield from host.families()
-
-    pages: dict[str, Source] = {"/metrics": families}
-    if config.metrics.slurm_names:
-        pages["/metrics/slurm"] = lambda: slurm_families(loop.published, meter)
-    return MetricsServer(address, pages, clock, door)
 
 
 def read_authority(state_dir: Path, cluster: str) -> Authority:

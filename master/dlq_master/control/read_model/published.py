@@ -239,7 +239,8 @@ class Published:
         """Keep the numbers of jobs that have not ended."""
         self._state.jobs.counts.change(before, job)
         self.tally.change(before, job)
-        self._promise_index.change(job)
+        if job.steps or (before is not None and before.steps):
+            self._promise_index.change(job)
         self._queue_tally.change(before, job)
         self._account_tally.change(before, job)
 
