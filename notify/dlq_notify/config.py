@@ -65,7 +65,7 @@ class WebSection:
     hosts: tuple[str, ...] = ("hooks.slack.com",)
     # Of those the ones that may have a private address, and may be called without TLS.
     private_hosts: tuple[str, ...] = ()
-    # A call takes no longer, from the look-up of the name to the end of the answer.
+    # A call takes no longer, from the connection to the end of the answer.
     timeout: Seconds = Seconds(20.0)
     # Certificate authorities in place of those of this host.
     ca_file: Path | None = None

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
+from dlq_cli.commands.notify.notify import completed
 from dlq_client.line.identity import Identity, save_identity
 from dlq_common.identity.pki import Role, parse_identity
 from support.cli_run import Dlq
@@ -88,3 +89,12 @@ def test_nonsense_is_refused_before_the_master_is_asked(
 ) -> None:
     said = Dlq(tmp_path)("notify", "add", *words)
     assert said.code == 2
+
+
+def test_the_events_of_a_list_are_completed() -> None:
+    assert completed("fai") == ["failed"]
+    assert completed("failed,promise_") == [
+        "failed,promise_at_risk",
+        "failed,promise_safe",
+        "failed,promise_missed",
+    ]

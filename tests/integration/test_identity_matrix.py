@@ -229,7 +229,7 @@ async def test_for_a_user_a_web_server_reaches_exactly_the_methods_of_that_user(
     assert let_in(ends) | {p for p, code in ends.items() if code in REFUSED} == ends.keys()
 
 
-@pytest.mark.parametrize("name", ["olga", "root", "prism", "portal", "gpu01", "nobody"])
+@pytest.mark.parametrize("name", ["olga", "root", "prism", "nina", "portal", "gpu01", "nobody"])
 async def test_a_web_server_acts_for_users_alone_unless_more_is_granted(
     house: RpcHouse, name: str
 ) -> None:

@@ -15,6 +15,7 @@ from dlq.v1 import notify_service_pb2 as wire
 from dlq.v1.job_service_pb2_grpc import JobServiceStub
 from dlq.v1.notify_service_pb2_grpc import NotifyServiceStub
 from dlq.v1.queue_service_pb2_grpc import QueueServiceStub
+from dlq_common.identity.acting import ActsFor
 from dlq_common.identity.pki import Role
 from dlq_master.model.ids import JobId
 from dlq_master.planner.forecasts import Range
@@ -198,3 +199,13 @@ async def test_the_notifier_learns_for_whom_a_job_left_only_where_all_may(
     stream.cancel()
     assert message.event.kind == "job_displaced"
     assert ("user" in message.event.data) is named
+
+
+async def test_a_web_server_that_acts_for_a_user_is_told_no_stored_secret(house: RpcHouse) -> None:
+    made = await add(house)
+    portal: Any = NotifyServiceStub(house.channel_as("portal", Role.WEB))
+    answer = await portal.ListNotifyRules(
+        wire.ListNotifyRulesRequest(), timeout=DEADLINE_S, metadata=ActsFor("alice").metadata()
+    )
+    (rule,) = answer.rules
+    assert (rule.rule_id, rule.address, rule.signing_key) == (made.rule_id, "", "")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socketserver
+import ssl
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -94,8 +95,8 @@ class WebReceiver:
 
 
 @contextmanager
-def web_receiver() -> Iterator[WebReceiver]:
-    """It listens on loopback."""
+def web_receiver(tls: tuple[Path, Path] | None = None) -> Iterator[WebReceiver]:
+    """It listens on loopback. `tls`: its certificate and key."""
     receiver = WebReceiver()
 
     class Handler(BaseHTTPRequestHandler):
@@ -110,7 +111,15 @@ def web_receiver() -> Iterator[WebReceiver]:
         def log_message(self, *_: object) -> None:
             pass
 
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+    class Server(ThreadingHTTPServer):
+        def handle_error(self, *_: object) -> None:
+            pass  # a caller that trusts us not
+
+    with Server(("127.0.0.1", 0), Handler) as server:
+        if tls is not None:
+            context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+            context.load_cert_chain(*tls)
+            server.socket = context.wrap_socket(server.socket, server_side=True)
         receiver.port = server.server_address[1]
         thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
         thread.start()

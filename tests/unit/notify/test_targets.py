@@ -11,9 +11,16 @@ import socket
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+from cryptography.x509.oid import NameOID
 
 from dlq_notify.config import MailSection, WebSection
 from dlq_notify.letters import Content
@@ -312,3 +319,50 @@ def test_a_notice_is_one_line() -> None:
     notice = notice_of(told(1, "job_requeued", a_job(17, name=HOSTILE), cause="a\nb"), "requeued")
     assert isinstance(notice, JobNotice)
     assert notice.text.isprintable()
+
+
+# --- TLS ------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def tls_receiver(tmp_path: Path, name: str) -> Iterator[WebReceiver]:
+    """A receiver with a certificate of this name, by itself: `ca.pem`."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
+    begin = datetime(2020, 1, 1, tzinfo=UTC)
+    made = (
+        x509.CertificateBuilder()
+        .subject_name(subject)
+        .issuer_name(subject)
+        .public_key(key.public_key())
+        .serial_number(7)
+        .not_valid_before(begin)
+        .not_valid_after(begin + timedelta(days=36_500))
+        .add_extension(x509.SubjectAlternativeName([x509.DNSName(name)]), critical=False)
+        .sign(key, hashes.SHA256())
+    )
+    (tmp_path / "ca.pem").write_bytes(made.public_bytes(Encoding.PEM))
+    secret = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+    (tmp_path / "key.pem").write_bytes(secret)
+    with web_receiver((tmp_path / "ca.pem", tmp_path / "key.pem")) as receiver:
+        yield receiver
+
+
+@pytest.mark.parametrize(
+    ("name", "trusted", "taken"),
+    [("receiver.test", True, True), ("other.test", True, False), ("receiver.test", False, False)],
+)
+def test_a_call_reaches_the_host_that_it_names_and_no_other(
+    tmp_path: Path, name: str, trusted: bool, taken: bool
+) -> None:
+    """The line goes to an address, and still the certificate has to be that of the name."""
+    with tls_receiver(tmp_path, name) as web:
+        ca_file = tmp_path / "ca.pem" if trusted else None
+        caller, url = local_caller(web, ca_file=ca_file), web.url.replace("http:", "https:")
+        if taken:
+            caller.post(url, b"{}", {})
+        else:
+            with pytest.raises(NotSent) as refused:
+                caller.post(url, b"{}", {})
+            assert refused.value.fault == "the server's certificate is not trusted"
+        assert len(web.calls) == int(taken)

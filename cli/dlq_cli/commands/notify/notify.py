@@ -56,6 +56,7 @@ def notify() -> None:
     "--on",
     "words",
     default=USUAL,
+    shell_complete=lambda _ctx, _option, typed: completed(typed),
     metavar="EVENT,...",
     help=f"Of which events: {', '.join(word for word in NOTICES if word not in FOR_OPERATORS)}; "
     f"for operators also {', '.join(FOR_OPERATORS)}.  [default: {USUAL}]",
@@ -163,6 +164,12 @@ def test(app: App, rule_id: str) -> None:
     """Have a message sent by RULE, also in its quiet hours."""
     NotifyRules(app.connection()).test(rule_id)
     click.echo(f"rule {rule_id}: a message is on its way")
+
+
+def completed(typed: str) -> list[str]:
+    """The words that the last one of a list may become, for a press of Tab."""
+    before, comma, last = typed.rpartition(",")
+    return [f"{before}{comma}{word}" for word in NOTICES if word.startswith(last)]
 
 
 def rule_facts(one: wire.NotifyRule) -> Facts:

@@ -1,6 +1,7 @@
 """Rules of notifications: users have their own, and the notifier reads all of them.
 
-An address is shown to its owner and to the notifier alone. It is often a secret.
+An address is shown to its owner, and to the notifier. It is often a secret. A web server that acts
+for users does not learn addresses that were stored before.
 """
 
 from __future__ import annotations
@@ -54,7 +55,11 @@ async def list_notify_rules(
         everybody = request.all_users or not caller.sees_all
         rules = read.notify_rules("" if everybody else caller.name)
     notifies = caller.hears_all and not caller.sees_all
-    told = [_message(rule, secret=notifies or rule.user == caller.name) for rule in rules]
+    in_person = call.identity is not None and call.identity.by is None  # not by a web server
+    told = [
+        _message(rule, secret=notifies or (in_person and rule.user == caller.name))
+        for rule in rules
+    ]
     if notifies:
         for message in told:
             owner = read.user(message.user)

@@ -67,7 +67,8 @@ class NotifyServiceServicer:
     """
 
     def ListNotifyRules(self, request, context):
-        """Lists the caller's rules. For the notifier: all rules, with their addresses and keys.
+        """Lists the caller's rules. For the notifier: all rules, with their addresses and keys. A web
+        server that acts for a user gets neither.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -34,7 +34,9 @@ class NotifyServiceStub:
     @_typing.overload
     def __new__(cls, channel: _aio.Channel) -> NotifyServiceAsyncStub: ...
     ListNotifyRules: _grpc.UnaryUnaryMultiCallable[_notify_service_pb2.ListNotifyRulesRequest, _notify_service_pb2.ListNotifyRulesResponse]
-    """Lists the caller's rules. For the notifier: all rules, with their addresses and keys."""
+    """Lists the caller's rules. For the notifier: all rules, with their addresses and keys. A web
+    server that acts for a user gets neither.
+    """
     AddNotifyRule: _grpc.UnaryUnaryMultiCallable[_notify_service_pb2.AddNotifyRuleRequest, _notify_service_pb2.AddNotifyRuleResponse]
     """Adds a rule of the caller: at most 20 of a user (QUOTA_EXCEEDED). Idempotent by request_id, and a
     repeat returns the same rule.
@@ -52,7 +54,9 @@ class NotifyServiceAsyncStub(NotifyServiceStub):
 
     def __init__(self, channel: _aio.Channel) -> None: ...
     ListNotifyRules: _aio.UnaryUnaryMultiCallable[_notify_service_pb2.ListNotifyRulesRequest, _notify_service_pb2.ListNotifyRulesResponse]  # type: ignore[assignment]
-    """Lists the caller's rules. For the notifier: all rules, with their addresses and keys."""
+    """Lists the caller's rules. For the notifier: all rules, with their addresses and keys. A web
+    server that acts for a user gets neither.
+    """
     AddNotifyRule: _aio.UnaryUnaryMultiCallable[_notify_service_pb2.AddNotifyRuleRequest, _notify_service_pb2.AddNotifyRuleResponse]  # type: ignore[assignment]
     """Adds a rule of the caller: at most 20 of a user (QUOTA_EXCEEDED). Idempotent by request_id, and a
     repeat returns the same rule.
@@ -73,7 +77,9 @@ class NotifyServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _notify_service_pb2.ListNotifyRulesRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_notify_service_pb2.ListNotifyRulesResponse, _abc.Awaitable[_notify_service_pb2.ListNotifyRulesResponse]]:
-        """Lists the caller's rules. For the notifier: all rules, with their addresses and keys."""
+        """Lists the caller's rules. For the notifier: all rules, with their addresses and keys. A web
+        server that acts for a user gets neither.
+        """
 
     @_abc_1.abstractmethod
     def AddNotifyRule(
