@@ -14,6 +14,7 @@ from dlq_common.identity.pki import Role
 from dlq_web.door import guard
 from support.rpc_house import DEADLINE_S, RpcHouse, rpc_house
 from support.web_house import ADDRESS, COOKIE, WebHouse, web_house
+from support.web_pages import page_paths
 
 pytestmark = pytest.mark.integration
 HTML = {"accept": "text/html"}
@@ -96,6 +97,17 @@ async def test_every_answer_forbids_what_is_not_ours(web: WebHouse) -> None:
         assert not re.search(r"""(src|href)=["']?(https?:)?//""", answer.text)
         if answer.headers["content-type"].startswith("text/html"):
             assert not re.search(r"<script(?![^>]*src=)|\son\w+=|\sstyle=", answer.text)
+
+
+async def test_every_style_and_script_that_a_page_names_is_there(web: WebHouse) -> None:
+    await web.enter()
+    named = {"/static/look.css"}
+    for path in (*page_paths(node="gpu01"), "/wall", "/nope"):
+        text = (await web.browser.get(path, headers=HTML)).text
+        named |= set(re.findall(r'(?:src|href)="(/static/[^"]+)"', text))
+    assert len(named) > 5
+    missing = [one for one in named if (await web.browser.get(one)).status_code != 200]
+    assert missing == []
 
 
 @pytest.mark.parametrize("host", ["evil.example", "evil.example:7330", "127.0.0.1:7331", ""])
