@@ -145,13 +145,13 @@ async def test_another_user_s_job_on_a_node_stays_hidden(house: RpcHouse) -> Non
 async def test_a_drain_tells_its_price_before_it_is_done(house: RpcHouse, web: WebHouse) -> None:
     page = await seen(web, "/drain?node=gpu0000&node=gpu000[1-2]&node=nope")
     assert page.column("Job") == ["1"]
-    assert "3 nodes take no new work" in page.words
-    assert "1 jobs leave, with 1 GPUs. 0 GPUs are free on other nodes" in page.words
+    assert "No new work starts on 3 nodes" in page.words
+    assert "1 job must leave 1 GPU. Free on other nodes now: 0 GPUs" in page.words
     assert "Draining already: gpu0001" in page.words
     assert "There is no node nope" in page.words
     assert "dlq admin node drain 'gpu[0000-0002]' --reason" in page.words
     assert page.having("data-still"), "or the reason would be gone while it is written"
-    assert "8 GPUs are free on other nodes" in (await seen(web, "/drain?node=gpu0000")).words
+    assert "Free on other nodes now: 8 GPUs" in (await seen(web, "/drain?node=gpu0000")).words
 
 
 async def test_many_nodes_want_their_number_typed_in(house: RpcHouse, web: WebHouse) -> None:

@@ -95,7 +95,7 @@ export class GpuMap {
   /** Where everything is, in CSS pixels. */
   plan() {
     const most = Math.max(1, ...this.nodes.map((one) => one.node[5].length));
-    const cell = this.nodes.length > 128 ? 14 : 20;
+    const cell = this.nodes.length > 128 ? 14 : this.named ? 20 : 32;  // a wall is seen from afar
     const across = Math.min(most, 4);
     const down = Math.ceil(most / across);
     const wide = across * cell + 10;
