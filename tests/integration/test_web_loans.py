@@ -70,6 +70,7 @@ async def test_servers_are_shown_with_who_lent_them_and_what_is_on_those_that_le
     monkeypatch.setattr(read, "followed_load", lambda: Followed("http://load", busy=0.5, lent=2))
     async with web_house(house, "olga", Role.OPERATOR) as web:
         page = await seen(web)
+    assert page.column("GPUs")[0] == "2"
     assert page.column("Server") == ["inf01", "inf02", "inf03"]
     assert page.column("State") == ["lent", "reclaimed", "away"]
     assert page.column("Since")[0] == "1h01m ago by user:prism"

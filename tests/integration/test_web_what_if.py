@@ -78,6 +78,7 @@ async def test_before_and_after_stand_side_by_side_with_the_command_to_copy(
     assert rows["2"][2] == "kept now, late then"
     assert rows["new-1"][0] == "-"
     assert rows["new-1"][2] == "kept"
+    assert "deadlines kept 1 now, 0 then, of 1" in page.words
     assert "/jobs/1" in page.links
     assert "/jobs/new-1" not in page.links
     assert page.having("data-still"), "or each renewal asks the twin again"

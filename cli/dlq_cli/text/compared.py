@@ -67,7 +67,7 @@ def summary(answer: wire.CompareForecastsResponse) -> tuple[tuple[str, str], ...
     now = [_likely_s(one.start) for one in waiting]
     then = [_likely_s(one.other_start) for one in waiting]
     gains = [gain_s(one, at_s) for one in answer.starts]
-    due = [one for one in answer.starts if one.HasField("due_time")]
+    due = [one for one in answer.starts if one.HasField("due_time") and not _is_new(one)]
     kept_now, kept_then = sum(_kept(one, one.end) for one in due), sum(
         _kept(one, one.other_end) for one in due
     )  # fmt: skip

@@ -155,7 +155,9 @@ def _across(ticks: Sequence[Tick], height: int) -> str:
 
 
 def _svg(title: str, height: int, body: str) -> str:
+    name = escape(title)
     return (
+        f'<div class="wide" tabindex="0" role="region" aria-label="Chart: {name}">'
         f'<svg class="chart" viewBox="0 0 {WIDTH} {height}" role="img" '
-        f'aria-label="{escape(title)}">{body}</svg>'
+        f'aria-label="{name}">{body}</svg></div>'
     )

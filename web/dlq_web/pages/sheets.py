@@ -50,4 +50,5 @@ def facts_sheet(rows: Sequence[Facts], words: Collection[str], most: int = 0) ->
 
 
 def _heading(text: str, *, right: bool) -> Heading:
-    return Heading(text.replace("_", " ").capitalize(), right, text in _OF_JOBS)
+    words = text.replace("_", " ").capitalize().replace("Gpu", "GPU")
+    return Heading(words, right, text in _OF_JOBS)
