@@ -10,6 +10,7 @@ from dlq.v1 import event_pb2, job_pb2
 from dlq.v1 import job_service_pb2 as wire
 from dlq.v1.job_service_pb2_grpc import JobServiceStub
 from dlq_client.line.connection import ServiceCalls
+from dlq_common.errors import InvalidRequest
 
 # One answer is enough for nearly every cluster; the master's most is 10,000.
 PAGE_SIZE = 5_000
@@ -26,6 +27,7 @@ class JobList:
 
     jobs: Sequence[job_pb2.Job]
     cursor: int
+    total: int  # so many fit, where `jobs` are only the first of them
     details: Sequence[wire.JobDetail] = ()  # one for each job, if asked for
 
 
@@ -104,29 +106,54 @@ class Jobs(ServiceCalls[JobServiceStub]):
         job_ids: Sequence[str] = (),
         queue: str = "",
         name: str = "",
+        team: str = "",
+        node: str = "",
+        search: str = "",
+        order: str = "",
+        limit: int | None = None,
         with_details: bool = False,
     ) -> JobList:
-        """All jobs that match; a job named by id may be any that the caller may see.
+        """All jobs that match, or the first `limit` of them in this order. A job named by id may be
+        any visible job. `search`: words of names and users, or numbers.
 
-        The cursor is that of the first page; a watch from it shows later changes.
+        The cursor is that of the first page; a watch from it shows later changes. InvalidRequest:
+        the master is of a former release, and knows no such lists.
         """
         if job_ids and not user and self._connection.identity.role in SEE_ALL:
             user = "*"
         request = wire.ListJobsRequest(
-            page_size=PAGE_SIZE,
+            page_size=PAGE_SIZE if limit is None else min(limit, PAGE_SIZE),
             user=user,
             states=states,
             ended_within_seconds=ended_within_s,
             job_ids=job_ids,
             queue=queue,
             name=name,
+            team=team,
+            node_id=node,
+            text=search,
+            order=order,
+            with_total=limit is not None or any((team, node, search, order)),
             with_details=with_details,
         )
-        pages = list(self.pages(request))
+        counted, pages, count = request.with_total, list[wire.ListJobsResponse](), 0
+        for page in self.pages(request):
+            if counted and not pages and not page.HasField("total_count"):
+                raise InvalidRequest(
+                    "the master is of a former release, and knows no such lists",
+                    hint="ask without a limit, a search, a team or a node",
+                )
+            request.with_total = False  # the first page has told it
+            pages.append(page)
+            count += len(page.jobs)
+            if limit is not None and count >= limit:
+                break
+        jobs = [job for page in pages for job in page.jobs][:limit]
         return JobList(
-            [job for page in pages for job in page.jobs],
+            jobs,
             pages[0].cursor,
-            [detail for page in pages for detail in page.details],
+            pages[0].total_count if counted else len(jobs),
+            [detail for page in pages for detail in page.details][:limit],
         )
 
     def pages(self, request: wire.ListJobsRequest) -> Iterator[wire.ListJobsResponse]:

@@ -68,6 +68,7 @@ class FakeMaster(
         self.authority = Authority.create("lab", SteadyClock().now_s())
         self.asked: list[tuple[str, str, Any]] = []
         self.jobs: dict[str, job_pb2.Job] = {}
+        self.knows_lists = True  # their words, orders and totals: a former release does not
         self.specs: dict[str, job_pb2.JobSpec] = {}
         self.attempts: dict[str, list[job_pb2.Attempt]] = {}
         self.reasons: dict[str, list[job_pb2.WaitReason]] = {}
@@ -233,8 +234,11 @@ class FakeMaster(
             if (not request.job_ids or job.job_id in request.job_ids)
             and (not request.states or shown_state(job) in request.states)
             and (not request.name or job.name == request.name)
+            and (not self.knows_lists or request.text in f"{job.name} {job.user}")
             and _is_in_span(job, request)
         ]
+        if self.knows_lists and request.order == "-gpus":
+            wanted.sort(key=lambda job: -job.resources.gpu_count)
         after = int(request.page_token or 0)
         page = wanted[after : after + (request.page_size or 1000)]
         left = after + len(page) < len(wanted)
@@ -243,6 +247,7 @@ class FakeMaster(
             next_page_token=str(after + len(page)) if left else "",
             cursor=self.events[-1].sequence if self.events else 0,
             details=[self._detail(job) for job in page] if request.with_details else [],
+            total_count=len(wanted) if request.with_total and self.knows_lists else None,
         )
 
     def _detail(self, job: job_pb2.Job) -> wire.JobDetail:

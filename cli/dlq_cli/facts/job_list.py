@@ -22,15 +22,15 @@ MOST_SHAPES = 1_000
 _text = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False).encode
 
 
-def jobs_document(jobs: Sequence[job_pb2.Job]) -> str:
-    """`document` of the facts of these jobs."""
+def jobs_document(jobs: Sequence[job_pb2.Job], total: int) -> str:
+    """`document` of the facts of these jobs, which are all of `total`, or its first ones."""
     shapes: dict[bytes, list[str]] = {}
     parts = [f'{{"schema":{_text(SCHEMA)},"jobs":[']
     for job in jobs:
         parts += _parts(job, shapes)
     if jobs:
         parts[-1] = parts[-1].removesuffix(",")
-    return "".join((*parts, "]}"))
+    return "".join((*parts, f'],"total":{total}}}'))
 
 
 def _parts(job: job_pb2.Job, shapes: dict[bytes, list[str]]) -> list[str]:

@@ -13,7 +13,7 @@ from dlq_cli.lists.tasks import folded, shown_id
 from dlq_cli.output.render import OutputLook, table_of_columns
 from dlq_cli.words import shown_state
 from dlq_client.jobs import JobList, Jobs
-from dlq_common.errors import NotFound
+from dlq_common.errors import InvalidRequest, NotFound
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,6 +24,11 @@ class Query:
     user: str
     states: Sequence[str]
     ended_within_s: int | None
+    team: str = ""
+    node: str = ""
+    search: str = ""
+    order: str = ""  # of the master
+    limit: int | None = None
 
     def ask(self, jobs: Jobs) -> JobList:
         """The jobs now; NotFound when named ones are not there."""
@@ -39,16 +44,45 @@ class Query:
             states=self.states,
             ended_within_s=self.ended_within_s,
             job_ids=self.job_ids,
+            team=self.team,
+            node=self.node,
+            search=self.search,
+            order=self.order,
+            limit=self.limit,
         )
 
+    @property
+    def chooses(self) -> bool:
+        """Whether the master leaves jobs out by more than their states."""
+        return self.limit is not None or any((self.team, self.node, self.search))
+
     def missing(self, found: JobList) -> list[str]:
-        """The named jobs that do not exist; unknown where states were asked for."""
+        """The named jobs that do not exist; unknown where more than names was asked for."""
+        if self.states or self.chooses:
+            return []
         there = {job.job_id for job in found.jobs}
-        return [job_id for job_id in self.job_ids if job_id not in there and not self.states]
+        return [job_id for job_id in self.job_ids if job_id not in there]
 
     def admits(self, job: job_pb2.Job) -> bool:
         """Whether a job that just changed still belongs in the list; one that ended stays."""
         return not self.states or shown_state(job) in self.states
+
+
+# Columns whose order the master knows, by its words.
+_ORDERS = {"id": "number", "submit": "submit", "end": "end", "user": "user", "gpus": "gpus"}
+
+
+def order_of(sort: str) -> str:
+    """The word of the master for a --sort; InvalidRequest where it knows none. "": by id."""
+    sign = "-" if sort.startswith("-") else ""
+    order = _ORDERS.get(sort.strip().removeprefix("-").lower() or "id")
+    if order is None:
+        raise InvalidRequest(
+            "--sort: with --limit the master sorts, by one column",
+            field="--sort",
+            hint=f"columns: {', '.join(_ORDERS)}; with - before it the order falls",
+        )
+    return f"{sign}{order}"
 
 
 def not_found(job_id: str) -> NotFound:

@@ -16,16 +16,21 @@ Term = tuple[str, Sequence[object]]  # a condition of SQL, and its values
 
 
 class _Key(NamedTuple):
-    """A value of jobs: of one in memory, and of its row."""
+    """A value of jobs: of one in memory, and of the row of one that has ended."""
 
     value: Callable[[Job], Any]
     sql: str
+    always: bool = True  # no row lacks it
 
 
 KEYS: Final[Mapping[str, _Key]] = {
-    "number": _Key(lambda job: 0, "0"),
+    "number": _Key(lambda job: 0, "job_id"),
     "submit": _Key(lambda job: job.submit_time_s, "submit_time_s"),
-    "start": _Key(lambda job: job.first_start_time_s, "json_extract(body, '$.first_start_time_s')"),
+    "start": _Key(
+        lambda job: job.first_start_time_s,
+        "json_extract(body, '$.first_start_time_s')",
+        always=False,
+    ),
     "end": _Key(lambda job: job.end_time_s, "end_time_s"),
     "user": _Key(lambda job: job.user, "user"),
     "priority": _Key(
@@ -65,26 +70,30 @@ class ListOrder(NamedTuple):
         return (*(-ord(letter) for letter in value), 1) if isinstance(value, str) else -value
 
     def sql(self, after: Rank | None) -> tuple[Term, str]:
-        """The rows behind that place, and their order."""
-        value, number = KEYS[self.key].sql, "job_id"
-        text = self.key == "user"
-        if self.falling and not text:
-            value = f"-({value})"
-        columns = f"(({value}) IS NULL)", f"coalesce({value}, 0)", number
-        falls = self.falling and text
-        directions = "", " DESC" if falls else "", " DESC" if self.falling else ""
-        order = ", ".join(map("".join, zip(columns, directions, strict=True)))
+        """The rows behind that place, and their order. An index serves both where there is one."""
+        (_, value, always), falls = KEYS[self.key], " DESC" if self.falling else ""
+        beyond = "<" if self.falling else ">"
+        order = f"{value}{falls}, job_id{falls}"
+        if not always:
+            order = f"(({value}) IS NULL), {order}"
         if after is None:
             return ("1", ()), order
-        missing, place, at = after
-        if falls:
-            place = "".join(chr(-code) for code in place[:-1]) if place else ""
-        less, beyond = ("<" if falls else ">"), ("<" if self.falling else ">")
-        behind = (
-            f"({columns[0]} > ? OR {columns[0]} = ? AND ({columns[1]} {less} ?"
-            f" OR {columns[1]} = ? AND {number} {beyond} ?))"
-        )
-        return (behind, (missing, missing, place, place, abs(at))), order
+        missing, place, number = after[0], after[1], abs(after[2])
+        if self.key == "number":
+            return (f"job_id {beyond} ?", (number,)), order
+        if missing:
+            return (f"({value}) IS NULL AND job_id {beyond} ?", (number,)), order
+        told = self._told(place)
+        behind = f"{value} {beyond}= ? AND ({value} {beyond} ? OR job_id {beyond} ?)"
+        if not always:
+            behind = f"(({value}) IS NULL OR {behind})"
+        return (behind, (told, told, number)), order
+
+    def _told(self, place: Any) -> Any:
+        """The value of a job in this place."""
+        if not self.falling:
+            return place
+        return "".join(chr(-code) for code in place[:-1]) if isinstance(place, tuple) else -place
 
 
 BY_NUMBER: Final = ListOrder()

@@ -38,8 +38,10 @@ def _various() -> list[job_pb2.Job]:
 
 def test_the_document_is_that_of_the_facts_of_each_job() -> None:
     jobs = _various() * 2
-    assert job_list.jobs_document(jobs) == document({"jobs": [job_facts(job) for job in jobs]})
-    assert job_list.jobs_document([]) == document({"jobs": []})
+    assert job_list.jobs_document(jobs, 7) == document(
+        {"jobs": [job_facts(job) for job in jobs], "total": 7}
+    )
+    assert job_list.jobs_document([], 0) == document({"jobs": [], "total": 0})
 
 
 def test_the_facts_of_jobs_that_are_alike_are_made_once(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -50,11 +52,13 @@ def test_the_facts_of_jobs_that_are_alike_are_made_once(monkeypatch: pytest.Monk
         return job_facts(job)
 
     monkeypatch.setattr(job_list, "job_facts", noted)
-    job_list.jobs_document([_job(number) for number in range(1000)])
+    job_list.jobs_document([_job(number) for number in range(1000)], 1000)
     assert asked == ["0"]
 
 
 def test_shapes_without_end_are_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(job_list, "MOST_SHAPES", 2)
     jobs = _various()
-    assert job_list.jobs_document(jobs) == document({"jobs": [job_facts(job) for job in jobs]})
+    assert job_list.jobs_document(jobs, 9) == document(
+        {"jobs": [job_facts(job) for job in jobs], "total": 9}
+    )

@@ -93,14 +93,15 @@ async def list_jobs(call: Call, request: wire.ListJobsRequest) -> bytes:
     wanted = understood(request, call.caller, call.read, call.now_s, call.parts.notes, breathe)
     # Before the list: an event that comes while it is made is told twice rather than never.
     page = _JobPage(call, most, with_details=request.with_details)
-    if request.with_total:
-        page.rest.total_count = await total(wanted)
     if wanted.order == BY_NUMBER:
         await page.fill(listed(wanted, position_of(request.page_token)), breathe)
     else:
         jobs, last = await ranked(wanted, place_of(wanted.order, request.page_token), most)
         await page.fill(parts_of(jobs), breathe)
         page.rest.next_page_token = "" if last is None else token_of(wanted.order, last)
+    if request.with_total:
+        whole = not request.page_token and not page.rest.next_page_token
+        page.rest.total_count = page.count if whole else await total(wanted)
     return b"".join((*page.rows, page.rest.SerializeToString()))
 
 
@@ -111,21 +112,21 @@ class _JobPage:
         self.rest = wire.ListJobsResponse(cursor=call.read.last_sequence)
         self.rows: list[bytes] = []
         self._call, self._most, self._with_details = call, most, with_details
-        self._count, self._last = 0, JobId(0)
+        self.count, self._last = 0, JobId(0)
 
     async def fill(self, jobs: AsyncIterator[ListedJobs], breathe: Breathe) -> None:
         """Take these jobs, up to the end of the page; where it ends before them, say so."""
         rows, caller = self._call.parts.rows, self._call.caller
         async for some, block in jobs:
             encoded, now_s = rows.encoded, self._call.now_s
-            fits = self._count + len(some) <= self._most and not self._with_details
+            fits = self.count + len(some) <= self._most and not self._with_details
             if fits and block is not None and sees_block(caller, block):
                 self.rows += rows.block(block, self._call.read, now_s)
-                self._count, self._last = self._count + len(some), some[-1].job_id
+                self.count, self._last = self.count + len(some), some[-1].job_id
                 await breathe(ENCODED * (rows.encoded - encoded))
                 continue
             for job in some:
-                if self._count == self._most:
+                if self.count == self._most:
                     self.rest.next_page_token = str(self._last)
                     return
                 self._add(job, now_s)
@@ -137,7 +138,7 @@ class _JobPage:
         self.rows.append(row_of(job, read, now_s))
         if self._with_details:
             self.rest.details.append(_detail(job, read) if own else wire.JobDetail())
-        self._count, self._last = self._count + 1, job.job_id
+        self.count, self._last = self.count + 1, job.job_id
 
 
 def _detail(job: Job, read: Published) -> wire.JobDetail:
