@@ -25,7 +25,7 @@ from dlq_web.door.guard import HEADERS, Guard
 from dlq_web.door.sessions import Person, WebSessions
 from dlq_web.door.signing import SigningDoor
 from dlq_web.door.wall import WallToken
-from dlq_web.pages import job, loans, pages, promises, search
+from dlq_web.pages import job, loans, me, pages, promises, search
 from dlq_web.pages.foresee import future
 from dlq_web.pages.machines import drain, gpus, nodes, use
 from dlq_web.pages.page import LOOK, STATIC, refusal_page
@@ -71,6 +71,7 @@ def assembled(
             *search.routes(clock),
             *promises.routes(clock),
             *loans.routes(clock),
+            *me.routes(clock),
             *job.routes(clock),
             *future.routes(clock),
             *acting.routes(clock),

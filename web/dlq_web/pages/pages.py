@@ -14,7 +14,6 @@ from dlq_cli.lists.states import parse_states
 from dlq_cli.words import ENDED, SHOWN_STATES
 from dlq_common.clock import Clock
 from dlq_web.api.lists import refuse_unknown, total_of
-from dlq_web.api.resources import RECENT_S
 from dlq_web.door.sessions import line_of
 from dlq_web.line.methods import named
 from dlq_web.pages import views
@@ -23,7 +22,7 @@ from dlq_web.pages.search import headings
 
 MOST_ROWS = 200
 _LIST_JOBS = named("JobService", "ListJobs")
-_CLUSTER, _QUEUES = named("QueueService", "GetCluster"), named("QueueService", "ListQueues")
+_QUEUES = named("QueueService", "ListQueues")
 Shown = Callable[[Request], Awaitable[Response]]
 
 
@@ -31,7 +30,6 @@ def routes(clock: Clock) -> list[Route]:
     """The pages."""
     pages = Pages(clock)
     return [
-        Route("/", pages.me, methods=["GET"]),
         Route("/jobs", pages.jobs, methods=["GET"]),
         Route("/favicon.ico", _no_icon, methods=["GET"]),
     ]
@@ -42,20 +40,6 @@ class Pages:
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-
-    async def me(self, http: Request) -> Response:
-        """The person's own jobs: running, waiting with the reason, and ended in the last day."""
-        line, look = line_of(http), views.look_at(self._clock.now_s())
-        mine = job_service_pb2.ListJobsRequest(ended_within_seconds=RECENT_S, page_size=MOST_ROWS)
-        listed, cluster = await asyncio.gather(
-            line.call(_LIST_JOBS, mine),
-            line.call(_CLUSTER, queue_service_pb2.GetClusterRequest()),
-        )
-        groups = views.by_state(views.job_row(job, look) for job in listed.jobs)
-        return page(
-            http, "me", "Me", groups=groups, state=cluster, after=listed.cursor,
-            more=bool(listed.next_page_token),
-        )  # fmt: skip
 
     async def jobs(self, http: Request) -> Response:
         """All that the person may see, filtered by the master, a page at a time."""

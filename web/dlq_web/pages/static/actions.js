@@ -83,7 +83,8 @@ function show() {
   }
   const bar = document.getElementById('many');
   if (!bar) return;
-  bar.hidden = boxes.length === 0;
+  // The answer to an order stays, also when the jobs have left the list.
+  bar.hidden = boxes.length === 0 && !document.getElementById('said')?.textContent;
   const count = bar.querySelector('.count');
   if (count) count.textContent = chosen.size ? `${chosen.size} chosen` : 'none chosen';
   for (const button of bar.querySelectorAll('button')) button.disabled = chosen.size === 0;

@@ -106,4 +106,3 @@ document.addEventListener('click', async (event) => {
 document.addEventListener('dlq:renew', () => { renew(); });
 setInterval(() => { if (document.visibilityState === 'visible') renew(); }, ANYWAY_MS);
 share();
-export {};

@@ -1,0 +1,27 @@
+"""The first page in a browser: the widest job that would start now, by the keyboard alone."""
+
+from __future__ import annotations
+
+import pytest
+
+from support.browser_site import Site
+
+pytestmark = pytest.mark.browser
+
+
+@pytest.mark.short
+def test_the_widest_start_now_is_asked_for_by_the_keyboard(site: Site) -> None:
+    page = site.at("/", viewport={"width": 360, "height": 640})
+    page.get_by_label("A job of").focus()
+    page.keyboard.press("Control+A")
+    page.keyboard.type("2h")
+    page.keyboard.press("Enter")
+    page.locator("#now").get_by_text("A job of 2h").wait_for()
+    assert page.evaluate("document.documentElement.scrollWidth") <= 360
+    assert site.findings(page) == []
+
+
+def test_a_job_that_has_failed_says_why(site: Site) -> None:
+    page = site.at("/")
+    row = page.get_by_role("row").filter(has_text="fails")
+    row.get_by_text("user_error, exit 3").wait_for()
