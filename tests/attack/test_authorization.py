@@ -36,7 +36,11 @@ REFUSED = {
 }
 NOT_YOURS = REFUSED | {grpc.StatusCode.NOT_FOUND}
 
-NOBODY = {"/grpc.health.v1.Health/List", "/dlq.v1.IdentityService/UseSignInLink"}
+NOBODY = {
+    "/grpc.health.v1.Health/List",
+    "/dlq.v1.IdentityService/UseSignInLink",  # the role web
+    "/dlq.v1.NotifyService/ListStartEstimates",  # the role notifier
+}
 EVERYBODY = {"Check", "Watch", "GetCluster", "RenewCertificate"}
 INFERENCE = {"ListLoans", "LendServers", "PlanReclaim", "ReclaimServers", "SetLoanController"}
 LOOKING = {"ListNodes", "GetNode", "ListQueues"}
@@ -50,6 +54,10 @@ USERS = {
     "GetUsage",
     "GetCosts",
     "CreateSignInLink",
+    "AddNotifyRule",
+    "ListNotifyRules",
+    "RemoveNotifyRule",
+    "TestNotifyRule",
 }
 ADMINS = {"CreateJoinToken", "ListJoinTokens", "RevokeJoinToken", "ForgetNode", "SetUser", "DeleteUser", "SetPolicy",  # noqa: E501
           "SetTeam", "DeleteTeam"}  # fmt: skip
