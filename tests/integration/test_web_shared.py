@@ -146,7 +146,9 @@ async def test_nobody_without_a_session_sees_anything(web: SharedWebHouse) -> No
         answer = await browser.get(path, headers=JSON)
         assert answer.status_code == 401, path
         assert "/sign-in" in answer.json()["hint"]
-    assert (await browser.get("/readyz")).text == "ok\n"
+    ready = await browser.get("/readyz")
+    assert ready.text == "ok\n"
+    assert "max-age" in ready.headers["strict-transport-security"]
 
 
 @pytest.mark.parametrize(
@@ -160,7 +162,8 @@ async def test_a_forged_host_gets_nothing(web: SharedWebHouse, host: str) -> Non
 async def test_a_change_needs_the_token_of_the_page(web: SharedWebHouse) -> None:
     browser = await web.signed_in("alice")
     good = await csrf_of(browser)
-    for headers in ({}, {"x-dlq-csrf": "x"}, good | {"origin": "https://evil.example"}):
+    elsewhere = ({"origin": "https://evil.example"}, {"origin": "http://dlq.example.org"})
+    for headers in ({}, {"x-dlq-csrf": "x"}, *(good | one for one in elsewhere)):
         answer = await browser.post(LIST, json={}, headers=JSON | headers)
         assert answer.status_code == 403
     assert (await browser.post(LIST, json={}, headers=JSON | good)).status_code == 200

@@ -15,6 +15,7 @@ from dlq_cli.main import dlq
 from dlq_master.app import main as master
 from dlq_nodeagent.command import main as nodeagent
 from dlq_notify.command import main as notify
+from dlq_web.daemon import main as web
 
 FOLDER = Path(__file__).parents[2] / "docs" / "man"
 GENERATED = '.\\" Generated from the code by tests/support/man_pages.py; do not edit.'
@@ -28,6 +29,7 @@ def all_pages() -> dict[str, str]:
         ("dlq-master", 8, master),
         ("dlq-nodeagent", 8, nodeagent),
         ("dlq-notify", 8, notify),
+        ("dlq-web", 8, web),
     )
     return {
         f"man{section}/{name}.{section}": "\n".join(_page(name, section, command)) + "\n"
@@ -54,7 +56,7 @@ def _page(name: str, section: int, command: click.Command) -> Iterator[str]:
         yield ".PP"
         yield from _described(leaf, inner)
     yield ".SH SEE ALSO"
-    others = {"dlq": 1, "dlq-master": 8, "dlq-nodeagent": 8, "dlq-notify": 8}
+    others = {"dlq": 1, "dlq-master": 8, "dlq-nodeagent": 8, "dlq-notify": 8, "dlq-web": 8}
     yield ", ".join(f"\\fB{_plain(it)}\\fR({at})" for it, at in others.items() if it != name)
 
 

@@ -166,6 +166,8 @@ def configuration() -> Iterator[str]:
     yield from _daemon("nodeagent.toml", "AgentConfig", known)
     of_notify = sections(ROOT / "notify/dlq_notify/config.py")
     yield from _daemon("notify.toml", "NotifyConfig", of_notify)
+    of_web = sections(ROOT / "web/dlq_web/config.py")
+    yield from _daemon("web.toml", "WebConfig", of_web)
 
 
 def sections(path: Path) -> dict[str, Section]:

@@ -16,8 +16,9 @@ from dlq.v1.identity_service_pb2_grpc import IdentityServiceStub
 from dlq_client.line.identity import certified
 from dlq_common.clock import Clock
 from dlq_common.identity.pki import CertifiedIdentity, Role
+from dlq_web.config import OpenIdConfig
 from dlq_web.door.shared_guard import CERTIFICATE
-from dlq_web.entrance.ways import OtherWay
+from dlq_web.entrance.issuer import Fetch
 from dlq_web.line.service import ServiceLine
 from dlq_web.shared import COOKIE, SharedServer, Site
 from support.fake_clock import SeededIds
@@ -93,7 +94,8 @@ async def shared_web_house(
     state_dir: Path,
     *,
     clock: Clock | None = None,
-    ways: tuple[OtherWay, ...] = (),
+    openid: OpenIdConfig | None = None,
+    fetch: Fetch | None = None,
     behind_proxy: bool = False,
     wall_user: str = "",
 ) -> AsyncIterator[SharedWebHouse]:
@@ -107,8 +109,8 @@ async def shared_web_house(
         wall_user=wall_user,
     )  # fmt: skip
     server = SharedServer(site, service, clock or house.clock, SeededIds(9))
-    for way in ways:
-        server.entrance.add(way)
+    if openid is not None:
+        server.add_openid(openid, ORIGIN, fetch)
     made = SharedWebHouse(house, server, server.app())
     try:
         yield made

@@ -4,6 +4,6 @@
 together: `door` knows the browser, `api` answers programs, `pages` answers people, and `line` asks
 the master. Nothing here decides anything about jobs. A restarted server has forgotten its sessions.
 
-`daemon` is `dlq-web`, the server for all users: `config` is its file, `listening` its sockets and
-TLS, and `shared` puts it together with the ways of its `entrance`.
+`daemon` is `dlq-web`, the server for all users. `config` is its file, `running` runs it on the
+sockets and with the TLS of `listening`, and `shared` puts it together with its `entrance`.
 """

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from dlq_common.daemon.config import load_config
+from dlq_common.daemon.config import Seconds, load_config
 from dlq_common.errors import ConfigError
 from dlq_common.text.addresses import is_loopback
 
 UNIX = "unix:"
+LOOPBACK = ("localhost", "127.0.0.1", "::1")
+LARGEST_SKEW_S = 300.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +55,26 @@ class WallConfig:
 
 
 @dataclass(frozen=True, slots=True)
+class OpenIdConfig:
+    """Signing in by an issuer of OpenID Connect (docs/running/web-server.md)."""
+
+    issuer: str = ""  # "https://sso.example.org/realms/lab", exactly as it calls itself; "": none
+    client_id: str = ""  # the issuer's name for this server
+    client_secret_file: str = ""  # one line, mode 0600; "": a public client
+    scopes: tuple[str, ...] = ("openid", "profile")  # asked for at the issuer
+    user_claim: str = "preferred_username"  # the claim that names the user
+    # The whole claim must fit, and group 1 is the user: "([a-z0-9]+)@example\\.org". "": all of it.
+    user_pattern: str = ""
+    groups_claim: str = "groups"  # a list of texts, for the three rules below
+    user_groups: tuple[str, ...] = ()  # may sign in as users; none: everybody of the issuer
+    operator_groups: tuple[str, ...] = ()  # may sign in as operators; none: nobody does
+    admin_groups: tuple[str, ...] = ()  # may sign in as admins; none: nobody does
+    clock_skew: Seconds = Seconds(60.0)  # between the issuer's host and this one; at most 5 min
+    ca_file: str = ""  # PEM, for an issuer with a certificate of the site's own CA
+    button: str = "Sign in with your organisation"  # the words of the button
+
+
+@dataclass(frozen=True, slots=True)
 class WebLogConfig:
     """Lines below the level are not written."""
 
@@ -66,6 +89,7 @@ class WebConfig:
     listen: WebListenConfig = field(default_factory=WebListenConfig)
     service: ServiceConfig = field(default_factory=ServiceConfig)
     wall: WallConfig = field(default_factory=WallConfig)
+    openid: OpenIdConfig = field(default_factory=OpenIdConfig)
     log: WebLogConfig = field(default_factory=WebLogConfig)
 
     @property
@@ -77,7 +101,11 @@ class WebConfig:
 def read_config(path: Path) -> WebConfig:
     """The checked configuration. ConfigError says what is wrong, and what helps."""
     config = load_config(WebConfig, path)
-    for problem in (_origin_problem(config), _listen_problem(config)):
+    for problem in (
+        _origin_problem(config),
+        _listen_problem(config),
+        _openid_problem(config.openid),
+    ):
         if problem:
             raise ConfigError(f"{path}: {problem}", source=path)
     return config
@@ -92,7 +120,7 @@ def _origin_problem(config: WebConfig) -> str:
         return "page.origin is written in lower case, as browsers send it"
     if address.scheme == "https":
         return ""
-    if address.scheme == "http" and (address.hostname or "") in ("localhost", "127.0.0.1", "::1"):
+    if _is_here(config.page.origin):
         return ""
     return "page.origin begins with https://; http:// is for loopback only"
 
@@ -117,3 +145,28 @@ def _listen_problem(config: WebConfig) -> str:
     if listen.certificate and not config.page.origin.startswith("https://"):
         return "page.origin begins with https:// where listen.certificate is given"
     return ""
+
+
+def _openid_problem(openid: OpenIdConfig) -> str:
+    if not openid.issuer:
+        return ""
+    if urlsplit(openid.issuer).scheme != "https" and not _is_here(openid.issuer):
+        return "openid.issuer begins with https://"
+    if not openid.client_id:
+        return "openid.client_id is missing: the issuer gives it to this server"
+    if "openid" not in openid.scopes:
+        return 'openid.scopes holds "openid"'
+    if not 0 <= openid.clock_skew <= LARGEST_SKEW_S:
+        return "openid.clock_skew is from 0s to 5m"
+    try:
+        groups = re.compile(openid.user_pattern).groups
+    except re.error as error:
+        return f"openid.user_pattern is no pattern: {error}"
+    if openid.user_pattern and groups != 1:
+        return "openid.user_pattern has one pair of parentheses around the user"
+    return ""
+
+
+def _is_here(address: str) -> bool:
+    parts = urlsplit(address)
+    return parts.scheme == "http" and parts.hostname in LOOPBACK

@@ -1,41 +1,26 @@
 """`dlq-web`: the web page and the HTTP API for all users of a cluster, as a service of its own.
 
-It holds no state but its identity and tokens of programs. While the master is away, pages say so
-and come back by themselves. A restart ends all sessions of browsers, and no job notices.
+This module has the command and its words. `running` is loaded once the configuration is right: it
+needs the packages of the extra `web`.
 """
 
 from __future__ import annotations
 
 import asyncio
-import os
-import signal
-import socket
 import sys
-from collections.abc import Iterator
-from contextlib import AsyncExitStack, contextmanager
 from pathlib import Path
 from typing import NoReturn
 
 import click
-import uvicorn
-from starlette.applications import Starlette
 
-from dlq_common.clock import Clock, SteadyClock
+from dlq_common.clock import SteadyClock
 from dlq_common.daemon.config import dump_config
-from dlq_common.daemon.logs import configure_logging, get_logger
-from dlq_common.daemon.systemd import Service, passed_sockets
+from dlq_common.daemon.logs import configure_logging
 from dlq_common.errors import ConfigError, DlqError
-from dlq_common.ids import RandomIds
-from dlq_web.config import WebConfig, read_config
+from dlq_web.config import read_config
 from dlq_web.door.wall import WallToken
-from dlq_web.line.service import ServiceLine, service_identity
-from dlq_web.listening import OpenProtocol, Tls, listening_socket
-from dlq_web.shared import SharedServer, Site
 
 DEFAULT_CONFIG = Path("/etc/dlq/web.toml")
-LEAVING_S = 2
-MOST_CONNECTIONS = 5_000
-BEAT_S = 5.0
 CONFIG = click.option(
     "--config",
     "path",
@@ -64,7 +49,12 @@ def serve(path: Path, check_config: bool) -> None:
             click.echo(dump_config(config), nl=False)
             return
         configure_logging(clock, level=config.log.level)
+        from dlq_web.running import run
+
         asyncio.run(run(config, clock))
+    except ModuleNotFoundError as missing:
+        what = f"the web server needs more packages: {missing.name} is not installed"
+        _fail(ConfigError(what, hint="pip install 'dlq[web]'"))
     except DlqError as error:
         _fail(error)
 
@@ -85,77 +75,6 @@ def wall(path: Path, close: bool) -> None:
             click.echo(f"{config.page.origin}/wall#{token.made()}")
     except DlqError as error:
         _fail(error)
-
-
-async def run(config: WebConfig, clock: Clock) -> None:
-    """Serve with this configuration. Raises ConfigError before anything is served."""
-    home = config.service.state_dir / "identity"
-    identity = await asyncio.to_thread(service_identity, home, config.service.login_socket, clock)
-    async with AsyncExitStack() as leaving:
-        line = ServiceLine(identity, home, clock)
-        leaving.push_async_callback(line.close)
-        tls = Tls(config.listen, identity.ca) if config.listen.certificate else None
-        listening = listening_socket(config.listen, passed_sockets(os.environ))
-        leaving.callback(listening.close)
-        behind_proxy = listening.family is socket.AF_UNIX
-        site = Site(
-            origin=config.page.origin,
-            behind_proxy=behind_proxy,
-            certificates=tls is not None and config.listen.client_certificates,
-            state_dir=config.service.state_dir,
-            wall_user=config.wall.user,
-        )
-        shared = SharedServer(site, line, clock, RandomIds(clock))
-        leaving.push_async_callback(shared.close)
-        service = Service.of(os.environ, clock)
-        server = OpenServer(shared.app(), tls, shared, behind_proxy=behind_proxy)
-        tasks = [
-            asyncio.create_task(line.keep_renewed()),
-            asyncio.create_task(shared.keep_swept()),
-            asyncio.create_task(_keep_alive(service)),
-            *([asyncio.create_task(tls.keep_fresh())] if tls is not None else []),
-        ]
-        for task in tasks:
-            leaving.callback(task.cancel)
-        service.ready(f"serving {config.page.origin}")
-        get_logger("web").info("web_serving", origin=config.page.origin, as_user=identity.user)
-        await server.serve(sockets=[listening])
-        service.stopping()
-
-
-class OpenServer(uvicorn.Server):
-    """Leaves in order by a signal, and ends every session first: an open page would hold it up."""
-
-    def __init__(
-        self, app: Starlette, tls: Tls | None, shared: SharedServer, *, behind_proxy: bool
-    ) -> None:
-        protocol = type("_Protocol", (OpenProtocol,), {"behind_proxy": behind_proxy})
-        config = uvicorn.Config(
-            app, http=protocol, ws="none", lifespan="off", proxy_headers=False, log_config=None,
-            log_level="error", access_log=False, server_header=False,
-            timeout_graceful_shutdown=LEAVING_S, limit_concurrency=MOST_CONNECTIONS,
-        )  # fmt: skip
-        config.load()
-        config.ssl = tls.context if tls is not None else None
-        super().__init__(config)
-        self._shared = shared
-
-    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        self._shared.sessions.end_all()
-        await super().shutdown(sockets)
-
-    @contextmanager
-    def capture_signals(self) -> Iterator[None]:
-        loop = asyncio.get_running_loop()
-        for number in (signal.SIGINT, signal.SIGTERM):
-            loop.add_signal_handler(number, self.handle_exit, number, None)
-        yield
-
-
-async def _keep_alive(service: Service) -> NoReturn:
-    while True:
-        service.alive()
-        await asyncio.sleep(service.patience_s(BEAT_S))
 
 
 def _fail(error: DlqError) -> NoReturn:

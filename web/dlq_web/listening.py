@@ -29,6 +29,7 @@ from dlq_web.door.shared_guard import CERTIFICATE
 BACKLOG = 512
 MOST_OF_AN_ADDRESS = 200  # connections; behind a proxy all are the proxy's
 LOOK_S = 600.0
+REQUEST_S = 20.0  # within which a connection has brought a whole head of a request
 
 
 def listening_socket(listen: WebListenConfig, passed: dict[str, socket.socket]) -> socket.socket:
@@ -118,6 +119,7 @@ class OpenProtocol(H11Protocol):
     """
 
     behind_proxy: ClassVar[bool] = False
+    _waiting: asyncio.TimerHandle | None = None
     _of_address: ClassVar[Counter[str]] = Counter()
     _address = ""
 
@@ -134,9 +136,26 @@ class OpenProtocol(H11Protocol):
             await app({**scope, CERTIFICATE: shown}, receive, send)
 
         self.app = marked
+        self._wait_for_a_request()
+
+    def data_received(self, data: bytes) -> None:
+        super().data_received(data)
+        self._wait_for_a_request()
+
+    def _wait_for_a_request(self) -> None:
+        """A connection on which no whole request comes in time is closed."""
+        cycle = getattr(self, "cycle", None)  # the request that came last
+        at_work = cycle is not None and not cycle.response_complete
+        if at_work and self._waiting is not None:
+            self._waiting.cancel()
+            self._waiting = None
+        elif not at_work and self._waiting is None:
+            self._waiting = self.loop.call_later(REQUEST_S, self.transport.abort)
 
     def connection_lost(self, exc: Exception | None) -> None:
         super().connection_lost(exc)
+        if self._waiting is not None:
+            self._waiting.cancel()
         if self._address:
             self._of_address[self._address] -= 1
             if not self._of_address[self._address]:

@@ -16,10 +16,12 @@ from starlette.requests import HTTPConnection
 from starlette.responses import RedirectResponse, Response
 
 from dlq_common.clock import Clock
+from dlq_common.daemon.config import SecretFile, read_secret
 from dlq_common.errors import DlqError, Unauthenticated
 from dlq_common.ids import Ids
 from dlq_web.api.health import WebHealth
 from dlq_web.app import assembled, refused
+from dlq_web.config import OpenIdConfig
 from dlq_web.door.bearers import Bearers
 from dlq_web.door.persons import Persons
 from dlq_web.door.sessions import MOST_OF_A_PERSON, Person, WebSessions
@@ -27,6 +29,10 @@ from dlq_web.door.shared_guard import SharedGuard, Tries
 from dlq_web.door.tokens import Tokens
 from dlq_web.door.wall import WallToken
 from dlq_web.entrance.account import AccountPage
+from dlq_web.entrance.id_tokens import TokenReader
+from dlq_web.entrance.issuer import Client, Fetch, Issuer, fetching
+from dlq_web.entrance.openid import OpenIdDoor
+from dlq_web.entrance.rules import ClaimRules, GroupRules
 from dlq_web.entrance.ways import Entrance
 from dlq_web.line.service import ServiceLine
 from dlq_web.line.standing import StandingLine
@@ -74,8 +80,28 @@ class SharedServer:
         self._wall_token = WallToken(site.state_dir if site.wall_user else None)
         self._guard = Middleware(
             SharedGuard, tries=tries, bearer=self._bearers.session, sessions=self.sessions,
-            hosts=(address.netloc,), cookie=cookie, clock=clock, refuse=_refused,
+            origin=site.origin, cookie=cookie, clock=clock, refuse=_refused,
         )  # fmt: skip
+
+    def add_openid(self, openid: OpenIdConfig, origin: str, fetch: Fetch | None = None) -> None:
+        """Offer the way in by this issuer. ConfigError when a file that it names cannot be read."""
+        secret = (
+            read_secret(SecretFile(Path(openid.client_secret_file)))
+            if openid.client_secret_file
+            else ""
+        )
+        issuer = Issuer(
+            openid.issuer, Client(openid.client_id, secret), fetch or fetching(openid.ca_file),
+            self._clock,
+        )  # fmt: skip
+        groups = GroupRules(openid.user_groups, openid.operator_groups, openid.admin_groups)
+        rules = ClaimRules(openid.user_claim, openid.user_pattern, openid.groups_claim, groups)
+        reader = TokenReader(issuer, self._clock, openid.clock_skew)
+        door = OpenIdDoor(
+            issuer, reader, rules, self.entrance, self._clock,
+            origin=origin, scopes=openid.scopes,
+        )  # fmt: skip
+        self.entrance.add(door.way(openid.button))
 
     def app(self) -> Starlette:
         """The application; every way in has been added before."""

@@ -118,6 +118,7 @@ class MasterServer:
         self.api_port = bind(self._api, settings.api_address, certificate, mutual=True)
         self.join_port = bind(self._join, settings.join_address, certificate, mutual=False)
         rows, slices = JobRows(), Slices()
+        self.links = SignInLinks(clock)
         parts = MasterParts(
             control=control,
             clock=clock,
@@ -135,7 +136,7 @@ class MasterServer:
             notes=BlockNotes(),
             events=EventRows(rows),
             maps=SharedMaps(clock),
-            links=SignInLinks(clock),
+            links=self.links,
             check_member=door.check_member,
             record=audit.recorded,
             health=self._health,

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import socket
+import sys
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
 from dlq_common.errors import ConfigError
 from dlq_common.identity.pki import Authority
 from dlq_web.config import WebConfig, WebListenConfig, read_config
+from dlq_web.daemon import main
 from dlq_web.listening import Tls, listening_socket
 from support.page_certificate import page_certificate
 
@@ -25,6 +28,22 @@ def read(tmp_path: Path, text: str) -> WebConfig:
 
 def test_the_example_is_accepted_and_differs_from_the_defaults() -> None:
     assert read_config(EXAMPLE) != WebConfig()
+
+
+def test_what_check_config_prints_is_accepted_again(tmp_path: Path) -> None:
+    told = CliRunner().invoke(main, ["serve", "--config", str(EXAMPLE), "--check-config"])
+    assert told.exit_code == 0
+    assert read(tmp_path, told.output) == read_config(EXAMPLE)
+
+
+def test_a_missing_package_is_told_with_the_remedy(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "web.toml").write_text(GOOD)
+    monkeypatch.setitem(sys.modules, "dlq_web.running", None)
+    told = CliRunner().invoke(main, ["serve", "--config", str(tmp_path / "web.toml")])
+    assert told.exit_code == 1
+    assert "pip install 'dlq[web]'" in told.output
 
 
 def test_a_loopback_address_and_a_unix_socket_need_no_certificate(tmp_path: Path) -> None:
@@ -105,3 +124,28 @@ def test_a_certificate_is_read_anew_when_its_file_changes(tmp_path: Path) -> Non
     assert tls.reads == 2, "the old one stays"
     with pytest.raises(ConfigError, match="cannot be used"):
         Tls(told, ca)
+
+
+OPENID = GOOD + '[openid]\nissuer = "https://sso.example.org"\n'
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        (OPENID, "openid.client_id is missing"),
+        (OPENID + 'client_id = "x"\nscopes = ["profile"]\n', "openid.scopes"),
+        (OPENID + 'client_id = "x"\nclock_skew = "1h"\n', "from 0s to 5m"),
+        (OPENID + 'client_id = "x"\nuser_pattern = "("\n', "no pattern"),
+        (OPENID + 'client_id = "x"\nuser_pattern = "a"\n', "one pair of parentheses"),
+        (GOOD + '[openid]\nissuer = "http://sso.example.org"\n', "begins with https://"),
+    ],
+)
+def test_a_wrong_issuer_is_refused_in_words(tmp_path: Path, text: str, words: str) -> None:
+    with pytest.raises(ConfigError) as refused:
+        read(tmp_path, text)
+    assert words in refused.value.what
+
+
+def test_an_issuer_is_read(tmp_path: Path) -> None:
+    text = OPENID + 'client_id = "x"\nuser_pattern = "([a-z]+)@example\\\\.org"\n'
+    assert read(tmp_path, text).openid.user_pattern == r"([a-z]+)@example\.org"

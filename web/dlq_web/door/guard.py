@@ -6,7 +6,8 @@ frames, and no word about this page to any other.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+import asyncio
+from collections.abc import Callable, Collection, Mapping
 
 from starlette.datastructures import MutableHeaders
 from starlette.requests import HTTPConnection
@@ -26,6 +27,7 @@ OPEN = (
 )  # fmt: skip
 STRANGER = "dlq.stranger"  # in a scope: whether another user of this host has connected
 LARGEST_BODY = 1024 * 1024
+BODY_S = 30.0  # for the whole of a body
 EACH_SECOND, AT_ONCE = 50.0, 200.0  # requests of all sessions of one person
 _POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
@@ -46,6 +48,7 @@ class Guard:
 
     _way_in = "`dlq web` prints a link"
     _unknown_name = "open the address that `dlq web` has printed"
+    _headers: Mapping[str, str] = HEADERS
 
     def __init__(
         self,
@@ -71,7 +74,7 @@ class Guard:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        sending = _with_headers(send)
+        sending = _with_headers(send, self._headers)
         http = HTTPConnection(scope)
         try:
             await self._check(http)
@@ -146,11 +149,11 @@ def _digits(text: str) -> str:
     return text
 
 
-def _with_headers(send: Send) -> Send:
+def _with_headers(send: Send, told: Mapping[str, str]) -> Send:
     async def sending(message: Message) -> None:
         if message["type"] == "http.response.start":
             headers = MutableHeaders(scope=message)
-            for name, value in HEADERS.items():
+            for name, value in told.items():
                 headers.setdefault(name, value)
             headers.setdefault("Cache-Control", "no-store")
         await send(message)
@@ -159,12 +162,21 @@ def _with_headers(send: Send) -> Send:
 
 
 def _bounded(receive: Receive) -> Receive:
-    """The same body, which ends the request once it is too long, whatever its header says."""
-    taken = 0
+    """The same body, which ends the request once it is too long, whatever its header says, and once
+    it comes too slowly.
+    """
+    taken, whole, until_s = 0, False, asyncio.get_running_loop().time() + BODY_S
 
     async def receiving() -> Message:
-        nonlocal taken
-        message = await receive()
+        nonlocal taken, whole
+        if whole:
+            return await receive()  # the end of the connection
+        try:
+            async with asyncio.timeout_at(until_s):
+                message = await receive()
+        except TimeoutError:
+            raise InvalidRequest(f"a request is sent within {BODY_S:.0f} s") from None
+        whole = not message.get("more_body", False)
         taken += len(message.get("body", b""))
         if taken > LARGEST_BODY:
             raise InvalidRequest(f"a request has at most {LARGEST_BODY} bytes")

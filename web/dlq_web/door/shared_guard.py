@@ -6,7 +6,7 @@ of failures. The second is refilled faster than one address can try: nobody lock
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Collection
+from collections.abc import Awaitable, Callable
 
 from starlette.requests import HTTPConnection
 from starlette.responses import Response
@@ -16,7 +16,7 @@ from dlq_common.clock import Clock
 from dlq_common.errors import DlqError, PermissionDenied, Unauthenticated
 from dlq_common.identity.pki import CertifiedIdentity
 from dlq_web.door.budgets import Budgets, address_key
-from dlq_web.door.guard import SAFE, Guard
+from dlq_web.door.guard import HEADERS, SAFE, Guard
 from dlq_web.door.sessions import Session, WebSessions
 
 CERTIFICATE = "dlq.certificate"  # in a scope: the identity that the connection has proven
@@ -73,6 +73,7 @@ class SharedGuard(Guard):
 
     _way_in = f"a person signs in at /sign-in, and a program {BY_TOKEN}"
     _unknown_name = "the operator names it: [page] origin in web.toml"
+    _headers = HEADERS | {"Strict-Transport-Security": "max-age=31536000"}
 
     def __init__(
         self,
@@ -81,15 +82,19 @@ class SharedGuard(Guard):
         tries: Tries,
         bearer: Bearer,
         sessions: WebSessions,
-        hosts: Collection[str],
+        origin: str,
         cookie: str,
         clock: Clock,
         refuse: Callable[[HTTPConnection, DlqError], Response],
     ) -> None:
-        """`bearer`: the session of a program with this token. The rest is as of every guard."""
+        """`bearer`: the session of a program with this token. `origin`: the address of the page.
+        The rest is as of every guard.
+        """
+        hosts = (origin.partition("://")[2],)
         super().__init__(
             app, sessions=sessions, hosts=hosts, cookie=cookie, clock=clock, refuse=refuse
         )
+        self._origin = origin
         self._tries = tries
         self._bearer = bearer
 
@@ -102,6 +107,11 @@ class SharedGuard(Guard):
             self._check_own_page(http)
             if http.headers.get("sec-fetch-site", "none") not in ("same-origin", "none"):
                 raise PermissionDenied("the request comes from another page")
+
+    def _check_own_page(self, http: HTTPConnection) -> None:
+        """A page of the same name without TLS is another page."""
+        if http.headers.get("origin", self._origin) != self._origin:
+            raise PermissionDenied("the request comes from another page")
 
     async def _session(self, http: HTTPConnection) -> Session | None:
         session = await super()._session(http)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
 from typing import NamedTuple
-from urllib.parse import parse_qs
+from urllib.parse import parse_qs, urlencode
 
 from starlette.requests import Request
 from starlette.responses import JSONResponse, RedirectResponse, Response
@@ -26,6 +26,10 @@ from dlq_web.pages.page import open_page
 
 LARGEST_FORM = 4096
 UseLink = Callable[[str, str], Awaitable[ActsFor]]
+
+
+def _everyone(_role: str) -> None:
+    """A way that proves a user of the cluster leaves the role to the master."""
 
 
 class OtherWay(NamedTuple):
@@ -53,7 +57,7 @@ class Entrance:
         """`secure`: the page has HTTPS, so its cookie goes nowhere else. `certificates`: the server
         ends TLS itself, and asks for one.
         """
-        self._sessions = sessions
+        self.sessions = sessions
         self._persons = persons
         self._tries = tries
         self._use_link = use_link
@@ -78,9 +82,10 @@ class Entrance:
             *(route for way in self._others for route in way.routes),
         ]
 
-    async def ways(self, _http: Request) -> Response:
+    async def ways(self, http: Request) -> Response:
         """The ways in."""
-        ways = [(way.address, way.words) for way in self._others]
+        query = urlencode({"next": own_path(http.query_params.get("next", "/"))})
+        ways = [(f"{way.address}?{query}", way.words) for way in self._others]
         return open_page("sign_in", "Sign in", ways=ways, certificates=self._certificates)
 
     async def ask(self, http: Request) -> Response:
@@ -93,7 +98,7 @@ class Entrance:
 
     async def by_link(self, http: Request) -> Response:
         """A session for the user of the link."""
-        form = await _form(http)
+        form = await form_of(http)
         name = _user(form.get("user", ""))
         self._tries.check_account(name)
         try:
@@ -117,17 +122,28 @@ class Entrance:
         return await self.begin(user, "certificate", certificate=identity.serial)
 
     async def begin(
-        self, user: ActsFor, way: str, *, to: str = "/", certificate: str = ""
+        self,
+        user: ActsFor,
+        way: str,
+        *,
+        to: str = "/",
+        certificate: str = "",
+        allowed: Callable[[str], None] = _everyone,
     ) -> Response:
         """A new session in a cookie, and the way to the page. Raises a DlqError when the master
-        knows no such user.
+        knows no such user, or when `allowed` refuses the user's role.
         """
         try:
             person = await self._persons.admit(user)
+            try:
+                allowed(person.role)
+            except DlqError:
+                self._persons.left(person)
+                raise
         except DlqError as error:
             get_logger("web").info("sign_in_refused", way=way, user=user.name, reason=error.reason)
             raise
-        secret = self._sessions.begin(
+        secret = self.sessions.begin(
             person, by_cookie=True, certificate=certificate, scope=Scope.ALL
         )
         get_logger("web").info("signed_in", way=way, user=person.name, role=person.role)
@@ -140,12 +156,12 @@ class Entrance:
 
     async def leave(self, http: Request) -> Response:
         """End the session, also in other tabs."""
-        self._sessions.leave(http.cookies.get(self._cookie, ""))
+        self.sessions.leave(http.cookies.get(self._cookie, ""))
         return self._left()
 
     async def leave_everywhere(self, http: Request) -> Response:
         """End all sessions of this user, in all browsers. Tokens of programs stay."""
-        self._sessions.leave_everywhere(person_of(http).name)
+        self.sessions.leave_everywhere(person_of(http).name)
         return self._left()
 
     def _left(self) -> Response:
@@ -154,10 +170,10 @@ class Entrance:
         return answer
 
 
-async def _form(http: Request) -> dict[str, str]:
+async def form_of(http: Request, largest: int = LARGEST_FORM) -> dict[str, str]:
     """The fields of a form; each comes once."""
     body = await http.body()
-    if len(body) > LARGEST_FORM:
+    if len(body) > largest:
         raise InvalidRequest("the form is too large")
     fields = parse_qs(body.decode("ascii", "replace"), max_num_fields=10)
     return {name: values[0] for name, values in fields.items() if len(values) == 1}

@@ -1,0 +1,155 @@
+"""An issuer of OpenID Connect for tests, in process: honest, or wrong in one way that a test names.
+
+It keeps the rules of the standard where a cheat would be easy: a code is good once, for its client,
+its address and its PKCE verifier.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import secrets
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+from urllib.parse import parse_qs, urlencode, urlsplit
+
+from joserfc import jwt
+from joserfc.jwk import ECKey, KeySet, OctKey, RSAKey
+
+from dlq_common.clock import Clock
+from dlq_common.errors import Unauthenticated, Unavailable
+
+ADDRESS = "https://sso.example.org/realms/lab"
+CLIENT_ID, CLIENT_SECRET = "dlq-page", "s3cret of the client"
+LIFETIME_S = 300
+Claims = dict[str, Any]
+
+
+def _encoded(part: Mapping[str, Any]) -> str:
+    raw = json.dumps(part).encode()
+    return base64.urlsafe_b64encode(raw).rstrip(b"=").decode()
+
+
+@dataclass
+class OidcIssuer:
+    """Its keys, the codes that it has given out, and how often it was asked for what."""
+
+    clock: Clock
+    algorithm: str = "ES256"
+    away: bool = False
+    wrong: Callable[[Claims], Claims] = dict
+    """Changes the claims of the next tokens."""
+    forge: Callable[[str], str] = str
+    """Changes the next tokens after they were signed."""
+    described_as: str = ADDRESS
+    codes: dict[str, dict[str, str]] = field(default_factory=dict)
+    fetched: list[str] = field(default_factory=list)
+    key: Any = None
+
+    def __post_init__(self) -> None:
+        self.change_key()
+
+    def change_key(self) -> None:
+        """From now on another key signs, and the old one is published no more."""
+        told: Any = {"kid": secrets.token_hex(4), "use": "sig"}
+        made = (
+            RSAKey.generate_key(2048, told)
+            if self.algorithm.startswith("RS")
+            else ECKey.generate_key("P-256", told)
+        )
+        self.key = made
+
+    async def fetch(self, address: str, form: Mapping[str, str] | None, proof: str) -> bytes:
+        """An answer, as over HTTPS."""
+        self.fetched.append(urlsplit(address).path.rpartition("/")[2])
+        if self.away:
+            raise Unavailable("the issuer does not answer")
+        if address.endswith("/.well-known/openid-configuration"):
+            told: Mapping[str, Any] = {
+                "issuer": self.described_as,
+                "authorization_endpoint": f"{ADDRESS}/authorize",
+                "token_endpoint": f"{ADDRESS}/token",
+                "jwks_uri": f"{ADDRESS}/keys",
+            }
+        elif address.endswith("/keys"):
+            told = dict(KeySet([self.key]).as_dict(private=False))
+            secret = {"kty": "oct", "k": "AAAA", "kid": "shared"}
+            told = {"keys": [*told["keys"], secret, {"kty": "of tomorrow"}]}
+        else:
+            assert form is not None
+            told = {"id_token": self._token_for(form, proof), "access_token": "not used"}
+        return json.dumps(told).encode()
+
+    def authorize(self, address: str, **claims: Any) -> dict[str, str]:
+        """The user agrees: the parameters with which the browser is sent back."""
+        asked = {key: values[0] for key, values in parse_qs(urlsplit(address).query).items()}
+        assert asked["response_type"] == "code"
+        assert asked["code_challenge_method"] == "S256"
+        assert "openid" in asked["scope"].split()
+        code = secrets.token_urlsafe(16)
+        self.codes[code] = asked | {"claims": json.dumps(claims)}
+        return {"code": code, "state": asked["state"], "iss": ADDRESS}
+
+    def token(self, claims: Claims) -> str:
+        """A signed token with these claims, or a forged one."""
+        header = {"alg": self.algorithm, "kid": self.key.kid}
+        told = self.wrong(claims)
+        if self.algorithm.startswith("HS"):
+            shared = OctKey.import_key(CLIENT_SECRET.ljust(32, "."))
+            return jwt.encode(header, told, shared, algorithms=[self.algorithm])
+        return self.forge(jwt.encode(header, told, self.key, algorithms=[self.algorithm]))
+
+    def logout_token(self, subject: str, **more: Any) -> str:
+        """The token of a back-channel logout."""
+        events: Claims = {"http://schemas.openid.net/event/backchannel-logout": {}}
+        return self.token(self._usual(subject) | {"events": events, "jti": "1"} | more)
+
+    def _token_for(self, form: Mapping[str, str], proof: str) -> str:
+        asked = self.codes.pop(form["code"], None)
+        challenge = base64.urlsafe_b64encode(
+            hashlib.sha256(form["code_verifier"].encode()).digest()
+        )
+        pair = base64.b64decode(proof.removeprefix("Basic ")).decode()
+        if (
+            asked is None
+            or asked["code_challenge"] != challenge.rstrip(b"=").decode()
+            or asked["redirect_uri"] != form["redirect_uri"]
+            or pair != urlencode({CLIENT_ID: CLIENT_SECRET}).replace("=", ":").replace("+", "%20")
+        ):
+            raise Unauthenticated("the issuer refuses the code (400)")
+        claims = json.loads(asked["claims"])
+        told = self._usual("u-17") | {"nonce": asked["nonce"]} | claims
+        return self.token(told)
+
+    def _usual(self, subject: str) -> Claims:
+        now_s = int(self.clock.now_s())
+        return {
+            "iss": ADDRESS,
+            "aud": CLIENT_ID,
+            "sub": subject,
+            "iat": now_s,
+            "exp": now_s + LIFETIME_S,
+        }
+
+
+def unsigned(token: str) -> str:
+    """The same claims, with the algorithm `none`."""
+    return f"{_encoded({'alg': 'none'})}.{token.split('.')[1]}."
+
+
+def of_another(token: str) -> str:
+    """The same claims, signed by a stranger who names the issuer's key."""
+    header, payload, _ = token.split(".")
+    told = json.loads(base64.urlsafe_b64decode(header + "=="))
+    claims = json.loads(base64.urlsafe_b64decode(payload + "=="))
+    stranger = ECKey.generate_key("P-256")
+    return jwt.encode(told, claims, stranger, algorithms=["ES256"])
+
+
+def changed(token: str) -> str:
+    """Other claims below the old signature."""
+    header, payload, signature = token.split(".")
+    claims = json.loads(base64.urlsafe_b64decode(payload + "=="))
+    return f"{header}.{_encoded(claims | {'preferred_username': 'bob'})}.{signature}"

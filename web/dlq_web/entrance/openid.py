@@ -1,0 +1,188 @@
+"""Signing in by OpenID Connect: an authorization code with PKCE, for one browser, once.
+
+A sign-in that was begun is in memory for ten minutes, under the state that the issuer sends back.
+It belongs to the browser that has its cookie. So nobody finishes the sign-in of another one, and a
+code is of no use without the browser that has asked for it.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import hmac
+import secrets
+from collections import OrderedDict
+from collections.abc import Callable
+from typing import NamedTuple
+from urllib.parse import urlencode, urlsplit
+
+from starlette.requests import Request
+from starlette.responses import JSONResponse, RedirectResponse, Response
+from starlette.routing import Route
+
+from dlq_common.clock import Clock
+from dlq_common.daemon.logs import get_logger
+from dlq_common.errors import DlqError, PermissionDenied, Unauthenticated
+from dlq_common.identity.acting import ActsFor
+from dlq_common.text.units import MINUTE
+from dlq_web.entrance.id_tokens import TokenReader
+from dlq_web.entrance.issuer import Issuer
+from dlq_web.entrance.rules import ClaimRules
+from dlq_web.entrance.ways import Entrance, OtherWay, form_of, own_path
+
+BEGIN, BACK, LOGOUT = "/enter/openid", "/enter/openid/back", "/enter/openid/logout"
+BEGUN_S = 10 * MINUTE
+MOST_BEGUN, MOST_KNOWN = 10_000, 10_000
+_SECRET_BYTES = 32
+
+
+class _Begun(NamedTuple):
+    """A sign-in that waits for the issuer."""
+
+    browser: str  # the digest of its cookie
+    nonce: str
+    verifier: str
+    to: str
+    at_s: float
+
+
+class OpenIdDoor:
+    """The way in by an issuer."""
+
+    def __init__(
+        self,
+        issuer: Issuer,
+        reader: TokenReader,
+        rules: ClaimRules,
+        entrance: Entrance,
+        clock: Clock,
+        *,
+        origin: str,
+        scopes: tuple[str, ...],
+    ) -> None:
+        """`origin`: the address of the page, which the issuer knows with BACK behind it."""
+        self._issuer = issuer
+        self._reader = reader
+        self._rules = rules
+        self._entrance = entrance
+        self._clock = clock
+        self._back = origin + BACK
+        self._scopes = scopes
+        self._secure = urlsplit(origin).scheme == "https"
+        self._cookie = "__Host-dlq-openid" if self._secure else "dlq_openid"
+        self._begun: OrderedDict[str, _Begun] = OrderedDict()
+        self._subjects: OrderedDict[str, str] = OrderedDict()  # the user of each that has come
+
+    def way(self, words: str) -> OtherWay:
+        """This way, as the page of all ways shows it."""
+        routes = [
+            Route(BEGIN, self.begin, methods=["GET"]),
+            Route(BACK, self.back, methods=["GET"]),
+            Route(LOGOUT, self.logout, methods=["POST"]),
+        ]
+        return OtherWay(BEGIN, words, routes)
+
+    async def begin(self, http: Request) -> Response:
+        """On to the issuer."""
+        endpoints = await self._issuer.endpoints()
+        state, browser, nonce, verifier = (secrets.token_urlsafe(_SECRET_BYTES) for _ in range(4))
+        now_s = self._clock.boottime_s()
+        to = own_path(http.query_params.get("next", "/"))
+        self._forget(now_s)
+        self._begun[_digest(state)] = _Begun(_digest(browser), nonce, verifier, to, now_s)
+        asked = {
+            "response_type": "code",
+            "client_id": self._issuer.client.client_id,
+            "redirect_uri": self._back,
+            "scope": " ".join(self._scopes),
+            "state": state,
+            "nonce": nonce,
+            "code_challenge": _challenge(verifier),
+            "code_challenge_method": "S256",
+        }
+        joint = "&" if "?" in endpoints.authorize else "?"
+        answer = RedirectResponse(f"{endpoints.authorize}{joint}{urlencode(asked)}", 303)
+        answer.set_cookie(
+            self._cookie, browser, max_age=int(BEGUN_S), httponly=True, samesite="lax", path="/",
+            secure=self._secure,
+        )  # fmt: skip
+        return answer
+
+    async def back(self, http: Request) -> Response:
+        """Back from the issuer: a session, or the words of a refusal."""
+        given = http.query_params
+        begun = self._taken(given.get("state", ""), http.cookies.get(self._cookie, ""))
+        if given.get("iss", self._issuer.address) != self._issuer.address:
+            raise Unauthenticated("another issuer has answered", hint="sign in anew at /sign-in")
+        if "error" in given or not given.get("code"):
+            raise Unauthenticated(
+                f"the issuer refuses: {_word(given.get('error', 'no code'))}",
+                hint="sign in anew at /sign-in",
+            )
+        try:
+            token = await self._issuer.exchange(given["code"], begun.verifier, self._back)
+            claims = await self._reader.sign_in(token, begun.nonce)
+            name, groups = self._rules.user(claims), self._rules.group_names(claims)
+        except DlqError as error:
+            get_logger("web").info("sign_in_refused", way="openid", cause=error.what)
+            raise
+        answer = await self._entrance.begin(
+            ActsFor(name), "openid", to=begun.to, allowed=self._allowed(groups)
+        )
+        self._subjects[str(claims["sub"])] = name
+        while len(self._subjects) > MOST_KNOWN:
+            self._subjects.popitem(last=False)
+        answer.delete_cookie(self._cookie, path="/", secure=self._secure, httponly=True)
+        return answer
+
+    async def logout(self, http: Request) -> Response:
+        """The issuer has ended the session of somebody: end theirs here, too."""
+        claims = await self._reader.logout((await form_of(http, 70_000)).get("logout_token", ""))
+        name = self._subjects.get(str(claims["sub"]))
+        if name is not None:
+            self._entrance.sessions.leave_everywhere(name)
+            get_logger("web").info("signed_out", way="openid", user=name)
+        return JSONResponse({"left": True})
+
+    def _allowed(self, groups: list[str]) -> Callable[[str], None]:
+        def check(role: str) -> None:
+            if not self._rules.groups.allow(role, groups):
+                raise PermissionDenied(
+                    f"your groups at the issuer allow no sign-in with the role {role}",
+                    hint=f"openid.{role}_groups in web.toml",
+                )
+
+        return check
+
+    def _taken(self, state: str, browser: str) -> _Begun:
+        """The sign-in of this state and this browser, used up by it."""
+        self._forget(self._clock.boottime_s())
+        begun = self._begun.pop(_digest(state), None)
+        if begun is None or not hmac.compare_digest(begun.browser, _digest(browser)):
+            raise Unauthenticated(
+                "this sign-in was not begun by this browser, or is over",
+                hint="sign in anew at /sign-in",
+            )
+        return begun
+
+    def _forget(self, now_s: float) -> None:
+        while self._begun:
+            first = next(iter(self._begun.values()))
+            if now_s - first.at_s < BEGUN_S and len(self._begun) < MOST_BEGUN:
+                return
+            self._begun.popitem(last=False)
+
+
+def _challenge(verifier: str) -> str:
+    digest = hashlib.sha256(verifier.encode()).digest()
+    return base64.urlsafe_b64encode(digest).rstrip(b"=").decode()
+
+
+def _word(text: str) -> str:
+    """A word of the issuer's refusal, which came through the browser."""
+    plain = text.replace("_", "").isalnum() and text.isascii()
+    return text[:64] if plain else "without a word of the standard"
+
+
+def _digest(secret: str) -> str:
+    return hashlib.sha256(secret.encode("utf-8", "replace")).hexdigest()
