@@ -21,7 +21,7 @@ from dlq_common.daemon.config import dump_config, load_config
 from dlq_common.daemon.logs import LEVELS, configure_logging, for_journal, get_logger
 from dlq_common.errors import ConfigError, DlqError
 from dlq_common.identity.private_files import read_private
-from dlq_common.text.addresses import split_address
+from dlq_common.text.addresses import is_loopback, split_address
 from dlq_common.text.instants import format_instant
 from dlq_common.text.units import approximate_span
 from dlq_master.control.config import OTHERS, MasterConfig
@@ -427,9 +427,16 @@ def _check_addresses(config: MasterConfig) -> None:
             words = "metrics.token_file means something with listen.metrics only"
             raise ConfigError(words, key="metrics.token_file")
         return
-    token_file_of(config.metrics.token_file)
     with _naming("listen.metrics"):
-        split_address(listen.metrics)
+        near = is_loopback(listen.metrics)
+    open_to_all = token_file_of(config.metrics.token_file) is None and near
+    if open_to_all and config.metrics.job_info and config.visibility.others != OTHERS[0]:
+        raise ConfigError(
+            "metrics.job_info tells every program of this host the users of jobs, which "
+            "visibility.others hides",
+            hint="name a metrics.token_file",
+            key="metrics.job_info",
+        )
 
 
 def _check_files() -> None:

@@ -13,7 +13,7 @@ from dlq_common.clock import SteadyClock
 from dlq_common.errors import ConfigError, Unauthenticated
 from dlq_common.identity.pki import Authority, CertifiedIdentity, Role, new_key_and_csr
 from dlq_master.app import _check_addresses
-from dlq_master.control.config import ListenConfig, MasterConfig, MetricsConfig
+from dlq_master.control.config import ListenConfig, MasterConfig, MetricsConfig, VisibilityConfig
 from dlq_master.rpc.metrics.access import MetricsDoor, MetricsTls
 from dlq_master.rpc.metrics.exposition import MetricFamily, gauge
 from dlq_master.rpc.metrics.metrics import MOST_AT_ONCE, MetricsServer
@@ -214,6 +214,21 @@ def test_an_address_or_a_path_that_means_nothing_is_refused(
     )
     with pytest.raises(ConfigError, match=words):
         _check_addresses(config)
+
+
+def test_names_that_others_may_not_see_need_a_token_on_loopback(tmp_path: Path) -> None:
+    def config(others: str, address: str = "127.0.0.1:7322", token: str = "") -> MasterConfig:
+        return MasterConfig(
+            listen=ListenConfig(metrics=address),
+            metrics=MetricsConfig(job_info=True, token_file=token),
+            visibility=VisibilityConfig(others=others),
+        )
+
+    with pytest.raises(ConfigError, match=r"visibility\.others hides"):
+        _check_addresses(config("nameless"))
+    _check_addresses(config("named"))
+    _check_addresses(config("hidden", "0.0.0.0:7322"))
+    _check_addresses(config("hidden", token=str(token_file(tmp_path))))
 
 
 async def test_a_page_is_made_once_for_all_that_ask_within_a_second() -> None:
