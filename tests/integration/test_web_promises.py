@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from dlq.v1 import promise_service_pb2 as wire
+from dlq.v1.job_service_pb2 import ListJobsResponse
 from dlq.v1.promise_service_pb2_grpc import PromiseServiceStub
 from dlq_common.identity.pki import Role
 from dlq_master.control.deadlines.risks import Risk
@@ -118,6 +119,19 @@ async def test_many_jobs_come_by_the_page(house: RpcHouse, monkeypatch: pytest.M
     assert "Kept, by team" not in second.words
 
 
+async def test_more_at_risk_than_are_named_first_are_shown_as_such_all_the_same(
+    house: RpcHouse, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("dlq_master.rpc.jobs.promises.MOST_ENDANGERED", 1)
+    for number in (1, 2):
+        job = put(house, number, 0.5, promised=0)
+        house.control.published.risks[JobId(number)] = Risk(0.0, "gpu01 is down", job)
+    async with web_house(house, "olga", Role.OPERATOR) as web:
+        page = await seen(web)
+    assert sorted(page.column("Job")) == ["1", "2"]
+    assert "At risk (2)" in page.words
+
+
 async def test_without_deadlines_the_page_says_how_to_ask_for_one(house: RpcHouse) -> None:
     async with web_house(house) as web:
         page = await seen(web)
@@ -153,3 +167,8 @@ async def test_programs_read_the_same(house: RpcHouse) -> None:
         {"team": "vision", "kept_count": 0, "missed_count": 1, "broken_count": 0}
     ]
     assert (told["kept_target"], told["record_from_time"]) == (0.99, None)
+
+
+def test_rows_of_lists_of_jobs_are_rows_of_promises() -> None:
+    number = ListJobsResponse.JOBS_FIELD_NUMBER
+    assert number == wire.ListPromisesResponse.JOBS_FIELD_NUMBER

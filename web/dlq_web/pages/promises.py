@@ -94,13 +94,15 @@ class PromisesPage:
             line.call(_PROMISES, asked),
             line.call(_RESERVATIONS, reservation_service_pb2.ListReservationsRequest()),
         )
-        endangered = {job.job_id for job in told.endangered_jobs}
-        others = [job for job in told.jobs if job.job_id not in endangered]
-        promised = [job for job in others if job.promise.HasField("guaranteed_index")]
-        open_ = [job for job in others if not job.promise.HasField("guaranteed_index")]
+        named_ids = {job.job_id for job in told.endangered_jobs}
+        others = [job for job in told.jobs if job.job_id not in named_ids]
+        risky = [*told.endangered_jobs, *(job for job in others if job.promise.risk)]
+        calm = [job for job in others if not job.promise.risk]
+        promised = [job for job in calm if job.promise.HasField("guaranteed_index")]
+        open_ = [job for job in calm if not job.promise.HasField("guaranteed_index")]
         longest_s = _longest_s([*told.endangered_jobs, *told.jobs])
         groups = [
-            ("At risk", _rows(told.endangered_jobs, longest_s, look), "No promise is at risk."),
+            ("At risk", _rows(risky, longest_s, look), "No promise is at risk."),
             ("Promised", _rows(promised, longest_s, look), "No other deadline is promised."),
             ("Not promised", _rows(open_, longest_s, look), "No other job has a deadline."),
         ]

@@ -111,7 +111,7 @@ class ListPromisesResponse(_message.Message):
 
     @_builtins.property
     def endangered_jobs(self) -> _containers.RepeatedCompositeFieldContainer[_job_pb2.Job]:
-        """Jobs whose promise is at risk, on the first page alone; at most 200. They are among `jobs` too."""
+        """Jobs whose promise is at risk, on the first page alone; at most 50. They are among `jobs` too."""
 
     @_builtins.property
     def missed_jobs(self) -> _containers.RepeatedCompositeFieldContainer[_job_pb2.Job]:
