@@ -194,6 +194,10 @@ demo-loan: setup  ## a day of inference load in two minutes: servers are lent, t
 demo-cost: setup  ## machines rented from a failing provider where being late costs more, and given back; the master is killed; POLICY=gpuaas-... chooses them
 	POLICY='$(POLICY)' $(PY) examples/demo/cost.py
 
+.PHONY: demo-web
+demo-web: setup  ## a cluster to look at in a browser: it says the address, and goes on until Ctrl-C
+	$(PY) examples/demo/page.py
+
 .PHONY: e2e
 e2e: setup $(TORCH_STAMP) $(if $(NEEDS_FRAMEWORKS),$(FRAMEWORKS_STAMP))  ## real processes on loopback, with torchrun; ONLY=podman-ddp, netns, hostile, ... selects
 	$(PY) -m pytest -q $(PATIENT) tests/e2e $(if $(ONLY),-k '$(subst -,_,$(ONLY))')

@@ -1,0 +1,51 @@
+"""`make demo-web` says an address, shows jobs of every kind there, and leaves nothing behind."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import httpx
+import pytest
+
+from support.waiting import wait_until
+
+pytestmark = [
+    pytest.mark.integration,
+    pytest.mark.long("integration/test_web_pages.py", "integration/test_web_weights.py"),
+]
+DEMO = Path(__file__).resolve().parents[2] / "examples/demo/page.py"
+PATIENCE_S = 120.0
+
+
+def test_it_comes_up_and_goes_with_ctrl_c(tmp_path: Path) -> None:
+    demo = subprocess.Popen(
+        [sys.executable, DEMO], env=os.environ | {"TMPDIR": str(tmp_path)}, text=True,
+        stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
+    )  # fmt: skip
+    assert demo.stderr is not None
+    try:
+        found = re.search(r"open (http://\S+)", demo.stderr.readline())
+        assert found is not None
+        with httpx.Client(follow_redirects=True, headers={"accept": "text/html"}) as browser:
+            assert "resnet" in browser.get(found[1]).text
+
+            def states() -> set[str]:
+                jobs = browser.get(found[1].partition("/enter")[0] + "/v1/jobs").json()["jobs"]
+                return {job["state"] for job in jobs}
+
+            wait_until(
+                lambda: {"running", "queued", "held", "failed"} <= states(),
+                what="jobs of every kind", timeout_s=PATIENCE_S,
+            )  # fmt: skip
+        demo.send_signal(signal.SIGINT)
+        assert demo.wait(PATIENCE_S) == 0, demo.stderr.read()
+    finally:
+        demo.kill()
+        demo.wait()
+        demo.stderr.close()
+    assert list(tmp_path.iterdir()) == []
