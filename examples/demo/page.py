@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""make demo-web: a cluster to look at in a browser: jobs run, wait, fail and have promises, and an
-idle inference server is lent to them.
+"""make demo-web: a cluster to look at in a browser. Jobs run, wait and fail, one has a promise,
+and an idle inference server is lent to another.
 
 It says the address, and goes on until Ctrl-C. Nothing of it is left then.
 """
