@@ -45,6 +45,7 @@ from support.ports import free_ports
 
 T = TypeVar("T")
 _SUBMIT = named("JobService", "SubmitJob")
+HOST, EACH_ADDRESS = "127.0.0.1", 90
 MASTER_SHARE, SEEN_S = 5.0, 1.0
 MUTE, DEAD = 0.05, 0.05  # shares of the viewers
 QUIET_S = 10.0
@@ -62,20 +63,25 @@ level = "warning"
 class Viewer:
     """A connection with a stream of events, and when each of them came."""
 
-    def __init__(self, address: str, token: str) -> None:
-        self.host, self.port = address.split(":")
+    def __init__(self, port: int, number: int, token: str) -> None:
+        """Its address is one of many: the server takes 200 connections of each."""
+        self._port, self._mine = port, (f"127.0.0.{2 + number // EACH_ADDRESS}", 0)
+        address = f"{HOST}:{port}"
         self._head = f"Host: {address}\r\nAuthorization: Bearer {token}\r\n"
         self.seen: dict[str, float] = {}
 
     async def open(self) -> None:
         """Ask for the stream, and wait for its first bytes. A refused viewer comes back."""
         while True:
-            self.reader, self.writer = await asyncio.open_connection(self.host, int(self.port))
+            self.reader, self.writer = await self._connected()
             self.writer.write(f"GET /v1/events HTTP/1.1\r\n{self._head}\r\n".encode())
             if b"200" in await self.reader.readline():
                 return
             self.writer.close()
             await asyncio.sleep(1.0)
+
+    async def _connected(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        return await asyncio.open_connection(HOST, self._port, local_addr=self._mine)
 
     async def read(self) -> None:
         """Note each job that is told of, for as long as the stream lasts."""
@@ -91,7 +97,7 @@ class Viewer:
 
     async def page(self) -> int:
         """The status of the first page, on a connection of its own."""
-        reader, writer = await asyncio.open_connection(self.host, int(self.port))
+        reader, writer = await self._connected()
         writer.write(f"GET / HTTP/1.1\r\n{self._head}Connection: close\r\n\r\n".encode())
         status = int((await reader.readline()).split()[1])
         await reader.read()
@@ -161,7 +167,7 @@ def main() -> None:
         tokens = asyncio.run(prepared(living, people))
         (port,) = free_ports(1)
         with served(living, port) as server:
-            viewers = [Viewer(f"127.0.0.1:{port}", token) for token in tokens]
+            viewers = [Viewer(port, number, token) for number, token in enumerate(tokens)]
             asyncio.run(_measure(report, living, server.pid, viewers))
     report.end()
 

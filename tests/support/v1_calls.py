@@ -36,8 +36,10 @@ DAY_S = 86_400
 # A value for each parameter of a read. One that is missing stops the record.
 VALUES: Mapping[str, str] = {
     "job": "1", "node": "gpu01", "state": "running,queued", "user": "alice", "queue": "default",
-    "name": "train", "since": "2d", "ids": "1,2", "limit": "2", "team": "vision",
+    "name": "train", "since": "2d", "ids": "1,2", "limit": "2", "team": "vision", "q": "1",
+    "gpu_type": "H100-80GB", "order": "-submit", "flag": "loaned",
 }  # fmt: skip
+NODE_STATE = "up"  # of machines
 UNRECORDED = ("cursor",)  # another one each time
 SPEC = {"command": ["/bin/true"], "resources": {"gpuCount": 1}, "name": "new"}
 # Calls of the bridge, in this order: a change shows in the answers after it.
@@ -97,7 +99,9 @@ def wanted() -> Iterator[tuple[str, str, dict[str, Any] | None]]:
         yield "GET", path, None
         for one in resource.params:
             if one.name not in (*within, *UNRECORDED):
-                yield "GET", f"{path}?{one.name}={VALUES[one.name]}", None
+                machines = one.name == "state" and resource.items != "jobs"
+                value = NODE_STATE if machines else VALUES[one.name]
+                yield "GET", f"{path}?{one.name}={value}", None
     for method, body in ASKED:
         yield "POST", f"/api/dlq.v1.{method}", body
 
