@@ -42,15 +42,15 @@ headroom = 0.05
 settle = "2s"
 within = "60s"
 """
-ON_LENT = ("--exclude", ",".join(OWN))
+NOT_OWN, NOT_LENT = ("--exclude", ",".join(OWN)), ("--exclude", ",".join(SERVERS))
 # Name, words of `dlq submit`, and the seconds of a step and steps of its training.
 JOBS: tuple[tuple[str, tuple[str, ...], tuple[float, int]], ...] = (
-    ("resnet", ("-G", "8", "--estimate", "40m"), (0.2, 12_000)),
-    ("bert-large", ("-G", "4", "--estimate", "25m"), (0.5, 3_000)),
-    ("nightly-eval", ("-G", "4", "--work", "10m", "--deadline", "2h"), (0.1, 6_000)),
-    ("on-a-lent-server", ("-G", "8", *ON_LENT), (0.3, 2_000)),
-    ("gpt-wide", ("-G", "16", "--estimate", "2h"), (0.2, 36_000)),
-    ("sweep", ("-G", "2", "--array", "0-3", "--estimate", "15m"), (0.2, 4_500)),
+    ("resnet", ("-G", "8", "--estimate", "5h"), (0.2, 90_000)),
+    ("bert-large", ("-G", "4", "--estimate", "3h"), (0.5, 21_600)),
+    ("nightly-eval", ("-G", "4", "--work", "90m", "--deadline", "8h"), (0.1, 54_000)),
+    ("on-a-lent-server", ("-G", "8", "--estimate", "4h", *NOT_OWN), (0.3, 48_000)),
+    ("gpt-wide", ("-G", "16", "--estimate", "3h", *NOT_LENT), (0.2, 54_000)),
+    ("sweep", ("-G", "2", "--array", "0-3", "--estimate", "2h", *NOT_LENT), (0.2, 36_000)),
     ("after-lunch", ("-G", "1", "--hold"), (0.2, 600)),
 )
 FAILS = ("sh", "-c", "echo 'no module named trian' >&2; exit 1")

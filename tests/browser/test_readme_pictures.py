@@ -20,7 +20,7 @@ pytestmark = [
     pytest.mark.skipif("PICTURES" not in os.environ, reason="make browser PICTURES=1 takes them"),
 ]
 FOLDER = ROOT / "docs/pictures"
-SIZE = {"width": 1180, "height": 640}
+WIDTH = 1180
 MOST_BYTES = 120_000
 SETTLED_MS = 25_000  # until starts are foreseen and a server is lent
 
@@ -41,7 +41,7 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     try:
         with sync_playwright() as started:
             browser = started.chromium.launch(executable_path=chromium(), args=list(FLAGS))
-            page = browser.new_page(viewport=SIZE, timezone_id="UTC")
+            page = browser.new_page(viewport={"width": WIDTH, "height": 600}, timezone_id="UTC")
             page.goto(found[1])
             page.wait_for_timeout(SETTLED_MS)
             yield page
@@ -53,11 +53,13 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
 
 
 @pytest.mark.parametrize(
-    ("name", "path"), [("queue", "/jobs"), ("job", "/jobs/4"), ("gpus", "/gpus")]
+    ("name", "path", "height"),
+    [("queue", "/jobs", 940), ("gpus", "/gpus", 470), ("job", "/jobs/4", 640)],
 )
-def test_a_picture_of_a_page(page: Any, name: str, path: str) -> None:
+def test_a_picture_of_a_page(page: Any, name: str, path: str, height: int) -> None:
     origin = re.match(r"http://[^/]+", page.url)
     assert origin is not None
+    page.set_viewport_size({"width": WIDTH, "height": height})
     page.goto(f"{origin[0]}{path}")
     page.wait_for_timeout(1_500)
     small = with_palette(page.screenshot())
