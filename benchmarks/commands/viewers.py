@@ -1,6 +1,6 @@
 """The cost of 500 viewers of `dlq-web` for the master and the server, and the delay of an event.
 
-    python -m benchmarks.live.viewers [--viewers N] [--events N] [--role user] [--json]
+    python -m benchmarks.commands.viewers [--viewers N] [--events N] [--role user] [--json]
 
 A real master without nodes, and `dlq-web` for all users, each a process of its own. Each viewer is
 another person with a token, and keeps a stream of events open. A user submits one job a second. As
@@ -156,7 +156,7 @@ def main() -> None:
     parser.add_argument("--viewers", type=int, default=500)
     parser.add_argument("--events", type=int, default=20, help="one a second")
     parser.add_argument("--role", choices=("user", "operator"), default="operator")
-    report = Report.begin("live.viewers", parser)
+    report = Report.begin("commands.viewers", parser)
     people = [
         User(f"viewer{number}", report.options.role, 6000 + number, 6000 + number, (), 0.0)
         for number in range(report.options.viewers)
