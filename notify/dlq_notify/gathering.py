@@ -18,14 +18,14 @@ from dlq_common.notices import TEST_KIND
 from dlq_common.text.wire import from_timestamp
 from dlq_notify.config import NotifySection
 from dlq_notify.rules import Rule, RuleBook
-from dlq_notify.store import MOST_NOTICES, Digest, NotifyLetter, NotifyStore
+from dlq_notify.store import MOST_NOTICES, Digest, KnownStart, NotifyLetter, NotifyStore
 from dlq_notify.wording import ENDS, TEST_WORD, JobNotice, clean, moved_notice, notice_of
 
 HOUR_S, LOOK_AGAIN_S = 3_600.0, 60.0
 MOST_RANKS = 10_000  # that failed first, of attempts that have not ended
 START_MOVED, EVENTS_LOST = "start_moved", "events_lost"
 MOVED_BY = 0.5  # of the wait that was left
-LEAST_MOVE_S = 60.0
+LEAST_MOVE_S = 600.0  # estimates of near starts slide
 
 
 class EndedTask(NamedTuple):
@@ -198,17 +198,20 @@ class Gathering:
 
     def _compare(self, one: notify_service_pb2.StartEstimate, book: RuleBook, now_s: float) -> None:
         likely_s = from_timestamp(one.start_estimate.likely_time)
-        known_s = self._store.start(one.job_id)
-        if known_s is None:
-            self._store.put_start(one.job_id, likely_s, now_s)
+        known = self._store.start(one.job_id)
+        if known is None:
+            self._store.put_start(one.job_id, KnownStart(likely_s), now_s)
             return
-        left_s = max(known_s - now_s, 0.0)
-        if abs(likely_s - known_s) < max(LEAST_MOVE_S, MOVED_BY * left_s):
+        left_s = max(known.likely_s - now_s, 0.0)
+        moved = abs(likely_s - known.likely_s) >= max(LEAST_MOVE_S, MOVED_BY * left_s)
+        if not moved or now_s < known.told_s + HOUR_S:
             self._store.seen_start(one.job_id, now_s)
             return
-        self._store.put_start(one.job_id, likely_s, now_s)
+        self._store.put_start(one.job_id, KnownStart(likely_s, now_s), now_s)
         cursor = self._store.cursor or 0
-        notice = moved_notice(one.job_id, one.name, known_s, one.start_estimate, cursor, now_s)
+        notice = moved_notice(
+            one.job_id, one.name, known.likely_s, one.start_estimate, cursor, now_s
+        )
         for rule in book.of(one.user):
             if START_MOVED in rule.words:
                 self._add(rule, notice, now_s)

@@ -19,6 +19,7 @@ from dlq_notify.wording import JobNotice
 
 MOST_NOTICES = 50  # of a digest that are kept one by one; the others are counted
 WAITING, DEAD = "waiting", "dead"
+NEVER_S = -1e18  # before every instant; JSON and SQL take it
 _TABLES = (
     "CREATE TABLE IF NOT EXISTS meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) STRICT",
     """CREATE TABLE IF NOT EXISTS digests (
@@ -35,7 +36,8 @@ _TABLES = (
     "CREATE TABLE IF NOT EXISTS sent (user TEXT NOT NULL, at_s REAL NOT NULL) STRICT",
     "CREATE INDEX IF NOT EXISTS sent_by_user ON sent (user, at_s)",
     """CREATE TABLE IF NOT EXISTS starts (
-        job_id TEXT PRIMARY KEY, likely_s REAL NOT NULL, seen_s REAL NOT NULL) STRICT""",
+        job_id TEXT PRIMARY KEY, likely_s REAL NOT NULL, told_s REAL NOT NULL,
+        seen_s REAL NOT NULL) STRICT""",
 )
 
 
@@ -71,6 +73,13 @@ class NotifyLetter(NamedTuple):
     @property
     def total(self) -> int:
         return sum(self.counts.values())
+
+
+class KnownStart(NamedTuple):
+    """A start as a user knows it. `told_s`: when its last move was told; NEVER_S: never."""
+
+    likely_s: float
+    told_s: float = NEVER_S
 
 
 class NotifyStore:
@@ -219,14 +228,18 @@ class NotifyStore:
         )
         return True
 
-    def start(self, job_id: str) -> float | None:
+    def start(self, job_id: str) -> KnownStart | None:
         """The start that its user knows of a waiting job."""
-        row = self.db.execute("SELECT likely_s FROM starts WHERE job_id = ?", [job_id]).fetchone()
-        return None if row is None else float(row[0])
+        row = self.db.execute(
+            "SELECT likely_s, told_s FROM starts WHERE job_id = ?", [job_id]
+        ).fetchone()
+        return None if row is None else KnownStart(*row)
 
-    def put_start(self, job_id: str, likely_s: float, now_s: float) -> None:
+    def put_start(self, job_id: str, known: KnownStart, now_s: float) -> None:
         """Within `write`."""
-        self.db.execute("INSERT OR REPLACE INTO starts VALUES (?, ?, ?)", [job_id, likely_s, now_s])
+        self.db.execute(
+            "INSERT OR REPLACE INTO starts VALUES (?, ?, ?, ?)", [job_id, *known, now_s]
+        )
 
     def seen_start(self, job_id: str, now_s: float) -> None:
         """Within `write`: it still waits."""

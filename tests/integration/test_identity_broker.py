@@ -186,15 +186,17 @@ async def test_nobody_is_refused_with_and_without_a_row(desk: Desk) -> None:
 
 
 @with_accounts
-async def test_a_system_account_gets_a_row_only_from_an_admin(desk: Desk) -> None:
+@pytest.mark.parametrize("role", ["user", "notifier"])
+async def test_a_system_account_gets_a_row_only_from_an_admin(desk: Desk, role: str) -> None:
     await desk.open()
     with host_account(free_name(), shell="/usr/sbin/nologin") as service:
         answer = await desk.login_as(service.pw_uid, new_key_and_csr("x").request)
         assert "nobody logs in with" in answer["error"]
         assert "dlq admin user set" in answer["hint"]
-        desk.house.control.add_user(service.pw_name, "user", service.pw_uid)
+        desk.house.control.add_user(service.pw_name, role, service.pw_uid)
         answer = await desk.login_as(service.pw_uid, new_key_and_csr("x").request)
     assert answer["user"] == service.pw_name
+    assert parse_identity(answer["certificate"].encode()).role == role
 
 
 @as_root

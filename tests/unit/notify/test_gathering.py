@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -182,7 +183,7 @@ def estimate(likely_s: float) -> wire.StartEstimate:
 
 def test_a_start_that_moves_by_half_of_the_wait_is_told_once(desk: Desk) -> None:
     book = a_book(a_rule(words=("start_moved",)))
-    for likely_s in (3_600.0, 4_000.0, 6_000.0, 6_100.0):
+    for likely_s in (3_600.0, 4_000.0, 6_000.0, 6_500.0):
         desk.gathering.moves([estimate(NOW_S + likely_s)], book, NOW_S)
     (letter,) = desk.letters(NOW_S + 60.0, book)
     assert letter.total == 1
@@ -219,3 +220,58 @@ def test_an_event_that_makes_no_sense_does_not_hold_up_the_next(
     desk.take(told(2, "job_completed", a_job(18, "completed")))
     (letter,) = desk.letters(NOW_S + 60.0)
     assert (letter.total, desk.store.cursor) == (1, 2)
+
+
+def test_an_estimate_of_a_near_start_that_slides_is_not_told_again_and_again(desk: Desk) -> None:
+    book = a_book(a_rule(words=("start_moved",)))
+    for minutes in range(0, 60, 5):
+        now_s = NOW_S + 60.0 * minutes
+        desk.gathering.moves([estimate(now_s + 300.0)], book, now_s)
+    assert sum(one.total for one in desk.letters(NOW_S + 7_200.0, book)) == 1
+
+
+def test_a_fault_at_any_statement_leaves_each_event_taken_once(tmp_path: Path) -> None:
+    """As a full disk or a kill would: nothing of the transaction stays, and it is made again."""
+    events = [
+        told(1, "job_completed", a_task(1_000, 0, 2)),
+        told(2, "job_failed", a_task(1_001, 1, 2, "failed")),
+        told(3, "job_completed", a_job(17, "completed")),
+    ]
+    outcomes: set[tuple[tuple[str, str], ...]] = set()
+    at = 0
+    while len(outcomes) < 2 and at < 200:
+        at += 1
+        place = tmp_path / str(at)
+        place.mkdir()
+        with a_store(place) as store:
+            if not _fails_at(Desk(store), at, events):
+                break
+        with a_store(place) as store:
+            desk = Desk(store)
+            desk.take(*events)
+            made = desk.letters(NOW_S + 60.0)
+            outcomes.add(tuple(sorted((one.rule_id, str(one.counts)) for one in made)))
+    assert at > 20, "so many places were tried"
+    assert len(outcomes) == 1
+    ((array, alone),) = outcomes
+    assert "'job_failed': 1" in array[1] + alone[1]
+
+
+def _fails_at(desk: Desk, number: int, events: list[Told]) -> bool:
+    """Take events and close digests with a fault at this statement; False: there were fewer."""
+    execute, count = desk.store.db.execute, [0]
+
+    def counted(*words: Any) -> Any:
+        count[0] += 1
+        if count[0] == number:
+            raise sqlite3.OperationalError("database or disk is full")
+        return execute(*words)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(desk.store.db, "execute", counted)
+        try:
+            desk.take(*events)
+            desk.letters(NOW_S + 60.0)
+        except sqlite3.OperationalError:
+            return True
+    return False
