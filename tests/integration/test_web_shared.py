@@ -226,6 +226,16 @@ async def test_leaving_here_and_everywhere(web: SharedWebHouse) -> None:
     assert (await bob.get("/v1/jobs", headers=JSON)).status_code == 200
 
 
+async def test_signing_in_anew_ends_the_session_that_the_browser_had(web: SharedWebHouse) -> None:
+    browser = await web.signed_in("alice")
+    before = cookie_of(browser)
+    assert (await enter(browser, "bob", await web.link("bob"))).status_code == 303
+    (session,) = web.server.sessions.living()
+    assert session.person is not None
+    assert session.person.name == "bob"
+    assert cookie_of(browser) != before
+
+
 async def test_a_session_ends_when_idle_and_in_any_case(house: RpcHouse, tmp_path: Path) -> None:
     clock = FakeClock()
     async with shared_web_house(house, tmp_path, clock=clock) as web:
@@ -248,16 +258,45 @@ async def test_one_user_has_few_sessions_and_takes_none_of_others(web: SharedWeb
 
 
 async def test_an_address_tries_a_few_times_and_others_go_on(
-    web: SharedWebHouse, monkeypatch: pytest.MonkeyPatch
+    house: RpcHouse, tmp_path: Path
 ) -> None:
-    evil = web.browser("198.51.100.9")
-    answers = [
-        (await enter(evil, "alice", "guess")).status_code
-        for _ in range(int(shared_guard.TRIES_AT_ONCE) + 5)
-    ]
-    assert answers[0] == 401
-    assert answers[-1] == 429
-    assert (await enter(web.browser(), "alice", await web.link("alice"))).status_code == 303
+    clock = FakeClock()
+    async with shared_web_house(house, tmp_path, clock=clock) as web:
+        evil = web.browser("198.51.100.9")
+        tries = int(shared_guard.TRIES_AT_ONCE)
+        answers = [(await enter(evil, "alice", "guess")).status_code for _ in range(tries + 1)]
+        assert answers == [401] * tries + [429]
+        link = await web.link("alice")
+        assert (await enter(web.browser(), "alice", link)).status_code == 303
+        clock.advance(1 / shared_guard.TRIES_EACH_SECOND)
+        assert (await enter(evil, "alice", "guess")).status_code == 401
+
+
+async def test_guesses_of_many_addresses_use_up_the_budget_of_an_account(
+    house: RpcHouse, tmp_path: Path
+) -> None:
+    async with shared_web_house(house, tmp_path, clock=FakeClock()) as web:
+        tries = int(shared_guard.FAILURES_AT_ONCE)
+        for number in range(tries):
+            evil = web.browser(f"198.51.100.{number}")
+            assert (await enter(evil, "alice", "guess")).status_code == 401
+        link = await web.link("alice")
+        assert (await enter(web.browser("203.0.113.1"), "alice", link)).status_code == 429
+        bob = await web.link("bob")
+        assert (await enter(web.browser("203.0.113.1"), "bob", bob)).status_code == 303
+
+
+async def test_behind_a_proxy_its_last_word_is_the_address(house: RpcHouse, tmp_path: Path) -> None:
+    clock = FakeClock()
+    async with shared_web_house(house, tmp_path, clock=clock, behind_proxy=True) as web:
+        evil = web.browser("")
+        for number in range(int(shared_guard.TRIES_AT_ONCE)):
+            forged = {"x-forwarded-for": f"203.0.113.{number}, 198.51.100.9"}
+            await enter(evil, "alice", "guess", **forged)
+        forged = {"x-forwarded-for": "192.0.2.1, 198.51.100.9"}
+        assert (await enter(evil, "alice", "guess", **forged)).status_code == 429
+        honest = {"x-forwarded-for": "198.51.100.9, 192.0.2.1"}
+        assert (await enter(evil, "alice", "guess", **honest)).status_code == 401
 
 
 async def test_a_certificate_signs_in_and_the_session_is_bound_to_it(web: SharedWebHouse) -> None:

@@ -127,7 +127,7 @@ class OpenIdDoor:
             get_logger("web").info("sign_in_refused", way="openid", cause=error.what)
             raise
         answer = await self._entrance.begin(
-            ActsFor(name), "openid", to=begun.to, allowed=self._allowed(groups)
+            http, ActsFor(name), "openid", to=begun.to, allowed=self._allowed(groups)
         )
         self._subjects[str(claims["sub"])] = name
         while len(self._subjects) > MOST_KNOWN:

@@ -107,7 +107,7 @@ class Entrance:
             self._tries.failed(name)
             get_logger("web").info("sign_in_refused", way="link", user=name)
             raise Unauthenticated(error.what, hint=error.hint) from None
-        return await self.begin(user, "link")
+        return await self.begin(http, user, "link")
 
     async def by_certificate(self, http: Request) -> Response:
         """A session for the holder of the certificate that this connection has shown."""
@@ -119,10 +119,11 @@ class Entrance:
             )
         # Dates in certificates are whole seconds: it was signed before this one ended.
         user = ActsFor(identity.name, identity.role.value, identity.issued_s + 1.0)
-        return await self.begin(user, "certificate", certificate=identity.serial)
+        return await self.begin(http, user, "certificate", certificate=identity.serial)
 
     async def begin(
         self,
+        http: Request,
         user: ActsFor,
         way: str,
         *,
@@ -130,8 +131,8 @@ class Entrance:
         certificate: str = "",
         allowed: Callable[[str], None] = _everyone,
     ) -> Response:
-        """A new session in a cookie, and the way to the page. Raises a DlqError when the master
-        knows no such user, or when `allowed` refuses the user's role.
+        """A new session in a cookie, and the way to the page. A session that the browser had ends.
+        Raises a DlqError when the master knows no such user, or when `allowed` refuses the role.
         """
         try:
             person = await self._persons.admit(user)
@@ -143,6 +144,7 @@ class Entrance:
         except DlqError as error:
             get_logger("web").info("sign_in_refused", way=way, user=user.name, reason=error.reason)
             raise
+        self.sessions.leave(http.cookies.get(self._cookie, ""))
         secret = self.sessions.begin(
             person, by_cookie=True, certificate=certificate, scope=Scope.ALL
         )
