@@ -113,7 +113,7 @@ def has_words(words: Sequence[str], job: Job, *, known: bool = True, named: bool
 def word_terms(words: Sequence[str]) -> Iterator[Term]:
     """The same condition of rows."""
     for word in words:
-        terms, values = ["instr(lower(name), ?)", "instr(lower(user), ?)"], [word, word]
+        terms, values = ["name LIKE ? ESCAPE '!'", "user LIKE ? ESCAPE '!'"], [_like(word)] * 2
         array, _, index = word.partition("_")
         if _is_count(array) and not index:
             terms += ["job_id = ?", "json_extract(body, '$.array.array_id') = ?"]
@@ -125,6 +125,13 @@ def word_terms(words: Sequence[str]) -> Iterator[Term]:
             )
             values += [int(array), int(index)]  # type: ignore[list-item]
         yield f"({' OR '.join(terms)})", values
+
+
+def _like(word: str) -> str:
+    """The pattern of texts with this word: half the price of `instr` and `lower`."""
+    for sign in "!%_":
+        word = word.replace(sign, f"!{sign}")
+    return f"%{word}%"
 
 
 def has_type(gpu_type: str, job: Job, *, known: bool = True) -> bool:
