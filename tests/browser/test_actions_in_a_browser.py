@@ -40,6 +40,20 @@ def test_a_chosen_job_stays_chosen_when_the_page_renews(site: Site) -> None:
     assert page.evaluate("document.activeElement.value") == job
 
 
+def test_no_row_moves_away_under_the_pointer(site: Site) -> None:
+    page = site.at("/")
+    page.locator("tbody tr").first.hover()
+    page.evaluate(
+        "window.moving = setInterval(() => document.querySelector('tbody tr').dispatchEvent("
+        "new PointerEvent('pointermove', { bubbles: true })), 200)"
+    )
+    site.submitted("waits-for-the-pointer", "-G", "8", "--hold", "--", "true")
+    page.wait_for_timeout(2500)
+    assert page.get_by_text("waits-for-the-pointer").count() == 0
+    page.evaluate("clearInterval(window.moving)")
+    page.get_by_text("waits-for-the-pointer").wait_for()
+
+
 def test_one_of_several_refuses_and_says_so(site: Site) -> None:
     ended = site.submitted("ends", "-G", "1", "--", "true")
     site.daemons.said("wait", ended)

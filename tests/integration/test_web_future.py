@@ -16,6 +16,7 @@ from dlq_master.model.ids import JobId, NodeId
 from dlq_master.planner.forecasts import Range
 from dlq_master.store.tables.tenants import Reservation
 from dlq_web.line.calls import MasterLine
+from dlq_web.pages.foresee import future
 from support.rpc_house import DEADLINE_S, RpcHouse, rpc_house
 from support.web_house import WebHouse, web_house
 
@@ -76,6 +77,17 @@ async def test_another_users_jobs_stay_redacted(web: WebHouse) -> None:
     assert "3 (bob)" in text
     assert "<b>secret" not in text
     assert "/jobs/3" not in text
+
+
+async def test_others_waiting_jobs_take_no_place_of_ones_own(
+    house: RpcHouse, web: WebHouse, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They have no forecast for this user, and the list is bounded."""
+    monkeypatch.setattr(future, "MOST_JOBS", 1)
+    jobs = house.control.published.all_jobs
+    jobs[JobId(1)] = jobs[JobId(1)]._replace(user="bob", live_attempt=None)
+    told = await drawn(web)
+    assert "2" in [bar[7] for bar in told["bars"]]
 
 
 async def test_an_operator_sees_all_of_it(house: RpcHouse) -> None:

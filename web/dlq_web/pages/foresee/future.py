@@ -22,6 +22,7 @@ from dlq.v1 import job_service_pb2, reservation_service_pb2
 from dlq_cli.commands.admin.estimates import quality_pairs
 from dlq_cli.output.render import OutputLook, moment
 from dlq_cli.words import ENDED, SHOWN_STATES
+from dlq_client.jobs import SEE_ALL
 from dlq_common.clock import Clock
 from dlq_common.errors import InvalidRequest
 from dlq_common.text.units import DAY, HOUR, MINUTE
@@ -129,12 +130,15 @@ class Future:
     async def _asked(self, http: Request, user: str) -> FutureSeen:
         call = line_of(http).call
 
-        def listed(states: Sequence[str]) -> job_service_pb2.ListJobsRequest:
+        def listed(states: Sequence[str], user: str) -> job_service_pb2.ListJobsRequest:
             return job_service_pb2.ListJobsRequest(user=user, states=states, page_size=MOST_JOBS)
 
+        # Of other users' waiting jobs a user learns no start: they would only be in the way.
+        own = user == "*" and person_of(http).role not in SEE_ALL
+
         running, waiting, reserved = await asyncio.gather(
-            call(_LIST, listed(RUNNING)),
-            call(_LIST, listed(WAITS)),
+            call(_LIST, listed(RUNNING, user)),
+            call(_LIST, listed(WAITS, "" if own else user)),
             call(_RESERVED, reservation_service_pb2.ListReservationsRequest()),
         )
         more = bool(running.next_page_token or waiting.next_page_token)

@@ -5,8 +5,10 @@ const csrf = document.querySelector('meta[name="csrf"]')?.getAttribute('content'
 const line = document.getElementById('line');
 const BETWEEN_MS = 1000;
 const RETRY_MS = 3000;
+const POINTS_MS = 2000;
 const ANYWAY_MS = 30000;  // what happens to others is no event of ours, and ages grow
 let due = false;
+let pointed = -Infinity;  // when the pointer last moved over a row
 let busy = false;
 let shown = document.getElementById('main')?.innerHTML ?? '';  // as the server sent it
 
@@ -16,6 +18,7 @@ function say(text) { if (line) line.textContent = text; }
 /** Whether the reader is in the middle of something that a new page would take away. */
 function inUse() {
   const at = document.activeElement;
+  if (Date.now() - pointed < POINTS_MS) return true;  // no row moves away under the pointer
   const selected = String(getSelection() ?? '') !== '';
   const still = document.querySelector('main [data-still]') !== null;  // an answer to a question
   return still || selected || (at !== null && at.closest('main form') !== null);
@@ -103,6 +106,9 @@ document.addEventListener('click', async (event) => {
   }
 });
 
+document.addEventListener('pointermove', (event) => {
+  if (/** @type {HTMLElement} */ (event.target).closest('main tbody')) pointed = Date.now();
+});
 document.addEventListener('dlq:renew', () => { renew(); });
 setInterval(() => { if (document.visibilityState === 'visible') renew(); }, ANYWAY_MS);
 share();
