@@ -23,6 +23,7 @@ from support.web_house import WebHouse, web_house
 
 pytestmark = pytest.mark.integration
 HTML = {"accept": "text/html"}
+LIGHT = 120_000  # bytes; scripts and styles have the rest of 150 kB
 HOSTILE = "<script>alert(1)</script>\x1b[2J"
 HOUR = 3600.0
 
@@ -117,6 +118,19 @@ async def test_many_jobs_come_by_the_page(house: RpcHouse, monkeypatch: pytest.M
     assert "/promises?cursor=2" in first.links
     assert second.column("Job") == ["3"]
     assert "Kept, by team" not in second.words
+
+
+async def test_a_full_page_is_light(house: RpcHouse) -> None:
+    for number in range(1, 400):
+        job = put(house, number, 0.5, promised=0, name="n" * 60)
+        house.control.published.risks[JobId(number)] = Risk(0.0, "gpu01 is down; " * 4, job)
+    for number in range(400, 460):
+        ended(house, number, 120.0, name="n" * 60)
+    async with web_house(house, "olga", Role.OPERATOR) as web:
+        await web.enter()
+        answer = await web.browser.get("/promises", headers=HTML)
+    assert len(answer.content) <= LIGHT
+    assert "At risk (100+)" in shown_page(answer.text).words
 
 
 async def test_more_at_risk_than_are_named_first_are_shown_as_such_all_the_same(

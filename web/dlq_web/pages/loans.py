@@ -36,10 +36,13 @@ from dlq_web.pages.sheets import Sheet, facts_sheet, sheet
 from dlq_web.pages.views import look_at
 
 MOST_ROWS = 200
+MOST_MACHINES = 50  # of a pool, the newest first
 MOST_PROOFS = 32  # servers whose GPUs are shown one by one
 DAYS = (1, 7, 30)
 _FIELDS = ("count", "hosts", "within", "force")
 _MOVING = ("lending", "reclaimed")
+_STATES = ("reclaimed", "lending", "lent", "away")  # in the order in which they are shown
+_PLACES = {state: place for place, state in enumerate(_STATES)}
 _LIST, _PLAN = named("LoanService", "ListLoans"), named("LoanService", "PlanReclaim")
 _POOLS, _COSTS = named("PoolService", "ListPools"), named("UsageService", "GetCosts")
 _NODE = named("NodeService", "GetNode")
@@ -121,7 +124,8 @@ async def _for_operators(line: Asking, method: PublicMethod, request: Message) -
 async def _lent(line: Asking, told: Any, look: OutputLook) -> Mapping[str, Any]:
     if isinstance(told, PermissionDenied):
         return {"refused": told.what}
-    moving = [one for one in told.servers if one.state in _MOVING]
+    servers = sorted(told.servers, key=lambda one: _PLACES.get(one.state, len(_PLACES)))
+    moving = [one for one in servers if one.state in _MOVING]
     found = await asyncio.gather(*(_node(line, one.node_id) for one in moving[:MOST_PROOFS]))
     proofs = [
         EmptyProof(one.node_id, one.state, gpu_words(node))
@@ -133,13 +137,12 @@ async def _lent(line: Asking, told: Any, look: OutputLook) -> Mapping[str, Any]:
         "refused": "",
         "controller": words.controller_text(controller, look),
         "servers": [
-            [*map(clean_line, words.server_row(one)), _since(one, look)] for one in told.servers
+            [*map(clean_line, words.server_row(one)), _since(one, look)]
+            for one in servers[:MOST_ROWS]
         ],
+        "more": max(0, len(servers) - MOST_ROWS),
         "cells": sheet(words.SERVERS, []).headings,
-        "counts": {
-            state: sum(one.state == state for one in told.servers)
-            for state in ("lent", "lending", "reclaimed", "away")
-        },
+        "counts": {state: sum(one.state == state for one in servers) for state in _STATES},
         "proofs": proofs,
     }
 
@@ -225,7 +228,7 @@ def _rented(told: Any, look: OutputLook) -> Mapping[str, Any]:
     if isinstance(told, PermissionDenied):
         return {"refused": told.what}
     machines = [
-        (pool.name, sheet(rented.MACHINES, _machines(pool, look), MOST_ROWS))
+        (pool.name, sheet(rented.MACHINES, _machines(pool, look), MOST_MACHINES))
         for pool in told.pools
         if pool.machines
     ]

@@ -27,7 +27,7 @@ from dlq_web.pages.page import page
 from dlq_web.pages.sheets import sheet_of
 from dlq_web.pages.views import look_at
 
-MOST_ROWS = 200
+MOST_ROWS = 100
 HALF = 100  # of a bar of slack, in its own units: to the right there is time to spare
 _PROMISES = named("PromiseService", "ListPromises")
 _RESERVATIONS = named("ReservationService", "ListReservations")
