@@ -102,10 +102,10 @@ async def test_nodes_are_filtered_and_counted(web: WebHouse) -> None:
     ("path", "field"),
     [
         ("/v1/jobs?order=colour", "order"),
-        ("/v1/jobs?order=gpus&cursor=17", "page_token"),
-        ("/v1/jobs?q=a+b+c+d+e+f+g+h+i", "text"),
-        ("/v1/nodes?state=upp", "states"),
-        ("/v1/nodes?flag=drained", "flags"),
+        ("/v1/jobs?order=gpus&cursor=17", "cursor"),
+        ("/v1/jobs?q=a+b+c+d+e+f+g+h+i", "q"),
+        ("/v1/nodes?state=upp", "state"),
+        ("/v1/nodes?flag=drained", "flag"),
         ("/v1/nodes?order=name", "order"),
     ],
 )

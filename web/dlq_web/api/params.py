@@ -20,6 +20,7 @@ class Param(NamedTuple):
     name: str
     help: str
     enter: Enter
+    field: str = ""  # of the request; a refusal of the master names it
     kind: str = "string"  # of JSON schema
 
 
@@ -29,7 +30,7 @@ def text(name: str, field: str, help_: str) -> Param:
     def enter(request: Any, value: str) -> None:
         setattr(request, field, value)
 
-    return Param(name, help_, enter)
+    return Param(name, help_, enter, field)
 
 
 def texts(name: str, field: str, help_: str) -> Param:
@@ -38,7 +39,7 @@ def texts(name: str, field: str, help_: str) -> Param:
     def enter(request: Any, value: str) -> None:
         getattr(request, field).extend(filter(None, value.split(",")))
 
-    return Param(name, help_, enter)
+    return Param(name, help_, enter, field)
 
 
 def states(name: str, field: str, help_: str) -> Param:
@@ -51,7 +52,7 @@ def states(name: str, field: str, help_: str) -> Param:
             what = error.what.removeprefix("-t: ")
             raise InvalidRequest(what, field=name, hint=error.hint) from None
 
-    return Param(name, help_, enter)
+    return Param(name, help_, enter, field)
 
 
 def choice(name: str, field: str, help_: str, words: Sequence[str]) -> Param:
@@ -65,7 +66,7 @@ def choice(name: str, field: str, help_: str, words: Sequence[str]) -> Param:
             )
         setattr(request, field, value)
 
-    return Param(name, f"{', '.join(words)}. {help_}", enter)
+    return Param(name, f"{', '.join(words)}. {help_}", enter, field)
 
 
 def span(name: str, field: str, help_: str) -> Param:
@@ -82,7 +83,7 @@ def span(name: str, field: str, help_: str) -> Param:
                 f"{name}: {value[:64]!r} is no span", field=name, hint="write 2d, 90m or all"
             ) from None
 
-    return Param(name, help_, enter)
+    return Param(name, help_, enter, field)
 
 
 def whole(name: str, field: str, help_: str, *, least: int = 0, most: int = 2**31 - 1) -> Param:
@@ -91,7 +92,7 @@ def whole(name: str, field: str, help_: str, *, least: int = 0, most: int = 2**3
     def enter(request: Any, value: str) -> None:
         setattr(request, field, whole_number(name, value, least, most))
 
-    return Param(name, help_, enter, "integer")
+    return Param(name, help_, enter, field, "integer")
 
 
 def whole_number(name: str, value: str, least: int, most: int) -> int:
@@ -107,6 +108,14 @@ PAGE = (
     whole("limit", "page_size", "Items of a page.", least=1, most=MOST_AT_ONCE),
     text("cursor", "page_token", "`next_cursor` of the page before."),
 )
+
+
+def by_parameter(params: Sequence[Param], error: InvalidRequest) -> InvalidRequest:
+    """The same refusal, with the parameter instead of the field that it entered."""
+    name = next((param.name for param in params if param.field == error.field), "")
+    if name in ("", error.field):
+        return error
+    return InvalidRequest(error.what, field=name, hint=error.hint)
 
 
 def fill(request: Any, params: Sequence[Param], given: Mapping[str, str]) -> None:

@@ -20,7 +20,7 @@ from starlette.routing import Route
 from dlq_cli.facts.common import SCHEMA, Facts
 from dlq_common.errors import InvalidRequest
 from dlq_web.api.lists import refuse_unknown
-from dlq_web.api.params import fill, whole_number
+from dlq_web.api.params import by_parameter, fill, whole_number
 from dlq_web.api.resources import RESOURCES, Resource
 from dlq_web.door.sessions import line_of, person_of
 
@@ -54,7 +54,7 @@ async def read(resource: Resource, http: Request) -> Response:
     until_s = loop.time() + wait_s
     while True:
         mark = feed.mark() if wait_s else 0
-        answer = await line_of(http).call(resource.method, request)
+        answer = await _asked(resource, request, http)
         refuse_unknown(request, answer)
         body = _document(chosen(resource.facts(answer), fields, resource.items))
         tag = f'"{hashlib.blake2b(body, digest_size=16).hexdigest()}"'
@@ -65,6 +65,13 @@ async def read(resource: Resource, http: Request) -> Response:
             return Response(status_code=304, headers={"ETag": tag})
         if await feed.changed(mark, left_s):
             await asyncio.sleep(min(BETWEEN_LOOKS_S, max(0.0, until_s - loop.time())))
+
+
+async def _asked(resource: Resource, request: Any, http: Request) -> Any:
+    try:
+        return await line_of(http).call(resource.method, request)
+    except InvalidRequest as error:
+        raise by_parameter(resource.params, error) from None
 
 
 def _known_tags(http: Request) -> set[str]:
