@@ -130,6 +130,16 @@ def test_each_role_gets_in_where_it_has_business(site: AttackedSite, name: str, 
     assert wrong == {}
 
 
+def test_a_web_server_gets_in_for_nobody_whom_it_does_not_name(site: AttackedSite) -> None:
+    site.said("admin", "user", "set", "portal", "--role", "web", "--uid", "64301", "--gid", "64301")
+    found = ends(site, site.identity("portal", Role.WEB))
+    site.said("admin", "user", "del", "portal", "-y")
+    let_in = {
+        method.path.rsplit("/", 1)[1] for method, code in found.items() if code not in REFUSED
+    }
+    assert let_in == {"Check", "Watch", "RenewCertificate", "UseSignInLink"}
+
+
 def test_whoever_is_nobody_any_more_gets_in_nowhere(site: AttackedSite) -> None:
     now_s = SteadyClock().now_s()
     site.said("admin", "user", "set", "gone", "--role", "admin", "--uid", "64300", "--gid", "64300")
