@@ -135,44 +135,81 @@ class MailReceiver:
     """A mail server that keeps what it gets. `refuses`: its answer to a recipient."""
 
     refuses: str = ""
+    signed_in: list[str] = field(default_factory=list)
     mails: list[str] = field(default_factory=list)
     recipients: list[str] = field(default_factory=list)
     port: int = 0
 
 
+class _QuietServer(socketserver.ThreadingTCPServer):
+    def handle_error(self, *_: object) -> None:
+        pass  # a caller that trusts us not
+
+
+class _MailHandler(socketserver.StreamRequestHandler):
+    receiver: MailReceiver
+    tls: tuple[Path, Path] | None = None
+    encrypted: ssl.SSLSocket | None = None
+
+    def handle(self) -> None:
+        self._say("220 test")
+        while line := self.rfile.readline().decode().strip():
+            word = line.split()[0].upper()
+            if word == "QUIT":
+                self._say("221 bye")
+                return
+            answer = getattr(self, f"_{word.lower()}", None)
+            self._say("250 ok" if answer is None else answer(line))
+
+    def finish(self) -> None:
+        super().finish()
+        if self.encrypted is not None:
+            self.encrypted.close()
+
+    def _ehlo(self, _line: str) -> str:
+        return "250 ok" if self.tls is None else "250-test\r\n250-STARTTLS\r\n250 AUTH PLAIN"
+
+    def _starttls(self, _line: str) -> str:
+        if self.tls is None:
+            return "502 no"
+        self._say("220 go on")
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(*self.tls)
+        self.encrypted = line = context.wrap_socket(self.connection, server_side=True)
+        self.rfile = line.makefile("rb")
+        self.rfile.readline()  # the client greets anew
+        return "250-test\r\n250 AUTH PLAIN"
+
+    def _auth(self, line: str) -> str:
+        self.receiver.signed_in.append(line.split()[-1])
+        return "235 ok"
+
+    def _rcpt(self, line: str) -> str:
+        self.receiver.recipients.append(line)
+        return self.receiver.refuses or "250 ok"
+
+    def _data(self, _line: str) -> str:
+        self._say("354 go on")
+        lines: list[str] = []
+        while (line := self.rfile.readline().decode()) != ".\r\n":
+            lines.append(line)
+        self.receiver.mails.append("".join(lines))
+        return "250 taken"
+
+    def _say(self, text: str) -> None:
+        content = f"{text}\r\n".encode()
+        if self.encrypted is not None:
+            self.encrypted.sendall(content)
+        else:
+            self.wfile.write(content)
+
+
 @contextmanager
-def mail_receiver() -> Iterator[MailReceiver]:
-    """As much of SMTP as a client needs that neither signs in nor encrypts."""
+def mail_receiver(tls: tuple[Path, Path] | None = None) -> Iterator[MailReceiver]:
+    """As much of SMTP as a client needs. `tls`: certificate and key for STARTTLS."""
     receiver = MailReceiver()
-
-    class Handler(socketserver.StreamRequestHandler):
-        def handle(self) -> None:
-            self._say("220 test")
-            while line := self.rfile.readline().decode().strip():
-                word = line.upper()
-                if word.startswith("QUIT"):
-                    self._say("221 bye")
-                    return
-                if word.startswith("RCPT"):
-                    receiver.recipients.append(line)
-                    self._say(receiver.refuses or "250 ok")
-                elif word.startswith("DATA"):
-                    self._say("354 go on")
-                    self._take_mail()
-                else:
-                    self._say("250 ok")
-
-        def _take_mail(self) -> None:
-            lines: list[str] = []
-            while (line := self.rfile.readline().decode()) != ".\r\n":
-                lines.append(line)
-            receiver.mails.append("".join(lines))
-            self._say("250 taken")
-
-        def _say(self, text: str) -> None:
-            self.wfile.write(f"{text}\r\n".encode())
-
-    with socketserver.ThreadingTCPServer(("127.0.0.1", 0), Handler) as server:
+    handler = type("Handler", (_MailHandler,), {"receiver": receiver, "tls": tls})
+    with _QuietServer(("127.0.0.1", 0), handler) as server:
         receiver.port = server.server_address[1]
         thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
         thread.start()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import email
 import email.policy
 import hashlib
@@ -324,9 +325,8 @@ def test_a_notice_is_one_line() -> None:
 # --- TLS ------------------------------------------------------------------------------------------
 
 
-@contextmanager
-def tls_receiver(tmp_path: Path, name: str) -> Iterator[WebReceiver]:
-    """A receiver with a certificate of this name, by itself: `ca.pem`."""
+def self_signed(tmp_path: Path, name: str) -> tuple[Path, Path]:
+    """A certificate of this name, by itself, and its key."""
     key = ec.generate_private_key(ec.SECP256R1())
     subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
     begin = datetime(2020, 1, 1, tzinfo=UTC)
@@ -344,8 +344,7 @@ def tls_receiver(tmp_path: Path, name: str) -> Iterator[WebReceiver]:
     (tmp_path / "ca.pem").write_bytes(made.public_bytes(Encoding.PEM))
     secret = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
     (tmp_path / "key.pem").write_bytes(secret)
-    with web_receiver((tmp_path / "ca.pem", tmp_path / "key.pem")) as receiver:
-        yield receiver
+    return tmp_path / "ca.pem", tmp_path / "key.pem"
 
 
 @pytest.mark.parametrize(
@@ -356,7 +355,7 @@ def test_a_call_reaches_the_host_that_it_names_and_no_other(
     tmp_path: Path, name: str, trusted: bool, taken: bool
 ) -> None:
     """The line goes to an address, and still the certificate has to be that of the name."""
-    with tls_receiver(tmp_path, name) as web:
+    with web_receiver(self_signed(tmp_path, name)) as web:
         ca_file = tmp_path / "ca.pem" if trusted else None
         caller, url = local_caller(web, ca_file=ca_file), web.url.replace("http:", "https:")
         if taken:
@@ -366,3 +365,40 @@ def test_a_call_reaches_the_host_that_it_names_and_no_other(
                 caller.post(url, b"{}", {})
             assert refused.value.fault == "the server's certificate is not trusted"
         assert len(web.calls) == int(taken)
+
+
+@pytest.mark.parametrize(("name", "arrives"), [("localhost", True), ("other.test", False)])
+def test_a_mail_goes_over_starttls_and_signs_in_only_to_the_right_server(
+    tmp_path: Path, name: str, arrives: bool
+) -> None:
+    certificate = self_signed(tmp_path, name)
+    password = tmp_path / "password"
+    password.touch(mode=0o600)
+    password.write_text("hush\n")
+    with mail_receiver(certificate) as mails:
+        mail = a_mail(
+            mails, host="localhost", security="starttls", user="dlq", password_file=password,
+            ca_file=certificate[0],
+        )  # fmt: skip
+        if arrives:
+            mail.send(ADA, a_content())
+        else:
+            with pytest.raises(NotSent):
+                mail.send(ADA, a_content())
+        assert (len(mails.mails), len(mails.signed_in)) == (int(arrives), int(arrives))
+    if arrives:
+        assert base64.b64decode(mails.signed_in[0]) == b"\0dlq\0hush"
+
+
+def test_a_password_that_others_may_read_is_not_used(tmp_path: Path) -> None:
+    certificate, password = self_signed(tmp_path, "localhost"), tmp_path / "password"
+    password.write_text("hush")
+    password.chmod(0o644)
+    with mail_receiver(certificate) as mails:
+        mail = a_mail(
+            mails, host="localhost", security="starttls", user="dlq", password_file=password,
+            ca_file=certificate[0],
+        )  # fmt: skip
+        with pytest.raises(NotSent):
+            mail.send(ADA, a_content())
+        assert mails.signed_in == []
