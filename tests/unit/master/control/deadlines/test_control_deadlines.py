@@ -13,7 +13,8 @@ import pytest
 
 from dlq_common.errors import InvalidRequest
 from dlq_common.text.instants import format_instant
-from dlq_master.control.stimuli import AskedDeadline, PlanMade
+from dlq_master.control.read_model.job_blocks import EVERYBODY
+from dlq_master.control.stimuli import AskedDeadline, CancelJob, PlanMade
 from dlq_master.control.stimuli.nodes import Beat
 from dlq_master.model.attempts.deadlines import due_s, slack_s
 from dlq_master.model.estimates.estimate import Unmeasured
@@ -21,7 +22,7 @@ from dlq_master.model.ids import AttemptKey, JobId, NodeId
 from dlq_master.model.jobs.job import Job, JobState, Pause, RunRules
 from dlq_master.model.lease import LeaseKind
 from support.inline_planner import InlinePlanner
-from support.master_harness import Master, config_of
+from support.master_harness import ALICE, Master, config_of
 from support.sim_agent import SimAgent
 
 Masters = Callable[..., Master]
@@ -481,3 +482,28 @@ def test_steps_are_counted_anew_in_another_attempt_and_never_of_who_said_its_tim
     assert site.job(1).duration_estimate_s is None
     site.submit(20_000.0, run_s=77.0, step_count=1000)
     assert site.job(2).duration_estimate_s == 77.0
+
+
+def test_readers_find_promises_without_a_look_at_other_jobs_and_again_after_a_restart(
+    site: Site,
+) -> None:
+    site.submit(run_s=600.0)
+    site.submit(7200.0, gpus=1)
+    site.submit(900.0, run_s=2000.0)
+    read = site.master.loop.published
+    assert (read.with_deadlines("alice", 0), read.with_deadlines("bob", 0)) == ([2, 3], [])
+    assert (read.promised_count(EVERYBODY), read.kept_target) == (1, 0.99)
+    assert read.endangered() == []
+    site.master.clock.advance(7300.0)
+    site.master.tick()
+    assert read.endangered() == [2]
+    site.master.ask(CancelJob(caller=ALICE, request_id="c", job_id=JobId(2), kill=True))
+    site.passes(60.0)
+    assert site.job(2).ended
+    assert read.with_deadlines(EVERYBODY, 0) == [3]
+    (over,) = [(job.job_id, outcome.value) for job, outcome in read.promises_over()]
+    assert over == (2, "missed")
+    site.master.crashed()
+    read = site.master.loop.published
+    assert read.with_deadlines(EVERYBODY, 0) == [3]
+    assert [job.job_id for job, _ in read.promises_over()] == [2]
