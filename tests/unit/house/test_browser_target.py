@@ -75,3 +75,17 @@ def test_the_types_of_the_scripts_are_checked_wherever_npm_gives_the_checker() -
     )
     assert "tsc -p tests/browser/types" in said.stdout
     assert "NOT CHECKED" in said.stdout
+
+
+def test_the_pictures_of_the_readme_are_small_and_told_in_words() -> None:
+    """`make browser PICTURES=1` makes them: PNG by a palette, which is the kind 3."""
+    pictures = sorted((ROOT / "docs/pictures").glob("*.png"))
+    assert len(pictures) == 3
+    for picture in pictures:
+        head = picture.read_bytes()[:26]
+        assert (head[:4], head[25]) == (b"\x89PNG", 3), picture.name
+        assert picture.stat().st_size < 120_000, picture.name
+    shown = re.findall(
+        r"!\[[^\]]{20,}\]\(docs/pictures/([a-z]+\.png)\)", (ROOT / "README.md").read_text()
+    )
+    assert sorted(shown) == [picture.name for picture in pictures]

@@ -15,6 +15,8 @@ from uvicorn.server import ServerState
 from dlq_common.errors import ConfigError
 from dlq_web import serving
 from dlq_web.command import web
+from dlq_web.config import WebListenConfig
+from dlq_web.listening import listening_socket
 from dlq_web.serving import HOST, MOST_STRANGERS
 from support.fake_clock import FakeClock
 
@@ -94,3 +96,9 @@ async def _status(port: int) -> bytes:
         return b""
     line.close()
     return said
+
+
+def test_a_small_answer_of_the_server_for_all_is_sent_at_once() -> None:
+    """Connections take the option over from the socket that listens."""
+    with listening_socket(WebListenConfig(address=f"{HOST}:0"), {}) as listening:
+        assert listening.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY) == 1
