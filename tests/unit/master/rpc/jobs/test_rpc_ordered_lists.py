@@ -107,7 +107,7 @@ class World:
         """The numbers on all pages; each page tells the same count."""
         found, token, totals = list[int](), "", set[int]()
         while True:
-            size = self.draw.choice((1, 7, 64, 300))
+            size = self.draw.choice((3, 20, 64, 300))
             answer = await self.ask(
                 caller, page_size=size, page_token=token, with_total=True, **words
             )
@@ -168,7 +168,7 @@ def _sorted(jobs: list[Job], caller: Caller, read: FakeRead, word: str) -> list[
 @pytest.mark.parametrize("caller", [ALICE, OLGA], ids=lambda caller: caller.role)
 @pytest.mark.parametrize("shown", ["named", "nameless"])
 async def test_pages_together_are_the_ordered_set(caller: Caller, shown: str) -> None:
-    world = World(Random(5), jobs=300)
+    world = World(Random(5), jobs=160)
     world.read.others_shown = shown
     for words in ASKED:
         for user in ("", "*"):
@@ -201,7 +201,7 @@ async def test_pages_miss_and_repeat_nothing_while_jobs_come_and_go(word: str) -
 async def test_no_answer_depends_on_a_hidden_field_of_another_users_job() -> None:
     """Two clusters that differ in what is hidden alone: alice gets the same bytes from both."""
     for shown in ("named", "nameless"):
-        one, two = World(Random(8), jobs=120), World(Random(8), jobs=120)
+        one, two = World(Random(8), jobs=70), World(Random(8), jobs=70)
         one.read.others_shown = two.read.others_shown = shown
         for job_id, job in list(two.read.all_jobs.items()):
             if not ALICE.may_see(job):
