@@ -26,18 +26,7 @@ HTML = """<!doctype html>
 <link rel="stylesheet" href="/look.css"><link rel="stylesheet" href="/style.css">
 <figure id="map" class="map" data-source="/map.json"></figure><p id="spot"></p>
 <script type="module" src="/gpus.js"></script>"""
-SCROLL = """async (seconds) => {
-  const map = document.getElementById('map');
-  const draws = [];
-  const began = performance.now();
-  for (let y = 0; performance.now() - began < 1000 * seconds; y = (y + 23) % map.clientHeight) {
-    scrollTo(0, y);
-    await new Promise((done) => requestAnimationFrame(done));
-    draws.push(Number(map.dataset.drawn));
-  }
-  draws.sort((a, b) => a - b);
-  return { frames: draws.length / seconds, draw: draws[draws.length >> 1] };
-}"""
+SCROLL = Path(__file__).with_suffix(".js")
 
 
 def main() -> None:
@@ -90,7 +79,7 @@ def scrolled(data: str) -> dict[str, float]:
         page.route(f"{ORIGIN}/**", serve)
         page.goto(f"{ORIGIN}/")
         page.wait_for_selector("#map[data-drawn]")
-        told: dict[str, float] = page.evaluate(SCROLL, SECONDS)
+        told: dict[str, float] = page.evaluate(SCROLL.read_text(), SECONDS)
         browser.close()
     return told
 

@@ -120,7 +120,7 @@ async def test_a_node_has_a_page_with_its_gpus_its_jobs_and_its_last_day(
 ) -> None:
     house.control.note("node_heard", node_id=NodeId("gpu0000"), cause="a heartbeat")
     page = await seen(web, "/nodes/gpu0000")
-    assert page.column("Gpu") == [str(number) for number in range(8)]
+    assert page.column("GPU") == [str(number) for number in range(8)]
     assert page.column("State")[0] == "busy"
     assert page.column("User") == ["alice"]
     assert page.column("Why") == ["a heartbeat"]
