@@ -1,15 +1,16 @@
-// Keeps a page fresh: an event of the master has the page read anew, once a second at most.
+// Keeps a page fresh: an event of the master has the page read anew, and again 0.7 s later at the earliest.
 // @ts-check
 
 const csrf = document.querySelector('meta[name="csrf"]')?.getAttribute('content') ?? '';
 const line = document.getElementById('line');
-const BETWEEN_MS = 1000;
+const BETWEEN_MS = 700;
 const RETRY_MS = 3000;
 const POINTS_MS = 2000;
 const ANYWAY_MS = 30000;  // what happens to others is no event of ours, and ages grow
 let due = false;
 let pointed = -Infinity;  // when the pointer last moved over a row
 let busy = false;
+let again = false;  // something happened since the page was asked for
 let shown = document.getElementById('main')?.innerHTML ?? '';  // as the server sent it
 
 /** @param {string} text */
@@ -32,7 +33,8 @@ function renewLater(ms) {
 }
 
 async function renew() {
-  if (busy || inUse()) { renewLater(BETWEEN_MS); return; }
+  if (inUse()) { renewLater(BETWEEN_MS); return; }
+  if (busy) { again = true; return; }
   busy = true;
   try {
     const answer = await fetch(location.href, { headers: { accept: 'text/html' } });
@@ -46,7 +48,10 @@ async function renew() {
     replace(fresh.getElementById('main'));
     say('');
   } catch { say('no line to the server'); renewLater(RETRY_MS); } finally {
-    setTimeout(() => { busy = false; }, BETWEEN_MS);
+    setTimeout(() => {
+      busy = false;
+      if (again) { again = false; renew(); }
+    }, BETWEEN_MS);
   }
 }
 
