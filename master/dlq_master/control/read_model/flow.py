@@ -65,11 +65,12 @@ class Flow:
         for event in batch.events:
             if event.kind in _COUNTED:
                 self._happened(event, nodes)
-        for job in batch.jobs:
+        # A turn with another policy writes jobs and attempts twice: the last value counts.
+        for job in {job.job_id: job for job in batch.jobs}.values():
             before = jobs.get(job.job_id)
             if before is not None:
                 self._job(before, job)
-        for attempt in batch.attempts:
+        for attempt in {attempt.key: attempt for attempt in batch.attempts}.values():
             if not attempt.live and attempt.key in attempts:
                 self._attempt_ended(attempt)
         for row in batch.values(FORESEEN):

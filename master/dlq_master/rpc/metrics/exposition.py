@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import accumulate
+from math import isfinite, isnan
 from typing import Final, NamedTuple
 
 from dlq_master.control.loop.histogram import Exemplar, Histogram, Histograms
@@ -150,6 +151,8 @@ def _exemplar(sample: MetricSample) -> str:
 
 def _number(value: float) -> str:
     """All digits: a counter that lost its last ones would seem to stand still."""
+    if not isfinite(value):
+        return "NaN" if isnan(value) else "+Inf" if value > 0.0 else "-Inf"
     whole = int(value)
     return str(whole) if whole == value else repr(float(value))
 

@@ -131,6 +131,8 @@ def search_words(text: str) -> tuple[str, ...]:
             f"a search has {MOST_SEARCHED} words at most, and {LONGEST_SEARCH} letters",
             field="text",
         )
+    if "\0" in text:  # SQLite would take it for the end of the word
+        raise InvalidRequest("no name has the character 0", field="text")
     return words
 
 

@@ -58,7 +58,7 @@ def place_of(order: ListOrder, token: str) -> Rank | None:
             raise ValueError("of another order")
         missing, value, number = json.loads(urlsafe_b64decode(told.encode("ascii")))
         return _checked(order, missing, value, number)
-    except (ValueError, TypeError, RecursionError, Error):
+    except (ArithmeticError, ValueError, TypeError, RecursionError, Error):
         raise InvalidRequest(
             f"{shown(token)} is not a page token of this order", field="page_token"
         ) from None

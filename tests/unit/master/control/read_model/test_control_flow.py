@@ -9,7 +9,7 @@ import pytest
 from dlq_master.control.read_model.flow import Flow
 from dlq_master.model.event import JournalEvent
 from dlq_master.model.ids import AttemptKey, JobId, NodeId
-from dlq_master.model.jobs.job import EndReason
+from dlq_master.model.jobs.job import EndReason, JobState
 from dlq_master.model.machines.rented import Machine, MachineState
 from dlq_master.model.nodes.node import FlagNote, Node, NodeFlag
 from dlq_master.store.batch import Batch
@@ -76,6 +76,19 @@ def test_a_wait_is_the_time_for_gpus_and_a_second_start_is_none() -> None:
     ((labels, many, total),) = count(flow.waits)
     assert labels == (("class", "best_effort"), ("gpus_bucket", "2-4"), ("queue", "default"))
     assert (many, total) == (1, 90.0)
+    master.close()
+
+
+def test_a_turn_that_writes_a_job_twice_counts_its_last_value_once() -> None:
+    """As a turn does that changes the policy: `Turn.take_batch` is called twice."""
+    flow, master = Flow(), Master()
+    job = master.submit(1)
+    ran = job._replace(first_start_time_s=500.0, lost_gpu_s=30.0)
+    over = ran._replace(state=JobState.CANCELLED, end_time_s=600.0)
+    flow.publish(Batch(jobs=[ran, over, over]), {job.job_id: job}, {}, {}, {})
+    assert [many for _, many, _ in count(flow.waits)] == [1]
+    assert [many for _, many, _ in count(flow.runs)] == [1]
+    assert sum(flow.lost_gpu_s.values()) == 30.0
     master.close()
 
 

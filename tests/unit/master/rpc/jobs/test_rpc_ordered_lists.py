@@ -4,6 +4,8 @@ learns a hidden field of another user's job by searching, ordering or counting.
 
 from __future__ import annotations
 
+import json
+from base64 import urlsafe_b64encode
 from random import Random
 from types import SimpleNamespace
 from typing import Any
@@ -267,6 +269,11 @@ async def test_a_page_token_of_before_and_one_of_another_order() -> None:
             await world.ask(OLGA, user="*", page_token=old.next_page_token, order=word)
 
 
+def forged(order: str, *place: object) -> str:
+    """A token of this order with any place."""
+    return f"{order}.{urlsafe_b64encode(json.dumps(place).encode()).decode()}"
+
+
 @pytest.mark.parametrize(
     ("order", "told"),
     [
@@ -275,6 +282,8 @@ async def test_a_page_token_of_before_and_one_of_another_order() -> None:
         ("gpus", "gpus.W2ZhbHNlLCJ4IiwxXQ=="), ("gpus", "gpus.W2ZhbHNlLDEsLTFd"),
         ("-user", "-user.W2ZhbHNlLFsxMDBdLC0xXQ=="), ("user", "user.W2ZhbHNlLDcsMV0="),
         ("-user", "-user.W2ZhbHNlLFstNTU0MDAsMV0sLTFd"), ("gpus", "gpus." + "A" * 4_000),
+        ("gpus", forged("gpus", False, 10**400, 1)), ("user", forged("user", True, 10**400, 1)),
+        ("-user", forged("-user", False, [-(10**30), 1], -1)),
     ],
 )  # fmt: skip
 def test_a_token_that_no_master_made_is_refused(order: str, told: str) -> None:
@@ -294,7 +303,7 @@ def test_a_place_comes_back_from_its_token() -> None:
 
 
 @pytest.mark.parametrize("words", [{"order": "colour"}, {"order": "-"}, {"text": "a " * 200},
-                                   {"text": "a b c d e f g h i"}])  # fmt: skip
+                                   {"text": "a b c d e f g h i"}, {"text": "\0"}])  # fmt: skip
 async def test_a_list_that_nobody_understands(words: dict[str, str]) -> None:
     with pytest.raises(InvalidRequest):
         await World(Random(1), jobs=5).ask(OLGA, **words)

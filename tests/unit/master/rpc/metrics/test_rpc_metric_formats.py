@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 
 from dlq_master.control.loop.histogram import Histograms
@@ -96,3 +98,12 @@ def test_an_exemplar_is_shown_only_where_jobs_may_be_named() -> None:
 def test_a_sample_without_labels_has_no_braces() -> None:
     one = MetricFamily("dlq_x", "gauge", "X.", (MetricSample((), 0.5),))
     assert text_page([one]) == "# HELP dlq_x X.\n# TYPE dlq_x gauge\ndlq_x 0.5\n"
+
+
+@pytest.mark.parametrize(
+    ("value", "told"), [(math.inf, "+Inf"), (-math.inf, "-Inf"), (math.nan, "NaN")]
+)
+def test_one_endless_value_does_not_take_the_page_away(value: float, told: str) -> None:
+    one = MetricFamily("dlq_x", "gauge", "X.", (MetricSample((), value),))
+    for page in (text_page([one]), openmetrics_page([one])):
+        assert f"\ndlq_x {told}" in page
