@@ -121,7 +121,8 @@ class Published:
         self.chosen = state.placement.chosen
         for attempt in state.cluster.attempts.values():
             self._put_attempt(attempt)
-        for job in self._jobs.values():
+        # Promises that are over are kept in the order of their ends.
+        for job in sorted(self._jobs.values(), key=lambda job: job.end_time_s or 0.0):
             self._count(None, job)
         for key in self._attempts:
             self._count_living(key.job_id)

@@ -95,6 +95,28 @@ def test_when_a_node_is_lost_promises_that_still_can_be_are_kept_and_the_other_i
     assert instead.earliest_s > due_s(site.job(given_up), 0)
 
 
+def test_promises_that_are_over_stay_in_the_order_of_their_ends_over_a_restart(
+    masters: Masters,
+) -> None:
+    site = Site(masters, nodes=2)
+    for _ in range(2):
+        site.submit(9000.0, run_s=3900.0)
+    starts_all(site)
+    for job_id in (2, 1):
+        site.passes(60.0)
+        for agent in site.agents:
+            for key in [key for key in agent.ranks if key.job_id == job_id]:
+                agent.exit(key)
+            agent.report()
+
+    def over() -> list[int]:
+        return [job.job_id for job, _ in site.master.loop.published.promises_over()]
+
+    assert over() == [1, 2]
+    site.master.restart()
+    assert over() == [1, 2]
+
+
 def test_promises_pass_from_chronus_to_dlq_and_end_with_a_policy_that_makes_none(
     masters: Masters,
 ) -> None:
