@@ -19,12 +19,15 @@ if TYPE_CHECKING:
     from yaml.nodes import Node
 
 LARGEST_SPEC_BYTES = 512 * 1024
+MOST_WRITTEN_OUT = 4 * LARGEST_SPEC_BYTES  # characters of YAML with its aliases written out
 SUFFIXES = (".toml", ".yaml", ".yml")
 
 _TOML_SECTION = re.compile(r"\s*\[\s*([A-Za-z0-9_.\"-]+)\s*\]")
 _TOML_KEY = re.compile(r"\s*([A-Za-z0-9_.\"'-]+?)\s*=")
 
 
+# tomllib takes memory by the square of a key's parts.
+_TOML_DEEP_KEY = re.compile(r"""(?<![\w-])(?:(?:[\w-]+|"[^"\n]*"|'[^'\n]*')[ \t]*\.[ \t]*){64}""")
 _TOML_ERROR_LINE = re.compile(r"at line (\d+)")
 
 
@@ -45,13 +48,19 @@ def read_spec_file(
     if not text.strip():
         raise wrong(name, "it is empty")
     flat, lines = _read_toml(text, name) if name.endswith(".toml") else _read_yaml(text, name)
-    return _layer(flat, lines, name, problems)
+    try:
+        return _layer(flat, lines, name, problems)
+    except RecursionError:
+        raise wrong(name, "it is nested too deeply") from None
 
 
 _Flat = list[tuple[str, object]]
 
 
 def _read_toml(text: str, name: str) -> tuple[_Flat, Mapping[str, int]]:
+    if deep := _TOML_DEEP_KEY.search(text):
+        line = text.count("\n", 0, deep.start()) + 1
+        raise wrong(f"{name}:{line}", "not TOML that is read here: a key has over 64 parts")
     try:
         tree = tomllib.loads(text)
     except (tomllib.TOMLDecodeError, RecursionError) as error:
@@ -161,6 +170,7 @@ def _layer(
     flat: _Flat, lines: Mapping[str, int], name: str, problems: list[InvalidRequest] | None
 ) -> Layer:
     layer: Layer = {}
+    sizes: dict[int, int] = {}
     for key, value in flat:
         origin = f"{name}:{lines[key]}" if key in lines else name
         with collected(problems):
@@ -168,8 +178,23 @@ def _layer(
                 raise wrong(name, "it holds no keys: write `command: ...`")
             if key in SECTIONS:
                 raise wrong(origin, f"{key} is a section: write its keys below it")
+            if _written_out(value, sizes) > MOST_WRITTEN_OUT:
+                raise wrong(origin, "its aliases stand for far more than the file holds")
             put(layer, key, value, origin)
     return layer
+
+
+def _written_out(value: object, sizes: dict[int, int]) -> int:
+    """The size of a value with its aliases written out."""
+    if id(value) in sizes:
+        return sizes[id(value)]
+    size = 1 + (len(value) if isinstance(value, str) else 0)
+    if isinstance(value, list):
+        size += sum(_written_out(each, sizes) for each in value)
+    if isinstance(value, Mapping):
+        size += sum(_written_out(each, sizes) for pair in value.items() for each in pair)
+    sizes[id(value)] = size
+    return size
 
 
 def _unquoted(key: str) -> str:

@@ -153,6 +153,30 @@ def test_an_anchor_bomb_costs_nothing() -> None:
     assert said.startswith("job.yaml:1: unknown key 'l0'")
 
 
+@pytest.mark.parametrize(
+    "bomb",
+    [
+        "a0: &a0 [x]\n"
+        + "".join(f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 9)}]\n" for n in range(1, 12))
+        + "command: *a11\n",
+        f"name: &a {'x' * 400_000}\ncommand: [[{', '.join(['*a'] * 9)}]]\n",
+    ],
+)
+def test_aliases_stand_for_little_more_than_the_file(bomb: str) -> None:
+    problems: list[InvalidRequest] = []
+    read_spec_file(bomb.encode(), "job.yaml", problems)
+    assert "aliases stand for far more" in problems[-1].what
+    few = b"env: {A: &a one, B: *a}\ncommand: 'true'\n"
+    assert values(few, "job.yaml")["env.B"] == "one"
+
+
+@pytest.mark.parametrize("key", ["a{}", "env = {{ a{} = 1 }}", '"a b" {}', "[a{}]"])
+def test_a_key_of_very_many_parts_costs_nothing(key: str) -> None:
+    content = f"{key.format(' . a' * 1_000)} = 1".encode()
+    assert "a key has over 64 parts" in refusal(b"\n" + content, "job.toml")
+    assert "over 64" not in refusal(b"a" * 200_000 + b" = '" + b"." * 200_000 + b"'", "job.toml")
+
+
 def test_env_may_be_a_list_that_takes_from_the_shell() -> None:
     read = values(b'env = ["A=1", "WANDB_API_KEY"]\n', "job.toml")
     assert read == {"env.A": "1", "env.WANDB_API_KEY": FromShell.VALUE}
