@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
+import threading
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -14,7 +16,8 @@ from dlq_common.errors import Unavailable, Unsatisfiable
 from dlq_master.control import stimuli as say
 from dlq_master.model.ids import JobId
 from dlq_web.door.guard import CSRF_HEADER
-from dlq_web.pages.steer.pasted import Pasted, understand
+from dlq_web.pages.steer import submitting
+from dlq_web.pages.steer.pasted import LONGEST_WORDS, Pasted, understand
 from support.rpc_house import RpcHouse, rpc_house
 from support.web_house import WebHouse, web_house
 
@@ -179,3 +182,30 @@ async def test_another_zone_moves_a_time_without_an_offset(house: RpcHouse, web:
         assert status == 200
     hours = [spec.begin_time.ToDatetime().hour for spec in specs(house)]
     assert hours == [3, 16, 12, 12]
+
+
+async def test_a_long_text_of_one_person_holds_up_nobody(
+    web: WebHouse, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun, go_on = threading.Event(), threading.Event()
+
+    def slow(pasted: Pasted) -> Any:
+        begun.set()
+        assert go_on.wait(30.0)
+        return understand(pasted)
+
+    monkeypatch.setattr(submitting, "understand", slow)
+    first = asyncio.create_task(send(web, "/submit", words="-- true"))
+    assert await asyncio.to_thread(begun.wait, 30.0)
+    assert (await web.browser.get("/livez")).status_code == 200
+    status, told = await send(web, "/submit", words="-- true")
+    assert (status, told["message"]) == (429, "your last text is being read still")
+    go_on.set()
+    assert (await first)[0] == 200
+    assert (await send(web, "/submit", words="-- true"))[0] == 200
+
+
+def test_words_that_would_last_for_long_are_refused() -> None:
+    words = f"'{'x' * LONGEST_WORDS}'"
+    (problem,) = understand(Pasted("", "script", words, "/tmp")).problems
+    assert "longer than 65536 characters" in problem.what

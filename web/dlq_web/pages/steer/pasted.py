@@ -20,6 +20,7 @@ from dlq_cli.spec.values.given import Given, Layer, Notes, collected, wrong
 from dlq_common.errors import InvalidRequest
 
 FLAGS = "the flags"
+LONGEST_WORDS = 64 * 1024  # to take words apart lasts by the square of their length
 
 
 class Pasted(NamedTuple):
@@ -56,6 +57,8 @@ def understand(pasted: Pasted) -> Understood:
 
 def _words(text: str, problems: list[InvalidRequest]) -> tuple[Layer, tuple[str, ...] | None]:
     """The flags, and the words behind `--`; None: there is no `--`."""
+    if len(text) > LONGEST_WORDS:
+        raise wrong(FLAGS, f"longer than {LONGEST_WORDS} characters", hint="a script has room")
     try:
         words = shlex.split(text)
     except ValueError as error:

@@ -7,6 +7,7 @@ that the job may have been queued, and the same press again is safe.
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 from collections import OrderedDict
 from datetime import UTC, tzinfo
@@ -29,7 +30,7 @@ from dlq_cli.spec.slurm.request import ACCOUNT, FEWEST, WHOLE
 from dlq_cli.spec.understood import understood
 from dlq_cli.spec.validate import Spec
 from dlq_common.clock import Clock
-from dlq_common.errors import DlqError, InvalidRequest, Unavailable, Unsatisfiable
+from dlq_common.errors import DlqError, InvalidRequest, TryAgain, Unavailable, Unsatisfiable
 from dlq_common.ids import Ids, RandomIds
 from dlq_common.text.wire import to_duration
 from dlq_web.api.refusals import body_of, outcome_of
@@ -38,7 +39,7 @@ from dlq_web.line.calls import Asking
 from dlq_web.line.methods import named
 from dlq_web.pages.page import page
 from dlq_web.pages.steer.asked import asked, key_of
-from dlq_web.pages.steer.pasted import Pasted, understand
+from dlq_web.pages.steer.pasted import Pasted, Understood, understand
 from dlq_web.pages.views import look_at
 
 ESTIMATE_S = 5.0  # how long people wait for a forecast
@@ -66,6 +67,7 @@ class SubmitForm:
         self._clock = clock
         self._ids = ids
         self._sent: OrderedDict[tuple[str, str], job_pb2.JobSpec] = OrderedDict()
+        self._reading: set[str] = set()  # people whose text is being read
 
     async def show(self, http: Request) -> Response:
         """An empty form with a key of its own."""
@@ -74,7 +76,7 @@ class SubmitForm:
     async def check(self, http: Request) -> Response:
         """Tell the meaning of the text, the word of the master, and the likely start."""
         told = await asked(http, _FIELDS)
-        found = understand(_pasted(told))
+        found = await self._read(http, told)
         if found.spec is None:
             return _refused(found.problems)
         line, message = line_of(http), await self._message(line_of(http), found.spec, told)
@@ -95,7 +97,7 @@ class SubmitForm:
     async def submit(self, http: Request) -> Response:
         """Queue the job."""
         told = await asked(http, _FIELDS)
-        key, found = key_of(told), understand(_pasted(told))
+        key, found = key_of(told), await self._read(http, told)
         if found.spec is None:
             return _refused(found.problems)
         key = f"{key}.{_digest(told)}"
@@ -116,6 +118,17 @@ class SubmitForm:
                 "reasons": [reason_text(one) for one in answer.reasons],
             }
         )
+
+    async def _read(self, http: Request, told: dict[str, Any]) -> Understood:
+        """The meaning of the text, off the loop: a long one takes seconds. One of each person."""
+        name = person_of(http).name
+        if name in self._reading:
+            raise TryAgain("your last text is being read still", hint="press again in a moment")
+        self._reading.add(name)
+        try:
+            return await asyncio.to_thread(understand, _pasted(told))
+        finally:
+            self._reading.discard(name)
 
     async def _first(
         self, http: Request, key: str, spec: Spec, told: dict[str, Any]
