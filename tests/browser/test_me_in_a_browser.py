@@ -22,6 +22,7 @@ def test_the_widest_start_now_is_asked_for_by_the_keyboard(site: Site) -> None:
 
 
 def test_a_job_that_has_failed_says_why(site: Site) -> None:
+    site.submitted("fails-now", "-G", "1", "--", "sh", "-c", "exit 3")  # the newest come first
     page = site.at("/")
-    row = page.get_by_role("row").filter(has_text="fails")
+    row = page.get_by_role("row").filter(has_text="fails-now")
     row.get_by_text("user_error, exit 3").wait_for()
