@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from operator import itemgetter
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 from dlq_master.control.read_model.job_blocks import JobBlock
 from dlq_master.model.jobs.job import Job
@@ -18,7 +18,6 @@ from dlq_master.rpc.calls.reads import LOOKED_AT
 from dlq_master.rpc.jobs.lists.wanted import Wanted
 from dlq_master.store.list_order import Rank
 
-PAST_AT_ONCE: Final = 1_024  # rows of the disk
 _Placed = tuple[Rank, Job]
 _place = itemgetter(0)
 
@@ -92,7 +91,7 @@ async def _reach(wanted: Wanted, block: JobBlock) -> tuple[Rank, Rank] | None:
 async def _of_disk(wanted: Wanted, after: Rank | None, most: int) -> list[_Placed]:
     assert wanted.past is not None
     found: list[_Placed] = []
-    limit = min(most + 1, PAST_AT_ONCE)
+    limit = most + 1  # at once: where no index helps, SQLite looks at all rows for each chunk
     while len(found) <= most:
         chunk = await wanted.read.past_in_order(wanted.past, wanted.order, after, limit)
         jobs = await wanted.selection.of_some(chunk)

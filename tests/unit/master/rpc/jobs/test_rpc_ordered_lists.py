@@ -200,6 +200,16 @@ async def test_pages_miss_and_repeat_nothing_while_jobs_come_and_go(word: str) -
     assert [one for one in found if one in kept] == _sorted(stayed, OLGA, world.read, word)
 
 
+async def test_a_page_of_old_jobs_is_one_search_of_the_disk() -> None:
+    """A search without an index looks at all rows: it is not made again for each thousand."""
+    world = World(Random(6))
+    old = next(iter(world.read.past.values()))
+    for number in range(100_000, 103_000):
+        world.read.past[JobId(number)] = old._replace(job_id=JobId(number))
+    answer = await world.ask(OLGA, user="*", order="-gpus", page_size=2_500)
+    assert (len(answer.jobs), world.read.past_reads) == (2_500, 1)
+
+
 async def test_no_answer_depends_on_a_hidden_field_of_another_users_job() -> None:
     """Two clusters that differ in what is hidden alone: alice gets the same bytes from both."""
     for shown in ("named", "nameless"):
