@@ -56,16 +56,16 @@ async def list_notify_rules(
         rules = read.notify_rules("" if everybody else caller.name)
     notifies = caller.hears_all and not caller.sees_all
     in_person = call.identity is not None and call.identity.by is None  # not by a web server
-    told = [
-        _message(rule, secret=notifies or (in_person and rule.user == caller.name))
-        for rule in rules
-    ]
-    if notifies:
-        for message in told:
-            owner = read.user(message.user)
+    breathe, answer = call.breathe(), wire.ListNotifyRulesResponse(cursor=cursor)
+    for rule in rules:
+        message = _message(rule, secret=notifies or (in_person and rule.user == caller.name))
+        if notifies:
+            owner = read.user(rule.user)
             since_s = 0.0 if owner is None else owner.created_time_s
             message.owner_since_time.CopyFrom(to_timestamp(since_s))
-    return wire.ListNotifyRulesResponse(rules=told, cursor=cursor)
+        answer.rules.append(message)
+        await breathe(ENCODED)
+    return answer
 
 
 async def add_notify_rule(
@@ -134,8 +134,9 @@ async def list_start_estimates(
             continue
         last = begin[1] if owner.name == begin[0] else 0
         for number in read.block_numbers(owner.name, last):
-            await breathe(LOOKED_AT)
-            for job in read.block(owner.name, number).jobs:
+            block = read.block(owner.name, number)
+            await breathe(LOOKED_AT * len(block.jobs))
+            for job in block.jobs:
                 found = read.start_range(job) if _waits(job, owner, last) else None
                 if found is None:
                     continue
