@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import math
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -19,7 +20,7 @@ from dlq.v1.job_service_pb2_grpc import JobServiceStub
 from dlq_common.identity.pki import Role
 from dlq_common.text.wire import from_duration, from_timestamp, to_duration
 from dlq_master.control.forecast.accuracy import Quality
-from dlq_master.control.forecast.forecasts import NOT_SUBMITTED
+from dlq_master.control.forecast.forecasts import MOST_QUESTIONS, NOT_SUBMITTED
 from dlq_master.model.ids import JobId, NodeId
 from dlq_master.model.jobs.job import Job
 from dlq_master.model.nodes.node import Gpu
@@ -117,6 +118,30 @@ async def test_lists_tell_the_range_of_those_that_wait(house: RpcHouse) -> None:
     answer = await line.ListJobs(jobs.ListJobsRequest(), timeout=DEADLINE_S)
     (job,) = answer.jobs
     assert from_timestamp(job.start_estimate.likely_time) == 2_500.0
+
+
+async def test_one_person_takes_a_quarter_of_the_questions_to_the_twin(
+    house: RpcHouse, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """So a page or a script of one user leaves room for those of others."""
+    job_id, gate, bobs_turn = await submitted(house), asyncio.Event(), asyncio.Event()
+    begun = list[str]()
+
+    async def slow(job: Job, _patience_s: float) -> StartEstimate:
+        begun.append(job.user)
+        if job.user == "bob":
+            bobs_turn.set()
+        await gate.wait()
+        return StartEstimate(1_000.0, SOON, SOON, "guess")
+
+    monkeypatch.setattr(house.foresight, "estimate", slow)
+    asks = [asyncio.ensure_future(estimate(house, job_id=job_id)) for _ in range(MOST_QUESTIONS)]
+    other = await submitted(house, "bob")
+    asks.append(asyncio.ensure_future(estimate(house, "bob", job_id=other)))
+    await bobs_turn.wait()
+    assert begun.count("alice") <= MOST_QUESTIONS // 4
+    gate.set()
+    assert all([(await ask).HasField("start") for ask in asks])
 
 
 async def test_how_good_ranges_were_is_for_everybody(house: RpcHouse) -> None:

@@ -12,8 +12,9 @@ from dlq_master.rpc.calls.reads import Lines, Slices
 STREAMS_OF_A_PERSON = 16
 # Its session, the one it replaces, and the logs that people read.
 STREAMS_OF_A_NODE = 64
-# Forecasts wait for the twin, not for the loop. Changes are cheap one by one, and share turns.
-FORECASTS_AT_ONCE = 8
+# The twin takes few questions at a time (forecasts.MOST_QUESTIONS): one person gets a part of them.
+FORECASTS_AT_ONCE = 2
+# Changes are cheap one by one, and share turns.
 CHANGES_AT_ONCE = 256
 _FORECASTS = frozenset(
     f"/dlq.v1.ForecastService/{name}" for name in ("EstimateJob", "CompareForecasts")
