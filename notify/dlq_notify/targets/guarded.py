@@ -140,12 +140,16 @@ def is_public(text: str) -> bool:
         inner = address.ipv4_mapped or address.sixtofour
         if inner is not None:
             return is_public(str(inner))
-        if address.teredo is not None or address in _NAT64:
+        if address not in _UNICAST or address in _EXAMPLES or address.teredo is not None:
+            return False
+        if int(address) >> 32 & _ANY_ISATAP == _ISATAP:
             return False
     return address.is_global and not address.is_multicast
 
 
-_NAT64 = ipaddress.ip_network("64:ff9b::/96")
+_UNICAST = ipaddress.ip_network("2000::/3")  # outside it are NAT64 and other forms of IPv4
+_EXAMPLES = ipaddress.ip_network("3fff::/20")
+_ISATAP, _ANY_ISATAP = 0x00005EFE, 0xFDFFFFFF  # the third word of an address that holds one of IPv4
 
 
 def _seconds(text: str | None) -> float:

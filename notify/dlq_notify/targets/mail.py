@@ -7,12 +7,15 @@ from __future__ import annotations
 
 import re
 import smtplib
+import socket
 import ssl
+import threading
 from contextlib import suppress
 from datetime import UTC, datetime
 from email.headerregistry import Address
 from email.message import EmailMessage
 from email.utils import format_datetime, parseaddr
+from typing import Any
 
 from dlq_common.clock import Clock
 from dlq_common.daemon.config import read_secret
@@ -22,7 +25,8 @@ from dlq_notify.letters import Content
 from dlq_notify.rules import Rule
 from dlq_notify.targets.refusal import NotSent, refused_by_site, unreachable
 
-TIMEOUT_S = 30.0
+TIMEOUT_S = 30.0  # of one step
+LONGEST_S = 90.0  # from the connection to the end, whatever trickles in
 
 
 class Mail:
@@ -76,11 +80,9 @@ class Mail:
         settings = self._settings
         server: smtplib.SMTP
         if settings.security == "tls":
-            server = smtplib.SMTP_SSL(
-                settings.host, settings.port, timeout=TIMEOUT_S, context=self._tls
-            )
+            server = _BoundedTls(settings.host, settings.port, timeout=TIMEOUT_S, context=self._tls)
         else:
-            server = smtplib.SMTP(settings.host, settings.port, timeout=TIMEOUT_S)
+            server = _Bounded(settings.host, settings.port, timeout=TIMEOUT_S)
         try:
             if settings.security == "starttls":
                 server.starttls(context=self._tls)
@@ -91,6 +93,41 @@ class Mail:
                 server.close()
             raise
         return server
+
+
+class _Bounded(smtplib.SMTP):
+    """A line that ends after a while, however slowly the other side speaks."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        self._over = False
+        self._watch = threading.Timer(LONGEST_S, self._cut)
+        self._watch.daemon = True
+        self._watch.start()
+        try:
+            super().__init__(*args, **kwargs)
+        except BaseException:
+            self._watch.cancel()
+            raise
+
+    def getreply(self) -> tuple[int, bytes]:
+        """As in the base class, but not beyond the end."""
+        if self._over:
+            raise TimeoutError
+        return super().getreply()
+
+    def close(self) -> None:
+        self._watch.cancel()
+        super().close()
+
+    def _cut(self) -> None:
+        self._over = True
+        if self.sock is not None:
+            with suppress(OSError):
+                self.sock.shutdown(socket.SHUT_RDWR)
+
+
+class _BoundedTls(_Bounded, smtplib.SMTP_SSL):
+    """The same, in TLS from its first byte on."""
 
 
 def _atom(text: str) -> str:

@@ -25,6 +25,7 @@ from cryptography.x509.oid import NameOID
 
 from dlq_notify.config import MailSection, WebSection
 from dlq_notify.letters import Content
+from dlq_notify.targets import mail as mail_module
 from dlq_notify.targets.chat import Chat
 from dlq_notify.targets.guarded import GuardedCaller, is_listed, is_public
 from dlq_notify.targets.mail import Mail
@@ -123,7 +124,9 @@ def test_an_answer_that_is_no_success_is_a_fault_and_no_redirect_is_followed(
         "127.0.0.1", "10.1.2.3", "172.16.0.1", "192.168.1.1", "169.254.169.254", "0.0.0.0",
         "100.64.0.1", "224.0.0.1", "255.255.255.255", "::1", "fe80::1", "fe80::1%eth0", "fd00::1",
         "::ffff:127.0.0.1", "::ffff:10.0.0.1", "64:ff9b::7f00:1", "2002:7f00:1::", "ff02::1", "::",
-        "2001:db8::1", "nonsense",
+        "2001:db8::1", "nonsense", "::127.0.0.1", "::ffff:0:127.0.0.1", "64:ff9b:1::7f00:1",
+        "fec0::1", "2a00:1450::5efe:10.0.0.1", "2a00:1450::200:5efe:10.0.0.1", "3fff::1",
+        "5f00::1",
     ],
 )  # fmt: skip
 def test_no_address_of_the_site_is_called(address: str) -> None:
@@ -306,6 +309,13 @@ def test_a_mail_server_that_is_away_is_tried_again() -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
     with pytest.raises(NotSent) as refused:
+        a_mail(MailReceiver(port=port)).send(ADA, a_content())
+    assert not refused.value.for_good
+
+
+def test_a_mail_server_that_trickles_is_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(mail_module, "LONGEST_S", 0.4)
+    with trickling_server() as port, pytest.raises(NotSent) as refused:
         a_mail(MailReceiver(port=port)).send(ADA, a_content())
     assert not refused.value.for_good
 
