@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import signal
 import sqlite3
-from contextlib import closing
+from collections.abc import Iterator
+from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -68,8 +70,11 @@ def run(config_path: Path | None, check_only: bool) -> None:
     clock, state_dir = SteadyClock(), config.notify.state_dir
     configure_logging(clock, level=config.log.level)
     _prepare(state_dir)
-    line = NotifierLine(state_dir / "identity", config.notify.login_socket, clock)
-    with closing(line), closing(NotifyStore(state_dir / DATABASE)) as store:
+    with ExitStack() as parts:
+        parts.enter_context(_sole_daemon(state_dir))
+        line = NotifierLine(state_dir / "identity", config.notify.login_socket, clock)
+        parts.enter_context(closing(line))
+        store = parts.enter_context(closing(NotifyStore(state_dir / DATABASE)))
         caller = GuardedCaller(config.web)
         chat = Chat(caller)
         targets: dict[str, Sends] = {
@@ -145,6 +150,22 @@ def _prepare(state_dir: Path) -> None:
         raise ConfigError(
             f"{state_dir}: other users may look into it", hint=f"chmod 700 {state_dir}"
         )
+
+
+@contextmanager
+def _sole_daemon(state_dir: Path) -> Iterator[None]:
+    """Two daemons over one database would send each message twice. The kernel takes the lock back
+    however the process ends.
+    """
+    descriptor = os.open(state_dir / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise ConfigError(f"another dlq-notify runs in {state_dir}") from None
+        yield
+    finally:
+        os.close(descriptor)
 
 
 def _store(path: Path | None) -> NotifyStore:

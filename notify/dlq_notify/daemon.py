@@ -105,6 +105,7 @@ class NotifyDaemon:
         if self._clock.boottime_s() >= self._tidy_due_s:
             self._tidy_due_s = self._clock.boottime_s() + TIDY_EVERY_S
             with self._store.write():
+                self._store.mend_clock(now_s)
                 self._store.forget(now_s, self._settings.keep_dead)
 
     # --- helpers, in order of use -----------------------------------------------------------------
@@ -115,8 +116,7 @@ class NotifyDaemon:
         due = self._clock.boottime_s() >= self._rules_due_s
         if not due and not changes and self._reader is not None:
             return
-        if self._line.renew_in_time():
-            self._log.info("certificate_renewed")
+        self._keep_certificate()
         try:
             read = self._line.rules()
         except DlqError as error:
@@ -130,6 +130,14 @@ class NotifyDaemon:
         self._book = read.book
         self._rules_due_s = self._clock.boottime_s() + RULES_EVERY_S
         self._follow(read.cursor)
+
+    def _keep_certificate(self) -> None:
+        """Without a new one the present one serves to its end."""
+        try:
+            if self._line.renew_in_time():
+                self._log.info("certificate_renewed")
+        except (DlqError, OSError) as error:
+            self._say_fault("certificate_not_renewed", error)
 
     def _follow(self, newest: int) -> None:
         """Have a reader at the right place. `newest`: the newest event that the master has."""

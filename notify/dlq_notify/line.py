@@ -67,7 +67,7 @@ class NotifierLine:
     """The master, asked as the notifier. Each call raises a DlqError when that fails."""
 
     def __init__(self, home: Path, socket: Path, clock: Clock) -> None:
-        self._home, self._clock = home, clock
+        self._home, self._socket, self._clock = home, socket, clock
         identity = load_identity(home)
         if identity is None or not identity.is_valid(clock.now_s()):
             identity = login(socket, NAME)
@@ -128,11 +128,15 @@ class NotifierLine:
         return tuple(plain_line(line) for line in lines[-OUTPUT_LINES:])
 
     def renew_in_time(self) -> bool:
-        """Renew the certificate when that is due; whether there is a new line."""
+        """Renew the certificate when that is due; whether there is a new line. The master may have
+        been away until the certificate had ended: then the login broker gives another one.
+        """
         identity = self._connection.identity
-        if not identity.renewal_due(self._clock.now_s()):
+        now_s = self._clock.now_s()
+        if not identity.renewal_due(now_s):
             return False
-        fresh = renew(self._connection)
+        valid = identity.is_valid(now_s)
+        fresh = renew(self._connection) if valid else login(self._socket, NAME)
         save_identity(self._home, fresh)
         old, self._connection = self._connection, self._connected(fresh)
         old.close()

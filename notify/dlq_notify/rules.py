@@ -35,6 +35,12 @@ class Rule(NamedTuple):
     def __repr__(self) -> str:
         return f"Rule({self.rule_id} of {self.user}: {self.target})"
 
+    @property
+    def server(self) -> str:
+        """What takes its messages: a host, or the one server of mails."""
+        _, _, rest = self.address.partition("://")
+        return rest.partition("/")[0].lower() or self.target
+
     def word_for(self, told: job_service_pb2.WatchEventsResponse) -> str:
         """The word of this rule that the event belongs to; empty: it is not told of it."""
         event, job = told.event, told.job

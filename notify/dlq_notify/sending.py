@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
+from operator import attrgetter
 from typing import Protocol
 
 from dlq_common.clock import Clock
@@ -22,10 +23,13 @@ from dlq_notify.store import DEAD, NotifyLetter, NotifyStore
 from dlq_notify.targets.refusal import NotSent, unreachable
 from dlq_notify.wording import TEST_WORD
 
-AT_ONCE = 8
-AT_ONCE_OF_A_USER = 2  # slow targets of one user do not hold up the others
+AT_ONCE = 16
+# Slow targets do not hold up the others:
+AT_ONCE_OF_A_USER, AT_ONCE_TO_A_SERVER = 2, 8
 FIRST_WAIT_S, LONGEST_WAIT_S = 10.0, 3_600.0
 MOST_OUTPUTS = 3
+MOST_ASLEEP = 20  # letters that one look puts off to the end of quiet hours
+_USER, _SERVER = attrgetter("user"), attrgetter("server")
 ReadOutput = Callable[[str, int, int], tuple[str, ...]]
 
 
@@ -53,7 +57,9 @@ class Sending:
         self._read_output = read_output
         self._log = get_logger("notify")
         self._pool = ThreadPoolExecutor(AT_ONCE, thread_name_prefix="send")
-        self._flying: dict[str, tuple[NotifyLetter, Future[None]]] = {}
+        self._flying: dict[str, tuple[Rule, NotifyLetter, Future[None]]] = {}
+        self._turn = 0
+        self._turns: dict[str, int] = {}  # the last one of each rule
 
     @property
     def flying(self) -> int:
@@ -61,33 +67,30 @@ class Sending:
         return len(self._flying)
 
     def begin_due(self, book: RuleBook) -> None:
-        """Hand over what is due: one letter of a rule at a time, in their order. A letter that
-        failed before may be due in quiet hours: it waits for their end.
+        """Hand over what is due: one letter of a rule at a time, in their order. Users take turns,
+        and then the rules of a user. A letter that failed before may be due in quiet hours: it
+        waits for their end.
         """
-        busy = {letter.rule_id for letter, _ in self._flying.values()}
-        users = Counter(letter.user for letter, _ in self._flying.values())
+        flying = [rule for rule, _, _ in self._flying.values()]
+        busy = {rule.rule_id for rule in flying}
+        users, servers = (Counter(map(key, flying)) for key in (_USER, _SERVER))
         now_s = self._clock.now_s()
-        for letter in self._store.due_letters(now_s):
-            if len(self._flying) >= 2 * AT_ONCE:
+        for rule in self._in_turn(book, now_s):
+            if len(self._flying) >= AT_ONCE:
                 return
-            rule = book.by_id.get(letter.rule_id)
-            if rule is None or letter.rule_id in busy or users[rule.user] >= AT_ONCE_OF_A_USER:
+            if rule.rule_id in busy or users[rule.user] >= AT_ONCE_OF_A_USER:
                 continue
-            wakes_s = now_s if TEST_WORD in letter.counts else rule.wakes_s(now_s)
-            if wakes_s > now_s:
-                with self._store.write():
-                    self._store.put_letter(letter._replace(next_s=wakes_s))
+            if servers[rule.server] >= AT_ONCE_TO_A_SERVER:
                 continue
-            busy.add(letter.rule_id)
-            users[rule.user] += 1
-            flight = self._pool.submit(self._send, rule, letter)
-            self._flying[letter.letter_id] = letter, flight
+            if self._begin(rule, now_s):
+                users[rule.user] += 1
+                servers[rule.server] += 1
 
     def collect(self) -> int:
         """Store what has become of letters; how many."""
-        done = [key for key, (_, flight) in self._flying.items() if flight.done()]
+        done = [key for key, (_, _, flight) in self._flying.items() if flight.done()]
         for key in done:
-            letter, flight = self._flying[key]
+            _, letter, flight = self._flying[key]
             error = flight.exception()
             if error is not None and not isinstance(error, NotSent):
                 self._log.error("letter_fault", letter=key, error=type(error).__name__)
@@ -100,6 +103,33 @@ class Sending:
         """Wait for what is on its way, and store what has become of it."""
         self._pool.shutdown(wait=True)
         self.collect()
+
+    def _in_turn(self, book: RuleBook, now_s: float) -> list[Rule]:
+        """Rules with something due; first those of the user with the oldest turn."""
+        self._turns = {key: turn for key, turn in self._turns.items() if key in book.by_id}
+        of_users: dict[str, int] = {}
+        for rule_id, turn in self._turns.items():
+            user = book.by_id[rule_id].user
+            of_users[user] = max(of_users.get(user, 0), turn)
+        due = [book.by_id[one] for one in self._store.due_rules(now_s) if one in book.by_id]
+        return sorted(
+            due, key=lambda rule: (of_users.get(rule.user, 0), self._turns.get(rule.rule_id, 0))
+        )
+
+    def _begin(self, rule: Rule, now_s: float) -> bool:
+        """Hand over the oldest letter of a rule that may be sent now; whether there was one."""
+        asleep_until_s = rule.wakes_s(now_s)
+        for letter in self._store.due_letters(rule.rule_id, now_s, MOST_ASLEEP):
+            if asleep_until_s > now_s and TEST_WORD not in letter.counts:
+                with self._store.write():
+                    self._store.put_letter(letter._replace(next_s=asleep_until_s))
+                continue
+            self._turn += 1
+            self._turns[rule.rule_id] = self._turn
+            flight = self._pool.submit(self._send, rule, letter)
+            self._flying[letter.letter_id] = rule, letter, flight
+            return True
+        return False
 
     def _send(self, rule: Rule, letter: NotifyLetter) -> None:
         """In a thread of the pool."""

@@ -18,6 +18,8 @@ import sqlite_utils
 from dlq_notify.wording import JobNotice
 
 MOST_NOTICES = 50  # of a digest that are kept one by one; the others are counted
+MOST_DEAD = 100  # of a user that are kept, the newest ones
+LONGEST_WAIT_S = 2 * 86_400.0  # no digest and no letter waits for longer
 WAITING, DEAD = "waiting", "dead"
 NEVER_S = -1e18  # before every instant; JSON and SQL take it
 _TABLES = (
@@ -30,6 +32,7 @@ _TABLES = (
         made_s REAL NOT NULL, next_s REAL NOT NULL, tries INTEGER NOT NULL, fault TEXT NOT NULL,
         body TEXT NOT NULL) STRICT""",
     "CREATE INDEX IF NOT EXISTS letters_due ON letters (state, next_s)",
+    "CREATE INDEX IF NOT EXISTS letters_of_rule ON letters (rule_id, made_s)",
     """CREATE TABLE IF NOT EXISTS arrays (
         array_id TEXT PRIMARY KEY, ended INTEGER NOT NULL, tasks INTEGER NOT NULL,
         told TEXT NOT NULL, seen_s REAL NOT NULL) STRICT""",
@@ -192,10 +195,21 @@ class NotifyStore:
         row = self.db.execute(f"{_LETTERS} WHERE letter_id = ?", [letter_id]).fetchone()
         return None if row is None else _letter(row)
 
-    def due_letters(self, now_s: float) -> list[NotifyLetter]:
-        """Letters to be sent now, the oldest first."""
+    def due_rules(self, now_s: float) -> list[str]:
+        """Rules with letters to be sent now, those that wait for longest first."""
         rows = self.db.execute(
-            f"{_LETTERS} WHERE state = 'waiting' AND next_s <= ? ORDER BY made_s LIMIT 200", [now_s]
+            "SELECT rule_id FROM letters WHERE state = 'waiting' AND next_s <= ?"
+            " GROUP BY rule_id ORDER BY min(next_s)",
+            [now_s],
+        ).fetchall()
+        return [rule_id for (rule_id,) in rows]
+
+    def due_letters(self, rule_id: str, now_s: float, most: int = 1) -> list[NotifyLetter]:
+        """Letters of a rule to be sent now, the oldest first."""
+        rows = self.db.execute(
+            f"{_LETTERS} WHERE state = 'waiting' AND next_s <= ? AND rule_id = ?"
+            " ORDER BY made_s LIMIT ?",
+            [now_s, rule_id, most],
         ).fetchall()
         return [_letter(row) for row in rows]
 
@@ -272,8 +286,23 @@ class NotifyStore:
         self.db.execute("DELETE FROM arrays WHERE seen_s < ?", [now_s - 30 * 86_400.0])
         self.db.execute("DELETE FROM starts WHERE seen_s < ?", [now_s - 86_400.0])
         self.db.execute(
-            "DELETE FROM letters WHERE state = 'dead' AND made_s < ?", [now_s - keep_dead_s]
+            "DELETE FROM letters WHERE state = 'dead' AND (made_s < ? OR letter_id IN"
+            " (SELECT letter_id FROM (SELECT letter_id, row_number() OVER"
+            " (PARTITION BY user ORDER BY made_s DESC) AS place FROM letters WHERE state = 'dead')"
+            " WHERE place > ?))",
+            [now_s - keep_dead_s, MOST_DEAD],
         )
+
+    def mend_clock(self, now_s: float) -> None:
+        """An earlier process had a clock that was ahead: its instants hold nothing up. Within
+        `write`.
+        """
+        far_s = now_s + LONGEST_WAIT_S
+        self.db.execute("DELETE FROM sent WHERE at_s > ?", [now_s])
+        self.db.execute("UPDATE starts SET told_s = ? WHERE told_s > ?", [now_s, now_s])
+        self.db.execute("UPDATE digests SET due_s = ? WHERE due_s > ?", [now_s, far_s])
+        self.db.execute("UPDATE letters SET next_s = ? WHERE next_s > ?", [now_s, far_s])
+        self.db.execute("UPDATE letters SET made_s = ? WHERE made_s > ?", [now_s, now_s])
 
 
 _LETTERS = "SELECT letter_id, rule_id, user, state, made_s, next_s, tries, fault, body FROM letters"

@@ -65,6 +65,12 @@ def a_letter(letter_id: str = "7-n1-1", **changes: Any) -> NotifyLetter:
     return letter._replace(**changes)
 
 
+def due_letters(store: NotifyStore, at_s: float) -> list[NotifyLetter]:
+    """All letters to be sent by then, the oldest first."""
+    due = [one for rule in store.due_rules(at_s) for one in store.due_letters(rule, at_s, 1_000)]
+    return sorted(due, key=lambda letter: letter.made_s)
+
+
 def a_content(letter: NotifyLetter | None = None) -> Content:
     """Its content."""
     return content_of(letter or a_letter(), "lab")

@@ -16,7 +16,7 @@ from dlq_notify.gathering import Gathering
 from dlq_notify.letters import content_of
 from dlq_notify.rules import RuleBook
 from dlq_notify.store import MOST_NOTICES, NotifyLetter, NotifyStore
-from support.notify_site import Told, a_book, a_rule, a_store, a_task, told
+from support.notify_site import Told, a_book, a_rule, a_store, a_task, due_letters, told
 from support.wire_jobs import EPOCH_S, a_job
 
 NOW_S = EPOCH_S + 10_000.0
@@ -36,7 +36,7 @@ class Desk:
     def letters(self, at_s: float, book: RuleBook | None = None) -> list[NotifyLetter]:
         """Those that are due once digests have been closed at that time."""
         self.gathering.close_due(book or a_book(), at_s)
-        return self.store.due_letters(at_s)
+        return due_letters(self.store, at_s)
 
 
 @pytest.fixture

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any, cast
 
 import pytest
 
+from dlq_client.line.identity import Identity
 from dlq_common.errors import CursorExpired, DlqError, PermissionDenied, Unavailable
 from dlq_notify import line as module
 from dlq_notify.line import EventBatch, EventReader, NotifierLine
+from support.fake_clock import FakeClock
 from support.notify_site import told
 from support.waiting import wait_until
 
@@ -92,3 +95,26 @@ def test_a_reader_hands_over_no_more_than_is_taken() -> None:
     reader.stop()
     taker.open.set()
     wait_until(lambda: len(taker.taken) == 1, what="what it had in hand is taken")
+
+
+def test_a_certificate_that_has_ended_is_replaced_by_the_login_broker(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The master was away for longer than it lasts."""
+    clock = FakeClock(1_000.0)
+    given = [an_identity(0.0, 2_000.0), an_identity(2_500.0, 4_000.0)]
+    monkeypatch.setattr(module, "load_identity", lambda _home: given.pop(0))
+    monkeypatch.setattr(module, "save_identity", lambda _home, _identity: None)
+    monkeypatch.setattr(module, "login", lambda _socket, _name: given.pop(0))
+    line = NotifierLine(tmp_path, tmp_path / "login.sock", clock)
+    clock.advance(1_700.0)
+    assert line.renew_in_time()
+    assert not line.renew_in_time()
+    line.close()
+
+
+def an_identity(issued_s: float, expires_s: float) -> Identity:
+    return Identity(
+        key=b"key", certificate=b"certificate", ca=b"ca", address="127.0.0.1:1", cluster="lab",
+        user="dlq-notify", role="notifier", issued_s=issued_s, expires_s=expires_s,
+    )  # fmt: skip

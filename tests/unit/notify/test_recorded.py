@@ -12,7 +12,7 @@ from dlq_master.store.tables.codec import decode, sealed
 from dlq_master.store.tables.notify_rules import NotifyRule
 from dlq_notify.rules import rule_of
 from dlq_notify.store import NotifyStore
-from support.notify_site import a_content, a_store
+from support.notify_site import a_content, a_store, due_letters
 
 DATA = Path(__file__).parents[2] / "data" / "notify"
 # As the first release stored and sent them.
@@ -63,7 +63,7 @@ def test_a_database_of_the_first_release_goes_on(tmp_path: Path) -> None:
 
 def _check_first(store: NotifyStore) -> None:
     assert store.cursor == 41
-    (letter,) = store.due_letters(2e9)
+    (letter,) = due_letters(store, 2e9)
     assert (letter.letter_id, letter.notices[0].text) == ("41-n17-3", "job 17 (train) has failed")
     digest = store.digest("n17", "")
     assert digest is not None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import random
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -14,11 +15,11 @@ from dlq_notify.config import NotifySection
 from dlq_notify.letters import Content
 from dlq_notify.rules import Rule, RuleBook
 from dlq_notify.sending import Sending
-from dlq_notify.store import NotifyLetter, NotifyStore
+from dlq_notify.store import DEAD, Digest, KnownStart, NotifyLetter, NotifyStore
 from dlq_notify.targets.refusal import NotSent, answered
 from dlq_notify.wording import JobNotice
 from support.fake_clock import FakeClock
-from support.notify_site import a_book, a_letter, a_rule, a_store
+from support.notify_site import a_book, a_letter, a_rule, a_store, due_letters
 from support.waiting import wait_until
 from support.wire_jobs import EPOCH_S
 
@@ -99,7 +100,7 @@ def test_a_process_killed_between_send_and_store_sends_again_with_the_same_id(
         sending = a_sending(store, target, clock)
         send_all(sending)
         sending.close()
-        assert store.due_letters(clock.now_s()) == []
+        assert due_letters(store, clock.now_s()) == []
     first, second = target.taken
     assert first.letter_id == second.letter_id
     assert first.document == second.document
@@ -133,8 +134,8 @@ def test_a_target_says_when_to_come_back(
     sending = a_sending(store, target, clock)
     send_all(sending)
     sending.close()
-    assert store.due_letters(clock.now_s() + 999.0) == []
-    assert len(store.due_letters(clock.now_s() + 1_000.0)) == 1
+    assert due_letters(store, clock.now_s() + 999.0) == []
+    assert len(due_letters(store, clock.now_s() + 1_000.0)) == 1
 
 
 def test_a_refusal_for_good_is_dead_at_once_and_a_person_may_send_it_again(
@@ -146,7 +147,7 @@ def test_a_refusal_for_good_is_dead_at_once_and_a_person_may_send_it_again(
         sending = a_sending(store, target, clock)
         send_all(sending)
         sending.close()
-        assert store.due_letters(clock.now_s() + DAY_S) == []
+        assert due_letters(store, clock.now_s() + DAY_S) == []
     monkeypatch.setenv("DLQ_NOTIFY__STATE_DIR", str(tmp_path))
     listed = CliRunner().invoke(main, ["dead", "list"])
     assert "7-n1-1  alice" in listed.output
@@ -235,3 +236,83 @@ def test_one_user_does_not_take_all_lines(
         send_all(sending, a_book(*rules))
     sending.close()
     assert len(target.taken) == 6
+
+
+def test_a_backlog_of_one_user_does_not_hold_up_the_others(
+    store: NotifyStore, target: FakeTarget, clock: FakeClock
+) -> None:
+    put(store, *[a_letter(f"7-n1-{number}", made_s=float(number)) for number in range(300)])
+    put(store, a_letter("9-n9-1", rule_id="n9", user="bob"))
+    sending = a_sending(store, target, clock)
+    send_all(sending, a_book(a_rule("n1"), a_rule("n9", user="bob")))
+    sending.close()
+    assert sorted(one.user for one in target.taken) == ["alice", "bob"]
+
+
+def test_users_take_turns(store: NotifyStore, target: FakeTarget, clock: FakeClock) -> None:
+    """However many wait for slow servers."""
+    rules = [a_rule(f"n{at}", user=f"u{at}", address=f"https://h{at}/") for at in range(40)]
+    for rule in rules:
+        put(
+            store,
+            *[
+                a_letter(f"{at}-{rule.rule_id}-1", rule_id=rule.rule_id, user=rule.user)
+                for at in range(3)
+            ],
+        )
+    sending = a_sending(store, target, clock)
+    for _ in range(3):
+        send_all(sending, a_book(*rules))
+    sending.close()
+    assert {one.user for one in target.taken} == {rule.user for rule in rules}
+
+
+def test_a_server_that_hangs_leaves_room_for_the_others(
+    store: NotifyStore, target: FakeTarget, clock: FakeClock
+) -> None:
+    slow = [a_rule(f"n{at}", user=f"u{at}") for at in range(40)]
+    rules = [*slow, a_rule("n99", user="bob", address="https://other.example.org/x")]
+    put(
+        store,
+        *[a_letter(f"7-{one.rule_id}-1", rule_id=one.rule_id, user=one.user) for one in rules],
+    )
+    sending = a_sending(store, target, clock)
+    sending.begin_due(a_book(*rules))
+    assert sending.flying == 8 + 1
+    sending.close()
+    assert "bob" in {one.user for one in target.taken}
+
+
+def test_dead_letters_of_a_user_do_not_grow_without_bound(store: NotifyStore) -> None:
+    dead = [a_letter(f"{at}-n1-1", state=DEAD, made_s=EPOCH_S + at) for at in range(150)]
+    put(store, *dead, a_letter("1-n9-1", state=DEAD, rule_id="n9", user="bob"))
+    with store.write():
+        store.forget(EPOCH_S + 200.0, DAY_S)
+    left = store.dead_letters()
+    assert len(left) == 101
+    assert min(one.made_s for one in left if one.user == "alice") == EPOCH_S + 50.0
+
+
+def test_instants_of_a_clock_that_was_ahead_hold_nothing_up(store: NotifyStore) -> None:
+    ahead_s, now_s = EPOCH_S + 365 * DAY_S, EPOCH_S
+    put(store, a_letter(made_s=ahead_s, next_s=ahead_s))
+    with store.write():
+        store.put_digest(Digest("n1", "", ahead_s, ahead_s, {}, []))
+        store.note_sent("alice", ahead_s)
+        store.put_start("17", KnownStart(now_s, ahead_s), now_s)
+        store.mend_clock(now_s)
+    (letter,), (digest,) = due_letters(store, now_s), store.due_digests(now_s)
+    assert (letter.made_s, digest.due_s) == (now_s, now_s)
+    assert store.sent_since("alice", now_s - 3_600.0) == 0
+    assert store.start("17") == KnownStart(now_s, now_s)
+
+
+def test_a_second_daemon_does_not_send_everything_twice(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tmp_path.chmod(0o700)
+    monkeypatch.setenv("DLQ_NOTIFY__STATE_DIR", str(tmp_path))
+    with (tmp_path / "lock").open("w") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        ended = CliRunner().invoke(main, ["run"])
+    assert (ended.exit_code, "another dlq-notify runs" in ended.output) == (1, True)
