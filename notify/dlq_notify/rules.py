@@ -37,7 +37,7 @@ class Rule(NamedTuple):
 
     @property
     def server(self) -> str:
-        """What takes its messages: a host, or the one server of mails."""
+        """The host that takes its messages, or `mail`."""
         _, _, rest = self.address.partition("://")
         return rest.partition("/")[0].lower() or self.target
 
