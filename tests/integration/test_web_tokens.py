@@ -10,6 +10,11 @@ from typing import Any
 import httpx
 import pytest
 
+from dlq_common.identity.acting import ActsFor
+from dlq_web.door.bearers import STARTS_AT_ONCE
+from dlq_web.door.persons import Persons
+from dlq_web.door.sessions import MOST_OF_A_PERSON
+from dlq_web.door.shared_guard import TRIES_AT_ONCE
 from dlq_web.door.tokens import MOST_OF_A_USER, TOKEN_FILE
 from dlq_web.line.methods import METHODS
 from dlq_web.line.scope import Scope
@@ -85,6 +90,49 @@ async def test_a_program_makes_no_further_token_and_no_page_session(web: SharedW
     client = program(web, await made(await web.signed_in("alice"), scope="all"))
     told = {"label": "more", "scope": "all", "days": 365}
     assert (await client.post("/account/tokens", json=told)).status_code == 403
+
+
+@pytest.mark.parametrize("scope", list(Scope))
+async def test_a_program_signs_no_browser_out(web: SharedWebHouse, scope: Scope) -> None:
+    alice = await web.signed_in("alice")
+    client = program(web, await made(alice, scope=scope))
+    assert (await client.post("/leave/everywhere")).status_code == 403
+    assert (await alice.get("/v1/jobs")).status_code == 200
+
+
+async def test_strangers_at_the_same_address_lock_no_program_out(web: SharedWebHouse) -> None:
+    client = program(web, await made(await web.signed_in("alice")))
+    stranger = program(web, "dlqt_made_up")
+    for _ in range(int(TRIES_AT_ONCE) + 2):
+        refused = await stranger.get("/v1/jobs")
+    assert refused.status_code == 429
+    assert (await client.get("/v1/jobs")).status_code == 200
+
+
+async def test_a_worthless_token_costs_the_master_little(
+    web: SharedWebHouse, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client = program(web, await made(await web.signed_in("alice")))
+    del web.house.control.published.all_users["alice"]
+    asked: list[ActsFor] = []
+    admit = Persons.admit
+
+    async def counted(persons: Persons, user: ActsFor) -> Any:
+        asked.append(user)
+        return await admit(persons, user)
+
+    monkeypatch.setattr(Persons, "admit", counted)
+    answers = {(await client.get("/v1/jobs")).status_code for _ in range(int(STARTS_AT_ONCE) * 2)}
+    assert answers == {401, 429}
+    assert len(asked) < STARTS_AT_ONCE + 5
+
+
+async def test_a_program_takes_no_browser_s_place(web: SharedWebHouse) -> None:
+    browsers = [await web.signed_in("alice") for _ in range(MOST_OF_A_PERSON)]
+    client = program(web, await made(browsers[-1]))
+    assert (await client.get("/v1/jobs")).status_code == 200
+    for browser in browsers:
+        assert (await browser.get("/v1/jobs")).status_code == 200
 
 
 async def test_tokens_are_listed_and_revoked_by_their_owner_alone(web: SharedWebHouse) -> None:

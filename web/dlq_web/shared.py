@@ -67,7 +67,7 @@ class SharedServer:
         )
         self._persons = Persons(lambda: service.identity, clock, self.sessions.dismiss)
         tokens = Tokens(site.state_dir, clock)
-        self._bearers = Bearers(tokens, self.sessions, self._persons)
+        self._bearers = Bearers(tokens, self.sessions, self._persons, clock)
         tries = Tries(clock, behind_proxy=site.behind_proxy)
         self.entrance = Entrance(
             self.sessions, self._persons, tries, service.use_link, cookie,

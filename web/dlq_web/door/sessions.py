@@ -102,11 +102,12 @@ class WebSessions:
         certificate: str = "",
         scope: Scope = Scope.ALL,
     ) -> str:
-        """The secret of a new session. Where there are many, the longest unused one makes way: of
-        the same person first.
+        """The secret of a new session. Where browsers have many, the longest unused one makes way:
+        of the same person first.
         """
         now_s, secret = self._clock.boottime_s(), secrets.token_urlsafe(SECRET_BYTES)
-        self._make_room(person)
+        if by_cookie:  # programs are as many as the tokens
+            self._make_room(person)
         session = Session(
             secrets.token_urlsafe(SECRET_BYTES), now_s, now_s, by_cookie, person, certificate, scope
         )

@@ -15,11 +15,11 @@ from starlette.responses import JSONResponse, RedirectResponse, Response
 from starlette.routing import Route
 
 from dlq_common.daemon.logs import get_logger
-from dlq_common.errors import DlqError, InvalidRequest, NotFound, Unauthenticated
+from dlq_common.errors import DlqError, InvalidRequest, NotFound, PermissionDenied, Unauthenticated
 from dlq_common.identity.acting import ActsFor
 from dlq_common.text.names import check_user_name
 from dlq_web.door.persons import Persons
-from dlq_web.door.sessions import LONGEST_S, WebSessions, person_of
+from dlq_web.door.sessions import LONGEST_S, WebSessions, person_of, session_of
 from dlq_web.door.shared_guard import Tries, certificate_of
 from dlq_web.line.scope import Scope
 from dlq_web.pages.page import open_page
@@ -100,11 +100,9 @@ class Entrance:
         """A session for the user of the link."""
         form = await form_of(http)
         name = _user(form.get("user", ""))
-        self._tries.check_account(name)
         try:
             user = await self._use_link(name, form.get("link", ""))
         except NotFound as error:
-            self._tries.failed(name)
             get_logger("web").info("sign_in_refused", way="link", user=name)
             raise Unauthenticated(error.what, hint=error.hint) from None
         return await self.begin(http, user, "link")
@@ -162,7 +160,11 @@ class Entrance:
         return self._left()
 
     async def leave_everywhere(self, http: Request) -> Response:
-        """End all sessions of this user, in all browsers. Tokens of programs stay."""
+        """End all sessions of this user, in all browsers. Tokens of programs stay. PermissionDenied
+        for a program: none of its scopes is about browsers.
+        """
+        if not session_of(http).by_cookie:
+            raise PermissionDenied("a program with a token signs nobody out")
         self.sessions.leave_everywhere(person_of(http).name)
         return self._left()
 
