@@ -18,6 +18,7 @@ from dlq_master.store.tables.tenants import Reservation
 from dlq_web.line.calls import MasterLine
 from dlq_web.pages.foresee import future
 from support.rpc_house import DEADLINE_S, RpcHouse, rpc_house
+from support.shared_web_house import shared_web_house
 from support.web_house import WebHouse, web_house
 
 pytestmark = pytest.mark.integration
@@ -171,3 +172,17 @@ async def test_a_master_that_is_away_is_told(house: RpcHouse, web: WebHouse) -> 
     await house.server.stop(0.0)
     assert (await web.browser.get("/future", headers=HTML)).status_code == 503
     assert (await web.browser.get("/future?as=json")).status_code == 503
+
+
+async def test_the_next_owner_of_a_name_sees_nothing_of_the_former(
+    house: RpcHouse, tmp_path: Path
+) -> None:
+    async with shared_web_house(house, tmp_path) as web:
+        former = await web.signed_in("alice")
+        query = {"as": "json", "user": "alice"}
+        assert "secret" in (await former.get("/future", params=query)).text
+        house.control.add_user("alice", "user")  # given again
+        fresh = await web.signed_in("alice")
+        told = await fresh.get("/future", params=query)
+        assert told.status_code == 200
+        assert "secret" not in told.text

@@ -26,10 +26,11 @@ from dlq_common.errors import InvalidRequest
 from dlq_common.text.units import parse_span
 from dlq_common.text.wire import from_duration, from_timestamp
 from dlq_web.api.resources import RECENT_S
-from dlq_web.door.sessions import line_of, person_of
+from dlq_web.door.sessions import line_of
 from dlq_web.line.methods import named
 from dlq_web.pages import views
 from dlq_web.pages.foresee.start_now import StartNow, start_now
+from dlq_web.pages.machines.maps import KeptAnswers
 from dlq_web.pages.page import page
 
 MOST_ROWS, MOST_ENDED = 200, 50
@@ -68,7 +69,7 @@ class MePage:
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._kept: dict[tuple[str, str], tuple[float, StartNow]] = {}
+        self._kept: KeptAnswers[StartNow] = KeptAnswers(clock, KEPT_S, MOST_KEPT)
 
     async def show(self, http: Request) -> Response:
         """The person's own jobs."""
@@ -99,15 +100,9 @@ class MePage:
     async def _now(self, http: Request, cluster: Any, length: str, look: OutputLook) -> StartNow:
         """The widest job that would start now, as it was told within the last minute."""
         length_s = span_of(length)
-        at, now_s = (person_of(http).name, length), self._clock.boottime_s()
-        kept = {key: one for key, one in self._kept.items() if now_s - one[0] < KEPT_S}
-        if at not in kept:
-            found = await start_now(line_of(http), cluster.free_gpu_count, length_s, look)
-            if len(kept) < MOST_KEPT:
-                kept[at] = now_s, found
-            self._kept = kept
-            return found
-        return kept[at][1]
+        return await self._kept.of(
+            http, length, lambda line: start_now(line, cluster.free_gpu_count, length_s, look)
+        )
 
 
 def span_of(text: str) -> float:

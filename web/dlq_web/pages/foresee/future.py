@@ -28,6 +28,7 @@ from dlq_common.errors import InvalidRequest
 from dlq_common.text.units import DAY, HOUR, MINUTE
 from dlq_web.api.params import whole_number
 from dlq_web.door.sessions import line_of, person_of
+from dlq_web.line.calls import Asking
 from dlq_web.line.methods import named
 from dlq_web.pages.foresee.hours import (
     BY_JOBS,
@@ -40,6 +41,7 @@ from dlq_web.pages.foresee.hours import (
     of_team,
 )
 from dlq_web.pages.foresee.thinned import FutureView, picture, seen_lanes
+from dlq_web.pages.machines.maps import KeptAnswers
 from dlq_web.pages.page import page
 from dlq_web.pages.views import look_at
 
@@ -85,7 +87,7 @@ class Future:
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._kept: dict[tuple[str, str], tuple[float, FutureSeen]] = {}
+        self._kept: KeptAnswers[FutureSeen] = KeptAnswers(clock, KEPT_S, MOST_KEPT)
 
     async def show(self, http: Request) -> Response:
         """The page, or its picture."""
@@ -117,28 +119,19 @@ class Future:
 
     async def _seen(self, http: Request, user: str) -> FutureSeen:
         """The master's answers, or those of a moment ago."""
-        at, now_s = (person_of(http).name, user), self._clock.boottime_s()
-        kept_s, seen = self._kept.get(at, (-KEPT_S, None))
-        if seen is not None and now_s - kept_s < KEPT_S:
-            return seen
-        fresh = await self._asked(http, user)
-        self._kept = {key: one for key, one in self._kept.items() if now_s - one[0] < KEPT_S}
-        if len(self._kept) < MOST_KEPT:
-            self._kept[at] = now_s, fresh
-        return fresh
+        # Of other users' waiting jobs a user learns no start: they would only be in the way.
+        waits_of = "" if user == "*" and person_of(http).role not in SEE_ALL else user
+        return await self._kept.of(http, user, lambda line: self._asked(line, user, waits_of))
 
-    async def _asked(self, http: Request, user: str) -> FutureSeen:
-        call = line_of(http).call
+    async def _asked(self, line: Asking, user: str, waits_of: str) -> FutureSeen:
+        call = line.call
 
         def listed(states: Sequence[str], user: str) -> job_service_pb2.ListJobsRequest:
             return job_service_pb2.ListJobsRequest(user=user, states=states, page_size=MOST_JOBS)
 
-        # Of other users' waiting jobs a user learns no start: they would only be in the way.
-        own = user == "*" and person_of(http).role not in SEE_ALL
-
         running, waiting, reserved = await asyncio.gather(
             call(_LIST, listed(RUNNING, user)),
-            call(_LIST, listed(WAITS, "" if own else user)),
+            call(_LIST, listed(WAITS, waits_of)),
             call(_RESERVED, reservation_service_pb2.ListReservationsRequest()),
         )
         more = bool(running.next_page_token or waiting.next_page_token)

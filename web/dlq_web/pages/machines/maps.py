@@ -40,8 +40,8 @@ class _Kept(Generic[T]):
 class KeptAnswers(Generic[T]):
     """Answers by their readers, and by a key of their own."""
 
-    def __init__(self, clock: Clock, fresh_s: float) -> None:
-        self._clock, self._fresh_s = clock, fresh_s
+    def __init__(self, clock: Clock, fresh_s: float, most: int = MOST_KEPT) -> None:
+        self._clock, self._fresh_s, self._most = clock, fresh_s, most
         self._kept: OrderedDict[Hashable, _Kept[T]] = OrderedDict()
 
     async def of(
@@ -56,7 +56,7 @@ class KeptAnswers(Generic[T]):
         """The same by a key that names its reader too."""
         kept = self._kept.setdefault(whole, _Kept())
         self._kept.move_to_end(whole)
-        if len(self._kept) > MOST_KEPT:
+        if len(self._kept) > self._most:
             self._kept.popitem(last=False)
         async with kept.lock:
             now_s = self._clock.boottime_s()
