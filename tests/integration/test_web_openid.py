@@ -10,10 +10,11 @@ from typing import Any
 import httpx
 import pytest
 
+from dlq_common.errors import PermissionDenied
 from dlq_common.identity.pki import Role
 from dlq_web.config import OpenIdConfig
 from dlq_web.entrance.openid import BEGUN_S
-from dlq_web.entrance.rules import GroupRules
+from dlq_web.entrance.rules import ClaimRules, GroupRules
 from dlq_web.entrance.ways import own_path
 from support.fake_clock import FakeClock
 from support.oidc_issuer import (
@@ -313,6 +314,12 @@ async def test_a_rule_makes_the_user_of_a_claim(
         house, tmp_path, clock=clock, openid=rule, fetch=issuer.fetch
     ) as web:
         assert (await sign_in(web.browser(), issuer, **claims)).status_code == status
+
+
+def test_a_pattern_that_cuts_nothing_out_names_nobody() -> None:
+    rules = ClaimRules("upn", "(?:([a-z]+)@example)?.*", "groups", GroupRules())
+    with pytest.raises(PermissionDenied, match="user_pattern"):
+        rules.user({"upn": "root"})
 
 
 async def test_a_removed_user_is_out_whatever_the_issuer_says(

@@ -118,6 +118,26 @@ def test_only_https_and_this_host_are_safe() -> None:
         assert not is_safe(address), address
 
 
+async def test_an_issuer_elsewhere_has_this_host_ask_no_service_of_its_own() -> None:
+    address = "https://sso.example.org"
+    told = {
+        "issuer": address,
+        "authorization_endpoint": f"{address}/authorize",
+        "token_endpoint": f"{address}/token",
+        "jwks_uri": "http://127.0.0.1:8500/v1/kv",
+    }
+
+    async def fetch(_address: str, _form: object, _proof: str) -> bytes:
+        return json.dumps(told).encode()
+
+    for keys in ("http://127.0.0.1:8500/v1/kv", "http://localhost/", "https://[", "file:///x"):
+        told["jwks_uri"] = keys
+        with pytest.raises(Unavailable, match="https://"):
+            await Issuer(address, Client("a"), fetch, FakeClock()).endpoints()
+    told["jwks_uri"] = f"{address}/keys"
+    assert await Issuer(address, Client("a"), fetch, FakeClock()).endpoints()
+
+
 def test_a_file_of_authorities_that_cannot_be_read_is_told(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="ca_file"):
         fetching(str(tmp_path / "none.pem"))

@@ -118,15 +118,20 @@ class Issuer:
             raise Unavailable("the issuer calls itself by another name than openid.issuer")
         names = ("authorization_endpoint", "token_endpoint", "jwks_uri")
         found = [told.get(name) for name in names]
-        if not all(isinstance(one, str) and is_safe(one) for one in found):
+        # An issuer elsewhere has us ask no service of this host that lacks TLS.
+        begins = "http" if self.address.startswith("http://") else "https://"
+        if not all(isinstance(one, str) and is_safe(one, begins) for one in found):
             raise Unavailable(f"the issuer does not describe {', '.join(names)} with https://")
         return Endpoints(*map(str, found))
 
 
-def is_safe(address: str) -> bool:
-    """Whether nobody can change what comes from there: HTTPS, or this host."""
-    parts = urlsplit(address)
-    if "@" in parts.netloc or not parts.hostname:
+def is_safe(address: str, begins: str = "http") -> bool:
+    """Whether nobody can change what comes from there: HTTPS, or this host. It must begin so."""
+    try:
+        parts = urlsplit(address)
+    except ValueError:
+        return False
+    if "@" in parts.netloc or not parts.hostname or not address.startswith(begins):
         return False
     return parts.scheme == "https" or (parts.scheme == "http" and parts.hostname in LOOPBACK)
 

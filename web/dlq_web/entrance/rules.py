@@ -71,7 +71,7 @@ class ClaimRules(NamedTuple):
         if not self.user_pattern:
             return told
         match = re.fullmatch(self.user_pattern, told)
-        if match is None:
+        if match is None or match[1] is None:
             raise PermissionDenied(
                 f"{self.user_claim} does not fit openid.user_pattern",
                 hint="this account of the issuer is of nobody in the cluster",
