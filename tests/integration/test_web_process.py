@@ -15,6 +15,7 @@ import pytest
 
 from dlq_client.line.identity import certified, save_identity
 from dlq_common.identity.pki import Role
+from dlq_web.running import claimed
 from support.page_certificate import page_certificate
 from support.rpc_house import RpcHouse, rpc_house
 
@@ -109,3 +110,18 @@ async def test_without_a_right_identity_it_says_what_is_missing(tmp_path: Path) 
     assert process.returncode == 1
     assert b"alice has the role user" in said
     assert b"--role web" in said
+
+
+async def test_a_second_server_of_one_directory_is_refused(tmp_path: Path) -> None:
+    async with rpc_house(tmp_path) as house:
+        path = configure(house, tmp_path, 7330)
+        with claimed(tmp_path):
+            process = await asyncio.create_subprocess_exec(
+                str(BIN / "python"), "-m", "dlq_web.daemon", "serve", "--config", str(path),
+                stderr=asyncio.subprocess.PIPE,
+            )  # fmt: skip
+            _, said = await asyncio.wait_for(process.communicate(), PATIENCE_S)
+    assert process.returncode == 1
+    assert f"another dlq-web uses {tmp_path}".encode() in said
+    with claimed(tmp_path):
+        pass  # it is free again

@@ -7,11 +7,13 @@ and come back by themselves.
 from __future__ import annotations
 
 import asyncio
+import fcntl
 import os
 import signal
 import socket
 from collections.abc import Iterator
 from contextlib import AsyncExitStack, contextmanager
+from pathlib import Path
 from typing import NoReturn
 
 import uvicorn
@@ -20,6 +22,7 @@ from starlette.applications import Starlette
 from dlq_common.clock import Clock
 from dlq_common.daemon.logs import get_logger
 from dlq_common.daemon.systemd import Service, passed_sockets
+from dlq_common.errors import ConfigError
 from dlq_common.ids import RandomIds
 from dlq_web.config import WebConfig
 from dlq_web.line.service import ServiceLine, service_identity
@@ -36,6 +39,7 @@ async def run(config: WebConfig, clock: Clock) -> None:
     home = config.service.state_dir / "identity"
     identity = await asyncio.to_thread(service_identity, home, config.service.login_socket, clock)
     async with AsyncExitStack() as leaving:
+        leaving.enter_context(claimed(config.service.state_dir))
         line = ServiceLine(identity, home, clock)
         leaving.push_async_callback(line.close)
         tls = Tls(config.listen, identity.ca) if config.listen.certificate else None
@@ -67,6 +71,25 @@ async def run(config: WebConfig, clock: Clock) -> None:
         get_logger("web").info("web_serving", origin=config.page.origin, as_user=identity.user)
         await server.serve(sockets=[listening])
         service.stopping()
+
+
+@contextmanager
+def claimed(state_dir: Path) -> Iterator[None]:
+    """Be the one server of this directory. A second one would bring revoked tokens back. The kernel
+    takes the claim back however the process ends. ConfigError: another has it.
+    """
+    with open(state_dir / "web.lock", "wb", opener=_private) as held:
+        try:
+            fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise ConfigError(
+                f"another dlq-web uses {state_dir}", hint="service.state_dir names another place"
+            ) from None
+        yield
+
+
+def _private(path: str, flags: int) -> int:
+    return os.open(path, flags, 0o600)
 
 
 class OpenServer(uvicorn.Server):
