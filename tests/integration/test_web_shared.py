@@ -299,14 +299,6 @@ async def test_behind_a_proxy_its_last_word_is_the_address(house: RpcHouse, tmp_
         assert (await enter(evil, "alice", "guess", **honest)).status_code == 401
 
 
-async def test_strangers_lock_no_account_out(web: SharedWebHouse) -> None:
-    for number in range(4):
-        evil = web.browser(f"2001:db8:0:{number}::9")
-        for _ in range(int(shared_guard.TRIES_AT_ONCE)):
-            assert (await enter(evil, "alice", "guess")).status_code in (401, 429)
-    assert (await enter(web.browser(), "alice", await web.link("alice"))).status_code == 303
-
-
 async def test_a_certificate_signs_in_and_the_session_is_bound_to_it(web: SharedWebHouse) -> None:
     _, certificate = web.house.certificate("alice", Role.USER)
     _, other = web.house.certificate("alice", Role.USER)

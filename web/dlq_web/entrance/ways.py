@@ -100,9 +100,11 @@ class Entrance:
         """A session for the user of the link."""
         form = await form_of(http)
         name = _user(form.get("user", ""))
+        self._tries.check_account(name)
         try:
             user = await self._use_link(name, form.get("link", ""))
         except NotFound as error:
+            self._tries.failed(name)
             get_logger("web").info("sign_in_refused", way="link", user=name)
             raise Unauthenticated(error.what, hint=error.hint) from None
         return await self.begin(http, user, "link")
