@@ -71,6 +71,10 @@ def furnish(site: Site) -> None:
 def look(cluster: Cluster) -> None:
     """`dlq web`, which says its address itself, until it or this program is told to end."""
     environment = os.environ | cluster.client_environment
+    variables = " ".join(f"{name}={value}" for name, value in cluster.client_environment.items())
+    print(
+        f"The same from another terminal:\n  export {variables}\n  {BIN}/dlq status -a", flush=True
+    )
     with (
         suppress(KeyboardInterrupt),
         subprocess.Popen([BIN / "dlq", "web"], env=environment) as web,

@@ -4,6 +4,7 @@ DLQ_NOTIFY__STATE_DIR.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -11,6 +12,7 @@ from dlq_common.daemon.config import Seconds, SecretFile
 from dlq_common.errors import ConfigError
 
 SECURITIES = ("starttls", "tls", "none")
+_PORT = re.compile(r"^[^:]+:\d*$|\]")  # an address of IPv6 has more colons
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +65,7 @@ class WebSection:
 
     # Hosts that may be called: "hooks.slack.com", "*.webhook.office.com", "hooks.example.org:8443".
     hosts: tuple[str, ...] = ("hooks.slack.com",)
-    # Of those the ones that may have a private address, and may be called without TLS.
+    # Of those, without their port, the ones that may have a private address, or speak plain HTTP.
     private_hosts: tuple[str, ...] = ()
     # A call takes no longer, from the connection to the end of the answer.
     timeout: Seconds = Seconds(20.0)
@@ -98,6 +100,12 @@ def check_config(config: NotifyConfig) -> None:
         raise ConfigError("mail.user: a password is sent over TLS only", hint="mail.security")
     if (mail.password_file is not None) != bool(mail.user):
         raise ConfigError("mail.user and mail.password_file belong together")
+    for host in config.web.private_hosts:
+        if "*" in host or _PORT.search(host):
+            raise ConfigError(
+                f"web.private_hosts: {host} is no name of one host",
+                hint="the name alone, without a port; web.hosts takes ports and *",
+            )
     if notify.messages_per_hour < 1:
         raise ConfigError("notify.messages_per_hour is 1 at least")
     if notify.keep_trying <= 0 or config.web.timeout <= 0 or notify.look_at_starts < 10:

@@ -12,7 +12,7 @@ from dlq.v1 import job_service_pb2 as wire
 from dlq.v1.job_service_pb2_grpc import JobServiceStub
 from dlq_common.identity.pki import Role
 from dlq_master.model.ids import JobId, NodeId
-from dlq_master.model.nodes.node import FlagNote, Gpu, NodeFlag
+from dlq_master.model.nodes.node import FlagNote, Gpu, NodeFlag, NodePool
 from dlq_web.door.guard import CSRF_HEADER
 from support.rpc_house import DEADLINE_S, RpcHouse, rpc_house
 from support.shown_page import ShownPage, shown_page
@@ -206,3 +206,21 @@ async def test_a_large_cluster_goes_on_page_by_page(house: RpcHouse, web: WebHou
     assert first.column("Node")[-1] == "gpu0048"
     following = next(link for link in first.links if "cursor=" in link)
     assert (await seen(web, following)).column("Node")[0] == "gpu0050"
+
+
+async def test_a_server_that_is_not_lent_says_so_and_its_gpus_are_not_free(
+    house: RpcHouse, web: WebHouse
+) -> None:
+    nodes = house.control.published.all_nodes
+    for name, flags in (("gpu0000", frozenset[NodeFlag]()), ("gpu0002", {NodeFlag.LOANED})):
+        server = nodes[NodeId(name)]._replace(pool=NodePool.INFERENCE, flags=frozenset(flags))
+        nodes[NodeId(name)] = server
+    page = await seen(web, "/nodes")
+    assert page.column("Why it takes no work")[0] == "inference: not lent"
+    assert page.column("Why it takes no work")[2] == "", "it is lent, so it takes work"
+    assert "8 of 24 GPUs are free now" in (await seen(web, "/")).words
+
+
+async def test_the_page_of_a_drain_leads_to_the_starts_without_the_nodes(web: WebHouse) -> None:
+    answer = await web.browser.get("/drain?node=gpu0000&node=gpu0002", headers=HTML)
+    assert 'href="/what-if?drain=gpu0000%2Cgpu0002"' in answer.text

@@ -77,7 +77,7 @@ async def test_those_at_risk_come_first_with_their_cause_and_their_lateness(
     assert promised[1][6].startswith(("03:5", "04:00"))
     assert promised[1][7] == "2.0 GPU-hours"
     assert "too early even if it were alone" in refused[1][-1]
-    assert "2 deadlines are promised now, and 1 of them are at risk." in page.words
+    assert "2 deadlines are promised now, and 1 of them is at risk." in page.words
     late_bars = [one for _, one in page.tags if one.get("class") == "late"]
     assert len(late_bars) == 2
 
@@ -104,7 +104,7 @@ async def test_a_user_sees_own_promises_alone(house: RpcHouse) -> None:
     async with web_house(house) as web:
         page = await seen(web)
     assert "secret" not in page.words
-    assert "1 deadlines are promised now" in page.words
+    assert "1 deadline is promised now, and none of them is at risk." in page.words
     assert page.column("Job") == ["3"]
 
 

@@ -49,7 +49,8 @@ def controller_text(told: wire.LoanController | None, look: OutputLook) -> str:
     if told.HasField("busy_share"):
         at = when(from_timestamp(told.load_time), look)
         lines.append(f"load     {told.busy_share:.0%} of the servers are in use, {at}")
-        lines.append(f"lends    {told.lent_count} servers by that")
+        plural = "s" if told.lent_count != 1 else ""
+        lines.append(f"lends    {told.lent_count} server{plural} by that")
     if told.fault:
         lines.append(f"fault    {clean_line(told.fault)}")
     return "\n".join(lines) + "\n"

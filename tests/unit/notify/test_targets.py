@@ -23,7 +23,8 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 from cryptography.x509.oid import NameOID
 
-from dlq_notify.config import MailSection, WebSection
+from dlq_common.errors import ConfigError
+from dlq_notify.config import MailSection, NotifyConfig, WebSection, check_config
 from dlq_notify.letters import Content
 from dlq_notify.targets import mail as mail_module
 from dlq_notify.targets.chat import Chat
@@ -412,3 +413,14 @@ def test_a_password_that_others_may_read_is_not_used(tmp_path: Path) -> None:
         with pytest.raises(NotSent):
             mail.send(ADA, a_content())
         assert mails.signed_in == []
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1:9911", "[::1]:80", "*.lab.example", "hook:"])
+def test_a_private_host_that_could_never_match_is_refused(host: str) -> None:
+    with pytest.raises(ConfigError, match=r"web\.private_hosts"):
+        check_config(NotifyConfig(web=WebSection(private_hosts=(host,))))
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "::1", "chat.lab.example"])
+def test_a_private_host_is_a_name_or_an_address(host: str) -> None:
+    check_config(NotifyConfig(web=WebSection(private_hosts=(host,))))

@@ -62,7 +62,7 @@ async def get_cluster(call: Call, request: queues.GetClusterRequest) -> queues.G
         role=caller.role,
         policy=read.policy,
         gpu_count=sum(len(node.gpus) for node in up),
-        free_gpu_count=sum(read.free_gpu_count(node.node_id) for node in up),
+        free_gpu_count=sum(read.free_gpu_count(node.node_id) for node in up if node.open),
         core_count=sum(node.cores for node in up),
         free_core_count=sum(read.free_core_count(node.node_id) for node in up),
         submit_left_count=submit_left,

@@ -119,7 +119,7 @@ class GetClusterResponse(_message.Message):
     gpu_count: _builtins.int
     """GPUs of nodes that are UP."""
     free_gpu_count: _builtins.int
-    """The free ones of those."""
+    """The free ones of those, on nodes where any job may start."""
     freeze_reason: _builtins.str
     """Why nothing is started or queued again right now; empty: nothing stands in the way."""
     core_count: _builtins.int

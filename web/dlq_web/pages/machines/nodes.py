@@ -47,6 +47,7 @@ MOST_PAGES = 4  # of the journal, for a history
 SHOWS = {"": "all", "hindered": "those that take no work", "behind": "those with another version"}
 HISTORY = ("node_*",)
 RUNNING = [one for one in SHOWN_STATES if one not in {*ENDED, "pending", "queued", "held"}]
+LENT = "loaned"
 LEFT_OPEN = ("node_not_drained", "node_not_quarantined")
 _LIST, _GET = named("NodeService", "ListNodes"), named("NodeService", "GetNode")
 _CLUSTER, _JOBS = named("QueueService", "GetCluster"), named("JobService", "ListJobs")
@@ -215,7 +216,11 @@ def _line(node: node_pb2.Node, version: str, look: OutputLook) -> NodeLine:
     reasons = [
         WhyClosed(one.kind, clean_line(one.words), clean_line(one.actor), since_of(one, look))
         for one in reasons_of(node)
+        if one.kind
+        != LENT  # a server that is lent takes work, and its flag stands beside its state
     ]
+    if node.pool == "inference" and LENT not in node.flags:
+        reasons.append(WhyClosed("inference", "not lent", "", ""))
     return NodeLine(
         node.node_id,
         state_of(node),

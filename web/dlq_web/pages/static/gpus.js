@@ -95,7 +95,8 @@ export class GpuMap {
   /** Where everything is, in CSS pixels. */
   plan() {
     const most = Math.max(1, ...this.nodes.map((one) => one.node[5].length));
-    const cell = this.nodes.length > 128 ? 14 : this.named ? 20 : 32;  // a wall is seen from afar
+    const many = this.nodes.length;
+    const cell = many > 128 ? 14 : this.named && many > 16 ? 20 : 32;  // a wall is seen from afar
     const across = Math.min(most, 4);
     const down = Math.ceil(most / across);
     const wide = across * cell + 10;

@@ -232,13 +232,17 @@ export class Lanes {
     let left = MOST_WORDS;
     pen.textBaseline = 'middle';
     for (let lane = first; lane < last && left > 0; lane += 1) {
-      for (const [, , begin, end, , , text] of this.byLane[lane]) {
+      for (const [, kind, begin, end, early, , text] of this.byLane[lane]) {
         const [from, until] = [Math.max(2, this.x(begin) + 3), Math.min(this.width, this.x(end))];
         if (until - from < 40 || left <= 0) continue;
         const fits = text.slice(0, Math.floor((until - from) / LETTER));
-        pen.fillStyle = paper;
-        pen.fillRect(from - 2, this.y(lane) + 2, fits.length * LETTER, this.tall - 7);
-        pen.fillStyle = ink;
+        const wide = pen.measureText(fits).width;
+        const solid = kind === 'runs' && this.x(early) >= from + wide;  // dark enough to write on it
+        if (!solid && kind !== 'promised') {
+          pen.fillStyle = paper;
+          pen.fillRect(from - 2, this.y(lane) + 2, wide + 4, this.tall - 7);
+        }
+        pen.fillStyle = solid ? paper : ink;
         pen.fillText(fits, from, this.y(lane) + this.tall / 2 - 1, until - from);
         left -= 1;
       }
