@@ -10,11 +10,10 @@ import asyncio
 import os
 import socket
 import ssl
-from collections import Counter
 from contextlib import suppress
 from ipaddress import ip_address
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
@@ -23,11 +22,9 @@ from dlq_common.errors import ConfigError, Unauthenticated
 from dlq_common.identity.pki import CertifiedIdentity, parse_identity, pem_from_der
 from dlq_common.text.addresses import split_address
 from dlq_web.config import UNIX, WebListenConfig
-from dlq_web.door.budgets import address_key
 from dlq_web.door.shared_guard import CERTIFICATE
 
 BACKLOG = 512
-MOST_OF_AN_ADDRESS = 200  # connections; behind a proxy all are the proxy's
 LOOK_S = 600.0
 REQUEST_S = 20.0  # within which a connection has brought a whole head of a request
 
@@ -117,23 +114,13 @@ class Tls:
 
 
 class OpenProtocol(H11Protocol):
-    """A connection with the identity that its client has proven. One address has a bounded number
-    of them: idle ones without end would leave others none.
-    """
+    """A connection with the identity that its client has proven."""
 
-    behind_proxy: ClassVar[bool] = False
     _waiting: asyncio.TimerHandle | None = None
-    _of_address: ClassVar[Counter[str]] = Counter()
-    _address = ""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
         app, shown = self.app, _shown(transport)
-        if self.client is not None and not self.behind_proxy:
-            self._address = address_key(self.client[0])
-            self._of_address[self._address] += 1
-            if self._of_address[self._address] > MOST_OF_AN_ADDRESS:
-                transport.abort()
 
         async def marked(scope: Any, receive: Any, send: Any) -> None:
             await app({**scope, CERTIFICATE: shown}, receive, send)
@@ -159,11 +146,6 @@ class OpenProtocol(H11Protocol):
         super().connection_lost(exc)
         if self._waiting is not None:
             self._waiting.cancel()
-        if self._address:
-            self._of_address[self._address] -= 1
-            if not self._of_address[self._address]:
-                del self._of_address[self._address]
-            self._address = ""
 
 
 def _shown(transport: asyncio.Transport) -> CertifiedIdentity | None:

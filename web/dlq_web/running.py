@@ -24,13 +24,13 @@ from dlq_common.daemon.logs import get_logger
 from dlq_common.daemon.systemd import Service, passed_sockets
 from dlq_common.errors import ConfigError
 from dlq_common.ids import RandomIds
+from dlq_web.accepting import MOST_CONNECTIONS, BoundedListener
 from dlq_web.config import WebConfig
 from dlq_web.line.service import ServiceLine, service_identity
 from dlq_web.listening import OpenProtocol, Tls, listening_socket
 from dlq_web.shared import SharedServer, Site
 
 LEAVING_S = 2
-MOST_CONNECTIONS = 5_000
 BEAT_S = 5.0
 
 
@@ -43,7 +43,7 @@ async def run(config: WebConfig, clock: Clock) -> None:
         line = ServiceLine(identity, home, clock)
         leaving.push_async_callback(line.close)
         tls = Tls(config.listen, identity.ca) if config.listen.certificate else None
-        listening = listening_socket(config.listen, passed_sockets(os.environ))
+        listening = BoundedListener(listening_socket(config.listen, passed_sockets(os.environ)))
         leaving.callback(listening.close)
         behind_proxy = listening.family is socket.AF_UNIX
         site = Site(
@@ -58,7 +58,7 @@ async def run(config: WebConfig, clock: Clock) -> None:
         if config.openid.issuer:
             shared.add_openid(config.openid, config.page.origin)
         service = Service.of(os.environ, clock)
-        server = OpenServer(shared.app(), tls, shared, behind_proxy=behind_proxy)
+        server = OpenServer(shared.app(), tls, shared)
         tasks = [
             asyncio.create_task(line.keep_renewed()),
             asyncio.create_task(shared.keep_swept()),
@@ -95,12 +95,9 @@ def _private(path: str, flags: int) -> int:
 class OpenServer(uvicorn.Server):
     """Leaves in order by a signal, and ends every session first: an open page would hold it up."""
 
-    def __init__(
-        self, app: Starlette, tls: Tls | None, shared: SharedServer, *, behind_proxy: bool
-    ) -> None:
-        protocol = type("_Protocol", (OpenProtocol,), {"behind_proxy": behind_proxy})
+    def __init__(self, app: Starlette, tls: Tls | None, shared: SharedServer) -> None:
         config = uvicorn.Config(
-            app, http=protocol, ws="none", lifespan="off", proxy_headers=False, log_config=None,
+            app, http=OpenProtocol, ws="none", lifespan="off", proxy_headers=False, log_config=None,
             log_level="error", access_log=False, server_header=False,
             timeout_graceful_shutdown=LEAVING_S, limit_concurrency=MOST_CONNECTIONS,
         )  # fmt: skip
