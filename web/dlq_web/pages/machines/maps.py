@@ -54,6 +54,7 @@ class KeptAnswers(Generic[T]):
 
     async def by(self, whole: Hashable, line: Asking, ask: Callable[[Asking], Awaitable[T]]) -> T:
         """The same by a key that names its reader too."""
+        self._drop_old()
         kept = self._kept.setdefault(whole, _Kept())
         self._kept.move_to_end(whole)
         if len(self._kept) > self._most:
@@ -64,6 +65,15 @@ class KeptAnswers(Generic[T]):
                 kept.answer = await ask(line)
                 kept.asked_s = now_s
             return kept.answer
+
+    def _drop_old(self) -> None:
+        """Many readers with a large answer each would fill the memory."""
+        now_s = self._clock.boottime_s()
+        while self._kept:
+            key, oldest = next(iter(self._kept.items()))
+            if oldest.lock.locked() or now_s - oldest.asked_s < self._fresh_s:
+                return
+            del self._kept[key]
 
 
 class GpuMaps:
