@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from support.browser_site import HOSTILE, PATIENCE_MS, Site
+from support.browser_site import HASTY, HOSTILE, PATIENCE_MS, Site
 
 pytestmark = pytest.mark.browser
 FOREVER = ("-G", "8", "--", "sleep", "900")
@@ -154,3 +154,14 @@ def test_a_script_that_slips_in_does_not_run(site: Site) -> None:
     policies = [fault for fault in site.faults if "Content Security Policy" in fault]
     assert policies
     site.faults.clear()
+
+
+def test_a_server_that_hangs_is_told_as_lost(site: Site) -> None:
+    page = site.page()
+    page.add_init_script(HASTY)
+    page.goto(f"{site.base}/jobs")
+    page.locator("h1", has_text="Queue").wait_for()
+    page.route("**/jobs", lambda _route: None)
+    page.evaluate("window.hasty = true")
+    page.evaluate("document.dispatchEvent(new Event('dlq:renew'))")
+    page.locator("#line", has_text="no line to the server").wait_for()

@@ -31,3 +31,23 @@ def test_charts_are_drawn_anew_once_the_page_has_renewed_itself(site: Site) -> N
     page.evaluate("document.dispatchEvent(new Event('dlq:renewed'))")
     page.wait_for_selector("figure.chart .plot canvas")
     assert page.locator(".plot").count() == page.locator("figure.chart").count()
+
+
+COUNTED = """
+window.held = 0;
+for (const [name, step] of [['addEventListener', 1], ['removeEventListener', -1]]) {
+  window[name] = (...given) => { window.held += step; EventTarget.prototype[name].apply(window, given); };
+}
+"""
+
+
+def test_a_page_that_renews_itself_for_hours_keeps_no_old_chart(site: Site) -> None:
+    page = site.page()
+    page.add_init_script(COUNTED)
+    page.goto(f"{site.base}/use")
+    page.wait_for_selector("figure.chart[data-drawn]")
+    before = page.evaluate("held")
+    page.evaluate("for (let i = 0; i < 5; i++) document.dispatchEvent(new Event('dlq:renewed'))")
+    page.evaluate("document.querySelector('figure.chart').remove()")
+    page.evaluate("document.dispatchEvent(new Event('dlq:renewed'))")
+    assert page.evaluate("held") == before - 1, "each chart listens to the window once"

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from dlq_web.door.wall import WallToken
-from support.browser_site import Site
+from support.browser_site import HASTY, Site
 
 pytestmark = pytest.mark.browser
 AGAIN = "dispatchEvent(new HashChangeEvent('hashchange'))"
@@ -53,3 +53,14 @@ def test_a_wall_keeps_its_last_map_while_nobody_answers(site: Site) -> None:
     page.evaluate(AGAIN)
     page.get_by_text("no newer map since").wait_for()
     assert page.locator("#wall").get_attribute("data-nodes") == "2"
+
+
+def test_a_wall_says_that_its_map_is_old_when_the_server_hangs(site: Site) -> None:
+    page = site.page(state={"cookies": [], "origins": []})
+    page.add_init_script(HASTY)
+    page.goto(f"{site.base}/wall#{token_of(site).made()}")
+    page.wait_for_selector("#wall[data-nodes='2'][data-drawn]")
+    page.route("**/wall/map.json*", lambda _route: None)
+    page.evaluate("window.hasty = true")
+    page.evaluate(AGAIN)
+    page.get_by_text("no newer map since").wait_for()

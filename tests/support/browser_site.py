@@ -36,6 +36,13 @@ TALKS = 'for i in $(seq 900); do printf "line %s \\033[31mred\\033[0m\\n" $i; sl
 _LOST = ("Failed to load resource", "net::ERR")
 
 
+# The limits of calls are short once a test has set `hasty`.
+HASTY = """
+const limit = AbortSignal.timeout;
+AbortSignal.timeout = (ms) => limit.call(AbortSignal, window.hasty ? 50 : ms);
+"""
+
+
 def navigation() -> list[str]:
     """The address of each page that the navigation has."""
     return re.findall(r'\("(/[^"]*)", "[^"]+"\)', (TEMPLATES / "base.html").read_text())

@@ -3,6 +3,8 @@
 
 /** @typedef {{ title: string, values: number[] }} Column */
 const HIGH = 220;
+/** @type {Map<HTMLElement, any>} */
+const charts = new Map();  // uPlot keeps each chart in mind until it is destroyed
 const COLOURS = ['--used', '--withheld', '--held', '--closed'];
 
 /** The numbers of the chosen columns, and the words of the first. @param {HTMLElement} figure */
@@ -47,6 +49,7 @@ function draw(figure) {
   const { words, columns } = read(figure);
   if (!uPlot || !words.length || !columns.length) return;
   for (const old of figure.querySelectorAll('.plot, .legend')) old.remove();
+  charts.get(figure)?.destroy();
   const style = getComputedStyle(figure);
   const colour = (/** @type {number} */ place) => style.getPropertyValue(COLOURS[place % COLOURS.length]).trim();
   const ink = style.getPropertyValue('--dim').trim();
@@ -73,10 +76,16 @@ function draw(figure) {
     series: [{}, ...order.map((place) => ({ label: drawn[place].title, fill: colour(place), stroke: colour(place),
       width: 0, points: { show: false }, paths: uPlot.paths.bars({ size: [0.7, 60] }) }))],
   }, [words.map((_, place) => place), ...order.map((place) => drawn[place].values)], plot);
+  charts.set(figure, chart);
   figure.dataset.drawn = String(chart.series.length - 1);
 }
 
 function all() {
+  for (const [figure, chart] of charts) {
+    if (figure.isConnected) continue;
+    chart.destroy();
+    charts.delete(figure);
+  }
   for (const figure of document.querySelectorAll('figure.chart')) {
     if (figure instanceof HTMLElement) draw(figure);
   }

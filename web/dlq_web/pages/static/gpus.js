@@ -5,6 +5,7 @@
 /** A lease as the server packs it. @typedef {[string, string, string, string, string, number|null, number|null, number]} Lease */
 /** @typedef {{node: Packed, leases: Lease[]}} Drawn */
 const EVERY_MS = 10000;
+const ANSWERS_MS = 30000;  // a server that says nothing for longer is away
 const TERM_S = 1200;
 const HOLD_S = 3600;
 const HUES = 12;
@@ -61,7 +62,8 @@ export class GpuMap {
     do {
       const url = source + (source.includes('?') ? '&' : '?') + `cursor=${encodeURIComponent(cursor)}`;
       const tag = this.tags.get(url);
-      const answer = await fetch(url, { headers: { ...this.headers, ...(tag ? { 'if-none-match': tag } : {}) } });
+      const headers = { ...this.headers, ...(tag ? { 'if-none-match': tag } : {}) };
+      const answer = await fetch(url, { headers, signal: AbortSignal.timeout(ANSWERS_MS) });
       if (answer.status !== 304) {
         if (!answer.ok) throw new Error(String(answer.status));
         this.pieces.set(url, await answer.json());

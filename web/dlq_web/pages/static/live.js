@@ -4,6 +4,7 @@
 const csrf = document.querySelector('meta[name="csrf"]')?.getAttribute('content') ?? '';
 const line = document.getElementById('line');
 const BETWEEN_MS = 700;
+const ANSWERS_MS = 30000;  // a server that says nothing for longer is away
 const RETRY_MS = 3000;
 const POINTS_MS = 2000;
 const ANYWAY_MS = 30000;  // what happens to others is no event of ours, and ages grow
@@ -37,7 +38,7 @@ async function renew() {
   if (busy) { again = true; return; }
   busy = true;
   try {
-    const answer = await fetch(location.href, { headers: { accept: 'text/html' } });
+    const answer = await fetch(location.href, { headers: { accept: 'text/html' }, signal: AbortSignal.timeout(ANSWERS_MS) });
     if (answer.status === 429 || answer.status >= 500) {
       say(answer.status === 429 ? 'too many requests at once' : 'the master does not answer');
       renewLater(RETRY_MS);
