@@ -36,7 +36,10 @@ def test_charts_are_drawn_anew_once_the_page_has_renewed_itself(site: Site) -> N
 COUNTED = """
 window.held = 0;
 for (const [name, step] of [['addEventListener', 1], ['removeEventListener', -1]]) {
-  window[name] = (...given) => { window.held += step; EventTarget.prototype[name].apply(window, given); };
+  window[name] = (...given) => {
+    window.held += step;
+    EventTarget.prototype[name].apply(window, given);
+  };
 }
 """
 
