@@ -43,6 +43,13 @@ NOBODY = {
 }
 EVERYBODY = {"Check", "Watch", "GetCluster", "RenewCertificate"}
 INFERENCE = {"ListLoans", "LendServers", "PlanReclaim", "ReclaimServers", "SetLoanController"}
+NOTIFIER = {
+    "RenewCertificate",
+    "WatchEvents",
+    "ListNotifyRules",
+    "ListStartEstimates",
+    "ReadLogs",  # of jobs whose owner has a rule with --with-output
+}
 LOOKING = {"ListNodes", "GetNode", "ListQueues"}
 USERS = {
     "EstimateJob",
@@ -138,6 +145,18 @@ def test_a_web_server_gets_in_for_nobody_whom_it_does_not_name(site: AttackedSit
         method.path.rsplit("/", 1)[1] for method, code in found.items() if code not in REFUSED
     }
     assert let_in == {"Check", "Watch", "RenewCertificate", "UseSignInLink"}
+
+
+def test_a_notifier_hears_events_and_rules_and_gets_in_nowhere_else(site: AttackedSite) -> None:
+    site.said(
+        "admin", "user", "set", "crier", "--role", "notifier", "--uid", "64302", "--gid", "64302"
+    )
+    found = ends(site, site.identity("crier", Role.NOTIFIER))
+    site.said("admin", "user", "del", "crier", "-y")
+    let_in = {
+        method.path.rsplit("/", 1)[1] for method, code in found.items() if code not in REFUSED
+    }
+    assert let_in == NOTIFIER
 
 
 def test_whoever_is_nobody_any_more_gets_in_nowhere(site: AttackedSite) -> None:

@@ -19,6 +19,27 @@ SHIM = (
     "import os, dlq_nodeagent as a; p = a.__path__[0] + '/shim/dlq-shim'; assert os.access(p, "
     "os.X_OK), p"
 )
+# Its application is made, with each template and each file of the page, from the wheel alone.
+PAGES = (
+    "import jinja2, dlq_web.running, dlq_web.serving, dlq_web.shared, pathlib; "
+    "p = pathlib.Path(dlq_web.__path__[0]) / 'pages'; "
+    "e = jinja2.Environment(loader=jinja2.FileSystemLoader(p / 'templates')); "
+    "assert len([e.loader.get_source(e, n) for n in e.list_templates()]) > 20; "
+    "assert (p / 'static/style.css').stat().st_size; "
+    "assert (p / 'static/vendor/uplot/LICENSE').exists()"
+)
+# Units, accounts and manual pages of the two services.
+SHARED = (
+    "man/man8/dlq-notify.8",
+    "man/man8/dlq-web.8",
+    "dlq/systemd/dlq-notify.service",
+    "dlq/systemd/dlq-web.service",
+    "dlq/systemd/dlq-web.socket",
+    "dlq/sysusers.d/dlq-notify.conf",
+    "dlq/sysusers.d/dlq-web.conf",
+    "dlq/tmpfiles.d/dlq-web.conf",
+)
+SHARE = '"$(dirname "$(command -v python)")/../share"'
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,9 +73,26 @@ TRIALS = (
     ),
     Trial("sim", ("dlq simulate --help",)),
     Trial(
-        "notify", ("dlq-notify --version", "dlq-notify run --help", "dlq-notify run --check-config")
+        "notify",
+        (
+            "dlq-notify --version",
+            "dlq-notify --help",
+            "dlq-notify run --help",
+            f"dlq-notify run --config {SHARE}/dlq/config/notify.toml --check-config",
+            *(f"test -s {SHARE}/{name}" for name in SHARED),
+        ),
     ),
-    Trial("web", ("dlq web --help", "python -c 'import dlq_web.serving'")),
+    Trial(
+        "web",
+        (
+            "dlq web --help",
+            "dlq-web --version",
+            "dlq-web --help",
+            "dlq-web serve --help",
+            f'python -c "{PAGES}"',
+            f"dlq-web serve --config {SHARE}/dlq/config/web.toml --check-config",
+        ),
+    ),
     # With the libraries where there was a compiler: the command's own exit code comes through.
     Trial("profile", ("dlq profile show --help", "dlq profile run --json -- sh -c 'exit 0'")),
 )
