@@ -129,6 +129,8 @@ WRONG: dict[str, tuple[Callable[[dict[str, Any]], dict[str, Any]], str]] = {
     "expired": (lambda c: c | {"exp": c["iat"] - 61}, "expired"),
     "no end": (lambda c: {k: v for k, v in c.items() if k != "exp"}, "lacks a time"),
     "an end in words": (lambda c: c | {"exp": "tomorrow"}, "lacks a time"),
+    "an end that no time reaches": (lambda c: c | {"exp": float("nan")}, "lacks a time"),
+    "an endless age": (lambda c: c | {"iat": float("nan")}, "lacks a time"),
     "of the future": (lambda c: c | {"iat": c["iat"] + 120}, "of the future"),
     "not yet": (lambda c: c | {"nbf": c["iat"] + 120}, "of the future"),
     "a fast clock": (lambda c: c | {"iat": c["iat"] + 7200, "exp": c["exp"] + 7200}, "clocks"),

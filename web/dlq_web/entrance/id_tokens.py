@@ -22,6 +22,7 @@ from dlq_web.entrance.issuer import Issuer
 
 ALGORITHMS = ("RS256", "ES256")
 LARGEST_TOKEN = 64 * 1024
+MOST_S = 1e12  # of a time; NaN, which passes every comparison, is none
 OLDEST_S = HOUR  # of a fresh token, by its time of issue
 LOGOUT = "http://schemas.openid.net/event/backchannel-logout"
 Claims = Mapping[str, Any]
@@ -91,7 +92,7 @@ class TokenReader:
 
 def _time(claims: Claims, name: str) -> float:
     told = claims.get(name)
-    if not isinstance(told, int | float) or isinstance(told, bool):
+    if not isinstance(told, int | float) or isinstance(told, bool) or not abs(told) < MOST_S:
         raise _refusal(f"it lacks a time ({name})")
     return float(told)
 
