@@ -83,7 +83,8 @@ def written(directory: Path, jobs: Mapping[int, str]) -> str:
         if not directory.is_dir():
             directory.mkdir(parents=True)
             directory.chmod(0o755)
-        if directory.stat().st_mode & _OTHERS_WRITE:
+        found = directory.stat()
+        if found.st_mode & _OTHERS_WRITE or found.st_uid not in (0, os.geteuid()):
             return "other users may write there"
         for name in os.listdir(directory):
             if _is_ours(name) and (not name.isdecimal() or int(name) not in jobs):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -89,6 +90,17 @@ def test_a_directory_in_which_others_write_is_left_alone(directory: Path) -> Non
     directory.chmod(0o777)
     assert written(directory, {0: "17"}) == "other users may write there"
     assert files(directory) == {}
+
+
+def test_a_directory_of_another_user_is_left_alone(
+    directory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They may put anything into it, and put a link in its place."""
+    directory.mkdir()
+    found = directory.stat()
+    theirs = os.stat_result((*found[:4], 4711, *found[5:]))
+    monkeypatch.setattr(Path, "stat", lambda *_, **__: theirs)
+    assert written(directory, {0: "17"}) == "other users may write there"
 
 
 def test_a_link_under_the_name_of_a_new_file_is_not_followed(

@@ -4,8 +4,6 @@ learns a hidden field of another user's job by searching, ordering or counting.
 
 from __future__ import annotations
 
-import json
-from base64 import urlsafe_b64encode
 from random import Random
 from types import SimpleNamespace
 from typing import Any
@@ -28,6 +26,7 @@ from dlq_master.store.list_order import KEYS, has_type, has_words
 from support.counted_calls import counted_calls
 from support.fake_clock import FakeClock
 from support.fake_control import FakeControl, FakeRead
+from support.forged_places import forged
 
 NOW_S = 10_000.0
 ALICE = Caller("alice", "user", "alice#2", 500.0)  # to whom the name was given later
@@ -277,11 +276,6 @@ async def test_a_page_token_of_before_and_one_of_another_order() -> None:
     for word in ("-number", "user"):
         with pytest.raises(InvalidRequest, match="page token"):
             await world.ask(OLGA, user="*", page_token=old.next_page_token, order=word)
-
-
-def forged(order: str, *place: object) -> str:
-    """A token of this order with any place."""
-    return f"{order}.{urlsafe_b64encode(json.dumps(place).encode()).decode()}"
 
 
 @pytest.mark.parametrize(
