@@ -25,6 +25,8 @@ from dlq_master.model.ids import JobId, NodeId
 from dlq_master.model.jobs.job import Job
 from dlq_master.model.nodes.node import Gpu
 from dlq_master.planner.forecasts import Changes, Compared, Forecast, Range, StartEstimate
+from dlq_master.rpc.calls.call import Call
+from dlq_master.rpc.calls.reads import ENCODED
 from support.rpc_house import DEADLINE_S, RpcHouse, refusal, rpc_house
 
 pytestmark = pytest.mark.integration
@@ -142,6 +144,23 @@ async def test_one_person_takes_a_quarter_of_the_questions_to_the_twin(
     assert begun.count("alice") <= MOST_QUESTIONS // 4
     gate.set()
     assert all([(await ask).HasField("start") for ask in asks])
+
+
+async def test_a_comparison_of_many_jobs_is_told_in_slices(
+    house: RpcHouse, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    costs = list[int]()
+
+    async def breathe(cost: int) -> None:
+        costs.append(cost)
+
+    monkeypatch.setattr(Call, "breathe", lambda _: breathe)
+    starts = dict.fromkeys(map(JobId, range(1, 201)), SOON)
+    house.foresight.compared = Compared(*[Forecast(1_000.0, starts, 9_000.0, 5)] * 2)
+    request = wire.CompareForecastsRequest(policy="fifo")
+    answer = await stub(house, "olga", Role.OPERATOR).CompareForecasts(request, timeout=DEADLINE_S)
+    assert len(answer.starts) == 200
+    assert sum(costs) >= 200 * ENCODED
 
 
 async def test_how_good_ranges_were_is_for_everybody(house: RpcHouse) -> None:

@@ -19,8 +19,9 @@ from dlq_master.model.attempts.deadlines import due_s
 from dlq_master.model.ids import JobId, NodeId
 from dlq_master.model.jobs.job import Job
 from dlq_master.model.nodes.node import Gpu, Node, NodeState
-from dlq_master.planner.forecasts import Changes, Range
+from dlq_master.planner.forecasts import Changes, Forecast, Range
 from dlq_master.rpc.calls.call import Call
+from dlq_master.rpc.calls.reads import ENCODED
 from dlq_master.rpc.jobs.visible import visible_job
 from dlq_master.rpc.specs.intake import node_id_of, submit_stimulus
 from dlq_master.rpc.views.convert import range_message
@@ -82,24 +83,25 @@ async def compare_forecasts(
     except Unknown as error:
         raise TryAgain(f"no forecast: {error}") from None
     now, then = found.now, found.then
-    jobs_there = {job.job_id: job for job in changes.come}
-    for job_id in {*now.starts, *then.starts, *now.ends, *then.ends} - jobs_there.keys():
-        if (job := call.read.job(job_id)) is not None:
-            jobs_there[job_id] = job
-    return wire.CompareForecastsResponse(
-        estimate_time=to_timestamp(found.now.at_s),
-        starts=[
-            wire.ComparedStart(
-                job_id=_named(job_id),
-                start=_range(now.starts.get(job_id)),
-                other_start=_range(then.starts.get(job_id)),
-                end=_range(now.ends.get(job_id)),
-                other_end=_range(then.ends.get(job_id)),
-                due_time=to_timestamp(_due_s(jobs_there.get(job_id))),
-                running=_runs(jobs_there.get(job_id)),
-            )
-            for job_id in sorted({*now.starts, *then.starts, *now.ends, *then.ends})
-        ],
+    come = {job.job_id: job for job in changes.come}
+    breathe = call.breathe()
+    answer = wire.CompareForecastsResponse(estimate_time=to_timestamp(now.at_s))
+    for job_id in sorted({*now.starts, *then.starts, *now.ends, *then.ends}):
+        job = come.get(job_id) or call.read.job(job_id)
+        answer.starts.append(_in_both(job_id, job, now, then))
+        await breathe(ENCODED)
+    return answer
+
+
+def _in_both(job_id: JobId, job: Job | None, now: Forecast, then: Forecast) -> wire.ComparedStart:
+    return wire.ComparedStart(
+        job_id=_named(job_id),
+        start=_range(now.starts.get(job_id)),
+        other_start=_range(then.starts.get(job_id)),
+        end=_range(now.ends.get(job_id)),
+        other_end=_range(then.ends.get(job_id)),
+        due_time=to_timestamp(_due_s(job)),
+        running=job is not None and job.live_attempt is not None,
     )
 
 
@@ -123,10 +125,6 @@ def _due_s(job: Job | None) -> float | None:
     if job is None or not job.steps:
         return None
     return due_s(job, len(job.steps) - 1 if job.promised is None else job.promised)
-
-
-def _runs(job: Job | None) -> bool:
-    return job is not None and job.live_attempt is not None
 
 
 async def _asked(call: Call, request: wire.EstimateJobRequest) -> Job:

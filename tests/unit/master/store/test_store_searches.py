@@ -5,6 +5,7 @@ from __future__ import annotations
 from contextlib import closing
 from pathlib import Path
 from random import Random
+from typing import Any
 
 import pytest
 
@@ -67,8 +68,9 @@ def test_words_find_the_same_in_memory_and_on_the_disk(tmp_path: Path) -> None:
 def test_no_token_of_a_page_is_a_fault_of_the_master() -> None:
     """It is a place, or it is refused."""
     draw, places = Random(4), 0
-    values = (None, True, 0, -1, 1.5, 10**20, 10**400, -(10**30), 1e308, "x", "\ud800", [], [1],
-              [-97, 1], [10**30, 1], [-(10**30), 1], {}, [[1], 1])  # fmt: skip
+    numbers = (0, -1, 1.5, 10**20, 10**400, -(10**30), 1e308)
+    lists = ([], [1], [-97, 1], [10**30, 1], [-(10**30), 1], [[1], 1])
+    values: tuple[Any, ...] = (None, True, *numbers, "x", "\ud800", {}, *lists)
     for _ in range(3_000):
         word = draw.choice(("", "-")) + draw.choice(list(KEYS))
         place = [draw.choice(values) for _ in range(draw.choice((2, 3, 3, 3, 3, 4)))]
