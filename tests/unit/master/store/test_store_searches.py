@@ -69,7 +69,7 @@ def test_no_token_of_a_page_is_a_fault_of_the_master() -> None:
     """It is a place, or it is refused."""
     draw, places = Random(4), 0
     numbers = (0, -1, 1.5, 10**20, 10**400, -(10**30), 1e308)
-    lists = ([], [1], [-97, 1], [10**30, 1], [-(10**30), 1], [[1], 1])
+    lists: tuple[Any, ...] = ([], [1], [-97, 1], [10**30, 1], [-(10**30), 1], [[1], 1])
     values: tuple[Any, ...] = (None, True, *numbers, "x", "\ud800", {}, *lists)
     for _ in range(3_000):
         word = draw.choice(("", "-")) + draw.choice(list(KEYS))
