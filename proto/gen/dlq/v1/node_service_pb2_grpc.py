@@ -72,7 +72,7 @@ class NodeServiceServicer:
 
     def GetGpuMap(self, request, context):
         """Tells the lease and the use of each GPU, in few bytes. Nodes come in the order of
-        their ids, page by page. Of other users' jobs it tells no more than ListJobs and ListNodes.
+        their ids, page by page. Of other users' jobs it tells as much as ListJobs and ListNodes, and when their leases end.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -39,7 +39,7 @@ class NodeServiceStub:
     """Returns one node. NOT_FOUND without such a node."""
     GetGpuMap: _grpc.UnaryUnaryMultiCallable[_node_service_pb2.GetGpuMapRequest, _node_service_pb2.GetGpuMapResponse]
     """Tells the lease and the use of each GPU, in few bytes. Nodes come in the order of
-    their ids, page by page. Of other users' jobs it tells no more than ListJobs and ListNodes.
+    their ids, page by page. Of other users' jobs it tells as much as ListJobs and ListNodes, and when their leases end.
     """
 
 @_typing.type_check_only
@@ -53,7 +53,7 @@ class NodeServiceAsyncStub(NodeServiceStub):
     """Returns one node. NOT_FOUND without such a node."""
     GetGpuMap: _aio.UnaryUnaryMultiCallable[_node_service_pb2.GetGpuMapRequest, _node_service_pb2.GetGpuMapResponse]  # type: ignore[assignment]
     """Tells the lease and the use of each GPU, in few bytes. Nodes come in the order of
-    their ids, page by page. Of other users' jobs it tells no more than ListJobs and ListNodes.
+    their ids, page by page. Of other users' jobs it tells as much as ListJobs and ListNodes, and when their leases end.
     """
 
 class NodeServiceServicer(metaclass=_abc_1.ABCMeta):
@@ -82,7 +82,7 @@ class NodeServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_node_service_pb2.GetGpuMapResponse, _abc.Awaitable[_node_service_pb2.GetGpuMapResponse]]:
         """Tells the lease and the use of each GPU, in few bytes. Nodes come in the order of
-        their ids, page by page. Of other users' jobs it tells no more than ListJobs and ListNodes.
+        their ids, page by page. Of other users' jobs it tells as much as ListJobs and ListNodes, and when their leases end.
         """
 
 def add_NodeServiceServicer_to_server(servicer: NodeServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...
