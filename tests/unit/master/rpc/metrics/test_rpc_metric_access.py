@@ -16,7 +16,7 @@ from dlq_master.app import _check_addresses
 from dlq_master.control.config import ListenConfig, MasterConfig, MetricsConfig, VisibilityConfig
 from dlq_master.rpc.metrics.access import MetricsDoor, MetricsTls
 from dlq_master.rpc.metrics.exposition import MetricFamily, gauge
-from dlq_master.rpc.metrics.metrics import MOST_AT_ONCE, MetricsServer
+from dlq_master.rpc.metrics.metrics import MOST_AT_ONCE, PATIENCE_S, MetricsServer
 from dlq_master.rpc.metrics.token_file import TokenFile
 from support.fake_clock import FakeClock
 
@@ -251,6 +251,17 @@ async def test_silent_scrapers_are_few_and_are_left_for_those_that_ask() -> None
             writer.close()
 
     await served(MetricsDoor(), talk, patience_s=0.2)
+
+
+async def test_silent_scrapers_give_way_at_once_to_one_that_asks() -> None:
+    async def talk(port: int) -> None:
+        silent = [await asyncio.open_connection("127.0.0.1", port) for _ in range(2 * MOST_AT_ONCE)]
+        async with asyncio.timeout(6 * PATIENCE_S):
+            assert (await scrape(port))[0] == "200 OK"
+        for _, writer in silent:
+            writer.close()
+
+    await served(MetricsDoor(), talk, patience_s=60 * PATIENCE_S)
 
 
 def test_a_certificate_is_made_anew_in_time() -> None:
