@@ -6,12 +6,15 @@ import asyncio
 import json
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from dlq.v1 import queue_service_pb2
 from dlq_common.identity.pki import Role, parse_identity
 from dlq_web.door import shared_guard
 from dlq_web.door.sessions import IDLE_S, LONGEST_S, MOST_OF_A_PERSON
+from dlq_web.line.calls import CALLS_AT_ONCE
 from support.fake_clock import FakeClock
 from support.rpc_house import RpcHouse, rpc_house
 from support.shared_web_house import (
@@ -297,6 +300,46 @@ async def test_behind_a_proxy_its_last_word_is_the_address(house: RpcHouse, tmp_
         assert (await enter(evil, "alice", "guess", **forged)).status_code == 429
         honest = {"x-forwarded-for": "198.51.100.9, 192.0.2.1"}
         assert (await enter(evil, "alice", "guess", **honest)).status_code == 401
+
+
+class SlowMaster:
+    """A channel whose calls wait until they may go on."""
+
+    def __init__(self, full_at: int) -> None:
+        self.asked, self.full, self.go_on = 0, asyncio.Event(), asyncio.Event()
+        self._full_at = full_at
+
+    def unary_unary(self, *_: Any) -> Any:
+        return self._ask
+
+    async def _ask(self, _request: Any, **_: Any) -> Any:
+        self.asked += 1
+        if self.asked == self._full_at:
+            self.full.set()
+        await self.go_on.wait()
+        return queue_service_pb2.ListQueuesResponse()
+
+
+async def test_one_user_has_few_calls_on_their_way(
+    web: SharedWebHouse, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    alices = [await web.signed_in("alice"), await web.signed_in("alice")]
+    master = SlowMaster(CALLS_AT_ONCE)
+    with monkeypatch.context() as patched:
+        for session in web.server.sessions.living():
+            assert session.person is not None
+            patched.setattr(session.person.line, "_channel", master)
+        bob = await web.signed_in("bob")
+        many = [
+            asyncio.create_task(alices[number % 2].get("/v1/queues", headers=JSON))
+            for number in range(2 * CALLS_AT_ONCE)
+        ]
+        await asyncio.wait_for(master.full.wait(), 30.0)
+        assert (await bob.get("/v1/queues", headers=JSON)).status_code == 200
+        assert master.asked == CALLS_AT_ONCE, "in all browsers of alice's together"
+        master.go_on.set()
+        assert {(await one).status_code for one in many} == {200}
+        assert master.asked == 2 * CALLS_AT_ONCE
 
 
 async def test_a_certificate_signs_in_and_the_session_is_bound_to_it(web: SharedWebHouse) -> None:

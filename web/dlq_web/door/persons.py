@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from weakref import WeakValueDictionary
 
 from dlq.v1 import queue_service_pb2
 from dlq_client.line.identity import Identity
@@ -33,6 +34,7 @@ class Persons:
         self._identity = identity
         self._clock = clock
         self._dismiss = dismiss
+        self._places: WeakValueDictionary[str, asyncio.Semaphore] = WeakValueDictionary()
         self._leaving: set[asyncio.Task[None]] = set()
 
     async def admit(self, user: ActsFor) -> Person:
@@ -51,6 +53,7 @@ class Persons:
         line.speak_for(user)
         feed = EventFeed(line, kept=feeds.KEPT_OF_MANY, idle_s=feeds.IDLE_S)
         person = Person(told.caller, told.role, told.cluster_name, line, feed, user)
+        line.places = self._places.setdefault(person.name, line.places)
         line.gone = lambda: self._dismiss(person)
         return person
 

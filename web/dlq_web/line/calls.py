@@ -31,6 +31,7 @@ from dlq_common.identity.pki import new_key_and_csr
 from dlq_web.line.methods import PublicMethod
 
 RENEWAL_LOOK_S = 600.0
+CALLS_AT_ONCE = 8  # of one person: many large answers at once would hold everybody else up
 
 
 class Asking(Protocol):
@@ -61,6 +62,8 @@ class MasterLine:
         self.identity = identity
         self.gone: Callable[[], None] = _nothing
         """Hears when the master knows the caller no more."""
+        self.places = asyncio.Semaphore(CALLS_AT_ONCE)
+        """For calls on their way; lines of one person may share it."""
         self._clock = clock
         self._metadata = None if acts_for is None else acts_for.metadata()
         self._channel = open_channel(identity)
@@ -77,7 +80,8 @@ class MasterLine:
             method.path, type(request).SerializeToString, method.response.FromString
         )
         try:
-            return await ask(request, timeout=timeout_s, metadata=self._metadata)
+            async with self.places:
+                return await ask(request, timeout=timeout_s, metadata=self._metadata)
         except grpc.RpcError as error:
             told = self._told(error)
             raise Overdue(told.what) if is_deadline(error) else told from None
