@@ -70,7 +70,11 @@ class SharedGuard(Guard):
 
     _way_in = f"a person signs in at /sign-in, and a program {BY_TOKEN}"
     _unknown_name = "the operator names it: [page] origin in web.toml"
-    _headers = HEADERS | {"Strict-Transport-Security": "max-age=31536000"}
+    # With `no-referrer` the forms of signing in say `Origin: null`, as pages of others do.
+    _headers = HEADERS | {
+        "Referrer-Policy": "same-origin",
+        "Strict-Transport-Security": "max-age=31536000",
+    }
 
     def __init__(
         self,
