@@ -67,6 +67,15 @@ async def test_what_ended_says_why_and_the_last_comes_first(house: RpcHouse, web
     assert "Waiting (1)" in text
 
 
+async def test_news_of_a_part_of_the_jobs_say_so(
+    web: WebHouse, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    words = "are told here of 2 of your jobs that live, not of all"
+    assert words not in await text_of(web)
+    monkeypatch.setattr("dlq_web.pages.me.MOST_ROWS", 2)
+    assert words in await text_of(web)
+
+
 async def test_the_next_start_is_told(house: RpcHouse, web: WebHouse) -> None:
     now_s = house.clock.now_s()
     house.control.published.start_ranges[JobId(3)] = Range(now_s + 60, now_s + 600, now_s + 900)
