@@ -128,10 +128,13 @@ check_release() {
         if [ "$one" = master ] && [ -e /etc/dlq/master.toml ]; then
             "$1/bin/dlq-master" run --config /etc/dlq/master.toml --check-config >/dev/null ||
                 fail "release $release refuses /etc/dlq/master.toml; nothing has changed"
+            [ ! -e /etc/dlq/notify.toml ] || [ ! -x "$1/bin/dlq-notify" ] ||
+                "$1/bin/dlq-notify" run --config /etc/dlq/notify.toml --check-config >/dev/null ||
+                fail "release $release refuses /etc/dlq/notify.toml; nothing has changed"
         elif [ "$one" = node ] && [ -e /etc/dlq/nodeagent.toml ]; then
             "$1/bin/dlq-nodeagent" run --config /etc/dlq/nodeagent.toml --check-config >/dev/null ||
                 fail "release $release refuses /etc/dlq/nodeagent.toml; nothing has changed"
-        elif [ "$one" = web ] && [ -e /etc/dlq/web.toml ]; then
+        elif [ "$one" = web ] && [ -e /etc/dlq/web.toml ] && [ -x "$1/bin/dlq-web" ]; then
             "$1/bin/dlq-web" serve --config /etc/dlq/web.toml --check-config >/dev/null ||
                 fail "release $release refuses /etc/dlq/web.toml; nothing has changed"
         fi
@@ -183,7 +186,11 @@ put_in_place() {
     ! has node || units="$units $NODE_UNITS"
     ! has web || units="$units $WEB_UNITS"
     for unit in $units; do
-        put "$share/systemd/$unit" "$UNIT_DIR/$unit"
+        if [ -e "$share/systemd/$unit" ]; then
+            put "$share/systemd/$unit" "$UNIT_DIR/$unit"
+        else
+            take_away "$unit"
+        fi
     done
     for command in dlq dlq-master dlq-nodeagent dlq-web dlq-notify; do
         ln -sfn "$HOME_DIR/current/bin/$command" "$BIN_DIR/$command"
@@ -195,19 +202,29 @@ put_in_place() {
     has master || rm -f "$BIN_DIR/dlq-master" "$BIN_DIR/dlq-notify"
     has node || rm -f "$BIN_DIR/dlq-nodeagent"
     has web || rm -f "$BIN_DIR/dlq-web"
-    if has master; then
-        put "$share/sysusers.d/dlq-master.conf" /etc/sysusers.d/dlq-master.conf
-        systemd-sysusers /etc/sysusers.d/dlq-master.conf
-    fi
-    if has web; then
-        put "$share/sysusers.d/dlq-web.conf" /etc/sysusers.d/dlq-web.conf
-        systemd-sysusers /etc/sysusers.d/dlq-web.conf
-    fi
+    ! has master || make_account master
+    ! has master || make_account notify
+    ! has web || make_account web
     for one in $role; do
+        [ -e "$share/tmpfiles.d/dlq-$one.conf" ] || continue
         put "$share/tmpfiles.d/dlq-$one.conf" "/etc/tmpfiles.d/dlq-$one.conf"
         systemd-tmpfiles --create "/etc/tmpfiles.d/dlq-$one.conf"
     done
     systemctl daemon-reload
+}
+
+# A unit that this release does not know yet. Once a later release is back, start it by hand.
+take_away() {
+    [ -e "$UNIT_DIR/$1" ] || return 0
+    say "this release has no $1: it is stopped"
+    systemctl stop "$1"
+    rm -f "$UNIT_DIR/$1"
+}
+
+make_account() {
+    [ -e "$share/sysusers.d/dlq-$1.conf" ] || return 0
+    put "$share/sysusers.d/dlq-$1.conf" "/etc/sysusers.d/dlq-$1.conf"
+    systemd-sysusers "/etc/sysusers.d/dlq-$1.conf"
 }
 
 # Only what runs is restarted. `systemctl restart` returns when the daemon says READY, or fails.
@@ -268,7 +285,7 @@ uninstall() {
     systemctl daemon-reload
     systemctl reset-failed 'dlq-*' 2>/dev/null || true
     rm -f /etc/sysusers.d/dlq-master.conf /etc/tmpfiles.d/dlq-master.conf /etc/tmpfiles.d/dlq-node.conf
-    rm -f /etc/sysusers.d/dlq-web.conf /etc/tmpfiles.d/dlq-web.conf
+    rm -f /etc/sysusers.d/dlq-web.conf /etc/tmpfiles.d/dlq-web.conf /etc/sysusers.d/dlq-notify.conf
     rmdir --ignore-fail-on-non-empty /etc/sysusers.d 2>/dev/null || true
     for command in dlq dlq-master dlq-nodeagent dlq-web dlq-notify; do
         [ ! -L "$BIN_DIR/$command" ] || rm -f "$BIN_DIR/$command"
@@ -281,7 +298,7 @@ uninstall() {
     end_helpers
     rm -rf "$HOME_DIR" /run/dlq
     [ -z "$purge" ] || remove_state
-    [ -n "$purge" ] || say "kept: /etc/dlq, /var/lib/dlq, /var/lib/dlq-agent, /var/lib/dlq-web, /var/backups/dlq (--purge removes them)"
+    [ -n "$purge" ] || say "kept: /etc/dlq, /var/lib/dlq, /var/lib/dlq-agent, /var/lib/dlq-web, /var/lib/dlq-notify, /var/backups/dlq (--purge removes them)"
     say "removed"
 }
 
@@ -298,7 +315,6 @@ remove_groups() {
 
 remove_state() {
     rm -rf /etc/dlq /var/lib/dlq /var/lib/dlq-agent /var/lib/dlq-web /var/lib/dlq-notify /var/backups/dlq
-    rm -f /etc/sysusers.d/dlq-notify.conf
     for account in dlq dlq-web dlq-notify; do
         ! getent passwd "$account" >/dev/null || userdel "$account"
         ! getent group "$account" >/dev/null || groupdel "$account"

@@ -14,11 +14,11 @@ from cryptography.x509.oid import NameOID
 _FROM = datetime(2020, 1, 1, tzinfo=UTC)
 
 
-def page_certificate(directory: Path) -> tuple[Path, Path]:
+def page_certificate(directory: Path, host: str = "localhost") -> tuple[Path, Path]:
     """The files of a new certificate and its key; clients trust the certificate itself."""
     key = ec.generate_private_key(ec.SECP256R1())
-    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "localhost")])
-    names = [x509.DNSName("localhost"), x509.IPAddress(ip_address("127.0.0.1"))]
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, host)])
+    names = [x509.DNSName(host), x509.IPAddress(ip_address("127.0.0.1"))]
     made = (
         x509.CertificateBuilder(issuer_name=name, subject_name=name)
         .public_key(key.public_key())

@@ -56,13 +56,13 @@ def _rooms() -> list[str]:
 
 
 def download_wheels(wheel: Path, target: Path) -> None:
-    """Everything both roles need on the hosts' Python, pinned by the lock; nothing of dlq
+    """Everything all roles need on the hosts' Python, pinned by the lock; nothing of dlq
     itself.
     """
     pins = target.parent / "constraints.txt"
     lock = (ROOT / "requirements.lock").read_text()
     pins.write_text("\n".join(re.findall(r"(?m)^([\w.-]+==[^\\\n]+)", lock)))
-    wanted = f"dlq[master,agent] @ {wheel.as_uri()}"
+    wanted = f"dlq[master,agent,web] @ {wheel.as_uri()}"
     pip = [sys.executable, "-m", "pip", "download", "--quiet", "--disable-pip-version-check"]
     pip += ["--python-version", HOST_PYTHON, "--only-binary", ":all:"]
     run([*pip, "--dest", str(target), "--constraint", str(pins), wanted], ROOT)

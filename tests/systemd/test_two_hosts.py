@@ -17,8 +17,10 @@ from pathlib import Path
 
 import pytest
 
+from dlq_common.identity.pki import Role, parse_identity
 from support.nspawn import Host, base_system, two_hosts
 from support.runbook import Runbook
+from support.systemd_services import HOOK, NOTIFY, WEB, Notifier, PageOfHead
 from support.systemd_site import AGENT, MASTER, Gang, Site
 from support.waiting import wait_until
 from support.wheels import build_wheel, download_wheels
@@ -34,6 +36,7 @@ EXPOSURE = {
     "dlq-jobs.service": 2.0,
     "dlq-nodeagent.service": 9.0,
     "dlq-notify.service": 2.0,
+    "dlq-web.service": 2.0,
 }
 TOOLS = ("systemd-nspawn", "debootstrap", "ip", "nsenter")
 NEVER_STARTS = "0.2.2"
@@ -100,6 +103,16 @@ def gang(site: Site) -> Gang:
     return Gang(site)
 
 
+@pytest.fixture(scope="module")
+def page(site: Site) -> PageOfHead:
+    return PageOfHead(site)
+
+
+@pytest.fixture(scope="module")
+def notifier(site: Site) -> Notifier:
+    return Notifier(site)
+
+
 @pytest.mark.usefixtures("before")
 def test_the_documented_commands_make_a_cluster_of_two_nodes(site: Site) -> None:
     site.follow("Install", 0)
@@ -119,6 +132,62 @@ def test_the_documented_commands_make_a_cluster_of_two_nodes(site: Site) -> None
 def test_a_first_job_runs_on_both(site: Site) -> None:
     out = site.follow("A first job")
     assert sorted(re.findall(r"rank \d is on (\w+)", out)) == ["gpu01", "head"], out
+
+
+def test_a_web_server_is_woken_by_its_socket_and_users_sign_in_by_a_link(
+    site: Site, page: PageOfHead
+) -> None:
+    site.follow("Install the server")
+    page.configure()
+    site.follow("Install the server", 1)
+    assert site.property_of(site.head, WEB, "StatusText") == "serving https://head"
+    site.head.run(f"systemctl stop {WEB}")
+    assert site.property_of(site.head, WEB, "ActiveState") == "inactive"
+    page.sign_in()
+    assert site.property_of(site.head, WEB, "ActiveState") == "active"
+    site.wait_up("head", "gpu01")
+    job_id = site.head.read("dlq submit --parsable --hold --wrap true", user="ada")
+    told = json.loads(page.read(f"/v1/jobs/{job_id}"))["job"]
+    assert told["state"] == site.shown(job_id)["state"]
+    for path in ("/", "/nodes", "/gpus", "/static/style.css"):
+        assert len(page.read(path)) > 1000
+    assert site.head.read("stat -c '%a %U' /var/lib/dlq-web") == "700 dlq-web"
+    site.head.run(f"dlq cancel {job_id}", user="ada")
+
+
+def test_a_notifier_calls_the_hook_of_a_user(site: Site, notifier: Notifier) -> None:
+    site.follow("Set it up")
+    notifier.configure()
+    site.follow("Set it up", 1)
+    # Its certificate is of its own role: the broker gave it, by its account alone.
+    made = site.head.read("cat /var/lib/dlq-notify/identity/identity.crt")
+    identity = parse_identity(made.encode())
+    assert (identity.name, identity.role) == ("dlq-notify", Role.NOTIFIER)
+    site.head.run(f"dlq notify add webhook {HOOK} --on ended", user="ada")
+    assert ended_job(site, notifier)["user"] == "ada"
+
+
+def ended_job(site: Site, notifier: Notifier) -> dict[str, object]:
+    """The call about a job of ada's, which ends now."""
+    job_id = site.head.read("dlq submit --parsable -G 1 --wrap true", user="ada")
+    return notifier.tells(job_id)
+
+
+@pytest.mark.parametrize("unit", [WEB, NOTIFY])
+def test_a_service_for_users_comes_back_after_a_kill(
+    site: Site, page: PageOfHead, notifier: Notifier, unit: str
+) -> None:
+    for how in ("systemctl kill -s KILL --kill-who=main {unit}", "kill -STOP {pid}"):
+        pid = site.property_of(site.head, unit, "MainPID")
+        site.head.run(how.format(unit=unit, pid=pid))
+        if unit == WEB and "KILL" in how:
+            assert page.read("/livez")  # this caller waits in the socket
+        wait_for_another(site, site.head, unit, pid)
+    if unit == WEB:
+        page.sign_in()
+        assert page.read("/v1/jobs")
+    else:
+        assert ended_job(site, notifier)["user"] == "ada"
 
 
 def test_deadlines_are_promised_or_refused_with_an_offer_and_questions_are_answered(
@@ -262,7 +331,14 @@ def test_an_upgrade_restarts_the_daemons_under_the_gang(
     (half_made / "python3").write_text("half a file")
 
     pids = [site.property_of(host, AGENT, "MainPID") for host in site.hosts]
+    served = {unit: site.property_of(site.head, unit, "MainPID") for unit in (WEB, NOTIFY)}
     assert site.follow("Upgrade, and back").split()[-1] == "0.2.1"
+    for unit, old in served.items():
+        assert site.property_of(site.head, unit, "ActiveState") == "active"
+        now = site.property_of(site.head, unit, "MainPID")
+        assert now != old
+        command = site.head.read(f"tr '\\0' ' ' < /proc/{now}/cmdline")
+        assert f"/opt/dlq/releases/0.2.1-{digest}/bin/" in command, command
     for host, pid in zip(site.hosts, pids, strict=True):
         assert site.property_of(host, AGENT, "MainPID") != pid
         at = host.read("readlink -f /usr/local/bin/dlq-nodeagent")
@@ -305,6 +381,28 @@ def test_the_way_back_is_one_command(site: Site, gang: Gang) -> None:
     assert done.status == 1
     site.follow("Upgrade, and back", 1, on=site.head)
     assert site.head.read("dlq version --client").endswith("0.2.0")
+    site.wait_up("head", "gpu01")
+    gang.running()
+
+
+def test_the_way_back_leads_behind_a_release_that_knew_no_services_for_users(
+    site: Site, page: PageOfHead, notifier: Notifier, gang: Gang
+) -> None:
+    before = site.head.root() / f"opt/dlq/{os.readlink(site.head.root() / 'opt/dlq/previous')}"
+    for name in ("dlq-web", "dlq-notify"):
+        for path in ("bin", "share/dlq/systemd", "share/dlq/sysusers.d", "share/dlq/tmpfiles.d"):
+            for one in (before / path).glob(f"{name}*"):
+                one.unlink()
+    said = site.head.run("sh /root/install.sh --roll-back").out
+    assert f"this release has no {WEB}: it is stopped" in said
+    assert site.property_of(site.head, MASTER, "ActiveState") == "active"
+    there = site.head.read("cd /etc/systemd/system; ls -p | grep -v / | grep dlq").split()
+    assert not {WEB, NOTIFY, "dlq-web.socket"} & set(there)
+    site.head.run("sh /root/install.sh --roll-back")
+    site.head.run(f"systemctl start dlq-web.socket {WEB} {NOTIFY}")
+    page.sign_in()
+    assert ended_job(site, notifier)["user"] == "ada"
+    notifier.end_receiver()
     site.wait_up("head", "gpu01")
     gang.running()
 
@@ -376,6 +474,12 @@ def test_a_job_whose_host_reboots_has_neither_completed_nor_failed_and_starts_ag
     site.head.run(f"dlq cancel {job_id}; dlq wait {job_id} || true", user="ada")
 
 
+def test_a_web_server_that_is_taken_away_lets_nobody_in(site: Site) -> None:
+    site.follow("Remove the server")
+    assert site.property_of(site.head, WEB, "ActiveState") == "inactive"
+    assert site.head.read("ss -Hltn 'sport = :443'") == ""
+
+
 def test_nothing_of_it_is_left_when_it_is_removed(site: Site, before: dict[str, set[str]]) -> None:
     wait_until(
         lambda: not site.gpu01.run("pgrep -x dlq-shim", check=False).out, what="the shims have left"
@@ -388,7 +492,8 @@ def test_nothing_of_it_is_left_when_it_is_removed(site: Site, before: dict[str, 
         assert sorted(files_of(host) - before[host.name]) == []
         assert host.read("systemctl list-units --all --no-legend 'dlq*'") == ""
         assert host.read("systemctl list-unit-files --no-legend 'dlq*' || true") == ""
-        assert host.read("getent passwd dlq || true; getent group dlq || true") == ""
+        accounts = "dlq dlq-web dlq-notify"
+        assert host.read(f"getent passwd {accounts} || true; getent group {accounts} || true") == ""
         assert host.read("find /sys/fs/cgroup -name '*dlq*'") == ""
         assert host.read("ps -eo args | grep '[d]lq' || true") == ""
         mounts = host.read("awk '$2 ~ /dlq/' /proc/mounts")
