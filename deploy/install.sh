@@ -296,7 +296,7 @@ uninstall() {
     done
     remove_groups
     end_helpers
-    rm -rf "$HOME_DIR" /run/dlq
+    rm -rf "$HOME_DIR" /run/dlq /run/dlq-web
     [ -z "$purge" ] || remove_state
     [ -n "$purge" ] || say "kept: /etc/dlq, /var/lib/dlq, /var/lib/dlq-agent, /var/lib/dlq-web, /var/lib/dlq-notify, /var/backups/dlq (--purge removes them)"
     say "removed"
