@@ -12,6 +12,7 @@ import pytest
 
 from support.browser_site import Site, busy_cluster, signed_in_site
 from support.harness import Daemons
+from support.shared_browser_site import SharedSite, shared_site
 
 
 @pytest.fixture(scope="session")
@@ -34,3 +35,20 @@ def site(whole_site: Site) -> Iterator[Site]:
     whole_site.tidy()
     yield whole_site
     assert whole_site.tidy() == []
+
+
+@pytest.fixture(scope="session")
+def whole_shared(
+    whole_site: Site, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[SharedSite]:
+    """The server for all users, for all tests; a test takes `shared`."""
+    with shared_site(tmp_path_factory.mktemp("shared"), whole_site) as shared:
+        yield shared
+
+
+@pytest.fixture
+def shared(whole_shared: SharedSite) -> Iterator[SharedSite]:
+    """As with `site`."""
+    whole_shared.tidy()
+    yield whole_shared
+    assert whole_shared.tidy() == []

@@ -16,31 +16,14 @@ import pytest
 from dlq_client.line.identity import certified, save_identity
 from dlq_common.identity.pki import Role
 from dlq_web.running import claimed
-from support.page_certificate import page_certificate
 from support.rpc_house import RpcHouse, rpc_house
+from support.shared_web_house import web_toml
 
 pytestmark = pytest.mark.integration
 BIN = Path(sys.executable).parent
 PATIENCE_S = 60.0
 # As systemd does it: the socket is number 3, and the variable names the process itself.
 STARTS = 'exec 3<&"$0"; export LISTEN_PID=$$; exec "$@"'
-
-
-def configure(house: RpcHouse, root: Path, port: int) -> Path:
-    """The files of a service that an operator has made."""
-    key, certificate = house.certificate("portal", Role.WEB)
-    address = f"127.0.0.1:{house.server.api_port}"
-    (root / "identity").mkdir(mode=0o700)
-    ca = house.authority.certificate_pem()
-    save_identity(root / "identity", certified(key, certificate, ca, address))
-    page, page_key = page_certificate(root)
-    path = root / "web.toml"
-    path.write_text(
-        f'[page]\norigin = "https://localhost:{port}"\n'
-        f'[listen]\ncertificate = "{page}"\nkey = "{page_key}"\n'
-        f'[service]\nstate_dir = "{root}"\nlogin_socket = "{root}/none"\n'
-    )
-    return path
 
 
 def tls_of(root: Path, house: RpcHouse, name: str = "") -> ssl.SSLContext:
@@ -65,7 +48,7 @@ async def test_it_serves_a_socket_of_systemd_with_tls_and_client_certificates(
     port = listening.getsockname()[1]
     origin = f"https://localhost:{port}"
     async with rpc_house(tmp_path) as house:
-        path = configure(house, tmp_path, port)
+        path = web_toml(house, tmp_path, port)
         process = await asyncio.create_subprocess_exec(
             "bash", "-c", STARTS, str(listening.fileno()),
             str(BIN / "python"), "-m", "dlq_web.daemon", "serve", "--config", str(path),
@@ -98,7 +81,7 @@ async def test_it_serves_a_socket_of_systemd_with_tls_and_client_certificates(
 
 async def test_without_a_right_identity_it_says_what_is_missing(tmp_path: Path) -> None:
     async with rpc_house(tmp_path) as house:
-        path = configure(house, tmp_path, 7330)
+        path = web_toml(house, tmp_path, 7330)
         key, certificate = house.certificate("alice", Role.USER)
         ca = house.authority.certificate_pem()
         save_identity(tmp_path / "identity", certified(key, certificate, ca, "127.0.0.1:1"))
@@ -114,7 +97,7 @@ async def test_without_a_right_identity_it_says_what_is_missing(tmp_path: Path) 
 
 async def test_a_second_server_of_one_directory_is_refused(tmp_path: Path) -> None:
     async with rpc_house(tmp_path) as house:
-        path = configure(house, tmp_path, 7330)
+        path = web_toml(house, tmp_path, 7330)
         with claimed(tmp_path):
             process = await asyncio.create_subprocess_exec(
                 str(BIN / "python"), "-m", "dlq_web.daemon", "serve", "--config", str(path),

@@ -16,7 +16,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from support.harness import Daemons
 
@@ -48,12 +48,21 @@ def navigation() -> list[str]:
     return re.findall(r'\("(/[^"]*)", "[^"]+"\)', (TEMPLATES / "base.html").read_text())
 
 
+class Serving(Protocol):
+    """A server at an address, which makes links that sign a browser in."""
+
+    base: str
+
+    def new_link(self) -> str:
+        """A link that nobody has used."""
+
+
 @dataclass
 class Site:
     """The cluster, the server and the browser."""
 
     daemons: Daemons
-    server: Server
+    server: Serving
     browser: Any
     state: Any  # the cookies of the session
     faults: list[str] = field(default_factory=list)

@@ -13,7 +13,7 @@ import httpx
 
 from dlq.v1 import identity_service_pb2 as identity_wire
 from dlq.v1.identity_service_pb2_grpc import IdentityServiceStub
-from dlq_client.line.identity import certified
+from dlq_client.line.identity import certified, save_identity
 from dlq_common.clock import Clock
 from dlq_common.identity.pki import CertifiedIdentity, Role
 from dlq_web.config import OpenIdConfig
@@ -22,6 +22,7 @@ from dlq_web.entrance.issuer import Fetch
 from dlq_web.line.service import ServiceLine
 from dlq_web.shared import COOKIE, SharedServer, Site
 from support.fake_clock import SeededIds
+from support.page_certificate import page_certificate
 from support.rpc_house import DEADLINE_S, RpcHouse
 
 ORIGIN = "https://dlq.example.org"
@@ -72,6 +73,25 @@ class SharedWebHouse:
         answer = await enter(browser, name, await self.link(name, role))
         assert answer.status_code == 303, answer.text
         return browser
+
+
+def web_toml(house: RpcHouse, root: Path, port: int, more: str = "") -> Path:
+    """The files of the service `portal` as a process, as an operator makes them. `more`: further
+    tables.
+    """
+    key, certificate = house.certificate("portal", Role.WEB)
+    address = f"127.0.0.1:{house.server.api_port}"
+    (root / "identity").mkdir(mode=0o700)
+    ca = house.authority.certificate_pem()
+    save_identity(root / "identity", certified(key, certificate, ca, address))
+    page, page_key = page_certificate(root)
+    path = root / "web.toml"
+    path.write_text(
+        f'[page]\norigin = "https://localhost:{port}"\n'
+        f'[listen]\naddress = "127.0.0.1:{port}"\ncertificate = "{page}"\nkey = "{page_key}"\n'
+        f'[service]\nstate_dir = "{root}"\nlogin_socket = "{root}/none"\n{more}'
+    )
+    return path
 
 
 async def enter(browser: httpx.AsyncClient, name: str, link: str, **headers: str) -> httpx.Response:
