@@ -2,14 +2,15 @@
 
 The door says who may read (access.py). A scraper that is slow or hostile costs the master nothing
 that counts. It serves few connections at a time, each for a few seconds and after a short header.
-It takes a new one in PACE_S, and makes the page once in FRESH_S. Further connections wait in the
-kernel's queue, which is short.
+It takes a new one in PACE_S, and makes the page once in FRESH_S. A new connection takes the place
+of the oldest one of the host with the most. Those to come wait in the kernel's short queue.
 """
 
 from __future__ import annotations
 
 import asyncio
 import socket
+from collections import Counter
 from collections.abc import Callable, Coroutine, Iterable, Mapping
 from contextlib import suppress
 from typing import Final
@@ -57,7 +58,7 @@ class MetricsServer:
         self._clock = clock
         self._made: dict[tuple[str, str], tuple[float, bytes]] = {}
         self._listening: list[socket.socket] = []
-        self._room = asyncio.Semaphore(MOST_AT_ONCE)
+        self._serving: dict[asyncio.Task[None], str] = {}  # the oldest first, with their hosts
         self._tasks: set[asyncio.Task[None]] = set()
 
     @property
@@ -89,21 +90,31 @@ class MetricsServer:
     async def _accept(self, listening: socket.socket) -> None:
         loop = asyncio.get_running_loop()
         while True:
-            await self._room.acquire()
             try:
-                connection, _ = await loop.sock_accept(listening)
+                connection, peer = await loop.sock_accept(listening)
             except OSError as error:  # no file descriptor is free: later one is
-                self._room.release()
                 _log.warning("scrape_refused", error=str(error))
                 await asyncio.sleep(FRESH_S)
                 continue
-            self._begin(self._serve(connection))
+            self._make_room()
+            task = self._begin(self._serve(connection))
+            self._serving[task] = peer[0]
+            task.add_done_callback(lambda ended: self._serving.pop(ended, None))
             await asyncio.sleep(PACE_S)
 
-    def _begin(self, work: Coroutine[None, None, None]) -> None:
+    def _make_room(self) -> None:
+        """Silent connections of one host keep no other from being served."""
+        if len(self._serving) >= MOST_AT_ONCE:
+            ((host, _),) = Counter(self._serving.values()).most_common(1)
+            oldest = next(task for task, of in self._serving.items() if of == host)
+            del self._serving[oldest]
+            oldest.cancel()
+
+    def _begin(self, work: Coroutine[None, None, None]) -> asyncio.Task[None]:
         task = asyncio.get_running_loop().create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+        return task
 
     async def _serve(self, connection: socket.socket) -> None:
         try:
@@ -113,7 +124,6 @@ class MetricsServer:
             _log.debug("scrape_broken")
         finally:
             connection.close()
-            self._room.release()
 
     async def _answer(self, connection: socket.socket) -> None:
         reader, writer = await self._opened(connection)
