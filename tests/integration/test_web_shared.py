@@ -276,18 +276,13 @@ async def test_an_address_tries_a_few_times_and_others_go_on(
         assert (await enter(evil, "alice", "guess")).status_code == 401
 
 
-async def test_guesses_of_many_addresses_use_up_the_budget_of_an_account(
-    house: RpcHouse, tmp_path: Path
-) -> None:
+async def test_guesses_of_many_addresses_lock_nobody_out(house: RpcHouse, tmp_path: Path) -> None:
     async with shared_web_house(house, tmp_path, clock=FakeClock()) as web:
-        tries = int(shared_guard.FAILURES_AT_ONCE)
-        for number in range(tries):
+        for number in range(100):
             evil = web.browser(f"198.51.100.{number}")
             assert (await enter(evil, "alice", "guess")).status_code == 401
         link = await web.link("alice")
-        assert (await enter(web.browser("203.0.113.1"), "alice", link)).status_code == 429
-        bob = await web.link("bob")
-        assert (await enter(web.browser("203.0.113.1"), "bob", bob)).status_code == 303
+        assert (await enter(web.browser("203.0.113.1"), "alice", link)).status_code == 303
 
 
 async def test_behind_a_proxy_its_last_word_is_the_address(house: RpcHouse, tmp_path: Path) -> None:

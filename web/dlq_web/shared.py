@@ -70,7 +70,7 @@ class SharedServer:
         self._bearers = Bearers(tokens, self.sessions, self._persons, clock)
         tries = Tries(clock, behind_proxy=site.behind_proxy)
         self.entrance = Entrance(
-            self.sessions, self._persons, tries, service.use_link, cookie,
+            self.sessions, self._persons, service.use_link, cookie,
             secure=secure, certificates=site.certificates,
         )  # fmt: skip
         self._account = AccountPage(tokens, self._bearers, clock)

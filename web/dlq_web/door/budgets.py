@@ -25,8 +25,8 @@ class Budgets:
         self._each_second, self._at_once = each_second, at_once
         self._left: OrderedDict[str, tuple[float, float]] = OrderedDict()  # and by when
 
-    def check(self, key: str) -> None:
-        """TryAgain when nothing is left."""
+    def take(self, key: str) -> None:
+        """One act. TryAgain when nothing is left."""
         if (left := self._now(key)) < 1:
             wait_s = max(1, round((1 - left) / self._each_second)) if self._each_second else 1
             raise TryAgain(
@@ -35,19 +35,10 @@ class Budgets:
                 limit=self._what,
                 retry_after_s=wait_s,
             )
-
-    def spend(self, key: str) -> None:
-        """One act."""
-        left = self._now(key) - 1
-        self._left[key] = (max(0.0, left), self._clock.boottime_s())
+        self._left[key] = (left - 1, self._clock.boottime_s())
         self._left.move_to_end(key)
         if len(self._left) > MOST_KEYS:
             self._left.popitem(last=False)
-
-    def take(self, key: str) -> None:
-        """One act, or TryAgain."""
-        self.check(key)
-        self.spend(key)
 
     def _now(self, key: str) -> float:
         now_s = self._clock.boottime_s()

@@ -1,8 +1,8 @@
 """The guard of a server for all users: their sessions, and the tries of strangers.
 
-An open door is one for everybody. So each address has a budget of tries, and each account has one
-of failures. The second is refilled faster than one address can try: nobody locks another out alone.
-The program of a good token spends none of its address's budget.
+An open door is one for everybody. So each address has a budget of tries. An account has none: a
+link has 256 random bits, and such a budget would only lock its owner out. The program of a good
+token spends none of its address's budget.
 """
 
 from __future__ import annotations
@@ -22,14 +22,13 @@ from dlq_web.door.sessions import Session, WebSessions
 
 CERTIFICATE = "dlq.certificate"  # in a scope: the identity that the connection has proven
 TRIES_EACH_SECOND, TRIES_AT_ONCE = 1.0, 30.0
-FAILURES_EACH_SECOND, FAILURES_AT_ONCE = 2.0, 60.0
 BY_TOKEN = "by a token of the account page, as `Authorization: Bearer TOKEN`"
 
 Bearer = Callable[[str], Awaitable[Session | None]]
 
 
 class Tries:
-    """The budgets of those who are not signed in yet."""
+    """The budgets of addresses from which nobody has signed in yet."""
 
     def __init__(self, clock: Clock, *, behind_proxy: bool) -> None:
         """`behind_proxy`: a reverse proxy of this host says in X-Forwarded-For who has come."""
@@ -37,24 +36,10 @@ class Tries:
         self._addresses = Budgets(
             "tries to sign in", clock, each_second=TRIES_EACH_SECOND, at_once=TRIES_AT_ONCE
         )
-        self._accounts = Budgets(
-            "failures to sign in",
-            clock,
-            each_second=FAILURES_EACH_SECOND,
-            at_once=FAILURES_AT_ONCE,
-        )
 
     def take(self, http: HTTPConnection) -> None:
         """One try from there. Raises TryAgain."""
         self._addresses.take(self.address(http))
-
-    def check_account(self, name: str) -> None:
-        """Raises TryAgain when too many have failed for this account."""
-        self._accounts.check(name[:64])
-
-    def failed(self, name: str) -> None:
-        """A try for this account has failed."""
-        self._accounts.spend(name[:64])
 
     def address(self, http: HTTPConnection) -> str:
         """The part of the address that stands for the host."""

@@ -20,7 +20,7 @@ from dlq_common.identity.acting import ActsFor
 from dlq_common.text.names import check_user_name
 from dlq_web.door.persons import Persons
 from dlq_web.door.sessions import LONGEST_S, WebSessions, person_of, session_of
-from dlq_web.door.shared_guard import Tries, certificate_of
+from dlq_web.door.shared_guard import certificate_of
 from dlq_web.line.scope import Scope
 from dlq_web.pages.page import open_page
 
@@ -47,7 +47,6 @@ class Entrance:
         self,
         sessions: WebSessions,
         persons: Persons,
-        tries: Tries,
         use_link: UseLink,
         cookie: str,
         *,
@@ -59,7 +58,6 @@ class Entrance:
         """
         self.sessions = sessions
         self._persons = persons
-        self._tries = tries
         self._use_link = use_link
         self._cookie = cookie
         self._secure = secure
@@ -100,11 +98,9 @@ class Entrance:
         """A session for the user of the link."""
         form = await form_of(http)
         name = _user(form.get("user", ""))
-        self._tries.check_account(name)
         try:
             user = await self._use_link(name, form.get("link", ""))
         except NotFound as error:
-            self._tries.failed(name)
             get_logger("web").info("sign_in_refused", way="link", user=name)
             raise Unauthenticated(error.what, hint=error.hint) from None
         return await self.begin(http, user, "link")
