@@ -39,14 +39,13 @@ _CONFIG = click.option(
 
 
 class _Told(click.Group):
-    """Ends with one line on stderr where our own errors say why."""
+    """Ends with words on stderr where our own errors say why."""
 
     def invoke(self, ctx: click.Context) -> Any:
         try:
             return super().invoke(ctx)
         except (DlqError, sqlite3.Error, OSError) as error:
-            hint = getattr(error, "hint", "")
-            click.echo(f"dlq-notify: {error}" + (f" ({hint})" if hint else ""), err=True)
+            click.echo(f"dlq-notify: {error}", err=True)  # our own have their hint in it
             ctx.exit(1)
 
 

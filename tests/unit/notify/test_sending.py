@@ -316,3 +316,11 @@ def test_a_second_daemon_does_not_send_everything_twice(
         fcntl.flock(held, fcntl.LOCK_EX)
         ended = CliRunner().invoke(main, ["run"])
     assert (ended.exit_code, "another dlq-notify runs" in ended.output) == (1, True)
+
+
+def test_a_command_that_is_refused_says_its_way_out_once(tmp_path: Path) -> None:
+    config = tmp_path / "notify.toml"
+    config.write_text(f'[notify]\nstate_dir = "{tmp_path / "none"}"\n')
+    told = CliRunner().invoke(main, ["dead", "list", "--config", str(config)])
+    assert told.exit_code == 1
+    assert told.output.count("has dlq-notify run here?") == 1
