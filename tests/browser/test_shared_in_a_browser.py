@@ -55,6 +55,7 @@ def test_the_ways_in_can_be_read_by_everybody(shared: SharedSite, look: str) -> 
 def test_a_token_is_made_shown_once_and_revoked(shared: SharedSite, look: str) -> None:
     page = shared.of("alice", **LOOKS[look])
     page.get_by_role("link", name="alice (user)").click()
+    page.wait_for_load_state()  # a form that is sent before its script has run asks for the page
     page.get_by_label("Label").fill(look)
     page.get_by_role("button", name="Make a token").click()
     page.get_by_text("It is shown once").wait_for()

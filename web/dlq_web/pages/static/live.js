@@ -44,7 +44,7 @@ async function renew() {
       renewLater(RETRY_MS);
       return;
     }
-    if (!answer.ok) { location.reload(); return; }
+    if (!answer.ok || answer.redirected) { location.reload(); return; }  // or led to the sign-in page
     const fresh = new DOMParser().parseFromString(await answer.text(), 'text/html');
     replace(fresh.getElementById('main'));
     say('');
@@ -91,7 +91,9 @@ function watch(happened) {
   source.onopen = () => { say(''); };
   source.onerror = () => {
     say('no line to the server, trying again');
-    if (source.readyState === EventSource.CLOSED) setTimeout(() => location.reload(), 5000);
+    if (source.readyState !== EventSource.CLOSED) return;
+    happened();  // where the session is over, every tab hears it now
+    setTimeout(() => location.reload(), 5000);
   };
 }
 
