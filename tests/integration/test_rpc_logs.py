@@ -14,7 +14,6 @@ from grpc import aio
 
 from dlq.v1 import agent_service_pb2 as agent_wire
 from dlq.v1 import job_service_pb2 as wire
-from dlq.v1.agent_service_pb2_grpc import AgentServiceStub
 from dlq.v1.job_service_pb2_grpc import JobServiceStub
 from dlq_common.identity.pki import Role
 from dlq_master.model.attempts.attempt import AttemptState
@@ -23,6 +22,7 @@ from dlq_master.rpc.agents.checkpoint_places import CheckpointPlaces
 from dlq_master.rpc.agents.logs_relay import CHUNKS_WAITING, LogsRelay
 from dlq_master.rpc.agents.sessions import Sessions
 from support.fake_clock import SeededIds
+from support.log_agent import LogAgent, piece
 from support.rpc_house import DEADLINE_S, RpcHouse, refusal, rpc_house
 
 pytestmark = pytest.mark.integration
@@ -39,38 +39,6 @@ async def house(tmp_path: Path) -> AsyncIterator[RpcHouse]:
         request.spec.resources.gpu_count = 1
         await alice.SubmitJob(request, timeout=DEADLINE_S)
         yield house
-
-
-class LogAgent:
-    """An agent that answers OpenLog with the pieces it is given."""
-
-    def __init__(self, house: RpcHouse, node_id: str = "gpu01") -> None:
-        self.stub = AgentServiceStub(house.channel_as(node_id, Role.NODE))
-        self.session: Any = self.stub.Session()
-
-    async def connect(self) -> None:
-        facts = agent_wire.NodeFacts(boot_id="b")
-        await self.session.write(agent_wire.SessionRequest(hello=agent_wire.Hello(facts=facts)))
-        await self.session.read()
-
-    async def asked(self) -> agent_wire.OpenLogCommand:
-        message = await asyncio.wait_for(self.session.read(), DEADLINE_S)
-        assert message.command.sequence == 0, "answered by PushLog, not by CommandResult"
-        command = message.command.open_log
-        assert isinstance(command, agent_wire.OpenLogCommand)
-        return command
-
-    async def push(self, relay_id: str, *pieces: agent_wire.PushLogRequest) -> grpc.StatusCode:
-        async def requests() -> AsyncIterator[agent_wire.PushLogRequest]:
-            for piece in pieces:
-                piece.relay_id = relay_id
-                yield piece
-
-        return await refusal(self.stub.PushLog(requests(), timeout=DEADLINE_S))
-
-
-def piece(offset: int, data: bytes, *, end: bool = False) -> agent_wire.PushLogRequest:
-    return agent_wire.PushLogRequest(offset=offset, data=data, end=end)
 
 
 def read(house: RpcHouse, name: str = "alice", **request: Any) -> Any:

@@ -14,6 +14,8 @@ from dlq.v1 import job_service_pb2 as wire
 from dlq.v1.job_service_pb2_grpc import JobServiceStub
 from dlq_common.identity.pki import Role
 from dlq_web.api import streams
+from dlq_web.api.params import Param
+from dlq_web.api.stream_reads import STREAMS, StreamRead
 from dlq_web.door.guard import STRANGER
 from dlq_web.door.sessions import Person
 from dlq_web.line.calls import Asking
@@ -141,6 +143,33 @@ async def test_a_refused_stream_has_a_status(
         client = Client(web, path, web.program())
         assert await client.answered() == status
         await client.ended()
+
+
+@pytest.mark.parametrize("value", ["", "x", "-9223372036854775809", "1.5", "\u0661", "9" * 5000])
+@pytest.mark.parametrize(
+    ("stream", "param"), [(one, param) for one in STREAMS for param in one.of_query()]
+)
+async def test_a_hostile_value_of_each_parameter_is_refused_by_its_name(
+    web: WebHouse, stream: StreamRead, param: Param, value: str
+) -> None:
+    path = f"/v1{stream.path}".replace("{job}", "1")
+    answer = await web.browser.get(path, params={param.name: value}, headers=web.program())
+    assert (answer.status_code, answer.json()["field"]) == (400, param.name)
+
+
+async def test_the_last_number_seen_counts_instead_of_the_parameter(
+    web: WebHouse, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(streams, "FIRST_S", 60.0)
+    for told, status in (("99999", 410), ("soon", 400)):
+        headers = web.program() | {"last-event-id": told}
+        answer = await web.browser.get("/v1/events?after=0", headers=headers)
+        assert answer.status_code == status
+
+
+async def test_the_job_of_a_path_is_no_parameter_of_the_query(web: WebHouse) -> None:
+    answer = await web.browser.get("/v1/jobs/1/logs?job=2", headers=web.program())
+    assert (answer.status_code, answer.json()["field"]) == (400, "job")
 
 
 class Racing:

@@ -9,8 +9,10 @@ from typing import Any
 import pytest
 
 from dlq_web.api.openapi import description
+from dlq_web.api.stream_reads import LINES
 from support.v1_calls import (
     OPENAPI,
+    SAID,
     V1Call,
     answered,
     changes,
@@ -35,8 +37,23 @@ async def test_recorded_calls_are_answered_with_all_that_they_were(tmp_path: Pat
 def test_every_read_and_every_parameter_of_it_is_recorded() -> None:
     """`make record-v1` records a new one; from then on it stays."""
     names = {one.name for one in recorded()}
-    missing = [V1Call(*one, 0, None).name for one in wanted()]
-    assert [name for name in missing if name not in names] == []
+    assert [one.name for one in wanted() if one.name not in names] == []
+
+
+def test_a_bounded_read_of_output_is_recorded_as_text_and_as_lines() -> None:
+    output = [one for one in recorded() if "/logs?" in one.path and one.status == 200]
+    assert {one.accept: one.answer for one in output} == {
+        "": SAID.decode(),
+        LINES: [
+            {
+                "attempt": 1,
+                "offset": 0,
+                "next_offset": len(SAID),
+                "text": SAID.decode(),
+                "end": True,
+            }
+        ],
+    }
 
 
 def test_the_description_has_all_that_it_had() -> None:

@@ -12,9 +12,10 @@ import asyncio
 import json
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
+from unittest.mock import patch
 
 from dlq_common.identity.pki import Role
 from dlq_master.model.ids import AttemptKey, JobId, NodeId
@@ -24,9 +25,12 @@ from dlq_master.model.nodes.node import FlagNote, NodeFlag, NodePool
 from dlq_master.model.usage.accounting import Account, Level, UseClass, Used
 from dlq_master.model.usage.cost import Stay
 from dlq_master.planner.forecasts import Range
+from dlq_web.api import streams
 from dlq_web.api.openapi import description
 from dlq_web.api.resources import RESOURCES
-from support.rpc_house import RpcHouse, rpc_house
+from dlq_web.api.stream_reads import LINES, PLAIN, STREAMS
+from support.log_agent import LogAgent, piece
+from support.rpc_house import DEADLINE_S, RpcHouse, rpc_house
 from support.stored_values import a_job, a_machine, a_node, a_reservation, a_team
 from support.web_house import WebHouse, web_house
 
@@ -70,6 +74,18 @@ ASKED: tuple[tuple[str, dict[str, Any]], ...] = (
     ("JobService/CancelJob", {"requestId": "r5", "jobId": "1"}),
     ("AdminService/SetNodeFlags", {"requestId": "r6", "nodeId": "gpu01", "setFlags": ["draining"]}),
 )
+# Reads of streams that end by themselves: refusals, and the output that SAID is.
+STREAMED: tuple[tuple[str, str], ...] = (
+    ("/v1/events?after=9000000000000", ""),
+    ("/v1/events?afer=3", ""),
+    ("/v1/jobs/99/logs", ""),
+    ("/v1/jobs/1/logs", ""),
+    ("/v1/jobs/1/logs?rang=1", ""),
+    ("/v1/jobs/2/logs?attempt=9", ""),
+    ("/v1/jobs/2/logs?attempt=1&rank=0&offset=0&follow=true", ""),
+    ("/v1/jobs/2/logs?attempt=1&rank=0&offset=0&follow=true", LINES),
+)
+SAID = b"line 1\nline 2\n"
 Shape: TypeAlias = "dict[str, Shape] | list[Shape] | set[str]"
 
 
@@ -81,29 +97,47 @@ class V1Call(NamedTuple):
     body: dict[str, Any] | None
     status: int
     answer: Any
+    accept: str = ""  # the header
 
     @property
     def name(self) -> str:
         """The request in one line."""
         asked = "" if self.body is None else f" {json.dumps(self.body)}"
-        return f"{self.method} {self.path}{asked}"
+        return f"{self.method} {self.path}{asked} {self.accept}".rstrip()
+
+    def row(self) -> tuple[Any, ...]:
+        """As it is recorded."""
+        return self if self.accept else self[:-1]
 
 
-def wanted() -> Iterator[tuple[str, str, dict[str, Any] | None]]:
-    """Every read alone and with each of its parameters, then the calls of the bridge."""
+def wanted() -> Iterator[V1Call]:
+    """Every read alone and with each of its parameters, then the calls of the bridge, then the
+    streams.
+    """
     for resource in RESOURCES:
         path = f"/v1{resource.path}"
         within = [one.name for one in resource.params if f"{{{one.name}}}" in path]
-        for name in within:
-            path = path.replace(f"{{{name}}}", VALUES[name])
-        yield "GET", path, None
+        path = _filled(path, within)
+        yield V1Call("GET", path, None, 0, None)
         for one in resource.params:
             if one.name not in (*within, *UNRECORDED):
                 machines = one.name == "state" and resource.items != "jobs"
                 value = NODE_STATE if machines else VALUES[one.name]
-                yield "GET", f"{path}?{one.name}={value}", None
+                yield V1Call("GET", f"{path}?{one.name}={value}", None, 0, None)
     for method, body in ASKED:
-        yield "POST", f"/api/dlq.v1.{method}", body
+        yield V1Call("POST", f"/api/dlq.v1.{method}", body, 0, None)
+    for stream in STREAMS:
+        path = _filled(f"/v1{stream.path}", [one.name for one in stream.of_path()])
+        for one in stream.of_query():
+            yield V1Call("GET", f"{path}?{one.name}=wrong", None, 0, None)
+    for path, accept in STREAMED:
+        yield V1Call("GET", path, None, 0, None, accept)
+
+
+def _filled(path: str, names: Iterable[str]) -> str:
+    for name in names:
+        path = path.replace(f"{{{name}}}", VALUES[name])
+    return path
 
 
 def recorded() -> list[V1Call]:
@@ -115,15 +149,34 @@ async def answered(place: Path, calls: list[V1Call]) -> list[V1Call]:
     """The same calls, with the answers of this commit."""
     async with rpc_house(place) as house:
         furnish(house)
-        async with web_house(house, "olga", Role.OPERATOR) as web:
-            return [await _asked(web, one) for one in calls]
+        agent = LogAgent(house)
+        await agent.connect()
+        speaking = asyncio.create_task(_speak(agent))
+        # A stream is refused by its status alone, however slow this machine is.
+        with patch.object(streams, "FIRST_S", DEADLINE_S):
+            async with web_house(house, "olga", Role.OPERATOR) as web:
+                told = [await _asked(web, one) for one in calls]
+        speaking.cancel()
+        await asyncio.wait([speaking])
+        return told
+
+
+async def _speak(agent: LogAgent) -> None:
+    """Every reader of output gets all of SAID."""
+    while True:
+        command = await agent.asked(None)
+        await agent.push(command.relay_id, piece(0, SAID, end=True))
 
 
 async def _asked(web: WebHouse, call: V1Call) -> V1Call:
-    answer = await web.browser.request(
-        call.method, call.path, headers=web.program(), json=call.body
-    )
-    return call._replace(status=answer.status_code, answer=answer.json())
+    headers = web.program() | ({"accept": call.accept} if call.accept else {})
+    answer = await web.browser.request(call.method, call.path, headers=headers, json=call.body)
+    kind = answer.headers["content-type"].partition(";")[0]
+    if kind == LINES:
+        told: Any = [json.loads(line) for line in answer.text.splitlines()]
+    else:
+        told = answer.text if kind == PLAIN else answer.json()
+    return call._replace(status=answer.status_code, answer=told)
 
 
 def furnish(house: RpcHouse) -> None:
@@ -221,8 +274,7 @@ def without_prose(value: Any) -> Any:
 def main() -> None:
     """Record what is new."""
     before = {one.name: one for one in recorded()}
-    fresh = [V1Call(*one, 0, None) for one in wanted()]
-    calls = [*before.values(), *(one for one in fresh if one.name not in before)]
+    calls = [*before.values(), *(one for one in wanted() if one.name not in before)]
     with tempfile.TemporaryDirectory() as place:
         now = asyncio.run(answered(Path(place), calls))
     gone = [
@@ -240,7 +292,7 @@ def main() -> None:
         for one in now
     ]
     FOLDER.mkdir(exist_ok=True)
-    lines = (json.dumps(one, separators=(",", ":"), ensure_ascii=False) for one in kept)
+    lines = (json.dumps(one.row(), separators=(",", ":"), ensure_ascii=False) for one in kept)
     CALLS.write_text("[\n" + ",\n".join(lines) + "\n]\n")
     OPENAPI.write_text(json.dumps(told, separators=(",", ":")) + "\n")
 

@@ -1,5 +1,6 @@
-"""`/openapi.json`: the API by OpenAPI 3.1, made of the protocol's descriptors and of the table of
-reads. Nothing of it is written by hand, so it cannot say what the server does not do.
+"""`/openapi.json`: the API by OpenAPI 3.1, made of the protocol's descriptors and of the tables of
+reads and streams. The server answers by the same tables, so it cannot say what the server does not
+do. The refusals of streams alone are written by hand.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from dlq_cli.facts.common import SCHEMA
 from dlq_web.api.bridge import JSON
 from dlq_web.api.params import Param
 from dlq_web.api.resources import RESOURCES, Resource
+from dlq_web.api.stream_reads import STREAMS, StreamRead
 from dlq_web.line.methods import METHODS, PublicMethod
 
 _F = FieldDescriptor
@@ -53,6 +55,10 @@ _ERROR = {
         "details": {"type": "array", "items": {"type": "object"}},
     },
 }
+_RETRY_AFTER = {
+    "description": "Seconds after which to come back.",
+    "schema": {"type": "integer", "minimum": 1},
+}
 _SECURITY = {
     "bearer": {"type": "http", "scheme": "bearer"},
     "session": {"type": "apiKey", "in": "cookie", "name": "dlq_PORT"},
@@ -73,6 +79,7 @@ def description() -> dict[str, Any]:
     """The whole description."""
     schemas: dict[str, Any] = {"Error": _ERROR}
     paths = {f"/v1{one.path}": {"get": _read(one)} for one in RESOURCES}
+    paths |= {f"/v1{one.path}": {"get": _stream(one)} for one in STREAMS}
     for path, method in METHODS.items():
         if not method.streams:
             paths[f"/api{path}"] = {"post": _call(method, schemas)}
@@ -100,6 +107,36 @@ def _read(resource: Resource) -> dict[str, Any]:
         "operationId": "read" + "".join(_words(resource.path)),
         "parameters": [*params, *own],
         "responses": _responses(_document(resource)) | {"304": {"description": "Nothing changed."}},
+    }
+
+
+def _stream(stream: StreamRead) -> dict[str, Any]:
+    """A stream. Its answer is a text to JSON schema, whose parts come one by one."""
+    content = {
+        kind: {"schema": _TEXT | {"description": words}} for kind, words in stream.kinds.items()
+    }
+    answer: dict[str, Any] = {"description": "The stream.", "content": content}
+    if stream.told:
+        answer["headers"] = {
+            name: {"description": words, "schema": {"type": "integer"}}
+            for name, words in stream.told.items()
+        }
+    refusals = {str(status): _refusal(stream.refusals[status]) for status in stream.refusals}
+    for status in ("429", "503"):
+        refusals[status]["headers"] = {"Retry-After": _RETRY_AFTER}
+    return {
+        "summary": stream.summary,
+        "description": stream.help,
+        "operationId": "stream" + "".join(_words(stream.path)),
+        "parameters": [
+            *(_param(param, in_path=True) for param in stream.of_path()),
+            *(_param(param, in_path=False) for param in stream.of_query()),
+            *(
+                _named(name, words, _TEXT) | {"in": "header"}
+                for name, words in stream.asked.items()
+            ),
+        ],
+        "responses": {"200": answer, **dict(sorted(refusals.items())), **_other()},
     }
 
 
@@ -136,11 +173,19 @@ def _call(method: PublicMethod, schemas: dict[str, Any]) -> dict[str, Any]:
 
 
 def _responses(schema: dict[str, Any]) -> dict[str, Any]:
-    error = {"content": {JSON: {"schema": {"$ref": "#/components/schemas/Error"}}}}
     return {
         "200": {"description": "The answer.", "content": {JSON: {"schema": schema}}},
-        "default": {"description": "A refusal.", **error},
+        **_other(),
     }
+
+
+def _other() -> dict[str, Any]:
+    return {"default": _refusal("A refusal.")}
+
+
+def _refusal(words: str) -> dict[str, Any]:
+    error = {"schema": {"$ref": "#/components/schemas/Error"}}
+    return {"description": words, "content": {JSON: error}}
 
 
 def _message(kind: Descriptor, schemas: dict[str, Any]) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Parameters of the reads below `/v1`: their words, and how they enter a request of the master."""
+"""Parameters below `/v1`: their words, and how they enter a request of the master."""
 
 from __future__ import annotations
 
@@ -93,6 +93,17 @@ def whole(name: str, field: str, help_: str, *, least: int = 0, most: int = 2**3
         setattr(request, field, whole_number(name, value, least, most))
 
     return Param(name, help_, enter, field, "integer")
+
+
+def flag(name: str, field: str, help_: str) -> Param:
+    """True or false."""
+
+    def enter(request: Any, value: str) -> None:
+        if value not in ("true", "false", "1", "0"):
+            raise InvalidRequest(f"{name} is true or false", field=name)
+        setattr(request, field, value in ("true", "1"))
+
+    return Param(name, help_, enter, field, "boolean")
 
 
 def whole_number(name: str, value: str, least: int, most: int) -> int:

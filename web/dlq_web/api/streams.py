@@ -22,9 +22,10 @@ from starlette.types import Receive, Scope, Send
 from dlq.v1 import job_service_pb2 as wire
 from dlq_cli.facts.cluster import event_facts
 from dlq_cli.facts.job import job_facts
-from dlq_common.errors import DlqError, InvalidRequest, TryAgain
-from dlq_web.api.params import whole_number
+from dlq_common.errors import DlqError, TryAgain
+from dlq_web.api.params import fill
 from dlq_web.api.refusals import body_of
+from dlq_web.api.stream_reads import ATTEMPT, EVENTS, LAST_EVENT_ID, LINES, LOGS, OFFSET, PLAIN, SSE
 from dlq_web.door.sessions import line_of, person_of, session_of
 from dlq_web.line.feed import EventFeed
 from dlq_web.line.methods import named
@@ -34,17 +35,15 @@ FIRST_S = 1.0  # within which a refusal of the master has its status
 RETRY_MS = 1_000
 AWAY = "event: away\ndata: the master\n\n"
 MOST_STREAMS, MOST_OF_ALL = 64, 4_000  # of one person, and of all
-SSE, LINES, PLAIN = "text/event-stream", "application/x-ndjson", "text/plain"
 _READ_LOGS = named("JobService", "ReadLogs")
-_MOST = 2**63 - 1
 
 
 def routes() -> list[Route]:
     """The streams below `/v1`."""
     streams = Streams()
     return [
-        Route("/v1/events", streams.events, methods=["GET"]),
-        Route("/v1/jobs/{job}/logs", streams.logs, methods=["GET"]),
+        Route(f"/v1{EVENTS.path}", streams.events, methods=["GET"]),
+        Route(f"/v1{LOGS.path}", streams.logs, methods=["GET"]),
     ]
 
 
@@ -125,37 +124,31 @@ class Streams:
     async def events(self, http: Request) -> Response:
         """Events after `after`, or after the header Last-Event-ID; from now on without both."""
         given = dict(http.query_params)
-        told = http.headers.get("last-event-id") or given.pop("after", "-1")
-        given.pop("after", None)
-        _refuse_more(given, "after")
-        after = whole_number("after", told, -1, _MOST)
+        if last := http.headers.get(LAST_EVENT_ID):
+            given["after"] = last
+        request = wire.WatchEventsRequest(cursor=-1)
+        fill(request, EVENTS.of_query(), given)
         kind = SSE if SSE in http.headers.get("accept", SSE) else LINES
         feed = person_of(http).feed
 
         def form(stream: OpenStream, _first: Any) -> _Told:
             return _Told(_events(stream, kind, feed), kind)
 
-        return await self._answer(http, feed.events(after), form)
+        return await self._answer(http, feed.events(request.cursor), form)
 
     async def logs(self, http: Request) -> Response:
         """The output of one rank from an offset, as text; as JSON lines each piece has its
         offset.
         """
-        given = dict(http.query_params)
-        request = wire.ReadLogsRequest(
-            job_id=http.path_params["job"],
-            attempt=whole_number("attempt", given.pop("attempt", "0"), 0, 2**31 - 1),
-            node_rank=whole_number("rank", given.pop("rank", "0"), 0, 2**31 - 1),
-            offset=whole_number("offset", given.pop("offset", "0"), -_MOST, _MOST),
-            follow=_flag("follow", given.pop("follow", "false")),
-        )
-        _refuse_more(given, "attempt, rank, offset, follow")
+        request = wire.ReadLogsRequest()
+        fill(request, LOGS.of_path(), http.path_params)
+        fill(request, LOGS.of_query(), http.query_params)
         kind = LINES if LINES in http.headers.get("accept", "") else PLAIN
 
         def form(stream: OpenStream, first: wire.ReadLogsResponse | None) -> _Told:
             if first is None:
                 return _Told(_pieces(stream, kind), kind)
-            where = {"Dlq-Attempt": str(first.attempt), "Dlq-Offset": str(first.offset)}
+            where = {ATTEMPT: str(first.attempt), OFFSET: str(first.offset)}
             return _Told(_pieces(stream, kind), kind, where)
 
         return await self._answer(http, line_of(http).stream(_READ_LOGS, request), form)
@@ -246,18 +239,3 @@ def _as_line() -> Any:
         return json.dumps(told, separators=(",", ":")).encode() + b"\n"
 
     return form
-
-
-def _refuse_more(given: Mapping[str, str], known: str) -> None:
-    for name in given:
-        raise InvalidRequest(
-            f"there is no parameter {name[:64]!r}",
-            field=name[:64],
-            hint=f"parameters: {known}",
-        )
-
-
-def _flag(name: str, told: str) -> bool:
-    if told not in ("true", "false", "1", "0"):
-        raise InvalidRequest(f"{name} is true or false", field=name)
-    return told in ("true", "1")
