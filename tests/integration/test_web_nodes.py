@@ -127,6 +127,7 @@ async def test_a_node_has_a_page_with_its_gpus_its_jobs_and_its_last_day(
     assert "dlq admin node drain gpu0000" in page.words
     drains = await seen(web, "/nodes/gpu0001")
     assert drains.having("data-undrain")
+    assert drains.having("data-keep"), "or a renewal takes the refusal away"
     assert (await web.browser.get("/nodes/nope", headers=HTML)).status_code == 404
 
 

@@ -84,6 +84,11 @@ async def test_a_spec_file_is_a_job(house: RpcHouse, web: WebHouse) -> None:
     assert (status, spec.working_directory, spec.resources.gpu_count) == (200, "/data", 4)
 
 
+async def test_a_form_that_is_being_filled_in_stays(web: WebHouse) -> None:
+    text = (await web.browser.get("/submit", headers=HTML)).text
+    assert '<form id="submit" class="tall" data-still' in text, "or a renewal takes the text away"
+
+
 async def test_a_second_press_of_the_same_form_queues_nothing(
     house: RpcHouse, web: WebHouse
 ) -> None:

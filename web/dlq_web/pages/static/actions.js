@@ -2,7 +2,7 @@
 // renews itself. An order whose answer got lost is given again under the same key.
 // @ts-check
 
-import { element, newKey, post } from './answers.js';
+import { element, newKey, send } from './answers.js';
 
 const UNCOUNTED = 20;
 /** @type {Set<string>} */
@@ -27,7 +27,7 @@ async function give(order, jobs, count, acceptLoss) {
   const same = JSON.stringify([order, jobs, acceptLoss]);
   const key = unanswered.get(same) ?? newKey();
   unanswered.set(same, key);
-  const told = await post('/act', { order, jobs, key, count, accept_loss: acceptLoss });
+  const told = await send('/act', { order, jobs, key, count, accept_loss: acceptLoss });
   if (told.sure) unanswered.delete(same);
   return told;
 }

@@ -1,4 +1,4 @@
-// Changes that a page asks for: one POST with the token of the session, and its answer in words.
+// Changes that a page asks for: one request with the token of the session, and its answer in words.
 // @ts-check
 
 const csrf = document.querySelector('meta[name="csrf"]')?.getAttribute('content') ?? '';
@@ -9,25 +9,36 @@ export function newKey() {
 }
 
 /**
- * The answer of the server: its body, and the refusal in words, or '' where there is none.
- * `sure` is false where nobody knows whether it happened.
+ * The answer of the server: its status, its body, and the refusal in words, or '' where there is none.
+ * The status is 0 where no answer came. `sure` is false where nobody knows whether it happened: then
+ * the page keeps its key.
  * @param {string} path
- * @param {unknown} body
- * @returns {Promise<{ body: any, refusal: string, sure: boolean }>}
+ * @param {any} [body]  a `key` in it is an idempotency key
+ * @param {{ method?: string, key?: string }} [how]  `key`: an idempotency key, as a header
+ * @returns {Promise<{ status: number, body: any, refusal: string, sure: boolean }>}
  */
-export async function post(path, body) {
+export async function send(path, body, { method = 'POST', key = '' } = {}) {
   try {
     const answer = await fetch(path, {
-      method: 'POST',
-      headers: { accept: 'application/json', 'content-type': 'application/json', 'x-dlq-csrf': csrf },
+      method,
+      headers: { accept: 'application/json', 'content-type': 'application/json', 'x-dlq-csrf': csrf,
+        ...(key ? { 'idempotency-key': key } : {}) },
       body: JSON.stringify(body),
     });
-    const told = await answer.json();
-    const refusal = answer.ok ? '' : [told.message, told.hint].filter(Boolean).join('; ');
-    return { body: told, refusal, sure: answer.status !== 503 && answer.status !== 500 };
+    if (answer.ok) return { status: answer.status, body: await answer.json(), refusal: '', sure: true };
+    const told = await answer.json().catch(() => ({ message: `the server answered ${answer.status}` }));
+    const refusal = [told.message, told.hint].filter(Boolean).join('; ');
+    return { status: answer.status, body: told, refusal, sure: answer.status < 500 && answer.status !== 429 };
   } catch {
-    return { body: {}, refusal: 'no line to the server; do it again: it happens once', sure: false };
+    const again = key || body?.key ? '; do it again: it happens once' : '';
+    return { status: 0, body: {}, refusal: `no line to the server${again}`, sure: false };
   }
+}
+
+/** Words for the reader in the place with this id. @param {string} id @param {string} text */
+export function tell(id, text) {
+  const told = document.getElementById(id);
+  if (told) told.textContent = text;
 }
 
 /** @param {string} name @param {string} text @param {string} [kind] @returns {HTMLElement} */

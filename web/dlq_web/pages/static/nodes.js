@@ -2,32 +2,18 @@
 // the same key, so it happens once. A page on which something is chosen does not renew itself.
 // @ts-check
 
-import { newKey } from './answers.js';
+import { newKey, send, tell } from './answers.js';
 
 const SET_FLAGS = '/api/dlq.v1.AdminService/SetNodeFlags';
-const csrf = document.querySelector('meta[name="csrf"]')?.getAttribute('content') ?? '';
 let key = newKey();
-
-/** @param {string} text */
-function say(text) {
-  const said = document.getElementById('said');
-  if (said) said.textContent = text;
-}
 
 /** @param {Record<string, unknown>} request @param {string} next */
 async function setFlags(request, next) {
-  say('asking the master');
-  try {
-    const answer = await fetch(SET_FLAGS, {
-      method: 'POST',
-      headers: { 'content-type': 'application/json', 'x-dlq-csrf': csrf, 'idempotency-key': key },
-      body: JSON.stringify(request),
-    });
-    const told = await answer.json();
-    if (answer.ok) { location.assign(next); return; }
-    if (answer.status < 500) key = newKey();  // it has not happened
-    say([told.message, told.hint].filter(Boolean).join('; '));
-  } catch { say('no line to the server; do it again: it happens once'); }
+  tell('said', 'asking the master');
+  const { refusal, sure } = await send(SET_FLAGS, request, { key });
+  if (!refusal) { location.assign(next); return; }
+  if (sure) key = newKey();  // it has not happened
+  tell('said', refusal);
 }
 
 /** As a shell takes it. @param {string} text */
@@ -40,7 +26,7 @@ document.addEventListener('submit', (event) => {
   const given = new FormData(form);
   const nodes = (form.dataset.nodes ?? '').split(' ');
   const wanted = form.dataset.count ?? '';
-  if (wanted && String(given.get('count')).trim() !== wanted) { say(`type ${wanted} to go on`); return; }
+  if (wanted && String(given.get('count')).trim() !== wanted) { tell('said', `type ${wanted} to go on`); return; }
   setFlags({ nodeId: nodes[0], moreNodeIds: nodes.slice(1), setFlags: ['draining'],
     reason: String(given.get('reason')), acceptLoss: true },
   nodes.length === 1 ? `/nodes/${encodeURIComponent(nodes[0])}` : '/nodes?show=hindered');

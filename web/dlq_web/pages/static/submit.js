@@ -1,7 +1,7 @@
 // The form for a job: what its text means, and the submission. All words are the server's.
 // @ts-check
 
-import { element, post } from './answers.js';
+import { element, send } from './answers.js';
 
 const form = /** @type {HTMLFormElement} */ (document.getElementById('submit'));
 const answer = /** @type {HTMLElement} */ (document.getElementById('answer'));
@@ -51,7 +51,7 @@ form.addEventListener('submit', async (event) => {
     name, /** @type {HTMLInputElement} */ (form.elements.namedItem(name)).value]));
   const zone = Intl.DateTimeFormat().resolvedOptions().timeZone ?? '';
   answer.replaceChildren(element('p', 'asking the master'));
-  const told = await post(check ? '/submit/check' : '/submit', { ...given, zone, key: form.dataset.key });
+  const told = await send(check ? '/submit/check' : '/submit', { ...given, zone, key: form.dataset.key });
   const shown = told.refusal ? refused(told) : check ? checked(told.body) : submitted(told.body);
   answer.replaceChildren(...shown);
 });

@@ -1,20 +1,19 @@
 // Asks the twin without leaving the page, so that the question can be cancelled.
 // @ts-check
 
-const form = /** @type {HTMLFormElement | null} */ (document.getElementById('what-if'));
-const stop = document.getElementById('stop');
-const asking = document.getElementById('asking');
+import { tell } from './answers.js';
+
 let question = /** @type {AbortController | null} */ (null);
 
-/** @param {string} text */
-function tell(text) { if (asking) asking.textContent = text; }
+/** @param {boolean} can */
+function letCancel(can) { document.getElementById('stop')?.toggleAttribute('hidden', !can); }
 
 /** @param {string} url */
 async function ask(url) {
   question?.abort();
   const mine = question = new AbortController();
-  stop?.removeAttribute('hidden');
-  tell('asking the twin, for a minute at most');
+  letCancel(true);
+  tell('asking', 'asking the twin, for a minute at most');
   try {
     const answer = await fetch(url, { headers: { accept: 'text/html' }, signal: mine.signal });
     const fresh = new DOMParser().parseFromString(await answer.text(), 'text/html');
@@ -24,15 +23,19 @@ async function ask(url) {
     document.getElementById('answer')?.replaceWith(found);
     history.replaceState(null, '', url);
     found.focus();
-    tell('');
-  } catch { tell(mine.signal.aborted ? 'cancelled' : 'no line to the server'); }
-  if (question === mine) { question = null; stop?.setAttribute('hidden', ''); }
+    tell('asking', '');
+  } catch { if (question === mine) tell('asking', mine.signal.aborted ? 'cancelled' : 'no line to the server'); }
+  if (question === mine) { question = null; letCancel(false); }
 }
 
-form?.addEventListener('submit', (event) => {
+document.addEventListener('submit', (event) => {
+  const form = /** @type {HTMLFormElement} */ (event.target);
+  if (form.id !== 'what-if') return;
   event.preventDefault();
   const given = new URLSearchParams();
   for (const [name, value] of new FormData(form)) if (value) given.append(name, String(value));
   ask(`/what-if?${given}`);
 });
-stop?.addEventListener('click', () => { question?.abort(); });
+document.addEventListener('click', (event) => {
+  if (/** @type {HTMLElement} */ (event.target).closest('#stop')) question?.abort();
+});
