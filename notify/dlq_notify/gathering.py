@@ -92,7 +92,7 @@ class Gathering:
                 if rule is None:
                     self._store.drop_digest(digest)
                     continue
-                later_s = self._not_before_s(rule, digest, now_s)
+                later_s = self._not_before_s(rule, now_s)
                 if later_s > now_s:
                     self._store.put_digest(digest._replace(due_s=later_s))
                     continue
@@ -216,7 +216,7 @@ class Gathering:
             if START_MOVED in rule.words:
                 self._add(rule, notice, now_s)
 
-    def _not_before_s(self, rule: Rule, digest: Digest, now_s: float) -> float:
+    def _not_before_s(self, rule: Rule, now_s: float) -> float:
         wakes_s = rule.wakes_s(now_s)
         if wakes_s > now_s:
             return wakes_s

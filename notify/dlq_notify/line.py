@@ -162,8 +162,8 @@ class EventReader:
         take: Callable[[EventReader, EventBatch], None],
         lost: Callable[[EventReader, DlqError], None],
     ) -> None:
-        """`take` may block, and raises StopIteration once the reader is to end. `lost`: the master
-        refuses, or is away.
+        """`take` may block, until the reader is stopped. `lost`: the master refuses, or its journal
+        is cut; a master that is away is asked again.
         """
         self._line, self._cursor, self._take, self._lost = line, cursor, take, lost
         self._stop = threading.Event()

@@ -4,6 +4,7 @@ command that makes a link to its page.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -13,11 +14,12 @@ from dlq_client.line.identity import Identity, certified, load_identity, save_id
 from dlq_common.errors import ConfigError, NotFound, Unavailable
 from dlq_common.identity.acting import ActsFor
 from dlq_common.identity.pki import Role
+from dlq_web.line import calls
 from dlq_web.line import service as module
 from dlq_web.line.service import ServiceLine, service_identity
 from support.cli_run import Dlq
 from support.fake_master import FakeMaster
-from support.rpc_house import RpcHouse, rpc_house
+from support.rpc_house import DEADLINE_S, RpcHouse, rpc_house
 
 pytestmark = pytest.mark.integration
 DAY_S = 86_400.0
@@ -76,6 +78,36 @@ async def test_a_renewed_identity_is_there_after_a_restart(house: RpcHouse, tmp_
     kept = load_identity(tmp_path / "home")
     assert kept is not None
     assert kept.certificate == fresh.certificate != old.certificate
+
+
+async def test_an_identity_that_cannot_be_kept_is_renewed_at_a_later_look(
+    house: RpcHouse, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(calls, "RENEWAL_LOOK_S", 0.01)
+    old, in_the_way = identity_of(house, age_s=21 * DAY_S), tmp_path / "service"
+    in_the_way.write_text("no directory")
+    refused, kept = asyncio.Event(), asyncio.Event()
+
+    class Watched(ServiceLine):
+        async def _renewed(self) -> Identity:
+            try:
+                fresh = await super()._renewed()
+            except OSError:
+                refused.set()
+                raise
+            kept.set()
+            return fresh
+
+    line = Watched(old, in_the_way / "identity", house.clock)
+    keeping = asyncio.create_task(line.keep_renewed())
+    async with asyncio.timeout(DEADLINE_S):
+        await refused.wait()
+        in_the_way.unlink()
+        (in_the_way / "identity").mkdir(mode=0o700, parents=True)
+        await kept.wait()
+    keeping.cancel()
+    await asyncio.wait([keeping])
+    await line.close()
 
 
 async def test_the_service_asks_for_health_and_uses_links_up(

@@ -39,7 +39,7 @@ class Bridge:
         method = _method_of(http)
         kind = http.headers.get("content-type", "").partition(";")[0].strip().lower()
         if kind not in (JSON, PROTO):
-            return _unsupported(kind)
+            return _unsupported()
         coding = http.headers.get("content-encoding", "identity").strip().lower()
         if coding not in CODINGS:
             return _unknown_coding(coding)
@@ -102,7 +102,7 @@ def _deadline_s(http: Request) -> float:
     return min(int(told) / 1000, LONGEST_CALL_S)
 
 
-def _unsupported(kind: str) -> Response:
+def _unsupported() -> Response:
     told = json.dumps({"code": "unknown", "message": f"the body is {JSON} or {PROTO}"})
     return Response(told, 415, {"Accept-Post": f"{JSON}, {PROTO}"}, media_type=JSON)
 

@@ -1,6 +1,6 @@
-"""WebSessions of browsers and of programs: random secrets, of which only digests are kept.
+"""Sessions of browsers and of programs: random secrets, of which only digests are kept.
 
-WebSessions are in memory. A restarted server knows none, and everybody signs in anew. The server of
+Sessions are in memory. A restarted server knows none, and everybody signs in anew. The server of
 one person asks as that person in all of them. A server for all asks in each as the person who
 signed in.
 """
@@ -84,12 +84,12 @@ class WebSessions:
         """A secret that opens one session, within LINK_S."""
         now_s, secret = self._clock.boottime_s(), secrets.token_urlsafe(SECRET_BYTES)
         self._links = {key: end_s for key, end_s in self._links.items() if end_s > now_s}
-        self._links[_digest(secret)] = now_s + LINK_S
+        self._links[digest_of(secret)] = now_s + LINK_S
         return secret
 
     def enter(self, link: str) -> str | None:
         """The secret of a new session; None for a link that is used up, too old or made up."""
-        ends_s = self._links.pop(_digest(link), None)
+        ends_s = self._links.pop(digest_of(link), None)
         if ends_s is None or self._clock.boottime_s() >= ends_s:
             return None
         return self.begin(by_cookie=True)
@@ -111,7 +111,7 @@ class WebSessions:
         session = Session(
             secrets.token_urlsafe(SECRET_BYTES), now_s, now_s, by_cookie, person, certificate, scope
         )
-        self._sessions[_digest(secret)] = session
+        self._sessions[digest_of(secret)] = session
         return secret
 
     def _make_room(self, person: Person | None) -> None:
@@ -124,7 +124,7 @@ class WebSessions:
 
     def of(self, secret: str) -> Session | None:
         """The session with this secret, seen now; None: there is none, or it is over."""
-        key, now_s = _digest(secret), self._clock.boottime_s()
+        key, now_s = digest_of(secret), self._clock.boottime_s()
         session = self._sessions.get(key)
         if session is None:
             return None
@@ -136,7 +136,7 @@ class WebSessions:
 
     def leave(self, secret: str) -> None:
         """End the session, and what it has open."""
-        self._end(_digest(secret))
+        self._end(digest_of(secret))
 
     def living(self) -> list[Session]:
         """All that have not ended."""
@@ -209,6 +209,6 @@ def line_of(http: HTTPConnection) -> Asking:
     return ScopedLine(line, session.scope)
 
 
-def _digest(secret: str) -> str:
+def digest_of(secret: str) -> str:
     """256 random bits need no salt and no slow hash."""
     return hashlib.sha256(secret.encode("utf-8", "replace")).hexdigest()

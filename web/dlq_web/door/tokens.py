@@ -8,7 +8,6 @@ nothing, also when a later user has the same name.
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import hmac
 import json
 import secrets
@@ -23,6 +22,7 @@ from dlq_common.identity.acting import ActsFor
 from dlq_common.identity.files import write_private
 from dlq_common.identity.private_files import read_private
 from dlq_common.text.units import DAY
+from dlq_web.door.sessions import SECRET_BYTES, digest_of
 from dlq_web.line.scope import Scope
 
 TOKEN_FILE = "tokens.json"
@@ -30,7 +30,7 @@ LONGEST_S = 365 * DAY
 MOST_OF_A_USER, MOST = 20, 10_000
 LONGEST_LABEL = 60
 _PREFIX = "dlqt"
-_ID_BYTES, _SECRET_BYTES = 6, 32
+_ID_BYTES = 6
 _VERSION = 1
 
 
@@ -78,10 +78,10 @@ class Tokens:
                     f"{user.name} has {MOST_OF_A_USER} tokens", hint="revoke one of them first"
                 )
             token_id = secrets.token_hex(_ID_BYTES)
-            secret, now_s = secrets.token_urlsafe(_SECRET_BYTES), self._clock.now_s()
+            secret, now_s = secrets.token_urlsafe(SECRET_BYTES), self._clock.now_s()
             since_s = now_s if user.since_s is None else user.since_s
             token = Token(
-                token_id, _digest(secret), user.name, user.role, since_s, label, scope, now_s,
+                token_id, digest_of(secret), user.name, user.role, since_s, label, scope, now_s,
                 now_s + lifetime_s,
             )  # fmt: skip
             await self._keep({**self._tokens, token_id: token})
@@ -92,7 +92,7 @@ class Tokens:
         prefix, _, rest = text.partition("_")
         token_id, _, secret = rest.partition("_")
         token = self._tokens.get(token_id) if prefix == _PREFIX else None
-        if token is None or not hmac.compare_digest(token.digest, _digest(secret)):
+        if token is None or not hmac.compare_digest(token.digest, digest_of(secret)):
             return None
         return token if self._clock.now_s() < token.end_s else None
 
@@ -138,8 +138,3 @@ def _read(path: Path) -> dict[str, Token]:
 
 def _token(told: Mapping[str, Any]) -> Token:
     return Token(**{**told, "scope": Scope(told["scope"])})
-
-
-def _digest(secret: str) -> str:
-    """256 random bits need no salt and no slow hash."""
-    return hashlib.sha256(secret.encode("utf-8", "replace")).hexdigest()

@@ -25,6 +25,7 @@ from dlq_common.daemon.logs import get_logger
 from dlq_common.errors import DlqError, PermissionDenied, Unauthenticated
 from dlq_common.identity.acting import ActsFor
 from dlq_common.text.units import MINUTE
+from dlq_web.door.sessions import SECRET_BYTES, digest_of
 from dlq_web.entrance.id_tokens import TokenReader
 from dlq_web.entrance.issuer import Issuer
 from dlq_web.entrance.rules import ClaimRules
@@ -33,7 +34,6 @@ from dlq_web.entrance.ways import Entrance, OtherWay, form_of, own_path
 BEGIN, BACK, LOGOUT = "/enter/openid", "/enter/openid/back", "/enter/openid/logout"
 BEGUN_S = 10 * MINUTE
 MOST_BEGUN, MOST_KNOWN = 10_000, 10_000
-_SECRET_BYTES = 32
 
 
 class _Begun(NamedTuple):
@@ -85,11 +85,11 @@ class OpenIdDoor:
     async def begin(self, http: Request) -> Response:
         """On to the issuer."""
         endpoints = await self._issuer.endpoints()
-        state, browser, nonce, verifier = (secrets.token_urlsafe(_SECRET_BYTES) for _ in range(4))
+        state, browser, nonce, verifier = (secrets.token_urlsafe(SECRET_BYTES) for _ in range(4))
         now_s = self._clock.boottime_s()
         to = own_path(http.query_params.get("next", "/"))
         self._forget(now_s)
-        self._begun[_digest(state)] = _Begun(_digest(browser), nonce, verifier, to, now_s)
+        self._begun[digest_of(state)] = _Begun(digest_of(browser), nonce, verifier, to, now_s)
         asked = {
             "response_type": "code",
             "client_id": self._issuer.client.client_id,
@@ -157,8 +157,8 @@ class OpenIdDoor:
     def _taken(self, state: str, browser: str) -> _Begun:
         """The sign-in of this state and this browser, used up by it."""
         self._forget(self._clock.boottime_s())
-        begun = self._begun.pop(_digest(state), None)
-        if begun is None or not hmac.compare_digest(begun.browser, _digest(browser)):
+        begun = self._begun.pop(digest_of(state), None)
+        if begun is None or not hmac.compare_digest(begun.browser, digest_of(browser)):
             raise Unauthenticated(
                 "this sign-in was not begun by this browser, or is over",
                 hint="sign in anew at /sign-in",
@@ -182,7 +182,3 @@ def _word(text: str) -> str:
     """A word of the issuer's refusal, which came through the browser."""
     plain = text.replace("_", "").isalnum() and text.isascii()
     return text[:64] if plain else "without a word of the standard"
-
-
-def _digest(secret: str) -> str:
-    return hashlib.sha256(secret.encode("utf-8", "replace")).hexdigest()

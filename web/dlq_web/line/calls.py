@@ -116,8 +116,8 @@ class MasterLine:
                 continue
             try:
                 self.identity = await self._renewed()
-            except (grpc.RpcError, DlqError):
-                continue  # the master is away; there is a third of the certificate's life left
+            except (grpc.RpcError, DlqError, OSError):
+                continue  # the master is away, or the disk full; a third of its life is left
             old, self._channel = self._channel, open_channel(self.identity)
             await old.close(grace=STREAM_DEADLINE_S)
 
