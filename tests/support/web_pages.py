@@ -8,11 +8,13 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from importlib import import_module
+from inspect import signature
 from pkgutil import walk_packages
 from typing import Any
 
 import dlq_web.pages
 from dlq_common.clock import SteadyClock
+from dlq_web.pages.machines.maps import GpuMaps
 
 # A value for each part of an address, which both a fake master and a real one of the tests know.
 SAMPLES = {"job": "1", "node": "n1"}
@@ -28,9 +30,12 @@ def page_paths(**samples: str) -> list[str]:
 
 def templates() -> Iterator[str]:
     """The address of every route that answers GET, with its parts in braces."""
+    clock = SteadyClock()
+    parts = {"clock": clock, "_clock": clock, "maps": GpuMaps(clock)}
     for found in walk_packages(dlq_web.pages.__path__, "dlq_web.pages."):
         routes = getattr(import_module(found.name), "routes", None)
-        for route in routes(SteadyClock()) if routes is not None else ():
+        wanted = signature(routes).parameters if routes is not None else ()
+        for route in routes(*(parts[name] for name in wanted)) if routes is not None else ():
             if "GET" in (route.methods or ()):
                 yield route.path
 

@@ -28,6 +28,7 @@ from dlq_web.door.wall import WallToken
 from dlq_web.pages import job, loans, me, pages, promises, search
 from dlq_web.pages.foresee import future
 from dlq_web.pages.machines import drain, gpus, nodes, use
+from dlq_web.pages.machines.maps import GpuMaps
 from dlq_web.pages.page import LOOK, STATIC, refusal_page
 from dlq_web.pages.steer import acting, submitting
 from dlq_web.wall import Wall
@@ -59,6 +60,7 @@ def assembled(
     doors: Sequence[Route], health: WebHealth, guard: Middleware, clock: Clock, ids: Ids
 ) -> Starlette:
     """The API and the pages behind these doors."""
+    maps = GpuMaps(clock)
     return Starlette(
         routes=[
             *doors,
@@ -76,10 +78,10 @@ def assembled(
             *future.routes(clock),
             *acting.routes(clock),
             *submitting.routes(clock),
-            *gpus.routes(clock),
-            *nodes.routes(clock),
-            *drain.routes(clock),
-            *use.routes(clock),
+            *gpus.routes(maps),
+            *nodes.routes(clock, maps),
+            *drain.routes(clock, maps),
+            *use.routes(clock, maps),
             Mount("/static", StaticFiles(directory=STATIC, packages=[LOOK])),
         ],
         middleware=[guard],

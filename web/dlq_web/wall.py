@@ -14,9 +14,10 @@ from dlq_common.clock import Clock
 from dlq_common.errors import Unauthenticated
 from dlq_web.door.wall import WallToken
 from dlq_web.line.calls import Asking
+from dlq_web.pages.kept import KeptAnswers, tagged
 from dlq_web.pages.machines.gpu_map import GpuMap, nameless
-from dlq_web.pages.machines.gpus import USES, document_of, tagged
-from dlq_web.pages.machines.maps import FRESH_S, KeptAnswers, ask_map
+from dlq_web.pages.machines.gpus import USES, document_of
+from dlq_web.pages.machines.maps import FRESH_S, ask_map
 from dlq_web.pages.page import open_page
 
 

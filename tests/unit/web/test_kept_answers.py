@@ -7,7 +7,7 @@ import weakref
 from typing import cast
 
 from dlq_web.line.calls import Asking
-from dlq_web.pages.machines.maps import KeptAnswers
+from dlq_web.pages.kept import KeptAnswers
 from support.fake_clock import FakeClock
 
 LINE = cast(Asking, None)

@@ -33,12 +33,11 @@ from dlq_web.line.calls import Asking
 from dlq_web.line.methods import PublicMethod, named
 from dlq_web.pages.page import page
 from dlq_web.pages.sheets import Sheet, facts_sheet, sheet
-from dlq_web.pages.views import look_at
+from dlq_web.pages.views import REPORTED_DAYS, days_of, look_at
 
 MOST_ROWS = 200
 MOST_MACHINES = 50  # of a pool, the newest first
 MOST_PROOFS = 32  # servers whose GPUs are shown one by one
-DAYS = (1, 7, 30)
 _FIELDS = ("count", "hosts", "within", "force")
 _MOVING = ("lending", "reclaimed")
 _STATES = ("reclaimed", "lending", "lent", "away")  # in the order in which they are shown
@@ -92,7 +91,7 @@ class LoansPage:
         """Loans, what taking them back costs, pools, and money."""
         line, look = line_of(http), look_at(self._clock.now_s())
         asked = AskedBack(*(http.query_params.get(name, "").strip() for name in _FIELDS))
-        days = _days(http.query_params.get("days", "7"))
+        days = days_of(http)
         by = groups_of(http.query_params.get("by", "pool"), COST_GROUPS)
         since = to_timestamp(look.now_s - days * DAY)
         costs_asked = usage_service_pb2.GetCostsRequest(from_time=since, by=by)
@@ -109,7 +108,7 @@ class LoansPage:
                               MOST_ROWS),
             pool_costs=facts_sheet([pool_cost_facts(one, by) for one in costs.pools],
                                    ("day", "pool")),
-            days=days, by=",".join(by), all_days=DAYS, groups=tuple(COST_GROUPS),
+            days=days, by=",".join(by), all_days=REPORTED_DAYS, groups=tuple(COST_GROUPS),
         )  # fmt: skip
 
 
@@ -244,9 +243,3 @@ def _rented(told: Any, look: OutputLook) -> Mapping[str, Any]:
 def _machines(pool: pool_service_pb2.Pool, look: OutputLook) -> list[list[str]]:
     """The newest first."""
     return [rented.machine_row(one, look) for one in pool.machines][::-1]
-
-
-def _days(text: str) -> int:
-    if text not in map(str, DAYS):
-        raise InvalidRequest(f"there is no report of {text[:16]!r} days", field="days")
-    return int(text)

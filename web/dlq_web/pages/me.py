@@ -30,7 +30,7 @@ from dlq_web.door.sessions import line_of
 from dlq_web.line.methods import named
 from dlq_web.pages import views
 from dlq_web.pages.foresee.start_now import StartNow, start_now
-from dlq_web.pages.machines.maps import KeptAnswers
+from dlq_web.pages.kept import KeptAnswers
 from dlq_web.pages.page import page
 
 MOST_ROWS, MOST_ENDED = 200, 50

@@ -6,6 +6,8 @@ from collections.abc import Iterable
 from datetime import UTC
 from typing import NamedTuple
 
+from starlette.requests import Request
+
 from dlq.v1 import job_pb2
 from dlq_cli.lists.columns import reason, where
 from dlq_cli.lists.tasks import shown_id
@@ -13,9 +15,14 @@ from dlq_cli.output.render import OutputLook, clean_line, when
 from dlq_cli.text.elastic import gpus_now
 from dlq_cli.text.foreseen import short_range
 from dlq_cli.text.promises import slack, standing
-from dlq_cli.words import ENDED, shown_state
+from dlq_cli.words import ENDED, SHOWN_STATES, shown_state
+from dlq_common.errors import InvalidRequest
 from dlq_common.text.units import approximate_span
 from dlq_common.text.wire import from_duration, from_timestamp
+
+WAITING = ("pending", "queued", "held")
+RUNNING = tuple(one for one in SHOWN_STATES if one not in (*WAITING, *ENDED))
+REPORTED_DAYS = (1, 7, 30)  # that a report may look back
 
 
 class JobRow(NamedTuple):
@@ -36,6 +43,15 @@ class JobRow(NamedTuple):
 def look_at(now_s: float) -> OutputLook:
     """Instants in UTC: the browser shows them in its reader's zone."""
     return OutputLook(tty=True, color=False, now_s=now_s, zone=UTC)
+
+
+def days_of(http: Request) -> int:
+    """The days that a report is asked to look back. Raises InvalidRequest."""
+    text = http.query_params.get("days", "7")
+    if text not in map(str, REPORTED_DAYS):
+        known = ", ".join(map(str, REPORTED_DAYS))
+        raise InvalidRequest(f"days: {text[:20]!r} is none of {known}", field="days")
+    return int(text)
 
 
 def job_row(job: job_pb2.Job, look: OutputLook) -> JobRow:
@@ -60,7 +76,7 @@ def by_state(rows: Iterable[JobRow]) -> dict[str, list[JobRow]]:
     """Running, waiting and ended ones, each newest first."""
     found: dict[str, list[JobRow]] = {"running": [], "waiting": [], "ended": []}
     for row in rows:
-        waits = row.state in ("pending", "queued", "held")
+        waits = row.state in WAITING
         found["ended" if row.state in ENDED else "waiting" if waits else "running"].insert(0, row)
     return found
 

@@ -8,7 +8,6 @@ the master is away the page says so, and the picture stays as it was.
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import json
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -21,7 +20,6 @@ from dlq.v1 import forecast_service_pb2 as forecasts
 from dlq.v1 import job_service_pb2, reservation_service_pb2
 from dlq_cli.commands.admin.estimates import quality_pairs
 from dlq_cli.output.render import OutputLook, moment
-from dlq_cli.words import ENDED, SHOWN_STATES
 from dlq_client.jobs import SEE_ALL
 from dlq_common.clock import Clock
 from dlq_common.errors import InvalidRequest
@@ -41,15 +39,14 @@ from dlq_web.pages.foresee.hours import (
     of_team,
 )
 from dlq_web.pages.foresee.thinned import FutureView, picture, seen_lanes
-from dlq_web.pages.machines.maps import KeptAnswers
+from dlq_web.pages.kept import KeptAnswers, tagged
 from dlq_web.pages.page import page
-from dlq_web.pages.views import look_at
+from dlq_web.pages.views import RUNNING, look_at
 
 MOST_JOBS, MOST_ROWS = 1_000, 200
 KEPT_S, MOST_KEPT = 10.0, 64
 BEFORE_S, AHEAD_S = HOUR, 12 * HOUR
 WAITS = ("pending", "queued")
-RUNNING = tuple(one for one in SHOWN_STATES if one not in (*WAITS, "held", *ENDED))
 _LIST = named("JobService", "ListJobs")
 _RESERVED = named("ReservationService", "ListReservations")
 _QUALITY = named("ForecastService", "GetForecastQuality")
@@ -112,10 +109,7 @@ class Future:
         seen = of_team(await self._seen(http, wanted.user), wanted.team)
         told = picture(seen_lanes(lanes_of(seen, wanted.by), wanted.view), wanted.view, now_s)
         body = json.dumps(told, separators=(",", ":"), ensure_ascii=False).encode()
-        headers = {"ETag": f'"{hashlib.blake2b(body, digest_size=16).hexdigest()}"'}
-        if http.headers.get("if-none-match", "").removeprefix("W/") == headers["ETag"]:
-            return Response(status_code=304, headers=headers)
-        return Response(body, media_type="application/json", headers=headers)
+        return tagged(http, body)
 
     async def _seen(self, http: Request, user: str) -> FutureSeen:
         """The master's answers, or those of a moment ago."""

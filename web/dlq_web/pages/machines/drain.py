@@ -63,16 +63,16 @@ class DrainPrice(NamedTuple):
     longest_grace: str
 
 
-def routes(clock: Clock) -> list[Route]:
+def routes(clock: Clock, maps: GpuMaps) -> list[Route]:
     """The page."""
-    return [Route("/drain", DrainPage(clock).show, methods=["GET"])]
+    return [Route("/drain", DrainPage(clock, maps).show, methods=["GET"])]
 
 
 class DrainPage:
     """The page of one server."""
 
-    def __init__(self, clock: Clock) -> None:
-        self._maps = GpuMaps(clock)
+    def __init__(self, clock: Clock, maps: GpuMaps) -> None:
+        self._maps = maps
 
     async def show(self, http: Request) -> Response:
         """The price of a drain of the named nodes. Raises PermissionDenied for users."""

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
-import hashlib
 import json
 import re
 from bisect import bisect_right
@@ -15,9 +13,9 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from dlq_common.clock import Clock
 from dlq_common.text.hostlist import compress_hostlist
 from dlq_common.text.units import approximate_span
+from dlq_web.pages.kept import tagged
 from dlq_web.pages.machines.gpu_map import (
     WIDTHS,
     GpuChoice,
@@ -37,7 +35,6 @@ from dlq_web.pages.page import page
 
 ROWS = 50  # nodes of a page of the table
 PIECE = 1_024  # nodes of one answer of data
-WORTH_PACKING = 1_024  # bytes
 POOLS = {"training": "own", "inference": "inference", "priced": "rented"}
 USES = {
     GpuUse.USED: "used: a job holds it, and something ran on it",
@@ -67,9 +64,9 @@ class TableRow(NamedTuple):
     holdings: Sequence[HeldGpus]
 
 
-def routes(clock: Clock) -> list[Route]:
+def routes(maps: GpuMaps) -> list[Route]:
     """The page and its data."""
-    pages = GpuPages(GpuMaps(clock))
+    pages = GpuPages(maps)
     return [
         Route("/gpus", pages.gpus, methods=["GET"]),
         Route("/gpus/map.json", pages.document, methods=["GET"]),
@@ -121,18 +118,6 @@ def document_of(shown: GpuMap, cursor: str) -> bytes:
         "next": here[-1].node_id if more else None,
     }
     return json.dumps(told, separators=(",", ":"), ensure_ascii=False).encode("utf-8", "replace")
-
-
-def tagged(http: Request, body: bytes) -> Response:
-    """JSON with its tag, packed where the reader takes that; 304 for what it has already."""
-    tag = f'"{hashlib.blake2b(body, digest_size=16).hexdigest()}"'
-    headers = {"ETag": tag, "Vary": "Accept-Encoding"}
-    known = http.headers.get("if-none-match", "").split(",")
-    if tag in {one.strip().removeprefix("W/") for one in known}:
-        return Response(status_code=304, headers=headers)
-    if len(body) >= WORTH_PACKING and "gzip" in http.headers.get("accept-encoding", ""):
-        body, headers["Content-Encoding"] = gzip.compress(body, 1, mtime=0), "gzip"
-    return Response(body, media_type="application/json", headers=headers)
 
 
 # --- helpers, in order of use ---------------------------------------------------------------------

@@ -23,7 +23,6 @@ from dlq_cli.commands.cluster.nodes import node_pairs, reasons_of, since_of, sta
 from dlq_cli.commands.look.events import about_of
 from dlq_cli.facts.gpus import rows_of
 from dlq_cli.output.render import Cell, OutputLook, clean_line, when
-from dlq_cli.words import ENDED, SHOWN_STATES
 from dlq_client.jobs import SEE_ALL
 from dlq_common.clock import Clock
 from dlq_common.errors import NotFound
@@ -33,8 +32,9 @@ from dlq_web.door.sessions import line_of, person_of
 from dlq_web.line.calls import Asking
 from dlq_web.line.methods import named
 from dlq_web.pages import views
+from dlq_web.pages.kept import KeptAnswers
 from dlq_web.pages.machines.gpu_map import MapNode
-from dlq_web.pages.machines.maps import GpuMaps, KeptAnswers
+from dlq_web.pages.machines.maps import GpuMaps
 from dlq_web.pages.page import page
 from dlq_web.pages.sheets import Sheet, sheet
 
@@ -46,7 +46,6 @@ HISTORY_S, HISTORY_FRESH_S = DAY, 60.0
 MOST_PAGES = 4  # of the journal, for a history
 SHOWS = {"": "all", "hindered": "those that take no work", "behind": "those with another version"}
 HISTORY = ("node_*",)
-RUNNING = [one for one in SHOWN_STATES if one not in {*ENDED, "pending", "queued", "held"}]
 LENT = "loaned"
 LEFT_OPEN = ("node_not_drained", "node_not_quarantined")
 _LIST, _GET = named("NodeService", "ListNodes"), named("NodeService", "GetNode")
@@ -76,9 +75,9 @@ class NodeLine(NamedTuple):
     reasons: Sequence[WhyClosed]
 
 
-def routes(clock: Clock) -> list[Route]:
+def routes(clock: Clock, maps: GpuMaps) -> list[Route]:
     """The list, and each node."""
-    pages = NodePages(clock)
+    pages = NodePages(clock, maps)
     return [
         Route("/nodes", pages.nodes, methods=["GET"]),
         Route("/nodes/{node}", pages.node, methods=["GET"]),
@@ -88,9 +87,9 @@ def routes(clock: Clock) -> list[Route]:
 class NodePages:
     """Both pages, by the time of one clock."""
 
-    def __init__(self, clock: Clock) -> None:
+    def __init__(self, clock: Clock, maps: GpuMaps) -> None:
         self._clock = clock
-        self._maps = GpuMaps(clock)
+        self._maps = maps
         self._events: KeptAnswers[Sheet] = KeptAnswers(clock, HISTORY_FRESH_S)
 
     async def nodes(self, http: Request) -> Response:
@@ -182,7 +181,7 @@ def operates(http: Request) -> bool:
 
 async def _own_on(line: Asking, node: node_pb2.Node) -> Sequence[job_pb2.Job]:
     """The reader's own jobs there."""
-    request = job_service_pb2.ListJobsRequest(states=RUNNING, page_size=MOST_JOBS)
+    request = job_service_pb2.ListJobsRequest(states=views.RUNNING, page_size=MOST_JOBS)
     return [job for job in (await line.call(_JOBS, request)).jobs if node.node_id in job.node_ids]
 
 

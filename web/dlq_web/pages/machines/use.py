@@ -33,19 +33,18 @@ from dlq_cli.output.render import OutputLook
 from dlq_cli.text.helpers import failing, todo
 from dlq_cli.words import ENDED
 from dlq_common.clock import Clock
-from dlq_common.errors import InvalidRequest
 from dlq_common.text.units import DAY
 from dlq_common.text.wire import from_duration, to_timestamp
 from dlq_web.door.sessions import line_of
 from dlq_web.line.calls import Asking
 from dlq_web.line.methods import named
-from dlq_web.pages.machines.maps import GpuMaps, KeptAnswers
+from dlq_web.pages.kept import KeptAnswers
+from dlq_web.pages.machines.maps import GpuMaps
 from dlq_web.pages.machines.nodes import operates
 from dlq_web.pages.page import page
 from dlq_web.pages.sheets import Sheet, facts_sheet
-from dlq_web.pages.views import look_at
+from dlq_web.pages.views import REPORTED_DAYS, days_of, look_at
 
-DAYS = (1, 7, 30)
 JOBS_AT_ONCE, MOST_PAGES = 1_000, 5  # of ended jobs
 MOST_ROWS = 100
 PAST_FRESH_S, USE_FRESH_S = 300.0, 30.0
@@ -73,22 +72,22 @@ class UseReports(NamedTuple):
     groups: Sheet
 
 
-def routes(clock: Clock) -> list[Route]:
+def routes(clock: Clock, maps: GpuMaps) -> list[Route]:
     """The page."""
-    return [Route("/use", UsePage(clock).show, methods=["GET"])]
+    return [Route("/use", UsePage(clock, maps).show, methods=["GET"])]
 
 
 class UsePage:
     """The page, by the time of one clock."""
 
-    def __init__(self, clock: Clock) -> None:
-        self._clock, self._maps = clock, GpuMaps(clock)
+    def __init__(self, clock: Clock, maps: GpuMaps) -> None:
+        self._clock, self._maps = clock, maps
         self._past: KeptAnswers[PastReports] = KeptAnswers(clock, PAST_FRESH_S)
         self._use: KeptAnswers[UseReports] = KeptAnswers(clock, USE_FRESH_S)
 
     async def show(self, http: Request) -> Response:
         """All reports of a time span."""
-        days, line, operator = _days(http), line_of(http), operates(http)
+        days, line, operator = days_of(http), line_of(http), operates(http)
         look = look_at(self._clock.now_s())
         since_s = look.now_s - days * DAY
         use, past, cluster, quality, whole = await asyncio.gather(
@@ -103,8 +102,8 @@ class UsePage:
         )
         versions = Counter(one.agent_version or "unknown" for one in whole.nodes)
         return page(
-            http, "use", "Use", days=days, all_days=DAYS, use=use, past=past, operator=operator,
-            state=cluster, helpers=_helpers(cluster, look), after=-1,
+            http, "use", "Use", days=days, all_days=REPORTED_DAYS, use=use, past=past,
+            operator=operator, state=cluster, helpers=_helpers(cluster, look), after=-1,
             quality=[pair for pair in quality_pairs(quality, look) if pair[1]],
             planner=planner_text(policy.planner) if policy is not None else "",
             turns=_bucket_sheet(cluster.turns, "turns"),
@@ -114,14 +113,6 @@ class UsePage:
 
 
 # --- helpers, in order of use ---------------------------------------------------------------------
-
-
-def _days(http: Request) -> int:
-    text = http.query_params.get("days", "7")
-    if text not in map(str, DAYS):
-        known = ", ".join(map(str, DAYS))
-        raise InvalidRequest(f"days: {text[:20]!r} is none of {known}", field="days")
-    return int(text)
 
 
 async def _use(line: Asking, since_s: float) -> UseReports:
