@@ -113,8 +113,9 @@ async def test_a_map_is_asked_for_once_in_a_while(
     monkeypatch.setattr(maps, "map_of", counted)
     first = (await web.browser.get("/gpus/map.json")).json()
     assert (await web.browser.get("/gpus/map.json")).json() == first
-    await web.browser.get("/gpus", headers=HTML)
-    assert len(asked) == 1
+    for path in ("/gpus", "/nodes", "/use"):
+        assert (await web.browser.get(path, headers=HTML)).status_code == 200
+    assert len(asked) == 1, "one map for all pages"
 
 
 async def test_others_see_whose_a_gpu_is_only_where_the_cluster_shows_it(house: RpcHouse) -> None:
