@@ -93,7 +93,8 @@ function watch(happened) {
     say('no line to the server, trying again');
     if (source.readyState !== EventSource.CLOSED) return;
     happened();  // where the session is over, every tab hears it now
-    setTimeout(() => location.reload(), 5000);
+    // A reload would take away what is being written.
+    setTimeout(() => { if (inUse()) watch(happened); else location.reload(); }, 5000);
   };
 }
 
