@@ -29,8 +29,12 @@ def test_it_comes_up_and_goes_with_ctrl_c(tmp_path: Path) -> None:
     )  # fmt: skip
     assert demo.stderr is not None
     try:
-        found = re.search(r"open (http://\S+)", demo.stderr.readline())
-        assert found is not None
+        said: list[str] = []
+        found = None
+        while found is None and (line := demo.stderr.readline()):  # gRPC may speak before
+            said.append(line)
+            found = re.search(r"open (http://\S+)", line)
+        assert found is not None, said
         with httpx.Client(follow_redirects=True, headers={"accept": "text/html"}) as browser:
             assert "resnet" in browser.get(found[1]).text
 
