@@ -19,7 +19,7 @@ _MOST_SMALL = 2**31 - 1
 
 
 class StreamRead(NamedTuple):
-    """A stream: what a caller may say, and all the forms of its answer."""
+    """A stream: the parameters of a call, and all the forms of its answer."""
 
     path: str  # below /v1; {name} is a parameter of the path
     summary: str
