@@ -174,7 +174,7 @@ def test_labels_are_as_wide_as_the_highest_rank(job: TwoNodes) -> None:
 
 
 def failures_of(output: str) -> list[str]:
-    """A line for each task. Those that end within a moment share one, unless the machine is busy."""
+    """A line for each task. Those that end within a moment share one, if the machine is idle."""
     told = "\n".join(line for line in ends_of(output) if ": error: gpu" in line)
     apart = r"gpu-a: task 0: \1\nsrun: error: gpu-a: task 1: \1"
     return sorted(re.sub(r"gpu-a: tasks 0-1: (.+)", apart, told).splitlines())
