@@ -7,6 +7,8 @@ import re
 import signal
 import subprocess
 import sys
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import httpx
@@ -22,9 +24,16 @@ DEMO = Path(__file__).resolve().parents[2] / "examples/demo/page.py"
 PATIENCE_S = 120.0
 
 
-def test_it_comes_up_and_goes_with_ctrl_c(tmp_path: Path) -> None:
+@pytest.fixture
+def short_path() -> Iterator[Path]:
+    """A directory with a short name, for the sockets of daemons."""
+    with tempfile.TemporaryDirectory(prefix="dlqdw", dir="/tmp") as name:
+        yield Path(name)
+
+
+def test_it_comes_up_and_goes_with_ctrl_c(short_path: Path) -> None:
     demo = subprocess.Popen(
-        [sys.executable, DEMO], env=os.environ | {"TMPDIR": str(tmp_path)}, text=True,
+        [sys.executable, DEMO], env=os.environ | {"TMPDIR": str(short_path)}, text=True,
         stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
     )  # fmt: skip
     assert demo.stderr is not None
@@ -52,4 +61,4 @@ def test_it_comes_up_and_goes_with_ctrl_c(tmp_path: Path) -> None:
         demo.kill()
         demo.wait()
         demo.stderr.close()
-    assert list(tmp_path.iterdir()) == []
+    assert list(short_path.iterdir()) == []
