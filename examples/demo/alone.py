@@ -4,6 +4,7 @@ wrong.
 
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -22,6 +23,9 @@ def keeps() -> bool:
 
 def perform_alone(name: str, show: Callable[[Path], None]) -> int:
     """The exit code: 0 only if `show` held all that it claims."""
+    for number in (signal.SIGTERM, signal.SIGHUP):  # else the daemons would outlive the demo
+        if signal.getsignal(number) is not signal.SIG_IGN:  # as under nohup
+            signal.signal(number, signal.default_int_handler)
     root = Path(tempfile.mkdtemp(prefix=f"dlq-{name}-"))
     try:
         show(root)
