@@ -20,8 +20,9 @@ from dlq.v1.job_service_pb2_grpc import JobServiceStub
 from dlq.v1.notify_service_pb2_grpc import NotifyServiceStub
 from dlq_client.line.connection import STREAM_DEADLINE_S, Connection
 from dlq_client.line.errors import from_rpc_error
-from dlq_client.line.identity import Identity, load_identity, save_identity
-from dlq_client.login import login, renew
+from dlq_client.line.identity import Identity
+from dlq_client.login import renew
+from dlq_client.service import ServiceHome
 from dlq_common.clock import Clock
 from dlq_common.errors import CursorExpired, DlqError, TryAgain, Unavailable
 from dlq_common.notices import NOTICES, RULE_KINDS
@@ -67,12 +68,8 @@ class NotifierLine:
     """The master, asked as the notifier. Each call raises a DlqError when that fails."""
 
     def __init__(self, home: Path, socket: Path, clock: Clock) -> None:
-        self._home, self._socket, self._clock = home, socket, clock
-        identity = load_identity(home)
-        if identity is None or not identity.is_valid(clock.now_s()):
-            identity = login(socket, NAME)
-            save_identity(home, identity)
-        self._connection = self._connected(identity)
+        self._home, self._clock = ServiceHome(home, socket, NAME), clock
+        self._connection = self._connected(self._home.identity(clock.now_s()))
 
     @property
     def cluster(self) -> str:
@@ -135,9 +132,11 @@ class NotifierLine:
         now_s = self._clock.now_s()
         if not identity.renewal_due(now_s):
             return False
-        valid = identity.is_valid(now_s)
-        fresh = renew(self._connection) if valid else login(self._socket, NAME)
-        save_identity(self._home, fresh)
+        if identity.is_valid(now_s):
+            fresh = renew(self._connection)
+            self._home.keep(fresh)
+        else:
+            fresh = self._home.log_in()
         old, self._connection = self._connection, self._connected(fresh)
         old.close()
         return True

@@ -10,20 +10,20 @@ from pathlib import Path
 
 import pytest
 
+from dlq_client import service as module
 from dlq_client.line.identity import Identity, certified, load_identity, save_identity
 from dlq_common.errors import ConfigError, NotFound, Unavailable
 from dlq_common.identity.acting import ActsFor
 from dlq_common.identity.pki import Role
 from dlq_web.line import calls
-from dlq_web.line import service as module
 from dlq_web.line.service import ServiceLine, service_identity
 from support.cli_run import Dlq
 from support.fake_master import FakeMaster
 from support.rpc_house import DEADLINE_S, RpcHouse, rpc_house
+from support.shared_web_house import service_home
 
 pytestmark = pytest.mark.integration
 DAY_S = 86_400.0
-NO_SOCKET = Path("/nowhere/login.sock")
 
 
 @pytest.fixture
@@ -50,34 +50,50 @@ async def test_the_broker_gives_the_first_identity_and_it_is_kept(
         return identity_of(house)
 
     monkeypatch.setattr(module, "login", login)
-    first = service_identity(home, NO_SOCKET, house.clock)
-    assert (first.user, asked) == ("portal", [NO_SOCKET])
-    assert service_identity(home, NO_SOCKET, house.clock) == first
+    first = service_identity(service_home(home), house.clock)
+    assert (first.user, asked) == ("portal", [service_home(home).login_socket])
+    assert service_identity(service_home(home), house.clock) == first
     assert len(asked) == 1
     assert (home / "identity.key").stat().st_mode & 0o077 == 0
     save_identity(home, identity_of(house, age_s=31 * DAY_S))
-    assert service_identity(home, NO_SOCKET, house.clock).is_valid(house.clock.now_s())
+    assert service_identity(service_home(home), house.clock).is_valid(house.clock.now_s())
     assert len(asked) == 2, "one that has ended is no identity"
 
 
 async def test_without_an_identity_it_says_how_to_get_one(house: RpcHouse, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="no identity") as refused:
-        service_identity(tmp_path / "none", NO_SOCKET, house.clock)
+        service_identity(service_home(tmp_path / "none"), house.clock)
     assert "--role web" in refused.value.hint
     save_identity(tmp_path / "alices", identity_of(house, "alice", Role.USER))
     with pytest.raises(ConfigError, match="alice has the role user"):
-        service_identity(tmp_path / "alices", NO_SOCKET, house.clock)
+        service_identity(service_home(tmp_path / "alices"), house.clock)
 
 
 async def test_a_renewed_identity_is_there_after_a_restart(house: RpcHouse, tmp_path: Path) -> None:
     old = identity_of(house, age_s=21 * DAY_S)
-    line = ServiceLine(old, tmp_path / "home", house.clock)
+    line = ServiceLine(old, service_home(tmp_path / "home"), house.clock)
     (tmp_path / "home").mkdir(mode=0o700)
     fresh = await line._renewed()
     await line.close()
     kept = load_identity(tmp_path / "home")
     assert kept is not None
     assert kept.certificate == fresh.certificate != old.certificate
+
+
+async def test_after_the_end_of_its_certificate_the_broker_gives_another(
+    house: RpcHouse, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The master was away for so long, or the host was."""
+    monkeypatch.setattr(module, "login", lambda _socket, _name: identity_of(house))
+    ended = identity_of(house, age_s=31 * DAY_S)
+    line = ServiceLine(ended, service_home(tmp_path / "home"), house.clock)
+    fresh = await line._renewed()
+    await line.close()
+    assert ended.renewal_due(house.clock.now_s())
+    assert fresh.is_valid(house.clock.now_s())
+    kept = load_identity(tmp_path / "home")
+    assert kept is not None
+    assert kept.certificate == fresh.certificate
 
 
 async def test_an_identity_that_cannot_be_kept_is_renewed_at_a_later_look(
@@ -98,7 +114,7 @@ async def test_an_identity_that_cannot_be_kept_is_renewed_at_a_later_look(
             kept.set()
             return fresh
 
-    line = Watched(old, in_the_way / "identity", house.clock)
+    line = Watched(old, service_home(in_the_way / "identity"), house.clock)
     keeping = asyncio.create_task(line.keep_renewed())
     async with asyncio.timeout(DEADLINE_S):
         await refused.wait()
@@ -113,7 +129,7 @@ async def test_an_identity_that_cannot_be_kept_is_renewed_at_a_later_look(
 async def test_the_service_asks_for_health_and_uses_links_up(
     house: RpcHouse, tmp_path: Path
 ) -> None:
-    line = ServiceLine(identity_of(house), tmp_path, house.clock)
+    line = ServiceLine(identity_of(house), service_home(tmp_path), house.clock)
     await line.probe(10.0)
     secret = house.server.links.make("alice", "user")
     user = await line.use_link("alice", secret)

@@ -14,6 +14,7 @@ import httpx
 from dlq.v1 import identity_service_pb2 as identity_wire
 from dlq.v1.identity_service_pb2_grpc import IdentityServiceStub
 from dlq_client.line.identity import certified, save_identity
+from dlq_client.service import ServiceHome
 from dlq_common.clock import Clock
 from dlq_common.identity.pki import CertifiedIdentity, Role
 from dlq_web.config import OpenIdConfig
@@ -108,6 +109,11 @@ async def csrf_of(browser: httpx.AsyncClient) -> dict[str, str]:
     return {"x-dlq-csrf": found[1], "origin": ORIGIN}
 
 
+def service_home(directory: Path) -> ServiceHome:
+    """Where a service keeps its identity, on a host without a login broker."""
+    return ServiceHome(directory, Path("/nowhere/login.sock"), "dlq-web")
+
+
 @asynccontextmanager
 async def shared_web_house(
     house: RpcHouse,
@@ -123,7 +129,7 @@ async def shared_web_house(
     key, certificate = house.certificate("portal", Role.WEB)
     address = f"127.0.0.1:{house.server.api_port}"
     identity = certified(key, certificate, house.authority.certificate_pem(), address)
-    service = ServiceLine(identity, state_dir / "identity", house.clock)
+    service = ServiceLine(identity, service_home(state_dir / "identity"), house.clock)
     site = Site(
         origin=ORIGIN, behind_proxy=behind_proxy, certificates=True, state_dir=state_dir,
         wall_user=wall_user,

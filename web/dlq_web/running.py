@@ -19,6 +19,7 @@ from typing import NoReturn
 import uvicorn
 from starlette.applications import Starlette
 
+from dlq_client.service import ServiceHome
 from dlq_common.clock import Clock
 from dlq_common.daemon.logs import get_logger
 from dlq_common.daemon.systemd import Service, passed_sockets
@@ -36,8 +37,10 @@ BEAT_S = 5.0
 
 async def run(config: WebConfig, clock: Clock) -> None:
     """Serve with this configuration. Raises ConfigError before anything is served."""
-    home = config.service.state_dir / "identity"
-    identity = await asyncio.to_thread(service_identity, home, config.service.login_socket, clock)
+    home = ServiceHome(
+        config.service.state_dir / "identity", config.service.login_socket, "dlq-web"
+    )
+    identity = await asyncio.to_thread(service_identity, home, clock)
     async with AsyncExitStack() as leaving:
         leaving.enter_context(claimed(config.service.state_dir))
         line = ServiceLine(identity, home, clock)

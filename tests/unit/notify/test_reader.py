@@ -9,6 +9,7 @@ from typing import Any, cast
 
 import pytest
 
+from dlq_client import service
 from dlq_client.line.identity import Identity
 from dlq_common.errors import CursorExpired, DlqError, PermissionDenied, Unavailable
 from dlq_notify import line as module
@@ -103,9 +104,9 @@ def test_a_certificate_that_has_ended_is_replaced_by_the_login_broker(
     """The master was away for longer than it lasts."""
     clock = FakeClock(1_000.0)
     given = [an_identity(0.0, 2_000.0), an_identity(2_500.0, 4_000.0)]
-    monkeypatch.setattr(module, "load_identity", lambda _home: given.pop(0))
-    monkeypatch.setattr(module, "save_identity", lambda _home, _identity: None)
-    monkeypatch.setattr(module, "login", lambda _socket, _name: given.pop(0))
+    monkeypatch.setattr(service, "load_identity", lambda _home: given.pop(0))
+    monkeypatch.setattr(service, "save_identity", lambda _home, _identity: None)
+    monkeypatch.setattr(service, "login", lambda _socket, _name: given.pop(0))
     line = NotifierLine(tmp_path, tmp_path / "login.sock", clock)
     clock.advance(1_700.0)
     assert line.renew_in_time()

@@ -1,19 +1,18 @@
 """The identity of a web server that serves everybody: a service with the role `web`.
 
-It is kept in a directory of the service, renewed in time, and written there anew. On the master's
-host the login broker gives the first one, since it knows the service's account.
+It is kept and renewed in time. Where the master was away until it had ended, the login broker gives
+another one.
 """
 
 from __future__ import annotations
 
 import asyncio
-from pathlib import Path
 
 from google.protobuf.empty_pb2 import Empty
 
 from dlq.v1 import identity_service_pb2 as wire
-from dlq_client.line.identity import Identity, load_identity, save_identity
-from dlq_client.login import login
+from dlq_client.line.identity import Identity
+from dlq_client.service import ServiceHome
 from dlq_common.clock import Clock
 from dlq_common.errors import ConfigError, DlqError
 from dlq_common.identity.acting import ActsFor
@@ -34,7 +33,7 @@ _USE_LINK = PublicMethod(
 class ServiceLine(MasterLine):
     """The master, asked as the service itself: for its health, and for the user of a link."""
 
-    def __init__(self, identity: Identity, home: Path, clock: Clock) -> None:
+    def __init__(self, identity: Identity, home: ServiceHome, clock: Clock) -> None:
         super().__init__(identity, clock)
         self._home = home
 
@@ -49,30 +48,30 @@ class ServiceLine(MasterLine):
         return ActsFor(told.name, told.role, from_timestamp(told.create_time))
 
     async def _renewed(self) -> Identity:
+        if not self.identity.is_valid(self._clock.now_s()):
+            return await asyncio.to_thread(self._home.log_in)
         fresh = await super()._renewed()
-        await asyncio.to_thread(save_identity, self._home, fresh)
+        await asyncio.to_thread(self._home.keep, fresh)
         return fresh
 
 
-def service_identity(home: Path, login_socket: Path, clock: Clock) -> Identity:
+def service_identity(home: ServiceHome, clock: Clock) -> Identity:
     """The service's identity: as it is kept, or from the login broker of this host. ConfigError
     when there is none, or when it is a person's.
     """
-    found = load_identity(home)
-    if found is None or not found.is_valid(clock.now_s()):
-        try:
-            found = login(login_socket, "dlq-web")
-        except DlqError as error:
-            raise ConfigError(
-                f"the service has no identity in {home}: {error.what}",
-                hint="an admin says whose account it is: dlq admin user set dlq-web --role web "
-                "--uid UID --gid GID",
-            ) from None
-        home.mkdir(mode=0o700, parents=True, exist_ok=True)
-        save_identity(home, found)
+    try:
+        found = home.identity(clock.now_s())
+    except ConfigError:
+        raise
+    except DlqError as error:
+        raise ConfigError(
+            f"the service has no identity in {home.directory}: {error.what}",
+            hint=f"an admin says whose account it is: dlq admin user set {home.name} --role web "
+            "--uid UID --gid GID",
+        ) from None
     if found.role != Role.WEB:
         raise ConfigError(
             f"{found.user} has the role {found.role}, and a web server for all needs the role web",
-            hint=f"dlq admin user set {found.user} --role web; then remove {home}",
+            hint=f"dlq admin user set {found.user} --role web; then remove {home.directory}",
         )
     return found
