@@ -325,6 +325,10 @@ race: setup  ## dlq beside a real Slurm, line by line (root; Debian: slurm-wlm m
 torture: setup  ## kill the daemons N times under load: make torture N=30
 	N=$(N) $(PY) -m pytest -q -s $(PATIENT) -m torture tests/fault
 
+.PHONY: prove
+prove: setup  ## campaigns that try to break the promises about failures; ONLY='kills partitions' FULL=1 PAGE=1 writes docs/reliability.md
+	$(PY) -m benchmarks.prove $(ONLY) $(if $(FULL),--full) $(if $(PAGE),--page)
+
 .PHONY: storm
 storm: setup  ## random load and trouble over many lease boundaries: make storm BOUNDARIES=300 SEED=1
 	BOUNDARIES=$(or $(BOUNDARIES),300) SEED=$(or $(SEED),1) POLICY=$(or $(POLICY),dlq) \

@@ -23,6 +23,7 @@ from dlq_client.jobs import Jobs
 from dlq_client.line.identity import Identity
 from dlq_common.clock import SteadyClock
 from dlq_common.identity.pki import Authority, Role
+from support.proofs import proved
 from support.waiting import wait_until
 from support.wire_methods import Method, every_method, tells
 
@@ -133,8 +134,8 @@ def test_each_role_gets_in_where_it_has_business(site: AttackedSite, name: str, 
         for method, code in found.items()
         if may(role, method) == (code in REFUSED)
     }
-    print(f"\n{name}: {len(found)} methods")  # noqa: T201 - the figures of the run
     assert wrong == {}
+    proved("every method by role", caller=role.value, calls=len(found), unexpected=0)
 
 
 def test_a_web_server_gets_in_for_nobody_whom_it_does_not_name(site: AttackedSite) -> None:
@@ -181,8 +182,8 @@ def test_whoever_is_nobody_any_more_gets_in_nowhere(site: AttackedSite) -> None:
         let_in = [method.path for method, code in found.items() if code not in REFUSED]
         if let_in:
             wrong[stranger.name] = let_in
-    print(f"\nstrangers: {cells} cells")  # noqa: T201 - the figures of the run
     assert wrong == {}
+    proved("every method with bad credentials", callers=len(strangers), calls=cells, unexpected=0)
 
 
 def refuses_each(method: Method, came: list[bytes]) -> bool:
@@ -218,7 +219,7 @@ def test_a_job_is_nobody_elses_to_read_or_change(site: AttackedSite, name: str) 
         assert [told_of(jobs, job_id) for job_id in ids] == before
         for job_id in ids:
             jobs.cancel(job_id, kill=True)
-        print(f"\n{name}: {cells} requests that name a job of alice's")  # noqa: T201
+        proved("jobs of another user", caller=name, calls=cells, unexpected=0)
 
 
 def changes(method: Method) -> bool:

@@ -15,6 +15,7 @@ import pytest
 
 from dlq.v1 import agent_service_pb2 as wire
 from support.agent_process import AgentProcess
+from support.proofs import proved
 from support.stub_master import StubMaster, launch_command
 
 pytestmark = pytest.mark.long(
@@ -116,5 +117,7 @@ def test_a_few_kills_lose_no_job_and_start_none_twice(fleet: tuple[Fleet, AgentP
 
 @pytest.mark.torture
 def test_many_kills_lose_no_job_and_start_none_twice(fleet: tuple[Fleet, AgentProcess]) -> None:
-    run_with_kills(*fleet, kills=int(os.environ.get("N", "30")))
+    kills = int(os.environ.get("N", "30"))
+    run_with_kills(*fleet, kills=kills)
     check_ledger(fleet[0])
+    proved("kills of one agent", kills_of_agents=kills, jobs=len(fleet[0].launched))

@@ -7,7 +7,6 @@ with what the clients were promised and with what the master says (tests/support
 A short run is part of `make test`; `make torture N=30` makes N kills of the master and N of agents.
 """
 
-import json
 import os
 import random
 import threading
@@ -24,6 +23,7 @@ from support.extent import times
 from support.harness import BRIEF_SILENCE_S, Daemons
 from support.json_lines import json_lines
 from support.ledger_clients import drain, kill_at_random, load
+from support.proofs import proved
 from support.waiting import wait_until
 
 N = int(os.environ.get("N", "30"))
@@ -33,10 +33,14 @@ SEED = int(os.environ.get("SEED", "1"))
 def report(daemons: Daemons, proxy: CuttingProxy, found: dict[str, int]) -> None:
     """What was actually done, for the one who reads `make torture`."""
     kills = daemons.kills
-    print(  # noqa: T201 - the figures of the run
-        f"\nkills of the master {kills['master']}, of agents "
-        f"{sum(kills.values()) - kills['master']};"
-        f" replies {proxy.replies}, lost {proxy.cuts}; {json.dumps(found)}; seed {SEED}"
+    proved(
+        "kills",
+        kills_of_the_master=kills["master"],
+        kills_of_agents=sum(kills.values()) - kills["master"],
+        replies=proxy.replies,
+        replies_lost=proxy.cuts,
+        seed=SEED,
+        **found,
     )
 
 

@@ -1,0 +1,1 @@
+"""Campaigns that prove what dlq promises about failures, and the page of their last runs."""

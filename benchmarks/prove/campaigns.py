@@ -1,0 +1,125 @@
+"""The claims of docs/reliability.md, and the commands that try to break each of them.
+
+A campaign is one or more commands, run from the root of the repository. Each appends its figures to
+the file of DLQ_PROOFS (tests/support/proofs.py), or prints a benchmark's report with `--json`. The
+size of a run stands in its environment, so the short and the full form run the same code.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+PYTEST = (sys.executable, "-m", "pytest", "-q", "-s", "-p", "no:cacheprovider")
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """One command of a campaign; `short` and `full` are its environment in either form."""
+
+    words: Sequence[str]
+    short: Mapping[str, str] = field(default_factory=dict)
+    full: Mapping[str, str] = field(default_factory=dict)
+    short_words: Sequence[str] = ()  # after the others, in the short form
+    full_words: Sequence[str] = ()
+    is_benchmark: bool = False  # it prints one report as JSON
+
+    def argv(self, *, full: bool) -> list[str]:
+        """The words of one form."""
+        last = self.full_words if full else self.short_words
+        return [*self.words, *last, *(("--json",) if self.is_benchmark else ())]
+
+    def environment(self, *, full: bool) -> Mapping[str, str]:
+        """The size of one form."""
+        return self.full if full else self.short
+
+
+@dataclass(frozen=True, slots=True)
+class Campaign:
+    """A claim of reliability, its goal as a sentence, and what runs to break it."""
+
+    name: str
+    claim: str
+    goal: str
+    commands: Sequence[Command]
+
+
+def tests(path: str, *names: str, short: Mapping[str, str], full: Mapping[str, str]) -> Command:
+    """Tests of the torture in one file; all of it, or those whose names hold one of the words."""
+    chosen = ("-k", " or ".join(names)) if names else ()
+    return Command((*PYTEST, "-m", "torture", path, *chosen), short, full)
+
+
+def benchmark(
+    name: str, *words: str, short: Sequence[str] = (), full: Sequence[str] = ()
+) -> Command:
+    """A benchmark with its options."""
+    command = (sys.executable, "-m", f"benchmarks.{name}", *words)
+    return Command(command, short_words=short, full_words=full, is_benchmark=True)
+
+
+CAMPAIGNS = (
+    Campaign(
+        "kills",
+        "Kills of the master and of agents lose no accepted job and run none twice.",
+        "1,000 kills of the master and 1,000 of agents under load: none lost, none twice.",
+        (
+            tests(
+                "tests/fault/test_torture.py", "many_kills",
+                short={"N": "20"}, full={"N": "1000"},
+            ),
+        ),
+    ),
+    Campaign(
+        "agents",
+        "A new agent finds all jobs of its dead predecessor, and tells every exit code.",
+        "1,000 kills of one agent: every job runs once, to its end, and its exit code is told.",
+        (tests("tests/fault/test_agent_kills.py", short={"N": "30"}, full={"N": "1000"}),),
+    ),
+    Campaign(
+        "partitions",
+        "Lines that are cut in one or both directions, or flap, disturb no job.",
+        "500 cuts of 0.3 to 60 s: no overlap of attempts, no job put back before its hold ends.",
+        (tests("tests/fault/test_partitions.py", short={"N": "60"}, full={"N": "500"}),),
+    ),
+    Campaign(
+        "replies",
+        "A request that is asked again makes one job.",
+        "100,000 submits with a tenth of the answers lost make exactly 100,000 jobs.",
+        (
+            tests(
+                "tests/fault/test_lost_replies.py",
+                short={"SUBMITS": "5000"}, full={"SUBMITS": "100000"},
+            ),
+        ),
+    ),
+    Campaign(
+        "submits",
+        "A submission is on the disk before its answer.",
+        "1,000 durable submits a second with 64 in flight where the disk syncs 200 times a second.",
+        (benchmark("live.submits"),),
+    ),
+    Campaign(
+        "crowd",
+        "Thousands of agents hold their lines to one master.",
+        "5,000 agents at half a core, none of them taken for dead.",
+        (
+            benchmark(
+                "live.agents", short=("--agents", "1000", "--seconds", "15"),
+                full=("--agents", "5000", "--seconds", "1800"),
+            ),
+        ),
+    ),
+    Campaign(
+        "callers",
+        "Every method refuses every caller without the right to it.",
+        "Every method with every role and every bad credential: no unexpected answer.",
+        (
+            Command(
+                (*PYTEST, "-m", "attack", "tests/attack/test_authorization.py"),
+                {"MINUTES": "2"}, {"MINUTES": "10"},
+            ),
+        ),
+    ),
+)  # fmt: skip
