@@ -13,9 +13,10 @@ from google.rpc import error_details_pb2
 from grpc import aio
 from grpc_status import rpc_status
 
-from dlq.v1 import event_pb2
+from dlq.v1 import event_pb2, queue_service_pb2
 from dlq.v1 import job_service_pb2 as wire
 from dlq.v1.job_service_pb2_grpc import JobServiceStub
+from dlq.v1.queue_service_pb2_grpc import QueueServiceStub
 from dlq_common.identity.pki import Role
 from dlq_master.model.ids import JobId
 from dlq_master.model.jobs.job import JobState
@@ -89,6 +90,23 @@ async def test_gathered_events_are_those_that_come_one_by_one(
     assert [(it.event, it.cursor, it.job.job_id) for it in gathered] == [
         (it.event, it.cursor, it.job.job_id) for it in one_by_one
     ]
+
+
+@pytest.mark.parametrize(
+    ("role", "gathered", "told"),
+    [(Role.OPERATOR, True, True), (Role.OPERATOR, False, False), (Role.USER, True, False)],
+)
+async def test_a_whole_watch_says_as_of_which_people_it_is(
+    house: RpcHouse, role: Role, gathered: bool, told: bool
+) -> None:
+    name = "alice" if role is Role.USER else "olga"
+    (message,) = await heard(watch(house, name, role, gathered=gathered), 1)
+    assert bool(message.people_version) is told
+    stub = QueueServiceStub(house.channel_as(name, role))
+    cluster = await stub.GetCluster(queue_service_pb2.GetClusterRequest(), timeout=DEADLINE_S)
+    assert bool(cluster.people_version) is (role is Role.OPERATOR)
+    if told:
+        assert message.people_version == cluster.people_version
 
 
 async def test_from_now_on_means_from_now_on(house: RpcHouse) -> None:

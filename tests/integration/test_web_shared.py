@@ -16,7 +16,7 @@ from dlq_web.door import shared_guard
 from dlq_web.door.sessions import IDLE_S, LONGEST_S, MOST_OF_A_PERSON
 from dlq_web.line.calls import CALLS_AT_ONCE
 from support.fake_clock import FakeClock
-from support.rpc_house import RpcHouse, rpc_house
+from support.rpc_house import DEADLINE_S, RpcHouse, rpc_house
 from support.shared_web_house import (
     ORIGIN,
     PAGE,
@@ -208,6 +208,36 @@ async def test_a_quiet_page_of_a_removed_user_ends_too(web: SharedWebHouse) -> N
     await stirring
     listening.cancel()
     await asyncio.wait([listening])
+
+
+async def test_operators_share_a_watch_and_a_removed_one_hears_nothing_more(
+    tmp_path: Path,
+) -> None:
+    async with (
+        rpc_house(tmp_path, web_may_act_for=("user", "operator")) as house,
+        shared_web_house(house, tmp_path) as web,
+    ):
+        house.control.add_user("oskar", "operator", 1020)
+        for name in ("olga", "oskar"):
+            await web.signed_in(name, Role.OPERATOR)
+        olga, oskar = [one for one in web.server.sessions.living() if one.person]
+        assert olga.person is not None
+        assert oskar.person is not None
+        streams = [one.person.feed.events(0) for one in (olga, oskar) if one.person]
+        heard = [asyncio.ensure_future(anext(one)) for one in streams]
+        house.control.note("node_lost", node_id="gpu01")
+        async with asyncio.timeout(DEADLINE_S):
+            assert [(await one).event.kind for one in heard] == ["node_lost"] * 2
+        del house.control.published.all_users["olga"]
+        heard = [asyncio.ensure_future(anext(one)) for one in streams]
+        house.control.note("node_back", node_id="gpu01")
+        async with asyncio.timeout(DEADLINE_S):
+            assert (await heard[1]).event.kind == "node_back"
+        assert olga.over.is_set()
+        assert not oskar.over.is_set()
+        assert not heard[0].done() or isinstance(heard[0].exception(), StopAsyncIteration)
+        heard[0].cancel()
+        await asyncio.wait(heard)
 
 
 async def test_a_role_that_was_taken_away_ends_the_session(web: SharedWebHouse) -> None:

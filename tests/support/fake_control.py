@@ -12,6 +12,7 @@ from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any, Self
+from zlib import crc32
 
 from dlq_common.clock import Clock
 from dlq_common.errors import (
@@ -335,6 +336,10 @@ class FakeRead(Published):
 
     def user(self, name: str) -> User | None:
         return self.all_users.get(name)
+
+    @property
+    def people_version(self) -> int:
+        return 1 + crc32(repr([(one.name, one.role) for one in self.users()]).encode())
 
     def users(self) -> Sequence[User]:
         return [self.all_users[name] for name in sorted(self.all_users)]

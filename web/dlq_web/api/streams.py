@@ -27,6 +27,7 @@ from dlq_web.api.params import fill
 from dlq_web.api.refusals import body_of
 from dlq_web.api.stream_reads import ATTEMPT, EVENTS, LAST_EVENT_ID, LINES, LOGS, OFFSET, PLAIN, SSE
 from dlq_web.door.sessions import line_of, person_of, session_of
+from dlq_web.line.common_feed import MemberFeed
 from dlq_web.line.feed import EventFeed
 from dlq_web.line.methods import named
 
@@ -115,11 +116,26 @@ class _Streamed(StreamingResponse):
             await self._leave()
 
 
+class EventTexts:
+    """The last event as text: many streams of one feed are told of it, one right after another."""
+
+    def __init__(self) -> None:
+        self._last: dict[str, tuple[wire.WatchEventsResponse, str]] = {}  # by content type
+
+    def of(self, message: wire.WatchEventsResponse, kind: str) -> str:
+        """The text in this content type."""
+        last = self._last.get(kind)
+        if last is None or last[0] is not message:
+            last = self._last[kind] = message, _event_text(message, kind)
+        return last[1]
+
+
 class Streams:
     """The streams that are open."""
 
     def __init__(self) -> None:
         self._open: Counter[str] = Counter()
+        self._texts = EventTexts()
 
     async def events(self, http: Request) -> Response:
         """Events after `after`, or after the header Last-Event-ID; from now on without both."""
@@ -132,7 +148,7 @@ class Streams:
         feed = person_of(http).feed
 
         def form(stream: OpenStream, _first: Any) -> _Told:
-            return _Told(_events(stream, kind, feed), kind)
+            return _Told(_events(stream, self._texts, kind, feed), kind)
 
         return await self._answer(http, feed.events(request.cursor), form)
 
@@ -181,7 +197,9 @@ class Streams:
         return answer
 
 
-async def _events(stream: OpenStream, kind: str, feed: EventFeed) -> AsyncIterator[str]:
+async def _events(
+    stream: OpenStream, told: EventTexts, kind: str, feed: EventFeed | MemberFeed
+) -> AsyncIterator[str]:
     if kind == SSE:
         yield f"retry: {RETRY_MS}\n\n"
     loop = asyncio.get_running_loop()
@@ -194,7 +212,7 @@ async def _events(stream: OpenStream, kind: str, feed: EventFeed) -> AsyncIterat
         if message is None:
             yield "\n" if kind == LINES else AWAY if feed.away else ": alive\n\n"
         else:
-            yield _event_text(message, kind)
+            yield told.of(message, kind)
 
 
 def _event_text(message: wire.WatchEventsResponse, kind: str) -> str:

@@ -1,7 +1,8 @@
 """Lets a user in whom a way of signing in has proven: the master says whether and as what.
 
 Each session has a line of its own to the master, on which every call names its user. When the
-master knows that user no more, the session ends, with all that it has open.
+master knows that user no more, the session ends, with all that it has open. Persons who are told of
+all events in full share one watch of them.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from dlq_common.text.wire import from_timestamp
 from dlq_web.door.sessions import Person
 from dlq_web.line import feed as feeds
 from dlq_web.line.calls import MasterLine
+from dlq_web.line.common_feed import CommonFeed, MemberFeed
 from dlq_web.line.feed import EventFeed
 from dlq_web.line.methods import named
 
@@ -36,6 +38,7 @@ class Persons:
         self._dismiss = dismiss
         self._places: WeakValueDictionary[str, asyncio.Semaphore] = WeakValueDictionary()
         self._leaving: set[asyncio.Task[None]] = set()
+        self._common = CommonFeed()
 
     async def admit(self, user: ActsFor) -> Person:
         """The person for a session of this user. Raises a DlqError when the master knows no such
@@ -51,7 +54,11 @@ class Persons:
             user = user._replace(since_s=from_timestamp(told.master_time))
         user = user._replace(role=told.role)
         line.speak_for(user)
-        feed = EventFeed(line, kept=feeds.KEPT_OF_MANY, idle_s=feeds.IDLE_S)
+        feed: EventFeed | MemberFeed
+        if told.people_version:
+            feed = self._common.of(line, told.people_version)
+        else:
+            feed = EventFeed(line, kept=feeds.KEPT_OF_MANY, idle_s=feeds.IDLE_S)
         person = Person(told.caller, told.role, told.cluster_name, line, feed, user)
         line.places = self._places.setdefault(person.name, line.places)
         line.gone = lambda: self._dismiss(person)
@@ -64,7 +71,8 @@ class Persons:
         task.add_done_callback(self._leaving.discard)
 
     async def close(self) -> None:
-        """Wait for those who are leaving."""
+        """Wait for those who are leaving, and end what all had in common."""
+        await self._common.close()
         await asyncio.gather(*self._leaving, return_exceptions=True)
 
 

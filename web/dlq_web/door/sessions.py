@@ -21,6 +21,7 @@ from dlq_common.clock import Clock
 from dlq_common.identity.acting import ActsFor
 from dlq_common.text.units import HOUR, MINUTE
 from dlq_web.line.calls import Asking
+from dlq_web.line.common_feed import MemberFeed
 from dlq_web.line.feed import EventFeed
 from dlq_web.line.scope import Scope, ScopedLine
 
@@ -40,7 +41,7 @@ class Person:
     role: str
     cluster: str
     line: Asking
-    feed: EventFeed
+    feed: EventFeed | MemberFeed
     user: ActsFor | None = None  # for whom the server acts; None: with the person's certificate
 
 

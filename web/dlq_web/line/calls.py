@@ -82,6 +82,8 @@ class MasterLine:
         try:
             async with self.places:
                 return await ask(request, timeout=timeout_s, metadata=self._metadata)
+        except asyncio.CancelledError:
+            raise self._cut_off() from None
         except grpc.RpcError as error:
             told = self._told(error)
             raise Overdue(told.what) if is_deadline(error) else told from None
@@ -95,10 +97,20 @@ class MasterLine:
         try:
             async for message in call:
                 yield message
+        except asyncio.CancelledError:
+            raise self._cut_off() from None
         except grpc.RpcError as error:
             raise self._told(error) from None
         finally:
             call.cancel()
+
+    @staticmethod
+    def _cut_off() -> BaseException:
+        """The asker was cancelled, or this line was closed. gRPC raises the same for both."""
+        task = asyncio.current_task()
+        if task is not None and task.cancelling():
+            return asyncio.CancelledError()
+        return Unavailable("this line to the master was closed")
 
     def _told(self, error: grpc.RpcError) -> DlqError:
         told = from_rpc_error(error, self.identity.address)

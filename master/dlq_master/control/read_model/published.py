@@ -64,6 +64,7 @@ from dlq_master.store.tables.notify_rules import NotifyRule, rules_of
 from dlq_master.store.tables.table import Rows
 from dlq_master.store.tables.tenants import Reservation, Team
 
+EPOCH_BITS = 32  # of the number of people who left, below the master's epoch
 MOST_OWNERS = 20_000  # of past jobs, remembered for those who follow the journal
 
 
@@ -116,6 +117,7 @@ class Published:
             self._beliefs.put(recording)
         self.last_sequence = state.journal.next_sequence - 1
         self.epoch = state.epoch
+        self._people_left = 0  # users who were removed or got other roles since the start
         self.cluster_name = state.config.cluster.name
         self._speeds: tuple[int, Mapping[str, float]] = (-1, {})  # as of so many runs
         self.chosen = state.placement.chosen
@@ -150,6 +152,7 @@ class Published:
         for node_id in batch.forgotten_nodes:
             self._nodes.pop(node_id, None)
             self.node_tally.touched(node_id)
+        self._people_left += self._leaving(batch)
         for rows in self._copies:
             rows.apply(batch.changes)
         for machine in batch.values(MACHINES):
@@ -591,6 +594,19 @@ class Published:
         """All users by name."""
         return [self._users[name] for name in sorted(self._users)]
 
+    @property
+    def people_version(self) -> int:
+        """Another one after each removal of a user, each other role, and each start. Never 0."""
+        return (self.epoch << EPOCH_BITS) + self._people_left + 1
+
+    def _leaving(self, batch: Batch) -> int:
+        """How many of the users whom this batch changes are not who they were."""
+        changes = batch.changes.get(USERS)
+        if not changes:
+            return 0
+        known = [(self._users.get(name), after) for name, after in changes.items()]
+        return sum(before is not None and not _is_same(before, after) for before, after in known)
+
     def teams(self) -> Sequence[Team]:
         """All teams by name."""
         return [self._teams[name] for name in sorted(self._teams)]
@@ -640,3 +656,14 @@ class Published:
     def journal_horizon(self) -> int:
         """Up to this sequence what does not belong to a living job may have been cut."""
         return self._state.journal.horizon
+
+
+def _is_same(before: User, after: User | None) -> bool:
+    """Whether the name is still the same person's, with the same role."""
+    if after is None:
+        return False
+    return (before.role, before.key, before.created_time_s) == (
+        after.role,
+        after.key,
+        after.created_time_s,
+    )

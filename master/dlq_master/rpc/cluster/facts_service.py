@@ -73,6 +73,7 @@ async def get_cluster(call: Call, request: queues.GetClusterRequest) -> queues.G
         incidents=map(_incident, read.incidents()) if operates else (),
         turns=turn_buckets(meter.turns) if operates else (),
         commits=turn_buckets(commits.counts, commits.ends) if operates else (),
+        people_version=read.people_version if caller.sees_all else 0,
     )
 
 

@@ -49,7 +49,8 @@ async def watch_events(
             call.check_member()
             if not events:
                 cursor = max(cursor, stream.seen)
-                yield wire.WatchEventsResponse(cursor=cursor)
+                version = call.read.people_version if whole else 0
+                yield wire.WatchEventsResponse(cursor=cursor, people_version=version)
                 continue
             cursor = events[-1].seq
             if whole:

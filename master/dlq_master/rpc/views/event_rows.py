@@ -34,7 +34,7 @@ class EventRows:
     def __init__(self, jobs: JobRows) -> None:
         self._jobs = jobs
         self._told: dict[tuple[int, bool], _Told] = {}
-        self._gathered: dict[tuple[int, int], tuple[float, bytes]] = {}
+        self._gathered: dict[tuple[int, int, int], tuple[float, bytes]] = {}
         self.encoded = 0
         """So many so far."""
 
@@ -55,10 +55,12 @@ class EventRows:
 
     def gathered(self, events: Sequence[JournalEvent], read: Published, now_s: float) -> bytes:
         """All of the journal from the first of these to the last as one message, with all names."""
-        reach = events[0].seq, events[-1].seq
+        reach = read.people_version, events[0].seq, events[-1].seq
         at_s, content = self._gathered.get(reach, (now_s - 2 * OLDEST_S, b""))
         if not 0 <= now_s - at_s <= OLDEST_S:
             content = joined([self.answer(event, read, now_s, names=True) for event in events])
+            version = wire.WatchEventsResponse(people_version=read.people_version)
+            content += version.SerializeToString()
             self._gathered.pop(reach, None)
             _make_room(self._gathered, MOST_GATHERED)
             self._gathered[reach] = now_s, content

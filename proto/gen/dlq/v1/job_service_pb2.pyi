@@ -1889,8 +1889,13 @@ class WatchEventsResponse(_message.Message):
     CURSOR_FIELD_NUMBER: _builtins.int
     JOB_FIELD_NUMBER: _builtins.int
     MORE_FIELD_NUMBER: _builtins.int
+    PEOPLE_VERSION_FIELD_NUMBER: _builtins.int
     cursor: _builtins.int
     """Resume from here."""
+    people_version: _builtins.int
+    """As GetClusterResponse.people_version, when the message was made: 0 in those within `more`, and
+    where the caller is not told of every event in full.
+    """
     @_builtins.property
     def event(self) -> _event_pb2.Event:
         """The next event; unset in a keep-alive, and where a job that was named has ended by an event that the filter leaves out."""
@@ -1912,10 +1917,11 @@ class WatchEventsResponse(_message.Message):
         cursor: _builtins.int = ...,
         job: _job_pb2.Job | None = ...,
         more: _abc.Iterable[Global___WatchEventsResponse] | None = ...,
+        people_version: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["event", b"event", "job", b"job"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["cursor", b"cursor", "event", b"event", "job", b"job", "more", b"more"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["cursor", b"cursor", "event", b"event", "job", b"job", "more", b"more", "people_version", b"people_version"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -28,7 +28,7 @@ from dlq.v1 import queue_pb2 as dlq_dot_v1_dot_queue__pb2
 from google.protobuf import timestamp_pb2 as google_dot_protobuf_dot_timestamp__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1a\x64lq/v1/queue_service.proto\x12\x06\x64lq.v1\x1a\x1b\x64lq/v1/master_profile.proto\x1a\x13\x64lq/v1/policy.proto\x1a\x12\x64lq/v1/queue.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x13\n\x11ListQueuesRequest\"3\n\x12ListQueuesResponse\x12\x1d\n\x06queues\x18\x01 \x03(\x0b\x32\r.dlq.v1.Queue\"\x13\n\x11GetClusterRequest\"\xdd\x03\n\x12GetClusterResponse\x12\x14\n\x0c\x63luster_name\x18\x01 \x01(\t\x12\x16\n\x0emaster_version\x18\x02 \x01(\t\x12\r\n\x05\x65poch\x18\x03 \x01(\x03\x12\x0e\n\x06\x63\x61ller\x18\x04 \x01(\t\x12\x0c\n\x04role\x18\x05 \x01(\t\x12\x0e\n\x06policy\x18\x06 \x01(\t\x12\x11\n\tgpu_count\x18\x07 \x01(\x05\x12\x16\n\x0e\x66ree_gpu_count\x18\x08 \x01(\x05\x12/\n\x0bmaster_time\x18\t \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x15\n\rfreeze_reason\x18\n \x01(\t\x12\x1f\n\x07helpers\x18\x0b \x03(\x0b\x32\x0e.dlq.v1.Helper\x12#\n\tincidents\x18\x0c \x03(\x0b\x32\x10.dlq.v1.Incident\x12\x12\n\ncore_count\x18\r \x01(\x05\x12\x17\n\x0f\x66ree_core_count\x18\x0e \x01(\x05\x12\x19\n\x11submit_left_count\x18\x0f \x01(\x05\x12\x13\n\x0bsubmit_rate\x18\x10 \x01(\x01\x12!\n\x05turns\x18\x11 \x03(\x0b\x32\x12.dlq.v1.TurnBucket\x12#\n\x07\x63ommits\x18\x12 \x03(\x0b\x32\x12.dlq.v1.TurnBucket\"\x95\x01\n\x08Incident\x12\x13\n\x0bincident_id\x18\x01 \x01(\t\x12\x30\n\x0c\x66\x61ilure_time\x18\x02 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x0c\n\x04kind\x18\x03 \x01(\t\x12\x0e\n\x06sender\x18\x04 \x01(\t\x12\r\n\x05\x65rror\x18\x05 \x01(\t\x12\x15\n\rfailure_count\x18\x06 \x01(\x03\x32\x98\x01\n\x0cQueueService\x12\x43\n\nListQueues\x12\x19.dlq.v1.ListQueuesRequest\x1a\x1a.dlq.v1.ListQueuesResponse\x12\x43\n\nGetCluster\x12\x19.dlq.v1.GetClusterRequest\x1a\x1a.dlq.v1.GetClusterResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1a\x64lq/v1/queue_service.proto\x12\x06\x64lq.v1\x1a\x1b\x64lq/v1/master_profile.proto\x1a\x13\x64lq/v1/policy.proto\x1a\x12\x64lq/v1/queue.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x13\n\x11ListQueuesRequest\"3\n\x12ListQueuesResponse\x12\x1d\n\x06queues\x18\x01 \x03(\x0b\x32\r.dlq.v1.Queue\"\x13\n\x11GetClusterRequest\"\xf5\x03\n\x12GetClusterResponse\x12\x14\n\x0c\x63luster_name\x18\x01 \x01(\t\x12\x16\n\x0emaster_version\x18\x02 \x01(\t\x12\r\n\x05\x65poch\x18\x03 \x01(\x03\x12\x0e\n\x06\x63\x61ller\x18\x04 \x01(\t\x12\x0c\n\x04role\x18\x05 \x01(\t\x12\x0e\n\x06policy\x18\x06 \x01(\t\x12\x11\n\tgpu_count\x18\x07 \x01(\x05\x12\x16\n\x0e\x66ree_gpu_count\x18\x08 \x01(\x05\x12/\n\x0bmaster_time\x18\t \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x15\n\rfreeze_reason\x18\n \x01(\t\x12\x1f\n\x07helpers\x18\x0b \x03(\x0b\x32\x0e.dlq.v1.Helper\x12#\n\tincidents\x18\x0c \x03(\x0b\x32\x10.dlq.v1.Incident\x12\x12\n\ncore_count\x18\r \x01(\x05\x12\x17\n\x0f\x66ree_core_count\x18\x0e \x01(\x05\x12\x19\n\x11submit_left_count\x18\x0f \x01(\x05\x12\x13\n\x0bsubmit_rate\x18\x10 \x01(\x01\x12!\n\x05turns\x18\x11 \x03(\x0b\x32\x12.dlq.v1.TurnBucket\x12#\n\x07\x63ommits\x18\x12 \x03(\x0b\x32\x12.dlq.v1.TurnBucket\x12\x16\n\x0epeople_version\x18\x13 \x01(\x03\"\x95\x01\n\x08Incident\x12\x13\n\x0bincident_id\x18\x01 \x01(\t\x12\x30\n\x0c\x66\x61ilure_time\x18\x02 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x0c\n\x04kind\x18\x03 \x01(\t\x12\x0e\n\x06sender\x18\x04 \x01(\t\x12\r\n\x05\x65rror\x18\x05 \x01(\t\x12\x15\n\rfailure_count\x18\x06 \x01(\x03\x32\x98\x01\n\x0cQueueService\x12\x43\n\nListQueues\x12\x19.dlq.v1.ListQueuesRequest\x1a\x1a.dlq.v1.ListQueuesResponse\x12\x43\n\nGetCluster\x12\x19.dlq.v1.GetClusterRequest\x1a\x1a.dlq.v1.GetClusterResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -42,9 +42,9 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_GETCLUSTERREQUEST']._serialized_start=215
   _globals['_GETCLUSTERREQUEST']._serialized_end=234
   _globals['_GETCLUSTERRESPONSE']._serialized_start=237
-  _globals['_GETCLUSTERRESPONSE']._serialized_end=714
-  _globals['_INCIDENT']._serialized_start=717
-  _globals['_INCIDENT']._serialized_end=866
-  _globals['_QUEUESERVICE']._serialized_start=869
-  _globals['_QUEUESERVICE']._serialized_end=1021
+  _globals['_GETCLUSTERRESPONSE']._serialized_end=738
+  _globals['_INCIDENT']._serialized_start=741
+  _globals['_INCIDENT']._serialized_end=890
+  _globals['_QUEUESERVICE']._serialized_start=893
+  _globals['_QUEUESERVICE']._serialized_end=1045
 # @@protoc_insertion_point(module_scope)

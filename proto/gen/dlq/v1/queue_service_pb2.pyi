@@ -104,6 +104,7 @@ class GetClusterResponse(_message.Message):
     SUBMIT_RATE_FIELD_NUMBER: _builtins.int
     TURNS_FIELD_NUMBER: _builtins.int
     COMMITS_FIELD_NUMBER: _builtins.int
+    PEOPLE_VERSION_FIELD_NUMBER: _builtins.int
     cluster_name: _builtins.str
     """Name of the cluster, from `dlq-master init`."""
     master_version: _builtins.str
@@ -130,6 +131,11 @@ class GetClusterResponse(_message.Message):
     """Jobs that the caller may submit at once now."""
     submit_rate: _builtins.float
     """Jobs that one user may submit in a second, in the long run."""
+    people_version: _builtins.int
+    """Changes whenever a user is removed or gets another role. 0: the caller is not told of every
+    event in full. All others are told the same events, so a server may open one watch for many of
+    them. It asks anew for each of them once messages of the watch have another number.
+    """
     @_builtins.property
     def master_time(self) -> _timestamp_pb2.Timestamp:
         """The master's clock."""
@@ -175,10 +181,11 @@ class GetClusterResponse(_message.Message):
         submit_rate: _builtins.float = ...,
         turns: _abc.Iterable[_master_profile_pb2.TurnBucket] | None = ...,
         commits: _abc.Iterable[_master_profile_pb2.TurnBucket] | None = ...,
+        people_version: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["master_time", b"master_time"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["caller", b"caller", "cluster_name", b"cluster_name", "commits", b"commits", "core_count", b"core_count", "epoch", b"epoch", "free_core_count", b"free_core_count", "free_gpu_count", b"free_gpu_count", "freeze_reason", b"freeze_reason", "gpu_count", b"gpu_count", "helpers", b"helpers", "incidents", b"incidents", "master_time", b"master_time", "master_version", b"master_version", "policy", b"policy", "role", b"role", "submit_left_count", b"submit_left_count", "submit_rate", b"submit_rate", "turns", b"turns"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["caller", b"caller", "cluster_name", b"cluster_name", "commits", b"commits", "core_count", b"core_count", "epoch", b"epoch", "free_core_count", b"free_core_count", "free_gpu_count", b"free_gpu_count", "freeze_reason", b"freeze_reason", "gpu_count", b"gpu_count", "helpers", b"helpers", "incidents", b"incidents", "master_time", b"master_time", "master_version", b"master_version", "people_version", b"people_version", "policy", b"policy", "role", b"role", "submit_left_count", b"submit_left_count", "submit_rate", b"submit_rate", "turns", b"turns"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -353,3 +353,20 @@ def test_a_refused_stimulus_has_changed_nothing(master: Master, agent: SimAgent)
 
 def _submission_to(master: Master, queue: str) -> SubmitJob:
     return replace(master.submission(), queue=queue)
+
+
+def test_who_left_or_changed_roles_changes_the_number_of_the_people(master: Master) -> None:
+    def version() -> int:
+        return master.loop.published.people_version
+
+    master.turn(_set_user("carol", uid=8), _set_user("dan", uid=9))
+    known = version()
+    assert known > 0
+    master.turn(_set_user("eve", uid=10), _set_user("carol", uid=8))
+    assert version() == known, "a new user, and one who stays as before"
+    master.turn(_set_user("carol", role="operator", uid=8))
+    promoted = version()
+    master.turn(_delete_user("dan"))
+    removed = version()
+    master.restart()
+    assert len({known, promoted, removed, version()}) == 4

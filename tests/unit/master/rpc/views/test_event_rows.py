@@ -75,6 +75,10 @@ def test_a_message_of_several_events_is_put_together_once_for_all(control: FakeC
     each = [message.cursor, *[one.cursor for one in message.more]]
     assert each == [event.seq for event in events]
     assert [one.job.job_id for one in message.more] == ["1", "1"]
+    assert message.people_version == read.people_version
+    control.add_user("new", "admin")
+    anew = wire.WatchEventsResponse.FromString(rows.gathered(events, read, now_s))
+    assert anew.people_version == read.people_version != message.people_version
     rows.gathered(events, read, now_s + 2 * OLDEST_S)
     assert rows.encoded == 6, "the clock of its job is not older than a second"
 
