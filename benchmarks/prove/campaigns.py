@@ -112,6 +112,17 @@ CAMPAIGNS = (
         ),
     ),
     Campaign(
+        "day",
+        "No node that beats is taken for dead, and a dead one is noticed in time.",
+        "24 hours of 5,000 agents on virtual time, with crashes of the master: none wrongly.",
+        (
+            tests(
+                "tests/fault/test_virtual_day.py",
+                short={"AGENTS": "500", "HOURS": "3"}, full={"AGENTS": "5000", "HOURS": "24"},
+            ),
+        ),
+    ),
+    Campaign(
         "callers",
         "Every method refuses every caller without the right to it.",
         "Every method with every role and every bad credential: no unexpected answer.",
