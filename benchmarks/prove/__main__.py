@@ -55,7 +55,8 @@ def main() -> None:
 def run(campaign: Campaign, *, full: bool) -> Result:
     """Run its commands one after another, until one fails."""
     print(f"\n=== {campaign.name}: {campaign.claim}", flush=True)
-    told, began_s, failed = conditions_line(conditions()), time.monotonic(), ""
+    told, commit = conditions_line(conditions()), _commit()
+    began_s, failed = time.monotonic(), ""
     found: list[dict[str, Any]] = []
     for command in campaign.commands:
         some, failed = _run(command, full=full)
@@ -68,7 +69,7 @@ def run(campaign: Campaign, *, full: bool) -> Result:
     return Result(
         campaign=campaign.name,
         day=time.strftime("%Y-%m-%d"),
-        commit=_commit(),
+        commit=commit,
         full=full,
         took_s=round(time.monotonic() - began_s),
         conditions=told.removeprefix("conditions: "),

@@ -11,7 +11,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-PYTEST = (sys.executable, "-m", "pytest", "-q", "-s", "-p", "no:cacheprovider")
+PYTEST = (sys.executable, "-m", "pytest", "-q", "-s", "-o", "faulthandler_timeout=0")
 
 
 @dataclass(frozen=True, slots=True)
