@@ -147,14 +147,22 @@ class App:
         if os.path.exists(socket):
             return log_in(self.home, socket)
         state = "your certificate has expired" if expired else "nobody is logged in here"
+        page = self.settings.get("web_address").value
+        at_home = "run `dlq login` on the master's host, or name a directory with --home"
         raise Unauthenticated(
             f"{state}: {self.home} holds no valid identity",
-            hint="run `dlq login` on the master's host, or name a directory with --home",
+            hint="run `dlq login --oidc`" if page else at_home,
         )
 
     def _keep_identity(self, connection: Connection) -> None:
         """Renew a certificate that has lived two thirds of its life; failing is no failure yet."""
-        if not connection.identity.renewal_due(self.clock.now_s()):
+        identity = connection.identity
+        if not identity.renewal_due(self.clock.now_s()):
+            return
+        if not identity.renews:
+            if sys.stderr.isatty():
+                until = format_instant(identity.expires_s)
+                self.say(f"your certificate ends at {until}; `dlq login --oidc` gets another one")
             return
         with quiet_grpc():
             from dlq_client.line.identity import save_identity

@@ -67,6 +67,12 @@ def _path(text: str) -> str:
     return text
 
 
+def _page(text: str) -> str:
+    if text and not text.startswith(("https://", "http://localhost:", "http://127.0.0.1:")):
+        raise ValueError(f"{text[:64]!r} does not begin with https://")
+    return text
+
+
 KEYS: Mapping[str, Key] = {
     key.name: key
     for key in (
@@ -80,6 +86,11 @@ KEYS: Mapping[str, Key] = {
             "login_socket",
             "The login broker on the master's host.",
             "", "DLQ_LOGIN_SOCKET", "/run/dlq/login.sock", _path,
+        ),
+        Key(
+            "web_address",
+            "The cluster's web page, for `dlq login --oidc`: https://...",
+            "", "DLQ_WEB_ADDRESS", "", _page,
         ),
         Key(
             "slurm_lenient",

@@ -1,13 +1,16 @@
-"""Signing in at the broker on the master's host: by `dlq login`, or by any command that needs
-it.
+"""Signing in: at the broker on the master's host, by `dlq login` or any command that needs it; and
+through the cluster's web page, by `dlq login --oidc`.
 """
 
 from __future__ import annotations
 
 import getpass
+import platform
 import re
 import subprocess
 import sys
+import time
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -17,6 +20,7 @@ from dlq_common.errors import ConfigError
 
 if TYPE_CHECKING:
     from dlq_client.line.identity import Identity
+    from dlq_common.clock import Clock
 
 _PLAIN = "dlq-python"  # FRONT_PLAIN of client/dlq_compat/front/front.h
 
@@ -24,10 +28,30 @@ _PLAIN = "dlq-python"  # FRONT_PLAIN of client/dlq_compat/front/front.h
 def log_in(home: Path, socket: Path) -> Identity:
     """Ask the broker and keep its answer in `home`."""
     with quiet_grpc():
-        from dlq_client.line.identity import save_identity
         from dlq_client.login import login as ask_broker
 
-    identity = ask_broker(socket, _wished_name())
+    return _kept(home, ask_broker(socket, _wished_name()))
+
+
+def log_in_at_page(home: Path, page: str, say: Callable[[str], None], clock: Clock) -> Identity:
+    """Have the user confirm a code on the web page, and keep the certificate in `home`."""
+    from dlq_client.device import Shown, login_at_page, posting
+    from dlq_common.text.units import approximate_span
+
+    def show(shown: Shown) -> None:
+        say(f"open {shown.page} and type the code {shown.code}")
+        if shown.page_with_code:
+            say(f"or open {shown.page_with_code} and see that it shows this code")
+        say(f"waiting for you to confirm, at most {approximate_span(shown.lasts_s)}")
+
+    place = f"{_wished_name()}@{platform.node() or 'host'}"[:80]
+    return _kept(home, login_at_page(posting(page), place, show, clock, time.sleep))
+
+
+def _kept(home: Path, identity: Identity) -> Identity:
+    with quiet_grpc():
+        from dlq_client.line.identity import save_identity
+
     try:
         save_identity(home, identity)
     except OSError as error:

@@ -20,10 +20,11 @@ from dlq_common.clock import SteadyClock
 from dlq_common.daemon.config import dump_config, load_config
 from dlq_common.daemon.logs import LEVELS, configure_logging, for_journal, get_logger
 from dlq_common.errors import ConfigError, DlqError
+from dlq_common.identity.facts import LIFETIME_S
 from dlq_common.identity.private_files import read_private
 from dlq_common.text.addresses import is_loopback, split_address
 from dlq_common.text.instants import format_instant
-from dlq_common.text.units import approximate_span
+from dlq_common.text.units import MINUTE, approximate_span
 from dlq_master.control.config import OTHERS, MasterConfig
 from dlq_master.control.loans.load_sources import check_source
 from dlq_master.control.loop.failpoints import Failpoints
@@ -342,6 +343,11 @@ _MORE_LIMITS: tuple[tuple[str, Callable[[Any], bool], str], ...] = (
         "identity.web_may_act_for",
         lambda it: set(it) <= set(ROLE_ORDER),
         f"names roles of {', '.join(ROLE_ORDER)}",
+    ),
+    (
+        "identity.web_certificates",
+        lambda it: it == 0 or MINUTE <= it <= LIFETIME_S / 2,
+        "is 0s, or from 1m to 15d",
     ),
     (
         "identity.web_address",

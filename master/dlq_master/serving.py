@@ -281,6 +281,7 @@ def _server(
         version=version("dlq"),
         web_may_act_for=config.identity.web_may_act_for,
         web_address=config.identity.web_address,
+        web_certificates_s=config.identity.web_certificates,
     )
     return MasterServer(
         settings,

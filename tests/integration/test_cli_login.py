@@ -8,14 +8,16 @@ import stat
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from typing import Any
+from urllib.parse import parse_qs
 
 import pytest
 
 from dlq_client.line.identity import KEY_FILE, load_identity, save_identity
 from dlq_common.clock import SteadyClock
-from dlq_common.identity.pki import Role
+from dlq_common.identity.pki import Authority, Role
 from support.cli_run import Dlq
 from support.fake_master import FakeMaster
 
@@ -153,3 +155,113 @@ def test_without_a_socket_login_says_where_to_go(tmp_path: Path) -> None:
     assert said.code == 69
     assert "no login broker answers" in said.err
     assert "on the master's host" in said.err
+
+
+# --- through the web page ---
+
+
+class Page(BaseHTTPRequestHandler):
+    """The cluster's page: it gives a code, lets the command line wait once, and certifies."""
+
+    authority: Authority
+    refuses = False
+    request_of_line = b""
+    polls = 0
+
+    def do_POST(self) -> None:
+        body = self.rfile.read(int(self.headers["Content-Length"])).decode()
+        form = {name: values[0] for name, values in parse_qs(body).items()}
+        status, told = getattr(self, self.path.rpartition("/")[2])(form)
+        raw = json.dumps(told).encode()
+        self.send_response(status)
+        self.send_header("Content-Length", str(len(raw)))
+        self.end_headers()
+        self.wfile.write(raw)
+
+    def code(self, form: dict[str, str]) -> tuple[int, dict[str, Any]]:
+        kind = type(self)
+        kind.request_of_line, kind.polls = form["certificate_request"].encode(), 0
+        assert "@" in form["name"]
+        page = "https://dlq.example.org/device"
+        return 200, {
+            "device_code": "s3cret", "user_code": "BCDF-GHJK", "verification_uri": page,
+            "verification_uri_complete": f"{page}?code=BCDF-GHJK", "expires_in": 600, "interval": 1,
+        }  # fmt: skip
+
+    def token(self, form: dict[str, str]) -> tuple[int, dict[str, Any]]:
+        kind = type(self)
+        kind.polls += 1
+        if self.refuses:
+            return 400, {"error": "access_denied", "error_description": "ada has refused it"}
+        if kind.polls < 2:
+            return 400, {"error": "authorization_pending"}
+        made = self.authority.sign_user_of(
+            "portal", self.request_of_line, "ada", Role.USER, SteadyClock().now_s(), DAY_S
+        )
+        ca = self.authority.certificate_pem()
+        return 200, {
+            "certificate": made.decode(), "ca_certificates": ca.decode(), "address": "head:7320",
+        }  # fmt: skip
+
+    def log_message(self, *_told: object) -> None:
+        """Nothing."""
+
+
+@pytest.fixture
+def page() -> Iterator[str]:
+    Page.authority, Page.refuses = Authority.create("lab", SteadyClock().now_s()), False
+    server = HTTPServer(("127.0.0.1", 0), Page)
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    yield f"http://127.0.0.1:{server.server_port}"
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+def test_a_host_without_a_broker_logs_in_through_the_page(tmp_path: Path, page: str) -> None:
+    dlq = Dlq(tmp_path / "home")
+    told = dlq("login", "--oidc", "--web", page, "--json")
+    assert (told.code, json.loads(told.out)["user"]) == (0, "ada")
+    for words in ("https://dlq.example.org/device", "BCDF-GHJK", "confirm"):
+        assert words in told.err
+    identity = load_identity(tmp_path / "home")
+    assert identity is not None
+    assert (identity.user, identity.address, identity.renews) == ("ada", "head:7320", False)
+    assert stat.S_IMODE((tmp_path / "home" / KEY_FILE).stat().st_mode) == 0o600
+
+
+def test_the_page_may_be_a_setting(tmp_path: Path, page: str) -> None:
+    dlq = Dlq(tmp_path / "home")
+    assert dlq("config", "set", "web_address", page).code == 0
+    assert "as ada (user)" in dlq("login", "--oidc").out
+
+
+def test_a_refusal_on_the_page_is_told(tmp_path: Path, page: str) -> None:
+    Page.refuses = True
+    told = Dlq(tmp_path / "home")("login", "--oidc", "--web", page)
+    assert told.code == 4
+    assert "ada has refused it" in told.err
+    assert load_identity(tmp_path / "home") is None
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("--oidc",), "dlq config set web_address"),
+        (("--web", "https://x"), "--web is for --oidc"),
+        (("--oidc", "--socket", "/x"), "choose one"),
+        (("--oidc", "--web", "http://dlq.example.org"), "no address of a page"),
+    ],
+)
+def test_ways_in_that_do_not_fit_are_refused(
+    tmp_path: Path, arguments: tuple[str, ...], words: str
+) -> None:
+    told = Dlq(tmp_path / "home")("login", *arguments)
+    assert told.code == 2
+    assert words in told.err
+
+
+def test_a_command_names_the_page_where_one_is_known(tmp_path: Path) -> None:
+    environ = {"DLQ_WEB_ADDRESS": "https://dlq.example.org", "DLQ_LOGIN_SOCKET": "/nowhere/x"}
+    assert "dlq login --oidc" in Dlq(tmp_path / "home", environ)("nodes").err

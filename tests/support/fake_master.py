@@ -632,6 +632,11 @@ class FakeMaster(
     ) -> identity.UseSignInLinkResponse:
         raise NotImplementedError
 
+    def CertifyUser(
+        self, request: identity.CertifyUserRequest, context: Any
+    ) -> identity.CertifyUserResponse:
+        raise NotImplementedError
+
     def RenewCertificate(
         self, request: identity.RenewCertificateRequest, context: Any
     ) -> identity.RenewCertificateResponse:

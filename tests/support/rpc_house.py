@@ -36,10 +36,9 @@ class RpcHouse:
         tmp_path: Path,
         loop: Control | None = None,
         web_may_act_for: tuple[str, ...] = ("user",),
+        web_certificates_s: float = 0.0,
     ) -> None:
-        """`loop`: a real one behind the door instead of the fake. `web_may_act_for`: as in
-        master.toml.
-        """
+        """`loop`: a real one behind the door instead of the fake. `web_...`: as in master.toml."""
         self.clock = SteadyClock()
         self.authority = Authority.create("lab", self.clock.now_s())
         self.control = FakeControl(self.clock)
@@ -55,6 +54,7 @@ class RpcHouse:
                 join_address="127.0.0.1:0",
                 version="1.2.3",
                 web_may_act_for=web_may_act_for,
+                web_certificates_s=web_certificates_s,
             ),
             control=loop or self.control,
             sessions=self.sessions,
@@ -128,10 +128,13 @@ class RpcHouse:
 
 @asynccontextmanager
 async def rpc_house(
-    tmp_path: Path, loop: Control | None = None, web_may_act_for: tuple[str, ...] = ("user",)
+    tmp_path: Path,
+    loop: Control | None = None,
+    web_may_act_for: tuple[str, ...] = ("user",),
+    web_certificates_s: float = 0.0,
 ) -> AsyncIterator[RpcHouse]:
     """A running house; everything is gone afterwards."""
-    house = RpcHouse(tmp_path, loop, web_may_act_for)
+    house = RpcHouse(tmp_path, loop, web_may_act_for, web_certificates_s)
     await house.server.start()
     try:
         yield house

@@ -280,6 +280,11 @@ class _Identities(IdentityServiceServicer):
     ) -> identity.UseSignInLinkResponse:
         raise NotImplementedError
 
+    async def CertifyUser(
+        self, request: identity.CertifyUserRequest, context: Any
+    ) -> identity.CertifyUserResponse:
+        raise NotImplementedError
+
     async def RenewCertificate(
         self, request: Any, context: Any
     ) -> identity.RenewCertificateResponse:

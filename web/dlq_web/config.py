@@ -56,7 +56,7 @@ class WallConfig:
 
 @dataclass(frozen=True, slots=True)
 class OpenIdConfig:
-    """Signing in by an issuer of OpenID Connect (docs/running/web-server.md)."""
+    """Signing in by an issuer of OpenID Connect (docs/running/sign-in.md)."""
 
     issuer: str = ""  # "https://sso.example.org/realms/lab", exactly as it calls itself; "": none
     client_id: str = ""  # the issuer's name for this server

@@ -29,9 +29,10 @@ from dlq_web.door.shared_guard import SharedGuard, Tries
 from dlq_web.door.tokens import Tokens
 from dlq_web.door.wall import WallToken
 from dlq_web.entrance.account import AccountPage
+from dlq_web.entrance.device import DeviceDoor
 from dlq_web.entrance.id_tokens import TokenReader
 from dlq_web.entrance.issuer import Client, Fetch, Issuer, fetching
-from dlq_web.entrance.openid import OpenIdDoor
+from dlq_web.entrance.openid import BEGIN, OpenIdDoor
 from dlq_web.entrance.rules import ClaimRules, GroupRules
 from dlq_web.entrance.ways import Entrance
 from dlq_web.line.service import ServiceLine
@@ -68,7 +69,7 @@ class SharedServer:
         self._persons = Persons(lambda: service.identity, clock, self.sessions.dismiss)
         tokens = Tokens(site.state_dir, clock)
         self._bearers = Bearers(tokens, self.sessions, self._persons, clock)
-        tries = Tries(clock, behind_proxy=site.behind_proxy)
+        self._tries = tries = Tries(clock, behind_proxy=site.behind_proxy)
         self.entrance = Entrance(
             self.sessions, self._persons, service.use_link, cookie,
             secure=secure, certificates=site.certificates,
@@ -97,9 +98,13 @@ class SharedServer:
         groups = GroupRules(openid.user_groups, openid.operator_groups, openid.admin_groups)
         rules = ClaimRules(openid.user_claim, openid.user_pattern, openid.groups_claim, groups)
         reader = TokenReader(issuer, self._clock, openid.clock_skew)
+        device = DeviceDoor(
+            self._persons, self._tries, self._clock,
+            origin=origin, secure=urlsplit(origin).scheme == "https", begin=BEGIN,
+        )  # fmt: skip
         door = OpenIdDoor(
             issuer, reader, rules, self.entrance, self._clock,
-            origin=origin, scopes=openid.scopes,
+            origin=origin, scopes=openid.scopes, device=device, skew_s=openid.clock_skew,
         )  # fmt: skip
         self.entrance.add(door.way(openid.button))
 

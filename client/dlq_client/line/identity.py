@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from dlq_common.errors import ConfigError
+from dlq_common.identity.facts import LIFETIME_S
 from dlq_common.identity.private_files import read_private
 
 HOME_VARIABLE = "DLQ_HOME"
@@ -47,6 +48,11 @@ class Identity:
     def is_valid(self, now_s: float) -> bool:
         """Whether the certificate has not expired yet."""
         return now_s < self.expires_s
+
+    @property
+    def renews(self) -> bool:
+        """Whether the master renews it: one with a short life came through a web page, and ends."""
+        return self.expires_s - self.issued_s >= LIFETIME_S - 1.0
 
     def renewal_due(self, now_s: float) -> bool:
         """Whether two thirds of the certificate's life are over."""

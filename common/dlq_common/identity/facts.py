@@ -7,10 +7,12 @@ that only opens channels with a certificate does without those megabytes.
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
 # Every client expects this name of the master at any address: the CA is pinned.
 SERVER_NAME = "dlq-master"
 
+_VOUCHED = re.compile(r"([^ ]+) ([0-9]{1,7})", re.ASCII)
 _URI = re.compile(r"dlq://([^/]+)/([^/]+)/([^/]+)")
 
 LIFETIME_S = 30 * 86_400.0
@@ -27,11 +29,21 @@ def names_in(uri: str) -> tuple[str, str, str] | None:
     return None if match is None else (match[1], match[2], match[3])
 
 
-def issued_s(end_s: float) -> float:
-    """The signer's clock when it signed a certificate that ends then. All lives are equally long,
-    so the end gives the beginning.
+def vouched_word(service: str, life_s: float) -> str:
+    """The unit in a certificate of a user who signed in at this service, with its life in it."""
+    return f"{service} {life_s:.0f}"
+
+
+def vouched_in(units: Sequence[str]) -> tuple[str, float]:
+    """The service and the life in a certificate's units; without a unit no service, and the usual
+    life. ValueError for any other unit.
     """
-    return end_s - LIFETIME_S
+    if not units:
+        return "", LIFETIME_S
+    match = _VOUCHED.fullmatch(units[0])
+    if match is None or len(units) > 1 or not 1 <= int(match[2]) <= LIFETIME_S:
+        raise ValueError("its unit is none of ours")
+    return match[1], float(match[2])
 
 
 def is_near_end(end_s: float, now_s: float) -> bool:

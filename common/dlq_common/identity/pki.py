@@ -25,8 +25,9 @@ from dlq_common.identity.facts import (
     LIFETIME_S,
     SERVER_NAME,
     is_near_end,
-    issued_s,
     names_in,
+    vouched_in,
+    vouched_word,
 )
 from dlq_common.text.names import check_node_name, check_user_name, check_word
 
@@ -54,6 +55,7 @@ class CertifiedIdentity:
     """The name and role that a certificate proves, and the end of its life (UTC seconds).
 
     `by`: the service that acts for this user with a certificate of its own; its serial is told.
+    `through`: the service at which the user signed in for this certificate; "" = none.
     """
 
     name: str
@@ -62,11 +64,13 @@ class CertifiedIdentity:
     serial: str
     not_after_s: float
     by: CertifiedIdentity | None = None
+    through: str = ""
+    life_s: float = LIFETIME_S
 
     @property
     def issued_s(self) -> float:
-        """The signer's clock when it signed."""
-        return issued_s(self.not_after_s)
+        """The signer's clock when it signed: the end and the length of a life give it."""
+        return self.not_after_s - self.life_s
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,10 +156,27 @@ class Authority:
 
     def sign_user(self, request: bytes, name: str, role: Role, now_s: float) -> bytes:
         """A certificate for a person or service. ValueError unless name and role are a person's."""
+        return self._sign_person(request, name, role, now_s, LIFETIME_S, "")
+
+    def sign_user_of(
+        self, service: str, request: bytes, name: str, role: Role, now_s: float, life_s: float
+    ) -> bytes:
+        """The same for a user who signed in at a service: it names the service, and its own life.
+        ValueError also for a life that is longer than the usual one.
+        """
+        if not 1.0 <= life_s <= LIFETIME_S:
+            raise ValueError(f"a certificate lives from 1 s to {LIFETIME_S:.0f} s")
+        word = vouched_word(check_user_name(service), life_s)
+        return self._sign_person(request, name, role, now_s, life_s, word)
+
+    def _sign_person(
+        self, request: bytes, name: str, role: Role, now_s: float, life_s: float, unit: str
+    ) -> bytes:
         check_user_name(name)
         if role not in PEOPLE:
             raise ValueError(f"{role} is not a role of people")
-        return self._sign(request, name, role, now_s, (ExtendedKeyUsageOID.CLIENT_AUTH,), ())
+        usages = (ExtendedKeyUsageOID.CLIENT_AUTH,)
+        return self._sign(request, name, role, now_s, usages, (), life_s, unit)
 
     def sign_node(self, request: bytes, node_id: str, now_s: float) -> bytes:
         """A certificate with which an agent speaks for one node."""
@@ -183,18 +204,22 @@ class Authority:
         now_s: float,
         usages: tuple[x509.ObjectIdentifier, ...],
         more_names: tuple[x509.GeneralName, ...],
+        life_s: float = LIFETIME_S,
+        unit: str = "",
     ) -> bytes:
         uri = x509.UniformResourceIdentifier(f"dlq://{self.cluster}/{role}/{name}")
         public_key = requested_key(request)
+        subject = [x509.NameAttribute(NameOID.COMMON_NAME, name)]
+        if unit:
+            subject.insert(0, x509.NameAttribute(NameOID.ORGANIZATIONAL_UNIT_NAME, unit))
         certificate = (
             x509.CertificateBuilder(
-                issuer_name=self._certificate.subject,
-                subject_name=x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)]),
+                issuer_name=self._certificate.subject, subject_name=x509.Name(subject)
             )
             .public_key(public_key)
             .serial_number(x509.random_serial_number())
             .not_valid_before(_instant(GOOD_FROM_S))
-            .not_valid_after(_instant(now_s + LIFETIME_S))
+            .not_valid_after(_instant(now_s + life_s))
             .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
             .add_extension(_key_usage(signs_certificates=False), critical=True)
             .add_extension(x509.ExtendedKeyUsage(usages), critical=False)
@@ -255,6 +280,8 @@ def parse_identity(certificate: bytes) -> CertifiedIdentity:
         if names_said is None or [name.value for name in common_names] != [names_said[2]]:
             raise ValueError("it names no single identity")
         cluster, role, name = names_said[0], Role(names_said[1]), names_said[2]
+        units = parsed.subject.get_attributes_for_oid(NameOID.ORGANIZATIONAL_UNIT_NAME)
+        through, life_s = vouched_in([str(unit.value) for unit in units])
     except (ValueError, x509.ExtensionNotFound, UnsupportedAlgorithm) as error:
         raise Unauthenticated(f"not a certificate of a dlq cluster: {error}") from None
     return CertifiedIdentity(
@@ -263,6 +290,8 @@ def parse_identity(certificate: bytes) -> CertifiedIdentity:
         cluster=cluster,
         serial=f"{parsed.serial_number:x}",
         not_after_s=parsed.not_valid_after_utc.timestamp(),
+        through=through,
+        life_s=life_s,
     )
 
 

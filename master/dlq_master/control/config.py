@@ -235,6 +235,9 @@ class IdentityConfig:
     web_may_act_for: tuple[str, ...] = ("user",)
     # The address of the web server for all, which `dlq web --link` names; "": there is none.
     web_address: str = ""
+    # The life of a certificate that such a service may give to a user who has signed in there, for
+    # `dlq login --oidc`: at most 15d. 0s: it gives none.
+    web_certificates: Seconds = Seconds(0.0)
 
 
 @dataclass(frozen=True, slots=True)

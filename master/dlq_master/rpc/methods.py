@@ -146,6 +146,7 @@ SERVICES: Mapping[str, Mapping[str, RpcMethod]] = {
             USERS, signing_in.create_sign_in_link, changes=True, in_person=True
         ),
         "UseSignInLink": RpcMethod(WEB, signing_in.use_sign_in_link, changes=True, in_person=True),
+        "CertifyUser": RpcMethod(USERS, certificates.certify_user, changes=True, by_service=True),
     },
     "dlq.v1.AgentService": {
         "Session": RpcMethod(NODES, agents.session),

@@ -85,6 +85,7 @@ class ServerSettings:
     version: str
     web_may_act_for: tuple[str, ...] = (Role.USER.value,)
     web_address: str = ""
+    web_certificates_s: float = 0.0
 
 
 class MasterServer:
@@ -111,7 +112,10 @@ class MasterServer:
         self._execs = ExecRelay(sessions, ids)
         self._profiles = OwnProfiles(clock)
         certificate = MasterCertificate(authority, clock)
-        door = Door(authority.cluster, lambda: control.published, clock, settings.web_may_act_for)
+        door = Door(
+            authority.cluster, lambda: control.published, clock, settings.web_may_act_for,
+            certificates=settings.web_certificates_s > 0,
+        )  # fmt: skip
         self.check_member = door.check_member
         self._api = aio.server(options=API_OPTIONS)
         self._join = aio.server(options=JOIN_OPTIONS, maximum_concurrent_rpcs=MOST_JOINS_AT_ONCE)
@@ -142,6 +146,7 @@ class MasterServer:
             health=self._health,
             version=settings.version,
             web_address=settings.web_address,
+            web_certificates_s=settings.web_certificates_s,
             api_address=self.advertised,
             join_address=self.advertised_join,
         )

@@ -23,7 +23,7 @@ CSRF_HEADER = "x-dlq-csrf"
 SAFE = frozenset({"GET", "HEAD"})
 OPEN = (
     "/static/", "/enter", "/enter/", "/sign-in", "/livez", "/readyz", "/favicon.ico", "/wall",
-    "/wall/map.json",
+    "/wall/map.json", "/device", "/device/",
 )  # fmt: skip
 STRANGER = "dlq.stranger"  # in a scope: whether another user of this host has connected
 LARGEST_BODY = 1024 * 1024

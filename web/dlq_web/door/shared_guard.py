@@ -85,9 +85,11 @@ class SharedGuard(Guard):
         self._bearer = bearer
 
     def _check_open(self, http: HTTPConnection) -> None:
-        if not http.url.path.startswith("/enter"):
+        path = http.url.path
+        if path.startswith("/enter"):
+            self._tries.take(http)
+        elif not path.startswith("/device"):  # which spends the budget itself
             return
-        self._tries.take(http)
         if http.scope["method"] not in SAFE:
             # No session, so no token yet: a page of another site must not sign anybody in.
             self._check_own_page(http)

@@ -2,7 +2,8 @@
 
 A sign-in that was begun is in memory for ten minutes, under the state that the issuer sends back.
 It belongs to the browser that has its cookie. So nobody finishes the sign-in of another one, and a
-code is of no use without the browser that has asked for it.
+code is of no use without the browser that has asked for it. A sign-in for a command line
+(device.py) asks the issuer for a new one, and begins no session.
 """
 
 from __future__ import annotations
@@ -26,13 +27,15 @@ from dlq_common.errors import DlqError, PermissionDenied, Unauthenticated
 from dlq_common.identity.acting import ActsFor
 from dlq_common.text.units import MINUTE
 from dlq_web.door.sessions import SECRET_BYTES, digest_of
-from dlq_web.entrance.id_tokens import TokenReader
+from dlq_web.entrance.device import DeviceDoor
+from dlq_web.entrance.id_tokens import Claims, TokenReader
 from dlq_web.entrance.issuer import Issuer
 from dlq_web.entrance.rules import ClaimRules
 from dlq_web.entrance.ways import Entrance, OtherWay, form_of, own_path
 
 BEGIN, BACK, LOGOUT = "/enter/openid", "/enter/openid/back", "/enter/openid/logout"
 BEGUN_S = 10 * MINUTE
+LONGEST_CODE = 64
 MOST_BEGUN, MOST_KNOWN = 10_000, 10_000
 
 
@@ -44,6 +47,8 @@ class _Begun(NamedTuple):
     verifier: str
     to: str
     at_s: float
+    now_s: float  # UTC
+    device: str  # the code of a command line; "": for this browser itself
 
 
 class OpenIdDoor:
@@ -59,8 +64,12 @@ class OpenIdDoor:
         *,
         origin: str,
         scopes: tuple[str, ...],
+        device: DeviceDoor,
+        skew_s: float,
     ) -> None:
-        """`origin`: the address of the page, which the issuer knows with BACK behind it."""
+        """`origin`: the address of the page, which the issuer knows with BACK behind it. `skew_s`:
+        by which the issuer's clock may differ.
+        """
         self._issuer = issuer
         self._reader = reader
         self._rules = rules
@@ -68,6 +77,8 @@ class OpenIdDoor:
         self._clock = clock
         self._back = origin + BACK
         self._scopes = scopes
+        self._device = device
+        self._skew_s = skew_s
         self._secure = urlsplit(origin).scheme == "https"
         self._cookie = "__Host-dlq-openid" if self._secure else "dlq_openid"
         self._begun: OrderedDict[str, _Begun] = OrderedDict()
@@ -79,6 +90,7 @@ class OpenIdDoor:
             Route(BEGIN, self.begin, methods=["GET"]),
             Route(BACK, self.back, methods=["GET"]),
             Route(LOGOUT, self.logout, methods=["POST"]),
+            *self._device.routes(),
         ]
         return OtherWay(BEGIN, words, routes)
 
@@ -88,8 +100,11 @@ class OpenIdDoor:
         state, browser, nonce, verifier = (secrets.token_urlsafe(SECRET_BYTES) for _ in range(4))
         now_s = self._clock.boottime_s()
         to = own_path(http.query_params.get("next", "/"))
+        device = http.query_params.get("device", "")[:LONGEST_CODE]
         self._forget(now_s)
-        self._begun[digest_of(state)] = _Begun(digest_of(browser), nonce, verifier, to, now_s)
+        self._begun[digest_of(state)] = _Begun(
+            digest_of(browser), nonce, verifier, to, now_s, self._clock.now_s(), device
+        )
         asked = {
             "response_type": "code",
             "client_id": self._issuer.client.client_id,
@@ -99,6 +114,7 @@ class OpenIdDoor:
             "nonce": nonce,
             "code_challenge": _challenge(verifier),
             "code_challenge_method": "S256",
+            **({"prompt": "login"} if device else {}),
         }
         joint = "&" if "?" in endpoints.authorize else "?"
         answer = RedirectResponse(f"{endpoints.authorize}{joint}{urlencode(asked)}", 303)
@@ -123,16 +139,24 @@ class OpenIdDoor:
             token = await self._issuer.exchange(given["code"], begun.verifier, self._back)
             claims = await self._reader.sign_in(token, begun.nonce)
             name, groups = self._rules.user(claims), self._rules.group_names(claims)
+            if begun.device:
+                self._check_fresh(claims, begun)
         except DlqError as error:
             get_logger("web").info("sign_in_refused", way="openid", cause=error.what)
             raise
+        if begun.device:
+            answer = await self._device.signed_in(
+                http, ActsFor(name), begun.device, self._allowed(groups)
+            )
+            self._forget_browser(answer)
+            return answer
         answer = await self._entrance.begin(
             http, ActsFor(name), "openid", to=begun.to, allowed=self._allowed(groups)
         )
         self._subjects[str(claims["sub"])] = name
         while len(self._subjects) > MOST_KNOWN:
             self._subjects.popitem(last=False)
-        answer.delete_cookie(self._cookie, path="/", secure=self._secure, httponly=True)
+        self._forget_browser(answer)
         return answer
 
     async def logout(self, http: Request) -> Response:
@@ -143,6 +167,20 @@ class OpenIdDoor:
             self._entrance.sessions.leave_everywhere(name)
             get_logger("web").info("signed_out", way="openid", user=name)
         return JSONResponse({"left": True})
+
+    def _check_fresh(self, claims: Claims, begun: _Begun) -> None:
+        """Unauthenticated when the issuer says that it has asked for no new sign-in. Some do not
+        say when they asked.
+        """
+        told = claims.get("auth_time")
+        if isinstance(told, int | float) and told < begun.now_s - self._skew_s:
+            raise Unauthenticated(
+                "the issuer did not ask you to sign in anew, as a command line needs it",
+                hint="sign out at the issuer, and begin anew",
+            )
+
+    def _forget_browser(self, answer: Response) -> None:
+        answer.delete_cookie(self._cookie, path="/", secure=self._secure, httponly=True)
 
     def _allowed(self, groups: list[str]) -> Callable[[str], None]:
         def check(role: str) -> None:

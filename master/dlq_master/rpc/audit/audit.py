@@ -137,6 +137,8 @@ class Audit:
     ) -> dict[str, str]:
         # A service that acts for a user is named beside them; its certificate was the key.
         by = {"by": who.by.name} if who is not None and who.by is not None else {}
+        if who is not None and who.through:
+            by["through"] = who.through
         return {
             "time": format_instant(self._clock.now_s()),
             "who": who.name if who else "",

@@ -51,12 +51,17 @@ class Door:
         members: Callable[[], Members],
         clock: Clock,
         web_may_act_for: Collection[str],
+        *,
+        certificates: bool = False,
     ) -> None:
-        """`web_may_act_for`: the roles of users for whom a web server may call."""
+        """`web_may_act_for`: the roles of users for whom a web server may call. `certificates`:
+        whether those count that users got through it.
+        """
         self._cluster = cluster
         self._members = members
         self._clock = clock
         self._web_may_act_for = frozenset(web_may_act_for)
+        self._certificates = certificates
 
     def let_in(self, call: Call) -> None:
         """Set the call's identity and caller, then refuse it or let it pass."""
@@ -69,6 +74,12 @@ class Door:
                 f"{call.path.rsplit('/', 1)[-1]} needs the user's own certificate",
                 user=identity.name,
                 hint="the command line of dlq has it",
+            )
+        if identity.by is None and call.method.by_service:
+            raise PermissionDenied(
+                f"{call.path.rsplit('/', 1)[-1]} is for a service that acts for its user",
+                user=identity.name,
+                hint="`dlq login` gets a certificate, and renews it",
             )
         if identity.role not in call.method.roles:
             raise PermissionDenied(
@@ -88,6 +99,8 @@ class Door:
             self._check_acting(identity, identity.by)
         elif self._clock.now_s() >= identity.not_after_s:
             raise Unauthenticated("the certificate has expired", hint="dlq login")
+        elif identity.through:
+            self._check_through(identity)
         person, known_since_s = self._known(identity)
         # A name may be given again; certificates of its former owner stay worthless.
         slack_s = _ROUNDING_S if identity.by is None else _EXACT_S
@@ -125,6 +138,20 @@ class Door:
                 user=identity.name,
                 hint="an operator may grant it: [identity] web_may_act_for in master.toml",
             )
+
+    def _check_through(self, identity: CertifiedIdentity) -> None:
+        """Whether certificates that came through this service still count: while it is known, and
+        may give them to users of this role.
+        """
+        service = self._members().user(identity.through)
+        since_s = identity.issued_s + _ROUNDING_S
+        if service is None or service.role != Role.WEB or since_s < service.created_time_s:
+            what = f"this certificate came through {identity.through}, which serves no more"
+        elif not self._certificates or identity.role.value not in self._web_may_act_for:
+            what = f"certificates through {identity.through} count no more for this role"
+        else:
+            return
+        raise Unauthenticated(what, hint="dlq login")
 
     def _known(self, identity: CertifiedIdentity) -> LetIn:
         members = self._members()

@@ -58,5 +58,6 @@ class MasterParts:
     health: Any  # gRPC's own servicer
     version: str
     web_address: str  # of the web server for all; "": there is none
+    web_certificates_s: float  # the life of certificates that it may give to users; 0: none
     api_address: str  # HOST:PORT, as others dial it
     join_address: str

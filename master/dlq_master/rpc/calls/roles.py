@@ -28,7 +28,7 @@ NOBODY: frozenset[Role] = frozenset()
 class RpcMethod(NamedTuple):
     """The roles that may call a method, its handler, and whether it changes something (then every
     call is in the audit). `in_person`: with one's own certificate alone, not through a service that
-    acts for its users.
+    acts for its users. `by_service`: through such a service alone.
 
     The handler is given the call, and its request or, of a client that streams, all of them. It
     returns the response; a generator yields responses.
@@ -38,3 +38,4 @@ class RpcMethod(NamedTuple):
     handler: Callable[..., Any]
     changes: bool = False
     in_person: bool = False
+    by_service: bool = False

@@ -6,7 +6,7 @@ import hashlib
 import hmac
 
 from dlq.v1 import identity_service_pb2 as wire
-from dlq_common.errors import InvalidRequest, Unauthenticated
+from dlq_common.errors import InvalidRequest, PermissionDenied, Unauthenticated
 from dlq_common.identity.join_token import parse_join_token
 from dlq_common.identity.pki import (
     Role,
@@ -22,14 +22,48 @@ from dlq_master.rpc.specs.intake import node_id_of
 async def renew_certificate(
     call: Call, request: wire.RenewCertificateRequest
 ) -> wire.RenewCertificateResponse:
-    """A new key for the identity one has already; the door has made sure that it is still known."""
+    """A new key for the identity one has already; the door has made sure that it is still known.
+    A certificate that came through a service ends at its end.
+    """
     caller, sign, asked = call.caller, call.parts.authority, request.certificate_request
+    if call.identity is not None and call.identity.through:
+        raise PermissionDenied(
+            f"this certificate came through {call.identity.through}, and is not renewed",
+            hint="dlq login --oidc gets another one",
+        )
     if caller.role == Role.NODE:
         certificate = sign.sign_node(asked, caller.name, call.now_s)
     else:
         certificate = sign.sign_user(asked, caller.name, Role(caller.role), call.now_s)
     return wire.RenewCertificateResponse(
         certificate=certificate, ca_certificates=sign.certificate_pem()
+    )
+
+
+async def certify_user(call: Call, request: wire.CertifyUserRequest) -> wire.CertifyUserResponse:
+    """A certificate for the user for whom a service calls. It names the service, ends early, and
+    counts only while the service does (auth.py).
+    """
+    caller, sign, life_s = call.caller, call.parts.authority, call.parts.web_certificates_s
+    service = None if call.identity is None else call.identity.by
+    if not life_s or service is None:
+        raise PermissionDenied(
+            "the master gives no certificates through a web server",
+            user=caller.name,
+            hint="an operator may grant it: [identity] web_certificates in master.toml",
+        )
+    certificate = sign.sign_user_of(
+        service.name,
+        request.certificate_request,
+        caller.name,
+        Role(caller.role),
+        call.now_s,
+        life_s,
+    )
+    return wire.CertifyUserResponse(
+        certificate=certificate,
+        ca_certificates=sign.certificate_pem(),
+        api_address=call.parts.api_address,
     )
 
 

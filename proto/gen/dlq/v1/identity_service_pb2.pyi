@@ -234,3 +234,59 @@ class UseSignInLinkResponse(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___UseSignInLinkResponse: _TypeAlias = UseSignInLinkResponse  # noqa: Y015
+
+@_typing.final
+class CertifyUserRequest(_message.Message):
+    """Request of CertifyUser. The user is the one for whom the service calls."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    CERTIFICATE_REQUEST_FIELD_NUMBER: _builtins.int
+    NAME_FIELD_NUMBER: _builtins.int
+    certificate_request: _builtins.bytes
+    """PEM of a PKCS #10 request; its subject is ignored."""
+    name: _builtins.str
+    """The place of the key, such as "ada@login1", as its command line says it; for the audit alone."""
+    def __init__(
+        self,
+        *,
+        certificate_request: _builtins.bytes = ...,
+        name: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["certificate_request", b"certificate_request", "name", b"name"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___CertifyUserRequest: _TypeAlias = CertifyUserRequest  # noqa: Y015
+
+@_typing.final
+class CertifyUserResponse(_message.Message):
+    """Answer of CertifyUser."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    CERTIFICATE_FIELD_NUMBER: _builtins.int
+    CA_CERTIFICATES_FIELD_NUMBER: _builtins.int
+    API_ADDRESS_FIELD_NUMBER: _builtins.int
+    certificate: _builtins.bytes
+    """PEM of the certificate."""
+    ca_certificates: _builtins.bytes
+    """PEM of the cluster's CA certificates."""
+    api_address: _builtins.str
+    """HOST:PORT of the API."""
+    def __init__(
+        self,
+        *,
+        certificate: _builtins.bytes = ...,
+        ca_certificates: _builtins.bytes = ...,
+        api_address: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["api_address", b"api_address", "ca_certificates", b"ca_certificates", "certificate", b"certificate"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___CertifyUserResponse: _TypeAlias = CertifyUserResponse  # noqa: Y015

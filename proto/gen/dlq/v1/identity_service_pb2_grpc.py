@@ -128,6 +128,11 @@ class IdentityServiceStub:
                 request_serializer=dlq_dot_v1_dot_identity__service__pb2.UseSignInLinkRequest.SerializeToString,
                 response_deserializer=dlq_dot_v1_dot_identity__service__pb2.UseSignInLinkResponse.FromString,
                 _registered_method=True)
+        self.CertifyUser = channel.unary_unary(
+                '/dlq.v1.IdentityService/CertifyUser',
+                request_serializer=dlq_dot_v1_dot_identity__service__pb2.CertifyUserRequest.SerializeToString,
+                response_deserializer=dlq_dot_v1_dot_identity__service__pb2.CertifyUserResponse.FromString,
+                _registered_method=True)
 
 
 class IdentityServiceServicer:
@@ -158,6 +163,15 @@ class IdentityServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def CertifyUser(self, request, context):
+        """Signs a key for the user for whom a web server calls, so that a command line of this user has a
+        certificate. It ends after [identity] web_certificates, and is not renewed. Only through a
+        service. PERMISSION_DENIED where the master grants it no certificates.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_IdentityServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -175,6 +189,11 @@ def add_IdentityServiceServicer_to_server(servicer, server):
                     servicer.UseSignInLink,
                     request_deserializer=dlq_dot_v1_dot_identity__service__pb2.UseSignInLinkRequest.FromString,
                     response_serializer=dlq_dot_v1_dot_identity__service__pb2.UseSignInLinkResponse.SerializeToString,
+            ),
+            'CertifyUser': grpc.unary_unary_rpc_method_handler(
+                    servicer.CertifyUser,
+                    request_deserializer=dlq_dot_v1_dot_identity__service__pb2.CertifyUserRequest.FromString,
+                    response_serializer=dlq_dot_v1_dot_identity__service__pb2.CertifyUserResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -259,6 +278,33 @@ class IdentityService:
             '/dlq.v1.IdentityService/UseSignInLink',
             dlq_dot_v1_dot_identity__service__pb2.UseSignInLinkRequest.SerializeToString,
             dlq_dot_v1_dot_identity__service__pb2.UseSignInLinkResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def CertifyUser(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/dlq.v1.IdentityService/CertifyUser',
+            dlq_dot_v1_dot_identity__service__pb2.CertifyUserRequest.SerializeToString,
+            dlq_dot_v1_dot_identity__service__pb2.CertifyUserResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -87,6 +87,11 @@ class IdentityServiceStub:
     """Uses such a secret up (role "web"), and tells whose it is. NOT_FOUND when it was used already,
     is too old, or was never made.
     """
+    CertifyUser: _grpc.UnaryUnaryMultiCallable[_identity_service_pb2.CertifyUserRequest, _identity_service_pb2.CertifyUserResponse]
+    """Signs a key for the user for whom a web server calls, so that a command line of this user has a
+    certificate. It ends after [identity] web_certificates, and is not renewed. Only through a
+    service. PERMISSION_DENIED where the master grants it no certificates.
+    """
 
 @_typing.type_check_only
 class IdentityServiceAsyncStub(IdentityServiceStub):
@@ -104,6 +109,11 @@ class IdentityServiceAsyncStub(IdentityServiceStub):
     UseSignInLink: _aio.UnaryUnaryMultiCallable[_identity_service_pb2.UseSignInLinkRequest, _identity_service_pb2.UseSignInLinkResponse]  # type: ignore[assignment]
     """Uses such a secret up (role "web"), and tells whose it is. NOT_FOUND when it was used already,
     is too old, or was never made.
+    """
+    CertifyUser: _aio.UnaryUnaryMultiCallable[_identity_service_pb2.CertifyUserRequest, _identity_service_pb2.CertifyUserResponse]  # type: ignore[assignment]
+    """Signs a key for the user for whom a web server calls, so that a command line of this user has a
+    certificate. It ends after [identity] web_certificates, and is not renewed. Only through a
+    service. PERMISSION_DENIED where the master grants it no certificates.
     """
 
 class IdentityServiceServicer(metaclass=_abc_1.ABCMeta):
@@ -137,6 +147,17 @@ class IdentityServiceServicer(metaclass=_abc_1.ABCMeta):
     ) -> _typing.Union[_identity_service_pb2.UseSignInLinkResponse, _abc.Awaitable[_identity_service_pb2.UseSignInLinkResponse]]:
         """Uses such a secret up (role "web"), and tells whose it is. NOT_FOUND when it was used already,
         is too old, or was never made.
+        """
+
+    @_abc_1.abstractmethod
+    def CertifyUser(
+        self,
+        request: _identity_service_pb2.CertifyUserRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_identity_service_pb2.CertifyUserResponse, _abc.Awaitable[_identity_service_pb2.CertifyUserResponse]]:
+        """Signs a key for the user for whom a web server calls, so that a command line of this user has a
+        certificate. It ends after [identity] web_certificates, and is not renewed. Only through a
+        service. PERMISSION_DENIED where the master grants it no certificates.
         """
 
 def add_IdentityServiceServicer_to_server(servicer: IdentityServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

@@ -137,3 +137,8 @@ def test_a_web_server_by_itself_does_nothing_but_renew_and_let_in() -> None:
 def test_certificates_are_for_their_holders_in_person() -> None:
     in_person = {path.rsplit("/", 1)[-1] for path, rule in METHODS.items() if rule.in_person}
     assert in_person == {"RenewCertificate", "CreateSignInLink", "UseSignInLink"}
+
+
+def test_only_the_certificate_of_another_host_needs_a_service() -> None:
+    by_service = {path.rsplit("/", 1)[-1] for path, rule in METHODS.items() if rule.by_service}
+    assert by_service == {"CertifyUser"}
