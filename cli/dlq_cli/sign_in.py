@@ -35,7 +35,7 @@ def log_in(home: Path, socket: Path) -> Identity:
 
 def log_in_at_page(home: Path, page: str, say: Callable[[str], None], clock: Clock) -> Identity:
     """Have the user confirm a code on the web page, and keep the certificate in `home`."""
-    from dlq_client.device import Shown, login_at_page, posting
+    from dlq_client.line.page_login import Shown, login_at_page, posting
     from dlq_common.text.units import approximate_span
 
     def show(shown: Shown) -> None:

@@ -38,7 +38,7 @@ class Waiting:
     refused: str = ""  # in words
 
 
-class Refused(Exception):
+class NothingYet(Exception):
     """The word of the standard for a command line that gets nothing, now or ever."""
 
     def __init__(self, word: str, what: str = "") -> None:
@@ -90,23 +90,23 @@ class DeviceCodes:
         return digest_of(secret) in self._waiting
 
     def poll(self, secret: str) -> Mapping[str, str]:
-        """The certificate, told once. Raises Refused."""
+        """The certificate, told once. Raises NothingYet."""
         self._forget()
         key, now_s = digest_of(secret), self._clock.boottime_s()
         waiting = self._waiting.get(key)
         if waiting is None:
-            raise Refused("expired_token")
+            raise NothingYet("expired_token")
         early = now_s - waiting.polled_s < waiting.interval_s - EARLY_S
         waiting.polled_s, first = now_s, not waiting.polled_s
         if waiting.refused or waiting.answer is not None:
             del self._waiting[key]
             if waiting.answer is None:
-                raise Refused("access_denied", waiting.refused)
+                raise NothingYet("access_denied", waiting.refused)
             return waiting.answer
         if early and not first:
             waiting.interval_s += SLOWER_S
-            raise Refused("slow_down")
-        raise Refused("authorization_pending")
+            raise NothingYet("slow_down")
+        raise NothingYet("authorization_pending")
 
     def _new_code(self) -> str:
         taken = {one.code for one in self._waiting.values()}

@@ -35,7 +35,7 @@ Post = Callable[[str, Mapping[str, str]], Answer]
 
 
 class Shown(NamedTuple):
-    """What the user needs: a page, and a code for it."""
+    """A page for the user, and the code to type there."""
 
     code: str
     page: str

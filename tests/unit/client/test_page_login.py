@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from dlq_client.device import Shown, login_at_page, posting
+from dlq_client.line.page_login import Shown, login_at_page, posting
 from dlq_common.errors import DlqError, InvalidRequest, PermissionDenied, Unavailable
 from dlq_common.identity.pki import Authority, Role, new_key_and_csr
 from support.fake_clock import FakeClock
@@ -61,7 +61,8 @@ PENDING, SLOWER = {"error": "authorization_pending"}, {"error": "slow_down"}
 
 
 def test_it_shows_a_code_and_waits_politely() -> None:
-    page, shown = Page(FakeClock(), PENDING, SLOWER, Unavailable("away"), PENDING, "yes"), []
+    page = Page(FakeClock(), PENDING, SLOWER, Unavailable("away"), PENDING, "yes")
+    shown: list[Shown] = []
     identity = log_in(page, shown.append)
     assert (identity.user, identity.role, identity.address) == ("ada", "user", "head:7320")
     assert identity.expires_s - identity.issued_s == LIFE_S
