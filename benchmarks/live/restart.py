@@ -31,9 +31,9 @@ from dlq_master.model.lease import Lease, LeaseKind
 from dlq_master.model.order.keys import WAITING_BASE
 from dlq_master.model.resources import Allocation, Request, Slot
 from dlq_master.store.batch import Batch, StoredRequest
-from dlq_master.store.open import open_database, write
-from dlq_master.store.reader import Reader
 from dlq_master.store.rows import write_batch
+from dlq_master.store.sqlite.halves import Reader
+from dlq_master.store.sqlite.open import open_database, write
 from dlq_master.store.tables.codec import decode, encode
 
 BATCH = 2_000

@@ -25,9 +25,8 @@ from dlq_master.control.config import RetentionConfig
 from dlq_master.control.loop.compaction import compact
 from dlq_master.model.event import JournalEvent
 from dlq_master.store.batch import Batch
-from dlq_master.store.open import create_database
-from dlq_master.store.reader import Reader
-from dlq_master.store.writer import Writer
+from dlq_master.store.sqlite.halves import Reader, Writer
+from dlq_master.store.sqlite.open import create_database
 
 EVENTS_OF_A_JOB = 6
 EVERY_S = 0.01

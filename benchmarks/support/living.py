@@ -13,8 +13,8 @@ from types import TracebackType
 from typing import Self
 
 from dlq_master.store.batch import Batch
-from dlq_master.store.open import open_database, write
 from dlq_master.store.rows import write_batch
+from dlq_master.store.sqlite.open import open_database, write
 from support.ports import free_ports
 
 BIN = Path(sys.executable).parent

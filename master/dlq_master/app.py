@@ -36,8 +36,8 @@ from dlq_master.model.nodes.gpu_health import actions_of
 from dlq_master.rpc.metrics.token_file import token_file_of
 from dlq_master.safekeeping import Copies, copy_master, run_hook
 from dlq_master.safekeeping import check as check_backup
-from dlq_master.store.open import EarlyCheck, read_meta
-from dlq_master.store.writer import CommitFailed
+from dlq_master.store.port import CommitFailed
+from dlq_master.store.sqlite.open import EarlyCheck, read_meta
 
 DEFAULT_CONFIG = Path("/etc/dlq/master.toml")
 # Agents need two files each; less than this is no cluster at all.
@@ -273,7 +273,7 @@ def reset_clock_(config_path: Path, yes: bool) -> None:
       dlq-master reset-clock --config /etc/dlq/master.toml
     """
     from dlq_master.start_clock import MOST_APART_S
-    from dlq_master.store.clock_reset import reset_clock
+    from dlq_master.store.sqlite.clock_reset import reset_clock
 
     now_s = SteadyClock().now_s()
     if not yes:

@@ -10,8 +10,8 @@ from dlq_common.errors import ConfigError
 from dlq_common.identity.files import write_private, write_public
 from dlq_common.identity.pki import Authority
 from dlq_master.store.batch import Batch, User
-from dlq_master.store.open import create_database, open_database, write
 from dlq_master.store.rows import write_batch
+from dlq_master.store.sqlite.open import create_database, open_database, write
 from dlq_master.store.stored_tables import USERS
 from dlq_master.store.tables.table import put
 

@@ -24,8 +24,9 @@ from dlq_common.identity.private_files import read_private
 from dlq_common.text.instants import format_instant
 from dlq_master.control.config import BackupConfig
 from dlq_master.rpc.audit.chain import segments
-from dlq_master.store.backup import FAILURE, STAMP, BackupFailed, backup
-from dlq_master.store.open import sync
+from dlq_master.store.port import BackupFailed
+from dlq_master.store.sqlite.backup import FAILURE, STAMP, backup
+from dlq_master.store.sqlite.open import sync
 
 AUDIT: Final = "audit.jsonl"
 SEALED_KEY: Final = "ca.key.encrypted"

@@ -55,9 +55,8 @@ from dlq_master.rpc.people.login_broker import BrokerSettings, LoginBroker
 from dlq_master.rpc.server import MasterServer, ServerSettings
 from dlq_master.start_clock import anchor, start_clock, this_boot
 from dlq_master.store.batch import AUDIT_HEAD, PastJobs
-from dlq_master.store.open import EarlyCheck
-from dlq_master.store.reader import Reader
-from dlq_master.store.writer import Writer
+from dlq_master.store.sqlite.halves import Reader, Writer
+from dlq_master.store.sqlite.open import EarlyCheck
 
 STOP_GRACE_S = 5.0
 MOST_FAULTS = 20

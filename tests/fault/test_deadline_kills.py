@@ -23,7 +23,7 @@ from dlq_client.jobs import Jobs
 from dlq_master.control.loop import failpoints
 from dlq_master.model.attempts.attempt import Attempt
 from dlq_master.model.jobs.job import Job
-from dlq_master.store.reader import Reader
+from dlq_master.store.sqlite.halves import Reader
 from support.harness import HERE, Daemons
 from support.json_lines import json_lines
 from support.waiting import wait_until

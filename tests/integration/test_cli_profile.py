@@ -38,7 +38,7 @@ FOLDED = [
     "loop;Loop.run (dlq_master/control/loop/loop.py:160)"
     ";Loop.turn (dlq_master/control/loop/loop.py:182)"
     ";Loop.run (dlq_master/control/loop/loop.py:160) 1",
-    "store-writer;write (dlq_master/store/open.py:209) 5",
+    "store-writer;write (dlq_master/store/sqlite/open.py:209) 5",
 ]
 
 

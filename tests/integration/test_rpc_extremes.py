@@ -28,11 +28,10 @@ from dlq_master.control.loop.loop import Loop
 from dlq_master.model.ids import NodeId
 from dlq_master.model.nodes.node import Node
 from dlq_master.store.batch import Batch, User
-from dlq_master.store.open import create_database
-from dlq_master.store.reader import Reader
+from dlq_master.store.sqlite.halves import Reader, Writer
+from dlq_master.store.sqlite.open import create_database
 from dlq_master.store.stored_tables import USERS
 from dlq_master.store.tables.table import put
-from dlq_master.store.writer import Writer
 from support.master_harness import Wires, config_of
 from support.rpc_house import DEADLINE_S, RpcHouse, rpc_house
 from support.wire_methods import Method, every_method

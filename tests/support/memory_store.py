@@ -140,6 +140,9 @@ class MemoryStore:
         rows.meta |= batch.meta
         self.commits += 1
 
+    async def back_up(self) -> None:
+        """There is nothing to copy."""
+
     async def prune_journal(self, sequences: Sequence[int], horizon: int) -> None:
         """Drop these events; up to `horizon` the journal is not whole any more."""
         if self.fail_with is not None:

@@ -43,12 +43,11 @@ from dlq_master.rpc.calls.surround import served
 from dlq_master.rpc.methods import SERVICES
 from dlq_master.rpc.views.job_rows import JobRows
 from dlq_master.store.batch import Batch, MemoryWindow, User
-from dlq_master.store.open import create_database, open_database, write
-from dlq_master.store.reader import Reader
 from dlq_master.store.rows import write_batch
+from dlq_master.store.sqlite.halves import Reader, Writer
+from dlq_master.store.sqlite.open import create_database, open_database, write
 from dlq_master.store.stored_tables import USERS
 from dlq_master.store.tables.table import put
-from dlq_master.store.writer import Writer
 from support.fake_clock import SeededIds
 
 IN_FLIGHT = 8

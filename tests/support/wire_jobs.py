@@ -121,7 +121,7 @@ def a_profile() -> master_profile_pb2.MasterProfile:
         ("Loop.run", "dlq_master/control/loop/loop.py", 160),
         ("Loop.turn", "dlq_master/control/loop/loop.py", 182),
         ("Handle._run", "asyncio/events.py", 78),
-        ("write", "dlq_master/store/open.py", 209),
+        ("write", "dlq_master/store/sqlite/open.py", 209),
     ]
     stacks = [(0, [0, 1], 60), (0, [0, 2], 37), (1, [3], 5), (0, [0, 1, 0], 1)]
     turns = [(0.001, 90), (0.005, 9), (0.25, 1), (None, 0)]

@@ -38,8 +38,8 @@ KEYS: Final[Mapping[str, _Key]] = {
     ),
     "gpus": _Key(
         lambda job: job.request.real_gpus,
-        f"iif(json_extract(body, '$.request.gpu_type') IS '{CORE_TYPE}', 0,"
-        " json_extract(body, '$.request.gpus'))",
+        f"CASE WHEN json_extract(body, '$.request.gpu_type') = '{CORE_TYPE}' THEN 0"
+        " ELSE json_extract(body, '$.request.gpus') END",
     ),
 }
 
@@ -77,7 +77,7 @@ class ListOrder(NamedTuple):
         if not always:
             order = f"(({value}) IS NULL), {order}"
         if after is None:
-            return ("1", ()), order
+            return ("1 = 1", ()), order
         missing, place, number = after[0], after[1], abs(after[2])
         if self.key == "number":
             return (f"job_id {beyond} ?", (number,)), order

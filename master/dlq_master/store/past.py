@@ -3,10 +3,8 @@ them.
 """
 
 import asyncio
-import sqlite3
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 from typing import TypeVar
 
 from dlq_common.errors import Unavailable
@@ -15,10 +13,9 @@ from dlq_master.model.ids import AttemptKey, JobId
 from dlq_master.model.jobs.job import Job
 from dlq_master.model.usage.cost import Costs
 from dlq_master.store.batch import JournalCut, PastJobs
-from dlq_master.store.database import Database
 from dlq_master.store.list_order import ListOrder, Rank
-from dlq_master.store.open import connect
 from dlq_master.store.past_jobs import count_of, jobs_by_number, jobs_in_order
+from dlq_master.store.port import StoreLine
 from dlq_master.store.tables.accounts import Books, read_books, read_costs
 from dlq_master.store.tables.steps import read_steps, steps_behind
 
@@ -26,10 +23,10 @@ T = TypeVar("T")
 
 
 class Past:
-    """Reads ended jobs. SQLite gives the interpreter away while it searches."""
+    """Reads ended jobs. The interpreter is free while the database searches."""
 
-    def __init__(self, path: Path) -> None:
-        self._past: Database = connect(path)
+    def __init__(self, past: StoreLine) -> None:
+        self._past = past
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="store-past")
         self._closed = False
 
@@ -83,13 +80,13 @@ class Past:
             raise Unavailable("the store is closed")
         try:
             return await asyncio.get_running_loop().run_in_executor(self._thread, read)
-        except sqlite3.OperationalError:
-            if self._closed:
+        except Exception:
+            if self._closed:  # it was interrupted
                 raise Unavailable("the store is closed") from None
             raise
 
 
-def _journal_cut(db: Database, from_s: float, most: int) -> JournalCut:
+def _journal_cut(db: StoreLine, from_s: float, most: int) -> JournalCut:
     newest = db.execute("SELECT coalesce(max(sequence), 0) FROM journal").fetchone()[0]
     beyond = db.execute(
         "SELECT sequence FROM journal ORDER BY sequence DESC LIMIT 1 OFFSET ?", [most]
@@ -100,7 +97,7 @@ def _journal_cut(db: Database, from_s: float, most: int) -> JournalCut:
     return JournalCut(min(by_age, newest - 1), min(by_count, newest - 1), from_s)
 
 
-def _last_before(db: Database, from_s: float, newest: int) -> int:
+def _last_before(db: StoreLine, from_s: float, newest: int) -> int:
     """The last sequence whose time is before this. Times rise with sequences: it is bisected."""
     low, high = 0, newest  # low is before, what follows high is not
     while low < high:
@@ -126,6 +123,6 @@ _BEHIND = """SELECT sequence FROM journal LEFT JOIN jobs USING (job_id)
     ORDER BY sequence LIMIT :limit"""
 
 
-def _journal_behind(db: Database, cut: JournalCut, after: int, limit: int) -> Sequence[int]:
+def _journal_behind(db: StoreLine, cut: JournalCut, after: int, limit: int) -> Sequence[int]:
     asked = {**cut._asdict(), "horizon": cut.horizon, "after": after, "limit": limit}
     return [sequence for (sequence,) in db.execute(_BEHIND, asked)]

@@ -4,8 +4,8 @@ from collections.abc import Iterator, Sequence
 
 from dlq_master.model.jobs.job import Job
 from dlq_master.store.batch import PastJobs
-from dlq_master.store.database import Database
 from dlq_master.store.list_order import ListOrder, Rank, Term, type_term, word_terms
+from dlq_master.store.port import StoreLine
 from dlq_master.store.tables.codec import decode
 
 # A job without a person belongs to the owner of the name at its submit time.
@@ -13,7 +13,7 @@ _PERSON = """CASE WHEN coalesce(json_extract(body, '$.person'), '') <> ''
     THEN json_extract(body, '$.person') = ? ELSE submit_time_s >= ? END"""
 
 
-def jobs_by_number(db: Database, wanted: PastJobs, after: int, limit: int) -> Sequence[Job]:
+def jobs_by_number(db: StoreLine, wanted: PastJobs, after: int, limit: int) -> Sequence[Job]:
     """Those with an id above `after`, in the order of their ids; at most `limit`."""
     if wanted.ended_from_s is not None and after == 0:
         after = _before_first(db, wanted)
@@ -30,7 +30,7 @@ def jobs_by_number(db: Database, wanted: PastJobs, after: int, limit: int) -> Se
 
 
 def jobs_in_order(
-    db: Database, wanted: PastJobs, order: ListOrder, after: Rank | None, limit: int
+    db: StoreLine, wanted: PastJobs, order: ListOrder, after: Rank | None, limit: int
 ) -> Sequence[Job]:
     """Those behind a place of this order; at most `limit`. All that fit are looked at."""
     behind, by = order.sql(after)
@@ -41,7 +41,7 @@ def jobs_in_order(
     return [decode(body, Job) for (body,) in rows]
 
 
-def count_of(db: Database, wanted: PastJobs) -> int:
+def count_of(db: StoreLine, wanted: PastJobs) -> int:
     """So many are there."""
     where, values = _where(list(_terms(wanted)))
     (count,) = db.execute(f"SELECT count(*) FROM jobs WHERE {where}", values).fetchone()
@@ -53,7 +53,7 @@ def _where(terms: Sequence[Term]) -> Term:
     return told, [value for _, values in terms for value in values]
 
 
-def _before_first(db: Database, wanted: PastJobs) -> int:
+def _before_first(db: StoreLine, wanted: PastJobs) -> int:
     """No job of the span has this number or a lower one, so the search stops there."""
     (first,) = db.execute(
         "SELECT min(job_id) FROM jobs INDEXED BY jobs_by_end WHERE end_time_s >= ?",

@@ -7,7 +7,6 @@ One read-only connection, used in the loop's thread, for what takes microseconds
 import json
 import math
 from collections.abc import Iterator, Sequence, Set
-from pathlib import Path
 from typing import Any, TypeVar
 
 from dlq_master.model.attempts.attempt import Attempt
@@ -31,9 +30,8 @@ from dlq_master.store.batch import (
     MemoryWindow,
     StoredRequest,
 )
-from dlq_master.store.database import Database
-from dlq_master.store.open import connect
 from dlq_master.store.past import Past
+from dlq_master.store.port import StoreLine
 from dlq_master.store.rows import EVENT_FIELDS
 from dlq_master.store.stored_tables import (
     FORESEEN,
@@ -60,19 +58,20 @@ _WAITED = """SELECT body FROM waited
 _LATE_MACHINES = """SELECT body FROM machines WHERE end_s IS NOT NULL
         AND end_s > (SELECT max(end_s) FROM machines WHERE end_s IS NOT NULL) - :day_s
     UNION SELECT body FROM (
-        SELECT body FROM machines WHERE end_s IS NOT NULL ORDER BY end_s DESC LIMIT :most)"""
+        SELECT body FROM machines WHERE end_s IS NOT NULL ORDER BY end_s DESC LIMIT :most)
+        AS newest"""
 _EVENT = "SELECT sequence, time_s, kind, job_id, attempt, node_id, cause, actor, data FROM journal"
 
 _OWNER = """SELECT user, coalesce(json_extract(body, '$.person'), ''), submit_time_s
     FROM jobs WHERE job_id = ?"""
 
 
-class Reader(Past):
+class StoreReader(Past):
     """Named queries on the committed state, those about the past in their own thread."""
 
-    def __init__(self, path: Path) -> None:
-        super().__init__(path)
-        self._db: Database = connect(path)
+    def __init__(self, db: StoreLine, past: StoreLine) -> None:
+        super().__init__(past)
+        self._db = db
 
     def close(self) -> None:
         super().close()

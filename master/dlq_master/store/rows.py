@@ -8,7 +8,7 @@ from typing import Any, Final
 from dlq_master.model.attempts.told_steps import TakenSteps
 from dlq_master.model.ids import AttemptKey
 from dlq_master.store.batch import AUDIT_HEAD, HORIZON, Batch, Intention
-from dlq_master.store.database import Database
+from dlq_master.store.port import StoreLine
 from dlq_master.store.tables.accounts import POOLS_SQL, SPEEDS_SQL, STAYS_SQL, USES_SQL
 from dlq_master.store.tables.codec import encode
 from dlq_master.store.tables.steps import PUT_SQL, row_of
@@ -16,7 +16,7 @@ from dlq_master.store.tables.steps import PUT_SQL, row_of
 Row = tuple[object, ...]
 
 
-def write_batch(db: Database, batch: Batch) -> None:
+def write_batch(db: StoreLine, batch: Batch) -> None:
     """Write everything a turn changed. The caller holds the transaction."""
     for name, sql, row in _ROWS:
         _many(db, sql, [row(one) for one in getattr(batch, name)])
@@ -28,29 +28,29 @@ def write_batch(db: Database, batch: Batch) -> None:
     write_meta(db, batch.meta)
 
 
-def write_audit_state(db: Database, head: str, written: Sequence[str]) -> None:
+def write_audit_state(db: StoreLine, head: str, written: Sequence[str]) -> None:
     """The audit's last line that is on disk; lines that it has need not be kept here any more."""
     write_meta(db, {AUDIT_HEAD: head})
     _many(db, "DELETE FROM audit_owed WHERE note_id = ?", [*map(_one, written)])
 
 
-def prune_journal(db: Database, sequences: Sequence[int], horizon: int) -> None:
+def prune_journal(db: StoreLine, sequences: Sequence[int], horizon: int) -> None:
     """Drop events that retention does not keep. The caller holds the transaction."""
     _many(db, "DELETE FROM journal WHERE sequence = ?", [*map(_one, sequences)])
     write_meta(db, {HORIZON: str(horizon)})
 
 
-def write_steps(db: Database, taken: Sequence[TakenSteps]) -> None:
+def write_steps(db: StoreLine, taken: Sequence[TakenSteps]) -> None:
     """Replace the lists of steps of these attempts. The caller holds the transaction."""
     _many(db, PUT_SQL, [*map(row_of, taken)])
 
 
-def drop_steps(db: Database, keys: Sequence[AttemptKey]) -> None:
+def drop_steps(db: StoreLine, keys: Sequence[AttemptKey]) -> None:
     """Drop lists of steps that retention does not keep. The caller holds the transaction."""
     _many(db, "DELETE FROM steps WHERE job_id = ? AND number = ?", [tuple(key) for key in keys])
 
 
-def write_meta(db: Database, meta: Mapping[str, str]) -> None:
+def write_meta(db: StoreLine, meta: Mapping[str, str]) -> None:
     """Facts about the database itself. The caller holds the transaction."""
     _many(
         db,
@@ -62,7 +62,7 @@ def write_meta(db: Database, meta: Mapping[str, str]) -> None:
 _dumps = json.JSONEncoder(separators=(",", ":")).encode
 
 
-def _many(db: Database, sql: str, rows: Sequence[tuple[object, ...]]) -> None:
+def _many(db: StoreLine, sql: str, rows: Sequence[tuple[object, ...]]) -> None:
     if rows:
         db.executemany(sql, rows)
 
@@ -106,7 +106,12 @@ _ROWS: Final[Sequence[tuple[str, str, Callable[[Any], Row]]]] = (
         ),
     ),
     ("specs", "INSERT INTO job_specs VALUES (?, ?)", tuple),
-    ("changed_specs", "INSERT OR REPLACE INTO changed_specs VALUES (?, ?)", tuple),
+    (
+        "changed_specs",
+        """INSERT INTO changed_specs VALUES (?, ?)
+        ON CONFLICT (job_id) DO UPDATE SET spec = excluded.spec""",
+        tuple,
+    ),
     (
         "attempts",
         """INSERT INTO attempts VALUES (?, ?, ?, ?, ?, ?)
@@ -148,5 +153,10 @@ _ROWS: Final[Sequence[tuple[str, str, Callable[[Any], Row]]]] = (
     ("uses", SPEEDS_SQL, lambda row: (*row.account, row.spent.normalised - row.spent.held)),
     ("pool_uses", POOLS_SQL, lambda row: (row.day, row.pool, *row.level)),
     ("stays", STAYS_SQL, lambda one: (one.request_id, *one.key, one.part, one.from_s, one.until_s)),
-    ("audit_owed", "INSERT OR IGNORE INTO audit_owed (note_id, line) VALUES (?, ?)", tuple),
+    (
+        "audit_owed",
+        """INSERT INTO audit_owed (note_id, line) VALUES (?, ?)
+        ON CONFLICT (note_id) DO NOTHING""",
+        tuple,
+    ),
 )

@@ -19,7 +19,7 @@ from dlq_master.control.config import MasterConfig
 from dlq_master.model.lease import Terms
 from dlq_master.rpc.audit.chain import Chain
 from dlq_master.serving import read_authority
-from dlq_master.store.writer import Writer
+from dlq_master.store.sqlite.halves import Writer
 
 
 def init(tmp_path: Path, *more: str) -> Result:

@@ -16,9 +16,8 @@ from dlq_master.rpc.audit.chain import Head
 from dlq_master.rpc.audit.writer import KnownHead
 from dlq_master.serving import read_authority
 from dlq_master.store.batch import AUDIT_HEAD, Batch
-from dlq_master.store.open import claim, read_meta
-from dlq_master.store.reader import Reader
-from dlq_master.store.writer import Writer
+from dlq_master.store.sqlite.halves import Reader, Writer
+from dlq_master.store.sqlite.open import claim, read_meta
 from support.fake_clock import FakeClock
 from support.stored_values import a_job
 

@@ -10,8 +10,9 @@ from click.testing import CliRunner, Result
 from dlq_master.app import main
 from dlq_master.safekeeping import Copies, copy_master
 from dlq_master.serving import read_authority
-from dlq_master.store.backup import STAMP, BackupFailed
-from dlq_master.store.reader import Reader
+from dlq_master.store.port import BackupFailed
+from dlq_master.store.sqlite.backup import STAMP
+from dlq_master.store.sqlite.halves import Reader
 
 NOW_S = 1_800_000_000.0
 

@@ -20,8 +20,7 @@ from dlq_master.model.cluster.cluster import Cluster
 from dlq_master.model.event import Fact, JournalEvent
 from dlq_master.model.ids import JobId
 from dlq_master.policy.policy import Policy
-from dlq_master.store.backup import COPY
-from dlq_master.store.batch import Batch, Loaded
+from dlq_master.store.batch import COPY, Batch, Loaded
 from dlq_master.store.commit_record import CommittedBatch
 from dlq_master.store.stored_tables import LESSONS
 from dlq_master.store.tables.chosen_policy import CHOSEN, Chosen, read_chosen, written

@@ -28,8 +28,7 @@ from dlq_master.model.ids import JobId
 from dlq_master.model.lease import Terms
 from dlq_master.policy.policy import Policy
 from dlq_master.policy.sensitivity.traffic_estimates import TrafficEstimates
-from dlq_master.store.backup import COPY
-from dlq_master.store.batch import TAUGHT, Loaded
+from dlq_master.store.batch import COPY, TAUGHT, Loaded
 from dlq_master.store.tables.accounts import Levels
 from dlq_master.store.tables.chosen_policy import Chosen
 

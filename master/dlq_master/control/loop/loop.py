@@ -65,8 +65,8 @@ from dlq_master.control.stimuli import (
     audit_note,
 )
 from dlq_master.model.ids import AttemptKey, JobId
-from dlq_master.store.backup import BackupFailed, backup
 from dlq_master.store.batch import Batch
+from dlq_master.store.port import BackupFailed
 
 _log = get_logger("master.loop")
 # A turn that comes later than this was kept from coming: the others were not silent meanwhile.
@@ -81,6 +81,11 @@ class Store(Protocol):
     async def commit(self, batch: Batch) -> None: ...
     async def prune_journal(self, sequences: Sequence[int], horizon: int) -> None: ...
     async def drop_steps(self, keys: Sequence[AttemptKey]) -> None: ...
+
+    async def back_up(self) -> Path | None:
+        """Make a copy beside the rows and return its place; None: somebody else makes them. Raises
+        BackupFailed.
+        """
 
 
 class Records(HistoryRecords, compaction.CompactedJournal, Protocol):
@@ -387,13 +392,13 @@ class Loop:
         self._state.journal.horizon = self._watchers.horizon = horizon
 
     async def _back_up(self) -> None:
-        target = self._state_dir / "dlq.backup.db"
         try:
-            await asyncio.to_thread(backup, self._state_dir / "dlq.db", target)
+            made = await self._store.back_up()
         except BackupFailed as error:
             _log.error("backup_failed", error=str(error))
         else:
-            _log.info("backup_made", path=str(target))
+            if made is not None:
+                _log.info("backup_made", path=str(made))
 
     # --- time ---------------------------------------------------------------------------------
 

@@ -20,7 +20,7 @@ from typing import Any, Final, NamedTuple
 
 from dlq_common.daemon.logs import get_logger
 from dlq_master.rpc.audit.file import DiskFile, OpenFile
-from dlq_master.store.open import sync
+from dlq_master.store.sqlite.open import sync
 
 FIRST_HASH: Final = "0" * 64
 SEGMENT_BYTES: Final = 64 * 1024 * 1024

@@ -14,7 +14,7 @@ from dlq_common.identity.pki import Authority
 from dlq_master.control.composition.starting import Losses
 from dlq_master.rpc.audit.writer import AuditWriter
 from dlq_master.rpc.metrics.exposition import Labels, MetricFamily, family, gauge
-from dlq_master.store.backup import FAILURE, STAMP
+from dlq_master.store.sqlite.backup import FAILURE, STAMP
 
 T = TypeVar("T")
 # The copy that the master makes of its database, and the last one of everything by `dlq-master

@@ -26,7 +26,7 @@ from dlq_master.model.usage.accounting import (
     summed,
 )
 from dlq_master.model.usage.cost import Costs, Stay, costs
-from dlq_master.store.database import Database
+from dlq_master.store.port import StoreLine
 from dlq_master.store.tables.codec import decode
 
 LEVELS: Final = "gpu_levels"  # key of meta: how many GPUs are held, free, neither, and since when
@@ -107,10 +107,9 @@ def books(
     return Books(levels.from_s, summed(rows), found)
 
 
-def read_books(db: Database, first_day: int, last_day: int, now_s: float) -> Books:
+def read_books(db: StoreLine, first_day: int, last_day: int, now_s: float) -> Books:
     """From one moment of the database."""
-    db.execute("BEGIN")
-    try:
+    with db.snapshot():
         days = [first_day, last_day]
         stored = (
             [*_uses(db, days)],
@@ -130,12 +129,10 @@ def read_books(db: Database, first_day: int, last_day: int, now_s: float) -> Boo
             )
         ]
         nodes = [decode(body, Node) for (body,) in db.execute("SELECT body FROM nodes")]
-    finally:
-        db.execute("ROLLBACK")
     return books(stored, living, nodes, first_day, last_day, now_s)
 
 
-def _uses(db: Database, days: list[int]) -> Iterator[UseRow]:
+def _uses(db: StoreLine, days: list[int]) -> Iterator[UseRow]:
     for day, user, team, kind, pool, *seconds in db.execute(
         "SELECT * FROM usage_days WHERE day BETWEEN ? AND ?", days
     ):
@@ -147,25 +144,25 @@ def _uses(db: Database, days: list[int]) -> Iterator[UseRow]:
         yield UseRow(Account(day, user, team, UseClass(kind), pool), Used(normalised=beyond_s))
 
 
-def _levels_text(db: Database) -> str | None:
+def _levels_text(db: StoreLine) -> str | None:
     row = db.execute("SELECT value FROM meta WHERE key = ?", [LEVELS]).fetchone()
     return None if row is None else str(row[0])
 
 
 USES_SQL: Final = """INSERT INTO usage_days VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)
     ON CONFLICT (day, user, team, class, pool) DO UPDATE SET
-    useful_gpu_s = useful_gpu_s + excluded.useful_gpu_s,
-    preempted_gpu_s = preempted_gpu_s + excluded.preempted_gpu_s,
-    failed_gpu_s = failed_gpu_s + excluded.failed_gpu_s,
-    transit_gpu_s = transit_gpu_s + excluded.transit_gpu_s"""
+    useful_gpu_s = usage_days.useful_gpu_s + excluded.useful_gpu_s,
+    preempted_gpu_s = usage_days.preempted_gpu_s + excluded.preempted_gpu_s,
+    failed_gpu_s = usage_days.failed_gpu_s + excluded.failed_gpu_s,
+    transit_gpu_s = usage_days.transit_gpu_s + excluded.transit_gpu_s"""
 # Less than a millionth of a second is rounding.
 SPEEDS_SQL: Final = """INSERT INTO speed_days SELECT ?1, ?2, ?3, ?4, ?5, ?6 WHERE abs(?6) > 1e-6
     ON CONFLICT (day, user, team, class, pool) DO UPDATE SET
-    beyond_gpu_s = beyond_gpu_s + excluded.beyond_gpu_s"""
+    beyond_gpu_s = speed_days.beyond_gpu_s + excluded.beyond_gpu_s"""
 POOLS_SQL: Final = """INSERT INTO pool_days VALUES (?, ?, ?, ?, ?)
-    ON CONFLICT (day, pool) DO UPDATE SET used_gpu_s = used_gpu_s + excluded.used_gpu_s,
-    idle_gpu_s = idle_gpu_s + excluded.idle_gpu_s,
-    withheld_gpu_s = withheld_gpu_s + excluded.withheld_gpu_s"""
+    ON CONFLICT (day, pool) DO UPDATE SET used_gpu_s = pool_days.used_gpu_s + excluded.used_gpu_s,
+    idle_gpu_s = pool_days.idle_gpu_s + excluded.idle_gpu_s,
+    withheld_gpu_s = pool_days.withheld_gpu_s + excluded.withheld_gpu_s"""
 
 
 STAYS_SQL: Final = """INSERT INTO stays VALUES (?, ?, ?, ?, ?, ?)
@@ -176,22 +173,19 @@ _MACHINES = """SELECT body FROM machines WHERE end_s IS NULL
     UNION ALL SELECT body FROM machines WHERE end_s IS NOT NULL AND end_s >= :from_s"""
 # Only jobs that cost something when they are late, or were on a machine.
 _JOBS = f"""SELECT body FROM jobs WHERE job_id IN (
-    SELECT job_id FROM jobs WHERE end_time_s IS NULL AND instr(body, '"lateness":')
-    UNION SELECT job_id FROM jobs WHERE end_time_s >= :from_s AND instr(body, '"lateness":')
+    SELECT job_id FROM jobs WHERE end_time_s IS NULL AND instr(body, '"lateness":') > 0
+    UNION SELECT job_id FROM jobs WHERE end_time_s >= :from_s AND instr(body, '"lateness":') > 0
     UNION SELECT job_id FROM ({_STAYS}))"""
 
 
-def read_costs(db: Database, first_day: int, last_day: int, now_s: float) -> Costs:
+def read_costs(db: StoreLine, first_day: int, last_day: int, now_s: float) -> Costs:
     """The costs of the days from the first to the last, until now."""
     since = {"from_s": first_day * DAY_S}
-    db.execute("BEGIN")
-    try:
+    with db.snapshot():
         stays = [
             Stay(request_id, AttemptKey(JobId(job), number), part, from_s, until_s)
             for request_id, job, number, part, from_s, until_s in db.execute(_STAYS, since)
         ]
         machines = [decode(body, Machine) for (body,) in db.execute(_MACHINES, since)]
         jobs = [decode(body, Job) for (body,) in db.execute(_JOBS, since)]
-    finally:
-        db.execute("ROLLBACK")
     return costs(machines, stays, jobs, range(first_day, last_day + 1), now_s)

@@ -8,12 +8,12 @@ from typing import Final
 
 from dlq_master.model.attempts.told_steps import TakenSteps
 from dlq_master.model.ids import AttemptKey, JobId
-from dlq_master.store.database import Database
+from dlq_master.store.port import StoreLine
 from dlq_master.store.tables.codec import REMEDY, BodyDamaged
 
 PUT_SQL: Final = """INSERT INTO steps VALUES (?, ?, ?, ?)
     ON CONFLICT (job_id, number) DO UPDATE SET told_s = excluded.told_s, content = excluded.content
-    WHERE excluded.told_s >= told_s"""
+    WHERE excluded.told_s >= steps.told_s"""
 _READ: Final = "SELECT number, told_s, content FROM steps WHERE job_id = ? ORDER BY number DESC"
 # Of jobs that ended long ago, and whose last attempt is gone.
 _BEHIND: Final = """SELECT steps.job_id, number FROM steps JOIN jobs USING (job_id)
@@ -27,7 +27,7 @@ def row_of(taken: TakenSteps) -> tuple[object, ...]:
     return (*taken.key, taken.told_s, zlib.compress(taken.content, 1))
 
 
-def read_steps(db: Database, job_ids: Sequence[JobId], *, every: bool) -> Sequence[TakenSteps]:
+def read_steps(db: StoreLine, job_ids: Sequence[JobId], *, every: bool) -> Sequence[TakenSteps]:
     """The lists of these jobs, of every attempt or of the last one that has steps, in order."""
     found: list[TakenSteps] = []
     for job_id in job_ids:
@@ -36,7 +36,7 @@ def read_steps(db: Database, job_ids: Sequence[JobId], *, every: bool) -> Sequen
     return found
 
 
-def steps_behind(db: Database, ended_before_s: float, limit: int) -> Sequence[AttemptKey]:
+def steps_behind(db: StoreLine, ended_before_s: float, limit: int) -> Sequence[AttemptKey]:
     """Lists that may go, at most so many."""
     rows = db.execute(_BEHIND, [ended_before_s, limit])
     return [AttemptKey(JobId(job_id), number) for job_id, number in rows]

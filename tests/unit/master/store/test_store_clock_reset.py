@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
-from dlq_master.store.clock_reset import reset_clock
-from dlq_master.store.open import DatabaseInUse, claim, create_database, open_database, write
+from dlq_master.store.port import DatabaseInUse
+from dlq_master.store.sqlite.clock_reset import reset_clock
+from dlq_master.store.sqlite.open import claim, create_database, open_database, write
 from dlq_master.store.tables.codec import opened
 
 NOW_S = 1_800_000_000.0

@@ -13,10 +13,10 @@ from pathlib import Path
 import pytest
 
 from dlq_master.store.batch import Batch, Loaded
-from dlq_master.store.database import Database
-from dlq_master.store.open import connect, create_database, open_database, write
-from dlq_master.store.reader import Reader
 from dlq_master.store.rows import prune_journal, write_batch
+from dlq_master.store.sqlite.database import Database
+from dlq_master.store.sqlite.halves import Reader
+from dlq_master.store.sqlite.open import connect, create_database, open_database, write
 from support.stored_values import first_batch, mixed_batch
 
 KILLS = 6
@@ -122,7 +122,7 @@ def _count_statements(tmp_path: Path) -> int:
 
 
 def test_a_crash_at_every_statement_of_a_migration_leaves_all_or_nothing(tmp_path: Path) -> None:
-    from dlq_master.store.migrations import TABLES, migrations
+    from dlq_master.store.sqlite.migrations import TABLES, migrations
 
     def tables(db: Database) -> set[str]:
         return db.table_names() & TABLES
@@ -160,7 +160,7 @@ from support.stored_values import a_job, an_event, an_intention
 from dlq_master.model.ids import JobId
 from dlq_master.store.batch import Batch, StoredRequest
 import asyncio
-from dlq_master.store.writer import Writer
+from dlq_master.store.sqlite.halves import Writer
 
 async def main():
     writer = Writer(Path(sys.argv[1]))

@@ -9,9 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from dlq_master.store.open import create_database
-from dlq_master.store.reader import Reader
-from dlq_master.store.writer import Writer
+from dlq_master.store.sqlite.halves import Reader, Writer
+from dlq_master.store.sqlite.open import create_database
 from support.extent import spread
 
 SHIM = Path(__file__).parents[3] / "support" / "failing_disk.c"
@@ -23,7 +22,7 @@ from pathlib import Path
 from support.stored_values import a_job
 from dlq_master.model.ids import JobId
 from dlq_master.store.batch import Batch
-from dlq_master.store.writer import Writer
+from dlq_master.store.sqlite.halves import Writer
 
 async def main():
     writer = Writer(Path(sys.argv[1]))

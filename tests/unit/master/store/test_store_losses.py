@@ -9,13 +9,13 @@ from pathlib import Path
 import pytest
 
 from dlq_master.control.composition.starting import Losses
-from dlq_master.store.backup import COPY, BackupFailed, backup
-from dlq_master.store.batch import Batch
+from dlq_master.store.batch import COPY, Batch
 from dlq_master.store.commit_record import SLOT_BYTES, SLOTS, CommitRecord, CommittedBatch
-from dlq_master.store.open import DatabaseDamaged, create_database, open_database
-from dlq_master.store.reader import Reader
+from dlq_master.store.port import BackupFailed, DatabaseDamaged
+from dlq_master.store.sqlite.backup import backup
+from dlq_master.store.sqlite.halves import Reader, Writer
+from dlq_master.store.sqlite.open import create_database, open_database
 from dlq_master.store.tables.codec import BodyDamaged, decode, encode
-from dlq_master.store.writer import Writer
 from support.stored_values import a_job, an_event, first_batch
 
 FRAME = 24 + 4096  # of the write-ahead log: a header and a page

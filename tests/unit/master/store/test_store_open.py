@@ -8,12 +8,13 @@ from pathlib import Path
 import pytest
 
 from dlq_master.model.usage.accounting import Account, UseClass, Used
-from dlq_master.store import migrations as schema
 from dlq_master.store.batch import Batch
-from dlq_master.store.database import SchemaSteps
-from dlq_master.store.open import (
-    DatabaseDamaged,
-    DatabaseInUse,
+from dlq_master.store.port import DatabaseDamaged, DatabaseInUse
+from dlq_master.store.rows import write_batch
+from dlq_master.store.sqlite import migrations as schema
+from dlq_master.store.sqlite.database import SchemaSteps
+from dlq_master.store.sqlite.halves import Reader, Writer
+from dlq_master.store.sqlite.open import (
     EarlyCheck,
     claim,
     connect,
@@ -21,10 +22,7 @@ from dlq_master.store.open import (
     open_database,
     write,
 )
-from dlq_master.store.reader import Reader
-from dlq_master.store.rows import write_batch
 from dlq_master.store.tables.accounts import LEVELS, Levels, UseRow, read_books
-from dlq_master.store.writer import Writer
 from support.stored_values import first_batch
 
 _TABLES = "SELECT name, strict FROM pragma_table_list"
@@ -139,7 +137,7 @@ def test_a_creation_that_was_interrupted_leaves_no_database(
         broken = SchemaSteps("dlq")
         broken.add("0001_whole", "CREATE TABLE jobs (job_id)")
         broken.add("0002_broken", "CREATE TABLE nonsense")
-        patch.setattr("dlq_master.store.open.migrations", broken)
+        patch.setattr("dlq_master.store.sqlite.open.migrations", broken)
         with pytest.raises(sqlite3.OperationalError):
             create_database(path)
 

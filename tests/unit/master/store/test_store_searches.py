@@ -17,8 +17,8 @@ from dlq_master.rpc.jobs.lists.places import order_of, place_of
 from dlq_master.rpc.specs.intake import search_words
 from dlq_master.store.batch import PastJobs
 from dlq_master.store.list_order import KEYS, has_words
-from dlq_master.store.open import connect, create_database
 from dlq_master.store.past_jobs import count_of, jobs_by_number
+from dlq_master.store.sqlite.open import connect, create_database
 from dlq_master.store.tables.codec import encode
 from support.forged_places import forged
 from support.stored_values import a_job

@@ -14,10 +14,9 @@ from dlq_master.model.attempts.told_steps import TakenSteps
 from dlq_master.model.ids import AttemptKey, JobId
 from dlq_master.model.jobs.job import JobState
 from dlq_master.store.batch import Batch
-from dlq_master.store.open import create_database
-from dlq_master.store.reader import Reader
+from dlq_master.store.sqlite.halves import Reader, Writer
+from dlq_master.store.sqlite.open import create_database
 from dlq_master.store.tables.codec import BodyDamaged
-from dlq_master.store.writer import Writer
 from support.stored_values import a_job, an_attempt
 
 

@@ -10,11 +10,11 @@ import pytest
 
 from dlq_common.errors import Unavailable
 from dlq_master.model.ids import JobId
-from dlq_master.store.backup import COPY, BackupFailed, backup
-from dlq_master.store.batch import Batch, PastJobs
-from dlq_master.store.open import create_database
-from dlq_master.store.reader import Reader
-from dlq_master.store.writer import CommitFailed, Writer
+from dlq_master.store.batch import COPY, Batch, PastJobs
+from dlq_master.store.port import BackupFailed, CommitFailed
+from dlq_master.store.sqlite.backup import backup
+from dlq_master.store.sqlite.halves import Reader, Writer
+from dlq_master.store.sqlite.open import create_database
 from support.stored_values import a_job, an_event, first_batch
 
 

@@ -22,8 +22,7 @@ from dlq_master.control.stimuli import (
 from dlq_master.model.ids import AttemptKey, JobId, NodeId
 from dlq_master.model.jobs.job import EndReason, JobState, RunRules
 from dlq_master.model.nodes.node import NodeFlag
-from dlq_master.store.backup import COPY
-from dlq_master.store.batch import Batch
+from dlq_master.store.batch import COPY, Batch
 from support.master_harness import ROOT, Master, config_of
 from support.running import running
 from support.sim_agent import SimAgent

@@ -4,7 +4,7 @@ Times are seconds on the master's steady axis (UTC at its start plus CLOCK_BOOTT
 one clock, the same that the core computes with. States are words.
 """
 
-from dlq_master.store.database import SchemaSteps
+from dlq_master.store.sqlite.database import SchemaSteps
 
 migrations = SchemaSteps("dlq")
 

@@ -5,22 +5,14 @@ from contextlib import closing
 from pathlib import Path
 from typing import Final
 
-from dlq_common.errors import DlqError
-from dlq_master.store.open import connect, settle_file
-
-COPY: Final = "copy"  # key of meta: a master that starts on this file starts on a copy of the past
-
+from dlq_master.store.batch import COPY
+from dlq_master.store.port import BackupFailed
+from dlq_master.store.sqlite.open import connect, settle_file
 
 # Files in the state directory that report the result of `dlq-master backup` to readers outside of
 # it:
 STAMP: Final = "backup.stamp"  # its time is that of the last whole copy
 FAILURE: Final = "backup.failed"  # there while the last copy, or its use by the site, has failed
-
-
-class BackupFailed(DlqError):
-    """No new copy was made; the one before it, if any, is untouched."""
-
-    reason = "BACKUP_FAILED"
 
 
 def backup(source: Path, target: Path) -> None:

@@ -7,7 +7,8 @@ sqlite-utils takes the steps, on the same connection.
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -29,6 +30,15 @@ class Database(sqlite3.Connection):
             "SELECT name FROM pragma_table_info(?) WHERE pk ORDER BY pk", [table]
         )
         return [name for (name,) in columns]
+
+    @contextmanager
+    def snapshot(self) -> Iterator[None]:
+        """All reads of the block see one moment."""
+        self.execute("BEGIN")
+        try:
+            yield
+        finally:
+            self.execute("ROLLBACK")
 
 
 class SchemaSteps:

@@ -13,8 +13,8 @@ import os
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from dlq_master.store.database import Database
-from dlq_master.store.open import claim, open_database, write
+from dlq_master.store.sqlite.database import Database
+from dlq_master.store.sqlite.open import claim, open_database, write
 from dlq_master.store.tables.codec import opened, sealed
 
 # Columns that hold instants. Days of the accounts stay as they are.

@@ -9,24 +9,12 @@ from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
-from dlq_common.errors import DlqError
-from dlq_master.store.database import Database
-from dlq_master.store.migrations import TABLES, migrations
+from dlq_master.store.port import DatabaseDamaged, DatabaseInUse
+from dlq_master.store.sqlite.database import Database
+from dlq_master.store.sqlite.migrations import TABLES, migrations
 from dlq_master.store.tables.codec import is_intact
 
 APPLICATION_ID: Final = 0x646C7131  # "dlq1", in the file's header: an empty file is not ours
-
-
-class DatabaseDamaged(DlqError):
-    """The file is there but cannot be trusted. The master refuses to start on it."""
-
-    reason = "DATABASE_DAMAGED"
-
-
-class DatabaseInUse(DlqError):
-    """Another process writes this database. Two masters on one file would undo each other."""
-
-    reason = "DATABASE_IN_USE"
 
 
 def create_database(path: Path) -> None:

@@ -1,29 +1,24 @@
 """The writer thread: it owns the write connection, and one batch is one transaction.
 
 Batches that arrive during a sync become the loop's next batch: that is the group commit. A batch
-that fails is never tried again, and nothing is written after it: after a failed fsync a success
+that fails is never tried again, and nothing is written after it: after a failed sync a success
 means nothing. The loop ends the process; the next one starts from what is really on disk.
 """
 
 import asyncio
-import os
 import queue
-import sqlite3
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
-from pathlib import Path
-from typing import Final, NamedTuple, Protocol
+from typing import Final, NamedTuple
 
-from dlq_common.errors import DlqError, Unavailable
+from dlq_common.errors import Unavailable
 from dlq_master.model.attempts.told_steps import TakenSteps
 from dlq_master.model.ids import AttemptKey
-from dlq_master.store.backup import COPY
-from dlq_master.store.batch import BATCH, Batch
+from dlq_master.store.batch import BATCH, COPY, Batch
 from dlq_master.store.commit_record import CommitRecord, CommittedBatch
-from dlq_master.store.database import Database
-from dlq_master.store.open import EarlyCheck, claim, open_database, write
+from dlq_master.store.port import AuditState, CommitFailed, StoreLine
 from dlq_master.store.rows import (
     drop_steps,
     prune_journal,
@@ -38,60 +33,38 @@ from dlq_master.store.rows import (
 BESIDE_AFTER_S: Final = 1.0
 BESIDE_AFTER: Final = 100
 
-
-class AuditState(Protocol):
-    """The position of the audit's file that the database keeps."""
-
-    def written(self) -> tuple[str, tuple[str, ...]]:
-        """Its last line on disk, and ids of lines that the database may drop."""
-
-    def forgotten(self, note_ids: tuple[str, ...]) -> None:
-        """These are not kept any more."""
-
-
-class CommitFailed(DlqError):
-    """A batch is not on disk, and nothing may be written by this process any more. Facts: error."""
-
-    reason = "COMMIT_FAILED"
+Work = Callable[[StoreLine], None]
 
 
 class _Work(NamedTuple):
-    write: Callable[[Database], None]
+    write: Work
     batch: Batch | None  # None: a full disk may refuse it, and batches go on
     loop: asyncio.AbstractEventLoop
     done: "asyncio.Future[None]"
 
 
-class Writer:
-    """Commits batches in the order they are handed in. One process at a time has one of these."""
+class BatchWriter:
+    """Commits batches in the order they are handed in. One process at a time has one of these.
 
-    def __init__(self, path: Path, early: EarlyCheck | None = None) -> None:
-        """Claim, open and migrate the database. Raises DatabaseInUse or DatabaseDamaged.
+    `lost`: batches that were acknowledged and are not in this database. A database says how it
+    makes a transaction (`_failure_of`) and what it does beside the batches.
+    """
 
-        `lost`: batches that were acknowledged and are not in this database.
-        """
-        self._path = path
+    def __init__(self) -> None:
+        self.lost: Sequence[CommittedBatch] = ()
         self._audit: AuditState | None = None
         self._audit_head = ""
         self._broken = False  # a batch has failed: nothing is written any more
         self._since = 0  # batches since that was written
-        self._work: queue.SimpleQueue[_Work | None] = queue.SimpleQueue()
-        self._claim = claim(path)
-        try:
-            self._db = open_database(path, early)
-            self._record = CommitRecord(path.with_name(f"{path.name}.commits"))
-        except BaseException:
-            os.close(self._claim)
-            raise
-        self.lost: Sequence[CommittedBatch] = self._lost()
+        self._number = 0  # of the last batch
         self._closed = False
+        self._work: queue.SimpleQueue[_Work | None] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._run, name="store-writer", daemon=True)
-        self._thread.start()
 
     async def commit(self, batch: Batch) -> None:
         """Return when the batch is on disk. Raises CommitFailed when it is not and never will be;
         Unavailable after such a failure, or after `close`."""
-        await self._hand_in(partial(write_batch, batch=batch), batch)
+        await self._hand_in(partial(self._write_batch, batch=batch), batch)
 
     async def prune_journal(self, sequences: Sequence[int], horizon: int) -> None:
         """Drop these events, in a transaction of its own: a batch that comes meanwhile waits for
@@ -109,7 +82,7 @@ class Writer:
         try:
             await self._hand_in(partial(write_steps, taken=taken), None)
         except CommitFailed as error:
-            if not _is_full(error):
+            if not self._is_full(error):
                 raise
             return False
         return True
@@ -122,7 +95,7 @@ class Writer:
         """From now on the database is told how far the audit's file is."""
         self._audit = audit
 
-    async def _hand_in(self, work: Callable[[Database], None], batch: Batch | None) -> None:
+    async def _hand_in(self, work: Work, batch: Batch | None) -> None:
         if self._closed:
             raise Unavailable("the store is closed")
         loop = asyncio.get_running_loop()
@@ -136,19 +109,48 @@ class Writer:
             self._closed = True
             self._work.put(None)
             self._thread.join()
-            os.close(self._claim)
+            self._let_claim_go()
 
-    def _lost(self) -> Sequence[CommittedBatch]:
-        """An acknowledged batch is missing here; later batches get numbers above it.
+    # --- what differs from database to database -------------------------------------------------
 
-        A copy of the past lacks what came after it, and knows that itself.
+    def _write_batch(self, db: StoreLine, batch: Batch) -> None:
+        write_batch(db, batch)
+
+    def _failure_of(self, work: Work) -> BaseException | None:
+        """Do the work in one transaction. None, or why it is not on disk."""
+        raise NotImplementedError
+
+    def _is_full(self, error: BaseException) -> bool:
+        """Nothing was written and nothing was lost: there was no room."""
+        raise NotImplementedError
+
+    def _note(self, number: int, batch: Batch) -> None:
+        """A batch is on disk."""
+
+    def _sync_notes(self) -> None:
+        """Work beside the batches that touches no table of theirs."""
+
+    def _close_line(self) -> None:
+        """Give back what the thread uses."""
+        raise NotImplementedError
+
+    def _let_claim_go(self) -> None:
+        """Another process may write now."""
+
+    # --- the thread -----------------------------------------------------------------------------
+
+    def _start(self, meta: Mapping[str, str], record: CommitRecord | None = None) -> None:
+        """Begin with a database that has this meta.
+
+        An acknowledged batch of the record may be missing in it: later batches get numbers above
+        it. A copy of the past lacks what came after it, and knows that itself.
         """
-        meta = dict(self._db.execute("SELECT key, value FROM meta"))
         self._number = int(meta.get(BATCH, "0"))
-        ahead = self._record.after(self._number)
+        ahead = record.after(self._number) if record is not None else ()
         if ahead:
             self._number = ahead[-1].number
-        return () if meta.get(COPY) == "yes" else tuple(ahead)
+        self.lost = () if meta.get(COPY) == "yes" else tuple(ahead)
+        self._thread.start()
 
     def _run(self) -> None:
         while (work := self._next()) is not None:
@@ -157,7 +159,9 @@ class Writer:
                 error = Unavailable("the store has failed before")
             else:
                 error = self._failure(work)
-                self._broken = error is not None and not (work.batch is None and _is_full(error))
+                self._broken = error is not None and not (
+                    work.batch is None and self._is_full(error)
+                )
             # A loop that has ended meanwhile has nobody left to tell.
             with suppress(RuntimeError):
                 work.loop.call_soon_threadsafe(_settle, work.done, error)
@@ -165,8 +169,7 @@ class Writer:
             if self._since >= BESIDE_AFTER:
                 self._write_beside()
         self._write_beside()
-        self._db.close()
-        self._record.close()
+        self._close_line()
 
     def _next(self) -> _Work | None:
         """The next batch; None: nothing will be. Work beside the batches does not wait."""
@@ -179,22 +182,21 @@ class Writer:
     def _failure(self, work: _Work) -> BaseException | None:
         """None, or why it is not on disk."""
         if work.batch is None:
-            return _failure(self._db, work.write)
+            return self._failure_of(work.write)
         number = self._number + 1
         audit = self._audit
         head, written = ("", ()) if audit is None else audit.written()
 
-        def write_all(db: Database) -> None:
+        def write_all(db: StoreLine) -> None:
             work.write(db)
             write_meta(db, {BATCH: str(number)})
             if audit is not None and (head != self._audit_head or written):
                 write_audit_state(db, head, written)
 
-        error = _failure(self._db, write_all)
+        error = self._failure_of(write_all)
         if error is None:
             self._number = number
-            with suppress(OSError):  # the batch is on disk all the same
-                self._record.note(CommittedBatch.of(number, work.batch))
+            self._note(number, work.batch)
             self._let_go(head, written)
         return error
 
@@ -209,35 +211,14 @@ class Writer:
         Neither may fail a batch. A failed one is tried again.
         """
         self._since = 0
-        with suppress(OSError):
-            self._record.sync()
+        self._sync_notes()
         if self._audit is None or self._broken:
             return
         head, written = self._audit.written()
         if head == self._audit_head and not written:
             return
-        if _failure(self._db, lambda db: write_audit_state(db, head, written)) is None:
+        if self._failure_of(lambda db: write_audit_state(db, head, written)) is None:
             self._let_go(head, written)
-
-
-def _is_full(error: BaseException) -> bool:
-    """Nothing was written and nothing was lost: there was no room."""
-    return isinstance(error, CommitFailed) and error.metadata.get("error") == "SQLITE_FULL"
-
-
-def _failure(db: Database, work: Callable[[Database], None]) -> BaseException | None:
-    try:
-        with write(db):
-            work(db)
-    except (sqlite3.Error, OSError) as error:
-        # The name of SQLite's error (SQLITE_FULL, SQLITE_IOERR_FSYNC) says more than its sentence.
-        name = getattr(error, "sqlite_errorname", type(error).__name__)
-        failure = CommitFailed(f"a commit failed: {error} ({name})", error=name)
-        failure.__cause__ = error
-        return failure
-    except BaseException as error:  # noqa: BLE001 - handed to the awaiting loop, which dies of it
-        return error
-    return None
 
 
 def _settle(done: "asyncio.Future[None]", error: BaseException | None) -> None:

@@ -1,0 +1,68 @@
+"""What a database does for the store: a line to it, and how it fails.
+
+The statements of this room are written as SQLite takes them.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
+from typing import Any, Protocol
+
+from dlq_common.errors import DlqError
+
+
+class Found(Protocol):
+    """The rows of a statement."""
+
+    def fetchone(self) -> Any: ...
+    def fetchall(self) -> list[Any]: ...
+    def fetchmany(self, size: int, /) -> list[Any]: ...
+    def __iter__(self) -> Iterator[Any]: ...
+
+
+class StoreLine(Protocol):
+    """A connection to a database. One thread at a time uses it, but for `interrupt`."""
+
+    def execute(self, sql: str, values: Sequence[Any] | Mapping[str, Any] = ..., /) -> Found: ...
+    def executemany(self, sql: str, rows: Sequence[Sequence[Any]], /) -> object: ...
+
+    def snapshot(self) -> AbstractContextManager[object]:
+        """All reads of the block see one moment."""
+
+    def interrupt(self) -> None:
+        """End the statement that runs, from any thread."""
+
+    def close(self) -> None: ...
+
+
+class AuditState(Protocol):
+    """The position of the audit's file that the database keeps."""
+
+    def written(self) -> tuple[str, tuple[str, ...]]:
+        """Its last line on disk, and ids of lines that the database may drop."""
+
+    def forgotten(self, note_ids: tuple[str, ...]) -> None:
+        """These are not kept any more."""
+
+
+class CommitFailed(DlqError):
+    """A batch is not on disk, and nothing may be written by this process any more. Facts: error."""
+
+    reason = "COMMIT_FAILED"
+
+
+class DatabaseDamaged(DlqError):
+    """The database is there but cannot be trusted. The master refuses to start on it."""
+
+    reason = "DATABASE_DAMAGED"
+
+
+class DatabaseInUse(DlqError):
+    """Another process writes this database. Two masters on one would undo each other."""
+
+    reason = "DATABASE_IN_USE"
+
+
+class BackupFailed(DlqError):
+    """No new copy was made; the one before it, if any, is untouched."""
+
+    reason = "BACKUP_FAILED"

@@ -1,0 +1,1 @@
+"""The tier `single`: the rows lie in one SQLite file on a local disk."""
