@@ -1,4 +1,4 @@
-"""What a database does for the store: a line to it, and how it fails.
+"""The port to a database: a line to it, and its failures.
 
 The statements of this room are written as SQLite takes them.
 """
