@@ -1,1 +1,1 @@
-"""The tier `single`: the rows lie in one SQLite file on a local disk."""
+"""The rows lie in one SQLite file on a local disk: nothing needs to be installed for it."""
