@@ -334,6 +334,11 @@ storm: setup  ## random load and trouble over many lease boundaries: make storm 
 	BOUNDARIES=$(or $(BOUNDARIES),300) SEED=$(or $(SEED),1) POLICY=$(or $(POLICY),dlq) \
 	  $(PY) -m pytest -q -s $(PATIENT) -m torture tests/fault/test_storms.py
 
+.PHONY: upgrades
+upgrades: setup  ## the last release and this tree take turns under load, and lose nothing: make upgrades N=100 SEED=1
+	N=$(if $(filter command line,$(origin N)),$(N),100) SEED=$(or $(SEED),1) \
+	  $(PY) -m pytest -q -s $(PATIENT) -m torture tests/fault/test_upgrades.py
+
 .PHONY: attack
 attack: setup  ## forged messages, every caller at every method, hostile jobs, kills: make attack MINUTES=10 SEED=1 (root)
 	MINUTES=$(or $(MINUTES),10) SEED=$(or $(SEED),1) $(PY) -m pytest -q -s $(PATIENT) -m attack tests/attack

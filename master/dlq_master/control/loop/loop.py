@@ -69,7 +69,9 @@ from dlq_master.store.batch import Batch
 from dlq_master.store.port import BackupFailed
 
 _log = get_logger("master.loop")
-# A turn that comes later than this was kept from coming: the others were not silent meanwhile.
+# A turn that comes later than this was kept from coming: the others were not silent meanwhile. This
+# much of each stall counts as silence all the same. A master that stalls again and again so notices
+# a dead node: after 25 stalls, if a node may be silent for 25 s.
 LAG_NOTED_S = 1.0
 # So long may a turn handle stimuli: meanwhile the sockets are not read.
 HANDLING_S = 0.02
@@ -424,14 +426,14 @@ class Loop:
         """How much later than it had to this turn comes: we slept, were stopped, or the disk was
         slow.
 
-        While the sockets were not read nobody was silent: every contact is moved by as much. A slow
-        disk is no such time: later stimuli are stamped when they arrive.
+        While the sockets were not read nobody was silent: every contact is moved by as much, less
+        LAG_NOTED_S. A slow disk is no such time: later stimuli are stamped when they arrive.
         """
         lag_s = max(0.0, self._clock.now_s() - self._turned_s - patience_s)
         self._state.loop_lag_s = lag_s
         unread_s = max(0.0, lag_s - self._listened_s)
-        if unread_s >= LAG_NOTED_S:
-            self._state.nodes.contacts.shift(unread_s)
+        if unread_s > LAG_NOTED_S:
+            self._state.nodes.contacts.shift(unread_s - LAG_NOTED_S)
         if lag_s >= LAG_NOTED_S:
             _log.warning("master_lagged", lag_s=round(lag_s, 3), unread_s=round(unread_s, 3))
 

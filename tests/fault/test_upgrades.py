@@ -1,0 +1,152 @@
+"""Upgrades and downgrades under load: whatever each release has acknowledged, the other knows.
+
+Former releases and this tree take turns on the same state directories, while clients submit and
+jobs run (tests/support/two_releases.py). The ledger of the jobs says what was lost
+(tests/support/ledger_check.py). `make upgrades N=100` changes the whole cluster a hundred times.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import random
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from dlq_master.model.ids import JobId
+from dlq_master.model.jobs.eligible import Dependency, Relation, Term
+from dlq_master.model.jobs.job import Job
+from dlq_master.store.batch import Batch
+from dlq_master.store.open import create_database
+from dlq_master.store.writer import Writer
+from support.ledger_clients import drain, load
+from support.stored_values import a_job, first_batch, mixed_batch
+from support.two_releases import (
+    LAST,
+    NAMED,
+    NEAR,
+    PRESENT,
+    NoHistory,
+    Releases,
+    former_release,
+)
+from support.wheels import ROOT
+
+N = int(os.environ.get("N", "100"))
+SEED = int(os.environ.get("SEED", "1"))
+LOADED = """
+import sys
+from pathlib import Path
+from dlq_master.store.reader import Reader
+from dlq_master.store.writer import Writer
+path = Path(sys.argv[1])
+Writer(path).close()
+print(len(Reader(path).load().jobs))
+"""
+
+
+@pytest.fixture(scope="module")
+def former() -> dict[str, Path]:
+    try:
+        return {name: former_release(name) for name in (LAST, NEAR)}
+    except NoHistory as error:
+        pytest.skip(str(error))
+
+
+def changed_under_load(root: Path, former: dict[str, Path], *releases: str) -> dict[str, int]:
+    """Begin with the first release, and go to each other one; the counts of the ledger's judge."""
+    daemons, chance = Releases(root, former, releases[0]), random.Random(SEED)
+    with daemons.up():
+        with load(daemons, SEED) as proxy:
+            for number, release in enumerate(releases[1:], 1):
+                daemons.change_all(release, chance)
+                if number % 10 == 0:
+                    print(f"{number} changes", flush=True)  # noqa: T201 - a run takes minutes
+        found = drain(daemons)
+        for name in ("master", *daemons.agents):
+            assert daemons.seen(name) == set(releases)
+        print(  # noqa: T201 - the figures of the run
+            f"\nreleases changed {len(releases) - 1} times: daemons {dict(daemons.changes)}, kills "
+            f"{sum(daemons.kills.values())}; replies {proxy.replies}, lost {proxy.cuts}; "
+            f"{json.dumps(found)}; seed {SEED}"
+        )
+    return found
+
+
+@pytest.mark.long("unit/master/store/test_store_open.py")
+def test_this_tree_takes_over_from_the_last_release_goes_back_to_a_near_one_and_loses_nothing(
+    tmp_path: Path, former: dict[str, Path]
+) -> None:
+    found = changed_under_load(tmp_path, former, LAST, PRESENT, NEAR, PRESENT)
+    assert found["accepted"] > 0
+    assert found["more_than_one_attempt"] == 0
+
+
+@pytest.mark.torture
+def test_many_upgrades_and_downgrades_lose_nothing(tmp_path: Path, former: dict[str, Path]) -> None:
+    turns = (NEAR if number % 2 else PRESENT for number in range(N))
+    found = changed_under_load(tmp_path, former, LAST, *turns)
+    assert found["accepted"] > 0
+    assert found["more_than_one_attempt"] == 0
+
+
+def written(path: Path, *more: Batch) -> Path:
+    """A database that this tree has written, with rows of every table."""
+
+    async def write() -> None:
+        writer = Writer(path)
+        for batch in (first_batch(), mixed_batch(), *more):
+            await writer.commit(batch)
+        writer.close()
+
+    create_database(path)
+    asyncio.run(write())
+    return path
+
+
+def loaded_by(release: Path, path: Path) -> subprocess.CompletedProcess[str]:
+    """This release opens this database, migrates it and loads it."""
+    return subprocess.run(
+        [sys.executable, "-P", "-c", LOADED, str(path)],
+        env={"PYTHONPATH": str(release)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+@pytest.mark.long("unit/master/store/test_store_open.py")
+@pytest.mark.parametrize("name", [LAST, NEAR])
+def test_a_former_release_loads_each_table_that_this_one_writes(
+    tmp_path: Path, former: dict[str, Path], name: str
+) -> None:
+    done = loaded_by(former[name], written(tmp_path / "dlq.db"))
+    assert (done.returncode, done.stdout) == (0, "3\n"), done.stderr
+
+
+@pytest.mark.long("unit/master/store/test_store_open.py")
+@pytest.mark.parametrize(
+    ("job", "word"),
+    [
+        (a_job(9, depends=Dependency((Term(Relation.AFTERCORR, JobId(1)),))), "aftercorr"),
+        (a_job(9, own_spec=True), "own_spec"),
+    ],
+)
+def test_the_last_release_refuses_a_job_that_it_does_not_understand(
+    tmp_path: Path, former: dict[str, Path], job: Job, word: str
+) -> None:
+    """It would run another job than the one that was submitted. A restore leads back to it."""
+    done = loaded_by(former[LAST], written(tmp_path / "dlq.db", Batch(jobs=[job])))
+    assert done.returncode != 0
+    assert word in done.stderr
+
+
+def test_the_last_release_is_the_newest_of_the_change_log() -> None:
+    """A release that is made names its own commit here, in the next commit."""
+    told = re.findall(r"(?m)^## (\d+\.\d+\.\d+)", (ROOT / "CHANGELOG.md").read_text())
+    assert json.loads(NAMED.read_text())[LAST]["version"] == told[0]
