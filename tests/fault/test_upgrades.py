@@ -22,8 +22,8 @@ from dlq_master.model.ids import JobId
 from dlq_master.model.jobs.eligible import Dependency, Relation, Term
 from dlq_master.model.jobs.job import Job
 from dlq_master.store.batch import Batch
-from dlq_master.store.open import create_database
-from dlq_master.store.writer import Writer
+from dlq_master.store.sqlite.halves import Writer
+from dlq_master.store.sqlite.open import create_database
 from support.ledger_clients import drain, load
 from support.stored_values import a_job, first_batch, mixed_batch
 from support.two_releases import (
@@ -43,7 +43,7 @@ LOADED = """
 import sys
 from pathlib import Path
 from dlq_master.store.reader import Reader
-from dlq_master.store.writer import Writer
+from dlq_master.store.sqlite.halves import Writer
 path = Path(sys.argv[1])
 Writer(path).close()
 print(len(Reader(path).load().jobs))
