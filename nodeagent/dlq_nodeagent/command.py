@@ -14,12 +14,12 @@ from dlq_common.clock import SteadyClock
 from dlq_common.daemon.config import dump_config, load_config
 from dlq_common.errors import ConfigError, InvalidRequest
 from dlq_common.ids import RandomIds
-from dlq_common.text.addresses import split_address
+from dlq_common.text.addresses import split_addresses
 from dlq_common.text.instants import format_instant
 from dlq_common.text.units import format_span, parse_duration
 from dlq_nodeagent.config import AgentConfig, check_config, check_host
 from dlq_nodeagent.daemon import channels_of, prepare_state_dir
-from dlq_nodeagent.line.identity import join, persist
+from dlq_nodeagent.line.identity import join_any, persist
 from dlq_nodeagent.maintenance import Announced, announce, announce_leave
 from dlq_nodeagent.serving import TOLD, ServingOrders, begin_anew, fail
 
@@ -129,7 +129,7 @@ def join_command(
     _check_address(address)
     prepare_state_dir(config.node.state_dir)
     attempt = partial(
-        join,
+        join_any,
         address,
         token,
         wished_node_id=name or config.wished_name,
@@ -249,7 +249,7 @@ def _until(announced: Announced, now_s: float) -> str:
 
 def _check_address(address: str) -> None:
     try:
-        split_address(address)
+        split_addresses(address)
     except ValueError as error:
         raise InvalidRequest(str(error), field="master") from None
 

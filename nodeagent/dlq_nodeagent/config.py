@@ -10,7 +10,7 @@ from typing import Literal
 
 from dlq_common.daemon.config import Bytes
 from dlq_common.errors import ConfigError
-from dlq_common.text.addresses import is_loopback, split_address
+from dlq_common.text.addresses import is_loopback, split_addresses
 from dlq_common.text.names import check_word
 from dlq_nodeagent.core import CoreSettings
 from dlq_nodeagent.devices.choose import check_devices_word
@@ -51,7 +51,7 @@ class NodeConfig:
 
 @dataclass(frozen=True, slots=True)
 class MasterAddressConfig:
-    """The address of the master, as HOST:PORT."""
+    """The address of the master, as HOST:PORT; of all masters, with commas, where one stands by."""
 
     address: str = ""  # its API; "" = the name that it gave at the join
     join: str = ""  # its join port, for `dlq-nodeagent join`
@@ -132,7 +132,7 @@ def check_config(config: AgentConfig) -> None:
         ("master.join", config.master.join),
     ):
         if address:
-            _keyed(key, partial(split_address, address))
+            _keyed(key, partial(split_addresses, address))
     _check_pool(config.node)
     if config.node.cgroup and not config.node.cgroup.startswith("/"):
         raise ConfigError(
@@ -216,7 +216,7 @@ def check_host(config: AgentConfig) -> None:
 
 def check_master_address(config: AgentConfig, address: str) -> None:
     """Jobs of an agent that runs them as root come from this machine only. Raises ConfigError."""
-    if config.root_jobs and not is_loopback(address):
+    if config.root_jobs and not _all_here(address):
         raise ConfigError(
             f"jobs run as root here, so the master must be on loopback, not {address}",
             hint="--allow-root-jobs is for development on one machine",
@@ -228,4 +228,8 @@ def node_address(config: AgentConfig, master_address: str) -> str:
     """The address at which other nodes of a gang reach this one."""
     if config.node.address:
         return config.node.address
-    return "127.0.0.1" if is_loopback(master_address) else platform.node()
+    return "127.0.0.1" if _all_here(master_address) else platform.node()
+
+
+def _all_here(masters: str) -> bool:
+    return all(map(is_loopback, split_addresses(masters)))

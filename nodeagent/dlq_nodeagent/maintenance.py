@@ -55,9 +55,11 @@ async def announce(channels: Channels, clock: Clock, ids: Ids, maintenance_s: fl
         request_id=ids.request_id(), maintenance_duration=to_duration(maintenance_s)
     )
     until_s = clock.boottime_s() + PATIENCE_S
-    async with channels.open() as channel:
+
+    async def ask(channel: grpc.aio.Channel) -> Announced:
+        stub = AgentServiceStub(channel)
         while True:
-            answer = await _ask(channel, request, channels.address)
+            answer = await stub.AnnounceMaintenance(request, timeout=CALL_S)
             if answer.in_force or not maintenance_s:
                 return _announced(answer)
             if clock.boottime_s() >= until_s:
@@ -70,14 +72,10 @@ async def announce(channels: Channels, clock: Clock, ids: Ids, maintenance_s: fl
                 )
             await asyncio.sleep(_ASK_AGAIN_S)
 
-
-async def _ask(
-    channel: grpc.aio.Channel, request: wire.AnnounceMaintenanceRequest, address: str
-) -> wire.AnnounceMaintenanceResponse:
     try:
-        return await AgentServiceStub(channel).AnnounceMaintenance(request, timeout=CALL_S)
+        return await channels.on_leader(ask)
     except grpc.aio.AioRpcError as error:
-        failure = from_rpc_error(error, address)
+        failure = from_rpc_error(error, channels.address)
         if isinstance(failure, Unavailable):
             raise Unavailable(
                 f"{failure.what}; the longer hold is not confirmed: jobs keep their ordinary hold",
@@ -99,9 +97,12 @@ async def announce_leave(channels: Channels, ids: Ids, leave_s: float) -> int:
     request = wire.AnnounceLeaveRequest(
         request_id=ids.request_id(), leave_duration=to_duration(leave_s)
     )
+
+    async def ask(channel: grpc.aio.Channel) -> wire.AnnounceLeaveResponse:
+        return await AgentServiceStub(channel).AnnounceLeave(request, timeout=CALL_S)
+
     try:
-        async with channels.open() as channel:
-            answer = await AgentServiceStub(channel).AnnounceLeave(request, timeout=CALL_S)
+        answer = await channels.on_leader(ask)
     except grpc.aio.AioRpcError as error:
         raise from_rpc_error(error, channels.address) from None
     return answer.rank_count

@@ -6,15 +6,16 @@ import asyncio
 import json
 from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
+from grpc import aio
 
 from dlq.v1 import queue_service_pb2
 from dlq_common.identity.pki import Role, parse_identity
 from dlq_web.door import shared_guard
 from dlq_web.door.sessions import IDLE_S, LONGEST_S, MOST_OF_A_PERSON
-from dlq_web.line.calls import CALLS_AT_ONCE
+from dlq_web.line.calls import CALLS_AT_ONCE, DialledMaster
 from support.fake_clock import FakeClock
 from support.rpc_house import DEADLINE_S, RpcHouse, rpc_house
 from support.shared_web_house import (
@@ -334,6 +335,9 @@ class SlowMaster:
     def __init__(self, full_at: int) -> None:
         self.asked, self.full, self.go_on = 0, asyncio.Event(), asyncio.Event()
         self._full_at = full_at
+
+    def present(self) -> DialledMaster:
+        return DialledMaster("slow:7320", cast(aio.Channel, self))
 
     def unary_unary(self, *_: Any) -> Any:
         return self._ask

@@ -13,7 +13,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from dlq_cli.doctor.verdict import CheckVerdict, fail, ok, skip, warn
+from dlq_cli.doctor.verdict import CheckVerdict, ClientHealth, fail, ok, skip, warn
 from dlq_cli.output.render import OutputLook, clean_line
 from dlq_cli.quiet import quiet_grpc
 from dlq_cli.settings import KEYS, ClientSettings
@@ -84,8 +84,13 @@ def credentials(home: Path, broker: Path, now_s: float) -> tuple[CheckVerdict, I
 
 
 def reach(identity: Identity) -> CheckVerdict:
-    """Whether something listens at the master's address."""
-    address = identity.address
+    """Whether something listens at the master's address, or at one of several."""
+    *others, last = identity.address.split(",")
+    found = (_reach(address.strip()) for address in others)
+    return next((it for it in found if it.health is ClientHealth.OK), None) or _reach(last.strip())
+
+
+def _reach(address: str) -> CheckVerdict:
     try:
         host, port = split_address(address)
         began_s = time.perf_counter()

@@ -19,6 +19,7 @@ from dlq_client.line.identity import Identity, default_home, load_identity
 from dlq_common.clock import Clock, SteadyClock
 from dlq_common.errors import Unauthenticated
 from dlq_common.ids import Ids, RandomIds
+from dlq_common.text.addresses import split_addresses
 
 T = TypeVar("T")
 
@@ -96,6 +97,8 @@ SERVER_NAME = "dlq-master"
 CALL_DEADLINE_S = 10.0
 # One command. A master that restarts under systemd is back well within it.
 PATIENCE_S = 15.0
+# So often a standby's word on the leader is followed at once; then only after a pause.
+MOST_FOLLOWED = 2
 # A stream is renewed this often even when all is well: no call is without a deadline.
 STREAM_DEADLINE_S = 900.0
 LARGEST_ANSWER_BYTES = 64 * 1024 * 1024
@@ -142,7 +145,7 @@ class Connection:
         Only for requests that may be repeated: reads, and changes that carry a request_id. Raises a
         DlqError; Unavailable once the patience is over, and then a change may have happened.
         """
-        patience = self.patience(self._patience_s)
+        patience, follows = self.patience(self._patience_s), MOST_FOLLOWED
         timeout_s = self._deadline_s if deadline_s is None else deadline_s
         while True:
             try:
@@ -150,6 +153,9 @@ class Connection:
                 return answer
             except grpc.RpcError as error:
                 failure = from_rpc_error(error, self.identity.address)
+                if failure.metadata.get("leader") and "," in self.identity.address and follows:
+                    follows -= 1  # it has done nothing, and says who leads: that one is next
+                    continue
                 if (is_lost(error) or is_crowded(failure)) and patience.wait():
                     continue
                 raise failure from None
@@ -247,9 +253,18 @@ def connect(home: Path | None = None, *, patience_s: float = PATIENCE_S) -> Conn
 
 
 def open_channel(identity: Identity) -> grpc.Channel:
-    """A channel of this process, with the settings of every line to the master."""
-    return grpc.secure_channel(
-        identity.address, channel_credentials(identity), options=channel_options()
+    """A channel of this process, with the settings of every line to the master; to the one that
+    leads, where the identity names several.
+    """
+    credentials, options = channel_credentials(identity), channel_options()
+    if "," not in identity.address:
+        return grpc.secure_channel(identity.address, credentials, options=options)
+    from dlq_client.line.masters import DIAL_MS, Masters, MastersChannel
+
+    options.append(("grpc.min_reconnect_backoff_ms", DIAL_MS))
+    return MastersChannel(
+        Masters(split_addresses(identity.address)),
+        lambda address: grpc.secure_channel(address, credentials, options=options),
     )
 
 

@@ -19,6 +19,7 @@ from dlq_common.identity.facts import LIFETIME_S
 from dlq_common.identity.private_files import read_private
 
 HOME_VARIABLE = "DLQ_HOME"
+MASTERS_VARIABLE = "DLQ_MASTERS"  # a:7320,b:7320: in place of the stored address
 CLUSTER_FILE = "cluster.json"
 KEY_FILE = "identity.key"
 CERTIFICATE_FILE = "identity.crt"
@@ -38,12 +39,17 @@ class Identity:
     key: bytes
     certificate: bytes
     ca: bytes
-    address: str  # HOST:PORT of the API
+    address: str  # HOST:PORT of the API; of all masters, with commas, where there are several
     cluster: str
     user: str
     role: str
     issued_s: float  # UTC seconds
     expires_s: float
+
+    @property
+    def first_address(self) -> str:
+        """HOST:PORT of one master."""
+        return self.address.partition(",")[0]
 
     def is_valid(self, now_s: float) -> bool:
         """Whether the certificate has not expired yet."""
@@ -129,6 +135,7 @@ def _read(home: Path) -> Identity | None:
             "ca": (home / CA_FILE).read_bytes(),
         }
         texts = {name: _text(facts, name) for name in _TEXTS}
+        texts["address"] = os.environ.get(MASTERS_VARIABLE) or texts["address"]
         dates = {name: float(facts[name]) for name in _DATES}
         told: dict[str, Any] = {**pems, **texts, **dates}
         return Identity(**told)

@@ -12,6 +12,14 @@ def split_address(address: str) -> tuple[str, int]:
     return host, int(port)
 
 
+def split_addresses(text: str) -> tuple[str, ...]:
+    """The addresses of all masters, as `a:7320,b:7320`; ValueError for one that is no HOST:PORT."""
+    found = tuple(dict.fromkeys(part.strip() for part in text.split(",")))
+    for address in found:
+        split_address(address)
+    return found
+
+
 def is_loopback(address: str) -> bool:
     """Whether HOST:PORT cannot leave this machine; names other than localhost may. ValueError if it
     is no address.

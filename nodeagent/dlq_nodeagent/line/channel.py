@@ -1,14 +1,20 @@
 """Mutual TLS channels to the master."""
 
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import grpc
 
+from dlq_client.line.errors import is_lost
+from dlq_client.line.masters import Masters
 from dlq_common.errors import ConfigError
 from dlq_common.identity.facts import SERVER_NAME
 from dlq_common.identity.files import StoredIdentity, load_identity, read_identity
+from dlq_common.text.addresses import split_addresses
+
+T = TypeVar("T")
 
 # A Welcome carries every launch of the node, environments included.
 LARGEST_MESSAGE_BYTES = 512 * 1024 * 1024  # a welcome holds the scripts of all jobs here
@@ -27,11 +33,22 @@ class KnownIdentity(NamedTuple):
 
 @dataclass(slots=True)
 class Channels:
-    """Opens channels with the present identity on disk, so that a renewal needs no restart."""
+    """Opens channels with the present identity on disk, so that a renewal needs no restart. They go
+    to the master that is taken for the leader. `address`: all masters, with commas.
+    """
 
     address: str
     identity_dir: Path
+    masters: Masters = field(init=False)
     _known: KnownIdentity | None = None
+
+    def __post_init__(self) -> None:
+        self.masters = Masters(split_addresses(self.address))
+
+    @property
+    def count(self) -> int:
+        """How many masters are configured."""
+        return self.address.count(",") + 1
 
     def known(self) -> KnownIdentity:
         """The node's present identity with its facts, as `identity`. Raises also Unauthenticated,
@@ -66,7 +83,23 @@ class Channels:
             private_key=identity.key,
             certificate_chain=identity.certificate,
         )
-        return grpc.aio.secure_channel(self.address, credentials, options=_OPTIONS)
+        options = _OPTIONS if self.count == 1 else (*_OPTIONS, *_OF_SEVERAL)
+        return grpc.aio.secure_channel(self.masters.address, credentials, options=options)
+
+    async def on_leader(self, ask: Callable[[grpc.aio.Channel], Awaitable[T]]) -> T:
+        """Ask the master that leads: one after another, until one does not refuse as a standby or
+        stay away. Raises AioRpcError of the last. `ask` may be repeated.
+        """
+        for left in reversed(range(self.count)):
+            address = self.masters.address
+            try:
+                async with self.open() as channel:
+                    return await ask(channel)
+            except grpc.aio.AioRpcError as error:
+                self.masters.heard(address, error)
+                if not left or not is_lost(error):
+                    raise
+        raise AssertionError("there is a master")
 
 
 def join_channel(address: str, ca: bytes) -> grpc.aio.Channel:
@@ -92,4 +125,10 @@ _OPTIONS = [
     ("grpc.max_reconnect_backoff_ms", 2_000),
     ("grpc.enable_retries", 0),
     ("grpc.enable_http_proxy", 0),
+]
+# Where another master may take over, a dead or stopped one is noticed sooner. Later ones count.
+_OF_SEVERAL = [
+    ("grpc.keepalive_time_ms", 5_000),
+    ("grpc.keepalive_timeout_ms", 3_000),
+    ("grpc.http2.ping_timeout_ms", 3_000),
 ]

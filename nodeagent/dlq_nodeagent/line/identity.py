@@ -7,7 +7,9 @@ without it for weeks.
 import asyncio
 import json
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -25,7 +27,7 @@ from dlq_common.identity.files import (
     write_private,
     write_public,
 )
-from dlq_common.text.addresses import split_address
+from dlq_common.text.addresses import split_address, split_addresses
 from dlq_common.text.instants import format_instant
 from dlq_nodeagent.line.channel import Channels, join_channel
 
@@ -50,7 +52,7 @@ class Joined:
 
 
 async def join(address: str, token_text: str, *, wished_node_id: str, state_dir: Path) -> Joined:
-    """Trade a token for a node certificate and store it in `state_dir`.
+    """Trade a token for a node certificate and store it in `state_dir`. `address`: one master's.
 
     The server is believed only if it presents the CA that the token pins. The key is made here and
     never leaves. May be repeated with the same token when an answer was lost. The request is kept
@@ -81,6 +83,18 @@ async def join(address: str, token_text: str, *, wished_node_id: str, state_dir:
     write_public(state_dir / ADDRESS_FILE, f"{answer.api_address}\n".encode())
     (state_dir / _REQUEST_FILE).unlink(missing_ok=True)
     return Joined(answer.node_id, answer.api_address)
+
+
+async def join_any(
+    addresses: str, token_text: str, *, wished_node_id: str, state_dir: Path
+) -> Joined:
+    """Join by the first master that leads; a standby is Unavailable, and so is one that is away."""
+    *others, last = split_addresses(addresses)
+    ask = partial(join, token_text=token_text, wished_node_id=wished_node_id, state_dir=state_dir)
+    for address in others:
+        with suppress(Unavailable):
+            return await ask(address)
+    return await ask(last)
 
 
 async def persist(

@@ -8,6 +8,8 @@ import grpc
 
 from dlq.v1 import agent_service_pb2 as wire
 from dlq.v1.agent_service_pb2_grpc import AgentServiceStub
+from dlq_client.line.errors import from_rpc_error
+from dlq_client.line.masters import is_not_leader
 from dlq_common.clock import clock_doubt
 from dlq_common.daemon.logs import get_logger
 from dlq_common.errors import DlqError
@@ -48,6 +50,7 @@ class GrpcTransport:
         self._task: asyncio.Task[None] | None = None
         self._queue: asyncio.Queue[FromAgent] = asyncio.Queue(_LONGEST_QUEUE)
         self._ended: set[asyncio.Task[None]] = set()
+        self._heard = False  # the master has said something in this stream
 
     def open(self) -> None:
         self.close()
@@ -66,6 +69,8 @@ class GrpcTransport:
 
     def close(self) -> None:
         if self._task is not None:
+            # A stream that is given up from here was silent, or of a stale master.
+            self._channels.masters.failed(self._channels.masters.address)
             self._ended.add(self._task)
             self._task.cancel()
             self._task = None
@@ -80,18 +85,30 @@ class GrpcTransport:
 
     async def _live(self) -> None:
         """A stream from its dialling to its end; says `closed` unless it was closed from here."""
-        me = asyncio.current_task()
+        me, address = asyncio.current_task(), self._channels.masters.address
+        self._heard = False
         try:
             async with self._channels.open() as channel:
                 await asyncio.wait_for(channel.channel_ready(), _DIAL_S)
                 await self._talk(channel, me)
         except (grpc.aio.AioRpcError, TimeoutError, OSError, BadMessage, DlqError) as error:
-            log.warning("session_lost", error=_words(error))
+            log.warning("session_lost", error=_words(error), master=address)
+            self._turn_from(address, error)
         finally:
             if self._task is me:
                 self._task = None
                 self.listener.closed()
                 self._wake()
+
+    def _turn_from(self, address: str, error: BaseException) -> None:
+        """Dial another master next, where this one does not lead or does not answer. One that was
+        heard gets one more try: thousands of agents must not go to a standby that is taking over.
+        """
+        told = from_rpc_error(error, address) if isinstance(error, grpc.aio.AioRpcError) else None
+        if told is not None and is_not_leader(told):
+            self._channels.masters.failed(address, told.metadata.get("leader", ""))
+        elif not self._heard:
+            self._channels.masters.failed(address)
 
     async def _talk(self, channel: grpc.aio.Channel, me: asyncio.Task[None] | None) -> None:
         call = AgentServiceStub(channel).Session()
@@ -102,6 +119,7 @@ class GrpcTransport:
             async for message in call:
                 if self._task is not me:
                     return
+                self._heard = True
                 decoded = decode(message)
                 if decoded is not None:
                     self.listener.received(decoded)

@@ -1,14 +1,16 @@
 """A person's line to the master: calls and streams, over mutual TLS, without blocking the server.
 
 A call is tried once. The browser or program repeats it, with the same key where it changes
-something. A restarted master is dialled again by gRPC itself.
+something. A restarted master is dialled again by gRPC itself. Of several masters the one that leads
+is asked: one that stands by has done nothing, so its word is followed within the call.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable
-from typing import Any, Protocol
+from contextlib import suppress
+from typing import Any, NamedTuple, Protocol
 
 import grpc
 from google.protobuf.message import Message
@@ -18,16 +20,19 @@ from dlq.v1 import identity_service_pb2 as identity_wire
 from dlq.v1.identity_service_pb2_grpc import IdentityServiceStub
 from dlq_client.line.connection import (
     CALL_DEADLINE_S,
+    MOST_FOLLOWED,
     STREAM_DEADLINE_S,
     channel_credentials,
     channel_options,
 )
 from dlq_client.line.errors import from_rpc_error, is_deadline
 from dlq_client.line.identity import Identity, certified
+from dlq_client.line.masters import DIAL_MS, Masters
 from dlq_common.clock import Clock
-from dlq_common.errors import DlqError, Unauthenticated, Unavailable
+from dlq_common.errors import DlqError, NotLeader, Unauthenticated, Unavailable
 from dlq_common.identity.acting import ActsFor
 from dlq_common.identity.pki import new_key_and_csr
+from dlq_common.text.addresses import split_addresses
 from dlq_web.line.methods import PublicMethod
 
 RENEWAL_LOOK_S = 600.0
@@ -66,7 +71,7 @@ class MasterLine:
         """For calls on their way; lines of one person may share it."""
         self._clock = clock
         self._metadata = None if acts_for is None else acts_for.metadata()
-        self._channel = open_channel(identity)
+        self._channel = MasterChannels(identity)
 
     def speak_for(self, user: ActsFor) -> None:
         """From now on each call is this user's."""
@@ -76,21 +81,30 @@ class MasterLine:
         self, method: PublicMethod, request: Message, timeout_s: float = CALL_DEADLINE_S
     ) -> Any:
         """The answer of a unary method. Raises DlqError."""
-        ask = self._channel.unary_unary(
+        async with self.places:
+            for _ in range(MOST_FOLLOWED):
+                with suppress(NotLeader):
+                    return await self._ask(method, request, timeout_s)
+            return await self._ask(method, request, timeout_s)
+
+    async def _ask(self, method: PublicMethod, request: Message, timeout_s: float) -> Any:
+        to = self._channel.present()
+        ask = to.channel.unary_unary(
             method.path, type(request).SerializeToString, method.response.FromString
         )
         try:
-            async with self.places:
-                return await ask(request, timeout=timeout_s, metadata=self._metadata)
+            return await ask(request, timeout=timeout_s, metadata=self._metadata)
         except asyncio.CancelledError:
             raise self._cut_off() from None
         except grpc.RpcError as error:
+            self._channel.masters.heard(to.address, error)
             told = self._told(error)
             raise Overdue(told.what) if is_deadline(error) else told from None
 
     async def stream(self, method: PublicMethod, request: Message) -> AsyncGenerator[Any]:
         """The messages of a method that streams its answer. Raises DlqError, also in the middle."""
-        ask = self._channel.unary_stream(
+        to = self._channel.present()
+        ask = to.channel.unary_stream(
             method.path, type(request).SerializeToString, method.response.FromString
         )
         call = ask(request, timeout=STREAM_DEADLINE_S, metadata=self._metadata)
@@ -100,6 +114,7 @@ class MasterLine:
         except asyncio.CancelledError:
             raise self._cut_off() from None
         except grpc.RpcError as error:
+            self._channel.masters.heard(to.address, error, stream=True)
             raise self._told(error) from None
         finally:
             call.cancel()
@@ -130,13 +145,13 @@ class MasterLine:
                 self.identity = await self._renewed()
             except (grpc.RpcError, DlqError, OSError):
                 continue  # the master is away, or the disk full; a third of its life is left
-            old, self._channel = self._channel, open_channel(self.identity)
+            old, self._channel = self._channel, MasterChannels(self.identity)
             await old.close(grace=STREAM_DEADLINE_S)
 
     async def _renewed(self) -> Identity:
         old, fresh = self.identity, new_key_and_csr(self.identity.user)
         request = identity_wire.RenewCertificateRequest(certificate_request=fresh.request)
-        stub: Any = IdentityServiceStub(self._channel)
+        stub: Any = IdentityServiceStub(self._channel.present().channel)
         answer = await stub.RenewCertificate(request, timeout=CALL_DEADLINE_S)
         ca = answer.ca_certificates or old.ca
         return certified(fresh.key, answer.certificate, ca, old.address)
@@ -146,8 +161,39 @@ class MasterLine:
         await self._channel.close()
 
 
-def open_channel(identity: Identity) -> aio.Channel:
+class DialledMaster(NamedTuple):
+    """A master, and the channel to it."""
+
+    address: str
+    channel: aio.Channel
+
+
+class MasterChannels:
+    """The channels of one identity in the running event loop: one for each master that was
+    dialled.
+    """
+
+    def __init__(self, identity: Identity) -> None:
+        self.masters = Masters(split_addresses(identity.address))
+        self._identity = identity
+        self._channels: dict[str, aio.Channel] = {}
+
+    def present(self) -> DialledMaster:
+        """The master that is taken for the leader."""
+        address = self.masters.address
+        if address not in self._channels:
+            self._channels[address] = open_channel(self._identity, address)
+        return DialledMaster(address, self._channels[address])
+
+    async def close(self, grace: float | None = None) -> None:
+        """End all lines."""
+        await asyncio.gather(*(each.close(grace) for each in self._channels.values()))
+
+
+def open_channel(identity: Identity, address: str) -> aio.Channel:
     """A channel of the running event loop, with the settings of every line to the master."""
     # Each line is a connection of its own: the streams of one person leave room for another's.
-    options = (*channel_options(), ("grpc.use_local_subchannel_pool", 1))
-    return aio.secure_channel(identity.address, channel_credentials(identity), options=options)
+    options = [*channel_options(), ("grpc.use_local_subchannel_pool", 1)]
+    if "," in identity.address:
+        options.append(("grpc.min_reconnect_backoff_ms", DIAL_MS))
+    return aio.secure_channel(address, channel_credentials(identity), options=options)

@@ -36,7 +36,7 @@ class SeenCluster(NamedTuple):
 def this_cluster(app: App) -> list[SeenCluster]:
     """There is one."""
     identity = app.connection().identity
-    host, _, port = identity.address.rpartition(":")
+    host, _, port = identity.first_address.rpartition(":")
     return [SeenCluster(identity.cluster, host, port, all_nodes(app, with_given=False))]
 
 

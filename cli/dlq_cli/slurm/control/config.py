@@ -22,7 +22,7 @@ def show_config(app: App) -> None:
     """Slurm's names, in its order and layout."""
     connection = app.connection()
     cluster = Queues(connection).cluster()
-    host, _, port = connection.identity.address.rpartition(":")
+    host, _, port = connection.identity.first_address.rpartition(":")
     now = time.strftime("%Y-%m-%dT%H:%M:%S")
     facts = {
         "AccountingStorageBackupHost": "(null)",

@@ -20,7 +20,7 @@ _LOOK_S = 0.5
 
 def ping(app: App) -> None:
     connection = app.connection()
-    host = connection.identity.address.rpartition(":")[0]
+    host = connection.identity.first_address.rpartition(":")[0]
     try:
         Queues(connection).cluster()
     except Unavailable:
