@@ -4,6 +4,7 @@
     daemon        configuration, logs and the protocol of systemd (daemons only)
     errors        the tree of expected failures
     failure_signs  lines of output that tell why a job failed: GPU memory, a lost peer
+    fence         the database, timeline and epoch of a leading master, and which may be obeyed
     identity      keys, certificates, where they lie, and join tokens
     ids           request ids, sessions, secrets, seeds
     live_resize   what torchrun is told of jobs that it resizes

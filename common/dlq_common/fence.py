@@ -1,4 +1,4 @@
-"""The fence of a leading master: which database gave it the lease, and for which time.
+"""The fence of a leading master: its database, its timeline and its epoch.
 
 `system` is the identifier of a PostgreSQL cluster: one `initdb` made it. `timeline` grows with each
 promotion of a standby, and `epoch` with each leader. A master that keeps its own database has an
@@ -48,7 +48,7 @@ def refusal(known: LeaderFence, told: LeaderFence, former: Container[str] = ()) 
 
 
 def later(known: LeaderFence, told: LeaderFence) -> LeaderFence:
-    """What is remembered after a leader was obeyed."""
+    """The fence to remember after a leader was obeyed."""
     if told.system != known.system:
         return told
     return max(known, told)

@@ -64,7 +64,7 @@ class Ask(NamedTuple):
 
 @dataclass(slots=True)
 class LeaderLease:
-    """What one process knows of the lease. `holder` is drawn anew at each start."""
+    """The knowledge of one process about the lease. `holder` is drawn anew at each start."""
 
     holder: str
     terms: LeaseTerms = field(default_factory=LeaseTerms)

@@ -1,4 +1,4 @@
-"""The port of the lease row: what a database must offer so that masters can agree on a leader.
+"""The port of the lease row, by which masters agree on a leader.
 
 There is one row. Its epoch only grows, also when the row is released or taken by the same master
 again. All of its times are of the database's clock: masters never compare their clocks.
