@@ -20,10 +20,12 @@ from dlq_common.clock import SteadyClock
 from dlq_common.daemon.config import dump_config, load_config
 from dlq_common.daemon.logs import LEVELS, configure_logging, for_journal, get_logger
 from dlq_common.errors import ConfigError, DlqError
+from dlq_common.identity.acting import LONGEST_GROUP, is_group
 from dlq_common.identity.facts import LIFETIME_S
 from dlq_common.identity.private_files import read_private
 from dlq_common.text.addresses import is_loopback, split_address
 from dlq_common.text.instants import format_instant
+from dlq_common.text.names import check_word
 from dlq_common.text.units import MINUTE, approximate_span
 from dlq_master.control.config import OTHERS, MasterConfig
 from dlq_master.control.loans.load_sources import check_source
@@ -372,6 +374,22 @@ def _check_pool_speeds(config: MasterConfig) -> None:
             raise ConfigError(f"{key}: {told}", key=key)
 
 
+def _check_groups(config: MasterConfig) -> None:
+    """What groups of an issuer give: a role for which the web server may act, or a team's name."""
+    identity = config.identity
+    for group, role in identity.group_roles.items():
+        if role not in identity.web_may_act_for:
+            key = f"identity.group_roles.{group}"
+            raise ConfigError(f"{key}: web_may_act_for does not name the role {role}", key=key)
+    for group, team in identity.group_teams.items():
+        with _naming(f"identity.group_teams.{group}"):
+            check_word(team, "team")
+    for group in (*identity.group_roles, *identity.group_teams):
+        if not is_group(group):
+            told = f"{group[:LONGEST_GROUP]!r} is no name of a group"
+            raise ConfigError(f"identity: {told}", key="identity")
+
+
 def _checked(config: MasterConfig) -> None:
     """Everything about a configuration that can be known to be wrong without serving."""
     config.lease.terms()
@@ -394,6 +412,7 @@ def _checked(config: MasterConfig) -> None:
             if (most := getattr(queue, key)) is not None and most < 0:
                 raise ConfigError(f"queues: {key} of {queue.name} is negative", key="queues")
     _check_limits(config, _MORE_LIMITS)
+    _check_groups(config)
     with _naming("loans.load"):
         check_source(config.loans.load)
     check_pools(config.pools, config.renting)

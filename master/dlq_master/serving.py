@@ -49,6 +49,7 @@ from dlq_master.rpc.agents.step_keeper import StepStore
 from dlq_master.rpc.audit.audit import Audit
 from dlq_master.rpc.audit.chain import Head
 from dlq_master.rpc.audit.writer import KnownHead
+from dlq_master.rpc.calls.group_grants import GroupGrants
 from dlq_master.rpc.people.groups import Groups
 from dlq_master.rpc.people.host_accounts import HostAccounts
 from dlq_master.rpc.people.login_broker import BrokerSettings, LoginBroker
@@ -281,6 +282,7 @@ def _server(
         web_may_act_for=config.identity.web_may_act_for,
         web_address=config.identity.web_address,
         web_certificates_s=config.identity.web_certificates,
+        group_grants=GroupGrants(config.identity.group_roles, config.identity.group_teams),
     )
     return MasterServer(
         settings,

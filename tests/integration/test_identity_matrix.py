@@ -20,6 +20,7 @@ from dlq.v1 import job_service_pb2 as wire
 from dlq.v1.job_service_pb2_grpc import JobServiceStub
 from dlq_common.identity.acting import ActsFor
 from dlq_common.identity.pki import Authority, Role
+from dlq_master.rpc.calls.group_grants import GroupGrants
 from dlq_master.rpc.methods import JOIN_SERVICE, METHODS
 from support.rpc_house import DEADLINE_S, RpcHouse, refusal, rpc_house
 from support.wire_methods import Method, every_method
@@ -230,6 +231,21 @@ async def test_for_a_user_a_web_server_reaches_exactly_the_methods_of_that_user(
     assert let_in(ends) == its_own
     assert "/dlq.v1.IdentityService/RenewCertificate" not in its_own
     assert let_in(ends) | {p for p, code in ends.items() if code in REFUSED} == ends.keys()
+
+
+async def test_with_a_group_it_reaches_exactly_the_methods_of_the_role_of_the_group(
+    tmp_path: Path,
+) -> None:
+    grants = GroupGrants({"gpu-ops": "operator"})
+    async with rpc_house(
+        tmp_path, web_may_act_for=("user", "operator"), group_grants=grants
+    ) as house:
+        await submit(house.channel_as("alice", Role.USER))
+        raised = ActsFor("alice", groups=("gpu-ops",)).metadata()
+        ends = await outcomes(house.channel_as("portal", Role.WEB), raised)
+    of_operators = {path: rule for path, rule in METHODS.items() if Role.OPERATOR in rule.roles}
+    its_own = {p for p, rule in of_operators.items() if not rule.in_person and not rule.by_service}
+    assert let_in(ends) == its_own, "and no certificate"
 
 
 @pytest.mark.parametrize("name", ["olga", "root", "prism", "nina", "portal", "gpu01", "nobody"])

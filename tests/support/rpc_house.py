@@ -19,6 +19,7 @@ from dlq_master.control.read_model.ports import Control
 from dlq_master.rpc.agents.checkpoint_places import CheckpointPlaces
 from dlq_master.rpc.agents.sessions import Sessions
 from dlq_master.rpc.audit.audit import Audit
+from dlq_master.rpc.calls.group_grants import GroupGrants
 from dlq_master.rpc.server import MasterServer, ServerSettings
 from support.fake_clock import SeededIds
 from support.fake_control import FakeControl
@@ -26,6 +27,7 @@ from support.fake_foresight import FakeForesight
 from support.kept_steps import KeptSteps
 
 DEADLINE_S = 60.0
+NO_GRANTS = GroupGrants()
 
 
 class RpcHouse:
@@ -37,6 +39,7 @@ class RpcHouse:
         loop: Control | None = None,
         web_may_act_for: tuple[str, ...] = ("user",),
         web_certificates_s: float = 0.0,
+        group_grants: GroupGrants = NO_GRANTS,
     ) -> None:
         """`loop`: a real one behind the door instead of the fake. `web_...`: as in master.toml."""
         self.clock = SteadyClock()
@@ -55,6 +58,7 @@ class RpcHouse:
                 version="1.2.3",
                 web_may_act_for=web_may_act_for,
                 web_certificates_s=web_certificates_s,
+                group_grants=group_grants,
             ),
             control=loop or self.control,
             sessions=self.sessions,
@@ -132,9 +136,10 @@ async def rpc_house(
     loop: Control | None = None,
     web_may_act_for: tuple[str, ...] = ("user",),
     web_certificates_s: float = 0.0,
+    group_grants: GroupGrants = NO_GRANTS,
 ) -> AsyncIterator[RpcHouse]:
     """A running house; everything is gone afterwards."""
-    house = RpcHouse(tmp_path, loop, web_may_act_for, web_certificates_s)
+    house = RpcHouse(tmp_path, loop, web_may_act_for, web_certificates_s, group_grants)
     await house.server.start()
     try:
         yield house

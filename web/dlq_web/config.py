@@ -9,6 +9,7 @@ from urllib.parse import urlsplit
 
 from dlq_common.daemon.config import Seconds, load_config
 from dlq_common.errors import ConfigError
+from dlq_common.identity.acting import MOST_GROUPS, is_group
 from dlq_common.text.addresses import is_loopback
 
 UNIX = "unix:"
@@ -69,6 +70,8 @@ class OpenIdConfig:
     user_groups: tuple[str, ...] = ()  # may sign in as users; none: everybody of the issuer
     operator_groups: tuple[str, ...] = ()  # may sign in as operators; none: nobody does
     admin_groups: tuple[str, ...] = ()  # may sign in as admins; none: nobody does
+    # The master hears of these, and decides what they give ([identity] group_roles, group_teams).
+    told_groups: tuple[str, ...] = ()
     clock_skew: Seconds = Seconds(60.0)  # between the issuer's host and this one; at most 5 min
     ca_file: str = ""  # PEM, for an issuer with a certificate of the site's own CA
     button: str = "Sign in with your organisation"  # the words of the button
@@ -158,6 +161,8 @@ def _openid_problem(openid: OpenIdConfig) -> str:
         return 'openid.scopes holds "openid"'
     if not 0 <= openid.clock_skew <= LARGEST_SKEW_S:
         return "openid.clock_skew is from 0s to 5m"
+    if len(openid.told_groups) > MOST_GROUPS or not all(map(is_group, openid.told_groups)):
+        return f"openid.told_groups has up to {MOST_GROUPS} names of groups"
     try:
         groups = re.compile(openid.user_pattern).groups
     except re.error as error:

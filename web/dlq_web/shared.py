@@ -96,7 +96,9 @@ class SharedServer:
             self._clock,
         )  # fmt: skip
         groups = GroupRules(openid.user_groups, openid.operator_groups, openid.admin_groups)
-        rules = ClaimRules(openid.user_claim, openid.user_pattern, openid.groups_claim, groups)
+        rules = ClaimRules(
+            openid.user_claim, openid.user_pattern, openid.groups_claim, groups, openid.told_groups
+        )
         reader = TokenReader(issuer, self._clock, openid.clock_skew)
         device = DeviceDoor(
             self._persons, self._tries, self._clock,

@@ -55,7 +55,8 @@ class CertifiedIdentity:
     """The name and role that a certificate proves, and the end of its life (UTC seconds).
 
     `by`: the service that acts for this user with a certificate of its own; its serial is told.
-    `through`: the service at which the user signed in for this certificate; "" = none.
+    `groups`: those of this user that the service tells, and that give something. `through`: the
+    service at which the user signed in for this certificate; "" = none.
     """
 
     name: str
@@ -64,6 +65,7 @@ class CertifiedIdentity:
     serial: str
     not_after_s: float
     by: CertifiedIdentity | None = None
+    groups: tuple[str, ...] = ()
     through: str = ""
     life_s: float = LIFETIME_S
 

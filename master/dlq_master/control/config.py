@@ -238,6 +238,10 @@ class IdentityConfig:
     # The life of a certificate that such a service may give to a user who has signed in there, for
     # `dlq login --oidc`: at most 15d. 0s: it gives none.
     web_certificates: Seconds = Seconds(0.0)
+    # The two tables below count for sessions at such a service, as long as they last. A group is of
+    # the issuer at which the user signed in. A role must be one of `web_may_act_for`.
+    group_roles: Mapping[str, str] = field(default_factory=dict)  # group = "operator"
+    group_teams: Mapping[str, str] = field(default_factory=dict)  # group = "team"
 
 
 @dataclass(frozen=True, slots=True)

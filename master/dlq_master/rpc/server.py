@@ -27,6 +27,7 @@ from dlq_master.rpc.calls.call import Call
 from dlq_master.rpc.calls.call_times import CallTimes
 from dlq_master.rpc.calls.certificate import MasterCertificate
 from dlq_master.rpc.calls.errors import Errors
+from dlq_master.rpc.calls.group_grants import GroupGrants
 from dlq_master.rpc.calls.limits import CallLimits, check_deadline
 from dlq_master.rpc.calls.parts import MasterParts
 from dlq_master.rpc.calls.passage import Passage
@@ -86,6 +87,7 @@ class ServerSettings:
     web_may_act_for: tuple[str, ...] = (Role.USER.value,)
     web_address: str = ""
     web_certificates_s: float = 0.0
+    group_grants: GroupGrants = GroupGrants()  # noqa: RUF009 - it is a value
 
 
 class MasterServer:
@@ -114,7 +116,7 @@ class MasterServer:
         certificate = MasterCertificate(authority, clock)
         door = Door(
             authority.cluster, lambda: control.published, clock, settings.web_may_act_for,
-            certificates=settings.web_certificates_s > 0,
+            certificates=settings.web_certificates_s > 0, grants=settings.group_grants,
         )  # fmt: skip
         self.check_member = door.check_member
         self._api = aio.server(options=API_OPTIONS)

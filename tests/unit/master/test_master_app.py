@@ -269,3 +269,32 @@ def test_declared_speeds_are_read_and_shown_as_they_stand(tmp_path: Path) -> Non
     assert config.type_speeds().declared == {"t4": 0.3, "a100-40gb": 1.0}
     path.write_text(dump_config(config))
     assert load_config(MasterConfig, path, {}) == config
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        ('web_certificates = "30d"', "identity.web_certificates is 0s, or from 1m to 15d"),
+        ('web_certificates = "1s"', "identity.web_certificates is 0s, or from 1m to 15d"),
+        ('group_roles = {ops = "operator"}', "web_may_act_for does not name the role operator"),
+        ('group_roles = {ops = "emperor"}', "web_may_act_for does not name the role emperor"),
+        ('group_teams = {lab = "a team"}', "identity.group_teams.lab"),
+        ('group_teams = {"" = "vision"}', "no name of a group"),
+    ],
+)
+def test_rights_of_a_web_server_that_make_no_sense_are_refused(
+    tmp_path: Path, words: str, told: str
+) -> None:
+    ran = checked(tmp_path, f"[identity]\n{words}\n")
+    assert (ran.exit_code, told in ran.output) == (1, True), ran.output
+
+
+def test_groups_that_give_roles_and_teams_are_read(tmp_path: Path) -> None:
+    ran = checked(
+        tmp_path,
+        '[identity]\nweb_may_act_for = ["user", "operator"]\nweb_certificates = "12h"\n'
+        '[identity.group_roles]\n"/lab/ops" = "operator"\n[identity.group_teams]\nvis = "vision"\n',
+    )
+    assert ran.exit_code == 0, ran.output
+    again = checked(tmp_path, ran.output)
+    assert (again.exit_code, again.output) == (0, ran.output), "as it is printed"

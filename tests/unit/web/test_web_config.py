@@ -137,6 +137,7 @@ OPENID = GOOD + '[openid]\nissuer = "https://sso.example.org"\n'
         (OPENID + 'client_id = "x"\nclock_skew = "1h"\n', "from 0s to 5m"),
         (OPENID + 'client_id = "x"\nuser_pattern = "("\n', "no pattern"),
         (OPENID + 'client_id = "x"\nuser_pattern = "a"\n', "one pair of parentheses"),
+        (OPENID + 'client_id = "x"\ntold_groups = [""]\n', "told_groups"),
         (GOOD + '[openid]\nissuer = "http://sso.example.org"\n', "begins with https://"),
     ],
 )

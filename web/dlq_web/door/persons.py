@@ -40,26 +40,32 @@ class Persons:
         self._leaving: set[asyncio.Task[None]] = set()
         self._common = CommonFeed()
 
-    async def admit(self, user: ActsFor) -> Person:
+    async def admit(self, user: ActsFor, groups: tuple[str, ...] = ()) -> Person:
         """The person for a session of this user. Raises a DlqError when the master knows no such
-        user, or grants the service nothing for their role.
+        user, or grants the service nothing for their role. `groups`: of the issuer. The user must
+        have rights without them, and the master says which role they give.
         """
-        line = MasterLine(self._identity(), self._clock, user)
+        own = user
+        line = MasterLine(self._identity(), self._clock, own)
         try:
             told = await line.call(_GET_CLUSTER, queue_service_pb2.GetClusterRequest())
+            if own.since_s is None:
+                own = own._replace(since_s=from_timestamp(told.master_time))
+            user = own = own._replace(role=told.role)
+            if groups:
+                line.speak_for(own._replace(role="", groups=groups))
+                told = await line.call(_GET_CLUSTER, queue_service_pb2.GetClusterRequest())
+                user = own._replace(role=told.role, groups=groups)
         except BaseException:
             await line.close()
             raise
-        if user.since_s is None:
-            user = user._replace(since_s=from_timestamp(told.master_time))
-        user = user._replace(role=told.role)
         line.speak_for(user)
         feed: EventFeed | MemberFeed
         if told.people_version:
             feed = self._common.of(line, told.people_version)
         else:
             feed = EventFeed(line, kept=feeds.KEPT_OF_MANY, idle_s=feeds.IDLE_S)
-        person = Person(told.caller, told.role, told.cluster_name, line, feed, user)
+        person = Person(told.caller, told.role, told.cluster_name, line, feed, user, own)
         line.places = self._places.setdefault(person.name, line.places)
         line.gone = lambda: self._dismiss(person)
         return person

@@ -43,6 +43,7 @@ class Person:
     line: Asking
     feed: EventFeed | MemberFeed
     user: ActsFor | None = None  # for whom the server acts; None: with the person's certificate
+    own: ActsFor | None = None  # the same without groups of an issuer, and what these give
 
 
 def _stays(_person: Person) -> None:
@@ -60,6 +61,7 @@ class Session:
     person: Person | None = None  # None: the server's own
     certificate: str = ""  # the serial of the one that each connection must show; "": none
     scope: Scope = Scope.ALL
+    longest_s: float = LONGEST_S
     over: asyncio.Event = field(default_factory=asyncio.Event)  # its open streams end then
 
 
@@ -102,16 +104,18 @@ class WebSessions:
         by_cookie: bool,
         certificate: str = "",
         scope: Scope = Scope.ALL,
+        longest_s: float = LONGEST_S,
     ) -> str:
-        """The secret of a new session. Where browsers have many, the longest unused one makes way:
-        of the same person first.
+        """The secret of a new session, which ends after `longest_s`. Where browsers have many, the
+        longest unused one makes way: of the same person first.
         """
         now_s, secret = self._clock.boottime_s(), secrets.token_urlsafe(SECRET_BYTES)
         if by_cookie:  # programs are as many as the tokens
             self._make_room(person)
         session = Session(
-            secrets.token_urlsafe(SECRET_BYTES), now_s, now_s, by_cookie, person, certificate, scope
-        )
+            secrets.token_urlsafe(SECRET_BYTES), now_s, now_s, by_cookie, person, certificate,
+            scope, longest_s,
+        )  # fmt: skip
         self._sessions[digest_of(secret)] = session
         return secret
 
@@ -181,7 +185,7 @@ def _is_over(session: Session, now_s: float) -> bool:
     if not session.by_cookie and session.person is None:
         return False
     idle_s = IDLE_S if session.by_cookie else PROGRAM_IDLE_S
-    return now_s - session.began_s >= LONGEST_S or now_s - session.seen_s >= idle_s
+    return now_s - session.began_s >= session.longest_s or now_s - session.seen_s >= idle_s
 
 
 def is_token(session: Session, told: str) -> bool:

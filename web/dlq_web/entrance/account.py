@@ -17,10 +17,11 @@ from dlq_common.clock import Clock
 from dlq_common.daemon.logs import get_logger
 from dlq_common.errors import InvalidRequest, PermissionDenied
 from dlq_common.identity.acting import ActsFor
-from dlq_common.text.units import DAY
+from dlq_common.text.units import DAY, approximate_span
 from dlq_web.door.bearers import Bearers
 from dlq_web.door.sessions import person_of, session_of
 from dlq_web.door.tokens import Token, Tokens
+from dlq_web.entrance.ways import GROUPS_S
 from dlq_web.line.scope import Scope
 from dlq_web.pages.page import page
 from dlq_web.pages.views import look_at
@@ -58,6 +59,7 @@ class AccountPage:
             )
             for one in self._own(http)
         ]
+        user = person_of(http).user
         scopes = [scope.value for scope in Scope]
         return page(
             http,
@@ -68,6 +70,8 @@ class AccountPage:
             days=USUAL_DAYS,
             most=MOST_DAYS,
             after=-1,
+            groups=() if user is None else user.groups,
+            groups_last=approximate_span(GROUPS_S),
         )
 
     async def listed(self, http: Request) -> Response:
@@ -106,7 +110,7 @@ class AccountPage:
 
 def _in_person(http: Request) -> ActsFor:
     """The user of this browser. PermissionDenied for a program with a token."""
-    user = person_of(http).user
+    user = person_of(http).own  # a program has nothing of what groups give
     if user is None or not session_of(http).by_cookie:
         raise PermissionDenied("a program with a token makes and revokes no tokens")
     return user

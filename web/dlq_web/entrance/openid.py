@@ -151,8 +151,9 @@ class OpenIdDoor:
             self._forget_browser(answer)
             return answer
         answer = await self._entrance.begin(
-            http, ActsFor(name), "openid", to=begun.to, allowed=self._allowed(groups)
-        )
+            http, ActsFor(name), "openid",
+            to=begun.to, allowed=self._allowed(groups), groups=self._rules.told(groups),
+        )  # fmt: skip
         self._subjects[str(claims["sub"])] = name
         while len(self._subjects) > MOST_KNOWN:
             self._subjects.popitem(last=False)

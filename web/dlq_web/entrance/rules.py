@@ -1,7 +1,8 @@
 """The rules that make a user of the cluster out of an issuer's claims, and bound the user's role.
 
 One claim names the user. A pattern may cut the name out, and the whole claim must fit it. Groups
-say which roles may sign in. The role itself, teams and all else of a user are the master's.
+say which roles may sign in. The role itself, teams and all else of a user are the master's. It
+hears of some groups, and decides what they give.
 """
 
 from __future__ import annotations
@@ -42,6 +43,11 @@ class ClaimRules(NamedTuple):
     user_pattern: str  # "": the claim is the name; else group 1 of the pattern is
     groups_claim: str
     groups: GroupRules
+    told_groups: Collection[str] = ()  # those that the master hears of
+
+    def told(self, groups: Collection[str]) -> tuple[str, ...]:
+        """Those of the groups that the master hears of, in one order."""
+        return tuple(sorted({*groups} & {*self.told_groups}))
 
     def user(self, claims: Mapping[str, Any]) -> str:
         """The name of the user in the cluster. Raises PermissionDenied, in words."""

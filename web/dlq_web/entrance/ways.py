@@ -18,6 +18,7 @@ from dlq_common.daemon.logs import get_logger
 from dlq_common.errors import DlqError, InvalidRequest, NotFound, PermissionDenied, Unauthenticated
 from dlq_common.identity.acting import ActsFor
 from dlq_common.text.names import check_user_name
+from dlq_common.text.units import HOUR
 from dlq_web.door.persons import Persons
 from dlq_web.door.sessions import LONGEST_S, WebSessions, person_of, session_of
 from dlq_web.door.shared_guard import certificate_of
@@ -25,6 +26,7 @@ from dlq_web.line.scope import Scope
 from dlq_web.pages.page import open_page
 
 LARGEST_FORM = 4096
+GROUPS_S = 2 * HOUR  # of a session with groups; then the issuer is asked for them anew
 UseLink = Callable[[str, str], Awaitable[ActsFor]]
 
 
@@ -126,14 +128,16 @@ class Entrance:
         to: str = "/",
         certificate: str = "",
         allowed: Callable[[str], None] = _everyone,
+        groups: tuple[str, ...] = (),
     ) -> Response:
         """A new session in a cookie, and the way to the page. A session that the browser had ends.
-        Raises a DlqError when the master knows no such user, or when `allowed` refuses the role.
+        Raises a DlqError when the master knows no such user, or when `allowed` refuses the user's
+        own role. `groups`: of the issuer; what they give ends early with the session.
         """
         try:
-            person = await self._persons.admit(user)
+            person = await self._persons.admit(user, groups)
             try:
-                allowed(person.role)
+                allowed(person.role if person.own is None else person.own.role)
             except DlqError:
                 self._persons.left(person)
                 raise
@@ -142,9 +146,12 @@ class Entrance:
             raise
         self.sessions.leave(http.cookies.get(self._cookie, ""))
         secret = self.sessions.begin(
-            person, by_cookie=True, certificate=certificate, scope=Scope.ALL
+            person, by_cookie=True, certificate=certificate, scope=Scope.ALL,
+            longest_s=GROUPS_S if groups else LONGEST_S,
+        )  # fmt: skip
+        get_logger("web").info(
+            "signed_in", way=way, user=person.name, role=person.role, groups=",".join(groups)
         )
-        get_logger("web").info("signed_in", way=way, user=person.name, role=person.role)
         answer = RedirectResponse(to, 303)
         answer.set_cookie(
             self._cookie, secret, max_age=int(LONGEST_S), httponly=True, samesite="lax", path="/",

@@ -60,7 +60,7 @@ def submit(turn: Turn, ask: SubmitJob) -> Answer | Done[Answer]:
 
     The answer for an array is its first task.
     """
-    team = teams.team_for(turn.state, ask.caller.name, ask.team)
+    team = teams.team_for(turn.state, ask.caller.name, ask.team, ask.caller.given_teams)
     _check_room(turn, ask, team, _count(ask))
     _check_rate(turn, ask, _count(ask))
     check_nice(ask.caller, ask.nice)

@@ -90,7 +90,7 @@ def _wanted(turn: Turn, ask: UpdateJob, job: Job) -> Job:
         after = dependencies.of_task(turn, after._replace(depends=wanted))
     if ask.concurrent is not SAME:
         after = after._replace(array=_limited(job, ask.concurrent))
-    after = teams.moved(turn, after, ask.team)
+    after = teams.moved(turn, after, ask.team, ask.caller)
     after = deadline_updates.wanted(turn, ask, job, after)
     after = elastic.wanted(turn, ask, job, after)
     after = _respecified(turn, job, after, ask.respec)

@@ -9,9 +9,9 @@ GPUs. Beyond a limit no new job starts.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from math import inf
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 from dlq_common.errors import (
     AlreadyExists,
@@ -27,7 +27,7 @@ from dlq_master.control.loop.once import Done, once
 from dlq_master.control.loop.turn import State, Turn
 from dlq_master.control.people import counts as crowd
 from dlq_master.control.placement import policies
-from dlq_master.control.stimuli import SAME, DeleteTeam, Same, SetTeam, TeamSet
+from dlq_master.control.stimuli import SAME, Caller, DeleteTeam, Same, SetTeam, TeamSet
 from dlq_master.model.jobs.accounts import account_of, team_of
 from dlq_master.model.jobs.band import Band
 from dlq_master.model.jobs.job import Job
@@ -39,6 +39,7 @@ from dlq_master.policy.stop_costs import expected_end_s
 from dlq_master.store.tables.tenants import Team, TeamRules
 
 NAMED: Final = 5  # users in a refusal
+Given: TypeAlias = "Sequence[tuple[str, str]]"
 
 
 def _team_is_there(turn: Turn, ask: SetTeam, _word: str) -> bool:
@@ -91,31 +92,38 @@ def delete_team(turn: Turn, ask: DeleteTeam) -> Done[int]:
     return Done(_jobs_of(turn, ask, ""), ask.name)
 
 
-def team_for(state: State, user: str, asked: str) -> str:
-    """To which team a job of this user is counted; "" = the user is in none.
+def team_for(state: State, user: str, asked: str, given: Given = ()) -> str:
+    """To which team a job of this user is counted; "" = the user is in none. `given`: teams that
+    groups of an issuer give beside those that the user has joined, each with its group.
 
     Raises InvalidRequest for any other team, in the same words whether it exists or not. Not
-    everybody may learn which teams exist.
+    everybody may learn which teams exist. A team that a group gives is told to exist or not.
     """
     joined = [team for team in state.people.teams.values() if team.member(user) is not None]
     if asked:
-        names = sorted(team.name for team in joined)
+        names = sorted({*(team.name for team in joined), *(name for name, _group in given)})
         if asked not in names:
             words = f"{user} is in no team {asked!r}{did_you_mean(asked, names)}"
             hint = f"teams of {user}: {', '.join(names) or 'none'}"
             raise InvalidRequest(words, field="spec.team", hint=hint)
+        if not any(asked == team.name for team in joined):
+            _check_given(state, user, [one for one in given if one[0] == asked])
         return asked
     chosen = [team for team in joined if (it := team.member(user)) is not None and it.default]
     if chosen:
         return chosen[0].name
+    if not joined and given:
+        _check_given(state, user, given)
+        joined = [state.people.teams[name] for name, _group in given]
     return min(joined, key=lambda team: (team.created_time_s, team.name)).name if joined else ""
 
 
-def moved(turn: Turn, job: Job, asked: str | Same) -> Job:
+def moved(turn: Turn, job: Job, asked: str | Same, caller: Caller) -> Job:
     """The job, counted to another team of its user's if that is asked for. Raises as a submission
     does; IllegalTransition for a job that is promised a deadline, since that counts against the
     quota of its team."""
-    team = job.team if asked is SAME else team_for(turn.state, job.user, asked)
+    given = caller.given_teams if caller.owns(job) else ()
+    team = job.team if asked is SAME else team_for(turn.state, job.user, asked, given)
     if team == job.team:
         return job
     if job.promised is not None:
@@ -174,6 +182,20 @@ def no_difference(state: State) -> str:
 
 
 # --- helpers, in order of use ---------------------------------------------------------------------
+
+
+def _check_given(state: State, user: str, given: Given) -> None:
+    """InvalidRequest where a group gives a team that does not exist: without it a job would count
+    to no team, and have no limit.
+    """
+    for name, group in given:
+        if name not in state.people.teams:
+            raise InvalidRequest(
+                f"the group {group!r} of the issuer gives {user} the team {name!r}, and there is "
+                "no such team",
+                field="spec.team",
+                hint=f"an admin makes it: dlq admin team set {name}",
+            )
 
 
 def _of_whom(state: State, place: str) -> str:

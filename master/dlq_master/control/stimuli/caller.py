@@ -15,13 +15,15 @@ class Caller:
     """The caller, always from the certificate, never from a field of a request.
 
     `person` tells apart who has had the same name; "" = nobody else had it. `since_s`: since when
-    they have it.
+    they have it. `given_teams`: teams that groups of an issuer give to this caller, each with its
+    group.
     """
 
     name: str
     role: str
     person: str = ""
     since_s: float = -math.inf
+    given_teams: tuple[tuple[str, str], ...] = ()
 
     def __repr__(self) -> str:
         # Digests of requests are made of it: they stay what they were.
@@ -46,6 +48,10 @@ class Caller:
     def hears_all(self) -> bool:
         """So does the notifier, of events alone: the table of methods bars it from all else."""
         return self.sees_all or self.role == "notifier"
+
+    def is_given(self, team: str) -> bool:
+        """Whether a group gives this team."""
+        return any(team == name for name, _group in self.given_teams)
 
     def owns(self, owned: Owned) -> bool:
         """Whether it is the caller's own: the person's, not the name's."""

@@ -137,6 +137,8 @@ class Audit:
     ) -> dict[str, str]:
         # A service that acts for a user is named beside them; its certificate was the key.
         by = {"by": who.by.name} if who is not None and who.by is not None else {}
+        if who is not None and who.groups:
+            by["groups"] = ",".join(who.groups)[:LONGEST_OBJECT]
         if who is not None and who.through:
             by["through"] = who.through
         return {

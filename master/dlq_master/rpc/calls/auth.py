@@ -4,7 +4,8 @@ TLS has proven that our CA signed the certificate. Here it is asked whether its 
 known with that role, and whether the role may call the method.
 
 A web server says for which of its users it calls. Its own certificate proves that it may, and the
-user is the caller then, in rights, limits and answers. The audit names both.
+user is the caller then, in rights, limits and answers. The audit names both. It may say groups of
+this user, too; what they give is the master's decision (group_grants.py).
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from dlq_master.control.stimuli import Caller, User
 from dlq_master.model.ids import NodeId
 from dlq_master.model.nodes.node import Node
 from dlq_master.rpc.calls.call import Call, Context
+from dlq_master.rpc.calls.group_grants import GroupGrants
 
 # Dates in certificates are whole seconds.
 _ROUNDING_S = 1.0
@@ -53,22 +55,26 @@ class Door:
         web_may_act_for: Collection[str],
         *,
         certificates: bool = False,
+        grants: GroupGrants = GroupGrants(),  # noqa: B008 - it is a value
     ) -> None:
         """`web_may_act_for`: the roles of users for whom a web server may call. `certificates`:
-        whether those count that users got through it.
+        whether those count that users got through it. `grants`: what groups give there.
         """
         self._cluster = cluster
         self._members = members
         self._clock = clock
         self._web_may_act_for = frozenset(web_may_act_for)
         self._certificates = certificates
+        self._grants = grants
 
     def let_in(self, call: Call) -> None:
         """Set the call's identity and caller, then refuse it or let it pass."""
         identity = call.identity = identity_of(call.context)
         if (wanted := acts_for(call.context.invocation_metadata() or ())) is not None:
             identity = call.identity = self._acting(identity, wanted)
-        call.let_in = Caller(identity.name, identity.role.value, *self.check_member(identity))
+        teams = self._grants.teams_of(identity.groups) if identity.groups else ()
+        known = self.check_member(identity)
+        call.let_in = Caller(identity.name, identity.role.value, *known, teams)
         if identity.by is not None and call.method.in_person:
             raise PermissionDenied(
                 f"{call.path.rsplit('/', 1)[-1]} needs the user's own certificate",
@@ -120,13 +126,16 @@ class Door:
             )
         user = self._members().user(wanted.name)
         since_s = self._clock.now_s() if wanted.since_s is None else wanted.since_s
+        groups = self._grants.known(wanted.groups)
+        present = Role.USER if user is None else self._grants.role(user.role, groups)
         return CertifiedIdentity(
             name=wanted.name,
-            role=_role(wanted.role or (Role.USER if user is None else user.role)),
+            role=_role(wanted.role or present),
             cluster=service.cluster,
             serial=service.serial,
             not_after_s=since_s + LIFETIME_S,
             by=service,
+            groups=groups,
         )
 
     def _check_acting(self, identity: CertifiedIdentity, service: CertifiedIdentity) -> None:
@@ -163,9 +172,12 @@ class Door:
         user = members.user(identity.name) if identity.role in PEOPLE else None
         if user is None:
             raise Unauthenticated(f"there is no user {identity.name} (any more)")
-        if user.role != identity.role:
+        role = user.role
+        if identity.groups:
+            role = self._grants.role(role, identity.groups)
+        if role != identity.role:
             raise Unauthenticated(
-                f"the role of {identity.name} has changed to {user.role}", hint="dlq login"
+                f"the role of {identity.name} has changed to {role}", hint="dlq login"
             )
         return LetIn(user.key, user.created_time_s)
 

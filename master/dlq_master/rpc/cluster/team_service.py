@@ -17,7 +17,7 @@ async def list_teams(call: Call, request: wire.ListTeamsRequest) -> wire.ListTea
     teams = [
         team
         for team in read.teams()
-        if (caller.sees_all or team.member(caller.name) is not None)
+        if (caller.sees_all or team.member(caller.name) or caller.is_given(team.name))
         and request.name in ("", team.name)
     ]
     if request.name and not teams:

@@ -73,7 +73,11 @@ async def get_costs(call: Call, request: wire.GetCostsRequest) -> wire.GetCostsR
 
 
 def _teams(read: Published, caller: Caller) -> set[str]:
-    return {team.name for team in read.teams() if team.member(caller.name) is not None}
+    return {
+        team.name
+        for team in read.teams()
+        if team.member(caller.name) is not None or caller.is_given(team.name)
+    }
 
 
 def _may_see(caller: Caller, account: Account, teams: set[str]) -> bool:

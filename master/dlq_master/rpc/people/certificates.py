@@ -46,6 +46,8 @@ async def certify_user(call: Call, request: wire.CertifyUserRequest) -> wire.Cer
     """
     caller, sign, life_s = call.caller, call.parts.authority, call.parts.web_certificates_s
     service = None if call.identity is None else call.identity.by
+    if call.identity is not None and call.identity.groups:
+        raise PermissionDenied("a certificate has its user's own role, and none of a group's")
     if not life_s or service is None:
         raise PermissionDenied(
             "the master gives no certificates through a web server",

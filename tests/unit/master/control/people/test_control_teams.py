@@ -44,6 +44,7 @@ from support.sim_agent import SimAgent
 from support.validate import validate
 
 Masters = Callable[..., Master]
+ALICE = Caller("alice", "user")
 
 
 def set_team(master: Master, name: str = "vision", **told: Any) -> TeamSet:
@@ -318,7 +319,9 @@ def test_what_is_promised_by_the_quota_of_a_team_stays_with_it(masters: Masters)
     cluster = master.state.cluster
     promised = cluster.jobs[job.job_id]._replace(promised=0)
     with pytest.raises(IllegalTransition, match="promised a deadline"):
-        moved(Turn(master.state, master.store, master.clock.now_s(), WIRING), promised, "nlp")
+        moved(
+            Turn(master.state, master.store, master.clock.now_s(), WIRING), promised, "nlp", ALICE
+        )
 
 
 def test_jobs_of_a_team_that_is_gone_go_on_without_its_quota(masters: Masters) -> None:
@@ -378,3 +381,51 @@ def test_usage_outlives_a_policy_that_knows_no_shares(masters: Masters) -> None:
         master.ask(SetPolicy(caller=ROOT, request_id=request_id, policy=policy, force=True))
     uses = master.loop.published.team_uses(now_s)
     assert uses["vision"].usage_gpu_s == pytest.approx(8000.0, rel=0.01)
+
+
+GIVEN = Caller("alice", "user", given_teams=(("vision", "lab-vision"),))
+
+
+def test_a_group_gives_a_team_for_as_long_as_it_is_told(masters: Masters) -> None:
+    master = a_master(masters)
+    set_team(master, "vision", members=[])
+    assert master.submit(1, caller=GIVEN).team == "vision"
+    assert master.submit(1, caller=GIVEN, team="vision").team == "vision"
+    with pytest.raises(InvalidRequest, match="in no team 'vision'"):
+        master.submit(1, team="vision")
+    job = master.submit(1, hold=True)
+    assert job.team == "", "without the group the same user is in no team"
+    master.edit(UpdateJob, job.job_id, caller=GIVEN, team="vision")
+    assert master.job(job.job_id).team == "vision"
+    master.restart()
+    assert master.job(job.job_id).team == "vision", "the team of a job stands in the job"
+
+
+def test_a_team_that_the_user_has_joined_comes_before_those_of_groups(masters: Masters) -> None:
+    master = a_master(masters)
+    set_team(master, "vision", members=[])
+    set_team(master, "nlp")
+    assert master.submit(1, caller=GIVEN).team == "nlp"
+    assert master.submit(1, caller=GIVEN, team="vision").team == "vision"
+
+
+def test_a_group_of_an_operator_moves_no_job_of_another_user(masters: Masters) -> None:
+    master = a_master(masters)
+    set_team(master, "vision", members=[])
+    job = master.submit(1, hold=True)
+    olga = Caller("olga", "operator", given_teams=(("vision", "lab-vision"),))
+    with pytest.raises(InvalidRequest, match="alice is in no team"):
+        master.edit(UpdateJob, job.job_id, caller=olga, team="vision")
+
+
+@pytest.mark.parametrize("team", ["", "vision"])
+def test_a_team_of_a_group_that_does_not_exist_is_refused_in_words(
+    masters: Masters, team: str
+) -> None:
+    """Without the refusal such a job would count to no team, and have no limit."""
+    master = a_master(masters)
+    with pytest.raises(InvalidRequest, match=r"'lab-vision'.*'vision'.*no such team") as refused:
+        master.submit(1, caller=GIVEN, team=team)
+    assert "dlq admin team set vision" in refused.value.hint
+    set_team(master, "nlp")
+    assert master.submit(1, caller=GIVEN, team="nlp").team == "nlp", "another one goes on"
