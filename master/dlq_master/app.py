@@ -375,7 +375,7 @@ def _check_pool_speeds(config: MasterConfig) -> None:
 
 
 def _check_groups(config: MasterConfig) -> None:
-    """What groups of an issuer give: a role for which the web server may act, or a team's name."""
+    """A group of an issuer gives a role for which the web server may act, or a team."""
     identity = config.identity
     for group, role in identity.group_roles.items():
         if role not in identity.web_may_act_for:
