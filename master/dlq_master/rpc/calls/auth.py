@@ -58,7 +58,7 @@ class Door:
         grants: GroupGrants = GroupGrants(),  # noqa: B008 - it is a value
     ) -> None:
         """`web_may_act_for`: the roles of users for whom a web server may call. `certificates`:
-        whether those count that users got through it. `grants`: what groups give there.
+        whether those count that users got through it. `grants`: of groups, there.
         """
         self._cluster = cluster
         self._members = members
