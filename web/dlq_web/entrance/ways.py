@@ -132,7 +132,7 @@ class Entrance:
     ) -> Response:
         """A new session in a cookie, and the way to the page. A session that the browser had ends.
         Raises a DlqError when the master knows no such user, or when `allowed` refuses the user's
-        own role. `groups`: of the issuer; what they give ends early with the session.
+        own role. `groups`: of the issuer; such a session ends early.
         """
         try:
             person = await self._persons.admit(user, groups)

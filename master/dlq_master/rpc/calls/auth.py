@@ -5,7 +5,7 @@ known with that role, and whether the role may call the method.
 
 A web server says for which of its users it calls. Its own certificate proves that it may, and the
 user is the caller then, in rights, limits and answers. The audit names both. It may say groups of
-this user, too; what they give is the master's decision (group_grants.py).
+this user, too, and the master decides about their roles and teams (group_grants.py).
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Roles and teams that groups of an issuer give, for as long as a session at a web server lasts.
 
-The web server says in which groups its user is. What such a group gives stands in the master's own
-configuration, so the server can give itself nothing. A role goes as far as the server may act for
+The web server says in which groups its user is. The master's own configuration has the roles and
+teams of groups, so the server can give itself nothing. A role goes as far as the server may act for
 users at all. Nothing is stored: after a restart the new configuration counts, and a session whose
 role it no longer gives is over.
 """
@@ -19,7 +19,7 @@ NOTHING: Named = MappingProxyType({})
 
 
 class GroupGrants(NamedTuple):
-    """What each group gives: a role, a team, or both."""
+    """For each group a role, a team, or both."""
 
     roles: Named = NOTHING
     teams: Named = NOTHING
