@@ -43,7 +43,7 @@ LOADED = """
 import sys
 from pathlib import Path
 from dlq_master.store.reader import Reader
-from dlq_master.store.sqlite.halves import Writer
+from dlq_master.store.writer import Writer
 path = Path(sys.argv[1])
 Writer(path).close()
 print(len(Reader(path).load().jobs))
