@@ -67,6 +67,7 @@ class Site:
     state: Any  # the cookies of the session
     faults: list[str] = field(default_factory=list)
     jobs: list[str] = field(default_factory=list)  # of this test
+    others: tuple[str, ...] = ()  # addresses to which a page may lead, such as an issuer's
 
     @property
     def base(self) -> str:
@@ -143,7 +144,7 @@ class Site:
             self.faults.append(f"{response.status} for {response.url}")
 
     def _asked(self, request: Any) -> None:
-        if not request.url.startswith((f"{self.base}/", "data:", "blob:")):
+        if not request.url.startswith((f"{self.base}/", "data:", "blob:", *self.others)):
             self.faults.append(f"a request to {request.url}")
 
 

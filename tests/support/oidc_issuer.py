@@ -43,7 +43,8 @@ class OidcIssuer:
     """Changes the claims of the next tokens."""
     forge: Callable[[str], str] = str
     """Changes the next tokens after they were signed."""
-    described_as: str = ADDRESS
+    address: str = ADDRESS
+    described_as: str = ""  # another name than its own
     codes: dict[str, dict[str, str]] = field(default_factory=dict)
     fetched: list[str] = field(default_factory=list)
     key: Any = None
@@ -68,10 +69,10 @@ class OidcIssuer:
             raise Unavailable("the issuer does not answer")
         if address.endswith("/.well-known/openid-configuration"):
             told: Mapping[str, Any] = {
-                "issuer": self.described_as,
-                "authorization_endpoint": f"{ADDRESS}/authorize",
-                "token_endpoint": f"{ADDRESS}/token",
-                "jwks_uri": f"{ADDRESS}/keys",
+                "issuer": self.described_as or self.address,
+                "authorization_endpoint": f"{self.address}/authorize",
+                "token_endpoint": f"{self.address}/token",
+                "jwks_uri": f"{self.address}/keys",
             }
         elif address.endswith("/keys"):
             told = dict(KeySet([self.key]).as_dict(private=False))
@@ -90,7 +91,7 @@ class OidcIssuer:
         assert "openid" in asked["scope"].split()
         code = secrets.token_urlsafe(16)
         self.codes[code] = asked | {"claims": json.dumps(claims)}
-        return {"code": code, "state": asked["state"], "iss": ADDRESS}
+        return {"code": code, "state": asked["state"], "iss": self.address}
 
     def token(self, claims: Claims) -> str:
         """A signed token with these claims, or a forged one."""
@@ -126,7 +127,7 @@ class OidcIssuer:
     def _usual(self, subject: str) -> Claims:
         now_s = int(self.clock.now_s())
         return {
-            "iss": ADDRESS,
+            "iss": self.address,
             "aud": CLIENT_ID,
             "sub": subject,
             "iat": now_s,

@@ -24,13 +24,17 @@ from dlq.v1.identity_service_pb2_grpc import IdentityServiceStub
 from dlq.v1.job_service_pb2_grpc import JobServiceStub
 from dlq_common.identity.pki import Role
 from dlq_master.model.nodes.node import Gpu
+from dlq_master.rpc.calls.group_grants import GroupGrants
 from support.browser_site import Site
+from support.oidc_issuer import CLIENT_SECRET
+from support.oidc_server import IssuerSite, issuer_site, toml_of
 from support.ports import free_ports
 from support.rpc_house import DEADLINE_S, RpcHouse, rpc_house
 from support.shared_web_house import web_toml
 from support.waiting import wait_until
 
 NOBODY: Any = {"cookies": [], "origins": []}
+USERS = {"alice": ("gpu-ops", "staff"), "bob": ("staff",), "mallory": ()}
 WALL = '[wall]\nuser = "bob"\n'
 
 
@@ -78,6 +82,13 @@ class SharedSite(Site):
     """The same browser at the server for all users; its pages are nobody's until one signs in."""
 
     people: People | None = None
+    oidc: IssuerSite | None = None
+
+    @property
+    def issuer(self) -> IssuerSite:
+        """The issuer of OpenID Connect, and its users."""
+        assert self.oidc is not None
+        return self.oidc
 
     def of(self, name: str, **settings: Any) -> Any:
         """A page of a browser profile in which this user has signed in by a link."""
@@ -92,20 +103,30 @@ class SharedSite(Site):
 @contextmanager
 def shared_site(root: Path, site: Site) -> Iterator[SharedSite]:
     """The server, and the browser of `site`; others' jobs are hidden from users."""
+    port, oidc_port = free_ports(2)
+    door = rpc_house(
+        root, web_may_act_for=("user", "operator"), web_certificates_s=3_600.0,
+        group_grants=GroupGrants({"gpu-ops": "operator"}),
+    )  # fmt: skip
     with (
         start_blocking_portal() as portal,
-        portal.wrap_async_context_manager(rpc_house(root)) as house,
+        portal.wrap_async_context_manager(door) as house,
+        issuer_site(oidc_port, USERS) as oidc,
     ):
         house.control.published.others_shown = "hidden"
         for node_id, node in list(house.control.published.all_nodes.items()):
             gpus = (Gpu(index=0, gpu_type="h100"),)
             house.control.published.all_nodes[node_id] = node._replace(gpus=gpus)
-        (port,) = free_ports(1)
-        people = People(
-            f"https://localhost:{port}", web_toml(house, root, port, WALL), house, portal
-        )
+        secret = root / "openid.secret"
+        secret.write_text(f"{CLIENT_SECRET}\n")
+        secret.chmod(0o600)
+        config = web_toml(house, root, port, WALL + toml_of(oidc, secret))
+        people = People(f"https://localhost:{port}", config, house, portal)
+        others = (f"{oidc.issuer.address}/",)
         with _serving(people, root):
-            yield SharedSite(site.daemons, people, site.browser, NOBODY, people=people)
+            yield SharedSite(
+                site.daemons, people, site.browser, NOBODY, others=others, people=people, oidc=oidc
+            )
 
 
 @contextmanager
