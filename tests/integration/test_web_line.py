@@ -79,3 +79,21 @@ async def test_a_refused_renewal_is_tried_again(house: RpcHouse) -> None:
     keeping.cancel()
     await asyncio.wait([keeping])
     await line.close()
+
+
+async def test_a_line_follows_an_identity_that_somebody_else_renews(house: RpcHouse) -> None:
+    old, ca = old_identity(house), house.authority.certificate_pem()
+    present = [old]
+    line = MasterLine(old, house.clock, None, lambda: present[-1])
+    async with aclosing(line.stream(WATCH, wire.WatchEventsRequest(cursor=-1))) as events:
+        coming = asyncio.ensure_future(anext(events))
+        await line.call(LIST, wire.ListJobsRequest())
+        present.append(certified(*house.certificate("olga", Role.OPERATOR), ca, old.address))
+        await line.call(LIST, wire.ListJobsRequest())
+        assert line.identity is present[-1]
+        async with asyncio.timeout(DEADLINE_S):
+            while not coming.done():
+                house.control.note("node_noted", node_id="gpu01")
+                await asyncio.wait([coming], timeout=0.1)
+        assert coming.result().cursor > 0, "on the former line"
+    await line.close()

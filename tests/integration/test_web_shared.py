@@ -12,10 +12,11 @@ import pytest
 from grpc import aio
 
 from dlq.v1 import queue_service_pb2
+from dlq_client.line.identity import certified
 from dlq_common.identity.pki import Role, parse_identity
 from dlq_web.door import shared_guard
 from dlq_web.door.sessions import IDLE_S, LONGEST_S, MOST_OF_A_PERSON
-from dlq_web.line.calls import CALLS_AT_ONCE, DialledMaster
+from dlq_web.line.calls import CALLS_AT_ONCE, DialledMaster, MasterLine
 from support.fake_clock import FakeClock
 from support.rpc_house import DEADLINE_S, RpcHouse, rpc_house
 from support.shared_web_house import (
@@ -411,3 +412,17 @@ async def test_lines_to_the_master_go_with_their_sessions(web: SharedWebHouse) -
     await alice.post("/leave", headers=await csrf_of(alice))
     await web.server.close()
     assert session.person.feed.closed
+
+
+async def test_an_open_session_goes_on_with_the_services_renewed_certificate(
+    web: SharedWebHouse,
+) -> None:
+    browser, service = await web.signed_in("alice"), web.server._service
+    key, certificate = web.house.certificate("portal", Role.WEB)
+    ca, address = web.house.authority.certificate_pem(), service.identity.address
+    service.identity = certified(key, certificate, ca, address)
+    assert (await browser.get("/v1/jobs", headers=JSON)).status_code == 200
+    (session,) = web.server.sessions.living()
+    assert session.person is not None
+    assert isinstance(session.person.line, MasterLine)
+    assert session.person.line.identity is service.identity

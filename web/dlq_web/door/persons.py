@@ -32,7 +32,9 @@ class Persons:
     def __init__(
         self, identity: Callable[[], Identity], clock: Clock, dismiss: Callable[[Person], None]
     ) -> None:
-        """`identity`: the service's present one. `dismiss`: ends the session of this person."""
+        """`identity`: the service's present one, which open sessions follow. `dismiss`: ends the
+        session of this person.
+        """
         self._identity = identity
         self._clock = clock
         self._dismiss = dismiss
@@ -46,7 +48,7 @@ class Persons:
         have rights without them, and the master says which role they give.
         """
         own = user
-        line = MasterLine(self._identity(), self._clock, own)
+        line = MasterLine(self._identity(), self._clock, own, self._identity)
         try:
             told = await line.call(_GET_CLUSTER, queue_service_pb2.GetClusterRequest())
             if own.since_s is None:

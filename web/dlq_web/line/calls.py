@@ -62,8 +62,11 @@ class MasterLine:
         identity: Identity,
         clock: Clock,
         acts_for: ActsFor | None = None,
+        present: Callable[[], Identity] | None = None,
     ) -> None:
-        """To be made in the running event loop, whose channel it is."""
+        """To be made in the running event loop, whose channel it is. `present`: the identity of
+        now, where somebody else renews it.
+        """
         self.identity = identity
         self.gone: Callable[[], None] = _nothing
         """Hears when the master knows the caller no more."""
@@ -72,6 +75,8 @@ class MasterLine:
         self._clock = clock
         self._metadata = None if acts_for is None else acts_for.metadata()
         self._channel = MasterChannels(identity)
+        self._present = present
+        self._former: dict[asyncio.Task[None], MasterChannels] = {}
 
     def speak_for(self, user: ActsFor) -> None:
         """From now on each call is this user's."""
@@ -88,7 +93,7 @@ class MasterLine:
             return await self._ask(method, request, timeout_s)
 
     async def _ask(self, method: PublicMethod, request: Message, timeout_s: float) -> Any:
-        to = self._channel.present()
+        to = self._channels().present()
         ask = to.channel.unary_unary(
             method.path, type(request).SerializeToString, method.response.FromString
         )
@@ -103,7 +108,7 @@ class MasterLine:
 
     async def stream(self, method: PublicMethod, request: Message) -> AsyncGenerator[Any]:
         """The messages of a method that streams its answer. Raises DlqError, also in the middle."""
-        to = self._channel.present()
+        to = self._channels().present()
         ask = to.channel.unary_stream(
             method.path, type(request).SerializeToString, method.response.FromString
         )
@@ -118,6 +123,16 @@ class MasterLine:
             raise self._told(error) from None
         finally:
             call.cancel()
+
+    def _channels(self) -> MasterChannels:
+        """The channels of the present identity. Calls on their way end on the former ones."""
+        if self._present is not None and (fresh := self._present()) is not self.identity:
+            former, self._channel = self._channel, MasterChannels(fresh)
+            self.identity = fresh
+            leaving = asyncio.get_running_loop().create_task(former.close(STREAM_DEADLINE_S))
+            self._former[leaving] = former
+            leaving.add_done_callback(self._former.pop)
+        return self._channel
 
     @staticmethod
     def _cut_off() -> BaseException:
@@ -158,7 +173,10 @@ class MasterLine:
 
     async def close(self) -> None:
         """End the line; open streams are cancelled."""
-        await self._channel.close()
+        former = dict(self._former)
+        for leaving in former:
+            leaving.cancel()
+        await asyncio.gather(self._channel.close(), *(each.close() for each in former.values()))
 
 
 class DialledMaster(NamedTuple):
