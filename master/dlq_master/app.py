@@ -38,6 +38,7 @@ from dlq_master.model.nodes.gpu_health import actions_of
 from dlq_master.rpc.metrics.token_file import token_file_of
 from dlq_master.safekeeping import Copies, copy_master, run_hook
 from dlq_master.safekeeping import check as check_backup
+from dlq_master.shipping_commands import receive_shipped, recover_shipped, show_shipping
 from dlq_master.store.port import CommitFailed
 from dlq_master.store.sqlite.open import EarlyCheck, read_meta
 
@@ -325,6 +326,10 @@ def verify_audit(config_path: Path) -> None:
         sys.exit(1)
 
 
+for _command in (recover_shipped, receive_shipped, show_shipping):
+    main.add_command(_command)
+
+
 # The limits of single values: the key, whether its value will do, and the words that refuse it.
 _LIMITS: tuple[tuple[str, Callable[[Any], bool], str], ...] = (
     ("health.closed_share", lambda it: 0 <= it <= 1, "is between 0 and 1"),
@@ -358,6 +363,8 @@ _MORE_LIMITS: tuple[tuple[str, Callable[[Any], bool], str], ...] = (
     ),
     ("visibility.others", lambda it: it in OTHERS, f"is one of {', '.join(OTHERS)}"),
     ("loans.headroom", lambda it: 0 <= it < 1, "is from 0 to below 1"),
+    ("shipping.every", lambda it: it >= 0.05, "must be at least 50ms"),
+    ("shipping.snapshot_every", lambda it: it >= 1.0, "must be at least 1s"),
     ("loans.every", lambda it: it >= 1.0, "must be at least 1s"),
     ("loans.within", lambda it: not 0 < it < 1.0, "is 0 or at least 1s"),
 )
@@ -417,8 +424,24 @@ def _checked(config: MasterConfig) -> None:
         check_source(config.loans.load)
     check_pools(config.pools, config.renting)
     check_backup(config.backup)
+    _check_shipping(config)
     Failpoints(config.debug.failpoint)
     policy_of(config)
+
+
+def _check_shipping(config: MasterConfig) -> None:
+    """ConfigError for a shipping that cannot work, or would let the CA's key out in clear."""
+    shipping = config.shipping
+    if shipping.directory and shipping.command:
+        raise ConfigError("shipping has a directory or a command, not both", key="shipping.command")
+    if shipping.directory and not Path(shipping.directory).is_absolute():
+        raise ConfigError("shipping.directory is an absolute path", key="shipping.directory")
+    if shipping.is_on and config.backup.ca_key == "clear":
+        raise ConfigError(
+            'shipping takes the master elsewhere, and backup.ca_key is "clear"',
+            hint='set backup.ca_key to "encrypted" or "apart"',
+            key="backup.ca_key",
+        )
 
 
 def _check_limits(

@@ -26,8 +26,9 @@ from dlq_common.identity.private_files import read_private
 from dlq_common.text.instants import format_instant
 from dlq_master.rpc.audit.chain import Chain, Head, segments
 from dlq_master.rpc.audit.verify import check_end, verify_all
-from dlq_master.safekeeping import AUDIT, SEALED_KEY, copy_file, name_of, newest_copy
+from dlq_master.safekeeping import AUDIT, copy_file, name_of, newest_copy
 from dlq_master.store.batch import AUDIT_HEAD, COPY
+from dlq_master.store.sqlite.backup import SEALED_KEY
 from dlq_master.store.sqlite.open import APPLICATION_ID, claim, connect, fault_of, sync
 
 # The database, and what belongs to this one and to no other.

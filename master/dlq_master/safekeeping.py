@@ -25,11 +25,10 @@ from dlq_common.text.instants import format_instant
 from dlq_master.control.config import BackupConfig
 from dlq_master.rpc.audit.chain import segments
 from dlq_master.store.port import BackupFailed
-from dlq_master.store.sqlite.backup import FAILURE, STAMP, backup
+from dlq_master.store.sqlite.backup import FAILURE, SEALED_KEY, STAMP, backup
 from dlq_master.store.sqlite.open import sync
 
 AUDIT: Final = "audit.jsonl"
-SEALED_KEY: Final = "ca.key.encrypted"
 _NAME = re.compile(r"dlq-\d{8}T\d{9}Z")
 LONGEST_WORDS: Final = 500
 

@@ -1,5 +1,7 @@
 """The composition root: the one place where the real parts of a running master are built."""
 
+from __future__ import annotations
+
 import asyncio
 import hashlib
 import os
@@ -11,6 +13,7 @@ from contextlib import AsyncExitStack
 from functools import partial
 from importlib.metadata import version
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from dlq_common.clock import Clock, SteadyClock
 from dlq_common.daemon.collector import Collector, collecting_later, keep_what_is_loaded
@@ -54,10 +57,14 @@ from dlq_master.rpc.people.groups import Groups
 from dlq_master.rpc.people.host_accounts import HostAccounts
 from dlq_master.rpc.people.login_broker import BrokerSettings, LoginBroker
 from dlq_master.rpc.server import MasterServer, ServerSettings
+from dlq_master.shipping.status import STATUS
 from dlq_master.start_clock import anchor, start_clock, this_boot
 from dlq_master.store.batch import AUDIT_HEAD, PastJobs
 from dlq_master.store.sqlite.halves import Reader, Writer
 from dlq_master.store.sqlite.open import EarlyCheck
+
+if TYPE_CHECKING:
+    from dlq_master.shipping.child import ShippingChild
 
 STOP_GRACE_S = 5.0
 MOST_FAULTS = 20
@@ -109,6 +116,10 @@ async def _serve(config: MasterConfig, leaving: AsyncExitStack, early: EarlyChec
     passed = passed_sockets(os.environ)
     state_dir = config.cluster.state_dir
     authority = read_authority(state_dir, config.cluster.name)
+    if config.shipping.is_on:
+        from dlq_master.shipping.child import refuse_superseded
+
+        refuse_superseded(state_dir)
     writer = Writer(state_dir / "dlq.db", early)
     leaving.callback(writer.close)
     reader = Reader(state_dir / "dlq.db")
@@ -133,6 +144,7 @@ async def _serve(config: MasterConfig, leaving: AsyncExitStack, early: EarlyChec
     del loaded
     keep_what_is_loaded()
     await writer.commit(first)
+    shipping = await _ship(config, state.epoch, authority, writer, leaving)
     periods_s = {
         **PERIODS_S,
         "backup": float(config.store.backup_every),
@@ -221,8 +233,28 @@ async def _serve(config: MasterConfig, leaving: AsyncExitStack, early: EarlyChec
     service.ready(f"serving {state.config.cluster.name} at {server.advertised}")
     given_back = asyncio.get_running_loop().call_later(SETTLED_S, give_back)
     leaving.callback(given_back.cancel)
+    if shipping is not None:
+        following = asyncio.create_task(shipping.run(loop.stop))
+        leaving.push_async_callback(_end, following)
     await turning
+    if shipping is not None:
+        shipping.refuse_superseded()
     return state.epoch
+
+
+async def _ship(
+    config: MasterConfig, epoch: int, authority: Authority, writer: Writer, leaving: AsyncExitStack
+) -> ShippingChild | None:
+    """The shipping, where it is configured; few masters need its modules."""
+    if not config.shipping.is_on:
+        (config.cluster.state_dir / STATUS).unlink(missing_ok=True)  # of a former configuration
+        return None
+    from dlq_master.shipping.child import ShippingChild
+
+    shipping = ShippingChild(config, epoch, authority)
+    leaving.push_async_callback(shipping.stop)  # when no more commits come, and before the writer
+    await shipping.follow(writer)
+    return shipping
 
 
 async def _end(task: asyncio.Task[None]) -> None:

@@ -268,6 +268,24 @@ class BackupConfig:
 
 
 @dataclass(frozen=True, slots=True)
+class ShippingConfig:
+    """Every commit in a second place, within about a second (docs/running/shipping.md). The CA's
+    key goes along only as [backup] ca_key = "encrypted" says; it may not be "clear"."""
+
+    directory: str = ""  # an absolute path on another disk or host, made before; "": none
+    # A program and its arguments that reach `dlq-master receive` on another host, such as ssh.
+    command: tuple[str, ...] = ()
+    every: Seconds = Seconds(1.0)  # how often commits are shipped: about what a lost host loses
+    snapshot_every: Seconds = Seconds(3600.0)  # how often the whole database follows, at most
+    same_disk: bool = False  # true: the directory may be on the master's own disk; for trials
+
+    @property
+    def is_on(self) -> bool:
+        """Whether this master ships."""
+        return bool(self.directory or self.command)
+
+
+@dataclass(frozen=True, slots=True)
 class RetentionConfig:
     """How long what is over stays where. Rows of jobs, and the audit, stay for good."""
 
@@ -345,6 +363,7 @@ class MasterConfig:
     identity: IdentityConfig = IdentityConfig()
     store: StoreConfig = StoreConfig()
     backup: BackupConfig = BackupConfig()
+    shipping: ShippingConfig = ShippingConfig()
     retention: RetentionConfig = RetentionConfig()
     twin: TwinConfig = TwinConfig()
     visibility: VisibilityConfig = VisibilityConfig()

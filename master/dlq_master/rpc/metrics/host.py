@@ -14,6 +14,7 @@ from dlq_common.identity.pki import Authority
 from dlq_master.control.composition.starting import Losses
 from dlq_master.rpc.audit.writer import AuditWriter
 from dlq_master.rpc.metrics.exposition import Labels, MetricFamily, family, gauge
+from dlq_master.shipping.status import read_status
 from dlq_master.store.sqlite.backup import FAILURE, STAMP
 
 T = TypeVar("T")
@@ -45,6 +46,7 @@ class HostMetrics:
         yield from self._backups()
         words = "Whether the last backup, or what the site does with it, has failed."
         yield gauge("dlq_backup_failed", words, int((self._state_dir / FAILURE).exists()))
+        yield from self._shipping()
         words = "Room on the file system of the state directory."
         for free_bytes in _figures(self._free_bytes):
             yield gauge("dlq_disk_free_bytes", words, free_bytes)
@@ -70,6 +72,19 @@ class HostMetrics:
                 ages[(("copy", name),)] = max(0.0, self._clock.now_s() - made_s.st_mtime)
         words = "Age of the last copy: of the database, and of the whole master."
         yield family("dlq_backup_age_seconds", "gauge", words, ages)
+
+    def _shipping(self) -> Iterator[MetricFamily]:
+        """Nothing where this master ships nothing."""
+        status = read_status(self._state_dir)
+        if status is None:
+            return
+        words = "Age of the last commit that is surely in the second place."
+        behind_s = self._clock.now_s() - (status.complete_s or status.since_s)
+        yield gauge("dlq_shipping_lag_seconds", words, max(0.0, behind_s))
+        words = "Bytes of commits that are not in the second place yet."
+        yield gauge("dlq_shipping_lag_bytes", words, status.behind_bytes)
+        words = "Whether the last try to ship has failed."
+        yield gauge("dlq_shipping_failed", words, int(bool(status.failure)))
 
     def _free_bytes(self) -> float:
         found = os.statvfs(self._state_dir)

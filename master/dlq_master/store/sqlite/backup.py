@@ -9,6 +9,8 @@ from dlq_master.store.batch import COPY
 from dlq_master.store.port import BackupFailed
 from dlq_master.store.sqlite.open import connect, settle_file
 
+SEALED_KEY: Final = "ca.key.encrypted"  # in a copy: the CA's key, by the passphrase of [backup]
+
 # Files in the state directory that report the result of `dlq-master backup` to readers outside of
 # it:
 STAMP: Final = "backup.stamp"  # its time is that of the last whole copy

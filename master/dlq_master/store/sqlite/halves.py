@@ -22,6 +22,9 @@ from dlq_master.store.sqlite.backup import backup
 from dlq_master.store.sqlite.database import Database
 from dlq_master.store.sqlite.open import EarlyCheck, claim, connect, open_database, write
 
+# Where logs are copied before they begin anew, about so many frames are one log, as SQLite does it.
+LOG_FRAMES: Final = 1000
+FIRST_LOG_BATCHES: Final = 100  # until it is known how many frames a batch has
 BACKUP: Final = "dlq.backup.db"  # the copy that the master makes by itself, beside the database
 
 
@@ -32,6 +35,8 @@ class Writer(BatchWriter):
         """Claim, open and migrate the database. Raises DatabaseInUse or DatabaseDamaged."""
         super().__init__()
         self._path = path
+        self._copy_log: Callable[[Path, int], None] | None = None
+        self._log_batches, self._logged = FIRST_LOG_BATCHES, 0  # of one log; in the present one
         self._claim = claim(path)
         try:
             self._db = open_database(path, early)
@@ -47,6 +52,17 @@ class Writer(BatchWriter):
         target = self._path.with_name(BACKUP)
         await asyncio.to_thread(backup, self._path, target)
         return target
+
+    async def copy_logs_by(self, copy_log: Callable[[Path, int], None]) -> None:
+        """From now on `copy_log` gets every write-ahead log, and the number of its frames, when it
+        is in the database and before it begins anew. The writer's thread calls it.
+        """
+
+        def take_over(db: Database) -> None:
+            db.execute("PRAGMA wal_autocheckpoint = 0")
+            self._copy_log = copy_log
+
+        await self._hand_in(take_over, None)
 
     def _failure_of(self, work: Callable[[Database], None]) -> BaseException | None:
         try:
@@ -69,6 +85,20 @@ class Writer(BatchWriter):
     def _note(self, number: int, batch: Batch) -> None:
         with suppress(OSError):  # the batch is on disk all the same
             self._record.note(CommittedBatch.of(number, batch))
+        self._logged += 1
+        if self._copy_log is not None and self._logged >= self._log_batches:
+            self._end_log(self._copy_log)
+
+    def _end_log(self, copy_log: Callable[[Path, int], None]) -> None:
+        """Bring the log into the database. One that is wholly there begins anew at the next
+        commit.
+        """
+        with suppress(sqlite3.Error):  # the log goes on, and the next time it is tried again
+            _, frames, done = self._db.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
+            if frames == done > 0:
+                copy_log(self._path, frames)
+                self._log_batches = max(1, self._log_batches * LOG_FRAMES // frames)
+        self._logged = 0
 
     def _sync_notes(self) -> None:
         with suppress(OSError):
