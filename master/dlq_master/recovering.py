@@ -1,9 +1,9 @@
 """`dlq-master recover`: a master from what another one has shipped, on this host.
 
-First the place is taken over: a marker of a higher epoch ends the shipping of the old master, and
-with it the old master, if it still lives. Then the database is put together and checked, and goes
-the way of a restored copy (restoring.py). Its epoch is above all that the old master can reach, so
-that agents obey it alone.
+First the place is taken over. A marker of a higher epoch ends the shipping of the old master. A
+master that still lives ends with its shipping. Then the database is put together and checked, and
+goes the way of a restored copy (restoring.py). Its epoch is above all that the old master can
+reach, so that agents obey it alone.
 """
 
 from __future__ import annotations
@@ -156,7 +156,7 @@ def _prepare(database: Path, epoch: int) -> None:
 
 
 def _collect(folder: Path, staging: Path) -> None:
-    """What a copy holds beside the database."""
+    """The other files of a copy."""
     for name in ("ca.crt", SEALED_KEY, "master.toml"):
         if (folder / name).exists():
             shutil.copyfile(folder / name, staging / name)
@@ -165,7 +165,7 @@ def _collect(folder: Path, staging: Path) -> None:
 
 
 def _losses(place: Directory, made: Recovered) -> list[str]:
-    """What the old master acknowledged and this one does not know."""
+    """The losses in words: changes that the old master acknowledged."""
     beat = heartbeat_of(place, made.folder.name)
     since_s = made.last.time_s
     if beat is None:

@@ -17,8 +17,8 @@ from dlq_common.errors import DlqError
 from dlq_master.shipping.container import (
     SEGMENT,
     SNAPSHOT,
-    Facts,
     ShippedDamaged,
+    ShippedFacts,
     checked,
     numbered_pages,
     unpacked,
@@ -37,11 +37,11 @@ class NothingShipped(DlqError):
 
 @dataclass(slots=True)
 class Recovered:
-    """What the database is that was put together. `said`: what could not be used."""
+    """The origin of a database that was put together. `said`: files that were of no use."""
 
     folder: Path
-    snapshot: Facts
-    last: Facts
+    snapshot: ShippedFacts
+    last: ShippedFacts
     said: list[str] = field(default_factory=list)
 
 
@@ -118,7 +118,7 @@ def _rebuild(snapshot: Path, database: Path, system: str) -> Recovered:
     return made
 
 
-def _follow(path: Path, last: Facts, digest: str) -> tuple[Facts, str]:
+def _follow(path: Path, last: ShippedFacts, digest: str) -> tuple[ShippedFacts, str]:
     """The facts and the hash of the next segment. Raises ShippedDamaged or FileNotFoundError."""
     facts, found = checked(path)
     _expect(path, facts, SEGMENT, path, digest)
@@ -127,7 +127,7 @@ def _follow(path: Path, last: Facts, digest: str) -> tuple[Facts, str]:
     return facts, found
 
 
-def _expect(path: Path, facts: Facts, kind: str, name: Path, previous: str) -> None:
+def _expect(path: Path, facts: ShippedFacts, kind: str, name: Path, previous: str) -> None:
     """A file stands where it was made for."""
     at = int(name.name.partition(".")[0]), epoch_of(path.parent.name)
     if facts.kind != kind or (facts.sequence, facts.epoch) != at or facts.previous != previous:

@@ -25,7 +25,7 @@ from dlq_common.identity.pki import Authority, fingerprint
 from dlq_common.identity.private_files import read_private
 from dlq_master.control.config import MasterConfig
 from dlq_master.shipping.log import FRAME_HEADER_BYTES, LOG_HEADER_BYTES
-from dlq_master.shipping.program import REPLACED_CODE, STOP, Order
+from dlq_master.shipping.program import REPLACED_CODE, STOP, ShippingOrder
 from dlq_master.shipping.shipper import SEALED, Assignment
 from dlq_master.shipping.status import SUPERSEDED
 from dlq_master.store.sqlite.backup import SEALED_KEY
@@ -154,7 +154,7 @@ def refuse_superseded(state_dir: Path) -> None:
     )
 
 
-def _order(config: MasterConfig, epoch: int, authority: Authority, folder: Path) -> Order:
+def _order(config: MasterConfig, epoch: int, authority: Authority, folder: Path) -> ShippingOrder:
     shipping, state_dir = config.shipping, config.cluster.state_dir
     files = {"ca.crt": state_dir / "ca.crt", "master.toml": folder / "master.toml"}
     files["master.toml"].write_text(dump_config(config))
@@ -163,7 +163,7 @@ def _order(config: MasterConfig, epoch: int, authority: Authority, folder: Path)
         files[SEALED_KEY] = folder / SEALED_KEY
         files[SEALED_KEY].touch(mode=0o600)
         files[SEALED_KEY].write_bytes(authority.sealed_key_pem(passphrase))
-    return Order(
+    return ShippingOrder(
         assignment=Assignment(
             state_dir=str(state_dir),
             system=fingerprint(authority.certificate_pem()),

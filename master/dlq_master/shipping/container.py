@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Final
 
 from dlq_common.errors import DlqError
-from dlq_master.shipping.log import Pages
+from dlq_master.shipping.log import ChangedPages
 
 MAGIC: Final = b"dlq shipped 1\n"
 SNAPSHOT: Final = "snapshot"
@@ -35,7 +35,7 @@ class ShippedDamaged(DlqError):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Facts:
+class ShippedFacts:
     """The first line of a shipped file. `time_s`: all commits before it are in."""
 
     kind: str
@@ -48,7 +48,7 @@ class Facts:
     time_s: float
 
 
-def packed(facts: Facts, parts: Iterable[bytes]) -> Iterator[bytes]:
+def packed(facts: ShippedFacts, parts: Iterable[bytes]) -> Iterator[bytes]:
     """The bytes of a shipped file; the last one is its hash."""
     digest = hashlib.sha256()
     shrink = zlib.compressobj(_LEVEL)
@@ -59,7 +59,7 @@ def packed(facts: Facts, parts: Iterable[bytes]) -> Iterator[bytes]:
     yield digest.digest()
 
 
-def pages_of(pages: Pages) -> Iterator[bytes]:
+def pages_of(pages: ChangedPages) -> Iterator[bytes]:
     """The content of a segment."""
     for number in sorted(pages.content):
         yield _NUMBER.pack(number) + pages.content[number]
@@ -72,7 +72,7 @@ def pieces(path: Path) -> Iterator[bytes]:
             yield piece
 
 
-def checked(path: Path) -> tuple[Facts, str]:
+def checked(path: Path) -> tuple[ShippedFacts, str]:
     """The facts and the hash of a whole file. Raises ShippedDamaged for any other."""
     digest, size = hashlib.sha256(), path.stat().st_size - _HASH_BYTES
     with path.open("rb") as file:
@@ -87,7 +87,7 @@ def checked(path: Path) -> tuple[Facts, str]:
         line = file.readline()
     if size <= 0 or told != digest.digest() or first != MAGIC:
         raise ShippedDamaged(f"{path} is damaged: it does not match its checksum")
-    return Facts(**json.loads(line)), told.hex()
+    return ShippedFacts(**json.loads(line)), told.hex()
 
 
 def unpacked(path: Path) -> Iterator[bytes]:

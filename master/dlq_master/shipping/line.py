@@ -21,8 +21,8 @@ PATIENCE_S: Final = 60.0
 _PIECE: Final = 1 << 20
 
 
-class Line:
-    """A `Place` behind a program that speaks to a `receive` elsewhere."""
+class RemotePlace:
+    """A `ShippingPlace` behind a program that speaks to a `receive` elsewhere."""
 
     def __init__(self, command: Sequence[str], patience_s: float = PATIENCE_S) -> None:
         self._command, self._patience_s = tuple(command), patience_s
@@ -98,7 +98,7 @@ class Line:
 
 
 def receive(path: Path, asked: IO[bytes], answers: IO[bytes]) -> None:
-    """Do what a `Line` asks, in this directory, until it closes."""
+    """Do what a `RemotePlace` asks, in this directory, until it closes."""
     place = Directory(path)
     while True:
         try:

@@ -46,7 +46,7 @@ class Extent:
 
 
 @dataclass(slots=True)
-class Pages:
+class ChangedPages:
     """The newest content of each page that commits have changed, and the size after the last."""
 
     page_count: int = 0
@@ -72,7 +72,7 @@ class LogIndex:
         raise LogMoved("the index of the log cannot be read")
 
 
-def read_pages(handle: int, extent: Extent, after: int, into: Pages) -> None:
+def read_pages(handle: int, extent: Extent, after: int, into: ChangedPages) -> None:
     """Add the pages of the frames behind `after`. Raises LogMoved when one is of another
     generation.
     """

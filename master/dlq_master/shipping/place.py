@@ -29,7 +29,7 @@ class ShippingRefused(DlqError):
     reason = "SHIPPING_REFUSED"
 
 
-class Place(Protocol):
+class ShippingPlace(Protocol):
     """A directory here or elsewhere. Every method raises OSError when it cannot."""
 
     def names(self, folder: str) -> list[str]:

@@ -20,8 +20,8 @@ from typing import Any, Final
 from dlq_common.clock import Clock, SteadyClock
 from dlq_common.daemon.logs import configure_logging, get_logger
 from dlq_common.text.instants import format_instant
-from dlq_master.shipping.line import Line
-from dlq_master.shipping.place import Directory, Place, ShippingRefused
+from dlq_master.shipping.line import RemotePlace
+from dlq_master.shipping.place import Directory, ShippingPlace, ShippingRefused
 from dlq_master.shipping.shipper import Assignment, Shipper, Superseded
 from dlq_master.shipping.status import SUPERSEDED, write_status
 
@@ -30,8 +30,8 @@ REPLACED_CODE: Final = 3  # of a process whose master has been replaced
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Order:
-    """What the master tells its process."""
+class ShippingOrder:
+    """The settings of one process, from its master."""
 
     assignment: Assignment
     directory: str
@@ -44,21 +44,21 @@ class Order:
         return json.dumps(asdict(self)).encode() + b"\n"
 
     @classmethod
-    def read(cls, line: bytes) -> Order:
+    def read(cls, line: bytes) -> ShippingOrder:
         """The order that `text` wrote."""
         fields: dict[str, Any] = json.loads(line)
         assignment = Assignment(**fields.pop("assignment"))
         return cls(assignment=assignment, command=tuple(fields.pop("command")), **fields)
 
-    def place(self) -> Place:
+    def place(self) -> ShippingPlace:
         """Where the files go."""
-        return Line(self.command) if self.command else Directory(Path(self.directory))
+        return RemotePlace(self.command) if self.command else Directory(Path(self.directory))
 
 
 class ShippingLoop:
     """Cycles until the master ends, with a word to the log at each change for better or worse."""
 
-    def __init__(self, order: Order, clock: Clock, shipper: Shipper) -> None:
+    def __init__(self, order: ShippingOrder, clock: Clock, shipper: Shipper) -> None:
         self._order, self._clock, self._shipper = order, clock, shipper
         self._state_dir = Path(order.assignment.state_dir)
         self._log = get_logger("master.shipping")
@@ -107,7 +107,7 @@ def main() -> None:
     """Serve one master."""
     os.nice(5)
     pipe = sys.stdin.fileno()
-    order = Order.read(sys.stdin.buffer.readline())
+    order = ShippingOrder.read(sys.stdin.buffer.readline())
     clock = SteadyClock()
     configure_logging(clock, level=order.log_level)
     place = order.place()
@@ -123,7 +123,7 @@ def main() -> None:
 
 
 def _said(pipe: int, patience_s: float) -> bytes:
-    """What the master says at its end, "?" if it died; nothing while it serves."""
+    """The last word of the master, "?" of a dead one; nothing while it serves."""
     ready, _, _ = select.select([pipe], [], [], patience_s)
     return (os.read(pipe, 100) or b"?") if ready else b""
 

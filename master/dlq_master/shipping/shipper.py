@@ -1,11 +1,11 @@
-"""One cycle of the shipping: what has been committed since the last one goes to the other place.
+"""One cycle of the shipping: all commits since the last one go to the other place.
 
 A chain begins with a snapshot, and a segment follows for each cycle that found commits. A chain
 whose next pages cannot be found any more, and one that has grown long, are followed by a new
 snapshot. Nothing here waits for the master, and the master waits for nothing here.
 
-Order within a cycle: the audit, which may be ahead of the database and never behind; the segment;
-the heartbeat. A crash between any two of them leaves a chain that can be recovered.
+The order within a cycle: the audit, which may be ahead of the database and never behind; the
+segment; the heartbeat. A crash between any two of them leaves a chain that can be recovered.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from pathlib import Path
 from typing import Final
 
 from dlq_common.clock import Clock
-from dlq_master.shipping.container import SEGMENT, SNAPSHOT, Facts, packed, pages_of, pieces
+from dlq_master.shipping.container import SEGMENT, SNAPSHOT, ShippedFacts, packed, pages_of, pieces
 from dlq_master.shipping.log import (
     FRAME_HEADER_BYTES,
+    ChangedPages,
     Extent,
     LogIndex,
     LogMoved,
-    Pages,
     read_pages,
     sealed_extent,
 )
@@ -34,7 +34,7 @@ from dlq_master.shipping.place import (
     HEARTBEAT,
     OWNER,
     UNFINISHED,
-    Place,
+    ShippingPlace,
     ShippingRefused,
     epoch_of,
     folder_of,
@@ -54,7 +54,7 @@ class Superseded(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Assignment:
-    """What one shipping process ships. `token`: of this life of the master."""
+    """The work of one shipping process. `token`: of this life of the master."""
 
     state_dir: str
     system: str
@@ -97,7 +97,7 @@ class Shipper:
     def __init__(
         self,
         assignment: Assignment,
-        place: Place,
+        place: ShippingPlace,
         clock: Clock,
         passed: Callable[[str], object] = lambda _step: None,
     ) -> None:
@@ -187,12 +187,11 @@ class Shipper:
 
     def _stand_back(self) -> None:
         """Raises Superseded when a master of a higher epoch is, or was, here."""
-        folders = self._place.names("")
-        if folders and epoch_of(folders[-1]) > self._job.epoch:
-            owner = json.loads(self._place.read(f"{folders[-1]}/{OWNER}") or b"{}")
-            raise Superseded(
-                f"epoch {epoch_of(folders[-1])}, on {owner.get('host', 'another host')}"
-            )
+        higher = [one for one in self._place.names("") if epoch_of(one) > self._job.epoch]
+        for folder in higher:
+            if owner := self._place.read(f"{folder}/{OWNER}"):  # else it is being made
+                host = json.loads(owner).get("host", "another host")
+                raise Superseded(f"epoch {epoch_of(folder)}, on {host}")
 
     # --- a snapshot, and what follows it ------------------------------------------------------
 
@@ -253,7 +252,7 @@ class Shipper:
         return int(pages), int(page_bytes)
 
     def _ship_segment(self, now_s: float, *, is_bridge: bool = False) -> None:
-        """What came behind the position of the chain, if anything did, or to end a snapshot."""
+        """All pages behind the position of the chain, if there are any, or to end a snapshot."""
         chain = self._chain
         pages, extent, sealed = self._advance()
         if pages.content or is_bridge:
@@ -276,8 +275,8 @@ class Shipper:
 
     def _facts(
         self, kind: str, sequence: int, previous: str, page_bytes: int, count: int, time_s: float
-    ) -> Facts:
-        return Facts(
+    ) -> ShippedFacts:
+        return ShippedFacts(
             kind=kind,
             system=self._job.system,
             epoch=self._job.epoch,
@@ -290,13 +289,13 @@ class Shipper:
 
     # --- the log ------------------------------------------------------------------------------
 
-    def _advance(self) -> tuple[Pages, Extent, list[Path]]:
+    def _advance(self) -> tuple[ChangedPages, Extent, list[Path]]:
         """All pages behind the position of the chain, the position then, and the copies of former
         logs that were read. Raises LogMoved when a commit is missing: SQLite counts them.
         """
         at = self._chain.extent
         assert at is not None
-        pages, read, start = Pages(), sorted((self._state_dir / SEALED).glob("*.wal")), at
+        pages, read, start = ChangedPages(), sorted((self._state_dir / SEALED).glob("*.wal")), at
         for file in read:
             handle = os.open(file, os.O_RDONLY | os.O_CLOEXEC)
             try:
@@ -346,7 +345,7 @@ class Shipper:
         self._passed("after_audit")
 
     def _drop_old(self) -> None:
-        """What no recovery needs: older chains of this epoch but one, and older epochs."""
+        """Older chains of this epoch but one, and older epochs: no recovery needs them."""
         for folder in self._place.names("")[:-KEPT_EPOCHS]:
             self._place.drop(folder)
         names = self._place.names(self._folder)
@@ -371,7 +370,7 @@ class _Counted:
             yield part
 
 
-def _read_on(handle: int, at: Extent, found: Extent, pages: Pages) -> Extent:
+def _read_on(handle: int, at: Extent, found: Extent, pages: ChangedPages) -> Extent:
     """Add what a log holds behind a position in it, or all of it where it is the next one. Raises
     LogMoved where it is neither.
     """

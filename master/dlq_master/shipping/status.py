@@ -1,4 +1,4 @@
-"""What the shipping process tells its host: one small file in the state directory.
+"""The word of the shipping process to its host: one small file in the state directory.
 
 The master reads it for its metrics, and `dlq-master shipping` prints it. A process that hangs or is
 gone writes no more: the age of `complete_s` then grows all the same.

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from dlq_master.shipping.chain import rebuild
-from dlq_master.shipping.line import Line
+from dlq_master.shipping.line import RemotePlace
 from support.shipped_site import ShippedSite, content_of
 
 RECEIVE = """
@@ -22,12 +22,12 @@ receive(Path(sys.argv[1]), sys.stdin.buffer, sys.stdout.buffer)
 HANGS = "import signal; signal.pause()"
 
 
-def line_to(path: Path) -> Line:
-    return Line([sys.executable, "-c", RECEIVE, str(path)])
+def line_to(path: Path) -> RemotePlace:
+    return RemotePlace([sys.executable, "-c", RECEIVE, str(path)])
 
 
 @pytest.fixture
-def line(tmp_path: Path) -> Iterator[Line]:
+def line(tmp_path: Path) -> Iterator[RemotePlace]:
     (tmp_path / "there").mkdir()
     line = line_to(tmp_path / "there")
     yield line
@@ -35,7 +35,7 @@ def line(tmp_path: Path) -> Iterator[Line]:
 
 
 def test_a_master_is_shipped_over_a_line_that_breaks(
-    tmp_path: Path, line: Line, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, line: RemotePlace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     site = ShippedSite(tmp_path)
     place, site.place = site.place, line  # type: ignore[assignment]
@@ -56,7 +56,7 @@ def test_a_master_is_shipped_over_a_line_that_breaks(
 
 
 def test_it_reads_creates_and_drops_as_a_directory_does(
-    tmp_path: Path, line: Line, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, line: RemotePlace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join(sys.path))
     name = "e000000000001/owner"
@@ -80,9 +80,9 @@ def test_it_reads_creates_and_drops_as_a_directory_does(
 
 
 def test_a_program_that_hangs_is_killed() -> None:
-    line = Line([sys.executable, "-S", "-c", HANGS], patience_s=0.2)
+    line = RemotePlace([sys.executable, "-S", "-c", HANGS], patience_s=0.2)
     with pytest.raises(OSError, match="the line broke"):
         line.names("")
     assert line._process is None
     with pytest.raises(FileNotFoundError):
-        Line(["/nonexistent/program"]).names("")
+        RemotePlace(["/nonexistent/program"]).names("")

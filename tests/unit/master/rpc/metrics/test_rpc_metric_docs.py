@@ -21,6 +21,7 @@ from dlq_master.rpc.metrics.host import HostMetrics
 from dlq_master.rpc.metrics.infos import info_families
 from dlq_master.rpc.metrics.page import cluster_families
 from dlq_master.rpc.metrics.work import call_families, flow_families
+from dlq_master.shipping.status import ShippingStatus, write_status
 from dlq_master.store.tables.tenants import Foreseen
 from support.fake_clock import FakeClock
 from support.fake_foresight import FakeForesight
@@ -40,6 +41,7 @@ def families(tmp_path: Path) -> list[MetricFamily]:
     clock = SteadyClock()
     audit = Audit(tmp_path / "audit.jsonl", FakeClock())
     authority = Authority.create("lab", clock.now_s())
+    write_status(tmp_path, ShippingStatus(time_s=clock.now_s()))
     named = MetricsConfig(node_info=True, job_info=True)
     found = [
         *cluster_families(read, Meter()),
