@@ -16,7 +16,7 @@ from typing import Final
 from dlq_master.store.batch import Batch
 from dlq_master.store.commit_record import CommitRecord, CommittedBatch
 from dlq_master.store.committing import BatchWriter
-from dlq_master.store.port import CommitFailed
+from dlq_master.store.port import CommitFailed, StoreLine
 from dlq_master.store.reader import StoreReader
 from dlq_master.store.sqlite.backup import backup
 from dlq_master.store.sqlite.database import Database
@@ -58,8 +58,8 @@ class Writer(BatchWriter):
         is in the database and before it begins anew. The writer's thread calls it.
         """
 
-        def take_over(db: Database) -> None:
-            db.execute("PRAGMA wal_autocheckpoint = 0")
+        def take_over(_db: StoreLine) -> None:
+            self._db.execute("PRAGMA wal_autocheckpoint = 0")
             self._copy_log = copy_log
 
         await self._hand_in(take_over, None)
