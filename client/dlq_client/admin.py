@@ -37,6 +37,20 @@ class Admin(ServiceCalls[AdminServiceStub]):
         """Make a token useless."""
         self._change(self.stub.RevokeJoinToken, wire.RevokeJoinTokenRequest(token_id=token_id))
 
+    def revoke(
+        self, *, serial: str = "", user: str = "", node_id: str = "", reason: str = ""
+    ) -> wire.RevokeCertificatesResponse:
+        """Make certificates worthless: one by its serial, or all of a user or a node."""
+        request = wire.RevokeCertificatesRequest(
+            serial=serial, name=user, node_id=node_id, reason=reason
+        )
+        return self._change(self.stub.RevokeCertificates, request)
+
+    def revocations(self) -> Sequence[wire.Revocation]:
+        """All revocations, the oldest first."""
+        request = wire.ListRevocationsRequest()
+        return self._connection.call(self.stub.ListRevocations, request).revocations
+
     def fence_node(self, node_id: str, *, reason: str = "") -> wire.FenceNodeResponse:
         """Declare a node dead; the caller has made sure that the machine is off."""
         request = wire.FenceNodeRequest(node_id=node_id, reason=reason)

@@ -69,7 +69,7 @@ USERS = {
     "TestNotifyRule",
 }
 ADMINS = {"CreateJoinToken", "ListJoinTokens", "RevokeJoinToken", "ForgetNode", "SetUser", "DeleteUser", "SetPolicy",  # noqa: E501
-          "SetTeam", "DeleteTeam"}  # fmt: skip
+          "SetTeam", "DeleteTeam", "RevokeCertificates", "ListRevocations"}  # fmt: skip
 
 
 def may(role: Role, method: Method) -> bool:

@@ -339,6 +339,19 @@ def test_text_of_a_change(line: str, dlq: Dlq, snapshot: SnapshotAssertion) -> N
     assert f"{said.out}--- stderr\n{said.err}" == snapshot
 
 
+def test_text_of_revocations(dlq: Dlq, snapshot: SnapshotAssertion) -> None:
+    lines = (
+        "admin revoke user alice --reason stolen -y",
+        "admin revoke node gpu07 -y",
+        "admin revoke serial 00:5F:0C -y",
+        "admin revoke list",
+        "admin revoke list --json",
+    )
+    said = [dlq(*line.split()) for line in lines]
+    assert [one.code for one in said] == [0] * len(lines), said
+    assert "\n".join(one.out for one in said) == snapshot
+
+
 @pytest.mark.parametrize("line", [line for line in CHANGES if "--parsable" not in line])
 def test_json_of_a_change(line: str, dlq: Dlq, snapshot: SnapshotAssertion) -> None:
     head, dashes, tail = line.partition(" -- ")

@@ -60,6 +60,7 @@ from dlq_master.store.list_order import ListOrder, Rank
 from dlq_master.store.tables.accounts import Books
 from dlq_master.store.tables.chosen_policy import Chosen
 from dlq_master.store.tables.notify_rules import NotifyRule, rules_of
+from dlq_master.store.tables.revocations import Revocation
 from dlq_master.store.tables.tenants import Reservation, Team
 from support.memory_store import admits, in_order
 
@@ -113,6 +114,7 @@ class FakeRead(Published):
     all_tokens: dict[str, JoinToken] = field(default_factory=dict)
     all_teams: dict[str, Team] = field(default_factory=dict)
     all_notify_rules: dict[str, NotifyRule] = field(default_factory=dict)
+    all_revocations: dict[str, Revocation] = field(default_factory=dict)
     all_reservations: dict[str, Reservation] = field(default_factory=dict)
     journal: list[JournalEvent] = field(default_factory=list)
     beats: dict[JobId, Any] = field(default_factory=dict)
@@ -347,6 +349,10 @@ class FakeRead(Published):
     def tokens(self) -> Sequence[JoinToken]:
         return list(self.all_tokens.values())
 
+    @property
+    def revocations(self) -> dict[str, Revocation]:
+        return self.all_revocations
+
     def notify_rules(self, user: str = "") -> Sequence[NotifyRule]:
         rules = self.all_notify_rules
         return rules_of(rules, user) if user else list(rules.values())
@@ -573,6 +579,13 @@ class FakeControl:
 
     def _RevokeToken(self, ask: say.RevokeToken) -> None:
         self.published.all_tokens.pop(ask.token_id, None)
+
+    def _RevokeCertificates(self, ask: say.RevokeCertificates) -> Revocation:
+        now_s = self.clock.now_s()
+        good_from_s = math.floor(now_s) + 1.0
+        row = Revocation(ask.subject, now_s, good_from_s, ask.caller.name, ask.reason)
+        self.published.all_revocations[row.subject] = row
+        return row
 
     def _UseToken(self, ask: say.UseToken) -> str:
         token = self.published.all_tokens.get(ask.token_id)

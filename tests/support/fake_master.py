@@ -86,6 +86,7 @@ class FakeMaster(
         self.teams: list[team_pb2.Team] = []
         self.policy = policy_pb2.Policy(policy="fifo")
         self.planner = policy_pb2.Planner(state="off")
+        self.revocations: list[admin.Revocation] = []
         self.tokens: dict[str, admin.JoinToken] = {}
         self.freeze_reason = ""
         self.estimate = forecasts.EstimateJobResponse(missing="nobody has looked yet")
@@ -506,6 +507,25 @@ class FakeMaster(
         self._note("RevokeJoinToken", request, context)
         self.tokens.pop(request.token_id, None)
         return admin.RevokeJoinTokenResponse()
+
+    def RevokeCertificates(
+        self, request: admin.RevokeCertificatesRequest, context: Any
+    ) -> admin.RevokeCertificatesResponse:
+        user = self._note("RevokeCertificates", request, context)
+        told = {"serial": request.serial, "user": request.name, "node": request.node_id}
+        kind, name = next(pair for pair in told.items() if pair[1])
+        row = admin.Revocation(
+            kind=kind, name=name, created_by=user, reason=request.reason,
+            create_time=to_timestamp(EPOCH_S),
+        )  # fmt: skip
+        self.revocations.append(row)
+        return admin.RevokeCertificatesResponse(revocation=row, cut_count=len(self.revocations))
+
+    def ListRevocations(
+        self, request: admin.ListRevocationsRequest, context: Any
+    ) -> admin.ListRevocationsResponse:
+        self._note("ListRevocations", request, context)
+        return admin.ListRevocationsResponse(revocations=self.revocations)
 
     def FenceNode(self, request: admin.FenceNodeRequest, context: Any) -> admin.FenceNodeResponse:
         self._note("FenceNode", request, context)

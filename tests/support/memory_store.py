@@ -43,6 +43,7 @@ from dlq_master.store.stored_tables import (
     MACHINES,
     NOTIFY_RULES,
     RESERVATIONS,
+    REVOCATIONS,
     TABLES,
     TEAMS,
     TOKENS,
@@ -219,6 +220,7 @@ class MemoryStore:
             teams=self._values(TEAMS),
             reservations=self._values(RESERVATIONS),
             notify_rules=self._values(NOTIFY_RULES),
+            revocations=self._values(REVOCATIONS),
             waited=tuple(
                 one
                 for one in self._decoded(rows.tables[WAITED], Waited)

@@ -22,6 +22,7 @@ from dlq_master.store.stored_tables import (
     MACHINES,
     NOTIFY_RULES,
     RESERVATIONS,
+    REVOCATIONS,
     TEAMS,
     TOKENS,
     USERS,
@@ -29,6 +30,7 @@ from dlq_master.store.stored_tables import (
 )
 from dlq_master.store.tables.accounts import PoolRow, UseRow
 from dlq_master.store.tables.notify_rules import NotifyRule
+from dlq_master.store.tables.revocations import Revocation
 from dlq_master.store.tables.tenants import (
     Foreseen,
     Member,
@@ -69,6 +71,7 @@ evidence = st.from_type(Evidence)
 teams = st.from_type(Team)
 reservations = st.from_type(Reservation)
 notify_rules = st.from_type(NotifyRule)
+revocations = st.from_type(Revocation)
 waits = st.from_type(Waited)
 machines = st.from_type(Machine)
 
@@ -216,6 +219,7 @@ def first_batch() -> Batch:
     batch.put(TEAMS, a_team(), a_team("nlp"))
     batch.put(RESERVATIONS, a_reservation(), a_reservation("m2"))
     batch.put(NOTIFY_RULES, a_notify_rule(), a_notify_rule("n2"))
+    batch.put(REVOCATIONS, Revocation("serial:1f", 100.0, 101.0, "root", "lost"))
     batch.put(WAITED, a_wait(1), a_wait(2))
     batch.put(FORESEEN, a_start(1), a_start(2, high_s=inf))
     batch.put(MACHINES, a_machine(), a_machine("spot-3-2"))

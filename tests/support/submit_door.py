@@ -36,6 +36,7 @@ from dlq_master.rpc.calls.auth import Door
 from dlq_master.rpc.calls.call_times import CallTimes
 from dlq_master.rpc.calls.errors import Errors
 from dlq_master.rpc.calls.limits import CallLimits
+from dlq_master.rpc.calls.open_calls import OpenCalls
 from dlq_master.rpc.calls.parts import MasterParts
 from dlq_master.rpc.calls.passage import Passage
 from dlq_master.rpc.calls.reads import Slices
@@ -176,7 +177,8 @@ async def submit_door(directory: Path, *, policy: str = "dlq") -> AsyncIterator[
     slices = Slices()
     door, limits = Door("lab", lambda: loop.published, clock, ("user",)), CallLimits(slices)
     times = CallTimes(clock.boottime_s)
-    passage = Passage(Errors(SeededIds(7)), audit, door.let_in, limits.enter, limits.leave, times)
+    open_calls, errors = OpenCalls(door.check_member), Errors(SeededIds(7))
+    passage = Passage(errors, audit, door.let_in, limits.enter, limits.leave, times, open_calls)
     used = {
         "control": loop,
         "clock": clock,
@@ -187,6 +189,7 @@ async def submit_door(directory: Path, *, policy: str = "dlq") -> AsyncIterator[
         "rows": JobRows(),
         "notes": BlockNotes(),
         "check_member": door.check_member,
+        "open_calls": open_calls,
         "record": audit.recorded,
     }
     # A submission has no use for the others.

@@ -100,6 +100,10 @@ token_facts = described(
     admin_service_pb2.JoinToken, "token_id node_id? create_time expire_time created_by?"
 )
 
+revocation_facts = described(
+    admin_service_pb2.Revocation, "kind name create_time created_by? reason?"
+)
+
 user_facts = described(admin_service_pb2.User, "name role uid gid groups create_time")
 
 policy_facts = described(policy_pb2.Policy, "policy settings set_by? set_time")

@@ -9,16 +9,19 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Iterable
 from typing import NamedTuple
 
 from dlq_common.errors import InvalidRequest
 from dlq_common.text.names import check_user_name
 
-FOR, ROLE, SINCE = "dlq-acts-for", "dlq-acts-as", "dlq-acts-since"
+FOR, ROLE, SINCE, SHOWN = "dlq-acts-for", "dlq-acts-as", "dlq-acts-since", "dlq-acts-shown"
 GROUPS = "dlq-acts-groups"  # a list of texts in JSON
+_KEYS = frozenset({FOR, ROLE, SINCE, SHOWN, GROUPS})
 MOST_GROUPS, LONGEST_GROUP = 32, 128
-_FORM = "a call for a user names one user, and at most one role and one time"
+_FORM = "a call for a user names one user, and at most one role, one time and one certificate"
+_SERIAL = re.compile(r"[0-9a-f]{1,40}")
 
 
 class ActsFor(NamedTuple):
@@ -28,6 +31,7 @@ class ActsFor(NamedTuple):
     role: str = ""  # "": the present one
     since_s: float | None = None  # by the master's clock; None: now
     groups: tuple[str, ...] = ()  # of the issuer at which the user signed in
+    serial: str = ""  # of the certificate with which they signed in; "": they had none
 
     def metadata(self) -> tuple[tuple[str, str], ...]:
         """The metadata of a call."""
@@ -38,12 +42,14 @@ class ActsFor(NamedTuple):
             told.append((SINCE, repr(float(self.since_s))))
         if self.groups:
             told.append((GROUPS, json.dumps(self.groups)))
+        if self.serial:
+            told.append((SHOWN, self.serial))
         return tuple(told)
 
 
 def acts_for(metadata: Iterable[tuple[str, str | bytes]]) -> ActsFor | None:
     """The user for whom a call is made; None: for the caller. InvalidRequest: it makes no sense."""
-    told = [(key, value) for key, value in metadata if key in (FOR, ROLE, SINCE, GROUPS)]
+    told = [(key, value) for key, value in metadata if key in _KEYS]
     if not told:
         return None
     values = {key: str(value) for key, value in told}
@@ -55,9 +61,11 @@ def acts_for(metadata: Iterable[tuple[str, str | bytes]]) -> ActsFor | None:
         raise InvalidRequest(_FORM, field=SINCE) from None
     if since_s is not None and not math.isfinite(since_s):
         raise InvalidRequest(_FORM, field=SINCE)
-    groups = _groups(values.get(GROUPS, "[]"))
+    serial, groups = values.get(SHOWN, ""), _groups(values.get(GROUPS, "[]"))
+    if serial and not _SERIAL.fullmatch(serial):
+        raise InvalidRequest(_FORM, field=SHOWN)
     try:
-        return ActsFor(check_user_name(values[FOR]), values.get(ROLE, ""), since_s, groups)
+        return ActsFor(check_user_name(values[FOR]), values.get(ROLE, ""), since_s, groups, serial)
     except ValueError as error:
         raise InvalidRequest(str(error), field=FOR) from None
 

@@ -89,6 +89,8 @@ SERVICES: Mapping[str, Mapping[str, RpcMethod]] = {
         "CreateJoinToken": RpcMethod(ADMINS, admin.create_join_token, changes=True),
         "ListJoinTokens": RpcMethod(ADMINS, admin.list_join_tokens),
         "RevokeJoinToken": RpcMethod(ADMINS, admin.revoke_join_token, changes=True),
+        "RevokeCertificates": RpcMethod(ADMINS, admin.revoke_certificates, changes=True),
+        "ListRevocations": RpcMethod(ADMINS, admin.list_revocations),
         "FenceNode": RpcMethod(OPERATORS, admin.fence_node, changes=True),
         "SetNodeFlags": RpcMethod(OPERATORS, admin.set_node_flags, changes=True),
         "SetNodeLabels": RpcMethod(OPERATORS, admin.set_node_labels, changes=True),

@@ -29,6 +29,7 @@ from dlq_master.rpc.calls.certificate import MasterCertificate
 from dlq_master.rpc.calls.errors import Errors
 from dlq_master.rpc.calls.group_grants import GroupGrants
 from dlq_master.rpc.calls.limits import CallLimits, check_deadline
+from dlq_master.rpc.calls.open_calls import OpenCalls
 from dlq_master.rpc.calls.parts import MasterParts
 from dlq_master.rpc.calls.passage import Passage
 from dlq_master.rpc.calls.reads import Slices
@@ -123,7 +124,7 @@ class MasterServer:
         self._join = aio.server(options=JOIN_OPTIONS, maximum_concurrent_rpcs=MOST_JOINS_AT_ONCE)
         self.api_port = bind(self._api, settings.api_address, certificate, mutual=True)
         self.join_port = bind(self._join, settings.join_address, certificate, mutual=False)
-        rows, slices = JobRows(), Slices()
+        rows, slices, open_calls = JobRows(), Slices(), OpenCalls(door.check_member)
         self.links = SignInLinks(clock)
         parts = MasterParts(
             control=control,
@@ -144,6 +145,7 @@ class MasterServer:
             maps=SharedMaps(clock),
             links=self.links,
             check_member=door.check_member,
+            open_calls=open_calls,
             record=audit.recorded,
             health=self._health,
             version=settings.version,
@@ -154,12 +156,14 @@ class MasterServer:
         )
         errors, limits = Errors(ids), CallLimits(slices)
         self.times = CallTimes(clock.boottime_s)
-        passage = Passage(errors, audit, door.let_in, limits.enter, limits.leave, self.times)
+        passage = Passage(
+            errors, audit, door.let_in, limits.enter, limits.leave, self.times, open_calls
+        )
         self._api.add_generic_rpc_handlers(
             [served(service, methods, passage, parts) for service, methods in SERVICES.items()]
         )
         # A joining node has no certificate yet, and a deadline all the same.
-        passage = Passage(errors, audit, _unknown, _with_deadline, _unknown, self.times)
+        passage = Passage(errors, audit, _unknown, _with_deadline, _unknown, self.times, open_calls)
         self._join.add_generic_rpc_handlers([served(JOIN_SERVICE, JOIN_METHODS, passage, parts)])
 
     @property

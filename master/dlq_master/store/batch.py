@@ -17,6 +17,7 @@ from dlq_master.model.nodes.node import Node
 from dlq_master.model.usage.cost import Stay
 from dlq_master.store.tables.accounts import PoolRow, UseRow
 from dlq_master.store.tables.notify_rules import NotifyRule
+from dlq_master.store.tables.revocations import Revocation
 from dlq_master.store.tables.table import Changes, Table
 from dlq_master.store.tables.tenants import Foreseen, Reservation, Team, Waited
 
@@ -200,6 +201,7 @@ class Loaded:
     teams: tuple[Team, ...] = ()
     reservations: tuple[Reservation, ...] = ()
     notify_rules: tuple[NotifyRule, ...] = ()
+    revocations: tuple[Revocation, ...] = ()
     waited: tuple[Waited, ...] = ()  # of jobs that have not ended
     foreseen: tuple[Foreseen, ...] = ()  # by job
     machines: tuple[Machine, ...] = ()  # rented machines that are open or ended lately

@@ -7,6 +7,7 @@ from dlq_master.model.ids import JobId
 from dlq_master.model.machines.rented import Machine
 from dlq_master.store.batch import JoinToken, User
 from dlq_master.store.tables.notify_rules import NotifyRule
+from dlq_master.store.tables.revocations import Revocation
 from dlq_master.store.tables.table import Table
 from dlq_master.store.tables.tenants import Foreseen, Reservation, Team, Waited
 
@@ -20,8 +21,10 @@ MACHINES: Final[Table[str, Machine]] = Table(
 WAITED: Final[Table[JobId, Waited]] = Table("waited", Waited, "job_id")
 FORESEEN: Final[Table[JobId, Foreseen]] = Table("foreseen", Foreseen, "job_id")
 NOTIFY_RULES: Final[Table[str, NotifyRule]] = Table("notify_rules", NotifyRule, "rule_id")
+REVOCATIONS: Final[Table[str, Revocation]] = Table("revocations", Revocation, "subject")
 LESSONS: Final[Table[str, Lesson]] = Table("lessons", Lesson, "name")
 
 TABLES: Final = (
     USERS, TOKENS, TEAMS, RESERVATIONS, MACHINES, WAITED, FORESEEN, LESSONS, NOTIFY_RULES,
+    REVOCATIONS,
 )  # fmt: skip

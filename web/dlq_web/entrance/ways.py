@@ -116,7 +116,8 @@ class Entrance:
                 hint="import ~/.config/dlq/identity.crt with its key into the browser",
             )
         # Dates in certificates are whole seconds: it was signed before this one ended.
-        user = ActsFor(identity.name, identity.role.value, identity.issued_s + 1.0)
+        since_s = identity.issued_s + 1.0
+        user = ActsFor(identity.name, identity.role.value, since_s, serial=identity.serial)
         return await self.begin(http, user, "certificate", certificate=identity.serial)
 
     async def begin(

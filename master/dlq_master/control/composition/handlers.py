@@ -13,7 +13,7 @@ from dlq_master.control.loans import loans, reclaims
 from dlq_master.control.loop.turn import Answer, Turn
 from dlq_master.control.machines import pool_hellos, pools, provider_answers
 from dlq_master.control.nodes import gpu_health, labels, maintenance, nodes
-from dlq_master.control.people import attendance, notify_rules, people, teams
+from dlq_master.control.people import attendance, notify_rules, people, revocations, teams
 from dlq_master.control.placement import policies, scheduling
 from dlq_master.control.reservations import reservations
 from dlq_master.control.stimuli import EditMany, JobEdit, Opened, OpenSession
@@ -61,6 +61,7 @@ _PLAIN: Final[tuple[Callable[[Turn, Any], Any], ...]] = (
     nodes.forget,
     people.create_token,
     people.revoke_token,
+    revocations.revoke,
     people.use_token,
     people.set_user,
     people.refresh_user,

@@ -19,6 +19,7 @@ from dlq_master.control.nodes import (
     unaccounted,
     unclean,
 )
+from dlq_master.control.people import revocations
 from dlq_master.control.placement import gpu_types
 from dlq_master.control.stimuli import (
     AcceptGpus,
@@ -43,6 +44,7 @@ from dlq_master.model.lease import requeue_time_s
 from dlq_master.model.nodes import node_steps as on_node
 from dlq_master.model.nodes.node import Node, NodeFlag, NodeState
 from dlq_master.model.nodes.node import frozen as frozen_now
+from dlq_master.store.tables.revocations import NODE
 
 _EPOCH_LEAP = 1_000_000  # one epoch a start: an agent that claims more has not obeyed them
 
@@ -443,6 +445,7 @@ def _forget(turn: Turn, node_id: NodeId, actor: str) -> None:
     turn.state.nodes.gpu_figures.pop(node_id, None)
     turn.state.nodes.unused_gpus.pop(node_id, None)
     turn.state.loans.forget(node_id)
+    revocations.leave(turn, NODE, node_id)
     quarantine.released(turn, node_id)
     turn.batch.forgotten_nodes.append(node_id)
     turn.note("node_forgotten", node_id=node_id, actor=actor)

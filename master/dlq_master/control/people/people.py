@@ -19,7 +19,7 @@ from dlq_common.errors import (
 )
 from dlq_master.control.loop.once import Done, nothing, once
 from dlq_master.control.loop.turn import Turn
-from dlq_master.control.people import notify_rules, teams
+from dlq_master.control.people import notify_rules, revocations, teams
 from dlq_master.control.placement import policies
 from dlq_master.control.stimuli import (
     CreateToken,
@@ -37,6 +37,7 @@ from dlq_master.model.jobs import job_steps as on_job
 from dlq_master.model.jobs.job import Job
 from dlq_master.model.jobs.person import belongs, new_person
 from dlq_master.model.nodes.node import Node, NodeState
+from dlq_master.store.tables.revocations import USER
 
 ROLE_ORDER = ("user", "operator", "admin")
 ROLES = (*ROLE_ORDER, "inference", "notifier", "web")
@@ -178,6 +179,7 @@ def delete_user(turn: Turn, ask: DeleteUser) -> UserDeleted | Done[UserDeleted]:
     done = _settle(turn, ask)
     turn.drop(turn.state.people.users, ask.name)
     notify_rules.leave(turn, ask.name)
+    revocations.leave(turn, USER, ask.name)
     turn.note(
         "user_deleted",
         actor=ask.caller.actor,

@@ -54,6 +54,7 @@ from dlq_master.store.stored_tables import (
     MACHINES,
     NOTIFY_RULES,
     RESERVATIONS,
+    REVOCATIONS,
     TEAMS,
     TOKENS,
     USERS,
@@ -61,6 +62,7 @@ from dlq_master.store.stored_tables import (
 from dlq_master.store.tables.accounts import Books
 from dlq_master.store.tables.chosen_policy import Chosen
 from dlq_master.store.tables.notify_rules import NotifyRule, rules_of
+from dlq_master.store.tables.revocations import Revocation
 from dlq_master.store.tables.table import Rows
 from dlq_master.store.tables.tenants import Reservation, Team
 
@@ -103,12 +105,14 @@ class Published:
         self._teams = Rows(TEAMS, state.people.teams.values())
         self._reservations = Rows(RESERVATIONS, state.reservations.by_id.values())
         self._notify_rules = Rows(NOTIFY_RULES, state.people.notify_rules.values())
+        self._revocations = Rows(REVOCATIONS, state.people.revocations.values())
         self._copies: tuple[Rows[Any, Any], ...] = (
             self._users,
             self._tokens,
             self._teams,
             self._reservations,
             self._notify_rules,
+            self._revocations,
         )
         self._machines = Fleet(state.machines.fleet.values())
         self._owners: dict[JobId, Owner] = {}
@@ -616,6 +620,11 @@ class Published:
         if user:
             return rules_of(self._notify_rules, user)
         return sorted(self._notify_rules.values(), key=lambda rule: rule.number)
+
+    @property
+    def revocations(self) -> Mapping[str, Revocation]:
+        """All revocations by subject."""
+        return self._revocations
 
     def reservations(self) -> Sequence[Reservation]:
         """The reservations that are not over, the first to begin first."""

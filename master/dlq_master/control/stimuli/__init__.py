@@ -17,6 +17,7 @@ from dlq_master.control.stimuli.admin import ForgetNode as ForgetNode
 from dlq_master.control.stimuli.admin import PolicySet as PolicySet
 from dlq_master.control.stimuli.admin import RefreshUser as RefreshUser
 from dlq_master.control.stimuli.admin import RemoveNotifyRule as RemoveNotifyRule
+from dlq_master.control.stimuli.admin import RevokeCertificates as RevokeCertificates
 from dlq_master.control.stimuli.admin import RevokeToken as RevokeToken
 from dlq_master.control.stimuli.admin import SetNodeFlags as SetNodeFlags
 from dlq_master.control.stimuli.admin import SetNodeLabels as SetNodeLabels
@@ -90,6 +91,7 @@ from dlq_master.planner.plans import Answer
 from dlq_master.store.batch import JoinToken as JoinToken
 from dlq_master.store.batch import User as User
 from dlq_master.store.tables.notify_rules import NotifyRule as NotifyRule
+from dlq_master.store.tables.revocations import Revocation as Revocation
 from dlq_master.store.tables.tenants import Reservation as Reservation
 from dlq_master.store.tables.tenants import Team as Team
 from dlq_master.store.tables.tenants import Waited as Waited

@@ -11,6 +11,7 @@ from dlq_master.model.nodes.node import Node, NodeFlag
 from dlq_master.store.batch import JoinToken, User
 from dlq_master.store.tables.chosen_policy import Chosen
 from dlq_master.store.tables.notify_rules import NotifyRule
+from dlq_master.store.tables.revocations import Revocation
 from dlq_master.store.tables.tenants import Reservation, Team
 
 
@@ -29,6 +30,14 @@ class RevokeToken(CallerRequest[None]):
     """Make a token useless."""
 
     token_id: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RevokeCertificates(CallerRequest[Revocation]):
+    """Make certificates worthless: one by its serial, or all that a user or node has by now."""
+
+    subject: str  # as in Revocation
+    reason: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

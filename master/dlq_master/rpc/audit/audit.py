@@ -39,7 +39,7 @@ LONGEST_OBJECT = 200
 MOST_IDS = 100  # of a list; more are not told
 # The subject of a call, by the name of the field that holds it.
 IDS = "job_ids"
-OBJECT_FIELDS = ("job_id", "node_id", "token_id", "rule_id", "name", "policy")
+OBJECT_FIELDS = ("job_id", "node_id", "token_id", "rule_id", "serial", "name", "policy")
 SUBMITS = ("/SubmitJob", "/SubmitJobs")
 COMMITTED = "COMMITTED"  # the decision of a line that only the database had: its change was made
 

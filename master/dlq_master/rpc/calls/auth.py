@@ -10,7 +10,7 @@ this user, too, and the master decides about their roles and teams (group_grants
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from functools import lru_cache
 from typing import NamedTuple, Protocol
 
@@ -24,6 +24,7 @@ from dlq_master.model.ids import NodeId
 from dlq_master.model.nodes.node import Node
 from dlq_master.rpc.calls.call import Call, Context
 from dlq_master.rpc.calls.group_grants import GroupGrants
+from dlq_master.store.tables.revocations import NODE, SERIAL, USER, Revocation, subject_of
 
 # Dates in certificates are whole seconds.
 _ROUNDING_S = 1.0
@@ -42,6 +43,8 @@ class Members(Protocol):
 
     def user(self, name: str) -> User | None: ...
     def node(self, node_id: NodeId) -> Node | None: ...
+    @property
+    def revocations(self) -> Mapping[str, Revocation]: ...
 
 
 class Door:
@@ -107,6 +110,8 @@ class Door:
             raise Unauthenticated("the certificate has expired", hint="dlq login")
         elif identity.through:
             self._check_through(identity)
+        if revocations := self._members().revocations:
+            _check_revoked(identity, revocations)
         person, known_since_s = self._known(identity)
         # A name may be given again; certificates of its former owner stay worthless.
         slack_s = _ROUNDING_S if identity.by is None else _EXACT_S
@@ -132,7 +137,7 @@ class Door:
             name=wanted.name,
             role=_role(wanted.role or present),
             cluster=service.cluster,
-            serial=service.serial,
+            serial=wanted.serial or service.serial,
             not_after_s=since_s + LIFETIME_S,
             by=service,
             groups=groups,
@@ -180,6 +185,17 @@ class Door:
                 f"the role of {identity.name} has changed to {role}", hint="dlq login"
             )
         return LetIn(user.key, user.created_time_s)
+
+
+def _check_revoked(identity: CertifiedIdentity, rows: Mapping[str, Revocation]) -> None:
+    kind = NODE if identity.role is Role.NODE else USER
+    row = rows.get(subject_of(SERIAL, identity.serial))
+    if row is None:
+        row = rows.get(subject_of(kind, identity.name))
+        if row is None or identity.issued_s >= row.good_from_s:
+            return
+    anew = "dlq-nodeagent join, with a new token" if kind == NODE else "dlq login"
+    raise Unauthenticated(f"the certificate of {identity.name} was revoked", hint=anew)
 
 
 def _role(word: str) -> Role:

@@ -8,6 +8,7 @@ from typing import Any, Protocol, TypeAlias, TypedDict, TypeVar
 from google.protobuf.message import Message
 from grpc import aio
 
+from dlq_common.errors import DlqError
 from dlq_common.identity.pki import CertifiedIdentity
 from dlq_master.control.read_model.published import Published
 from dlq_master.control.stimuli import Answered, Caller
@@ -47,6 +48,7 @@ class Call:
     identity: CertifiedIdentity | None = None  # set once the certificate has been read
     let_in: Caller | None = None  # set once the door has looked the identity up
     note: AuditNote | None = None  # of a change, from its first moment
+    cut: DlqError | None = None  # why it was ended from outside (open_calls.py)
 
     @property
     def caller(self) -> Caller:

@@ -17,6 +17,7 @@ from dlq_master.rpc.agents.exec_relay import ExecRelay
 from dlq_master.rpc.agents.logs_relay import LogsRelay
 from dlq_master.rpc.agents.sessions import Sessions
 from dlq_master.rpc.agents.step_keeper import StepKeeper
+from dlq_master.rpc.calls.open_calls import OpenCalls
 from dlq_master.rpc.calls.reads import Slices
 from dlq_master.rpc.links import SignInLinks
 from dlq_master.rpc.views.event_rows import EventRows
@@ -54,6 +55,7 @@ class MasterParts:
     maps: SharedMaps
     links: SignInLinks
     check_member: Callable[[CertifiedIdentity], object]  # Door.check_member, for long streams
+    open_calls: OpenCalls
     record: Record
     health: Any  # gRPC's own servicer
     version: str

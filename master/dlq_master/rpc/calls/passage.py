@@ -15,6 +15,7 @@ from typing import Protocol
 from dlq_master.rpc.calls.call import Call
 from dlq_master.rpc.calls.call_times import CallTimes
 from dlq_master.rpc.calls.errors import Errors
+from dlq_master.rpc.calls.open_calls import OpenCalls
 
 
 class Hears(Protocol):
@@ -36,6 +37,7 @@ class Passage:
     enter: Callable[[Call], Awaitable[None]]  # likewise; may wait
     leave: Callable[[Call], None]  # for each call that has entered
     times: CallTimes
+    open: OpenCalls
 
     def of(self, call: Call) -> Passing:
         """This call passes: a context for its handler."""
@@ -59,6 +61,8 @@ class Passing:
             passage.let_in(call)
             passage.audit.accept(call)
             await passage.enter(call)
+            if call.streaming:
+                passage.open.entered(call)
         except BaseException as error:
             await self._failed(error)
             raise
@@ -71,6 +75,9 @@ class Passing:
     ) -> None:
         passage, call = self._passage, self._call
         passage.leave(call)
+        if call.streaming:
+            passage.open.left(call)
+            error = passage.open.refusal(call, error)
         if error is not None:
             await self._failed(error)
             return

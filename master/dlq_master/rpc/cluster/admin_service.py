@@ -22,6 +22,8 @@ from dlq_master.control.stimuli import (
     FenceNode,
     ForgetNode,
     JoinToken,
+    Revocation,
+    RevokeCertificates,
     RevokeToken,
     SetNodeFlags,
     SetNodeLabels,
@@ -44,6 +46,7 @@ from dlq_master.rpc.views.policy_view import (
     settings_of,
 )
 from dlq_master.rpc.views.preemption_view import node_losses
+from dlq_master.store.tables.revocations import NODE, SERIAL, USER, subject_of
 
 DEFAULT_LIFETIME_S = float(HOUR)
 SHORTEST_LIFETIME_S = 1.0
@@ -111,6 +114,50 @@ def _token_message(token: JoinToken) -> wire.JoinToken:
         token,
         create_time=to_timestamp(token.created_time_s),
         expire_time=to_timestamp(token.expire_time_s),
+    )
+
+
+# --- certificates ---------------------------------------------------------------------------------
+
+
+async def revoke_certificates(
+    call: Call, request: wire.RevokeCertificatesRequest
+) -> wire.RevokeCertificatesResponse:
+    """The open streams of the holders end before the answer."""
+    row = await call.ask(
+        RevokeCertificates(
+            **call.signed(request),
+            subject=_subject(request),
+            reason=words_of(request.reason, "reason"),
+        )
+    )
+    cut = call.parts.open_calls.look()
+    return wire.RevokeCertificatesResponse(revocation=_revocation_message(row), cut_count=cut)
+
+
+async def list_revocations(
+    call: Call, request: wire.ListRevocationsRequest
+) -> wire.ListRevocationsResponse:
+    rows = sorted(call.read.revocations.values(), key=lambda row: (row.time_s, row.subject))
+    return wire.ListRevocationsResponse(revocations=map(_revocation_message, rows))
+
+
+def _subject(request: wire.RevokeCertificatesRequest) -> str:
+    told = {SERIAL: request.serial, USER: request.name, NODE: request.node_id}
+    named = [subject_of(kind, name) for kind, name in told.items() if name]
+    if len(named) != 1:
+        raise InvalidRequest("name one serial, one user or one node", field="serial")
+    return named[0]
+
+
+def _revocation_message(row: Revocation) -> wire.Revocation:
+    kind, _, name = row.subject.partition(":")
+    return wire.Revocation(
+        kind=kind,
+        name=name,
+        create_time=to_timestamp(row.time_s),
+        created_by=row.by,
+        reason=row.reason,
     )
 
 
@@ -200,6 +247,7 @@ async def accept_gpus(call: Call, request: wire.AcceptGpusRequest) -> wire.Accep
 
 async def forget_node(call: Call, request: wire.ForgetNodeRequest) -> wire.ForgetNodeResponse:
     await call.ask(ForgetNode(**call.signed(request), node_id=node_id_of(request.node_id)))
+    call.parts.open_calls.look()
     return wire.ForgetNodeResponse()
 
 
@@ -238,6 +286,7 @@ async def set_user(call: Call, request: wire.SetUserRequest) -> wire.SetUserResp
             same_person=request.same_person,
         )
     )
+    call.parts.open_calls.look()
     return wire.SetUserResponse(user=_user_message(user))
 
 
@@ -250,6 +299,7 @@ async def delete_user(call: Call, request: wire.DeleteUserRequest) -> wire.Delet
             give_to=user_name_of(request.give_to, "give_to") if request.give_to else "",
         )
     )
+    call.parts.open_calls.look()
     return wire.DeleteUserResponse(cancelled_count=done.cancelled, given_count=done.given)
 
 

@@ -17,6 +17,7 @@ from dlq_common.identity.pki import (
 from dlq_master.control.stimuli import UseToken
 from dlq_master.rpc.calls.call import Call
 from dlq_master.rpc.specs.intake import node_id_of
+from dlq_master.store.tables.revocations import NODE, USER, signing_s
 
 
 async def renew_certificate(
@@ -32,9 +33,11 @@ async def renew_certificate(
             hint="dlq login --oidc gets another one",
         )
     if caller.role == Role.NODE:
-        certificate = sign.sign_node(asked, caller.name, call.now_s)
+        now_s = signing_s(call.read.revocations, NODE, caller.name, call.now_s)
+        certificate = sign.sign_node(asked, caller.name, now_s)
     else:
-        certificate = sign.sign_user(asked, caller.name, Role(caller.role), call.now_s)
+        now_s = signing_s(call.read.revocations, USER, caller.name, call.now_s)
+        certificate = sign.sign_user(asked, caller.name, Role(caller.role), now_s)
     return wire.RenewCertificateResponse(
         certificate=certificate, ca_certificates=sign.certificate_pem()
     )
@@ -89,8 +92,9 @@ async def join(call: Call, request: wire.JoinRequest) -> wire.JoinResponse:
             wished_node_id=wished,
         )
     )
+    now_s = signing_s(call.read.revocations, NODE, node_id, call.now_s)
     return wire.JoinResponse(
-        certificate=sign.sign_node(request.certificate_request, node_id, call.now_s),
+        certificate=sign.sign_node(request.certificate_request, node_id, now_s),
         ca_certificates=sign.certificate_pem(),
         api_address=call.parts.api_address,
         node_id=node_id,

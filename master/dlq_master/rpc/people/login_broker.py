@@ -33,6 +33,7 @@ from dlq_master.control.stimuli import Caller, SetUser, User
 from dlq_master.rpc.audit.audit import Audit
 from dlq_master.rpc.people.groups import Groups
 from dlq_master.rpc.people.host_accounts import HostAccount
+from dlq_master.store.tables.revocations import USER, signing_s
 
 LOGIN = "login"
 LARGEST_LINE = 32 * 1024
@@ -126,8 +127,9 @@ class LoginBroker:
             request = _request(await _line(reader))
             self._audit.writer.check()
             user = await self._user(uid)
+            rows, now_s = self._control.published.revocations, self._clock.now_s()
             certificate = self._authority.sign_user(
-                request, user.name, Role(user.role), self._clock.now_s()
+                request, user.name, Role(user.role), signing_s(rows, USER, user.name, now_s)
             )
             # On record before anybody has it.
             whose = parse_identity(certificate)

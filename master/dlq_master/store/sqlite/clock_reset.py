@@ -45,6 +45,7 @@ _BODIES = (
     "machines",
     "recordings",
     "notify_rules",
+    "revocations",
 )
 # Lessons of the last hours: their instants lie in numbers.
 _FORGET_WINDOWS = (

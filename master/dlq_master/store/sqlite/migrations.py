@@ -159,3 +159,7 @@ _migration(
     "0015_notify_rules",
     "CREATE TABLE notify_rules (rule_id TEXT PRIMARY KEY, body TEXT NOT NULL) STRICT",
 )
+_migration(
+    "0016_revocations",
+    "CREATE TABLE revocations (subject TEXT PRIMARY KEY, body TEXT NOT NULL) STRICT",
+)

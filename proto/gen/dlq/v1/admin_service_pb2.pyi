@@ -261,6 +261,153 @@ class RevokeJoinTokenResponse(_message.Message):
 Global___RevokeJoinTokenResponse: _TypeAlias = RevokeJoinTokenResponse  # noqa: Y015
 
 @_typing.final
+class Revocation(_message.Message):
+    """Certificates that were made worthless before their end."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    KIND_FIELD_NUMBER: _builtins.int
+    NAME_FIELD_NUMBER: _builtins.int
+    CREATE_TIME_FIELD_NUMBER: _builtins.int
+    CREATED_BY_FIELD_NUMBER: _builtins.int
+    REASON_FIELD_NUMBER: _builtins.int
+    kind: _builtins.str
+    """"serial", "user" or "node"."""
+    name: _builtins.str
+    """The serial in hexadecimal digits, or the name."""
+    created_by: _builtins.str
+    """The admin."""
+    reason: _builtins.str
+    """Words of the admin."""
+    @_builtins.property
+    def create_time(self) -> _timestamp_pb2.Timestamp:
+        """When it was done: of a user or node, certificates signed later are good."""
+
+    def __init__(
+        self,
+        *,
+        kind: _builtins.str = ...,
+        name: _builtins.str = ...,
+        create_time: _timestamp_pb2.Timestamp | None = ...,
+        created_by: _builtins.str = ...,
+        reason: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["create_time", b"create_time"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["create_time", b"create_time", "created_by", b"created_by", "kind", b"kind", "name", b"name", "reason", b"reason"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Revocation: _TypeAlias = Revocation  # noqa: Y015
+
+@_typing.final
+class RevokeCertificatesRequest(_message.Message):
+    """Request of RevokeCertificates. It names one of the three."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    REQUEST_ID_FIELD_NUMBER: _builtins.int
+    SERIAL_FIELD_NUMBER: _builtins.int
+    NAME_FIELD_NUMBER: _builtins.int
+    NODE_ID_FIELD_NUMBER: _builtins.int
+    REASON_FIELD_NUMBER: _builtins.int
+    request_id: _builtins.str
+    """Idempotency key."""
+    serial: _builtins.str
+    """One certificate, in lower-case hexadecimal digits, as the audit log names it."""
+    name: _builtins.str
+    """All certificates of a user or service, and its sessions and tokens at web servers."""
+    node_id: _builtins.str
+    """All certificates of a node."""
+    reason: _builtins.str
+    """Words for the journal."""
+    def __init__(
+        self,
+        *,
+        request_id: _builtins.str = ...,
+        serial: _builtins.str = ...,
+        name: _builtins.str = ...,
+        node_id: _builtins.str = ...,
+        reason: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["name", b"name", "node_id", b"node_id", "reason", b"reason", "request_id", b"request_id", "serial", b"serial"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___RevokeCertificatesRequest: _TypeAlias = RevokeCertificatesRequest  # noqa: Y015
+
+@_typing.final
+class RevokeCertificatesResponse(_message.Message):
+    """Answer of RevokeCertificates."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    REVOCATION_FIELD_NUMBER: _builtins.int
+    CUT_COUNT_FIELD_NUMBER: _builtins.int
+    cut_count: _builtins.int
+    """How many open streams were ended."""
+    @_builtins.property
+    def revocation(self) -> Global___Revocation:
+        """The row."""
+
+    def __init__(
+        self,
+        *,
+        revocation: Global___Revocation | None = ...,
+        cut_count: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["revocation", b"revocation"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["cut_count", b"cut_count", "revocation", b"revocation"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___RevokeCertificatesResponse: _TypeAlias = RevokeCertificatesResponse  # noqa: Y015
+
+@_typing.final
+class ListRevocationsRequest(_message.Message):
+    """Request of ListRevocations."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    def __init__(
+        self,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ListRevocationsRequest: _TypeAlias = ListRevocationsRequest  # noqa: Y015
+
+@_typing.final
+class ListRevocationsResponse(_message.Message):
+    """Answer of ListRevocations."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    REVOCATIONS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def revocations(self) -> _containers.RepeatedCompositeFieldContainer[Global___Revocation]:
+        """All of them."""
+
+    def __init__(
+        self,
+        *,
+        revocations: _abc.Iterable[Global___Revocation] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["revocations", b"revocations"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ListRevocationsResponse: _TypeAlias = ListRevocationsResponse  # noqa: Y015
+
+@_typing.final
 class FenceNodeRequest(_message.Message):
     """Request of FenceNode."""
 

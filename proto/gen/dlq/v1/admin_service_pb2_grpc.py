@@ -50,6 +50,16 @@ class AdminServiceStub:
                 request_serializer=dlq_dot_v1_dot_admin__service__pb2.RevokeJoinTokenRequest.SerializeToString,
                 response_deserializer=dlq_dot_v1_dot_admin__service__pb2.RevokeJoinTokenResponse.FromString,
                 _registered_method=True)
+        self.RevokeCertificates = channel.unary_unary(
+                '/dlq.v1.AdminService/RevokeCertificates',
+                request_serializer=dlq_dot_v1_dot_admin__service__pb2.RevokeCertificatesRequest.SerializeToString,
+                response_deserializer=dlq_dot_v1_dot_admin__service__pb2.RevokeCertificatesResponse.FromString,
+                _registered_method=True)
+        self.ListRevocations = channel.unary_unary(
+                '/dlq.v1.AdminService/ListRevocations',
+                request_serializer=dlq_dot_v1_dot_admin__service__pb2.ListRevocationsRequest.SerializeToString,
+                response_deserializer=dlq_dot_v1_dot_admin__service__pb2.ListRevocationsResponse.FromString,
+                _registered_method=True)
         self.FenceNode = channel.unary_unary(
                 '/dlq.v1.AdminService/FenceNode',
                 request_serializer=dlq_dot_v1_dot_admin__service__pb2.FenceNodeRequest.SerializeToString,
@@ -138,6 +148,22 @@ class AdminServiceServicer:
 
     def RevokeJoinToken(self, request, context):
         """Makes a token useless (admin). Idempotent.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def RevokeCertificates(self, request, context):
+        """Makes certificates worthless from now on (admin): one by its serial, or all that a user or node
+        has by now. The open streams of their holders end before the answer. The user or node stays, and
+        may get a new certificate. NOT_FOUND: there is no such user or node. Idempotent.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ListRevocations(self, request, context):
+        """Lists the revocations (admin), the oldest first.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -264,6 +290,16 @@ def add_AdminServiceServicer_to_server(servicer, server):
                     servicer.RevokeJoinToken,
                     request_deserializer=dlq_dot_v1_dot_admin__service__pb2.RevokeJoinTokenRequest.FromString,
                     response_serializer=dlq_dot_v1_dot_admin__service__pb2.RevokeJoinTokenResponse.SerializeToString,
+            ),
+            'RevokeCertificates': grpc.unary_unary_rpc_method_handler(
+                    servicer.RevokeCertificates,
+                    request_deserializer=dlq_dot_v1_dot_admin__service__pb2.RevokeCertificatesRequest.FromString,
+                    response_serializer=dlq_dot_v1_dot_admin__service__pb2.RevokeCertificatesResponse.SerializeToString,
+            ),
+            'ListRevocations': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListRevocations,
+                    request_deserializer=dlq_dot_v1_dot_admin__service__pb2.ListRevocationsRequest.FromString,
+                    response_serializer=dlq_dot_v1_dot_admin__service__pb2.ListRevocationsResponse.SerializeToString,
             ),
             'FenceNode': grpc.unary_unary_rpc_method_handler(
                     servicer.FenceNode,
@@ -413,6 +449,60 @@ class AdminService:
             '/dlq.v1.AdminService/RevokeJoinToken',
             dlq_dot_v1_dot_admin__service__pb2.RevokeJoinTokenRequest.SerializeToString,
             dlq_dot_v1_dot_admin__service__pb2.RevokeJoinTokenResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def RevokeCertificates(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/dlq.v1.AdminService/RevokeCertificates',
+            dlq_dot_v1_dot_admin__service__pb2.RevokeCertificatesRequest.SerializeToString,
+            dlq_dot_v1_dot_admin__service__pb2.RevokeCertificatesResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListRevocations(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/dlq.v1.AdminService/ListRevocations',
+            dlq_dot_v1_dot_admin__service__pb2.ListRevocationsRequest.SerializeToString,
+            dlq_dot_v1_dot_admin__service__pb2.ListRevocationsResponse.FromString,
             options,
             channel_credentials,
             insecure,

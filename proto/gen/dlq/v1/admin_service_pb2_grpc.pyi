@@ -41,6 +41,13 @@ class AdminServiceStub:
     """Lists tokens that can still be used, without their secrets (admin)."""
     RevokeJoinToken: _grpc.UnaryUnaryMultiCallable[_admin_service_pb2.RevokeJoinTokenRequest, _admin_service_pb2.RevokeJoinTokenResponse]
     """Makes a token useless (admin). Idempotent."""
+    RevokeCertificates: _grpc.UnaryUnaryMultiCallable[_admin_service_pb2.RevokeCertificatesRequest, _admin_service_pb2.RevokeCertificatesResponse]
+    """Makes certificates worthless from now on (admin): one by its serial, or all that a user or node
+    has by now. The open streams of their holders end before the answer. The user or node stays, and
+    may get a new certificate. NOT_FOUND: there is no such user or node. Idempotent.
+    """
+    ListRevocations: _grpc.UnaryUnaryMultiCallable[_admin_service_pb2.ListRevocationsRequest, _admin_service_pb2.ListRevocationsResponse]
+    """Lists the revocations (admin), the oldest first."""
     FenceNode: _grpc.UnaryUnaryMultiCallable[_admin_service_pb2.FenceNodeRequest, _admin_service_pb2.FenceNodeResponse]
     """Declares a node dead: its attempts are lost now and their jobs are queued again (operator). The
     caller has made sure that the machine is off. Idempotent.
@@ -104,6 +111,13 @@ class AdminServiceAsyncStub(AdminServiceStub):
     """Lists tokens that can still be used, without their secrets (admin)."""
     RevokeJoinToken: _aio.UnaryUnaryMultiCallable[_admin_service_pb2.RevokeJoinTokenRequest, _admin_service_pb2.RevokeJoinTokenResponse]  # type: ignore[assignment]
     """Makes a token useless (admin). Idempotent."""
+    RevokeCertificates: _aio.UnaryUnaryMultiCallable[_admin_service_pb2.RevokeCertificatesRequest, _admin_service_pb2.RevokeCertificatesResponse]  # type: ignore[assignment]
+    """Makes certificates worthless from now on (admin): one by its serial, or all that a user or node
+    has by now. The open streams of their holders end before the answer. The user or node stays, and
+    may get a new certificate. NOT_FOUND: there is no such user or node. Idempotent.
+    """
+    ListRevocations: _aio.UnaryUnaryMultiCallable[_admin_service_pb2.ListRevocationsRequest, _admin_service_pb2.ListRevocationsResponse]  # type: ignore[assignment]
+    """Lists the revocations (admin), the oldest first."""
     FenceNode: _aio.UnaryUnaryMultiCallable[_admin_service_pb2.FenceNodeRequest, _admin_service_pb2.FenceNodeResponse]  # type: ignore[assignment]
     """Declares a node dead: its attempts are lost now and their jobs are queued again (operator). The
     caller has made sure that the machine is off. Idempotent.
@@ -182,6 +196,25 @@ class AdminServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_admin_service_pb2.RevokeJoinTokenResponse, _abc.Awaitable[_admin_service_pb2.RevokeJoinTokenResponse]]:
         """Makes a token useless (admin). Idempotent."""
+
+    @_abc_1.abstractmethod
+    def RevokeCertificates(
+        self,
+        request: _admin_service_pb2.RevokeCertificatesRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_admin_service_pb2.RevokeCertificatesResponse, _abc.Awaitable[_admin_service_pb2.RevokeCertificatesResponse]]:
+        """Makes certificates worthless from now on (admin): one by its serial, or all that a user or node
+        has by now. The open streams of their holders end before the answer. The user or node stays, and
+        may get a new certificate. NOT_FOUND: there is no such user or node. Idempotent.
+        """
+
+    @_abc_1.abstractmethod
+    def ListRevocations(
+        self,
+        request: _admin_service_pb2.ListRevocationsRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_admin_service_pb2.ListRevocationsResponse, _abc.Awaitable[_admin_service_pb2.ListRevocationsResponse]]:
+        """Lists the revocations (admin), the oldest first."""
 
     @_abc_1.abstractmethod
     def FenceNode(

@@ -68,6 +68,8 @@ def test_tokens_users_and_forgetting_are_for_admins_alone() -> None:
         "CreateJoinToken",
         "ListJoinTokens",
         "RevokeJoinToken",
+        "RevokeCertificates",
+        "ListRevocations",
         "ForgetNode",
         "SetUser",
         "DeleteUser",

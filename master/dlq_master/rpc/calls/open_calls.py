@@ -1,0 +1,69 @@
+"""The calls that are on their way and may last: streams in either direction.
+
+The door looks at each call once, and a stream lasts for hours. When a right has ended, all of them
+are looked at again, in the same moment. A stream without the right ends with the refusal of the
+door. The client sees its words, and an agent that is cut off so is a silent agent.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Protocol
+
+from dlq_common.daemon.logs import get_logger
+from dlq_common.errors import DlqError
+from dlq_common.identity.pki import CertifiedIdentity
+
+_log = get_logger("master.rpc")
+
+
+class LastingCall(Protocol):
+    """A call as it is seen here (call.py)."""
+
+    streaming: bool
+    identity: CertifiedIdentity | None
+    cut: DlqError | None
+
+
+Check = Callable[[CertifiedIdentity], object]  # raises a DlqError for a holder without a right
+
+
+class OpenCalls:
+    """All open streams, each with the task that serves it."""
+
+    def __init__(self, check: Check) -> None:
+        self._check = check
+        self._tasks: dict[int, tuple[LastingCall, asyncio.Task[object]]] = {}
+
+    def entered(self, call: LastingCall) -> None:
+        """The present task serves this call from now on."""
+        task = asyncio.current_task()
+        if call.streaming and task is not None:
+            self._tasks[id(call)] = call, task
+
+    def left(self, call: LastingCall) -> None:
+        """Nobody serves it any more."""
+        self._tasks.pop(id(call), None)
+
+    def look(self) -> int:
+        """End those whose callers have lost their right; returns how many."""
+        cut = 0
+        for call, task in list(self._tasks.values()):
+            if call.cut is None and call.identity is not None:
+                try:
+                    self._check(call.identity)
+                except DlqError as refusal:
+                    call.cut = refusal
+                    cut += task.cancel()
+        if cut:
+            _log.info("open_calls_cut", calls=cut)
+        return cut
+
+    def refusal(self, call: LastingCall, error: BaseException | None) -> BaseException | None:
+        """Why a call has ended: the refusal where it was cut off, else `error`."""
+        if call.cut is None or not isinstance(error, asyncio.CancelledError):
+            return error
+        if (task := asyncio.current_task()) is not None:
+            task.uncancel()  # the refusal is still to be told
+        return call.cut
