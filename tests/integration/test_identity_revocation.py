@@ -64,9 +64,10 @@ async def ended(stream: Any) -> grpc.StatusCode:
         async with asyncio.timeout(DEADLINE_S):
             while await stream.read() is not aio.EOF:
                 pass
-            return await stream.code()
+            code: grpc.StatusCode = await stream.code()
     except aio.AioRpcError as error:
-        return error.code()
+        code = error.code()
+    return code
 
 
 async def test_one_certificate_and_no_other_of_its_holder(house: RpcHouse) -> None:
