@@ -40,6 +40,7 @@ boot = "10s"
 most = 2
 
 [renting]
+allow_master_account = true
 policy = "{policy}"
 look_every = "2s"
 most_per_hour = 100.0

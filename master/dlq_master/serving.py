@@ -45,6 +45,7 @@ from dlq_master.control.stimuli import PlanMade
 from dlq_master.model.late import load_numbers
 from dlq_master.planner.process import PlannerProcess
 from dlq_master.policy.priced.names import PROGRAMS
+from dlq_master.providers.accounts import with_accounts
 from dlq_master.providers.desk import ProviderDesk
 from dlq_master.rpc.agents.checkpoint_places import CheckpointPlaces
 from dlq_master.rpc.agents.sessions import Sessions
@@ -341,7 +342,7 @@ def _desk(
     """The provider desk of machines, and the join tokens of their agents."""
     seal = fingerprint(authority.certificate_pem())
     desk = ProviderDesk(
-        config.pools,
+        with_accounts(config.pools, config.renting) if config.pools else (),
         loop.tell,
         join_address=server.advertised_join,
         token_of=lambda token_id, secret: JoinTokenText(token_id, secret, seal).text(),

@@ -5,11 +5,12 @@ from __future__ import annotations
 
 import os
 import shlex
+import shutil
 import stat
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -39,6 +40,7 @@ def living(word: str) -> list[str]:
     return found
 
 
+TOKENS = f"/tmp/dlq-pilots-{os.getpid()}"
 WISH = MachineWish(
     request_id="spot-3-1",
     pool="spot",
@@ -77,15 +79,21 @@ def write(tmp_path: Path) -> Write:
 
 
 @pytest.fixture
-def slurm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FakeSlurm:
+def slurm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeSlurm]:
     """Its programs are those that are found."""
     fake = FakeSlurm(tmp_path / "slurm")
     monkeypatch.setenv("PATH", f"{fake.bin}:{os.environ['PATH']}")
-    return fake
+    yield fake
+    shutil.rmtree(TOKENS, ignore_errors=True)
 
 
 def pilots(**more: Any) -> SlurmProvider:
-    said = {"pilot": "/opt/dlq/dlq-nodeagent", "sbatch": ("--gres=gpu:8",), "leave": Seconds(30.0)}
+    said = {
+        "token_dir": TOKENS,
+        "pilot": "/opt/dlq/dlq-nodeagent",
+        "sbatch": ("--gres=gpu:8",),
+        "leave": Seconds(30.0),
+    }
     return SlurmProvider(_pool("slurm", **said | more))
 
 
@@ -163,9 +171,20 @@ def test_a_pilot_holds_what_it_needs_whatever_is_in_its_names(slurm: FakeSlurm) 
     assert (
         "'/opt/my dlq/agent' join - --master head:7321 --wait 10m --name spot-3-1" in slurm.script
     )
-    assert "'dlq1.$(reboot).x' |" in slurm.script
+    assert f"<{TOKENS}/spot-3-1 ||" in slurm.script
+    assert "dlq1" not in slurm.script
     assert "leave --for 25s" in slurm.script
     subprocess.run(["/bin/sh", "-n"], input=slurm.script, text=True, check=True)
+
+
+def test_the_token_of_a_pilot_is_a_file_that_only_its_account_reads(slurm: FakeSlurm) -> None:
+    kept = Path(TOKENS) / "spot-3-1"
+    name = pilots().start(WISH)
+    assert kept.read_text() == "dlq1.a.secret\n"
+    assert [stat.S_IMODE(path.stat().st_mode) for path in (kept, kept.parent)] == [0o600, 0o700]
+    assert "secret" not in slurm.script
+    assert pilots().stop("spot-3-1", name)
+    assert not kept.exists(), "of a machine that is gone nothing is left"
 
 
 def test_a_slurm_that_is_not_there_or_hangs_is_a_fault(

@@ -38,6 +38,7 @@ leave = "20s"
 most = 1
 
 [renting]
+allow_master_account = true
 look_every = "2s"
 """
 SILENCE = 'ttl = "6s"\nunreachable = "10s"'

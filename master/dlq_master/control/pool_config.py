@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 STATIC, EXEC, SLURM = PROVIDERS = "static", "exec", "slurm"
 
+TOKEN_S = 3600.0  # the longest life of the join token of a machine
+
 
 @dataclass(frozen=True, slots=True)
 class PoolConfig:
@@ -47,7 +49,8 @@ class PoolConfig:
     # provider = "exec": called with start, stop or list (docs/sites/providers.md)
     program: str = ""
     timeout: Seconds = Seconds(60.0)  # of one call
-    user: str = ""  # whose account it runs as; "": the master's
+    user: str = ""  # whose account it runs as, never the master's; "": dlq-provider
+    helper: str = "/run/dlq/provider.sock"  # runs it as `user` for a master that is not root
     # provider = "static": nodes that are there anyway, and priced while they are used
     hosts: tuple[str, ...] = ()
     # provider = "slurm": dlq-nodeagent on the hosts of Slurm, its configuration there, and what
@@ -55,11 +58,13 @@ class PoolConfig:
     pilot: str = ""
     pilot_config: str = ""  # path of the agent's configuration on the hosts of Slurm
     sbatch: tuple[str, ...] = ()  # further options of sbatch, such as "--partition=spot"
+    # Join tokens of pilots are files here, which `user` alone can read: on the hosts of Slurm too.
+    token_dir: str = ""  # "": .dlq-pilots in the home of `user`
 
     @property
     def patience_s(self) -> float:
-        """From when a machine is asked for until it is given up."""
-        return max(self.boot * self.give_up, 10.0)
+        """From when a machine is asked for until it is given up. Its token is good for so long."""
+        return min(max(self.boot * self.give_up, 10.0), TOKEN_S)
 
     def could_hold(self, job: Job) -> bool:
         """Whether one of its machines could hold the job."""
@@ -87,6 +92,9 @@ class RentingConfig:
     most_per_hour: float | None = None  # of all machines at a time
     most_per_day: float | None = None  # of what was rented in the last 24 hours
     look_every: Seconds = Seconds(30.0)  # at what providers say is there
+    # Programs of pools may run in the master's account, which owns the CA's key: for a development
+    # machine.
+    allow_master_account: bool = False
 
 
 def check_pools(pools: tuple[PoolConfig, ...], renting: RentingConfig) -> None:
@@ -143,9 +151,11 @@ def _check_provider(pool: PoolConfig, key: str) -> None:
             _wrong(f"{key}.{name}", f"missing: provider {provider!r} needs it")
         if pool.provider != provider and getattr(pool, name):
             _wrong(f"{key}.{name}", f"means something with provider = {provider!r} only")
-    for name in ("pilot_config", "sbatch"):
+    for name in ("pilot_config", "sbatch", "token_dir"):
         if pool.provider != SLURM and getattr(pool, name):
             _wrong(f"{key}.{name}", f"means something with provider = {SLURM!r} only")
+    if pool.token_dir and not pool.token_dir.startswith("/"):
+        _wrong(f"{key}.token_dir", f"{pool.token_dir!r} is not absolute")
     if pool.provider == EXEC and not pool.program.startswith("/"):
         _wrong(f"{key}.program", f"{pool.program!r} is not absolute")
     if pool.provider == STATIC and pool.most > len(pool.hosts):

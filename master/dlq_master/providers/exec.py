@@ -45,7 +45,13 @@ class ExecProvider:
 
     def _call(self, verb: str, told: dict[str, Any]) -> dict[str, Any]:
         words, pool = (self.pool.program, verb), self.pool
-        out = call(words, text=json.dumps(told), timeout_s=pool.timeout, user=pool.user)
+        out = call(
+            words,
+            text=json.dumps(told),
+            timeout_s=pool.timeout,
+            user=pool.user,
+            helper=pool.helper,
+        )
         return object_of(out, verb)
 
 

@@ -4,6 +4,10 @@ The job's name is the request id, so that `squeue` finds it again; its id is the
 pilot announces that it leaves when Slurm warns it (`--signal=B:USR1@...`: before its time limit, or
 at a preemption with send_user_signal) or ends it (SIGTERM). A killed pilot is not listed any more.
 The next one on its host removes the directory that it left.
+
+The token with which a pilot joins is in no job script, argument or environment: it is a file of
+the account, in a directory that the hosts of Slurm see too. It is good for one node, one key and at
+most an hour.
 """
 
 from __future__ import annotations
@@ -13,7 +17,7 @@ from shlex import quote
 
 from dlq_master.control.pool_config import PoolConfig
 from dlq_master.control.stimuli.machines import Listed
-from dlq_master.providers.calls import call
+from dlq_master.providers.calls import call, home_of
 from dlq_master.providers.port import MachineWish, ProviderFailed
 
 # States of jobs that are there or coming; a completing job may still save.
@@ -27,7 +31,8 @@ for left in "${{TMPDIR:-/tmp}}"/dlq-pilot-??????; do
 done
 state=$(mktemp -d "${{TMPDIR:-/tmp}}/dlq-pilot-XXXXXX") || exit 1
 exec 9>"$state/pilot" && flock -n 9 || exit 1
-printf '%s\\n' {token} | {agent} join - --master {master} --wait 10m --name {node}{config} --state-dir "$state" || exit 1
+{agent} join - --master {master} --wait 10m --name {node}{config} --state-dir "$state" <{token} || exit 1
+rm -f {token}
 serve() {{ {agent} run{config} --state-dir "$state" --pool {pool} --instance "$SLURM_JOB_ID" & agent=$!; }}
 # Slurm warns (USR1), or ends us, and with us the agent (TERM): it serves on as long as somebody is here who saves.
 going() {{ again=; case $({agent} leave --for {leave}{config} --state-dir "$state") in [1-9]*) again=1 ;; esac; }}
@@ -41,6 +46,9 @@ while :; do
 done
 rm -rf "$state"
 """  # noqa: E501
+# A token is a file that its owner alone can read. The words of a command are for everybody to read.
+_KEEP = 'umask 077; mkdir -p "$1" && chmod 700 "$1" && cat >"$1/.$2" && mv -f "$1/.$2" "$1/$2"'
+_FORGET = 'rm -f "$1/$2" "$1/.$2"'
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +67,7 @@ class SlurmProvider:
         leave = max(1, round(self.pool.leave))
         config = f" --config {quote(self.pool.pilot_config)}" if self.pool.pilot_config else ""
         script = _SCRIPT.format(
-            token=quote(wish.token),
+            token=quote(f"{self._token_dir}/{wish.request_id}"),
             agent=quote(self.pool.pilot),
             master=quote(wish.join_address),
             node=quote(wish.node_id),
@@ -67,6 +75,7 @@ class SlurmProvider:
             config=config,
             leave=f"{leave}s",
         )
+        self._shell(_KEEP, wish.request_id, text=wish.token + "\n")
         warned = f"--signal=B:USR1@{leave}"
         words = ("sbatch", "--parsable", f"--job-name={wish.request_id}", "--no-requeue", warned)
         told = self._call(*words, *self.pool.sbatch, text=script).strip().partition(";")[0]
@@ -78,6 +87,7 @@ class SlurmProvider:
         """See the port: by its name, so that also one goes of which nobody heard."""
         if self._named(request_id):
             self._call("scancel", f"--name={request_id}")
+        self._shell(_FORGET, request_id)
         return not self._named(request_id)
 
     def list(self) -> tuple[Listed, ...]:
@@ -92,5 +102,14 @@ class SlurmProvider:
     def _named(self, request_id: str) -> tuple[Listed, ...]:
         return tuple(one for one in self.list() if one.request_id == request_id)
 
+    @property
+    def _token_dir(self) -> str:
+        """Where the pilots of this account find their tokens."""
+        return self.pool.token_dir or f"{home_of(self.pool.user)}/.dlq-pilots"
+
+    def _shell(self, script: str, request_id: str, *, text: str = "") -> None:
+        self._call("sh", "-c", script, "sh", self._token_dir, request_id, text=text)
+
     def _call(self, *words: str, text: str = "") -> str:
-        return call(words, text=text, timeout_s=self.pool.timeout, user=self.pool.user)
+        pool = self.pool
+        return call(words, text=text, timeout_s=pool.timeout, user=pool.user, helper=pool.helper)

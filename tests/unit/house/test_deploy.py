@@ -96,16 +96,19 @@ def test_the_shims_that_a_shutdown_kills_are_those_of_the_agents_unit(tmp_path: 
     group.mkdir(parents=True)
     shim = tmp_path / "dlq-shim"
     shutil.copy(shutil.which("sleep") or "", shim)
-    ours, theirs = (subprocess.Popen([shim, "600"]) for _ in range(2))
+    ours, theirs, of_another = (subprocess.Popen([shim, "600"]) for _ in range(3))
+    second = tmp_path / "system.slice/dlq-nodeagent-second.service"
+    second.mkdir()
+    (second / "cgroup.procs").write_text(f"{of_another.pid}\n")
     other = subprocess.Popen(["sleep", "600"])
     try:
         (group / "cgroup.procs").write_text(f"{ours.pid}\n{other.pid}\n")
         script = command[1].replace("$$", "$").replace("/sys/fs/cgroup ", f"{tmp_path} ")
         subprocess.run(["/bin/sh", "-c", script], check=False)
         assert ours.wait() == -signal.SIGKILL
-        assert (theirs.poll(), other.poll()) == (None, None)
+        assert (theirs.poll(), other.poll(), of_another.poll()) == (None, None, None)
     finally:
-        for process in (ours, theirs, other):
+        for process in (ours, theirs, other, of_another):
             process.kill()
             process.wait()
 

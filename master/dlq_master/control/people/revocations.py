@@ -2,9 +2,8 @@
 node that were signed so far.
 
 The rows are stored, so a restart of the master keeps them. The door asks them at each call, and
-open streams are looked at right after the commit (`rpc/calls/open_calls.py`). An agent whose line
-is cut so is a silent agent: its jobs go on for their leases, and it may join again with a new
-token.
+open streams are looked at right after the commit (`rpc/calls/open_calls.py`). An agent that is cut
+off is a silent agent. Its jobs go on for their leases, and it may join again with a new token.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Stored revocations: certificates that count for nothing before their end.
 
-A row of a serial stands for one certificate. A row of a user or node stands for all that were
-signed before its `good_from_s`, and for the sessions and tokens of a web server that began before.
+A row of a serial stands for one certificate. A row of a user or node stands for all certificates
+signed before its `good_from_s`. Sessions and tokens of web servers that began before end, too.
 """
 
 from __future__ import annotations
