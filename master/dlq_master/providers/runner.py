@@ -33,7 +33,7 @@ def main() -> None:
 
 
 def answer_to(asked: bytes) -> Mapping[str, Any]:
-    """What the program printed, or why it failed, and as whom it ran."""
+    """The output of the program or its failure, and the account in which it ran."""
     told: dict[str, Any] = {"uid": os.getuid()}
     try:
         wanted = json.loads(asked)
