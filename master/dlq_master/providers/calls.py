@@ -46,8 +46,8 @@ def call(
 ) -> str:
     """Returns its standard output. Raises ProviderFailed when the program cannot be run, takes
     longer, writes more than `MOST_BYTES`, or ends with another code than 0. The error holds its
-    last line of standard error. `helper`: the socket of a runner in the account of `user`. A process
-    that is not root asks it.
+    last line of standard error. `helper`: the socket of a runner in the account of `user`. A
+    process that is not root asks it.
     """
     if helper and os.geteuid() != 0 and _account(user):
         return _by_helper(helper, {"words": list(words), "text": text, "timeout_s": timeout_s})

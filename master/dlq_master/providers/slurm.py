@@ -5,8 +5,9 @@ pilot announces that it leaves when Slurm warns it (`--signal=B:USR1@...`: befor
 at a preemption with send_user_signal) or ends it (SIGTERM). A killed pilot is not listed any more.
 The next one on its host removes the directory that it left.
 
-The join token of a pilot is in no job script, argument or environment. It is a file of the account,
-in a directory that the hosts of Slurm see too. It is good for one node, one key and at most an hour.
+The join token of a pilot is in no job script, argument or environment. It is a file of the
+account, in a directory that the hosts of Slurm see too. It is good for one node, one key and at
+most an hour.
 """
 
 from __future__ import annotations
