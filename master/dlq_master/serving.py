@@ -201,7 +201,8 @@ async def _serve(config: MasterConfig, leaving: AsyncExitStack, early: EarlyChec
     desk = _desk(config, state, loop, server, authority, audit)
     leaving.push_async_callback(desk.close)
     listening = passed.get(LOGIN_SOCKET)
-    groups = Groups(loop, HostAccounts())
+    groups = Groups(loop, HostAccounts(), server.open_calls.look)
+    server.door.refusal = groups.refusal
     leaving.callback(groups.close)
     broker = _broker(config, server.advertised, loop, authority, audit, clock, groups, listening)
     if config.listen.metrics:

@@ -119,12 +119,13 @@ class MasterServer:
             authority.cluster, lambda: control.published, clock, settings.web_may_act_for,
             certificates=settings.web_certificates_s > 0, grants=settings.group_grants,
         )  # fmt: skip
-        self.check_member = door.check_member
+        self.door, self.check_member = door, door.check_member
         self._api = aio.server(options=API_OPTIONS)
         self._join = aio.server(options=JOIN_OPTIONS, maximum_concurrent_rpcs=MOST_JOINS_AT_ONCE)
         self.api_port = bind(self._api, settings.api_address, certificate, mutual=True)
         self.join_port = bind(self._join, settings.join_address, certificate, mutual=False)
-        rows, slices, open_calls = JobRows(), Slices(), OpenCalls(door.check_member)
+        rows, slices = JobRows(), Slices()
+        self.open_calls = open_calls = OpenCalls(door.check_member)
         self.links = SignInLinks(clock)
         parts = MasterParts(
             control=control,

@@ -63,6 +63,7 @@ class Door:
         """`web_may_act_for`: the roles of users for whom a web server may call. `certificates`:
         whether those count that users got through it. `grants`: of groups, there.
         """
+        self.refusal: Callable[[User], str] = lambda _user: ""  # of a user, by the host's accounts
         self._cluster = cluster
         self._members = members
         self._clock = clock
@@ -177,6 +178,11 @@ class Door:
         user = members.user(identity.name) if identity.role in PEOPLE else None
         if user is None:
             raise Unauthenticated(f"there is no user {identity.name} (any more)")
+        if why := self.refusal(user):
+            raise Unauthenticated(
+                f"{identity.name} may do nothing here any more: {why}",
+                hint=f"an admin decides about the jobs: dlq admin user del {identity.name}",
+            )
         role = user.role
         if identity.groups:
             role = self._grants.role(role, identity.groups)
