@@ -1,5 +1,5 @@
 """The groups of users follow their accounts on the master's host. A removed group is gone at the
-next start of a job, and a uid that another person has got ends the rights of its former owner.
+next start of a job. A uid with another name there ends the rights of its user.
 
 Accounts are read at each login, once a minute for everybody, and within a second of a change of
 `/etc/passwd` or `/etc/group`. An account that cannot be found changes nothing: a directory service
