@@ -334,6 +334,10 @@ storm: setup  ## random load and trouble over many lease boundaries: make storm 
 	BOUNDARIES=$(or $(BOUNDARIES),300) SEED=$(or $(SEED),1) POLICY=$(or $(POLICY),dlq) \
 	  $(PY) -m pytest -q -s $(PATIENT) -m torture tests/fault/test_storms.py
 
+.PHONY: fuzz
+fuzz: setup  ## bad messages and failing handlers hurt their senders only: make fuzz MESSAGES=1000000 SEED=1
+	MESSAGES=$(or $(MESSAGES),1000000) SEED=$(or $(SEED),1) $(PY) -m pytest -q -s $(PATIENT) -m torture tests/fuzz
+
 .PHONY: upgrades
 upgrades: setup  ## the last release and this tree take turns under load, and lose nothing: make upgrades N=100 SEED=1
 	N=$(if $(filter command line,$(origin N)),$(N),100) SEED=$(or $(SEED),1) \

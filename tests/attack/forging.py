@@ -57,6 +57,10 @@ class Forger:
         count = self._chance.randint(1, 5) if method.client_streams else 1
         return [self._request(method, first=number == 0) for number in range(count)]
 
+    def rarely(self, once_in: int) -> bool:
+        """True about once in so many times."""
+        return self._chance.randrange(once_in) == 0
+
     def noise(self, most: int) -> bytes:
         """Bytes of any kind."""
         return self._chance.randbytes(self._chance.randint(0, most))
@@ -89,6 +93,10 @@ class Forger:
                 self._fill(made, field, depth)
         sound: Message = made
         return sound
+
+    def fill(self, message: Message, field: FieldDescriptor) -> None:
+        """Give one field of a message any value."""
+        self._fill(message, field, DEEPEST - 1)
 
     def _likely(self, share: float) -> bool:
         return self._chance.random() < share

@@ -39,8 +39,8 @@ class AttackedSite(Daemons):
 
     ledger_user = "alice"
 
-    def __init__(self, root: Path, seed: int) -> None:
-        super().__init__(root, settings='retry_backoff = "200ms"\n')
+    def __init__(self, root: Path, seed: int, settings: str = "") -> None:
+        super().__init__(root, settings=f'retry_backoff = "200ms"\n{settings}')
         self.secret = f"dlq-canary-{seed:04d}-{os.urandom(6).hex()}"
         self.home = root / "alice"  # of alice's jobs
         self.lair = root / "mallory"  # of mallory's
@@ -157,12 +157,12 @@ class AttackedSite(Daemons):
 
 
 @contextmanager
-def attacked_site(seed: int) -> Iterator[AttackedSite]:
+def attacked_site(seed: int, settings: str = "") -> Iterator[AttackedSite]:
     """Below /tmp itself, because pytest's own directories are closed to other users."""
     root = Path(tempfile.mkdtemp(prefix="dlq-attack-"))
     root.chmod(0o755)
     try:
-        with AttackedSite(root, seed).up() as site:
+        with AttackedSite(root, seed, settings).up() as site:
             yield site
     finally:
         shutil.rmtree(root, ignore_errors=True)

@@ -39,6 +39,7 @@ from support.wheels import ROOT
 
 N = int(os.environ.get("N", "100"))
 SEED = int(os.environ.get("SEED", "1"))
+AT_ONCE = 10  # changes, then all jobs run out: jobs wait while daemons change
 LOADED = """
 import sys
 from pathlib import Path
@@ -61,18 +62,21 @@ def former() -> dict[str, Path]:
 def changed_under_load(root: Path, former: dict[str, Path], *releases: str) -> dict[str, int]:
     """Begin with the first release, and go to each other one; the counts of the ledger's judge."""
     daemons, chance = Releases(root, former, releases[0]), random.Random(SEED)
+    replies = cuts = 0
+    found: dict[str, int] = {}
     with daemons.up():
-        with load(daemons, SEED) as proxy:
-            for number, release in enumerate(releases[1:], 1):
-                daemons.change_all(release, chance)
-                if number % 10 == 0:
-                    print(f"{number} changes", flush=True)  # noqa: T201 - a run takes minutes
-        found = drain(daemons)
+        for done in range(0, len(releases) - 1, AT_ONCE):
+            with load(daemons, SEED + done) as proxy:
+                for release in releases[1:][done : done + AT_ONCE]:
+                    daemons.change_all(release, chance)
+            replies, cuts = replies + proxy.replies, cuts + proxy.cuts
+            found = drain(daemons)
+            print(f"{sum(daemons.changes.values())} daemons: {json.dumps(found)}", flush=True)  # noqa: T201 - a run takes minutes
         for name in ("master", *daemons.agents):
             assert daemons.seen(name) == set(releases)
         print(  # noqa: T201 - the figures of the run
             f"\nreleases changed {len(releases) - 1} times: daemons {dict(daemons.changes)}, kills "
-            f"{sum(daemons.kills.values())}; replies {proxy.replies}, lost {proxy.cuts}; "
+            f"{sum(daemons.kills.values())}; replies {replies}, lost {cuts}; "
             f"{json.dumps(found)}; seed {SEED}"
         )
     return found

@@ -3,6 +3,7 @@ handler fail.
 """
 
 import os
+import random
 import signal
 from collections.abc import Callable, Sequence
 from typing import Final
@@ -13,6 +14,7 @@ from dlq_master.model.event import JournalEvent
 
 NAMES: Final = ("before_commit", "after_commit", "before_send", "after_send")
 RAISE: Final = "raise"
+STUMBLE: Final = "stumble"
 
 
 def _die() -> None:
@@ -25,16 +27,26 @@ class Failpoints:
     def __init__(self, setting: str = "", die: Callable[[], object] = _die) -> None:
         """`NAME` or `NAME:N`: the N-th passage kills; `NAME@KIND`: the first with an event of that
         kind. `raise@KIND/SENDER`: every stimulus of that kind by that sender fails, as by a fault
-        of its handler. Raises ConfigError for an unknown name."""
+        of its handler. `stumble:N@SENDER,SENDER`: about every N-th stimulus of these senders fails,
+        before its handler or after it. Raises ConfigError for an unknown name."""
         place, _, self._kind = setting.partition("@")
         name, _, count = place.partition(":")
-        if name and name not in (*NAMES, RAISE):
+        if name and name not in (*NAMES, RAISE, STUMBLE):
             raise ConfigError(f"debug.failpoint: no place {name!r}{did_you_mean(name, NAMES)}")
         if count and not count.isdecimal():
             raise ConfigError(f"debug.failpoint: {count!r} is not a number of passages")
         self._armed = name
         self._left = int(count) if count else 1
         self._die = die
+        self.stumbles = name == STUMBLE
+        self._chance = random.Random(setting)
+
+    def stumble(self, sender: str) -> None:
+        """Say that a stimulus is about to be handled, or has been, while the draft holds its
+        changes. Raises RuntimeError for one that is to fail now. Only needed if `stumbles`.
+        """
+        if sender in self._kind.split(",") and self._chance.random() * 2.0 * self._left < 1.0:
+            raise RuntimeError(f"the failpoint {STUMBLE}")
 
     def met(self, kind: str, sender: str) -> None:
         """Say that a stimulus is about to be handled. Raises RuntimeError for the one that is
@@ -42,6 +54,8 @@ class Failpoints:
         """
         if self._armed == RAISE and self._kind == f"{kind}/{sender}":
             raise RuntimeError(f"the failpoint {self._kind}")
+        if self.stumbles:
+            self.stumble(sender)
 
     def passed(self, name: str, events: Sequence[JournalEvent] = ()) -> None:
         """Say that the turn is here, with what it has decided. Kills the process with SIGKILL

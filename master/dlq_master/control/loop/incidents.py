@@ -9,6 +9,9 @@ refused from then on:
   by that person, for a time that doubles from 30 s to 1 h;
 - whatever a node sends, and a tick: all of that kind from that node, for the same time.
 
+Each failure is a short outage for all. So a sender on whose stimuli of KINDS_BORNE kinds the master
+has failed is refused altogether while these times last.
+
 Then it is tried again: a master that was mended, or an agent that says something else, gets through
 by itself. When the master restarts, it reads the files, and the times go on. When an agent
 restarts, its hello is refused all the same until the time is over.
@@ -31,6 +34,7 @@ from dlq_master.control.stimuli import Stimulus, Tick
 FIRST_PAUSE_S: Final = 30.0  # each failure is a restart, with its start grace ([nodes] start_grace)
 LONGEST_PAUSE_S: Final = 3600.0
 MOST_KEPT: Final = 100
+KINDS_BORNE: Final = 3
 LONGEST_TRACE: Final = 64 * 1024
 # Of a stimulus only these are written down: never a script, an environment, a token or a
 # certificate.
@@ -90,7 +94,7 @@ class Incidents:
         over.
         """
         self._directory = directory
-        self._last: dict[tuple[str, str], Incident] = {}
+        self._last: dict[str, dict[str, Incident]] = {}  # sender -> kind
         self._requests: set[tuple[str, str, str]] = set()
         for path in sorted(directory.glob("*.json")) if directory.is_dir() else ():
             try:
@@ -104,26 +108,28 @@ class Incidents:
         if not self._last:
             return None
         kind, sender, request_id = _mark(stimulus)
-        last = self._last.get((kind, sender))
-        if last is None:
+        kinds = self._last.get(sender)
+        if kinds is None:
             return None
-        if request_id and (kind, sender, request_id) in self._requests:
-            return refused_for(last)
-        patient = last.failures > 1 or not last.request_id
-        if not patient or now_s >= last.until_s:
+        last = kinds.get(kind)
+        if last is not None:
+            if request_id and (kind, sender, request_id) in self._requests:
+                return refused_for(last)
+            if (last.failures > 1 or not last.request_id) and now_s < last.until_s:
+                return _later(last, now_s) if sender.startswith("node:") else refused_for(last)
+        shut_out = sorted(one.until_s for one in kinds.values() if now_s < one.until_s)
+        if not sender or len(shut_out) < KINDS_BORNE:
             return None
-        if sender.startswith("node:"):
-            again = approximate_span(last.until_s - now_s)
-            return Unavailable(
-                f"the master failed on this before (incident {last.incident_id}); it tries again "
-                f"in {again}"
-            )
-        return refused_for(last)
+        again = approximate_span(shut_out[-KINDS_BORNE] - now_s)
+        return Unavailable(
+            f"the master failed on {len(shut_out)} kinds of requests of {sender}; it takes the "
+            f"next one in {again}"
+        )
 
     def put_aside(self, stimulus: Stimulus, fault: BaseException, now_s: float) -> Incident:
         """Write down what the master has failed on. Never fails itself."""
         kind, sender, request_id = _mark(stimulus)
-        before = self._last.get((kind, sender))
+        before = self._last.get(sender, {}).get(kind)
         incident = Incident(
             incident_id=f"{int(now_s * 1000):x}",
             kind=kind,
@@ -145,13 +151,14 @@ class Incidents:
 
     def told(self) -> tuple[Incident, ...]:
         """The last of each kind and sender, oldest first."""
-        return tuple(sorted(self._last.values(), key=lambda one: one.time_s))
+        found = (one for kinds in self._last.values() for one in kinds.values())
+        return tuple(sorted(found, key=lambda one: one.time_s))
 
     def __len__(self) -> int:
-        return len(self._last)
+        return sum(map(len, self._last.values()))
 
     def _remember(self, incident: Incident) -> None:
-        self._last[incident.kind, incident.sender] = incident
+        self._last.setdefault(incident.sender, {})[incident.kind] = incident
         if incident.request_id:
             self._requests.add((incident.kind, incident.sender, incident.request_id))
 
@@ -182,6 +189,14 @@ def refused_for(incident: Incident) -> DlqError:
         "the master failed on this request: a fault of dlq, and nothing was changed",
         hint=f"tell an operator: incident {incident.incident_id}",
         incident=incident.incident_id,
+    )
+
+
+def _later(incident: Incident, now_s: float) -> Unavailable:
+    again = approximate_span(incident.until_s - now_s)
+    return Unavailable(
+        f"the master failed on this before (incident {incident.incident_id}); it tries again in "
+        f"{again}"
     )
 
 

@@ -253,8 +253,11 @@ class Loop:
         if refused is not None:
             return lambda: refused
         try:
-            self._failpoints.met(*sent_by(letter.stimulus))
+            kind, sender = sent_by(letter.stimulus)
+            self._failpoints.met(kind, sender)
             answer = self._take(turn, letter.stimulus)
+            if self._failpoints.stumbles:
+                self._failpoints.stumble(sender)
         except DlqError as error:
             refusal = error
             if isinstance(letter.stimulus, Tick):  # nobody asked, so nobody would learn of it

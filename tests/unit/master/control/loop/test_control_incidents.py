@@ -5,10 +5,27 @@ from pathlib import Path
 
 import pytest
 
-from dlq_common.errors import InternalError
-from dlq_master.control.loop.incidents import FIRST_PAUSE_S, MOST_KEPT, Incidents
-from dlq_master.control.stimuli import Caller, HoldJob, Tick, UseToken
+from dlq_common.errors import DlqError, InternalError, Unavailable
+from dlq_master.control.loop.failpoints import Failpoints
+from dlq_master.control.loop.incidents import (
+    FIRST_PAUSE_S,
+    KINDS_BORNE,
+    MOST_KEPT,
+    HandlerFailed,
+    Incidents,
+)
+from dlq_master.control.stimuli import (
+    Caller,
+    CancelJob,
+    HoldJob,
+    JobEdit,
+    PauseJob,
+    ReleaseJob,
+    Tick,
+    UseToken,
+)
 from dlq_master.model.ids import JobId, NodeId
+from dlq_master.model.jobs.job import Job
 from support.master_harness import Master
 
 NOW_S = 1_800_000_000.0
@@ -48,6 +65,49 @@ def test_what_has_no_key_of_its_own_is_left_out_for_a_time_that_doubles(
         assert incidents.refusal(tick, NOW_S + pause_s - 1.0) is not None
         assert incidents.refusal(tick, NOW_S + pause_s) is None
     assert incidents.refusal(Tick("compact"), NOW_S) is None
+
+
+def test_a_sender_that_fails_the_master_in_many_ways_is_shut_out_and_nobody_else(
+    incidents: Incidents,
+) -> None:
+    """Each failure is a short outage for all: without a limit one user could end the process."""
+    for kind in (HoldJob, PauseJob, ReleaseJob):
+        assert incidents.refusal(_other(CancelJob), NOW_S) is None
+        incidents.put_aside(_other(kind), FAULT, NOW_S)
+    refused = incidents.refusal(_other(CancelJob), NOW_S)
+    assert isinstance(refused, Unavailable)
+    assert f"{KINDS_BORNE} kinds of requests of user:alice" in refused.what
+    assert incidents.refusal(_other(CancelJob, BOB), NOW_S) is None
+    assert incidents.refusal(_other(CancelJob), NOW_S + FIRST_PAUSE_S) is None
+
+
+def _other(kind: type[JobEdit], caller: Caller = ALICE) -> JobEdit:
+    return kind(caller=caller, request_id=kind.__name__, job_id=JobId(7))
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_handler_that_fails_at_random_changes_nothing_and_serves_the_others(seed: int) -> None:
+    """Before its handler or after it: what the draft holds then is gone."""
+    mallory = Caller("mallory", "user")
+    master = Master(failpoints=Failpoints("stumble:3@user:mallory"))
+    master.loop._failpoints._chance.seed(seed)
+    try:
+        told, failures, taken = master.submit(), 0, 1
+        for _ in range(30):
+            try:
+                (outcome,) = master.turn(master.submission(caller=mallory))
+                taken += not isinstance(outcome, DlqError)
+            except HandlerFailed:
+                failures += 1
+                incidents, failpoints = master.loop._incidents, master.loop._failpoints
+                master.start()  # as serving.py does
+                master.loop._incidents, master.loop._failpoints = incidents, failpoints
+            assert master.job(told.job_id) == told
+            assert len(master.state.cluster.jobs) == taken
+        assert failures == 2  # then all of this kind are refused for a while
+        assert isinstance(master.submit(name="alice is served"), Job)
+    finally:
+        master.close()
 
 
 def test_no_secret_is_written_and_nobody_else_may_read(
