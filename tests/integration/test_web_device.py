@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
 from collections.abc import AsyncIterator
@@ -319,12 +320,21 @@ async def test_a_session_is_not_enough(web: SharedWebHouse, issuer: OidcIssuer) 
     assert bridged.status_code in (403, 404)
 
 
+async def test_of_two_buttons_at_once_one_counts(web: SharedWebHouse, issuer: OidcIssuer) -> None:
+    line, mine, theirs = await asking(web), web.browser(), web.browser()
+    first = await signs_in(mine, issuer, line.code)
+    second = await signs_in(theirs, issuer, line.code, preferred_username="bob")
+    ends = await asyncio.gather(presses(mine, first.text), presses(theirs, second.text))
+    assert sorted(end.status_code for end in ends) == [200, 401]
+
+
 @pytest.mark.parametrize(
     ("form", "status"),
     [
         ({}, 400),
         ({"certificate_request": "x", "name": "ada@login1"}, 400),
         ({"name": ""}, 400),
+        ({f"field{number}": "x" for number in range(20)}, 400),
         ({"name": "a" * (LONGEST_PLACE + 1)}, 400),
         ({"name": "ada\x1b[2J"}, 400),
         ({"name": "ada\nConfirm"}, 400),

@@ -175,15 +175,16 @@ class DeviceDoor:
         form = await form_of(http)
         grant = self._taken(form.get("grant", ""), http.cookies.get(self._cookie, ""))
         waiting, name = grant.waiting, grant.user.name
-        if form.get("answer") != "yes":
-            waiting.refused = f"{name} has refused it in the browser"
-            get_logger("web").info("device_refused", user=name, place=waiting.place)
-            return open_page("device_done", "Refused", done=False, place=waiting.place)
         if self._codes.of_code(waiting.code) is not waiting:
             raise Unauthenticated(
                 "this command line was answered already, or has waited too long",
                 hint="begin anew: dlq login --oidc",
             )
+        waiting.confirmed = True  # before anything is awaited: the first button counts
+        if form.get("answer") != "yes":
+            waiting.refused = f"{name} has refused it in the browser"
+            get_logger("web").info("device_refused", user=name, place=waiting.place)
+            return open_page("device_done", "Refused", done=False, place=waiting.place)
         try:
             waiting.answer = await self._certified(grant)
         except DlqError as error:

@@ -34,6 +34,7 @@ class Waiting:
     began_s: float
     interval_s: float = INTERVAL_S
     polled_s: float = 0.0
+    confirmed: bool = False  # by a button, which is pressed once
     answer: Mapping[str, str] | None = None  # a certificate and what belongs to it
     refused: str = ""  # in words
 
@@ -74,15 +75,8 @@ class DeviceCodes:
     def of_code(self, text: str) -> Waiting | None:
         """The command line with this code that nobody has answered yet, however it was typed."""
         self._forget()
-        code = plain_code(text)
-        return next(
-            (
-                one
-                for one in self._waiting.values()
-                if one.code == code and one.answer is None and not one.refused
-            ),
-            None,
-        )
+        code, living = plain_code(text), self._waiting.values()
+        return next((one for one in living if one.code == code and not one.confirmed), None)
 
     def knows(self, secret: str) -> bool:
         """Whether a command line with this secret waits."""

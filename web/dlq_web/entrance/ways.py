@@ -185,7 +185,10 @@ async def form_of(http: Request, largest: int = LARGEST_FORM) -> dict[str, str]:
     body = await http.body()
     if len(body) > largest:
         raise InvalidRequest("the form is too large")
-    fields = parse_qs(body.decode("ascii", "replace"), max_num_fields=10)
+    try:
+        fields = parse_qs(body.decode("ascii", "replace"), max_num_fields=10)
+    except ValueError:
+        raise InvalidRequest("the form has too many fields") from None
     return {name: values[0] for name, values in fields.items() if len(values) == 1}
 
 
