@@ -122,7 +122,7 @@ def moved(turn: Turn, job: Job, asked: str | Same, caller: Caller) -> Job:
     """The job, counted to another team of its user's if that is asked for. Raises as a submission
     does; IllegalTransition for a job that is promised a deadline, since that counts against the
     quota of its team."""
-    given = caller.given_teams if caller.owns(job) else ()
+    given = caller.given_teams if caller.given_teams and caller.owns(job) else ()
     team = job.team if asked is SAME else team_for(turn.state, job.user, asked, given)
     if team == job.team:
         return job
