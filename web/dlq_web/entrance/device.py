@@ -20,13 +20,12 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from dlq.v1 import identity_service_pb2 as wire
-from dlq_cli.output.render import clean_line, when
+from dlq_cli.output.render import clean_line, moment
 from dlq_common.clock import Clock
 from dlq_common.daemon.logs import get_logger
 from dlq_common.errors import DlqError, InvalidRequest, Unauthenticated
 from dlq_common.identity.acting import ActsFor
 from dlq_common.identity.pki import requested_key
-from dlq_common.text.instants import format_instant
 from dlq_common.text.units import MINUTE
 from dlq_web.door.persons import Persons
 from dlq_web.door.sessions import SECRET_BYTES, digest_of
@@ -161,7 +160,7 @@ class DeviceDoor:
         page = open_page(
             "device_confirm", "Sign in a command line?", grant=grant, code=waiting.code,
             place=waiting.place, address=waiting.address,
-            asked=f"{format_instant(waiting.asked_s)} ({when(waiting.asked_s, look)})",
+            asked=moment(waiting.asked_s, look),
             name=person.name, role=person.role, cluster=person.cluster,
         )  # fmt: skip
         page.set_cookie(
