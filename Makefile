@@ -138,8 +138,8 @@ PARTS := integration control unit worlds others
 FILES_integration := tests/integration
 FILES_control := tests/unit/master/control
 FILES_unit := tests/unit --ignore=tests/unit/house --ignore=$(FILES_control)
-FILES_worlds := tests/sim tests/property
-FILES_others := tests/unit/house $(filter-out $(addprefix tests/,browser e2e integration property sim slurm support systemd unit), \
+FILES_worlds := tests/sim tests/property tests/world
+FILES_others := tests/unit/house $(filter-out $(addprefix tests/,browser e2e integration property sim slurm support systemd unit world), \
   $(sort $(patsubst %/,%,$(dir $(wildcard tests/*/test_*.py)))))
 
 .PHONY: test
@@ -328,6 +328,14 @@ torture: setup  ## kill the daemons N times under load: make torture N=30
 .PHONY: prove
 prove: setup  ## campaigns that try to break the promises about failures; ONLY='kills partitions' FULL=1 PAGE=1 writes docs/reliability.md
 	$(PY) -m benchmarks.prove $(ONLY) $(if $(FULL),--full) $(if $(PAGE),--page)
+
+.PHONY: world
+world: setup  ## a whole cluster in one process, seed after seed: make world SEEDS=1000 SEED=1
+	PYTHONPATH=tests $(PY) -m world seeds --seeds $(or $(SEEDS),1000) --seed $(or $(SEED),1) --workers $(or $(PROCESSES),2)
+
+.PHONY: world-bugs
+world-bugs: setup  ## plant known bugs in the world, and say how many seeds it takes to find each: make world-bugs BUGS='name name' MOST=200
+	PYTHONPATH=tests $(PY) -m world bugs $(BUGS) --most $(or $(MOST),200) --workers $(or $(PROCESSES),2)
 
 .PHONY: storm
 storm: setup  ## random load and trouble over many lease boundaries: make storm BOUNDARIES=300 SEED=1

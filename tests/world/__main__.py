@@ -1,0 +1,138 @@
+"""`python -m world`: run seeds, tell one, shrink one, or play a story.
+
+python -m world seeds --seeds 1000 --seed 1
+python -m world tell 17
+python -m world shrink 17 --to tests/world/stories
+python -m world play tests/world/stories/NAME.json
+"""
+
+import sys
+import time
+from pathlib import Path
+
+import click
+
+from dlq_master.store.sqlite.halves import Reader
+from world.bugs import BUGS, planted
+from world.cast.world import World
+from world.journal import plot_of
+from world.seeds import hunt_all, play, quiet, run
+from world.shrink import Shrinking, Story, read_story, write_story
+from world.stage.plot import draw
+
+STORIES = Path(__file__).parent / "stories"
+
+
+@click.group()
+def main() -> None:
+    """A whole cluster in one process, on virtual time, from one tape."""
+
+
+@main.command()
+@click.option("--seeds", default=1000, show_default=True)
+@click.option("--seed", default=1, show_default=True, help="the first one")
+@click.option("--workers", default=2, show_default=True)
+def seeds(seeds: int, seed: int, workers: int) -> None:
+    """Run many seeds; the first that break are shrunk, told and written down."""
+    begun_s = time.monotonic()
+    done = run(seed, seeds, workers)
+    click.echo(
+        f"{done.seeds} seeds, {done.virtual_s / 3600:.1f} virtual hours, {done.steps} events, "
+        f"{time.monotonic() - begun_s:.0f} s"
+    )
+    for state, count in sorted(done.seen.items()):
+        click.echo(f"  {count:8} {state}")
+    for state in done.unseen():
+        click.echo(f"  no seed has reached: {state}")
+    for number, broken in done.broken:
+        click.echo(f"seed {number}: {broken}")
+    for number, _ in done.broken[:2]:
+        _shrink(number, Path("build/world"))
+    sys.exit(1 if done.broken else 0)
+
+
+@main.command()
+@click.option("--seed", default=1, show_default=True, help="the first one")
+@click.option("--most", default=200, show_default=True, help="seeds for one bug")
+@click.option("--workers", default=2, show_default=True)
+@click.argument("names", nargs=-1)
+def bugs(names: tuple[str, ...], seed: int, most: int, workers: int) -> None:
+    """Plant bugs, all or these, and say how many seeds it takes to find each."""
+    found = 0
+    chosen = names or tuple(BUGS)
+    for one in hunt_all(chosen, seed, most, workers):
+        found += bool(one.seeds)
+        after = f"{one.seeds} seeds: {one.broken}" if one.seeds else f"NOT FOUND in {most} seeds"
+        click.echo(f"{one.bug} ({BUGS[one.bug].words}): {after}"[:300])
+    click.echo(f"{found} of {len(chosen)} planted bugs found")
+    sys.exit(0 if found == len(chosen) else 1)
+
+
+@main.command()
+@click.argument("seed", type=int)
+def tell(seed: int) -> None:
+    """The story of one seed, in full."""
+    outcome = play(seed)
+    click.echo(str(draw(seed).settings))
+    click.echo("\n".join(outcome.lines))
+
+
+@main.command()
+@click.argument("seed", type=int)
+@click.option("--to", type=click.Path(path_type=Path), default=Path("build/world"))
+@click.option("--bug", default="", help="the planted bug that it finds")
+def shrink(seed: int, to: Path, bug: str) -> None:
+    """Shrink a seed that breaks to a minimal story, tell it, and write it down."""
+    with planted(bug):
+        _shrink(seed, to, bug)
+
+
+@main.command()
+@click.argument("database", type=click.Path(path_type=Path, exists=True))
+@click.option("--seed", default=1, show_default=True, help="of the trouble")
+@click.option("--seeds", default=1, show_default=True)
+@click.option("--from", "from_s", default=0.0, help="seconds after its first event")
+@click.option("--most", default=600.0, show_default=True, help="seconds of it")
+def journal(database: Path, seed: int, seeds: int, from_s: float, most: float) -> None:
+    """Play the journal of a master's database (a copy of dlq.db) under the trouble of seeds."""
+    broken = 0
+    for number in range(seed, seed + seeds):
+        plot = plot_of(Reader(database), number, from_s=from_s, most_s=most)
+        with quiet():
+            outcome = World(number, plot).run()
+        broken += bool(outcome.broken)
+        click.echo(f"seed {number}: {len(plot.acts)} acts: {outcome.broken or 'sound'}")
+    sys.exit(1 if broken else 0)
+
+
+@main.command(name="play")
+@click.argument("path", type=click.Path(path_type=Path, exists=True))
+def play_story(path: Path) -> None:
+    """Play a story, and tell it."""
+    story = read_story(path)
+    with quiet():
+        outcome = story.play()
+    click.echo(str(story.plot.settings))
+    click.echo("\n".join(outcome.lines))
+
+
+def _shrink(seed: int, to: Path, bug: str = "") -> None:
+    outcome = play(seed)
+    if not outcome.broken:
+        click.echo(f"seed {seed} does not break")
+        return
+    name = bug.replace("_", "-") or f"seed-{seed}"
+    story = Story(name, outcome.broken, bug, seed, draw(seed), outcome.draws)
+    with quiet():
+        shrinking = Shrinking(story)
+        shortest = shrinking.run()
+        told = shortest.play()
+    to.mkdir(parents=True, exist_ok=True)
+    path = to / f"{shortest.name}.json"
+    write_story(path, shortest)
+    click.echo(f"\nseed {seed} in {shrinking.runs} runs; written to {path}\n")
+    click.echo("\n".join(told.lines))
+
+
+if __name__ == "__main__":
+    main()

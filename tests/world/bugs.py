@@ -1,0 +1,390 @@
+"""Planted bugs: each is a mistake that somebody could make, and the world must find it.
+
+A bug is planted by its name while a world runs, and is gone afterwards. The list only grows: a bug
+of the field adds one, and a change of the world is not done before it still finds all of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import replace
+from typing import Any, NamedTuple
+from unittest.mock import patch
+
+from dlq.v1 import agent_service_pb2 as wire
+from dlq_master.control.composition import starting
+from dlq_master.control.composition.handlers import HANDLERS
+from dlq_master.control.loop import loop as loop_module
+from dlq_master.control.loop.loop import Loop
+from dlq_master.control.loop.turn import Turn
+from dlq_master.control.nodes import nodes
+from dlq_master.control.nodes.contacts import Contacts
+from dlq_master.control.people import teams
+from dlq_master.control.stimuli import Caller, CancelJob, RankReports
+from dlq_master.leader.lease import LeaderLease
+from dlq_master.leader.row import HeldLease
+from dlq_master.model.attempts import gang
+from dlq_master.model.nodes.node import Node
+from dlq_master.rpc.reports.agent_service import _Conversation
+from dlq_master.store.port import CommitFailed
+from dlq_nodeagent.core import AgentCore
+from dlq_nodeagent.line.uplink import Uplink
+from dlq_nodeagent.ranks.pending import PendingReports
+from dlq_nodeagent.supervisor import Supervisor
+from support.invariants import END_WORDS
+from world.cast import masters
+from world.cast.hosts import HostAttempt, NodeHost
+from world.stage.lease_row import Candidate
+
+Plant = Callable[[Any, str, Any], None]
+
+
+class Bug(NamedTuple):
+    """What somebody got wrong, and the code that does so."""
+
+    words: str
+    plant: Callable[[Plant], None]
+
+
+BUGS: dict[str, Bug] = {}
+
+
+def bug(words: str) -> Callable[[Callable[[Plant], None]], Callable[[Plant], None]]:
+    """Put it on the list."""
+
+    def enlist(plant: Callable[[Plant], None]) -> Callable[[Plant], None]:
+        BUGS[plant.__name__] = Bug(words, plant)
+        return plant
+
+    return enlist
+
+
+@contextmanager
+def planted(name: str) -> Iterator[None]:
+    """The bug of this name is in the code; "": none is."""
+    with ExitStack() as stack:
+
+        def plant(owner: Any, attribute: str, value: Any) -> None:
+            if isinstance(owner, Mapping):
+                stack.enter_context(patch.dict(owner, {attribute: value}))
+            else:
+                stack.enter_context(patch.object(owner, attribute, value))
+
+        if name:
+            BUGS[name].plant(plant)
+        yield
+
+
+# --- the master: disk and answers -----------------------------------------------------------------
+
+
+@bug("callers are answered before their turn is on disk")
+def answers_before_the_commit(plant: Plant) -> None:
+    original = Loop._commit
+
+    async def commit(
+        self: Loop, batch: Any, letters: Any, outcomes: Any, now_s: Any, laps: Any
+    ) -> None:
+        for letter, outcome in zip(letters, outcomes, strict=True):
+            loop_module._answer(letter, outcome)
+        await original(self, batch, letters, outcomes, now_s, laps)
+
+    plant(Loop, "_commit", commit)
+
+
+@bug("readers see a turn before it is on disk")
+def publishes_before_the_commit(plant: Plant) -> None:
+    async def write(self: Loop, batch: Any, laps: Any) -> None:
+        self._failpoints.passed("before_commit", batch.events)
+        self.published.publish(batch)
+        await self._written(batch)
+        laps.ended("persist")
+        self._failpoints.passed("after_commit", batch.events)
+        self._watchers.publish(batch.events)
+
+    plant(Loop, "_write", write)
+
+
+@bug("commands leave before their turn is on disk")
+def sends_before_the_commit(plant: Plant) -> None:
+    original = Loop._commit
+
+    async def commit(
+        self: Loop, batch: Any, letters: Any, outcomes: Any, now_s: Any, laps: Any
+    ) -> None:
+        if all(self._records.spec(row.key.job_id) for row in batch.intentions):
+            self._send_commands(batch, letters, now_s)
+        await original(self, batch, letters, outcomes, now_s, laps)
+
+    plant(Loop, "_commit", commit)
+
+
+@bug("a commit that has failed is tried again")
+def retries_after_an_error(plant: Plant) -> None:
+    original = Loop._written
+
+    async def written(self: Loop, batch: Any) -> None:
+        try:
+            await original(self, batch)
+        except CommitFailed:
+            await original(self, batch)
+
+    plant(Loop, "_written", written)
+
+
+@bug("a row of a turn with several changed jobs is not written")
+def forgets_a_row(plant: Plant) -> None:
+    original = Turn.take_batch
+
+    def take_batch(self: Turn) -> Any:
+        batch = original(self)
+        if len(batch.jobs) > 1:
+            batch.jobs.pop()
+        return batch
+
+    plant(Turn, "take_batch", take_batch)
+
+
+@bug("an end of an attempt is written twice")
+def notes_ends_twice(plant: Plant) -> None:
+    original = Turn.note
+
+    def note(self: Turn, kind: str, /, **facts: Any) -> None:
+        original(self, kind, **facts)
+        if kind in END_WORDS:
+            original(self, kind, **facts)
+
+    original_follow = Turn.follow
+
+    def follow(self: Turn, happened: Any, **facts: Any) -> None:
+        before = len(self.batch.events)
+        original_follow(self, happened, **facts)
+        for event in [it for it in self.batch.events[before:] if it.kind in END_WORDS]:
+            again = replace(event, seq=self.state.journal.next_sequence)
+            self.state.journal.next_sequence += 1
+            self.batch.events.append(again)
+
+    plant(Turn, "note", note)
+    plant(Turn, "follow", follow)
+
+
+@bug("a master that starts takes the epoch of the one before")
+def keeps_the_epoch(plant: Plant) -> None:
+    original = starting.start
+
+    def start(config: Any, loaded: Any, now_s: float) -> Any:
+        epoch = max(0, int(loaded.meta["epoch"]) - 1)
+        return original(config, replace(loaded, meta={**loaded.meta, "epoch": str(epoch)}), now_s)
+
+    plant(masters, "start", start)
+
+
+# --- the master: requests -------------------------------------------------------------------------
+
+
+@bug("request ids of all users are one set")
+def keys_without_users(plant: Plant) -> None:
+    plant(Caller, "key", property(lambda self: ""))
+
+
+@bug("answers to requests are not remembered")
+def forgets_requests(plant: Plant) -> None:
+    plant(Turn, "remember", lambda self, ask, result: None)
+
+
+@bug("a cancel of a running job is answered, and forgotten")
+def forgets_cancels(plant: Plant) -> None:
+    original = HANDLERS[CancelJob]
+
+    def cancel(turn: Turn, ask: Any) -> Any:
+        job = turn.state.cluster.jobs.get(ask.job_id)
+        if job is not None and job.live_attempt is not None:
+            return lambda: turn.job(ask.job_id)
+        return original(turn, ask)
+
+    plant(HANDLERS, CancelJob, cancel)  # type: ignore[arg-type] # its key
+
+
+@bug("nobody counts the jobs of a user in a queue")
+def forgets_quotas(plant: Plant) -> None:
+    plant(teams, "check_count", lambda *given, **named: None)
+
+
+@bug("a job that the cluster fails is never held for it")
+def forgives_all_failures(plant: Plant) -> None:
+    original = gang._infra
+
+    def infra(reason: Any, attempt: Any, job: Any, usage: Any, also: Any = ()) -> Any:
+        rules = job.rules._replace(max_infra_failures=1000)
+        return original(reason, attempt, job._replace(rules=rules), usage, also)
+
+    plant(gang, "_infra", infra)
+
+
+@bug("a job may ask to be run again for ever")
+def forgives_all_requeues(plant: Plant) -> None:
+    original = gang._after_failure
+
+    def after_failure(end: Any, attempt: Any, job: Any, usage: Any) -> Any:
+        return original(end, attempt, job._replace(requeues=0), usage)
+
+    plant(gang, "_after_failure", after_failure)
+
+
+# --- the master: nodes and leases -----------------------------------------------------------------
+
+
+@bug("GPUs are given away at the end of the hold, without its margin")
+def leaves_out_the_margin(plant: Plant) -> None:
+    plant(nodes, "requeue_time_s", lambda contact_s, hold_s, terms: contact_s + hold_s)
+
+
+@bug("GPUs of a node are given away as soon as it is unreachable")
+def gives_away_at_once(plant: Plant) -> None:
+    plant(nodes, "requeue_time_s", lambda contact_s, hold_s, terms: contact_s + 25.0)
+
+
+@bug("a master that starts takes all nodes for silent since long ago")
+def forgets_contacts(plant: Plant) -> None:
+    original = Contacts.__init__
+
+    def begin(self: Contacts, node_ids: Any = (), now_s: float = 0.0) -> None:
+        original(self, node_ids, now_s - 10_000.0)
+
+    plant(Contacts, "__init__", begin)
+
+
+@bug("a host that has booted keeps its attempts")
+def ignores_boots(plant: Plant) -> None:
+    original = nodes._register
+
+    def register(turn: Turn, ask: Any) -> None:
+        before = turn.state.cluster.nodes.get(ask.node_id)
+        if before is not None and before.boot_id:
+            ask = replace(ask, facts=replace(ask.facts, boot_id=before.boot_id))
+        original(turn, ask)
+
+    plant(nodes, "_register", register)
+
+
+@bug("a drained node gets new work")
+def ignores_drains(plant: Plant) -> None:
+    plant(Node, "closed", property(lambda self: False))
+    plant(Node, "takes_work", property(lambda self: self.state == "up"))
+    plant(Node, "open", property(lambda self: True))
+
+
+@bug("reports are acknowledged before their turn is on disk")
+def acknowledges_reports_early(plant: Plant) -> None:
+    async def report(self: _Conversation) -> None:
+        with self._ending("reports cannot be taken"):
+            while True:
+                one = await self._reports.get()
+                ack = wire.ReportAck(sequence=one.sequence)
+                self._line.say(wire.SessionResponse(report_ack=ack))
+                await self._control.ask(
+                    RankReports(
+                        node_id=self._line.node_id, session_id=self._session_id, reports=(one,)
+                    )
+                )
+
+    plant(_Conversation, "report", report)
+
+
+# --- the agent ------------------------------------------------------------------------------------
+
+
+@bug("the hold is counted from the answer to a heartbeat, not from its sending")
+def counts_the_hold_from_the_answer(plant: Plant) -> None:
+    original = Uplink.heartbeat_answered
+
+    def heartbeat_answered(self: Uplink, sequence: int) -> None:
+        if sequence in self._sent:
+            self._sent[sequence] = self._clock.boottime_s()
+        original(self, sequence)
+
+    plant(Uplink, "heartbeat_answered", heartbeat_answered)
+
+
+@bug("shims do not end their jobs when the hold is over")
+def shims_outlive_the_hold(plant: Plant) -> None:
+    plant(HostAttempt, "_hold_events", lambda self, kill_s: iter(()))
+
+
+@bug("a rank starts although the master has been silent")
+def starts_without_contact(plant: Plant) -> None:
+    plant(AgentCore, "_may_start", lambda self, launch: True)
+
+
+@bug("a rank that the master does not want any more starts all the same")
+def starts_the_unwanted(plant: Plant) -> None:
+    def drop(self: Supervisor, wanted: Any) -> None:
+        for watched in self._open.values():
+            watched.confirmed = True
+
+    plant(Supervisor, "drop_unwanted_unstarted", drop)
+
+
+@bug("an agent forgets an end when it has sent it")
+def forgets_ends_when_sent(plant: Plant) -> None:
+    original = AgentCore._send_reports
+
+    def send(self: AgentCore) -> None:
+        original(self)
+        self._confirmed(self._sequences._next - 1)
+
+    plant(AgentCore, "_send_reports", send)
+
+
+@bug("a confirmation counts for reports that this session has not sent")
+def confirms_the_unsent(plant: Plant) -> None:
+    def confirmed(self: PendingReports, sequence: int) -> Any:
+        found = [key for key, it in self._waiting.items() if it.sequence <= sequence]
+        for key in found:
+            del self._waiting[key]
+        return found
+
+    plant(PendingReports, "confirmed", confirmed)
+
+
+@bug("an agent obeys whatever epoch speaks")
+def obeys_any_epoch(plant: Plant) -> None:
+    plant(AgentCore, "_obeys", lambda self, epoch: True)
+
+
+@bug("the record of an end is lost with the host's power")
+def loses_records_of_ends(plant: Plant) -> None:
+    original = NodeHost.power_cut
+
+    def power_cut(self: NodeHost) -> None:
+        original(self)
+        for key in list(self.attempts):
+            del self.attempts[key]
+
+    plant(NodeHost, "power_cut", power_cut)
+
+
+@bug("an order for a rank is obeyed before it is written down")
+def starts_unwritten(plant: Plant) -> None:
+    plant(Supervisor, "sync", lambda self: None)
+
+
+# --- two masters ----------------------------------------------------------------------------------
+
+
+@bug("a master that has lost the row still writes")
+def writes_without_the_row(plant: Plant) -> None:
+    plant(Candidate, "holds", lambda self: True)
+    plant(LeaderLease, "is_over", lambda self, now_s: False)
+
+
+@bug("a master speaks although its lease is over")
+def speaks_without_a_lease(plant: Plant) -> None:
+    plant(Candidate, "may_speak", lambda self: True)
+    plant(LeaderLease, "is_over", lambda self, now_s: False)
+
+
+@bug("the row is taken while another master holds it")
+def takes_the_row_early(plant: Plant) -> None:
+    plant(HeldLease, "free", property(lambda self: True))

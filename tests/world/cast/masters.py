@@ -1,0 +1,238 @@
+"""A master of the world: the real loop with its real wiring, sessions and conversations."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any, cast
+
+from dlq.v1 import agent_service_pb2 as wire
+from dlq_common.errors import DlqError
+from dlq_master.control.composition.starting import start
+from dlq_master.control.composition.state import State
+from dlq_master.control.composition.wiring import WIRING
+from dlq_master.control.config import MasterConfig
+from dlq_master.control.jobs.state import window_of
+from dlq_master.control.loop.failpoints import Failpoints
+from dlq_master.control.loop.incidents import Incidents
+from dlq_master.control.loop.loop import Loop
+from dlq_master.control.loop.ticks import PERIODS_S
+from dlq_master.control.stimuli import Caller, PlanMade, Tick
+from dlq_master.model.event import JournalEvent
+from dlq_master.rpc.agents.checkpoint_places import CheckpointPlaces
+from dlq_master.rpc.agents.sessions import Sessions
+from dlq_master.rpc.calls.call import Call
+from dlq_master.rpc.reports.agent_service import session
+from dlq_master.store.port import CommitFailed
+from support.inline_planner import InlinePlanner
+from world.stage.clocks import HostClock, ProcessClock
+from world.stage.disk import SOLE, Disk, Door
+from world.stage.lease_row import Candidate
+from world.stage.lines import AgentStream, incoming
+from world.stage.virtual_loop import Process
+
+if TYPE_CHECKING:
+    from world.cast.world import World
+
+ROOT = "/ckpt"
+NOWHERE = Path("/nonexistent/incidents")
+
+
+class Dead(BaseException):
+    """The master has been killed in the middle of a turn."""
+
+
+class Armed(Failpoints):
+    """Kills the master at the n-th passage of any failpoint."""
+
+    def __init__(self, die: Callable[[], object]) -> None:
+        super().__init__()
+        self.left = 0
+        self.last = ""
+        self._kill = die
+
+    def passed(self, name: str, events: Sequence[JournalEvent] = ()) -> None:
+        if self.left:
+            self.left -= 1
+            if not self.left:
+                self.last = name
+                self._kill()
+                raise Dead(name)
+
+
+class Master:
+    """One host with a master on it. A process that ends is started again after a moment."""
+
+    def __init__(
+        self, world: World, name: str, config: MasterConfig, clock: HostClock, disk: Disk
+    ) -> None:
+        self._world = world
+        self.name = name
+        self.config = config
+        self.clock = clock
+        self.disk = disk
+        self.process: Process | None = None
+        self.loop: Loop | None = None  # serves calls
+        self.state: State | None = None
+        self.door: Door | None = None
+        self.candidate: Candidate | None = None  # where masters share a store
+        self.armed = Armed(self.crash)
+        self.starts = 0
+        self._sessions = Sessions(CheckpointPlaces(ROOT, b"seed"))
+
+    @property
+    def serving(self) -> bool:
+        return self.loop is not None and self.process is not None and self.process.alive
+
+    def may_speak(self) -> bool:
+        """Whether its words may leave: it is the only master, or its lease is fresh enough."""
+        return self.candidate is None or self.candidate.may_speak()
+
+    # --- life -----------------------------------------------------------------------------------
+
+    def boot(self) -> None:
+        """A new process."""
+        self.starts += 1
+        self.process = Process(f"{self.name}#{self.starts}", self._world.loop)
+        self.process.burnt = self.crash
+        self.process.spawn(self._run(self.process))
+
+    def crash(self) -> None:
+        """kill -9. Its host closes its lines; somebody starts it again."""
+        if self.process is None or not self.process.alive:
+            return
+        self.process.kill()
+        self.loop = self.state = self.candidate = None
+        self.armed.left = 0
+        kept = self.door is not None and self.door.died()
+        words = "; the batch at hand is on its disk all the same" if kept else ""
+        self._world.say(f"master {self.name} is killed{words}")
+        if kept:
+            self._world.seen("a master died between its commit and its answer")
+        self._world.lines_of_master(self)
+        self._world.later(self._world.restart_s(), self.boot)
+
+    async def _run(self, process: Process) -> None:
+        try:
+            await self._serve(process)
+            why = "stopped"
+        except Dead as dead:
+            self._world.say(f"  it was at {dead}")
+            return
+        except CommitFailed as failed:
+            why = failed.what
+        except DlqError as error:
+            self._world.judge.broken(f"master {self.name} cannot serve: {error.what}")
+            return
+        self._world.say(f"master {self.name} ends: {why}")
+        self._world.seen(f"a master ended: {why}")
+        self.crash()
+
+    async def _lead(self, process: Process) -> None:
+        """Wait until this process leads; it ends when it does so no more."""
+        row = self._world.row
+        if row is None:
+            return
+        clock = ProcessClock(self.clock)
+        candidate = Candidate(row, self.name, process.name, clock)
+        process.spawn(candidate.keep())
+        await candidate.leads.wait()
+        self.candidate = candidate
+        self._world.say(f"master {self.name} leads, in epoch {row.epoch} of the row")
+        self._world.seen("a master took the lead")
+        process.spawn(candidate.watch(self._over))
+
+    def _over(self, why: str) -> None:
+        self._world.say(f"master {self.name} leads no more: {why}")
+        self._world.seen("a master lost the lead")
+        self.crash()
+
+    async def _serve(self, process: Process) -> None:
+        disk = self.disk
+        await self._lead(process)
+        self.door = Door(disk, SOLE if self.candidate is None else self.candidate)
+        loaded = disk.rows.load(window_of(self.config))
+        clock = ProcessClock(self.clock, floor_s=loaded.last_time_s)
+        state, first = start(self.config, loaded, clock.now_s())
+        await self.door.commit(first)
+        self._sessions = Sessions(CheckpointPlaces(ROOT, b"seed"))
+        planner = InlinePlanner()
+        state.placement.offloaded.planner = planner
+        loop = Loop(
+            state=state,
+            wiring=WIRING,
+            clock=clock,
+            store=self.door,
+            records=disk.rows,
+            transport=self._sessions,
+            failpoints=self.armed,
+            state_dir=Path("/"),
+            progressed=lambda: self._turned(planner),
+            incidents=Incidents(NOWHERE),
+        )
+        self._world.say(f"master {self.name} serves as epoch {state.epoch}")
+        self.state, self.loop = state, loop
+        for name, period_s in PERIODS_S.items():
+            process.spawn(self._metronome(loop, name, period_s))
+        await loop.run()
+
+    async def _metronome(self, loop: Loop, name: str, period_s: float) -> None:
+        while True:
+            await asyncio.sleep(period_s)
+            loop.tell(Tick(name))
+
+    def _turned(self, planner: InlinePlanner) -> None:
+        """A turn is over."""
+        loop, state, process = self.loop, self.state, self.process
+        if loop is None or state is None or process is None:
+            return
+        if planner.asked:
+            process.later(self._world.plan_s(), lambda: self._planned(loop, planner))
+        self._world.judge.turned(self, state, loop)
+
+    @staticmethod
+    def _planned(loop: Loop, planner: InlinePlanner) -> None:
+        if planner.asked:
+            loop.tell(PlanMade(planner.answer()))
+
+    # --- agents ---------------------------------------------------------------------------------
+
+    def accept(self, stream: AgentStream, node: str) -> None:
+        """A stream of a node's agent has arrived; called in the master's process."""
+        assert self.process is not None
+        self.process.spawn(self._converse(stream, node, self.process))
+
+    async def _converse(self, stream: AgentStream, node: str, process: Process) -> None:
+        call = cast("Call", _AgentCall(self, node))
+        requests = incoming(stream.up, wire.SessionRequest.FromString)
+        try:
+            async for message in session(call, requests):
+                if not self.may_speak():
+                    self._world.seen("a master that may not lead kept a command back")
+                    break
+                stream.down.send(message.SerializeToString())
+        except DlqError as error:
+            self._world.seen(f"a session ended: {type(error).__name__}")
+        stream.ended_by_master()
+
+
+class _AgentCall:
+    """As much of a call as an agent's session needs."""
+
+    def __init__(self, master: Master, node: str) -> None:
+        assert master.loop is not None
+        self._loop = master.loop
+        self.caller = Caller(node, "node")
+        self.parts = SimpleNamespace(control=master.loop, sessions=master._sessions)
+
+    @property
+    def read(self) -> Any:
+        return self._loop.published
+
+    async def ask(self, stimulus: Any) -> Any:
+        return await self._loop.ask(stimulus)
+
+    def check_member(self) -> None:
+        """It is one."""

@@ -1,0 +1,138 @@
+"""Many worlds, on all cores: which broke, and which interesting states none has reached."""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from contextlib import contextmanager
+from multiprocessing import get_context
+from typing import NamedTuple
+
+import structlog
+
+from world.bugs import planted
+from world.cast.world import Outcome, World
+from world.stage.plot import draw
+
+# Interesting states. A change of the world after which no seed reaches one of them is a loss.
+SOMETIMES = (
+    "a master died between its commit and its answer",
+    "a master ended: disk I/O error",
+    "a master ended: database or disk is full",
+    "a shim ended its job when the hold was over",
+    "a launch could not be prepared",
+    "GPUs were not free at once",
+    "a request was repeated",
+    "a call was not answered",
+    "an answer was lost",
+    "journal: attempt_node_silent",
+    "journal: attempt_node_lost",
+    "journal: attempt_preempted",
+    "journal: attempt_cancelled",
+    "journal: attempt_start_failed",
+    "journal: barrier_opened",
+    "journal: job_requeued",
+    "journal: job_held",
+    "journal: job_promoted",
+    "journal: promise_made",
+    "journal: node_lost",
+    "journal: attempt_returned_running",
+    "journal: barrier_timeout",
+    "journal: job_poisoned",
+    "journal: command_refused",
+    "journal: rank_told_late",
+    "journal: first_failure_corrected",
+    "a master took the lead",
+    "a master lost the lead",
+    "a master that may not lead kept a command back",
+    "a master that may not lead kept its answer back",
+    "journal: requeues_frozen",
+)
+
+
+class Run(NamedTuple):
+    """What many seeds have shown."""
+
+    seeds: int
+    virtual_s: float
+    steps: int
+    broken: tuple[tuple[int, str], ...]
+    seen: Counter[str]
+
+    def unseen(self) -> list[str]:
+        """The interesting states that no seed has reached."""
+        return [state for state in SOMETIMES if not self.seen[state]]
+
+
+@contextmanager
+def quiet() -> Iterator[None]:
+    """The daemons' logs say nothing: they would cost more than what they tell of."""
+    before = structlog.get_config()
+    logger = structlog.make_filtering_bound_logger(logging.CRITICAL)
+    structlog.configure(wrapper_class=logger)
+    try:
+        yield
+    finally:
+        structlog.configure(**before)
+
+
+def play(seed: int) -> Outcome:
+    """The world of a seed."""
+    with quiet():
+        return World(seed, draw(seed)).run()
+
+
+def _briefly(seed: int) -> Outcome:
+    return play(seed)._replace(lines=(), draws={})
+
+
+def summed(outcomes: Iterable[Outcome]) -> Run:
+    """All of them together."""
+    seeds, virtual_s, steps, seen = 0, 0.0, 0, Counter[str]()
+    broken: list[tuple[int, str]] = []
+    for outcome in outcomes:
+        seeds += 1
+        virtual_s += outcome.virtual_s
+        steps += outcome.steps
+        seen += outcome.seen
+        if outcome.broken:
+            broken.append((outcome.seed, outcome.broken))
+    return Run(seeds, virtual_s, steps, tuple(broken), seen)
+
+
+class Hunt(NamedTuple):
+    """How many seeds it took to find a planted bug, and what broke; 0: none did."""
+
+    bug: str
+    seeds: int
+    broken: str
+    seed: int
+
+
+def hunt(bug: str, first: int = 1, most: int = 200) -> Hunt:
+    """Play seeds with a planted bug until one breaks."""
+    for number in range(most):
+        with planted(bug):
+            outcome = play(first + number)
+        if outcome.broken:
+            return Hunt(bug, number + 1, outcome.broken, outcome.seed)
+    return Hunt(bug, 0, "", 0)
+
+
+def hunt_all(bugs: Sequence[str], first: int, most: int, workers: int) -> Iterator[Hunt]:
+    """Every one of them, on several cores, as they are found."""
+    with ProcessPoolExecutor(workers, mp_context=get_context("spawn")) as pool:
+        hunts = [pool.submit(hunt, bug, first, most) for bug in bugs]
+        for done in as_completed(hunts):
+            yield done.result()
+
+
+def run(first: int, count: int, workers: int = 2) -> Run:
+    """Many seeds on several cores."""
+    seeds = range(first, first + count)
+    if workers <= 1:
+        return summed(_briefly(seed) for seed in seeds)
+    with ProcessPoolExecutor(workers, mp_context=get_context("spawn")) as pool:
+        return summed(pool.map(_briefly, seeds, chunksize=5))

@@ -1,0 +1,181 @@
+"""An event loop on virtual time that runs several processes, in an order that the tape chooses.
+
+Time passes only when nothing is ready. A process is a set of callbacks with one context variable.
+A dead one runs nothing any more, not even a `finally`: that is kill -9. A stopped one runs nothing
+until it goes on: that is SIGSTOP.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Coroutine
+from contextlib import suppress
+from contextvars import Context, ContextVar, copy_context
+from enum import IntEnum
+from heapq import heappop
+from typing import Any
+
+from world.stage.tape import Stream
+
+
+class Deadlock(Exception):
+    """Nothing is ready, and nothing ever will be."""
+
+
+class Order(IntEnum):
+    """How callbacks that are ready take turns."""
+
+    FIFO = 0
+    PROCESSES = 1  # any process is next, and within one they stay in order
+    ANY = 2
+
+
+class Process:
+    """One program that runs on a host of the world."""
+
+    def __init__(self, name: str, loop: VirtualLoop) -> None:
+        self.name = name
+        self.alive = True
+        self.stopped = False
+        self.fuse = 0  # it is killed at so many callbacks from now
+        self.burnt: Callable[[], object] = self.kill
+        self._loop = loop
+        self._held: list[asyncio.Handle] = []
+        self.context: Context = copy_context()
+        self.context.run(CURRENT.set, self)
+
+    def spawn(self, work: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
+        """A task of this process."""
+        return self._loop.create_task(work, context=self.context)
+
+    def later(self, delay_s: float, act: Callable[..., object], *given: Any) -> asyncio.TimerHandle:
+        """Call it in this process after some time."""
+        return self._loop.call_later(delay_s, act, *given, context=self.context)
+
+    def kill(self) -> None:
+        """kill -9."""
+        self.alive = False
+        self._held.clear()
+
+    def stop(self) -> None:
+        """SIGSTOP."""
+        self.stopped = True
+
+    def go_on(self) -> None:
+        """SIGCONT: all that has waited is ready now."""
+        self.stopped = False
+        held, self._held = self._held, []
+        self._loop.ready(held)
+
+    def hold(self, handle: asyncio.Handle) -> None:
+        """Keep it until the process goes on."""
+        self._held.append(handle)
+
+
+MOST_TASKS = 500
+CURRENT: ContextVar[Process | None] = ContextVar("CURRENT", default=None)
+
+
+class VirtualLoop(asyncio.BaseEventLoop):
+    """`order` may be changed at any time."""
+
+    def __init__(self, picks: Stream) -> None:
+        super().__init__()
+        self._now_s = 0.0
+        self._picks = picks
+        self.order = Order.FIFO
+        self.steps = 0
+        self._ready: deque[asyncio.Handle] = deque()
+        self._scheduled: list[asyncio.TimerHandle]
+        self._tasks: list[asyncio.Task[Any]] = []  # those of dead processes stay as they are
+
+    def create_task(self, coro: Any, **named: Any) -> asyncio.Task[Any]:
+        task = super().create_task(coro, **named)
+        self._tasks.append(task)
+        if len(self._tasks) > MOST_TASKS:
+            self._tasks = [it for it in self._tasks if not it.done()]
+        return task
+
+    def time(self) -> float:
+        return self._now_s
+
+    def ready(self, handles: list[asyncio.Handle]) -> None:
+        """They are ready again."""
+        self._ready.extend(handles)
+
+    def _run_once(self) -> None:
+        """Run until somebody stops the loop. asyncio calls it once for each round."""
+        ready, scheduled = self._ready, self._scheduled
+        while not self._stopping:  # type: ignore[attr-defined] # of BaseEventLoop
+            while scheduled and scheduled[0].when() <= self._now_s:
+                timer = heappop(scheduled)
+                timer._scheduled = False  # type: ignore[attr-defined]
+                if not timer.cancelled():
+                    ready.append(timer)
+            if not ready:
+                self._wait()
+                continue
+            handle = self._next()
+            if handle.cancelled():
+                continue
+            process = handle._context.get(CURRENT)  # type: ignore[attr-defined]
+            if process is not None and (process.stopped or not process.alive):
+                if process.alive:
+                    process.hold(handle)
+                continue
+            self.steps += 1
+            if process is not None and process.fuse:
+                process.fuse -= 1
+                if not process.fuse:
+                    process.burnt()
+                    continue
+            handle._run()
+
+    def _wait(self) -> None:
+        """Time passes until the next timer."""
+        scheduled = self._scheduled
+        while scheduled and scheduled[0].cancelled():
+            heappop(scheduled)._scheduled = False  # type: ignore[attr-defined]
+        if not scheduled:
+            raise Deadlock
+        self._now_s = max(self._now_s, scheduled[0].when())
+
+    def _next(self) -> asyncio.Handle:
+        ready = self._ready
+        count = len(ready)
+        if count == 1 or self.order is Order.FIFO:
+            return ready.popleft()
+        at = self._picks.below(count)
+        if at and self.order is Order.PROCESSES:
+            process = ready[at]._context.get(CURRENT)  # type: ignore[attr-defined]
+            at = next(
+                place
+                for place, one in enumerate(ready)
+                if one._context.get(CURRENT) is process  # type: ignore[attr-defined]
+            )
+        handle = ready[at]
+        del ready[at]
+        return handle
+
+    def _process_events(self, event_list: Any) -> None:
+        """There are no files."""
+
+    def _check_closed(self) -> None:
+        """What ends after the end of the loop may say so; nobody hears it."""
+
+    def _asyncgen_finalizer_hook(self, agen: Any) -> None:
+        """A generator of a dead process ends without a word."""
+
+    def end(self) -> None:
+        """Close what was left in the middle, and the loop. Nothing of it has an effect."""
+        self._ready.clear()
+        for task in [it for it in self._tasks if not it.done()]:
+            task._log_destroy_pending = False  # type: ignore[attr-defined]
+            coroutine = task.get_coro()
+            with suppress(BaseException):
+                assert coroutine is not None
+                coroutine.close()
+        self._ready.clear()
+        self._scheduled.clear()
+        self.close()
