@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Coroutine
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from dlq.v1 import job_pb2
-from dlq_common.errors import DlqError, Unavailable
+from dlq_common.errors import AlreadyExists, DlqError, Unavailable
 from dlq_master.control.loop.loop import Loop
 from dlq_master.control.stimuli import (
     AskedDeadline,
@@ -91,6 +91,8 @@ class Client:
         answer = await self._ask(stimulus, f"submits {label}")
         if answer.refusal is not None:
             world.say(f"{self.name} is refused: {answer.refusal.what}")
+            if isinstance(answer.refusal, AlreadyExists):
+                world.judge.broken(f"I2: {self.name} used {request_id} once, and is refused")
             return
         job: Job = answer.value.job
         operation.answered(world.tick(), (job.version, job.nice, job.state))

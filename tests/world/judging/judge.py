@@ -54,6 +54,7 @@ class Judge:
         self._attempts: dict[AttemptKey, Attempt] = {}
         self._holders: dict[tuple[str, int], AttemptKey] = {}
         self._ends: Counter[AttemptKey] = Counter()
+        self._names: Counter[tuple[str, str]] = Counter()
         self._requests: dict[tuple[str, str], str] = {}  # label of what was submitted
         self._acknowledged: dict[tuple[str, str], JobId] = {}
         self._draining: set[NodeId] = set()
@@ -99,6 +100,9 @@ class Judge:
         before = self._jobs.get(job.job_id)
         self._jobs[job.job_id] = job
         if before is None:
+            self._names[job.user, job.name] += 1
+            once = self._names[job.user, job.name] == 1
+            self.hold(once, f"I2: {job.name} of {job.user} is a job for the second time")
             self._quotas(job)
             return
         name = f"job {job.job_id}"
