@@ -1,10 +1,21 @@
-"""Ended jobs on the disk: searched by SQLite, in the order that is asked for, and counted."""
+"""Ended jobs on the disk: searched by SQLite, in the order that is asked for, and counted.
+
+Words are looked for in the index by the end, which has users and names too. Only rows with the
+words are read then.
+"""
 
 from collections.abc import Iterator, Sequence
 
 from dlq_master.model.jobs.job import Job
 from dlq_master.store.batch import PastJobs
-from dlq_master.store.list_order import ListOrder, Rank, Term, type_term, word_terms
+from dlq_master.store.list_order import (
+    BY_NUMBER,
+    ListOrder,
+    Rank,
+    Term,
+    type_term,
+    word_terms,
+)
 from dlq_master.store.port import StoreLine
 from dlq_master.store.tables.codec import decode
 
@@ -15,18 +26,14 @@ _PERSON = """CASE WHEN coalesce(json_extract(body, '$.person'), '') <> ''
 
 def jobs_by_number(db: StoreLine, wanted: PastJobs, after: int, limit: int) -> Sequence[Job]:
     """Those with an id above `after`, in the order of their ids; at most `limit`."""
+    if wanted.words and wanted.user is None and after == 0:
+        return jobs_in_order(db, wanted, BY_NUMBER, None, limit)
     if wanted.ended_from_s is not None and after == 0:
         after = _before_first(db, wanted)
-    terms = list(_terms(wanted))
     # Without an owner the rows are read in their own order: any other would have to be sorted.
     index = "NOT INDEXED" if wanted.user is None else "INDEXED BY jobs_ended_of_user"
-    where = "".join(f" AND {term}" for term, _ in terms)
-    rows = db.execute(
-        f"SELECT body FROM jobs {index} WHERE end_time_s IS NOT NULL AND job_id > ?{where}"
-        " ORDER BY job_id LIMIT ?",
-        [after, *(value for _, values in terms for value in values), limit],
-    )
-    return [decode(body, Job) for (body,) in rows]
+    where, values = _where([("job_id > ?", [after]), *_terms(wanted)])
+    return _read(db, f"{index} WHERE {where} ORDER BY job_id LIMIT ?", [*values, limit])
 
 
 def jobs_in_order(
@@ -35,9 +42,15 @@ def jobs_in_order(
     """Those behind a place of this order; at most `limit`. All that fit are looked at."""
     behind, by = order.sql(after)
     where, values = _where([behind, *_terms(wanted)])
-    rows = db.execute(
-        f"SELECT body FROM jobs WHERE {where} ORDER BY {by} LIMIT ?", [*values, limit]
-    )
+    chosen = f"WHERE {where} ORDER BY {by} LIMIT ?"
+    if wanted.words and wanted.user is None:
+        found = f"SELECT job_id FROM jobs INDEXED BY jobs_by_end {chosen}"
+        chosen = f"WHERE job_id IN ({found}) ORDER BY {by}"
+    return _read(db, chosen, [*values, limit])
+
+
+def _read(db: StoreLine, chosen: str, values: Sequence[object]) -> Sequence[Job]:
+    rows = db.execute(f"SELECT body FROM jobs {chosen}", list(values))
     return [decode(body, Job) for (body,) in rows]
 
 

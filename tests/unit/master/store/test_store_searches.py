@@ -16,8 +16,8 @@ from dlq_master.model.jobs.job import Job, JobState
 from dlq_master.rpc.jobs.lists.places import order_of, place_of
 from dlq_master.rpc.specs.intake import search_words
 from dlq_master.store.batch import PastJobs
-from dlq_master.store.list_order import KEYS, has_words
-from dlq_master.store.past_jobs import count_of, jobs_by_number
+from dlq_master.store.list_order import KEYS, ListOrder, has_words
+from dlq_master.store.past_jobs import count_of, jobs_by_number, jobs_in_order
 from dlq_master.store.sqlite.open import connect, create_database
 from dlq_master.store.tables.codec import encode
 from support.forged_places import forged
@@ -60,6 +60,16 @@ def test_words_find_the_same_in_memory_and_on_the_disk(tmp_path: Path) -> None:
             wanted = PastJobs(words=words)
             told = [job.job_id for job in jobs_by_number(db, wanted, 0, len(jobs))]
             assert told == expected, text
+            recent = wanted._replace(ended_from_s=1.0)
+            told = [job.job_id for job in jobs_by_number(db, recent, 0, 10)]
+            assert told == expected[:10], text
+            for order in (ListOrder("number", True), ListOrder("user"), ListOrder("gpus", True)):
+                sorted_ids = [one.job_id for one in sorted(jobs, key=order.rank)]
+                behind = [one for one in sorted_ids if one in expected]
+                told = [one.job_id for one in jobs_in_order(db, recent, order, None, 10)]
+                assert told == behind[:10], (text, order)
+            rest = [job.job_id for job in jobs_by_number(db, wanted, 40, len(jobs))]
+            assert rest == [job_id for job_id in expected if job_id > 40], text
             assert count_of(db, wanted) == len(expected), text
             found += bool(0 < len(expected) < len(jobs))
     assert found > 50
@@ -88,3 +98,25 @@ def test_the_character_0_is_refused(text: str) -> None:
     """SQLite takes it for the end of a word, and would find all jobs."""
     with pytest.raises(InvalidRequest, match="character 0"):
         search_words(text)
+
+
+@pytest.mark.parametrize("words", [("train",), ("train", "ann")])
+@pytest.mark.parametrize("order", [ListOrder(), ListOrder("number", True), ListOrder("end")])
+def test_words_are_looked_for_in_the_index_alone(
+    tmp_path: Path, words: tuple[str, ...], order: ListOrder
+) -> None:
+    """A row is read for a job that is found. Nothing but the index says which these are."""
+    create_database(tmp_path / "dlq.db")
+    with closing(connect(tmp_path / "dlq.db", mode="rw")) as db:
+        asked: list[str] = []
+        db.set_trace_callback(asked.append)
+        wanted = PastJobs(words=words, ended_from_s=1.0)
+        jobs_in_order(db, wanted, order, None, 9)
+        jobs_by_number(db, wanted, 0, 9)
+        count_of(db, wanted)
+        db.set_trace_callback(None)
+        assert len(asked) == 3
+        for sql in asked:
+            plan = [row[3] for row in db.execute(f"EXPLAIN QUERY PLAN {sql}")]
+            assert any("USING COVERING INDEX jobs_by_end" in step for step in plan), plan
+            assert not any("SCAN jobs" in step for step in plan), plan
