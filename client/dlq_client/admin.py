@@ -120,6 +120,10 @@ class Admin(ServiceCalls[AdminServiceStub]):
         request = wire.DeleteUserRequest(name=name, cancel_jobs=cancel_jobs, give_to=give_to)
         return self._change(self.stub.DeleteUser, request)
 
+    def audit_lines(self, request: wire.ListAuditLinesRequest) -> wire.ListAuditLinesResponse:
+        """A page of the audit, the newest line first."""
+        return self._connection.call(self.stub.ListAuditLines, request)
+
     def policy(self) -> wire.GetPolicyResponse:
         """The policy that decides, the possible ones, and the state of the planning process."""
         return self._connection.call(self.stub.GetPolicy, wire.GetPolicyRequest())

@@ -607,6 +607,17 @@ class FakeMaster(
         self._note("ListUsers", request, context)
         return admin.ListUsersResponse(users=self.users.values())
 
+    def ListAuditLines(
+        self, request: admin.ListAuditLinesRequest, context: Any
+    ) -> admin.ListAuditLinesResponse:
+        self._note("ListAuditLines", request, context)
+        line = admin.AuditLine(
+            call_time=to_timestamp(EPOCH_S), user="alice", role="user", by="dlq-web",
+            method="/dlq.v1.JobService/CancelJob", object="17", decision="OK",
+            peer="ipv4:10.0.0.7:1",
+        )  # fmt: skip
+        return admin.ListAuditLinesResponse(lines=[line], next_page_token="1-0")
+
     def SetUser(self, request: admin.SetUserRequest, context: Any) -> admin.SetUserResponse:
         self._note("SetUser", request, context)
         self.users[request.user.name] = request.user

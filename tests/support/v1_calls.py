@@ -41,7 +41,8 @@ DAY_S = 86_400
 VALUES: Mapping[str, str] = {
     "job": "1", "node": "gpu01", "state": "running,queued", "user": "alice", "queue": "default",
     "name": "train", "since": "2d", "ids": "1,2", "limit": "2", "team": "vision", "q": "1",
-    "gpu_type": "H100-80GB", "order": "-submit", "flag": "loaned",
+    "gpu_type": "H100-80GB", "order": "-submit", "flag": "loaned", "method": "SubmitJob",
+    "object": "1", "decision": "OK", "from": "2026-01-01T00:00Z", "until": "2026-01-01T00:00Z",
 }  # fmt: skip
 NODE_STATE = "up"  # of machines
 UNRECORDED = ("cursor",)  # another one each time
@@ -67,6 +68,7 @@ ASKED: tuple[tuple[str, dict[str, Any]], ...] = (
     ("ForecastService/GetForecastQuality", {}),
     ("AdminService/GetPolicy", {}),
     ("AdminService/ListUsers", {}),
+    ("AdminService/ListAuditLines", {"user": "alice"}),
     ("JobService/SubmitJob", {"requestId": "r1", "spec": SPEC}),
     ("JobService/SubmitJob", {"requestId": "r2", "spec": SPEC, "validateOnly": True}),
     ("JobService/HoldJob", {"requestId": "r3", "jobId": "1", "reason": "lunch"}),

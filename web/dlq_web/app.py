@@ -25,7 +25,7 @@ from dlq_web.door.guard import HEADERS, Guard
 from dlq_web.door.sessions import Person, WebSessions
 from dlq_web.door.signing import SigningDoor
 from dlq_web.door.wall import WallToken
-from dlq_web.pages import job, loans, me, pages, promises, search
+from dlq_web.pages import audit, job, loans, me, pages, promises, search
 from dlq_web.pages.foresee import future
 from dlq_web.pages.machines import drain, gpus, nodes, use
 from dlq_web.pages.machines.maps import GpuMaps
@@ -82,6 +82,7 @@ def assembled(
             *nodes.routes(clock, maps),
             *drain.routes(clock, maps),
             *use.routes(clock, maps),
+            *audit.routes(clock),
             Mount("/static", StaticFiles(directory=STATIC, packages=[LOOK])),
         ],
         middleware=[guard],

@@ -215,3 +215,9 @@ def reservation_facts(one: reservation_service_pb2.Reservation) -> Facts:
         "job_ids": list(one.job_ids),
         "late_job_ids": list(one.late_job_ids),
     }
+
+
+audit_facts = described(
+    admin_service_pb2.AuditLine,
+    "call_time user? role? by? through? certificate? peer? method object? decision",
+)

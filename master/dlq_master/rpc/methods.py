@@ -24,8 +24,8 @@ from dlq_master.rpc.calls.roles import (
     RpcMethod,
 )
 from dlq_master.rpc.cluster import admin_service as admin
+from dlq_master.rpc.cluster import audit_lines, gpu_map, profiling
 from dlq_master.rpc.cluster import facts_service as facts
-from dlq_master.rpc.cluster import gpu_map, profiling
 from dlq_master.rpc.cluster import loan_service as loans
 from dlq_master.rpc.cluster import notify_service as notify
 from dlq_master.rpc.cluster import pool_service as pools
@@ -100,6 +100,7 @@ SERVICES: Mapping[str, Mapping[str, RpcMethod]] = {
         "ListUsers": RpcMethod(OPERATORS, admin.list_users),
         "SetUser": RpcMethod(ADMINS, admin.set_user, changes=True),
         "DeleteUser": RpcMethod(ADMINS, admin.delete_user, changes=True),
+        "ListAuditLines": RpcMethod(OPERATORS, audit_lines.list_audit_lines),
         "GetPolicy": RpcMethod(OPERATORS, admin.get_policy),
         "SetPolicy": RpcMethod(ADMINS, admin.set_policy, changes=True),
         "ProfileMaster": RpcMethod(OPERATORS, profiling.profile_master),

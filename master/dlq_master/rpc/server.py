@@ -148,6 +148,7 @@ class MasterServer:
             check_member=door.check_member,
             open_calls=open_calls,
             record=audit.recorded,
+            audit=audit.search,
             health=self._health,
             version=settings.version,
             web_address=settings.web_address,

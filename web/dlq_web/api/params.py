@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
 from typing import Any, NamedTuple
 
 from dlq_cli.lists.states import parse_states
 from dlq_common.errors import InvalidRequest
 from dlq_common.text.suggest import did_you_mean
 from dlq_common.text.units import parse_span
+from dlq_common.text.wire import to_timestamp
 
 MOST_AT_ONCE = 1_000  # items of a page
 Enter = Callable[[Any, str], None]
@@ -82,6 +84,24 @@ def span(name: str, field: str, help_: str) -> Param:
             raise InvalidRequest(
                 f"{name}: {value[:64]!r} is no span", field=name, hint="write 2d, 90m or all"
             ) from None
+
+    return Param(name, help_, enter, field)
+
+
+def instant_at(name: str, field: str, help_: str) -> Param:
+    """An instant such as `2026-12-01T08:00Z`."""
+
+    def enter(request: Any, value: str) -> None:
+        try:
+            instant = datetime.fromisoformat(value)
+            if instant.tzinfo is None:
+                raise ValueError
+            getattr(request, field).CopyFrom(to_timestamp(instant.timestamp()))
+        except (ValueError, OverflowError):
+            raise InvalidRequest(
+                f"{name}: {value[:64]!r} is no instant", field=name,
+                hint="write 2026-12-01T08:00Z",
+            ) from None  # fmt: skip
 
     return Param(name, help_, enter, field)
 

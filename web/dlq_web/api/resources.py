@@ -8,10 +8,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-from dlq.v1 import job_service_pb2
+from dlq.v1 import admin_service_pb2, job_service_pb2
 from dlq_cli.commands.here.version import client_version
 from dlq_cli.facts.answers import explained_facts, promises_facts, whole_job_facts
 from dlq_cli.facts.cluster import (
+    audit_facts,
     cluster_facts,
     decided_facts,
     event_facts,
@@ -24,12 +25,12 @@ from dlq_cli.facts.cluster import (
     teams_facts,
     user_facts,
 )
-from dlq_cli.facts.common import Facts
+from dlq_cli.facts.common import Facts, instant
 from dlq_cli.facts.gpus import gpu_facts, rows_of
 from dlq_cli.facts.job import job_facts
 from dlq_cli.facts.usage import report_facts
 from dlq_web.api.lists import JOB_LIST, NODE_LIST, total_of
-from dlq_web.api.params import MOST_AT_ONCE, PAGE, Param, text
+from dlq_web.api.params import MOST_AT_ONCE, PAGE, Param, instant_at, text
 from dlq_web.line.methods import PublicMethod, named
 
 RECENT_S = 24 * 3600
@@ -61,6 +62,15 @@ def _events(answer: job_service_pb2.ListEventsResponse) -> Facts:
         "events": [event_facts(event) for event in answer.events],
         "next_cursor": answer.next_page_token or None,
         "event_cursor": answer.cursor,
+    }
+
+
+def _audit(answer: admin_service_pb2.ListAuditLinesResponse) -> Facts:
+    looked = answer.HasField("looked_from_time")
+    return {
+        "lines": [audit_facts(line) for line in answer.lines],
+        "next_cursor": answer.next_page_token or None,
+        "looked_from_time": instant(answer.looked_from_time) if looked else None,
     }
 
 
@@ -231,6 +241,23 @@ RESOURCES: tuple[Resource, ...] = (
         named("AdminService", "ListUsers"),
         lambda answer: {"users": [user_facts(one) for one in answer.users]},
         items="users",
+    ),
+    Resource(
+        "/audit",
+        "Calls that changed something or were denied, the newest first. For operators.",
+        named("AdminService", "ListAuditLines"),
+        _audit,
+        (
+            text("user", "user", "Only calls of this user, node or service."),
+            text("method", "method", "Only methods with this part in their path."),
+            text("object", "object", "Only calls about this job, node, user or other thing."),
+            text("decision", "decision", "Only this decision, such as PERMISSION_DENIED."),
+            text("q", "text", "Words: each is somewhere in the line."),
+            instant_at("from", "from_time", "Only lines since then."),
+            instant_at("until", "until_time", "Only lines before then."),
+            *PAGE,
+        ),
+        items="lines",
     ),
     Resource(
         "/policy",

@@ -26,6 +26,9 @@ from dlq_cli.lazy import Lazy, LazyGroup
         "estimates": Lazy(
             "dlq_cli.commands.admin.estimates:estimates", "How good start ranges are."
         ),
+        "audit": Lazy(
+            "dlq_cli.commands.admin.audit:audit", "Who changed what, and what was denied."
+        ),
         "profile": Lazy(
             "dlq_cli.commands.admin.profile:profile", "On what the master spends its time."
         ),
@@ -43,5 +46,6 @@ def admin() -> None:
     dlq admin reclaim --count 2 --plan       what taking two back would mean
     dlq admin pool list                      what is rented, and what it costs
     dlq admin policy show                    which policy decides who gets GPUs
+    dlq admin audit --since today            who changed what
     dlq admin profile                        on what the master spends its time
     """

@@ -31,6 +31,7 @@ from dlq_common.text.hostlist import compress_hostlist
 from dlq_common.text.instants import format_instant
 from dlq_master.control.stimuli.audit_note import CURRENT, AuditNote
 from dlq_master.rpc.audit.file import DiskFile, OpenFile
+from dlq_master.rpc.audit.search import AuditSearch
 from dlq_master.rpc.audit.writer import NOTHING_KNOWN, AuditWriter, KnownHead
 from dlq_master.rpc.calls.call import Call
 from dlq_master.rpc.calls.errors import HiddenFromCaller
@@ -61,6 +62,7 @@ class Audit:
         self._clock = clock
         self._run, self._notes = secrets.token_hex(8), count()  # ids of notes: no two are the same
         self.writer = AuditWriter(path, clock, known, open_file)
+        self.search = AuditSearch(path)
 
     def begin(self, call: Call) -> None:
         """A change has a note from its first moment. The loop commits it with the change."""

@@ -17,6 +17,7 @@ from dlq_master.rpc.agents.exec_relay import ExecRelay
 from dlq_master.rpc.agents.logs_relay import LogsRelay
 from dlq_master.rpc.agents.sessions import Sessions
 from dlq_master.rpc.agents.step_keeper import StepKeeper
+from dlq_master.rpc.audit.search import AuditSearch
 from dlq_master.rpc.calls.open_calls import OpenCalls
 from dlq_master.rpc.calls.reads import Slices
 from dlq_master.rpc.links import SignInLinks
@@ -57,6 +58,7 @@ class MasterParts:
     check_member: Callable[[CertifiedIdentity], object]  # Door.check_member, for long streams
     open_calls: OpenCalls
     record: Record
+    audit: AuditSearch
     health: Any  # gRPC's own servicer
     version: str
     web_address: str  # of the web server for all; "": there is none

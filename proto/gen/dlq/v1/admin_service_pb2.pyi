@@ -1210,3 +1210,155 @@ class ProfileNodeResponse(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___ProfileNodeResponse: _TypeAlias = ProfileNodeResponse  # noqa: Y015
+
+@_typing.final
+class ListAuditLinesRequest(_message.Message):
+    """Request of ListAuditLines. Letters of ASCII are alike in either case."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    PAGE_SIZE_FIELD_NUMBER: _builtins.int
+    PAGE_TOKEN_FIELD_NUMBER: _builtins.int
+    FROM_TIME_FIELD_NUMBER: _builtins.int
+    UNTIL_TIME_FIELD_NUMBER: _builtins.int
+    USER_FIELD_NUMBER: _builtins.int
+    METHOD_FIELD_NUMBER: _builtins.int
+    OBJECT_FIELD_NUMBER: _builtins.int
+    DECISION_FIELD_NUMBER: _builtins.int
+    TEXT_FIELD_NUMBER: _builtins.int
+    page_size: _builtins.int
+    """How many lines at most; 0: 100, and never more than 1,000."""
+    page_token: _builtins.str
+    """Where to go on: next_page_token of the page before."""
+    user: _builtins.str
+    """Only calls of this user, node or service, or calls that this service made for a user."""
+    method: _builtins.str
+    """Only methods with this part in their path, such as "SubmitJob"."""
+    object: _builtins.str
+    """Only calls about this job, node, user, or other thing."""
+    decision: _builtins.str
+    """Only lines with this decision, such as "OK" or "PERMISSION_DENIED"."""
+    text: _builtins.str
+    """Words: each is somewhere in the line."""
+    @_builtins.property
+    def from_time(self) -> _timestamp_pb2.Timestamp:
+        """Only lines since then."""
+
+    @_builtins.property
+    def until_time(self) -> _timestamp_pb2.Timestamp:
+        """Only lines before then."""
+
+    def __init__(
+        self,
+        *,
+        page_size: _builtins.int = ...,
+        page_token: _builtins.str = ...,
+        from_time: _timestamp_pb2.Timestamp | None = ...,
+        until_time: _timestamp_pb2.Timestamp | None = ...,
+        user: _builtins.str = ...,
+        method: _builtins.str = ...,
+        object: _builtins.str = ...,
+        decision: _builtins.str = ...,
+        text: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["from_time", b"from_time", "until_time", b"until_time"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["decision", b"decision", "from_time", b"from_time", "method", b"method", "object", b"object", "page_size", b"page_size", "page_token", b"page_token", "text", b"text", "until_time", b"until_time", "user", b"user"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ListAuditLinesRequest: _TypeAlias = ListAuditLinesRequest  # noqa: Y015
+
+@_typing.final
+class ListAuditLinesResponse(_message.Message):
+    """Answer of ListAuditLines."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    LINES_FIELD_NUMBER: _builtins.int
+    NEXT_PAGE_TOKEN_FIELD_NUMBER: _builtins.int
+    LOOKED_FROM_TIME_FIELD_NUMBER: _builtins.int
+    next_page_token: _builtins.str
+    """For the next page; empty: there is nothing older on the master's host."""
+    @_builtins.property
+    def lines(self) -> _containers.RepeatedCompositeFieldContainer[Global___AuditLine]:
+        """The lines, the newest first."""
+
+    @_builtins.property
+    def looked_from_time(self) -> _timestamp_pb2.Timestamp:
+        """All lines since then were looked at; unset: there is none."""
+
+    def __init__(
+        self,
+        *,
+        lines: _abc.Iterable[Global___AuditLine] | None = ...,
+        next_page_token: _builtins.str = ...,
+        looked_from_time: _timestamp_pb2.Timestamp | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["looked_from_time", b"looked_from_time"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["lines", b"lines", "looked_from_time", b"looked_from_time", "next_page_token", b"next_page_token"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ListAuditLinesResponse: _TypeAlias = ListAuditLinesResponse  # noqa: Y015
+
+@_typing.final
+class AuditLine(_message.Message):
+    """A line of the audit: a call that changed something or was denied."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    CALL_TIME_FIELD_NUMBER: _builtins.int
+    USER_FIELD_NUMBER: _builtins.int
+    ROLE_FIELD_NUMBER: _builtins.int
+    BY_FIELD_NUMBER: _builtins.int
+    THROUGH_FIELD_NUMBER: _builtins.int
+    CERTIFICATE_FIELD_NUMBER: _builtins.int
+    PEER_FIELD_NUMBER: _builtins.int
+    METHOD_FIELD_NUMBER: _builtins.int
+    OBJECT_FIELD_NUMBER: _builtins.int
+    DECISION_FIELD_NUMBER: _builtins.int
+    user: _builtins.str
+    """Who called; empty: nobody that the master knows."""
+    role: _builtins.str
+    """The caller's role."""
+    by: _builtins.str
+    """The service that called for the user; empty: the user's own certificate was used."""
+    through: _builtins.str
+    """The service that the user's certificate was made by; empty: none."""
+    certificate: _builtins.str
+    """The serial number of the certificate."""
+    peer: _builtins.str
+    """The address from which the call came."""
+    method: _builtins.str
+    """The path of the method, such as "/dlq.v1.JobService/SubmitJob"."""
+    object: _builtins.str
+    """What it was about, such as the numbers of jobs with commas between them."""
+    decision: _builtins.str
+    """"OK", "COMMITTED", or the reason of the refusal."""
+    @_builtins.property
+    def call_time(self) -> _timestamp_pb2.Timestamp:
+        """When the call ended."""
+
+    def __init__(
+        self,
+        *,
+        call_time: _timestamp_pb2.Timestamp | None = ...,
+        user: _builtins.str = ...,
+        role: _builtins.str = ...,
+        by: _builtins.str = ...,
+        through: _builtins.str = ...,
+        certificate: _builtins.str = ...,
+        peer: _builtins.str = ...,
+        method: _builtins.str = ...,
+        object: _builtins.str = ...,
+        decision: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["call_time", b"call_time"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["by", b"by", "call_time", b"call_time", "certificate", b"certificate", "decision", b"decision", "method", b"method", "object", b"object", "peer", b"peer", "role", b"role", "through", b"through", "user", b"user"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___AuditLine: _TypeAlias = AuditLine  # noqa: Y015

@@ -105,6 +105,11 @@ class AdminServiceStub:
                 request_serializer=dlq_dot_v1_dot_admin__service__pb2.DeleteUserRequest.SerializeToString,
                 response_deserializer=dlq_dot_v1_dot_admin__service__pb2.DeleteUserResponse.FromString,
                 _registered_method=True)
+        self.ListAuditLines = channel.unary_unary(
+                '/dlq.v1.AdminService/ListAuditLines',
+                request_serializer=dlq_dot_v1_dot_admin__service__pb2.ListAuditLinesRequest.SerializeToString,
+                response_deserializer=dlq_dot_v1_dot_admin__service__pb2.ListAuditLinesResponse.FromString,
+                _registered_method=True)
         self.GetPolicy = channel.unary_unary(
                 '/dlq.v1.AdminService/GetPolicy',
                 request_serializer=dlq_dot_v1_dot_admin__service__pb2.GetPolicyRequest.SerializeToString,
@@ -238,6 +243,15 @@ class AdminServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def ListAuditLines(self, request, context):
+        """Lists lines of the audit, the newest first (operator). A call looks at a bounded part of it. So a
+        page may have few lines or none, and another page follows all the same. Lines of the last half
+        second may be missing.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def GetPolicy(self, request, context):
         """Returns the policy that decides, the possible ones, and the state of the planning process
         (operator).
@@ -345,6 +359,11 @@ def add_AdminServiceServicer_to_server(servicer, server):
                     servicer.DeleteUser,
                     request_deserializer=dlq_dot_v1_dot_admin__service__pb2.DeleteUserRequest.FromString,
                     response_serializer=dlq_dot_v1_dot_admin__service__pb2.DeleteUserResponse.SerializeToString,
+            ),
+            'ListAuditLines': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListAuditLines,
+                    request_deserializer=dlq_dot_v1_dot_admin__service__pb2.ListAuditLinesRequest.FromString,
+                    response_serializer=dlq_dot_v1_dot_admin__service__pb2.ListAuditLinesResponse.SerializeToString,
             ),
             'GetPolicy': grpc.unary_unary_rpc_method_handler(
                     servicer.GetPolicy,
@@ -746,6 +765,33 @@ class AdminService:
             '/dlq.v1.AdminService/DeleteUser',
             dlq_dot_v1_dot_admin__service__pb2.DeleteUserRequest.SerializeToString,
             dlq_dot_v1_dot_admin__service__pb2.DeleteUserResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListAuditLines(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/dlq.v1.AdminService/ListAuditLines',
+            dlq_dot_v1_dot_admin__service__pb2.ListAuditLinesRequest.SerializeToString,
+            dlq_dot_v1_dot_admin__service__pb2.ListAuditLinesResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -78,6 +78,11 @@ class AdminServiceStub:
     """Adds or changes a user (admin). A user gives no role above their own; the last admin stays."""
     DeleteUser: _grpc.UnaryUnaryMultiCallable[_admin_service_pb2.DeleteUserRequest, _admin_service_pb2.DeleteUserResponse]
     """Removes a user (admin): no new certificate, and the present one is refused. Jobs stay. Idempotent."""
+    ListAuditLines: _grpc.UnaryUnaryMultiCallable[_admin_service_pb2.ListAuditLinesRequest, _admin_service_pb2.ListAuditLinesResponse]
+    """Lists lines of the audit, the newest first (operator). A call looks at a bounded part of it. So a
+    page may have few lines or none, and another page follows all the same. Lines of the last half
+    second may be missing.
+    """
     GetPolicy: _grpc.UnaryUnaryMultiCallable[_admin_service_pb2.GetPolicyRequest, _admin_service_pb2.GetPolicyResponse]
     """Returns the policy that decides, the possible ones, and the state of the planning process
     (operator).
@@ -148,6 +153,11 @@ class AdminServiceAsyncStub(AdminServiceStub):
     """Adds or changes a user (admin). A user gives no role above their own; the last admin stays."""
     DeleteUser: _aio.UnaryUnaryMultiCallable[_admin_service_pb2.DeleteUserRequest, _admin_service_pb2.DeleteUserResponse]  # type: ignore[assignment]
     """Removes a user (admin): no new certificate, and the present one is refused. Jobs stay. Idempotent."""
+    ListAuditLines: _aio.UnaryUnaryMultiCallable[_admin_service_pb2.ListAuditLinesRequest, _admin_service_pb2.ListAuditLinesResponse]  # type: ignore[assignment]
+    """Lists lines of the audit, the newest first (operator). A call looks at a bounded part of it. So a
+    page may have few lines or none, and another page follows all the same. Lines of the last half
+    second may be missing.
+    """
     GetPolicy: _aio.UnaryUnaryMultiCallable[_admin_service_pb2.GetPolicyRequest, _admin_service_pb2.GetPolicyResponse]  # type: ignore[assignment]
     """Returns the policy that decides, the possible ones, and the state of the planning process
     (operator).
@@ -299,6 +309,17 @@ class AdminServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_admin_service_pb2.DeleteUserResponse, _abc.Awaitable[_admin_service_pb2.DeleteUserResponse]]:
         """Removes a user (admin): no new certificate, and the present one is refused. Jobs stay. Idempotent."""
+
+    @_abc_1.abstractmethod
+    def ListAuditLines(
+        self,
+        request: _admin_service_pb2.ListAuditLinesRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_admin_service_pb2.ListAuditLinesResponse, _abc.Awaitable[_admin_service_pb2.ListAuditLinesResponse]]:
+        """Lists lines of the audit, the newest first (operator). A call looks at a bounded part of it. So a
+        page may have few lines or none, and another page follows all the same. Lines of the last half
+        second may be missing.
+        """
 
     @_abc_1.abstractmethod
     def GetPolicy(

@@ -90,6 +90,7 @@ def test_the_care_of_nodes_is_for_operators() -> None:
         "AcceptGpus",
         "ClearGpuConditions",
         "ListUsers",
+        "ListAuditLines",
         "GetPolicy",
         "ListPools",
         "ProfileMaster",
