@@ -1,4 +1,4 @@
-"""The page of the audit: who changed what and when, and what was denied. For operators.
+"""The page of the audit: changes with their authors and times, and denied calls. For operators.
 
 The master looks for the lines, and a bounded part of the audit at a time. So a page says how far
 back it has looked, and leads on to older lines.

@@ -27,7 +27,7 @@ from dlq_cli.lazy import Lazy, LazyGroup
             "dlq_cli.commands.admin.estimates:estimates", "How good start ranges are."
         ),
         "audit": Lazy(
-            "dlq_cli.commands.admin.audit:audit", "Who changed what, and what was denied."
+            "dlq_cli.commands.admin.audit:audit", "Changes and their authors, and denied calls."
         ),
         "profile": Lazy(
             "dlq_cli.commands.admin.profile:profile", "On what the master spends its time."

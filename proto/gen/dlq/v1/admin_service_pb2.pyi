@@ -1320,7 +1320,7 @@ class AuditLine(_message.Message):
     OBJECT_FIELD_NUMBER: _builtins.int
     DECISION_FIELD_NUMBER: _builtins.int
     user: _builtins.str
-    """Who called; empty: nobody that the master knows."""
+    """The caller; empty: nobody that the master knows."""
     role: _builtins.str
     """The caller's role."""
     by: _builtins.str
@@ -1334,7 +1334,7 @@ class AuditLine(_message.Message):
     method: _builtins.str
     """The path of the method, such as "/dlq.v1.JobService/SubmitJob"."""
     object: _builtins.str
-    """What it was about, such as the numbers of jobs with commas between them."""
+    """The subject of the call, such as the numbers of jobs with commas between them."""
     decision: _builtins.str
     """"OK", "COMMITTED", or the reason of the refusal."""
     @_builtins.property
