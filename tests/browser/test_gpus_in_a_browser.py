@@ -93,3 +93,24 @@ def test_a_lost_line_keeps_the_map_and_says_so(site: Site) -> None:
     page.evaluate("document.dispatchEvent(new Event('visibilitychange'))")
     page.get_by_text("no newer map comes").wait_for()
     assert page.locator("#map").get_attribute("data-nodes") == str(NODES)
+
+
+def test_the_map_comes_once_the_first_node_has_joined(site: Site) -> None:
+    """The page of an empty cluster has no map, and is read anew when something happens."""
+    page = site.page()
+    empty = '<main id="main" data-after="-1"><p class="empty">No node has joined.</p></main>'
+    first = [True]
+
+    def without_nodes(route: Any) -> None:
+        answer = route.fetch()
+        body = answer.text()
+        if first.pop() if first else False:
+            begin, end = body.index("<main"), body.index("</main>") + len("</main>")
+            body = body[:begin] + empty + body[end:]
+        route.fulfill(response=answer, body=body)
+
+    page.route("**/gpus", without_nodes)
+    page.goto(f"{site.base}/gpus")
+    page.get_by_text("No node has joined").wait_for()
+    site.submitted("stirs")
+    page.wait_for_selector("#map[data-nodes='2'][data-drawn]")

@@ -256,6 +256,7 @@ READS = [
     "gpus lab1 sick1 --no-header",
     "gpus -t withheld -t busy",
     "gpus --unhealthy",
+    "nodes -t up --flag draining,cordoned --type H100-80GB --search rack",
     "queues",
     "admin user list",
     "admin audit -n 1 --since 2h cancel",

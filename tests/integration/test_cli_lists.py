@@ -82,3 +82,20 @@ def test_a_master_of_a_former_release_is_not_believed(dlq: Dlq, master: FakeMast
     assert (said.code, said.out) == (2, "")
     assert "former release" in said.err
     assert len(dlq("status", "-q").out.split()) == 10
+
+
+def test_the_master_chooses_nodes_unless_it_is_of_a_former_release(
+    dlq: Dlq, master: FakeMaster
+) -> None:
+    chosen = ("nodes", "-t", "suspect,DOWN", "--flag", "draining", "--type", "x", "--search", "a b")
+    assert dlq(*chosen).code == 0
+    (asked,) = master.requests("ListNodes")
+    assert (list(asked.states), list(asked.flags)) == (["suspect", "down"], ["draining"])
+    assert (asked.gpu_type, asked.text, asked.with_total) == ("x", "a b", True)
+    both = dlq("nodes", "gpu01", "-t", "up")
+    assert (both.code, both.out) == (2, "")
+    master.knows_lists = False
+    refused = dlq(*chosen)
+    assert (refused.code, refused.out) == (2, "")
+    assert "former release" in refused.err
+    assert dlq("nodes").code == 0

@@ -171,6 +171,27 @@ async def test_a_page_of_another_s_job_says_no_more_than_of_none(house: RpcHouse
     assert others.text.replace("job 1", "job 9") == nobodys.text
 
 
+async def test_a_refusal_leads_on_to_other_pages_where_somebody_is_signed_in(
+    web: WebHouse,
+) -> None:
+    for path in ("/jobs/99", "/nowhere"):
+        assert "<nav" not in (await web.browser.get(path, headers=HTML)).text
+    await web.enter()
+    for path, status in (("/jobs/99", 404), ("/jobs?cursor=x", 400), ("/nowhere", 404)):
+        refused = await web.browser.get(path, headers=HTML)
+        assert refused.status_code == status
+        assert 'href="/jobs"' in refused.text
+        assert "alice" in refused.text
+
+
+async def test_the_queue_has_a_field_for_a_team(web: WebHouse) -> None:
+    await web.enter()
+    text = (await web.browser.get("/jobs?team=vision", headers=HTML)).text
+    assert '<input name="team" value="vision"' in text
+    assert 'type="hidden" name="team"' not in text
+    assert 'href="/what-if"' in text, "from each page"
+
+
 async def test_a_job_s_page_has_its_reasons_and_what_may_be_done(web: WebHouse) -> None:
     await web.enter()
     text = (await web.browser.get("/jobs/1", headers=HTML)).text

@@ -414,7 +414,10 @@ class FakeMaster(
 
     def ListNodes(self, request: nodes.ListNodesRequest, context: Any) -> nodes.ListNodesResponse:
         self._note("ListNodes", request, context)
-        return nodes.ListNodesResponse(nodes=self.nodes.values())
+        answer = nodes.ListNodesResponse(nodes=self.nodes.values())
+        if request.with_total and self.knows_lists:
+            answer.total_count = len(answer.nodes)
+        return answer
 
     def GetNode(self, request: nodes.GetNodeRequest, context: Any) -> nodes.GetNodeResponse:
         self._note("GetNode", request, context)

@@ -97,7 +97,7 @@ def assembled(
 def refused(http: HTTPConnection, error: DlqError) -> Response:
     """A refusal: a page for people, JSON for programs."""
     if "text/html" in http.headers.get("accept", ""):
-        return refusal_page(error, outcome_of(error).status)
+        return refusal_page(http, error, outcome_of(error).status)
     return refusal(error)
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup, escape
-from starlette.requests import Request
+from starlette.requests import HTTPConnection, Request
 from starlette.responses import HTMLResponse, Response
 
 from dlq_cli.output.render import clean_line
@@ -39,18 +39,21 @@ def _templates() -> Environment:
 
 def page(http: Request, name: str, title: str, **content: Any) -> Response:
     """A page of somebody who is signed in."""
+    told = {"title": title, **_frame(http), **content}
+    return HTMLResponse(_templates().get_template(f"{name}.html").render(told))
+
+
+def _frame(http: HTTPConnection) -> dict[str, Any]:
+    """All around the content of a page of somebody who is signed in."""
     person = person_of(http)
-    told = {
-        "title": title,
+    return {
         "person": person.name,
         "role": person.role,
         "cluster": person.cluster,
         "csrf": session_of(http).csrf,
         "here": http.url.path,
         "shared": person.user is not None,
-        **content,
     }
-    return HTMLResponse(_templates().get_template(f"{name}.html").render(told))
 
 
 def with_times(text: str) -> Markup:
@@ -72,7 +75,11 @@ def open_page(template: str, title: str, **content: Any) -> Response:
     )
 
 
-def refusal_page(error: DlqError, status: int) -> Response:
-    """A page that says what was refused, and what helps. Anybody may see it."""
+def refusal_page(http: HTTPConnection, error: DlqError, status: int) -> Response:
+    """A page that says what was refused, and what helps. Anybody may see it. It leads on to other
+    pages where somebody is signed in.
+    """
     told = {"title": "Not possible", "what": error.what, "hint": error.hint, "reason": error.reason}
-    return HTMLResponse(_templates().get_template("refusal.html").render(told), status)
+    signed_in = getattr(http.state, "session", None) is not None
+    frame = _frame(http) | {"after": -1} if signed_in else {"person": ""}
+    return HTMLResponse(_templates().get_template("refusal.html").render(told | frame), status)

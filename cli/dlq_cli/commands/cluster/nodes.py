@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 import click
 
 from dlq.v1 import node_pb2
+from dlq.v1.node_service_pb2 import ListNodesRequest
 from dlq_cli.app import App
 from dlq_cli.commands.cluster.queues import say_freeze
 from dlq_cli.commands.options import examples, json_option, pass_app
@@ -25,8 +26,24 @@ from dlq_common.text.wire import from_timestamp
 
 @click.command(
     epilog=examples(
-        "dlq nodes", "dlq nodes -l", "dlq nodes -R", "dlq nodes gpu[01-08]", "dlq nodes --json"
+        "dlq nodes",
+        "dlq nodes -l",
+        "dlq nodes -R",
+        "dlq nodes gpu[01-08]",
+        "dlq nodes --json",
+        "dlq nodes -t suspect,unreachable",
+        "dlq nodes --flag draining --type H100-80GB",
     )
+)
+@click.option("-t", "--state", default="", metavar="STATE,...", help="Only in one of these states.")
+@click.option("--flag", default="", metavar="FLAG,...", help="Only with one of these flags.")
+@click.option("--type", "gpu_type", default="", help="Only with a GPU of this type.")
+@click.option(
+    "--search",
+    "words",
+    default="",
+    metavar="WORDS",
+    help="Only with these in the name, host name or labels.",
 )
 @click.option("-l", "--long", "each", is_flag=True, help="One line for each node.")
 @click.option(
@@ -37,11 +54,23 @@ from dlq_common.text.wire import from_timestamp
 @click.argument("node", nargs=-1)
 @pass_app
 def nodes(
-    app: App, node: tuple[str, ...], each: bool, reasons: bool, no_header: bool, as_json: bool
+    app: App,
+    node: tuple[str, ...],
+    state: str,
+    flag: str,
+    gpu_type: str,
+    words: str,
+    each: bool,
+    reasons: bool,
+    no_header: bool,
+    as_json: bool,
 ) -> None:
     """The nodes, equal ones on one line; of a single NODE everything."""
     connection = app.connection()
-    found = chosen_nodes(Nodes(connection), node)
+    filters = ListNodesRequest(
+        states=_listed(state), flags=_listed(flag), gpu_type=gpu_type, text=words
+    )
+    found = chosen_nodes(Nodes(connection), node, filters)
     if reasons:
         found = [one for one in found if reasons_of(one)]
     look = app.look()
@@ -59,8 +88,20 @@ def nodes(
     say_freeze(app, Queues(connection).cluster())
 
 
-def chosen_nodes(api: Nodes, words: Sequence[str]) -> list[node_pb2.Node]:
-    """All nodes, or those of some host lists; NotFound for one that is not there."""
+def _listed(text: str) -> list[str]:
+    return [word.strip().lower() for word in text.split(",") if word.strip()]
+
+
+def chosen_nodes(
+    api: Nodes, words: Sequence[str], filters: ListNodesRequest | None = None
+) -> list[node_pb2.Node]:
+    """All nodes, or those of some host lists; NotFound for one that is not there. The master
+    applies the filters.
+    """
+    if filters is not None and filters.ByteSize():
+        if words:
+            raise InvalidRequest("name nodes, or choose among all of them: not both")
+        return list(api.list(filters))
     if not words:
         return list(api.list())
     names = names_of(words)

@@ -294,10 +294,13 @@ export class GpuMap {
   }
 }
 
-/** Draw what is there, and read again while somebody looks. */
+/** Draw what is there, and read again while somebody looks. An empty cluster has no map yet. */
 export function begin() {
   const figure = document.getElementById('map');
-  if (!figure?.dataset.source) return;
+  if (!figure?.dataset.source) {
+    document.addEventListener('dlq:renewed', begin, { once: true });
+    return;
+  }
   const source = figure.dataset.source;
   const map = new GpuMap(figure, document.getElementById('spot'), true);
   const line = document.getElementById('line');
