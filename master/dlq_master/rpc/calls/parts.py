@@ -17,7 +17,6 @@ from dlq_master.rpc.agents.exec_relay import ExecRelay
 from dlq_master.rpc.agents.logs_relay import LogsRelay
 from dlq_master.rpc.agents.sessions import Sessions
 from dlq_master.rpc.agents.step_keeper import StepKeeper
-from dlq_master.rpc.audit.search import AuditSearch
 from dlq_master.rpc.calls.open_calls import OpenCalls
 from dlq_master.rpc.calls.reads import Slices
 from dlq_master.rpc.links import SignInLinks
@@ -32,6 +31,12 @@ class Record(Protocol):
     def __call__(
         self, who: CertifiedIdentity | None, method: str, about: str, decision: str, peer: str = ""
     ) -> Awaitable[None]: ...
+
+
+class AuditReader(Protocol):
+    """Finds lines of the audit (audit/search.py)."""
+
+    def find(self, wanted: Any, place: str, most: int) -> Awaitable[Any]: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,7 +63,7 @@ class MasterParts:
     check_member: Callable[[CertifiedIdentity], object]  # Door.check_member, for long streams
     open_calls: OpenCalls
     record: Record
-    audit: AuditSearch
+    audit: AuditReader
     health: Any  # gRPC's own servicer
     version: str
     web_address: str  # of the web server for all; "": there is none
