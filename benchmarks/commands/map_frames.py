@@ -1,6 +1,7 @@
 """Frames a second of the GPU map, in a real browser, while it scrolls.
 
-    .venv-browser/bin/python -m benchmarks.commands.map_frames [--nodes N] [--json]
+    .venv-browser/bin/python -m benchmarks.commands.map_frames [--nodes N] [--size WxH] [--scale N]
+        [--json]
 
 `make browser` makes that environment. The browser has no GPU here: it draws on the CPU. Nodes have
 8 GPUs each, all held. Goal: 30 frames a second with 1,024 nodes.
@@ -33,9 +34,11 @@ def main() -> None:
     """Draw, scroll, count."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--nodes", type=int, default=1_024)
+    parser.add_argument("--size", default="1240x1040", help="of the window, in pixels of CSS")
+    parser.add_argument("--scale", type=float, default=1.0, help="pixels of the device in each")
     report = Report.begin("commands.map_frames", parser)
-    nodes = report.options.nodes
-    told = scrolled(document(nodes))
+    nodes, (width, height) = report.options.nodes, map(int, report.options.size.split("x"))
+    told = scrolled(document(nodes), {"width": width, "height": height}, report.options.scale)
     report.figure(f"{nodes} nodes: frames", told["frames"], "/s", at_least=30)
     report.figure(f"{nodes} nodes: a drawing, on the script's thread", told["draw"], "ms")
     report.end()
@@ -56,7 +59,7 @@ def document(nodes: int) -> str:
     return json.dumps({"now": 1_000, "nodes": told, "leases": leases, "next": None})
 
 
-def scrolled(data: str) -> dict[str, float]:
+def scrolled(data: str, size: Any, scale: float) -> dict[str, float]:
     """Frames a second, and the milliseconds of a drawing."""
     from playwright.sync_api import sync_playwright
 
@@ -75,7 +78,7 @@ def scrolled(data: str) -> dict[str, float]:
 
     with sync_playwright() as started:
         browser = started.chromium.launch(executable_path=chromium(), args=list(FLAGS))
-        page = browser.new_page(viewport={"width": 1240, "height": 1040})
+        page = browser.new_page(viewport=size, device_scale_factor=scale)
         page.route(f"{ORIGIN}/**", serve)
         page.goto(f"{ORIGIN}/")
         page.wait_for_selector("#map[data-drawn]")

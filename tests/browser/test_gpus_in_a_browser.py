@@ -114,3 +114,24 @@ def test_the_map_comes_once_the_first_node_has_joined(site: Site) -> None:
     page.get_by_text("No node has joined").wait_for()
     site.submitted("stirs")
     page.wait_for_selector("#map[data-nodes='2'][data-drawn]")
+
+
+def test_a_little_scrolling_draws_nothing_and_much_of_it_ends_sharp(site: Site) -> None:
+    """A quarter of a window is drawn ahead. A far scroll draws coarsely, and finely at its end."""
+    page = large(site, viewport={"width": 1200, "height": 800}, device_scale_factor=2)
+    top = page.evaluate("document.getElementById('map').getBoundingClientRect().top")
+    page.evaluate(f"scrollTo(0, {top})")
+    page.wait_for_selector("#map[data-scale='2']")
+    page.evaluate("document.getElementById('map').dataset.drawn = 'before'")
+    page.evaluate("scrollBy(0, 60)")
+    page.evaluate("new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))")
+    assert page.locator("#map").get_attribute("data-drawn") == "before"
+    page.evaluate(
+        "(() => { const map = document.getElementById('map'); window.scales = [];"
+        " new MutationObserver(() => window.scales.push(map.dataset.scale))"
+        ".observe(map, {attributes: true, attributeFilter: ['data-scale']}); })()"
+    )
+    page.evaluate("scrollBy(0, 900)")
+    page.wait_for_selector("#map[data-scale='2']:not([data-drawn='before'])")
+    assert page.evaluate("window.scales[0]") == "1"
+    assert drawn(page)["full"] > 0

@@ -6,6 +6,7 @@
 /** @typedef {{node: Packed, leases: Lease[]}} Drawn */
 const EVERY_MS = 10000;
 const ANSWERS_MS = 30000;  // a server that says nothing for longer is away
+const REST_MS = 200;  // after the last scrolling
 const TERM_S = 1200;
 const HOLD_S = 3600;
 const HUES = 12;
@@ -45,12 +46,15 @@ export class GpuMap {
     this.canvas.setAttribute('aria-label', 'Map of GPUs; arrow keys go from one to the next, Enter opens its job');
     this.figure.replaceChildren(this.canvas);
     this.waiting = false;
+    this.above = 0; this.below = 0;  // what is drawn, in CSS pixels of the figure
+    this.rough = false;  // while it is scrolled far, drawn with one pixel for each of CSS
+    this.resting = 0;
     this.canvas.addEventListener('keydown', (event) => this.key(event));
     this.canvas.addEventListener('mousemove', (event) => this.point(event));
     this.canvas.addEventListener('click', (event) => { this.point(event); this.open(); });
-    addEventListener('scroll', () => this.later(), { passive: true });
+    addEventListener('scroll', () => this.moved(), { passive: true });
     addEventListener('resize', () => this.later());
-    this.figure.addEventListener('scroll', () => this.later(), { passive: true });
+    this.figure.addEventListener('scroll', () => this.moved(), { passive: true });
     matchMedia('(prefers-color-scheme: dark)').addEventListener('change', () => this.later());
   }
 
@@ -94,6 +98,17 @@ export class GpuMap {
     requestAnimationFrame(() => { this.waiting = false; this.draw(); });
   }
 
+  /** The reader has scrolled: a quarter of a window above and below is drawn already. */
+  moved() {
+    const box = this.figure.getBoundingClientRect();
+    const first = Math.max(0, -box.top);
+    const last = Math.min(box.height, innerHeight - box.top);
+    if (first < this.above || last > this.below) { this.rough = devicePixelRatio > 1; this.later(); }
+    if (!this.rough) return;
+    clearTimeout(this.resting);
+    this.resting = setTimeout(() => { this.rough = false; this.later(); }, REST_MS);
+  }
+
   /** Where everything is, in CSS pixels. */
   plan() {
     const most = Math.max(1, ...this.nodes.map((one) => one.node[5].length));
@@ -114,9 +129,11 @@ export class GpuMap {
     const width = p.columns * p.wide;
     const height = Math.max(1, p.rows * p.high);
     const box = this.figure.getBoundingClientRect();
-    const seen = Math.min(height, innerHeight + 2 * p.high);
-    const above = Math.min(Math.max(0, -box.top - p.high), Math.max(0, height - seen));
-    const scale = devicePixelRatio || 1;
+    const more = Math.max(p.high, Math.round(innerHeight / 4));
+    const seen = Math.min(height, innerHeight + 2 * more);
+    const above = Math.min(Math.max(0, -box.top - more), Math.max(0, height - seen));
+    this.above = above; this.below = above + seen;
+    const scale = this.rough ? 1 : devicePixelRatio || 1;
     this.figure.style.height = `${height}px`;
     if (this.canvas.width !== Math.round(width * scale) || this.canvas.height !== Math.round(seen * scale)) {
       this.canvas.width = Math.round(width * scale);
@@ -141,6 +158,7 @@ export class GpuMap {
       const y = Math.floor(i / p.columns) * p.high;
       number = this.drawNode(pen, look, this.nodes[i], x, y, p, now, number);
     }
+    this.figure.dataset.scale = String(scale);
     this.figure.dataset.drawn = String(Math.round(performance.now() - began));
   }
 
