@@ -9,15 +9,11 @@ from __future__ import annotations
 import asyncio
 import fcntl
 import os
-import signal
 import socket
 from collections.abc import Iterator
 from contextlib import AsyncExitStack, contextmanager
 from pathlib import Path
 from typing import NoReturn
-
-import uvicorn
-from starlette.applications import Starlette
 
 from dlq_client.service import ServiceHome
 from dlq_common.clock import Clock
@@ -29,9 +25,9 @@ from dlq_web.accepting import MOST_CONNECTIONS, BoundedListener
 from dlq_web.config import WebConfig
 from dlq_web.line.service import ServiceLine, service_identity
 from dlq_web.listening import OpenProtocol, Tls, listening_socket
+from dlq_web.orderly import OrderlyServer
 from dlq_web.shared import SharedServer, Site
 
-LEAVING_S = 2
 BEAT_S = 5.0
 
 
@@ -61,7 +57,10 @@ async def run(config: WebConfig, clock: Clock) -> None:
         if config.openid.issuer:
             shared.add_openid(config.openid, config.page.origin)
         service = Service.of(os.environ, clock)
-        server = OpenServer(shared.app(), tls, shared)
+        server = OrderlyServer(
+            shared.app(), OpenProtocol, shared.sessions, most=MOST_CONNECTIONS,
+            tls=tls.context if tls is not None else None,
+        )  # fmt: skip
         tasks = [
             asyncio.create_task(line.keep_renewed()),
             asyncio.create_task(shared.keep_swept()),
@@ -93,32 +92,6 @@ def claimed(state_dir: Path) -> Iterator[None]:
 
 def _private(path: str, flags: int) -> int:
     return os.open(path, flags, 0o600)
-
-
-class OpenServer(uvicorn.Server):
-    """Leaves in order by a signal, and ends every session first: an open page would hold it up."""
-
-    def __init__(self, app: Starlette, tls: Tls | None, shared: SharedServer) -> None:
-        config = uvicorn.Config(
-            app, http=OpenProtocol, ws="none", lifespan="off", proxy_headers=False, log_config=None,
-            log_level="error", access_log=False, server_header=False,
-            timeout_graceful_shutdown=LEAVING_S, limit_concurrency=MOST_CONNECTIONS,
-        )  # fmt: skip
-        config.load()
-        config.ssl = tls.context if tls is not None else None
-        super().__init__(config)
-        self._shared = shared
-
-    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        self._shared.sessions.end_all()
-        await super().shutdown(sockets)
-
-    @contextmanager
-    def capture_signals(self) -> Iterator[None]:
-        loop = asyncio.get_running_loop()
-        for number in (signal.SIGINT, signal.SIGTERM):
-            loop.add_signal_handler(number, self.handle_exit, number, None)
-        yield
 
 
 async def _keep_alive(service: Service) -> NoReturn:

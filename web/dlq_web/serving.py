@@ -17,7 +17,6 @@ from contextlib import AsyncExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any, ClassVar
 
-import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from dlq.v1 import queue_service_pb2
@@ -34,10 +33,10 @@ from dlq_web.door.wall import WallToken
 from dlq_web.line.calls import MasterLine
 from dlq_web.line.feed import EventFeed
 from dlq_web.line.methods import named
+from dlq_web.orderly import OrderlyServer
 
 HOST, USUAL_PORT = "127.0.0.1", 7330
 TOKEN_FILE = "web.json"
-LEAVING_S = 2
 MOST_STRANGERS = 16  # connections of other users of this host
 TERMINAL_S = 2.0  # until a terminal that is not ours now is tried again
 # Only of a socket that is said to be TCP does asyncio send what is small at once.
@@ -76,14 +75,7 @@ async def serve(
         leaving.enter_context(token_file(home, hosts[0], sessions))
         renewing = asyncio.create_task(line.keep_renewed())
         leaving.callback(renewing.cancel)
-        server = _Server(
-            uvicorn.Config(
-                app, http=_Protocol, ws="none", lifespan="off", proxy_headers=False,
-                log_config=None, log_level="error", access_log=False, server_header=False,
-                timeout_graceful_shutdown=LEAVING_S,
-            ),
-            sessions,
-        )  # fmt: skip
+        server = OrderlyServer(app, _Protocol, sessions)
 
         def invite() -> None:
             say(f"open http://{hosts[0]}/enter?link={sessions.new_link()}")
@@ -96,28 +88,6 @@ async def serve(
         say(f"from another machine first: ssh -L {number}:{hosts[0]} THIS-HOST")
         _invite_again(invite)
         await server.serve(sockets=[listening])
-
-
-class _Server(uvicorn.Server):
-    """Leaves in order by a signal. uvicorn's own would raise the signal once more at its end, and
-    the process would be gone before anything is tidied up.
-    """
-
-    def __init__(self, config: uvicorn.Config, sessions: WebSessions) -> None:
-        super().__init__(config)
-        self._sessions = sessions
-
-    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        self._sessions.end_all()  # an open page would hold it up
-        await super().shutdown(sockets)
-
-    @contextmanager
-    def capture_signals(self) -> Iterator[None]:
-        loop = asyncio.get_running_loop()
-        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-            if signal.getsignal(number) is not signal.SIG_IGN:  # as under nohup
-                loop.add_signal_handler(number, self.handle_exit, number, None)
-        yield
 
 
 class _Protocol(H11Protocol):
