@@ -27,12 +27,20 @@ from dlq_common.text.addresses import is_loopback, split_address
 from dlq_common.text.instants import format_instant
 from dlq_common.text.names import check_word
 from dlq_common.text.units import MINUTE, approximate_span
-from dlq_master.control.config import OTHERS, MasterConfig
+from dlq_master.control.config import OTHERS, POSTGRESQL, SQLITE, MasterConfig
 from dlq_master.control.loans.load_sources import check_source
 from dlq_master.control.loop.failpoints import Failpoints
 from dlq_master.control.people.people import ROLE_ORDER
 from dlq_master.control.placement.policies import policy_of
 from dlq_master.control.pool_config import check_pools
+from dlq_master.databases import (
+    check_store,
+    early_check,
+    need_sqlite,
+    path_of,
+    place_of,
+    stored_meta,
+)
 from dlq_master.founding import Charter, found
 from dlq_master.model.nodes.gpu_health import actions_of
 from dlq_master.rpc.metrics.token_file import token_file_of
@@ -40,7 +48,6 @@ from dlq_master.safekeeping import Copies, copy_master, run_hook
 from dlq_master.safekeeping import check as check_backup
 from dlq_master.shipping_commands import receive_shipped, recover_shipped, show_shipping
 from dlq_master.store.port import CommitFailed
-from dlq_master.store.sqlite.open import EarlyCheck, read_meta
 
 DEFAULT_CONFIG = Path("/etc/dlq/master.toml")
 # Agents need two files each; less than this is no cluster at all.
@@ -159,7 +166,7 @@ def run(config_path: Path, check_config: bool, log_level: str | None) -> None:
         return
     # The C core of gRPC reads it when it is imported, and writes lines of its own form otherwise.
     os.environ.setdefault("GRPC_VERBOSITY", "NONE")
-    early = EarlyCheck(config.cluster.state_dir / "dlq.db")
+    early = early_check(config)
     gc.disable()  # nothing that is imported goes; serving enables it
     from dlq_master.serving import serve_until_stopped
 
@@ -196,6 +203,7 @@ def back_up(config_path: Path, target: Path, keep: int) -> None:
     """
     with _failing(DlqError):
         config = load_config(MasterConfig, config_path)
+        need_sqlite(config, "dlq-master backup")
         copies = Copies(
             state_dir=config.cluster.state_dir,
             config_path=config_path,
@@ -247,6 +255,7 @@ def restore_copy(
     with _failing(DlqError, OSError):
         check_config(config_path, copy)
         config = load_config(MasterConfig, config_path)
+        need_sqlite(config, "dlq-master restore")
         wanted = Restore(
             copy=copy,
             state_dir=config.cluster.state_dir,
@@ -283,7 +292,8 @@ def reset_clock_(config_path: Path, yes: bool) -> None:
         click.confirm(f"This host's clock says {format_instant(now_s)}. Is that right?", abort=True)
     with _failing(DlqError, OSError):
         config = load_config(MasterConfig, config_path)
-        database = config.cluster.state_dir / "dlq.db"
+        need_sqlite(config, "dlq-master reset-clock")
+        database = path_of(config)
         slot_s, actor = config.lease.terms().slo_term_s, pwd.getpwuid(os.getuid()).pw_name
         done = reset_clock(database, now_s, MOST_APART_S, slot_s, actor)
     if done.shift_s:
@@ -292,6 +302,29 @@ def reset_clock_(config_path: Path, yes: bool) -> None:
             f"what was stored since {since} went back by {back} ({done.journal_rows} events)"
         )
     click.echo(f"the clock is taken as right; the next master goes on at {format_instant(now_s)}")
+
+
+@main.command("copy-store")
+@CONFIG
+@click.option("--to", "target", type=click.Choice((SQLITE, POSTGRESQL)), required=True)
+def copy_store(config_path: Path, target: str) -> None:
+    """Move the rows of a stopped master to PostgreSQL, or back to SQLite.
+
+    The server and its database are those of [store]. Every row is compared afterwards. The place
+    that the cluster leaves is set aside. Then set [store] backend to the new place.
+
+    \b
+    Example:
+      dlq-master copy-store --to postgresql --config /etc/dlq/master.toml
+    """
+    with _failing(DlqError, OSError):
+        config = load_config(MasterConfig, config_path)
+        path, place = path_of(config), place_of(config)
+        from dlq_master.store.copying import to_postgres, to_sqlite
+
+        moved = to_postgres(path, place) if target == POSTGRESQL else to_sqlite(place, path)
+    click.echo(f"{sum(moved.values())} rows of {len(moved)} tables moved to {target}, and compared")
+    click.echo(f'now set [store] backend = "{target}" in {config_path}, and start the master')
 
 
 @main.command("verify-audit")
@@ -313,7 +346,7 @@ def verify_audit(config_path: Path) -> None:
 
     with _failing(DlqError, OSError):
         config = load_config(MasterConfig, config_path)
-        known = Head.read(read_meta(config.cluster.state_dir / "dlq.db", AUDIT_HEAD))
+        known = Head.read(stored_meta(config, AUDIT_HEAD))
         verdict = verify_all(config.cluster.state_dir / "audit.jsonl", known)
     for broken in verdict.broken:
         where = f"{broken.file}:{broken.line}" if broken.line else broken.file
@@ -425,6 +458,7 @@ def _checked(config: MasterConfig) -> None:
     check_pools(config.pools, config.renting)
     check_backup(config.backup)
     _check_shipping(config)
+    check_store(config)
     Failpoints(config.debug.failpoint)
     policy_of(config)
 

@@ -42,6 +42,7 @@ from dlq_master.control.loop.preload import preload
 from dlq_master.control.loop.ticks import PERIODS_S, start_metronome
 from dlq_master.control.read_model.ports import Foresight
 from dlq_master.control.stimuli import PlanMade
+from dlq_master.databases import open_store
 from dlq_master.model.late import load_numbers
 from dlq_master.planner.process import PlannerProcess
 from dlq_master.policy.priced.names import PROGRAMS
@@ -61,7 +62,6 @@ from dlq_master.rpc.server import MasterServer, ServerSettings
 from dlq_master.shipping.status import STATUS
 from dlq_master.start_clock import anchor, start_clock, this_boot
 from dlq_master.store.batch import AUDIT_HEAD, PastJobs
-from dlq_master.store.sqlite.halves import Reader, Writer
 from dlq_master.store.sqlite.open import EarlyCheck
 
 if TYPE_CHECKING:
@@ -75,7 +75,7 @@ LOGIN_SOCKET = "login"
 TWIN = (sys.executable, "-P", "-m", "dlq_simulator.twin")
 
 
-def serve_until_stopped(config: MasterConfig, early: EarlyCheck) -> None:
+def serve_until_stopped(config: MasterConfig, early: EarlyCheck | None) -> None:
     """Serve, and begin anew from the disk after a fault of a handler, with the faulty stimulus put
     aside. A master that fails on ever other things, MOST_FAULTS within a minute, ends with a
     DlqError.
@@ -121,10 +121,7 @@ async def _serve(config: MasterConfig, leaving: AsyncExitStack, early: EarlyChec
         from dlq_master.shipping.child import refuse_superseded
 
         refuse_superseded(state_dir)
-    writer = Writer(state_dir / "dlq.db", early)
-    leaving.callback(writer.close)
-    reader = Reader(state_dir / "dlq.db")
-    leaving.callback(reader.close)
+    writer, reader = open_store(config, leaving, early)
     loaded = reader.load(window_of(config))
     boot_id = this_boot(os.environ)
     clock = start_clock(loaded.meta, loaded.last_time_s, state_dir, boot_id)

@@ -1,6 +1,6 @@
 """A store that forgets: rows in dictionaries, for tests.
 
-It obeys the same contract as the SQLite store (tests/unit/master/store/test_store_contract.py),
+It obeys the same contract as the SQLite store (tests/contract/test_store.py),
 down to bodies. Its results have been encoded and decoded, so nothing survives here by reference
 that would not survive a restart.
 """

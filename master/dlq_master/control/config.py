@@ -244,12 +244,27 @@ class IdentityConfig:
     group_teams: Mapping[str, str] = field(default_factory=dict)  # group = "team"
 
 
+SQLITE, POSTGRESQL = "sqlite", "postgresql"
+TLS_MODES = ("disable", "require", "verify-ca", "verify-full")
+
+
 @dataclass(frozen=True, slots=True)
 class StoreConfig:
-    """Backups are made beside the database, and replaced."""
+    """The database: one file of SQLite, or a PostgreSQL server (docs/running/postgresql.md)."""
 
-    backup_every: Seconds = Seconds(300.0)  # how often the copy beside the database is replaced
-    free_disk_floor: Bytes = Bytes(256 << 20)  # below it submissions are refused, ends are not
+    # "sqlite": dlq.db in the state directory; "postgresql": the database of `dsn`.
+    backend: str = SQLITE
+    # With SQLite: how often the copy beside the database is replaced.
+    backup_every: Seconds = Seconds(300.0)
+    # Below so much free space in the state directory submissions are refused, ends are not.
+    free_disk_floor: Bytes = Bytes(256 << 20)
+    # As libpq takes it: "host=db1,db2 dbname=dlq user=dlq", or "service=dlq"; without a password.
+    dsn: str = ""
+    password_file: str = ""  # the password, alone in a file of mode 0600
+    tls: str = "verify-full"  # libpq's sslmode; a socket of this host has no TLS
+    tls_ca: str = ""  # the certificates by which the server is trusted
+    # Start on a server without a synchronous standby: the loss of its disk loses acknowledged work.
+    allow_asynchronous: bool = False
 
 
 @dataclass(frozen=True, slots=True)

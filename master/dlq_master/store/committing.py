@@ -11,6 +11,7 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
+from pathlib import Path
 from typing import Final, NamedTuple
 
 from dlq_common.errors import Unavailable
@@ -112,6 +113,12 @@ class BatchWriter:
             self._let_claim_go()
 
     # --- what differs from database to database -------------------------------------------------
+
+    async def back_up(self) -> Path | None:
+        """Make a copy beside the rows and return its place; None: the database's own tools make
+        them. Raises BackupFailed.
+        """
+        raise NotImplementedError
 
     def _write_batch(self, db: StoreLine, batch: Batch) -> None:
         write_batch(db, batch)

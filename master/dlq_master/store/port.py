@@ -66,3 +66,15 @@ class BackupFailed(DlqError):
     """No new copy was made; the one before it, if any, is untouched."""
 
     reason = "BACKUP_FAILED"
+
+
+class CommitUnknown(CommitFailed):
+    """Nobody knows whether a batch is in the database. It is never tried again. Facts: error."""
+
+    reason = "COMMIT_UNKNOWN"
+
+
+class FencedOff(CommitFailed):
+    """Another master has taken the lead. Facts: error."""
+
+    reason = "FENCED_OFF"

@@ -3,7 +3,7 @@
 import json
 from collections.abc import Callable, Mapping, Sequence
 from operator import attrgetter
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from dlq_master.model.attempts.told_steps import TakenSteps
 from dlq_master.model.ids import AttemptKey
@@ -16,9 +16,19 @@ from dlq_master.store.tables.steps import PUT_SQL, row_of
 Row = tuple[object, ...]
 
 
-def write_batch(db: StoreLine, batch: Batch) -> None:
-    """Write everything a turn changed. The caller holds the transaction."""
-    for name, sql, row in _ROWS:
+class Writes(NamedTuple):
+    """How a list of a batch is written: its statement, and the row of each value."""
+
+    name: str
+    sql: str
+    row: Callable[[Any], Row]
+
+
+def write_batch(db: StoreLine, batch: Batch, rows: Sequence[Writes] | None = None) -> None:
+    """Write everything a turn changed. The caller holds the transaction. `rows`: ROWS, or what a
+    database has instead.
+    """
+    for name, sql, row in rows or ROWS:
         _many(db, sql, [row(one) for one in getattr(batch, name)])
     for table, changes in batch.changes.items():
         _many(db, table.put_sql, [table.row_of(one) for one in batch.values(table)])
@@ -86,77 +96,84 @@ def _intended(row: Intention) -> Row:
 EVENT_FIELDS: Final = "seq", "time_s", "kind", "job_id", "attempt", "node_id", "cause", "actor"
 _EVENT = attrgetter(*EVENT_FIELDS)
 
-# Each list of a batch, in the order in which they are written: its statement, and its rows.
-_ROWS: Final[Sequence[tuple[str, str, Callable[[Any], Row]]]] = (
-    (
-        "jobs",
-        """INSERT INTO jobs VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)
+# Each list of a batch, in the order in which they are written.
+ROWS: Final[Sequence[Writes]] = tuple(
+    Writes(*one)
+    for one in (
+        (
+            "jobs",
+            """INSERT INTO jobs VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)
         ON CONFLICT (job_id) DO UPDATE SET user = excluded.user, queue = excluded.queue,
         state = excluded.state, version = excluded.version, end_time_s = excluded.end_time_s,
         body = excluded.body""",
-        _with_body(
-            "job_id",
-            "user",
-            "name",
-            "queue",
-            "state.value",
-            "version",
-            "submit_time_s",
-            "end_time_s",
+            _with_body(
+                "job_id",
+                "user",
+                "name",
+                "queue",
+                "state.value",
+                "version",
+                "submit_time_s",
+                "end_time_s",
+            ),
         ),
-    ),
-    ("specs", "INSERT INTO job_specs VALUES (?, ?)", tuple),
-    (
-        "changed_specs",
-        """INSERT INTO changed_specs VALUES (?, ?)
+        ("specs", "INSERT INTO job_specs VALUES (?, ?)", tuple),
+        (
+            "changed_specs",
+            """INSERT INTO changed_specs VALUES (?, ?)
         ON CONFLICT (job_id) DO UPDATE SET spec = excluded.spec""",
-        tuple,
-    ),
-    (
-        "attempts",
-        """INSERT INTO attempts VALUES (?, ?, ?, ?, ?, ?)
+            tuple,
+        ),
+        (
+            "attempts",
+            """INSERT INTO attempts VALUES (?, ?, ?, ?, ?, ?)
         ON CONFLICT (job_id, number) DO UPDATE SET state = excluded.state,
         ended_time_s = excluded.ended_time_s, body = excluded.body""",
-        _with_body("key.job_id", "key.number", "epoch", "state.value", "ended_time_s"),
-    ),
-    (
-        "nodes",
-        """INSERT INTO nodes VALUES (?, ?, ?)
+            _with_body("key.job_id", "key.number", "epoch", "state.value", "ended_time_s"),
+        ),
+        (
+            "nodes",
+            """INSERT INTO nodes VALUES (?, ?, ?)
         ON CONFLICT (node_id) DO UPDATE SET state = excluded.state, body = excluded.body""",
-        _with_body("node_id", "state.value"),
-    ),
-    ("forgotten_nodes", "DELETE FROM nodes WHERE node_id = ?", _one),
-    (
-        "requests",
-        "INSERT INTO requests VALUES (?, ?, ?, ?, ?)",
-        attrgetter("user", "request_id", "digest", "result", "time_s"),
-    ),
-    (
-        "events",
-        "INSERT INTO journal VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
-        lambda event: (*_EVENT(event), _dumps(dict(event.data))),
-    ),
-    ("intentions", "INSERT INTO outbox VALUES (?, ?, ?, ?, ?, ?)", _intended),
-    ("delivered", "DELETE FROM outbox WHERE sequence = ?", _one),
-    (
-        "recordings",
-        """INSERT INTO recordings VALUES (?, ?, ?, ?)
+            _with_body("node_id", "state.value"),
+        ),
+        ("forgotten_nodes", "DELETE FROM nodes WHERE node_id = ?", _one),
+        (
+            "requests",
+            "INSERT INTO requests VALUES (?, ?, ?, ?, ?)",
+            attrgetter("user", "request_id", "digest", "result", "time_s"),
+        ),
+        (
+            "events",
+            "INSERT INTO journal VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            lambda event: (*_EVENT(event), _dumps(dict(event.data))),
+        ),
+        ("intentions", "INSERT INTO outbox VALUES (?, ?, ?, ?, ?, ?)", _intended),
+        ("delivered", "DELETE FROM outbox WHERE sequence = ?", _one),
+        (
+            "recordings",
+            """INSERT INTO recordings VALUES (?, ?, ?, ?)
         ON CONFLICT (job_id, number) DO UPDATE SET body = excluded.body""",
-        _with_body("key.job_id", "key.number", "order_time_s"),
-    ),
-    (
-        "evidence",
-        "INSERT INTO evidence VALUES (?, ?, ?, ?)",
-        _with_body("key.job_id", "key.number", "node_rank"),
-    ),
-    ("uses", USES_SQL, lambda row: (*row.account, *row.spent[:-1])),
-    ("uses", SPEEDS_SQL, lambda row: (*row.account, row.spent.normalised - row.spent.held)),
-    ("pool_uses", POOLS_SQL, lambda row: (row.day, row.pool, *row.level)),
-    ("stays", STAYS_SQL, lambda one: (one.request_id, *one.key, one.part, one.from_s, one.until_s)),
-    (
-        "audit_owed",
-        """INSERT INTO audit_owed (note_id, line) VALUES (?, ?)
+            _with_body("key.job_id", "key.number", "order_time_s"),
+        ),
+        (
+            "evidence",
+            "INSERT INTO evidence VALUES (?, ?, ?, ?)",
+            _with_body("key.job_id", "key.number", "node_rank"),
+        ),
+        ("uses", USES_SQL, lambda row: (*row.account, *row.spent[:-1])),
+        ("uses", SPEEDS_SQL, lambda row: (*row.account, row.spent.normalised - row.spent.held)),
+        ("pool_uses", POOLS_SQL, lambda row: (row.day, row.pool, *row.level)),
+        (
+            "stays",
+            STAYS_SQL,
+            lambda one: (one.request_id, *one.key, one.part, one.from_s, one.until_s),
+        ),
+        (
+            "audit_owed",
+            """INSERT INTO audit_owed (note_id, line) VALUES (?, ?)
         ON CONFLICT (note_id) DO NOTHING""",
-        tuple,
-    ),
+            tuple,
+        ),
+    )
 )

@@ -175,7 +175,7 @@ _MACHINES = """SELECT body FROM machines WHERE end_s IS NULL
 _JOBS = f"""SELECT body FROM jobs WHERE job_id IN (
     SELECT job_id FROM jobs WHERE end_time_s IS NULL AND instr(body, '"lateness":') > 0
     UNION SELECT job_id FROM jobs WHERE end_time_s >= :from_s AND instr(body, '"lateness":') > 0
-    UNION SELECT job_id FROM ({_STAYS}))"""
+    UNION SELECT job_id FROM ({_STAYS}) AS stayed)"""
 
 
 def read_costs(db: StoreLine, first_day: int, last_day: int, now_s: float) -> Costs:

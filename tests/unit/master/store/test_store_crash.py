@@ -179,7 +179,7 @@ asyncio.run(main())
 """
 
 
-@pytest.mark.long("unit/master/store/test_store_contract.py")
+@pytest.mark.long("contract/test_store.py")
 def test_what_was_acknowledged_before_a_kill_is_all_there(tmp_path: Path) -> None:
     path = tmp_path / "dlq.db"
     create_database(path)

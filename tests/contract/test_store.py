@@ -24,7 +24,11 @@ from dlq_master.store.batch import (
     StoredRequest,
     User,
 )
+from dlq_master.store.committing import BatchWriter
 from dlq_master.store.list_order import KEYS, ListOrder
+from dlq_master.store.postgres.halves import PostgresReader, PostgresWriter
+from dlq_master.store.postgres.line import PostgresPlace
+from dlq_master.store.reader import StoreReader
 from dlq_master.store.sqlite.halves import Reader, Writer
 from dlq_master.store.sqlite.open import create_database
 from dlq_master.store.stored_tables import (
@@ -39,6 +43,8 @@ from dlq_master.store.stored_tables import (
 )
 from dlq_master.store.tables.table import put
 from support.memory_store import MemoryStore, admits
+from support.postgres_site import postgres_site
+from support.postgres_store import begin_anew
 from support.stored_values import (
     a_job,
     a_machine,
@@ -70,7 +76,7 @@ class Halves:
     """A store under test."""
 
     writer: Commits
-    records: Reader | MemoryStore
+    records: StoreReader | MemoryStore
 
     async def commit(self, *batches: Batch) -> None:
         for batch in batches:
@@ -80,18 +86,38 @@ class Halves:
         return self.records.load(*window)
 
 
-@pytest.fixture(params=["sqlite", "memory"])
+@pytest.fixture(scope="module")
+def server() -> Iterator[PostgresPlace]:
+    """A server without a standby; each test begins with empty tables."""
+    with postgres_site() as site:
+        yield PostgresPlace(site.primary.dsn, allow_asynchronous=True)
+
+
+@pytest.fixture(params=["sqlite", "postgresql", "memory"])
 def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Halves]:
     if request.param == "memory":
         memory = MemoryStore()
         yield Halves(memory, memory)
         return
-    create_database(tmp_path / "dlq.db")
-    writer = Writer(tmp_path / "dlq.db")
-    reader = Reader(tmp_path / "dlq.db")
+    writer, reader = (
+        sqlite_halves(tmp_path)
+        if request.param == "sqlite"
+        else postgres_halves(request.getfixturevalue("server"))
+    )
     yield Halves(writer, reader)
     writer.close()
     reader.close()
+
+
+def sqlite_halves(tmp_path: Path) -> tuple[BatchWriter, StoreReader]:
+    create_database(tmp_path / "dlq.db")
+    return Writer(tmp_path / "dlq.db"), Reader(tmp_path / "dlq.db")
+
+
+def postgres_halves(server: PostgresPlace) -> tuple[BatchWriter, StoreReader]:
+    begin_anew(server)
+    writer = PostgresWriter(server, "test")
+    return writer, PostgresReader(server, writer.fence)
 
 
 async def test_a_new_store_is_empty(store: Halves) -> None:

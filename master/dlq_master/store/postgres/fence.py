@@ -1,0 +1,134 @@
+"""The fence of a master: which server it writes to, on which timeline, and with which epoch.
+
+The row `leader` is the one truth about who leads. A change of its epoch waits for transactions of
+the former leader that are under way, and every later one is refused (`hold_fence` in the schema).
+So a lease may be read from a clock, and a write cannot.
+"""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+import psycopg
+
+from dlq_common.errors import ConfigError
+from dlq_master.store.port import DatabaseDamaged, DatabaseInUse, FencedOff
+from dlq_master.store.postgres.line import PostgresLine, ReadingLine
+from dlq_master.store.postgres.schema import is_there
+
+OLDEST: Final = 15
+# An epoch that a promoted server has not seen must not be given again.
+JUMP: Final = 1 << 20
+_CLAIM: Final = 0x646C7131_00000002  # a lock of the session: one master without a lease at a time
+_IDENTITY: Final = """SELECT system_identifier,
+    CAST(CAST('x' || substr(pg_walfile_name(pg_current_wal_lsn()), 1, 8) AS bit(32)) AS bigint)
+    FROM pg_control_system()"""
+# Above every epoch that was ever given, also by a master on another database (meta).
+_TAKE: Final = """UPDATE leader SET holder = $1, addresses = $2, ttl_s = $3,
+    renewed = clock_timestamp(), system_identifier = $4, timeline = $5,
+    epoch = greatest(epoch,
+        coalesce((SELECT CAST(value AS bigint) FROM meta WHERE key = 'epoch'), 0))
+        + CASE WHEN system_identifier IN (0, $4) AND timeline IN (0, $5) THEN 1 ELSE $6 END
+    WHERE epoch = $7 RETURNING epoch"""
+
+
+class Fence(NamedTuple):
+    """What a write must still be true to."""
+
+    system_identifier: int  # of the server's data; a standby has that of its primary
+    timeline: int  # raised by every promotion of a standby
+    epoch: int  # raised by every master that takes the lead
+
+
+class Leader(NamedTuple):
+    """The row of the leader. Its age is told by the database's clock."""
+
+    epoch: int
+    holder: str
+    addresses: str
+    ttl_s: float
+    age_s: float  # since it was renewed
+
+
+def read_leader(line: PostgresLine) -> Leader:
+    """Who leads, as far as the database knows."""
+    row = line.own(
+        "SELECT epoch, holder, addresses, ttl_s,"
+        " CAST(extract(epoch FROM clock_timestamp() - renewed) AS double precision) FROM leader"
+    ).fetchone()
+    if row is None:
+        raise DatabaseDamaged("the row of the leader is gone; restore the database")
+    return Leader(*row)
+
+
+def identity(line: PostgresLine) -> tuple[int, int]:
+    """The server's data and their timeline."""
+    system_identifier, timeline = line.own(_IDENTITY).fetchone() or (0, 0)
+    return int(system_identifier), int(timeline)
+
+
+def take_lead(
+    line: PostgresLine, holder: str, addresses: str, ttl_s: float, seen: int
+) -> Fence | None:
+    """Lead with a higher epoch; None: somebody has taken the lead since epoch `seen`.
+
+    It waits for a transaction of the former leader that is under way.
+    """
+    here = identity(line)
+    row = line.own(_TAKE, [holder, addresses, ttl_s, *here, JUMP, seen]).fetchone()
+    return None if row is None else Fence(*here, int(row[0]))
+
+
+def claim_session(line: PostgresLine) -> None:
+    """Be the one master without a lease, for as long as this line lasts. Raises DatabaseInUse."""
+    (mine,) = line.own("SELECT pg_try_advisory_lock($1)", [_CLAIM]).fetchone() or (False,)
+    if not mine:
+        raise DatabaseInUse("another master writes to this database")
+
+
+def check_server(line: PostgresLine, *, allow_asynchronous: bool) -> tuple[str, ...]:
+    """Refuse a server that may lose an acknowledged commit. Return, in words, what it may lose
+    where that is allowed by name. Raises ConfigError, or DatabaseDamaged without a cluster.
+    """
+    shown = dict(
+        line.own(
+            "SELECT name, setting FROM pg_settings WHERE name IN"
+            " ('server_version_num', 'synchronous_standby_names', 'fsync', 'full_page_writes')"
+        ).fetchall()
+    )
+    if int(shown["server_version_num"]) // 10_000 < OLDEST:
+        raise ConfigError(f"store.dsn: the server is older than PostgreSQL {OLDEST}")
+    if not is_there(line):
+        raise DatabaseDamaged(
+            "the database holds no cluster; move one there with `dlq-master copy-store`"
+        )
+    lost: list[str] = []
+    if not shown["synchronous_standby_names"].strip():
+        lost.append(
+            "synchronous_standby_names is empty: the loss of the server's disk, or a failover, "
+            "loses the last acknowledged commits"
+        )
+    if "off" in (shown["fsync"], shown["full_page_writes"]):
+        lost.append("fsync or full_page_writes is off: a power cut loses acknowledged commits")
+    if lost and not allow_asynchronous:
+        raise ConfigError(
+            f"store.dsn: {'; '.join(lost)}",
+            hint="name a synchronous standby, or accept it: [store] allow_asynchronous = true",
+        )
+    return tuple(lost)
+
+
+class FencedLine(ReadingLine):
+    """A line of a leader's reads: one that is opened anew reaches the same server, or none."""
+
+    fence: Fence | None = None
+
+    def _opened(self) -> psycopg.Connection[object]:
+        line = super()._opened()
+        if self.fence is not None:
+            self._line = line
+            here = identity(self)
+            if here != self.fence[:2]:
+                line.close()
+                raise FencedOff("another server answers now; this master leads no more")
+        return line

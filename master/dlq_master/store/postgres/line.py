@@ -1,0 +1,212 @@
+"""A connection to PostgreSQL that takes the store's statements.
+
+A line never waits for ever: a server that is silent is left after seconds, by the kernel
+(tcp_user_timeout, keepalives), and a transaction that stands still is ended by the server.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final, LiteralString
+
+import psycopg
+from psycopg.abc import Buffer
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
+from psycopg.types.numeric import Int8Dumper
+from psycopg.types.string import StrDumperUnknown
+
+from dlq_common.errors import ConfigError, Unavailable
+from dlq_common.identity.private_files import read_private
+from dlq_master.store.port import Found
+from dlq_master.store.postgres.dialect import translated
+
+NAME: Final = "dlq-master"  # what pg_stat_activity calls us
+_HOW: Final = {
+    "connect_timeout": "5",
+    "keepalives": "1",
+    "keepalives_idle": "2",
+    "keepalives_interval": "1",
+    "keepalives_count": "2",
+    "tcp_user_timeout": "4000",
+    "target_session_attrs": "read-write",
+}
+# Of each use of a line. The commit's line has no time limit: a commit that is cancelled while it
+# waits for the standby stays, and may be lost with the server.
+WRITER: Final = {
+    "synchronous_commit": "on",
+    "statement_timeout": "0",
+    "lock_timeout": "10s",
+    "idle_in_transaction_session_timeout": "3s",
+    "client_min_messages": "warning",
+}
+QUICK_READER: Final = {"statement_timeout": "10s", "default_transaction_read_only": "on"}
+LONG_READER: Final = {
+    "statement_timeout": "10min",
+    "idle_in_transaction_session_timeout": "1min",
+    "default_transaction_read_only": "on",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class PostgresPlace:
+    """Where the server is, and how it is trusted."""
+
+    dsn: str  # of libpq: host=... dbname=..., or service=NAME; never with a password
+    password_file: str = ""
+    tls: str = "verify-full"  # libpq's sslmode; sockets of this host have none
+    tls_ca: str = ""
+    allow_asynchronous: bool = False
+
+    def conninfo(self) -> str:
+        """What libpq needs. Raises ConfigError."""
+        try:
+            known = conninfo_to_dict(self.dsn)
+        except psycopg.ProgrammingError as error:
+            raise ConfigError(f"store.dsn: {str(error).strip()}", key="store.dsn") from None
+        if "password" in known:
+            told = "a password lies in the file of store.password_file, not here"
+            raise ConfigError(f"store.dsn: {told}", key="store.dsn")
+        more: dict[str, str] = {"sslmode": self.tls, "application_name": NAME, **_HOW}
+        if self.tls_ca:
+            more["sslrootcert"] = self.tls_ca
+        if self.password_file:
+            try:
+                more["password"] = read_private(Path(self.password_file)).decode().strip()
+            except OSError as error:
+                told = f"{self.password_file}: {error.strerror}"
+                raise ConfigError(f"store.password_file: {told}", source=told) from None
+        return make_conninfo("", **{**more, **{k: str(v) for k, v in known.items()}})
+
+    def place(self) -> str:
+        """In words, for messages."""
+        known = conninfo_to_dict(self.dsn)
+        told = (
+            f"{name}={known[name]}"
+            for name in ("service", "host", "port", "dbname")
+            if name in known
+        )
+        return f"PostgreSQL ({' '.join(told)})"
+
+
+class _WithoutNul(StrDumperUnknown):
+    """PostgreSQL's texts hold no NUL. Bodies have none: JSON escapes it. In a cause another sign
+    stands for it.
+    """
+
+    def dump(self, obj: str) -> Buffer | None:
+        return super().dump(obj.replace("\0", "\ufffd") if "\0" in obj else obj)
+
+
+class PostgresLine:
+    """One connection; one thread at a time uses it, but for `interrupt`."""
+
+    def __init__(self, server: PostgresPlace, settings: Mapping[str, str]) -> None:
+        """Raises Unavailable when the server cannot be reached, or takes no writes."""
+        self._server, self._settings = server, settings
+        self.warned = ""  # the last warning of the server
+        self._line = self._opened()
+
+    def _opened(self) -> psycopg.Connection[Any]:
+        try:
+            line = psycopg.connect(
+                self._server.conninfo(), autocommit=True, cursor_factory=psycopg.RawCursor
+            )
+        except psycopg.OperationalError as error:
+            told = f"{self._server.place()} cannot be used: {str(error).strip()}"
+            raise Unavailable(told) from error
+        line.adapters.register_dumper(int, Int8Dumper)  # one statement for numbers of every size
+        line.adapters.register_dumper(str, _WithoutNul)
+        line.prepare_threshold = 1
+        line.add_notice_handler(self._noticed)
+        with line.pipeline():
+            for name, value in self._settings.items():
+                line.execute("SELECT set_config($1, $2, false)", [name, value])
+        return line
+
+    def _noticed(self, told: psycopg.errors.Diagnostic) -> None:
+        if told.severity_nonlocalized == "WARNING":
+            self.warned = told.message_primary or "a warning without words"
+
+    @property
+    def broken(self) -> bool:
+        """Whether the server is not reached by this line any more."""
+        return self._line.closed or self._line.broken
+
+    def execute(self, sql: str, values: Sequence[Any] | Mapping[str, Any] = (), /) -> Found:
+        statement = translated(sql)
+        return self._line.execute(statement.text, statement.values(values))
+
+    def executemany(self, sql: str, rows: Sequence[Sequence[Any]], /) -> None:
+        with self._line.cursor() as cursor:
+            cursor.executemany(translated(sql).text, rows)
+
+    def own(self, sql: LiteralString, values: Sequence[Any] = ()) -> psycopg.Cursor[Any]:
+        """A statement that is PostgreSQL's alone."""
+        return self._line.execute(sql, values)
+
+    @contextmanager
+    def copied(self, sql: LiteralString) -> Iterator[Callable[[Sequence[Any]], None]]:
+        """COPY into a table, row by row."""
+        with self._line.cursor() as cursor, cursor.copy(sql) as copy:
+            yield copy.write_row
+
+    def streamed(self, sql: LiteralString) -> Iterator[tuple[Any, ...]]:
+        """The rows of a query that may be larger than the memory."""
+        with self._line.cursor() as cursor:
+            yield from cursor.stream(sql)
+
+    @contextmanager
+    def pipelined(self) -> Iterator[None]:
+        """Statements of the block go out together; the first failure is raised at its end."""
+        with self._line.pipeline():
+            yield
+
+    @contextmanager
+    def snapshot(self) -> Iterator[None]:
+        """All reads of the block see one moment."""
+        self._line.execute("BEGIN ISOLATION LEVEL REPEATABLE READ, READ ONLY")
+        try:
+            yield
+        finally:
+            with suppress(psycopg.Error):
+                self._line.execute("ROLLBACK")
+
+    def interrupt(self) -> None:
+        """End the statement that runs."""
+        with suppress(psycopg.Error):
+            self._line.cancel_safe(timeout=2.0)
+
+    def close(self) -> None:
+        with suppress(psycopg.Error):
+            self._line.close()
+
+
+class ReadingLine(PostgresLine):
+    """A line that is opened anew when it broke; meanwhile a read says that it is unavailable."""
+
+    def execute(self, sql: str, values: Sequence[Any] | Mapping[str, Any] = (), /) -> Found:
+        with self._telling():
+            self._open_again()
+            return super().execute(sql, values)
+
+    @contextmanager
+    def snapshot(self) -> Iterator[None]:
+        with self._telling():
+            self._open_again()
+            with super().snapshot():
+                yield
+
+    def _open_again(self) -> None:
+        if self.broken:
+            self._line = self._opened()
+
+    @contextmanager
+    def _telling(self) -> Iterator[None]:
+        try:
+            yield
+        except psycopg.OperationalError as error:
+            told = f"{self._server.place()} does not answer: {str(error).strip()}"
+            raise Unavailable(told) from error
