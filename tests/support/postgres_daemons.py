@@ -30,6 +30,6 @@ class PostgresDaemons(Daemons):
         self.master("copy-store", "--to", "postgresql")
 
     def master(self, *words: str) -> str:
-        """What a command of dlq-master says."""
+        """The output of a command of dlq-master."""
         command, *rest = words
         return self._run(master, command, "--config", str(self.root / "master.toml"), *rest)

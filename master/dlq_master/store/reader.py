@@ -35,6 +35,7 @@ from dlq_master.store.port import StoreLine
 from dlq_master.store.rows import EVENT_FIELDS
 from dlq_master.store.stored_tables import (
     FORESEEN,
+    MACHINES,
     NOTIFY_RULES,
     RESERVATIONS,
     REVOCATIONS,
@@ -47,6 +48,7 @@ from dlq_master.store.tables.table import Table
 from dlq_master.store.tables.tenants import Waited
 
 T = TypeVar("T")
+_SMALL = {table.name: table for table in (USERS, TOKENS, TEAMS, RESERVATIONS, NOTIFY_RULES)}
 AT_ONCE = 500  # bodies that are decoded in one pass
 _LIVING = "SELECT body FROM jobs WHERE end_time_s IS NULL"
 _RECENT = """SELECT body FROM jobs WHERE end_time_s >= ?
@@ -167,10 +169,11 @@ class StoreReader(Past):
         rows = self._db.execute(
             "SELECT sequence, node_id, kind, job_id, attempt, body FROM outbox ORDER BY sequence"
         )
-        return tuple(
-            Intention(seq, NodeId(node), kind, AttemptKey(JobId(job), number), **_intended(body))
-            for seq, node, kind, job, number, body in rows
-        )
+        return tuple(map(intention_of, rows))
+
+    def small_table(self, name: str) -> tuple[Any, ...]:
+        """All rows that a start reads of a table that has few."""
+        return self._machines() if name == MACHINES.name else self._rows(_SMALL[name])
 
     def waited(self, job_id: JobId) -> Waited | None:
         """How long a job has waited for what, as last written; None: nothing was."""
@@ -249,6 +252,13 @@ class StoreReader(Past):
                 [job_id, after, limit],
             )
         return tuple(_event(row) for row in rows)
+
+
+def intention_of(row: tuple[Any, ...]) -> Intention:
+    """The command of a row of the outbox."""
+    sequence, node, kind, job, number, body = row
+    key = AttemptKey(JobId(job), number)
+    return Intention(sequence, NodeId(node), kind, key, **_intended(body))
 
 
 def _intended(body: str) -> dict[str, Any]:

@@ -1,7 +1,7 @@
 """Statements of the store, as PostgreSQL takes them.
 
-They are written once, as SQLite takes them. What differs is small: the marks of values, the word
-`user`, and the parts of a job's body, which are columns of their own here.
+They are written once, as SQLite takes them. Here the marks of values are others, the word `user` is
+quoted, and some parts of a job's body are columns.
 """
 
 import re

@@ -1,8 +1,8 @@
-"""The fence of a master: which server it writes to, on which timeline, and with which epoch.
+"""The fence of a master: its server, the timeline of this server, and the master's epoch.
 
-The row `leader` is the one truth about who leads. A change of its epoch waits for transactions of
-the former leader that are under way, and every later one is refused (`hold_fence` in the schema).
-So a lease may be read from a clock, and a write cannot.
+The row `leader` is the one truth. A change of its epoch waits for open transactions of the former
+leader, and the server refuses every later one (`hold_fence` in the schema). So no clock decides
+about a write.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _TAKE: Final = """UPDATE leader SET holder = $1, addresses = $2, ttl_s = $3,
 
 
 class Fence(NamedTuple):
-    """What a write must still be true to."""
+    """A write counts only while all three are as they were."""
 
     system_identifier: int  # of the server's data; a standby has that of its primary
     timeline: int  # raised by every promotion of a standby
@@ -51,7 +51,7 @@ class Leader(NamedTuple):
 
 
 def read_leader(line: PostgresLine) -> Leader:
-    """Who leads, as far as the database knows."""
+    """The row of the leader."""
     row = line.own(
         "SELECT epoch, holder, addresses, ttl_s,"
         " CAST(extract(epoch FROM clock_timestamp() - renewed) AS double precision) FROM leader"

@@ -1,8 +1,8 @@
 """The two halves of a store on PostgreSQL.
 
 A turn is one pipelined transaction: BEGIN, the fence, the rows, COMMIT, in one round trip. Nothing
-is tried twice. After a refusal nothing is on the server, after anything else nobody knows, and in
-both cases the process ends; the next one begins with what is there.
+is tried twice. After a refusal nothing of it is on the server. After a loss of the line nobody
+knows. In both cases the process ends, and the next one begins with the rows that are there.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ ROWS_HERE: Final = tuple(_jobs(one) if one.name == "jobs" else one for one in RO
 class PostgresWriter(BatchWriter):
     """Commits batches to a server in the order they are handed in, as long as its fence holds.
 
-    `may_lose`: what this server may lose, in words, where the configuration allows it.
+    `may_lose`: the losses that the configuration allows, in words.
     """
 
     def __init__(self, server: PostgresPlace, holder: str, fence: Fence | None = None) -> None:

@@ -1,7 +1,7 @@
 """A connection to PostgreSQL that takes the store's statements.
 
-A line never waits for ever: a server that is silent is left after seconds, by the kernel
-(tcp_user_timeout, keepalives), and a transaction that stands still is ended by the server.
+A line never waits for ever. The kernel leaves a silent server after seconds (tcp_user_timeout,
+keepalives). The server ends a transaction that stands still.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ _HOW: Final = {
     "tcp_user_timeout": "4000",
     "target_session_attrs": "read-write",
 }
-# Of each use of a line. The commit's line has no time limit: a commit that is cancelled while it
-# waits for the standby stays, and may be lost with the server.
+# Of each use of a line. The commit's line has no time limit. A cancelled commit that waits for the
+# standby stays on the server, and may be lost with it.
 WRITER: Final = {
     "synchronous_commit": "on",
     "statement_timeout": "0",
@@ -61,7 +61,7 @@ class PostgresPlace:
     allow_asynchronous: bool = False
 
     def conninfo(self) -> str:
-        """What libpq needs. Raises ConfigError."""
+        """The words for libpq. Raises ConfigError."""
         try:
             known = conninfo_to_dict(self.dsn)
         except psycopg.ProgrammingError as error:

@@ -1,0 +1,1 @@
+"""The places of rows side by side: SQLite, PostgreSQL, and PostgreSQL with a standby."""
