@@ -31,6 +31,9 @@ def check_store(config: MasterConfig) -> None:
     if store.backend == POSTGRESQL:
         if not store.dsn:
             raise ConfigError("store.dsn: PostgreSQL needs it", hint=PAGE, key="store.dsn")
+        if config.shipping.is_on:
+            words = "shipping is for SQLite; a standby of PostgreSQL has every row already"
+            raise ConfigError(words, hint=PAGE, key="shipping.directory")
         place_of(config).conninfo()
     elif store.dsn:
         raise ConfigError("store.dsn means something with PostgreSQL only", key="store.dsn")

@@ -62,6 +62,8 @@ from dlq_master.rpc.server import MasterServer, ServerSettings
 from dlq_master.shipping.status import STATUS
 from dlq_master.start_clock import anchor, start_clock, this_boot
 from dlq_master.store.batch import AUDIT_HEAD, PastJobs
+from dlq_master.store.committing import BatchWriter
+from dlq_master.store.sqlite.halves import Writer
 from dlq_master.store.sqlite.open import EarlyCheck
 
 if TYPE_CHECKING:
@@ -242,7 +244,11 @@ async def _serve(config: MasterConfig, leaving: AsyncExitStack, early: EarlyChec
 
 
 async def _ship(
-    config: MasterConfig, epoch: int, authority: Authority, writer: Writer, leaving: AsyncExitStack
+    config: MasterConfig,
+    epoch: int,
+    authority: Authority,
+    writer: BatchWriter,
+    leaving: AsyncExitStack,
 ) -> ShippingChild | None:
     """The shipping, where it is configured; few masters need its modules."""
     if not config.shipping.is_on:
@@ -252,7 +258,8 @@ async def _ship(
 
     shipping = ShippingChild(config, epoch, authority)
     leaving.push_async_callback(shipping.stop)  # when no more commits come, and before the writer
-    await shipping.follow(writer)
+    if isinstance(writer, Writer):  # else `check_store` has refused it
+        await shipping.follow(writer)
     return shipping
 
 

@@ -14,8 +14,10 @@ from pathlib import Path
 
 import psycopg
 import pytest
+from click.testing import CliRunner
 
 from dlq_common.errors import ConfigError, Unavailable
+from dlq_master.app import main
 from dlq_master.model.attempts.told_steps import TakenSteps
 from dlq_master.model.ids import AttemptKey, JobId
 from dlq_master.store.batch import Batch
@@ -366,3 +368,31 @@ async def test_a_cluster_moves_to_postgresql_and_back_with_every_row(
         PostgresWriter(place, "here")
     with connect(place) as line:
         line.execute("ALTER TABLE leader_moved RENAME TO leader")  # for the tests that follow
+
+
+@pytest.mark.parametrize(
+    ("store", "said"),
+    [
+        ('backend = "mysql"', "store.backend is sqlite or postgresql"),
+        ('backend = "postgresql"', "store.dsn: PostgreSQL needs it"),
+        ('dsn = "host=db"', "with PostgreSQL only"),
+        ('backend = "postgresql"\ndsn = "host=db"\ntls = "maybe"', "store.tls is one of"),
+        ('backend = "postgresql"\ndsn = "password=x"', "store.password_file, not here"),
+    ],
+)
+def test_settings_of_a_store_that_cannot_be_are_refused(
+    store: str, said: str, tmp_path: Path
+) -> None:
+    config = tmp_path / "master.toml"
+    config.write_text(f"[store]\n{store}\n")
+    done = CliRunner().invoke(main, ["run", "--check-config", "--config", str(config)])
+    assert done.exit_code != 0
+    assert said in done.output
+
+
+def test_commands_for_the_file_of_sqlite_say_so(tmp_path: Path) -> None:
+    config = tmp_path / "master.toml"
+    config.write_text('[store]\nbackend = "postgresql"\ndsn = "host=db"\n')
+    for command in (["backup", "--to", str(tmp_path)], ["reset-clock", "--yes"]):
+        done = CliRunner().invoke(main, [*command, "--config", str(config)])
+        assert "is for SQLite" in done.output
