@@ -29,7 +29,7 @@ from dlq_common.text.units import MINUTE
 from dlq_master.control.composition.starting import Losses, start
 from dlq_master.control.composition.state import State
 from dlq_master.control.composition.wiring import WIRING
-from dlq_master.control.config import MasterConfig
+from dlq_master.control.config import SHIPPING_STATUS, MasterConfig
 from dlq_master.control.forecast.forecasts import PAST_KEPT, ForecastKeeper
 from dlq_master.control.forecast.twin_process import TwinProcess
 from dlq_master.control.jobs.state import window_of
@@ -40,13 +40,13 @@ from dlq_master.control.loop.loop import Loop
 from dlq_master.control.loop.meter import Meter
 from dlq_master.control.loop.preload import preload
 from dlq_master.control.loop.ticks import PERIODS_S, start_metronome
+from dlq_master.control.pool_config import PoolConfig
 from dlq_master.control.read_model.ports import Foresight
 from dlq_master.control.stimuli import PlanMade
 from dlq_master.databases import open_store
 from dlq_master.model.late import load_numbers
 from dlq_master.planner.process import PlannerProcess
 from dlq_master.policy.priced.names import PROGRAMS
-from dlq_master.providers.accounts import with_accounts
 from dlq_master.providers.desk import ProviderDesk
 from dlq_master.rpc.agents.checkpoint_places import CheckpointPlaces
 from dlq_master.rpc.agents.sessions import Sessions
@@ -59,7 +59,6 @@ from dlq_master.rpc.people.groups import Groups
 from dlq_master.rpc.people.host_accounts import HostAccounts
 from dlq_master.rpc.people.login_broker import BrokerSettings, LoginBroker
 from dlq_master.rpc.server import MasterServer, ServerSettings
-from dlq_master.shipping.status import STATUS
 from dlq_master.start_clock import anchor, start_clock, this_boot
 from dlq_master.store.batch import AUDIT_HEAD, PastJobs
 from dlq_master.store.committing import BatchWriter
@@ -252,7 +251,8 @@ async def _ship(
 ) -> ShippingChild | None:
     """The shipping, where it is configured; few masters need its modules."""
     if not config.shipping.is_on:
-        (config.cluster.state_dir / STATUS).unlink(missing_ok=True)  # of a former configuration
+        status = config.cluster.state_dir / SHIPPING_STATUS
+        status.unlink(missing_ok=True)  # of a former configuration
         return None
     from dlq_master.shipping.child import ShippingChild
 
@@ -347,7 +347,7 @@ def _desk(
     """The provider desk of machines, and the join tokens of their agents."""
     seal = fingerprint(authority.certificate_pem())
     desk = ProviderDesk(
-        with_accounts(config.pools, config.renting) if config.pools else (),
+        _pools(config) if config.pools else (),
         loop.tell,
         join_address=server.advertised_join,
         token_of=lambda token_id, secret: JoinTokenText(token_id, secret, seal).text(),
@@ -355,6 +355,13 @@ def _desk(
     )
     state.machines.desk = desk
     return desk
+
+
+def _pools(config: MasterConfig) -> tuple[PoolConfig, ...]:
+    """Pools with the accounts of their programs; few masters have any."""
+    from dlq_master.providers.accounts import with_accounts
+
+    return with_accounts(config.pools, config.renting)
 
 
 def _broker(

@@ -282,6 +282,10 @@ class BackupConfig:
     hook_timeout: Seconds = Seconds(600.0)  # how long the hook may run
 
 
+# The file of the state directory in which a shipping master says how far it is.
+SHIPPING_STATUS = "shipping.status"
+
+
 @dataclass(frozen=True, slots=True)
 class ShippingConfig:
     """Every commit in a second place, within about a second (docs/running/shipping.md). The CA's

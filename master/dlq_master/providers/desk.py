@@ -14,21 +14,11 @@ from dlq_common.daemon.logs import get_logger
 from dlq_master.control.pool_config import EXEC, SLURM, STATIC, PoolConfig
 from dlq_master.control.stimuli import Stimulus
 from dlq_master.control.stimuli.machines import Act, ProviderTold, Verb
-from dlq_master.providers.exec import ExecProvider
 from dlq_master.providers.port import MachineWish, Provider, ProviderFailed
-from dlq_master.providers.slurm import SlurmProvider
-from dlq_master.providers.static import StaticProvider
 
 MOST_AT_ONCE = 8
 _log = get_logger("master.pools")
 Audited = Callable[[str, str, str], object]  # verb, machine, what came of it
-
-
-_PROVIDERS: Mapping[str, Callable[[PoolConfig], Provider]] = {
-    STATIC: lambda _pool: StaticProvider(),
-    EXEC: ExecProvider,
-    SLURM: SlurmProvider,
-}
 
 
 class ProviderDesk:
@@ -46,9 +36,7 @@ class ProviderDesk:
     ) -> None:
         """`token_of`: the text of a join token from its id and secret."""
         self._pools = {pool.name: pool for pool in pools}
-        self._providers = providers or {
-            pool.name: _PROVIDERS[pool.provider](pool) for pool in pools
-        }
+        self._providers = providers or {pool.name: _provider_of(pool) for pool in pools}
         self._tell = tell
         self._join_address = join_address
         self._token_of = token_of
@@ -133,3 +121,21 @@ class ProviderDesk:
             join_address=self._join_address,
             token=self._token_of(act.request_id, act.secret),
         )
+
+
+def _provider_of(pool: PoolConfig) -> Provider:
+    """A master begins with the modules of its own providers; most masters have none."""
+    match pool.provider:
+        case word if word == STATIC:
+            from dlq_master.providers.static import StaticProvider
+
+            return StaticProvider()
+        case word if word == EXEC:
+            from dlq_master.providers.exec import ExecProvider
+
+            return ExecProvider(pool)
+        case word if word == SLURM:
+            from dlq_master.providers.slurm import SlurmProvider
+
+            return SlurmProvider(pool)
+    raise KeyError(pool.provider)

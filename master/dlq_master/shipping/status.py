@@ -11,7 +11,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Final
 
-STATUS: Final = "shipping.status"
+from dlq_master.control.config import SHIPPING_STATUS
+
+STATUS: Final = SHIPPING_STATUS
 SUPERSEDED: Final = "superseded"  # another master has taken this one's place
 
 
