@@ -18,8 +18,8 @@ from dlq_master.store.postgres import halves
 from dlq_master.store.postgres.fence import take_lead
 from dlq_master.store.postgres.halves import PostgresReader, PostgresWriter
 from dlq_master.store.postgres.line import WRITER, PostgresLine, PostgresPlace
-from dlq_master.store.postgres.tail import StoreTail
-from dlq_master.store.stored_tables import FORESEEN, LESSONS, MACHINES, TEAMS, USERS, WAITED
+from dlq_master.store.postgres.tail import _BY_KEY, _WHOLE, StoreTail
+from dlq_master.store.stored_tables import FORESEEN, LESSONS, MACHINES, TABLES, TEAMS, USERS, WAITED
 from support.postgres_site import PostgresSite, postgres_site
 from support.postgres_store import begin_anew
 from support.stored_values import (
@@ -57,6 +57,10 @@ def place(site: PostgresSite) -> PostgresPlace:
 def alike(loaded: Loaded) -> Loaded:
     """Lessons come in no order."""
     return replace(loaded, lessons=tuple(sorted(loaded.lessons, key=lambda one: one.name)))
+
+
+def test_every_table_of_values_is_followed() -> None:
+    assert {table.name for table in TABLES} <= {*_BY_KEY, *_WHOLE}
 
 
 async def test_a_tail_is_what_a_start_reads_and_reads_everything_once(

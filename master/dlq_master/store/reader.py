@@ -48,7 +48,9 @@ from dlq_master.store.tables.table import Table
 from dlq_master.store.tables.tenants import Waited
 
 T = TypeVar("T")
-_SMALL = {table.name: table for table in (USERS, TOKENS, TEAMS, RESERVATIONS, NOTIFY_RULES)}
+_SMALL = {
+    table.name: table for table in (USERS, TOKENS, TEAMS, RESERVATIONS, NOTIFY_RULES, REVOCATIONS)
+}
 AT_ONCE = 500  # bodies that are decoded in one pass
 _LIVING = "SELECT body FROM jobs WHERE end_time_s IS NULL"
 _RECENT = """SELECT body FROM jobs WHERE end_time_s >= ?

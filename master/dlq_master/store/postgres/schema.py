@@ -47,6 +47,7 @@ COLUMNS: Final[Mapping[str, str]] = {
     "lessons": "name:t body:t",
     "speed_days": "day:i user:t team:t class:t pool:t beyond_gpu_s:r",
     "notify_rules": "rule_id:t body:t",
+    "revocations": "subject:t body:t",
 }
 _KEYS: Final[Mapping[str, int]] = {  # how many of the first columns are the key, where it is not 1
     "attempts": 2, "requests": 2, "recordings": 2, "evidence": 3, "usage_days": 5, "pool_days": 2,

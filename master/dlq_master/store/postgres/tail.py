@@ -53,7 +53,9 @@ _BY_KEY: Final[Mapping[str, _Kept]] = {
 }
 # Small tables, which are read whole when a row of them changes.
 _TRIM_AFTER: Final = 1000  # turns
-_WHOLE: Final = ("users", "tokens", "teams", "reservations", "notify_rules", "machines")
+_WHOLE: Final = (
+    *("users", "tokens", "teams", "reservations", "notify_rules", "machines", "revocations"),
+)
 
 
 @dataclass(slots=True)
