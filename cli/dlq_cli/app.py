@@ -41,6 +41,16 @@ def session_of_caller() -> int:
     return os.getsid(_called_by[0])
 
 
+ASK_EVERY_S = 3600.0  # whether the CA of the cluster changes
+
+
+def _changed_s(path: Path) -> float:
+    try:
+        return os.stat(path).st_mtime
+    except FileNotFoundError:
+        return 0.0
+
+
 class App:
     """One run of `dlq`. Each part is made when a command first asks for it."""
 
@@ -154,10 +164,26 @@ class App:
             hint="run `dlq login --oidc`" if page else at_home,
         )
 
+    def _renewal_wanted(self, connection: Connection) -> bool:
+        """Whether the master wishes it, because the CA changes. It is asked once an hour."""
+        asked, now_s = self.home / "ca.asked", self.clock.now_s()
+        try:
+            newest_s = max(os.stat(self.home / "identity.crt").st_mtime, _changed_s(asked))
+            if now_s - newest_s < ASK_EVERY_S:
+                return False
+            asked.touch(mode=0o600)
+            with quiet_grpc():
+                from dlq_client.login import renewal_wanted
+
+            return renewal_wanted(connection)
+        except (DlqError, OSError):
+            return False
+
     def _keep_identity(self, connection: Connection) -> None:
         """Renew a certificate that has lived two thirds of its life; failing is no failure yet."""
         identity = connection.identity
-        if not identity.renewal_due(self.clock.now_s()):
+        due = identity.renewal_due(self.clock.now_s())
+        if not due and not (identity.renews and self._renewal_wanted(connection)):
             return
         if not identity.renews:
             if sys.stderr.isatty():

@@ -51,6 +51,20 @@ class Admin(ServiceCalls[AdminServiceStub]):
         request = wire.ListRevocationsRequest()
         return self._connection.call(self.stub.ListRevocations, request).revocations
 
+    def rotate_authority(self) -> wire.AuthorityFacts:
+        """Let another CA sign from now on; both count until `finish_authority`."""
+        return self._change(self.stub.RotateAuthority, wire.RotateAuthorityRequest()).authority
+
+    def authority(self) -> wire.AuthorityFacts:
+        """The CA that counts, and during a change who follows it."""
+        request = wire.GetAuthorityRequest()
+        return self._connection.call(self.stub.GetAuthority, request).authority
+
+    def finish_authority(self, *, force: bool = False) -> wire.AuthorityFacts:
+        """End the former CA. IllegalTransition while somebody still uses it, unless forced."""
+        request = wire.FinishAuthorityRequest(force=force)
+        return self._change(self.stub.FinishAuthority, request).authority
+
     def fence_node(self, node_id: str, *, reason: str = "") -> wire.FenceNodeResponse:
         """Declare a node dead; the caller has made sure that the machine is off."""
         request = wire.FenceNodeRequest(node_id=node_id, reason=reason)

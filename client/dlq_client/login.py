@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import socket
 from pathlib import Path
@@ -49,6 +50,14 @@ def renew(connection: Connection) -> Identity:
     )
     ca = answer.ca_certificates or old.ca
     return certified(fresh.key, answer.certificate, ca, old.address)
+
+
+def renewal_wanted(connection: Connection) -> bool:
+    """Whether the master wishes a renewal now, because the CA of the cluster changes."""
+    digest = hashlib.sha256(connection.identity.ca).hexdigest()
+    stub = IdentityServiceStub(connection.channel)
+    answer = connection.call(stub.CheckIdentity, wire.CheckIdentityRequest(trust_digest=digest))
+    return answer.renewal_wanted
 
 
 def make_sign_in_link(connection: Connection) -> wire.CreateSignInLinkResponse:

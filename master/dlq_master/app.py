@@ -27,6 +27,7 @@ from dlq_common.text.addresses import is_loopback, split_address
 from dlq_common.text.instants import format_instant
 from dlq_common.text.names import check_word
 from dlq_common.text.units import MINUTE, approximate_span
+from dlq_master.ca_commands import ca
 from dlq_master.control.config import OTHERS, POSTGRESQL, SQLITE, MasterConfig
 from dlq_master.control.loans.load_sources import check_source
 from dlq_master.control.loop.failpoints import Failpoints
@@ -74,6 +75,9 @@ def main() -> None:
       dlq-master run --config /etc/dlq/master.toml --check-config
       dlq-master run --config /etc/dlq/master.toml
     """
+
+
+main.add_command(ca)
 
 
 @main.command(name="version")

@@ -26,6 +26,7 @@ from dlq_common.identity.private_files import read_private
 from dlq_common.text.instants import format_instant
 from dlq_master.rpc.audit.chain import Chain, Head, segments
 from dlq_master.rpc.audit.verify import check_end, verify_all
+from dlq_master.rpc.people.authorities import DONE, NEXT, SEEDS
 from dlq_master.safekeeping import AUDIT, copy_file, name_of, newest_copy
 from dlq_master.store.batch import AUDIT_HEAD, COPY
 from dlq_master.store.sqlite.backup import SEALED_KEY
@@ -82,6 +83,9 @@ def restore(wanted: Restore, now_s: float) -> list[str]:
         if key is not None:
             write_public(state_dir / "ca.crt", certificate)
             write_private(state_dir / "ca.key", key)
+        for name in (SEEDS, NEXT):
+            if (source / name).exists():
+                write_private(state_dir / name, (source / name).read_bytes())
         said.append(f"audit: {'the one that was here goes on' if keeps else 'as it was copied'}")
         _record(state_dir / AUDIT, wanted, source, now_s)
         # Last: with the database in place the restore is complete.
@@ -172,7 +176,7 @@ def _is_audit_kept(here: Path, copied: Path, known: Head) -> bool:
 def _set_aside(state_dir: Path, keeps_audit: bool, now_s: float) -> Path | None:
     """Move what will be replaced into a directory of its own; None: there was nothing."""
     names = [name for name in DATABASE if (state_dir / name).exists()]
-    names += [name for name in ("ca.key", "ca.crt") if (state_dir / name).exists()]
+    names += [name for name in ("ca.key", "ca.crt", NEXT, DONE) if (state_dir / name).exists()]
     if not keeps_audit:
         names += [file.name for file in segments(state_dir / AUDIT) if file.exists()]
     if not names:

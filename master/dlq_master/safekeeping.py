@@ -24,6 +24,7 @@ from dlq_common.identity.private_files import read_private
 from dlq_common.text.instants import format_instant
 from dlq_master.control.config import BackupConfig
 from dlq_master.rpc.audit.chain import segments
+from dlq_master.rpc.people.authorities import NEXT, SEEDS
 from dlq_master.store.port import BackupFailed
 from dlq_master.store.sqlite.backup import FAILURE, SEALED_KEY, STAMP, backup
 from dlq_master.store.sqlite.open import sync
@@ -189,6 +190,10 @@ def _copy_authority(copies: Copies, target: Path) -> None:
     if certificate.exists():
         copy_file(certificate, target / certificate.name)
     settings = copies.settings
+    beside = (SEEDS, NEXT) if settings.ca_key == "clear" else (SEEDS,)
+    for name in beside:
+        if (copies.state_dir / name).exists():
+            copy_file(copies.state_dir / name, target / name)
     if settings.ca_key == "clear" and key.exists():
         copy_file(key, target / key.name)
     elif settings.ca_key == "encrypted":

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import os
 import signal
 import socket
@@ -20,10 +19,9 @@ from dlq_common.daemon.collector import Collector, collecting_later, keep_what_i
 from dlq_common.daemon.logs import get_logger, keep_time_by
 from dlq_common.daemon.resident import SETTLED_S, give_back
 from dlq_common.daemon.systemd import Service, passed_sockets
-from dlq_common.errors import ConfigError, DlqError
+from dlq_common.errors import DlqError
 from dlq_common.identity.join_token import JoinTokenText
-from dlq_common.identity.pki import Authority, fingerprint
-from dlq_common.identity.private_files import read_private
+from dlq_common.identity.pki import fingerprint
 from dlq_common.ids import RandomIds
 from dlq_common.text.units import MINUTE
 from dlq_master.control.composition.starting import Losses, start
@@ -55,6 +53,8 @@ from dlq_master.rpc.audit.audit import Audit
 from dlq_master.rpc.audit.chain import Head
 from dlq_master.rpc.audit.writer import KnownHead
 from dlq_master.rpc.calls.group_grants import GroupGrants
+from dlq_master.rpc.people.authorities import Authorities, seed_of
+from dlq_master.rpc.people.authorities import read_authority as read_authority
 from dlq_master.rpc.people.groups import Groups
 from dlq_master.rpc.people.host_accounts import HostAccounts
 from dlq_master.rpc.people.login_broker import BrokerSettings, LoginBroker
@@ -117,7 +117,7 @@ async def _serve(config: MasterConfig, leaving: AsyncExitStack, early: EarlyChec
     leaving.enter_context(collecting_later())
     passed = passed_sockets(os.environ)
     state_dir = config.cluster.state_dir
-    authority = read_authority(state_dir, config.cluster.name)
+    authority = Authorities(state_dir, config.cluster.name)
     if config.shipping.is_on:
         from dlq_master.shipping.child import refuse_superseded
 
@@ -137,7 +137,7 @@ async def _serve(config: MasterConfig, leaving: AsyncExitStack, early: EarlyChec
         get_logger("master").error(kind, cause=cause, **facts)
     state, first = start(config, loaded, clock.now_s(), losses)
     first.meta |= anchor(clock, boot_id)
-    state.machines.seed = pool_seed(state_dir)
+    state.machines.seed = seed_of(state_dir, "pools")
     if config.pools or state.cluster.due:
         load_numbers()  # no turn has to wait for it
     del loaded
@@ -150,7 +150,7 @@ async def _serve(config: MasterConfig, leaving: AsyncExitStack, early: EarlyChec
         "compact": float(config.retention.compact_every),
     }
     sessions = Sessions(
-        CheckpointPlaces(str(config.jobs.checkpoint_root), checkpoint_seed(state_dir))
+        CheckpointPlaces(str(config.jobs.checkpoint_root), seed_of(state_dir, "checkpoints"))
     )
     meter, collector = Meter(config.log.slow_turn), Collector(clock.boottime_s)
     soon = asyncio.get_running_loop().call_soon
@@ -269,43 +269,11 @@ async def _end(task: asyncio.Task[None]) -> None:
     await asyncio.wait([task])
 
 
-def read_authority(state_dir: Path, cluster: str) -> Authority:
-    """The cluster's CA. ConfigError when it is missing, readable by others, or another
-    cluster's.
-    """
-    try:
-        key, certificate = read_private(state_dir / "ca.key"), (state_dir / "ca.crt").read_bytes()
-        authority = Authority.load(key, certificate)
-    except OSError as error:
-        raise ConfigError(
-            f"{error.filename}: {error.strerror}", hint="make the cluster first: dlq-master init"
-        ) from None
-    except ValueError as error:
-        raise ConfigError(f"the CA in {state_dir}: {error}") from None
-    if authority.cluster != cluster:
-        raise ConfigError(
-            f"cluster.name is {cluster!r}, the CA in {state_dir} is of {authority.cluster!r}"
-        )
-    return authority
-
-
-def pool_seed(state_dir: Path) -> bytes:
-    """Of the secrets of rented machines: it stays the same as long as the CA's key does, and tells
-    nothing of it.
-    """
-    return hashlib.sha256(b"dlq pools\0" + read_private(state_dir / "ca.key")).digest()
-
-
-def checkpoint_seed(state_dir: Path) -> bytes:
-    """Of the names of jobs' directories for checkpoints, with the same life."""
-    return hashlib.sha256(b"dlq checkpoints\0" + read_private(state_dir / "ca.key")).digest()
-
-
 def _server(
     config: MasterConfig,
     loop: Loop,
     sessions: Sessions,
-    authority: Authority,
+    authority: Authorities,
     audit: Audit,
     clock: Clock,
     foresight: Foresight,
@@ -341,16 +309,17 @@ def _desk(
     state: State,
     loop: Loop,
     server: MasterServer,
-    authority: Authority,
+    authority: Authorities,
     audit: Audit,
 ) -> ProviderDesk:
     """The provider desk of machines, and the join tokens of their agents."""
-    seal = fingerprint(authority.certificate_pem())
     desk = ProviderDesk(
         _pools(config) if config.pools else (),
         loop.tell,
         join_address=server.advertised_join,
-        token_of=lambda token_id, secret: JoinTokenText(token_id, secret, seal).text(),
+        token_of=lambda token_id, secret: JoinTokenText(
+            token_id, secret, fingerprint(authority.pinned_pem())
+        ).text(),
         audited=lambda verb, machine, outcome: audit.record(None, verb, machine, outcome),
     )
     state.machines.desk = desk
@@ -368,7 +337,7 @@ def _broker(
     config: MasterConfig,
     api_address: str,
     loop: Loop,
-    authority: Authority,
+    authority: Authorities,
     audit: Audit,
     clock: Clock,
     groups: Groups,

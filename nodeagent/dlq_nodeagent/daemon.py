@@ -35,7 +35,7 @@ from dlq_nodeagent.launch.programs import install_program
 from dlq_nodeagent.launch.steps import install_stand_ins
 from dlq_nodeagent.line import wire
 from dlq_nodeagent.line.channel import Channels
-from dlq_nodeagent.line.identity import keep_renewed, stored_address
+from dlq_nodeagent.line.identity import RenewalWish, keep_renewed, stored_address
 from dlq_nodeagent.line.relay import LogRelay
 from dlq_nodeagent.line.samples import SampleSender
 from dlq_nodeagent.line.session import GrpcTransport
@@ -93,7 +93,8 @@ async def run_agent(
     service = Service.of(os.environ, clock)
     with _sole_agent(state_dir) as lock:
         parts = _build(config, channels, clock=clock, ids=ids, version=version, wake=wake)
-        return await _serve(parts, clock, wake, service, partial(_holds, lock, state_dir))
+        holds = partial(_holds, lock, state_dir)
+        return await _serve(parts, clock, wake, service, holds, config.reconnect.jitter)
 
 
 def prepare_state_dir(state_dir: Path) -> None:
@@ -312,11 +313,15 @@ async def _serve(
     wake: asyncio.Event,
     service: Service,
     holds: Callable[[], bool],
+    spread_s: float,
 ) -> int:
     stopped = asyncio.Event()
     failures: list[BaseException] = []
     _watch_loop(wake, stopped, failures)
-    renewal = asyncio.get_running_loop().create_task(keep_renewed(parts.channels, clock))
+    wish, transport = RenewalWish(parts.channels, spread_s), parts.transport
+    transport.answered = wish.hear
+    keeping = keep_renewed(parts.channels, clock, wish, transport.dial_anew)
+    renewal = asyncio.get_running_loop().create_task(keeping)
     service.ready(f"node {parts.node_id}")
     asyncio.get_running_loop().call_later(SETTLED_S, give_back)
     try:

@@ -21,10 +21,10 @@ from dlq.v1.notify_service_pb2_grpc import NotifyServiceStub
 from dlq_client.line.connection import STREAM_DEADLINE_S, Connection
 from dlq_client.line.errors import from_rpc_error
 from dlq_client.line.identity import Identity
-from dlq_client.login import renew
+from dlq_client.login import renew, renewal_wanted
 from dlq_client.service import ServiceHome
 from dlq_common.clock import Clock
-from dlq_common.errors import CursorExpired, DlqError, TryAgain, Unavailable
+from dlq_common.errors import CursorExpired, DlqError, TryAgain, Unauthenticated, Unavailable
 from dlq_common.notices import NOTICES, RULE_KINDS
 from dlq_notify.rules import RuleBook, rule_of
 from dlq_notify.wording import clean
@@ -42,6 +42,7 @@ FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.5, 15.0
 MOST_STARTS = 20_000  # that one look compares
 OUTPUT_BYTES, OUTPUT_LINES = 8 * 1024, 20
 OUTPUT_DEADLINE_S = 10.0
+ASK_EVERY_S = 60.0  # whether the CA changes
 NAME = "dlq-notify"
 _ANSI = re.compile(r"\x1b(\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(\x07|\x1b\\)?|[@-Z\\-_])")
 
@@ -69,6 +70,7 @@ class NotifierLine:
 
     def __init__(self, home: Path, socket: Path, clock: Clock) -> None:
         self._home, self._clock = ServiceHome(home, socket, NAME), clock
+        self._ask_s = clock.boottime_s() + ASK_EVERY_S
         self._connection = self._connected(self._home.identity(clock.now_s()))
 
     @property
@@ -130,16 +132,35 @@ class NotifierLine:
         """
         identity = self._connection.identity
         now_s = self._clock.now_s()
+        refused = False
         if not identity.renewal_due(now_s):
-            return False
-        if identity.is_valid(now_s):
+            try:
+                if not self._wanted():
+                    return False
+            except Unauthenticated:  # it was revoked
+                refused = True
+        if identity.is_valid(now_s) and not refused:
             fresh = renew(self._connection)
             self._home.keep(fresh)
         else:
             fresh = self._home.log_in()
+        self._ask_s = self._clock.boottime_s() + ASK_EVERY_S
         old, self._connection = self._connection, self._connected(fresh)
         old.close()
         return True
+
+    def _wanted(self) -> bool:
+        """Whether the master wishes a renewal, because the CA changes. It is asked now and then."""
+        now_s = self._clock.boottime_s()
+        if now_s < self._ask_s:
+            return False
+        self._ask_s = now_s + ASK_EVERY_S
+        try:
+            return renewal_wanted(self._connection)
+        except Unauthenticated:
+            raise
+        except DlqError:  # it is away, or of an older release
+            return False
 
     def close(self) -> None:
         """End the line; a stream in another thread ends."""

@@ -43,10 +43,11 @@ NOBODY = {
     "/dlq.v1.IdentityService/CertifyUser",  # through a service that acts for its user
     "/dlq.v1.NotifyService/ListStartEstimates",  # the role notifier
 }
-EVERYBODY = {"Check", "Watch", "GetCluster", "RenewCertificate"}
+EVERYBODY = {"Check", "Watch", "GetCluster", "RenewCertificate", "CheckIdentity"}
 INFERENCE = {"ListLoans", "LendServers", "PlanReclaim", "ReclaimServers", "SetLoanController"}
 NOTIFIER = {
     "RenewCertificate",
+    "CheckIdentity",
     "WatchEvents",
     "ListNotifyRules",
     "ListStartEstimates",
@@ -69,7 +70,8 @@ USERS = {
     "TestNotifyRule",
 }
 ADMINS = {"CreateJoinToken", "ListJoinTokens", "RevokeJoinToken", "ForgetNode", "SetUser", "DeleteUser", "SetPolicy",  # noqa: E501
-          "SetTeam", "DeleteTeam", "RevokeCertificates", "ListRevocations"}  # fmt: skip
+          "SetTeam", "DeleteTeam", "RevokeCertificates", "ListRevocations",
+          "RotateAuthority", "GetAuthority", "FinishAuthority"}  # fmt: skip
 
 
 def may(role: Role, method: Method) -> bool:
@@ -146,7 +148,7 @@ def test_a_web_server_gets_in_for_nobody_whom_it_does_not_name(site: AttackedSit
     let_in = {
         method.path.rsplit("/", 1)[1] for method, code in found.items() if code not in REFUSED
     }
-    assert let_in == {"Check", "Watch", "RenewCertificate", "UseSignInLink"}
+    assert let_in == {"Check", "Watch", "RenewCertificate", "CheckIdentity", "UseSignInLink"}
 
 
 def test_a_notifier_hears_events_and_rules_and_gets_in_nowhere_else(site: AttackedSite) -> None:

@@ -349,6 +349,10 @@ def test_text_of_revocations(dlq: Dlq, snapshot: SnapshotAssertion) -> None:
         "admin revoke serial 00:5F:0C -y",
         "admin revoke list",
         "admin revoke list --json",
+        "admin ca status",
+        "admin ca rotate -y",
+        "admin ca status --json",
+        "admin ca finish -y",
     )
     said = [dlq(*line.split()) for line in lines]
     assert [one.code for one in said] == [0] * len(lines), said

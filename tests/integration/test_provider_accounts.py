@@ -15,7 +15,6 @@ from typing import Any
 import pytest
 
 from dlq_common.errors import ConfigError
-from dlq_common.identity.pki import Authority
 from dlq_master import serving
 from dlq_master.control.config import MasterConfig
 from dlq_master.control.pool_config import PoolConfig, RentingConfig
@@ -176,6 +175,5 @@ def test_the_home_of_the_account_is_told_and_not_the_masters() -> None:
 def test_a_master_that_starts_asks_for_the_accounts() -> None:
     config = MasterConfig(pools=(pool(user=ME),))
     nothing: Any = None
-    authority = Authority.create("lab", 1.8e9)
     with pytest.raises(ConfigError, match="would run in the account"):
-        serving._desk(config, nothing, nothing, nothing, authority, nothing)
+        serving._desk(config, nothing, nothing, nothing, nothing, nothing)

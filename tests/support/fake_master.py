@@ -86,6 +86,10 @@ class FakeMaster(
         self.teams: list[team_pb2.Team] = []
         self.policy = policy_pb2.Policy(policy="fifo")
         self.planner = policy_pb2.Planner(state="off")
+        self.ca = admin.AuthorityFacts(
+            fingerprint="a1" * 32, expire_time=to_timestamp(EPOCH_S + 86_400 * 365)
+        )
+        self.renewal_wanted = False
         self.revocations: list[admin.Revocation] = []
         self.tokens: dict[str, admin.JoinToken] = {}
         self.freeze_reason = ""
@@ -530,6 +534,32 @@ class FakeMaster(
         self._note("ListRevocations", request, context)
         return admin.ListRevocationsResponse(revocations=self.revocations)
 
+    def RotateAuthority(
+        self, request: admin.RotateAuthorityRequest, context: Any
+    ) -> admin.RotateAuthorityResponse:
+        self._note("RotateAuthority", request, context)
+        self.ca.changing, self.ca.next_fingerprint = True, "b2" * 32
+        for kind, name, state in (
+            ("node", "gpu01", "follows"), ("node", "gpu02", "follows"), ("node", "gpu07", "former"),
+            ("user", "alice", "follows"), ("user", "bob", "unseen"),
+        ):  # fmt: skip
+            self.ca.members.add(kind=kind, name=name, state=state)
+        return admin.RotateAuthorityResponse(authority=self.ca)
+
+    def GetAuthority(
+        self, request: admin.GetAuthorityRequest, context: Any
+    ) -> admin.GetAuthorityResponse:
+        self._note("GetAuthority", request, context)
+        return admin.GetAuthorityResponse(authority=self.ca)
+
+    def FinishAuthority(
+        self, request: admin.FinishAuthorityRequest, context: Any
+    ) -> admin.FinishAuthorityResponse:
+        self._note("FinishAuthority", request, context)
+        self.ca.Clear()
+        self.ca.fingerprint = "b2" * 32
+        return admin.FinishAuthorityResponse(authority=self.ca)
+
     def FenceNode(self, request: admin.FenceNodeRequest, context: Any) -> admin.FenceNodeResponse:
         self._note("FenceNode", request, context)
         node = self._node(request.node_id, context)
@@ -652,6 +682,12 @@ class FakeMaster(
         self.policy.policy = name
         dropped = ["18", "19"] if request.force else []
         return admin.SetPolicyResponse(policy=self.policy, dropped_job_ids=dropped)
+
+    def CheckIdentity(
+        self, request: identity.CheckIdentityRequest, context: Any
+    ) -> identity.CheckIdentityResponse:
+        self._note("CheckIdentity", request, context)
+        return identity.CheckIdentityResponse(renewal_wanted=self.renewal_wanted)
 
     def CreateSignInLink(
         self, request: identity.CreateSignInLinkRequest, context: Any

@@ -20,6 +20,7 @@ from dlq_master.rpc.agents.checkpoint_places import CheckpointPlaces
 from dlq_master.rpc.agents.sessions import Sessions
 from dlq_master.rpc.audit.audit import Audit
 from dlq_master.rpc.calls.group_grants import GroupGrants
+from dlq_master.rpc.calls.signs import Signs
 from dlq_master.rpc.server import MasterServer, ServerSettings
 from support.fake_clock import SeededIds
 from support.fake_control import FakeControl
@@ -40,10 +41,11 @@ class RpcHouse:
         web_may_act_for: tuple[str, ...] = ("user",),
         web_certificates_s: float = 0.0,
         group_grants: GroupGrants = NO_GRANTS,
+        authority: Signs | None = None,
     ) -> None:
         """`loop`: a real one behind the door instead of the fake. `web_...`: as in master.toml."""
         self.clock = SteadyClock()
-        self.authority = Authority.create("lab", self.clock.now_s())
+        self.authority: Signs = authority or Authority.create("lab", self.clock.now_s())
         self.control = FakeControl(self.clock)
         self.foresight = FakeForesight()
         self.sessions = Sessions(CheckpointPlaces("/shared/checkpoints", b"seed"))
@@ -85,7 +87,7 @@ class RpcHouse:
             self.control.add_node(node_id)
 
     def certificate(
-        self, name: str, role: Role, *, authority: Authority | None = None, now_s: float = 0.0
+        self, name: str, role: Role, *, authority: Signs | None = None, now_s: float = 0.0
     ) -> tuple[bytes, bytes]:
         """Key and certificate of an identity, by our CA or another, from now or from another
         time.

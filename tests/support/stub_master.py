@@ -285,6 +285,11 @@ class _Identities(IdentityServiceServicer):
     ) -> identity.CertifyUserResponse:
         raise NotImplementedError
 
+    async def CheckIdentity(
+        self, request: identity.CheckIdentityRequest, context: Any
+    ) -> identity.CheckIdentityResponse:
+        return identity.CheckIdentityResponse()
+
     async def RenewCertificate(
         self, request: Any, context: Any
     ) -> identity.RenewCertificateResponse:

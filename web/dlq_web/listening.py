@@ -93,6 +93,11 @@ class Tls:
                 f"used: {error}"
             ) from None
 
+    def trust(self, cluster_ca: bytes) -> None:
+        """Believe certificates of these roots, too. The master refuses those of former ones."""
+        if self.context.verify_mode is ssl.CERT_OPTIONAL:
+            self.context.load_verify_locations(cadata=cluster_ca.decode("ascii"))
+
     async def keep_fresh(self) -> None:
         """Read the certificate anew whenever it was replaced, for ever."""
         while True:

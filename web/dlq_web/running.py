@@ -42,6 +42,9 @@ async def run(config: WebConfig, clock: Clock) -> None:
         line = ServiceLine(identity, home, clock)
         leaving.push_async_callback(line.close)
         tls = Tls(config.listen, identity.ca) if config.listen.certificate else None
+        if tls is not None:
+            trusted = tls
+            line.renewed = lambda fresh: trusted.trust(fresh.ca)
         listening = BoundedListener(listening_socket(config.listen, passed_sockets(os.environ)))
         leaving.callback(listening.close)
         behind_proxy = listening.family is socket.AF_UNIX

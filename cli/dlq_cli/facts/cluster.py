@@ -104,6 +104,12 @@ revocation_facts = described(
     admin_service_pb2.Revocation, "kind name create_time created_by? reason?"
 )
 
+authority_facts = described(
+    admin_service_pb2.AuthorityFacts,
+    "fingerprint next_fingerprint? changing expire_time members",
+    members=described(admin_service_pb2.AuthorityMember, "kind name state"),
+)
+
 user_facts = described(admin_service_pb2.User, "name role uid gid groups create_time")
 
 policy_facts = described(policy_pb2.Policy, "policy settings set_by? set_time")

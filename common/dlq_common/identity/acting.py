@@ -21,7 +21,7 @@ GROUPS = "dlq-acts-groups"  # a list of texts in JSON
 _KEYS = frozenset({FOR, ROLE, SINCE, SHOWN, GROUPS})
 MOST_GROUPS, LONGEST_GROUP = 32, 128
 _FORM = "a call for a user names one user, and at most one role, one time and one certificate"
-_SERIAL = re.compile(r"[0-9a-f]{1,40}")
+_SHOWN = re.compile(r"[0-9a-f]{1,40}(\.[0-9a-f]{1,64})?")
 
 
 class ActsFor(NamedTuple):
@@ -31,7 +31,7 @@ class ActsFor(NamedTuple):
     role: str = ""  # "": the present one
     since_s: float | None = None  # by the master's clock; None: now
     groups: tuple[str, ...] = ()  # of the issuer at which the user signed in
-    serial: str = ""  # of the certificate with which they signed in; "": they had none
+    shown: str = ""  # serial and signer of the certificate with which they signed in; "": none
 
     def metadata(self) -> tuple[tuple[str, str], ...]:
         """The metadata of a call."""
@@ -42,8 +42,8 @@ class ActsFor(NamedTuple):
             told.append((SINCE, repr(float(self.since_s))))
         if self.groups:
             told.append((GROUPS, json.dumps(self.groups)))
-        if self.serial:
-            told.append((SHOWN, self.serial))
+        if self.shown:
+            told.append((SHOWN, self.shown))
         return tuple(told)
 
 
@@ -61,11 +61,11 @@ def acts_for(metadata: Iterable[tuple[str, str | bytes]]) -> ActsFor | None:
         raise InvalidRequest(_FORM, field=SINCE) from None
     if since_s is not None and not math.isfinite(since_s):
         raise InvalidRequest(_FORM, field=SINCE)
-    serial, groups = values.get(SHOWN, ""), _groups(values.get(GROUPS, "[]"))
-    if serial and not _SERIAL.fullmatch(serial):
+    shown, groups = values.get(SHOWN, ""), _groups(values.get(GROUPS, "[]"))
+    if shown and not _SHOWN.fullmatch(shown):
         raise InvalidRequest(_FORM, field=SHOWN)
     try:
-        return ActsFor(check_user_name(values[FOR]), values.get(ROLE, ""), since_s, groups, serial)
+        return ActsFor(check_user_name(values[FOR]), values.get(ROLE, ""), since_s, groups, shown)
     except ValueError as error:
         raise InvalidRequest(str(error), field=FOR) from None
 

@@ -8,6 +8,7 @@ It needs `cryptography`: import it only where certificates are made or read.
 
 from __future__ import annotations
 
+import hmac
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
@@ -68,6 +69,7 @@ class CertifiedIdentity:
     groups: tuple[str, ...] = ()
     through: str = ""
     life_s: float = LIFETIME_S
+    issuer: str = ""  # the id of the key that signed, hexadecimal
 
     @property
     def issued_s(self) -> float:
@@ -84,18 +86,31 @@ class KeyAndRequest:
 
 
 class Authority:
-    """The CA of one cluster: its key, its certificate and the three kinds it signs."""
+    """The CA of one cluster: its key, its certificate and the three kinds it signs.
 
-    def __init__(self, key: ec.EllipticCurvePrivateKey, certificate: x509.Certificate) -> None:
+    It is a root itself, or an intermediate whose root may lie offline. `above` leads to the root.
+    """
+
+    def __init__(
+        self,
+        key: ec.EllipticCurvePrivateKey,
+        certificate: x509.Certificate,
+        above: tuple[x509.Certificate, ...] = (),
+    ) -> None:
         if certificate.public_key() != key.public_key():
             raise ValueError("the CA's key and certificate do not belong together")
         self._key = key
         self._certificate = certificate
+        self._chain = (certificate, *above)
+        for lower, upper in zip(self._chain, (*above, self._chain[-1]), strict=True):
+            _check_signed(lower, upper)
         self.cluster = _ca_cluster(certificate)
 
     @classmethod
-    def create(cls, cluster: str, now_s: float) -> Authority:
-        """A new CA. ValueError when the cluster's name is not a word."""
+    def create(cls, cluster: str, now_s: float, *, signs_authorities: bool = False) -> Authority:
+        """A new root. `signs_authorities`: also intermediates. ValueError when the cluster's name
+        is not a word.
+        """
         check_word(cluster, "cluster name")
         key = _new_key()
         subject = x509.Name(
@@ -110,7 +125,9 @@ class Authority:
             .serial_number(x509.random_serial_number())
             .not_valid_before(_instant(GOOD_FROM_S))
             .not_valid_after(_instant(now_s + CA_LIFETIME_S))
-            .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
+            .add_extension(
+                x509.BasicConstraints(ca=True, path_length=int(signs_authorities)), critical=True
+            )
             .add_extension(_key_usage(signs_certificates=True), critical=True)
             .add_extension(
                 x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False
@@ -119,13 +136,56 @@ class Authority:
         )
         return cls(key, certificate)
 
+    def sign_intermediate(self, request: bytes, now_s: float) -> bytes:
+        """An authority below this one, which signs for the same cluster; PEM, with all above it.
+        ValueError when this one may sign no authorities.
+        """
+        own = self._certificate.extensions.get_extension_for_class(x509.BasicConstraints).value
+        if own.path_length == 0:
+            raise ValueError("this root signs no other authorities: make one that does")
+        public_key = requested_key(request)
+        subject = [
+            x509.NameAttribute(NameOID.ORGANIZATION_NAME, self.cluster),
+            x509.NameAttribute(NameOID.COMMON_NAME, "dlq signing CA"),
+        ]
+        certificate = (
+            x509.CertificateBuilder(
+                issuer_name=self._certificate.subject, subject_name=x509.Name(subject)
+            )
+            .public_key(public_key)
+            .serial_number(x509.random_serial_number())
+            .not_valid_before(_instant(GOOD_FROM_S))
+            .not_valid_after(_instant(min(now_s + CA_LIFETIME_S, self.not_after_s)))
+            .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
+            .add_extension(_key_usage(signs_certificates=True), critical=True)
+            .add_extension(x509.SubjectKeyIdentifier.from_public_key(public_key), critical=False)
+            .add_extension(
+                x509.AuthorityKeyIdentifier.from_issuer_public_key(self._key.public_key()),
+                critical=False,
+            )
+            .sign(self._key, hashes.SHA256())
+        )
+        return _pem(certificate) + self.chain_pem()
+
     @classmethod
     def load(cls, key: bytes, certificate: bytes) -> Authority:
-        """The CA from its two PEM files. ValueError when they are not a CA of ours."""
+        """The CA from its two PEM files; those of the authorities above it may follow its own.
+        ValueError when they are not a CA of ours.
+        """
         private = serialization.load_pem_private_key(key, password=None)
         if not isinstance(private, ec.EllipticCurvePrivateKey):
             raise ValueError("the CA's key is not an elliptic curve key")
-        return cls(private, x509.load_pem_x509_certificate(certificate))
+        first, *above = x509.load_pem_x509_certificates(certificate)
+        return cls(private, first, tuple(above))
+
+    @property
+    def key_id(self) -> str:
+        """Of its key, as `issuer` of the certificates that it signs."""
+        return x509.SubjectKeyIdentifier.from_public_key(self._key.public_key()).digest.hex()
+
+    def chain_pem(self) -> bytes:
+        """Its own certificate and all above it, as the file of a CA holds them."""
+        return b"".join(map(_pem, self._chain))
 
     @property
     def not_after_s(self) -> float:
@@ -153,8 +213,31 @@ class Authority:
         return _key_pem(self._key)
 
     def certificate_pem(self) -> bytes:
-        """The CA certificate that every member of the cluster pins."""
-        return self._certificate.public_bytes(serialization.Encoding.PEM)
+        """The certificate of the root, which every member of the cluster pins."""
+        return _pem(self._chain[-1])
+
+    def pinned_pem(self) -> bytes:
+        """The root that a join token pins, and the servers of the master show."""
+        return self.certificate_pem()
+
+    def counts(self, identity: CertifiedIdentity) -> bool:
+        """Whether the authority that signed this certificate counts. TLS has checked that."""
+        return True
+
+    def saw(self, identity: CertifiedIdentity, now_s: float) -> None:
+        """A member came: nobody asks."""
+
+    def is_former(self, identity: CertifiedIdentity) -> bool:
+        """Whether its holder is to renew: there is no other authority."""
+        return False
+
+    def trust_digest(self) -> str:
+        """Of the roots that members are to know; "": they were always the same."""
+        return ""
+
+    def pins(self, seal: str) -> bool:
+        """Whether a join token with this fingerprint is of this cluster."""
+        return hmac.compare_digest(seal, fingerprint(self.certificate_pem()))
 
     def sign_user(self, request: bytes, name: str, role: Role, now_s: float) -> bytes:
         """A certificate for a person or service. ValueError unless name and role are a person's."""
@@ -232,7 +315,8 @@ class Authority:
             )
             .sign(self._key, hashes.SHA256())
         )
-        return certificate.public_bytes(serialization.Encoding.PEM)
+        # An intermediate goes along: a member knows the root alone.
+        return b"".join(map(_pem, (certificate, *self._chain[:-1])))
 
 
 def new_key_and_csr(name: str) -> KeyAndRequest:
@@ -284,6 +368,7 @@ def parse_identity(certificate: bytes) -> CertifiedIdentity:
         cluster, role, name = names_said[0], Role(names_said[1]), names_said[2]
         units = parsed.subject.get_attributes_for_oid(NameOID.ORGANIZATIONAL_UNIT_NAME)
         through, life_s = vouched_in([str(unit.value) for unit in units])
+        signer = parsed.extensions.get_extension_for_class(x509.AuthorityKeyIdentifier).value
     except (ValueError, x509.ExtensionNotFound, UnsupportedAlgorithm) as error:
         raise Unauthenticated(f"not a certificate of a dlq cluster: {error}") from None
     return CertifiedIdentity(
@@ -294,6 +379,7 @@ def parse_identity(certificate: bytes) -> CertifiedIdentity:
         not_after_s=parsed.not_valid_after_utc.timestamp(),
         through=through,
         life_s=life_s,
+        issuer=(signer.key_identifier or b"").hex(),
     )
 
 
@@ -312,15 +398,35 @@ def belongs_together(key: bytes, certificate: bytes) -> bool:
     return private.public_key() == x509.load_pem_x509_certificate(certificate).public_key()
 
 
-def is_signed_by(certificate: bytes, ca_certificate: bytes) -> bool:
-    """Whether the CA signed this certificate; dates and purposes are not looked at."""
+def is_signed_by(certificate: bytes, ca_certificates: bytes) -> bool:
+    """Whether one of these roots signed this certificate, by the intermediates that follow it.
+    Dates and purposes are not looked at.
+    """
     try:
-        x509.load_pem_x509_certificate(certificate).verify_directly_issued_by(
-            x509.load_pem_x509_certificate(ca_certificate)
-        )
+        leaf, *between = x509.load_pem_x509_certificates(certificate)
+        for above in between:
+            _check_signed(leaf, above)
+            leaf = above
+        return any(_signed(leaf, root) for root in x509.load_pem_x509_certificates(ca_certificates))
+    except ValueError:
+        return False
+
+
+def _signed(lower: x509.Certificate, upper: x509.Certificate) -> bool:
+    try:
+        lower.verify_directly_issued_by(upper)
     except (ValueError, TypeError, InvalidSignature):
         return False
     return True
+
+
+def _check_signed(lower: x509.Certificate, upper: x509.Certificate) -> None:
+    if not _signed(lower, upper):
+        raise ValueError("a certificate was not signed by the one above it")
+
+
+def _pem(certificate: x509.Certificate) -> bytes:
+    return certificate.public_bytes(serialization.Encoding.PEM)
 
 
 def is_valid(certificate: bytes, now_s: float) -> bool:

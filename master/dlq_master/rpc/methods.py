@@ -25,6 +25,7 @@ from dlq_master.rpc.calls.roles import (
 )
 from dlq_master.rpc.cluster import admin_service as admin
 from dlq_master.rpc.cluster import audit_lines, gpu_map, profiling
+from dlq_master.rpc.cluster import authority_service as authority
 from dlq_master.rpc.cluster import facts_service as facts
 from dlq_master.rpc.cluster import loan_service as loans
 from dlq_master.rpc.cluster import notify_service as notify
@@ -91,6 +92,9 @@ SERVICES: Mapping[str, Mapping[str, RpcMethod]] = {
         "RevokeJoinToken": RpcMethod(ADMINS, admin.revoke_join_token, changes=True),
         "RevokeCertificates": RpcMethod(ADMINS, admin.revoke_certificates, changes=True),
         "ListRevocations": RpcMethod(ADMINS, admin.list_revocations),
+        "RotateAuthority": RpcMethod(ADMINS, authority.rotate_authority, changes=True),
+        "GetAuthority": RpcMethod(ADMINS, authority.get_authority),
+        "FinishAuthority": RpcMethod(ADMINS, authority.finish_authority, changes=True),
         "FenceNode": RpcMethod(OPERATORS, admin.fence_node, changes=True),
         "SetNodeFlags": RpcMethod(OPERATORS, admin.set_node_flags, changes=True),
         "SetNodeLabels": RpcMethod(OPERATORS, admin.set_node_labels, changes=True),
@@ -144,6 +148,9 @@ SERVICES: Mapping[str, Mapping[str, RpcMethod]] = {
             certificates.renew_certificate,
             changes=True,
             in_person=True,
+        ),
+        "CheckIdentity": RpcMethod(
+            MEMBERS | NOTIFIERS | WEB, certificates.check_identity, in_person=True
         ),
         "CreateSignInLink": RpcMethod(
             USERS, signing_in.create_sign_in_link, changes=True, in_person=True

@@ -12,7 +12,7 @@ from grpc_health.v1 import health, health_pb2
 
 from dlq_common.clock import Clock
 from dlq_common.daemon.profiles import OwnProfiles
-from dlq_common.identity.pki import Authority, Role
+from dlq_common.identity.pki import Role
 from dlq_common.ids import Ids
 from dlq_master.control.loop.meter import Meter
 from dlq_master.control.read_model.job_blocks import BlockNotes
@@ -33,6 +33,7 @@ from dlq_master.rpc.calls.open_calls import OpenCalls
 from dlq_master.rpc.calls.parts import MasterParts
 from dlq_master.rpc.calls.passage import Passage
 from dlq_master.rpc.calls.reads import Slices
+from dlq_master.rpc.calls.signs import Signs
 from dlq_master.rpc.calls.surround import served
 from dlq_master.rpc.links import SignInLinks
 from dlq_master.rpc.methods import JOIN_METHODS, JOIN_SERVICE, SERVICES
@@ -100,7 +101,7 @@ class MasterServer:
         *,
         control: Control,
         sessions: Sessions,
-        authority: Authority,
+        authority: Signs,
         audit: Audit,
         clock: Clock,
         ids: Ids,
@@ -119,6 +120,7 @@ class MasterServer:
             authority.cluster, lambda: control.published, clock, settings.web_may_act_for,
             certificates=settings.web_certificates_s > 0, grants=settings.group_grants,
         )  # fmt: skip
+        door.signs = authority
         self.door, self.check_member = door, door.check_member
         self._api = aio.server(options=API_OPTIONS)
         self._join = aio.server(options=JOIN_OPTIONS, maximum_concurrent_rpcs=MOST_JOINS_AT_ONCE)

@@ -1,5 +1,6 @@
 """Mutual TLS channels to the master."""
 
+import hashlib
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -74,6 +75,10 @@ class Channels:
                 hint="run `dlq-nodeagent join --master HOST:PORT --token TOKEN` first",
             )
         return identity
+
+    def trust_digest(self) -> str:
+        """Of the CA certificates by which the node knows its master."""
+        return hashlib.sha256(self.identity().ca).hexdigest()
 
     def open(self) -> grpc.aio.Channel:
         """A channel of its own connection: bytes of logs never stand before a heartbeat."""

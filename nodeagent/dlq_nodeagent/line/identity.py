@@ -6,6 +6,7 @@ without it for weeks.
 
 import asyncio
 import json
+import random
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import dataclass
@@ -15,6 +16,7 @@ from typing import TYPE_CHECKING
 
 import grpc
 
+from dlq.v1 import agent_service_pb2 as wire_agent
 from dlq.v1 import identity_service_pb2 as wire
 from dlq.v1.identity_service_pb2_grpc import IdentityServiceStub, JoinServiceStub
 from dlq_common.clock import Clock, SteadyClock, clock_doubt
@@ -39,6 +41,7 @@ _REQUEST_FILE = "join-request.json"
 _DEADLINE_S = 20.0
 _RENEW_LOOK_S = 600.0
 _AGAIN_S = 1.0
+_AFTER_A_FAULT_S = 5.0
 
 log = get_logger("nodeagent.identity")
 
@@ -138,13 +141,48 @@ def stored_address(state_dir: Path) -> str | None:
         return None
 
 
-async def renew_if_due(channels: Channels, clock: Clock) -> bool:
-    """Renew at two thirds of the certificate's life; returns whether it did. Raises DlqError.
+class RenewalWish:
+    """The master's word that this node is to renew at once: the cluster's CA changes.
+
+    It comes with heartbeats. All nodes hear it in the same seconds, so each waits for a random part
+    of `spread_s`.
+    """
+
+    def __init__(self, channels: Channels, spread_s: float = 0.0) -> None:
+        self._channels = channels
+        self._spread_s = spread_s
+        self._heard = asyncio.Event()
+
+    def hear(self, reply: wire_agent.HeartbeatReply) -> None:
+        """Take the word of one answer."""
+        if not reply.trust_digest:
+            return
+        wanted = reply.renewal_wanted
+        if wanted or reply.trust_digest != self._channels.trust_digest():
+            self._heard.set()
+
+    async def wait(self, longest_s: float) -> bool:
+        """Until there is one, or the time is over; whether there is one, which is then taken."""
+        with suppress(TimeoutError):
+            await asyncio.wait_for(self._heard.wait(), longest_s)
+        if not self._heard.is_set():
+            return False
+        await asyncio.sleep(random.uniform(0.0, self._spread_s))
+        return True
+
+    def taken(self) -> None:
+        """The certificate is new."""
+        self._heard.clear()
+
+
+async def renew_if_due(channels: Channels, clock: Clock, *, wanted: bool = False) -> bool:
+    """Renew at two thirds of the certificate's life, or because the master wants it; returns
+    whether it did. Raises DlqError.
 
     The name stays; the key is new. The old identity stays in place until the new one is on disk.
     """
     known = channels.known()
-    if not is_near_end(known.not_after_s, clock.now_s()):
+    if not wanted and not is_near_end(known.not_after_s, clock.now_s()):
         return False
     from dlq_common.identity.pki import new_key_and_csr
 
@@ -157,22 +195,36 @@ async def renew_if_due(channels: Channels, clock: Clock) -> bool:
             answer = await stub.RenewCertificate(request, timeout=_DEADLINE_S)
     except grpc.aio.AioRpcError as error:
         raise _error(error, "renew the certificate") from None
-    identity = StoredIdentity(made.key, answer.certificate, answer.ca_certificates)
-    _check(identity, name, before.ca)
+    identity = StoredIdentity(made.key, answer.certificate, answer.ca_certificates or before.ca)
+    # The line proves the master. A new CA may have signed, and its root is in the answer.
+    _check(identity, name, identity.ca)
     save_identity(channels.identity_dir, identity)
     return True
 
 
-async def keep_renewed(channels: Channels, clock: Clock) -> None:
-    """Look every ten minutes, for ever; a failure is logged and tried again."""
+async def keep_renewed(
+    channels: Channels,
+    clock: Clock,
+    wish: RenewalWish | None = None,
+    renewed: Callable[[], object] = lambda: None,
+) -> None:
+    """Look every ten minutes, and when the master wishes it, for ever. A failure is logged and
+    tried again. `renewed`: hears of a renewal that the master wished.
+    """
+    wish, wanted = wish or RenewalWish(channels), False
     while True:
         try:
-            if await renew_if_due(channels, clock):
+            if await renew_if_due(channels, clock, wanted=wanted):
                 log.info("certificate_renewed")
+                wish.taken()
+                if wanted:
+                    renewed()
+                    wanted = False
         except (DlqError, OSError, ValueError) as error:
             # A full disk or a broken file, too: the next look may find it mended.
             log.error("certificate_not_renewed", error=str(error))
-        await asyncio.sleep(_RENEW_LOOK_S)
+            await asyncio.sleep(_AFTER_A_FAULT_S)
+        wanted = await wish.wait(_RENEW_LOOK_S)
 
 
 def _check(identity: StoredIdentity, node_id: str, pinned_ca: bytes) -> "CertifiedIdentity":

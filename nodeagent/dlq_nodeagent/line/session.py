@@ -49,6 +49,8 @@ class GrpcTransport:
         self._wake = wake
         self._task: asyncio.Task[None] | None = None
         self._queue: asyncio.Queue[FromAgent] = asyncio.Queue(_LONGEST_QUEUE)
+        self.answered: Callable[[wire.HeartbeatReply], None] = lambda _reply: None
+        """Hears each answer to a heartbeat."""
         self._ended: set[asyncio.Task[None]] = set()
         self._heard = False  # the master has said something in this stream
 
@@ -74,6 +76,13 @@ class GrpcTransport:
             self._ended.add(self._task)
             self._task.cancel()
             self._task = None
+
+    def dial_anew(self) -> None:
+        """End the stream, so that the next one shows the present certificate. The core hears that
+        it was closed, and dials at once.
+        """
+        if self._task is not None:
+            self._task.cancel()
 
     def _finished(self, task: asyncio.Task[None]) -> None:
         self._ended.discard(task)
@@ -120,6 +129,8 @@ class GrpcTransport:
                 if self._task is not me:
                     return
                 self._heard = True
+                if message.HasField("heartbeat_reply"):
+                    self.answered(message.heartbeat_reply)
                 decoded = decode(message)
                 if decoded is not None:
                     self.listener.received(decoded)

@@ -117,7 +117,8 @@ class Entrance:
             )
         # Dates in certificates are whole seconds: it was signed before this one ended.
         since_s = identity.issued_s + 1.0
-        user = ActsFor(identity.name, identity.role.value, since_s, serial=identity.serial)
+        shown = f"{identity.serial}.{identity.issuer}" if identity.issuer else identity.serial
+        user = ActsFor(identity.name, identity.role.value, since_s, shown=shown)
         return await self.begin(http, user, "certificate", certificate=identity.serial)
 
     async def begin(

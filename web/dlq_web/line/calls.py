@@ -8,6 +8,7 @@ is asked: one that stands by has done nothing, so its word is followed within th
 from __future__ import annotations
 
 import asyncio
+import hashlib
 from collections.abc import AsyncGenerator, Callable
 from contextlib import suppress
 from typing import Any, NamedTuple, Protocol
@@ -35,7 +36,7 @@ from dlq_common.identity.pki import new_key_and_csr
 from dlq_common.text.addresses import split_addresses
 from dlq_web.line.methods import PublicMethod
 
-RENEWAL_LOOK_S = 600.0
+RENEWAL_LOOK_S = 60.0
 CALLS_AT_ONCE = 8  # of one person: many large answers at once would hold everybody else up
 
 
@@ -48,6 +49,10 @@ class Asking(Protocol):
 
 class Overdue(Unavailable):
     """The time of the call was over before the master answered."""
+
+
+def _nothing_renewed(_identity: Identity) -> None:
+    """Nobody waits for that."""
 
 
 def _nothing() -> None:
@@ -70,6 +75,7 @@ class MasterLine:
         self.identity = identity
         self.gone: Callable[[], None] = _nothing
         """Hears when the master knows the caller no more."""
+        self.renewed: Callable[[Identity], None] = _nothing_renewed
         self.places = asyncio.Semaphore(CALLS_AT_ONCE)
         """For calls on their way; lines of one person may share it."""
         self._clock = clock
@@ -127,12 +133,15 @@ class MasterLine:
     def _channels(self) -> MasterChannels:
         """The channels of the present identity. Calls on their way end on the former ones."""
         if self._present is not None and (fresh := self._present()) is not self.identity:
-            former, self._channel = self._channel, MasterChannels(fresh)
-            self.identity = fresh
-            leaving = asyncio.get_running_loop().create_task(former.close(STREAM_DEADLINE_S))
-            self._former[leaving] = former
-            leaving.add_done_callback(self._former.pop)
+            self._take(fresh)
         return self._channel
+
+    def _take(self, fresh: Identity) -> None:
+        former, self._channel = self._channel, MasterChannels(fresh)
+        self.identity = fresh
+        leaving = asyncio.get_running_loop().create_task(former.close(STREAM_DEADLINE_S))
+        self._former[leaving] = former
+        leaving.add_done_callback(self._former.pop)
 
     @staticmethod
     def _cut_off() -> BaseException:
@@ -154,14 +163,20 @@ class MasterLine:
         """
         while True:
             await asyncio.sleep(RENEWAL_LOOK_S)
-            if not self.identity.renewal_due(self._clock.now_s()):
-                continue
             try:
-                self.identity = await self._renewed()
+                if not self.identity.renewal_due(self._clock.now_s()) and not await self._wanted():
+                    continue
+                self._take(await self._renewed())
             except (grpc.RpcError, DlqError, OSError):
                 continue  # the master is away, or the disk full; a third of its life is left
-            old, self._channel = self._channel, MasterChannels(self.identity)
-            await old.close(grace=STREAM_DEADLINE_S)
+            self.renewed(self.identity)
+
+    async def _wanted(self) -> bool:
+        """Whether the master wishes a renewal, because the CA of the cluster changes."""
+        digest = hashlib.sha256(self.identity.ca).hexdigest()
+        request = identity_wire.CheckIdentityRequest(trust_digest=digest)
+        stub: Any = IdentityServiceStub(self._channel.present().channel)
+        return bool((await stub.CheckIdentity(request, timeout=CALL_DEADLINE_S)).renewal_wanted)
 
     async def _renewed(self) -> Identity:
         old, fresh = self.identity, new_key_and_csr(self.identity.user)

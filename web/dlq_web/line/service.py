@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import asyncio
 
+import grpc
 from google.protobuf.empty_pb2 import Empty
 
 from dlq.v1 import identity_service_pb2 as wire
 from dlq_client.line.identity import Identity
 from dlq_client.service import ServiceHome
 from dlq_common.clock import Clock
-from dlq_common.errors import ConfigError, DlqError
+from dlq_common.errors import ConfigError, DlqError, Unauthenticated
 from dlq_common.identity.acting import ActsFor
 from dlq_common.identity.pki import Role
 from dlq_common.text.wire import from_timestamp
@@ -36,6 +37,7 @@ class ServiceLine(MasterLine):
     def __init__(self, identity: Identity, home: ServiceHome, clock: Clock) -> None:
         super().__init__(identity, clock)
         self._home = home
+        self._refused = False
 
     async def probe(self, timeout_s: float) -> None:
         """Raises a DlqError while the master does not serve."""
@@ -47,8 +49,17 @@ class ServiceLine(MasterLine):
         told = await self.call(_USE_LINK, request)
         return ActsFor(told.name, told.role, from_timestamp(told.create_time))
 
+    async def _wanted(self) -> bool:
+        """Also once the certificate was revoked: the login broker gives another one."""
+        try:
+            return await super()._wanted()
+        except grpc.RpcError as error:
+            self._refused = isinstance(self._told(error), Unauthenticated)
+            return self._refused
+
     async def _renewed(self) -> Identity:
-        if not self.identity.is_valid(self._clock.now_s()):
+        refused, self._refused = self._refused, False
+        if refused or not self.identity.is_valid(self._clock.now_s()):
             return await asyncio.to_thread(self._home.log_in)
         fresh = await super()._renewed()
         await asyncio.to_thread(self._home.keep, fresh)

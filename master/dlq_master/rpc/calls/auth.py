@@ -24,6 +24,7 @@ from dlq_master.model.ids import NodeId
 from dlq_master.model.nodes.node import Node
 from dlq_master.rpc.calls.call import Call, Context
 from dlq_master.rpc.calls.group_grants import GroupGrants
+from dlq_master.rpc.calls.signs import Signs
 from dlq_master.store.tables.revocations import NODE, SERIAL, USER, Revocation, subject_of
 
 # Dates in certificates are whole seconds.
@@ -63,6 +64,7 @@ class Door:
         """`web_may_act_for`: the roles of users for whom a web server may call. `certificates`:
         whether those count that users got through it. `grants`: of groups, there.
         """
+        self.signs: Signs | None = None  # None: each certificate that TLS believes counts
         self.refusal: Callable[[User], str] = lambda _user: ""  # of a user, by the host's accounts
         self._cluster = cluster
         self._members = members
@@ -111,6 +113,14 @@ class Door:
             raise Unauthenticated("the certificate has expired", hint="dlq login")
         elif identity.through:
             self._check_through(identity)
+        if self.signs is not None:
+            shown = identity.by or identity
+            acted = identity.by is not None and identity.issuer != ""
+            if not self.signs.counts(shown) or (acted and not self.signs.counts(identity)):
+                raise Unauthenticated(
+                    "the certificate is of a former CA of the cluster", hint="dlq login"
+                )
+            self.signs.saw(shown, self._clock.now_s())
         if revocations := self._members().revocations:
             _check_revoked(identity, revocations)
         person, known_since_s = self._known(identity)
@@ -134,14 +144,16 @@ class Door:
         since_s = self._clock.now_s() if wanted.since_s is None else wanted.since_s
         groups = self._grants.known(wanted.groups)
         present = Role.USER if user is None else self._grants.role(user.role, groups)
+        serial, _, issuer = wanted.shown.partition(".")
         return CertifiedIdentity(
             name=wanted.name,
             role=_role(wanted.role or present),
             cluster=service.cluster,
-            serial=wanted.serial or service.serial,
+            serial=serial or service.serial,
             not_after_s=since_s + LIFETIME_S,
             by=service,
             groups=groups,
+            issuer=issuer,
         )
 
     def _check_acting(self, identity: CertifiedIdentity, service: CertifiedIdentity) -> None:
@@ -198,7 +210,8 @@ def _check_revoked(identity: CertifiedIdentity, rows: Mapping[str, Revocation]) 
     row = rows.get(subject_of(SERIAL, identity.serial))
     if row is None:
         row = rows.get(subject_of(kind, identity.name))
-        if row is None or identity.issued_s >= row.good_from_s:
+        through = rows.get(subject_of(USER, identity.through)) if identity.through else None
+        if not any(one and identity.issued_s < one.good_from_s for one in (row, through)):
             return
     anew = "dlq-nodeagent join, with a new token" if kind == NODE else "dlq login"
     raise Unauthenticated(f"the certificate of {identity.name} was revoked", hint=anew)

@@ -1,51 +1,71 @@
-"""The certificate the master serves with: made by its own CA, renewed without a restart."""
+"""The certificate the master serves with: made by its own CA, renewed without a restart. It follows
+a change of the CA, too.
+"""
 
 from __future__ import annotations
+
+from threading import Lock
+from typing import NamedTuple
 
 import grpc
 
 from dlq_common.clock import Clock
-from dlq_common.identity.pki import Authority, needs_renewal, new_key_and_csr
+from dlq_common.identity.pki import needs_renewal, new_key_and_csr
+from dlq_master.rpc.calls.signs import Signs
+
+
+class Shown(NamedTuple):
+    """What a port shows to its clients, and the roots by which it believes them."""
+
+    key: bytes
+    chain: bytes  # with the root, so that a joining node can compare it with its token
+    roots: bytes
+
+    def configuration(self) -> grpc.ServerCertificateConfiguration:
+        return grpc.ssl_server_certificate_configuration(
+            [(self.key, self.chain)], root_certificates=self.roots
+        )
 
 
 class MasterCertificate:
-    """The certificate of both ports, made anew at every start and at two thirds of its life."""
+    """The certificate of all ports, made anew at every start and at two thirds of its life."""
 
-    def __init__(self, authority: Authority, clock: Clock) -> None:
+    def __init__(self, authority: Signs, clock: Clock) -> None:
         self._authority = authority
         self._clock = clock
-        self._key, self._certificate = self._made()
+        self._making = Lock()  # handshakes have threads of their own
+        self._pinned = b""
+        self._key = self._certificate = b""
 
     def credentials(self, *, mutual: bool) -> grpc.ServerCredentials:
         """Server credentials that follow the renewal; `mutual` demands a client certificate."""
+        given = [self.shown()]
+
+        def changed() -> grpc.ServerCertificateConfiguration | None:
+            """Asked by gRPC at every handshake of this port; None means no change."""
+            now = self.shown()
+            if now == given[0]:
+                return None
+            given[0] = now
+            return now.configuration()
+
         return grpc.dynamic_ssl_server_credentials(
-            self._configuration(),
-            self._renewed,  # type: ignore[arg-type] # gRPC documents None, its stubs do not
+            given[0].configuration(),
+            changed,  # type: ignore[arg-type] # gRPC documents None, its stubs do not
             require_client_authentication=mutual,
         )
 
-    def _renewed(self) -> grpc.ServerCertificateConfiguration | None:
-        """Asked by gRPC at every handshake, in a thread of its own; None means no change."""
-        return self._configuration() if self._renews() else None
+    def shown(self) -> Shown:
+        """As it is now, renewed where it is time, or where the CA is another one."""
+        with self._making:
+            pinned = self._authority.pinned_pem()
+            old = not self._certificate or needs_renewal(self._certificate, self._clock.now_s())
+            if old or pinned != self._pinned:
+                self._make(pinned)
+            roots = self._authority.certificate_pem()
+            return Shown(self._key, self._certificate + self._pinned, roots)
 
-    def chain(self) -> tuple[bytes, bytes]:
-        """The key, and the certificate with the CA's behind it, renewed where it is time."""
-        self._renews()
-        return self._key, self._certificate + self._authority.certificate_pem()
-
-    def _renews(self) -> bool:
-        if not needs_renewal(self._certificate, self._clock.now_s()):
-            return False
-        self._key, self._certificate = self._made()
-        return True
-
-    def _configuration(self) -> grpc.ServerCertificateConfiguration:
-        ca = self._authority.certificate_pem()
-        # The CA goes with the chain, so that a joining node can compare it with its token.
-        return grpc.ssl_server_certificate_configuration(
-            [(self._key, self._certificate + ca)], root_certificates=ca
-        )
-
-    def _made(self) -> tuple[bytes, bytes]:
+    def _make(self, pinned: bytes) -> None:
         made = new_key_and_csr("master")
-        return made.key, self._authority.sign_master(made.request, self._clock.now_s())
+        self._certificate = self._authority.sign_master(made.request, self._clock.now_s())
+        self._key, self._pinned = made.key, pinned

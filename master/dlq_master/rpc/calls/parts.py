@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 from dlq_common.clock import Clock
 from dlq_common.daemon.profiles import OwnProfiles
-from dlq_common.identity.pki import Authority, CertifiedIdentity
+from dlq_common.identity.pki import CertifiedIdentity
 from dlq_common.ids import Ids
 from dlq_master.control.loop.meter import Meter
 from dlq_master.control.read_model.job_blocks import BlockNotes
@@ -19,6 +19,7 @@ from dlq_master.rpc.agents.sessions import Sessions
 from dlq_master.rpc.agents.step_keeper import StepKeeper
 from dlq_master.rpc.calls.open_calls import OpenCalls
 from dlq_master.rpc.calls.reads import Slices
+from dlq_master.rpc.calls.signs import Signs
 from dlq_master.rpc.links import SignInLinks
 from dlq_master.rpc.views.event_rows import EventRows
 from dlq_master.rpc.views.job_rows import JobRows
@@ -46,7 +47,7 @@ class MasterParts:
     control: Control
     clock: Clock
     ids: Ids
-    authority: Authority
+    authority: Signs
     foresight: Foresight
     sessions: Sessions
     logs: LogsRelay

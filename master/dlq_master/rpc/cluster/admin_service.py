@@ -69,7 +69,7 @@ async def create_join_token(
     if request.HasField("lifetime_duration"):
         asked, shortest_s = request.lifetime_duration, SHORTEST_LIFETIME_S
         lifetime_s = check_span("lifetime_duration", asked, shortest_s, LONGEST_LIFETIME_S)
-    seal = fingerprint(parts.authority.certificate_pem())
+    seal = fingerprint(parts.authority.pinned_pem())
     made = JoinTokenText(parts.ids.session_id()[-10:], parts.ids.secret(), seal)
     stored = await call.ask(
         CreateToken(

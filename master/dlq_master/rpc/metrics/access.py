@@ -14,9 +14,10 @@ from typing import Final
 
 from dlq_common.clock import Clock
 from dlq_common.errors import DlqError
-from dlq_common.identity.pki import Authority, CertifiedIdentity, parse_identity, pem_from_der
-from dlq_master.rpc.calls.certificate import MasterCertificate
+from dlq_common.identity.pki import CertifiedIdentity, parse_identity, pem_from_der
+from dlq_master.rpc.calls.certificate import MasterCertificate, Shown
 from dlq_master.rpc.calls.roles import OPERATORS
+from dlq_master.rpc.calls.signs import Signs
 from dlq_master.rpc.metrics.token_file import TokenFile
 
 _LOOK_S: Final = 600.0  # so often it is asked whether the certificate is to be renewed
@@ -25,26 +26,27 @@ _LOOK_S: Final = 600.0  # so often it is asked whether the certificate is to be 
 class MetricsTls:
     """The master's side of TLS, with a certificate that is renewed in time."""
 
-    def __init__(self, authority: Authority, clock: Clock, *, demanding: bool) -> None:
+    def __init__(self, authority: Signs, clock: Clock, *, demanding: bool) -> None:
         """`demanding`: a scraper without a certificate of the CA has no connection."""
         self._clock = clock
         self._certificate = MasterCertificate(authority, clock)
         self._context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         self._context.minimum_version = ssl.TLSVersion.TLSv1_2
         self._context.verify_mode = ssl.CERT_REQUIRED if demanding else ssl.CERT_OPTIONAL
-        self._context.load_verify_locations(cadata=authority.certificate_pem().decode())
-        self._loaded = b""
+        self._loaded: Shown | None = None
         self._look_s = 0.0
 
     def context(self) -> ssl.SSLContext:
         """For the next connection."""
         now_s = self._clock.boottime_s()
-        if not self._loaded or now_s >= self._look_s:
+        if self._loaded is None or now_s >= self._look_s:
             self._look_s = now_s + _LOOK_S
-            key, chain = self._certificate.chain()
-            if chain != self._loaded:
-                _load(self._context, key + chain)
-                self._loaded = chain
+            shown = self._certificate.shown()
+            if shown != self._loaded:
+                _load(self._context, shown.key + shown.chain)
+                # Roots are only ever added to a context; the door refuses those that count no more.
+                self._context.load_verify_locations(cadata=shown.roots.decode())
+                self._loaded = shown
         return self._context
 
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from dlq_common.clock import Clock
-from dlq_common.identity.pki import Authority
 from dlq_common.text.addresses import is_loopback
 from dlq_master.control.config import MasterConfig
 from dlq_master.control.loop.loop import Loop
 from dlq_master.control.loop.meter import Meter
 from dlq_master.control.read_model.ports import Foresight
+from dlq_master.rpc.calls.signs import Signs
 from dlq_master.rpc.metrics.access import MetricsDoor, MetricsTls
 from dlq_master.rpc.metrics.exposition import MetricFamily
 from dlq_master.rpc.metrics.health import health_families, queue_families
@@ -32,7 +32,7 @@ def metrics_server(
     clock: Clock,
     server: MasterServer,
     foresight: Foresight,
-    authority: Authority,
+    authority: Signs,
 ) -> MetricsServer:
     """The server of `listen.metrics`, which it does not start. ConfigError: its token file."""
     address = config.listen.metrics

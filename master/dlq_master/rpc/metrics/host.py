@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import TypeVar
 
 from dlq_common.clock import Clock
-from dlq_common.identity.pki import Authority
 from dlq_master.control.composition.starting import Losses
 from dlq_master.rpc.audit.writer import AuditWriter
+from dlq_master.rpc.calls.signs import Signs
 from dlq_master.rpc.metrics.exposition import Labels, MetricFamily, family, gauge
 from dlq_master.shipping.status import read_status
 from dlq_master.store.sqlite.backup import FAILURE, STAMP
@@ -31,7 +31,7 @@ class HostMetrics:
         state_dir: Path,
         clock: Clock,
         audit: AuditWriter,
-        authority: Authority,
+        authority: Signs,
         losses: Losses,
     ) -> None:
         self._state_dir, self._clock = state_dir, clock

@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import hashlib
-import hmac
 
 from dlq.v1 import identity_service_pb2 as wire
 from dlq_common.errors import InvalidRequest, PermissionDenied, Unauthenticated
 from dlq_common.identity.join_token import parse_join_token
 from dlq_common.identity.pki import (
     Role,
-    fingerprint,
     requested_key_fingerprint,
     requested_name,
 )
 from dlq_master.control.stimuli import UseToken
 from dlq_master.rpc.calls.call import Call
+from dlq_master.rpc.calls.signs import renewal_wanted
 from dlq_master.rpc.specs.intake import node_id_of
 from dlq_master.store.tables.revocations import NODE, USER, signing_s
 
@@ -72,6 +71,15 @@ async def certify_user(call: Call, request: wire.CertifyUserRequest) -> wire.Cer
     )
 
 
+async def check_identity(
+    call: Call, request: wire.CheckIdentityRequest
+) -> wire.CheckIdentityResponse:
+    """Whether to renew now. It is a read, and nothing happens by it."""
+    assert call.identity is not None
+    wanted = renewal_wanted(call.parts.authority, call.identity, request.trust_digest)
+    return wire.CheckIdentityResponse(renewal_wanted=wanted)
+
+
 async def join(call: Call, request: wire.JoinRequest) -> wire.JoinResponse:
     """The join port: a token for a certificate, and nothing else. Nobody who calls here is known:
     the token is all that counts.
@@ -81,7 +89,7 @@ async def join(call: Call, request: wire.JoinRequest) -> wire.JoinResponse:
         token = parse_join_token(request.token)
     except InvalidRequest as error:
         raise Unauthenticated(error.what) from None
-    if not hmac.compare_digest(token.ca_fingerprint, fingerprint(sign.certificate_pem())):
+    if not sign.pins(token.ca_fingerprint):
         raise Unauthenticated("the join token is of another cluster")
     wished = node_id_of(requested_name(request.certificate_request), "certificate_request")
     node_id = await call.ask(

@@ -27,10 +27,11 @@ from dlq_common.errors import (
     PermissionDenied,
 )
 from dlq_common.identity.facts import LIFETIME_S
-from dlq_common.identity.pki import Authority, Role, parse_identity
+from dlq_common.identity.pki import Role, parse_identity
 from dlq_master.control.read_model.ports import Control
 from dlq_master.control.stimuli import Caller, SetUser, User
 from dlq_master.rpc.audit.audit import Audit
+from dlq_master.rpc.calls.signs import Signs
 from dlq_master.rpc.people.groups import Groups
 from dlq_master.rpc.people.host_accounts import HostAccount
 from dlq_master.store.tables.revocations import USER, signing_s
@@ -64,7 +65,7 @@ class LoginBroker:
         self,
         settings: BrokerSettings,
         control: Control,
-        authority: Authority,
+        authority: Signs,
         clock: Clock,
         audit: Audit,
         groups: Groups,

@@ -310,6 +310,10 @@ class _Conversation:
         """With what the last commit says about the holds of the node's ranks."""
         node = self._call.read.node(self._line.node_id)
         reply = wire.HeartbeatReply(sequence=sequence)
+        signs = self._call.parts.authority
+        if (trust_digest := signs.trust_digest()) and self._call.identity is not None:
+            reply.trust_digest = trust_digest
+            reply.renewal_wanted = signs.is_former(self._call.identity)
         if node is not None and node.hold_revision:
             reply.hold_revision = node.hold_revision
             reply.hold_extension_duration.CopyFrom(to_duration(node.maintenance_s))

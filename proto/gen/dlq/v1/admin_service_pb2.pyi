@@ -408,6 +408,221 @@ class ListRevocationsResponse(_message.Message):
 Global___ListRevocationsResponse: _TypeAlias = ListRevocationsResponse  # noqa: Y015
 
 @_typing.final
+class AuthorityMember(_message.Message):
+    """A member of the cluster during a change of the CA."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    KIND_FIELD_NUMBER: _builtins.int
+    NAME_FIELD_NUMBER: _builtins.int
+    STATE_FIELD_NUMBER: _builtins.int
+    kind: _builtins.str
+    """"user" (also a service) or "node"."""
+    name: _builtins.str
+    """The name."""
+    state: _builtins.str
+    """"follows": it has come with a certificate of the next CA. "former": it still uses the former one.
+    "unseen": it has not come since the change began, or since the master started.
+    """
+    def __init__(
+        self,
+        *,
+        kind: _builtins.str = ...,
+        name: _builtins.str = ...,
+        state: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["kind", b"kind", "name", b"name", "state", b"state"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___AuthorityMember: _TypeAlias = AuthorityMember  # noqa: Y015
+
+@_typing.final
+class AuthorityFacts(_message.Message):
+    """The CA of the cluster."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    FINGERPRINT_FIELD_NUMBER: _builtins.int
+    NEXT_FINGERPRINT_FIELD_NUMBER: _builtins.int
+    CHANGING_FIELD_NUMBER: _builtins.int
+    EXPIRE_TIME_FIELD_NUMBER: _builtins.int
+    MEMBERS_FIELD_NUMBER: _builtins.int
+    fingerprint: _builtins.str
+    """SHA-256 of the root certificate, hexadecimal."""
+    next_fingerprint: _builtins.str
+    """The same of the next root, during a change to another root; else empty."""
+    changing: _builtins.bool
+    """A change is on its way."""
+    @_builtins.property
+    def expire_time(self) -> _timestamp_pb2.Timestamp:
+        """When the first of the certificates of CAs ends."""
+
+    @_builtins.property
+    def members(self) -> _containers.RepeatedCompositeFieldContainer[Global___AuthorityMember]:
+        """During a change: users and nodes."""
+
+    def __init__(
+        self,
+        *,
+        fingerprint: _builtins.str = ...,
+        next_fingerprint: _builtins.str = ...,
+        changing: _builtins.bool = ...,
+        expire_time: _timestamp_pb2.Timestamp | None = ...,
+        members: _abc.Iterable[Global___AuthorityMember] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["expire_time", b"expire_time"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["changing", b"changing", "expire_time", b"expire_time", "fingerprint", b"fingerprint", "members", b"members", "next_fingerprint", b"next_fingerprint"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___AuthorityFacts: _TypeAlias = AuthorityFacts  # noqa: Y015
+
+@_typing.final
+class RotateAuthorityRequest(_message.Message):
+    """Request of RotateAuthority."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    REQUEST_ID_FIELD_NUMBER: _builtins.int
+    request_id: _builtins.str
+    """Idempotency key."""
+    def __init__(
+        self,
+        *,
+        request_id: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["request_id", b"request_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___RotateAuthorityRequest: _TypeAlias = RotateAuthorityRequest  # noqa: Y015
+
+@_typing.final
+class RotateAuthorityResponse(_message.Message):
+    """Answer of RotateAuthority."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    AUTHORITY_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def authority(self) -> Global___AuthorityFacts:
+        """As it is now."""
+
+    def __init__(
+        self,
+        *,
+        authority: Global___AuthorityFacts | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["authority", b"authority"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["authority", b"authority"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___RotateAuthorityResponse: _TypeAlias = RotateAuthorityResponse  # noqa: Y015
+
+@_typing.final
+class GetAuthorityRequest(_message.Message):
+    """Request of GetAuthority."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    def __init__(
+        self,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___GetAuthorityRequest: _TypeAlias = GetAuthorityRequest  # noqa: Y015
+
+@_typing.final
+class GetAuthorityResponse(_message.Message):
+    """Answer of GetAuthority."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    AUTHORITY_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def authority(self) -> Global___AuthorityFacts:
+        """As it is now."""
+
+    def __init__(
+        self,
+        *,
+        authority: Global___AuthorityFacts | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["authority", b"authority"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["authority", b"authority"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___GetAuthorityResponse: _TypeAlias = GetAuthorityResponse  # noqa: Y015
+
+@_typing.final
+class FinishAuthorityRequest(_message.Message):
+    """Request of FinishAuthority."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    REQUEST_ID_FIELD_NUMBER: _builtins.int
+    FORCE_FIELD_NUMBER: _builtins.int
+    request_id: _builtins.str
+    """Idempotency key."""
+    force: _builtins.bool
+    """Although somebody still uses the former one: they must log in, or join, anew."""
+    def __init__(
+        self,
+        *,
+        request_id: _builtins.str = ...,
+        force: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["force", b"force", "request_id", b"request_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___FinishAuthorityRequest: _TypeAlias = FinishAuthorityRequest  # noqa: Y015
+
+@_typing.final
+class FinishAuthorityResponse(_message.Message):
+    """Answer of FinishAuthority."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    AUTHORITY_FIELD_NUMBER: _builtins.int
+    CUT_COUNT_FIELD_NUMBER: _builtins.int
+    cut_count: _builtins.int
+    """How many open streams were ended."""
+    @_builtins.property
+    def authority(self) -> Global___AuthorityFacts:
+        """As it is now."""
+
+    def __init__(
+        self,
+        *,
+        authority: Global___AuthorityFacts | None = ...,
+        cut_count: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["authority", b"authority"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["authority", b"authority", "cut_count", b"cut_count"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___FinishAuthorityResponse: _TypeAlias = FinishAuthorityResponse  # noqa: Y015
+
+@_typing.final
 class FenceNodeRequest(_message.Message):
     """Request of FenceNode."""
 

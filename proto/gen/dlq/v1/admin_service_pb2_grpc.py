@@ -60,6 +60,21 @@ class AdminServiceStub:
                 request_serializer=dlq_dot_v1_dot_admin__service__pb2.ListRevocationsRequest.SerializeToString,
                 response_deserializer=dlq_dot_v1_dot_admin__service__pb2.ListRevocationsResponse.FromString,
                 _registered_method=True)
+        self.RotateAuthority = channel.unary_unary(
+                '/dlq.v1.AdminService/RotateAuthority',
+                request_serializer=dlq_dot_v1_dot_admin__service__pb2.RotateAuthorityRequest.SerializeToString,
+                response_deserializer=dlq_dot_v1_dot_admin__service__pb2.RotateAuthorityResponse.FromString,
+                _registered_method=True)
+        self.GetAuthority = channel.unary_unary(
+                '/dlq.v1.AdminService/GetAuthority',
+                request_serializer=dlq_dot_v1_dot_admin__service__pb2.GetAuthorityRequest.SerializeToString,
+                response_deserializer=dlq_dot_v1_dot_admin__service__pb2.GetAuthorityResponse.FromString,
+                _registered_method=True)
+        self.FinishAuthority = channel.unary_unary(
+                '/dlq.v1.AdminService/FinishAuthority',
+                request_serializer=dlq_dot_v1_dot_admin__service__pb2.FinishAuthorityRequest.SerializeToString,
+                response_deserializer=dlq_dot_v1_dot_admin__service__pb2.FinishAuthorityResponse.FromString,
+                _registered_method=True)
         self.FenceNode = channel.unary_unary(
                 '/dlq.v1.AdminService/FenceNode',
                 request_serializer=dlq_dot_v1_dot_admin__service__pb2.FenceNodeRequest.SerializeToString,
@@ -169,6 +184,31 @@ class AdminServiceServicer:
 
     def ListRevocations(self, request, context):
         """Lists the revocations (admin), the oldest first.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def RotateAuthority(self, request, context):
+        """Lets another CA sign from now on (admin): the one that was imported on the master's host, or a new
+        root. Both count until FinishAuthority, and members renew meanwhile. FAILED_PRECONDITION: a change
+        is on its way. Idempotent by request_id.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def GetAuthority(self, request, context):
+        """Says which CA counts, and during a change who follows it (admin).
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def FinishAuthority(self, request, context):
+        """Ends a change (admin): the former CA, and all that it signed, counts for nothing from now on.
+        FAILED_PRECONDITION: somebody still uses it, and the refusal names them, unless forced; or no
+        change is on its way. Idempotent by request_id.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -314,6 +354,21 @@ def add_AdminServiceServicer_to_server(servicer, server):
                     servicer.ListRevocations,
                     request_deserializer=dlq_dot_v1_dot_admin__service__pb2.ListRevocationsRequest.FromString,
                     response_serializer=dlq_dot_v1_dot_admin__service__pb2.ListRevocationsResponse.SerializeToString,
+            ),
+            'RotateAuthority': grpc.unary_unary_rpc_method_handler(
+                    servicer.RotateAuthority,
+                    request_deserializer=dlq_dot_v1_dot_admin__service__pb2.RotateAuthorityRequest.FromString,
+                    response_serializer=dlq_dot_v1_dot_admin__service__pb2.RotateAuthorityResponse.SerializeToString,
+            ),
+            'GetAuthority': grpc.unary_unary_rpc_method_handler(
+                    servicer.GetAuthority,
+                    request_deserializer=dlq_dot_v1_dot_admin__service__pb2.GetAuthorityRequest.FromString,
+                    response_serializer=dlq_dot_v1_dot_admin__service__pb2.GetAuthorityResponse.SerializeToString,
+            ),
+            'FinishAuthority': grpc.unary_unary_rpc_method_handler(
+                    servicer.FinishAuthority,
+                    request_deserializer=dlq_dot_v1_dot_admin__service__pb2.FinishAuthorityRequest.FromString,
+                    response_serializer=dlq_dot_v1_dot_admin__service__pb2.FinishAuthorityResponse.SerializeToString,
             ),
             'FenceNode': grpc.unary_unary_rpc_method_handler(
                     servicer.FenceNode,
@@ -522,6 +577,87 @@ class AdminService:
             '/dlq.v1.AdminService/ListRevocations',
             dlq_dot_v1_dot_admin__service__pb2.ListRevocationsRequest.SerializeToString,
             dlq_dot_v1_dot_admin__service__pb2.ListRevocationsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def RotateAuthority(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/dlq.v1.AdminService/RotateAuthority',
+            dlq_dot_v1_dot_admin__service__pb2.RotateAuthorityRequest.SerializeToString,
+            dlq_dot_v1_dot_admin__service__pb2.RotateAuthorityResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def GetAuthority(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/dlq.v1.AdminService/GetAuthority',
+            dlq_dot_v1_dot_admin__service__pb2.GetAuthorityRequest.SerializeToString,
+            dlq_dot_v1_dot_admin__service__pb2.GetAuthorityResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def FinishAuthority(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/dlq.v1.AdminService/FinishAuthority',
+            dlq_dot_v1_dot_admin__service__pb2.FinishAuthorityRequest.SerializeToString,
+            dlq_dot_v1_dot_admin__service__pb2.FinishAuthorityResponse.FromString,
             options,
             channel_credentials,
             insecure,

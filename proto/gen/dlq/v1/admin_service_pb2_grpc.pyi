@@ -48,6 +48,18 @@ class AdminServiceStub:
     """
     ListRevocations: _grpc.UnaryUnaryMultiCallable[_admin_service_pb2.ListRevocationsRequest, _admin_service_pb2.ListRevocationsResponse]
     """Lists the revocations (admin), the oldest first."""
+    RotateAuthority: _grpc.UnaryUnaryMultiCallable[_admin_service_pb2.RotateAuthorityRequest, _admin_service_pb2.RotateAuthorityResponse]
+    """Lets another CA sign from now on (admin): the one that was imported on the master's host, or a new
+    root. Both count until FinishAuthority, and members renew meanwhile. FAILED_PRECONDITION: a change
+    is on its way. Idempotent by request_id.
+    """
+    GetAuthority: _grpc.UnaryUnaryMultiCallable[_admin_service_pb2.GetAuthorityRequest, _admin_service_pb2.GetAuthorityResponse]
+    """Says which CA counts, and during a change who follows it (admin)."""
+    FinishAuthority: _grpc.UnaryUnaryMultiCallable[_admin_service_pb2.FinishAuthorityRequest, _admin_service_pb2.FinishAuthorityResponse]
+    """Ends a change (admin): the former CA, and all that it signed, counts for nothing from now on.
+    FAILED_PRECONDITION: somebody still uses it, and the refusal names them, unless forced; or no
+    change is on its way. Idempotent by request_id.
+    """
     FenceNode: _grpc.UnaryUnaryMultiCallable[_admin_service_pb2.FenceNodeRequest, _admin_service_pb2.FenceNodeResponse]
     """Declares a node dead: its attempts are lost now and their jobs are queued again (operator). The
     caller has made sure that the machine is off. Idempotent.
@@ -123,6 +135,18 @@ class AdminServiceAsyncStub(AdminServiceStub):
     """
     ListRevocations: _aio.UnaryUnaryMultiCallable[_admin_service_pb2.ListRevocationsRequest, _admin_service_pb2.ListRevocationsResponse]  # type: ignore[assignment]
     """Lists the revocations (admin), the oldest first."""
+    RotateAuthority: _aio.UnaryUnaryMultiCallable[_admin_service_pb2.RotateAuthorityRequest, _admin_service_pb2.RotateAuthorityResponse]  # type: ignore[assignment]
+    """Lets another CA sign from now on (admin): the one that was imported on the master's host, or a new
+    root. Both count until FinishAuthority, and members renew meanwhile. FAILED_PRECONDITION: a change
+    is on its way. Idempotent by request_id.
+    """
+    GetAuthority: _aio.UnaryUnaryMultiCallable[_admin_service_pb2.GetAuthorityRequest, _admin_service_pb2.GetAuthorityResponse]  # type: ignore[assignment]
+    """Says which CA counts, and during a change who follows it (admin)."""
+    FinishAuthority: _aio.UnaryUnaryMultiCallable[_admin_service_pb2.FinishAuthorityRequest, _admin_service_pb2.FinishAuthorityResponse]  # type: ignore[assignment]
+    """Ends a change (admin): the former CA, and all that it signed, counts for nothing from now on.
+    FAILED_PRECONDITION: somebody still uses it, and the refusal names them, unless forced; or no
+    change is on its way. Idempotent by request_id.
+    """
     FenceNode: _aio.UnaryUnaryMultiCallable[_admin_service_pb2.FenceNodeRequest, _admin_service_pb2.FenceNodeResponse]  # type: ignore[assignment]
     """Declares a node dead: its attempts are lost now and their jobs are queued again (operator). The
     caller has made sure that the machine is off. Idempotent.
@@ -225,6 +249,36 @@ class AdminServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_admin_service_pb2.ListRevocationsResponse, _abc.Awaitable[_admin_service_pb2.ListRevocationsResponse]]:
         """Lists the revocations (admin), the oldest first."""
+
+    @_abc_1.abstractmethod
+    def RotateAuthority(
+        self,
+        request: _admin_service_pb2.RotateAuthorityRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_admin_service_pb2.RotateAuthorityResponse, _abc.Awaitable[_admin_service_pb2.RotateAuthorityResponse]]:
+        """Lets another CA sign from now on (admin): the one that was imported on the master's host, or a new
+        root. Both count until FinishAuthority, and members renew meanwhile. FAILED_PRECONDITION: a change
+        is on its way. Idempotent by request_id.
+        """
+
+    @_abc_1.abstractmethod
+    def GetAuthority(
+        self,
+        request: _admin_service_pb2.GetAuthorityRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_admin_service_pb2.GetAuthorityResponse, _abc.Awaitable[_admin_service_pb2.GetAuthorityResponse]]:
+        """Says which CA counts, and during a change who follows it (admin)."""
+
+    @_abc_1.abstractmethod
+    def FinishAuthority(
+        self,
+        request: _admin_service_pb2.FinishAuthorityRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_admin_service_pb2.FinishAuthorityResponse, _abc.Awaitable[_admin_service_pb2.FinishAuthorityResponse]]:
+        """Ends a change (admin): the former CA, and all that it signed, counts for nothing from now on.
+        FAILED_PRECONDITION: somebody still uses it, and the refusal names them, unless forced; or no
+        change is on its way. Idempotent by request_id.
+        """
 
     @_abc_1.abstractmethod
     def FenceNode(

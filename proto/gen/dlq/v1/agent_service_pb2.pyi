@@ -662,6 +662,8 @@ class HeartbeatReply(_message.Message):
     SEQUENCE_FIELD_NUMBER: _builtins.int
     HOLD_EXTENSION_DURATION_FIELD_NUMBER: _builtins.int
     HOLD_REVISION_FIELD_NUMBER: _builtins.int
+    TRUST_DIGEST_FIELD_NUMBER: _builtins.int
+    RENEWAL_WANTED_FIELD_NUMBER: _builtins.int
     sequence: _builtins.int
     """Sequence of the heartbeat."""
     hold_revision: _builtins.int
@@ -669,6 +671,12 @@ class HeartbeatReply(_message.Message):
     been told. Until then the master believes that the longest hold it ever allowed may be in
     force.
     """
+    trust_digest: _builtins.str
+    """SHA-256 of the CA certificates that the agent is to know, hexadecimal; empty: they were always
+    the same. An agent with others renews its certificate, and gets them with it.
+    """
+    renewal_wanted: _builtins.bool
+    """The CA changes, and another key signs by now: renew."""
     @_builtins.property
     def hold_extension_duration(self) -> _duration_pb2.Duration:
         """By how much the hold of every rank of this node is longer just now (maintenance); unset: by
@@ -681,10 +689,12 @@ class HeartbeatReply(_message.Message):
         sequence: _builtins.int = ...,
         hold_extension_duration: _duration_pb2.Duration | None = ...,
         hold_revision: _builtins.int = ...,
+        trust_digest: _builtins.str = ...,
+        renewal_wanted: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["hold_extension_duration", b"hold_extension_duration"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["hold_extension_duration", b"hold_extension_duration", "hold_revision", b"hold_revision", "sequence", b"sequence"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["hold_extension_duration", b"hold_extension_duration", "hold_revision", b"hold_revision", "renewal_wanted", b"renewal_wanted", "sequence", b"sequence", "trust_digest", b"trust_digest"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

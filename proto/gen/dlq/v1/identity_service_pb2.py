@@ -26,7 +26,7 @@ from google.protobuf import duration_pb2 as google_dot_protobuf_dot_duration__pb
 from google.protobuf import timestamp_pb2 as google_dot_protobuf_dot_timestamp__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1d\x64lq/v1/identity_service.proto\x12\x06\x64lq.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"9\n\x0bJoinRequest\x12\r\n\x05token\x18\x01 \x01(\t\x12\x1b\n\x13\x63\x65rtificate_request\x18\x02 \x01(\x0c\"b\n\x0cJoinResponse\x12\x13\n\x0b\x63\x65rtificate\x18\x01 \x01(\x0c\x12\x17\n\x0f\x63\x61_certificates\x18\x02 \x01(\x0c\x12\x13\n\x0b\x61pi_address\x18\x03 \x01(\t\x12\x0f\n\x07node_id\x18\x04 \x01(\t\"6\n\x17RenewCertificateRequest\x12\x1b\n\x13\x63\x65rtificate_request\x18\x01 \x01(\x0c\"H\n\x18RenewCertificateResponse\x12\x13\n\x0b\x63\x65rtificate\x18\x01 \x01(\x0c\x12\x17\n\x0f\x63\x61_certificates\x18\x02 \x01(\x0c\"\x19\n\x17\x43reateSignInLinkRequest\"u\n\x18\x43reateSignInLinkResponse\x12\x0e\n\x06secret\x18\x01 \x01(\t\x12\x34\n\x11lifetime_duration\x18\x02 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x13\n\x0bweb_address\x18\x03 \x01(\t\"4\n\x14UseSignInLinkRequest\x12\x0e\n\x06secret\x18\x01 \x01(\t\x12\x0c\n\x04name\x18\x02 \x01(\t\"d\n\x15UseSignInLinkResponse\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0c\n\x04role\x18\x02 \x01(\t\x12/\n\x0b\x63reate_time\x18\x03 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\"?\n\x12\x43\x65rtifyUserRequest\x12\x1b\n\x13\x63\x65rtificate_request\x18\x01 \x01(\x0c\x12\x0c\n\x04name\x18\x02 \x01(\t\"X\n\x13\x43\x65rtifyUserResponse\x12\x13\n\x0b\x63\x65rtificate\x18\x01 \x01(\x0c\x12\x17\n\x0f\x63\x61_certificates\x18\x02 \x01(\x0c\x12\x13\n\x0b\x61pi_address\x18\x03 \x01(\t2@\n\x0bJoinService\x12\x31\n\x04Join\x12\x13.dlq.v1.JoinRequest\x1a\x14.dlq.v1.JoinResponse2\xd5\x02\n\x0fIdentityService\x12U\n\x10RenewCertificate\x12\x1f.dlq.v1.RenewCertificateRequest\x1a .dlq.v1.RenewCertificateResponse\x12U\n\x10\x43reateSignInLink\x12\x1f.dlq.v1.CreateSignInLinkRequest\x1a .dlq.v1.CreateSignInLinkResponse\x12L\n\rUseSignInLink\x12\x1c.dlq.v1.UseSignInLinkRequest\x1a\x1d.dlq.v1.UseSignInLinkResponse\x12\x46\n\x0b\x43\x65rtifyUser\x12\x1a.dlq.v1.CertifyUserRequest\x1a\x1b.dlq.v1.CertifyUserResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1d\x64lq/v1/identity_service.proto\x12\x06\x64lq.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"9\n\x0bJoinRequest\x12\r\n\x05token\x18\x01 \x01(\t\x12\x1b\n\x13\x63\x65rtificate_request\x18\x02 \x01(\x0c\"b\n\x0cJoinResponse\x12\x13\n\x0b\x63\x65rtificate\x18\x01 \x01(\x0c\x12\x17\n\x0f\x63\x61_certificates\x18\x02 \x01(\x0c\x12\x13\n\x0b\x61pi_address\x18\x03 \x01(\t\x12\x0f\n\x07node_id\x18\x04 \x01(\t\"6\n\x17RenewCertificateRequest\x12\x1b\n\x13\x63\x65rtificate_request\x18\x01 \x01(\x0c\"H\n\x18RenewCertificateResponse\x12\x13\n\x0b\x63\x65rtificate\x18\x01 \x01(\x0c\x12\x17\n\x0f\x63\x61_certificates\x18\x02 \x01(\x0c\",\n\x14\x43heckIdentityRequest\x12\x14\n\x0ctrust_digest\x18\x01 \x01(\t\"/\n\x15\x43heckIdentityResponse\x12\x16\n\x0erenewal_wanted\x18\x01 \x01(\x08\"\x19\n\x17\x43reateSignInLinkRequest\"u\n\x18\x43reateSignInLinkResponse\x12\x0e\n\x06secret\x18\x01 \x01(\t\x12\x34\n\x11lifetime_duration\x18\x02 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x13\n\x0bweb_address\x18\x03 \x01(\t\"4\n\x14UseSignInLinkRequest\x12\x0e\n\x06secret\x18\x01 \x01(\t\x12\x0c\n\x04name\x18\x02 \x01(\t\"d\n\x15UseSignInLinkResponse\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0c\n\x04role\x18\x02 \x01(\t\x12/\n\x0b\x63reate_time\x18\x03 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\"?\n\x12\x43\x65rtifyUserRequest\x12\x1b\n\x13\x63\x65rtificate_request\x18\x01 \x01(\x0c\x12\x0c\n\x04name\x18\x02 \x01(\t\"X\n\x13\x43\x65rtifyUserResponse\x12\x13\n\x0b\x63\x65rtificate\x18\x01 \x01(\x0c\x12\x17\n\x0f\x63\x61_certificates\x18\x02 \x01(\x0c\x12\x13\n\x0b\x61pi_address\x18\x03 \x01(\t2@\n\x0bJoinService\x12\x31\n\x04Join\x12\x13.dlq.v1.JoinRequest\x1a\x14.dlq.v1.JoinResponse2\xa3\x03\n\x0fIdentityService\x12U\n\x10RenewCertificate\x12\x1f.dlq.v1.RenewCertificateRequest\x1a .dlq.v1.RenewCertificateResponse\x12L\n\rCheckIdentity\x12\x1c.dlq.v1.CheckIdentityRequest\x1a\x1d.dlq.v1.CheckIdentityResponse\x12U\n\x10\x43reateSignInLink\x12\x1f.dlq.v1.CreateSignInLinkRequest\x1a .dlq.v1.CreateSignInLinkResponse\x12L\n\rUseSignInLink\x12\x1c.dlq.v1.UseSignInLinkRequest\x1a\x1d.dlq.v1.UseSignInLinkResponse\x12\x46\n\x0b\x43\x65rtifyUser\x12\x1a.dlq.v1.CertifyUserRequest\x1a\x1b.dlq.v1.CertifyUserResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -41,20 +41,24 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_RENEWCERTIFICATEREQUEST']._serialized_end=319
   _globals['_RENEWCERTIFICATERESPONSE']._serialized_start=321
   _globals['_RENEWCERTIFICATERESPONSE']._serialized_end=393
-  _globals['_CREATESIGNINLINKREQUEST']._serialized_start=395
-  _globals['_CREATESIGNINLINKREQUEST']._serialized_end=420
-  _globals['_CREATESIGNINLINKRESPONSE']._serialized_start=422
-  _globals['_CREATESIGNINLINKRESPONSE']._serialized_end=539
-  _globals['_USESIGNINLINKREQUEST']._serialized_start=541
-  _globals['_USESIGNINLINKREQUEST']._serialized_end=593
-  _globals['_USESIGNINLINKRESPONSE']._serialized_start=595
-  _globals['_USESIGNINLINKRESPONSE']._serialized_end=695
-  _globals['_CERTIFYUSERREQUEST']._serialized_start=697
-  _globals['_CERTIFYUSERREQUEST']._serialized_end=760
-  _globals['_CERTIFYUSERRESPONSE']._serialized_start=762
-  _globals['_CERTIFYUSERRESPONSE']._serialized_end=850
-  _globals['_JOINSERVICE']._serialized_start=852
-  _globals['_JOINSERVICE']._serialized_end=916
-  _globals['_IDENTITYSERVICE']._serialized_start=919
-  _globals['_IDENTITYSERVICE']._serialized_end=1260
+  _globals['_CHECKIDENTITYREQUEST']._serialized_start=395
+  _globals['_CHECKIDENTITYREQUEST']._serialized_end=439
+  _globals['_CHECKIDENTITYRESPONSE']._serialized_start=441
+  _globals['_CHECKIDENTITYRESPONSE']._serialized_end=488
+  _globals['_CREATESIGNINLINKREQUEST']._serialized_start=490
+  _globals['_CREATESIGNINLINKREQUEST']._serialized_end=515
+  _globals['_CREATESIGNINLINKRESPONSE']._serialized_start=517
+  _globals['_CREATESIGNINLINKRESPONSE']._serialized_end=634
+  _globals['_USESIGNINLINKREQUEST']._serialized_start=636
+  _globals['_USESIGNINLINKREQUEST']._serialized_end=688
+  _globals['_USESIGNINLINKRESPONSE']._serialized_start=690
+  _globals['_USESIGNINLINKRESPONSE']._serialized_end=790
+  _globals['_CERTIFYUSERREQUEST']._serialized_start=792
+  _globals['_CERTIFYUSERREQUEST']._serialized_end=855
+  _globals['_CERTIFYUSERRESPONSE']._serialized_start=857
+  _globals['_CERTIFYUSERRESPONSE']._serialized_end=945
+  _globals['_JOINSERVICE']._serialized_start=947
+  _globals['_JOINSERVICE']._serialized_end=1011
+  _globals['_IDENTITYSERVICE']._serialized_start=1014
+  _globals['_IDENTITYSERVICE']._serialized_end=1433
 # @@protoc_insertion_point(module_scope)

@@ -129,6 +129,50 @@ class RenewCertificateResponse(_message.Message):
 Global___RenewCertificateResponse: _TypeAlias = RenewCertificateResponse  # noqa: Y015
 
 @_typing.final
+class CheckIdentityRequest(_message.Message):
+    """Request of CheckIdentity."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TRUST_DIGEST_FIELD_NUMBER: _builtins.int
+    trust_digest: _builtins.str
+    """SHA-256 of the file of CA certificates by which the caller knows the master, hexadecimal."""
+    def __init__(
+        self,
+        *,
+        trust_digest: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["trust_digest", b"trust_digest"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___CheckIdentityRequest: _TypeAlias = CheckIdentityRequest  # noqa: Y015
+
+@_typing.final
+class CheckIdentityResponse(_message.Message):
+    """Answer of CheckIdentity."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    RENEWAL_WANTED_FIELD_NUMBER: _builtins.int
+    renewal_wanted: _builtins.bool
+    """Renew now."""
+    def __init__(
+        self,
+        *,
+        renewal_wanted: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["renewal_wanted", b"renewal_wanted"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___CheckIdentityResponse: _TypeAlias = CheckIdentityResponse  # noqa: Y015
+
+@_typing.final
 class CreateSignInLinkRequest(_message.Message):
     """Request of CreateSignInLink."""
 

@@ -118,6 +118,11 @@ class IdentityServiceStub:
                 request_serializer=dlq_dot_v1_dot_identity__service__pb2.RenewCertificateRequest.SerializeToString,
                 response_deserializer=dlq_dot_v1_dot_identity__service__pb2.RenewCertificateResponse.FromString,
                 _registered_method=True)
+        self.CheckIdentity = channel.unary_unary(
+                '/dlq.v1.IdentityService/CheckIdentity',
+                request_serializer=dlq_dot_v1_dot_identity__service__pb2.CheckIdentityRequest.SerializeToString,
+                response_deserializer=dlq_dot_v1_dot_identity__service__pb2.CheckIdentityResponse.FromString,
+                _registered_method=True)
         self.CreateSignInLink = channel.unary_unary(
                 '/dlq.v1.IdentityService/CreateSignInLink',
                 request_serializer=dlq_dot_v1_dot_identity__service__pb2.CreateSignInLinkRequest.SerializeToString,
@@ -142,6 +147,14 @@ class IdentityServiceServicer:
     def RenewCertificate(self, request, context):
         """Signs a new key for the identity of the calling certificate: same name, same role.
         PERMISSION_DENIED when the user or node is no longer known.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def CheckIdentity(self, request, context):
+        """Says whether the caller is to renew its certificate now: the cluster's CA changes. Services and
+        command lines ask now and then; agents hear it with their heartbeats.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -179,6 +192,11 @@ def add_IdentityServiceServicer_to_server(servicer, server):
                     servicer.RenewCertificate,
                     request_deserializer=dlq_dot_v1_dot_identity__service__pb2.RenewCertificateRequest.FromString,
                     response_serializer=dlq_dot_v1_dot_identity__service__pb2.RenewCertificateResponse.SerializeToString,
+            ),
+            'CheckIdentity': grpc.unary_unary_rpc_method_handler(
+                    servicer.CheckIdentity,
+                    request_deserializer=dlq_dot_v1_dot_identity__service__pb2.CheckIdentityRequest.FromString,
+                    response_serializer=dlq_dot_v1_dot_identity__service__pb2.CheckIdentityResponse.SerializeToString,
             ),
             'CreateSignInLink': grpc.unary_unary_rpc_method_handler(
                     servicer.CreateSignInLink,
@@ -224,6 +242,33 @@ class IdentityService:
             '/dlq.v1.IdentityService/RenewCertificate',
             dlq_dot_v1_dot_identity__service__pb2.RenewCertificateRequest.SerializeToString,
             dlq_dot_v1_dot_identity__service__pb2.RenewCertificateResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def CheckIdentity(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/dlq.v1.IdentityService/CheckIdentity',
+            dlq_dot_v1_dot_identity__service__pb2.CheckIdentityRequest.SerializeToString,
+            dlq_dot_v1_dot_identity__service__pb2.CheckIdentityResponse.FromString,
             options,
             channel_credentials,
             insecure,

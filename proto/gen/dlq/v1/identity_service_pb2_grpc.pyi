@@ -79,6 +79,10 @@ class IdentityServiceStub:
     """Signs a new key for the identity of the calling certificate: same name, same role.
     PERMISSION_DENIED when the user or node is no longer known.
     """
+    CheckIdentity: _grpc.UnaryUnaryMultiCallable[_identity_service_pb2.CheckIdentityRequest, _identity_service_pb2.CheckIdentityResponse]
+    """Says whether the caller is to renew its certificate now: the cluster's CA changes. Services and
+    command lines ask now and then; agents hear it with their heartbeats.
+    """
     CreateSignInLink: _grpc.UnaryUnaryMultiCallable[_identity_service_pb2.CreateSignInLinkRequest, _identity_service_pb2.CreateSignInLinkResponse]
     """Makes a secret with which one browser signs in as the caller at the cluster's web server, once.
     Each call makes another one; of a user the last few count. A restart of the master ends them.
@@ -101,6 +105,10 @@ class IdentityServiceAsyncStub(IdentityServiceStub):
     RenewCertificate: _aio.UnaryUnaryMultiCallable[_identity_service_pb2.RenewCertificateRequest, _identity_service_pb2.RenewCertificateResponse]  # type: ignore[assignment]
     """Signs a new key for the identity of the calling certificate: same name, same role.
     PERMISSION_DENIED when the user or node is no longer known.
+    """
+    CheckIdentity: _aio.UnaryUnaryMultiCallable[_identity_service_pb2.CheckIdentityRequest, _identity_service_pb2.CheckIdentityResponse]  # type: ignore[assignment]
+    """Says whether the caller is to renew its certificate now: the cluster's CA changes. Services and
+    command lines ask now and then; agents hear it with their heartbeats.
     """
     CreateSignInLink: _aio.UnaryUnaryMultiCallable[_identity_service_pb2.CreateSignInLinkRequest, _identity_service_pb2.CreateSignInLinkResponse]  # type: ignore[assignment]
     """Makes a secret with which one browser signs in as the caller at the cluster's web server, once.
@@ -127,6 +135,16 @@ class IdentityServiceServicer(metaclass=_abc_1.ABCMeta):
     ) -> _typing.Union[_identity_service_pb2.RenewCertificateResponse, _abc.Awaitable[_identity_service_pb2.RenewCertificateResponse]]:
         """Signs a new key for the identity of the calling certificate: same name, same role.
         PERMISSION_DENIED when the user or node is no longer known.
+        """
+
+    @_abc_1.abstractmethod
+    def CheckIdentity(
+        self,
+        request: _identity_service_pb2.CheckIdentityRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_identity_service_pb2.CheckIdentityResponse, _abc.Awaitable[_identity_service_pb2.CheckIdentityResponse]]:
+        """Says whether the caller is to renew its certificate now: the cluster's CA changes. Services and
+        command lines ask now and then; agents hear it with their heartbeats.
         """
 
     @_abc_1.abstractmethod

@@ -40,6 +40,7 @@ def test_nodes_may_not_call_what_is_for_people_alone() -> None:
         "/dlq.v1.AgentService/AnnounceMaintenance",
         "/dlq.v1.AgentService/AnnounceLeave",
         "/dlq.v1.IdentityService/RenewCertificate",
+        "/dlq.v1.IdentityService/CheckIdentity",
         "/dlq.v1.QueueService/GetCluster",
         "/grpc.health.v1.Health/Check",
         "/grpc.health.v1.Health/Watch",
@@ -70,6 +71,9 @@ def test_tokens_users_and_forgetting_are_for_admins_alone() -> None:
         "RevokeJoinToken",
         "RevokeCertificates",
         "ListRevocations",
+        "RotateAuthority",
+        "GetAuthority",
+        "FinishAuthority",
         "ForgetNode",
         "SetUser",
         "DeleteUser",
@@ -114,6 +118,7 @@ def test_the_inference_service_looks_and_takes_back_what_is_its_own() -> None:
         "ReclaimServers",
         "SetLoanController",
         "RenewCertificate",
+        "CheckIdentity",
         "Check",
         "Watch",
     }
@@ -127,19 +132,20 @@ def test_the_notifier_reads_events_and_rules_and_changes_nothing_but_its_certifi
         "ListNotifyRules",
         "ListStartEstimates",
         "RenewCertificate",
+        "CheckIdentity",
     }
     assert for_roles(Role.NOTIFIER) == {"ListStartEstimates"}
 
 
 def test_a_web_server_by_itself_does_nothing_but_renew_and_let_in() -> None:
     may = {path.rsplit("/", 1)[-1] for path, rule in METHODS.items() if Role.WEB in rule.roles}
-    assert may == {"RenewCertificate", "UseSignInLink", "Check", "Watch"}
+    assert may == {"RenewCertificate", "CheckIdentity", "UseSignInLink", "Check", "Watch"}
     assert for_roles(Role.WEB) == {"UseSignInLink"}
 
 
 def test_certificates_are_for_their_holders_in_person() -> None:
     in_person = {path.rsplit("/", 1)[-1] for path, rule in METHODS.items() if rule.in_person}
-    assert in_person == {"RenewCertificate", "CreateSignInLink", "UseSignInLink"}
+    assert in_person == {"RenewCertificate", "CheckIdentity", "CreateSignInLink", "UseSignInLink"}
 
 
 def test_only_the_certificate_of_another_host_needs_a_service() -> None:
