@@ -134,7 +134,7 @@ async def test_a_web_server_and_the_sessions_of_its_users(house: RpcHouse) -> No
     portal = house.channel_as("portal", Role.WEB)
     session = ActsFor("alice", "user", house.clock.now_s(), shown="abc123")
     stream = await watching(portal, *session.metadata())
-    await revoked(house, shown="abc123")  # with which she signed in at the browser
+    await revoked(house, serial="abc123")  # with which she signed in at the browser
     assert await ended(stream) is OUT
     assert await refusal(listing(portal, *session.metadata())) is OUT
     other = ActsFor("bob", "user", house.clock.now_s())

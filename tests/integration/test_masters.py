@@ -18,7 +18,8 @@ from dlq_client.line.identity import Identity, certified
 from dlq_client.queues import Queues
 from dlq_common.clock import SteadyClock
 from dlq_common.errors import NotLeader, Unavailable
-from dlq_common.identity.pki import Authority, Role
+from dlq_common.identity.pki import Role
+from dlq_master.rpc.calls.signs import Signs
 from dlq_master.rpc.standing_by import StandbyServer
 from dlq_web.line.calls import MasterLine
 from dlq_web.line.methods import named
@@ -44,7 +45,7 @@ async def standby(house: RpcHouse) -> AsyncIterator[StandbyServer]:
     await server.stop()
 
 
-def standing_by(authority: Authority, leader: str) -> StandbyServer:
+def standing_by(authority: Signs, leader: str) -> StandbyServer:
     return StandbyServer("127.0.0.1:0", "127.0.0.1:0", authority, SteadyClock(), lambda: leader)
 
 

@@ -17,9 +17,9 @@ from grpc_status import rpc_status
 
 from dlq_common.clock import Clock
 from dlq_common.errors import NotLeader
-from dlq_common.identity.pki import Authority
 from dlq_master.rpc.calls.certificate import MasterCertificate
 from dlq_master.rpc.calls.errors import status_of
+from dlq_master.rpc.calls.signs import Signs
 from dlq_master.rpc.server import API_OPTIONS, JOIN_OPTIONS, bind
 
 
@@ -30,7 +30,7 @@ class StandbyServer:
         self,
         api_address: str,
         join_address: str,
-        authority: Authority,
+        authority: Signs,
         clock: Clock,
         leader: Callable[[], str],
     ) -> None:
