@@ -7,13 +7,15 @@ from pathlib import Path
 
 import pytest
 
+from dlq.v1 import agent_service_pb2 as wire
+from dlq_common.clock import SteadyClock
 from dlq_common.errors import Unauthenticated, Unavailable
 from dlq_common.identity.files import StoredIdentity, load_identity, save_identity
 from dlq_common.identity.join_token import JoinTokenText
 from dlq_common.identity.pki import Role, fingerprint, parse_identity
 from dlq_nodeagent.line import identity as line_identity
 from dlq_nodeagent.line.channel import Channels
-from dlq_nodeagent.line.identity import Joined, join, renew_if_due, stored_address
+from dlq_nodeagent.line.identity import Joined, RenewalWish, join, renew_if_due, stored_address
 from support.fake_clock import FakeClock
 from support.stub_master import StubMaster
 
@@ -142,3 +144,40 @@ async def test_a_full_disk_puts_a_renewal_off_and_does_not_end_it(
         await asyncio.wait_for(renewed.wait(), 30.0)
         keeping.cancel()
         assert master.renewals == 2
+
+
+def test_the_masters_wish_renews_at_once_and_the_session_is_dialled_anew(
+    master: StubMaster, tmp_path: Path
+) -> None:
+    join_now(master, tmp_path)
+    lines, dialled = channels(master, tmp_path), []
+
+    async def scene() -> None:
+        wish, known = RenewalWish(lines), lines.trust_digest()
+        heard = asyncio.Event()
+
+        def dial_anew() -> None:
+            dialled.append(1)
+            heard.set()
+
+        keeping = asyncio.create_task(
+            line_identity.keep_renewed(lines, SteadyClock(), wish, dial_anew)
+        )
+        for reply in (
+            wire.HeartbeatReply(),
+            wire.HeartbeatReply(trust_digest=known),
+        ):
+            wish.hear(reply)
+        await asyncio.sleep(0)
+        assert master.renewals == 0
+        wish.hear(wire.HeartbeatReply(trust_digest="another"))
+        async with asyncio.timeout(60):
+            await heard.wait()
+            heard.clear()
+            wish.hear(wire.HeartbeatReply(trust_digest=known, renewal_wanted=True))
+            await heard.wait()
+        keeping.cancel()
+        await asyncio.wait([keeping])
+
+    asyncio.run(scene())
+    assert (master.renewals, dialled) == (2, [1, 1])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import socket
 import stat
 import threading
@@ -129,6 +130,21 @@ def test_a_certificate_is_renewed_once_two_thirds_of_its_life_are_over(
     assert fresh is not None
     assert fresh.key != old.key
     assert fresh.expires_s == pytest.approx(now_s + 30 * DAY_S, abs=600)
+
+
+def test_a_certificate_is_renewed_where_the_ca_changes_and_that_is_asked_once_an_hour(
+    master: FakeMaster, tmp_path: Path
+) -> None:
+    home = tmp_path / "home"
+    save_identity(home, master.identity_of())
+    master.renewal_wanted = True
+    dlq = Dlq(home)
+    assert dlq("status", "-q").code == 0
+    assert not master.requests("CheckIdentity"), "a fresh one needs no question"
+    os.utime(home / "identity.crt", (1.0, 1.0))
+    assert dlq("status", "-q").code == 0
+    assert dlq("status", "-q").code == 0
+    assert len(master.requests("CheckIdentity")) == len(master.requests("RenewCertificate")) == 1
 
 
 def test_a_refusal_of_the_broker_is_told_in_its_words(tmp_path: Path) -> None:

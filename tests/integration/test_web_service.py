@@ -15,6 +15,7 @@ from dlq_client.line.identity import Identity, certified, load_identity, save_id
 from dlq_common.errors import ConfigError, NotFound, Unavailable
 from dlq_common.identity.acting import ActsFor
 from dlq_common.identity.pki import Role
+from dlq_master.store.tables.revocations import Revocation
 from dlq_web.line import calls
 from dlq_web.line.service import ServiceLine, service_identity
 from support.cli_run import Dlq
@@ -94,6 +95,36 @@ async def test_after_the_end_of_its_certificate_the_broker_gives_another(
     kept = load_identity(tmp_path / "home")
     assert kept is not None
     assert kept.certificate == fresh.certificate
+
+
+@pytest.mark.parametrize("revoked", [False, True])
+async def test_a_change_of_the_ca_or_a_revocation_gives_another_identity_soon(
+    house: RpcHouse, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, revoked: bool
+) -> None:
+    monkeypatch.setattr(calls, "RENEWAL_LOOK_S", 0.01)
+    asked, renewed = [], asyncio.Event()
+    now_s = house.clock.now_s()
+
+    def login(_socket: Path, name: str) -> Identity:
+        asked.append(name)
+        return identity_of(house, age_s=-2.0)
+
+    monkeypatch.setattr(module, "login", login)
+    line = ServiceLine(identity_of(house), service_home(tmp_path / "home"), house.clock)
+    (tmp_path / "home").mkdir(mode=0o700)
+    line.renewed = lambda _fresh: renewed.set()
+    if revoked:
+        row = Revocation("user:portal", now_s, now_s + 1.0, "root")
+        house.control.published.all_revocations[row.subject] = row
+    else:
+        monkeypatch.setattr(house.authority, "trust_digest", lambda: "another")
+    keeping = asyncio.create_task(line.keep_renewed())
+    async with asyncio.timeout(DEADLINE_S):
+        await renewed.wait()
+    keeping.cancel()
+    await asyncio.wait([keeping])
+    await line.close()
+    assert len(asked) == revoked, "only the broker knows a service whose certificate counts no more"
 
 
 async def test_an_identity_that_cannot_be_kept_is_renewed_at_a_later_look(

@@ -11,7 +11,13 @@ import pytest
 
 from dlq_client import service
 from dlq_client.line.identity import Identity
-from dlq_common.errors import CursorExpired, DlqError, PermissionDenied, Unavailable
+from dlq_common.errors import (
+    CursorExpired,
+    DlqError,
+    PermissionDenied,
+    Unauthenticated,
+    Unavailable,
+)
 from dlq_notify import line as module
 from dlq_notify.line import EventBatch, EventReader, NotifierLine
 from support.fake_clock import FakeClock
@@ -111,6 +117,32 @@ def test_a_certificate_that_has_ended_is_replaced_by_the_login_broker(
     clock.advance(1_700.0)
     assert line.renew_in_time()
     assert not line.renew_in_time()
+    line.close()
+
+
+def test_a_revoked_certificate_is_replaced_and_a_change_of_the_ca_renews(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock, told = FakeClock(1_000.0), [Unauthenticated("revoked"), True, False]
+    kept = [an_identity(0.0, 9e9) for _ in range(3)]
+    monkeypatch.setattr(service, "load_identity", lambda _home: kept.pop())
+    monkeypatch.setattr(service, "save_identity", lambda _home, _identity: None)
+    monkeypatch.setattr(service, "login", lambda _socket, _name: kept.pop())
+    monkeypatch.setattr(module, "renew", lambda _connection: kept.pop())
+
+    def wanted(_connection: object) -> bool:
+        answer = told.pop(0)
+        if isinstance(answer, Exception):
+            raise answer
+        return bool(answer)
+
+    monkeypatch.setattr(module, "renewal_wanted", wanted)
+    line = NotifierLine(tmp_path, tmp_path / "login.sock", clock)
+    assert not line.renew_in_time(), "it is asked now and then"
+    for expected in (True, True, False):
+        clock.advance(61.0)
+        assert line.renew_in_time() is expected
+    assert kept == []
     line.close()
 
 

@@ -16,7 +16,11 @@ from dlq_client.admin import Admin
 from dlq_common.text.hostlist import compress_hostlist
 from dlq_common.text.wire import from_timestamp
 
-_STATES = {"former": "still by the former CA", "unseen": "not seen yet", "follows": "follow"}
+_STATES = {
+    "former": "still use the former CA",
+    "unseen": "were not seen yet",
+    "follows": "follow",
+}
 
 
 @click.group(epilog=examples("dlq admin ca rotate", "dlq admin ca status", "dlq admin ca finish"))
@@ -82,4 +86,4 @@ def _lines(app: App, told: AuthorityFacts) -> Iterator[str]:
             names = [one.name for one in told.members if (one.state, one.kind) == (state, kind)]
             if names:
                 listed = compress_hostlist(names) if kind == "node" else ",".join(names)
-                yield f"{words}: {len(names)} {kind}s ({listed})"
+                yield f"{kind}s that {words}: {listed}"

@@ -15,7 +15,7 @@ from dlq_master.rpc.calls.signs import Signs
 
 
 class Shown(NamedTuple):
-    """What a port shows to its clients, and the roots by which it believes them."""
+    """The certificate of a port, and the roots of its clients' certificates."""
 
     key: bytes
     chain: bytes  # with the root, so that a joining node can compare it with its token

@@ -1,4 +1,4 @@
-"""What signs certificates here: one authority, or the present and the next one together
+"""The signer of certificates. It is one authority, or the present and the next one together
 (`rpc/people/authorities.py`).
 """
 

@@ -1,4 +1,4 @@
-"""Calls of admins about the cluster's CA: another one signs, who follows, the former one ends.
+"""Calls of admins about the cluster's CA: begin a change, look at it, and end it.
 
 The files of the state directory are the truth here, and no row of the database. A change is on disk
 before it is answered (`rpc/people/authorities.py`).

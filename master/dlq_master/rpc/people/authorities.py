@@ -196,9 +196,8 @@ class Authorities:
 
 
 def seed_of(state_dir: Path, name: str) -> bytes:
-    """A secret with the life of the cluster, derived from its first CA's key: of rented machines
-    ("pools"), or of the names of directories of checkpoints ("checkpoints"). It tells nothing of
-    the key.
+    """A secret with the life of the cluster, derived from the key of its first CA. It tells nothing
+    of the key. "pools" is for rented machines, "checkpoints" for names of directories.
     """
     kept = state_dir / SEEDS
     if kept.exists():
