@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Final
 
 from dlq_common.errors import DlqError
+from dlq_common.identity.files import SEEDS_FILE
 from dlq_common.text.instants import format_instant
 from dlq_common.text.units import approximate_span
 from dlq_master.restoring import Restore, restore
@@ -157,7 +158,7 @@ def _prepare(database: Path, epoch: int) -> None:
 
 def _collect(folder: Path, staging: Path) -> None:
     """The other files of a copy."""
-    for name in ("ca.crt", SEALED_KEY, "master.toml"):
+    for name in ("ca.crt", SEALED_KEY, SEEDS_FILE, "master.toml"):
         if (folder / name).exists():
             shutil.copyfile(folder / name, staging / name)
     for file in folder.glob("audit*.jsonl"):

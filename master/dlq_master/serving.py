@@ -53,7 +53,7 @@ from dlq_master.rpc.audit.audit import Audit
 from dlq_master.rpc.audit.chain import Head
 from dlq_master.rpc.audit.writer import KnownHead
 from dlq_master.rpc.calls.group_grants import GroupGrants
-from dlq_master.rpc.people.authorities import Authorities, seed_of
+from dlq_master.rpc.people.authorities import Authorities, seed_of, system_of
 from dlq_master.rpc.people.authorities import read_authority as read_authority
 from dlq_master.rpc.people.groups import Groups
 from dlq_master.rpc.people.host_accounts import HostAccounts
@@ -245,7 +245,7 @@ async def _serve(config: MasterConfig, leaving: AsyncExitStack, early: EarlyChec
 async def _ship(
     config: MasterConfig,
     epoch: int,
-    authority: Authority,
+    authority: Authorities,
     writer: BatchWriter,
     leaving: AsyncExitStack,
 ) -> ShippingChild | None:
@@ -256,7 +256,9 @@ async def _ship(
         return None
     from dlq_master.shipping.child import ShippingChild
 
-    shipping = ShippingChild(config, epoch, authority)
+    shipping = ShippingChild(
+        config, epoch, authority.present, system_of(config.cluster.state_dir, authority.present)
+    )
     leaving.push_async_callback(shipping.stop)  # when no more commits come, and before the writer
     if isinstance(writer, Writer):  # else `check_store` has refused it
         await shipping.follow(writer)

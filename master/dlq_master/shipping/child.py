@@ -21,6 +21,7 @@ from typing import Final
 from dlq_common.daemon.config import dump_config
 from dlq_common.daemon.logs import get_logger
 from dlq_common.errors import DlqError
+from dlq_common.identity.files import SEEDS_FILE
 from dlq_common.identity.pki import Authority, fingerprint
 from dlq_common.identity.private_files import read_private
 from dlq_master.control.config import MasterConfig
@@ -47,12 +48,14 @@ class MasterSuperseded(DlqError):
 class ShippingChild:
     """One shipping process at a time, for one life of the master."""
 
-    def __init__(self, config: MasterConfig, epoch: int, authority: Authority) -> None:
+    def __init__(
+        self, config: MasterConfig, epoch: int, authority: Authority, system: str = ""
+    ) -> None:
         self._state_dir = config.cluster.state_dir
         self._folder = self._state_dir / SEALED
         shutil.rmtree(self._folder, ignore_errors=True)
         self._folder.mkdir(mode=0o700)
-        self._order = _order(config, epoch, authority, self._folder)
+        self._order = _order(config, epoch, authority, self._folder, system)
         self._process: subprocess.Popen[bytes] | None = None
         self._logs = SealedLogs(self._folder)
         self._log = get_logger("master.shipping")
@@ -154,9 +157,13 @@ def refuse_superseded(state_dir: Path) -> None:
     )
 
 
-def _order(config: MasterConfig, epoch: int, authority: Authority, folder: Path) -> ShippingOrder:
+def _order(
+    config: MasterConfig, epoch: int, authority: Authority, folder: Path, system: str
+) -> ShippingOrder:
     shipping, state_dir = config.shipping, config.cluster.state_dir
     files = {"ca.crt": state_dir / "ca.crt", "master.toml": folder / "master.toml"}
+    if (state_dir / SEEDS_FILE).exists():
+        files[SEEDS_FILE] = state_dir / SEEDS_FILE
     files["master.toml"].write_text(dump_config(config))
     if config.backup.ca_key == "encrypted":
         passphrase = read_private(Path(config.backup.passphrase_file)).strip()
@@ -166,7 +173,7 @@ def _order(config: MasterConfig, epoch: int, authority: Authority, folder: Path)
     return ShippingOrder(
         assignment=Assignment(
             state_dir=str(state_dir),
-            system=fingerprint(authority.certificate_pem()),
+            system=system or fingerprint(authority.certificate_pem()),
             epoch=epoch,
             token=secrets.token_hex(16),
             host=os.uname().nodename,

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from dlq_common.errors import ConfigError, IllegalTransition
-from dlq_common.identity.files import write_private, write_public
+from dlq_common.identity.files import SEEDS_FILE, write_private, write_public
 from dlq_common.identity.pki import Authority, CertifiedIdentity, Role, fingerprint
 from dlq_common.identity.private_files import read_private
 
@@ -28,7 +28,7 @@ CERTIFICATE: Final = "ca.crt"
 STAGED: Final = "ca.staged.pem"  # an intermediate that was imported (dlq-master ca import)
 NEXT: Final = "ca.next.pem"  # while both count
 DONE: Final = "ca.done.pem"  # while its parts become the two files above
-SEEDS: Final = "ca.seeds"  # what was derived from the first key, which stays as it is
+SEEDS: Final = SEEDS_FILE
 _DERIVED: Final = {"pools": b"dlq pools\0", "checkpoints": b"dlq checkpoints\0"}
 FILES: Final = (KEY, CERTIFICATE, STAGED, NEXT, DONE, SEEDS)
 
@@ -183,6 +183,7 @@ class Authorities:
     def _keep_seeds(self) -> None:
         if not (self._dir / SEEDS).exists():
             seeds = {name: seed_of(self._dir, name).hex() for name in _DERIVED}
+            seeds["system"] = system_of(self._dir, self.present)
             write_private(self._dir / SEEDS, json.dumps(seeds).encode())
 
     def _complete(self) -> None:
@@ -226,3 +227,11 @@ def _read(key_path: Path, path: Path, cluster: str) -> Authority:
             f"cluster.name is {cluster!r}, the CA in {path.parent} is of {authority.cluster!r}"
         )
     return authority
+
+
+def system_of(state_dir: Path, present: Authority) -> str:
+    """The name of this cluster among all: the fingerprint of its first root."""
+    kept = state_dir / SEEDS
+    if kept.exists():
+        return str(json.loads(read_private(kept))["system"])
+    return fingerprint(present.certificate_pem())
