@@ -15,7 +15,7 @@ from dlq_common.identity.private_files import read_private
 KEY_FILE = "identity.key"
 CERTIFICATE_FILE = "identity.crt"
 CA_FILE = "ca.crt"
-# What a master derived from the first key of its CA; it outlives that key.
+# Secrets that a master derived from the first key of its CA. They outlive that key.
 SEEDS_FILE = "ca.seeds"
 # The new key waits under this name until its certificate is on disk.
 NEXT_KEY_FILE = "identity.key.next"
