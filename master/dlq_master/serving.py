@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 from dlq_common.clock import Clock, SteadyClock
 from dlq_common.daemon.collector import Collector, collecting_later, keep_what_is_loaded
 from dlq_common.daemon.logs import get_logger, keep_time_by
+from dlq_common.daemon.pinned import pin
 from dlq_common.daemon.resident import SETTLED_S, give_back
 from dlq_common.daemon.systemd import Service, passed_sockets
 from dlq_common.errors import DlqError
@@ -81,6 +82,7 @@ def serve_until_stopped(config: MasterConfig, early: EarlyCheck | None) -> None:
     aside. A master that fails on ever other things, MOST_FAULTS within a minute, ends with a
     DlqError.
     """
+    pin()
     clock, faults = SteadyClock(), deque[float](maxlen=MOST_FAULTS)
     while True:
         try:

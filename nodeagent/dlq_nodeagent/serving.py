@@ -18,6 +18,7 @@ from typing import NoReturn
 
 from dlq_common.clock import SteadyClock
 from dlq_common.daemon.logs import configure_logging, for_journal
+from dlq_common.daemon.pinned import pin
 from dlq_common.errors import DlqError
 from dlq_common.ids import RandomIds
 from dlq_nodeagent.config import AgentConfig
@@ -64,6 +65,7 @@ def serve() -> NoReturn:
         Path("/proc/self/comm").write_text(_NAME)
     with os.fdopen(int(os.environ.pop(ORDERS)), "rb") as file:
         orders: ServingOrders = pickle.load(file)
+    pin()
     clock = SteadyClock()
     configure_logging(clock, level=orders.config.log_level)
     log_what_python_prints()

@@ -17,6 +17,7 @@ import click
 from dlq_common.clock import SteadyClock
 from dlq_common.daemon.config import dump_config, load_config
 from dlq_common.daemon.logs import configure_logging
+from dlq_common.daemon.pinned import pin
 from dlq_common.daemon.systemd import Service
 from dlq_common.errors import ConfigError, DlqError
 from dlq_common.ids import RandomIds
@@ -66,6 +67,7 @@ def run(config_path: Path | None, check_only: bool) -> None:
     if check_only:
         click.echo(dump_config(config), nl=False)
         return
+    pin()
     clock, state_dir = SteadyClock(), config.notify.state_dir
     configure_logging(clock, level=config.log.level)
     _prepare(state_dir)

@@ -18,6 +18,7 @@ from typing import NoReturn
 from dlq_client.service import ServiceHome
 from dlq_common.clock import Clock
 from dlq_common.daemon.logs import get_logger
+from dlq_common.daemon.pinned import pin
 from dlq_common.daemon.systemd import Service, passed_sockets
 from dlq_common.errors import ConfigError
 from dlq_common.ids import RandomIds
@@ -33,6 +34,7 @@ BEAT_S = 5.0
 
 async def run(config: WebConfig, clock: Clock) -> None:
     """Serve with this configuration. Raises ConfigError before anything is served."""
+    pin()
     home = ServiceHome(
         config.service.state_dir / "identity", config.service.login_socket, "dlq-web"
     )

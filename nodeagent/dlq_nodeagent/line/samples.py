@@ -16,6 +16,7 @@ from dlq.v1 import agent_service_pb2 as wire
 from dlq.v1.agent_service_pb2_grpc import AgentServiceStub
 from dlq_common.clock import Clock
 from dlq_common.daemon.logs import get_logger
+from dlq_common.daemon.pinned import PackageChanged
 from dlq_common.errors import DlqError, TryAgain
 from dlq_nodeagent.line.channel import Channels
 from dlq_nodeagent.model.messages import OpenSamples
@@ -72,19 +73,18 @@ class SampleSender:
         order: OpenSamples,
         call: grpc.aio.StreamUnaryCall[wire.PushLogRequest, wire.PushLogResponse],
     ) -> None:
-        from dlq_common.daemon.profile_message import profile_bytes
-
         try:
+            from dlq_common.daemon.profile_message import profile_bytes
+
             begun = self._profiles().begun(order.user, order.sample_s, profile_bytes)
             with begun as sampling:
                 await call.write(wire.PushLogRequest(relay_id=order.relay_id))
                 while not await sampling.over(_SIGN_S):
                     await call.write(wire.PushLogRequest(relay_id=order.relay_id))
                 found = await sampling.answer()
-        except TryAgain as error:
-            await call.write(
-                wire.PushLogRequest(relay_id=order.relay_id, end=True, error=error.what)
-            )
+        except (TryAgain, PackageChanged) as error:
+            told = wire.PushLogRequest(relay_id=order.relay_id, end=True, error=str(error))
+            await call.write(told)
             return
         for piece in _pieces(order.relay_id, found):
             await call.write(piece)
