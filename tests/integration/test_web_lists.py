@@ -199,3 +199,15 @@ async def test_where_other_users_jobs_are_hidden_one_finds_ones_own(house: RpcHo
         text = await shown(web, "/search", q="train")
     assert "20 of 150" in text
     assert "alice" not in text
+
+
+async def test_where_other_users_jobs_are_hidden_the_queue_is_ones_own(house: RpcHouse) -> None:
+    house.control.published.others_shown = "hidden"
+    async with web_house(house, "bob") as web:
+        for asked in ({}, {"user": "*"}, {"user": ""}):
+            text = await shown(web, "/jobs", **asked)
+            assert "train" in text
+            assert "alice" not in text
+            assert 'name="user" value=""' in text, "the form says so"
+        refused = await web.browser.get("/jobs", params={"user": "alice"})
+        assert refused.status_code == 403

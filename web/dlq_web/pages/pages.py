@@ -13,12 +13,12 @@ from dlq.v1 import job_service_pb2, queue_service_pb2
 from dlq_cli.lists.states import parse_states
 from dlq_cli.words import ENDED, SHOWN_STATES
 from dlq_common.clock import Clock
-from dlq_web.api.lists import refuse_unknown, total_of
+from dlq_web.api.lists import total_of
 from dlq_web.door.sessions import line_of
 from dlq_web.line.methods import named
 from dlq_web.pages import views
 from dlq_web.pages.page import page
-from dlq_web.pages.search import headings
+from dlq_web.pages.search import headings, listed_jobs
 
 MOST_ROWS = 200
 _LIST_JOBS = named("JobService", "ListJobs")
@@ -44,11 +44,11 @@ class Pages:
     async def jobs(self, http: Request) -> Response:
         """All that the person may see, filtered by the master, a page at a time."""
         look, query = views.look_at(self._clock.now_s()), http.query_params
-        states, user = query.get("state", ""), query.get("user", "*")
+        states = query.get("state", "")
         asked = job_service_pb2.ListJobsRequest(
             page_size=MOST_ROWS,
             page_token=query.get("cursor", ""),
-            user=user,
+            user=query.get("user", "*"),
             queue=query.get("queue", ""),
             name=query.get("name", ""),
             team=query.get("team", ""),
@@ -58,15 +58,14 @@ class Pages:
             states=parse_states(states) or [one for one in SHOWN_STATES if one not in ENDED],
         )
         listed, queues = await asyncio.gather(
-            line_of(http).call(_LIST_JOBS, asked),
+            listed_jobs(line_of(http), asked),
             line_of(http).call(_QUEUES, queue_service_pb2.ListQueuesRequest()),
         )
-        refuse_unknown(asked, listed)
         rows = [views.job_row(job, look) for job in listed.jobs]
         following = http.url.include_query_params(cursor=listed.next_page_token)
         return page(
             http, "jobs", "Queue", rows=rows, queues=queues.queues, after=listed.cursor,
-            asked={"state": states, "user": user, "queue": asked.queue, "name": asked.name,
+            asked={"state": states, "user": asked.user, "queue": asked.queue, "name": asked.name,
                    "q": asked.text, "team": asked.team, "order": asked.order},
             total=total_of(listed), headings=headings(http, asked.order),
             following=f"{following.path}?{following.query}" if listed.next_page_token else "",
