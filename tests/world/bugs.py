@@ -348,9 +348,10 @@ def confirms_the_unsent(plant: Plant) -> None:
     plant(PendingReports, "confirmed", confirmed)
 
 
-@bug("an agent obeys whatever epoch speaks")
+@bug("an agent obeys whatever epoch speaks, and a master speaks without a lease")
 def obeys_any_epoch(plant: Plant) -> None:
     plant(AgentCore, "_obeys", lambda self, epoch: True)
+    speaks_without_a_lease(plant)
 
 
 @bug("the record of an end is lost with the host's power")

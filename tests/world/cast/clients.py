@@ -178,6 +178,7 @@ class Client:
         job: Job | None = answer.value
         told = None if job is None else (job.version, job.nice, job.state)
         operation.answered(self._world.tick(), told)
+        self._world.judge.looked(job_id, job)
         self._world.judge.history_of(job_id).append(operation)
 
     async def _drain(self, facts: Facts) -> None:

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from world.cast.world import World
 
 LOOKS = 25  # every so many turns with a change, memory is compared with all rows
-SMALL_QUEUE = 3  # jobs of one user in the queue "small"
+SMALL_QUEUE = 2  # jobs of one user in the queue "small"
 
 
 @dataclass(slots=True)
@@ -232,6 +232,12 @@ class Judge:
             known = self.known[job_id]
             if known.cancelled_at is None:
                 known.cancelled_at = job.attempts
+
+    def looked(self, job_id: JobId, job: Job | None) -> None:
+        """A reader has been told of a job: of nothing that is not on disk."""
+        stored = self._world.disk.rows.job(job_id)
+        early = job is not None and (stored is None or stored.version < job.version)
+        self.hold(not early, f"I1: a reader saw job {job_id} as it is not on disk")
 
     # --- hosts ----------------------------------------------------------------------------------
 

@@ -96,7 +96,7 @@ def _work(draws: Stream, settings: Settings) -> list[Act]:
             "code": draws.pick((0, 0, 0, 0, 1, 99)),
             "saves_s": draws.pick((None, None, 2.0, 20.0)),
             "deaf": draws.below(8) == 7,
-            "queue": draws.pick(("", "", "small")),
+            "queue": draws.pick(("", "small", "small")),
             "due_s": draws.pick((None, None, None, 200.0, 600.0)),
             "hold": draws.below(10) == 9,
             "after": f"j{draws.below(number)}" if number and draws.below(5) == 4 else None,
