@@ -46,7 +46,6 @@ from dlq_master.databases import open_store
 from dlq_master.model.late import load_numbers
 from dlq_master.planner.process import PlannerProcess
 from dlq_master.policy.priced.names import PROGRAMS
-from dlq_master.providers.desk import ProviderDesk
 from dlq_master.rpc.agents.checkpoint_places import CheckpointPlaces
 from dlq_master.rpc.agents.sessions import Sessions
 from dlq_master.rpc.agents.step_keeper import StepStore
@@ -198,8 +197,7 @@ async def _serve(config: MasterConfig, leaving: AsyncExitStack, early: EarlyChec
         state.machines.solving.process = solver
     steps = StepStore(writer.put_steps, reader.steps)
     server = _server(config, loop, sessions, authority, audit, clock, forecasts, steps, meter)
-    desk = _desk(config, state, loop, server, authority, audit)
-    leaving.push_async_callback(desk.close)
+    _make_desk(config, state, loop, server, authority, audit, leaving)
     listening = passed.get(LOGIN_SOCKET)
     groups = Groups(loop, HostAccounts(), server.open_calls.look)
     server.door.refusal = groups.refusal
@@ -308,15 +306,21 @@ def _server(
     )
 
 
-def _desk(
+def _make_desk(
     config: MasterConfig,
     state: State,
     loop: Loop,
     server: MasterServer,
     authority: Authorities,
     audit: Audit,
-) -> ProviderDesk:
-    """The provider desk of machines, and the join tokens of their agents."""
+    leaving: AsyncExitStack,
+) -> None:
+    """The provider desk of machines, and the join tokens of their agents. Most masters have no
+    pool, and no machine of a former one.
+    """
+    if not config.pools and not state.machines.fleet:
+        return
+    from dlq_master.providers.desk import ProviderDesk
     desk = ProviderDesk(
         _pools(config) if config.pools else (),
         loop.tell,
@@ -327,7 +331,7 @@ def _desk(
         audited=lambda verb, machine, outcome: audit.record(None, verb, machine, outcome),
     )
     state.machines.desk = desk
-    return desk
+    leaving.push_async_callback(desk.close)
 
 
 def _pools(config: MasterConfig) -> tuple[PoolConfig, ...]:

@@ -14,7 +14,7 @@ from dlq_common.identity.pki import needs_renewal, new_key_and_csr
 from dlq_master.rpc.calls.signs import Signs
 
 
-class Shown(NamedTuple):
+class PortCertificate(NamedTuple):
     """The certificate of a port, and the roots of its clients' certificates."""
 
     key: bytes
@@ -55,7 +55,7 @@ class MasterCertificate:
             require_client_authentication=mutual,
         )
 
-    def shown(self) -> Shown:
+    def shown(self) -> PortCertificate:
         """As it is now, renewed where it is time, or where the CA is another one."""
         with self._making:
             pinned = self._authority.pinned_pem()
@@ -63,7 +63,7 @@ class MasterCertificate:
             if old or pinned != self._pinned:
                 self._make(pinned)
             roots = self._authority.certificate_pem()
-            return Shown(self._key, self._certificate + self._pinned, roots)
+            return PortCertificate(self._key, self._certificate + self._pinned, roots)
 
     def _make(self, pinned: bytes) -> None:
         made = new_key_and_csr("master")

@@ -33,7 +33,7 @@ _DERIVED: Final = {"pools": b"dlq pools\0", "checkpoints": b"dlq checkpoints\0"}
 FILES: Final = (KEY, CERTIFICATE, STAGED, NEXT, DONE, SEEDS)
 
 
-class Seen(NamedTuple):
+class MemberSeen(NamedTuple):
     """When a member last came with a certificate of either authority; 0: never so far."""
 
     former_s: float = 0.0
@@ -52,7 +52,7 @@ class Authorities:
         """ConfigError when the CA is missing, readable by others, or another cluster's."""
         self._dir = state_dir
         self._begun = self._finished = ""  # by which requests
-        self.seen: dict[tuple[str, str], Seen] = {}
+        self.seen: dict[tuple[str, str], MemberSeen] = {}
         if (state_dir / DONE).exists():
             self._complete()
         self.present = read_authority(state_dir, cluster)
@@ -150,7 +150,7 @@ class Authorities:
         if self.next is None:
             return
         member = ("node" if identity.role is Role.NODE else "user", identity.name)
-        seen = self.seen.get(member, Seen())
+        seen = self.seen.get(member, MemberSeen())
         former = identity.issuer != self.next.key_id
         self.seen[member] = seen._replace(former_s=now_s) if former else seen._replace(next_s=now_s)
 
