@@ -346,6 +346,11 @@ storm: setup  ## random load and trouble over many lease boundaries: make storm 
 fuzz: setup  ## bad messages and failing handlers hurt their senders only: make fuzz MESSAGES=1000000 SEED=1
 	MESSAGES=$(or $(MESSAGES),1000000) SEED=$(or $(SEED),1) $(PY) -m pytest -q -s $(PATIENT) -m torture tests/fuzz
 
+.PHONY: ha
+ha: setup  ## two masters on PostgreSQL take over from each other under load (Debian: postgresql): make ha TAKEOVERS=200 SEED=1
+	TAKEOVERS=$(or $(TAKEOVERS),200) SEED=$(or $(SEED),1) DLQ_NEED_POSTGRES=1 \
+	  $(PY) -m pytest -q -s $(PATIENT) -m torture tests/fault/test_takeovers.py
+
 .PHONY: upgrades
 upgrades: setup  ## the last release and this tree take turns under load, and lose nothing: make upgrades N=100 SEED=1
 	N=$(if $(filter command line,$(origin N)),$(N),100) SEED=$(or $(SEED),1) \

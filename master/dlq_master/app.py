@@ -35,6 +35,8 @@ from dlq_master.control.people.people import ROLE_ORDER
 from dlq_master.control.placement.policies import policy_of
 from dlq_master.control.pool_config import check_pools
 from dlq_master.databases import (
+    audit_key,
+    check_leader,
     check_store,
     early_check,
     need_sqlite,
@@ -346,11 +348,10 @@ def verify_audit(config_path: Path) -> None:
     """
     from dlq_master.rpc.audit.chain import Head
     from dlq_master.rpc.audit.verify import verify_all
-    from dlq_master.store.batch import AUDIT_HEAD
 
     with _failing(DlqError, OSError):
         config = load_config(MasterConfig, config_path)
-        known = Head.read(stored_meta(config, AUDIT_HEAD))
+        known = Head.read(stored_meta(config, audit_key(config)))
         verdict = verify_all(config.cluster.state_dir / "audit.jsonl", known)
     for broken in verdict.broken:
         where = f"{broken.file}:{broken.line}" if broken.line else broken.file
@@ -463,6 +464,7 @@ def _checked(config: MasterConfig) -> None:
     check_backup(config.backup)
     _check_shipping(config)
     check_store(config)
+    check_leader(config)
     Failpoints(config.debug.failpoint)
     policy_of(config)
 

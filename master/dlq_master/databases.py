@@ -9,12 +9,15 @@ from typing import TYPE_CHECKING
 from dlq_common.daemon.logs import get_logger
 from dlq_common.errors import ConfigError
 from dlq_master.control.config import POSTGRESQL, SQLITE, TLS_MODES, MasterConfig
+from dlq_master.store.batch import AUDIT_HEAD
 from dlq_master.store.committing import BatchWriter
 from dlq_master.store.reader import StoreReader
 from dlq_master.store.sqlite.halves import Reader, Writer
 from dlq_master.store.sqlite.open import EarlyCheck, read_meta
 
 if TYPE_CHECKING:
+    from dlq_master.control.loop.ports import Leads
+    from dlq_master.rpc.agents.commands import RowsPlace
     from dlq_master.store.postgres.line import PostgresPlace
 
 PAGE = "docs/running/postgresql.md"
@@ -35,8 +38,40 @@ def check_store(config: MasterConfig) -> None:
             words = "shipping is for SQLite; a standby of PostgreSQL has every row already"
             raise ConfigError(words, hint=PAGE, key="shipping.directory")
         place_of(config).conninfo()
+    elif config.leader.masters:
+        told = "leader.masters needs PostgreSQL: a file of SQLite has one master"
+        raise ConfigError(told, hint=PAGE, key="leader.masters")
     elif store.dsn:
         raise ConfigError("store.dsn means something with PostgreSQL only", key="store.dsn")
+
+
+def check_leader(config: MasterConfig) -> None:
+    """Refuse settings of masters that cannot be. Raises ConfigError."""
+    leader, own = config.leader, config.listen.advertise or config.listen.api
+    if not leader.masters:
+        return
+    from dlq_common.text.addresses import split_addresses
+
+    try:
+        split_addresses(",".join(leader.masters))
+    except ValueError as error:
+        raise ConfigError(f"leader.masters: {error}", key="leader.masters") from None
+    if own not in leader.masters:
+        told = f"{own} (listen.advertise, or listen.api) is not among them"
+        raise ConfigError(f"leader.masters: {told}", key="leader.masters")
+    if not 1.0 <= leader.ttl <= 60.0:
+        raise ConfigError("leader.ttl is between 1s and 60s", key="leader.ttl")
+    for key, value in (("renew", leader.renew), ("poll", leader.poll)):
+        if not 0.0 < value <= leader.ttl / 3:
+            told = f"leader.{key} is above 0, and at most a third of leader.ttl"
+            raise ConfigError(told, key=f"leader.{key}")
+
+
+def audit_key(config: MasterConfig) -> str:
+    """The key of meta for the audit's last line: each of several masters has a file of its own."""
+    if not config.leader.masters:
+        return AUDIT_HEAD
+    return f"{AUDIT_HEAD}:{config.listen.advertise or config.listen.api}"
 
 
 def need_sqlite(config: MasterConfig, command: str) -> None:
@@ -69,9 +104,14 @@ def place_of(config: MasterConfig) -> PostgresPlace:
 
 
 def open_store(
-    config: MasterConfig, leaving: AsyncExitStack, early: EarlyCheck | None
+    config: MasterConfig,
+    leaving: AsyncExitStack,
+    early: EarlyCheck | None,
+    leads: Leads | None = None,
 ) -> tuple[BatchWriter, StoreReader]:
-    """The two halves of the store; they are closed when the master leaves."""
+    """The two halves of the store; they are closed when the master leaves. `leads`: this master has
+    a lease.
+    """
     writer: BatchWriter
     reader: StoreReader
     if config.store.backend == SQLITE:
@@ -80,9 +120,12 @@ def open_store(
         reader = Reader(path_of(config))
     else:
         place = place_of(config)
+        from dlq_master.store.postgres.fence import Fence
         from dlq_master.store.postgres.halves import PostgresReader, PostgresWriter
 
-        writer = PostgresWriter(place, config.listen.advertise or config.listen.api)
+        lease = None if leads is None else leads.fence
+        led = None if lease is None else Fence(int(lease.system), lease.timeline, lease.epoch)
+        writer = PostgresWriter(place, config.listen.advertise or config.listen.api, led)
         leaving.callback(writer.close)
         for told in writer.may_lose:
             get_logger("master").warning("commits_may_be_lost", cause=told)
@@ -101,3 +144,16 @@ def stored_meta(config: MasterConfig, key: str) -> str | None:
     with closing(PostgresLine(place, QUICK_READER)) as line:
         row = line.execute("SELECT value FROM meta WHERE key = ?", [key]).fetchone()
     return None if row is None else str(row[0])
+
+
+def database_of(config: MasterConfig, writer: BatchWriter) -> RowsPlace:
+    """The name of the rows' place, which agents remember."""
+    from dlq_master.rpc.agents.commands import OWN_FILE, RowsPlace
+
+    if config.store.backend == SQLITE:
+        return OWN_FILE
+    from dlq_master.store.postgres.halves import PostgresWriter
+
+    assert isinstance(writer, PostgresWriter)
+    system, timeline, _ = writer.fence
+    return RowsPlace(str(system), timeline, config.leader.former_systems)

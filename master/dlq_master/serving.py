@@ -42,7 +42,7 @@ from dlq_master.control.loop.ticks import PERIODS_S, start_metronome
 from dlq_master.control.pool_config import PoolConfig
 from dlq_master.control.read_model.ports import Foresight
 from dlq_master.control.stimuli import PlanMade
-from dlq_master.databases import open_store
+from dlq_master.databases import audit_key, database_of, open_store
 from dlq_master.model.late import load_numbers
 from dlq_master.planner.process import PlannerProcess
 from dlq_master.policy.priced.names import PROGRAMS
@@ -60,13 +60,15 @@ from dlq_master.rpc.people.host_accounts import HostAccounts
 from dlq_master.rpc.people.login_broker import BrokerSettings, LoginBroker
 from dlq_master.rpc.server import MasterServer, ServerSettings
 from dlq_master.start_clock import anchor, start_clock, this_boot
-from dlq_master.store.batch import AUDIT_HEAD, PastJobs
+from dlq_master.store.batch import Loaded, PastJobs
 from dlq_master.store.committing import BatchWriter
+from dlq_master.store.reader import StoreReader
 from dlq_master.store.sqlite.halves import Writer
 from dlq_master.store.sqlite.open import EarlyCheck
 
 if TYPE_CHECKING:
     from dlq_master.shipping.child import ShippingChild
+    from dlq_master.taking_part import Leadership
 
 STOP_GRACE_S = 5.0
 MOST_FAULTS = 20
@@ -119,20 +121,20 @@ async def _serve(config: MasterConfig, leaving: AsyncExitStack, early: EarlyChec
     passed = passed_sockets(os.environ)
     state_dir = config.cluster.state_dir
     authority = Authorities(state_dir, config.cluster.name)
-    if config.shipping.is_on:
-        from dlq_master.shipping.child import refuse_superseded
-
-        refuse_superseded(state_dir)
-    writer, reader = open_store(config, leaving, early)
-    loaded = reader.load(window_of(config))
+    _refuse_superseded(config)
+    service = Service.of(os.environ, SteadyClock())
+    leads, stopped = await _part(config, authority, service, leaving)
+    if stopped:
+        return 0
+    writer, reader = open_store(config, leaving, early, leads)
+    loaded = _rows(config, reader, leads)
     boot_id = this_boot(os.environ)
     clock = start_clock(loaded.meta, loaded.last_time_s, state_dir, boot_id)
-    service = Service.of(os.environ, clock)
     keep_time_by(clock)
-    known = KnownHead(Head.read(loaded.meta.get(AUDIT_HEAD)), loaded.audit_owed)
+    known = KnownHead(Head.read(loaded.meta.get(audit_key(config))), loaded.audit_owed)
     audit = Audit(state_dir / "audit.jsonl", clock, known=known)
     leaving.push_async_callback(asyncio.to_thread, audit.close)
-    writer.tell_of(audit.writer)
+    writer.tell_of(audit.writer, audit_key(config))
     losses = Losses(writer.lost, audit.writer.loss)
     for kind, facts, cause in losses.events():
         get_logger("master").error(kind, cause=cause, **facts)
@@ -151,8 +153,10 @@ async def _serve(config: MasterConfig, leaving: AsyncExitStack, early: EarlyChec
         "compact": float(config.retention.compact_every),
     }
     sessions = Sessions(
-        CheckpointPlaces(str(config.jobs.checkpoint_root), seed_of(state_dir, "checkpoints"))
+        CheckpointPlaces(str(config.jobs.checkpoint_root), seed_of(state_dir, "checkpoints")),
+        leads,
     )
+    sessions.database = database_of(config, writer)
     meter, collector = Meter(config.log.slow_turn), Collector(clock.boottime_s)
     soon = asyncio.get_running_loop().call_soon
 
@@ -178,6 +182,7 @@ async def _serve(config: MasterConfig, leaving: AsyncExitStack, early: EarlyChec
         progressed=progressed,
         foreseen=forecasts,
         meter=meter,
+        leads=leads,
     )
     planner = PlannerProcess(
         lambda answer: loop.tell(PlanMade(answer)),
@@ -237,9 +242,44 @@ async def _serve(config: MasterConfig, leaving: AsyncExitStack, early: EarlyChec
         following = asyncio.create_task(shipping.run(loop.stop))
         leaving.push_async_callback(_end, following)
     await turning
+    await _left(shipping, leads, writer)
+    return state.epoch
+
+
+async def _part(
+    config: MasterConfig, authority: Authority, service: Service, leaving: AsyncExitStack
+) -> tuple[Leadership | None, bool]:
+    """The lease, where there are several masters; and whether this one was told to stop before."""
+    if not config.leader.masters:
+        return None, False
+    from dlq_master.taking_part import lead
+
+    leads = await lead(config, authority, service, leaving)
+    return leads, leads is None
+
+
+def _rows(config: MasterConfig, reader: StoreReader, leads: Leadership | None) -> Loaded:
+    """All that a start needs: a standby has most of it already."""
+    warm = None if leads is None else leads.rows_taken()
+    return reader.load(window_of(config)) if warm is None else warm
+
+
+async def _left(
+    shipping: ShippingChild | None, leads: Leadership | None, writer: BatchWriter
+) -> None:
+    """The loop has ended."""
     if shipping is not None:
         shipping.refuse_superseded()
-    return state.epoch
+    if leads is not None:  # nothing is written any more: another master may lead at once
+        await asyncio.to_thread(writer.close)
+        await leads.release()
+
+
+def _refuse_superseded(config: MasterConfig) -> None:
+    if config.shipping.is_on:
+        from dlq_master.shipping.child import refuse_superseded
+
+        refuse_superseded(config.cluster.state_dir)
 
 
 async def _ship(
@@ -286,6 +326,7 @@ def _server(
         api_address=config.listen.api,
         join_address=config.listen.join,
         advertise=config.listen.advertise,
+        masters=config.leader.masters,
         version=version("dlq"),
         web_may_act_for=config.identity.web_may_act_for,
         web_address=config.identity.web_address,
@@ -321,6 +362,7 @@ def _make_desk(
     if not config.pools and not state.machines.fleet:
         return
     from dlq_master.providers.desk import ProviderDesk
+
     desk = ProviderDesk(
         _pools(config) if config.pools else (),
         loop.tell,

@@ -8,8 +8,10 @@ import random
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from dlq_common import fence as fences
 from dlq_common.clock import Clock
 from dlq_common.daemon.logs import get_logger
+from dlq_common.fence import LeaderFence
 from dlq_nodeagent.launch.rules import AgentJobsConfig
 from dlq_nodeagent.line.uplink import Contact, LinkState, ReconnectConfig, Uplink, UplinkTransport
 from dlq_nodeagent.model.errands import Errands, Look, Preparation, Purpose
@@ -201,8 +203,8 @@ class AgentCore:
     def _welcome(self, welcome: Welcome) -> None:
         if self.uplink.state is not LinkState.GREETED:
             return
-        if not self._obeys(welcome.epoch):
-            log.warning("stale_master", epoch=welcome.epoch, highest_epoch=self.highest_epoch)
+        if refused := self._refused_leader(welcome):
+            log.warning("stale_master", epoch=welcome.epoch, cause=refused)
             self.uplink.drop()
             return
         log.info("welcomed", epoch=welcome.epoch, wanted=len(welcome.wanted))
@@ -280,10 +282,20 @@ class AgentCore:
             return ""
         return refusal
 
+    def _refused_leader(self, welcome: Welcome) -> str:
+        """Why this master is not obeyed; "" when it is, and then its fence is remembered."""
+        known = self._sequences.node.fence
+        told = LeaderFence(welcome.system, welcome.timeline, welcome.epoch)
+        refused = fences.refusal(known, told, welcome.former_systems)
+        if not refused and (fence := fences.later(known, told)) != known:
+            self._sequences.raise_fence(fence)
+        return refused
+
     def _obeys(self, epoch: int) -> bool:
-        if epoch > self.highest_epoch:
-            self._sequences.raise_epoch(epoch)
-        return epoch >= self.highest_epoch
+        known = self._sequences.node.fence
+        if epoch > known.epoch:
+            self._sequences.raise_fence(known._replace(epoch=epoch))
+        return epoch >= known.epoch
 
     def _may_start(self, launch: Launch) -> bool:
         return self.uplink.in_contact and self.uplink.silence_s() < launch.hold_s

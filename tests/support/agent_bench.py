@@ -158,6 +158,7 @@ class AgentBench:
         self.acks = True
         self.acks_profiles = True
         self.acks_steps = self.takes_steps = True
+        self.database: dict[str, Any] = {}  # what the master says of it in its welcome
         self.reads_profiles = True  # False: whoever reads rings hangs
         self.profiles: list[ReadOrder] = []  # all that were read
         self.signals: list[int] = []
@@ -210,6 +211,7 @@ class AgentBench:
                 hold_extension_s=self.hold_extension_s,
                 hold_revision=self.hold_revision,
                 features=(TAKES_STEPS,) if self.takes_steps else (),
+                **self.database,
             )
         )
         self.settle()

@@ -249,6 +249,20 @@ TLS_MODES = ("disable", "require", "verify-ca", "verify-full")
 
 
 @dataclass(frozen=True, slots=True)
+class LeaderConfig:
+    """A standby beside the master, on PostgreSQL (docs/running/high-availability.md)."""
+
+    # HOST:PORT of the API of every master, this one among them; none: this master leads alone.
+    masters: tuple[str, ...] = ()
+    ttl: Seconds = Seconds(5.0)  # a leader that is not heard for so long is replaced
+    renew: Seconds = Seconds(1.0)  # how often the leader renews its lease
+    poll: Seconds = Seconds(0.25)  # how often a standby looks
+    # System identifiers of PostgreSQL servers that this cluster has left for good. Without them
+    # masters and agents refuse the next server.
+    former_systems: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class StoreConfig:
     """The database: one file of SQLite, or a PostgreSQL server (docs/running/postgresql.md)."""
 
@@ -381,6 +395,7 @@ class MasterConfig:
     jobs: JobsConfig = JobsConfig()
     identity: IdentityConfig = IdentityConfig()
     store: StoreConfig = StoreConfig()
+    leader: LeaderConfig = LeaderConfig()
     backup: BackupConfig = BackupConfig()
     shipping: ShippingConfig = ShippingConfig()
     retention: RetentionConfig = RetentionConfig()

@@ -33,7 +33,7 @@ class LeaseTerms:
 
     ttl_s: float = 5.0
     renew_s: float = 1.0
-    poll_s: float = 0.5
+    poll_s: float = 0.25
 
 
 class Standing(StrEnum):

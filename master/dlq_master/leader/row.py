@@ -59,3 +59,19 @@ class LeaseRow(Protocol):
     def release(self, fence: LeaderFence, holder: str) -> HeldLease:
         """End the lease now, under the same conditions. The epoch stays."""
         ...
+
+
+class RowSession(LeaseRow, Protocol):
+    """A row that is asked over a session. It is opened with the first question."""
+
+    def wait(self, seconds: float) -> bool:
+        """Let the time pass; False at once when the session has ended."""
+        ...
+
+    def abandon(self) -> None:
+        """From any thread: the question that is out ends with RowUnknown."""
+        ...
+
+    def close(self) -> None:
+        """End the session; a lease that it holds is free then."""
+        ...

@@ -85,6 +85,7 @@ class ServerSettings:
     api_address: str
     join_address: str
     advertise: str = ""
+    masters: tuple[str, ...] = ()  # others dial all of them, where a standby is
     version: str
     web_may_act_for: tuple[str, ...] = (Role.USER.value,)
     web_address: str = ""
@@ -172,7 +173,9 @@ class MasterServer:
 
     @property
     def advertised(self) -> str:
-        """HOST:PORT at which others dial the API."""
+        """HOST:PORT at which others dial the API, of every master with commas between them."""
+        if self._settings.masters:
+            return ",".join(self._settings.masters)
         return self._settings.advertise or dialled(self._settings.api_address, self.api_port)
 
     @property

@@ -17,7 +17,7 @@ from typing import Final, NamedTuple
 from dlq_common.errors import Unavailable
 from dlq_master.model.attempts.told_steps import TakenSteps
 from dlq_master.model.ids import AttemptKey
-from dlq_master.store.batch import BATCH, COPY, Batch
+from dlq_master.store.batch import AUDIT_HEAD, BATCH, COPY, Batch
 from dlq_master.store.commit_record import CommitRecord, CommittedBatch
 from dlq_master.store.port import AuditState, CommitFailed, StoreLine
 from dlq_master.store.rows import (
@@ -54,7 +54,7 @@ class BatchWriter:
     def __init__(self) -> None:
         self.lost: Sequence[CommittedBatch] = ()
         self._audit: AuditState | None = None
-        self._audit_head = ""
+        self._audit_head, self._audit_key = "", AUDIT_HEAD
         self._broken = False  # a batch has failed: nothing is written any more
         self._since = 0  # batches since that was written
         self._number = 0  # of the last batch
@@ -92,9 +92,11 @@ class BatchWriter:
         """Drop these lists of steps, as `prune_journal` drops events."""
         await self._hand_in(partial(drop_steps, keys=keys), None)
 
-    def tell_of(self, audit: AuditState) -> None:
-        """From now on the database is told how far the audit's file is."""
-        self._audit = audit
+    def tell_of(self, audit: AuditState, key: str = AUDIT_HEAD) -> None:
+        """From now on the database is told how far the audit's file is. `key`: of meta; each of
+        several masters has its own file.
+        """
+        self._audit, self._audit_key = audit, key
 
     async def _hand_in(self, work: Work, batch: Batch | None) -> None:
         if self._closed:
@@ -198,7 +200,7 @@ class BatchWriter:
             work.write(db)
             write_meta(db, {BATCH: str(number)})
             if audit is not None and (head != self._audit_head or written):
-                write_audit_state(db, head, written)
+                write_audit_state(db, head, written, self._audit_key)
 
         error = self._failure_of(write_all)
         if error is None:
@@ -224,8 +226,11 @@ class BatchWriter:
         head, written = self._audit.written()
         if head == self._audit_head and not written:
             return
-        if self._failure_of(lambda db: write_audit_state(db, head, written)) is None:
+        if self._failure_of(self._audit_told(head, written)) is None:
             self._let_go(head, written)
+
+    def _audit_told(self, head: str, written: tuple[str, ...]) -> Work:
+        return lambda db: write_audit_state(db, head, written, self._audit_key)
 
 
 def _settle(done: "asyncio.Future[None]", error: BaseException | None) -> None:

@@ -38,9 +38,11 @@ def write_batch(db: StoreLine, batch: Batch, rows: Sequence[Writes] | None = Non
     write_meta(db, batch.meta)
 
 
-def write_audit_state(db: StoreLine, head: str, written: Sequence[str]) -> None:
+def write_audit_state(
+    db: StoreLine, head: str, written: Sequence[str], key: str = AUDIT_HEAD
+) -> None:
     """The audit's last line that is on disk; lines that it has need not be kept here any more."""
-    write_meta(db, {AUDIT_HEAD: head})
+    write_meta(db, {key: head})
     _many(db, "DELETE FROM audit_owed WHERE note_id = ?", [*map(_one, written)])
 
 

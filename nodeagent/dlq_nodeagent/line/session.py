@@ -18,6 +18,7 @@ from dlq_nodeagent.line.wire import BadMessage, decode, encode
 from dlq_nodeagent.model.messages import FromAgent, FromMaster, ReportAck
 
 _DIAL_S = 10.0
+_DIAL_OF_SEVERAL_S = 3.0  # the next master is dialled then
 # Messages wait here only while the line is slow; beyond it the line is given up, and Hello tells
 # everything again.
 _LONGEST_QUEUE = 10_000
@@ -98,7 +99,7 @@ class GrpcTransport:
         self._heard = False
         try:
             async with self._channels.open() as channel:
-                await asyncio.wait_for(channel.channel_ready(), _DIAL_S)
+                await asyncio.wait_for(channel.channel_ready(), self._dial_s())
                 await self._talk(channel, me)
         except (grpc.aio.AioRpcError, TimeoutError, OSError, BadMessage, DlqError) as error:
             log.warning("session_lost", error=_words(error), master=address)
@@ -108,6 +109,9 @@ class GrpcTransport:
                 self._task = None
                 self.listener.closed()
                 self._wake()
+
+    def _dial_s(self) -> float:
+        return _DIAL_S if self._channels.count == 1 else _DIAL_OF_SEVERAL_S
 
     def _turn_from(self, address: str, error: BaseException) -> None:
         """Dial another master next, where this one does not lead or does not answer. One that was
@@ -156,5 +160,5 @@ def _words(error: BaseException) -> str:
         doubt = clock_doubt(error.details() or "")
         return f"{error.code().name}: {error.details()}{f'; {doubt}' if doubt else ''}"
     if isinstance(error, TimeoutError):
-        return f"the master did not answer within {_DIAL_S:.0f} s"
+        return "the master did not answer in time"
     return str(error) or type(error).__name__

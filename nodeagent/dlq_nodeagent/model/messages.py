@@ -251,6 +251,11 @@ class Welcome:
     hold_revision: int = 0
     features: tuple[str, ...] = ()
     """Abilities of this master that older ones lack."""
+    system: str = ""
+    """The PostgreSQL that holds its rows; "": a file of SQLite."""
+    timeline: int = 0
+    former_systems: tuple[str, ...] = ()
+    """An operator says that this system has taken their place."""
 
 
 @dataclass(frozen=True, slots=True)

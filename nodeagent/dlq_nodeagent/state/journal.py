@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from dlq_common.daemon.logs import get_logger
+from dlq_common.fence import LeaderFence
 from dlq_nodeagent.model.launch import RankKey
 from dlq_nodeagent.model.messages import Launch, ProfileFound
 from dlq_nodeagent.model.rank import FoundCheckpoint, RankState, Stopping
@@ -31,10 +32,20 @@ class JournalDamaged(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeRecord:
-    """Numbers that never go back: the highest epoch, and the limit of given report numbers."""
+    """Numbers that never go back: the highest epoch, and the limit of given report numbers.
+
+    `system` and `timeline` are of the database of the master that was obeyed last.
+    """
 
     highest_epoch: int = 0
     sequence_limit: int = 0
+    system: str = ""
+    timeline: int = 0
+
+    @property
+    def fence(self) -> LeaderFence:
+        """Nothing below it is obeyed."""
+        return LeaderFence(self.system, self.timeline, self.highest_epoch)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -187,9 +198,10 @@ class Sequences:
         number, self._next = self._next, self._next + 1
         return number
 
-    def raise_epoch(self, epoch: int) -> None:
-        """Remember a higher epoch before anything it orders is done."""
-        self._save(replace(self.node, highest_epoch=epoch))
+    def raise_fence(self, fence: LeaderFence) -> None:
+        """Remember a later leader before anything it orders is done."""
+        system, timeline, epoch = fence
+        self._save(replace(self.node, highest_epoch=epoch, system=system, timeline=timeline))
 
     def _save(self, node: NodeRecord) -> None:
         self.node = node

@@ -5,6 +5,7 @@ import subprocess
 import sys
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -121,6 +122,48 @@ def test_the_highest_epoch_is_remembered_by_the_next_agent() -> None:
     bench.connect(epoch=EPOCH)
     bench.restart()
     assert bench.greet().highest_epoch == EPOCH
+
+
+@pytest.mark.parametrize(
+    "database",
+    [
+        {"system": "72", "timeline": 9},
+        {"system": "71", "timeline": 1},
+        {},  # a master with a file of its own
+    ],
+)
+def test_a_master_of_another_database_is_left(database: dict[str, Any]) -> None:
+    bench = AgentBench()
+    bench.database = {"system": "71", "timeline": 2}
+    bench.connect(epoch=EPOCH)
+    bench.restart()
+    bench.database = database
+    bench.connect(a_launch(), epoch=EPOCH + 1)
+    assert not bench.core.uplink.up
+    assert bench.host.attempts == {}
+    assert bench.core.highest_epoch == EPOCH
+
+
+def test_a_master_whose_operator_names_the_former_database_is_obeyed() -> None:
+    bench = AgentBench()
+    bench.database = {"system": "71", "timeline": 2}
+    bench.connect(epoch=EPOCH)
+    bench.restart()
+    bench.database = {"system": "72", "timeline": 1, "former_systems": ("71",)}
+    bench.connect(epoch=EPOCH + 1)
+    assert bench.core.uplink.up
+
+
+def test_a_promoted_database_is_obeyed_with_a_higher_epoch_only() -> None:
+    bench = AgentBench()
+    bench.database = {"system": "71", "timeline": 2}
+    bench.connect(epoch=EPOCH)
+    bench.restart()
+    bench.database = {"system": "71", "timeline": 3}
+    bench.connect(epoch=EPOCH)
+    assert not bench.core.uplink.up
+    bench.connect(epoch=EPOCH + 1)
+    assert bench.core.uplink.up
 
 
 def test_a_rank_that_cannot_be_prepared_has_failed_to_start_and_says_why() -> None:

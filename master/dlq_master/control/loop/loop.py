@@ -48,6 +48,7 @@ from dlq_master.control.loop.ports import (
     NOBODY_FORESEES,
     ForeseenStarts,
     HistoryRecords,
+    Leads,
     Transport,
 )
 from dlq_master.control.loop.slow_turns import Laps
@@ -113,9 +114,10 @@ class Loop:
         foreseen: ForeseenStarts = NOBODY_FORESEES,
         meter: Meter | None = None,
         incidents: Incidents | None = None,
+        leads: Leads | None = None,
     ) -> None:
-        """`progressed` is called after every turn, which comes at least every two seconds;
-        `foreseen` is told of every batch that is on disk."""
+        """`leads`: without its word nothing is said. `progressed` is called after every turn, which
+        comes at least every two seconds; `foreseen` is told of every batch that is on disk."""
         self._state = state
         self._wiring = wiring
         self._clock = clock
@@ -128,6 +130,7 @@ class Loop:
         self._inbox = Inbox()
         self._watchers = Watchers(records, self._owner_of)
         self._progressed = progressed
+        self._leads = leads
         self._foreseen = foreseen
         self._meter = meter or Meter()
         self._watchdog = Watchdog(clock.boottime_s(), periods_s)
@@ -222,6 +225,8 @@ class Loop:
         batch = turn.take_batch()
         laps.ended("decide")
         await self._commit(batch, letters, outcomes, now_s, laps)  # 6
+        if self._leads is not None:
+            await self._leads.until_it_may_speak()
         for letter, outcome in zip(letters, outcomes, strict=True):  # 7
             _answer(letter, outcome)
         self._send(turn, batch, letters)  # 8

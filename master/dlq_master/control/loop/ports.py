@@ -1,7 +1,7 @@
 """The calls of the loop to the world, and the doors of the loop that every room may use."""
 
 from collections.abc import Sequence
-from typing import Protocol, TypeVar
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from dlq_master.control.stimuli import Answered, Command, Stimulus
 from dlq_master.model.attempts.attempt import Attempt
@@ -17,7 +17,24 @@ from dlq_master.store.list_order import ListOrder, Rank
 from dlq_master.store.tables.accounts import Books
 from dlq_master.store.tables.tenants import Waited
 
+if TYPE_CHECKING:
+    from dlq_common.fence import LeaderFence
+
 A = TypeVar("A")
+
+
+class Leads(Protocol):
+    """The lease of a master that has a standby."""
+
+    @property
+    def fence(self) -> "LeaderFence":
+        """Of this leadership."""
+
+    def may_speak(self) -> bool:
+        """Whether nobody else can lead now."""
+
+    async def until_it_may_speak(self) -> None:
+        """Wait, perhaps for ever: the process ends when the lease is over."""
 
 
 class StimulusSink(Protocol):

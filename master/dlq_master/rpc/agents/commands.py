@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import hmac
 from collections.abc import Iterator
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from dlq.v1 import agent_service_pb2 as agent
 from dlq.v1 import job_pb2, lease_pb2
@@ -19,7 +19,20 @@ from dlq_master.rpc.specs.elastic import fit_to_sizes
 TAKES_STEPS: Final = "steps"  # the word for agents: it takes StepsReport
 
 
-def welcome_messages(opened: Opened, places: CheckpointPlaces) -> Iterator[agent.SessionResponse]:
+class RowsPlace(NamedTuple):
+    """The database of this master, for agents: they obey no other one later."""
+
+    system: str = ""
+    timeline: int = 0
+    former: tuple[str, ...] = ()
+
+
+OWN_FILE: Final = RowsPlace()
+
+
+def welcome_messages(
+    opened: Opened, places: CheckpointPlaces, database: RowsPlace = OWN_FILE
+) -> Iterator[agent.SessionResponse]:
     """The answer to a hello."""
     welcome = agent.Welcome(
         epoch=opened.epoch,
@@ -31,6 +44,9 @@ def welcome_messages(opened: Opened, places: CheckpointPlaces) -> Iterator[agent
         hold_extension_duration=to_duration(opened.hold_extension_s),
         hold_revision=opened.hold_revision,
         features=[TAKES_STEPS],
+        system=database.system,
+        timeline=database.timeline,
+        former_systems=database.former,
     )
     yield agent.SessionResponse(welcome=welcome)
     if opened.acknowledged:

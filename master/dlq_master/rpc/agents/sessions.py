@@ -10,10 +10,11 @@ import asyncio
 from collections.abc import AsyncIterator, Iterable, Sequence
 
 from dlq.v1 import agent_service_pb2 as wire
+from dlq_master.control.loop.ports import Leads
 from dlq_master.control.stimuli import Command
 from dlq_master.model.ids import NodeId
 from dlq_master.rpc.agents.checkpoint_places import CheckpointPlaces
-from dlq_master.rpc.agents.commands import command_message
+from dlq_master.rpc.agents.commands import OWN_FILE, command_message
 
 # An agent that does not read is cut off; its next hello brings everything anew.
 MOST_UNREAD = 10_000
@@ -22,8 +23,9 @@ MOST_UNREAD = 10_000
 class Line:
     """The messages that wait on one session. It is closed once and for all."""
 
-    def __init__(self, node_id: NodeId) -> None:
+    def __init__(self, node_id: NodeId, leads: Leads | None = None) -> None:
         self.node_id = node_id
+        self._leads = leads
         self.session_id: int | None = None  # until the loop has answered the hello
         self.early: list[tuple[int, Sequence[Command]]] = []
         self._waiting: asyncio.Queue[wire.SessionResponse | None] = asyncio.Queue()
@@ -48,6 +50,8 @@ class Line:
         """The messages, in order, until the line is closed."""
         while not self.closed_because:
             message = await self._waiting.get()
+            if self._leads is not None:
+                await self._leads.until_it_may_speak()
             if message is not None and not self.closed_because:
                 yield message
 
@@ -55,8 +59,11 @@ class Line:
 class Sessions:
     """The loop's `Transport`, and the register of lines. Lives in the event loop's thread."""
 
-    def __init__(self, places: CheckpointPlaces) -> None:
+    def __init__(self, places: CheckpointPlaces, leads: Leads | None = None) -> None:
+        """`leads`: without its word no message leaves."""
         self.places = places
+        self.database = OWN_FILE
+        self._leads = leads
         self._epoch = 0
         self._open: dict[NodeId, Line] = {}
         self._opening: dict[NodeId, set[Line]] = {}
@@ -84,7 +91,7 @@ class Sessions:
 
     def expect(self, node_id: NodeId) -> Line:
         """A line whose hello is about to be put to the loop."""
-        line = Line(node_id)
+        line = Line(node_id, self._leads)
         self._opening.setdefault(node_id, set()).add(line)
         return line
 

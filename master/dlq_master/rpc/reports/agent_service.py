@@ -70,7 +70,7 @@ async def session(
     tasks: list[asyncio.Task[None]] = []
     try:
         opened = await call.ask(opening)
-        welcome = welcome_messages(opened, sessions.places)
+        welcome = welcome_messages(opened, sessions.places, sessions.database)
         sessions.bind(line, opened.session_id, opened.epoch, welcome)
         conversation = _Conversation(call, line)
         tasks = [

@@ -135,6 +135,10 @@ class PostgresLine:
         """Whether the server is not reached by this line any more."""
         return self._line.closed or self._line.broken
 
+    def fileno(self) -> int:
+        """The descriptor of its socket."""
+        return self._line.fileno()
+
     def execute(self, sql: str, values: Sequence[Any] | Mapping[str, Any] = (), /) -> Found:
         statement = translated(sql)
         return self._line.execute(statement.text, statement.values(values))

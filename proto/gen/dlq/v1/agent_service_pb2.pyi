@@ -415,10 +415,19 @@ class Welcome(_message.Message):
     HOLD_EXTENSION_DURATION_FIELD_NUMBER: _builtins.int
     HOLD_REVISION_FIELD_NUMBER: _builtins.int
     FEATURES_FIELD_NUMBER: _builtins.int
+    SYSTEM_FIELD_NUMBER: _builtins.int
+    TIMELINE_FIELD_NUMBER: _builtins.int
+    FORMER_SYSTEMS_FIELD_NUMBER: _builtins.int
     epoch: _builtins.int
     """The master's epoch. Lower than the agent's highest: the agent leaves."""
     hold_revision: _builtins.int
     """As in HeartbeatReply."""
+    system: _builtins.str
+    """The system identifier of the PostgreSQL that holds the master's rows. Empty: a file of SQLite.
+    An agent leaves a master of another system than the one it obeyed before.
+    """
+    timeline: _builtins.int
+    """The timeline of that PostgreSQL. Older than one that was obeyed before: the agent leaves."""
     @_builtins.property
     def heartbeat_duration(self) -> _duration_pb2.Duration:
         """Time between heartbeats."""
@@ -449,6 +458,10 @@ class Welcome(_message.Message):
     def features(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """Abilities of the master that not every master of this API has. "steps": it takes StepsReport."""
 
+    @_builtins.property
+    def former_systems(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Systems whose place this one has taken, as an operator has said."""
+
     def __init__(
         self,
         *,
@@ -461,10 +474,13 @@ class Welcome(_message.Message):
         hold_extension_duration: _duration_pb2.Duration | None = ...,
         hold_revision: _builtins.int = ...,
         features: _abc.Iterable[_builtins.str] | None = ...,
+        system: _builtins.str = ...,
+        timeline: _builtins.int = ...,
+        former_systems: _abc.Iterable[_builtins.str] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["heartbeat_duration", b"heartbeat_duration", "hold_extension_duration", b"hold_extension_duration", "reconnect_jitter_duration", b"reconnect_jitter_duration", "ttl_duration", b"ttl_duration"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["epoch", b"epoch", "features", b"features", "heartbeat_duration", b"heartbeat_duration", "hold_extension_duration", b"hold_extension_duration", "hold_revision", b"hold_revision", "reconnect_jitter_duration", b"reconnect_jitter_duration", "stops", b"stops", "ttl_duration", b"ttl_duration", "wanted", b"wanted"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["epoch", b"epoch", "features", b"features", "former_systems", b"former_systems", "heartbeat_duration", b"heartbeat_duration", "hold_extension_duration", b"hold_extension_duration", "hold_revision", b"hold_revision", "reconnect_jitter_duration", b"reconnect_jitter_duration", "stops", b"stops", "system", b"system", "timeline", b"timeline", "ttl_duration", b"ttl_duration", "wanted", b"wanted"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

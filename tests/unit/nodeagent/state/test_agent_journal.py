@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from dlq_common.fence import LeaderFence
 from dlq_nodeagent.model.errands import ReadOrder
 from dlq_nodeagent.model.messages import ProfileOrder
 from dlq_nodeagent.model.rank import RankState, Stopping
@@ -85,8 +86,8 @@ def test_sequences_rise_over_lives_and_spare_the_disk(journal: Journal) -> None:
 
 def test_a_raised_epoch_is_on_disk_before_anything_else(journal: Journal) -> None:
     sequences = Sequences(journal, journal.load()[0])
-    sequences.raise_epoch(5)
-    assert journal.load()[0].highest_epoch == 5
+    sequences.raise_fence(LeaderFence("71", 2, 5))
+    assert journal.load()[0].fence == LeaderFence("71", 2, 5)
 
 
 def test_nobody_else_can_read_the_journal(tmp_path: Path) -> None:

@@ -1,0 +1,145 @@
+"""The thread that keeps the lease: it asks the row, apart from the master's loop and its writer.
+
+A loop that plans for long, or a writer that waits for the disk, delays no renewal. The thread owns
+the core; others read the instant until which this master may speak.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Final
+
+from dlq_common.clock import Clock
+from dlq_common.daemon.logs import get_logger
+from dlq_common.fence import LeaderFence
+from dlq_common.identity.files import write_public
+from dlq_master.leader.lease import Ask, LeaderLease, Standing, carried_out
+from dlq_master.leader.row import RowSession, RowUnknown
+
+SEEN: Final = "leader-seen.json"  # in the state directory: the highest fence that was seen here
+LOOK_S: Final = 0.1
+EXIT_CODE: Final = 75
+
+_log = get_logger("master.leader")
+
+
+class LeaseKeeper:
+    """Keeps one master's lease from `start` to `close`."""
+
+    def __init__(
+        self, lease: LeaderLease, row: RowSession, address: str, clock: Clock, state_dir: Path
+    ) -> None:
+        """`address`: where others reach this master."""
+        self.lease = lease
+        self._row, self._address, self._clock = row, address, clock
+        self._path = state_dir / SEEN
+        self._stepping_down, self._closing = threading.Event(), threading.Event()
+        self._asked: Ask | None = None
+        self._changed: Callable[[], None] = lambda: None
+        self._thread = threading.Thread(target=self._run, name="lease", daemon=True)
+        lease.known = read_seen(self._path)
+
+    def start(self, changed: Callable[[], None]) -> None:
+        """`changed` is called in the thread, after each change of standing."""
+        self._changed = changed
+        self._thread.start()
+
+    @property
+    def fence(self) -> LeaderFence:
+        """Of the leadership."""
+        return self.lease.fence
+
+    def may_speak(self) -> bool:
+        """Whether a command, a lease of a node, or an answer to a change may leave now."""
+        return self.lease.may_speak(self._clock.boottime_s())
+
+    def release(self) -> None:
+        """Give the lease back: nothing will be written or said any more. Waits a moment for the
+        database.
+        """
+        self._stepping_down.set()
+        self._thread.join(2.0)
+
+    def close(self) -> None:
+        """End the thread and its session."""
+        self._closing.set()
+        self._row.abandon()
+        self._thread.join(2.0)
+
+    def look(self) -> None:
+        """The loop's look, several times a second. The process ends when the lease is over. So does
+        a question that the database does not answer.
+        """
+        now_s, asked = self._clock.boottime_s(), self._asked
+        if not self._stepping_down.is_set() and self.lease.is_over(now_s):
+            self._end()
+        if asked is not None and now_s - asked.sent_s > self.lease.terms.ttl_s:
+            self._row.abandon()
+
+    # --- the thread ---------------------------------------------------------------------------
+
+    def _run(self) -> None:
+        standing, why, seen = self.lease.standing, "", self.lease.known
+        while not self._closing.is_set():
+            now_s = self._clock.boottime_s()
+            if self._stepping_down.is_set():
+                self.lease.step_down(now_s)
+            if self.lease.is_over(now_s):
+                break
+            self._ask_or_wait(now_s)
+            if self.lease.known != seen:
+                seen = self.lease.known
+                self._remember(seen)
+            if self.lease.why != why and self.lease.standing is Standing.STANDBY:
+                why = self.lease.why
+                if why:
+                    _log.error("cannot_lead", cause=why)
+            if self.lease.standing is not standing:
+                standing = self.lease.standing
+                self._changed()
+        if self.lease.standing is Standing.OVER and not self._stepping_down.is_set():
+            self._end()
+        self._row.close()
+        self._changed()
+
+    def _ask_or_wait(self, now_s: float) -> None:
+        ask = self.lease.due(now_s)
+        if ask is None:
+            pause_s = max(0.001, min(LOOK_S, self.lease.due_s() - now_s))
+            if not self._row.wait(pause_s):
+                self.lease.session_lost(self._clock.boottime_s())
+            return
+        self._asked = ask
+        try:
+            told = carried_out(ask, self.lease, self._row, self._address)
+        except RowUnknown as error:
+            self._asked = None
+            self.lease.unknown(ask, self._clock.boottime_s())
+            _log.warning("lease_unknown", question=ask.question.value, cause=str(error))
+        else:
+            self._asked = None
+            self.lease.answered(ask, told, self._clock.boottime_s())
+
+    def _remember(self, seen: LeaderFence) -> None:
+        with suppress(OSError):  # a full disk ends no leader
+            write_public(self._path, json.dumps(seen._asdict()).encode())
+
+    def _end(self) -> None:
+        """The lease is over: nobody may hear anything of this process any more."""
+        sys.stderr.write(f"dlq-master: leads no more: {self.lease.why}\n")
+        sys.stderr.flush()
+        os._exit(EXIT_CODE)
+
+
+def read_seen(path: Path) -> LeaderFence:
+    """The highest fence that this master has seen in earlier lives."""
+    try:
+        return LeaderFence(**json.loads(path.read_bytes()))
+    except FileNotFoundError:
+        return LeaderFence()

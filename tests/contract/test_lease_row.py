@@ -1,0 +1,128 @@
+"""The lease row's contract: the simulated row and PostgreSQL's keep the same promises."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Iterator
+from typing import Any
+
+import pytest
+
+from dlq_common.fence import LeaderFence
+from dlq_master.leader.row import LeaseRow, RowUnknown
+from support.postgres_site import PostgresServer, postgres_site
+from support.simulated_lease import LeaseServer, SimulatedRow
+from support.waiting import wait_until
+
+TTL_S = 30.0
+Open = Callable[[], LeaseRow]
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[PostgresServer]:
+    with postgres_site() as site:
+        yield site.primary
+
+
+@pytest.fixture(params=["simulated", "postgresql"])
+def opened(request: pytest.FixtureRequest) -> Iterator[Open]:
+    """Opens another session of the same empty row."""
+    if request.param == "simulated":
+        simulated = LeaseServer()
+        yield lambda: SimulatedRow(simulated)
+        return
+    yield from _on_postgresql(request.getfixturevalue("server"))
+
+
+def _on_postgresql(server: PostgresServer) -> Generator[Open, None, None]:
+    from dlq_master.leader.postgres_row import PostgresRow
+    from dlq_master.store.postgres.line import PostgresPlace
+    from support.postgres_store import begin_anew
+
+    place = PostgresPlace(server.dsn, tls="disable", allow_asynchronous=True)
+    begin_anew(place)
+    server.ask("UPDATE leader SET holder = '', ttl_s = 0")
+    rows: list[PostgresRow] = []
+
+    def another() -> LeaseRow:
+        rows.append(PostgresRow(place, TTL_S))
+        return rows[-1]
+
+    yield another
+    for row in rows:
+        row.close()
+
+
+def end(row: LeaseRow) -> None:
+    """The end of the session that asks this row."""
+    ended = row.end if isinstance(row, SimulatedRow) else getattr(row, "close")  # noqa: B009
+    ended()
+
+
+def test_one_of_two_gets_a_free_row_and_both_hear_who(opened: Open) -> None:
+    one, two = opened(), opened()
+    assert one.read().free
+    mine = one.try_acquire(0, "one", "one:1", TTL_S)
+    assert (mine.epoch, mine.holder, mine.address, mine.free) == (1, "one", "one:1", False)
+    assert 0 < mine.left_s <= TTL_S
+    told = two.try_acquire(0, "two", "two:1", TTL_S)
+    assert (told.epoch, told.holder) == (1, "one")
+    assert two.try_acquire(1, "two", "two:1", TTL_S).holder == "one"
+    assert two.read().fence == mine.fence
+
+
+def test_a_renewal_holds_for_a_whole_time_more(opened: Open) -> None:
+    row = opened()
+    mine = row.try_acquire(0, "one", "one:1", 1.0)
+    assert row.renew(mine.fence, "one", TTL_S).left_s > 1.0
+
+
+@pytest.mark.parametrize(
+    ("holder", "change"), [("two", {}), ("one", {"epoch": 7}), ("one", {"timeline": 9})]
+)
+def test_a_renewal_and_a_release_under_another_fence_change_nothing(
+    opened: Open, holder: str, change: dict[str, Any]
+) -> None:
+    row = opened()
+    mine = row.try_acquire(0, "one", "one:1", TTL_S)
+    other = mine.fence._replace(**change)
+    assert row.renew(other, holder, 2 * TTL_S).left_s <= TTL_S
+    assert not row.release(other, holder).free
+
+
+def test_a_released_row_is_free_and_its_epochs_go_on(opened: Open) -> None:
+    one, two = opened(), opened()
+    mine = one.try_acquire(0, "one", "one:1", TTL_S)
+    assert one.release(mine.fence, "one").free
+    assert two.try_acquire(1, "two", "two:1", TTL_S).epoch == 2
+    assert one.try_acquire(1, "one", "one:1", TTL_S).holder == "two"
+
+
+def test_the_end_of_the_session_frees_the_row_long_before_its_time(opened: Open) -> None:
+    one, two = opened(), opened()
+    one.try_acquire(0, "one", "one:1", TTL_S)
+    end(one)
+    wait_until(lambda: two.read().free, what="the server has seen the end")
+    assert two.try_acquire(1, "two", "two:1", TTL_S).holder == "two"
+
+
+def test_a_server_of_one_disk_says_so(opened: Open) -> None:
+    told = opened().read()
+    assert isinstance(told.synchronous, bool)
+    assert told.fence == LeaderFence(told.system, told.timeline, 0)
+
+
+def test_a_session_that_the_server_has_ended_is_noticed_at_once(server: PostgresServer) -> None:
+    from dlq_master.leader.postgres_row import PostgresRow
+
+    opened = _on_postgresql(server)
+    row = next(opened)()
+    assert isinstance(row, PostgresRow)
+    mine = row.try_acquire(0, "one", "one:1", TTL_S)
+    assert row.wait(0.0)
+    server.end_sessions("dlq-master")
+    wait_until(lambda: not row.wait(0.01), what="the end is noticed")
+    assert row.renew(mine.fence, "one", TTL_S).holder == "one"
+    row.abandon()
+    with pytest.raises(RowUnknown):
+        row.read()
+    opened.close()

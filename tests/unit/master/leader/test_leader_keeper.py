@@ -1,0 +1,90 @@
+"""The thread that keeps the lease, beside a simulated row."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from dlq_common.clock import SteadyClock
+from dlq_common.fence import LeaderFence
+from dlq_master.leader.keeper import SEEN, LeaseKeeper, read_seen
+from dlq_master.leader.lease import LeaderLease, LeaseTerms, Standing
+from support.simulated_lease import LeaseServer, SimulatedRow
+from support.waiting import wait_until
+
+TERMS = LeaseTerms(ttl_s=60.0, renew_s=0.01, poll_s=0.01)
+
+
+@dataclass
+class SimulatedSession(SimulatedRow):
+    """A session that ends when the test says so."""
+
+    ended: threading.Event = field(default_factory=threading.Event)
+
+    def wait(self, seconds: float) -> bool:
+        return not self.ended.wait(seconds)
+
+    def abandon(self) -> None:
+        self.ended.set()
+
+    def close(self) -> None:
+        self.end()
+
+
+class Kept:
+    """Keepers of one row."""
+
+    def __init__(self, root: Path) -> None:
+        self.root, self.server = root, LeaseServer()
+        self.keepers: list[LeaseKeeper] = []
+
+    def keeper(self, name: str) -> LeaseKeeper:
+        """Another master, started."""
+        state_dir = self.root / name
+        state_dir.mkdir(exist_ok=True)
+        lease = LeaderLease(name, TERMS)
+        row = SimulatedSession(self.server)
+        made = LeaseKeeper(lease, row, f"{name}:1", SteadyClock(), state_dir)
+        self.keepers.append(made)
+        made.start(lambda: None)
+        return made
+
+
+@pytest.fixture
+def kept(tmp_path: Path) -> Iterator[Kept]:
+    made = Kept(tmp_path)
+    yield made
+    for keeper in made.keepers:
+        keeper.close()
+
+
+def test_the_first_leads_and_the_second_follows_when_it_lets_go(kept: Kept) -> None:
+    one = kept.keeper("one")
+    wait_until(one.may_speak, what="one leads")
+    two = kept.keeper("two")
+    wait_until(lambda: two.lease.leader == "one:1", what="two knows one")
+    one.release()
+    assert one.lease.standing is Standing.OVER
+    assert not one.may_speak()
+    wait_until(two.may_speak, what="two leads")
+    assert two.fence == LeaderFence("71", 1, 2)
+
+
+def test_what_was_seen_outlives_the_process(kept: Kept, tmp_path: Path) -> None:
+    one = kept.keeper("one")
+    seen = LeaderFence("71", 1, 1)
+    wait_until(lambda: read_seen(tmp_path / "one" / SEEN) == seen, what="it is on disk")
+    one.close()
+    kept.server = LeaseServer(system="72")
+    again = kept.keeper("one")
+    assert again.lease.known == seen
+    wait_until(lambda: "the system 72 is not 71" in again.lease.why, what="it is refused")
+    assert not again.may_speak()
+
+
+def test_a_master_that_has_seen_nothing_begins_with_nothing(tmp_path: Path) -> None:
+    assert read_seen(tmp_path / SEEN) == LeaderFence()

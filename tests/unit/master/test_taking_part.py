@@ -1,0 +1,80 @@
+"""The rows of a standby: what it has seen of the leader, and a database that lacks some of it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dlq_common.errors import Unavailable
+from dlq_master import taking_part
+from dlq_master.control.config import ClusterConfig, MasterConfig, StoreConfig
+from dlq_master.store.port import DatabaseDamaged
+from dlq_master.store.postgres.fence import Fence
+from dlq_master.taking_part import LOST, WarmRows
+
+FENCE = Fence(71, 2, 8)
+
+
+class FakeTail:
+    """A tail of a database whose last turn the test says."""
+
+    number = 0
+    away = False
+
+    def __init__(self, *_: Any) -> None:
+        self.closed = False
+
+    def catch_up(self) -> None:
+        if self.away:
+            raise Unavailable("the server is away")
+
+    def loaded(self, fence: Fence) -> Any:
+        return ("rows", fence)
+
+    def close(self) -> None:
+        self.closed = True
+
+
+@pytest.fixture
+def rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> WarmRows:
+    monkeypatch.setattr(taking_part, "StoreTail", FakeTail)
+    monkeypatch.setattr(FakeTail, "number", 0)
+    monkeypatch.setattr(FakeTail, "away", False)
+    return _rows(tmp_path)
+
+
+def _rows(state_dir: Path) -> WarmRows:
+    store = StoreConfig(backend="postgresql", dsn="host=db dbname=dlq")
+    return WarmRows(MasterConfig(cluster=ClusterConfig(state_dir=state_dir), store=store))
+
+
+def _taken(rows: WarmRows) -> Any:
+    return rows.taken(FENCE)
+
+
+def test_a_standby_that_leads_has_the_rows_already(rows: WarmRows) -> None:
+    rows.catch_up()
+    FakeTail.number = 7
+    assert _taken(rows) == ("rows", FENCE)
+
+
+def test_rows_that_cannot_be_followed_are_read_at_the_start(rows: WarmRows) -> None:
+    rows.catch_up()
+    FakeTail.away = True
+    assert rows.taken(FENCE) is None
+
+
+def test_a_database_without_turns_that_were_seen_is_refused_also_later(
+    rows: WarmRows, tmp_path: Path
+) -> None:
+    FakeTail.number = 815
+    rows.catch_up()
+    FakeTail.number = 812
+    with pytest.raises(DatabaseDamaged, match="its last turn is 812, and turn 815 was seen"):
+        rows.taken(FENCE)
+    with pytest.raises(DatabaseDamaged):
+        _rows(tmp_path).taken(FENCE)
+    (tmp_path / LOST).unlink()  # an operator accepts the loss
+    assert _taken(_rows(tmp_path)) == ("rows", FENCE)
