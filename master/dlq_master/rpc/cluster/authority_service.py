@@ -13,7 +13,7 @@ from dlq.v1 import admin_service_pb2 as wire
 from dlq_common.errors import IllegalTransition, InternalError
 from dlq_common.text.wire import to_timestamp
 from dlq_master.rpc.calls.call import Call
-from dlq_master.rpc.people.authorities import Authorities, Seen
+from dlq_master.rpc.people.authorities import Authorities, MemberSeen
 from dlq_master.rpc.specs.spec import check_request_id
 
 FOLLOWS, FORMER, UNSEEN = "follows", "former", "unseen"
@@ -87,6 +87,6 @@ def _members(call: Call, authorities: Authorities) -> Iterator[wire.AuthorityMem
     names = [("node", str(node.node_id)) for node in call.read.nodes()]
     names += [("user", user.name) for user in call.read.users()]
     for kind, name in names:
-        seen = authorities.seen.get((kind, name), Seen())
+        seen = authorities.seen.get((kind, name), MemberSeen())
         state = FOLLOWS if seen.follows else FORMER if seen.former_s else UNSEEN
         yield wire.AuthorityMember(kind=kind, name=name, state=state)

@@ -15,7 +15,7 @@ from typing import Final
 from dlq_common.clock import Clock
 from dlq_common.errors import DlqError
 from dlq_common.identity.pki import CertifiedIdentity, parse_identity, pem_from_der
-from dlq_master.rpc.calls.certificate import MasterCertificate, Shown
+from dlq_master.rpc.calls.certificate import MasterCertificate, PortCertificate
 from dlq_master.rpc.calls.roles import OPERATORS
 from dlq_master.rpc.calls.signs import Signs
 from dlq_master.rpc.metrics.token_file import TokenFile
@@ -33,7 +33,7 @@ class MetricsTls:
         self._context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         self._context.minimum_version = ssl.TLSVersion.TLSv1_2
         self._context.verify_mode = ssl.CERT_REQUIRED if demanding else ssl.CERT_OPTIONAL
-        self._loaded: Shown | None = None
+        self._loaded: PortCertificate | None = None
         self._look_s = 0.0
 
     def context(self) -> ssl.SSLContext:
