@@ -247,7 +247,7 @@ async def _serve(config: MasterConfig, leaving: AsyncExitStack, early: EarlyChec
 
 
 async def _part(
-    config: MasterConfig, authority: Authority, service: Service, leaving: AsyncExitStack
+    config: MasterConfig, authority: Authorities, service: Service, leaving: AsyncExitStack
 ) -> tuple[Leadership | None, bool]:
     """The lease, where there are several masters; and whether this one was told to stop before."""
     if not config.leader.masters:

@@ -20,7 +20,6 @@ from dlq_common.daemon.systemd import Service
 from dlq_common.errors import DlqError
 from dlq_common.fence import LeaderFence
 from dlq_common.identity.files import write_public
-from dlq_common.identity.pki import Authority
 from dlq_common.ids import RandomIds
 from dlq_master.control.config import MasterConfig
 from dlq_master.control.jobs.state import window_of
@@ -28,6 +27,7 @@ from dlq_master.databases import place_of
 from dlq_master.leader.keeper import LeaseKeeper
 from dlq_master.leader.lease import LeaderLease, LeaseTerms, Standing
 from dlq_master.leader.postgres_row import PostgresRow
+from dlq_master.rpc.calls.signs import Signs
 from dlq_master.rpc.standing_by import StandbyServer
 from dlq_master.store.batch import Loaded
 from dlq_master.store.port import DatabaseDamaged
@@ -129,7 +129,7 @@ class Leadership:
 
 
 async def lead(
-    config: MasterConfig, authority: Authority, service: Service, leaving: AsyncExitStack
+    config: MasterConfig, authority: Signs, service: Service, leaving: AsyncExitStack
 ) -> Leadership | None:
     """Stand by until this master leads; None: it was asked to stop meanwhile.
 
@@ -171,7 +171,7 @@ class _Standing:
         self._changed = asyncio.Event()
         self._stopped = False
 
-    async def until_it_leads(self, config: MasterConfig, authority: Authority) -> bool:
+    async def until_it_leads(self, config: MasterConfig, authority: Signs) -> bool:
         """Whether it leads now; False: it was told to stop."""
         self._keeper.start(self._tell)
         refusing = StandbyServer(

@@ -176,4 +176,4 @@ def test_a_master_that_starts_asks_for_the_accounts() -> None:
     config = MasterConfig(pools=(pool(user=ME),))
     nothing: Any = None
     with pytest.raises(ConfigError, match="would run in the account"):
-        serving._desk(config, nothing, nothing, nothing, nothing, nothing)
+        serving._make_desk(config, nothing, nothing, nothing, nothing, nothing, nothing)
