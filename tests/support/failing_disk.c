@@ -1,6 +1,9 @@
-/* LD_PRELOAD: the N-th fsync or fdatasync of a file whose name ends in DISK_FILE fails with EIO,
- * and so do all that follow. Counts down DISK_AFTER, default 1. With DISK_DELAY_MS none fails: each
- * takes so long. For tests of the store. */
+/* LD_PRELOAD: a disk that fails for files whose name ends in DISK_FILE. For tests of the store.
+ *
+ * DISK_FAULT says how: "sync" (the default: fsync and fdatasync fail with EIO), "eio" and "enospc"
+ * (writes fail), or "short" (one write takes half of its bytes, and later ones fail with ENOSPC).
+ * The DISK_AFTER-th operation fails (default 1), and so do all that follow. With DISK_DELAY_MS none
+ * fails: each sync takes so long. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <limits.h>
@@ -8,11 +11,13 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/syscall.h>
+#include <sys/types.h>
 #include <unistd.h>
 
 static long left = -1;
+static int was_short = 0;
 
-static int fails(int fd) {
+static int is_ours(int fd) {
     const char *wanted = getenv("DISK_FILE");
     char link[64], name[PATH_MAX];
     if (wanted == NULL) return 0;
@@ -21,12 +26,15 @@ static int fails(int fd) {
     if (length < 0) return 0;
     name[length] = '\0';
     size_t tail = strlen(wanted);
-    if ((size_t)length < tail || strcmp(name + length - tail, wanted) != 0) return 0;
-    const char *delay = getenv("DISK_DELAY_MS");
-    if (delay != NULL) {
-        usleep((useconds_t)atol(delay) * 1000);
-        return 0;
-    }
+    return (size_t)length >= tail && strcmp(name + length - tail, wanted) == 0;
+}
+
+static int is_fault(const char *kind) {
+    const char *fault = getenv("DISK_FAULT");
+    return strcmp(fault != NULL ? fault : "sync", kind) == 0;
+}
+
+static int is_due(void) {
     if (left < 0) left = getenv("DISK_AFTER") ? atol(getenv("DISK_AFTER")) : 1;
     if (left > 1) {
         left--;
@@ -35,8 +43,18 @@ static int fails(int fd) {
     return 1;
 }
 
+static int sync_fails(int fd) {
+    if (!is_ours(fd)) return 0;
+    const char *delay = getenv("DISK_DELAY_MS");
+    if (delay != NULL) {
+        usleep((useconds_t)atol(delay) * 1000);
+        return 0;
+    }
+    return is_fault("sync") && is_due();
+}
+
 int fsync(int fd) {
-    if (fails(fd)) {
+    if (sync_fails(fd)) {
         errno = EIO;
         return -1;
     }
@@ -44,9 +62,35 @@ int fsync(int fd) {
 }
 
 int fdatasync(int fd) {
-    if (fails(fd)) {
+    if (sync_fails(fd)) {
         errno = EIO;
         return -1;
     }
     return (int)syscall(SYS_fdatasync, fd);
+}
+
+/* The bytes that this write may take: all, half, or -1 with errno. */
+static ssize_t taken(int fd, size_t count) {
+    if (is_fault("sync") || !is_ours(fd) || !is_due()) return (ssize_t)count;
+    if (is_fault("short") && !was_short) {
+        was_short = 1;
+        return (ssize_t)(count / 2 + 1);
+    }
+    errno = is_fault("eio") ? EIO : ENOSPC;
+    return -1;
+}
+
+ssize_t write(int fd, const void *data, size_t count) {
+    ssize_t some = taken(fd, count);
+    return some < 0 ? -1 : (ssize_t)syscall(SYS_write, fd, data, (size_t)some);
+}
+
+ssize_t pwrite(int fd, const void *data, size_t count, off_t at) {
+    ssize_t some = taken(fd, count);
+    return some < 0 ? -1 : (ssize_t)syscall(SYS_pwrite64, fd, data, (size_t)some, at);
+}
+
+ssize_t pwrite64(int fd, const void *data, size_t count, off64_t at) {
+    ssize_t some = taken(fd, count);
+    return some < 0 ? -1 : (ssize_t)syscall(SYS_pwrite64, fd, data, (size_t)some, at);
 }

@@ -43,7 +43,7 @@ from dlq_master.store.stored_tables import (
     TOKENS,
     USERS,
 )
-from dlq_master.store.tables.codec import decode, decode_all
+from dlq_master.store.tables.codec import decode, decode_all, spec_of
 from dlq_master.store.tables.table import Table
 from dlq_master.store.tables.tenants import Waited
 
@@ -199,7 +199,7 @@ class StoreReader(Past):
         table = "changed_specs" if job_id < 0 else "job_specs"
         found = self._db.execute(f"SELECT spec FROM {table} WHERE job_id = ?", [abs(job_id)])
         row = found.fetchone()
-        return None if row is None else bytes(row[0])
+        return None if row is None else spec_of(bytes(row[0]))
 
     def attempts(self, job_id: JobId) -> tuple[Attempt, ...]:
         """All attempts of a job, oldest first."""

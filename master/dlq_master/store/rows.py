@@ -10,7 +10,7 @@ from dlq_master.model.ids import AttemptKey
 from dlq_master.store.batch import AUDIT_HEAD, HORIZON, Batch, Intention
 from dlq_master.store.port import StoreLine
 from dlq_master.store.tables.accounts import POOLS_SQL, SPEEDS_SQL, STAYS_SQL, USES_SQL
-from dlq_master.store.tables.codec import encode
+from dlq_master.store.tables.codec import encode, with_sum
 from dlq_master.store.tables.steps import PUT_SQL, row_of
 
 Row = tuple[object, ...]
@@ -119,12 +119,12 @@ ROWS: Final[Sequence[Writes]] = tuple(
                 "end_time_s",
             ),
         ),
-        ("specs", "INSERT INTO job_specs VALUES (?, ?)", tuple),
+        ("specs", "INSERT INTO job_specs VALUES (?, ?)", with_sum),
         (
             "changed_specs",
             """INSERT INTO changed_specs VALUES (?, ?)
         ON CONFLICT (job_id) DO UPDATE SET spec = excluded.spec""",
-            tuple,
+            with_sum,
         ),
         (
             "attempts",

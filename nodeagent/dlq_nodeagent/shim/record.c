@@ -64,6 +64,19 @@ static void put_known(struct json *json, const char *key, int64_t value)
         put_number(json, key, value);
 }
 
+/* The last field: the CRC-32 (as zlib's) of all bytes before it. A disk that turns one bit of a digit
+ * leaves sound JSON, and another exit code. */
+static void put_sum(struct json *json)
+{
+    uint32_t sum = 0xffffffffU;
+    for (size_t at = 0; at < json->used; at++) {
+        sum ^= (unsigned char)json->text[at];
+        for (int bit = 0; bit < 8; bit++)
+            sum = (sum >> 1) ^ ((sum & 1U) != 0 ? 0xedb88320U : 0U);
+    }
+    put(json, ",\"crc\":\"%08" PRIx32 "\"}\n", ~sum);
+}
+
 static void put_fence(struct json *json, const struct plan *plan, const char *boot_id)
 {
     put(json, "{\"v\":1,\"job_id\":\"%s\"", plan->job_id);
@@ -151,7 +164,7 @@ void record_exit(int dir_fd, const struct plan *plan, const struct ending *endin
     put_number(&json, "dropped_log_bytes", ending->dropped_log_bytes);
     put_number(&json, "refused_commands", ending->refused_commands);
     put_number(&json, "remaining_pids", ending->remaining_pids);
-    put(&json, "}\n");
+    put_sum(&json);
     /* Nothing is left to guard: a disk that recovers later still gets the truth. ENOENT means that
      * the directory itself is gone, and with it every reader of the record. A power cut may undo
      * the new name; the agent reads the record by the old one then. */

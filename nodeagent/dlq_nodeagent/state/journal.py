@@ -7,6 +7,8 @@ keeps them.
 """
 
 import json
+import re
+import zlib
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -22,6 +24,9 @@ from dlq_nodeagent.state.state_dir import replace_file
 from dlq_nodeagent.state.values import changed_fields, from_plain, to_json
 
 _VERSION = 1
+_SUM = b', "crc": '
+_END_OF_BEFORE = re.compile(rb'"sequence_limit": ?\d+\}\s*$')  # of an agent that wrote no sum
+_REMEDY = "look at the disk; when no former master runs any more, move the file away"
 
 log = get_logger("nodeagent.journal")
 
@@ -122,7 +127,7 @@ class FileJournal:
 
     def load(self) -> tuple[NodeRecord, tuple[RankRecord, ...]]:
         """A log with a record that cannot be read is put aside too, never deleted."""
-        node = _read(self._node, NodeRecord) if self._node.exists() else NodeRecord()
+        node = _read_node(self._node) if self._node.exists() else NodeRecord()
         self._log.read()
         self._take_over()
         records = [record for key in list(self._log.entries) if (record := self._record_of(key))]
@@ -134,7 +139,7 @@ class FileJournal:
         return (*self._log.damaged(), *sorted(self._before.glob(f"*{DAMAGED}")))
 
     def save_node(self, record: NodeRecord) -> None:
-        replace_file(self._node, to_json({"v": _VERSION} | asdict(record)))
+        replace_file(self._node, _with_sum({"v": _VERSION} | asdict(record)))
 
     def save_rank(self, record: RankRecord) -> None:
         key, launch = str(record.launch.key), record.launch
@@ -219,6 +224,33 @@ def _read(path: Path, kind: Any) -> Any:
         return _structure(json.loads(path.read_bytes()), kind)
     except _UNREADABLE as error:
         raise JournalDamaged(f"{path}: {error}") from error
+
+
+def _read_node(path: Path) -> NodeRecord:
+    """A lower epoch than the true one would let a former master give orders."""
+    try:
+        node: NodeRecord = _structure(_summed(path.read_bytes()), NodeRecord)
+    except _UNREADABLE as error:
+        raise JournalDamaged(f"{path} is damaged: {error}; {_REMEDY}") from error
+    return node
+
+
+def _with_sum(content: dict[str, Any]) -> bytes:
+    """JSON whose last field is the checksum of the bytes before it. An older agent passes over
+    it.
+    """
+    head = to_json(content)[:-1]
+    return head + _SUM + b'"%08x"}' % zlib.crc32(head)
+
+
+def _summed(data: bytes) -> dict[str, Any]:
+    """ValueError for content that the disk has changed. That of an older agent has no sum."""
+    content: dict[str, Any] = json.loads(data)
+    head, found, told = data.rpartition(_SUM)
+    old = not found and _END_OF_BEFORE.search(data) is not None
+    if not old and told != b'"%08x"}' % zlib.crc32(head):
+        raise ValueError("it does not match its checksum")
+    return content
 
 
 def _structure(content: dict[str, Any], kind: Any) -> Any:

@@ -72,7 +72,8 @@ class Writer(BatchWriter):
             # The name of SQLite's error (SQLITE_FULL, SQLITE_IOERR_FSYNC) says more than its
             # sentence.
             name = getattr(error, "sqlite_errorname", type(error).__name__)
-            failure = CommitFailed(f"a commit failed: {error} ({name})", error=name)
+            what = f"{self._path}: a commit failed: {error} ({name}); {_remedy(name)}"
+            failure = CommitFailed(what, error=name)
             failure.__cause__ = error
             return failure
         except BaseException as error:  # noqa: BLE001 - handed to the awaiting loop, which dies of it
@@ -110,6 +111,12 @@ class Writer(BatchWriter):
 
     def _let_claim_go(self) -> None:
         os.close(self._claim)
+
+
+def _remedy(error: str) -> str:
+    if error == "SQLITE_FULL":
+        return "make room on this disk, and start the master"
+    return "look at this disk; the next start of the master goes on from what it holds"
 
 
 class Reader(StoreReader):

@@ -12,8 +12,10 @@ from typing import Final
 from dlq_master.store.port import DatabaseDamaged, DatabaseInUse
 from dlq_master.store.sqlite.database import Database
 from dlq_master.store.sqlite.migrations import TABLES, migrations
-from dlq_master.store.tables.codec import is_intact
+from dlq_master.store.tables.codec import is_intact, is_spec_intact
 
+# The columns that carry a checksum, with its test.
+INTACT: Final = {"body": "is_intact(body)", "spec": "is_spec_intact(spec)"}
 APPLICATION_ID: Final = 0x646C7131  # "dlq1", in the file's header: an empty file is not ours
 
 
@@ -115,12 +117,14 @@ def _integrity(db: Database) -> str:
 
 def _damaged_row(db: Database) -> str:
     db.create_function("is_intact", 1, is_intact, deterministic=True)
+    db.create_function("is_spec_intact", 1, is_spec_intact, deterministic=True)
     for name in sorted(TABLES & db.table_names()):
         columns = [row[1] for row in db.execute(f"PRAGMA table_info({name})")]
-        if "body" not in columns:
+        intact = next((test for column, test in INTACT.items() if column in columns), "")
+        if not intact:
             continue
         key = columns[0]
-        row = db.execute(f"SELECT {key} FROM {name} WHERE NOT is_intact(body) LIMIT 1").fetchone()
+        row = db.execute(f"SELECT {key} FROM {name} WHERE NOT {intact} LIMIT 1").fetchone()
         if row is not None:
             return f"the row {row[0]} of {name} does not match its checksum"
     return ""

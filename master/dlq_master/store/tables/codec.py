@@ -148,6 +148,31 @@ def is_intact(body: str) -> bool:
     return f"{told:08x}{_END}" == body[-10:]
 
 
+# A field that no message has, and the CRC-32 of all before it. Older masters pass over it.
+_SPEC_SUM = b"\xc5\xa9\x07"
+_SUMMED = len(_SPEC_SUM) + 4
+
+
+def with_sum(row: tuple[int, bytes]) -> tuple[int, bytes]:
+    """The row of a spec as it is stored: with a checksum behind the message."""
+    key, spec = row
+    return key, spec + _SPEC_SUM + crc32(spec).to_bytes(4, "little")
+
+
+def is_spec_intact(stored: bytes) -> bool:
+    """Whether a spec is as it was written. Specs of older masters have no checksum, and pass."""
+    if stored[-_SUMMED:-4] != _SPEC_SUM:
+        return True
+    return crc32(stored[:-_SUMMED]) == int.from_bytes(stored[-4:], "little")
+
+
+def spec_of(stored: bytes) -> bytes:
+    """The spec as it was handed in. Raises BodyDamaged."""
+    if not is_spec_intact(stored):
+        raise BodyDamaged(f"a stored spec does not match its checksum; {REMEDY}")
+    return stored[:-_SUMMED] if stored[-_SUMMED:-4] == _SPEC_SUM else stored
+
+
 def coder(kind: Any) -> Coder:
     """The coder of a type. Raises TypeError for a type that no stored value may have."""
     known = _CODERS.get(kind)

@@ -5,6 +5,7 @@ import signal as signals
 from contextlib import suppress
 
 from dlq_common.clock import Clock
+from dlq_common.daemon.logs import get_logger
 from dlq_nodeagent.cgroups import directories
 from dlq_nodeagent.cgroups.port import CgroupDir
 from dlq_nodeagent.model.launch import RankKey
@@ -19,6 +20,7 @@ from dlq_nodeagent.model.port import (
 )
 from dlq_nodeagent.runtimes.process import layout, planfile, records, shim_process
 
+_log = get_logger("nodeagent.runtime")
 LOOK_AGAIN_S = 0.25
 UNKILLABLE_S = 30.0
 """After this long under SIGKILL the record names the remaining processes, as the shim's does."""
@@ -153,10 +155,22 @@ class OpenAttempt:
         return not shim_process.has_ended(self.pidfd)
 
     def _read_exit(self) -> ExitRecord | None:
+        """None where there is none, or none that can be believed: that one is put aside."""
         data = layout.read(self.at, layout.EXIT)
         if data is None:
             return None
-        return records.parse_exit(data, self.handle.key, self.handle.epoch)
+        try:
+            return records.parse_exit(data, self.handle.key, self.handle.epoch)
+        except ValueError as error:
+            os.rename(layout.EXIT, layout.EXIT_DAMAGED, src_dir_fd=self.at, dst_dir_fd=self.at)
+            _log.error(
+                "exit_record_damaged",
+                key=str(self.handle.key),
+                file=f"{layout.ATTEMPTS}/{self.handle.key}/{layout.EXIT_DAMAGED}",
+                cause=str(error),
+                remedy="the end counts as unknown; look at the disk of this node",
+            )
+            return None
 
     def _read_unnamed(self) -> ExitRecord | None:
         """A whole exit record whose last name was lost in a power cut."""

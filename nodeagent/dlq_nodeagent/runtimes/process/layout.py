@@ -35,6 +35,7 @@ CTL = "ctl"
 STARTED = "started.json"
 EXIT = "exit.json"
 EXIT_DRAFT = "exit.tmp"
+EXIT_DAMAGED = "exit.json.damaged"  # put aside: the disk has changed it
 LOG_HEAD = "log.head"
 LOG_RING = "log.ring"
 NOTICE = "notice.json"
@@ -48,7 +49,7 @@ STEPS = "steps"
 
 # Everything we or the shim ever put into an attempt's directory, temporary names included.
 _OUR_NAMES = (
-    *(PLAN, CTL, STARTED, EXIT, LOG_HEAD, LOG_RING, NOTICE, SAVE),
+    *(PLAN, CTL, STARTED, EXIT, EXIT_DAMAGED, LOG_HEAD, LOG_RING, NOTICE, SAVE),
     *("plan.tmp", "started.tmp", "exit.tmp", "notice.tmp", "save.tmp"),
 )
 _MAX_JOB_FILES = 10_000

@@ -2,6 +2,8 @@
 
 import json
 import os
+import re
+import zlib
 from dataclasses import asdict, fields
 from typing import Any
 
@@ -18,6 +20,9 @@ _PLAIN = (
     *("ended_boottime_ns", "ended_wall_ns", "log_bytes", "dropped_log_bytes"),
     *("refused_commands", "remaining_pids"),
 )
+# The last field of a record, and the last one of shims that wrote no sum.
+_SUM = b',"crc":'
+_END_OF_BEFORE = re.compile(rb'"remaining_pids": ?\d+\}\n?$')
 
 
 def parse_started(data: bytes) -> Started:
@@ -36,6 +41,7 @@ def parse_exit(data: bytes, key: RankKey, epoch: int) -> ExitRecord:
     Key and epoch are the directory's and the plan's, as launched. A shim that could not read its
     plan may have written others.
     """
+    _check_sum(data)
     said = {"noticed_boottime_ns": None} | _object(data)  # shims of before do not say
     try:
         told = {name: said[name] for name in _PLAIN}
@@ -58,13 +64,31 @@ def write_exit(at: int, record: ExitRecord) -> None:
         told["start_error"] = {name: told["start_error"][name] for name in _START_ERROR}
     rank = {"job_id": record.key.job_id, "attempt": record.key.attempt, "epoch": record.epoch}
     said = {"v": 1, **rank, "node_rank": record.key.node_rank} | {it: told[it] for it in _PLAIN}
-    data = json.dumps(said).encode() + b"\n"
-    layout.write(at, layout.EXIT, data, durable=True, readable_by_gid=None)
+    layout.write(
+        at, layout.EXIT, _with_sum(json.dumps(said).encode()), durable=True, readable_by_gid=None
+    )
 
 
 def start_error(stage: str, error: OSError) -> StartError:
     number = error.errno or 0
     return StartError(stage=stage, errno=number, text=error.strerror or os.strerror(number))
+
+
+def _with_sum(text: bytes) -> bytes:
+    """The JSON of an object with the sum of its bytes as the last field, as the shim writes it."""
+    head = text[:-1]
+    return head + _SUM + b'"%08x"}\n' % zlib.crc32(head)
+
+
+def _check_sum(data: bytes) -> None:
+    """ValueError for a record that the disk has changed. Shims of before tell no sum, and their
+    last field is another one.
+    """
+    head, found, told = data.rpartition(_SUM)
+    if not found and _END_OF_BEFORE.search(data):
+        return
+    if told != b'"%08x"}\n' % zlib.crc32(head):
+        raise ValueError("not an exit record: it does not match its checksum")
 
 
 def _object(data: bytes) -> dict[str, Any]:

@@ -1,5 +1,6 @@
 """A disk that is full or broken: what was acknowledged stays, nothing false is acknowledged."""
 
+import asyncio
 import os
 import shutil
 import subprocess
@@ -9,9 +10,13 @@ from pathlib import Path
 
 import pytest
 
+from dlq_master.model.ids import JobId
+from dlq_master.store.batch import Batch
 from dlq_master.store.sqlite.halves import Reader, Writer
-from dlq_master.store.sqlite.open import create_database
+from dlq_master.store.sqlite.open import DatabaseDamaged, create_database
+from dlq_master.store.tables.codec import BodyDamaged
 from support.extent import spread
+from support.stored_values import a_job
 
 SHIM = Path(__file__).parents[3] / "support" / "failing_disk.c"
 
@@ -122,3 +127,34 @@ def test_a_failed_sync_is_an_error_and_the_end_of_writing(
     # The one that failed may be on disk nevertheless; it was never acknowledged.
     assert _stored(path)[:acknowledged] == list(range(1, acknowledged + 1))
     assert len(_stored(path)) <= acknowledged + 1
+
+
+def test_a_spec_that_the_disk_has_changed_is_not_started_with(tmp_path: Path) -> None:
+    path, spec = tmp_path / "dlq.db", b"a program and its arguments"
+    create_database(path)
+    writer = Writer(path)
+    asyncio.run(writer.commit(Batch(jobs=[a_job(1)], specs=[(JobId(1), spec)])))
+    writer.close()
+    reader = Reader(path)
+    assert reader.spec(JobId(1)) == spec
+    reader.close()
+    path.write_bytes(path.read_bytes().replace(b"program and", b"program amd"))
+    with pytest.raises(DatabaseDamaged, match="row 1 of job_specs does not match its checksum"):
+        Writer(path)
+    reader = Reader(path)
+    with pytest.raises(BodyDamaged, match="restore a backup"):
+        reader.spec(JobId(1))
+    reader.close()
+
+
+def test_a_spec_of_an_older_master_has_no_checksum_and_is_read(tmp_path: Path) -> None:
+    path = tmp_path / "dlq.db"
+    create_database(path)
+    writer = Writer(path)
+    asyncio.run(writer.commit(Batch(jobs=[a_job(1)])))
+    writer._db.execute("INSERT INTO job_specs VALUES (1, x'0a0178')")
+    writer.close()
+    assert Writer(path).close() is None
+    reader = Reader(path)
+    assert reader.spec(JobId(1)) == b"\n\x01x"
+    reader.close()

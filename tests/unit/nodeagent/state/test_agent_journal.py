@@ -211,3 +211,30 @@ def test_a_crash_at_every_step_of_a_save_leaves_the_old_or_the_new_record(
         assert json.loads((tmp_path / "journal" / "node.json").read_text())["v"] == 1
         journal.save_node(NodeRecord(highest_epoch=1))
     assert seen == {1, 2}
+
+
+def test_no_turned_bit_of_the_nodes_record_is_believed(tmp_path: Path) -> None:
+    """A lower epoch would let a former master give orders."""
+    node = NodeRecord(highest_epoch=1005, sequence_limit=2000)
+    FileJournal(tmp_path).save_node(node)
+    path = tmp_path / "node.json"
+    data = path.read_bytes()
+    for at in range(len(data)):
+        for bit in range(8):
+            other = bytearray(data)
+            other[at] ^= 1 << bit
+            path.write_bytes(bytes(other))
+            try:
+                found, _ = FileJournal(tmp_path).load()
+            except JournalDamaged as damaged:
+                assert str(path) in str(damaged)
+                assert "move the file away" in str(damaged)
+                continue
+            assert found == node, (at, bit)
+
+
+def test_the_nodes_record_of_an_older_agent_has_no_sum_and_is_read(tmp_path: Path) -> None:
+    FileJournal(tmp_path)
+    (tmp_path / "node.json").write_text('{"v": 1, "highest_epoch": 9, "sequence_limit": 2000}')
+    found, _ = FileJournal(tmp_path).load()
+    assert found == NodeRecord(highest_epoch=9, sequence_limit=2000)

@@ -1,0 +1,362 @@
+"""Bad disks, drawn from a seed: each injection is judged by what clients were told before.
+
+An injection at rest changes a file of a dead daemon: a bit, or its end. An injection at work makes
+calls of a living writer fail (failing_disk.c). Afterwards everything that was acknowledged is
+there, or the next start refuses, or says what is lost. A refusal names the file and the remedy.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import random
+import shutil
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from dlq_common.errors import DlqError
+from dlq_master.model.ids import JobId
+from dlq_master.rpc.audit.audit import Audit
+from dlq_master.rpc.audit.chain import Head
+from dlq_master.rpc.audit.verify import verify_all
+from dlq_master.rpc.audit.writer import KnownHead
+from dlq_master.shipping.chain import rebuild
+from dlq_master.shipping.place import Directory
+from dlq_master.store.batch import AUDIT_HEAD, Batch
+from dlq_master.store.sqlite.halves import Reader, Writer
+from dlq_master.store.sqlite.open import create_database, read_meta
+from dlq_nodeagent.model.launch import RankKey
+from dlq_nodeagent.model.port import ExitRecord, ExitWhy
+from dlq_nodeagent.model.rank import RankState
+from dlq_nodeagent.runtimes.process import records
+from dlq_nodeagent.state.journal import FileJournal, JournalDamaged, NodeRecord, RankRecord
+from support.agent_bench import a_launch
+from support.fake_clock import FakeClock
+from support.shipped_site import ShippedSite, content_of
+from support.stored_values import a_job
+
+SPEC = b"\x01" * 700
+JOBS = 40
+REMEDIES = ("restore", "init", "make room", "look at", "move the file", "older", "verify-audit")
+FAULTS = ("sync", "eio", "enospc", "short")
+WRITER_FILES = ("dlq.db-wal", "dlq.db", "dlq.db.commits")
+# Commits until a failure, as support of test_store_disk.py does; prints what was acknowledged.
+COMMIT_UNTIL_FAILURE = """
+import asyncio, json, sys
+from pathlib import Path
+from support.disk_campaign import SPEC
+from support.stored_values import a_job
+from dlq_common.errors import DlqError
+from dlq_master.model.ids import JobId
+from dlq_master.store.batch import Batch
+from dlq_master.store.sqlite.halves import Writer
+
+async def main():
+    accepted, failure = [], ""
+    try:
+        writer = Writer(Path(sys.argv[1]))
+    except (DlqError, OSError) as error:
+        print(json.dumps([accepted, f"{error} {getattr(error, 'hint', '')}"]))
+        return
+    for number in range(1, 121):
+        try:
+            await writer.commit(Batch(jobs=[a_job(number)], specs=[(JobId(number), SPEC)]))
+        except Exception as error:
+            failure = str(error)
+            break
+        accepted.append(number)
+    print(json.dumps([accepted, failure]), flush=True)
+    import os
+    os._exit(0)  # as after a kill: no orderly end
+
+asyncio.run(main())
+"""
+
+
+class FalseAck(AssertionError):
+    """Something was acknowledged, and is gone, other, or not told."""
+
+
+@dataclass(slots=True)
+class Campaign:
+    """The templates that injections copy, and the outcomes so far."""
+
+    root: Path
+    library: str = ""  # failing_disk.so; "": no injections at work
+    outcomes: Counter[str] = field(default_factory=Counter)
+    _made: set[str] = field(default_factory=set)
+
+    def run(self, kinds: Sequence[str], count: int, seed: int) -> Counter[str]:
+        """So many injections, the kinds in turn. Raises FalseAck for the first bad one."""
+        for number in range(count):
+            kind = kinds[number % len(kinds)]
+            dice = random.Random(f"{seed}/{number}")
+            place = self.root / "case"
+            shutil.rmtree(place, ignore_errors=True)
+            try:
+                found = KINDS[kind](self, place, dice)
+            except FalseAck as wrong:
+                raise FalseAck(f"injection {number} of seed {seed} ({kind}): {wrong}") from None
+            self.outcomes[f"{kind}: {found}"] += 1
+        return self.outcomes
+
+    def template(self, name: str, make: Callable[[Path], object]) -> Path:
+        """A directory that is made once."""
+        path = self.root / f"template-{name}"
+        if name not in self._made:
+            self._made.add(name)
+            make(path)
+        return path
+
+
+# --- harm ---------------------------------------------------------------------------------------
+
+
+def harm(path: Path, dice: random.Random) -> str:
+    """Turn a bit, zero a sector, or cut the end."""
+    data = bytearray(path.read_bytes())
+    kind = dice.choice(("bit", "bit", "bit", "sector", "cut"))
+    at = dice.randrange(len(data.rstrip(b"\0")) or len(data))  # not in room that waits
+    if kind == "bit":
+        data[at] ^= 1 << dice.randrange(8)
+    elif kind == "sector":
+        at -= at % 512
+        data[at : at + 512] = bytes(len(data[at : at + 512]))
+    else:
+        del data[at:]
+    path.write_bytes(bytes(data))
+    return f"{kind} at {at} of {path.name}"
+
+
+def refused(words: str, file: str) -> str:
+    """A refusal that helps. Raises FalseAck for another one."""
+    if file not in words or not any(remedy in words for remedy in REMEDIES):
+        raise FalseAck(f"a refusal without file or remedy: {words}")
+    return "refused"
+
+
+# --- the master's files -------------------------------------------------------------------------
+
+
+def make_master(path: Path) -> None:
+    """A master that was killed: some of its jobs are in the database, some in the log."""
+    living = path.with_name("living")
+    living.mkdir()
+    create_database(living / "dlq.db")
+    writer = Writer(living / "dlq.db")
+    known = KnownHead(Head.read(read_meta(living / "dlq.db", AUDIT_HEAD)))
+    audit = Audit(living / "audit.jsonl", FakeClock(), known=known)
+    writer.tell_of(audit.writer)
+
+    async def work() -> None:
+        for number in range(1, JOBS + 1):
+            await audit.recorded(None, "submit", str(number), "OK")
+            batch = Batch(jobs=[a_job(number)], specs=[(JobId(number), SPEC)], meta={"copy": "no"})
+            await writer.commit(batch)
+            if number == JOBS // 2:
+                writer._db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+
+    asyncio.run(work())
+    shutil.copytree(living, path)
+    audit.close()
+    writer.close()
+
+
+def judge_master(directory: Path, accepted: Sequence[int]) -> str:
+    """Start on it, as a master does."""
+    database = directory / "dlq.db"
+    try:
+        writer = Writer(database)
+    except DlqError as error:
+        return refused(f"{error} {error.hint}", "dlq.db")
+    except OSError as error:
+        raise FalseAck(f"a start that fails without a remedy: {error}") from None
+    reader = Reader(database)
+    try:
+        jobs = {int(job.job_id): job for job in reader.load().jobs}
+        specs = {number: reader.spec(JobId(number)) for number in jobs}
+    finally:
+        reader.close()
+        writer.close()
+    lost = {job for batch in writer.lost for job in batch.jobs}
+    missing = {*accepted} - jobs.keys()
+    if missing - lost:
+        raise FalseAck(f"jobs {sorted(missing - lost)} are gone, and nothing says so")
+    changed = [one for one in jobs if jobs[one] != a_job(one) or specs[one] != SPEC]
+    if changed:
+        raise FalseAck(f"jobs {changed} are not what was accepted")
+    return "told what is lost" if writer.lost else "whole"
+
+
+def master_file(name: str) -> Callable[[Campaign, Path, random.Random], str]:
+    """Harm one file of the dead master."""
+
+    def inject(campaign: Campaign, place: Path, dice: random.Random) -> str:
+        shutil.copytree(campaign.template("master", make_master), place)
+        what = harm(place / name, dice)
+        try:
+            return judge_master(place, range(1, JOBS + 1))
+        except FalseAck as wrong:
+            raise FalseAck(f"{what}: {wrong}") from None
+
+    return inject
+
+
+def audit_file(campaign: Campaign, place: Path, dice: random.Random) -> str:
+    shutil.copytree(campaign.template("master", make_master), place)
+    before = (place / "audit.jsonl").read_bytes()
+    what = harm(place / "audit.jsonl", dice)
+    if (place / "audit.jsonl").read_bytes() == before:
+        return "whole"
+    known = Head.read(read_meta(place / "dlq.db", AUDIT_HEAD))
+    verdict = verify_all(place / "audit.jsonl", known)
+    if not verdict.broken and not verdict.torn:
+        raise FalseAck(f"{what}: the audit is other, and counts as whole")
+    return "told what is broken"
+
+
+def failing_calls(campaign: Campaign, place: Path, dice: random.Random) -> str:
+    """A living writer whose disk fails; then the disk is well, and the next one starts."""
+    place.mkdir()
+    create_database(place / "dlq.db")
+    file, fault = dice.choice(WRITER_FILES), dice.choice(FAULTS)
+    done = subprocess.run(
+        [sys.executable, "-c", COMMIT_UNTIL_FAILURE, str(place / "dlq.db")],
+        env={
+            **os.environ,
+            "PYTHONPATH": os.pathsep.join(sys.path),
+            "LD_PRELOAD": campaign.library,
+            "DISK_FILE": file,
+            "DISK_FAULT": fault,
+            "DISK_AFTER": str(dice.randrange(1, 60)),
+        },
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    if done.returncode != 0:
+        raise FalseAck(f"{fault} of {file}: the writer died: {done.stderr[-1500:]}")
+    accepted, failure = json.loads(done.stdout)
+    try:
+        if failure:
+            refused(failure, "dlq.db")
+        found = judge_master(place, accepted)
+    except FalseAck as wrong:
+        raise FalseAck(f"{fault} of {file} after {len(accepted)}: {wrong}") from None
+    return f"{'stopped' if failure else 'went on'}, then {found}"
+
+
+# --- what was shipped ---------------------------------------------------------------------------
+
+
+def make_shipped(path: Path) -> None:
+    site = ShippedSite(path)
+    shipper = site.shipper()
+    states = []
+    for _ in range(6):
+        shipper.cycle()
+        states.append(site.content())
+        site.commit(3)
+    site.writer.close()
+    (path / "states.json").write_text(json.dumps(states))
+
+
+def shipped_files(campaign: Campaign, place: Path, dice: random.Random) -> str:
+    template = campaign.template("shipped", make_shipped)
+    states = json.loads((template / "states.json").read_text())
+    shutil.copytree(template / "there", place / "there")
+    files = sorted((place / "there").rglob("0*"))
+    what = harm(dice.choice(files), dice)
+    try:
+        made = rebuild(Directory(place / "there"), place / "rebuilt.db")
+    except DlqError as error:
+        return refused(f"{error} an older chain", "there")
+    if content_of(place / "rebuilt.db") not in states:
+        raise FalseAck(f"{what}: the recovered database is one that never was")
+    if content_of(place / "rebuilt.db") != states[-1] and not made.said:
+        raise FalseAck(f"{what}: an older state is recovered, and nothing says so")
+    return "told what is lost" if made.said else "whole"
+
+
+# --- the agent's files --------------------------------------------------------------------------
+
+
+def an_exit(key: RankKey, code: int) -> ExitRecord:
+    return ExitRecord(
+        key=key, epoch=7, why=ExitWhy.EXITED, code=code, signal=None, peak_memory_bytes=4096,
+        cpu_s=0.25, started_boottime_ns=1, ended_boottime_ns=3, started_wall_ns=2, boot_id="b",
+    )  # fmt: skip
+
+
+def exit_record(campaign: Campaign, place: Path, dice: random.Random) -> str:
+    place.mkdir()
+    key, code = RankKey("5", 1, 0), dice.choice((0, 1, 3, 137))
+    at = os.open(place, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        records.write_exit(at, an_exit(key, code))
+    finally:
+        os.close(at)
+    what = harm(place / "exit.json", dice)
+    try:
+        found = records.parse_exit((place / "exit.json").read_bytes(), key, 7)
+    except ValueError as error:
+        return "refused" if "exit record" in str(error) or "JSON" in str(error) else "unreadable"
+    if found != an_exit(key, code):
+        raise FalseAck(f"{what}: a wrong end: {found}")
+    return "whole"
+
+
+def make_agent(path: Path) -> None:
+    journal = FileJournal(path)
+    journal.load()
+    journal.save_node(NodeRecord(highest_epoch=1005, sequence_limit=3000))
+    for number in range(6):
+        for state in ("launching", "running"):
+            journal.save_rank(a_record(number, state))
+    journal.sync()
+
+
+def a_record(number: int, state: str) -> RankRecord:
+    return RankRecord(launch=a_launch(number + 1), state=RankState(state), recorded_s=1.8e9)
+
+
+def agent_journal(name: str) -> Callable[[Campaign, Path, random.Random], str]:
+    def inject(campaign: Campaign, place: Path, dice: random.Random) -> str:
+        shutil.copytree(campaign.template("agent", make_agent), place)
+        what = harm(place / name, dice)
+        journal = FileJournal(place)
+        try:
+            node, ranks = journal.load()
+        except JournalDamaged as error:
+            return refused(str(error), name)
+        if node != NodeRecord(highest_epoch=1005, sequence_limit=3000):
+            raise FalseAck(f"{what}: another node record: {node}")
+        states = ("launching", "running")
+        saved = [a_record(number, state) for number in range(6) for state in states]
+        if any(rank not in saved for rank in ranks):
+            raise FalseAck(f"{what}: a rank that never was")
+        newest = [rank for rank in ranks if rank.state == RankState.RUNNING]
+        if len(newest) < 6 and not journal.damaged() and "cut" not in what:
+            raise FalseAck(f"{what}: records are gone, and nothing is put aside")
+        return "put aside" if journal.damaged() else "whole"
+
+    return inject
+
+
+KINDS: dict[str, Callable[[Campaign, Path, random.Random], str]] = {
+    "database": master_file("dlq.db"),
+    "log": master_file("dlq.db-wal"),
+    "record of batches": master_file("dlq.db.commits"),
+    "audit": audit_file,
+    "shipped": shipped_files,
+    "exit record": exit_record,
+    "node record": agent_journal("node.json"),
+    "rank log": agent_journal("ranks.log"),
+    "failing calls": failing_calls,
+}
+AT_REST = tuple(kind for kind in KINDS if kind != "failing calls")
