@@ -31,7 +31,7 @@ def test_one_injection_of_each_kind_at_rest(tmp_path: Path) -> None:
     assert found.total() == len(AT_REST)
 
 
-@pytest.mark.long("the other injections", "unit/master/store/test_store_disk.py")
+@pytest.mark.long("unit/master/store/test_store_disk.py")
 def test_twelve_injections_of_all_kinds(tmp_path: Path) -> None:
     kinds = ("failing calls", "database", "log", "failing calls", "exit record", "shipped")
     Campaign(tmp_path, library(tmp_path)).run(kinds, 12, 2)

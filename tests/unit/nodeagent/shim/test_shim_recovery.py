@@ -58,6 +58,26 @@ def test_an_exit_code_from_while_the_agent_was_dead_is_recovered(tmp_path: Path)
         assert (record.why, record.code, record.epoch) == (ExitWhy.EXITED, 42, 5)
 
 
+def test_an_exit_record_that_the_disk_has_changed_is_put_aside_and_the_end_is_unknown(
+    tmp_path: Path,
+) -> None:
+    """One bit makes another code of sound JSON."""
+    state = tmp_path / "state"
+    with other_agent(state, "exit 3") as agent:
+        exit_json = state / "attempts/1.1.0/exit.json"
+        wait_until(exit_json.exists, what="the exit record")
+        agent.kill()
+    data = exit_json.read_bytes()
+    assert b'"code":3,' in data
+    assert b'"crc":"' in data
+    exit_json.write_bytes(data.replace(b'"code":3,', b'"code":2,'))
+    with process_box(state, "none") as box:
+        (handle,) = box.runtime.recover()
+        record = box.wait_exit(handle)
+        assert (record.why, record.code) == (ExitWhy.SHIM_LOST, None)
+        assert exit_json.with_suffix(".json.damaged").read_bytes() != data
+
+
 def test_a_job_outlives_its_agent_and_obeys_the_next_one(tmp_path: Path) -> None:
     state = tmp_path / "state"
     with other_agent(state, "echo before; exec sleep 1000") as agent:

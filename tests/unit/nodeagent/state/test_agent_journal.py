@@ -226,11 +226,17 @@ def test_no_turned_bit_of_the_nodes_record_is_believed(tmp_path: Path) -> None:
             path.write_bytes(bytes(other))
             try:
                 found, _ = FileJournal(tmp_path).load()
-            except JournalDamaged as damaged:
-                assert str(path) in str(damaged)
-                assert "move the file away" in str(damaged)
+            except JournalDamaged:
                 continue
             assert found == node, (at, bit)
+
+
+def test_a_damaged_record_of_the_node_names_its_file_and_the_remedy(tmp_path: Path) -> None:
+    FileJournal(tmp_path).save_node(NodeRecord(highest_epoch=1005))
+    path = tmp_path / "node.json"
+    path.write_bytes(path.read_bytes().replace(b"1005", b"1004"))
+    with pytest.raises(JournalDamaged, match=r"node.json is damaged: .* move the file away"):
+        FileJournal(tmp_path).load()
 
 
 def test_the_nodes_record_of_an_older_agent_has_no_sum_and_is_read(tmp_path: Path) -> None:
