@@ -74,11 +74,11 @@ def _restart(report: Report, cluster: Living, count: int, ended: int) -> None:
     for kind, first, last in (("ended", 1, ended), ("queued", ended + 1, ended + count)):
         cluster.master.terminate()
         cluster.master.wait()
-        took_s = _fill(path, ended, first, last)
+        took_s = fill(path, ended, first, last)
         report.figure(f"filling it with {last - first + 1} {kind} jobs", took_s, "s")
         start_s = time.perf_counter()
         master = cluster.master = cluster.start_master()
-        _answered(cluster.home)
+        answered(cluster.home)
         took_s = time.perf_counter() - start_s
         taken_mib.append(resident_mib(master.pid))
         report.figure(
@@ -130,7 +130,7 @@ def an_end(job: Job, end_s: float) -> tuple[Job, Attempt]:
     return ended, attempt
 
 
-def _fill(path: Path, ended: int, first: int, last: int) -> float:
+def fill(path: Path, ended: int, first: int, last: int) -> float:
     """Jobs with these numbers. Those up to `ended` have ended, ten of them in each second of the
     last.
     """
@@ -187,7 +187,8 @@ def _codec(report: Report) -> None:
     )
 
 
-def _answered(home: Path) -> None:
+def answered(home: Path) -> None:
+    """Return when a client's call has been answered."""
     identity = load_identity(home)
     assert identity is not None
     with Connection(identity, patience_s=60.0) as line:
