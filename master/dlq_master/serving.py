@@ -52,7 +52,7 @@ from dlq_master.rpc.agents.step_keeper import StepStore
 from dlq_master.rpc.audit.audit import Audit
 from dlq_master.rpc.audit.chain import Head
 from dlq_master.rpc.audit.writer import KnownHead
-from dlq_master.rpc.calls.group_grants import GroupGrants
+from dlq_master.rpc.calls.roles import GroupGrants
 from dlq_master.rpc.people.authorities import Authorities, seed_of, system_of
 from dlq_master.rpc.people.authorities import read_authority as read_authority
 from dlq_master.rpc.people.groups import Groups

@@ -20,7 +20,7 @@ from dlq.v1 import job_service_pb2 as wire
 from dlq.v1.job_service_pb2_grpc import JobServiceStub
 from dlq_common.identity.acting import ActsFor
 from dlq_common.identity.pki import Authority, Role
-from dlq_master.rpc.calls.group_grants import GroupGrants
+from dlq_master.rpc.calls.roles import GroupGrants
 from dlq_master.rpc.methods import JOIN_SERVICE, METHODS
 from support.rpc_house import DEADLINE_S, RpcHouse, refusal, rpc_house
 from support.wire_methods import Method, every_method

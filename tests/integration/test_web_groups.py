@@ -18,7 +18,7 @@ from dlq.v1.queue_service_pb2_grpc import QueueServiceStub
 from dlq.v1.team_service_pb2_grpc import TeamServiceStub
 from dlq_common.identity.acting import ActsFor
 from dlq_common.identity.pki import Role, new_key_and_csr
-from dlq_master.rpc.calls.group_grants import GroupGrants
+from dlq_master.rpc.calls.roles import GroupGrants
 from dlq_master.store.tables.tenants import Team
 from dlq_web.config import OpenIdConfig
 from dlq_web.entrance.ways import GROUPS_S

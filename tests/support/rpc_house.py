@@ -13,14 +13,16 @@ from grpc import aio
 
 from dlq_common.clock import SteadyClock
 from dlq_common.identity.facts import SERVER_NAME
+from dlq_common.identity.files import write_private, write_public
 from dlq_common.identity.pki import Authority, KeyAndRequest, Role, new_key_and_csr
 from dlq_master.control.loop.meter import Meter
 from dlq_master.control.read_model.ports import Control
 from dlq_master.rpc.agents.checkpoint_places import CheckpointPlaces
 from dlq_master.rpc.agents.sessions import Sessions
 from dlq_master.rpc.audit.audit import Audit
-from dlq_master.rpc.calls.group_grants import GroupGrants
+from dlq_master.rpc.calls.roles import GroupGrants
 from dlq_master.rpc.calls.signs import Signs
+from dlq_master.rpc.people.authorities import Authorities
 from dlq_master.rpc.server import MasterServer, ServerSettings
 from support.fake_clock import SeededIds
 from support.fake_control import FakeControl
@@ -29,6 +31,15 @@ from support.kept_steps import KeptSteps
 
 DEADLINE_S = 60.0
 NO_GRANTS = GroupGrants()
+
+
+def founded(directory: Path, now_s: float) -> Authorities:
+    """A new CA, in its files."""
+    directory.mkdir(exist_ok=True)
+    made = Authority.create("lab", now_s)
+    write_private(directory / "ca.key", made.key_pem())
+    write_public(directory / "ca.crt", made.certificate_pem())
+    return Authorities(directory, "lab")
 
 
 class RpcHouse:
@@ -45,7 +56,7 @@ class RpcHouse:
     ) -> None:
         """`loop`: a real one behind the door instead of the fake. `web_...`: as in master.toml."""
         self.clock = SteadyClock()
-        self.authority: Signs = authority or Authority.create("lab", self.clock.now_s())
+        self.authority: Signs = authority or founded(tmp_path / "ca", self.clock.now_s())
         self.control = FakeControl(self.clock)
         self.foresight = FakeForesight()
         self.sessions = Sessions(CheckpointPlaces("/shared/checkpoints", b"seed"))

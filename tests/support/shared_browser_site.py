@@ -24,7 +24,7 @@ from dlq.v1.identity_service_pb2_grpc import IdentityServiceStub
 from dlq.v1.job_service_pb2_grpc import JobServiceStub
 from dlq_common.identity.pki import Role
 from dlq_master.model.nodes.node import Gpu
-from dlq_master.rpc.calls.group_grants import GroupGrants
+from dlq_master.rpc.calls.roles import GroupGrants
 from support.browser_site import Site
 from support.oidc_issuer import CLIENT_SECRET
 from support.oidc_server import IssuerSite, issuer_site, toml_of

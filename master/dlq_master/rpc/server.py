@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import socket
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from grpc import aio
 from grpc_health.v1 import health, health_pb2
@@ -27,19 +27,21 @@ from dlq_master.rpc.calls.call import Call
 from dlq_master.rpc.calls.call_times import CallTimes
 from dlq_master.rpc.calls.certificate import MasterCertificate
 from dlq_master.rpc.calls.errors import Errors
-from dlq_master.rpc.calls.group_grants import GroupGrants
 from dlq_master.rpc.calls.limits import CallLimits, check_deadline
 from dlq_master.rpc.calls.open_calls import OpenCalls
 from dlq_master.rpc.calls.parts import MasterParts
 from dlq_master.rpc.calls.passage import Passage
 from dlq_master.rpc.calls.reads import Slices
-from dlq_master.rpc.calls.signs import Signs
+from dlq_master.rpc.calls.roles import GroupGrants
 from dlq_master.rpc.calls.surround import served
 from dlq_master.rpc.links import SignInLinks
 from dlq_master.rpc.methods import JOIN_METHODS, JOIN_SERVICE, SERVICES
 from dlq_master.rpc.views.event_rows import EventRows
 from dlq_master.rpc.views.job_rows import JobRows
 from dlq_master.rpc.views.shared_maps import SharedMaps
+
+if TYPE_CHECKING:
+    from dlq_master.rpc.calls.signs import Signs
 
 LARGEST_REQUEST_BYTES = 5 * 1024 * 1024  # a script of 4 MiB, and all else of a spec
 LARGEST_JOIN_BYTES = 64 * 1024

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import grpc
 from grpc import aio
@@ -19,8 +19,10 @@ from dlq_common.clock import Clock
 from dlq_common.errors import NotLeader
 from dlq_master.rpc.calls.certificate import MasterCertificate
 from dlq_master.rpc.calls.errors import status_of
-from dlq_master.rpc.calls.signs import Signs
 from dlq_master.rpc.server import API_OPTIONS, JOIN_OPTIONS, bind
+
+if TYPE_CHECKING:
+    from dlq_master.rpc.calls.signs import Signs
 
 
 class StandbyServer:

@@ -218,6 +218,16 @@ class Master:
         stream.ended_by_master()
 
 
+class _OneCa:
+    """The CA never changes in this world."""
+
+    def trust_digest(self) -> str:
+        return ""
+
+
+_NO_ROTATION = _OneCa()
+
+
 class _AgentCall:
     """As much of a call as an agent's session needs."""
 
@@ -225,7 +235,9 @@ class _AgentCall:
         assert master.loop is not None
         self._loop = master.loop
         self.caller = Caller(node, "node")
-        self.parts = SimpleNamespace(control=master.loop, sessions=master._sessions)
+        self.parts = SimpleNamespace(
+            control=master.loop, sessions=master._sessions, authority=_NO_ROTATION
+        )
 
     @property
     def read(self) -> Any:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
 from functools import lru_cache
-from typing import NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from dlq_common.clock import Clock
 from dlq_common.errors import PermissionDenied, Unauthenticated
@@ -23,9 +23,11 @@ from dlq_master.control.stimuli import Caller, User
 from dlq_master.model.ids import NodeId
 from dlq_master.model.nodes.node import Node
 from dlq_master.rpc.calls.call import Call, Context
-from dlq_master.rpc.calls.group_grants import GroupGrants
-from dlq_master.rpc.calls.signs import Signs
+from dlq_master.rpc.calls.roles import GroupGrants
 from dlq_master.store.tables.revocations import NODE, SERIAL, USER, Revocation, subject_of
+
+if TYPE_CHECKING:
+    from dlq_master.rpc.calls.signs import Signs
 
 # Dates in certificates are whole seconds.
 _ROUNDING_S = 1.0

@@ -8,8 +8,9 @@ from typing import Any, Protocol, TypeAlias, TypedDict, TypeVar
 from google.protobuf.message import Message
 from grpc import aio
 
-from dlq_common.errors import DlqError
+from dlq_common.errors import DlqError, InvalidRequest
 from dlq_common.identity.pki import CertifiedIdentity
+from dlq_common.text.names import shown
 from dlq_master.control.read_model.published import Published
 from dlq_master.control.stimuli import Answered, Caller
 from dlq_master.control.stimuli.audit_note import AuditNote
@@ -21,6 +22,10 @@ from dlq_master.rpc.specs.spec import check_request_id
 # Requests and responses differ from method to method; here they are only passed on.
 Context: TypeAlias = "aio.ServicerContext[Any, Any]"
 A = TypeVar("A")
+# Pages of long lists.
+DEFAULT_PAGE = 1_000
+LARGEST_PAGE = 10_000
+LARGEST_POSITION = 2**63 - 2  # the one after it is still an integer of the database
 
 
 class Signed(TypedDict):
@@ -82,3 +87,21 @@ class Call:
     def breathe(self) -> Breathe:
         """Lets other callers have their turn while a long answer is made."""
         return self.parts.slices.of(self.caller.name)
+
+
+def page_size_of(asked: int) -> int:
+    """How many to return: 0 means the default; more than the most is cut to it."""
+    if asked < 0:
+        raise InvalidRequest("page_size is negative", field="page_size")
+    return min(asked or DEFAULT_PAGE, LARGEST_PAGE)
+
+
+def position_of(token: str) -> int:
+    """The meaning of a page token of a list ordered by number: the last number shown, or 0."""
+    if not token:
+        return 0
+    if not (token.isascii() and token.isdecimal() and len(token) <= 19) or (
+        int(token) > LARGEST_POSITION
+    ):
+        raise InvalidRequest(f"{shown(token)} is not a page token", field="page_token")
+    return int(token)

@@ -5,13 +5,15 @@ a change of the CA, too.
 from __future__ import annotations
 
 from threading import Lock
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import grpc
 
 from dlq_common.clock import Clock
 from dlq_common.identity.pki import needs_renewal, new_key_and_csr
-from dlq_master.rpc.calls.signs import Signs
+
+if TYPE_CHECKING:
+    from dlq_master.rpc.calls.signs import Signs
 
 
 class PortCertificate(NamedTuple):

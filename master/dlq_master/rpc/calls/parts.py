@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from dlq_common.clock import Clock
 from dlq_common.daemon.profiles import OwnProfiles
@@ -19,11 +19,13 @@ from dlq_master.rpc.agents.sessions import Sessions
 from dlq_master.rpc.agents.step_keeper import StepKeeper
 from dlq_master.rpc.calls.open_calls import OpenCalls
 from dlq_master.rpc.calls.reads import Slices
-from dlq_master.rpc.calls.signs import Signs
 from dlq_master.rpc.links import SignInLinks
 from dlq_master.rpc.views.event_rows import EventRows
 from dlq_master.rpc.views.job_rows import JobRows
 from dlq_master.rpc.views.shared_maps import SharedMaps
+
+if TYPE_CHECKING:
+    from dlq_master.rpc.calls.signs import Signs
 
 
 class Record(Protocol):

@@ -29,9 +29,3 @@ class Signs(Protocol):
     def saw(self, identity: CertifiedIdentity, now_s: float) -> None: ...
     def is_former(self, identity: CertifiedIdentity) -> bool: ...
     def trust_digest(self) -> str: ...
-
-
-def renewal_wanted(signs: Signs, identity: CertifiedIdentity, trust_digest: str) -> bool:
-    """Whether a member with this certificate, and these roots, is to renew now."""
-    wanted = signs.trust_digest()
-    return signs.is_former(identity) or (wanted != "" and trust_digest != wanted)

@@ -57,7 +57,7 @@ def _written(request: wire.ListAuditLinesRequest, field: str) -> str:
         return ""
     try:
         return format_instant(from_timestamp(getattr(request, field)))
-    except (ValueError, OverflowError):
+    except (ValueError, OverflowError, OSError):
         raise InvalidRequest(f"{field} is not an instant", field=field) from None
 
 

@@ -10,8 +10,7 @@ from dlq_common.text.wire import filled, to_timestamp
 from dlq_master.control.loop.incidents import Incident
 from dlq_master.control.people.queues import QueueFacts
 from dlq_master.model.nodes.node import NodeState
-from dlq_master.rpc.calls.call import Call
-from dlq_master.rpc.calls.paging import page_size_of
+from dlq_master.rpc.calls.call import Call, page_size_of
 from dlq_master.rpc.calls.reads import ENCODED
 from dlq_master.rpc.calls.roles import OPERATORS
 from dlq_master.rpc.cluster.node_lists import page_of, wanted_nodes

@@ -19,8 +19,7 @@ from dlq_master.model.jobs.job import Job
 from dlq_master.model.lease import hold_until_s
 from dlq_master.model.nodes.node import Node
 from dlq_master.model.resources import GPU_BITS, indices
-from dlq_master.rpc.calls.call import Call
-from dlq_master.rpc.calls.paging import page_size_of
+from dlq_master.rpc.calls.call import Call, page_size_of
 from dlq_master.rpc.calls.reads import ENCODED
 from dlq_master.rpc.jobs.visible import HIDDEN, names_others
 from dlq_master.rpc.views.convert import ATTEMPT_STATES, LEASE_KINDS, NODE_STATES, contact_of

@@ -28,8 +28,7 @@ from dlq_master.control.stimuli import (
 from dlq_master.model.jobs.job import Job
 from dlq_master.model.jobs.person import belongs
 from dlq_master.planner.forecasts import Range
-from dlq_master.rpc.calls.call import Call
-from dlq_master.rpc.calls.paging import DEFAULT_PAGE, page_size_of
+from dlq_master.rpc.calls.call import DEFAULT_PAGE, Call, page_size_of
 from dlq_master.rpc.calls.reads import ENCODED, LOOKED_AT
 from dlq_master.rpc.specs.intake import job_id_of, needed
 from dlq_master.rpc.specs.spec import check_span

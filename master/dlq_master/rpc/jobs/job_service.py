@@ -29,8 +29,7 @@ from dlq_master.control.stimuli import (
 from dlq_master.model.ids import JobId
 from dlq_master.model.jobs.job import HoldKind, Job
 from dlq_master.model.jobs.naming import shown_id
-from dlq_master.rpc.calls.call import Call
-from dlq_master.rpc.calls.paging import page_size_of, position_of
+from dlq_master.rpc.calls.call import Call, page_size_of, position_of
 from dlq_master.rpc.calls.reads import ENCODED, Breathe
 from dlq_master.rpc.jobs.edits import Changed, changed, edit_each, told
 from dlq_master.rpc.jobs.journal import listed_events

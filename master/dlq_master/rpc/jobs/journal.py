@@ -17,7 +17,7 @@ from dlq_master.control.read_model.published import Published
 from dlq_master.control.stimuli import Caller
 from dlq_master.model.event import JournalEvent
 from dlq_master.model.ids import JobId
-from dlq_master.rpc.calls.paging import page_size_of, position_of
+from dlq_master.rpc.calls.call import page_size_of, position_of
 from dlq_master.rpc.calls.reads import ENCODED, LOOKED_AT, Breathe
 from dlq_master.rpc.jobs.visible import may_see_event, names_others, visible_job
 from dlq_master.rpc.views.convert import event_message

@@ -14,8 +14,7 @@ from dlq_master.control.read_model.job_blocks import EVERYBODY
 from dlq_master.control.read_model.promise_index import PromiseOutcome
 from dlq_master.model.ids import JobId
 from dlq_master.model.jobs.job import Job
-from dlq_master.rpc.calls.call import Call
-from dlq_master.rpc.calls.paging import position_of
+from dlq_master.rpc.calls.call import Call, position_of
 from dlq_master.rpc.calls.reads import ENCODED, LOOKED_AT
 from dlq_master.rpc.views.job_view import job_message
 

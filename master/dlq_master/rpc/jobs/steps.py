@@ -19,8 +19,7 @@ from dlq_master.control.stimuli import Caller
 from dlq_master.model.attempts.attempt import Attempt
 from dlq_master.model.attempts.told_steps import TakenSteps
 from dlq_master.model.ids import JobId
-from dlq_master.rpc.calls.call import Call
-from dlq_master.rpc.calls.paging import position_of
+from dlq_master.rpc.calls.call import Call, position_of
 from dlq_master.rpc.calls.reads import ENCODED, Breathe
 from dlq_master.rpc.jobs.visible import visible_jobs
 from dlq_master.store.tables.codec import BodyDamaged

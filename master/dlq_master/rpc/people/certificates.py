@@ -14,7 +14,6 @@ from dlq_common.identity.pki import (
 )
 from dlq_master.control.stimuli import UseToken
 from dlq_master.rpc.calls.call import Call
-from dlq_master.rpc.calls.signs import renewal_wanted
 from dlq_master.rpc.specs.intake import node_id_of
 from dlq_master.store.tables.revocations import NODE, USER, signing_s
 
@@ -76,8 +75,11 @@ async def check_identity(
 ) -> wire.CheckIdentityResponse:
     """Whether to renew now. It is a read, and nothing happens by it."""
     assert call.identity is not None
-    wanted = renewal_wanted(call.parts.authority, call.identity, request.trust_digest)
-    return wire.CheckIdentityResponse(renewal_wanted=wanted)
+    sign = call.parts.authority
+    has_other_roots = sign.trust_digest() not in ("", request.trust_digest)
+    return wire.CheckIdentityResponse(
+        renewal_wanted=sign.is_former(call.identity) or has_other_roots
+    )
 
 
 async def join(call: Call, request: wire.JoinRequest) -> wire.JoinResponse:

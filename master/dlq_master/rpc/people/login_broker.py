@@ -15,7 +15,7 @@ import sys
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from dlq_common.clock import Clock
 from dlq_common.daemon.logs import get_logger
@@ -31,10 +31,12 @@ from dlq_common.identity.pki import Role, parse_identity
 from dlq_master.control.read_model.ports import Control
 from dlq_master.control.stimuli import Caller, SetUser, User
 from dlq_master.rpc.audit.audit import Audit
-from dlq_master.rpc.calls.signs import Signs
 from dlq_master.rpc.people.groups import Groups
 from dlq_master.rpc.people.host_accounts import HostAccount
 from dlq_master.store.tables.revocations import USER, signing_s
+
+if TYPE_CHECKING:
+    from dlq_master.rpc.calls.signs import Signs
 
 LOGIN = "login"
 LARGEST_LINE = 32 * 1024

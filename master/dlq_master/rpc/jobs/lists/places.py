@@ -16,7 +16,7 @@ from dlq_common.errors import InvalidRequest
 from dlq_common.text.names import shown
 from dlq_common.text.suggest import did_you_mean
 from dlq_master.control.read_model.published import Published
-from dlq_master.rpc.calls.paging import LARGEST_POSITION
+from dlq_master.rpc.calls.call import LARGEST_POSITION
 from dlq_master.rpc.jobs.visible import NAMED
 from dlq_master.store.list_order import BY_NUMBER, KEYS, ListOrder, Rank
 

@@ -6,7 +6,7 @@ import pytest
 
 from dlq_common.errors import InvalidRequest
 from dlq_common.identity.acting import LONGEST_GROUP, MOST_GROUPS, ActsFor, acts_for
-from dlq_master.rpc.calls.group_grants import GroupGrants
+from dlq_master.rpc.calls.roles import GroupGrants
 
 GRANTS = GroupGrants(
     {"ops": "operator", "users": "user", "root": "admin"}, {"vis": "vision", "nlp": "nlp"}

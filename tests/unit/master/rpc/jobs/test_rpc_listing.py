@@ -12,7 +12,7 @@ from dlq_master.control.stimuli import Caller
 from dlq_master.model.ids import JobId
 from dlq_master.model.jobs.job import Job, JobState
 from dlq_master.model.resources import Request
-from dlq_master.rpc.calls.paging import position_of
+from dlq_master.rpc.calls.call import position_of
 from dlq_master.rpc.jobs.lists.listing import listed
 from dlq_master.rpc.jobs.lists.wanted import understood
 from dlq_master.rpc.jobs.visible import may_list, sees_block
