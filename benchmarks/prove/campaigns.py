@@ -51,6 +51,12 @@ def tests(path: str, *names: str, short: Mapping[str, str], full: Mapping[str, s
     return Command((*PYTEST, "-m", "torture", path, *chosen), short, full)
 
 
+def world(*words: str, short: Sequence[str], full: Sequence[str]) -> Command:
+    """A command of the world in one seed (tests/world)."""
+    command = (sys.executable, "-m", "world", *words)
+    return Command(command, {"PYTHONPATH": "tests"}, {"PYTHONPATH": "tests"}, short, full)
+
+
 def benchmark(
     name: str, *words: str, short: Sequence[str] = (), full: Sequence[str] = ()
 ) -> Command:
@@ -93,6 +99,47 @@ CAMPAIGNS = (
                 short={"SUBMITS": "5000"}, full={"SUBMITS": "100000"},
             ),
         ),
+    ),
+    Campaign(
+        "takeovers",
+        "A second master on PostgreSQL takes over, and no job notices.",
+        "200 takeovers: 3 s after a death, 6 s after a pause, 1 s when planned; none lost.",
+        (
+            tests(
+                "tests/fault/test_takeovers.py",
+                short={"TAKEOVERS": "6"}, full={"TAKEOVERS": "200"},
+            ),
+        ),
+    ),
+    Campaign(
+        "world",
+        "A whole cluster in one process keeps its promises under every fault that a seed draws.",
+        "10,000 seeds, and not one that breaks an invariant.",
+        (world("seeds", short=("--seeds", "50"), full=("--seeds", "10000")),),
+    ),
+    Campaign(
+        "bugs",
+        "The world finds bugs: known ones are planted in it, one at a time.",
+        "Each of the planted bugs is found.",
+        (world("bugs", short=("--most", "20"), full=("--most", "1000")),),
+    ),
+    Campaign(
+        "disks",
+        "A bad disk never makes an answer false, and the message names the file and the remedy.",
+        "300 injections: no acknowledged work is lost in silence.",
+        (tests("tests/fault/test_disks.py", short={"N": "30"}, full={"N": "300"}),),
+    ),
+    Campaign(
+        "messages",
+        "A bad message hurts its sender only.",
+        "1,000,000 messages: no crash, no hang, no growth, no change by the faulty.",
+        (tests("tests/fuzz", short={"MESSAGES": "20000"}, full={"MESSAGES": "1000000"}),),
+    ),
+    Campaign(
+        "upgrades",
+        "Releases take turns under load, in both directions, and lose nothing.",
+        "100 changes of the release: none lost, none twice.",
+        (tests("tests/fault/test_upgrades.py", short={"N": "6"}, full={"N": "100"}),),
     ),
     Campaign(
         "submits",

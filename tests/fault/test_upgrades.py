@@ -25,6 +25,7 @@ from dlq_master.store.batch import Batch
 from dlq_master.store.sqlite.halves import Writer
 from dlq_master.store.sqlite.open import create_database
 from support.ledger_clients import drain, load
+from support.proofs import proved
 from support.stored_values import a_job, first_batch, mixed_batch
 from support.two_releases import (
     LAST,
@@ -74,10 +75,15 @@ def changed_under_load(root: Path, former: dict[str, Path], *releases: str) -> d
             print(f"{sum(daemons.changes.values())} daemons: {json.dumps(found)}", flush=True)  # noqa: T201 - a run takes minutes
         for name in ("master", *daemons.agents):
             assert daemons.seen(name) == set(releases)
-        print(  # noqa: T201 - the figures of the run
-            f"\nreleases changed {len(releases) - 1} times: daemons {dict(daemons.changes)}, kills "
-            f"{sum(daemons.kills.values())}; replies {replies}, lost {cuts}; "
-            f"{json.dumps(found)}; seed {SEED}"
+        proved(
+            "upgrades",
+            changes=len(releases) - 1,
+            daemons_changed=sum(daemons.changes.values()),
+            kills=sum(daemons.kills.values()),
+            replies=replies,
+            replies_lost=cuts,
+            seed=SEED,
+            **found,
         )
     return found
 

@@ -31,6 +31,7 @@ from dlq_common.errors import DlqError
 from dlq_common.identity.pki import Role
 from fuzz.barrage import Barrage, all_say, wrongs
 from fuzz.corpus import Mutator, recorded
+from support.proofs import proved
 from support.waiting import wait_until
 from support.wire_methods import every_method
 
@@ -201,3 +202,4 @@ def test_bad_messages_hurt_their_senders_only_and_the_master_does_not_grow(tmp_p
     print(json.dumps(found))  # noqa: T201 - the figures of the run
     assert not grew(found["sizes_mib"])
     assert not grew(found["sizes_with_faults_mib"])
+    proved("bad messages", crashes=0, changes_by_the_faulty=0, **found)

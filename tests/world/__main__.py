@@ -13,6 +13,7 @@ from pathlib import Path
 import click
 
 from dlq_master.store.sqlite.halves import Reader
+from support.proofs import proved
 from world.bugs import BUGS, planted
 from world.cast.world import World
 from world.journal import plot_of
@@ -46,6 +47,16 @@ def seeds(seeds: int, seed: int, workers: int) -> None:
         click.echo(f"  no seed has reached: {state}")
     for number, broken in done.broken:
         click.echo(f"seed {number}: {broken}")
+    if not done.broken:
+        proved(
+            "seeds of the world",
+            seeds=done.seeds,
+            first_seed=seed,
+            virtual_hours=round(done.virtual_s / 3600, 1),
+            events=done.steps,
+            broken=0,
+            states_not_reached=len(list(done.unseen())),
+        )
     for number, _ in done.broken[:2]:
         _shrink(number, Path("build/world"))
     sys.exit(1 if done.broken else 0)
@@ -65,6 +76,7 @@ def bugs(names: tuple[str, ...], seed: int, most: int, workers: int) -> None:
         after = f"{one.seeds} seeds: {one.broken}" if one.seeds else f"NOT FOUND in {most} seeds"
         click.echo(f"{one.bug} ({BUGS[one.bug].words}): {after}"[:300])
     click.echo(f"{found} of {len(chosen)} planted bugs found")
+    proved("planted bugs", planted=len(chosen), found=found, most_seeds=most)
     sys.exit(0 if found == len(chosen) else 1)
 
 

@@ -48,7 +48,7 @@ NOTHING: Named = MappingProxyType({})
 
 
 class GroupGrants(NamedTuple):
-    """What groups of an issuer give while a session at a web server lasts: a role, a team, or both.
+    """A role, a team, or both for each group of an issuer, while a session at a web server lasts.
 
     The web server says in which groups its user is. The master's own configuration has the roles
     and teams of groups, so the server can give itself nothing. A role goes as far as the server may
