@@ -336,6 +336,7 @@ world: setup  ## a whole cluster in one process, seed after seed: make world SEE
 .PHONY: world-bugs
 world-bugs: setup  ## plant known bugs in the world, and say how many seeds it takes to find each: make world-bugs BUGS='name name' MOST=200
 	PYTHONPATH=tests $(PY) -m world bugs $(BUGS) --most $(or $(MOST),200) --workers $(or $(PROCESSES),2)
+
 .PHONY: disks
 disks: setup  ## N injections of bad disks into files and writers, from a seed: make disks N=300 SEED=1
 	N=$(or $(N),300) SEED=$(or $(SEED),1) $(PY) -m pytest -q -s $(PATIENT) -m torture tests/fault/test_disks.py
