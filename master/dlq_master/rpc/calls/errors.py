@@ -164,5 +164,19 @@ def code_name(error: BaseException | None) -> str:
     return grpc.StatusCode.INTERNAL.name
 
 
+def forget_frames(end: BaseException) -> None:
+    """Let the frames go that the end of a call has passed, and the errors behind it.
+
+    gRPC keeps this end with its call, and the frames have the call. So they would hold each other
+    until the collector looks at old objects, which it does once an hour (daemon/collector.py).
+    """
+    behind: list[BaseException | None] = [end]
+    while behind:
+        error = behind.pop()
+        if error is not None:
+            behind += error.__cause__, error.__context__
+            error.__traceback__ = error.__cause__ = error.__context__ = None
+
+
 def _cut(text: str, most: int) -> str:
     return printable(text if len(text) <= most else f"{text[: most - 3]}...")

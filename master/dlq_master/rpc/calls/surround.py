@@ -10,9 +10,11 @@ import grpc
 from google.protobuf.descriptor import MethodDescriptor
 from google.protobuf.descriptor_pool import Default
 from google.protobuf.message_factory import GetMessageClass
+from grpc import aio
 
 from dlq_common.errors import InvalidRequest
 from dlq_master.rpc.calls.call import Call, Context
+from dlq_master.rpc.calls.errors import forget_frames
 from dlq_master.rpc.calls.parts import MasterParts
 from dlq_master.rpc.calls.passage import Passage
 from dlq_master.rpc.calls.roles import NOBODY, RpcMethod
@@ -79,10 +81,15 @@ def _answering(
 ) -> Callable[[Any, Context], Awaitable[Any]]:
     async def behave(request: Any, context: Context) -> Any:
         call, request = begun(request, context)
-        async with passage.of(call):
-            answer = await handler(call, _read(request))
-            if type(answer) is not bytes:
-                call.response = answer
+        try:
+            async with passage.of(call):
+                answer = await handler(call, _read(request))
+                if type(answer) is not bytes:
+                    call.response = answer
+        except aio.AbortError as end:
+            forget_frames(end)
+            del call, request, context
+            raise
         return answer
 
     return behave
@@ -93,9 +100,14 @@ def _streaming(
 ) -> Callable[[Any, Context], AsyncIterator[Any]]:
     async def behave(request: Any, context: Context) -> AsyncIterator[Any]:
         call, request = begun(request, context)
-        async with passage.of(call):
-            async for response in handler(call, _read(request)):
-                yield response
+        try:
+            async with passage.of(call):
+                async for response in handler(call, _read(request)):
+                    yield response
+        except aio.AbortError as end:
+            forget_frames(end)
+            del call, request, context
+            raise
 
     return behave
 
