@@ -126,3 +126,34 @@ def test_a_session_that_the_server_has_ended_is_noticed_at_once(server: Postgres
     with pytest.raises(RowUnknown):
         row.read()
     opened.close()
+
+
+STANDS_STILL = """SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'ClientRead'
+    AND backend_xid IS NOT NULL AND extract(epoch FROM clock_timestamp() - xact_start) > 1.0"""
+
+
+def test_a_leader_that_stands_still_within_a_turn_keeps_nobody_from_the_row(
+    server: PostgresServer,
+) -> None:
+    """A part of its turn is on its way to the server, and the rest never comes (SIGSTOP)."""
+    import psycopg
+
+    opened = _on_postgresql(server)
+    another = next(opened)
+    one, two = another(), another()
+    mine = one.try_acquire(0, "one", "one:1", TTL_S)
+    turn = psycopg.connect(server.dsn, application_name="dlq-master", autocommit=True)
+    turn.pgconn.enter_pipeline_mode()
+    for statement in (b"BEGIN", b"SELECT epoch FROM leader FOR KEY SHARE"):
+        turn.pgconn.send_query_params(statement, None)
+    turn.pgconn.send_flush_request()
+    turn.pgconn.flush()
+    wait_until(lambda: server.ask(STANDS_STILL) == [(1,)], what="it holds the row")
+    assert two.try_acquire(mine.epoch, "two", "two:1", TTL_S).holder == "one"
+    assert server.ask(STANDS_STILL) == [(1,)], "a leader in its time is not disturbed"
+    end(one)
+    wait_until(lambda: two.read().free, what="its time is over")
+    assert two.try_acquire(mine.epoch, "two", "two:1", TTL_S).holder == "two"
+    turn.close()
+    end(two)
+    opened.close()

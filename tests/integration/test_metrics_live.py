@@ -37,6 +37,7 @@ pytestmark = [
 # These are on the page only once there is something to tell: no start has been forecast here.
 WITHOUT_A_FORECAST = {"dlq_forecast_covered_ratio"}
 SETTINGS = "[metrics]\nnode_info = true\njob_info = true\nslurm_names = true\n"
+SHIPPING = '[backup]\nca_key = "apart"\n[shipping]\ndirectory = "{}"\nsame_disk = true\n'
 TOKEN = "0123456789abcdef" * 2
 
 
@@ -69,10 +70,13 @@ def read(url: str, accept: str = "*/*", *, ca: Path | None = None, token: str = 
 
 
 def test_a_live_page_has_each_documented_metric_and_promtool_reads_it(tmp_path: Path) -> None:
-    with a_master(tmp_path, "127.0.0.1", SETTINGS) as address:
+    place = tmp_path / "place"
+    place.mkdir()
+    with a_master(tmp_path, "127.0.0.1", SETTINGS + SHIPPING.format(place)) as address:
         url = f"http://{address}/metrics"
         ended = 'dlq_job_run_seconds_count{queue="default",state="completed"}'
         wait_until(lambda: samples(read(url)).get(ended) == 1, what="the job counts")
+        wait_until(lambda: "dlq_shipping_failed" in read(url), what="it ships")
         page = read(url)
         openmetrics = read(url, "application/openmetrics-text; version=1.0.0")
         slurm = samples(read(f"{url}/slurm"))

@@ -20,7 +20,7 @@ from dlq_common.errors import DlqError
 from dlq_common.fence import LeaderFence
 from dlq_master.leader.row import HeldLease, RowUnknown
 from dlq_master.store.postgres.fence import JUMP
-from dlq_master.store.postgres.line import PostgresLine, PostgresPlace
+from dlq_master.store.postgres.line import NAME, PostgresLine, PostgresPlace
 
 _LOCK: Final = 0x646C7132  # the class of the locks; the epoch is the other half
 _HERE: Final[LiteralString] = """(SELECT system_identifier,
@@ -50,6 +50,16 @@ _TRY: Final[LiteralString] = f"""UPDATE leader SET holder = $2, addresses = $3, 
             AND leader.timeline IN (0, here.timeline) THEN 1 ELSE $5 END
     FROM {_HERE}
     WHERE leader.epoch = $6 AND NOT (EXISTS ({_LOCKS}) AND {_LEFT} > 0) RETURNING leader.epoch"""
+# A process that stands still within a turn has sent a part of it, and the server waits for the rest.
+# It holds the row, and no limit of the server ends it: the next statement is to come, so the session
+# is not idle. A commit that waits for the second server does not wait for its client.
+STUCK_S: Final = 1.0
+_END_STUCK: Final[LiteralString] = f"""SELECT pg_terminate_backend(pid) FROM pg_stat_activity
+    WHERE datname = current_database() AND usename = current_user AND application_name = $2
+    AND pid <> pg_backend_pid() AND backend_xid IS NOT NULL AND wait_event = 'ClientRead'
+    AND extract(epoch FROM clock_timestamp() - xact_start) > $3
+    AND EXISTS (SELECT 1 FROM leader
+        WHERE leader.epoch = $4 AND NOT (EXISTS ({_LOCKS}) AND {_LEFT} > 0))"""
 _OF_FENCE: Final[LiteralString] = f"""FROM {_HERE} WHERE leader.epoch = $1 AND holder = $2
     AND CAST(here.system_identifier AS text) = $3 AND here.timeline = $4"""
 _RENEW: Final[LiteralString] = f"""UPDATE leader SET renewed = clock_timestamp(), ttl_s = $5
@@ -88,6 +98,7 @@ class PostgresRow:
 
     def try_acquire(self, seen_epoch: int, holder: str, address: str, ttl_s: float) -> HeldLease:
         def take(line: PostgresLine) -> HeldLease:
+            line.own(_END_STUCK, [_LOCK, NAME, STUCK_S, seen_epoch])
             self._change(line, _TRY, [_LOCK, holder, address, ttl_s, JUMP, seen_epoch])
             return self._read(line)
 
