@@ -109,6 +109,18 @@ async def test_a_whole_watch_says_as_of_which_people_it_is(
         assert message.people_version == cluster.people_version
 
 
+async def test_an_ended_right_that_no_row_tells_changes_the_number_of_the_people(
+    house: RpcHouse,
+) -> None:
+    """As where the uid of a user is another person's by now, or a former CA counts no more."""
+    stub = QueueServiceStub(house.channel_as("olga", Role.OPERATOR))
+    request = queue_service_pb2.GetClusterRequest()
+    before = await stub.GetCluster(request, timeout=DEADLINE_S)
+    house.server.open_calls.look()
+    after = await stub.GetCluster(request, timeout=DEADLINE_S)
+    assert before.people_version != after.people_version
+
+
 async def test_from_now_on_means_from_now_on(house: RpcHouse) -> None:
     call = watch(house, cursor=-1)
     waiting = asyncio.create_task(heard(call, 1))

@@ -115,6 +115,7 @@ class FakeRead(Published):
     all_teams: dict[str, Team] = field(default_factory=dict)
     all_notify_rules: dict[str, NotifyRule] = field(default_factory=dict)
     all_revocations: dict[str, Revocation] = field(default_factory=dict)
+    lost_rights: int = 0
     all_reservations: dict[str, Reservation] = field(default_factory=dict)
     journal: list[JournalEvent] = field(default_factory=list)
     beats: dict[JobId, Any] = field(default_factory=dict)
@@ -341,7 +342,11 @@ class FakeRead(Published):
 
     @property
     def people_version(self) -> int:
-        return 1 + crc32(repr([(one.name, one.role) for one in self.users()]).encode())
+        people = [(one.name, one.role) for one in self.users()]
+        return 1 + self.lost_rights + crc32(repr([people, sorted(self.all_revocations)]).encode())
+
+    def note_lost_rights(self) -> None:
+        self.lost_rights += 1
 
     def users(self) -> Sequence[User]:
         return [self.all_users[name] for name in sorted(self.all_users)]

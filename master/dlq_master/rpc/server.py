@@ -130,7 +130,9 @@ class MasterServer:
         self.api_port = bind(self._api, settings.api_address, certificate, mutual=True)
         self.join_port = bind(self._join, settings.join_address, certificate, mutual=False)
         rows, slices = JobRows(), Slices()
-        self.open_calls = open_calls = OpenCalls(door.check_member)
+        self.open_calls = open_calls = OpenCalls(
+            door.check_member, lambda: control.published.note_lost_rights()
+        )
         self.links = SignInLinks(clock)
         parts = MasterParts(
             control=control,

@@ -12,7 +12,8 @@ from google.protobuf.message import Message
 
 from dlq.v1 import job_service_pb2 as wire
 from dlq.v1 import queue_service_pb2
-from dlq_common.errors import Unauthenticated, Unavailable
+from dlq_common.errors import TryAgain, Unauthenticated, Unavailable
+from dlq_web.line import common_feed
 from dlq_web.line import feed as module
 from dlq_web.line.calls import MasterLine
 from dlq_web.line.common_feed import CommonFeed, MemberFeed
@@ -25,6 +26,8 @@ class Site:
     def __init__(self) -> None:
         self.last, self.version = 0, 1
         self.gone: set[str] = set()
+        self.busy: set[str] = set()  # who have as much open at the master as it allows
+        self.stuck: set[str] = set()  # whose calls are not answered
         self.away = False
         self.watches: list[str] = []
         self.questions: list[str] = []
@@ -60,7 +63,10 @@ class OperatorLine:
         if method.path.endswith("ListJobs"):
             return wire.ListJobsResponse(cursor=self._site.last)
         self._site.questions.append(self.name)
-        await asyncio.sleep(0)
+        if self.name in self._site.stuck:
+            await asyncio.Event().wait()
+        if not self._site.stuck:  # else all others answer at once, and no time passes
+            await asyncio.sleep(0)
         return queue_service_pb2.GetClusterResponse(people_version=self._site.version)
 
     async def stream(self, _method: PublicMethod, request: Any) -> AsyncGenerator[Any]:
@@ -82,6 +88,8 @@ class OperatorLine:
             raise Unavailable("away")
         if self.name in self._site.gone:
             raise Unauthenticated("no such user")
+        if self.name in self._site.busy:
+            raise TryAgain("16 streams are open already")
 
 
 class Listener:
@@ -188,6 +196,44 @@ async def test_the_past_is_for_those_alone_whom_the_master_still_knows() -> None
     assert isinstance(removed.task.exception(), Unauthenticated)
     assert known.seen == [3, 4, 5]
     assert first.seen == removed.seen == []
+    await common.close()
+
+
+async def test_a_member_with_too_many_streams_takes_no_event_from_the_others() -> None:
+    """The watch is opened as the first of them, whom the master allows no more streams."""
+    site, common = Site(), CommonFeed()
+    site.busy.add("o0")
+    busy = OperatorLine(site, "o0")
+    common.of(cast(MasterLine, busy), site.version)
+    other = Listener(site, common, "o1")
+    await settled()
+    await site.happens()
+    assert (other.seen, site.watches, busy.dismissed) == ([1], ["o1"], False)
+    await common.close()
+
+
+@pytest.mark.parametrize("how", ["busy", "stuck"])
+async def test_a_member_who_cannot_be_asked_holds_nobody_up_and_misses_nothing(
+    how: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    site, common = Site(), CommonFeed()
+    everybody = [Listener(site, common, f"o{number}") for number in range(2)]
+    await settled()
+    await site.happens()
+    slow, other = everybody
+    monkeypatch.setattr(common_feed, "ASKED_S", 0.0 if how == "stuck" else 60.0)
+    getattr(site, how).add("o0")
+    site.remove("somebody else")
+    await site.happens()
+    await site.happens()
+    assert (slow.seen, other.seen) == ([1], [1, 2, 3])
+    assert slow.task.done(), "its stream has ended"
+    assert not slow.line.dismissed, "and not its session"
+    getattr(site, how).clear()
+    back = asyncio.ensure_future(slow._read(1))
+    await site.happens()
+    assert (slow.seen, other.seen) == ([1, 2, 3, 4], [1, 2, 3, 4])
+    back.cancel()
     await common.close()
 
 

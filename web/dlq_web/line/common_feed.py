@@ -1,8 +1,10 @@
 """One watch of the master for all who are told of every event in full, such as operators.
 
 The watch is opened as one of them. Each of its messages has a number that changes when any user was
-removed or got another role (`people_version`). After such a change the master is asked for each
-member before the message goes on. So a removed member hears nothing more, as on a watch of its own.
+removed or got another role, or a right has ended (`people_version`). After such a change the master
+is asked for each member before the message goes on. So a removed member hears nothing more, as on a
+watch of its own. A member who cannot be asked in time holds nobody up: their streams end, and come
+back once the master has answered for them.
 
 After a start of the master the number is another one, and all are asked anew. While it is away
 nobody hears anything.
@@ -20,13 +22,14 @@ from google.protobuf.message import Message
 from dlq.v1 import job_service_pb2 as wire
 from dlq.v1 import queue_service_pb2
 from dlq_client.line.connection import CALL_DEADLINE_S
-from dlq_common.errors import PermissionDenied, Unauthenticated, Unavailable
+from dlq_common.errors import PermissionDenied, TryAgain, Unauthenticated, Unavailable
 from dlq_web.line import feed as feeds
 from dlq_web.line.calls import MasterLine
 from dlq_web.line.feed import AWAY, EventFeed
 from dlq_web.line.methods import PublicMethod, named
 
 ASKED_AT_ONCE = 16  # members, after a change
+ASKED_S = 5.0  # for one of them; calls of the same person may be in front
 REFUSALS = (Unauthenticated, PermissionDenied)
 _GET_CLUSTER = named("QueueService", "GetCluster")
 
@@ -39,8 +42,12 @@ class CommonLine:
         self._checking = asyncio.Lock()
 
     def add(self, line: MasterLine, version: int) -> None:
-        """The master has told a new member this number."""
+        """The master has told a member this number."""
         self._known[line] = version
+
+    def has(self, line: MasterLine) -> bool:
+        """Whether the master knew this member when it was asked last."""
+        return line in self._known
 
     async def drop(self, line: MasterLine) -> None:
         """The member leaves. Nothing is asked on its line any more."""
@@ -56,6 +63,9 @@ class CommonLine:
             return await line.call(method, request, timeout_s)
         except REFUSALS:
             raise self._next_one(line) from None
+        except TryAgain:
+            self._to_the_end(line)
+            raise
 
     async def stream(self, method: PublicMethod, request: Message) -> AsyncGenerator[Any]:
         """The messages for the first member. Each comes once all members are known at its number.
@@ -69,6 +79,9 @@ class CommonLine:
                     yield message
         except REFUSALS:
             raise self._next_one(line) from None
+        except TryAgain:
+            self._to_the_end(line)
+            raise
 
     def _first(self) -> MasterLine:
         for line in self._known:
@@ -78,6 +91,11 @@ class CommonLine:
     def _next_one(self, line: MasterLine) -> Unavailable:
         self._dismiss(line)
         return Unavailable("the master has refused this member, and the next one is asked")
+
+    def _to_the_end(self, line: MasterLine) -> None:
+        """This member has too much open at the master: another one asks the next time."""
+        if line in self._known:
+            self._known[line] = self._known.pop(line)
 
     def _dismiss(self, line: MasterLine) -> None:
         self._known.pop(line, None)
@@ -92,9 +110,13 @@ class CommonLine:
 
     async def _ask(self, line: MasterLine, version: int) -> None:
         try:
-            told = await line.call(_GET_CLUSTER, queue_service_pb2.GetClusterRequest())
+            async with asyncio.timeout(ASKED_S):
+                told = await line.call(_GET_CLUSTER, queue_service_pb2.GetClusterRequest())
         except REFUSALS:
             self._dismiss(line)
+            return
+        except (TryAgain, TimeoutError):
+            self._known.pop(line, None)
             return
         if not told.people_version:
             self._dismiss(line)
@@ -137,7 +159,7 @@ class MemberFeed:
         await self._enter()
         async with aclosing(self._feed.events(after)) as events:
             async for message in events:
-                if self.closed:
+                if self.closed or not self._members.has(self._line):
                     return
                 yield message
 
@@ -166,7 +188,9 @@ class MemberFeed:
     async def _enter(self) -> None:
         while True:
             try:
-                await self._line.call(_GET_CLUSTER, queue_service_pb2.GetClusterRequest())
+                told = await self._line.call(_GET_CLUSTER, queue_service_pb2.GetClusterRequest())
+                if told.people_version and not self.closed:
+                    self._members.add(self._line, told.people_version)
                 return
             except AWAY:
                 await asyncio.sleep(feeds.FIRST_PAUSE_S)

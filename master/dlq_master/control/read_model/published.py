@@ -121,7 +121,7 @@ class Published:
             self._beliefs.put(recording)
         self.last_sequence = state.journal.next_sequence - 1
         self.epoch = state.epoch
-        self._people_left = 0  # users who were removed or got other roles since the start
+        self._people_left = 0  # how often somebody has lost a right, or may have, since the start
         self.cluster_name = state.config.cluster.name
         self._speeds: tuple[int, Mapping[str, float]] = (-1, {})  # as of so many runs
         self.chosen = state.placement.chosen
@@ -600,16 +600,23 @@ class Published:
 
     @property
     def people_version(self) -> int:
-        """Another one after each removal of a user, each other role, and each start. Never 0."""
+        """Another one after each removal of a user, each other role, each other end of rights, and
+        each start. Never 0.
+        """
         return (self.epoch << EPOCH_BITS) + self._people_left + 1
 
+    def note_lost_rights(self) -> None:
+        """Somebody has lost a right by something that is not in the store."""
+        self._people_left += 1
+
     def _leaving(self, batch: Batch) -> int:
-        """How many of the users whom this batch changes are not who they were."""
-        changes = batch.changes.get(USERS)
+        """How many users of this batch are not who they were, and its revocations."""
+        revoked, changes = len(batch.changes.get(REVOCATIONS, ())), batch.changes.get(USERS)
         if not changes:
-            return 0
+            return revoked
         known = [(self._users.get(name), after) for name, after in changes.items()]
-        return sum(before is not None and not _is_same(before, after) for before, after in known)
+        left = sum(before is not None and not _is_same(before, after) for before, after in known)
+        return revoked + left
 
     def teams(self) -> Sequence[Team]:
         """All teams by name."""

@@ -32,8 +32,10 @@ Check = Callable[[CertifiedIdentity], object]  # raises a DlqError for a holder 
 class OpenCalls:
     """All open streams, each with the task that serves it."""
 
-    def __init__(self, check: Check) -> None:
+    def __init__(self, check: Check, lost: Callable[[], object] = lambda: None) -> None:
+        """`lost` hears that a right may have ended, before the streams are looked at."""
         self._check = check
+        self._lost = lost
         self._tasks: dict[int, tuple[LastingCall, asyncio.Task[object]]] = {}
 
     def entered(self, call: LastingCall) -> None:
@@ -48,6 +50,7 @@ class OpenCalls:
 
     def look(self) -> int:
         """End those whose callers have lost their right; returns how many."""
+        self._lost()
         cut = 0
         for call, task in list(self._tasks.values()):
             if call.cut is None and call.identity is not None:

@@ -132,9 +132,10 @@ class GetClusterResponse(_message.Message):
     submit_rate: _builtins.float
     """Jobs that one user may submit in a second, in the long run."""
     people_version: _builtins.int
-    """Changes whenever a user is removed or gets another role. 0: the caller is not told of every
-    event in full. All others are told the same events, so a server may open one watch for many of
-    them. It asks anew for each of them once messages of the watch have another number.
+    """Changes whenever a user is removed, gets another role or loses a right, as by a revocation. 0:
+    the caller is not told of every event in full. All others are told the same events, so a server
+    may open one watch for many of them. It asks anew for each of them once messages of the watch
+    have another number.
     """
     @_builtins.property
     def master_time(self) -> _timestamp_pb2.Timestamp:

@@ -29,12 +29,14 @@ from dlq_master.control.stimuli import (
     PauseJob,
     ReleaseJob,
     ResumeJob,
+    RevokeCertificates,
     SetUser,
     SubmitJob,
 )
 from dlq_master.model.attempts.grace import grace_s
 from dlq_master.model.ids import AttemptKey, JobId
 from dlq_master.model.jobs.job import HoldKind, JobState
+from dlq_master.store.tables.revocations import USER, subject_of
 from support.extent import spread
 from support.master_harness import ALICE, ROOT, Master, config_of
 from support.sim_agent import SimAgent
@@ -368,5 +370,8 @@ def test_who_left_or_changed_roles_changes_the_number_of_the_people(master: Mast
     promoted = version()
     master.turn(_delete_user("dan"))
     removed = version()
+    subject = subject_of(USER, "carol")
+    master.turn(RevokeCertificates(caller=ROOT, request_id="r", subject=subject, reason="lost"))
+    revoked = version()
     master.restart()
-    assert len({known, promoted, removed, version()}) == 4
+    assert len({known, promoted, removed, revoked, version()}) == 5
