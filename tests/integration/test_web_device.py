@@ -182,6 +182,20 @@ async def test_such_a_certificate_is_not_renewed(web: SharedWebHouse, issuer: Oi
         await stub.RenewCertificate(request, timeout=DEADLINE_S)
 
 
+async def test_such_a_certificate_makes_nothing_that_outlives_it(
+    web: SharedWebHouse, issuer: OidcIssuer
+) -> None:
+    """A session makes tokens of up to a year."""
+    key, certificate = await certificate_of(web, issuer)
+    stub: Any = IdentityServiceStub(web.house.channel(key, certificate))
+    with pytest.raises(grpc.aio.AioRpcError, match="makes no link"):
+        await stub.CreateSignInLink(identity_wire.CreateSignInLinkRequest(), timeout=DEADLINE_S)
+    shown = web.browser(certificate=parse_identity(certificate))
+    told = await shown.post("/enter/certificate", headers=PAGE | OWN)
+    assert told.status_code == 403
+    assert "opens no session" in told.text
+
+
 async def test_such_certificates_end_with_the_service(
     web: SharedWebHouse, issuer: OidcIssuer
 ) -> None:
@@ -285,6 +299,15 @@ async def test_one_that_asks_too_often_is_told_to_slow_down(
         told.append((await line.poll())["error"])
     pending, slower = "authorization_pending", "slow_down"
     assert told == [pending, slower, slower, pending]
+
+
+async def test_one_that_goes_on_asking_too_often_spends_the_tries_of_its_address(
+    web: SharedWebHouse,
+) -> None:
+    line = await asking(web)
+    form = {"grant_type": GRANT, "device_code": line.asked["device_code"]}
+    told = {(await line.http.post("/device/token", data=form)).status_code for _ in range(40)}
+    assert told == {400, 429}
 
 
 async def test_an_issuer_that_did_not_ask_anew_is_not_enough(

@@ -30,7 +30,14 @@ from dlq_common.text.units import MINUTE
 from dlq_web.door.persons import Persons
 from dlq_web.door.sessions import SECRET_BYTES, digest_of
 from dlq_web.door.shared_guard import Tries
-from dlq_web.entrance.device_codes import LASTS_S, DeviceCodes, NothingYet, Waiting, plain_code
+from dlq_web.entrance.device_codes import (
+    LASTS_S,
+    SLOW_DOWN,
+    DeviceCodes,
+    NothingYet,
+    Waiting,
+    plain_code,
+)
 from dlq_web.entrance.ways import form_of
 from dlq_web.line.methods import PublicMethod
 from dlq_web.pages.page import open_page
@@ -120,6 +127,8 @@ class DeviceDoor:
         try:
             return JSONResponse(self._codes.poll(secret))
         except NothingYet as told:
+            if told.word == SLOW_DOWN:
+                self._tries.take(http)
             words = {"error_description": told.what} if told.what else {}
             return JSONResponse({"error": told.word, **words}, 400)
 

@@ -15,6 +15,7 @@ from dlq_common.clock import Clock
 from dlq_common.text.units import MINUTE
 from dlq_web.door.sessions import SECRET_BYTES, digest_of
 
+SLOW_DOWN = "slow_down"
 LASTS_S, INTERVAL_S, SLOWER_S = 10 * MINUTE, 5.0, 5.0
 MOST, MOST_OF_AN_ADDRESS = 2_000, 16
 # Letters that nobody takes for another one, and that make no words (RFC 8628, 6.1).
@@ -99,7 +100,7 @@ class DeviceCodes:
             return waiting.answer
         if early and not first:
             waiting.interval_s += SLOWER_S
-            raise NothingYet("slow_down")
+            raise NothingYet(SLOW_DOWN)
         raise NothingYet("authorization_pending")
 
     def _new_code(self) -> str:

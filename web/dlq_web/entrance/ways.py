@@ -115,6 +115,11 @@ class Entrance:
                 "this connection has shown no certificate of the cluster",
                 hint="import ~/.config/dlq/identity.crt with its key into the browser",
             )
+        if identity.through:
+            raise PermissionDenied(
+                f"this certificate came through {identity.through}, and opens no session",
+                hint="sign in at /sign-in as you did for the certificate",
+            )
         # Dates in certificates are whole seconds: it was signed before this one ended.
         since_s = identity.issued_s + 1.0
         shown = f"{identity.serial}.{identity.issuer}" if identity.issuer else identity.serial

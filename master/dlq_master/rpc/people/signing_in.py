@@ -7,7 +7,7 @@ from the user's terminal to the user's browser.
 from __future__ import annotations
 
 from dlq.v1 import identity_service_pb2 as wire
-from dlq_common.errors import NotFound
+from dlq_common.errors import NotFound, PermissionDenied
 from dlq_common.text.wire import to_duration, to_timestamp
 from dlq_master.rpc.calls.call import Call
 from dlq_master.rpc.links import LIFETIME_S
@@ -16,7 +16,15 @@ from dlq_master.rpc.links import LIFETIME_S
 async def create_sign_in_link(
     call: Call, _request: wire.CreateSignInLinkRequest
 ) -> wire.CreateSignInLinkResponse:
-    """A link for the caller."""
+    """A link for the caller. A certificate that came through a service makes none: a session has
+    tokens, which would outlive it.
+    """
+    if call.identity is not None and call.identity.through:
+        raise PermissionDenied(
+            f"this certificate came through {call.identity.through}, and makes no link",
+            user=call.caller.name,
+            hint="sign in at the page as you did for the certificate",
+        )
     secret = call.parts.links.make(call.caller.name, call.caller.role)
     return wire.CreateSignInLinkResponse(
         secret=secret,
