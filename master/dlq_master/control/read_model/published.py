@@ -611,9 +611,9 @@ class Published:
 
     def _leaving(self, batch: Batch) -> int:
         """How many users of this batch are not who they were, and its revocations."""
-        revoked, changes = len(batch.changes.get(REVOCATIONS, ())), batch.changes.get(USERS)
-        if not changes:
-            return revoked
+        if not batch.changes:
+            return 0
+        revoked, changes = len(batch.changes.get(REVOCATIONS, ())), batch.changes.get(USERS, {})
         known = [(self._users.get(name), after) for name, after in changes.items()]
         left = sum(before is not None and not _is_same(before, after) for before, after in known)
         return revoked + left
