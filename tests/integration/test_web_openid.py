@@ -356,6 +356,22 @@ async def test_a_logout_at_the_issuer_is_one_here(web: SharedWebHouse, issuer: O
     assert not await is_in(browser)
 
 
+async def test_the_issuer_may_end_many_sessions_at_once_and_a_stranger_tries_few(
+    web: SharedWebHouse, issuer: OidcIssuer
+) -> None:
+    await sign_in(browser := web.browser(), issuer, **ALICE)
+    others = web.browser("203.0.113.5")
+    for number in range(40):
+        told = {"logout_token": issuer.logout_token(f"u-{100 + number}")}
+        assert (await others.post("/enter/openid/logout", data=told)).status_code == 200
+    told = {"logout_token": issuer.logout_token("u-17")}
+    assert (await others.post("/enter/openid/logout", data=told)).status_code == 200
+    assert not await is_in(browser)
+    forged = {"logout_token": unsigned(issuer.logout_token("u-17"))}
+    ends = {(await others.post("/enter/openid/logout", data=forged)).status_code for _ in range(40)}
+    assert ends == {401, 429}
+
+
 @pytest.mark.parametrize(
     "to",
     [

@@ -106,7 +106,8 @@ class SharedServer:
         )  # fmt: skip
         door = OpenIdDoor(
             issuer, reader, rules, self.entrance, self._clock,
-            origin=origin, scopes=openid.scopes, device=device, skew_s=openid.clock_skew,
+            origin=origin, scopes=openid.scopes, device=device, tries=self._tries,
+            skew_s=openid.clock_skew,
         )  # fmt: skip
         self.entrance.add(door.way(openid.button))
 

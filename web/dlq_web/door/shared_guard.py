@@ -21,6 +21,7 @@ from dlq_web.door.guard import HEADERS, SAFE, Guard
 from dlq_web.door.sessions import Session, WebSessions
 
 CERTIFICATE = "dlq.certificate"  # in a scope: the identity that the connection has proven
+SPENDS_ITSELF = ("/device", "/enter/openid/logout")  # their handlers know who is no stranger
 TRIES_EACH_SECOND, TRIES_AT_ONCE = 1.0, 30.0
 BY_TOKEN = "by a token of the account page, as `Authorization: Bearer TOKEN`"
 
@@ -86,10 +87,10 @@ class SharedGuard(Guard):
 
     def _check_open(self, http: HTTPConnection) -> None:
         path = http.url.path
-        if path.startswith("/enter"):
+        if not path.startswith(SPENDS_ITSELF):
+            if not path.startswith("/enter"):
+                return
             self._tries.take(http)
-        elif not path.startswith("/device"):  # which spends the budget itself
-            return
         if http.scope["method"] not in SAFE:
             # No session, so no token yet: a page of another site must not sign anybody in.
             self._check_own_page(http)

@@ -27,6 +27,7 @@ from dlq_common.errors import DlqError, PermissionDenied, Unauthenticated
 from dlq_common.identity.acting import ActsFor
 from dlq_common.text.units import MINUTE
 from dlq_web.door.sessions import SECRET_BYTES, digest_of
+from dlq_web.door.shared_guard import Tries
 from dlq_web.entrance.device import DeviceDoor
 from dlq_web.entrance.id_tokens import Claims, TokenReader
 from dlq_web.entrance.issuer import Issuer
@@ -65,6 +66,7 @@ class OpenIdDoor:
         origin: str,
         scopes: tuple[str, ...],
         device: DeviceDoor,
+        tries: Tries,
         skew_s: float,
     ) -> None:
         """`origin`: the address of the page, which the issuer knows with BACK behind it. `skew_s`:
@@ -78,6 +80,7 @@ class OpenIdDoor:
         self._back = origin + BACK
         self._scopes = scopes
         self._device = device
+        self._tries = tries
         self._skew_s = skew_s
         self._secure = urlsplit(origin).scheme == "https"
         self._cookie = "__Host-dlq-openid" if self._secure else "dlq_openid"
@@ -162,7 +165,12 @@ class OpenIdDoor:
 
     async def logout(self, http: Request) -> Response:
         """The issuer has ended the session of somebody: end theirs here, too."""
-        claims = await self._reader.logout((await form_of(http, 70_000)).get("logout_token", ""))
+        form = await form_of(http, 70_000)
+        try:
+            claims = await self._reader.logout(form.get("logout_token", ""))
+        except Unauthenticated:
+            self._tries.take(http)  # the issuer itself may end many sessions at once
+            raise
         name = self._subjects.get(str(claims["sub"]))
         if name is not None:
             self._entrance.sessions.leave_everywhere(name)
