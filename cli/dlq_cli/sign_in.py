@@ -44,8 +44,13 @@ def log_in_at_page(home: Path, page: str, say: Callable[[str], None], clock: Clo
             say(f"or open {shown.page_with_code} and see that it shows this code")
         say(f"waiting for you to confirm, at most {approximate_span(shown.lasts_s)}")
 
-    place = f"{_wished_name()}@{platform.node() or 'host'}"[:80]
-    return _kept(home, login_at_page(posting(page), place, show, clock, time.sleep))
+    own = _wished_name()
+    place = f"{own}@{platform.node() or 'host'}"[:80]
+    identity = _kept(home, login_at_page(posting(page), place, show, clock, time.sleep))
+    if identity.user != own:
+        # Somebody else may have confirmed the code, to see what is submitted here.
+        say(f"you are {own} on this host: unless you are {identity.user} too, remove {home}")
+    return identity
 
 
 def _kept(home: Path, identity: Identity) -> Identity:

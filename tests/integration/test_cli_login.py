@@ -253,6 +253,14 @@ def test_the_page_may_be_a_setting(tmp_path: Path, page: str) -> None:
     assert "as ada (user)" in dlq("login", "--oidc").out
 
 
+@pytest.mark.parametrize(("own", "warned"), [("ada", False), ("bob", True)])
+def test_a_code_that_somebody_else_has_confirmed_is_noticed(
+    tmp_path: Path, page: str, own: str, warned: bool
+) -> None:
+    told = Dlq(tmp_path / "home", {"LOGNAME": own})("login", "--oidc", "--web", page)
+    assert (told.code, "unless you are ada too" in told.err) == (0, warned)
+
+
 def test_a_refusal_on_the_page_is_told(tmp_path: Path, page: str) -> None:
     Page.refuses = True
     told = Dlq(tmp_path / "home")("login", "--oidc", "--web", page)
