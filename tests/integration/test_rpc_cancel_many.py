@@ -124,7 +124,9 @@ def test_a_repeat_after_a_restart_cancels_nothing_else(daemons: Daemons) -> None
 def test_an_array_is_held_released_and_cancelled_in_parts(daemons: Daemons) -> None:
     with daemons.connect() as line:
         jobs = Jobs(line)
-        array = jobs.submit(a_spec(array=ARRAY)).job.array_task.array_id
+        lasting = a_spec(array=ARRAY)
+        lasting.command[:] = ["/bin/sleep", "60"]  # a released task may start before the cancel
+        array = jobs.submit(lasting).job.array_task.array_id
         assert len(jobs.hold_each(array).jobs) == 500
         released = jobs.release_each(f"{array}_[100-499]", only_first=True)
         assert [job.array_task.index for job in released.jobs] == [100]

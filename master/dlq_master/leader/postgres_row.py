@@ -50,9 +50,9 @@ _TRY: Final[LiteralString] = f"""UPDATE leader SET holder = $2, addresses = $3, 
             AND leader.timeline IN (0, here.timeline) THEN 1 ELSE $5 END
     FROM {_HERE}
     WHERE leader.epoch = $6 AND NOT (EXISTS ({_LOCKS}) AND {_LEFT} > 0) RETURNING leader.epoch"""
-# A process that stands still within a turn has sent a part of it, and the server waits for the rest.
-# It holds the row, and no limit of the server ends it: the next statement is to come, so the session
-# is not idle. A commit that waits for the second server does not wait for its client.
+# A process that stands still within a turn has sent a part of it, and the server waits for the
+# rest. It holds the row, and no limit of the server ends it: the next statement is to come, so the
+# session is not idle. A commit that waits for the second server does not wait for its client.
 STUCK_S: Final = 1.0
 _END_STUCK: Final[LiteralString] = f"""SELECT pg_terminate_backend(pid) FROM pg_stat_activity
     WHERE datname = current_database() AND usename = current_user AND application_name = $2
