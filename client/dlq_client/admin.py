@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from functools import partial
 
 import grpc
@@ -10,10 +12,52 @@ import grpc
 from dlq.v1 import admin_service_pb2 as wire
 from dlq.v1 import master_profile_pb2, node_pb2
 from dlq.v1.admin_service_pb2_grpc import AdminServiceStub
-from dlq_client.line.connection import CALL_DEADLINE_S, ServiceCalls, apart
+from dlq_client.line.connection import CALL_DEADLINE_S, Connection, ServiceCalls, apart
 from dlq_client.line.errors import from_rpc_error
-from dlq_common.errors import Unavailable
+from dlq_client.line.identity import Identity
+from dlq_common.errors import DlqError, Unavailable
 from dlq_common.text.wire import to_duration
+
+Parts = Mapping[str, "wire.MasterPart | DlqError"]
+LEADING = ("leads", "alone")
+ASKED_S = 3.0  # one master has so long to tell its part
+
+
+def parts_of(identity: Identity) -> Parts:
+    """The part of each master, by its address; the error of one that does not tell it. All that
+    this identity or an answer names are asked, at the same time.
+    """
+    found: dict[str, wire.MasterPart | DlqError] = {}
+    while todo := _addresses(identity, found):
+        with ThreadPoolExecutor(len(todo)) as threads:
+            found |= zip(todo, threads.map(partial(_part_of, identity), todo), strict=True)
+    return found
+
+
+def leader_of(parts: Parts, *, after: int = -1) -> wire.MasterPart | None:
+    """The one that leads, with an epoch above `after`; None: none of them."""
+    leading = [
+        part
+        for part in parts.values()
+        if isinstance(part, wire.MasterPart) and part.part in LEADING and part.epoch > after
+    ]
+    return max(leading, key=lambda part: part.epoch, default=None)
+
+
+def _addresses(identity: Identity, found: Parts) -> list[str]:
+    """The masters that were not asked yet."""
+    told = [part for part in found.values() if isinstance(part, wire.MasterPart)]
+    named = [*identity.address.split(","), *(name for part in told for name in part.masters)]
+    return [name for name in dict.fromkeys(named) if name not in found]
+
+
+def _part_of(identity: Identity, address: str) -> wire.MasterPart | DlqError:
+    alone = replace(identity, address=address)
+    try:
+        with Connection(alone, patience_s=0.0, deadline_s=ASKED_S) as connection:
+            return Admin(connection).part()
+    except DlqError as error:
+        return error
 
 
 class Admin(ServiceCalls[AdminServiceStub]):
@@ -64,6 +108,14 @@ class Admin(ServiceCalls[AdminServiceStub]):
         """End the former CA. IllegalTransition while somebody still uses it, unless forced."""
         request = wire.FinishAuthorityRequest(force=force)
         return self._change(self.stub.FinishAuthority, request).authority
+
+    def part(self) -> wire.MasterPart:
+        """The part of the master that is asked, among several."""
+        return self._connection.call(self.stub.GetLeader, wire.GetLeaderRequest()).master
+
+    def step_down(self, *, force: bool = False) -> int:
+        """Let a standby lead; return the epoch that ends. IllegalTransition when none is ready."""
+        return self._change(self.stub.StepDown, wire.StepDownRequest(force=force)).epoch
 
     def fence_node(self, node_id: str, *, reason: str = "") -> wire.FenceNodeResponse:
         """Declare a node dead; the caller has made sure that the machine is off."""

@@ -8,6 +8,7 @@ import signal
 import socket
 import sys
 from collections import deque
+from collections.abc import Callable
 from contextlib import AsyncExitStack
 from functools import partial
 from importlib.metadata import version
@@ -85,9 +86,12 @@ def serve_until_stopped(config: MasterConfig, early: EarlyCheck | None) -> None:
     """
     pin()
     clock, faults = SteadyClock(), deque[float](maxlen=MOST_FAULTS)
+    stepped_down = False
     while True:
         try:
-            return asyncio.run(serve(config, early))
+            stepped_down = asyncio.run(serve(config, early, stepped_down=stepped_down))
+            if not stepped_down:
+                return
         except HandlerFailed as failed:
             told = failed.incident
             get_logger("master").critical(
@@ -104,18 +108,24 @@ def serve_until_stopped(config: MasterConfig, early: EarlyCheck | None) -> None:
                 raise DlqError(f"the master failed {MOST_FAULTS} times within a minute") from failed
 
 
-async def serve(config: MasterConfig, early: EarlyCheck | None = None) -> None:
+async def serve(
+    config: MasterConfig, early: EarlyCheck | None = None, *, stepped_down: bool = False
+) -> bool:
     """Build the master, serve until a signal, leave in order. Raises CommitFailed when one did.
+    Return whether it has stepped down: then it stands by from now on.
 
     A start that fails, for example on a taken port, closes every part already made, the last one
     first.
     """
     async with AsyncExitStack() as leaving:
-        epoch = await _serve(config, leaving, early)
+        epoch, leads = await _serve(config, leaving, early, stepped_down)
     get_logger("master").info("master_stopped", epoch=epoch)
+    return leads is not None and leads.stands_by_again
 
 
-async def _serve(config: MasterConfig, leaving: AsyncExitStack, early: EarlyCheck | None) -> int:
+async def _serve(
+    config: MasterConfig, leaving: AsyncExitStack, early: EarlyCheck | None, stepped_down: bool
+) -> tuple[int, Leadership | None]:
     preload()
     leaving.enter_context(collecting_later())
     passed = passed_sockets(os.environ)
@@ -123,9 +133,9 @@ async def _serve(config: MasterConfig, leaving: AsyncExitStack, early: EarlyChec
     authority = Authorities(state_dir, config.cluster.name)
     _refuse_superseded(config)
     service = Service.of(os.environ, SteadyClock())
-    leads, stopped = await _part(config, authority, service, leaving)
+    leads, stopped = await _part(config, authority, service, leaving, stepped_down)
     if stopped:
-        return 0
+        return 0, None
     writer, reader = open_store(config, leaving, early, leads)
     loaded = _rows(config, reader, leads)
     boot_id = this_boot(os.environ)
@@ -201,7 +211,14 @@ async def _serve(config: MasterConfig, leaving: AsyncExitStack, early: EarlyChec
         leaving.push_async_callback(solver.close)
         state.machines.solving.process = solver
     steps = StepStore(writer.put_steps, reader.steps)
-    server = _server(config, loop, sessions, authority, audit, clock, forecasts, steps, meter)
+    stop: Callable[[], None] = loop.stop
+    if leads is not None:
+        leads.last_turn = writer.last_turn
+        leads.ended_by(loop.stop)
+        stop = leads.told_to_stop
+    server = _server(
+        config, loop, sessions, authority, audit, clock, forecasts, steps, meter, leads
+    )
     _make_desk(config, state, loop, server, authority, audit, leaving)
     listening = passed.get(LOGIN_SOCKET)
     groups = Groups(loop, HostAccounts(), server.open_calls.look)
@@ -220,7 +237,7 @@ async def _serve(config: MasterConfig, leaving: AsyncExitStack, early: EarlyChec
     turning = asyncio.create_task(loop.run())
     leaving.push_async_callback(_end, turning)
     for number in (signal.SIGTERM, signal.SIGINT):
-        asyncio.get_running_loop().add_signal_handler(number, loop.stop)
+        asyncio.get_running_loop().add_signal_handler(number, stop)
     metronome = start_metronome(loop.tell, periods_s)
     leaving.callback(metronome.shutdown, wait=False)
     leaving.push_async_callback(server.stop, STOP_GRACE_S)
@@ -243,18 +260,22 @@ async def _serve(config: MasterConfig, leaving: AsyncExitStack, early: EarlyChec
         leaving.push_async_callback(_end, following)
     await turning
     await _left(shipping, leads, writer)
-    return state.epoch
+    return state.epoch, leads
 
 
 async def _part(
-    config: MasterConfig, authority: Authorities, service: Service, leaving: AsyncExitStack
+    config: MasterConfig,
+    authority: Authorities,
+    service: Service,
+    leaving: AsyncExitStack,
+    stepped_down: bool,
 ) -> tuple[Leadership | None, bool]:
     """The lease, where there are several masters; and whether this one was told to stop before."""
     if not config.leader.masters:
         return None, False
     from dlq_master.taking_part import lead
 
-    leads = await lead(config, authority, service, leaving)
+    leads = await lead(config, authority, service, leaving, stepped_down=stepped_down)
     return leads, leads is None
 
 
@@ -321,6 +342,7 @@ def _server(
     foresight: Foresight,
     steps: StepStore,
     meter: Meter,
+    leads: Leadership | None,
 ) -> MasterServer:
     settings = ServerSettings(
         api_address=config.listen.api,
@@ -344,6 +366,7 @@ def _server(
         foresight=foresight,
         steps=steps,
         meter=meter,
+        lead=leads,
     )
 
 

@@ -7,8 +7,11 @@ is loaded. A standby listens on the same ports and refuses every call with the l
 from __future__ import annotations
 
 import asyncio
+import math
 import signal
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, suppress
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -25,14 +28,18 @@ from dlq_master.control.config import MasterConfig
 from dlq_master.control.jobs.state import window_of
 from dlq_master.databases import place_of
 from dlq_master.leader.keeper import LeaseKeeper
-from dlq_master.leader.lease import LeaderLease, LeaseTerms, Standing
-from dlq_master.leader.postgres_row import PostgresRow
+from dlq_master.leader.lease import NEVER_S, LeaderLease, LeaseTerms, MasterPart, Standing
+from dlq_master.leader.postgres_row import PostgresRow, ready_standbys, standby_name
+from dlq_master.model.ids import NodeId
+from dlq_master.model.nodes.node import Node
+from dlq_master.rpc.calls.auth import Door
 from dlq_master.rpc.calls.signs import Signs
-from dlq_master.rpc.standing_by import StandbyServer
-from dlq_master.store.batch import Loaded
+from dlq_master.rpc.standing_by import StandbyFacts, StandbyServer
+from dlq_master.store.batch import Loaded, User
 from dlq_master.store.port import DatabaseDamaged
 from dlq_master.store.postgres.fence import Fence
 from dlq_master.store.postgres.tail import StoreTail
+from dlq_master.store.tables.revocations import Revocation
 
 LOOK_S: Final = 0.1
 LOST: Final = "turn-seen"  # in the state directory: a turn that a database had lost
@@ -51,15 +58,40 @@ class WarmRows:
         self._failed = ""
         self._path = config.cluster.state_dir / LOST
         self._seen = _turn_in(self._path)  # the last turn that is known to have been committed
+        self._read_s = -math.inf
+        self._name = own_address(config)
 
-    def catch_up(self) -> None:
-        """Read what has changed. A database that does not answer is asked again."""
+    @property
+    def turn(self) -> int:
+        """The last one that is in the copy."""
+        return 0 if self._tail is None else self._tail.number
+
+    def read_ago_s(self) -> float:
+        """Since the last turns were read; infinite: none were."""
+        return SteadyClock().boottime_s() - self._read_s
+
+    def user(self, name: str) -> User | None:
+        return None if self._tail is None else self._tail.people[0].get(name)
+
+    def node(self, node_id: NodeId) -> Node | None:
+        """No node has business with a standby."""
+
+    @property
+    def revocations(self) -> Mapping[str, Revocation]:
+        return {} if self._tail is None else self._tail.people[1]
+
+    def catch_up(self, *, ready: bool = True) -> None:
+        """Read what has changed. A database that does not answer is asked again. `ready`: this
+        standby would lead, and the leader may know it.
+        """
         try:
             if self._tail is None:
                 self._tail = StoreTail(place_of(self._config), window_of(self._config))
             self._tail.catch_up()
             self._seen = max(self._seen, self._tail.number)
-            self._failed = ""
+            self._read_s, self._failed = SteadyClock().boottime_s(), ""
+            whole = self._tail.number >= self._seen
+            self._tail.call_itself(standby_name(self._name, ready=ready and whole))
         except (psycopg.Error, DlqError) as error:
             if str(error) != self._failed:
                 self._failed = str(error)
@@ -99,9 +131,12 @@ def _turn_in(path: Path) -> int:
 class Leadership:
     """The lease that this master has. It says when a word may leave."""
 
-    def __init__(self, keeper: LeaseKeeper, rows: WarmRows) -> None:
-        self._keeper = keeper
+    def __init__(self, config: MasterConfig, keeper: LeaseKeeper, rows: WarmRows) -> None:
+        self._config, self._keeper = config, keeper
         self.rows = rows
+        self.last_turn: Callable[[], int] = lambda: 0  # of the writer
+        self._end: Callable[[], None] = lambda: None  # of the loop
+        self.stands_by_again = False
 
     @property
     def fence(self) -> LeaderFence:
@@ -122,6 +157,30 @@ class Leadership:
         while not self._keeper.may_speak():  # noqa: ASYNC110 - a clock ends it, and tells nobody
             await asyncio.sleep(LOOK_S / 2)
 
+    def part(self) -> MasterPart:
+        """For people."""
+        return self._keeper.part(self.last_turn(), 0.0, self._config.leader.masters)
+
+    async def ready(self) -> Sequence[str]:
+        """The standbys that could lead at once. Raises Unavailable."""
+        return await asyncio.to_thread(ready_standbys, place_of(self._config))
+
+    def ended_by(self, end: Callable[[], None]) -> None:
+        """`end` ends the loop after what it has begun."""
+        self._end = end
+
+    def step_down(self, epoch: int) -> None:
+        """Let another master lead, and stand by; after the answers that are on their way."""
+        if epoch == self.fence.epoch:
+            _log.info("steps_down", epoch=epoch)
+            self.stands_by_again = True
+            asyncio.get_running_loop().call_soon(self._end)
+
+    def told_to_stop(self) -> None:
+        """The process ends."""
+        self.stands_by_again = False
+        self._end()
+
     async def release(self) -> None:
         """Give the lease back. Nothing may be written or said afterwards."""
         await asyncio.to_thread(self._keeper.release)
@@ -129,9 +188,15 @@ class Leadership:
 
 
 async def lead(
-    config: MasterConfig, authority: Signs, service: Service, leaving: AsyncExitStack
+    config: MasterConfig,
+    authority: Signs,
+    service: Service,
+    leaving: AsyncExitStack,
+    *,
+    stepped_down: bool = False,
 ) -> Leadership | None:
-    """Stand by until this master leads; None: it was asked to stop meanwhile.
+    """Stand by until this master leads; None: it was asked to stop meanwhile. `stepped_down`: for
+    the time of one lease it leaves the lead to others.
 
     Raises OSError when a port is taken.
     """
@@ -142,6 +207,7 @@ async def lead(
         LeaseTerms(ttl_s=ttl_s, renew_s=settings.renew, poll_s=settings.poll),
         allow_async=config.store.allow_asynchronous,
         former=config.leader.former_systems,
+        waits_until_s=clock.boottime_s() + ttl_s if stepped_down else NEVER_S,
     )
     row = PostgresRow(place_of(config), ttl_s)
     keeper = LeaseKeeper(lease, row, own_address(config), clock, config.cluster.state_dir)
@@ -154,7 +220,7 @@ async def lead(
     looking = asyncio.create_task(standing.look())
     leaving.callback(looking.cancel)
     _log.info("leads", epoch=lease.fence.epoch, fence=lease.fence.text())
-    return Leadership(keeper, rows)
+    return Leadership(config, keeper, rows)
 
 
 def own_address(config: MasterConfig) -> str:
@@ -180,6 +246,10 @@ class _Standing:
             authority,
             SteadyClock(),
             lambda: self._keeper.lease.leader,
+            StandbyFacts(
+                Door(config.cluster.name, lambda: self._rows, SteadyClock(), ()),
+                lambda: self._part(config),
+            ),
         )
         await refusing.start()
         for number in (signal.SIGTERM, signal.SIGINT):
@@ -189,10 +259,15 @@ class _Standing:
         try:
             while not self._stopped and self._keeper.lease.standing is Standing.STANDBY:
                 await self._look_once()
-                await asyncio.to_thread(self._rows.catch_up)
+                ready = not self._keeper.lease.why
+                await asyncio.to_thread(partial(self._rows.catch_up, ready=ready))
         finally:
             await refusing.stop()
         return not self._stopped
+
+    def _part(self, config: MasterConfig) -> MasterPart:
+        rows = self._rows
+        return self._keeper.part(rows.turn, rows.read_ago_s(), config.leader.masters)
 
     async def look(self) -> None:
         """For as long as it leads."""

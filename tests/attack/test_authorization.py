@@ -71,7 +71,7 @@ USERS = {
 }
 ADMINS = {"CreateJoinToken", "ListJoinTokens", "RevokeJoinToken", "ForgetNode", "SetUser", "DeleteUser", "SetPolicy",  # noqa: E501
           "SetTeam", "DeleteTeam", "RevokeCertificates", "ListRevocations",
-          "RotateAuthority", "GetAuthority", "FinishAuthority"}  # fmt: skip
+          "RotateAuthority", "GetAuthority", "FinishAuthority", "StepDown"}  # fmt: skip
 
 
 def may(role: Role, method: Method) -> bool:

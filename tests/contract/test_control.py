@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from dlq_common.daemon.config import Seconds
-from dlq_common.errors import AlreadyExists, Conflict, NotFound, Unauthenticated
+from dlq_common.errors import AlreadyExists, Conflict, IllegalTransition, NotFound, Unauthenticated
 from dlq_master.control import stimuli as say
 from dlq_master.control.composition.state import State, restore
 from dlq_master.control.composition.wiring import WIRING
@@ -207,6 +207,16 @@ async def test_a_repeated_token_request_finds_the_first_record(control: Control)
     first = await control.ask(a_token())
     again = await control.ask(replace(a_token(), token_id="2", secret_hash=hashed("other")))
     assert again == first
+
+
+async def test_a_lead_is_given_up_once_for_each_request(control: Control) -> None:
+    ask = say.StepDown(caller=ROOT, request_id="down")
+    epoch = await control.ask(ask)
+    assert epoch == control.published.epoch
+    # The next leader finds the answer, though no standby of its own is ready.
+    assert await control.ask(replace(ask, found="no standby")) == epoch
+    with pytest.raises(IllegalTransition, match="goes on to lead: no standby"):
+        await control.ask(replace(ask, request_id="again", found="no standby"))
 
 
 async def test_a_user_is_set_published_and_deleted(control: Control) -> None:

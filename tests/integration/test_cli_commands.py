@@ -359,6 +359,12 @@ def test_text_of_revocations(dlq: Dlq, snapshot: SnapshotAssertion) -> None:
     assert "\n".join(one.out for one in said) == snapshot
 
 
+def test_text_of_the_masters(dlq: Dlq, snapshot: SnapshotAssertion) -> None:
+    said = [dlq(*line.split()) for line in ("admin leader show", "admin leader step-down")]
+    assert [one.code for one in said] == [0, 0], said
+    assert "\n".join(one.out for one in said) == snapshot
+
+
 @pytest.mark.parametrize("line", [line for line in CHANGES if "--parsable" not in line])
 def test_json_of_a_change(line: str, dlq: Dlq, snapshot: SnapshotAssertion) -> None:
     head, dashes, tail = line.partition(" -- ")

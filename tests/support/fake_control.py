@@ -585,6 +585,11 @@ class FakeControl:
     def _RevokeToken(self, ask: say.RevokeToken) -> None:
         self.published.all_tokens.pop(ask.token_id, None)
 
+    def _StepDown(self, ask: say.StepDown) -> int:
+        if ask.found:
+            raise IllegalTransition(f"this master goes on to lead: {ask.found}")
+        return self.published.epoch
+
     def _RevokeCertificates(self, ask: say.RevokeCertificates) -> Revocation:
         now_s = self.clock.now_s()
         good_from_s = math.floor(now_s) + 1.0

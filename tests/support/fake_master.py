@@ -89,6 +89,7 @@ class FakeMaster(
         self.ca = admin.AuthorityFacts(
             fingerprint="a1" * 32, expire_time=to_timestamp(EPOCH_S + 86_400 * 365)
         )
+        self.part = admin.MasterPart(address="head1:7320", part="alone", epoch=7)
         self.renewal_wanted = False
         self.revocations: list[admin.Revocation] = []
         self.tokens: dict[str, admin.JoinToken] = {}
@@ -559,6 +560,16 @@ class FakeMaster(
         self.ca.Clear()
         self.ca.fingerprint = "b2" * 32
         return admin.FinishAuthorityResponse(authority=self.ca)
+
+    def GetLeader(self, request: admin.GetLeaderRequest, context: Any) -> admin.GetLeaderResponse:
+        self._note("GetLeader", request, context)
+        return admin.GetLeaderResponse(master=self.part)
+
+    def StepDown(self, request: admin.StepDownRequest, context: Any) -> admin.StepDownResponse:
+        """The same master leads again, with the next epoch."""
+        self._note("StepDown", request, context)
+        self.part.epoch += 1
+        return admin.StepDownResponse(epoch=self.part.epoch - 1)
 
     def FenceNode(self, request: admin.FenceNodeRequest, context: Any) -> admin.FenceNodeResponse:
         self._note("FenceNode", request, context)

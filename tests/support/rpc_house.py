@@ -20,6 +20,7 @@ from dlq_master.control.read_model.ports import Control
 from dlq_master.rpc.agents.checkpoint_places import CheckpointPlaces
 from dlq_master.rpc.agents.sessions import Sessions
 from dlq_master.rpc.audit.audit import Audit
+from dlq_master.rpc.calls.parts import Lead
 from dlq_master.rpc.calls.roles import GroupGrants
 from dlq_master.rpc.calls.signs import Signs
 from dlq_master.rpc.people.authorities import Authorities
@@ -53,6 +54,7 @@ class RpcHouse:
         web_certificates_s: float = 0.0,
         group_grants: GroupGrants = NO_GRANTS,
         authority: Signs | None = None,
+        lead: Lead | None = None,
     ) -> None:
         """`loop`: a real one behind the door instead of the fake. `web_...`: as in master.toml."""
         self.clock = SteadyClock()
@@ -82,6 +84,7 @@ class RpcHouse:
             foresight=self.foresight,
             steps=self.steps.store,
             meter=self.meter,
+            lead=lead,
         )
         self._channels: list[aio.Channel] = []
         for name, role, uid in (

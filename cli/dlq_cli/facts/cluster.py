@@ -110,6 +110,14 @@ authority_facts = described(
     members=described(admin_service_pb2.AuthorityMember, "kind name state"),
 )
 
+# A master and its part among several: the leader's epoch, and the last turn it has or has read.
+master_facts = described(
+    admin_service_pb2.MasterPart,
+    """
+    address part since_time leader? epoch system? timeline lease_left_s turn read_ago_s reason?
+    """,
+)
+
 user_facts = described(admin_service_pb2.User, "name role uid gid groups create_time")
 
 policy_facts = described(policy_pb2.Policy, "policy settings set_by? set_time")

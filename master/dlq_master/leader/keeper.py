@@ -19,7 +19,7 @@ from dlq_common.clock import Clock
 from dlq_common.daemon.logs import get_logger
 from dlq_common.fence import LeaderFence
 from dlq_common.identity.files import write_public
-from dlq_master.leader.lease import Ask, LeaderLease, Standing, carried_out
+from dlq_master.leader.lease import Ask, LeaderLease, MasterPart, Standing, carried_out
 from dlq_master.leader.row import RowSession, RowUnknown
 
 SEEN: Final = "leader-seen.json"  # in the state directory: the highest fence that was seen here
@@ -42,6 +42,7 @@ class LeaseKeeper:
         self._stepping_down, self._closing = threading.Event(), threading.Event()
         self._asked: Ask | None = None
         self._changed: Callable[[], None] = lambda: None
+        self._since_s = clock.boottime_s()
         self._thread = threading.Thread(target=self._run, name="lease", daemon=True)
         lease.known = read_seen(self._path)
 
@@ -58,6 +59,23 @@ class LeaseKeeper:
     def may_speak(self) -> bool:
         """Whether a command, a lease of a node, or an answer to a change may leave now."""
         return self.lease.may_speak(self._clock.boottime_s())
+
+    def part(self, turn: int, read_ago_s: float, masters: tuple[str, ...]) -> MasterPart:
+        """For people. `turn`: the last one that this master has committed, or read."""
+        lease, now_s = self.lease, self._clock.boottime_s()
+        leads = lease.standing is not Standing.STANDBY
+        return MasterPart(
+            address=self._address,
+            leads=leads,
+            held_s=now_s - self._since_s,
+            leader=self._address if leads else lease.leader,
+            fence=lease.fence if leads else lease.known,
+            left_s=lease.left_s(now_s),
+            turn=turn,
+            read_ago_s=read_ago_s,
+            why=lease.why,
+            masters=masters,
+        )
 
     def release(self) -> None:
         """Give the lease back: nothing will be written or said any more. Waits a moment for the
@@ -101,7 +119,7 @@ class LeaseKeeper:
                 if why:
                     _log.error("cannot_lead", cause=why)
             if self.lease.standing is not standing:
-                standing = self.lease.standing
+                standing, self._since_s = self.lease.standing, self._clock.boottime_s()
                 self._changed()
         if self.lease.standing is Standing.OVER and not self._stepping_down.is_set():
             self._end()

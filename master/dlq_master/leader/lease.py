@@ -25,6 +25,8 @@ from dlq_master.leader.row import HeldLease, LeaseRow
 SPEAKS = 2 / 3
 NEVER_S = -math.inf
 NO_FENCE = LeaderFence()
+# A standby that has read the turns so lately has all that count.
+READY_S = 2.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,6 +64,26 @@ class Ask(NamedTuple):
     sent_s: float
 
 
+class MasterPart(NamedTuple):
+    """The part of one master, as it tells it to others."""
+
+    address: str
+    leads: bool
+    held_s: float  # for so long it has had this part
+    leader: str  # its address; "": nobody leads, as far as is known
+    fence: LeaderFence  # of the leader
+    left_s: float  # until the leader's lease ends
+    turn: int  # the last one that was committed, or read
+    read_ago_s: float  # of a standby, since it read the turns; infinite: it has read none
+    why: str  # why this standby would not take the lead
+    masters: tuple[str, ...]
+
+    @property
+    def ready(self) -> bool:
+        """Whether this standby could lead at once."""
+        return not self.leads and not self.why and self.read_ago_s <= READY_S
+
+
 @dataclass(slots=True)
 class LeaderLease:
     """The knowledge of one process about the lease. `holder` is drawn anew at each start."""
@@ -70,6 +92,8 @@ class LeaderLease:
     terms: LeaseTerms = field(default_factory=LeaseTerms)
     allow_async: bool = False
     former: Container[str] = ()
+    waits_until_s: float = NEVER_S
+    """Until then others may take the lead, and this master does not try."""
     known: LeaderFence = NO_FENCE
     """The highest fence that this master has seen, in earlier lives too."""
     standing: Standing = Standing.STANDBY
@@ -80,6 +104,7 @@ class LeaderLease:
     why: str = ""
     """Why this standby does not try, or why this leader is over."""
     _confirmed_s: float = NEVER_S
+    _others_until_s: float = NEVER_S
     _due_s: float = NEVER_S
     _next: RowQuestion = RowQuestion.READ
     _out: bool = False
@@ -131,6 +156,12 @@ class LeaderLease:
             return NEVER_S
         return self._confirmed_s + SPEAKS * self.terms.ttl_s
 
+    def left_s(self, now_s: float) -> float:
+        """Until the leader's lease ends, by what is known here."""
+        if self.standing is Standing.STANDBY:
+            return self._others_until_s - now_s
+        return self._confirmed_s + self.terms.ttl_s - now_s
+
     def may_speak(self, now_s: float) -> bool:
         """Whether this master leads, and nobody else can."""
         return now_s < self.speaks_until_s()
@@ -164,10 +195,12 @@ class LeaderLease:
             self._lead(ask, row, now_s)
             return
         self.leader = "" if row.free else row.address
+        self._others_until_s = ask.sent_s + row.left_s
         self.why = self._objection(row)
         if not self.why:
             self.known = later(self.known, row.fence)
         wants = row.free and not self.why and ask.question is RowQuestion.READ
+        wants = wants and now_s >= self.waits_until_s
         self._then(
             RowQuestion.TRY if wants else RowQuestion.READ,
             now_s if wants else now_s + self.terms.poll_s,

@@ -11,16 +11,17 @@ import os
 import select
 import socket
 from collections.abc import Sequence
-from contextlib import suppress
+from contextlib import closing, suppress
 from typing import Any, Final, LiteralString
 
 import psycopg
 
-from dlq_common.errors import DlqError
+from dlq_common.errors import DlqError, Unavailable
 from dlq_common.fence import LeaderFence
+from dlq_master.leader.lease import READY_S
 from dlq_master.leader.row import HeldLease, RowUnknown
 from dlq_master.store.postgres.fence import JUMP
-from dlq_master.store.postgres.line import NAME, PostgresLine, PostgresPlace
+from dlq_master.store.postgres.line import NAME, QUICK_READER, PostgresLine, PostgresPlace
 
 _LOCK: Final = 0x646C7132  # the class of the locks; the epoch is the other half
 _HERE: Final[LiteralString] = """(SELECT system_identifier,
@@ -67,6 +68,31 @@ _RENEW: Final[LiteralString] = f"""UPDATE leader SET renewed = clock_timestamp()
 _RELEASE: Final[LiteralString] = (
     f"""UPDATE leader SET ttl_s = 0 {_OF_FENCE} RETURNING leader.epoch"""
 )
+
+
+# By this name a leader finds the sessions of its standbys. A name has at most 63 bytes.
+_STANDBY: Final = "dlq-standby "
+_READY: Final[LiteralString] = """SELECT application_name FROM pg_stat_activity
+    WHERE datname = current_database() AND usename = current_user
+    AND starts_with(application_name, $1)
+    AND extract(epoch FROM clock_timestamp() - state_change) <= $2"""
+
+
+def standby_name(address: str, *, ready: bool) -> str:
+    """The name of the session that reads the turns, for the server."""
+    return f"{_STANDBY}{address}"[:63] if ready else NAME
+
+
+def ready_standbys(place: PostgresPlace) -> list[str]:
+    """The addresses of the standbys that have read all turns lately, perhaps cut short. Raises
+    Unavailable.
+    """
+    try:
+        with closing(PostgresLine(place, QUICK_READER)) as line:
+            rows = line.own(_READY, [_STANDBY, READY_S]).fetchall()
+    except psycopg.Error as error:
+        raise Unavailable(f"the database does not answer: {str(error).strip()}") from error
+    return sorted(name.removeprefix(_STANDBY) for (name,) in rows)
 
 
 def _settings(ttl_s: float) -> dict[str, str]:

@@ -95,6 +95,8 @@ SERVICES: Mapping[str, Mapping[str, RpcMethod]] = {
         "RotateAuthority": RpcMethod(ADMINS, authority.rotate_authority, changes=True),
         "GetAuthority": RpcMethod(ADMINS, authority.get_authority),
         "FinishAuthority": RpcMethod(ADMINS, authority.finish_authority, changes=True),
+        "GetLeader": RpcMethod(OPERATORS, admin.get_leader),
+        "StepDown": RpcMethod(ADMINS, admin.step_down, changes=True),
         "FenceNode": RpcMethod(OPERATORS, admin.fence_node, changes=True),
         "SetNodeFlags": RpcMethod(OPERATORS, admin.set_node_flags, changes=True),
         "SetNodeLabels": RpcMethod(OPERATORS, admin.set_node_labels, changes=True),

@@ -29,7 +29,7 @@ from dlq_master.rpc.calls.certificate import MasterCertificate
 from dlq_master.rpc.calls.errors import Errors
 from dlq_master.rpc.calls.limits import CallLimits, check_deadline
 from dlq_master.rpc.calls.open_calls import OpenCalls
-from dlq_master.rpc.calls.parts import MasterParts
+from dlq_master.rpc.calls.parts import Lead, MasterParts
 from dlq_master.rpc.calls.passage import Passage
 from dlq_master.rpc.calls.reads import Slices
 from dlq_master.rpc.calls.roles import GroupGrants
@@ -111,6 +111,7 @@ class MasterServer:
         foresight: Foresight,
         steps: StepStore,
         meter: Meter,
+        lead: Lead | None = None,
     ) -> None:
         """Bind both ports; nothing is served before `start`. OSError when a port is taken."""
         self._settings = settings
@@ -157,6 +158,7 @@ class MasterServer:
             record=audit.recorded,
             audit=audit.search,
             health=self._health,
+            lead=lead,
             version=settings.version,
             web_address=settings.web_address,
             web_certificates_s=settings.web_certificates_s,

@@ -1,28 +1,54 @@
 """The ports of a master that does not lead: every call is refused with the leader's address.
 
-It does nothing, knows nobody and reads nothing. The refusal is NOT_LEADER, of the class that
+It changes nothing. The refusal is NOT_LEADER, of the class that
 clients repeat: they dial the named master, with the same key. A node that wants to join hears the
-same.
+same. One call is answered: GetLeader, for operators, says what this standby has read.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import grpc
 from grpc import aio
 from grpc_status import rpc_status
 
-from dlq_common.clock import Clock
-from dlq_common.errors import NotLeader
+from dlq.v1 import admin_service_pb2 as wire
+from dlq_common.clock import Clock, SteadyClock
+from dlq_common.errors import DlqError, NotLeader, PermissionDenied
+from dlq_master.leader.lease import MasterPart
+from dlq_master.rpc.calls.auth import Door, identity_of
+from dlq_master.rpc.calls.call import Context
 from dlq_master.rpc.calls.certificate import MasterCertificate
 from dlq_master.rpc.calls.errors import status_of
+from dlq_master.rpc.calls.roles import OPERATORS
 from dlq_master.rpc.server import API_OPTIONS, JOIN_OPTIONS, bind
+from dlq_master.rpc.views.convert import part_message
 
 if TYPE_CHECKING:
     from dlq_master.rpc.calls.signs import Signs
+
+
+_ANSWERED: Final = "/dlq.v1.AdminService/GetLeader"
+
+
+class StandbyFacts(NamedTuple):
+    """The answer to GetLeader. `door` knows the users whose rows this standby has read."""
+
+    door: Door
+    part: Callable[[], MasterPart]
+
+    async def answer(self, request: object, context: Context) -> wire.GetLeaderResponse:
+        """Raises PermissionDenied or Unauthenticated, as a leader does."""
+        del request
+        identity = identity_of(context)
+        self.door.check_member(identity)
+        if identity.role not in OPERATORS:
+            raise PermissionDenied(f"the role {identity.role} may not call GetLeader")
+        now_s = SteadyClock().now_s()
+        return wire.GetLeaderResponse(master=part_message(self.part(), now_s))
 
 
 class StandbyServer:
@@ -35,13 +61,14 @@ class StandbyServer:
         authority: Signs,
         clock: Clock,
         leader: Callable[[], str],
+        facts: StandbyFacts | None = None,
     ) -> None:
         """Bind both ports. OSError when one is taken."""
         certificate = MasterCertificate(authority, clock)
         self._servers = (aio.server(options=API_OPTIONS), aio.server(options=JOIN_OPTIONS))
-        for server in self._servers:
-            server.add_generic_rpc_handlers([_Refusing(leader)])
         api, join = self._servers
+        api.add_generic_rpc_handlers([_Refusing(leader, facts)])
+        join.add_generic_rpc_handlers([_Refusing(leader)])
         self.api_port = bind(api, api_address, certificate, mutual=True)
         self.join_port = bind(join, join_address, certificate, mutual=False)
 
@@ -65,13 +92,26 @@ def not_leader(leader: str) -> NotLeader:
 class _Refusing(grpc.GenericRpcHandler):
     """Every method of every service, as a stream: that fits calls of all four kinds."""
 
-    def __init__(self, leader: Callable[[], str]) -> None:
-        self._leader = leader
+    def __init__(self, leader: Callable[[], str], facts: StandbyFacts | None = None) -> None:
+        self._leader, self._facts = leader, facts
 
     def service(self, handler_call_details: Any) -> Any:
-        del handler_call_details
+        if self._facts is not None and handler_call_details.method == _ANSWERED:
+            return grpc.unary_unary_rpc_method_handler(
+                self._answer,
+                request_deserializer=wire.GetLeaderRequest.FromString,
+                response_serializer=wire.GetLeaderResponse.SerializeToString,
+            )
         return grpc.stream_stream_rpc_method_handler(self._refuse)
 
     async def _refuse(self, requests: object, context: aio.ServicerContext[bytes, bytes]) -> None:
         del requests
         await context.abort_with_status(rpc_status.to_status(status_of(not_leader(self._leader()))))
+
+    async def _answer(self, request: object, context: Context) -> wire.GetLeaderResponse:
+        assert self._facts is not None
+        try:
+            return await self._facts.answer(request, context)
+        except DlqError as error:
+            await context.abort_with_status(rpc_status.to_status(status_of(error)))
+            raise

@@ -92,6 +92,10 @@ class BatchWriter:
         """Drop these lists of steps, as `prune_journal` drops events."""
         await self._hand_in(partial(drop_steps, keys=keys), None)
 
+    def last_turn(self) -> int:
+        """The number of the last batch that is on disk."""
+        return self._number
+
     def tell_of(self, audit: AuditState, key: str = AUDIT_HEAD) -> None:
         """From now on the database is told how far the audit's file is. `key`: of meta; each of
         several masters has its own file.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
@@ -22,6 +22,7 @@ class FakeTail:
 
     number = 0
     away = False
+    names: ClassVar[list[str]] = []
 
     def __init__(self, *_: Any) -> None:
         self.closed = False
@@ -29,6 +30,9 @@ class FakeTail:
     def catch_up(self) -> None:
         if self.away:
             raise Unavailable("the server is away")
+
+    def call_itself(self, name: str) -> None:
+        self.names.append(name)
 
     def loaded(self, fence: Fence) -> Any:
         return ("rows", fence)
@@ -42,6 +46,7 @@ def rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> WarmRows:
     monkeypatch.setattr(taking_part, "StoreTail", FakeTail)
     monkeypatch.setattr(FakeTail, "number", 0)
     monkeypatch.setattr(FakeTail, "away", False)
+    monkeypatch.setattr(FakeTail, "names", [])
     return _rows(tmp_path)
 
 
@@ -64,6 +69,17 @@ def test_rows_that_cannot_be_followed_are_read_at_the_start(rows: WarmRows) -> N
     rows.catch_up()
     FakeTail.away = True
     assert rows.taken(FENCE) is None
+
+
+def test_a_standby_lets_the_leader_know_that_it_is_ready(rows: WarmRows) -> None:
+    FakeTail.number = 5
+    rows.catch_up()
+    rows.catch_up(ready=False)
+    FakeTail.number = 4
+    rows.catch_up()
+    ready = f"dlq-standby {MasterConfig().listen.api}"
+    assert FakeTail.names == [ready, "dlq-master", "dlq-master"]
+    assert rows.read_ago_s() < 60.0
 
 
 def test_a_database_without_turns_that_were_seen_is_refused_also_later(

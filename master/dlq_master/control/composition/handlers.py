@@ -7,16 +7,18 @@ The type of its second parameter says which stimulus it handles.
 from collections.abc import Callable
 from typing import Any, Final, get_type_hints
 
+from dlq_common.errors import IllegalTransition
 from dlq_master.control.composition import edits
 from dlq_master.control.jobs import jobs, submitting, updating
 from dlq_master.control.loans import loans, reclaims
+from dlq_master.control.loop.once import Done, once
 from dlq_master.control.loop.turn import Answer, Turn
 from dlq_master.control.machines import pool_hellos, pools, provider_answers
 from dlq_master.control.nodes import gpu_health, labels, maintenance, nodes
 from dlq_master.control.people import attendance, notify_rules, people, revocations, teams
 from dlq_master.control.placement import policies, scheduling
 from dlq_master.control.reservations import reservations
-from dlq_master.control.stimuli import EditMany, JobEdit, Opened, OpenSession
+from dlq_master.control.stimuli import EditMany, JobEdit, Opened, OpenSession, StepDown
 from dlq_master.control.trials import traffic
 
 # These answer with what stands at the end of the turn, after the plan.
@@ -41,6 +43,20 @@ def _open_session(turn: Turn, ask: OpenSession) -> Opened:
     """A host that says it is a rented machine is looked at before its node is believed."""
     pool_hellos.check(turn.state, ask)
     return nodes.open_session(turn, ask)
+
+
+def _epoch_of(_turn: Turn, _ask: StepDown, word: str) -> int:
+    return int(word)
+
+
+@once(_epoch_of)
+def _step_down(turn: Turn, ask: StepDown) -> Done[int]:
+    """Note it. The server stops the loop after its answer, where the epoch is still this one."""
+    if ask.found:
+        raise IllegalTransition(f"this master goes on to lead: {ask.found}")
+    epoch = turn.state.epoch
+    turn.note("lead_given_up", actor=ask.caller.actor, epoch=epoch)
+    return Done(epoch, epoch)
 
 
 # These answer with what they return.
@@ -81,6 +97,7 @@ _PLAIN: Final[tuple[Callable[[Turn, Any], Any], ...]] = (
     provider_answers.told,
     pools.stop,
     pools.announce_leave,
+    _step_down,
 )
 
 

@@ -160,6 +160,14 @@ class SetPolicy(CallerRequest[PolicySet]):
     force: bool = False  # even if promises are dropped
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepDown(CallerRequest[int]):
+    """Let another master lead. Answered with the epoch that ends."""
+
+    found: str = ""  # why that may not be, as the server has found it; empty: it may
+    force: bool = False
+
+
 @dataclass(frozen=True, slots=True)
 class TeamSet:
     """The team as stored, and what that means for what runs."""

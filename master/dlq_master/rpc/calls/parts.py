@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -25,6 +25,7 @@ from dlq_master.rpc.views.job_rows import JobRows
 from dlq_master.rpc.views.shared_maps import SharedMaps
 
 if TYPE_CHECKING:
+    from dlq_master.leader.lease import MasterPart
     from dlq_master.rpc.calls.signs import Signs
 
 
@@ -40,6 +41,22 @@ class AuditReader(Protocol):
     """Finds lines of the audit (audit/search.py)."""
 
     def find(self, wanted: Any, place: str, most: int) -> Awaitable[Any]: ...
+
+
+class Lead(Protocol):
+    """The part of this master among several (taking_part.py)."""
+
+    def part(self) -> MasterPart:
+        """The part as it is now."""
+        ...
+
+    async def ready(self) -> Sequence[str]:
+        """The standbys that have read all turns. Raises Unavailable."""
+        ...
+
+    def step_down(self, epoch: int) -> None:
+        """Let another master lead after what was answered, if this is still the epoch."""
+        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,6 +85,7 @@ class MasterParts:
     record: Record
     audit: AuditReader
     health: Any  # gRPC's own servicer
+    lead: Lead | None  # None: there is no other master
     version: str
     web_address: str  # of the web server for all; "": there is none
     web_certificates_s: float  # the life of certificates that it may give to users; 0: none

@@ -29,6 +29,7 @@ from dlq_master.control.stimuli import (
     SetNodeLabels,
     SetPolicy,
     SetUser,
+    StepDown,
     User,
 )
 from dlq_master.model.nodes.node import NodeFlag
@@ -37,7 +38,7 @@ from dlq_master.rpc.people.certificates import secret_hash
 from dlq_master.rpc.specs.intake import needed, node_id_of, user_name_of, words_of
 from dlq_master.rpc.specs.node_choice import labels_of
 from dlq_master.rpc.specs.spec import check_span
-from dlq_master.rpc.views.convert import node_message
+from dlq_master.rpc.views.convert import ALONE, node_message, part_message
 from dlq_master.rpc.views.policy_view import (
     helper_message,
     planner_message,
@@ -58,6 +59,30 @@ MOST_NODES = 10_000  # that one call changes
 # The master sets the other flags itself; people release its quarantines.
 PEOPLES_FLAGS = {flag.value: flag for flag in (NodeFlag.DRAINING, NodeFlag.CORDONED)}
 RELEASABLE = PEOPLES_FLAGS | {NodeFlag.QUARANTINED.value: NodeFlag.QUARANTINED}
+
+# --- the lead -------------------------------------------------------------------------------------
+
+
+async def get_leader(call: Call, request: wire.GetLeaderRequest) -> wire.GetLeaderResponse:
+    if (lead := call.parts.lead) is not None:
+        return wire.GetLeaderResponse(master=part_message(lead.part(), call.now_s))
+    alone = wire.MasterPart(address=call.parts.api_address, part=ALONE, epoch=call.read.epoch)
+    return wire.GetLeaderResponse(master=alone)
+
+
+async def step_down(call: Call, request: wire.StepDownRequest) -> wire.StepDownResponse:
+    """A repeat is answered from the first one, and ends no other leader."""
+    lead, found = call.parts.lead, ""
+    signed = call.signed(request)
+    if lead is None:
+        found = "there is no other master ([leader] masters)"
+    elif not request.force and not await lead.ready():
+        found = "no standby has read all turns (see dlq admin leader show, or use --force)"
+    epoch = await call.ask(StepDown(**signed, found=found, force=request.force))
+    if lead is not None:
+        lead.step_down(epoch)
+    return wire.StepDownResponse(epoch=epoch)
+
 
 # --- join tokens ----------------------------------------------------------------------------------
 

@@ -6,8 +6,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING
 
-from dlq.v1 import event_pb2, forecast_pb2, job_pb2, lease_pb2, node_pb2, resource_pb2
+from dlq.v1 import (
+    admin_service_pb2,
+    event_pb2,
+    forecast_pb2,
+    job_pb2,
+    lease_pb2,
+    node_pb2,
+    resource_pb2,
+)
 from dlq_common.text.wire import filled, to_duration, to_timestamp
 from dlq_master.control.nodes.labels import by_name
 from dlq_master.control.read_model.published import Published
@@ -24,6 +33,10 @@ from dlq_master.model.words.sentence import sentence
 from dlq_master.planner.forecasts import Range
 from dlq_master.rpc.views.node_view import gpu_statuses, reasons, withheld_words
 
+if TYPE_CHECKING:
+    from dlq_master.leader.lease import MasterPart
+
+LEADS, STANDS_BY, ALONE = "leads", "stands_by", "alone"
 JOB_STATES = {state: job_pb2.JobState.Value(f"JOB_STATE_{state.name}") for state in JobState}
 HOLD_KINDS = {kind: job_pb2.HoldKind.Value(f"HOLD_KIND_{kind.name}") for kind in HoldKind}
 ATTEMPT_STATES = {
@@ -39,6 +52,25 @@ RANK_WORDS = {
     "running": "started",
     "exited": "exited",
 }
+
+
+def part_message(part: MasterPart, now_s: float) -> admin_service_pb2.MasterPart:
+    """The part of a master among several."""
+    fence, read_ago_s = part.fence, part.read_ago_s
+    return admin_service_pb2.MasterPart(
+        address=part.address,
+        part=LEADS if part.leads else STANDS_BY,
+        since_time=to_timestamp(now_s - part.held_s),
+        leader=part.leader,
+        epoch=fence.epoch,
+        system=fence.system,
+        timeline=fence.timeline,
+        lease_left_duration=to_duration(max(0.0, part.left_s)),
+        turn=part.turn,
+        read_ago_duration=to_duration(read_ago_s if math.isfinite(read_ago_s) else None),
+        reason=part.why,
+        masters=part.masters,
+    )
 
 
 def range_message(range_: Range) -> forecast_pb2.TimeRange:

@@ -130,6 +130,12 @@ class PostgresLine:
         if told.severity_nonlocalized == "WARNING":
             self.warned = told.message_primary or "a warning without words"
 
+    def rename(self, name: str) -> None:
+        """Give this line another name in pg_stat_activity, also when it is opened anew."""
+        if self._settings.get("application_name") != name:
+            self._settings = {**self._settings, "application_name": name}
+            self._line.execute("SELECT set_config('application_name', $1, false)", [name])
+
     @property
     def broken(self) -> bool:
         """Whether the server is not reached by this line any more."""

@@ -24,6 +24,7 @@ from dlq_master.store.batch import (
     Intention,
     Loaded,
     MemoryWindow,
+    User,
 )
 from dlq_master.store.postgres.fence import Fence, identity
 from dlq_master.store.postgres.halves import with_epoch
@@ -31,6 +32,7 @@ from dlq_master.store.postgres.line import LONG_READER, PostgresPlace, ReadingLi
 from dlq_master.store.postgres.turns import TurnChanges
 from dlq_master.store.reader import StoreReader, intention_of
 from dlq_master.store.tables.codec import decode
+from dlq_master.store.tables.revocations import Revocation
 from dlq_master.store.tables.tenants import Foreseen, Waited
 
 
@@ -118,6 +120,21 @@ class StoreTail:
         assert self._copy is not None
         loaded = self._copy.loaded = self._assembled(self._copy)
         return loaded if fence is None else with_epoch(loaded, fence)
+
+    @property
+    def people(self) -> tuple[Mapping[str, User], Mapping[str, Revocation]]:
+        """The users and the revocations, by their keys, as of the last `catch_up`."""
+        if self._copy is None:
+            return {}, {}
+        loaded = self._copy.loaded
+        return (
+            {one.name: one for one in loaded.users},
+            {one.subject: one for one in loaded.revocations},
+        )
+
+    def call_itself(self, name: str) -> None:
+        """The name of its session on the server, by which a leader finds its standbys."""
+        self._line.rename(name)
 
     def close(self) -> None:
         """Give the connection back."""

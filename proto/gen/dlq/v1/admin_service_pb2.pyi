@@ -623,6 +623,169 @@ class FinishAuthorityResponse(_message.Message):
 Global___FinishAuthorityResponse: _TypeAlias = FinishAuthorityResponse  # noqa: Y015
 
 @_typing.final
+class MasterPart(_message.Message):
+    """A master and its part among several."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ADDRESS_FIELD_NUMBER: _builtins.int
+    PART_FIELD_NUMBER: _builtins.int
+    SINCE_TIME_FIELD_NUMBER: _builtins.int
+    LEADER_FIELD_NUMBER: _builtins.int
+    EPOCH_FIELD_NUMBER: _builtins.int
+    SYSTEM_FIELD_NUMBER: _builtins.int
+    TIMELINE_FIELD_NUMBER: _builtins.int
+    LEASE_LEFT_DURATION_FIELD_NUMBER: _builtins.int
+    TURN_FIELD_NUMBER: _builtins.int
+    READ_AGO_DURATION_FIELD_NUMBER: _builtins.int
+    REASON_FIELD_NUMBER: _builtins.int
+    MASTERS_FIELD_NUMBER: _builtins.int
+    address: _builtins.str
+    """HOST:PORT, as others dial it."""
+    part: _builtins.str
+    """"leads", "stands_by", or "alone" where there is no other master."""
+    leader: _builtins.str
+    """The address of the leader, as far as this master knows; empty: nobody leads."""
+    epoch: _builtins.int
+    """Epoch of the leader: it grows with each one."""
+    system: _builtins.str
+    """The database of the leader: its system identifier."""
+    timeline: _builtins.int
+    """The timeline of this database: it grows with each promotion."""
+    turn: _builtins.int
+    """The last turn that this master has committed, or as a standby has read."""
+    reason: _builtins.str
+    """Why this standby would not take the lead; empty: it would."""
+    @_builtins.property
+    def since_time(self) -> _timestamp_pb2.Timestamp:
+        """Since when it has this part."""
+
+    @_builtins.property
+    def lease_left_duration(self) -> _duration_pb2.Duration:
+        """Until the lease of the leader ends, if nobody renews it."""
+
+    @_builtins.property
+    def read_ago_duration(self) -> _duration_pb2.Duration:
+        """Of a standby: how long ago it read the turns; unset: it has read none."""
+
+    @_builtins.property
+    def masters(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """The addresses of all masters, as this one is configured."""
+
+    def __init__(
+        self,
+        *,
+        address: _builtins.str = ...,
+        part: _builtins.str = ...,
+        since_time: _timestamp_pb2.Timestamp | None = ...,
+        leader: _builtins.str = ...,
+        epoch: _builtins.int = ...,
+        system: _builtins.str = ...,
+        timeline: _builtins.int = ...,
+        lease_left_duration: _duration_pb2.Duration | None = ...,
+        turn: _builtins.int = ...,
+        read_ago_duration: _duration_pb2.Duration | None = ...,
+        reason: _builtins.str = ...,
+        masters: _abc.Iterable[_builtins.str] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["lease_left_duration", b"lease_left_duration", "read_ago_duration", b"read_ago_duration", "since_time", b"since_time"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["address", b"address", "epoch", b"epoch", "leader", b"leader", "lease_left_duration", b"lease_left_duration", "masters", b"masters", "part", b"part", "read_ago_duration", b"read_ago_duration", "reason", b"reason", "since_time", b"since_time", "system", b"system", "timeline", b"timeline", "turn", b"turn"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___MasterPart: _TypeAlias = MasterPart  # noqa: Y015
+
+@_typing.final
+class GetLeaderRequest(_message.Message):
+    """Request of GetLeader."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    def __init__(
+        self,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___GetLeaderRequest: _TypeAlias = GetLeaderRequest  # noqa: Y015
+
+@_typing.final
+class GetLeaderResponse(_message.Message):
+    """Answer of GetLeader."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    MASTER_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def master(self) -> Global___MasterPart:
+        """The master that was asked."""
+
+    def __init__(
+        self,
+        *,
+        master: Global___MasterPart | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["master", b"master"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["master", b"master"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___GetLeaderResponse: _TypeAlias = GetLeaderResponse  # noqa: Y015
+
+@_typing.final
+class StepDownRequest(_message.Message):
+    """Request of StepDown."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    REQUEST_ID_FIELD_NUMBER: _builtins.int
+    FORCE_FIELD_NUMBER: _builtins.int
+    request_id: _builtins.str
+    """Idempotency key."""
+    force: _builtins.bool
+    """Although no standby is ready: nobody may lead for a while."""
+    def __init__(
+        self,
+        *,
+        request_id: _builtins.str = ...,
+        force: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["force", b"force", "request_id", b"request_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___StepDownRequest: _TypeAlias = StepDownRequest  # noqa: Y015
+
+@_typing.final
+class StepDownResponse(_message.Message):
+    """Answer of StepDown."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    EPOCH_FIELD_NUMBER: _builtins.int
+    epoch: _builtins.int
+    """The epoch that ends with this."""
+    def __init__(
+        self,
+        *,
+        epoch: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["epoch", b"epoch"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___StepDownResponse: _TypeAlias = StepDownResponse  # noqa: Y015
+
+@_typing.final
 class FenceNodeRequest(_message.Message):
     """Request of FenceNode."""
 

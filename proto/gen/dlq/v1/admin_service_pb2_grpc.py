@@ -75,6 +75,16 @@ class AdminServiceStub:
                 request_serializer=dlq_dot_v1_dot_admin__service__pb2.FinishAuthorityRequest.SerializeToString,
                 response_deserializer=dlq_dot_v1_dot_admin__service__pb2.FinishAuthorityResponse.FromString,
                 _registered_method=True)
+        self.GetLeader = channel.unary_unary(
+                '/dlq.v1.AdminService/GetLeader',
+                request_serializer=dlq_dot_v1_dot_admin__service__pb2.GetLeaderRequest.SerializeToString,
+                response_deserializer=dlq_dot_v1_dot_admin__service__pb2.GetLeaderResponse.FromString,
+                _registered_method=True)
+        self.StepDown = channel.unary_unary(
+                '/dlq.v1.AdminService/StepDown',
+                request_serializer=dlq_dot_v1_dot_admin__service__pb2.StepDownRequest.SerializeToString,
+                response_deserializer=dlq_dot_v1_dot_admin__service__pb2.StepDownResponse.FromString,
+                _registered_method=True)
         self.FenceNode = channel.unary_unary(
                 '/dlq.v1.AdminService/FenceNode',
                 request_serializer=dlq_dot_v1_dot_admin__service__pb2.FenceNodeRequest.SerializeToString,
@@ -209,6 +219,23 @@ class AdminServiceServicer:
         """Ends a change (admin): the former CA, and all that it signed, counts for nothing from now on.
         FAILED_PRECONDITION: somebody still uses it, and the refusal names them, unless forced; or no
         change is on its way. Idempotent by request_id.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def GetLeader(self, request, context):
+        """Tells the part of the master that is asked: it leads or stands by (operator). A standby answers
+        this call, and refuses every other one. It knows the users whose rows it has read.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def StepDown(self, request, context):
+        """Hands the lead over to a standby (admin): the master ends its turn, gives the lease back, and stands
+        by. FAILED_PRECONDITION: no standby has read all turns, and the caller does not force it; or
+        there is no other master. Idempotent by request_id, also at the next leader.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -369,6 +396,16 @@ def add_AdminServiceServicer_to_server(servicer, server):
                     servicer.FinishAuthority,
                     request_deserializer=dlq_dot_v1_dot_admin__service__pb2.FinishAuthorityRequest.FromString,
                     response_serializer=dlq_dot_v1_dot_admin__service__pb2.FinishAuthorityResponse.SerializeToString,
+            ),
+            'GetLeader': grpc.unary_unary_rpc_method_handler(
+                    servicer.GetLeader,
+                    request_deserializer=dlq_dot_v1_dot_admin__service__pb2.GetLeaderRequest.FromString,
+                    response_serializer=dlq_dot_v1_dot_admin__service__pb2.GetLeaderResponse.SerializeToString,
+            ),
+            'StepDown': grpc.unary_unary_rpc_method_handler(
+                    servicer.StepDown,
+                    request_deserializer=dlq_dot_v1_dot_admin__service__pb2.StepDownRequest.FromString,
+                    response_serializer=dlq_dot_v1_dot_admin__service__pb2.StepDownResponse.SerializeToString,
             ),
             'FenceNode': grpc.unary_unary_rpc_method_handler(
                     servicer.FenceNode,
@@ -658,6 +695,60 @@ class AdminService:
             '/dlq.v1.AdminService/FinishAuthority',
             dlq_dot_v1_dot_admin__service__pb2.FinishAuthorityRequest.SerializeToString,
             dlq_dot_v1_dot_admin__service__pb2.FinishAuthorityResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def GetLeader(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/dlq.v1.AdminService/GetLeader',
+            dlq_dot_v1_dot_admin__service__pb2.GetLeaderRequest.SerializeToString,
+            dlq_dot_v1_dot_admin__service__pb2.GetLeaderResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def StepDown(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/dlq.v1.AdminService/StepDown',
+            dlq_dot_v1_dot_admin__service__pb2.StepDownRequest.SerializeToString,
+            dlq_dot_v1_dot_admin__service__pb2.StepDownResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -60,6 +60,15 @@ class AdminServiceStub:
     FAILED_PRECONDITION: somebody still uses it, and the refusal names them, unless forced; or no
     change is on its way. Idempotent by request_id.
     """
+    GetLeader: _grpc.UnaryUnaryMultiCallable[_admin_service_pb2.GetLeaderRequest, _admin_service_pb2.GetLeaderResponse]
+    """Tells the part of the master that is asked: it leads or stands by (operator). A standby answers
+    this call, and refuses every other one. It knows the users whose rows it has read.
+    """
+    StepDown: _grpc.UnaryUnaryMultiCallable[_admin_service_pb2.StepDownRequest, _admin_service_pb2.StepDownResponse]
+    """Hands the lead over to a standby (admin): the master ends its turn, gives the lease back, and stands
+    by. FAILED_PRECONDITION: no standby has read all turns, and the caller does not force it; or
+    there is no other master. Idempotent by request_id, also at the next leader.
+    """
     FenceNode: _grpc.UnaryUnaryMultiCallable[_admin_service_pb2.FenceNodeRequest, _admin_service_pb2.FenceNodeResponse]
     """Declares a node dead: its attempts are lost now and their jobs are queued again (operator). The
     caller has made sure that the machine is off. Idempotent.
@@ -146,6 +155,15 @@ class AdminServiceAsyncStub(AdminServiceStub):
     """Ends a change (admin): the former CA, and all that it signed, counts for nothing from now on.
     FAILED_PRECONDITION: somebody still uses it, and the refusal names them, unless forced; or no
     change is on its way. Idempotent by request_id.
+    """
+    GetLeader: _aio.UnaryUnaryMultiCallable[_admin_service_pb2.GetLeaderRequest, _admin_service_pb2.GetLeaderResponse]  # type: ignore[assignment]
+    """Tells the part of the master that is asked: it leads or stands by (operator). A standby answers
+    this call, and refuses every other one. It knows the users whose rows it has read.
+    """
+    StepDown: _aio.UnaryUnaryMultiCallable[_admin_service_pb2.StepDownRequest, _admin_service_pb2.StepDownResponse]  # type: ignore[assignment]
+    """Hands the lead over to a standby (admin): the master ends its turn, gives the lease back, and stands
+    by. FAILED_PRECONDITION: no standby has read all turns, and the caller does not force it; or
+    there is no other master. Idempotent by request_id, also at the next leader.
     """
     FenceNode: _aio.UnaryUnaryMultiCallable[_admin_service_pb2.FenceNodeRequest, _admin_service_pb2.FenceNodeResponse]  # type: ignore[assignment]
     """Declares a node dead: its attempts are lost now and their jobs are queued again (operator). The
@@ -278,6 +296,27 @@ class AdminServiceServicer(metaclass=_abc_1.ABCMeta):
         """Ends a change (admin): the former CA, and all that it signed, counts for nothing from now on.
         FAILED_PRECONDITION: somebody still uses it, and the refusal names them, unless forced; or no
         change is on its way. Idempotent by request_id.
+        """
+
+    @_abc_1.abstractmethod
+    def GetLeader(
+        self,
+        request: _admin_service_pb2.GetLeaderRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_admin_service_pb2.GetLeaderResponse, _abc.Awaitable[_admin_service_pb2.GetLeaderResponse]]:
+        """Tells the part of the master that is asked: it leads or stands by (operator). A standby answers
+        this call, and refuses every other one. It knows the users whose rows it has read.
+        """
+
+    @_abc_1.abstractmethod
+    def StepDown(
+        self,
+        request: _admin_service_pb2.StepDownRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_admin_service_pb2.StepDownResponse, _abc.Awaitable[_admin_service_pb2.StepDownResponse]]:
+        """Hands the lead over to a standby (admin): the master ends its turn, gives the lease back, and stands
+        by. FAILED_PRECONDITION: no standby has read all turns, and the caller does not force it; or
+        there is no other master. Idempotent by request_id, also at the next leader.
         """
 
     @_abc_1.abstractmethod

@@ -86,6 +86,27 @@ def test_a_planned_hand_over_takes_less_than_a_second(pair: Pair) -> None:
     assert pair.two.lease.fence.epoch == 2
 
 
+def test_a_master_that_stepped_down_leaves_the_lead_to_others_for_the_time_of_one_lease() -> None:
+    pair = Pair()
+    pair.one.lease.waits_until_s = pair.now_s + TERMS.ttl_s
+    pair.pass_s(TERMS.ttl_s - 1.0, pair.one)
+    assert pair.speak() == []
+    pair.pass_s(1.0, pair.one, pair.two)
+    assert pair.speak() == ["two"]
+    alone = Pair()
+    alone.one.lease.waits_until_s = alone.now_s + TERMS.ttl_s
+    alone.pass_s(TERMS.ttl_s + 1.0, alone.one)
+    assert alone.speak() == ["one"]
+
+
+def test_both_tell_how_long_the_lease_lasts(pair: Pair) -> None:
+    pair.pass_s(5.0, pair.one, pair.two)
+    for each in (pair.one, pair.two):
+        assert TERMS.ttl_s - TERMS.renew_s - 0.6 < each.lease.left_s(pair.now_s) <= TERMS.ttl_s
+    pair.pass_s(2.0, pair.two)
+    assert pair.two.lease.left_s(pair.now_s) < TERMS.ttl_s - 2.0
+
+
 def test_the_end_of_the_leaders_session_frees_the_row_at_once(pair: Pair) -> None:
     pair.one.row.end()
     pair.pass_s(0.8, pair.two)
