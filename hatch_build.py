@@ -97,11 +97,14 @@ def compile_shim(root: Path) -> Path | None:
         return None
     _compile([*compiler, *FLAGS], sources, shim_dir / SHIM_NAME)
     try:
-        # Process 1 of containers: static, because it must run in any image.
-        inside = [str(shim_dir / "init" / "init.c")]
+        # Process 1 of containers, and the forwards: static, because it must run in any image.
+        inside = sorted(str(path) for path in (shim_dir / "init").glob("*.c"))
         _compile([*compiler, *FLAGS, "-static"], inside, shim_dir / INIT_NAME)
     except subprocess.CalledProcessError:
-        print("dlq-init was not linked (no static C library): no containers", file=sys.stderr)
+        print(
+            "dlq-init was not linked (no static C library): no containers and forwards",
+            file=sys.stderr,
+        )
     # Main processes of ranks with several tasks, with output files, Slurm's steps or a client's
     # stdin; static for the same reason, where that is possible.
     for folder, name in MAIN_PROCESSES.items():

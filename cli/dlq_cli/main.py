@@ -30,7 +30,10 @@ COMMANDS = {
     "what-if": Lazy("dlq_cli.commands.look.what_if:what_if", "When jobs would start otherwise."),
     "logs": Lazy("dlq_cli.commands.look.logs:logs", "The output of a job."),
     "attach": Lazy("dlq_cli.commands.jobs.attach:attach", "The output of a job from now on."),
-    "exec": Lazy("dlq_cli.commands.look.exec:exec_", "A command inside a job that runs."),
+    "exec": Lazy("dlq_cli.commands.inside.exec:exec_", "A command inside a job that runs."),
+    "forward": Lazy(
+        "dlq_cli.commands.inside.forward:forward", "Ports of a job on this host's loopback."
+    ),
     "events": Lazy("dlq_cli.commands.look.events:events", "Events of a job, with their authors."),
     "history": Lazy(
         "dlq_cli.commands.look.history:history", "Jobs that have ended, and their cost."

@@ -48,7 +48,14 @@ from dlq_nodeagent.runtimes.fake.runtime import FakeHost, FakeRuntime
 from dlq_nodeagent.runtimes.podman.prepare import secrets_of
 from dlq_nodeagent.runtimes.process.leftovers import Leftovers, finder
 from dlq_nodeagent.runtimes.process.runtime import ProcessRuntime
-from dlq_nodeagent.shim.binary import OUTPUT_NAME, STDIN_NAME, TASKS_NAME, ensure_shim, shim_path
+from dlq_nodeagent.shim.binary import (
+    INIT_NAME,
+    OUTPUT_NAME,
+    STDIN_NAME,
+    TASKS_NAME,
+    ensure_shim,
+    shim_path,
+)
 from dlq_nodeagent.shim.contact import ContactFile
 from dlq_nodeagent.state.disk_watch import DiskWatch
 from dlq_nodeagent.state.instance import open_instance, read_machine_id
@@ -107,7 +114,7 @@ def prepare_state_dir(state_dir: Path) -> None:
         scripts.mkdir(exist_ok=True)
         scripts.chmod(_STATE_MODE)
         install_stand_ins(state_dir)
-        for name in (TASKS_NAME, OUTPUT_NAME, STDIN_NAME):
+        for name in (TASKS_NAME, OUTPUT_NAME, STDIN_NAME, INIT_NAME):
             install_program(state_dir, shim_path().with_name(name))
         copy_parts(_profiler_copies(state_dir), built())
     except OSError as error:
@@ -165,7 +172,7 @@ def _build(
         cores=cores,
     )
     transport = GrpcTransport(channels, facts, wake=wake.set)
-    relay, execs = LogRelay(channels, runtime), ExecServer(channels, runtime)
+    relay, execs = LogRelay(channels, runtime), ExecServer(channels, runtime, state_dir)
     samples = SampleSender(channels, clock)
     places = Places.of(state_dir)
     launching = Launching(

@@ -341,3 +341,34 @@ async def test_a_user_who_is_removed_loses_the_command(house: RpcHouse) -> None:
     await serving.write(said(stdout=b"x"))
     assert await refusal(call) is grpc.StatusCode.UNAUTHENTICATED
     assert await asyncio.wait_for(serving.code(), DEADLINE_S) is grpc.StatusCode.NOT_FOUND
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        exec_pb2.ExecSpec(command=["cat"], forward=True),
+        exec_pb2.ExecSpec(command=["dlq-forward", "80"], forward=True),
+        exec_pb2.ExecSpec(command=["dlq-forward"], forward=True, terminal=True),
+    ],
+)
+async def test_a_forward_is_nothing_else(house: RpcHouse, spec: exec_pb2.ExecSpec) -> None:
+    house.control.place(JobId(1), "gpu01")
+    first = wire.ExecJobRequest(opening=wire.ExecJobOpening(job_id="1", spec=spec))
+    assert await refusal(await execute(house, first=first)) is grpc.StatusCode.INVALID_ARGUMENT
+
+
+@pytest.mark.parametrize(("name", "role"), [("bob", Role.USER), ("olga", Role.OPERATOR)])
+async def test_a_forward_is_for_the_jobs_user(house: RpcHouse, name: str, role: Role) -> None:
+    house.control.place(JobId(1), "gpu01")
+    spec = exec_pb2.ExecSpec(command=["dlq-forward"], forward=True)
+    first = wire.ExecJobRequest(opening=wire.ExecJobOpening(job_id="1", spec=spec))
+    codes = (grpc.StatusCode.PERMISSION_DENIED, grpc.StatusCode.NOT_FOUND)
+    assert await refusal(await execute(house, name, role, first=first)) in codes
+
+
+async def test_a_forward_is_on_record_with_its_name(house: RpcHouse) -> None:
+    spec = exec_pb2.ExecSpec(command=["dlq-forward"], forward=True)
+    first = wire.ExecJobRequest(opening=wire.ExecJobOpening(job_id="1", spec=spec))
+    _, serving = await a_running_command(house, first=first)
+    assert serving is not None
+    assert audit(house)[0]["object"] == "1.1 rank 0: dlq-forward"

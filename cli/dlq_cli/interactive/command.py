@@ -9,7 +9,7 @@ from contextlib import nullcontext
 
 from dlq.v1 import exec_pb2
 from dlq_cli.interactive.terminal import STDIN, StreamPrinter, raw_terminal
-from dlq_client.inside import PIECE_BYTES, CommandInside
+from dlq_client.inside.command import PIECE_BYTES, CommandInside
 
 
 def attended(inside: CommandInside, *, stdin: bool, raw: bool) -> exec_pb2.ExecEnded:

@@ -16,7 +16,7 @@ from contextlib import ExitStack
 
 from dlq_cli.interactive.attendance import Attendance
 from dlq_cli.interactive.rank_stdin import ATTACH, running_attempt, still_runs
-from dlq_client.inside import PIECE_BYTES, CommandInside
+from dlq_client.inside.command import PIECE_BYTES, CommandInside
 from dlq_client.jobs import Jobs
 from dlq_client.line.connection import Connection
 from dlq_common.errors import DlqError, IllegalTransition, TryAgain, Unavailable

@@ -25,7 +25,7 @@ from dlq_cli.slurm.allocate import holder
 from dlq_cli.slurm.jobs.listing import everybody, named
 from dlq_cli.slurm.jobs.seen import SeenJob
 from dlq_cli.slurm.words import Grammar, SlurmWords, ended, only_here, read
-from dlq_client.inside import CommandInside
+from dlq_client.inside.command import CommandInside
 from dlq_client.jobs import Edited, Jobs
 from dlq_common.errors import DlqError, NotFound, error_from
 from dlq_common.text.hostlist import expand_hostlist

@@ -8,6 +8,7 @@ key. Other commands are killed. When the rank ends, its commands are killed with
 
 import asyncio
 from collections.abc import Coroutine
+from pathlib import Path
 
 import grpc
 
@@ -19,9 +20,12 @@ from dlq_common.text.names import check_argument
 from dlq_nodeagent.execs.command import LAST_S, TakenCommand, ended_message
 from dlq_nodeagent.execs.guarded import Ending, Guarded
 from dlq_nodeagent.execs.passing import Talk, size_of
+from dlq_nodeagent.launch.programs import program_at
 from dlq_nodeagent.line.channel import Channels
 from dlq_nodeagent.model.messages import OpenExec
+from dlq_nodeagent.model.mistakes import LaunchRefused
 from dlq_nodeagent.model.port import Handle, Inside, Runtime, RuntimeFault
+from dlq_nodeagent.shim.binary import INIT_NAME
 
 # Each has a guard process, and most a connection.
 MOST_AT_ONCE = 16
@@ -40,7 +44,9 @@ log = get_logger("nodeagent.execs")
 class ExecServer:
     """Answers OpenExec commands. Never waits for anything the session waits for."""
 
-    def __init__(self, channels: Channels, runtime: Runtime) -> None:
+    def __init__(self, channels: Channels, runtime: Runtime, state_dir: Path | None) -> None:
+        """`state_dir` has the copies of programs that users can start, where they need one."""
+        self._state_dir = state_dir
         self._channels = channels
         self._runtime = runtime
         self._tasks: set[asyncio.Task[None]] = set()
@@ -141,7 +147,7 @@ class ExecServer:
         try:
             inside = self._inside(handle, spec)
             guarded = Guarded(inside, size=size_of(spec) if spec.terminal else None)
-        except RuntimeFault as fault:
+        except (RuntimeFault, LaunchRefused) as fault:
             log.info("exec_refused", key=str(handle.key), error=str(fault))
             return None, Ending(error=str(fault))
         except (OSError, ValueError) as error:
@@ -168,10 +174,15 @@ class ExecServer:
             raise ValueError("no kind of terminal has such a name")
         return self._runtime.inside(
             handle,
-            spec.command,
+            self._forwarder(handle) if spec.forward else spec.command,
             terminal=spec.terminal,
             variable=f"TERM={term}" if spec.terminal and term else "",
         )
+
+    def _forwarder(self, handle: Handle) -> tuple[str, str]:
+        """The program that connects to ports of the rank (shim/init/forward.c)."""
+        program = self._runtime.boxed_init(handle)
+        return (program or program_at(INIT_NAME, self._state_dir), "forward")
 
     async def _rank_ended(self, handle: Handle, ending: Ending) -> Ending:
         """A command that SIGKILL ended: was that the end of its rank? It ends with its group, and

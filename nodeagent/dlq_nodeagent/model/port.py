@@ -303,6 +303,12 @@ class Runtime(Protocol):
         """
         ...
 
+    def boxed_init(self, handle: Handle) -> str:
+        """The place of dlq-init in the rank's container; empty: it is in none. RuntimeFault when
+        the rank does not run.
+        """
+        ...
+
     def forget(self, handle: Handle) -> None:
         """Delete the node's files of an ended attempt. Refused (RuntimeFault) while it lives."""
         ...

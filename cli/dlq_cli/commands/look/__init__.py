@@ -1,1 +1,1 @@
-"""Commands that show jobs, their output and their forecasts, and `dlq exec`."""
+"""Commands that show jobs, their output and their forecasts."""

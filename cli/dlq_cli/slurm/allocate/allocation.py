@@ -24,7 +24,7 @@ from dlq_cli.spec.message import to_message
 from dlq_cli.spec.slurm.sbatch import read_words
 from dlq_cli.spec.values.given import Notes
 from dlq_cli.words import has_ended, shown_state
-from dlq_client.inside import CommandInside
+from dlq_client.inside.command import CommandInside
 from dlq_client.jobs import Jobs
 from dlq_client.watch import watch_jobs
 from dlq_common.errors import DlqError, TryAgain, Unavailable, Unsatisfiable

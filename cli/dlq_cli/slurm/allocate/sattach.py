@@ -14,7 +14,7 @@ from dlq_cli.app import App
 from dlq_cli.interactive.command import attended
 from dlq_cli.lists.select import one_job
 from dlq_cli.slurm.allocate import holder
-from dlq_client.inside import CommandInside
+from dlq_client.inside.command import CommandInside
 from dlq_client.jobs import Jobs
 from dlq_common.errors import InvalidRequest, NotFound
 

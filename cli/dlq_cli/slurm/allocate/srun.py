@@ -29,7 +29,7 @@ from dlq_cli.slurm.allocate import holder
 from dlq_cli.slurm.allocate.allocation import Handler, KeptAllocation, handling
 from dlq_cli.slurm.allocate.words import SplitWords, split
 from dlq_cli.spec.caller import own_limits, own_umask
-from dlq_client.inside import CommandInside
+from dlq_client.inside.command import CommandInside
 from dlq_client.jobs import Jobs
 from dlq_common.errors import InvalidRequest, NotFound, Unavailable
 

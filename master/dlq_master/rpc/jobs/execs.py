@@ -34,6 +34,7 @@ from dlq_master.rpc.specs.intake import signal_of
 OPENING_TIMEOUT_S = 10.0
 MOST_COMMAND_BYTES = 64 * 1024
 MOST_WORDS = 4096
+FORWARD_COMMAND = "dlq-forward"
 RESUME_KEY_LENGTHS = (16, 64)
 # A stream in which nothing moves is looked at so often: is its caller still somebody?
 MEMBER_CHECK_S = 30.0
@@ -136,6 +137,11 @@ def _check_owner(job: Job, caller: Caller) -> None:
 def _check_spec(spec: ExecSpec) -> None:
     if not spec.command or not spec.command[0]:
         raise InvalidRequest("the command is empty", field="opening.spec.command")
+    if spec.forward and (list(spec.command) != [FORWARD_COMMAND] or spec.terminal):
+        raise InvalidRequest(
+            f"a forward has the command {FORWARD_COMMAND} alone, and no terminal",
+            field="opening.spec.forward",
+        )
     size = sum(len(word.encode()) + 1 for word in spec.command)
     if size > MOST_COMMAND_BYTES or len(spec.command) > MOST_WORDS:
         raise InvalidRequest(

@@ -187,6 +187,10 @@ class FakeRuntime:
         self._settled(handle)
         raise RuntimeFault("this node runs fake jobs, which have no processes")
 
+    def boxed_init(self, handle: Handle) -> str:
+        self._settled(handle)
+        return ""
+
     def forget(self, handle: Handle) -> None:
         if handle.key not in self._host.attempts:
             return

@@ -151,6 +151,10 @@ class PodmanRuntime(ProcessRuntime):
         name = container_name(self._agent, attempt.handle.key)
         return exec_command(self._client, name, init=self._init_inside(attempt), terminal=terminal)
 
+    def boxed_init(self, handle: Handle) -> str:
+        attempt = self._known(handle)
+        return self._init_inside(attempt) if layout.exists(attempt.at, PRIVATE) else ""
+
     def _init_inside(self, attempt: OpenAttempt) -> str:
         """The place of dlq-init in the container: podman's releases differ, and process 1 knows."""
         try:

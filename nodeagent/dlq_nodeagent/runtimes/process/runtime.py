@@ -179,6 +179,9 @@ class ProcessRuntime:
             uid=attempt.uid,
         )
 
+    def boxed_init(self, handle: Handle) -> str:
+        return ""
+
     def workers_done(self, handle: Handle) -> bool:
         return self._job_file(handle, layout.WORKERS_DONE, 1) is not None
 

@@ -11,6 +11,7 @@
 #define _GNU_SOURCE
 #endif
 #include "../soft_limits.h"
+#include "forward.h"
 #include "message.h"
 
 #include <errno.h>
@@ -237,6 +238,8 @@ int main(int argc, char **argv)
     sigset_t all;
     if (argc == 2 && strcmp(argv[1], "exec") == 0)
         return become_command();
+    if (argc == 2 && strcmp(argv[1], "forward") == 0)
+        return forward_main();
     sigfillset(&all);
     sigprocmask(SIG_SETMASK, &all, NULL);
     prctl(PR_SET_DUMPABLE, 0, 0, 0, 0); /* the job has our uid, but not our descriptors */

@@ -24,7 +24,7 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x11\x64lq/v1/exec.proto\x12\x06\x64lq.v1\"\xac\x01\n\x08\x45xecSpec\x12\x0f\n\x07\x63ommand\x18\x01 \x03(\t\x12\x10\n\x08terminal\x18\x02 \x01(\x08\x12+\n\rterminal_size\x18\x03 \x01(\x0b\x32\x14.dlq.v1.TerminalSize\x12\x15\n\rterminal_type\x18\x04 \x01(\t\x12\x12\n\nresume_key\x18\x05 \x01(\t\x12\x0f\n\x07resumed\x18\x06 \x01(\x08\x12\x14\n\x0coutput_count\x18\x07 \x01(\x04\"7\n\x0cTerminalSize\x12\x14\n\x0c\x63olumn_count\x18\x01 \x01(\x05\x12\x11\n\trow_count\x18\x02 \x01(\x05\"\x92\x01\n\tExecInput\x12\x0f\n\x05stdin\x18\x01 \x01(\x0cH\x00\x12\x13\n\tstdin_end\x18\x02 \x01(\x08H\x00\x12-\n\rterminal_size\x18\x03 \x01(\x0b\x32\x14.dlq.v1.TerminalSizeH\x00\x12\x10\n\x06signal\x18\x04 \x01(\tH\x00\x12\x16\n\x0coutput_count\x18\x05 \x01(\x04H\x00\x42\x06\n\x04\x62ody\"\x9b\x01\n\nExecOutput\x12&\n\x07started\x18\x01 \x01(\x0b\x32\x13.dlq.v1.ExecStartedH\x00\x12\x10\n\x06stdout\x18\x02 \x01(\x0cH\x00\x12\x10\n\x06stderr\x18\x03 \x01(\x0cH\x00\x12\"\n\x05\x65nded\x18\x04 \x01(\x0b\x32\x11.dlq.v1.ExecEndedH\x00\x12\x15\n\x0binput_count\x18\x05 \x01(\x04H\x00\x42\x06\n\x04\x62ody\"e\n\x0b\x45xecStarted\x12\x0f\n\x07\x61ttempt\x18\x01 \x01(\x03\x12\x11\n\tnode_rank\x18\x02 \x01(\x05\x12\x0f\n\x07node_id\x18\x03 \x01(\t\x12\x0c\n\x04kept\x18\x04 \x01(\x08\x12\x13\n\x0binput_count\x18\x05 \x01(\x04\"d\n\tExecEnded\x12\x16\n\texit_code\x18\x01 \x01(\x05H\x00\x88\x01\x01\x12\x0e\n\x06signal\x18\x02 \x01(\x05\x12\r\n\x05\x65rror\x18\x03 \x01(\t\x12\x12\n\nrank_ended\x18\x04 \x01(\x08\x42\x0c\n\n_exit_codeb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x11\x64lq/v1/exec.proto\x12\x06\x64lq.v1\"\xbd\x01\n\x08\x45xecSpec\x12\x0f\n\x07\x63ommand\x18\x01 \x03(\t\x12\x10\n\x08terminal\x18\x02 \x01(\x08\x12+\n\rterminal_size\x18\x03 \x01(\x0b\x32\x14.dlq.v1.TerminalSize\x12\x15\n\rterminal_type\x18\x04 \x01(\t\x12\x12\n\nresume_key\x18\x05 \x01(\t\x12\x0f\n\x07resumed\x18\x06 \x01(\x08\x12\x14\n\x0coutput_count\x18\x07 \x01(\x04\x12\x0f\n\x07\x66orward\x18\x08 \x01(\x08\"7\n\x0cTerminalSize\x12\x14\n\x0c\x63olumn_count\x18\x01 \x01(\x05\x12\x11\n\trow_count\x18\x02 \x01(\x05\"\x92\x01\n\tExecInput\x12\x0f\n\x05stdin\x18\x01 \x01(\x0cH\x00\x12\x13\n\tstdin_end\x18\x02 \x01(\x08H\x00\x12-\n\rterminal_size\x18\x03 \x01(\x0b\x32\x14.dlq.v1.TerminalSizeH\x00\x12\x10\n\x06signal\x18\x04 \x01(\tH\x00\x12\x16\n\x0coutput_count\x18\x05 \x01(\x04H\x00\x42\x06\n\x04\x62ody\"\x9b\x01\n\nExecOutput\x12&\n\x07started\x18\x01 \x01(\x0b\x32\x13.dlq.v1.ExecStartedH\x00\x12\x10\n\x06stdout\x18\x02 \x01(\x0cH\x00\x12\x10\n\x06stderr\x18\x03 \x01(\x0cH\x00\x12\"\n\x05\x65nded\x18\x04 \x01(\x0b\x32\x11.dlq.v1.ExecEndedH\x00\x12\x15\n\x0binput_count\x18\x05 \x01(\x04H\x00\x42\x06\n\x04\x62ody\"e\n\x0b\x45xecStarted\x12\x0f\n\x07\x61ttempt\x18\x01 \x01(\x03\x12\x11\n\tnode_rank\x18\x02 \x01(\x05\x12\x0f\n\x07node_id\x18\x03 \x01(\t\x12\x0c\n\x04kept\x18\x04 \x01(\x08\x12\x13\n\x0binput_count\x18\x05 \x01(\x04\"d\n\tExecEnded\x12\x16\n\texit_code\x18\x01 \x01(\x05H\x00\x88\x01\x01\x12\x0e\n\x06signal\x18\x02 \x01(\x05\x12\r\n\x05\x65rror\x18\x03 \x01(\t\x12\x12\n\nrank_ended\x18\x04 \x01(\x08\x42\x0c\n\n_exit_codeb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -32,15 +32,15 @@ _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'dlq.v1.exec_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
   _globals['_EXECSPEC']._serialized_start=30
-  _globals['_EXECSPEC']._serialized_end=202
-  _globals['_TERMINALSIZE']._serialized_start=204
-  _globals['_TERMINALSIZE']._serialized_end=259
-  _globals['_EXECINPUT']._serialized_start=262
-  _globals['_EXECINPUT']._serialized_end=408
-  _globals['_EXECOUTPUT']._serialized_start=411
-  _globals['_EXECOUTPUT']._serialized_end=566
-  _globals['_EXECSTARTED']._serialized_start=568
-  _globals['_EXECSTARTED']._serialized_end=669
-  _globals['_EXECENDED']._serialized_start=671
-  _globals['_EXECENDED']._serialized_end=771
+  _globals['_EXECSPEC']._serialized_end=219
+  _globals['_TERMINALSIZE']._serialized_start=221
+  _globals['_TERMINALSIZE']._serialized_end=276
+  _globals['_EXECINPUT']._serialized_start=279
+  _globals['_EXECINPUT']._serialized_end=425
+  _globals['_EXECOUTPUT']._serialized_start=428
+  _globals['_EXECOUTPUT']._serialized_end=583
+  _globals['_EXECSTARTED']._serialized_start=585
+  _globals['_EXECSTARTED']._serialized_end=686
+  _globals['_EXECENDED']._serialized_start=688
+  _globals['_EXECENDED']._serialized_end=788
 # @@protoc_insertion_point(module_scope)

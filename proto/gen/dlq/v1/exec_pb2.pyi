@@ -31,6 +31,7 @@ class ExecSpec(_message.Message):
     RESUME_KEY_FIELD_NUMBER: _builtins.int
     RESUMED_FIELD_NUMBER: _builtins.int
     OUTPUT_COUNT_FIELD_NUMBER: _builtins.int
+    FORWARD_FIELD_NUMBER: _builtins.int
     terminal: _builtins.bool
     """Give it a terminal: then stdout and stderr are one."""
     terminal_type: _builtins.str
@@ -43,6 +44,11 @@ class ExecSpec(_message.Message):
     """Start nothing: take up the command that runs under the key."""
     output_count: _builtins.int
     """With resumed: the caller has had so many outputs (stdout, stderr, ended) in all."""
+    forward: _builtins.bool
+    """Instead of a program of the job: the node's own one, which connects to ports of the job (`dlq
+    forward`). The command is then "dlq-forward" alone, without a terminal. Its frames are in
+    shim/init/forward.c of the node agent.
+    """
     @_builtins.property
     def command(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """The program and its arguments, never passed through a shell; at most 64 KiB in all."""
@@ -61,10 +67,11 @@ class ExecSpec(_message.Message):
         resume_key: _builtins.str = ...,
         resumed: _builtins.bool = ...,
         output_count: _builtins.int = ...,
+        forward: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["terminal_size", b"terminal_size"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["command", b"command", "output_count", b"output_count", "resume_key", b"resume_key", "resumed", b"resumed", "terminal", b"terminal", "terminal_size", b"terminal_size", "terminal_type", b"terminal_type"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["command", b"command", "forward", b"forward", "output_count", b"output_count", "resume_key", b"resume_key", "resumed", b"resumed", "terminal", b"terminal", "terminal_size", b"terminal_size", "terminal_type", b"terminal_type"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

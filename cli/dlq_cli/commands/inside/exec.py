@@ -13,7 +13,7 @@ from dlq_cli.commands.options import examples, pass_app
 from dlq_cli.interactive.command import attended
 from dlq_cli.interactive.terminal import needed_size
 from dlq_cli.lists.select import Named, one_job
-from dlq_client.inside import CommandInside
+from dlq_client.inside.command import CommandInside
 from dlq_client.jobs import Jobs
 from dlq_common.errors import IllegalTransition, InvalidRequest
 
@@ -47,7 +47,7 @@ def exec_(
     if terminal and no_stdin:
         raise InvalidRequest("-t needs a terminal, and here is none", hint="leave -t out")
     size = needed_size("-t") if terminal else None
-    job_id = _running_job(app, one_job(Jobs(app.connection()), job))
+    job_id = running_job(app, one_job(Jobs(app.connection()), job))
     inside = CommandInside(
         app.connection(),
         job_id,
@@ -63,7 +63,7 @@ def exec_(
         raise exit_codes.Ended(code)
 
 
-def _running_job(app: App, named: Named) -> str:
+def running_job(app: App, named: Named) -> str:
     """The job's id; an attempt that was named must be the one that runs."""
     if named.attempt:
         present = Jobs(app.connection()).get(named.job_id).job.attempt_count

@@ -44,12 +44,13 @@ class CommandInside:
         terminal: tuple[int, int] | None = None,
         terminal_type: str = "",
         kept: bool = False,
+        forward: bool = False,
         tell: Callable[[str], object] = lambda _: None,
     ) -> None:
         """Begin it; `terminal` (columns, rows) gives it one. `kept`: it outlives a lost line, and
-        `tell` gets a word for people when one is lost.
+        `tell` gets a word for people when one is lost. `forward`: see ExecSpec.
         """
-        spec = exec_pb2.ExecSpec(command=command)
+        spec = exec_pb2.ExecSpec(command=command, forward=forward)
         if kept:
             spec.resume_key = secrets.token_urlsafe(32)
         if terminal is not None:

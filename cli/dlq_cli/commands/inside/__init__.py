@@ -1,0 +1,1 @@
+"""Commands that work inside a job that runs."""

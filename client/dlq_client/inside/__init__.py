@@ -1,0 +1,1 @@
+"""Commands inside a job that runs, and connections to its ports."""

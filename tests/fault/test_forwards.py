@@ -1,0 +1,181 @@
+"""`dlq forward` on real daemons, some of which die meanwhile."""
+
+import os
+import re
+import select
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from support.harness import BIN, Daemons
+from support.waiting import wait_until
+
+pytestmark = [pytest.mark.integration, pytest.mark.long("integration/test_forward_program.py")]
+
+ECHO = """
+import socket, threading
+listening = socket.socket()
+listening.bind(("127.0.0.1", 0))
+listening.listen(300)
+print("port", listening.getsockname()[1], flush=True)
+def answer(line):
+    while data := line.recv(65536):
+        line.sendall(data)
+    line.close()
+while True:
+    line, _ = listening.accept()
+    threading.Thread(target=answer, args=(line,), daemon=True).start()
+"""
+
+
+@pytest.fixture(scope="module")
+def daemons(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemons]:
+    """A master and one node with eight virtual GPUs."""
+    made = Daemons(tmp_path_factory.mktemp("forwards"), ("n1",))
+    with made.up():
+        yield made
+
+
+@contextmanager
+def echoing(daemons: Daemons) -> Iterator[tuple[str, int]]:
+    """A job that answers with the bytes it gets, and its port."""
+    asked = ("submit", "--parsable", "-G", "1", "--", sys.executable, "-c", ECHO)
+    job_id = daemons.said(*asked).strip()
+    try:
+        found: list[str] = []
+
+        def says_port() -> bool:
+            found[:] = re.findall(r"port (\d+)", daemons.dlq("logs", job_id).out)
+            return bool(found)
+
+        wait_until(says_port, what="the job's port", timeout_s=60.0)
+        yield job_id, int(found[0])
+    finally:
+        daemons.dlq("cancel", "--kill", job_id)
+
+
+@contextmanager
+def forwarded(
+    daemons: Daemons, job_id: str, port: int
+) -> Iterator[tuple["subprocess.Popen[bytes]", int]]:
+    """A `dlq forward` that is ready, and its local port."""
+    words = (str(BIN / "dlq"), "forward", job_id, f"{port}:0")
+    with daemons.begun(*words, stdin=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        ready, _, _ = select.select([process.stdout], [], [], 60.0)
+        assert ready, "it says nothing"
+        found = re.match(rb"127\.0\.0\.1:(\d+) -> port", process.stdout.readline())
+        assert found
+        yield process, int(found[1])
+
+
+def connected(local: int) -> socket.socket:
+    return socket.create_connection(("127.0.0.1", local), timeout=60.0)
+
+
+def echoed(line: socket.socket, data: bytes) -> bytes:
+    """Its answer to these bytes."""
+    sender = threading.Thread(target=line.sendall, args=(data,))
+    sender.start()
+    back = bytearray()
+    while len(back) < len(data) and (piece := line.recv(1 << 20)):
+        back += piece
+    sender.join(60.0)
+    return bytes(back)
+
+
+def test_two_hundred_connections_at_once_and_none_loses_a_byte(daemons: Daemons) -> None:
+    data = [os.urandom(20_000) for _ in range(200)]
+    with echoing(daemons) as (job_id, port), forwarded(daemons, job_id, port) as (_, local):
+        lines = [connected(local) for _ in data]
+        back: list[bytes] = [b""] * len(data)
+
+        def talk(number: int) -> None:
+            back[number] = echoed(lines[number], data[number])
+
+        threads = [threading.Thread(target=talk, args=(number,)) for number in range(len(data))]
+        for each in threads:
+            each.start()
+        for each in threads:
+            each.join(60.0)
+        for line in lines:
+            line.close()
+    assert back == data
+
+
+def test_a_connection_goes_on_when_the_master_is_restarted(daemons: Daemons) -> None:
+    with (
+        echoing(daemons) as (job_id, port),
+        forwarded(daemons, job_id, port) as (_, local),
+        connected(local) as line,
+    ):
+        assert echoed(line, b"before") == b"before"
+        daemons.kill("master")
+        during = os.urandom(3 << 20)
+        sender = threading.Thread(target=line.sendall, args=(during,))
+        sender.start()
+        daemons.start("master")
+        daemons.wait_for("master")
+        back = bytearray()
+        while len(back) < len(during):
+            back += line.recv(1 << 20)
+        sender.join(60.0)
+        assert bytes(back) == during
+
+
+def test_a_restart_of_the_agent_is_told_and_the_job_goes_on(daemons: Daemons) -> None:
+    with echoing(daemons) as (job_id, port), forwarded(daemons, job_id, port) as (process, local):
+        with connected(local) as line:
+            assert echoed(line, b"before") == b"before"
+            daemons.kill("n1")
+            daemons.start("n1")
+            daemons.wait_for("n1")
+            assert line.recv(1) == b""
+        assert process.wait(timeout=60.0) == 69
+        with forwarded(daemons, job_id, port) as (_, again), connected(again) as line:
+            assert echoed(line, b"after") == b"after"
+
+
+def test_it_ends_with_the_job_and_says_so(daemons: Daemons) -> None:
+    with echoing(daemons) as (job_id, port), forwarded(daemons, job_id, port) as (process, _):
+        daemons.said("cancel", "--kill", job_id)
+        assert process.wait(timeout=60.0) != 0
+        assert process.stderr is not None
+        assert b"rank has ended" in process.stderr.read()
+
+
+def test_ctrl_c_ends_it_and_not_the_job(daemons: Daemons) -> None:
+    with echoing(daemons) as (job_id, port), forwarded(daemons, job_id, port) as (process, _):
+        process.send_signal(signal.SIGINT)
+        assert process.wait(timeout=60.0) == 130
+        assert "running" in daemons.said("status", job_id)
+
+
+def test_a_port_of_the_host_is_refused_in_words(daemons: Daemons) -> None:
+    with (
+        socket.create_server(("127.0.0.1", 0)) as own,
+        echoing(daemons) as (job_id, _),
+        forwarded(daemons, job_id, own.getsockname()[1]) as (process, local),
+        connected(local) as line,
+    ):
+        assert line.recv(1) == b""
+        assert process.stderr is not None
+        assert b"no process of this job holds it" in process.stderr.readline()
+
+
+def test_words_that_are_no_ports_and_a_taken_port(daemons: Daemons) -> None:
+    for words in ("http", "0", "70000", "80:70000", "127.0.0.1:80"):
+        assert daemons.dlq("forward", "1", words).code == 2, words
+    with (
+        socket.create_server(("127.0.0.1", 0)) as own,
+        echoing(daemons) as (job_id, port),
+    ):
+        done = daemons.dlq("forward", job_id, f"{port}:{own.getsockname()[1]}")
+    assert done.code != 0
+    assert "cannot be used" in done.err
