@@ -165,7 +165,7 @@ def test_more_than_a_window_ends_that_connection_alone(line: Line) -> None:
         assert line.next().letter == b"k"
         for _ in range(8 * 1024 * 1024 // len(piece)):
             line.say(b"d", 1, data=piece)
-        letters = []
+        letters: list[bytes] = []
         while not letters or letters[-1] != b"x":
             letters.append(line.next().letter)
         assert set(letters) <= {b"w", b"x"}
