@@ -194,6 +194,10 @@ demo-loan: setup  ## a day of inference load in two minutes: servers are lent, t
 demo-cost: setup  ## machines rented from a failing provider where being late costs more, and given back; the master is killed; POLICY=gpuaas-... chooses them
 	POLICY='$(POLICY)' $(PY) examples/demo/cost.py
 
+.PHONY: demo-ha
+demo-ha: setup  ## two masters and a PostgreSQL pair: the leader is killed, stopped, told to leave, and the database killed; no job notices (Debian: postgresql)
+	$(PY) examples/demo/ha.py
+
 .PHONY: demo-web
 demo-web: setup  ## a cluster to look at in a browser: it says the address, and goes on until Ctrl-C
 	$(PY) examples/demo/page.py

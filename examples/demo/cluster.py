@@ -17,6 +17,7 @@ MASTER = "master"
 PATIENCE_S = 180.0
 # Neither where jobs meet (jobs.port_first) nor where the kernel takes ports of its own.
 PORTS = range(10_000, 20_000)
+_given: set[int] = set()
 
 # Appended to the file of `dlq-master init`. Everything is quicker than in production, so that there
 # is something to see; a job with more GPU-seconds than the threshold is demoted.
@@ -82,6 +83,8 @@ class Cluster:
         self._lenders = lenders
         self._settings = settings or _MASTER.format(threshold=threshold)
         self._daemons: dict[str, subprocess.Popen[bytes]] = {}
+        self.masters: tuple[str, ...] = (MASTER,)
+        self.api, self._join_address = (f"127.0.0.1:{port}" for port in free_ports(2))
 
     @property
     def home(self) -> Path:
@@ -125,11 +128,11 @@ class Cluster:
         return done.stdout
 
     def start(self, name: str) -> None:
-        """Start the master or an agent; its output is appended to `root/NAME.log`."""
-        program = "dlq-master" if name == MASTER else "dlq-nodeagent"
+        """Start a master or an agent; its output is appended to `root/NAME.log`."""
+        program = "dlq-master" if name in self.masters else "dlq-nodeagent"
         with (self.root / f"{name}.log").open("ab") as log:
             self._daemons[name] = subprocess.Popen(
-                [BIN / program, "run", "--config", self._config(name)],
+                [BIN / program, "run", "--config", self.config(name)],
                 env=self._environment(),
                 stdin=subprocess.DEVNULL,
                 stdout=log,
@@ -171,18 +174,16 @@ class Cluster:
         wait_until(self.all_up, "the nodes to be up")
 
     def _stop_all(self) -> None:
-        for name in (*self.nodes, MASTER):
+        for name in (*self.nodes, *reversed(self.masters)):
             self.stop(name)
 
     def _make_master(self) -> None:
-        api, join = (f"127.0.0.1:{port}" for port in _free_ports(2))
         self.run(
             "dlq-master", "init", "--cluster", "demo", "--state-dir", str(self.root / MASTER),
-            "--config", self._config(MASTER), "--checkpoint-root", str(self.root / "checkpoints"),
-            "--listen", api, "--join-listen", join,
+            "--config", self.config(MASTER), "--checkpoint-root", str(self.root / "checkpoints"),
+            "--listen", self.api, "--join-listen", self._join_address,
         )  # fmt: skip
-        self._join_address = join
-        with Path(self._config(MASTER)).open("a") as file:
+        with Path(self.config(MASTER)).open("a") as file:
             file.write(self._settings)
 
     def _make_agent(self, name: str) -> None:
@@ -192,11 +193,11 @@ class Cluster:
             pool="inference" if name in self._lenders else "training",
             allow_root="true" if os.getuid() == 0 else "false",
         )
-        Path(self._config(name)).write_text(text)
+        Path(self.config(name)).write_text(text)
         token = self.dlq("admin", "token", "create", "--node", name).strip()
         self.run(
             "dlq-nodeagent", "join", token, "--master", self._join_address,
-            "--config", self._config(name),
+            "--config", self.config(name),
         )  # fmt: skip
 
     def _logged_in(self) -> bool:
@@ -212,7 +213,8 @@ class Cluster:
     def _environment(self) -> dict[str, str]:
         return {"PATH": f"{BIN}:{os.environ.get('PATH', os.defpath)}"} | self.client_environment
 
-    def _config(self, name: str) -> str:
+    def config(self, name: str) -> str:
+        """The file of a daemon's configuration."""
         return str(self.root / f"{name}.toml")
 
 
@@ -225,11 +227,14 @@ def wait_until(holds: Callable[[], bool], what: str, *, patience_s: float = PATI
         time.sleep(0.25)
 
 
-def _free_ports(count: int) -> list[int]:
-    """Ports without a listener; each process begins to look at a place of its own."""
+def free_ports(count: int) -> list[int]:
+    """Ports without a listener, each given once; a process begins at a place of its own."""
     first = os.getpid() * 7 % len(PORTS)
-    found = (port for port in (*PORTS[first:], *PORTS[:first]) if _is_free(port))
-    return [next(found) for _ in range(count)]
+    order = (*PORTS[first:], *PORTS[:first])
+    found = (port for port in order if port not in _given and _is_free(port))
+    ports = [next(found) for _ in range(count)]
+    _given.update(ports)
+    return ports
 
 
 def _is_free(port: int) -> bool:
