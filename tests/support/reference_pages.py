@@ -8,15 +8,19 @@ comments, reasons and events from the code that names them, and the API from the
 from __future__ import annotations
 
 import ast
+import dataclasses
+import inspect
 import re
+import typing
 from collections.abc import Iterable, Iterator
 from functools import cache
 from inspect import cleandoc
 from pathlib import Path
-from typing import NamedTuple, get_args
+from typing import Any, NamedTuple, get_args
 
 import click
 
+import dlq as dlq_front
 from dlq_cli.main import dlq
 from dlq_cli.spec.slurm.decisions import DECISIONS
 from dlq_common.text.units import format_size, format_span
@@ -43,8 +47,59 @@ def all_pages() -> dict[str, str]:
         "events.md": events(),
         "api.md": api(),
         "slurm-options.md": slurm_options(),
+        "python.md": python_api(),
     }
     return {name: f"{GENERATED}\n\n" + "\n".join(lines) + "\n" for name, lines in made.items()}
+
+
+# --- Python -------------------------------------------------------------------------------------
+
+
+def python_api() -> Iterator[str]:
+    """Every name of `import dlq`, from its docstring and signature."""
+    yield "# Python API"
+    yield ""
+    yield "Every name of `import dlq`. [Use dlq from Python](../using/python.md) is the guide."
+    names: list[str] = vars(dlq_front)["__all__"]
+    for name in sorted(names, key=_python_order):
+        yield from _python_name(name, getattr(dlq_front, name))
+
+
+def _python_order(name: str) -> tuple[int, str]:
+    first = ("connect", "Cluster", "Job", "JobArray", "SubmitWords")
+    return (first.index(name) if name in first else len(first), name)
+
+
+def _python_name(name: str, found: Any) -> Iterator[str]:
+    if not inspect.isclass(found):
+        yield f"\n## dlq.{name}\n\n```\n{_signature(name, found)}\n```\n"
+        yield _paragraphs(inspect.getdoc(found) or "")
+        return
+    bases = [base.__name__ for base in found.__bases__ if issubclass(found, BaseException)]
+    yield f"\n## dlq.{name}\n"
+    yield _paragraphs(inspect.getdoc(found) or "")
+    if bases:
+        yield f"\nA kind of `{bases[0]}`."
+    if typing.is_typeddict(found):
+        yield "\n" + ", ".join(f"`{word}`" for word in sorted(found.__annotations__)) + "."
+        return
+    if dataclasses.is_dataclass(found):
+        yield "\nFields: " + ", ".join(f"`{each.name}`" for each in dataclasses.fields(found)) + "."
+    for member, value in vars(found).items():
+        if member.startswith("_") or not (callable(value) or isinstance(value, property)):
+            continue
+        what = f"{member}" if isinstance(value, property) else _signature(member, value)
+        yield f"\n### {name}.{member}\n\n```\n{what}\n```\n"
+        yield _paragraphs(inspect.getdoc(value) or "")
+
+
+def _signature(name: str, found: Any) -> str:
+    """Without `self`, and without the folders of the types."""
+    signature = inspect.signature(found)
+    kept = [each for each in signature.parameters.values() if each.name != "self"]
+    text = f"{name}{signature.replace(parameters=kept)}"
+    text = re.sub("(: |-> )'([^']*)'", r"\1\2", text)
+    return re.sub(r"\b(?:[a-z_]+\.)+(?=[A-Z])", "", text)
 
 
 # --- options of Slurm ---------------------------------------------------------------------------

@@ -101,7 +101,8 @@ def put(layer: Layer, key: str, raw: object, origin: str, said: str = "") -> Non
     try:
         value = reader(raw)
     except ValueError as error:
-        told = str(error) if origin.startswith("--") else f"{said}: {error}"  # a flag names it
+        named = origin.startswith("--") or origin == said  # the origin names it
+        told = str(error) if named else f"{said}: {error}"
         raise wrong(origin, told) from None
     _enter(layer, key, value, origin)
 

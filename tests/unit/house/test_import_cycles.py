@@ -15,6 +15,7 @@ TYPES_ONLY = {
     (TURN, "dlq_master.control.read_model.published"),
 }
 PROGRAMS = (
+    "dlq_api",
     "dlq_cli",
     "dlq_client",
     "dlq_common",

@@ -11,13 +11,13 @@ import click
 from dlq.v1 import job_pb2, job_service_pb2
 from dlq_cli.app import App
 from dlq_cli.commands.options import detaching, examples, pass_app
-from dlq_cli.jobs.held import HoldTeller, is_poison
+from dlq_cli.jobs.attempts import next_attempt
+from dlq_cli.jobs.held import HoldTeller
 from dlq_cli.jobs.outputs import Outputs, follow_ranks, print_tails
 from dlq_cli.jobs.streams import ALL, stream_of
 from dlq_cli.lists.select import one_job
-from dlq_cli.words import ATTEMPT_STATES, has_ended, shown_state
+from dlq_cli.words import ATTEMPT_STATES, shown_state
 from dlq_client.jobs import Jobs
-from dlq_client.watch import watch_jobs
 from dlq_common.errors import (
     DlqError,
     IllegalTransition,
@@ -28,8 +28,6 @@ from dlq_common.errors import (
 from dlq_common.text.hostlist import compress_hostlist
 
 DEFAULT_LINES = 200
-# Until it is past these, an attempt has no output that could be asked for.
-UNSTARTED = frozenset({"assigned", "preparing", "starting"})
 # A job may stay in these states for long: people are told the reason.
 WAITING = frozenset({"pending", "queued"})
 
@@ -165,19 +163,21 @@ def follow_job(
 def _next_attempt(app: App, job_id: str, holds: HoldTeller, *, after: int) -> int:
     """The last attempt beyond `after` once it has started; 0 when none will come by itself."""
     told = False
-    for job in watch_jobs(
-        app.connection(), [job_id], on_lost=lambda error: app.say(f"{error.what}; still trying")
-    ):
-        ended = has_ended(job)
-        if job.attempt_count > after and (ended or shown_state(job) not in UNSTARTED):
-            return job.attempt_count
+
+    def look(job: job_pb2.Job) -> None:
+        nonlocal told
         holds.look(job)
-        if ended or is_poison(job):
-            return 0
         if not told and shown_state(job) in WAITING:
             told = True
             app.say(f"job {job_id} is {shown_state(job)}; its output follows when it runs")
-    raise AssertionError("a watch without an end has ended")
+
+    return next_attempt(
+        app.connection(),
+        job_id,
+        after=after,
+        look=look,
+        on_lost=lambda error: app.say(f"{error.what}; still trying"),
+    )
 
 
 def _outputs(
