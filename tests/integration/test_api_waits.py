@@ -6,6 +6,7 @@ import threading
 from collections.abc import Iterator
 from concurrent.futures import Future, as_completed
 from pathlib import Path
+from typing import Any
 
 import grpc
 import pytest
@@ -13,6 +14,7 @@ import pytest
 import dlq
 from dlq.v1 import job_pb2
 from dlq_api import job as job_module
+from dlq_api.ends import is_over
 from dlq_api.output import lines_of
 from dlq_common.text.wire import to_timestamp
 from support.fake_master import FakeMaster
@@ -157,9 +159,9 @@ def test_a_notebook_shows_no_text_of_a_job_as_markup(
     master.jobs["18"].promise.deadlines.add()
     master.reasons["18"] = [job_pb2.WaitReason(code="<i>", detail="<img src=x>")]
     job = cluster.job(18)
-    drawn = [job, cluster.jobs(), job.why(), job.promise, job.eta]
+    drawn: list[Any] = [job, cluster.jobs(), job.why(), job.promise, job.eta]
     for each in drawn:
-        html = each._repr_html_()  # type: ignore[union-attr]  # all of them have it
+        html = each._repr_html_()
         assert "<table>" in html
         for word in ("<script", "<b>", "<i>", "<img"):
             assert word not in html
@@ -265,7 +267,7 @@ def test_closing_ends_waits_with_an_error(master: FakeMaster, cluster: dlq.Clust
 def test_a_thousand_futures_share_one_stream(master: FakeMaster, cluster: dlq.Cluster) -> None:
     numbers = range(1000, 2000)
     master.jobs |= {str(number): a_job(number, "running") for number in numbers}
-    futures = cluster.line.watch.until([str(number) for number in numbers], job_module.is_over)
+    futures = cluster.line.watch.until([str(number) for number in numbers], is_over)
     until_watched(master)
     threads = threading.active_count()
     for number in numbers:
