@@ -31,6 +31,11 @@ COMMANDS = {
     "logs": Lazy("dlq_cli.commands.look.logs:logs", "The output of a job."),
     "attach": Lazy("dlq_cli.commands.jobs.attach:attach", "The output of a job from now on."),
     "exec": Lazy("dlq_cli.commands.inside.exec:exec_", "A command inside a job that runs."),
+    "shell": Lazy("dlq_cli.commands.inside.shell:shell", "A shell inside a job that runs."),
+    "ssh": Lazy("dlq_cli.commands.inside.ssh:ssh", "OpenSSH into a job, without an open port."),
+    "ssh-config": Lazy(
+        "dlq_cli.commands.inside.ssh_config:ssh_config", "A stanza for ssh, rsync and editors."
+    ),
     "forward": Lazy(
         "dlq_cli.commands.inside.forward:forward", "Ports of a job on this host's loopback."
     ),

@@ -29,6 +29,20 @@ def attended(inside: CommandInside, *, stdin: bool, raw: bool) -> exec_pb2.ExecE
         inside.kill()
 
 
+def captured(inside: CommandInside) -> tuple[exec_pb2.ExecEnded, bytes]:
+    """The end of a short command without input, and its stdout."""
+    inside.end_stdin()
+    said, ended = b"", exec_pb2.ExecEnded()
+    try:
+        for output in inside.outputs():
+            said += output.stdout
+            if output.HasField("ended"):
+                ended = output.ended
+    finally:
+        inside.kill()
+    return ended, said
+
+
 def _feed(inside: CommandInside) -> None:
     """Everything from stdin, until it ends or this process does."""
     try:

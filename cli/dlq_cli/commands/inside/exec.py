@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 
 import click
 
@@ -48,17 +49,32 @@ def exec_(
         raise InvalidRequest("-t needs a terminal, and here is none", hint="leave -t out")
     size = needed_size("-t") if terminal else None
     job_id = running_job(app, one_job(Jobs(app.connection()), job))
+    stay_with(app, job_id, command, rank=rank, size=size, stdin=not no_stdin)
+
+
+def stay_with(
+    app: App,
+    job_id: str,
+    command: Sequence[str],
+    *,
+    rank: int = 0,
+    size: tuple[int, int] | None = None,
+    stdin: bool = True,
+) -> None:
+    """Run a command inside, with our stdin and stdout, and end as it does. `size` (columns, rows):
+    our terminal is its terminal.
+    """
     inside = CommandInside(
         app.connection(),
         job_id,
         command,
         node_rank=rank,
         terminal=size,
-        terminal_type=os.environ.get("TERM", "") if terminal else "",
+        terminal_type=os.environ.get("TERM", "") if size else "",
         kept=True,
         tell=app.say,
     )
-    ended = attended(inside, stdin=not no_stdin, raw=terminal)
+    ended = attended(inside, stdin=stdin, raw=size is not None)
     if code := _exit_code(app, ended):
         raise exit_codes.Ended(code)
 
