@@ -137,7 +137,7 @@ async def _serve(
     if stopped:
         return 0, None
     writer, reader = open_store(config, leaving, early, leads)
-    loaded = _rows(config, reader, leads)
+    loaded = _rows(config, writer, reader, leads)
     boot_id = this_boot(os.environ)
     clock = start_clock(loaded.meta, loaded.last_time_s, state_dir, boot_id)
     keep_time_by(clock)
@@ -213,7 +213,6 @@ async def _serve(
     steps = StepStore(writer.put_steps, reader.steps)
     stop: Callable[[], None] = loop.stop
     if leads is not None:
-        leads.last_turn = writer.last_turn
         leads.ended_by(loop.stop)
         stop = leads.told_to_stop
     server = _server(
@@ -279,9 +278,11 @@ async def _part(
     return leads, leads is None
 
 
-def _rows(config: MasterConfig, reader: StoreReader, leads: Leadership | None) -> Loaded:
+def _rows(
+    config: MasterConfig, writer: BatchWriter, reader: StoreReader, leads: Leadership | None
+) -> Loaded:
     """All that a start needs: a standby has most of it already."""
-    warm = None if leads is None else leads.rows_taken()
+    warm = None if leads is None else leads.rows_taken(writer)
     return reader.load(window_of(config)) if warm is None else warm
 
 

@@ -12,7 +12,6 @@ import signal
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, suppress
 from functools import partial
-from pathlib import Path
 from typing import Final
 
 import psycopg
@@ -22,7 +21,6 @@ from dlq_common.daemon.logs import get_logger
 from dlq_common.daemon.systemd import Service
 from dlq_common.errors import DlqError
 from dlq_common.fence import LeaderFence
-from dlq_common.identity.files import write_public
 from dlq_common.ids import RandomIds
 from dlq_master.control.config import MasterConfig
 from dlq_master.control.jobs.state import window_of
@@ -30,19 +28,21 @@ from dlq_master.databases import place_of
 from dlq_master.leader.keeper import LeaseKeeper
 from dlq_master.leader.lease import NEVER_S, LeaderLease, LeaseTerms, MasterPart, Standing
 from dlq_master.leader.postgres_row import PostgresRow, ready_standbys, standby_name
+from dlq_master.leader.turn_seen import TurnSeen
 from dlq_master.model.ids import NodeId
 from dlq_master.model.nodes.node import Node
 from dlq_master.rpc.calls.auth import Door
 from dlq_master.rpc.calls.signs import Signs
 from dlq_master.rpc.standing_by import StandbyFacts, StandbyServer
 from dlq_master.store.batch import Loaded, User
+from dlq_master.store.committing import BatchWriter
 from dlq_master.store.port import DatabaseDamaged
 from dlq_master.store.postgres.fence import Fence
+from dlq_master.store.postgres.halves import PostgresWriter
 from dlq_master.store.postgres.tail import StoreTail
 from dlq_master.store.tables.revocations import Revocation
 
 LOOK_S: Final = 0.1
-LOST: Final = "turn-seen"  # in the state directory: a turn that a database had lost
 
 _log = get_logger("master.leader")
 
@@ -52,12 +52,10 @@ class WarmRows:
     everything.
     """
 
-    def __init__(self, config: MasterConfig) -> None:
-        self._config = config
+    def __init__(self, config: MasterConfig, turns: TurnSeen) -> None:
+        self._config, self._turns = config, turns
         self._tail: StoreTail | None = None
         self._failed = ""
-        self._path = config.cluster.state_dir / LOST
-        self._seen = _turn_in(self._path)  # the last turn that is known to have been committed
         self._read_s = -math.inf
         self._name = own_address(config)
 
@@ -88,9 +86,9 @@ class WarmRows:
             if self._tail is None:
                 self._tail = StoreTail(place_of(self._config), window_of(self._config))
             self._tail.catch_up()
-            self._seen = max(self._seen, self._tail.number)
+            self._turns.note(self._tail.number, self._tail.system)
             self._read_s, self._failed = SteadyClock().boottime_s(), ""
-            whole = self._tail.number >= self._seen
+            whole = self._tail.number >= self._turns.of(self._tail.system)
             self._tail.call_itself(standby_name(self._name, ready=ready and whole))
         except (psycopg.Error, DlqError) as error:
             if str(error) != self._failed:
@@ -106,11 +104,10 @@ class WarmRows:
         tail, self._tail = self._tail, None
         if tail is None or self._failed:
             return None
-        if tail.number < self._seen:
+        if tail.number < (seen := self._turns.of(tail.system)):
             tail.close()
-            write_public(self._path, f"{self._seen}\n".encode())
             raise DatabaseDamaged(
-                f"the database lost commits: its last turn is {tail.number}, and turn {self._seen} "
+                f"the database lost commits: its last turn is {tail.number}, and turn {seen} "
                 "was seen",
                 hint="promote the server that has it (docs/running/high-availability.md)",
             )
@@ -122,10 +119,6 @@ class WarmRows:
         """Give the connection back."""
         if self._tail is not None:
             self._tail.close()
-
-
-def _turn_in(path: Path) -> int:
-    return int(path.read_text("ascii")) if path.exists() else 0
 
 
 class Leadership:
@@ -143,9 +136,14 @@ class Leadership:
         """Of this leadership."""
         return self._keeper.fence
 
-    def rows_taken(self) -> Loaded | None:
-        """As `WarmRows.taken`. The writer of this master has opened by then."""
+    def rows_taken(self, writer: BatchWriter) -> Loaded | None:
+        """As `WarmRows.taken`. The writer of this master has opened by then, and each turn that it
+        commits is remembered.
+        """
         fence = self.fence
+        assert isinstance(writer, PostgresWriter)
+        writer.noted = partial(self._keeper.turns.note, system=fence.system)
+        self.last_turn = writer.last_turn
         return self.rows.taken(Fence(int(fence.system), fence.timeline, fence.epoch))
 
     def may_speak(self) -> bool:
@@ -212,7 +210,7 @@ async def lead(
     row = PostgresRow(place_of(config), ttl_s)
     keeper = LeaseKeeper(lease, row, own_address(config), clock, config.cluster.state_dir)
     leaving.push_async_callback(asyncio.to_thread, keeper.close)
-    rows = WarmRows(config)
+    rows = WarmRows(config, keeper.turns)
     leaving.callback(rows.close)
     standing = _Standing(keeper, service, rows)
     if not await standing.until_it_leads(config, authority):

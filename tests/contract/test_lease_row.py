@@ -111,6 +111,16 @@ def test_a_server_of_one_disk_says_so(opened: Open) -> None:
     assert told.fence == LeaderFence(told.system, told.timeline, 0)
 
 
+def test_the_row_tells_the_last_turn_of_its_database(server: PostgresServer) -> None:
+    opened = _on_postgresql(server)
+    row = next(opened)()
+    assert row.read().turn == 0
+    server.ask("INSERT INTO turns VALUES (7, 1, '{}'), (8, 1, '{}')")
+    assert row.read().turn == 8
+    end(row)
+    opened.close()
+
+
 def test_a_session_that_the_server_has_ended_is_noticed_at_once(server: PostgresServer) -> None:
     from dlq_master.leader.postgres_row import PostgresRow
 

@@ -358,6 +358,9 @@ async def test_a_cluster_moves_to_postgresql_and_back_with_every_row(
         assert there.events(0, 100) == events
     await writer.commit(Batch(jobs=[a_job(9)], audit_owed=[("n2", "another")]))
     writer.close()
+    with connect(place) as line:
+        held = "SELECT 1 FROM pg_locks WHERE locktype = 'advisory'"
+        wait_until(lambda: not line.execute(held).fetchall(), what="the server lets the claim go")
 
     to_sqlite(place, path)
     with closing(Reader(path)) as reader:

@@ -21,6 +21,7 @@ class StoredLease:
     address: str = ""
     ends_s: float = 0.0
     session: int = 0
+    turn: int = 0
 
 
 @dataclass
@@ -63,6 +64,7 @@ class LeaseServer:
             system=self.system,
             timeline=self.timeline,
             synchronous=self.synchronous,
+            turn=row.turn,
         )
 
 
@@ -94,7 +96,10 @@ class SimulatedRow:
         self._arrive()
         if self.server.told().free and self.server.row.epoch == seen_epoch:
             ends_s = self.server.now_s + ttl_s
-            self.server.row = StoredLease(seen_epoch + 1, holder, address, ends_s, self.session)
+            turn = self.server.row.turn
+            self.server.row = StoredLease(
+                seen_epoch + 1, holder, address, ends_s, self.session, turn
+            )
             self._replicate()
         return self._answer()
 

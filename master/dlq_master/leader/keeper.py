@@ -20,7 +20,8 @@ from dlq_common.daemon.logs import get_logger
 from dlq_common.fence import LeaderFence
 from dlq_common.identity.files import write_public
 from dlq_master.leader.lease import Ask, LeaderLease, MasterPart, Standing, carried_out
-from dlq_master.leader.row import RowSession, RowUnknown
+from dlq_master.leader.row import HeldLease, RowSession, RowUnknown
+from dlq_master.leader.turn_seen import NAME, TurnSeen
 
 SEEN: Final = "leader-seen.json"  # in the state directory: the highest fence that was seen here
 LOOK_S: Final = 0.1
@@ -39,6 +40,7 @@ class LeaseKeeper:
         self.lease = lease
         self._row, self._address, self._clock = row, address, clock
         self._path = state_dir / SEEN
+        self.turns = TurnSeen(state_dir / NAME)
         self._stepping_down, self._closing = threading.Event(), threading.Event()
         self._asked: Ask | None = None
         self._changed: Callable[[], None] = lambda: None
@@ -89,6 +91,7 @@ class LeaseKeeper:
         self._closing.set()
         self._row.abandon()
         self._thread.join(2.0)
+        self.turns.close()
 
     def look(self) -> None:
         """The loop's look, several times a second. The process ends when the lease is over. So does
@@ -142,7 +145,15 @@ class LeaseKeeper:
             _log.warning("lease_unknown", question=ask.question.value, cause=str(error))
         else:
             self._asked = None
-            self.lease.answered(ask, told, self._clock.boottime_s())
+            self._answered(ask, told)
+
+    def _answered(self, ask: Ask, told: HeldLease) -> None:
+        """A standby refuses a database that lacks a turn, before it takes the lease there."""
+        self.lease.turn = self.turns.of(told.system)
+        self.lease.answered(ask, told, self._clock.boottime_s())
+        if self.lease.standing is Standing.STANDBY and not self.lease.why:
+            self.turns.follow(told.system)
+            self.turns.note(told.turn, told.system)
 
     def _remember(self, seen: LeaderFence) -> None:
         with suppress(OSError):  # a full disk ends no leader

@@ -96,6 +96,8 @@ class LeaderLease:
     """Until then others may take the lead, and this master does not try."""
     known: LeaderFence = NO_FENCE
     """The highest fence that this master has seen, in earlier lives too."""
+    turn: int = 0
+    """The last turn that is known to be committed in the database that answers."""
     standing: Standing = Standing.STANDBY
     fence: LeaderFence = NO_FENCE
     """Of its own leadership."""
@@ -223,6 +225,9 @@ class LeaderLease:
             return f"the database lost commits: epoch {row.epoch} after {self.known.epoch}"
         if refused := refusal(self.known, following, self.former):
             return f"the database is not the one of before: {refused}"
+        if row.turn < self.turn:
+            last = f"its last turn is {row.turn}, and turn {self.turn} was seen"
+            return f"the database lost commits: {last}"
         if not row.synchronous and not self.allow_async:
             return "no second server confirms commits (synchronous_standby_names is empty)"
         return ""

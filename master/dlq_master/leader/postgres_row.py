@@ -39,7 +39,8 @@ _LEFT: Final[LiteralString] = (
 _READ: Final[LiteralString] = f"""SELECT leader.epoch, holder, addresses,
     CASE WHEN EXISTS ({_LOCKS}) THEN {_LEFT} ELSE 0 END,
     CAST(here.system_identifier AS text), here.timeline,
-    current_setting('synchronous_standby_names') <> ''
+    current_setting('synchronous_standby_names') <> '',
+    (SELECT coalesce(max(number), 0) FROM turns)
     FROM leader, {_HERE}"""
 # Above every epoch that was ever given, also by a master on another database (meta).
 _TRY: Final[LiteralString] = f"""UPDATE leader SET holder = $2, addresses = $3, ttl_s = $4,

@@ -21,6 +21,7 @@ class HeldLease(NamedTuple):
     system: str
     timeline: int
     synchronous: bool  # a commit waits for a second server
+    turn: int = 0  # the last one that is committed there
 
     @property
     def fence(self) -> LeaderFence:

@@ -10,9 +10,10 @@ import pytest
 from dlq_common.errors import Unavailable
 from dlq_master import taking_part
 from dlq_master.control.config import ClusterConfig, MasterConfig, StoreConfig
+from dlq_master.leader.turn_seen import NAME, TurnSeen
 from dlq_master.store.port import DatabaseDamaged
 from dlq_master.store.postgres.fence import Fence
-from dlq_master.taking_part import LOST, WarmRows
+from dlq_master.taking_part import WarmRows
 
 FENCE = Fence(71, 2, 8)
 
@@ -21,6 +22,7 @@ class FakeTail:
     """A tail of a database whose last turn the test says."""
 
     number = 0
+    system = "71"
     away = False
     names: ClassVar[list[str]] = []
 
@@ -52,7 +54,8 @@ def rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> WarmRows:
 
 def _rows(state_dir: Path) -> WarmRows:
     store = StoreConfig(backend="postgresql", dsn="host=db dbname=dlq")
-    return WarmRows(MasterConfig(cluster=ClusterConfig(state_dir=state_dir), store=store))
+    config = MasterConfig(cluster=ClusterConfig(state_dir=state_dir), store=store)
+    return WarmRows(config, TurnSeen(state_dir / NAME))
 
 
 def _taken(rows: WarmRows) -> Any:
@@ -92,5 +95,5 @@ def test_a_database_without_turns_that_were_seen_is_refused_also_later(
         rows.taken(FENCE)
     with pytest.raises(DatabaseDamaged):
         _rows(tmp_path).taken(FENCE)
-    (tmp_path / LOST).unlink()  # an operator accepts the loss
+    (tmp_path / NAME).unlink()  # an operator accepts the loss
     assert _taken(_rows(tmp_path)) == ("rows", FENCE)

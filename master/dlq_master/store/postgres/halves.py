@@ -66,7 +66,8 @@ ROWS_HERE: Final = tuple(_jobs(one) if one.name == "jobs" else one for one in RO
 class PostgresWriter(BatchWriter):
     """Commits batches to a server in the order they are handed in, as long as its fence holds.
 
-    `may_lose`: the losses that the configuration allows, in words.
+    `may_lose`: the losses that the configuration allows, in words. `noted` hears of each batch that
+    is committed, before its caller does.
     """
 
     def __init__(self, server: PostgresPlace, holder: str, fence: Fence | None = None) -> None:
@@ -88,6 +89,7 @@ class PostgresWriter(BatchWriter):
             self._line.close()
             raise
         self._committing = False
+        self.noted: Callable[[int], None] = lambda number: None
         self._start(meta)
 
     def _taken(self, holder: str) -> Fence:
@@ -106,6 +108,10 @@ class PostgresWriter(BatchWriter):
         db.execute("INSERT INTO turns VALUES (?, ?, ?)", [number, self.fence.epoch, told])
         if number % _DROP_TURNS_EVERY == 0:
             db.execute("DELETE FROM turns WHERE number <= ?", [number - TURNS_KEPT])
+
+    def _note(self, number: int, batch: Batch) -> None:
+        del batch
+        self.noted(number)
 
     def _failure_of(self, work: Callable[[PostgresLine], None]) -> BaseException | None:
         line = self._line

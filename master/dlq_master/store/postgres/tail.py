@@ -93,6 +93,11 @@ class StoreTail:
         """The last turn that is in the copy; 0: nothing was read yet."""
         return 0 if self._copy is None else self._copy.number
 
+    @property
+    def system(self) -> str:
+        """Of the database that was read."""
+        return "" if self._copy is None else str(self._copy.place[0])
+
     def catch_up(self) -> int:
         """Take over what has changed since the last call; return how many turns that were.
 

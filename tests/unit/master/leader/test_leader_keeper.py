@@ -88,3 +88,20 @@ def test_what_was_seen_outlives_the_process(kept: Kept, tmp_path: Path) -> None:
 
 def test_a_master_that_has_seen_nothing_begins_with_nothing(tmp_path: Path) -> None:
     assert read_seen(tmp_path / SEEN) == LeaderFence()
+
+
+def test_a_standby_remembers_the_turns_it_has_seen_over_its_restart(kept: Kept) -> None:
+    leads = kept.keeper("one")
+    wait_until(leads.may_speak, what="one leads")
+    kept.server.row.turn = 815
+    standby = kept.keeper("two")
+    wait_until(lambda: standby.turns.of("71") == 815, what="it has read the turn")
+    standby.close()
+    leads.release()
+    kept.server.row.turn = 812
+    again = kept.keeper("two")
+    wait_until(lambda: "turn 815 was seen" in again.lease.why, what="it refuses the database")
+    assert again.lease.standing is Standing.STANDBY
+    again.turns.note(816, "71")  # as a leader does
+    kept.server.row.turn = 816
+    wait_until(again.may_speak, what="it leads where nothing is missing")

@@ -202,6 +202,22 @@ def test_a_second_server_that_lacks_an_epoch_is_refused(pair: Pair) -> None:
     assert "the database lost commits: epoch 1 after 2" in late.lease.why
 
 
+def test_a_second_server_that_lacks_a_turn_is_refused_before_anybody_leads_there(
+    pair: Pair,
+) -> None:
+    pair.server.promote()
+    pair.server.row.turn = 812
+    late = Candidate("late", pair.server)
+    late.lease.known, late.lease.turn = pair.one.lease.known, 815
+    pair.pass_s(10.0, late)
+    assert late.lease.standing is Standing.STANDBY
+    assert "lost commits: its last turn is 812, and turn 815 was seen" in late.lease.why
+    assert pair.server.row.epoch == late.lease.known.epoch, "the right server has as high an epoch"
+    pair.server.row.turn = 815
+    pair.pass_s(1.0, late)
+    assert late.lease.may_speak(pair.now_s)
+
+
 def test_another_database_is_refused_until_an_operator_names_the_former_one(pair: Pair) -> None:
     other = LeaseServer(system="72")
     late = Candidate("late", other)

@@ -1,0 +1,49 @@
+"""The turn that a master remembers, in memory and in its file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from dlq_master.leader.turn_seen import NAME, TurnSeen
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / NAME
+
+
+def test_the_highest_turn_of_a_system_is_remembered(path: Path) -> None:
+    turns = TurnSeen(path)
+    assert turns.of("71") == 0
+    for number in (9, 10, 8):
+        turns.note(number, "71")
+    assert (turns.of("71"), TurnSeen(path).of("71")) == (10, 10)
+
+
+def test_another_system_is_another_count_once_its_masters_are_obeyed(path: Path) -> None:
+    turns = TurnSeen(path)
+    turns.note(815, "7391001122334455667")
+    turns.note(900, "72")  # a database that nobody leads in
+    assert (turns.of("7391001122334455667"), turns.of("72")) == (815, 0)
+    turns.follow("72")
+    turns.note(3, "72")
+    again = TurnSeen(path)
+    assert (again.of("72"), again.of("7391001122334455667")) == (3, 0)
+
+
+def test_a_file_of_a_former_release_counts_for_the_first_system(path: Path) -> None:
+    path.write_text("815\n")
+    turns = TurnSeen(path)
+    assert turns.of("71") == 815
+    turns.follow("71")
+    again = TurnSeen(path)
+    assert (again.of("71"), again.of("72")) == (815, 0)
+
+
+def test_a_file_that_cannot_be_written_ends_nothing(tmp_path: Path) -> None:
+    turns = TurnSeen(tmp_path / "missing" / NAME)
+    turns.note(7, "71")
+    assert turns.of("71") == 7
+    turns.close()
