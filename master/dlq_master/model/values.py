@@ -57,6 +57,13 @@ def changer(kind: type[ValueT]) -> Callable[[ValueT, Changes], ValueT]:
     return changed
 
 
+def median(values: Iterable[float]) -> float:
+    """The middle one; of an even number the mean of both. `statistics` brings six modules along."""
+    ordered = sorted(values)
+    middle = len(ordered) // 2
+    return ordered[middle] if len(ordered) % 2 else (ordered[middle - 1] + ordered[middle]) / 2
+
+
 class Alike(Generic[ValueT]):
     """One object for all equal values. Ten thousand jobs of one kind then hold what differs alone.
 

@@ -9,6 +9,7 @@ from typing import NamedTuple
 from dlq_master.model.attempts.grace import percentile_95
 from dlq_master.model.jobs.job import Job, Pause
 from dlq_master.model.lease import Terms
+from dlq_master.model.values import median
 
 KEPT = 20  # of a family
 FAMILIES_KEPT = 10_000
@@ -113,6 +114,4 @@ def _new(before: tuple[float, ...], now: tuple[float, ...]) -> tuple[float, ...]
 
 @lru_cache(maxsize=1 << 14)  # asked for everybody who runs, at every boundary
 def _median(seen: tuple[float, ...]) -> float:
-    ordered = sorted(seen)
-    middle = len(ordered) // 2
-    return ordered[middle] if len(ordered) % 2 else (ordered[middle - 1] + ordered[middle]) / 2
+    return median(seen)

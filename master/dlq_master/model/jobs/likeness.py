@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import ceil
-from statistics import median
 from typing import NamedTuple
 
 from dlq_master.model.jobs.job import Job
+from dlq_master.model.values import median
 
 FEWEST_RUNS = 5  # completed runs before they count
 SPREAD = 1.2  # at most, of the 90th percentile over the median, and of several ratios

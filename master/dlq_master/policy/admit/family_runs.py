@@ -16,13 +16,13 @@ A low one is a guess (`Basis.guess`): its job is measured all the same, and no p
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from statistics import median
 from typing import NamedTuple
 
 from dlq_master.model.estimates.estimate import Confidence
 from dlq_master.model.jobs.likeness import FEWEST_RUNS, SPREAD, Likeness, agreed, percentile
 from dlq_master.model.jobs.trials import Profiling, Runs
 from dlq_master.model.nodes.type_speeds import ALL_ALIKE, TypeSpeeds
+from dlq_master.model.values import median
 
 SURE = 10, 1.1  # runs, and their spread, that are as good as can be
 PAIRS = 200  # kinds of jobs on several types that are looked at, the latest

@@ -8,10 +8,10 @@ operator a wrong declaration. They are relative to one type, whose own speed is 
 from __future__ import annotations
 
 from collections import defaultdict
-from statistics import median
 
 from dlq_master.model.jobs.trials import Profiling
 from dlq_master.model.nodes.type_speeds import TypeSpeeds
+from dlq_master.model.values import median
 from dlq_master.policy.admit.family_runs import PAIRS, trusted
 
 

@@ -21,7 +21,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from math import exp, fsum, log
-from statistics import median
 from typing import NamedTuple
 
 from dlq_master.model.jobs.machine_runs import (
@@ -32,6 +31,7 @@ from dlq_master.model.jobs.machine_runs import (
     no_runs,
 )
 from dlq_master.model.late import np
+from dlq_master.model.values import median
 from dlq_master.policy.priced.catalogue import Floats
 from dlq_master.policy.priced.performance import FEWEST, PastRun, Performance, fit
 
