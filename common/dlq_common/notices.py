@@ -45,6 +45,11 @@ NOTICES: Final[Mapping[str, NoticeKind]] = {
         ("promise_missed", "promise_broken", "promise_dropped"),
     ),
     "time_limit": NoticeKind("its time limit is near", ("attempt_warned",)),
+    "idle": NoticeKind("it holds GPUs and does not use them, by a rule of the site", ("job_idle",)),
+    "stalled": NoticeKind(
+        "its steps have stopped, with the rank that fell behind; or they go on",
+        ("job_stalled", "job_stall_over"),
+    ),
     "start_moved": NoticeKind("its estimated start has moved by half of the wait"),
     "events_lost": NoticeKind("for operators: events were cut before dlq-notify had read them"),
 }  # fmt: skip

@@ -130,6 +130,8 @@ class AgentCore:
             boot_id=boot_id,
         )
 
+        self.uplink.rank_uses = self.supervisor.rank_uses
+
     @property
     def highest_epoch(self) -> int:
         """The highest epoch ever obeyed; anything lower is refused."""

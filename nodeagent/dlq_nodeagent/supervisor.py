@@ -16,6 +16,7 @@ from dlq_nodeagent.model.messages import (
     Launch,
     ProfileEvidence,
     RankProgress,
+    RankUse,
     Save,
     Signal,
     StepsReport,
@@ -55,6 +56,7 @@ from dlq_nodeagent.ranks.last_words import blames_others, failed_by_itself, last
 from dlq_nodeagent.ranks.looking import Looking
 from dlq_nodeagent.ranks.orders import Orders
 from dlq_nodeagent.ranks.step_lists import StepLists
+from dlq_nodeagent.ranks.using import RankUses
 from dlq_nodeagent.ranks.watched import HELD, UNKILLABLE, Watched, orphan, recovered
 from dlq_nodeagent.state.journal import Journal, RankRecord
 
@@ -95,6 +97,7 @@ class Supervisor:
     """The secrets of a rank, hidden in its output; None: not known any more."""
     profiles: Profiles = field(init=False)
     step_lists: StepLists = field(init=False)
+    _uses: RankUses = field(init=False)
     _watched: dict[RankKey, Watched] = field(default_factory=dict)
     _open: dict[RankKey, Watched] = field(default_factory=dict)
     """Those of them that may still want something; the others are only kept."""
@@ -128,6 +131,7 @@ class Supervisor:
             record=self._keeping.record,
             watched=self._watched.get,
         )
+        self._uses = RankUses(self.clock, self.runtime)
         self.step_lists = StepLists(
             clock=self.clock,
             runtime=self.runtime,
@@ -325,6 +329,10 @@ class Supervisor:
         now_s = self.clock.boottime_s()
         living = (it for it in self._open.values() if it.rank.state in ALIVE)
         return tuple(watched.progress(self.runtime.usage, now_s) for watched in living)
+
+    def rank_uses(self) -> tuple[RankUse, ...]:
+        """The use of the host by the ranks since the last time; empty until it is due."""
+        return self._uses.told(it for it in self._open.values() if it.rank.state in ALIVE)
 
     def gpus_in_use(self) -> frozenset[int]:
         """GPUs of ranks that may run or have not given them back. May be called from any thread."""

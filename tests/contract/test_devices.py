@@ -14,6 +14,7 @@ from dlq_nodeagent.devices.port import (
     DeviceFault,
     DeviceProcess,
     Devices,
+    DeviceSample,
     DeviceUsage,
 )
 from support.nvml_box import NvmlBox, ProbedDevices, compile_fake_nvml
@@ -39,18 +40,28 @@ class Bench(Protocol):
         """Let a GPU fall off the bus."""
         ...
 
+    def work(self, uuid: str, percent: int, watts: int, mhz: int) -> None:
+        """Let a GPU be used so much."""
+        ...
+
 
 class VirtualBench:
     virtual = True
 
-    def __init__(self) -> None:
-        self.devices = FakeDevices(parse_virtual("4xH100-80GB"), "bench")
+    def __init__(self, script: Path) -> None:
+        self.script = script
+        self.devices = FakeDevices(parse_virtual(f"4xH100-80GB@{script}"), "bench")
 
     def occupy(self, uuid: str, pid: int, memory_bytes: int) -> None:
         self.devices.usages[uuid] = DeviceUsage(memory_bytes, (DeviceProcess(pid, memory_bytes),))
 
     def lose(self, uuid: str) -> None:
         self.devices.broken[uuid] = "gpu_is_lost"
+
+    def work(self, uuid: str, percent: int, watts: int, mhz: int) -> None:
+        gpu = uuid[-1]
+        lines = (f"{gpu}|utilization|{percent}", f"{gpu}|power|{watts}", f"{gpu}|clock|{mhz}")
+        self.script.write_text("\n".join(lines) + "\n")
 
 
 class NvmlBench:
@@ -69,6 +80,12 @@ class NvmlBench:
     def lose(self, uuid: str) -> None:
         self.box.say(f"error|{uuid[-1]}|15")
 
+    def work(self, uuid: str, percent: int, watts: int, mhz: int) -> None:
+        gpu = uuid[-1]
+        self.box.say(f"utilization|{gpu}|{percent}")
+        self.box.say(f"power|{gpu}|{1000 * watts}")
+        self.box.say(f"clock|{gpu}|{mhz}")
+
 
 @pytest.fixture(scope="module")
 def nvml_library(tmp_path_factory: pytest.TempPathFactory) -> Path:
@@ -78,7 +95,7 @@ def nvml_library(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(params=["virtual", "nvml"])
 def bench(request: pytest.FixtureRequest, nvml_library: Path, tmp_path: Path) -> Iterator[Bench]:
     if request.param == "virtual":
-        yield VirtualBench()
+        yield VirtualBench(tmp_path / "state")
         return
     real = NvmlBench(NvmlBox(nvml_library, tmp_path / "machine"))
     yield real
@@ -168,3 +185,18 @@ def test_a_lost_device_has_its_loss_as_a_symptom_and_no_figures(bench: Bench) ->
 
 def test_a_driver_that_has_said_nothing_has_no_message(bench: Bench) -> None:
     assert bench.devices.next_xid() is None
+
+
+def test_a_sample_has_the_load_of_each_device_and_a_lost_one_has_none(bench: Bench) -> None:
+    uuids = [device.uuid for device in bench.devices.devices()]
+    bench.work(uuids[1], 97, 350, 1755)
+    bench.lose(uuids[3])
+    samples = bench.devices.samples()
+    assert [sample.uuid for sample in samples] == uuids
+    assert samples[1] == DeviceSample(uuids[1], 97, 350.0, 1755)
+    assert samples[3] == DeviceSample(uuids[3], None, None, None)
+
+
+def test_figures_that_a_driver_does_not_tell_are_unknown_in_a_sample(bench: Bench) -> None:
+    sample = bench.devices.samples()[0]
+    assert (sample.power_watts, sample.clock_mhz) == (None, None)

@@ -22,6 +22,8 @@ def answer(devices: Devices, question: list[str]) -> Any:
             return dataclasses.asdict(devices.usage(uuid))
         case ["vitals"]:
             return [dataclasses.asdict(vitals) for vitals in devices.vitals()]
+        case ["samples"]:
+            return [dataclasses.asdict(sample) for sample in devices.samples()]
         case ["next_xid"]:
             return devices.next_xid()
         case ["driver_version"]:

@@ -15,6 +15,8 @@
  *   throttle|INDEX|MASK                    hexadecimal, nvmlClocksThrottleReason*
  *   temperature|INDEX|CELSIUS
  *   utilization|INDEX|PERCENT
+ *   power|INDEX|MILLIWATTS
+ *   clock|INDEX|MHZ                        of the streaming multiprocessors
  *   link|INDEX|LINK|ACTIVE|ERRORS          NVLink; a GPU without such lines has none
  *   recovery|INDEX|ACTION                  NVML_GPU_RECOVERY_ACTION_*
  *   xid|INDEX|NUMBER                       sent once, to the first who waits for events
@@ -47,7 +49,7 @@ struct gpu {
     int error, remap_failure, remap_pending;
     unsigned int domain, bus, device;
     unsigned long long ecc, throttle;
-    unsigned int temperature, utilization, recovery;
+    unsigned int temperature, utilization, recovery, power, clock;
     unsigned int links, active[MAX_LINKS];
     unsigned long long link_errors[MAX_LINKS];
 };
@@ -136,6 +138,10 @@ static void read_vitals(struct machine *m, const char *line)
         g->temperature = a;
     else if (sscanf(line, "utilization|%*u|%u", &a) == 1)
         g->utilization = a;
+    else if (sscanf(line, "power|%*u|%u", &a) == 1)
+        g->power = a;
+    else if (sscanf(line, "clock|%*u|%u", &a) == 1)
+        g->clock = a;
     else if (sscanf(line, "recovery|%*u|%u", &a) == 1)
         g->recovery = a;
     else if (sscanf(line, "link|%*u|%u|%u|%llu", &link, &active, &number) == 3 && link < MAX_LINKS) {
@@ -341,6 +347,30 @@ int nvmlDeviceGetTemperature(void *handle, int sensor, unsigned int *celsius)
     if (rc || !gpu->temperature)
         return rc ? rc : NOT_SUPPORTED;
     *celsius = gpu->temperature;
+    return SUCCESS;
+}
+
+int nvmlDeviceGetPowerUsage(void *handle, unsigned int *milliwatts)
+{
+    struct machine m;
+    struct gpu *gpu;
+    int rc = gpu_of(&m, handle, &gpu);
+
+    if (rc || !gpu->power)
+        return rc ? rc : NOT_SUPPORTED;
+    *milliwatts = gpu->power;
+    return SUCCESS;
+}
+
+int nvmlDeviceGetClockInfo(void *handle, int type, unsigned int *mhz)
+{
+    struct machine m;
+    struct gpu *gpu;
+    int rc = gpu_of(&m, handle, &gpu);
+
+    if (rc || type != 1 || !gpu->clock)
+        return rc ? rc : NOT_SUPPORTED;
+    *mhz = gpu->clock;
     return SUCCESS;
 }
 

@@ -12,6 +12,7 @@ from dlq_nodeagent.devices.port import (
     Device,
     DeviceFault,
     DeviceProcess,
+    DeviceSample,
     DeviceUsage,
     DeviceVitals,
 )
@@ -99,6 +100,10 @@ class ProbedDevices:
     def vitals(self) -> tuple[DeviceVitals, ...]:
         """See the port."""
         return tuple(_vitals(fields) for fields in self._ask("vitals"))
+
+    def samples(self) -> tuple[DeviceSample, ...]:
+        """See the port."""
+        return tuple(DeviceSample(**fields) for fields in self._ask("samples"))
 
     def next_xid(self) -> tuple[str, int] | None:
         """See the port."""

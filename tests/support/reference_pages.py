@@ -208,7 +208,9 @@ def configuration() -> Iterator[str]:
     pools = ROOT / "master/dlq_master/control/pool_config.py"
     control = ROOT / "master/dlq_master/control/config.py"
     agent = ROOT / "nodeagent/dlq_nodeagent"
-    yield from _daemon("master.toml", "MasterConfig", sections(pools) | sections(control))
+    activity = ROOT / "master/dlq_master/control/activity_config.py"
+    of_master = sections(pools) | sections(activity) | sections(control)
+    yield from _daemon("master.toml", "MasterConfig", of_master)
     known: dict[str, Section] = {}
     for name in (
         "config.py",

@@ -7,10 +7,12 @@ from pathlib import Path
 
 from dlq_common.daemon.config import Bytes, Seconds
 from dlq_common.errors import ConfigError
+from dlq_master.control.activity_config import IdleConfig, StallConfig, idle_rules
 from dlq_master.control.pool_config import PoolConfig, RentingConfig
 from dlq_master.model.lease import Terms
 from dlq_master.model.nodes.type_speeds import TypeSpeeds
 from dlq_master.model.resources import CORE_TYPE
+from dlq_master.policy.activity import IdleRule
 
 
 @dataclass(frozen=True, slots=True)
@@ -393,6 +395,8 @@ class MasterConfig:
     profiler: ProfilerConfig = ProfilerConfig()
     queues: tuple[QueueConfig, ...] = (QueueConfig("default"),)
     jobs: JobsConfig = JobsConfig()
+    idle: tuple[IdleConfig, ...] = ()
+    stall: StallConfig = field(default_factory=StallConfig)
     identity: IdentityConfig = IdentityConfig()
     store: StoreConfig = StoreConfig()
     leader: LeaderConfig = LeaderConfig()
@@ -403,6 +407,10 @@ class MasterConfig:
     visibility: VisibilityConfig = VisibilityConfig()
     log: LogConfig = LogConfig()
     debug: DebugConfig = DebugConfig()
+
+    def idle_rules(self) -> tuple[IdleRule, ...]:
+        """The rules of `[[idle]]`. Raises ConfigError, with the key, for one that cannot be."""
+        return idle_rules(self.idle, [queue.name for queue in self.queues])
 
     def type_speeds(self) -> TypeSpeeds:
         """The declared speeds of GPU types, as the core wants them. Raises ConfigError for a name

@@ -12,6 +12,8 @@ from pathlib import Path
 from dlq_nodeagent.cgroups.port import CgroupDir, RankUsage
 
 _DEEPEST = 6
+_MOST_PROCESSES = 256  # of a group, whose use of disks is summed
+_DEVICE_KEYS = ("rbytes", "wbytes")
 
 
 def usage(dirs: Iterable[CgroupDir]) -> RankUsage:
@@ -31,6 +33,40 @@ def usage(dirs: Iterable[CgroupDir]) -> RankUsage:
         pids=_first(_number(at.get("pids"), "pids.current"), _number(unified, "pids.current")),
         oom_kills=_first(_v1_oom_kills(memory), _number(unified, "memory.events", "oom_kill")),
     )
+
+
+def disk(dirs: Sequence[CgroupDir]) -> tuple[int, int] | None:
+    """Bytes that the group has read from disks, and written to them. None: this node cannot tell.
+
+    Without the kernel's account of the group, it is the sum over the processes that are there.
+    """
+    at = {each.kind: Path(each.path) for each in dirs}
+    if not at:
+        return None
+    told = _of_devices(at["unified"] / "io.stat") if "unified" in at else None
+    return told or of_processes(sorted(pids(dirs))[:_MOST_PROCESSES])
+
+
+def _of_devices(file: Path) -> tuple[int, int] | None:
+    """The sums of a file with lines such as `8:0 rbytes=1 wbytes=2`."""
+    try:
+        words = [word.partition("=") for word in file.read_text().split()]
+        read, written = (sum(int(n) for k, _, n in words if k == key) for key in _DEVICE_KEYS)
+    except (OSError, ValueError):
+        return None
+    return read, written
+
+
+def of_processes(found: Iterable[int]) -> tuple[int, int] | None:
+    """The sum over these processes; None: the kernel tells of none of them."""
+    read = written = 0
+    seen = False
+    for pid in found:
+        with suppress(OSError, ValueError, KeyError), open(f"/proc/{pid}/io") as file:
+            told = dict(line.split(": ") for line in file.read().splitlines())
+            read, written = read + int(told["read_bytes"]), written + int(told["write_bytes"])
+            seen = True
+    return (read, written) if seen else None
 
 
 def pids(dirs: Iterable[CgroupDir]) -> set[int]:

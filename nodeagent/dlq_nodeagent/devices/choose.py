@@ -2,7 +2,7 @@
 
 from dlq_nodeagent.devices.fake import FakeDevices, parse_virtual
 from dlq_nodeagent.devices.nvml import NvmlDevices
-from dlq_nodeagent.devices.port import Device, Devices, DeviceUsage, DeviceVitals
+from dlq_nodeagent.devices.port import Device, Devices, DeviceSample, DeviceUsage, DeviceVitals
 
 _VIRTUAL = "fake:"
 
@@ -36,6 +36,9 @@ class NoDevices:
         raise KeyError(uuid)
 
     def vitals(self) -> tuple[DeviceVitals, ...]:
+        return ()
+
+    def samples(self) -> tuple[DeviceSample, ...]:
         return ()
 
     def next_xid(self) -> tuple[str, int] | None:

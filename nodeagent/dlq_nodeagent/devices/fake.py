@@ -1,8 +1,9 @@
 """Virtual GPUs, made only by an explicit `--devices fake:8xH100-80GB` and labelled wherever shown.
 
 With `@/path/of/a/file` behind it, that file describes their state and is read at every look. A line
-`1|xid_79|fallen off the bus` gives GPU 1 a symptom; `1|temperature|85` and `1|utilization|97` give
-figures. `1|process|4711|8589934592` is a process that holds these bytes of its memory.
+`1|xid_79|fallen off the bus` gives GPU 1 a symptom; `1|temperature|85`, `1|utilization|97`,
+`1|power|350` and `1|clock|1755` give figures. `1|process|4711|8589934592` is a process that holds
+these bytes of its memory.
 """
 
 import re
@@ -14,6 +15,7 @@ from dlq_nodeagent.devices.port import (
     Device,
     DeviceFault,
     DeviceProcess,
+    DeviceSample,
     DeviceUsage,
     DeviceVitals,
 )
@@ -72,6 +74,22 @@ class FakeDevices:
     def vitals(self) -> tuple[DeviceVitals, ...]:
         return tuple(self._vitals(device) for device in self.devices())
 
+    def samples(self) -> tuple[DeviceSample, ...]:
+        lines = self._lines()
+        return tuple(self._sample(device, _said(lines, device.index)) for device in self.devices())
+
+    def _sample(self, device: Device, said: "_Said") -> DeviceSample:
+        if device.uuid in self.broken:
+            return DeviceSample(device.uuid)
+        figures = said.figures
+        power = figures.get("power")
+        return DeviceSample(
+            device.uuid,
+            figures.get("utilization"),
+            None if power is None else float(power),
+            figures.get("clock"),
+        )
+
     def next_xid(self) -> tuple[str, int] | None:
         """A script's are among the symptoms."""
         return None
@@ -93,14 +111,12 @@ class FakeDevices:
         )
 
     def _scripted(self, index: int) -> "_Said":
-        said = _Said()
+        return _said(self._lines(), index)
+
+    def _lines(self) -> list[str]:
         if self.spec.script is None or not self.spec.script.exists():
-            return said
-        for line in self.spec.script.read_text().splitlines():
-            number, code, *rest = [*line.split("|"), "", ""]
-            if number == str(index) and code:
-                said.take(code, rest)
-        return said
+            return []
+        return self.spec.script.read_text().splitlines()
 
     def _index(self, uuid: str) -> int:
         return next(device.index for device in self.devices() if device.uuid == uuid)
@@ -117,6 +133,9 @@ class FakeDevices:
         )
 
 
+_FIGURES = frozenset({"temperature", "utilization", "power", "clock"})
+
+
 @dataclass(slots=True)
 class _Said:
     symptoms: list[tuple[str, str]] = field(default_factory=list)
@@ -124,7 +143,7 @@ class _Said:
     usage: DeviceUsage | None = None
 
     def take(self, code: str, rest: list[str]) -> None:
-        if code in ("temperature", "utilization"):
+        if code in _FIGURES:
             self.figures[code] = int(rest[0])
         elif code == "process":
             before = self.usage or _GIVEN_BACK
@@ -134,3 +153,13 @@ class _Said:
             )
         else:
             self.symptoms.append((code, rest[0]))
+
+
+def _said(lines: list[str], index: int) -> _Said:
+    """The words of these lines about one GPU."""
+    said = _Said()
+    for line in lines:
+        number, code, *rest = [*line.split("|"), "", ""]
+        if number == str(index) and code:
+            said.take(code, rest)
+    return said

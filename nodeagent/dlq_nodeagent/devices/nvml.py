@@ -13,6 +13,7 @@ from dlq_nodeagent.devices.port import (
     Device,
     DeviceFault,
     DeviceProcess,
+    DeviceSample,
     DevicesUnavailable,
     DeviceUsage,
     DeviceVitals,
@@ -68,6 +69,15 @@ class NvmlDevices:
 
     def vitals(self) -> tuple[DeviceVitals, ...]:
         return tuple(self._vitals_of(device.uuid) for device in self._devices)
+
+    def samples(self) -> tuple[DeviceSample, ...]:
+        return tuple(self._sample_of(device.uuid) for device in self._devices)
+
+    def _sample_of(self, uuid: str) -> DeviceSample:
+        try:
+            return self._examiner.sample(uuid, self._handles[uuid])
+        except self._nvml.NVMLError:
+            return DeviceSample(uuid)
 
     def next_xid(self) -> tuple[str, int] | None:
         """A driver that sends no messages has none."""

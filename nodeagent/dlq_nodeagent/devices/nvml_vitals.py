@@ -8,7 +8,7 @@ from functools import partial
 from types import ModuleType
 from typing import Any
 
-from dlq_nodeagent.devices.port import DeviceUsage, DeviceVitals
+from dlq_nodeagent.devices.port import DeviceSample, DeviceUsage, DeviceVitals
 
 # NVML_GPU_RECOVERY_ACTION_*: the recovery that the driver itself asks for.
 _RECOVERY = {
@@ -39,6 +39,19 @@ class Examiner:
                 lambda: int(nvml.nvmlDeviceGetTemperature(handle, nvml.NVML_TEMPERATURE_GPU))
             ),
             utilization_percent=None if rates is None else int(rates.gpu),
+        )
+
+    def sample(self, uuid: str, handle: Any) -> DeviceSample:
+        """Three short questions. Raises NVMLError for a device that does not answer."""
+        nvml = self._nvml
+        rates = self._if_supported(lambda: nvml.nvmlDeviceGetUtilizationRates(handle))
+        power = self._if_supported(lambda: nvml.nvmlDeviceGetPowerUsage(handle))
+        clock = self._if_supported(lambda: nvml.nvmlDeviceGetClockInfo(handle, nvml.NVML_CLOCK_SM))
+        return DeviceSample(
+            uuid,
+            None if rates is None else int(rates.gpu),
+            None if power is None else power / 1000.0,
+            None if clock is None else int(clock),
         )
 
     def _symptoms(self, uuid: str, handle: Any) -> Iterator[tuple[str, str]]:

@@ -70,6 +70,16 @@ class DeviceVitals:
     utilization_percent: int | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class DeviceSample:
+    """The load of a device at this instant; None where the driver does not say."""
+
+    uuid: str
+    utilization_percent: int | None = None
+    power_watts: float | None = None
+    clock_mhz: int | None = None
+
+
 class DevicesUnavailable(Exception):
     """The GPUs of this machine cannot be asked about; the text names the remedy."""
 
@@ -100,6 +110,12 @@ class Devices(Protocol):
 
     def vitals(self) -> tuple[DeviceVitals, ...]:
         """One entry for each device, in the order of `devices()`; never raises for a broken one."""
+        ...
+
+    def samples(self) -> tuple[DeviceSample, ...]:
+        """The load of each device, in the order of `devices()`; asked for every second. Never
+        raises for a broken one.
+        """
         ...
 
     def next_xid(self) -> tuple[str, int] | None:

@@ -1,19 +1,21 @@
 """Looks at the GPUs again and again, in threads of its own, and makes the reports for the master.
 
 Drivers may hang: the agent's loop never waits for them, and a look that does not come back is
-reported as `driver_hangs`. A restarted agent looks at everything anew, and reads the driver's
+reported as `driver_hangs`. Between the looks a sample of each GPU's load is taken every second, and
+reports tell their sums. A restarted agent looks at everything anew, and reads the driver's
 messages of this boot from the kernel's log. After a restart of the master or a silence, the first
 heartbeat of a session reports everything.
 """
 
 import threading
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from dlq_common.clock import Clock
 from dlq_common.daemon.config import Bytes, Seconds
 from dlq_common.daemon.logs import get_logger
 from dlq_nodeagent.devices.kernel_log import KernelLog
+from dlq_nodeagent.devices.load import LoadMeter
 from dlq_nodeagent.devices.port import Device, Devices, DeviceVitals
 from dlq_nodeagent.model.gpus import GpuHealth, GpuSymptom
 
@@ -65,9 +67,11 @@ class GpuWatch:
     _held: dict[int, str] = field(default_factory=dict)
     _told: tuple[GpuHealth, ...] = ()
     _told_s: float = 0.0
+    _meter: LoadMeter = field(init=False)
 
     def __post_init__(self) -> None:
         self._looked_s = self.clock.boottime_s()
+        self._meter = LoadMeter(self._looked_s)
 
     def start(self) -> None:
         """Begin to look. A machine without GPUs is not looked at."""
@@ -97,7 +101,13 @@ class GpuWatch:
                 if it.symptoms:
                     log.warning("gpu_symptoms", gpu=it.index, codes=sorted(_codes(it)))
         self._told, self._told_s = found, now_s
-        return found
+        return self._with_loads(found)
+
+    def _with_loads(self, found: tuple[GpuHealth, ...]) -> tuple[GpuHealth, ...]:
+        with self._lock:
+            loads = self._meter.drawn()
+        uuids = {device.index: device.uuid for device in self.devices.devices()}
+        return tuple(replace(it, load=loads.get(uuids[it.index])) for it in found)
 
     def _health(self, vitals: DeviceVitals, ours: frozenset[int], now_s: float) -> GpuHealth:
         device = self._device(vitals.uuid)
@@ -126,6 +136,12 @@ class GpuWatch:
         return now_s - self._looked_s > self.settings.hangs
 
     # ---- the threads
+
+    def sample(self) -> None:
+        """Take a sample of each GPU's load; may take as long as a driver likes."""
+        samples = self.devices.samples()
+        with self._lock:
+            self._meter.take(samples, self.clock.boottime_s())
 
     def look(self) -> None:
         """Look once; may take as long as a driver likes."""
@@ -179,6 +195,7 @@ class GpuWatch:
         while not self._stopped.is_set():
             try:
                 self.listen()
+                self.sample()
                 if kernel_log is not None:
                     self.read_log(kernel_log)
                 if self.clock.boottime_s() >= look_at_s:

@@ -15,6 +15,7 @@ from dlq_nodeagent.model.messages import (
     Heartbeat,
     Hello,
     RankProgress,
+    RankUse,
     Welcome,
 )
 
@@ -125,6 +126,8 @@ class Uplink:
         self.state = LinkState.DOWN
         self.health: Callable[[bool], tuple[GpuHealth, ...] | None] = lambda first: None
         """The GPUs' health for a heartbeat; the argument is true for the first of a session."""
+        self.rank_uses: Callable[[], tuple[RankUse, ...]] = tuple
+        """The uses of running ranks that are due; empty in between."""
         self.disk: Callable[[bool], DiskSpace | None] = lambda first: None
         """The same for the disk."""
         self._since_s = 0.0  # when the state was entered
@@ -229,6 +232,7 @@ class Uplink:
                 hold_revision=self._said_revision,
                 health=self.health(self._sequence == 1),
                 disk=self.disk(self._sequence == 1),
+                rank_uses=self.rank_uses(),
             )
         )
 

@@ -13,6 +13,21 @@ class GpuSymptom:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class GpuLoad:
+    """The load of a GPU over a span. Samples cover `seen_s` of it; of the rest nothing is known.
+
+    The figures of power and clock are None where the driver does not say.
+    """
+
+    span_s: float
+    seen_s: float
+    mean_utilization_percent: float
+    peak_utilization_percent: int
+    power_watts: int | None = None
+    clock_mhz: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class GpuHealth:
     """One GPU by its index; figures are None where the driver does not say."""
 
@@ -21,3 +36,4 @@ class GpuHealth:
     temperature_celsius: int | None = None
     utilization_percent: int | None = None
     used_memory_bytes: int | None = None
+    load: GpuLoad | None = None

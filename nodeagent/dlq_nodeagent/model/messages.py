@@ -365,6 +365,18 @@ class RankProgress:
     memory_bytes: int
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RankUse:
+    """The use of a host by a rank over a span that ends now; None where this node cannot tell."""
+
+    key: RankKey
+    fence: Fence
+    span_s: float
+    cpu_s: float | None = None
+    read_bytes: int | None = None
+    written_bytes: int | None = None
+
+
 class UnexplainedRank(NamedTuple):
     """A rank that runs on the node and of which there is no record."""
 
@@ -404,6 +416,8 @@ class Heartbeat:
     """The health of all GPUs; None: the last report of this session still holds."""
     disk: DiskSpace | None = None
     """None: the last report of this session still holds."""
+    rank_uses: tuple[RankUse, ...] = ()
+    """The use of each running rank since the last such word; told now and then."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -288,6 +288,12 @@ class Runtime(Protocol):
         """The present use of the attempt; after its end, zeros or None."""
         ...
 
+    def disk(self, handle: Handle) -> tuple[int, int] | None:
+        """Bytes that it has read from disks, and written to them; None: this node cannot tell. It
+        may fall when processes end.
+        """
+        ...
+
     def read_log(self, handle: Handle, offset: int, limit: int) -> LogChunk:
         """At most `limit` bytes from logical `offset`, also after the end."""
         ...

@@ -7,6 +7,8 @@ says there what of it is stored.
 from dataclasses import InitVar, dataclass, field
 
 from dlq_master.control.attempts.bookkeeping import Bookkeeping
+from dlq_master.control.attempts.idleness import Idleness
+from dlq_master.control.attempts.stalls import Stalls
 from dlq_master.control.attempts.state import AttemptsState
 from dlq_master.control.config import MasterConfig
 from dlq_master.control.deadlines.state import DeadlinesState
@@ -73,7 +75,11 @@ class State:
         filed = Chosen(scheduler.policy, dict(scheduler.settings), "", self.started_s)
         self.placement = PlacementState(chosen_policy or filed)
         self.jobs = JobsState.begin(self.config)
-        self.attempts = AttemptsState(Bookkeeping(Levels(self.started_s, {})))
+        self.attempts = AttemptsState(
+            Bookkeeping(Levels(self.started_s, {})),
+            Idleness(self.config.idle_rules()),
+            Stalls(self.config.stall.rule()),
+        )
         self.nodes = NodesState.begin(self.config)
         self.trials = TrialsState(TrafficEstimates(self.config.profiler.bytes_per_s))
 

@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from dlq_master.control.attempts import barrier_timeout, dispatch, live_resizes, stops
+from dlq_master.control.attempts import barrier_timeout, dispatch, live_resizes, stalls, stops
 from dlq_master.control.composition.handlers import HANDLERS
 from dlq_master.control.deadlines import missed, risks
 from dlq_master.control.jobs import eligible, limits
@@ -121,6 +121,7 @@ WIRING: Final = Wiring(
             pools.watch,
             risks.watch,
             missed.watch,
+            stalls.watch,
             traffic.close_overdue,
             reservations.watch,
             scheduling.notice_pause,

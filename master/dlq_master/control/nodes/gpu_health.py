@@ -10,7 +10,7 @@ the kernel's log. When the master restarts, its verdicts are on disk. While the 
 from collections.abc import Iterable, Mapping
 
 from dlq_common.errors import InvalidRequest
-from dlq_master.control.attempts import quarantine
+from dlq_master.control.attempts import idleness, quarantine
 from dlq_master.control.loop.once import Done, once
 from dlq_master.control.loop.turn import Turn
 from dlq_master.control.stimuli import ClearGpuConditions, ToldGpu
@@ -29,6 +29,7 @@ def take(turn: Turn, node_id: NodeId, told: Iterable[ToldGpu]) -> None:
         for one in told
     }
     state.nodes.note_figures(node_id, figures)
+    idleness.take(turn, node_id, told)
     node = state.cluster.nodes[node_id]
     conditions = judge(
         node.conditions,

@@ -7,7 +7,7 @@ a margin is it DOWN, with its attempts lost.
 """
 
 from dlq_common.errors import Conflict, IllegalTransition, InvalidRequest, StaleFence
-from dlq_master.control.attempts import dispatch, quarantine, ranks, reports, work_loss
+from dlq_master.control.attempts import dispatch, idleness, quarantine, ranks, reports, work_loss
 from dlq_master.control.deadlines import progress as paces
 from dlq_master.control.loop.once import Done, nothing, once
 from dlq_master.control.loop.turn import Turn
@@ -107,6 +107,8 @@ def heartbeat(turn: Turn, ask: Heartbeat) -> None:
         gpu_health.take(turn, ask.node_id, ask.health)
     if ask.disk is not None:
         disk_space.take(turn, ask.node_id, ask.disk)
+    if ask.rank_uses:
+        idleness.take_uses(turn, ask.node_id, ask.rank_uses)
 
 
 def rank_reports(turn: Turn, ask: RankReports) -> int:
@@ -340,6 +342,9 @@ def _hear(turn: Turn, node_id: NodeId, word: ReportedProgress) -> None:
         turn.state.jobs.beats[word.key.job_id] = beat
         paces.hear(turn, word.key, beat)
         speeds.hear(turn, word.key, beat)
+    elif word.step is not None:  # of another node's rank: told when the job stalls
+        steps = turn.state.attempts.stalls.steps
+        steps.setdefault(word.key.job_id, {})[word.node_rank] = word.step
 
 
 def _watch_silence_of(turn: Turn, node: Node) -> None:

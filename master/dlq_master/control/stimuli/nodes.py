@@ -94,6 +94,29 @@ class ToldSymptom(NamedTuple):
     detail: str
 
 
+class ToldLoad(NamedTuple):
+    """The load of a GPU over a span, of which its agent has seen a part."""
+
+    span_s: float
+    seen_s: float
+    mean_percent: float
+    peak_percent: int
+    power_watts: int | None = None
+    clock_mhz: int | None = None
+
+
+class ToldUse(NamedTuple):
+    """The use of a host by a rank over a span; None where its node cannot tell."""
+
+    key: AttemptKey
+    epoch: int
+    node_rank: int
+    span_s: float
+    cpu_s: float | None = None
+    read_bytes: int | None = None
+    written_bytes: int | None = None
+
+
 class ToldGpu(NamedTuple):
     """How a GPU is, as its node says; figures are None where its driver does not tell."""
 
@@ -102,6 +125,7 @@ class ToldGpu(NamedTuple):
     temperature_celsius: int | None = None
     utilization_percent: int | None = None
     used_memory_bytes: int | None = None
+    load: ToldLoad | None = None  # None: nobody has looked since the last report
 
 
 class ToldDisk(NamedTuple):
@@ -120,6 +144,7 @@ class Heartbeat(SessionReport):
     hold_revision: int = 0  # the word on holds that all its ranks have; 0: none in this session
     health: tuple[ToldGpu, ...] | None = None  # of all its GPUs; None: as told before
     disk: ToldDisk | None = None  # None: as told before
+    rank_uses: tuple[ToldUse, ...] = ()  # of its ranks; empty: not told this time
 
 
 class ReportedPhase(StrEnum):

@@ -27,6 +27,7 @@ from dlq_master.control.stimuli import (
     ToldSymptom,
 )
 from dlq_master.control.stimuli.loans import Reading, TakeLook
+from dlq_master.control.stimuli.nodes import ToldLoad, ToldUse
 from dlq_master.model.ids import AttemptKey, NodeId
 from dlq_master.model.nodes.node import Gpu, NodePool
 from dlq_master.model.nodes.node_steps import Registered
@@ -47,6 +48,7 @@ MOST_GPUS_WITH_HEALTH = 64
 MOST_SYMPTOMS = 32
 LONGEST_DETAIL = 200
 OLDEST_S = 366.0 * DAY
+LONGEST_SPAN_S = 3600.0  # of one report of loads
 _CODE = re.compile(r"[a-z][a-z0-9_]{0,39}\Z", re.ASCII)
 
 PHASES = {agent.RankPhase.Value(f"RANK_PHASE_{phase.name}"): phase for phase in ReportedPhase}
@@ -322,7 +324,46 @@ def _gpu_health(gpu: agent.GpuHealth) -> ToldGpu:
         temperature_celsius=said(gpu, "temperature_celsius"),
         utilization_percent=said(gpu, "utilization_percent"),
         used_memory_bytes=said(gpu, "used_memory_bytes"),
+        load=_load(gpu.load) if gpu.HasField("load") else None,
     )
+
+
+def _load(load: agent.GpuLoad) -> ToldLoad:
+    """A mean that is no number counts as busy: nobody is idle by it."""
+    span_s = _span_s(from_duration(load.span_duration))
+    mean = load.mean_utilization_percent
+    return ToldLoad(
+        span_s=span_s,
+        seen_s=min(span_s, max(0.0, from_duration(load.seen_duration))),
+        mean_percent=mean if 0.0 <= mean <= 100.0 else 100.0,
+        peak_percent=min(100, max(0, load.peak_utilization_percent)),
+        power_watts=said(load, "power_watts"),
+        clock_mhz=said(load, "clock_mhz"),
+    )
+
+
+def uses_of(uses: Iterable[agent.RankUse]) -> tuple[ToldUse, ...]:
+    """The use of a host by its ranks."""
+    read = tuple(_use(use) for use in uses)
+    if len(read) > MOST_RANKS:
+        raise InvalidRequest(f"more than {MOST_RANKS} ranks", field="rank_uses")
+    return read
+
+
+def _use(use: agent.RankUse) -> ToldUse:
+    return ToldUse(
+        key=_key(use),
+        epoch=use.fence.epoch,
+        node_rank=_rank(use.node_rank),
+        span_s=_span_s(from_duration(use.span_duration)),
+        cpu_s=_positive(said(use, "cpu_duration")),
+        read_bytes=said(use, "read_bytes"),
+        written_bytes=said(use, "written_bytes"),
+    )
+
+
+def _span_s(seconds: float) -> float:
+    return min(LONGEST_SPAN_S, max(0.0, seconds))
 
 
 def _symptom(symptom: agent.GpuSymptom) -> ToldSymptom:
@@ -338,7 +379,9 @@ def _symptom(symptom: agent.GpuSymptom) -> ToldSymptom:
 # --- helpers --------------------------------------------------------------------------------------
 
 
-def _key(told: agent.RankReport | agent.RankProgress | agent.UnexplainedRank) -> AttemptKey:
+def _key(
+    told: agent.RankReport | agent.RankProgress | agent.RankUse | agent.UnexplainedRank,
+) -> AttemptKey:
     job_id, number = job_id_of(told.job_id), told.fence.attempt
     if number < 1:
         raise InvalidRequest("attempts are counted from 1", field="fence.attempt")

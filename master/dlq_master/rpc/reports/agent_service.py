@@ -45,6 +45,7 @@ from dlq_master.rpc.reports.agent_intake import (
     report_of,
     reports_of,
     unexplained_of,
+    uses_of,
 )
 from dlq_master.rpc.reports.profile_intake import evidence_of
 from dlq_master.rpc.reports.steps_intake import is_known, steps_key, steps_of
@@ -302,6 +303,7 @@ class _Conversation:
                 hold_revision=heartbeat.hold_revision,
                 health=health_of(heartbeat),
                 disk=disk_of(heartbeat),
+                rank_uses=uses_of(heartbeat.rank_uses) if heartbeat.rank_uses else (),
             )
         )
         self._line.say(wire.SessionResponse(heartbeat_reply=self._reply(heartbeat.sequence)))

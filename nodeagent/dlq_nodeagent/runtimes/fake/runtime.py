@@ -168,6 +168,10 @@ class FakeRuntime:
             oom_kills=0,
         )
 
+    def disk(self, handle: Handle) -> tuple[int, int] | None:
+        self._settled(handle)
+        return None
+
     def read_log(self, handle: Handle, offset: int, limit: int) -> LogChunk:
         attempt = self._settled(handle)
         plan, log = attempt.plan, attempt.job.log.encode()

@@ -146,6 +146,9 @@ class ProcessRuntime:
     def usage(self, handle: Handle) -> RankUsage:
         return directories.usage(self._known(handle).dirs)
 
+    def disk(self, handle: Handle) -> tuple[int, int] | None:
+        return directories.disk(self._known(handle).dirs)
+
     def read_log(self, handle: Handle, offset: int, limit: int) -> LogChunk:
         return logs.read_log(self._known(handle).at, offset, limit)
 

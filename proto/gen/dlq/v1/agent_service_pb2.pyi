@@ -497,6 +497,7 @@ class Heartbeat(_message.Message):
     HOLD_REVISION_FIELD_NUMBER: _builtins.int
     HEALTH_FIELD_NUMBER: _builtins.int
     DISK_FIELD_NUMBER: _builtins.int
+    RANK_USES_FIELD_NUMBER: _builtins.int
     sequence: _builtins.int
     """Rises in a session."""
     hold_revision: _builtins.int
@@ -513,6 +514,12 @@ class Heartbeat(_message.Message):
     def disk(self) -> Global___DiskSpace:
         """The disk of the agent's own state; unset: the last one of this session still holds."""
 
+    @_builtins.property
+    def rank_uses(self) -> _containers.RepeatedCompositeFieldContainer[Global___RankUse]:
+        """The use of each running rank since the last such word. Sent now and then, not with every
+        heartbeat.
+        """
+
     def __init__(
         self,
         *,
@@ -521,14 +528,74 @@ class Heartbeat(_message.Message):
         hold_revision: _builtins.int = ...,
         health: Global___NodeHealth | None = ...,
         disk: Global___DiskSpace | None = ...,
+        rank_uses: _abc.Iterable[Global___RankUse] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["disk", b"disk", "health", b"health"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["disk", b"disk", "health", b"health", "hold_revision", b"hold_revision", "progress", b"progress", "sequence", b"sequence"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["disk", b"disk", "health", b"health", "hold_revision", b"hold_revision", "progress", b"progress", "rank_uses", b"rank_uses", "sequence", b"sequence"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___Heartbeat: _TypeAlias = Heartbeat  # noqa: Y015
+
+@_typing.final
+class RankUse(_message.Message):
+    """The host's resources that a rank has used over a span of time."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    JOB_ID_FIELD_NUMBER: _builtins.int
+    FENCE_FIELD_NUMBER: _builtins.int
+    NODE_RANK_FIELD_NUMBER: _builtins.int
+    SPAN_DURATION_FIELD_NUMBER: _builtins.int
+    CPU_DURATION_FIELD_NUMBER: _builtins.int
+    READ_BYTES_FIELD_NUMBER: _builtins.int
+    WRITTEN_BYTES_FIELD_NUMBER: _builtins.int
+    job_id: _builtins.str
+    """The job."""
+    node_rank: _builtins.int
+    """Its rank."""
+    read_bytes: _builtins.int
+    """Bytes that it read from disks in the span; unset: the node cannot tell."""
+    written_bytes: _builtins.int
+    """Bytes that it wrote to disks in the span; unset: the node cannot tell."""
+    @_builtins.property
+    def fence(self) -> _lease_pb2.Fence:
+        """The fence of its launch."""
+
+    @_builtins.property
+    def span_duration(self) -> _duration_pb2.Duration:
+        """The span, up to now."""
+
+    @_builtins.property
+    def cpu_duration(self) -> _duration_pb2.Duration:
+        """CPU time of its processes in the span; unset: the node cannot tell."""
+
+    def __init__(
+        self,
+        *,
+        job_id: _builtins.str = ...,
+        fence: _lease_pb2.Fence | None = ...,
+        node_rank: _builtins.int = ...,
+        span_duration: _duration_pb2.Duration | None = ...,
+        cpu_duration: _duration_pb2.Duration | None = ...,
+        read_bytes: _builtins.int | None = ...,
+        written_bytes: _builtins.int | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_read_bytes", b"_read_bytes", "_written_bytes", b"_written_bytes", "cpu_duration", b"cpu_duration", "fence", b"fence", "read_bytes", b"read_bytes", "span_duration", b"span_duration", "written_bytes", b"written_bytes"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_read_bytes", b"_read_bytes", "_written_bytes", b"_written_bytes", "cpu_duration", b"cpu_duration", "fence", b"fence", "job_id", b"job_id", "node_rank", b"node_rank", "read_bytes", b"read_bytes", "span_duration", b"span_duration", "written_bytes", b"written_bytes"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__read_bytes: _TypeAlias = _typing.Literal["read_bytes"]  # noqa: Y015
+    _WhichOneofArgType__read_bytes: _TypeAlias = _typing.Literal["_read_bytes", b"_read_bytes"]  # noqa: Y015
+    _WhichOneofReturnType__written_bytes: _TypeAlias = _typing.Literal["written_bytes"]  # noqa: Y015
+    _WhichOneofArgType__written_bytes: _TypeAlias = _typing.Literal["_written_bytes", b"_written_bytes"]  # noqa: Y015
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__read_bytes) -> _WhichOneofReturnType__read_bytes | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__written_bytes) -> _WhichOneofReturnType__written_bytes | None: ...
+
+Global___RankUse: _TypeAlias = RankUse  # noqa: Y015
 
 @_typing.final
 class DiskSpace(_message.Message):
@@ -595,6 +662,7 @@ class GpuHealth(_message.Message):
     TEMPERATURE_CELSIUS_FIELD_NUMBER: _builtins.int
     UTILIZATION_PERCENT_FIELD_NUMBER: _builtins.int
     USED_MEMORY_BYTES_FIELD_NUMBER: _builtins.int
+    LOAD_FIELD_NUMBER: _builtins.int
     index: _builtins.int
     """Its number."""
     temperature_celsius: _builtins.int
@@ -607,6 +675,10 @@ class GpuHealth(_message.Message):
     def symptoms(self) -> _containers.RepeatedCompositeFieldContainer[Global___GpuSymptom]:
         """Its present and past symptoms; empty: none are known."""
 
+    @_builtins.property
+    def load(self) -> Global___GpuLoad:
+        """Its load since the last such word; unset: nobody has looked meanwhile."""
+
     def __init__(
         self,
         *,
@@ -615,10 +687,11 @@ class GpuHealth(_message.Message):
         temperature_celsius: _builtins.int | None = ...,
         utilization_percent: _builtins.int | None = ...,
         used_memory_bytes: _builtins.int | None = ...,
+        load: Global___GpuLoad | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_temperature_celsius", b"_temperature_celsius", "_used_memory_bytes", b"_used_memory_bytes", "_utilization_percent", b"_utilization_percent", "temperature_celsius", b"temperature_celsius", "used_memory_bytes", b"used_memory_bytes", "utilization_percent", b"utilization_percent"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_temperature_celsius", b"_temperature_celsius", "_used_memory_bytes", b"_used_memory_bytes", "_utilization_percent", b"_utilization_percent", "load", b"load", "temperature_celsius", b"temperature_celsius", "used_memory_bytes", b"used_memory_bytes", "utilization_percent", b"utilization_percent"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_temperature_celsius", b"_temperature_celsius", "_used_memory_bytes", b"_used_memory_bytes", "_utilization_percent", b"_utilization_percent", "index", b"index", "symptoms", b"symptoms", "temperature_celsius", b"temperature_celsius", "used_memory_bytes", b"used_memory_bytes", "utilization_percent", b"utilization_percent"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_temperature_celsius", b"_temperature_celsius", "_used_memory_bytes", b"_used_memory_bytes", "_utilization_percent", b"_utilization_percent", "index", b"index", "load", b"load", "symptoms", b"symptoms", "temperature_celsius", b"temperature_celsius", "used_memory_bytes", b"used_memory_bytes", "utilization_percent", b"utilization_percent"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__temperature_celsius: _TypeAlias = _typing.Literal["temperature_celsius"]  # noqa: Y015
     _WhichOneofArgType__temperature_celsius: _TypeAlias = _typing.Literal["_temperature_celsius", b"_temperature_celsius"]  # noqa: Y015
@@ -634,6 +707,59 @@ class GpuHealth(_message.Message):
     def WhichOneof(self, oneof_group: _WhichOneofArgType__utilization_percent) -> _WhichOneofReturnType__utilization_percent | None: ...
 
 Global___GpuHealth: _TypeAlias = GpuHealth  # noqa: Y015
+
+@_typing.final
+class GpuLoad(_message.Message):
+    """The load of a GPU over a span of time, from samples of the agent."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    SPAN_DURATION_FIELD_NUMBER: _builtins.int
+    SEEN_DURATION_FIELD_NUMBER: _builtins.int
+    MEAN_UTILIZATION_PERCENT_FIELD_NUMBER: _builtins.int
+    PEAK_UTILIZATION_PERCENT_FIELD_NUMBER: _builtins.int
+    POWER_WATTS_FIELD_NUMBER: _builtins.int
+    CLOCK_MHZ_FIELD_NUMBER: _builtins.int
+    mean_utilization_percent: _builtins.float
+    """Mean utilization of the seen part."""
+    peak_utilization_percent: _builtins.int
+    """Highest utilization of a sample."""
+    power_watts: _builtins.int
+    """Mean power; unset: the driver does not say."""
+    clock_mhz: _builtins.int
+    """Clock of its processors at the last sample; unset: the driver does not say."""
+    @_builtins.property
+    def span_duration(self) -> _duration_pb2.Duration:
+        """The span, up to the last sample."""
+
+    @_builtins.property
+    def seen_duration(self) -> _duration_pb2.Duration:
+        """The part of the span that samples cover. Of the rest nothing is known."""
+
+    def __init__(
+        self,
+        *,
+        span_duration: _duration_pb2.Duration | None = ...,
+        seen_duration: _duration_pb2.Duration | None = ...,
+        mean_utilization_percent: _builtins.float = ...,
+        peak_utilization_percent: _builtins.int = ...,
+        power_watts: _builtins.int | None = ...,
+        clock_mhz: _builtins.int | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_clock_mhz", b"_clock_mhz", "_power_watts", b"_power_watts", "clock_mhz", b"clock_mhz", "power_watts", b"power_watts", "seen_duration", b"seen_duration", "span_duration", b"span_duration"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_clock_mhz", b"_clock_mhz", "_power_watts", b"_power_watts", "clock_mhz", b"clock_mhz", "mean_utilization_percent", b"mean_utilization_percent", "peak_utilization_percent", b"peak_utilization_percent", "power_watts", b"power_watts", "seen_duration", b"seen_duration", "span_duration", b"span_duration"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__clock_mhz: _TypeAlias = _typing.Literal["clock_mhz"]  # noqa: Y015
+    _WhichOneofArgType__clock_mhz: _TypeAlias = _typing.Literal["_clock_mhz", b"_clock_mhz"]  # noqa: Y015
+    _WhichOneofReturnType__power_watts: _TypeAlias = _typing.Literal["power_watts"]  # noqa: Y015
+    _WhichOneofArgType__power_watts: _TypeAlias = _typing.Literal["_power_watts", b"_power_watts"]  # noqa: Y015
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__clock_mhz) -> _WhichOneofReturnType__clock_mhz | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__power_watts) -> _WhichOneofReturnType__power_watts | None: ...
+
+Global___GpuLoad: _TypeAlias = GpuLoad  # noqa: Y015
 
 @_typing.final
 class GpuSymptom(_message.Message):

@@ -1,0 +1,85 @@
+"""`[[idle]]` and `[stall]` of master.toml: when a job that holds GPUs does nothing
+(docs/running/idle.md).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+
+from dlq_common.daemon.config import Seconds
+from dlq_common.errors import ConfigError
+from dlq_common.text.suggest import did_you_mean
+from dlq_master.policy.activity import IdleAction, IdleRule, StallRule
+
+SHORTEST_S, LONGEST_S = 10.0, 7 * 86_400.0  # of a window
+
+
+@dataclass(frozen=True, slots=True)
+class IdleConfig:
+    """A rule about jobs that hold GPUs and do not use them. All rules that cover a job count."""
+
+    # A job is idle when its use was below `below` on average over so long, and no step has come.
+    window: Seconds = Seconds(1800.0)
+    interactive_window: Seconds = Seconds(7200.0)  # the same for interactive jobs
+    # The mean utilization of the busiest GPU; of a job without GPUs, the part of its cores.
+    below: float = 0.05
+    # "warn": shown; "notify": also told by dlq-notify; "pause": saved and taken off; "cancel".
+    action: str = "warn"
+    dry_run: bool = True  # only the journal says what would be done
+    queue: str = ""  # only jobs of this queue; "": of all
+    team: str = ""  # only jobs of this team; "": of all
+    exempt_users: tuple[str, ...] = ()  # users whose jobs are never idle by it
+    exempt_jobs: tuple[str, ...] = ()  # numbers and names of jobs that are never idle by it
+
+
+@dataclass(frozen=True, slots=True)
+class StallConfig:
+    """When a job that tells its steps counts as stalled: it is told, and runs on."""
+
+    enabled: bool = True  # false: nobody is told
+    factor: float = 2.0  # so many times the job's own pace without a new step,
+    margin: Seconds = Seconds(15.0)  # and so much longer
+
+    def rule(self) -> StallRule | None:
+        """The same for the core. ConfigError, with the key, for a value that cannot be."""
+        if not 1.0 <= self.factor <= 1000.0:
+            _refuse("stall.factor", f"{self.factor:g} is not between 1 and 1000")
+        if not 0.0 <= self.margin <= LONGEST_S:
+            _refuse("stall.margin", "not between 0s and 7d")
+        return StallRule(self.factor, self.margin) if self.enabled else None
+
+
+def idle_rules(rules: Sequence[IdleConfig], queues: Collection[str]) -> tuple[IdleRule, ...]:
+    """The rules for the core. ConfigError, with the key, for a value that cannot be."""
+    return tuple(_rule(rule, f"idle[{number}]", queues) for number, rule in enumerate(rules))
+
+
+def _rule(rule: IdleConfig, where: str, queues: Collection[str]) -> IdleRule:
+    for key in ("window", "interactive_window"):
+        if not SHORTEST_S <= getattr(rule, key) <= LONGEST_S:
+            _refuse(f"{where}.{key}", "a window is between 10s and 7d")
+    if not 0.0 < rule.below <= 0.5:
+        _refuse(f"{where}.below", f"{rule.below:g} is not above 0 and at most 0.5")
+    actions = [action.value for action in IdleAction]
+    if rule.action not in actions:
+        told = f"{rule.action!r} is none of {', '.join(actions)}"
+        _refuse(f"{where}.action", f"{told}{did_you_mean(rule.action, actions)}")
+    if rule.queue and rule.queue not in queues:
+        told = f"there is no queue {rule.queue!r}{did_you_mean(rule.queue, queues)}"
+        _refuse(f"{where}.queue", told)
+    return IdleRule(
+        window_s=rule.window,
+        interactive_window_s=rule.interactive_window,
+        below=rule.below,
+        action=IdleAction(rule.action),
+        dry_run=rule.dry_run,
+        queue=rule.queue,
+        team=rule.team,
+        exempt_users=frozenset(rule.exempt_users),
+        exempt_jobs=frozenset(rule.exempt_jobs),
+    )
+
+
+def _refuse(key: str, words: str) -> None:
+    raise ConfigError(f"{key}: {words}", key=key)

@@ -1,0 +1,191 @@
+"""Jobs that hold GPUs and do nothing, by the rules of `[[idle]]`: seen, told, paused or cancelled.
+
+Agents report loads now and then, beside a heartbeat. A window of each job on each node sums them in
+memory. Nothing is stored but the decision, an event with its reason. A master that starts begins
+all windows anew, so no job is idle before one has passed. An agent that starts again, or is silent,
+leaves a gap, and a gap counts as busy (policy/activity.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+
+from dlq_common.text.units import approximate_span
+from dlq_master.control.attempts.work_loss import loss_words
+from dlq_master.control.loop.turn import Turn
+from dlq_master.control.stimuli import ToldGpu
+from dlq_master.control.stimuli.nodes import ToldUse
+from dlq_master.model.attempts.attempt import Attempt, AttemptState
+from dlq_master.model.attempts.unsaved import stop_loss
+from dlq_master.model.ids import AttemptKey, NodeId
+from dlq_master.model.jobs import job_steps as on_job
+from dlq_master.model.jobs.job import HoldKind, Job
+from dlq_master.policy.activity import (
+    IdleAction,
+    IdleRule,
+    UseSpan,
+    UseWindow,
+    Worker,
+    busiest,
+    is_idle,
+    mean_use,
+)
+
+
+@dataclass(slots=True)
+class Idleness:
+    """`windows` by attempt and node; `found`: the rules by which an attempt is idle now, by number,
+    with words. `uses`: the last report on each rank.
+    """
+
+    rules: tuple[IdleRule, ...] = ()
+    windows: dict[AttemptKey, dict[str, UseWindow]] = field(default_factory=dict)
+    found: dict[AttemptKey, dict[int, str]] = field(default_factory=dict)
+    uses: dict[AttemptKey, dict[int, ToldUse]] = field(default_factory=dict)
+
+    @property
+    def longest_s(self) -> float:
+        """The longest window of all rules."""
+        return max(max(rule.window_s, rule.interactive_window_s) for rule in self.rules)
+
+
+def take(turn: Turn, node_id: NodeId, told: Iterable[ToldGpu]) -> None:
+    """A report on all GPUs of a node: the jobs that hold them are judged."""
+    if not turn.state.attempts.idleness.rules:
+        return
+    loads = {one.gpu: one.load for one in told if one.load is not None}
+    for attempt in _running_on(turn, node_id):
+        mine = [loads.get(gpu) for gpu in _gpus(attempt, node_id)]
+        known = [(load.span_s, load.seen_s, load.mean_percent / 100.0) for load in mine if load]
+        if mine and len(known) == len(mine):  # one that is missing leaves a gap
+            _add(turn, node_id, attempt, busiest(known))
+
+
+def take_uses(turn: Turn, node_id: NodeId, told: Iterable[ToldUse]) -> None:
+    """A report on the ranks of a node. It judges jobs without GPUs, by their CPU time."""
+    idleness = turn.state.attempts.idleness
+    running = {attempt.key: attempt for attempt in _running_on(turn, node_id)}
+    for use in told:
+        attempt = running.get(use.key)
+        if attempt is None or use.epoch != attempt.epoch or use.node_rank >= len(attempt.ranks):
+            continue
+        if attempt.ranks[use.node_rank].node_id != node_id:
+            continue
+        idleness.uses.setdefault(use.key, {})[use.node_rank] = use
+        cores = _cores(attempt, node_id)
+        if idleness.rules and cores and use.cpu_s is not None:
+            _add(turn, node_id, attempt, UseSpan(use.span_s, min(use.span_s, use.cpu_s / cores)))
+
+
+def forget_ended(turn: Turn) -> None:
+    """Now and then: drop what was kept for attempts that do not run any more."""
+    idleness, living = turn.state.attempts.idleness, turn.state.cluster.attempts
+    for kept in (idleness.windows, idleness.found, idleness.uses):
+        for key in [key for key in kept if key not in living]:
+            del kept[key]
+
+
+# --- helpers, in order of use ---------------------------------------------------------------------
+
+
+def _running_on(turn: Turn, node_id: NodeId) -> Iterator[Attempt]:
+    cluster = turn.state.cluster
+    for key in cluster.attempts_on(node_id):
+        attempt = cluster.attempts[key]
+        if attempt.state is AttemptState.RUNNING and attempt.stop_cause is None:
+            yield attempt
+
+
+def _gpus(attempt: Attempt, node_id: NodeId) -> tuple[int, ...]:
+    slots = attempt.lease.allocation.slots
+    return next((slot.gpu_indices for slot in slots if slot.node_id == node_id), ())
+
+
+def _cores(attempt: Attempt, node_id: NodeId) -> int:
+    slots = attempt.lease.allocation.slots
+    return next((len(slot.core_indices) for slot in slots if slot.node_id == node_id), 0)
+
+
+def _add(turn: Turn, node_id: NodeId, attempt: Attempt, span: UseSpan) -> None:
+    idleness = turn.state.attempts.idleness
+    windows = idleness.windows.setdefault(attempt.key, {})
+    window = windows.get(node_id)
+    if window is None:
+        window = windows[node_id] = UseWindow(idleness.longest_s)
+    window.add(turn.now_s, span)
+    _judge(turn, attempt, turn.state.cluster.jobs[attempt.key.job_id])
+
+
+def _judge(turn: Turn, attempt: Attempt, job: Job) -> None:
+    idleness, now_s = turn.state.attempts.idleness, turn.now_s
+    windows, nodes = idleness.windows[attempt.key], attempt.lease.allocation.node_ids
+    beat = turn.state.jobs.beats.get(job.job_id)
+    beat_s = None if beat is None else beat.time_s
+    worker = worker_of(job)
+    for number, rule in enumerate(idleness.rules):
+        if not rule.covers(worker):
+            continue
+        window_s = rule.window_of(worker)
+        use = mean_use(windows, nodes, window_s, now_s)
+        known = idleness.found.get(attempt.key, {})
+        if is_idle(rule, worker, use, beat_s, now_s):
+            if number not in known:
+                words = _words(rule, use or 0.0, window_s, number)
+                idleness.found.setdefault(attempt.key, {})[number] = words
+                _act(turn, rule, job, attempt, words)
+        elif number in known and use is not None:
+            _end(turn, rule, job, number, attempt.key)
+
+
+def worker_of(job: Job) -> Worker:
+    """The facts of a job that rules look at."""
+    return Worker(
+        user=job.user,
+        team=job.team,
+        queue=job.queue,
+        name=job.name,
+        number=str(job.job_id),
+        interactive=job.rules.attended,
+    )
+
+
+def _words(rule: IdleRule, use: float, window_s: float, number: int) -> str:
+    return (
+        f"its use was {100.0 * use:.1f} % over {approximate_span(window_s)}, below the"
+        f" {100.0 * rule.below:g} % of rule {number + 1} of [[idle]]"
+    )
+
+
+def _act(turn: Turn, rule: IdleRule, job: Job, attempt: Attempt, words: str) -> None:
+    action, cause = rule.action, words
+    if rule.dry_run:
+        cause = f"{words}; a dry run, so nothing is done ({action.value} without it)"
+    elif action is IdleAction.PAUSE:
+        loss = stop_loss(job, attempt, turn.now_s)
+        if loss is not None:
+            action = IdleAction.NOTIFY
+            cause = f"{words}; not paused: {loss_words(job, loss)} would be lost"
+    turn.note(
+        "job_idle_seen" if rule.dry_run or action is IdleAction.WARN else "job_idle",
+        job_id=job.job_id,
+        cause=cause,
+        action=action.value,
+        dry_run=rule.dry_run,
+    )
+    if rule.dry_run or job.hold is not None:
+        return
+    if action is IdleAction.PAUSE:
+        held = on_job.Held(kind=HoldKind.PAUSED, reason=words)
+        turn.step_job(job.job_id, held, actor="master", cause=words)
+    elif action is IdleAction.CANCEL:
+        turn.step_job(job.job_id, on_job.Cancelled(), actor="master", cause=words)
+
+
+def _end(turn: Turn, rule: IdleRule, job: Job, number: int, key: AttemptKey) -> None:
+    """It works again: the rule counts anew."""
+    found = turn.state.attempts.idleness.found
+    del found[key][number]
+    if not found[key]:
+        del found[key]
+    turn.note("job_idle_over", job_id=job.job_id, cause=f"by rule {number + 1} of [[idle]]")

@@ -1,0 +1,132 @@
+"""Jobs whose steps have stopped: no new step for a multiple of their own pace (`[stall]`).
+
+Beats come with heartbeats and are compared every `LOOK_S`. A job is stalled when two looks in a row
+find it so, each with a beat that came since the look before. So a silent line, an agent that is
+away, and a master that slept stall nobody. Nothing is stored but the events. A master that starts
+learns each pace anew, from two steps on. A stalled job is told, with the rank that fell behind; it
+runs on.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from dlq_common.text.units import approximate_span
+from dlq_master.control.attempts import idleness
+from dlq_master.control.loop.turn import Turn
+from dlq_master.control.stimuli.nodes import Beat
+from dlq_master.model.attempts.attempt import Attempt, AttemptState
+from dlq_master.model.ids import JobId
+from dlq_master.policy.activity import StallRule, StepPace, behind
+
+LOOK_S = 5.0
+
+
+@dataclass(slots=True)
+class Stalls:
+    """`paces` of jobs that tell their steps; `seen`: the beats of the last look. `late`: jobs that
+    the last look found late; `told`: stalled jobs, with words.
+    """
+
+    rule: StallRule | None
+    paces: dict[JobId, StepPace] = field(default_factory=dict)
+    seen: dict[JobId, Beat] = field(default_factory=dict)
+    late: set[JobId] = field(default_factory=set)
+    told: dict[JobId, str] = field(default_factory=dict)
+    steps: dict[JobId, dict[int, int]] = field(default_factory=dict)  # of ranks beyond the first
+    look_s: float = 0.0
+
+    def forget(self, job_id: JobId) -> None:
+        """It runs no more."""
+        for kept in (self.paces, self.seen, self.told, self.steps):
+            kept.pop(job_id, None)
+        self.late.discard(job_id)
+
+
+def watch(turn: Turn) -> None:
+    """Once a second; it looks every `LOOK_S`. A job without a new step costs no call of a
+    function.
+    """
+    stalls = turn.state.attempts.stalls
+    if turn.now_s < stalls.look_s:
+        return
+    stalls.look_s = turn.now_s + LOOK_S
+    idleness.forget_ended(turn)
+    jobs, attempts = turn.state.cluster.jobs, turn.state.cluster.attempts
+    now_s, paces, seen = turn.now_s, stalls.paces, stalls.seen
+    for job_id, beat in turn.state.jobs.beats.items():
+        if beat is seen.get(job_id) or beat.step is None:
+            continue
+        if beat.total is not None and beat.step >= beat.total:
+            continue  # its last step: it saves and leaves
+        seen[job_id] = beat
+        job = jobs.get(job_id)
+        key = None if job is None else job.live_key
+        if key is None or key not in attempts:
+            continue
+        pace = paces.get(job_id)
+        if pace is None or pace.step != beat.step or pace.attempt != key.number:
+            _stepped(turn, attempts[key], beat)
+        elif stalls.rule is not None and now_s - pace.since_s > stalls.rule.margin_s:
+            _look(turn, stalls.rule, attempts[key], pace)
+    ended = [one for one in paces if one not in jobs or jobs[one].live_attempt is None]
+    for job_id in ended:
+        stalls.forget(job_id)
+
+
+# --- helpers, in order of use ---------------------------------------------------------------------
+
+
+def _stepped(turn: Turn, attempt: Attempt, beat: Beat) -> None:
+    stalls, job_id = turn.state.attempts.stalls, attempt.key.job_id
+    step, pace = beat.step or 0, stalls.paces.get(job_id)
+    if pace is None or pace.attempt != attempt.key.number:
+        stalls.paces[job_id] = StepPace(attempt.key.number, step, beat.time_s)
+    else:
+        stalls.paces[job_id] = pace.heard(step, beat.time_s)
+    stalls.late.discard(job_id)
+    if stalls.told.pop(job_id, None) is not None:
+        turn.note("job_stall_over", job_id=job_id, cause=f"step {step} has come")
+
+
+def _look(turn: Turn, rule: StallRule, attempt: Attempt, pace: StepPace) -> None:
+    stalls, job_id = turn.state.attempts.stalls, attempt.key.job_id
+    patience_s, silent_s = pace.patience_s(rule), turn.now_s - pace.since_s
+    stalls.paces[job_id] = pace._replace(silent_s=silent_s)
+    runs = attempt.state is AttemptState.RUNNING and attempt.stop_cause is None
+    if not runs or patience_s is None or silent_s <= patience_s or job_id in stalls.told:
+        stalls.late.discard(job_id)
+    elif job_id not in stalls.late:
+        stalls.late.add(job_id)  # the next beat decides
+    else:
+        _tell(turn, attempt, pace, silent_s)
+
+
+def _tell(turn: Turn, attempt: Attempt, pace: StepPace, silent_s: float) -> None:
+    stalls, key = turn.state.attempts.stalls, attempt.key
+    steps = {0: pace.step, **stalls.steps.get(key.job_id, {})}
+    uses = turn.state.attempts.idleness.uses.get(key, {})
+    cores = {
+        rank: use.cpu_s / use.span_s
+        for rank, use in uses.items()
+        if use.cpu_s is not None and use.span_s > 0.0
+    }
+    count = len(attempt.ranks)
+    found = behind(steps, cores, count)
+    words = (
+        f"no step for {approximate_span(silent_s)} after step {pace.step}, where one took"
+        f" {_span(pace.step_s or 0.0)}"
+    )
+    rank = None
+    if found is not None and found[0] < count:
+        rank = found[0]
+        words += f"; rank {rank} on {attempt.ranks[rank].node_id} fell behind: {found[1]}"
+    elif count > 1:
+        words += f"; no single one of its {count} ranks stands out"
+    stalls.told[key.job_id] = words
+    node_id = None if rank is None else attempt.ranks[rank].node_id
+    turn.note("job_stalled", key=key, node_id=node_id, cause=words, step=pace.step, node_rank=rank)
+
+
+def _span(seconds: float) -> str:
+    return f"{seconds:.2g} s" if seconds < 10.0 else approximate_span(seconds)

@@ -1,0 +1,73 @@
+"""The CPU time and the use of disks of running ranks, told now and then beside a heartbeat.
+
+Counters of the kernel are read twice, and the difference is told with its span. So nothing is
+kept for each sample. An agent that starts again, or a rank that is new, has no first reading: its
+first span is not told. Counters that fall, as after the end of processes, count as unknown.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import NamedTuple, TypeVar
+
+from dlq_common.clock import Clock
+from dlq_nodeagent.model.launch import RankKey
+from dlq_nodeagent.model.messages import RankUse
+from dlq_nodeagent.model.port import Handle, Runtime
+from dlq_nodeagent.ranks.watched import Watched
+
+EVERY_S = 30.0
+NumberT = TypeVar("NumberT", int, float)
+
+
+class _Reading(NamedTuple):
+    at_s: float
+    cpu_s: float | None
+    read: int | None
+    written: int | None
+
+
+@dataclass(slots=True)
+class RankUses:
+    """The last reading of each rank that runs."""
+
+    clock: Clock
+    runtime: Runtime
+    _read: dict[RankKey, _Reading] = field(default_factory=dict)
+    _due_s: float = 0.0
+
+    def told(self, living: Iterable[Watched]) -> tuple[RankUse, ...]:
+        """The uses since the last time, once in `EVERY_S`; empty in between."""
+        now_s = self.clock.boottime_s()
+        if now_s < self._due_s:
+            return ()
+        self._due_s = now_s + EVERY_S
+        before, self._read = self._read, {}
+        found = []
+        for watched in living:
+            if watched.handle is None:
+                continue
+            launch = watched.rank.launch
+            self._read[launch.key] = now = self._reading(watched.handle, now_s)
+            was = before.get(launch.key)
+            if was is not None:
+                found.append(
+                    RankUse(
+                        key=launch.key,
+                        fence=launch.fence,
+                        span_s=now_s - was.at_s,
+                        cpu_s=_grown(was.cpu_s, now.cpu_s),
+                        read_bytes=_grown(was.read, now.read),
+                        written_bytes=_grown(was.written, now.written),
+                    )
+                )
+        return tuple(found)
+
+    def _reading(self, handle: Handle, now_s: float) -> _Reading:
+        read, written = self.runtime.disk(handle) or (None, None)
+        return _Reading(now_s, self.runtime.usage(handle).cpu_s, read, written)
+
+
+def _grown(was: NumberT | None, now: NumberT | None) -> NumberT | None:
+    return None if was is None or now is None or now < was else now - was

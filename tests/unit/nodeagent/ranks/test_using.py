@@ -1,0 +1,71 @@
+"""CPU time and use of disks of ranks: told as differences, now and then."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import cast
+
+from dlq_nodeagent.cgroups.port import RankUsage
+from dlq_nodeagent.model.launch import RankKey
+from dlq_nodeagent.model.messages import Fence, Launch
+from dlq_nodeagent.model.port import Handle, Runtime
+from dlq_nodeagent.model.rank import accept
+from dlq_nodeagent.ranks.using import RankUses
+from dlq_nodeagent.ranks.watched import Watched
+from support.fake_clock import FakeClock
+
+KEY = RankKey("7", 1, 0)
+
+
+@dataclass
+class Counters:
+    """A runtime of which only counters are asked."""
+
+    cpu_s: float | None = 10.0
+    disk_bytes: tuple[int, int] | None = (1000, 500)
+    asked: list[Handle] = field(default_factory=list)
+
+    def usage(self, handle: Handle) -> RankUsage:
+        self.asked.append(handle)
+        return RankUsage(None, None, self.cpu_s, None, None)
+
+    def disk(self, handle: Handle) -> tuple[int, int] | None:
+        return self.disk_bytes
+
+
+def rank() -> Watched:
+    launch = Launch(key=KEY, fence=Fence(1, 1), command=("true",))
+    return Watched(accept(launch, now_s=0.0).rank, Handle(KEY, 1))
+
+
+def test_a_span_is_told_after_two_readings_and_not_sooner() -> None:
+    clock, counters, watched = FakeClock(), Counters(), rank()
+    uses = RankUses(clock, cast("Runtime", counters))
+    assert uses.told([watched]) == ()
+    counters.cpu_s, counters.disk_bytes = 25.0, (4000, 700)
+    clock.advance(29.0)
+    assert uses.told([watched]) == ()
+    assert len(counters.asked) == 1, "in between nothing is read"
+    clock.advance(1.0)
+    (use,) = uses.told([watched])
+    assert (use.span_s, use.cpu_s, use.read_bytes, use.written_bytes) == (30.0, 15.0, 3000, 200)
+
+
+def test_counters_that_fall_or_are_missing_are_unknown() -> None:
+    clock, counters, watched = FakeClock(), Counters(), rank()
+    uses = RankUses(clock, cast("Runtime", counters))
+    uses.told([watched])
+    counters.cpu_s, counters.disk_bytes = None, (900, 600)
+    clock.advance(30.0)
+    (use,) = uses.told([watched])
+    assert (use.cpu_s, use.read_bytes, use.written_bytes) == (None, None, 100)
+
+
+def test_a_rank_that_has_gone_is_forgotten() -> None:
+    clock, counters, watched = FakeClock(), Counters(), rank()
+    uses = RankUses(clock, cast("Runtime", counters))
+    uses.told([watched])
+    clock.advance(30.0)
+    assert uses.told([]) == ()
+    clock.advance(30.0)
+    assert uses.told([watched]) == ()
