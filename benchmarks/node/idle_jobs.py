@@ -79,13 +79,13 @@ class Master:
         self.now_s = 0.0
         self.notes: list[tuple[float, str, int, dict[str, Any]]] = []
         self.done: list[tuple[float, int, str]] = []
+        self.of_node = {job.node_id: job.key for job in jobs}
         attempts = {job.key: _attempt(job) for job in jobs}
         cluster = SimpleNamespace(
             attempts=attempts,
             attempts_on=lambda node_id: (self.of_node[node_id],),
             jobs={job.key.job_id: _job(job) for job in jobs},
         )
-        self.of_node = {job.node_id: job.key for job in jobs}
         self.beats: dict[JobId, Beat] = {}
         self.state = SimpleNamespace(
             cluster=cluster,

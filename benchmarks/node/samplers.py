@@ -18,11 +18,12 @@ from collections.abc import Callable
 from pathlib import Path
 
 from benchmarks.support.report import Report
+from dlq.v1 import agent_service_pb2 as wire
 from dlq_common.clock import SteadyClock
 from dlq_nodeagent.cgroups import directories
 from dlq_nodeagent.devices.choose import open_devices
 from dlq_nodeagent.devices.watch import GpuWatch
-from dlq_nodeagent.line.wire import encode, wire
+from dlq_nodeagent.line.wire import encode
 from dlq_nodeagent.model.messages import Heartbeat
 
 SAMPLE_S, LOOK_S, REPORT_S = 1.0, 10.0, 30.0
