@@ -6,20 +6,20 @@ The identity, its renewal, the list of masters and the settings are those of the
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Self, Unpack
 
-from dlq.v1 import job_pb2
+from dlq_api.executor import Executor
 from dlq_api.job import Job, JobArray
 from dlq_api.line import ClusterLine, caller
+from dlq_api.submitting import submitted, submitted_array
 from dlq_api.values import html_table
-from dlq_api.words import Source, SubmitWords, Text, spec_of
+from dlq_api.words import Source, SubmitWords, Text
 from dlq_cli.lists.select import one_job
-from dlq_cli.spec.message import to_message
 from dlq_cli.words import shown_state
-from dlq_common.errors import InvalidRequest, NotFound
+from dlq_common.errors import NotFound
 
 
 class JobTable(list[Job]):
@@ -72,16 +72,13 @@ class Cluster:
         A lost answer is asked for again, and makes no second job. After Unavailable the job may be
         queued: `request_id=error.metadata["request_id"]` submits at most once.
         """
-        found = self._submitted(source, arguments, words, request_id, array=False)
-        return Job(self.line, found)
+        return submitted(self.line, source, arguments, words, request_id)
 
     def submit_array(
         self, source: Source, *arguments: Text, request_id: str = "", **words: Unpack[SubmitWords]
     ) -> JobArray:
         """Queue an array, such as `array="0-99%8"`: all its tasks or none. Else as `submit`."""
-        found = self._submitted(source, arguments, words, request_id, array=True)
-        array_id = found.array_task.array_id
-        return JobArray(self.line, array_id, self.line.jobs.list(job_ids=[array_id]).jobs)
+        return submitted_array(self.line, source, arguments, words, request_id)
 
     def job(self, job_id: int | str) -> Job:
         """The job of this number or unique name, or the task `12_4` of an array. NotFound: there
@@ -126,28 +123,19 @@ class Cluster:
         )
         return JobTable(Job(self.line, job) for job in listed.jobs)
 
+    def executor(
+        self,
+        *,
+        concurrent: int = 0,
+        directory: Text | None = None,
+        **words: Unpack[SubmitWords],
+    ) -> Executor:
+        """Functions as jobs of this cluster: see `dlq.Executor`, which takes more words."""
+        return Executor(self, concurrent=concurrent, directory=directory, **words)
+
     def close(self) -> None:
         """End the line. Waits and followers get Unavailable; jobs go on."""
         self.line.close()
-
-    def _submitted(
-        self,
-        source: Source,
-        arguments: Sequence[Text],
-        words: Mapping[str, object],
-        request_id: str,
-        *,
-        array: bool,
-    ) -> job_pb2.Job:
-        from dlq_cli.commands.jobs.submitted import send_spec  # programs that only look pay nothing
-
-        spec, notes = spec_of(source, arguments, words)
-        if array != (spec.array is not None):
-            wanted, other = ("an array", "submit") if array else ("one job", "submit_array")
-            raise InvalidRequest(f"array: this is not {wanted}; use {other}", field="array")
-        for note in notes:
-            self.line.say(note)
-        return send_spec(self.line.app, spec, to_message(spec), "", request_id=request_id).job
 
     def __enter__(self) -> Self:
         return self

@@ -76,6 +76,16 @@ class FunctionLost(DlqError):
     reason = "FUNCTION_LOST"
 
 
+class FunctionFailed(DlqError):
+    """A function has raised something that cannot be rebuilt here. `traceback` is its text."""
+
+    reason = "FUNCTION_FAILED"
+
+    def __init__(self, traceback: str) -> None:
+        self.traceback = traceback
+        super().__init__(traceback.strip())
+
+
 _STATES = {
     "completed": "has completed",
     "failed": "has failed",

@@ -84,14 +84,20 @@ class Job:
         WaitTimeout after `timeout` seconds. That, and Ctrl-C, leave the job as it is. All waits of
         a process share one stream, and outlast a restart of the master.
         """
-        self._last = awaited(self.future(until=until), [self.id], timeout)
-        return self
+        return self.took(awaited(self.future(until=until), [self.id], timeout))
 
     def result(self, timeout: float | None = None) -> int:
         """Wait for its end, and return 0. Raises JobFailed (JobCancelled, JobTimedOut) otherwise:
         with the reason, the exit code, the first rank that failed and its last lines.
         """
-        return self._result_of(self.wait(timeout)._last)
+        self.wait(timeout)
+        return self.ended()
+
+    def ended(self) -> int:
+        """The result of a job that has been waited for."""
+        if is_well(self._last):
+            return exit_code_of(self._last)
+        raise failure_of(self._jobs.get(self.id))
 
     def future(self, *, until: Until = "end") -> JobFuture:
         """A future of the same, for `concurrent.futures.wait`; cancelling it ends the wait only."""
@@ -99,34 +105,30 @@ class Job:
 
     def cancel(self, *, kill: bool = False) -> Job:
         """Ask for its end. It gets time to save, unless `kill`. No harm when it has ended."""
-        return self._after(self._jobs.cancel(self.id, kill=kill))
+        return self.took(self._jobs.cancel(self.id, kill=kill))
 
     def pause(self, *, accept_loss: bool = False) -> Job:
         """Save it, free its GPUs and keep it. WorkWouldBeLost when nothing would save its work."""
-        return self._after(self._jobs.pause(self.id, accept_loss=accept_loss))
+        return self.took(self._jobs.pause(self.id, accept_loss=accept_loss))
 
     def resume(self) -> Job:
         """Queue it again after a pause."""
-        return self._after(self._jobs.resume(self.id))
+        return self.took(self._jobs.resume(self.id))
 
     def hold(self) -> Job:
         """Keep it from starting."""
-        return self._after(self._jobs.hold(self.id))
+        return self.took(self._jobs.hold(self.id))
 
     def release(self) -> Job:
         """Take the hold back."""
-        return self._after(self._jobs.release(self.id))
-
-    def _result_of(self, job: job_pb2.Job) -> int:
-        if is_well(job):
-            return exit_code_of(job)
-        raise failure_of(self._jobs.get(self.id))
+        return self.took(self._jobs.release(self.id))
 
     def _fresh(self) -> job_pb2.Job:
         self._last = self._jobs.get(self.id).job
         return self._last
 
-    def _after(self, job: job_pb2.Job) -> Job:
+    def took(self, job: job_pb2.Job) -> Job:
+        """Keep a newer value of the same job; it is drawn and printed."""
         self._last = job
         return self
 
@@ -185,12 +187,12 @@ class JobArray(Sequence[Job]):
         until_s = None if timeout is None else clock.boottime_s() + timeout
         for task in self:
             left_s = None if until_s is None else max(0.0, until_s - clock.boottime_s())
-            task._after(awaited(futures[task.id], [self.id], left_s))
+            task.took(awaited(futures[task.id], [self.id], left_s))
         return self
 
     def result(self, timeout: float | None = None) -> list[int]:
         """Wait for all tasks; a 0 for each. Raises JobFailed for the first that ended otherwise."""
-        return [task._result_of(task._last) for task in self.wait(timeout)]
+        return [task.ended() for task in self.wait(timeout)]
 
     def cancel(self, *, kill: bool = False) -> JobArray:
         """Ask for the end of all tasks that have not ended."""

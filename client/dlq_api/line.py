@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import weakref
 from pathlib import Path
+from typing import Protocol
 
 from dlq_api.watching import JobWatch
 from dlq_cli.app import App
@@ -49,6 +50,13 @@ class ClusterLine:
     def close(self) -> None:
         """End the waits with an error, then the connection. A second call does nothing."""
         self._end()
+
+
+class Connected(Protocol):
+    """The owner of a line, such as a `dlq.Cluster`."""
+
+    @property
+    def line(self) -> ClusterLine: ...
 
 
 def caller(home: Path | None, patience_s: float | None) -> App:

@@ -1,10 +1,16 @@
+from dlq import aio as aio
 from dlq_api.cluster import Cluster as Cluster
 from dlq_api.cluster import connect as connect
+from dlq_api.ends import FunctionFailed as FunctionFailed
+from dlq_api.ends import FunctionLost as FunctionLost
 from dlq_api.ends import JobCancelled as JobCancelled
 from dlq_api.ends import JobFailed as JobFailed
 from dlq_api.ends import JobPoisoned as JobPoisoned
 from dlq_api.ends import JobTimedOut as JobTimedOut
 from dlq_api.ends import WaitTimeout as WaitTimeout
+from dlq_api.executor import Executor as Executor
+from dlq_api.executor import FunctionFuture as FunctionFuture
+from dlq_api.functions import RemoteTraceback as RemoteTraceback
 from dlq_api.job import Job as Job
 from dlq_api.job import JobArray as JobArray
 from dlq_api.output import OutputMissing as OutputMissing

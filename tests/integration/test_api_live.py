@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import doctest
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from concurrent.futures import CancelledError, as_completed
 from pathlib import Path
 
 import pytest
@@ -111,3 +113,89 @@ def test_an_array_is_waited_for_as_one(at_home: dlq.Cluster) -> None:
         array.result()
     assert failed.value.job_id == array[1].id
     assert [task.id for task in at_home.array(array.id)] == [task.id for task in array]
+
+
+# --- functions ------------------------------------------------------------------------------------
+
+
+def squares() -> Callable[[int], int]:
+    """A function that jobs cannot import: it travels by value."""
+    base = 2
+    return lambda number: number**base
+
+
+def test_functions_are_one_array_and_their_values_come_in_order(
+    at_home: dlq.Cluster, tmp_path: Path
+) -> None:
+    pytest.importorskip("cloudpickle")
+    with at_home.executor(gpus=1, directory=tmp_path / "calls", concurrent=4) as executor:
+        found = executor.map_array(squares(), range(8))
+        assert {future.job.array_id for future in found} == {found[0].job.array_id}
+        assert sorted(each.result() for each in as_completed(found, PATIENCE_S)) == [
+            number**2 for number in range(8)
+        ]
+        assert list(executor.map(squares(), [3, 2], timeout=PATIENCE_S)) == [9, 4]
+    assert list((tmp_path / "calls").iterdir()) == []
+    with pytest.raises(RuntimeError, match="takes no more calls"):
+        executor.submit(squares(), 1)
+
+
+def test_a_function_that_raises_and_a_job_that_dies_are_told_apart(
+    at_home: dlq.Cluster, tmp_path: Path
+) -> None:
+    pytest.importorskip("cloudpickle")
+
+    def fail(how: str) -> None:
+        import os
+        import signal
+        import time
+
+        if how == "raise":
+            raise ValueError("not this one")
+        if how == "die":
+            os.kill(os.getpid(), signal.SIGKILL)
+        time.sleep(1000)
+
+    executor = dlq.Executor(at_home, gpus=1, directory=tmp_path / "calls")
+    raised, died, sleeps = (executor.submit(fail, how) for how in ("raise", "die", "sleep"))
+    with pytest.raises(ValueError, match="not this one") as told:
+        raised.result(PATIENCE_S)
+    assert isinstance(told.value.__cause__, dlq.RemoteTraceback)
+    with pytest.raises(dlq.JobFailed) as failed:
+        died.result(PATIENCE_S)
+    assert failed.value.exit_signal == 9
+    sleeps.job.wait(PATIENCE_S, until="running")
+    executor.shutdown(wait=True, cancel_futures=True)
+    with pytest.raises(CancelledError):
+        sleeps.result(PATIENCE_S)
+    assert sleeps.cancelled()
+
+
+def test_coroutines_have_the_same_names(at_home: dlq.Cluster, tmp_path: Path) -> None:
+    go_on = tmp_path / "go_on"
+
+    async def use() -> None:
+        async with dlq.aio.connect() as cluster:
+            words = ["python3", "-u", "-c", STEPS, go_on, "3"]
+            jobs = [await cluster.submit(words, gpus=1) for _ in range(3)]
+            await asyncio.gather(*(job.wait(PATIENCE_S, until="running") for job in jobs))
+            with pytest.raises(dlq.WaitTimeout, match="goes on"):
+                await jobs[0].wait(0.01)
+            assert await jobs[0].state == "running"
+            assert not await jobs[0].why()
+            assert await jobs[0].promise is None
+            lines = jobs[0].logs(follow=True)
+            assert await anext(lines) == "begun"
+            go_on.touch()
+            assert [line async for line in lines] == ["seen"]
+            ends = await asyncio.gather(
+                *(job.result(PATIENCE_S) for job in jobs), return_exceptions=True
+            )
+            assert [type(end) for end in ends] == [dlq.JobFailed] * 3
+            assert {job.id for job in await cluster.jobs(states="failed")} >= {
+                job.id for job in jobs
+            }
+            follower = (await cluster.job(jobs[1].id)).logs()
+            assert [line async for line in follower] == ["begun", "seen"]
+
+    asyncio.run(use())

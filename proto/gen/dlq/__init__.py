@@ -10,7 +10,11 @@ _NAMES = {
     "dlq_api.cluster": "Cluster connect",
     "dlq_api.job": "Job JobArray",
     "dlq_api.values": "Eta EtaRange JobPromise Why WhyReason",
-    "dlq_api.ends": "JobCancelled JobFailed JobPoisoned JobTimedOut WaitTimeout",
+    "dlq_api.ends": (
+        "FunctionFailed FunctionLost JobCancelled JobFailed JobPoisoned JobTimedOut WaitTimeout"
+    ),
+    "dlq_api.executor": "Executor FunctionFuture",
+    "dlq_api.functions": "RemoteTraceback",
     "dlq_api.output": "OutputMissing",
     "dlq_api.words": "SubmitWords",
     "dlq_common.errors": (
@@ -24,6 +28,8 @@ __all__ = sorted(_HOMES)
 
 
 def __getattr__(name: str) -> object:
+    if name == "aio":
+        return import_module("dlq.aio")
     home = _HOMES.get(name)
     if home is None:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
@@ -32,4 +38,4 @@ def __getattr__(name: str) -> object:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *_HOMES})
+    return sorted({*globals(), *_HOMES, "aio"})

@@ -1,0 +1,224 @@
+"""Coroutines with the names of `dlq`: `async with dlq.aio.connect() as cluster`.
+
+Each is the call of `dlq` in another thread, so the rules and the errors are the same. Waits hold no
+thread: all of them share the one stream of the connection.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import AsyncIterator, Callable, Coroutine, Generator, Sequence
+from contextlib import suppress
+from types import TracebackType
+from typing import Any, Self, TypeVar, Unpack
+
+from dlq_api import cluster as cluster_module
+from dlq_api.cluster import Cluster
+from dlq_api.ends import WaitTimeout
+from dlq_api.job import Job, JobArray, Until
+from dlq_api.values import Eta, JobPromise, Why
+from dlq_api.words import Source, SubmitWords, Text
+
+T = TypeVar("T")
+_END = object()
+_AHEAD = 1_000  # lines that a follower reads before its consumer takes them
+
+
+class AsyncJob:
+    """A `dlq.Job` whose calls and properties are awaited: `await job.promise`."""
+
+    def __init__(self, job: Job) -> None:
+        self.sync = job
+        """The same job for calls that block."""
+        self.id, self.user, self.name, self.array_id = job.id, job.user, job.name, job.array_id
+
+    @property
+    def state(self) -> Coroutine[Any, Any, str]:
+        """See `dlq.Job.state`."""
+        return asyncio.to_thread(lambda: self.sync.state)
+
+    @property
+    def facts(self) -> Coroutine[Any, Any, dict[str, object]]:
+        """See `dlq.Job.facts`."""
+        return asyncio.to_thread(lambda: self.sync.facts)
+
+    @property
+    def promise(self) -> Coroutine[Any, Any, JobPromise | None]:
+        """See `dlq.Job.promise`."""
+        return asyncio.to_thread(lambda: self.sync.promise)
+
+    @property
+    def eta(self) -> Coroutine[Any, Any, Eta]:
+        """See `dlq.Job.eta`."""
+        return asyncio.to_thread(lambda: self.sync.eta)
+
+    async def why(self) -> Why:
+        """See `dlq.Job.why`."""
+        return await asyncio.to_thread(self.sync.why)
+
+    async def logs(
+        self, *, follow: bool = False, rank: int | str = 0, attempt: int = 0
+    ) -> AsyncIterator[str]:
+        """See `dlq.Job.logs`. The reader stops soon after its consumer."""
+        lines = _LineReader(lambda: self.sync.logs(follow=follow, rank=rank, attempt=attempt))
+        try:
+            async for line in lines:
+                yield line
+        finally:
+            lines.stop()
+
+    async def wait(  # with the words of dlq.Job
+        self,
+        timeout: float | None = None,  # noqa: ASYNC109
+        *,
+        until: Until = "end",
+    ) -> Self:
+        """See `dlq.Job.wait`. Cancelling the task ends the wait, and not the job."""
+        future = asyncio.wrap_future(await asyncio.to_thread(self.sync.future, until=until))
+        try:
+            self.sync.took(await asyncio.wait_for(future, timeout))
+        except TimeoutError:
+            raise WaitTimeout(f"waited {timeout} s; job {self.id} goes on") from None
+        return self
+
+    async def result(self, timeout: float | None = None) -> int:  # noqa: ASYNC109
+        """See `dlq.Job.result`."""
+        await self.wait(timeout)
+        return await asyncio.to_thread(self.sync.ended)
+
+    async def cancel(self, *, kill: bool = False) -> Self:
+        """See `dlq.Job.cancel`."""
+        return await self._after(lambda: self.sync.cancel(kill=kill))
+
+    async def pause(self, *, accept_loss: bool = False) -> Self:
+        """See `dlq.Job.pause`."""
+        return await self._after(lambda: self.sync.pause(accept_loss=accept_loss))
+
+    async def resume(self) -> Self:
+        """See `dlq.Job.resume`."""
+        return await self._after(self.sync.resume)
+
+    async def hold(self) -> Self:
+        """See `dlq.Job.hold`."""
+        return await self._after(self.sync.hold)
+
+    async def release(self) -> Self:
+        """See `dlq.Job.release`."""
+        return await self._after(self.sync.release)
+
+    async def _after(self, call: Callable[[], Job]) -> Self:
+        await asyncio.to_thread(call)
+        return self
+
+    def __repr__(self) -> str:
+        return repr(self.sync).replace("dlq.Job", "dlq.aio.AsyncJob")
+
+    def _repr_html_(self) -> str:
+        return self.sync._repr_html_()
+
+
+class AsyncCluster:
+    """A `dlq.Cluster` whose calls are awaited."""
+
+    def __init__(self, opened: Callable[[], Cluster]) -> None:
+        self._opened = opened
+        self._sync: Cluster | None = None
+
+    @property
+    def sync(self) -> Cluster:
+        """The same connection for calls that block."""
+        if self._sync is None:
+            raise RuntimeError("not connected: use `async with`, or await it")
+        return self._sync
+
+    async def submit(
+        self, source: Source, *arguments: Text, request_id: str = "", **words: Unpack[SubmitWords]
+    ) -> AsyncJob:
+        """See `dlq.Cluster.submit`. A cancelled task may have queued the job."""
+        call = lambda: self.sync.submit(source, *arguments, request_id=request_id, **words)  # noqa: E731
+        return AsyncJob(await asyncio.to_thread(call))
+
+    async def submit_array(
+        self, source: Source, *arguments: Text, request_id: str = "", **words: Unpack[SubmitWords]
+    ) -> Sequence[AsyncJob]:
+        """See `dlq.Cluster.submit_array`; the tasks."""
+        call = lambda: self.sync.submit_array(source, *arguments, request_id=request_id, **words)  # noqa: E731
+        return _each(await asyncio.to_thread(call))
+
+    async def job(self, job_id: int | str) -> AsyncJob:
+        """See `dlq.Cluster.job`."""
+        return AsyncJob(await asyncio.to_thread(self.sync.job, job_id))
+
+    async def jobs(self, **chosen: Any) -> Sequence[AsyncJob]:
+        """See `dlq.Cluster.jobs`."""
+        return _each(await asyncio.to_thread(lambda: self.sync.jobs(**chosen)))
+
+    async def close(self) -> None:
+        """See `dlq.Cluster.close`."""
+        if self._sync is not None:
+            await asyncio.to_thread(self._sync.close)
+
+    async def __aenter__(self) -> Self:
+        self._sync = await asyncio.to_thread(self._opened)
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self.close()
+
+    def __await__(self) -> Generator[Any, None, Self]:
+        return self.__aenter__().__await__()
+
+
+def connect(home: Text | None = None, *, patience: float | None = None) -> AsyncCluster:
+    """See `dlq.connect`; `async with` opens the connection, and so does `await`."""
+    return AsyncCluster(lambda: cluster_module.connect(home, patience=patience))
+
+
+def _each(jobs: Sequence[Job] | JobArray) -> list[AsyncJob]:
+    return [AsyncJob(job) for job in jobs]
+
+
+class _LineReader:
+    """Lines of a blocking iterator, read by a thread that no end of the program waits for."""
+
+    def __init__(self, lines: Callable[[], Any]) -> None:
+        self._lines = lines
+        self._loop = asyncio.get_running_loop()
+        self._queue: asyncio.Queue[object] = asyncio.Queue()
+        self._room = threading.Semaphore(_AHEAD)
+        self._stopped = False
+        threading.Thread(target=self._read, name="dlq-lines", daemon=True).start()
+
+    def stop(self) -> None:
+        """Read no further line."""
+        self._stopped = True
+        self._room.release()
+
+    def _read(self) -> None:
+        end: object = _END
+        try:
+            for line in self._lines():
+                self._room.acquire()
+                if self._stopped:
+                    return
+                self._put(line)
+        except BaseException as error:  # noqa: BLE001 - raised where the lines are awaited
+            end = error
+        self._put(end)
+
+    def _put(self, item: object) -> None:
+        with suppress(RuntimeError):  # the loop is closed: nobody awaits it
+            self._loop.call_soon_threadsafe(self._queue.put_nowait, item)
+
+    async def __aiter__(self) -> AsyncIterator[str]:
+        while (item := await self._queue.get()) is not _END:
+            if isinstance(item, BaseException):
+                raise item
+            self._room.release()
+            yield str(item)

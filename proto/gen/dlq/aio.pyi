@@ -1,0 +1,3 @@
+from dlq_api.aio import AsyncCluster as AsyncCluster
+from dlq_api.aio import AsyncJob as AsyncJob
+from dlq_api.aio import connect as connect
