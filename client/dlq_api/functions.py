@@ -1,4 +1,4 @@
-"""FunctionFiles of functions in files of the user, and their results: written here, run by dlq_train.
+"""Calls of functions in files of the user, and their results: written here, run by dlq_train.
 
 The master never reads these files, and no other user may. A directory of its own holds each call
 or array. It is removed once all its results have been read, and kept where one is an exception.
@@ -13,6 +13,7 @@ import stat
 import threading
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from importlib import import_module
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -40,10 +41,6 @@ class RemoteTraceback(Exception):
 
     def __str__(self) -> str:
         return f'\n"""\n{self.text}"""'
-
-
-with suppress(ImportError):  # the extra `functions`; without it, only functions of modules travel
-    import cloudpickle  # noqa: F401
 
 
 def default_place() -> Path:
@@ -140,6 +137,8 @@ def _raised(file: Any) -> Exception:
 
 
 def _pickled(value: object, field: str) -> bytes:
+    with suppress(ImportError):  # the extra; without it, only functions of modules travel
+        import_module("cloudpickle")
     try:
         made = dumps(value)
     except Exception as error:

@@ -176,7 +176,7 @@ def test_coroutines_have_the_same_names(at_home: dlq.Cluster, tmp_path: Path) ->
 
     async def use() -> None:
         async with dlq.aio.connect() as cluster:
-            words = ["python3", "-u", "-c", STEPS, go_on, "3"]
+            words: list[str | Path] = ["python3", "-u", "-c", STEPS, go_on, "3"]
             jobs = [await cluster.submit(words, gpus=1) for _ in range(3)]
             await asyncio.gather(*(job.wait(PATIENCE_S, until="running") for job in jobs))
             with pytest.raises(dlq.WaitTimeout, match="goes on"):
