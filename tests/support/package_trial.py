@@ -59,6 +59,7 @@ TRIALS = (
             "dlq version --client",
             "dlq submit --help",
             "python -c 'import dlq_client, dlq_train'",
+            "python -c 'import dlq; dlq.connect, dlq.Executor, dlq.aio.connect'",
         ),
     ),
     Trial("master", ("dlq-master --version", "dlq-master --help", "dlq-master run --help")),
@@ -72,6 +73,8 @@ TRIALS = (
         ),
     ),
     Trial("sim", ("dlq simulate --help",)),
+    Trial("functions", ("python -c 'import cloudpickle, dlq; dlq.Executor'",)),
+    Trial("submitit", ("python -c 'import submitit; submitit.AutoExecutor(\".\", \"dlq\")'",)),
     Trial(
         "notify",
         (

@@ -19,7 +19,7 @@ ROOMS = {
     "client/dlq_client": "",
     "client/dlq_train": "",
     "client/dlq_compat": "",
-    "client/dlq_api": "functions",
+    "client/dlq_api": "submitit",
     "master/dlq_master": "master",
     "nodeagent/dlq_nodeagent": "agent",
     "simulator/dlq_simulator": "sim",
