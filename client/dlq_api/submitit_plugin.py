@@ -1,6 +1,6 @@
 """submitit on dlq: `submitit.AutoExecutor(folder, cluster="dlq")`.
 
-submitit keeps its own files and its own way to checkpoint: at the notice of dlq it stores the
+submitit keeps its own files and its own way to checkpoint. At the notice of dlq it stores the
 function, and leaves with the code that queues the job again. An array is one array of dlq. All jobs
 of a program wait on one stream, so nothing polls the master.
 """

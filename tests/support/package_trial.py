@@ -74,7 +74,7 @@ TRIALS = (
     ),
     Trial("sim", ("dlq simulate --help",)),
     Trial("functions", ("python -c 'import cloudpickle, dlq; dlq.Executor'",)),
-    Trial("submitit", ("python -c 'import submitit; submitit.AutoExecutor(\".\", \"dlq\")'",)),
+    Trial("submitit", ('python -c \'import submitit; submitit.AutoExecutor(".", "dlq")\'',)),
     Trial(
         "notify",
         (
