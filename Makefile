@@ -381,8 +381,8 @@ record-v1: setup  ## record calls of the HTTP API that are new; what v1 has told
 	PYTHONPATH=tests $(PY) tests/support/v1_calls.py
 
 .PHONY: package
-package: setup | $(UV_TOOL)  ## build the wheel, install it with each extra into empty venvs, run it
-	UV=$(UV) $(PY) tests/support/package_trial.py
+package: setup | $(UV_TOOL)  ## build the wheel, install it with each extra into empty venvs, run it; time a new user to the first job
+	UV=$(UV) PYTHONPATH=tests $(PY) tests/support/package_trial.py
 
 .PHONY: clean
 clean:  ## remove everything that make made, the environments included

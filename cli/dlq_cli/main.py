@@ -81,6 +81,8 @@ COMMANDS = {
     "doctor": Lazy(
         "dlq_cli.commands.here.doctor:doctor", "Check this installation, and give advice."
     ),
+    "up": Lazy("dlq_cli.commands.here.up:up", "A cluster on this machine, for you, without root."),
+    "down": Lazy("dlq_cli.commands.here.up:down", "End the cluster that `dlq up` runs."),
     "login": Lazy("dlq_cli.commands.here.login:login", "Get a certificate (on the master's host)."),
     "version": Lazy("dlq_cli.commands.here.version:version", "Versions of both ends."),
     "completion": Lazy("dlq_cli.commands.here.completion:completion", "A completion script."),

@@ -13,6 +13,8 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
+from support import first_job_trial
+
 ROOT = Path(__file__).resolve().parents[2]
 LOCK = ROOT / "requirements.lock"
 SHIM = (
@@ -142,6 +144,7 @@ def main() -> None:
         print(f"built {wheel.name}", flush=True)
         for trial in TRIALS:
             attempt(uv, wheel, trial, Path(scratch))
+        first_job_trial.main(wheel)
         (ROOT / "dist").mkdir(exist_ok=True)
         kept = ROOT / "dist" / wheel.name
         kept.write_bytes(wheel.read_bytes())

@@ -86,6 +86,8 @@ async def serve(
         if wall is False:
             WallToken(home).revoke()
         say(f"from another machine first: ssh -L {number}:{hosts[0]} THIS-HOST")
+        # `dlq up --page`, where no terminal is ours.
+        asyncio.get_running_loop().add_signal_handler(signal.SIGUSR1, invite)
         _invite_again(invite)
         await server.serve(sockets=[listening])
 

@@ -58,6 +58,12 @@ def test_everything_the_project_asks_for_is_in_the_lock(project: dict[str, Any],
     assert {canonical(requirement) for requirement in asked} <= pinned
 
 
+def test_all_is_what_one_machine_needs(project: dict[str, Any]) -> None:
+    extras = project["project"]["optional-dependencies"]
+    wanted = chain.from_iterable(extras[name] for name in ("master", "agent", "web", "notify"))
+    assert extras["all"] == [*dict.fromkeys(wanted)]
+
+
 def test_torch_is_no_dependency(lock: str) -> None:
     assert not re.search(r"(?m)^(torch|nvidia-cu|triton)", lock)
 

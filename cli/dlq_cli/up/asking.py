@@ -1,0 +1,176 @@
+"""Questions to a box while it starts and ends: to its master, its node, its jobs and its page."""
+
+from __future__ import annotations
+
+import json
+import re
+import signal
+import socket
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from dlq_cli.quiet import quiet_grpc
+from dlq_cli.up.place import Box
+from dlq_cli.up.processes import (
+    AGENT,
+    MASTER,
+    PAGE,
+    jobs_here,
+    keeper_lives,
+    read_running,
+    wait_for,
+)
+from dlq_common.errors import ConfigError, DlqError, TryAgain, Unavailable
+from dlq_common.text.addresses import split_address
+
+if TYPE_CHECKING:
+    from dlq.v1.job_pb2 import Job
+    from dlq_cli.app import App
+
+END_S = 90.0  # for jobs that save before they end
+LINK_S = 10.0
+_WAITING = frozenset({"pending", "queued", "held"})
+_LINK = re.compile(rb"open (http://\S+)")
+
+
+def logged_in(app: App, box: Box) -> bool:
+    """Log in, where the master of the present keeper answers."""
+    from dlq_cli.sign_in import log_in
+
+    if not part_lives(box, MASTER):
+        return False
+    try:
+        log_in(app.home, box.login_socket)
+    except Unavailable:  # it is being started anew
+        return False
+    return True
+
+
+def part_lives(box: Box, part: str) -> bool:
+    """Whether the present keeper has this part: a former one's is about to end."""
+    running = read_running(box)
+    return (
+        running is not None
+        and running.keeper.lives()
+        and part in running.parts
+        and running.parts[part].lives()
+    )
+
+
+def listens(box: Box) -> bool:
+    """Whether the join port of the master is open at the address for other machines."""
+    with suppress(OSError), socket.create_connection((box.address, port_of(box.join)), timeout=2):
+        return True
+    return False
+
+
+def port_of(address: str) -> int:
+    return split_address(address)[1]
+
+
+def new_token(app: App, node: str) -> str:
+    """A join token, good once and for an hour."""
+    with quiet_grpc():
+        from dlq_client.admin import Admin
+    return Admin(app.connection()).create_token(node_id=node).secret
+
+
+def node_is_up(app: App, box: Box) -> bool:
+    """Whether the master hears this machine's agent."""
+    with quiet_grpc():
+        from dlq.v1.node_pb2 import NODE_STATE_UP
+        from dlq_client.nodes import Nodes
+    if not part_lives(box, AGENT):
+        return False
+    with suppress(DlqError):
+        return Nodes(app.connection()).get(box.node).state == NODE_STATE_UP
+    return False
+
+
+def was_welcomed(box: Box) -> bool:
+    """Whether the present agent's line to its master stands, by the agent's own log."""
+    welcomed = False
+    with suppress(OSError):
+        for line in box.log(AGENT).read_bytes().splitlines():
+            with suppress(ValueError):
+                event = json.loads(line).get("event")
+                welcomed = event == "welcomed" or (welcomed and event != "agent_started")
+    return welcomed and part_lives(box, AGENT)
+
+
+def running_jobs(app: App, box: Box) -> Sequence[Job] | None:
+    """The jobs that hold something; None when the master cannot say it."""
+    if box.joined or not keeper_lives(box):
+        return None
+    with quiet_grpc():
+        from dlq_cli.words import ENDED, shown_state
+        from dlq_client.jobs import Jobs
+    try:
+        jobs = Jobs(app.connection()).list(user="*").jobs
+    except DlqError:
+        return None
+    return [job for job in jobs if shown_state(job) not in _WAITING | ENDED]
+
+
+def impact_of(box: Box, jobs: Sequence[Job] | None) -> str:
+    """The words for jobs that an end of the box would meet; "" when none runs."""
+    if jobs:
+        named = ", ".join(job.job_id for job in jobs[:8]) + (", ..." if len(jobs) > 8 else "")
+        one = len(jobs) == 1
+        return f"{'1 job runs' if one else f'{len(jobs)} jobs run'} ({named}): cancel, then end dlq"
+    if jobs_here(box):
+        why = "only the first machine can" if box.joined else "the master does not answer to"
+        return f"jobs run here, and go on without dlq for an hour at most: {why} cancel them"
+    return ""
+
+
+def end_jobs(app: App, box: Box, jobs: Sequence[Job]) -> None:
+    """Cancel them, and wait until their processes here are gone. TryAgain when some stay.
+
+    A job on a machine that is away cannot be waited for: it ends there when its hold is over.
+    """
+    from dlq_client.jobs import Jobs
+
+    Jobs(app.connection()).cancel_many([job.job_id for job in jobs])
+    app.say("waiting for them to end")
+    if not wait_for(lambda: not running_jobs(app, box) or _all_away(app, box), END_S):
+        raise TryAgain("some jobs do not end", hint="dlq cancel --kill, then dlq down")
+
+
+def _all_away(app: App, box: Box) -> bool:
+    """Whether the jobs that are left are on silent machines, and none is here."""
+    with quiet_grpc():
+        from dlq_cli.words import shown_state
+    left = running_jobs(app, box)
+    return (
+        left is not None
+        and {shown_state(job) for job in left} <= {"unknown"}
+        and not (jobs_here(box))
+    )
+
+
+def new_page_link(box: Box) -> str:
+    """A link that signs a browser in once. The page prints one for each signal."""
+    running = read_running(box)
+    if running is None or not part_lives(box, PAGE):
+        raise ConfigError(
+            "the page does not run", hint=f"pip install 'dlq[web]'; its log: {box.log(PAGE)}"
+        )
+    log = box.log(PAGE)
+    before = _links(log)
+    end_s = time.monotonic() + LINK_S
+    running.parts[PAGE].send(signal.SIGUSR1)
+    while len(found := _links(log)) <= len(before):
+        if time.monotonic() > end_s:
+            raise TryAgain("the page gave no link", hint=f"see {log}")
+        time.sleep(0.05)
+    return found[-1]
+
+
+def _links(log: Path) -> list[str]:
+    with suppress(OSError):
+        return [each.decode() for each in _LINK.findall(log.read_bytes())]
+    return []

@@ -1,0 +1,121 @@
+"""`dlq up` with real daemons: first job, repeats, kills, a second machine, and the end."""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Iterator
+
+import pytest
+
+from support.up_box import UpBox, lives, up_box
+from support.waiting import wait_until
+
+pytestmark = pytest.mark.integration
+
+
+@pytest.fixture(scope="module")
+def box() -> Iterator[UpBox]:
+    with up_box() as made:
+        made.up()
+        yield made
+
+
+def test_a_job_runs_without_any_option_or_configuration(box: UpBox) -> None:
+    assert box.said("run", "-G", "1", "--", "sh", "-c", "echo hello") == "hello\n"
+    assert box.facts()["state"] == "up"
+
+
+def test_a_second_up_says_that_it_is_up_and_changes_nothing(box: UpBox) -> None:
+    before = box.pids()
+    assert box.said("up").startswith("up: cluster up-")
+    assert box.pids() == before
+
+
+def test_only_its_user_reaches_the_login_socket(box: UpBox) -> None:
+    state = box.root / "state" / "dlq" / "up"
+    assert stat.S_IMODE(state.stat().st_mode) == 0o700
+    assert "auto_users = false" in (state / "master" / "master.toml").read_text()
+
+
+@pytest.mark.long("integration/test_up.py::test_after_a_kill_of_the_keeper_its_parts_go_on")
+@pytest.mark.parametrize("part", ["master", "agent"])
+def test_the_keeper_starts_a_killed_part_anew_and_a_job_goes_on(box: UpBox, part: str) -> None:
+    job = box.said("submit", "-G", "1", "--", "sh", "-c", "sleep 3; echo survived").split()[-1]
+    wait_until(lambda: "running" in box.said("status", job), what="it runs")
+    killed = box.pids()[part]
+    assert killed is not None
+    box.kill(killed)
+    wait_until(lambda: box.pids()[part] not in (None, killed), what="it is there again")
+    box.said("wait", job)
+    assert box.said("logs", job) == "survived\n"
+
+
+def test_after_a_kill_of_the_keeper_its_parts_go_on(box: UpBox) -> None:
+    parts = box.pids()
+    box.kill(box.facts()["keeper_pid"])
+    told = box.ask("up", "--status")
+    assert told.returncode == 1
+    assert "dlq up starts it" in told.stdout
+    assert all(pid is not None and lives(pid) for pid in parts.values())
+    box.said("up")
+    assert box.facts()["state"] == "up"
+    assert not any(lives(pid) for pid in parts.values() if pid is not None)
+
+
+@pytest.mark.long("integration/test_up.py::test_after_a_kill_of_the_keeper_its_parts_go_on")
+def test_a_record_of_processes_that_are_gone_or_others_by_now_does_no_harm(box: UpBox) -> None:
+    box.said("down")
+    running = box.root / "state" / "dlq" / "up" / "running.json"
+    ours = os.getpid()
+    running.write_text(
+        f'{{"keeper": [{ours}, 1], "parts": {{"master": [{ours}, 1]}}, "starts": {{}}}}'
+    )
+    box.said("up")
+    assert box.facts()["state"] == "up"
+    box.said("down")
+    running.write_text('{"keeper": [12')  # a full disk cut it short
+    box.said("up")
+    assert box.facts()["state"] == "up"
+
+
+def test_down_asks_about_running_jobs_and_up_goes_on_with_the_rest(box: UpBox) -> None:
+    box.said("up")
+    runs = box.said("submit", "-G", "1", "--", "sleep", "300").split()[-1]
+    waits = box.said("submit", "-G", "1", "--hold", "--", "true").split()[-1]
+    wait_until(lambda: "running" in box.said("status", runs), what="it runs")
+    refused = box.ask("down")
+    assert refused.returncode == 2
+    assert f"1 job runs ({runs})" in refused.stderr
+    assert box.facts()["state"] == "up"
+    assert box.said("down", "--force") == "down\n"
+    assert box.facts()["state"] == "down"
+    assert box.facts()["ranks_here"] == 0
+    box.said("up")
+    assert "held" in box.said("status", waits)
+    assert "cancelled" in box.said("status", runs)
+
+
+def test_another_machine_joins_by_one_command_and_the_token_is_good_once(box: UpBox) -> None:
+    box.said("up")
+    command = box.said("up", "--invite", "--address", "127.0.0.1").split()
+    assert command[:3] == ["dlq", "up", "--join"]
+    with up_box() as second, up_box() as third:
+        given = ("--devices", "fake:3", "--name")
+        second.said(*command[1:4], *given, "second", given=f"{command[-1]}\n")
+        wait_until(lambda: "second" in box.said("nodes"), what="the node is there")
+        assert second.facts()["joined"] is True
+        refused = third.ask(*command[1:], *given, "third")
+        assert refused.returncode == 2
+        assert "token" in refused.stderr
+        assert box.said("run", "-G", "3", "--", "hostname")  # only the second has three
+        second.said("down")
+        second.said("up")
+        assert second.facts()["state"] == "up"
+
+
+def test_a_box_that_is_open_to_others_stays_so(box: UpBox) -> None:
+    box.said("up", "--invite", "--address", "127.0.0.1")
+    before = box.pids()
+    box.said("up", "--invite")
+    assert box.pids() == before

@@ -1,0 +1,184 @@
+"""The words with which `dlq up` refuses, and the units that it writes."""
+
+from __future__ import annotations
+
+import socket
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from dlq_cli.up import asking, making, units
+from dlq_cli.up.keeper import jobs_group
+from dlq_cli.up.looking import isolation
+from dlq_cli.up.place import Box
+from dlq_common.errors import ConfigError
+from support.cli_run import Dlq
+
+
+@pytest.fixture
+def box(tmp_path: Path) -> Box:
+    for name in ("logs", "agent", "master"):
+        (tmp_path / name).mkdir()
+    return Box(
+        home=tmp_path / "h%1", name="up", state=tmp_path, machine="m", node="n1", cluster="up-lab",
+        devices="fake:2xH100-80GB", api="127.0.0.1:7320", join="127.0.0.1:7321",
+    )  # fmt: skip
+
+
+def test_a_machine_without_gpus_is_told_how_to_try(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "s"))
+    said = Dlq(tmp_path)("up")
+    assert said.code == 2
+    assert "no GPU can be used here" in said.err
+    assert "dlq up --devices fake:2" in said.err
+    assert not (tmp_path / "s").exists()
+
+
+def test_without_a_box_status_and_down_say_so(tmp_path: Path) -> None:
+    said = Dlq(tmp_path)("up", "--status")
+    assert (said.code, said.out) == (1, "no box: `dlq up` makes one\n")
+    assert Dlq(tmp_path)("up", "--status", "--json").out == '{"schema":"dlq.v1","box":null}\n'
+    assert "has no box" in Dlq(tmp_path)("down").err
+
+
+def test_a_missing_package_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("dlq_cli.up.making.missing", lambda part: "scipy")
+    with pytest.raises(ConfigError, match="scipy is not installed") as raised:
+        making.check_parts("master")
+    assert raised.value.hint == "pip install 'dlq[all]'"
+
+
+def test_a_taken_port_is_said_and_the_usual_ones_are_left_to_others() -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        with pytest.raises(ConfigError, match="in use by another program"):
+            making.free_ports(taken.getsockname()[1])
+    api, join = making.free_ports(None)
+    assert api != join
+
+
+def test_a_port_that_somebody_took_meanwhile_is_said(box: Box) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        from dataclasses import replace
+
+        with pytest.raises(ConfigError, match=f"port {port} is in use") as raised:
+            making.check_ports(replace(box, api=f"127.0.0.1:{port}"))
+    assert "dlq up --port" in raised.value.hint
+
+
+def test_a_user_without_an_account_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("os.geteuid", lambda: 3_999_999)
+    with pytest.raises(ConfigError, match="uid 3999999 has no account"):
+        making.check_account()
+
+
+def test_the_last_words_of_a_part_are_its_error(box: Box) -> None:
+    log = box.log("agent")
+    assert making.last_words(log) == "it has no log"
+    log.write_text('{"event": "agent_started", "level": "info"}\n')
+    assert making.last_words(log) == "its log says nothing"
+    log.write_text('{"event": "lost", "level": "error", "error": "no way"}\n{"level": "info"}\n')
+    assert making.last_words(log) == "lost no way"
+    log.write_text("dlq-nodeagent: no driver\n")
+    assert making.last_words(log) == "dlq-nodeagent: no driver"
+
+
+def test_what_does_not_hold_without_root_is_said_once_in_words(box: Box) -> None:
+    box.log("agent").write_text(
+        '{"event": "no_cgroups", "why": "not writable", "level": "warning"}\n' * 2
+        + '{"event": "gpus_not_exclusive", "why": "no filter", "level": "warning"}\n'
+    )
+    first, *rest = isolation(box)
+    assert first.startswith("jobs run as ")
+    assert [line.partition(" (")[0][:30] for line in rest] == [
+        "memory, cores and processes of",
+        "a job can open the GPUs of ano",
+    ]
+
+
+def test_a_machine_that_joined_says_that_the_first_one_steers_its_jobs(
+    box: Box, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from dataclasses import replace
+
+    assert asking.impact_of(box, []) == ""
+    monkeypatch.setattr("dlq_cli.up.asking.jobs_here", lambda box: [17])
+    assert "only the first machine can cancel them" in asking.impact_of(
+        replace(box, joined=True), None
+    )
+    assert "the master does not answer" in asking.impact_of(box, None)
+
+
+def test_the_unit_runs_the_keeper_and_leaves_jobs_alone(box: Box) -> None:
+    made = units.units(box)
+    assert list(made) == ["dlq-up-jobs.service", "dlq-up.service"]
+    text = made["dlq-up.service"]
+    assert "KillMode=process" in text
+    assert f'dlq_cli.up.keeper "{box.home}"'.replace("%", "%%") in text
+    assert "Delegate=yes" in made["dlq-up-jobs.service"]
+
+
+def test_jobs_of_a_unit_live_beside_it(tmp_path: Path) -> None:
+    own, tree = tmp_path / "cgroup", tmp_path / "tree"
+    app = "user.slice/user-1000.slice/user@1000.service/app.slice"
+    own.write_text(f"0::/{app}/dlq-up.service\n")
+    assert jobs_group("up", own, tree) == ""
+    (tree / app / "dlq-up-jobs.service").mkdir(parents=True)
+    assert jobs_group("up", own, tree) == f"/{app}/dlq-up-jobs.service"
+    own.write_text("0::/user.slice/session-3.scope\n")
+    assert jobs_group("up", own, tree) == ""
+
+
+class Systemctl:
+    """In the place of systemd: keeps the calls, and answers with a code."""
+
+    def __init__(self, code: int = 0, stderr: str = "") -> None:
+        self.calls: list[list[str]] = []
+        self._code, self._stderr = code, stderr
+
+    def __call__(self, words: list[str], **_: object) -> subprocess.CompletedProcess[str]:
+        self.calls.append(words[2:])
+        return subprocess.CompletedProcess(words, self._code, "", self._stderr)
+
+
+def test_units_are_written_enabled_and_taken_away(
+    box: Box, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    systemctl, environ = Systemctl(), {"XDG_CONFIG_HOME": str(tmp_path / "c")}
+    monkeypatch.setattr("dlq_cli.up.units.subprocess.run", systemctl)
+    units.install(box, environ)
+    assert units.is_installed(box, environ)
+    assert ["enable", "dlq-up-jobs.service", "dlq-up.service"] in systemctl.calls
+    units.remove(box, environ)
+    assert not units.is_installed(box, environ)
+    assert systemctl.calls[-1] == ["daemon-reload"]
+
+
+def test_without_a_systemd_of_this_user_nothing_is_written(
+    box: Box, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    systemctl = Systemctl(1, "Failed to connect to bus: No medium found\n")
+    environ = {"XDG_CONFIG_HOME": str(tmp_path / "c")}
+    monkeypatch.setattr("dlq_cli.up.units.subprocess.run", systemctl)
+    with pytest.raises(ConfigError, match="No medium found"):
+        units.install(box, environ)
+    assert not units.is_installed(box, environ)
+
+
+def test_the_words_about_linger_say_what_ends_with_a_session(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("dlq_cli.up.units.LINGER", tmp_path)
+    assert "loginctl enable-linger" in units.linger_words()
+    import os
+    import pwd
+
+    (tmp_path / pwd.getpwuid(os.geteuid()).pw_name).touch()
+    assert "after you log out" in units.linger_words()
