@@ -4,7 +4,7 @@
 
 Each campaign prints what it found and keeps it in benchmarks/prove/results. `--page` writes
 docs/reliability.md anew from what is kept, and runs no campaign that is not named. The exit code is
-1 when a campaign failed.
+1 when a campaign failed. All that a campaign wrote stands in build/prove/NAME.log.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from benchmarks.prove.results import Result
 from benchmarks.support.conditions import conditions, conditions_line
 
 LAST_LINES = 25
+OUTPUT = ROOT / "build" / "prove"
 NAMES = [campaign.name for campaign in CAMPAIGNS]
 
 
@@ -59,7 +60,7 @@ def run(campaign: Campaign, *, full: bool) -> Result:
     began_s, failed = time.monotonic(), ""
     found: list[dict[str, Any]] = []
     for command in campaign.commands:
-        some, failed = _run(command, full=full)
+        some, failed = _run(command, OUTPUT / f"{campaign.name}.log", full=full)
         found += some
         if failed:
             print(failed, file=sys.stderr)
@@ -78,25 +79,27 @@ def run(campaign: Campaign, *, full: bool) -> Result:
     )
 
 
-def _run(command: Command, *, full: bool) -> tuple[list[dict[str, Any]], str]:
-    """Its figures, and its last lines if it failed."""
+def _run(command: Command, output: Path, *, full: bool) -> tuple[list[dict[str, Any]], str]:
+    """Its figures, and its last lines if it failed; `output` keeps all lines of the last run."""
+    output.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="dlq-prove-") as folder:
         proofs = Path(folder) / "proofs"
         proofs.touch()
-        done = subprocess.run(
-            command.argv(full=full),
-            cwd=ROOT,
-            env=os.environ | command.environment(full=full) | {"DLQ_PROOFS": str(proofs)},
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=None if command.is_benchmark else subprocess.STDOUT,
-            text=True,
-        )
+        with output.open("w") as kept:
+            done = subprocess.run(
+                command.argv(full=full),
+                cwd=ROOT,
+                env=os.environ | command.environment(full=full) | {"DLQ_PROOFS": str(proofs)},
+                stdin=subprocess.DEVNULL,
+                stdout=kept,
+                stderr=None if command.is_benchmark else subprocess.STDOUT,
+            )
+        said = output.read_text(errors="replace")
         found = [json.loads(line) for line in proofs.read_text().splitlines()]
     if done.returncode != 0:
-        return found, "\n".join(done.stdout.splitlines()[-LAST_LINES:])
+        return found, "\n".join(said.splitlines()[-LAST_LINES:])
     if command.is_benchmark:
-        report = json.loads(done.stdout)
+        report = json.loads(said)
         return [{"benchmark": report["benchmark"], "figures": report["figures"]}], ""
     return found, "" if found else "it told no figures"
 

@@ -74,6 +74,7 @@ class OpenAttempt:
             os.close(at)
             return None
         planned = _planned(data)
+        layout.make_fifo(at)  # agents of dlq 0.2.0 that died removing an attempt left none
         handle = Handle(key, planned.epoch)
         attempt = cls(handle, at, uid=planned.uid, gid=planned.gid, boot_id=boot_id, ends=ends)
         attempt.dirs = planned.dirs

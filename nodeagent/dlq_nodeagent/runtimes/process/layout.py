@@ -47,9 +47,11 @@ WORKERS_DONE = "workers_done"
 FAILED_TASK = "failed_task"
 STEPS = "steps"
 
-# Everything we or the shim ever put into an attempt's directory, temporary names included.
+# Everything we or the shim ever put into an attempt's directory, temporary names included. They are
+# unlinked in this order: an agent that dies between two of them leaves an attempt that the next one
+# can adopt, or one without a plan and an end, which it removes.
 _OUR_NAMES = (
-    *(PLAN, CTL, STARTED, EXIT, EXIT_DAMAGED, LOG_HEAD, LOG_RING, NOTICE, SAVE),
+    *(PLAN, EXIT, CTL, STARTED, EXIT_DAMAGED, LOG_HEAD, LOG_RING, NOTICE, SAVE),
     *("plan.tmp", "started.tmp", "exit.tmp", "notice.tmp", "save.tmp"),
 )
 _MAX_JOB_FILES = 10_000
@@ -94,11 +96,17 @@ def make_attempt(attempts_fd: int, key: RankKey, *, uid: int, gid: int) -> int:
     os.mkdir(str(key), mode=0o711, dir_fd=attempts_fd)
     at = open_attempt(attempts_fd, key)
     os.fchmod(at, 0o711)  # at any umask
-    os.mkfifo(CTL, mode=0o600, dir_fd=at)
+    make_fifo(at)
     os.mkdir(JOB, mode=0o700, dir_fd=at)
     if os.geteuid() == 0:
         os.chown(JOB, uid, gid, dir_fd=at, follow_symlinks=False)
     return at
+
+
+def make_fifo(at: int) -> None:
+    """The FIFO of commands to the shim, if there is none."""
+    with suppress(FileExistsError):
+        os.mkfifo(CTL, mode=0o600, dir_fd=at)
 
 
 def open_attempt(attempts_fd: int, key: RankKey) -> int:

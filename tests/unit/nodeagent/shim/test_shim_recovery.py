@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -178,6 +178,26 @@ def test_an_agent_that_died_before_its_plan_was_whole_started_nothing(box: Proce
     os.close(attempts)
     assert box.runtime.recover() == []
     assert not (box.state_dir / "attempts" / str(key)).exists()
+
+
+FORMER_NAMES = ("plan", "ctl", "started.json", "exit.json")  # the order of dlq 0.2.0
+
+
+@pytest.mark.parametrize("names", [layout._OUR_NAMES, FORMER_NAMES], ids=["now", "0.2.0"])
+def test_an_agent_that_died_removing_an_attempt_does_not_stop_the_next_one(
+    box: ProcessBox, monkeypatch: pytest.MonkeyPatch, names: tuple[str, ...]
+) -> None:
+    for gone in range(len(names) + 1):
+        handle = box.sh("exit 3")
+        box.wait_exit(handle)
+        with monkeypatch.context() as patch, suppress(OSError):  # it finds the directory not empty
+            patch.setattr(layout, "_OUR_NAMES", names[:gone])
+            box.runtime.forget(handle)
+        box.restart_agent()
+        for left in box.runtime.recover():
+            box.wait_exit(left)
+            box.runtime.forget(left)
+        assert not box.path(handle).exists()
 
 
 def test_an_agent_that_died_before_the_launch_leaves_a_start_error(box: ProcessBox) -> None:
