@@ -142,6 +142,35 @@ STANDS_STILL = """SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'Clie
     AND backend_xid IS NOT NULL AND extract(epoch FROM clock_timestamp() - xact_start) > 1.0"""
 
 
+def test_sessions_are_ended_only_where_a_leader_has_not_left(
+    server: PostgresServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from dlq_master.store.postgres.line import PostgresLine
+
+    asked: list[str] = []
+    own = PostgresLine.own
+    monkeypatch.setattr(
+        PostgresLine, "own", lambda line, sql, *more: asked.append(sql) or own(line, sql, *more)
+    )
+
+    def ends_sessions() -> bool:
+        found = any("pg_terminate_backend" in sql for sql in asked)
+        asked.clear()
+        return found
+
+    rows = _on_postgresql(server)
+    opened = next(rows)
+    one, two = opened(), opened()
+    assert two.read().free
+    mine = one.try_acquire(0, "one", "one:1", TTL_S)
+    assert two.try_acquire(two.read().epoch, "two", "two:1", TTL_S).holder == "one"
+    assert ends_sessions()
+    one.release(mine.fence, "one")
+    assert two.try_acquire(two.read().epoch, "two", "two:1", TTL_S).holder == "two"
+    assert not ends_sessions()
+    next(rows, None)
+
+
 def test_a_leader_that_stands_still_within_a_turn_keeps_nobody_from_the_row(
     server: PostgresServer,
 ) -> None:

@@ -1,11 +1,12 @@
 """The private PostgreSQL servers of tests do what tests ask of them."""
 
 from collections.abc import Iterator
+from typing import NoReturn
 
 import psycopg
 import pytest
 
-from support.postgres_site import PASSWORD, PostgresSite, need_postgres, postgres_site
+from support.postgres_site import PASSWORD, PostgresSite, account, need_postgres, postgres_site
 from support.waiting import wait_until
 
 pytestmark = pytest.mark.integration
@@ -54,3 +55,17 @@ def test_without_postgresql_a_test_is_skipped_or_fails(monkeypatch: pytest.Monke
     monkeypatch.setenv("DLQ_NEED_POSTGRES", "1")
     with pytest.raises(pytest.fail.Exception, match="DLQ_NEED_POSTGRES"):
         need_postgres()
+
+
+def test_so_does_root_without_an_account_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    def nobody(name: str) -> NoReturn:
+        raise KeyError(name)
+
+    monkeypatch.setattr("support.postgres_site.os.getuid", lambda: 0)
+    monkeypatch.setattr("support.postgres_site.pwd.getpwnam", nobody)
+    monkeypatch.delenv("DLQ_NEED_POSTGRES", raising=False)
+    with pytest.raises(pytest.skip.Exception, match="no account for it"):
+        account()
+    monkeypatch.setenv("DLQ_NEED_POSTGRES", "1")
+    with pytest.raises(pytest.fail.Exception, match="DLQ_NEED_POSTGRES"):
+        account()

@@ -11,10 +11,12 @@ from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import psycopg
 import pytest
 from click.testing import CliRunner
+from psycopg import _pipeline_base
 
 from dlq_common.errors import ConfigError, Unavailable
 from dlq_master.app import main
@@ -103,6 +105,52 @@ async def test_a_nul_in_a_text_is_no_end_of_the_master(place: PostgresPlace) -> 
         await writer.commit(Batch(jobs=[a_job(1, name="a\0ü😀")], events=[told]))
         assert reader.job(JobId(1)) == a_job(1, name="a\0ü😀"), "bodies are kept as they are"
         assert reader.events(0, 1)[0] == replace(an_event(1, why="a\0b"), cause="a\ufffdb")
+
+
+async def test_a_turn_goes_out_in_one_piece(
+    place: PostgresPlace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each exchange with the server is a flush, and two looks at the socket."""
+    exchanges: list[int] = []
+    exchange = _pipeline_base.pipeline_communicate
+
+    def counted(pgconn: Any, commands: Any) -> Any:
+        exchanges.append(len(commands))
+        return exchange(pgconn, commands)
+
+    writer = PostgresWriter(place, "here")
+    with closing(writer):
+        await writer.commit(first_batch())
+        monkeypatch.setattr(_pipeline_base, "pipeline_communicate", counted)
+        await writer.commit(mixed_batch())
+    assert len(exchanges) <= 2, exchanges
+    assert max(exchanges) <= 1, "statements are in the buffer by then"
+
+
+async def test_a_turn_that_is_larger_than_all_buffers_is_written(place: PostgresPlace) -> None:
+    writer = PostgresWriter(place, "here")
+    with closing(writer):
+        await writer.commit(Batch(specs=[(JobId(n), bytes(200_000)) for n in range(50)]))
+    with closing(connect(place)) as line:
+        assert line.execute("SELECT count(*) FROM job_specs").fetchall() == [(50,)]
+
+
+async def test_a_refused_statement_is_named_and_certain(place: PostgresPlace) -> None:
+    writer = PostgresWriter(place, "here")
+    with closing(writer):
+        twice = Batch(jobs=[a_job(1)], specs=[(JobId(1), b"a"), (JobId(1), b"b")])
+        with pytest.raises(CommitFailed, match="duplicate key") as failed:
+            await writer.commit(twice)
+        assert not isinstance(failed.value, CommitUnknown)
+    assert jobs_of(place) == []
+
+
+def test_the_index_of_ended_jobs_is_as_wide_as_sqlites(place: PostgresPlace) -> None:
+    with closing(connect(place)) as line:
+        (found,) = line.execute(
+            "SELECT indexdef FROM pg_indexes WHERE indexname = 'jobs_by_end'"
+        ).fetchall()
+    assert '(end_time_s, "user", name)' in str(found)
 
 
 # --- the fence ------------------------------------------------------------------------------------

@@ -15,7 +15,7 @@ import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, NoReturn
 
 import psutil
 import psycopg
@@ -57,11 +57,15 @@ def need_postgres() -> Path:
     """The programs; without them the test is skipped, or fails where they are asked for."""
     found = programs()
     if found is None:
-        said = f"PostgreSQL {OLDEST} or newer is not installed (Debian: postgresql)"
-        if os.environ.get(NEED):
-            pytest.fail(f"{said}, and {NEED} is set")
-        pytest.skip(said)
+        _missing(f"PostgreSQL {OLDEST} or newer is not installed (Debian: postgresql)")
     return found
+
+
+def _missing(said: str) -> NoReturn:
+    """Skip the test, or fail it where PostgreSQL is asked for."""
+    if os.environ.get(NEED):
+        pytest.fail(f"{said}, and {NEED} is set")
+    pytest.skip(said)
 
 
 class PostgresServer:
@@ -107,8 +111,8 @@ class PostgresServer:
                 stdout=log,
                 stderr=log,
                 start_new_session=True,
-                user=_account().user,
-                group=_account().group,
+                user=account().user,
+                group=account().group,
             )
         wait_until(self._answers, what=f"PostgreSQL {self.name} answers")
 
@@ -256,8 +260,8 @@ class PostgresSite:
             text=True,
             check=False,
             cwd=self._home,
-            user=_account().user,
-            group=_account().group,
+            user=account().user,
+            group=account().group,
         )
         assert done.returncode == 0, f"{program}: {done.stderr}"
 
@@ -271,7 +275,7 @@ def postgres_site(
     # A directory of tests is root's alone, and a socket's path may have 107 letters.
     home = Path(tempfile.mkdtemp(prefix="dlq-pg-", dir="/tmp"))
     if os.getuid() == 0:
-        os.chown(home, _account().user or 0, _account().group or 0)
+        os.chown(home, account().user or 0, account().group or 0)
     site = PostgresSite(home, bin_dir, settings)
     try:
         site.make_primary(databases)
@@ -280,17 +284,17 @@ def postgres_site(
         site.end()
 
 
-class _Account(NamedTuple):
+class Account(NamedTuple):
     user: int | None  # None: of this process
     group: int | None
 
 
-def _account() -> _Account:
+def account() -> Account:
     """As whom the programs run: anybody but root."""
     if os.getuid() != 0:
-        return _Account(None, None)
+        return Account(None, None)
     for name in ("postgres", "nobody"):
         with suppress(KeyError):
             found = pwd.getpwnam(name)
-            return _Account(found.pw_uid, found.pw_gid)
-    pytest.skip("root may not run PostgreSQL, and this host has no account for it")
+            return Account(found.pw_uid, found.pw_gid)
+    _missing("root may not run PostgreSQL, and this host has no account for it")

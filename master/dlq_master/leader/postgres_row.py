@@ -40,7 +40,7 @@ _READ: Final[LiteralString] = f"""SELECT leader.epoch, holder, addresses,
     CASE WHEN EXISTS ({_LOCKS}) THEN {_LEFT} ELSE 0 END,
     CAST(here.system_identifier AS text), here.timeline,
     current_setting('synchronous_standby_names') <> '',
-    (SELECT coalesce(max(number), 0) FROM turns)
+    (SELECT coalesce(max(number), 0) FROM turns), ttl_s = 0
     FROM leader, {_HERE}"""
 # Above every epoch that was ever given, also by a master on another database (meta).
 _TRY: Final[LiteralString] = f"""UPDATE leader SET holder = $2, addresses = $3, ttl_s = $4,
@@ -119,13 +119,15 @@ class PostgresRow:
         self._place, self._ttl_s = place, ttl_s
         self._line: PostgresLine | None = None
         self._locked = -1  # the epoch whose lock this session has
+        self._given_back = False  # at the last look: its leader has left, and no turn is open
 
     def read(self) -> HeldLease:
         return self._asked(self._read)
 
     def try_acquire(self, seen_epoch: int, holder: str, address: str, ttl_s: float) -> HeldLease:
         def take(line: PostgresLine) -> HeldLease:
-            line.own(_END_STUCK, [_LOCK, NAME, STUCK_S, seen_epoch])
+            if not self._given_back:
+                line.own(_END_STUCK, [_LOCK, NAME, STUCK_S, seen_epoch])
             self._change(line, _TRY, [_LOCK, holder, address, ttl_s, JUMP, seen_epoch])
             return self._read(line)
 
@@ -208,7 +210,8 @@ class PostgresRow:
         row = line.own(_READ, [_LOCK]).fetchone()
         if row is None:
             raise RowUnknown("the row of the leader is gone")
-        return HeldLease(*row)
+        *held, self._given_back = row
+        return HeldLease(*held)
 
 
 def _named(fence: LeaderFence, holder: str) -> list[Any]:

@@ -134,6 +134,7 @@ class PostgresWriter(BatchWriter):
 
     def _judged(self, error: psycopg.Error) -> CommitFailed:
         """A refusal of a statement is certain; a line that is lost during COMMIT tells nothing."""
+        error = _cause_of(error)
         state = error.sqlstate or ""
         words = str(error).strip().replace("\n", "; ") or type(error).__name__
         failure: CommitFailed
@@ -182,6 +183,16 @@ class PostgresReader(StoreReader):
     def load(self, window: MemoryWindow = ALL_ENDED) -> Loaded:
         """Everything a starting master needs. Its epoch will be that of its fence."""
         return with_epoch(super().load(window), self._fence)
+
+
+def _cause_of(error: psycopg.Error) -> psycopg.Error:
+    """The refusal because of which later statements of the pipeline were not looked at."""
+    first: BaseException | None = error
+    while first is not None:
+        if isinstance(first, psycopg.Error) and first.sqlstate:
+            return first
+        first = first.__context__
+    return error
 
 
 def with_epoch(loaded: Loaded, fence: Fence) -> Loaded:

@@ -91,6 +91,11 @@ class PostgresPlace:
         return f"PostgreSQL ({' '.join(told)})"
 
 
+def _say_nothing() -> Iterator[None]:
+    """Let statements wait in their queue."""
+    return iter(())
+
+
 class _WithoutNul(StrDumperUnknown):
     """PostgreSQL's texts hold no NUL. Bodies have none: JSON escapes it. In a cause another sign
     stands for it.
@@ -170,9 +175,22 @@ class PostgresLine:
 
     @contextmanager
     def pipelined(self) -> Iterator[None]:
-        """Statements of the block go out together; the first failure is raised at its end."""
-        with self._line.pipeline():
-            yield
+        """Statements of the block go out together; the first failure is raised at its end.
+
+        psycopg would send each statement by itself, and look for answers twice in between.
+        """
+        with self._line.pipeline() as pipeline:
+            kept = getattr(pipeline, "command_queue", None)
+            if kept is None or not hasattr(pipeline, "_communicate_gen"):
+                yield  # a psycopg that is made otherwise
+                return
+            vars(pipeline)["_communicate_gen"] = _say_nothing
+            try:
+                yield
+                while kept:
+                    kept.popleft()()  # into the buffer of libpq
+            finally:
+                del vars(pipeline)["_communicate_gen"]
 
     @contextmanager
     def snapshot(self) -> Iterator[None]:

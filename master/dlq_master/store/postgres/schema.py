@@ -123,6 +123,11 @@ STEPS: Final[Mapping[str, tuple[str, ...]]] = {
         _FENCE,
         _TURNS,
     ),
+    # As SQLite's: a search of names and users over a span reads this index alone.
+    "0002_jobs_by_end": (
+        "DROP INDEX jobs_by_end",
+        'CREATE INDEX jobs_by_end ON jobs (end_time_s, "user", name) WHERE end_time_s IS NOT NULL',
+    ),
 }
 
 
