@@ -148,12 +148,14 @@ class PostgresServer:
     def pause(self) -> None:
         """SIGSTOP for all of its processes: lines stay open, nothing answers."""
         for process in self._processes():
-            process.suspend()
+            with suppress(psutil.NoSuchProcess):  # a worker may end by itself
+                process.suspend()
 
     def resume(self) -> None:
         """The end of `pause`."""
         for process in self._processes():
-            process.resume()
+            with suppress(psutil.NoSuchProcess):
+                process.resume()
 
     def promote(self) -> None:
         """Make a standby a server that takes writes."""
