@@ -149,9 +149,12 @@ def test_sessions_are_ended_only_where_a_leader_has_not_left(
 
     asked: list[str] = []
     own = PostgresLine.own
-    monkeypatch.setattr(
-        PostgresLine, "own", lambda line, sql, *more: asked.append(sql) or own(line, sql, *more)
-    )
+
+    def heard(line: Any, sql: Any, *more: Any) -> Any:
+        asked.append(sql)
+        return own(line, sql, *more)
+
+    monkeypatch.setattr(PostgresLine, "own", heard)
 
     def ends_sessions() -> bool:
         found = any("pg_terminate_backend" in sql for sql in asked)

@@ -112,7 +112,7 @@ async def test_a_turn_goes_out_in_one_piece(
 ) -> None:
     """Each exchange with the server is a flush, and two looks at the socket."""
     exchanges: list[int] = []
-    exchange = _pipeline_base.pipeline_communicate
+    exchange = vars(_pipeline_base)["pipeline_communicate"]
 
     def counted(pgconn: Any, commands: Any) -> Any:
         exchanges.append(len(commands))
