@@ -9,7 +9,7 @@ import socket
 import sys
 from collections import deque
 from collections.abc import Callable
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
 from functools import partial
 from importlib.metadata import version
 from pathlib import Path
@@ -211,6 +211,7 @@ async def _serve(
         leaving.push_async_callback(solver.close)
         state.machines.solving.process = solver
     steps = StepStore(writer.put_steps, reader.steps)
+    writer.lost_line = partial(_later, asyncio.get_running_loop(), loop.fail)
     stop: Callable[[], None] = loop.stop
     if leads is not None:
         leads.ended_by(loop.stop)
@@ -284,6 +285,13 @@ def _rows(
     """All that a start needs: a standby has most of it already."""
     warm = None if leads is None else leads.rows_taken(writer)
     return reader.load(window_of(config)) if warm is None else warm
+
+
+def _later(
+    here: asyncio.AbstractEventLoop, fail: Callable[[BaseException], None], error: BaseException
+) -> None:
+    with suppress(RuntimeError):  # the loop has ended
+        here.call_soon_threadsafe(fail, error)
 
 
 async def _left(

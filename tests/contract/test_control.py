@@ -32,6 +32,7 @@ from dlq_master.model.resources import Request
 from dlq_master.rpc.agents.checkpoint_places import CheckpointPlaces
 from dlq_master.rpc.agents.sessions import Sessions
 from dlq_master.store.batch import Batch, User
+from dlq_master.store.port import CommitFailed
 from dlq_master.store.stored_tables import USERS
 from dlq_master.store.tables.table import put
 from support.fake_clock import FakeClock
@@ -207,6 +208,15 @@ async def test_a_repeated_token_request_finds_the_first_record(control: Control)
     first = await control.ask(a_token())
     again = await control.ask(replace(a_token(), token_id="2", secret_hash=hashed("other")))
     assert again == first
+
+
+async def test_a_loop_that_can_commit_nothing_more_ends_although_it_is_idle() -> None:
+    loop = a_loop()
+    turning = asyncio.create_task(loop.run())
+    await asyncio.sleep(0)
+    loop.fail(CommitFailed("the database has ended the line"))
+    with pytest.raises(CommitFailed):
+        await turning
 
 
 async def test_a_lead_is_given_up_once_for_each_request(control: Control) -> None:

@@ -447,3 +447,25 @@ def test_commands_for_the_file_of_sqlite_say_so(tmp_path: Path) -> None:
     for command in (["backup", "--to", str(tmp_path)], ["reset-clock", "--yes"]):
         done = CliRunner().invoke(main, [*command, "--config", str(config)])
         assert "is for SQLite" in done.output
+
+
+# --- an idle master ----------------------------------------------------------------------------
+
+
+async def test_an_idle_writer_learns_that_its_server_has_ended_the_line() -> None:
+    with postgres_site() as site:
+        place = PostgresPlace(site.primary.dsn, allow_asynchronous=True)
+        begin_anew(place)
+        writer = PostgresWriter(place, "here")
+        lost: list[CommitFailed] = []
+        writer.lost_line = lost.append
+        await writer.commit(Batch(jobs=[a_job(1)]))
+        site.primary.reload()  # the server may say something, and all is well
+        await writer.commit(Batch(jobs=[a_job(2)]))
+        assert lost == []
+        site.primary.restart()
+        await asyncio.to_thread(wait_until, lambda: lost, what="it is noticed without a commit")
+        assert "has ended the line" in lost[0].what
+        with pytest.raises(Unavailable):
+            await writer.commit(Batch(jobs=[a_job(3)]))
+        writer.close()

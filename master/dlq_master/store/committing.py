@@ -56,6 +56,8 @@ class BatchWriter:
         self._audit: AuditState | None = None
         self._audit_head, self._audit_key = "", AUDIT_HEAD
         self._broken = False  # a batch has failed: nothing is written any more
+        self.lost_line: Callable[[CommitFailed], None] = lambda _: None
+        """Called in the thread: the database is gone, and no batch was on its way."""
         self._since = 0  # batches since that was written
         self._number = 0  # of the last batch
         self._closed = False
@@ -139,6 +141,10 @@ class BatchWriter:
 
     def _note(self, number: int, batch: Batch) -> None:
         """A batch is on disk."""
+
+    def _lost_line(self, error: CommitFailed) -> None:
+        self._broken = True
+        self.lost_line(error)
 
     def _sync_notes(self) -> None:
         """Work beside the batches that touches no table of theirs."""

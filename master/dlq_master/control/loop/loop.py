@@ -135,6 +135,7 @@ class Loop:
         self._meter = meter or Meter()
         self._watchdog = Watchdog(clock.boottime_s(), periods_s)
         self._stopping = False
+        self._failure: BaseException | None = None
         self._backing_up: asyncio.Task[None] | None = None
         self._compacting: asyncio.Task[None] | None = None
         self._wake_at_s: float | None = None
@@ -185,6 +186,11 @@ class Loop:
         self._stopping = True
         self._inbox.wake()
 
+    def fail(self, error: BaseException) -> None:
+        """Raise this from `run`: nothing can be committed any more."""
+        self._failure = error
+        self._inbox.wake()
+
     # --- the loop -----------------------------------------------------------------------------
 
     async def run(self) -> None:
@@ -195,6 +201,8 @@ class Loop:
             self._own_lag(patience_s)
             letters += [Envelope(Tick(name), None) for name in self._late_ticks()]
             try:
+                if self._failure is not None:
+                    raise self._failure
                 await self.turn(letters)
                 self._progressed()
             except BaseException:

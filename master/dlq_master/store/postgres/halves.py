@@ -113,6 +113,15 @@ class PostgresWriter(BatchWriter):
         del batch
         self.noted(number)
 
+    def _sync_notes(self) -> None:
+        """An idle master too learns within seconds that its server is gone."""
+        if not self._broken and self._line.has_news():
+            try:
+                self._line.own("SELECT 1")
+            except psycopg.Error as error:
+                words = str(error).strip().replace("\n", "; ")
+                self._lost_line(CommitFailed(f"the database has ended the line: {words}"))
+
     def _failure_of(self, work: Callable[[PostgresLine], None]) -> BaseException | None:
         line = self._line
         line.warned, self._committing = "", False

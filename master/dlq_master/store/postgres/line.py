@@ -6,6 +6,7 @@ keepalives). The server ends a transaction that stands still.
 
 from __future__ import annotations
 
+import select
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -145,6 +146,13 @@ class PostgresLine:
     def broken(self) -> bool:
         """Whether the server is not reached by this line any more."""
         return self._line.closed or self._line.broken
+
+    def has_news(self) -> bool:
+        """Whether the server has said something unasked: that it ends the line, or less."""
+        if self._line.closed:
+            return True
+        ready, _, _ = select.select([self._line.fileno()], [], [], 0.0)
+        return bool(ready)
 
     def fileno(self) -> int:
         """The descriptor of its socket."""
