@@ -12,7 +12,7 @@ import signal
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, suppress
 from functools import partial
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import psycopg
 
@@ -41,6 +41,9 @@ from dlq_master.store.postgres.fence import Fence
 from dlq_master.store.postgres.halves import PostgresWriter
 from dlq_master.store.postgres.tail import StoreTail
 from dlq_master.store.tables.revocations import Revocation
+
+if TYPE_CHECKING:
+    from dlq_master.rpc.metrics.metrics import MetricsServer
 
 LOOK_S: Final = 0.1
 
@@ -238,18 +241,17 @@ class _Standing:
     async def until_it_leads(self, config: MasterConfig, authority: Signs) -> bool:
         """Whether it leads now; False: it was told to stop."""
         self._keeper.start(self._tell)
+        door = Door(config.cluster.name, lambda: self._rows, SteadyClock(), ())
         refusing = StandbyServer(
             config.listen.api,
             config.listen.join,
             authority,
             SteadyClock(),
             lambda: self._keeper.lease.leader,
-            StandbyFacts(
-                Door(config.cluster.name, lambda: self._rows, SteadyClock(), ()),
-                lambda: self._part(config),
-            ),
+            StandbyFacts(door, lambda: self._part(config)),
         )
         await refusing.start()
+        page = await self._page(config, authority, door)
         for number in (signal.SIGTERM, signal.SIGINT):
             self._loop.add_signal_handler(number, self._stop)
         self._service.ready(f"{config.cluster.name}: standing by")
@@ -261,7 +263,21 @@ class _Standing:
                 await asyncio.to_thread(partial(self._rows.catch_up, ready=ready))
         finally:
             await refusing.stop()
+            if page is not None:
+                await page.stop()
         return not self._stopped
+
+    async def _page(
+        self, config: MasterConfig, authority: Signs, door: Door
+    ) -> MetricsServer | None:
+        """The port of metrics, where there is one."""
+        if not config.listen.metrics:
+            return None
+        from dlq_master.rpc.metrics.leading import standby_page
+
+        page = standby_page(config, authority, SteadyClock(), door, lambda: self._part(config))
+        await page.start()
+        return page
 
     def _part(self, config: MasterConfig) -> MasterPart:
         rows = self._rows

@@ -116,6 +116,7 @@ class MasterServer:
         """Bind both ports; nothing is served before `start`. OSError when a port is taken."""
         self._settings = settings
         self._sessions = sessions
+        self.lead = lead
         self._health = health.aio.HealthServicer()
         self._execs = ExecRelay(sessions, ids)
         self._profiles = OwnProfiles(clock)

@@ -1,4 +1,5 @@
-"""`GET /metrics` for Prometheus, in the text format or as OpenMetrics, as the scraper asks.
+"""`GET /metrics` for Prometheus, in the text format or as OpenMetrics, as the scraper asks. And
+`GET /readyz`: whether this master serves calls.
 
 The door says who may read (access.py). A scraper that is slow or hostile costs the master nothing
 that counts. It serves few connections at a time, each for a few seconds and after a short header.
@@ -13,7 +14,7 @@ import socket
 from collections import Counter
 from collections.abc import Callable, Coroutine, Iterable, Mapping
 from contextlib import suppress
-from typing import Final
+from typing import Final, NamedTuple
 
 from dlq_common.clock import Clock
 from dlq_common.daemon.logs import get_logger
@@ -36,7 +37,15 @@ WAITING: Final = 16  # connections in the kernel's queue
 PACE_S: Final = 0.05  # between two connections
 FRESH_S: Final = 1.0  # so long a page is told again
 PLAIN: Final = "text/plain; charset=utf-8"
+READY: Final = "/readyz"
 Source = Callable[[], Iterable[MetricFamily]]
+
+
+class Readiness(NamedTuple):
+    """Whether this master serves calls, and its part in words."""
+
+    serves: bool
+    words: str
 
 
 class MetricsServer:
@@ -49,8 +58,13 @@ class MetricsServer:
         clock: Clock,
         door: MetricsDoor,
         patience_s: float = PATIENCE_S,
+        *,
+        ready: Callable[[], Readiness] = lambda: Readiness(True, "serves"),
     ) -> None:
-        """`pages`: the metrics of each path. `patience_s`: with one connection."""
+        """`pages`: the metrics of each path. `patience_s`: with one connection. `ready` answers
+        READY.
+        """
+        self._ready = ready
         self._door = door
         self._patience_s = patience_s
         self._address = address
@@ -155,14 +169,19 @@ class MetricsServer:
         first, *rest = request.split("\r\n")
         method, _, target = first.partition(" ")
         path = target.partition(" ")[0].partition("?")[0]
-        if path not in self._pages:
-            return _http("404 Not Found", PLAIN, f"there is {' and '.join(self._pages)}\n".encode())
+        if path not in (*self._pages, READY):
+            known = f"there is {' and '.join((*self._pages, READY))}\n"
+            return _http("404 Not Found", PLAIN, known.encode())
         if method != "GET":
             return _http("405 Method Not Allowed", PLAIN, b"GET it\n")
         headers = headers_of(rest)
         refusal = self._door.refusal(certificate, headers.get("authorization", ""))
         if refusal:
             return _http("401 Unauthorized", PLAIN, f"{refusal}\n".encode(), _CHALLENGE)
+        if path == READY:
+            serves, words = self._ready()
+            status = "200 OK" if serves else "503 Service Unavailable"
+            return _http(status, PLAIN, f"{words}\n".encode())
         wanted = wanted_format(headers.get("accept", ""))
         try:
             return _http("200 OK", wanted, self._page(path, wanted))

@@ -6,6 +6,7 @@ import asyncio
 import ssl
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -86,7 +87,7 @@ class Counted:
 
 
 async def served(
-    door: MetricsDoor, talk: Callable[[int], object], page: Counted | None = None, **more: float
+    door: MetricsDoor, talk: Callable[[int], object], page: Counted | None = None, **more: Any
 ) -> None:
     server = MetricsServer(
         "127.0.0.1:0", {"/metrics": page or Counted()}, FakeClock(), door, **more

@@ -8,10 +8,12 @@ from pathlib import Path
 import pytest
 
 from dlq_common.clock import SteadyClock
+from dlq_common.fence import LeaderFence
 from dlq_common.identity.pki import Authority
 from dlq_master.control.composition.starting import NO_LOSSES
 from dlq_master.control.config import MetricsConfig
 from dlq_master.control.loop.meter import Meter
+from dlq_master.leader.lease import MasterPart
 from dlq_master.model.ids import JobId, NodeId
 from dlq_master.rpc.audit.audit import Audit
 from dlq_master.rpc.calls.call_times import CallTimes
@@ -19,6 +21,7 @@ from dlq_master.rpc.metrics.exposition import MetricFamily, openmetrics_page
 from dlq_master.rpc.metrics.health import health_families, queue_families
 from dlq_master.rpc.metrics.host import HostMetrics
 from dlq_master.rpc.metrics.infos import info_families
+from dlq_master.rpc.metrics.leading import leader_families
 from dlq_master.rpc.metrics.page import cluster_families
 from dlq_master.rpc.metrics.work import call_families, flow_families
 from dlq_master.shipping.status import ShippingStatus, write_status
@@ -28,6 +31,10 @@ from support.fake_foresight import FakeForesight
 from support.master_harness import Master
 from support.metric_names import PAGES, REFERENCE, documented, expressions, metrics_in
 from support.sim_agent import SimAgent
+
+A_STANDBY = MasterPart(
+    "head2:7320", False, 9.0, "head1:7320", LeaderFence("71", 1, 7), 4.5, 815, 0.2, "", ()
+)
 
 
 @pytest.fixture
@@ -50,6 +57,7 @@ def families(tmp_path: Path) -> list[MetricFamily]:
         *info_families(read, named),
         *health_families(read, now_s),
         *queue_families(0, FakeForesight(), now_s),
+        *leader_families(A_STANDBY),
         *HostMetrics(tmp_path, clock, audit.writer, authority, NO_LOSSES).families(),
     ]
     audit.close()
