@@ -46,6 +46,7 @@ from dlq_master.databases import (
 )
 from dlq_master.founding import Charter, found
 from dlq_master.model.nodes.gpu_health import actions_of
+from dlq_master.pair_commands import pair
 from dlq_master.rpc.metrics.token_file import token_file_of
 from dlq_master.safekeeping import Copies, copy_master, run_hook
 from dlq_master.safekeeping import check as check_backup
@@ -80,6 +81,7 @@ def main() -> None:
 
 
 main.add_command(ca)
+main.add_command(pair)
 
 
 @main.command(name="version")

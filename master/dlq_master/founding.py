@@ -44,7 +44,7 @@ def found(charter: Charter, now_s: float) -> User:
     state_dir, config_path = charter.state_dir, charter.config_path
     if (state_dir / "ca.key").exists() or config_path.exists():
         raise ConfigError(f"there is a cluster in {state_dir} already, or {config_path} exists")
-    _check_owner(charter.owner)
+    check_owner(charter.owner)
     state_dir.mkdir(mode=0o755, parents=True, exist_ok=True)
     _make_checkpoint_root(charter.checkpoint_root)
     authority = Authority.create(charter.cluster, now_s)
@@ -55,11 +55,12 @@ def found(charter: Charter, now_s: float) -> User:
     # Last: with the key in place the cluster is complete.
     write_private(state_dir / "ca.key", authority.key_pem())
     if charter.owner:
-        _give(state_dir, charter.owner)
+        give_to(state_dir, charter.owner)
     return admin
 
 
-def _check_owner(owner: str) -> None:
+def check_owner(owner: str) -> None:
+    """ConfigError unless there is such an account on this host; "": the present one."""
     if not owner:
         return
     try:
@@ -68,7 +69,7 @@ def _check_owner(owner: str) -> None:
         raise ConfigError(f"owner: there is no account {owner!r} on this host") from None
 
 
-def _give(state_dir: Path, owner: str) -> None:
+def give_to(state_dir: Path, owner: str) -> None:
     """The directory and the files in it; deeper levels (checkpoints of others) are not touched."""
     group = pwd.getpwnam(owner).pw_gid
     for path in (state_dir, *(path for path in state_dir.iterdir() if path.is_file())):
