@@ -197,6 +197,8 @@ class LeaderLease:
             self._lead(ask, row, now_s)
             return
         self.leader = "" if row.free else row.address
+        if not row.free:  # others have taken it
+            self.waits_until_s = NEVER_S
         self._others_until_s = ask.sent_s + row.left_s
         self.why = self._objection(row)
         if not self.why:

@@ -93,6 +93,9 @@ def test_a_master_that_stepped_down_leaves_the_lead_to_others_for_the_time_of_on
     assert pair.speak() == []
     pair.pass_s(1.0, pair.one, pair.two)
     assert pair.speak() == ["two"]
+    pair.two.lease.step_down(pair.now_s)
+    pair.pass_s(0.8, pair.two, pair.one)
+    assert pair.speak() == ["one"], "it waits no more, since another one has led"
     alone = Pair()
     alone.one.lease.waits_until_s = alone.now_s + TERMS.ttl_s
     alone.pass_s(TERMS.ttl_s + 1.0, alone.one)
