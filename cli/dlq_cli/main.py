@@ -83,6 +83,10 @@ COMMANDS = {
     ),
     "up": Lazy("dlq_cli.commands.here.up:up", "A cluster on this machine, for you, without root."),
     "down": Lazy("dlq_cli.commands.here.up:down", "End the cluster that `dlq up` runs."),
+    "mcp": Lazy("dlq_cli.commands.here.mcp:mcp", "Tools for programs that act for people."),
+    "debug-dump": Lazy(
+        "dlq_cli.commands.here.debug_dump:debug_dump", "One archive for a report of a fault."
+    ),
     "login": Lazy("dlq_cli.commands.here.login:login", "Get a certificate (on the master's host)."),
     "version": Lazy("dlq_cli.commands.here.version:version", "Versions of both ends."),
     "completion": Lazy("dlq_cli.commands.here.completion:completion", "A completion script."),

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import os
 import stat
+import tarfile
 from collections.abc import Iterator
 
 import pytest
 
+from support.mcp_client import mcp_session
 from support.up_box import UpBox, lives, up_box
 from support.waiting import wait_until
 
@@ -94,6 +96,38 @@ def test_down_asks_about_running_jobs_and_up_goes_on_with_the_rest(box: UpBox) -
     box.said("up")
     assert "held" in box.said("status", waits)
     assert "cancelled" in box.said("status", runs)
+
+
+def test_a_tool_client_plans_submits_reads_and_cancels(box: UpBox) -> None:
+    box.said("up")
+    with mcp_session(box, "--allow-actions") as client:
+        assert {"status", "submit", "cancel"} <= client.tools
+        plan = client.told("submit_plan", command=["sh", "-c", "echo from a tool"], gpus="1")
+        assert plan["would_run"] == "dlq submit --gpus=1 -- sh -c 'echo from a tool'"
+        queued = client.told("submit", confirm=plan["confirm"])
+        job = queued["jobs"][0]["job_id"] if "jobs" in queued else queued["job_id"]
+        box.said("wait", job)
+        assert client.text("logs_tail", job=job) == "from a tool\n"
+        assert client.told("show", job=job)["jobs"][0]["job_id"] == job
+        assert client.told("nodes")["nodes"]
+        ends = client.told("cancel", jobs=[job])
+        assert ends["jobs"]["jobs"][0]["state"] == "completed"
+    with mcp_session(box) as reader:
+        assert not reader.tools & {"submit", "cancel"}
+
+
+def test_a_dump_of_a_live_box_has_its_logs_and_no_secret(box: UpBox) -> None:
+    box.said("up")
+    job = box.said(
+        "submit", "-G", "1", "--env", "KEY=hushhush", "--", "sh", "-c", "true hushhush"
+    ).split()[-1]
+    box.said("debug-dump", "-o", "dump.tar.gz", "--job", job)
+    with tarfile.open(box.root / "dump.tar.gz") as archive:
+        files = {each.name: archive.extractfile(each) for each in archive.getmembers()}
+        texts = {name: file.read() for name, file in files.items() if file is not None}
+    assert {"dlq-debug-dump/box/master.log", "dlq-debug-dump/job/show.json"} <= {*texts}
+    assert [name for name, text in texts.items() if b"hushhush" in text] == []
+    assert b'"state"' in texts["dlq-debug-dump/job/show.json"]
 
 
 def test_another_machine_joins_by_one_command_and_the_token_is_good_once(box: UpBox) -> None:

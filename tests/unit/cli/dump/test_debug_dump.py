@@ -1,0 +1,105 @@
+"""What a debug dump takes, what it leaves out, and how it is written."""
+
+from __future__ import annotations
+
+import stat
+import tarfile
+from pathlib import Path
+
+import pytest
+
+from dlq_cli.dump import taking
+from dlq_cli.dump.redacting import GONE, redacted
+from support.cli_run import Dlq
+
+
+@pytest.mark.parametrize(
+    "secret",
+    [
+        "-----BEGIN PRIVATE KEY-----\nHUSH\n-----END PRIVATE KEY-----",
+        "-----BEGIN EC PRIVATE KEY-----\nHUSH",
+        "joined with dlq1.12.HUSHHUSHHUSHHUSH.abcdef",
+        "open http://127.0.0.1:7330/enter?user=ada&link=HUSH",
+        "https://h/wall#HUSH",
+        "Authorization: Bearer HUSHHUSHHUSH",
+        "postgresql://dlq:HUSH@db:5432/dlq",
+        'password = "HUSH"',
+        "client_secret_value: HUSH",
+        "WANDB_API_KEY=HUSH",
+        '{"token": "HUSH"}',
+        '{"job": {"spec": {"environment": {"A": "HUSH"}}}}',
+        '{"command": ["train.py", "--data=HUSH"]}',
+        '{"spec": {"script": "HUSH", "comment": "HUSH", "labels": {"a": "HUSH"}}}',
+        '{"error": "cannot use dlq1.1.HUSHHUSHHUSHHUSH.ab"}',
+    ],
+)
+def test_a_secret_is_left_out(secret: str) -> None:
+    clean = redacted(f"before\n{secret}\n")
+    assert "HUSH" not in clean
+    assert GONE in clean
+    assert clean.startswith("before\n")
+
+
+def test_everything_else_stays() -> None:
+    text = '{"event": "job_ended", "job_id": 7, "user": "ada"}\nlisten = "127.0.0.1:7320"\n'
+    assert redacted(text) == text
+
+
+def test_commands_come_when_they_are_asked_for_and_environments_never() -> None:
+    line = '{"command": ["train.py"], "environment": {"A": "HUSH"}}'
+    clean = redacted(line, with_commands=True)
+    assert "train.py" in clean
+    assert "HUSH" not in clean
+
+
+def test_a_dump_without_a_master_is_whole_private_and_says_what_it_has(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(taking, "ASKED", (("nodes", "--json"),))
+    path = tmp_path / "dump.tar.gz"
+    said = Dlq(tmp_path / "home")("debug-dump", "-o", str(path))
+    assert said.code == 0, said.err
+    assert "answers/nodes.json: " in said.out
+    assert "Left out on purpose" in said.out
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    with tarfile.open(path) as archive:
+        names = archive.getnames()
+        nodes = archive.extractfile("dlq-debug-dump/answers/nodes.json")
+        assert nodes is not None
+        assert b"nobody is logged in here" in nodes.read()
+    assert {"dlq-debug-dump/LIST.txt", "dlq-debug-dump/host.txt"} <= {*names}
+
+
+def test_a_file_that_is_there_is_never_overwritten(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(taking, "ASKED", ())
+    path = tmp_path / "dump.tar.gz"
+    path.write_text("mine")
+    said = Dlq(tmp_path / "home")("debug-dump", "-o", str(path))
+    assert said.code == 2
+    assert "File exists" in said.err
+    assert path.read_text() == "mine"
+
+
+def test_a_dump_is_bounded_and_says_what_had_no_room(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(taking, "ASKED", ())
+    monkeypatch.setattr(taking, "LARGEST_DUMP", 10)
+    parts = list(taking.parts_of(tmp_path, None, with_commands=False))
+    assert {part.note for part in parts} == {"not taken: the dump is large enough"}
+
+
+def test_a_part_that_fails_leaves_its_reason(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gone = tmp_path / "gone.toml"
+    gone.symlink_to(tmp_path / "nowhere")
+    monkeypatch.setattr(taking, "ASKED", ())
+    monkeypatch.setattr(taking, "CONFIGS", (tmp_path,))  # a directory is no file
+    (part,) = [
+        each for each in taking.parts_of(tmp_path, None, with_commands=False)
+        if each.name.startswith("config/")
+    ]  # fmt: skip
+    assert part.note.startswith("not taken: ")

@@ -1,0 +1,145 @@
+"""The tools of `dlq mcp`: their commands, arguments that are refused, plans and their tokens."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from dlq_cli.mcp.tools import ACTIONS, MOST_PLANS, PLAN_S, ToolOutput, Tools
+
+
+class Commands:
+    """In the place of `dlq`: keeps the calls, and answers each with the same."""
+
+    def __init__(self, text: str = '{"jobs": []}', code: int = 0) -> None:
+        self.calls: list[list[str]] = []
+        self.answer = ToolOutput(text, code)
+
+    def __call__(self, words: list[str]) -> ToolOutput:
+        self.calls.append(words)
+        return self.answer
+
+
+class Desk:
+    """Tools with commands and a clock that a test holds."""
+
+    def __init__(self, *, acts: bool = True) -> None:
+        self.commands, self.now_s = Commands(), 0.0
+        self.tools = Tools(self.commands, acts=acts, now_s=lambda: self.now_s)
+
+    def plan(self, tool: str, /, **given: Any) -> dict[str, Any]:
+        text, failed = self.tools.call(tool, given)
+        assert not failed, text
+        plan: dict[str, Any] = json.loads(text)
+        return plan
+
+
+def test_a_server_that_only_reads_lists_no_action() -> None:
+    names = {tool["name"] for tool in Desk(acts=False).tools.listed}
+    assert not names & {*ACTIONS}
+    assert {tool["name"] for tool in Desk().tools.listed} == names | {*ACTIONS}
+
+
+@pytest.mark.parametrize(
+    ("name", "given", "words"),
+    [
+        ("status", {}, ["status", "--json"]),
+        ("status", {"user": "*", "state": "running"},
+         ["status", "--json", "--user=*", "--state=running"]),
+        ("show", {"job": "17_3"}, ["show", "--json", "17_3"]),
+        ("why", {"job": "17"}, ["why", "--json", "17"]),
+        ("logs_tail", {"job": "17"}, ["logs", "--lines=100", "17"]),
+        ("logs_tail", {"job": "17", "lines": 5}, ["logs", "--lines=5", "17"]),
+        ("nodes", {}, ["nodes", "--json"]),
+        ("queue", {}, ["queues", "--json"]),
+        ("what_if", {"add_nodes": ["4x8"], "drain": ["n1", "n2"]},
+         ["what-if", "--json", "--add-nodes=4x8", "--drain=n1", "--drain=n2"]),
+        ("usage", {"since": "2026-11-01"}, ["usage", "--json", "--since=2026-11-01"]),
+    ],
+)  # fmt: skip
+def test_a_reading_tool_is_a_command_with_json(
+    name: str, given: dict[str, Any], words: list[str]
+) -> None:
+    desk = Desk(acts=False)
+    assert desk.tools.call(name, given) == ('{"jobs": []}', False)
+    assert desk.commands.calls == [words]
+
+
+@pytest.mark.parametrize(
+    ("name", "given"),
+    [
+        ("show", {}),
+        ("show", {"job": "--home=/tmp"}),
+        ("show", {"job": "17\n18"}),
+        ("show", {"job": 17}),
+        ("show", {"job": "17", "more": "x"}),
+        ("logs_tail", {"job": "17", "lines": 100_000}),
+        ("logs_tail", {"job": "17", "lines": True}),
+        ("status", {"user": "-a"}),
+        ("what_if", {"drain": "n1"}),
+        ("what_if", {"drain": ["--policy=x"]}),
+        ("submit_plan", {"command": []}),
+        ("submit_plan", {"command": ["a\0b"]}),
+        ("submit_plan", {"command": ["true"], "workdir": "relative"}),
+        ("submit_plan", {"command": ["true"], "env": "A=1"}),
+        ("cancel", {}),
+        ("cancel", {"jobs": ["-u", "ada"]}),
+        ("submit", {}),
+        ("submit", {"confirm": "no-such-token-here"}),
+    ],
+)
+def test_arguments_of_another_form_start_no_command(name: str, given: dict[str, Any]) -> None:
+    desk = Desk()
+    _, failed = desk.tools.call(name, given)
+    assert failed
+    assert desk.commands.calls == []
+
+
+def test_a_job_is_queued_only_with_the_token_of_its_plan_and_once() -> None:
+    desk = Desk()
+    plan = desk.plan("submit_plan", command=["python", "t.py", "a b"], gpus="2", name="x y")
+    assert plan["would_run"] == "dlq submit '--name=x y' --gpus=2 -- python t.py 'a b'"
+    described = ["--name=x y", "--gpus=2", "--", "python", "t.py", "a b"]
+    assert desk.commands.calls == [["estimate", "--json", *described]]
+    assert desk.tools.call("submit", {"confirm": plan["confirm"]})[1] is False
+    assert desk.commands.calls[1:] == [["submit", "--json", *described]]
+    assert desk.tools.call("submit", {"confirm": plan["confirm"]})[1] is True
+    assert len(desk.commands.calls) == 2
+
+
+def test_jobs_are_cancelled_only_with_the_token_of_the_plan_that_named_them() -> None:
+    desk = Desk()
+    plan = desk.plan("cancel", jobs=["17", "18"])
+    assert desk.commands.calls == [["status", "--json", "17", "18"]]
+    assert desk.tools.call("submit", {"confirm": plan["confirm"]})[1] is True
+    given = {"confirm": plan["confirm"], "jobs": ["19"]}
+    assert desk.tools.call("cancel", given)[1] is True
+    assert desk.tools.call("cancel", {"confirm": plan["confirm"]})[1] is False
+    assert desk.commands.calls[1:] == [["cancel", "--json", "-y", "17", "18"]]
+
+
+def test_a_token_ends_and_plans_do_not_pile_up() -> None:
+    desk = Desk()
+    old = desk.plan("cancel", jobs=["17"])["confirm"]
+    desk.now_s = PLAN_S
+    assert desk.tools.call("cancel", {"confirm": old})[1] is True
+    first = desk.plan("cancel", jobs=["1"])["confirm"]
+    for _ in range(MOST_PLANS):
+        desk.plan("cancel", jobs=["2"])
+    assert desk.tools.call("cancel", {"confirm": first})[1] is True
+
+
+def test_a_server_that_only_reads_plans_without_a_token() -> None:
+    plan = Desk(acts=False).plan("submit_plan", command=["true"])
+    assert plan["confirm"] is None
+    assert "--allow-actions" in plan["note"]
+
+
+def test_a_mistake_in_a_description_is_no_plan() -> None:
+    desk = Desk()
+    desk.commands.answer = ToolOutput("gpus: not a number", 2)
+    assert desk.tools.call("submit_plan", {"command": ["true"], "gpus": "x"}) == (
+        "gpus: not a number", True
+    )  # fmt: skip
