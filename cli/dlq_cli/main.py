@@ -36,6 +36,9 @@ COMMANDS = {
     "ssh-config": Lazy(
         "dlq_cli.commands.inside.ssh_config:ssh_config", "A stanza for ssh, rsync and editors."
     ),
+    "notebook": Lazy(
+        "dlq_cli.commands.inside.notebook:notebook", "Jupyter as a job, at a port of this host."
+    ),
     "forward": Lazy(
         "dlq_cli.commands.inside.forward:forward", "Ports of a job on this host's loopback."
     ),
