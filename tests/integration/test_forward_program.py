@@ -19,7 +19,7 @@ from dlq_nodeagent.shim.binary import INIT_NAME, ensure_program
 pytestmark = pytest.mark.integration
 PROGRAM = str(ensure_program(INIT_NAME))
 HEAD = struct.Struct("!cII")
-WINDOW = 512 * 1024
+WINDOW = 1024 * 1024
 OURS = {"DLQ_JOB_ID": "17", "DLQ_ATTEMPT": "1"}
 
 # Listens on a free port, says which, and answers every connection with its bytes.
@@ -163,7 +163,7 @@ def test_more_than_a_window_ends_that_connection_alone(line: Line) -> None:
     with listening(kind="deaf") as deaf, listening() as port:
         line.say(b"o", 1, deaf)
         assert line.next().letter == b"k"
-        for _ in range(8 * 1024 * 1024 // len(piece)):
+        for _ in range(16 * 1024 * 1024 // len(piece)):
             line.say(b"d", 1, data=piece)
         letters: list[bytes] = []
         while not letters or letters[-1] != b"x":

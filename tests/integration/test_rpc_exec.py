@@ -372,3 +372,36 @@ async def test_a_forward_is_on_record_with_its_name(house: RpcHouse) -> None:
     _, serving = await a_running_command(house, first=first)
     assert serving is not None
     assert audit(house)[0]["object"] == "1.1 rank 0: dlq-forward"
+
+
+LARGE = 512 * 1024
+
+
+async def test_larger_pieces_pass_where_both_ends_take_them(house: RpcHouse) -> None:
+    house.control.place(JobId(1), "gpu01")
+    agent = ExecAgent(house)
+    await agent.connect()
+    spec = exec_pb2.ExecSpec(command=["dlq-forward"], forward=True, largest_piece_bytes=1 << 30)
+    first = wire.ExecJobRequest(opening=wire.ExecJobOpening(job_id="1", spec=spec))
+    call = await execute(house, first=first)
+    serving = agent.stub.ServeExec(timeout=DEADLINE_S)
+    named = (await agent.asked()).relay_id
+    await serving.write(agent_wire.ServeExecRequest(relay_id=named, largest_piece_bytes=1 << 30))
+    told = await asyncio.wait_for(serving.read(), DEADLINE_S)
+    assert told.largest_piece_bytes == LARGE, "no larger ones than the master takes"
+    await serving.write(said(started=exec_pb2.ExecStarted()))
+    assert (await call.read()).output.started.largest_piece_bytes == LARGE
+    await call.write(stdin(b"i" * LARGE))
+    assert (await serving.read()).input.stdin == b"i" * LARGE
+    await serving.write(said(stdout=b"o" * LARGE))
+    assert (await call.read()).output.stdout == b"o" * LARGE
+    await serving.write(said(stdout=b"o" * (LARGE + 1)))
+    assert await asyncio.wait_for(call.code(), DEADLINE_S) is grpc.StatusCode.UNAVAILABLE
+
+
+async def test_ends_that_say_nothing_get_pieces_as_before(house: RpcHouse) -> None:
+    call, serving = await a_running_command(house)
+    await serving.write(said(started=exec_pb2.ExecStarted(largest_piece_bytes=LARGE)))
+    assert (await call.read()).output.started.largest_piece_bytes == 64 * 1024
+    await call.write(stdin(b"i" * (64 * 1024 + 1)))
+    assert await asyncio.wait_for(call.code(), DEADLINE_S) is grpc.StatusCode.INVALID_ARGUMENT

@@ -23,9 +23,10 @@ from dlq_client.line.errors import from_rpc_error, is_lost
 from dlq_common.errors import DlqError, Unavailable
 
 PIECE_BYTES = 64 * 1024
-# Of stdin that the command has not taken. Then the master and the agent always have room for more,
-# and a signal or a confirmation never waits behind bytes.
-_MOST_UNTAKEN_BYTES = 3 * PIECE_BYTES
+# Pieces of stdin that the command has not taken. Then the master and the agent always have room for
+# more, and a signal or a confirmation never waits behind bytes.
+_MOST_UNTAKEN = 3
+_LARGE_PIECE_BYTES = 512 * 1024
 _CONFIRMED_EVERY = 16
 _CONFIRMED_BYTES = 2 * PIECE_BYTES
 _COMES_BACK_S = 35.0  # the agent keeps the command for 45 s
@@ -51,6 +52,8 @@ class CommandInside:
         `tell` gets a word for people when one is lost. `forward`: see ExecSpec.
         """
         spec = exec_pb2.ExecSpec(command=command, forward=forward)
+        if forward:
+            spec.largest_piece_bytes = _LARGE_PIECE_BYTES
         if kept:
             spec.resume_key = secrets.token_urlsafe(32)
         if terminal is not None:
@@ -87,9 +90,14 @@ class CommandInside:
         finally:
             self.kill()
 
+    @property
+    def piece_bytes(self) -> int:
+        """The most bytes for `stdin` at a time."""
+        return self._inputs.piece_bytes
+
     def stdin(self, data: bytes) -> None:
-        """At most 64 KiB of input; waits while the command does not read. No effect once it is
-        over.
+        """At most `piece_bytes` of input; waits while the command does not read. No effect once it
+        is over.
         """
         self._inputs.put(exec_pb2.ExecInput(stdin=data))
 
@@ -172,16 +180,23 @@ class _Inputs:
         self._may_send = True
         self._counted = counted
         self.closed = False
+        self.piece_bytes = PIECE_BYTES
 
     def put(self, message: exec_pb2.ExecInput) -> None:
         """Add one. Stdin waits while much is not taken."""
         size = len(message.stdin)
         with self._changed:
-            while size and self._bytes + size > _MOST_UNTAKEN_BYTES and not self.closed:
+            while (
+                size and self._bytes + size > _MOST_UNTAKEN * self.piece_bytes and not self.closed
+            ):
                 self._changed.wait()
             self._waiting.append(message)
             self._bytes += size
             self._changed.notify_all()
+
+    @property
+    def _most_bytes(self) -> int:
+        return _MOST_UNTAKEN * self.piece_bytes
 
     def done(self, count: int) -> None:
         """The command has taken so many in all."""
@@ -192,6 +207,8 @@ class _Inputs:
         """The command runs on this stream. It goes on where its agent stands."""
         with self._changed:
             self._counted = started.kept
+            if not started.input_count and not self._first:
+                self.piece_bytes = max(PIECE_BYTES, started.largest_piece_bytes)
             if not self._may_send:
                 self._next = max(self._first, started.input_count)
                 self._may_send = True

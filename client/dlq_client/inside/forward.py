@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from dlq.v1 import exec_pb2
-from dlq_client.inside.command import PIECE_BYTES, CommandInside
+from dlq_client.inside.command import CommandInside
 from dlq_client.line.connection import Connection
 from dlq_common.errors import DlqError, IllegalTransition, InvalidRequest, Unavailable
 
@@ -27,8 +27,8 @@ COMMAND = "dlq-forward"
 MOST_CONNECTIONS = 240
 LOOPBACK = "127.0.0.1"
 _HEAD = struct.Struct("!cII")
-_MOST_BYTES = 60 * 1024  # of one frame
-_MOST_QUEUED_BYTES = 4 * PIECE_BYTES  # read from our side, and not on the line yet
+_MOST_BYTES = 120 * 1024  # of one frame
+_MOST_QUEUED_BYTES = 1 << 20  # read from our side, and not on the line yet
 _WITH_BYTES = (b"d", b"r")
 _NOT_FOUND = 127
 
@@ -55,7 +55,7 @@ class Frames:
         while len(self._rest) - at >= _HEAD.size:
             letter, stream, number = _HEAD.unpack_from(self._rest, at)
             length = number if letter in _WITH_BYTES else 0
-            if length > PIECE_BYTES or letter not in b"hkrdwex":
+            if length > _MOST_BYTES or letter not in b"hkrdwex":
                 raise ValueError("the node does not speak as a forward does")
             end = at + _HEAD.size + length
             if end > len(self._rest):
@@ -356,8 +356,9 @@ class _Line:
 
     def _bring(self) -> None:
         while data := self._next():
-            for at in range(0, len(data), PIECE_BYTES):
-                self._inside.stdin(data[at : at + PIECE_BYTES])
+            size = self._inside.piece_bytes
+            for at in range(0, len(data), size):
+                self._inside.stdin(data[at : at + size])
             self._wake()
 
     def _next(self) -> bytes:

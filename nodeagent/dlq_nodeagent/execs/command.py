@@ -26,12 +26,13 @@ class TakenCommand:
         guarded: Guarded,
         *,
         kept: bool,
+        piece_bytes: int,
         judged: Callable[[Ending], Awaitable[Ending]],
     ) -> None:
         """`judged`: looks at an ending once more, before it is told."""
         self.handle, self.kept = handle, kept
         self._guarded, self._judged = guarded, judged
-        self._outputs, self._inputs = KeptOutputs(), CommandInputs(guarded)
+        self._outputs, self._inputs = KeptOutputs(piece_bytes), CommandInputs(guarded)
         self._talk: Talk | None = None
         self._life = asyncio.create_task(self._live())
 

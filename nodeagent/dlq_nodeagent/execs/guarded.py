@@ -33,8 +33,13 @@ class Ending:
 class Guarded:
     """A started command. Everything of it is killed by `close`, or with this process."""
 
-    def __init__(self, inside: Inside, *, size: tuple[int, int] | None) -> None:
-        """Start it; `size` (columns, rows) gives it a terminal. OSError when this node cannot."""
+    def __init__(
+        self, inside: Inside, *, size: tuple[int, int] | None, pipe_bytes: int = 0
+    ) -> None:
+        """Start it; `size` (columns, rows) gives it a terminal. `pipe_bytes`: its pipes hold so
+        much, where the kernel allows it. OSError when this node cannot.
+        """
+        self._pipe_bytes = pipe_bytes
         self.stdin = self.stdout = self.stderr = -1
         self._pid = self._pidfd = -1
         self._leash: socket.socket | None = None
@@ -114,6 +119,9 @@ class Guarded:
         self.stderr, write_err = os.pipe()
         for descriptor in (self.stdin, self.stdout, self.stderr):
             os.set_blocking(descriptor, False)
+            if self._pipe_bytes:
+                with suppress(OSError):  # a user has only so much room in pipes
+                    fcntl.fcntl(descriptor, fcntl.F_SETPIPE_SZ, self._pipe_bytes)
         return [read_in, write_out, write_err]
 
     def _terminal(self, inside: Inside, size: tuple[int, int]) -> list[int]:
@@ -178,7 +186,9 @@ async def _read_leash(leash: socket.socket) -> bytes:
 PIECE_BYTES = 64 * 1024
 
 
-async def read_some(descriptor: int, over: asyncio.Event | None = None) -> bytes:
+async def read_some(
+    descriptor: int, over: asyncio.Event | None = None, most_bytes: int = PIECE_BYTES
+) -> bytes:
     """The next bytes, as soon as there are some. Empty at the end, or once all writers are dead
     (`over`) and nothing is left: another process may hold the other end open.
 
@@ -186,7 +196,7 @@ async def read_some(descriptor: int, over: asyncio.Event | None = None) -> bytes
     """
     while True:
         try:
-            return os.read(descriptor, PIECE_BYTES)
+            return os.read(descriptor, most_bytes)
         except BlockingIOError:
             if over is not None and over.is_set():
                 return b""

@@ -14,9 +14,10 @@ import grpc
 
 from dlq.v1 import agent_service_pb2 as wire
 from dlq.v1 import exec_pb2
-from dlq_nodeagent.execs.guarded import Guarded, read_some, write_all
+from dlq_nodeagent.execs.guarded import PIECE_BYTES, Guarded, read_some, write_all
 
-MOST_UNTAKEN_BYTES = 1 << 20
+MOST_PIECE_BYTES = 512 * 1024
+MOST_UNTAKEN_BYTES = 4 * MOST_PIECE_BYTES
 # Of outputs that the caller has not confirmed; then the command waits.
 MOST_UNCONFIRMED_BYTES = 1 << 20
 _MESSAGE_BYTES = 64  # what one costs beside its bytes
@@ -36,7 +37,8 @@ class Talk:
         self.messages: AsyncIterator[wire.ServeExecResponse] = aiter(call)
 
     async def name(self, relay_id: str) -> None:
-        await self._say(wire.ServeExecRequest(relay_id=relay_id))
+        first = wire.ServeExecRequest(relay_id=relay_id, largest_piece_bytes=MOST_PIECE_BYTES)
+        await self._say(first)
 
     async def say(self, output: exec_pb2.ExecOutput) -> None:
         await self._say(wire.ServeExecRequest(output=output))
@@ -78,14 +80,17 @@ def _heeded(writing: asyncio.Future[None]) -> None:
 class KeptOutputs:
     """Output that the caller of a command has not confirmed. Numbers count from 0."""
 
-    def __init__(self) -> None:
+    def __init__(self, piece_bytes: int = PIECE_BYTES) -> None:
+        """`piece_bytes`: of one output, at most."""
+        self._piece_bytes = piece_bytes
+        self._most_bytes = max(MOST_UNCONFIRMED_BYTES, 4 * piece_bytes)
         self._waiting: deque[exec_pb2.ExecOutput] = deque()
         self._confirmed = self._bytes = 0
         self._more, self._room = asyncio.Event(), asyncio.Event()
 
     async def put(self, output: exec_pb2.ExecOutput) -> None:
         """Add one; waits while much is not confirmed."""
-        while self._bytes >= MOST_UNCONFIRMED_BYTES:
+        while self._bytes >= self._most_bytes:
             self._room.clear()
             await self._room.wait()
         self._waiting.append(output)
@@ -94,7 +99,7 @@ class KeptOutputs:
 
     async def pump(self, descriptor: int, over: asyncio.Event, *, stderr: bool = False) -> None:
         """Add all that comes out of one descriptor, until its end; see `read_some`."""
-        while data := await read_some(descriptor, over):
+        while data := await read_some(descriptor, over, self._piece_bytes):
             said = exec_pb2.ExecOutput(stderr=data) if stderr else exec_pb2.ExecOutput(stdout=data)
             await self.put(said)
 

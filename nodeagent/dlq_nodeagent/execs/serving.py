@@ -18,8 +18,8 @@ from dlq_common.daemon.logs import get_logger
 from dlq_common.errors import DlqError
 from dlq_common.text.names import check_argument
 from dlq_nodeagent.execs.command import LAST_S, TakenCommand, ended_message
-from dlq_nodeagent.execs.guarded import Ending, Guarded
-from dlq_nodeagent.execs.passing import Talk, size_of
+from dlq_nodeagent.execs.guarded import PIECE_BYTES, Ending, Guarded
+from dlq_nodeagent.execs.passing import MOST_PIECE_BYTES, Talk, size_of
 from dlq_nodeagent.launch.programs import program_at
 from dlq_nodeagent.line.channel import Channels
 from dlq_nodeagent.model.messages import OpenExec
@@ -95,13 +95,14 @@ class ExecServer:
             log.debug("exec_ended", relay_id=order.relay_id, error=str(error))
 
     async def _run(self, order: OpenExec, handle: Handle | None, talk: Talk) -> None:
-        spec = (await asyncio.wait_for(anext(talk.messages), _SPEC_S)).spec
+        first = await asyncio.wait_for(anext(talk.messages), _SPEC_S)
+        spec = first.spec
         if spec.resumed:
             command, ending = self._taken_up(order, spec)
         elif handle is None:
             command, ending = None, Ending(error=NOT_RUNNING)
         else:
-            command, ending = self._started(handle, spec)
+            command, ending = self._started(handle, spec, first.largest_piece_bytes)
         if command is None:
             await _finish(talk, ending)
         else:
@@ -139,14 +140,16 @@ class ExecServer:
         log.info("exec_over", key=str(command.handle.key))
 
     def _started(
-        self, handle: Handle, spec: exec_pb2.ExecSpec
+        self, handle: Handle, spec: exec_pb2.ExecSpec, largest_bytes: int
     ) -> tuple[TakenCommand | None, Ending]:
         """A command that runs now; None, and why not."""
         if len(self._commands) >= MOST_AT_ONCE or spec.resume_key in self._kept:
             return None, Ending(error=TOO_MANY)
         try:
             inside = self._inside(handle, spec)
-            guarded = Guarded(inside, size=size_of(spec) if spec.terminal else None)
+            pipe_bytes = MOST_PIECE_BYTES if spec.forward else 0
+            size = size_of(spec) if spec.terminal else None
+            guarded = Guarded(inside, size=size, pipe_bytes=pipe_bytes)
         except (RuntimeFault, LaunchRefused) as fault:
             log.info("exec_refused", key=str(handle.key), error=str(fault))
             return None, Ending(error=str(fault))
@@ -156,6 +159,7 @@ class ExecServer:
             handle,
             guarded,
             kept=bool(spec.resume_key),
+            piece_bytes=min(max(largest_bytes, PIECE_BYTES), MOST_PIECE_BYTES),
             judged=lambda ending: self._rank_ended(handle, ending),
         )
         self._commands.add(command)

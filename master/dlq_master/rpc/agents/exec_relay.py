@@ -30,6 +30,8 @@ LARGEST_PIECE_BYTES = 64 * 1024
 # Of input, on its way to a command that has not taken it yet. The agent never stops reading, so the
 # end of its stream never waits behind input that nobody takes.
 MOST_UNTAKEN_BYTES = 256 * 1024
+# Where both ends say that they take larger ones. The master's CPU goes with the number of pieces.
+MOST_PIECE_BYTES = 512 * 1024
 
 
 class ExecPipe:
@@ -39,6 +41,9 @@ class ExecPipe:
         self.node_id = node_id
         self.spec = spec
         self.claimed = False
+        self.largest_output = _agreed(spec.largest_piece_bytes)
+        self.largest_input = LARGEST_PIECE_BYTES
+        """What the agent takes; known with its first message."""
         self._inputs: asyncio.Queue[ExecInput] = asyncio.Queue(MESSAGES_WAITING)
         self._outputs: asyncio.Queue[ExecOutput | None] = asyncio.Queue(MESSAGES_WAITING)
         self._closed = asyncio.Event()
@@ -115,7 +120,8 @@ class ExecPipe:
     async def _next_input(self) -> ExecInput:
         message = await self._inputs.get()
         size = len(message.stdin)
-        while size and self._sent_bytes + size - self._taken_bytes > MOST_UNTAKEN_BYTES:
+        most = max(MOST_UNTAKEN_BYTES, 4 * self.largest_input)
+        while size and self._sent_bytes + size - self._taken_bytes > most:
             self._taken.clear()
             await self._taken.wait()
         self._sent_bytes += size
@@ -172,7 +178,7 @@ class ExecRelay:
         pipe = await self._claim(node_id, requests)
         taking = asyncio.create_task(_take(pipe, requests))
         try:
-            yield wire.ServeExecResponse(spec=pipe.spec)
+            yield wire.ServeExecResponse(spec=pipe.spec, largest_piece_bytes=pipe.largest_output)
             async for message in pipe.inputs():
                 yield wire.ServeExecResponse(input=message)
             if taking.done():
@@ -199,7 +205,13 @@ class ExecRelay:
         if pipe.claimed:
             raise AlreadyExists("this command is being run already", kind="relay")
         pipe.claimed = True
+        pipe.largest_input = _agreed(first.largest_piece_bytes)
         return pipe
+
+
+def _agreed(wanted_bytes: int) -> int:
+    """The size of pieces for an end that takes such ones; it is never below that of old ends."""
+    return min(max(wanted_bytes, LARGEST_PIECE_BYTES), MOST_PIECE_BYTES)
 
 
 async def _take(pipe: ExecPipe, requests: AsyncIterator[wire.ServeExecRequest]) -> None:
@@ -211,8 +223,9 @@ async def _take(pipe: ExecPipe, requests: AsyncIterator[wire.ServeExecRequest]) 
             if not request.HasField("output"):
                 continue
             output = request.output
-            if max(len(output.stdout), len(output.stderr)) > LARGEST_PIECE_BYTES:
-                raise InvalidRequest("more than 64 KiB in one message", field="output")
+            if max(len(output.stdout), len(output.stderr)) > pipe.largest_output:
+                words = f"more than {pipe.largest_output} bytes in one message"
+                raise InvalidRequest(words, field="output")
             if not await pipe.put_output(output):
                 return
             told = output.HasField("ended")

@@ -26,7 +26,7 @@ from dlq_master.model.attempts.attempt import Attempt
 from dlq_master.model.ids import NodeId
 from dlq_master.model.jobs.job import Job
 from dlq_master.model.jobs.naming import shown_id
-from dlq_master.rpc.agents.exec_relay import LARGEST_PIECE_BYTES, ExecPipe
+from dlq_master.rpc.agents.exec_relay import ExecPipe
 from dlq_master.rpc.calls.call import Call
 from dlq_master.rpc.jobs.visible import visible_job
 from dlq_master.rpc.specs.intake import signal_of
@@ -79,7 +79,7 @@ async def exec_job(
             async for output in pipe.outputs():
                 call.check_member()
                 _check_refusal(output, attempt, node_id)
-                yield wire.ExecJobResponse(output=_shown(output, attempt, opening, node_id))
+                yield wire.ExecJobResponse(output=_shown(output, attempt, opening, pipe))
         except Unavailable:
             for task in beside:
                 if task.done():
@@ -173,8 +173,9 @@ async def _feed(pipe: ExecPipe, requests: AsyncIterator[wire.ExecJobRequest]) ->
     async for request in requests:
         if request.WhichOneof("body") != "input":
             raise InvalidRequest("only the first message says what to run", field="opening")
-        if len(request.input.stdin) > LARGEST_PIECE_BYTES:
-            raise InvalidRequest("more than 64 KiB in one message", field="input.stdin")
+        if len(request.input.stdin) > pipe.largest_input:
+            words = f"more than {pipe.largest_input} bytes in one message"
+            raise InvalidRequest(words, field="input.stdin")
         if request.input.signal:
             request.input.signal = signal_of(request.input.signal)
         await pipe.put_input(request.input)
@@ -201,13 +202,14 @@ def _check_refusal(output: ExecOutput, attempt: Attempt, node_id: NodeId) -> Non
 
 
 def _shown(
-    output: ExecOutput, attempt: Attempt, opening: wire.ExecJobOpening, node_id: NodeId
+    output: ExecOutput, attempt: Attempt, opening: wire.ExecJobOpening, pipe: ExecPipe
 ) -> ExecOutput:
     """As the caller sees it: where it runs is what we know, and words are safe to show."""
     if output.HasField("started"):
         output.started.attempt = attempt.key.number
         output.started.node_rank = opening.node_rank
-        output.started.node_id = node_id
+        output.started.node_id = pipe.node_id
+        output.started.largest_piece_bytes = pipe.largest_input
     elif output.HasField("ended") and output.ended.error:
         ended = ExecEnded()
         ended.CopyFrom(output.ended)

@@ -31,10 +31,10 @@
 #include <unistd.h>
 
 #define MOST_STREAMS 256
-#define WINDOW (512 * 1024)
-#define PIECE (60 * 1024)
+#define WINDOW (1024 * 1024)
+#define PIECE (120 * 1024)
 #define HEAD 9
-#define OUT_BYTES (512 * 1024)
+#define OUT_BYTES (1024 * 1024)
 #define ROOM_FOR_WORDS 4096 /* of frames without a socket's bytes, for one frame that came */
 
 struct stream {
@@ -99,9 +99,11 @@ static bool flush_out(void)
         out_from += (size_t)wrote;
     }
     bool alive = out_from == out_to || errno == EAGAIN;
-    memmove(out, out + out_from, out_to - out_from);
-    out_to -= out_from;
-    out_from = 0;
+    if (out_from == out_to || room() < OUT_BYTES / 2) {
+        memmove(out, out + out_from, out_to - out_from);
+        out_to -= out_from;
+        out_from = 0;
+    }
     return alive;
 }
 

@@ -2121,12 +2121,17 @@ class ServeExecRequest(_message.Message):
     RELAY_ID_FIELD_NUMBER: _builtins.int
     OUTPUT_FIELD_NUMBER: _builtins.int
     STDIN_TAKEN_BYTES_FIELD_NUMBER: _builtins.int
+    LARGEST_PIECE_BYTES_FIELD_NUMBER: _builtins.int
     relay_id: _builtins.str
     """The relay; in the first message, which may hold nothing else."""
     stdin_taken_bytes: _builtins.int
     """Bytes of this stream's stdin that the command has taken so far, or will never take. The master sends at most
     256 KiB beyond them. The agent can therefore always read on, and hears the end of the stream at
     once.
+    """
+    largest_piece_bytes: _builtins.int
+    """With the relay: the agent takes pieces of stdin with so many bytes, and four of them beyond the taken bytes. 0: 64
+    KiB, and 256 KiB.
     """
     @_builtins.property
     def output(self) -> _exec_pb2.ExecOutput:
@@ -2138,10 +2143,11 @@ class ServeExecRequest(_message.Message):
         relay_id: _builtins.str = ...,
         output: _exec_pb2.ExecOutput | None = ...,
         stdin_taken_bytes: _builtins.int = ...,
+        largest_piece_bytes: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["output", b"output"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["output", b"output", "relay_id", b"relay_id", "stdin_taken_bytes", b"stdin_taken_bytes"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["largest_piece_bytes", b"largest_piece_bytes", "output", b"output", "relay_id", b"relay_id", "stdin_taken_bytes", b"stdin_taken_bytes"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -2155,6 +2161,9 @@ class ServeExecResponse(_message.Message):
 
     SPEC_FIELD_NUMBER: _builtins.int
     INPUT_FIELD_NUMBER: _builtins.int
+    LARGEST_PIECE_BYTES_FIELD_NUMBER: _builtins.int
+    largest_piece_bytes: _builtins.int
+    """With the command: pieces of stdout and stderr may have so many bytes. 0: 64 KiB."""
     @_builtins.property
     def spec(self) -> _exec_pb2.ExecSpec:
         """The first message, and no other."""
@@ -2168,10 +2177,11 @@ class ServeExecResponse(_message.Message):
         *,
         spec: _exec_pb2.ExecSpec | None = ...,
         input: _exec_pb2.ExecInput | None = ...,
+        largest_piece_bytes: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["body", b"body", "input", b"input", "spec", b"spec"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["body", b"body", "input", b"input", "spec", b"spec"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["body", b"body", "input", b"input", "largest_piece_bytes", b"largest_piece_bytes", "spec", b"spec"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType_body: _TypeAlias = _typing.Literal["spec", "input"]  # noqa: Y015
     _WhichOneofArgType_body: _TypeAlias = _typing.Literal["body", b"body"]  # noqa: Y015

@@ -32,6 +32,7 @@ class ExecSpec(_message.Message):
     RESUMED_FIELD_NUMBER: _builtins.int
     OUTPUT_COUNT_FIELD_NUMBER: _builtins.int
     FORWARD_FIELD_NUMBER: _builtins.int
+    LARGEST_PIECE_BYTES_FIELD_NUMBER: _builtins.int
     terminal: _builtins.bool
     """Give it a terminal: then stdout and stderr are one."""
     terminal_type: _builtins.str
@@ -48,6 +49,10 @@ class ExecSpec(_message.Message):
     """Instead of a program of the job: the node's own one, which connects to ports of the job (`dlq
     forward`). The command is then "dlq-forward" alone, without a terminal. Its frames are in
     shim/init/forward.c of the node agent.
+    """
+    largest_piece_bytes: _builtins.int
+    """The caller takes pieces of stdout and stderr with so many bytes. 0: 64 KiB. The master asks the agent for no
+    larger ones than it takes itself.
     """
     @_builtins.property
     def command(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
@@ -68,10 +73,11 @@ class ExecSpec(_message.Message):
         resumed: _builtins.bool = ...,
         output_count: _builtins.int = ...,
         forward: _builtins.bool = ...,
+        largest_piece_bytes: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["terminal_size", b"terminal_size"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["command", b"command", "forward", b"forward", "output_count", b"output_count", "resume_key", b"resume_key", "resumed", b"resumed", "terminal", b"terminal", "terminal_size", b"terminal_size", "terminal_type", b"terminal_type"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["command", b"command", "forward", b"forward", "largest_piece_bytes", b"largest_piece_bytes", "output_count", b"output_count", "resume_key", b"resume_key", "resumed", b"resumed", "terminal", b"terminal", "terminal_size", b"terminal_size", "terminal_type", b"terminal_type"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -202,6 +208,7 @@ class ExecStarted(_message.Message):
     NODE_ID_FIELD_NUMBER: _builtins.int
     KEPT_FIELD_NUMBER: _builtins.int
     INPUT_COUNT_FIELD_NUMBER: _builtins.int
+    LARGEST_PIECE_BYTES_FIELD_NUMBER: _builtins.int
     attempt: _builtins.int
     """The attempt."""
     node_rank: _builtins.int
@@ -212,6 +219,8 @@ class ExecStarted(_message.Message):
     """Its agent keeps it for a caller who comes back with the resume key."""
     input_count: _builtins.int
     """Of a command that was taken up: so many inputs have come in all. The caller sends later ones."""
+    largest_piece_bytes: _builtins.int
+    """Pieces of stdin may have so many bytes. 0: 64 KiB."""
     def __init__(
         self,
         *,
@@ -220,10 +229,11 @@ class ExecStarted(_message.Message):
         node_id: _builtins.str = ...,
         kept: _builtins.bool = ...,
         input_count: _builtins.int = ...,
+        largest_piece_bytes: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["attempt", b"attempt", "input_count", b"input_count", "kept", b"kept", "node_id", b"node_id", "node_rank", b"node_rank"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["attempt", b"attempt", "input_count", b"input_count", "kept", b"kept", "largest_piece_bytes", b"largest_piece_bytes", "node_id", b"node_id", "node_rank", b"node_rank"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
