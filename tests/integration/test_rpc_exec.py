@@ -384,7 +384,7 @@ async def test_larger_pieces_pass_where_both_ends_take_them(house: RpcHouse) -> 
     spec = exec_pb2.ExecSpec(command=["dlq-forward"], forward=True, largest_piece_bytes=1 << 30)
     first = wire.ExecJobRequest(opening=wire.ExecJobOpening(job_id="1", spec=spec))
     call = await execute(house, first=first)
-    serving = agent.stub.ServeExec(timeout=DEADLINE_S)
+    serving: Any = agent.stub.ServeExec(timeout=DEADLINE_S)
     named = (await agent.asked()).relay_id
     await serving.write(agent_wire.ServeExecRequest(relay_id=named, largest_piece_bytes=1 << 30))
     told = await asyncio.wait_for(serving.read(), DEADLINE_S)

@@ -43,7 +43,7 @@ class ExecPipe:
         self.claimed = False
         self.largest_output = _agreed(spec.largest_piece_bytes)
         self.largest_input = LARGEST_PIECE_BYTES
-        """What the agent takes; known with its first message."""
+        """The size that the agent takes; its first message names it."""
         self._inputs: asyncio.Queue[ExecInput] = asyncio.Queue(MESSAGES_WAITING)
         self._outputs: asyncio.Queue[ExecOutput | None] = asyncio.Queue(MESSAGES_WAITING)
         self._closed = asyncio.Event()
