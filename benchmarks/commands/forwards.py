@@ -1,6 +1,6 @@
 """Bytes and latency through `dlq forward`, and what they cost each process.
 
-    python -m benchmarks.node.forwards [--mb N] [--rounds N] [--json]
+    python -m benchmarks.commands.forwards [--mb N] [--rounds N] [--json]
 
 A real master and agent over loopback. A job sends or takes bytes at a port, one connection alone
 and many at once. The same client speaks to the job's port directly, in turns: that is the floor.
@@ -66,7 +66,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--mb", type=int, default=200, help="of each copy")
     parser.add_argument("--rounds", type=int, default=3)
-    report = Report.begin("node.forwards", parser)
+    report = Report.begin("commands.forwards", parser)
     with tempfile.TemporaryDirectory() as directory, Living(Path(directory)) as living:
         agent = living.start_agent("n1", "fake:8xH100-80GB")
         with _forwarded(living) as (client, direct, local):
