@@ -183,7 +183,10 @@ class Executor(futures.Executor):
         self, future: FunctionFuture[Any], files: FunctionFiles, number: int, end: JobFuture
     ) -> None:
         """In the thread of the watch, which does not wait."""
-        self._reader.submit(self._read, future, files, number, end)
+        try:
+            self._reader.submit(self._read, future, files, number, end)
+        except RuntimeError as over:  # the program ends; the job goes on
+            future.set_exception(over)
 
     def _read(
         self, future: FunctionFuture[Any], files: FunctionFiles, number: int, end: JobFuture

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from concurrent.futures import Future, as_completed
@@ -289,6 +291,31 @@ def test_a_new_waiter_joins_the_stream_that_is_there(
     assert second.result(PATIENCE_S).job_id == "18"
     assert not first.done()
     assert len(master.requests("WatchEvents")) == 1
+
+
+def test_a_program_that_ends_while_jobs_run_is_quiet(master: FakeMaster, tmp_path: Path) -> None:
+    program = """if True:
+        import dlq, sys, threading
+        cluster = dlq.connect(sys.argv[1])
+        executor = cluster.executor(gpus=1, directory=sys.argv[2])
+        future = executor.submit(print, 1)
+        waits = cluster.job(17).future()
+        follower = cluster.job(17).logs(follow=True)
+        assert next(follower) == "one"
+        threading.Thread(target=lambda: list(follower), daemon=True).start()
+        print(future.job.id, waits.done())
+    """
+    master.logs[("17", 1, 0)] = b"one\n"
+    master.log_ended = False
+    home = master.home(tmp_path / "home")
+    done = subprocess.run(
+        [sys.executable, "-c", program, home, tmp_path / "calls"],
+        capture_output=True,
+        text=True,
+        timeout=60.0,
+    )
+    assert (done.stdout, done.stderr, done.returncode) == ("17 False\n", "", 0)
+    assert master.requests("CancelJob") == []
 
 
 # --- output ---------------------------------------------------------------------------------------
