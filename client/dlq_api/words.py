@@ -201,10 +201,11 @@ def _source_layer(
     source: Source, arguments: Sequence[Text], over: Layer
 ) -> tuple[Layer, Sequence[str]]:
     """The layer below the keywords, and its notes."""
-    if isinstance(source, Mapping):
-        return _mapping_layer(source), ()
     if callable(source):
         raise wrong("source", "a function", hint="cluster.executor(...) submits functions")
+    if isinstance(source, Mapping):
+        _refuse_arguments(arguments)
+        return _mapping_layer(source), ()
     if not isinstance(source, (str, os.PathLike)):
         command = tuple(os.fspath(each) for each in (*source, *arguments))
         if not command or not command[0].strip():
@@ -214,9 +215,13 @@ def _source_layer(
     if not path.lower().endswith(SUFFIXES):
         script = read_script(read_source(path), path, over=over)
         return script.layer, script.notes
+    _refuse_arguments(arguments)
+    return read_spec_file(read_source(path), path), Notes()
+
+
+def _refuse_arguments(arguments: Sequence[Text]) -> None:
     if arguments:
         raise wrong("source", f"a job file takes no arguments, and {arguments[0]!r} follows it")
-    return read_spec_file(read_source(path), path), Notes()
 
 
 def _mapping_layer(tree: Mapping[str, object]) -> Layer:

@@ -71,6 +71,14 @@ def test_a_mapping_is_the_content_of_a_job_file(tmp_path: Path) -> None:
     assert asked(tree) == asked(path)
 
 
+def test_a_job_file_takes_no_arguments(tmp_path: Path) -> None:
+    path = tmp_path / "job.toml"
+    path.write_text('command = ["true"]\n')
+    for source in (path, {"command": ["true"]}):
+        with pytest.raises(dlq.InvalidRequest, match="takes no arguments, and '--lr' follows"):
+            asked(source, "--lr")
+
+
 def test_keywords_win_over_a_script_whose_lines_count(tmp_path: Path) -> None:
     path = tmp_path / "train.py"
     path.write_text("#!/usr/bin/env python3\n#DLQ --gpus 2 --time 1h\nprint()\n")
