@@ -20,6 +20,7 @@ from dlq_api.ends import is_over
 from dlq_api.output import lines_of
 from dlq_common.text.wire import to_timestamp
 from support.fake_master import FakeMaster
+from support.ports import free_ports
 from support.waiting import wait_until
 from support.wire_jobs import EPOCH_S, a_job, an_attempt, an_event
 
@@ -90,6 +91,19 @@ def test_a_bad_word_sends_nothing(master: FakeMaster, cluster: dlq.Cluster) -> N
     with pytest.raises(dlq.InvalidRequest, match="use submit"):
         cluster.submit_array(["true"])
     assert master.requests("SubmitJob") == []
+
+
+def test_with_several_masters_the_one_that_answers_is_asked(
+    master: FakeMaster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (dead,) = free_ports(1)
+    monkeypatch.setenv("DLQ_MASTERS", f"127.0.0.1:{dead},127.0.0.1:{master.port}")
+    with dlq.connect(master.home(tmp_path / "home")) as cluster:
+        job = cluster.submit(["true"])
+        future = job.future()
+        until_watched(master)
+        end_job(master, int(job.id))
+        assert future.result(PATIENCE_S).job_id == job.id
 
 
 def test_nobody_is_logged_in(tmp_path: Path) -> None:
