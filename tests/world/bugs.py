@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 from unittest.mock import patch
 
 from dlq.v1 import agent_service_pb2 as wire
+from dlq_master.control.attempts import reports
 from dlq_master.control.composition import starting
 from dlq_master.control.composition.handlers import HANDLERS
 from dlq_master.control.loop import loop as loop_module
@@ -28,6 +29,7 @@ from dlq_master.model.attempts import gang
 from dlq_master.model.nodes.node import Node
 from dlq_master.rpc.reports.agent_service import _Conversation
 from dlq_master.store.port import CommitFailed
+from dlq_master.taking_part import Leadership
 from dlq_nodeagent.core import AgentCore
 from dlq_nodeagent.line.uplink import Uplink
 from dlq_nodeagent.ranks.pending import PendingReports
@@ -35,6 +37,7 @@ from dlq_nodeagent.supervisor import Supervisor
 from support.invariants import END_WORDS
 from world.cast import masters
 from world.cast.hosts import HostAttempt, NodeHost
+from world.cast.masters import Led
 from world.stage.lease_row import Candidate
 
 Plant = Callable[[Any, str, Any], None]
@@ -317,13 +320,16 @@ def starts_without_contact(plant: Plant) -> None:
     plant(AgentCore, "_may_start", lambda self, launch: True)
 
 
-@bug("a rank that the master does not want any more starts all the same")
+@bug("a rank that the master does not want any more is neither dropped nor stopped, and starts")
 def starts_the_unwanted(plant: Plant) -> None:
+    """Each of the two guards is enough: the stop comes with the same welcome."""
+
     def drop(self: Supervisor, wanted: Any) -> None:
         for watched in self._open.values():
             watched.confirmed = True
 
     plant(Supervisor, "drop_unwanted_unstarted", drop)
+    plant(reports, "_turn_away", lambda turn, node_id, report, found: None)
 
 
 @bug("an agent forgets an end when it has sent it")
@@ -337,21 +343,15 @@ def forgets_ends_when_sent(plant: Plant) -> None:
     plant(AgentCore, "_send_reports", send)
 
 
-@bug("a confirmation counts for reports that this session has not sent")
-def confirms_the_unsent(plant: Plant) -> None:
+@bug("a confirmation of one report counts for all that were sent")
+def confirms_all_that_was_sent(plant: Plant) -> None:
     def confirmed(self: PendingReports, sequence: int) -> Any:
-        found = [key for key, it in self._waiting.items() if it.sequence <= sequence]
+        found = [key for key, it in self._waiting.items() if it.sent_s is not None]
         for key in found:
             del self._waiting[key]
         return found
 
     plant(PendingReports, "confirmed", confirmed)
-
-
-@bug("an agent obeys whatever epoch speaks, and a master speaks without a lease")
-def obeys_any_epoch(plant: Plant) -> None:
-    plant(AgentCore, "_obeys", lambda self, epoch: True)
-    speaks_without_a_lease(plant)
 
 
 @bug("the record of an end is lost with the host's power")
@@ -382,8 +382,11 @@ def writes_without_the_row(plant: Plant) -> None:
 
 @bug("a master speaks although its lease is over")
 def speaks_without_a_lease(plant: Plant) -> None:
-    plant(Candidate, "may_speak", lambda self: True)
-    plant(LeaderLease, "is_over", lambda self, now_s: False)
+    async def at_once(self: Leadership) -> None:
+        """Nothing is waited for."""
+
+    plant(Leadership, "until_it_may_speak", at_once)
+    plant(Led, "until_it_may_speak", at_once)
 
 
 @bug("the row is taken while another master holds it")

@@ -14,7 +14,8 @@ from dlq_master.model.event import JournalEvent
 from dlq_master.model.ids import JobId
 from dlq_master.model.jobs.job import Job
 from dlq_master.store.batch import ALL_ENDED, Loaded, MemoryWindow
-from world.stage.plot import CLIENTS, TROUBLE, Act, Plot, Settings
+from world.stage.acts import CLIENTS, Act, Settings
+from world.stage.plot import TROUBLE, Plot
 from world.stage.tape import Tape
 
 LONGEST_RUN_S = 150.0  # longer runs are cut: the world is to end

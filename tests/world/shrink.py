@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 from world.cast.world import Outcome, World
-from world.stage.plot import Act, Plot, Settings
+from world.stage.acts import Act, Settings
+from world.stage.plot import Plot
 from world.stage.tape import Draws
 
 T = TypeVar("T")

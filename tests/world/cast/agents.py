@@ -46,6 +46,7 @@ if TYPE_CHECKING:
 PORT = 29_777
 DIAL_S = 10.0
 PREPARE_S = (0.05, 0.2, 1.0, 6.0)
+HUNG_S = (15.0, 60.0, 110.0)  # a file system that hangs
 LOOK_S = (0.01, 0.1, 0.6)
 
 
@@ -58,8 +59,9 @@ class Node:
         self.name = host.name
         self.links = links  # by master
         self.draws = world.tape.stream(f"node {host.name}")
-        self.contact = HostContact(host)
-        self.journal = HostJournal(self._touch, self.draws)
+        judge = world.judge
+        self.contact = HostContact(host, lambda at_s: judge.contacted(self, at_s))
+        self.journal = HostJournal(self._touch, self.draws, self._kept)
         self.fuse = 0  # the agent dies at so many touches of its host from now
         self.highest_epoch = 0  # that any agent of this node has ever been welcomed by
         self.process: Process | None = None
@@ -106,6 +108,12 @@ class Node:
         self.host.power_cut()
         self.journal.power_cut()
 
+    def _kept(self, key: RankKey) -> None:
+        self.world.judge.let_go(self, key)
+
+    def _starts(self, key: RankKey) -> None:
+        self.world.judge.starts(self, key)
+
     def process_ended(self) -> None:
         """A job's process has ended: the agent sees it at once."""
         if self.process is not None and self.process.alive:
@@ -119,7 +127,7 @@ class Node:
                 raise Killed
 
     async def _live(self, process: Process) -> None:
-        runtime = HostRuntime(self.host, self._touch)
+        runtime = HostRuntime(self.host, self._touch, self._starts)
         self._line = line = Line(self, process)
         errands = Errands(self, process)
         self.wake = wake = asyncio.Event()
@@ -158,6 +166,7 @@ class Line:
         self._dial = 0
         self._stream: AgentStream | None = None
         self._stale: set[int] = set()  # commands that must be refused
+        self._launches: dict[int, RankKey] = {}  # by the number of their command
 
     def open(self) -> None:
         self.close()
@@ -199,16 +208,25 @@ class Line:
             return
         node = self._node
         node.journal.touch()
-        if isinstance(message, CommandResult) and message.sequence in self._stale:
-            self._stale.discard(message.sequence)
-            if not message.refusal:
-                node.world.judge.broken(
-                    f"I12: the agent of {node.name} obeyed command {message.sequence} of an epoch "
-                    f"before {node.highest_epoch}"
-                )
-            else:
-                node.world.seen("an agent refused a stale epoch")
+        if isinstance(message, CommandResult):
+            self._judge(message)
         self._stream.up.send(agent_wire.encode(message, node.facts()).SerializeToString())
+
+    def _judge(self, result: CommandResult) -> None:
+        """What it says of a command."""
+        node, launched = self._node, self._launches.pop(result.sequence, None)
+        if launched is not None and not result.refusal:
+            node.world.judge.taken(node, launched)
+        if result.sequence not in self._stale:
+            return
+        self._stale.discard(result.sequence)
+        if not result.refusal:
+            node.world.judge.broken(
+                f"I12: the agent of {node.name} obeyed command {result.sequence} of an epoch "
+                f"before {node.highest_epoch}"
+            )
+        else:
+            node.world.seen("an agent refused a stale epoch")
 
     def close(self) -> None:
         self._dial += 1
@@ -237,8 +255,11 @@ class Line:
         assert message is not None
         assert self.core is not None
         node = self._node
-        if isinstance(message, Command) and message.epoch < node.highest_epoch:
-            self._stale.add(message.sequence)
+        if isinstance(message, Command):
+            if message.epoch < node.highest_epoch:
+                self._stale.add(message.sequence)
+            if isinstance(message.order, Launch):
+                self._launches[message.sequence] = message.order.key
         try:
             self.core.received(message)
         except Killed:
@@ -249,6 +270,7 @@ class Line:
                     f"I12: {node.name} follows epoch {message.epoch} after {node.highest_epoch}"
                 )
             node.highest_epoch = max(node.highest_epoch, message.epoch)
+            node.world.judge.welcomed(node)
         node.wake.set()
 
 
@@ -275,10 +297,14 @@ class Errands:
         self._node.host.gpus_of[launch.key] = tuple(launch.gpu_indexes)
         if launch.key.node_rank == 0:
             made = replace(made, ports=(PORT,))
+        delay_s = self._node.draws.pick(PREPARE_S)
+        if self._node.draws.chance(self._node.world.settings.hung):
+            delay_s = self._node.draws.pick(HUNG_S)
+            self._node.world.seen("a launch took very long to prepare")
         if self._node.draws.chance(self._node.world.settings.bad_start):
             made = Preparation(error="no such directory", cause="")
             self._node.world.seen("a launch could not be prepared")
-        self._answer(self._node.draws.pick(PREPARE_S), "prepared", launch.key, made)
+        self._answer(delay_s, "prepared", launch.key, made)
 
     def look(self, order: LookOrder) -> None:
         self._process.later(self._node.draws.pick(LOOK_S), self._look, order)

@@ -30,7 +30,7 @@ from dlq_master.model.jobs.job import Job, RunRules
 from dlq_master.model.nodes.node import NodeFlag
 from dlq_master.model.resources import Request
 from world.judging.history import Operation
-from world.stage.plot import Facts
+from world.stage.acts import Facts
 from world.stage.virtual_loop import CURRENT
 
 if TYPE_CHECKING:
@@ -170,7 +170,9 @@ class Client:
         operation = Operation("look", None, self._world.tick())
 
         async def read(loop: Loop) -> Job | None:
-            return loop.published.job(job_id)
+            job = loop.published.job(job_id)
+            self._world.judge.read(job_id, job)
+            return job
 
         answer = await self._call(read)
         if answer is None or answer.refusal is not None:
@@ -263,9 +265,6 @@ class Client:
             answer = Answer(await ask(loop))
         except DlqError as refusal:
             answer = Answer(None, refusal)
-        if not master.may_speak():
-            self._world.seen("a master that may not lead kept its answer back")
-            return
         if self._draws.chance(self._world.trouble_lost):
             self._world.seen("an answer was lost")
             return

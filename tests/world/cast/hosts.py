@@ -14,6 +14,7 @@ from dlq_nodeagent.model.port import (
     Handle,
     Started,
 )
+from dlq_nodeagent.model.rank import RankState
 from dlq_nodeagent.runtimes.fake.attempt import FakeAttempt, FakeJob
 from dlq_nodeagent.runtimes.fake.runtime import FakeHost, FakeRuntime
 from dlq_nodeagent.state.journal import NodeRecord, RankRecord
@@ -48,6 +49,10 @@ class HostAttempt(FakeAttempt):
         assert self.record is not None
         self.record = replace(self.record, boot_id=self.boot_id)
 
+    def slept(self, for_s: float) -> None:
+        """Its host was frozen: it ends later by itself."""
+        self._exits_at_s += for_s
+
     def lost(self, now_s: float) -> None:
         """The power is gone, and with it the process; no shim has written its end."""
         self._end(now_s, ExitWhy.SHIM_LOST)
@@ -62,6 +67,7 @@ class NodeHost(FakeHost):
         self.host_clock = clock
         self.gpus = gpus
         self.late_s = 0.0
+        self.frozen = False  # as a host that is suspended: its clock goes on, and nothing else
         self.gpus_of: dict[RankKey, tuple[int, ...]] = {}
         self.began: Callable[[NodeHost, HostAttempt], None] = lambda host, attempt: None
         self.ended: Callable[[NodeHost, HostAttempt], None] = lambda host, attempt: None
@@ -79,6 +85,8 @@ class NodeHost(FakeHost):
 
     def settle(self) -> None:
         """Only those that live can change."""
+        if self.frozen:
+            return
         now_s = self.clock.boottime_s()
         for key, attempt in list(self._living.items()):
             attempt.settle(now_s, self._contact_s)
@@ -104,8 +112,22 @@ class NodeHost(FakeHost):
         for key in list(self._living):
             self.extended(key)
 
+    def freeze(self) -> None:
+        """Nothing on it runs for a while."""
+        self.settle()
+        self.frozen = True
+
+    def thaw(self, after_s: float) -> None:
+        """It goes on. Its shims look at the clock first, and jobs have lost the time."""
+        if self.frozen:
+            self.frozen = False
+            for attempt in self._living.values():
+                attempt.slept(after_s)
+            self.settle()
+
     def power_cut(self) -> None:
         """Everything that runs is gone. Records of ends stay: they were synced and renamed."""
+        self.frozen = False
         self.settle()
         now_s = self.clock.boottime_s()
         for attempt in self._living.values():
@@ -118,8 +140,10 @@ class NodeHost(FakeHost):
 class HostContact:
     """The contact file: it outlives the agent, and is of one boot."""
 
-    def __init__(self, host: NodeHost) -> None:
+    def __init__(self, host: NodeHost, renewed: Callable[[float], None]) -> None:
+        """`renewed` is told of the instant of each contact, in virtual time."""
         self._host = host
+        self._renewed = renewed
         self._last: tuple[int, float] | None = None
 
     def boottime_s(self) -> float | None:
@@ -131,16 +155,19 @@ class HostContact:
         known = self.boottime_s()
         at_s = boottime_s if known is None else max(known, boottime_s)
         self._last = (self._host.host_clock.boot, at_s)
+        self._renewed(self._host.host_clock.instant_of(boottime_s))
         self._host.contact(at_s)
 
 
 class HostRuntime(FakeRuntime):
     """The agent's side, which may die just before or after each of its acts."""
 
-    def __init__(self, host: NodeHost, touch: Touch) -> None:
+    def __init__(self, host: NodeHost, touch: Touch, starts: Callable[[RankKey], None]) -> None:
+        """`starts` is told before each start."""
         super().__init__(host)
         self._node = host
         self._touch = touch
+        self._starts = starts
 
     def ends(self) -> int | None:
         """The world wakes the agent when a process ends."""
@@ -150,6 +177,7 @@ class HostRuntime(FakeRuntime):
         self._touch()
         if plan.key in self._host.attempts:
             raise AttemptExists(str(plan.key))
+        self._starts(plan.key)
         self._node.run(plan)
         self._known[plan.key] = self._host.attempts[plan.key]
         self._touch()
@@ -179,11 +207,18 @@ class HostRuntime(FakeRuntime):
 class HostJournal(MemoryJournal):
     """The agent's journal: records that were not synced may be gone after a power cut."""
 
-    def __init__(self, touch: Touch, draws: Stream) -> None:
+    def __init__(self, touch: Touch, draws: Stream, kept: Callable[[RankKey], None]) -> None:
+        """`kept` is told of each end that the agent takes for confirmed."""
         super().__init__()
         self.touch = touch
         self._draws = draws
+        self._kept = kept
         self._unsynced: dict[RankKey, RankRecord | None] = {}  # as they were before
+
+    def load(self) -> tuple[NodeRecord, tuple[RankRecord, ...]]:
+        """An agent that starts writes its records anew, and waits for them."""
+        self._unsynced.clear()
+        return super().load()
 
     def save_node(self, record: NodeRecord) -> None:
         self.touch()
@@ -193,9 +228,26 @@ class HostJournal(MemoryJournal):
     def save_rank(self, record: RankRecord) -> None:
         self.touch()
         key = record.launch.key
-        self._unsynced.setdefault(key, self._ranks.get(key))
+        before = self._ranks.get(key)
         super().save_rank(record)
+        self._unsynced.setdefault(key, before)
+        if record.state is RankState.KEPT:
+            self._kept(key)
         self.touch()
+
+    def is_written(self, key: RankKey) -> bool:
+        """Whether a power cut leaves a record of this rank."""
+        return key in self._ranks and self._unsynced.get(key, self._ranks[key]) is not None
+
+    def lose_one(self) -> RankKey | None:
+        """A record that cannot be read any more, as after a flipped bit; None: there is none."""
+        keys = sorted(self._ranks, key=RankKey.numbers)
+        if not keys:
+            return None
+        key = self._draws.pick(keys)
+        del self._ranks[key]
+        self._unsynced.pop(key, None)
+        return key
 
     def sync(self) -> None:
         super().sync()

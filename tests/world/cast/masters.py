@@ -26,6 +26,7 @@ from dlq_master.rpc.agents.sessions import Sessions
 from dlq_master.rpc.calls.call import Call
 from dlq_master.rpc.reports.agent_service import session
 from dlq_master.store.port import CommitFailed
+from dlq_master.taking_part import Leadership
 from support.inline_planner import InlinePlanner
 from world.stage.clocks import HostClock, ProcessClock
 from world.stage.disk import SOLE, Disk, Door
@@ -60,6 +61,19 @@ class Armed(Failpoints):
                 self.last = name
                 self._kill()
                 raise Dead(name)
+
+
+class Led(Leadership):
+    """The product's own gate, which the world sees wait."""
+
+    def __init__(self, candidate: Candidate, waits: Callable[[], None]) -> None:
+        super().__init__(cast("Any", candidate), cast("Any", None))
+        self._waits = waits
+
+    async def until_it_may_speak(self) -> None:
+        if not self.may_speak():
+            self._waits()
+        await super().until_it_may_speak()
 
 
 class Master:
@@ -152,12 +166,14 @@ class Master:
     async def _serve(self, process: Process) -> None:
         disk = self.disk
         await self._lead(process)
-        self.door = Door(disk, SOLE if self.candidate is None else self.candidate)
+        fence = SOLE if self.candidate is None else self.candidate
+        self.door = Door(disk, fence, process.name)
+        leads = None if self.candidate is None else Led(self.candidate, self._waits)
         loaded = disk.rows.load(window_of(self.config))
         clock = ProcessClock(self.clock, floor_s=loaded.last_time_s)
         state, first = start(self.config, loaded, clock.now_s())
         await self.door.commit(first)
-        self._sessions = Sessions(CheckpointPlaces(ROOT, b"seed"))
+        self._sessions = Sessions(CheckpointPlaces(ROOT, b"seed"), leads)
         planner = InlinePlanner()
         state.placement.offloaded.planner = planner
         loop = Loop(
@@ -171,12 +187,22 @@ class Master:
             state_dir=Path("/"),
             progressed=lambda: self._turned(planner),
             incidents=Incidents(NOWHERE),
+            leads=leads,
         )
         self._world.say(f"master {self.name} serves as epoch {state.epoch}")
         self.state, self.loop = state, loop
         for name, period_s in PERIODS_S.items():
             process.spawn(self._metronome(loop, name, period_s))
+        process.spawn(self._watch(loop))
         await loop.run()
+
+    def _waits(self) -> None:
+        self._world.seen("a master that may not lead said nothing")
+
+    async def _watch(self, loop: Loop) -> None:
+        """A reader of all events, who sits beside the master."""
+        async for event in loop.watch(loop.published.last_sequence):
+            self._world.judge.told(event)
 
     async def _metronome(self, loop: Loop, name: str, period_s: float) -> None:
         while True:
@@ -209,9 +235,7 @@ class Master:
         requests = incoming(stream.up, wire.SessionRequest.FromString)
         try:
             async for message in session(call, requests):
-                if not self.may_speak():
-                    self._world.seen("a master that may not lead kept a command back")
-                    break
+                self._world.judge.speaks(self, node)
                 stream.down.send(message.SerializeToString())
         except DlqError as error:
             self._world.seen(f"a session ended: {type(error).__name__}")

@@ -31,13 +31,14 @@ from world.cast.clients import Client
 from world.cast.hosts import Killed, NodeHost
 from world.cast.masters import Dead, Master
 from world.judging.judge import SMALL_QUEUE, Judge
+from world.stage.acts import CLIENTS, LEADER, Act
 from world.stage.clocks import HostClock
 from world.stage.disk import Disk
 from world.stage.lease_row import SharedRow
 from world.stage.lines import Link
-from world.stage.plot import CLIENTS, Act, Plot
+from world.stage.plot import Plot
 from world.stage.tape import Draws, Tape
-from world.stage.virtual_loop import Deadlock, Order, VirtualLoop
+from world.stage.virtual_loop import Deadlock, Order, Process, VirtualLoop
 
 CALM_S = 1500.0  # the longest time until all is at rest
 LOOK_S = 5.0
@@ -273,12 +274,15 @@ class World:
         elif "client" in facts:
             self.clients[facts["client"]].do(act.what, facts)
         else:
+            if facts.get("master") == LEADER:
+                leader = self.leader()
+                facts = {**facts, "master": "m1" if leader is None else leader.name}
             getattr(self, f"_{act.what}")(**facts)
 
     def _calm_down(self) -> None:
         self.say("all trouble is over")
         self.trouble_lost = self.trouble_doubled = 0
-        self.settings = self.settings._replace(bad_start=0, slow_release=0)
+        self.settings = self.settings._replace(bad_start=0, slow_release=0, hung=0)
         self.disk.heal()
         if self.row is not None:
             self.row.cut_off.clear()
@@ -289,7 +293,7 @@ class World:
         for node in self.nodes.values():
             node.fuse, node.journal.fails = 0, False
             for link in node.links.values():
-                link.slow_s = 0.0
+                link.slow_s = link.slow_down_s = 0.0
                 link.set_cut(up=False, down=False)
         for name in self.nodes:
             self.operator.do("open", {"node": name})
@@ -377,6 +381,32 @@ class World:
         for link in self.nodes[node].links.values():
             link.slow_s = by_s
             self.later(for_s, setattr, link, "slow_s", 0.0)
+
+    def _slow_answers(self, node: str, by_s: float, for_s: float) -> None:
+        self.say(f"the line to {node} is slower by {by_s:g} s for {for_s:g} s")
+        for link in self.nodes[node].links.values():
+            link.slow_down_s = by_s
+            self.later(for_s, setattr, link, "slow_down_s", 0.0)
+
+    def _freeze(self, node: str, for_s: float) -> None:
+        one = self.nodes[node]
+        if one.process is not None and one.process.alive and not one.host.frozen:
+            self.say(f"host {node} is frozen for {for_s:g} s")
+            one.process.stop()
+            one.host.freeze()
+            self.later(for_s, self._thaw, node, one.process, for_s)
+
+    def _thaw(self, node: str, process: Process, for_s: float) -> None:
+        self.say(f"host {node} goes on")
+        self.nodes[node].host.thaw(for_s)
+        process.go_on()
+
+    def _lost_record(self, node: str) -> None:
+        """A flipped bit in the agent's records. It shows at the next start."""
+        key = self.nodes[node].journal.lose_one()
+        if key is not None:
+            self.say(f"a record of the agent of {node} cannot be read any more: {key}")
+            self.nodes[node].crash()
 
     def _slow_disk(self, by_s: float, for_s: float) -> None:
         self.say(f"the master's disk is slower by {by_s:g} s for {for_s:g} s")

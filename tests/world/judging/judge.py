@@ -14,11 +14,13 @@ from typing import TYPE_CHECKING
 from dlq_master.control.composition.state import State
 from dlq_master.control.loop.loop import Loop
 from dlq_master.model.attempts.attempt import LIVE, Attempt, AttemptState
+from dlq_master.model.event import JournalEvent
 from dlq_master.model.ids import AttemptKey, JobId, NodeId
 from dlq_master.model.jobs.eligible import Block, Relation
 from dlq_master.model.jobs.job import ENDED, HoldKind, Job, JobState
 from dlq_master.model.nodes.node import NodeFlag, NodeState
 from dlq_master.store.batch import Batch
+from dlq_nodeagent.model.launch import RankKey
 from dlq_nodeagent.model.port import ExitWhy
 from support.invariants import END_WORDS, check_published, check_turn
 from world.cast.agents import told
@@ -26,10 +28,13 @@ from world.cast.hosts import HostAttempt, NodeHost
 from world.judging.history import Operation, is_linearizable
 
 if TYPE_CHECKING:
+    from world.cast.agents import Node
     from world.cast.masters import Master
     from world.cast.world import World
 
 LOOKS = 25  # every so many turns with a change, memory is compared with all rows
+INSTANT_S = 1e-6
+EXCUSES = ("silent", "given up", "no record")  # in the cause of a loss
 SMALL_QUEUE = 2  # jobs of one user in the queue "small"
 
 
@@ -58,6 +63,10 @@ class Judge:
         self._requests: dict[tuple[str, str], str] = {}  # label of what was submitted
         self._acknowledged: dict[tuple[str, str], JobId] = {}
         self._draining: set[NodeId] = set()
+        self._boots: dict[str, str] = {}  # by node
+        self._causes: dict[AttemptKey, str] = {}  # of losses in the batch at hand
+        self._writers: list[str] = []
+        self._last_event = 0
         self._epoch = 0
         self._commits = 0
         self._looked = 0
@@ -76,17 +85,25 @@ class Judge:
 
     # --- the disk -------------------------------------------------------------------------------
 
-    def committed(self, batch: Batch, known: bool) -> None:
+    def committed(self, batch: Batch, writer: str) -> None:
         """A batch is on disk."""
         self._commits += 1
+        self._written_by(writer)
+        self._causes = {
+            AttemptKey(event.job_id, event.attempt or 0): event.cause
+            for event in batch.events
+            if event.kind == "rank_lost" and event.job_id is not None
+        }
         for job in batch.jobs:
             self._job(job)
         for node in batch.nodes:
+            self._boots[node.node_id] = node.boot_id
             draining = NodeFlag.DRAINING in node.flags
             (self._draining.add if draining else self._draining.discard)(node.node_id)
         for attempt in batch.attempts:
             self._attempt(attempt)
         for event in batch.events:
+            self._last_event = max(self._last_event, event.seq)
             if event.kind in END_WORDS and event.job_id is not None:
                 key = AttemptKey(event.job_id, event.attempt or 0)
                 self._ends[key] += 1
@@ -95,6 +112,13 @@ class Judge:
         epoch = int(batch.meta.get("epoch", self._epoch + 1))
         self.hold(epoch > self._epoch, f"I6: epoch {epoch} after {self._epoch}")
         self._epoch = int(batch.meta.get("epoch", self._epoch))
+
+    def _written_by(self, writer: str) -> None:
+        """I6: a process that another one has followed writes no more."""
+        if not self._writers or writer != self._writers[-1]:
+            former = writer in self._writers
+            self.hold(not former, f"I6: {writer} writes after {self._writers[-1:]} has written")
+            self._writers.append(writer)
 
     def _job(self, job: Job) -> None:
         before = self._jobs.get(job.job_id)
@@ -139,12 +163,18 @@ class Judge:
 
     def _attempt(self, attempt: Attempt) -> None:
         key, before = attempt.key, self._attempts.get(attempt.key)
+        if before is not None and before.state in LIVE and attempt.state not in LIVE:
+            self._no_process(attempt)
         self._attempts[key] = attempt
         if before is not None and before.state not in LIVE:
             same = attempt.state is before.state
             self.hold(same, f"I5: attempt {key} is {attempt.state} after {before.state}")
         if attempt.state is AttemptState.NODE_LOST and self.known[key.job_id].finished == key:
-            self.known[key.job_id].finished = None  # nobody could tell the master in time
+            # Nobody could tell the master in time, if its node was silent or had lost its records.
+            cause = self._causes.get(key, "")
+            excused = any(words in cause for words in EXCUSES)
+            self.hold(excused, f"I11: {key} had left with 0, and is lost: {cause or 'no cause'}")
+            self.known[key.job_id].finished = None
         if before is None:
             self._awaited(attempt)
             shut = [it.node_id for it in attempt.ranks if it.node_id in self._draining]
@@ -156,6 +186,15 @@ class Judge:
             elif key.number > 1:
                 self.broken(f"I6: attempt {key} is the first that anybody knows")
         self._claims(attempt)
+
+    def _no_process(self, attempt: Attempt) -> None:
+        """I4: the rows give GPUs back only when nothing runs there any more."""
+        for node in self._world.nodes.values():
+            for one in () if node.host.frozen else node.host.living():
+                key = one.plan.key
+                same = (key.job_id, key.attempt) == (str(attempt.key.job_id), attempt.key.number)
+                words = f"{told(one)} runs on {node.name}, and its attempt is {attempt.state}"
+                self.hold(not same, f"I4: {words}")
 
     def _awaited(self, attempt: Attempt) -> None:
         """A job begins only after the jobs that it waits for."""
@@ -239,6 +278,56 @@ class Judge:
         early = job is not None and (stored is None or stored.version < job.version)
         self.hold(not early, f"I1: a reader saw job {job_id} as it is not on disk")
 
+    def read(self, job_id: JobId, job: Job | None) -> None:
+        """A reader looks at a job beside the master."""
+        version = self._jobs[job_id].version if job_id in self._jobs else -1
+        early = job is not None and job.version > version
+        self.hold(not early, f"I1: a reader saw job {job_id} before it was on disk")
+
+    def told(self, event: JournalEvent) -> None:
+        """A watcher hears of an event."""
+        early = event.seq > self._last_event
+        self.hold(not early, f"I1: a watcher heard of {event.kind} before it was on disk")
+
+    def speaks(self, master: Master, node: str) -> None:
+        """I12: a master says nothing to an agent while another one leads."""
+        row, candidate = self._world.row, master.candidate
+        if row is not None and candidate is not None:
+            mine = row.holder == candidate.lease.holder
+            self.hold(mine, f"I12: {master.name} speaks to {node}, and {row.holder} leads")
+
+    # --- agents ---------------------------------------------------------------------------------
+
+    def contacted(self, node: Node, at_s: float) -> None:
+        """I3: the hold of a node's jobs begins before the master's own count of it."""
+        heard_s = max(link.heard_s for link in node.links.values())
+        words = f"{node.name} counts its hold from {at_s:.3f}, and was last heard at {heard_s:.3f}"
+        self.hold(at_s <= heard_s + INSTANT_S, f"I3: {words}")
+
+    def let_go(self, node: Node, key: RankKey) -> None:
+        """I11: an agent forgets an end only when it is on the master's disk."""
+        attempt = self._attempts.get(AttemptKey(JobId(int(key.job_id)), key.attempt))
+        open_ = (
+            attempt is not None and attempt.state in LIVE and not attempt.ranks[key.node_rank].gone
+        )
+        self.hold(not open_, f"I11: the agent of {node.name} takes the end of {key} for confirmed")
+
+    def starts(self, node: Node, key: RankKey) -> None:
+        """I3: what an agent starts is on its disk, or after a power cut it would be unknown."""
+        written = node.journal.is_written(key)
+        self.hold(written, f"I3: the agent of {node.name} starts {key} before it is on its disk")
+
+    def taken(self, node: Node, key: RankKey) -> None:
+        """I1: what an agent has said that it takes is on its disk."""
+        written = node.journal.is_written(key)
+        self.hold(written, f"I1: the agent of {node.name} has taken {key}: it is not on its disk")
+
+    def welcomed(self, node: Node) -> None:
+        """I10: the rows have the boot of the host that was welcomed."""
+        stored = self._boots.get(node.name)
+        words = f"{node.name} is welcomed in {node.host.boot_id}, and the rows say {stored}"
+        self.hold(stored == node.host.boot_id, f"I10: {words}")
+
     # --- hosts ----------------------------------------------------------------------------------
 
     def began(self, host: NodeHost, attempt: HostAttempt) -> None:
@@ -247,7 +336,7 @@ class Judge:
         world, job_id = self._world, JobId(int(key.job_id))
         world.say(f"  {host.name} starts {told(attempt)}")
         for node in world.nodes.values():
-            for other in node.host.living():
+            for other in () if node.host.frozen else node.host.living():
                 self._beside(host, attempt, node.host, other)
         known = self.known[job_id]
         known.starts[key.attempt] += 1

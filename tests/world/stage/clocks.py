@@ -21,6 +21,10 @@ class HostClock:
         """CLOCK_BOOTTIME."""
         return (self._loop.time() - self._booted_s) * self._rate
 
+    def instant_of(self, boottime_s: float) -> float:
+        """The virtual time at which CLOCK_BOOTTIME showed this."""
+        return self._booted_s + boottime_s / self._rate
+
     def now_s(self) -> float:
         """The wall clock, right or wrong."""
         return EPOCH_S + self._loop.time() + self.wall_off_s

@@ -46,24 +46,25 @@ class Disk:
         self.slow_s = 0.0
         self.full = False
         self.broken = False
-        self.written: Callable[[Batch, bool], None] = lambda batch, known: None
-        """Told of every batch that is on disk, and whether its master still lives."""
+        self.written: Callable[[Batch, str], None] = lambda batch, writer: None
+        """Told of every batch that is on disk, and of the process that has written it."""
 
     def heal(self) -> None:
         self.slow_s, self.full, self.broken = 0.0, False, False
 
-    def write(self, batch: Batch, *, known: bool = True) -> None:
+    def write(self, batch: Batch, writer: str) -> None:
         """It is on disk."""
         self.rows.write(batch)
-        self.written(batch, known)
+        self.written(batch, writer)
 
 
 class Door:
     """One master's way to the disk: the loop's `Store`."""
 
-    def __init__(self, disk: Disk, fence: Fence) -> None:
+    def __init__(self, disk: Disk, fence: Fence, writer: str) -> None:
         self._disk = disk
         self._fence = fence
+        self._writer = writer
         self._waiting: Batch | None = None
         self._failed = False  # what is written after a failed sync may never be on disk
         self.unacknowledged = 0  # batches on disk of which the master never heard
@@ -86,7 +87,7 @@ class Door:
             self._settle()
             raise CommitFailed("disk I/O error", error="EIO")
         self._waiting = None
-        disk.write(batch)
+        disk.write(batch, self._writer)
         await asyncio.sleep(disk.draws.pick(FAST_S))
 
     async def prune_journal(self, sequences: Sequence[int], horizon: int) -> None:
@@ -109,6 +110,6 @@ class Door:
         kept = batch is not None and self._disk.draws.below(2) == 1 and self._fence.holds()
         if kept:
             assert batch is not None
-            self._disk.write(batch, known=False)
+            self._disk.write(batch, self._writer)
             self.unacknowledged += 1
         return kept

@@ -69,6 +69,11 @@ class Candidate:
         mine = row.holder == self.lease.holder and row.epoch == self.lease.fence.epoch
         return mine and self._name not in row.cut_off
 
+    @property
+    def fence(self) -> LeaderFence:
+        """Of this leadership."""
+        return self.lease.fence
+
     def may_speak(self) -> bool:
         """No command and no answer leaves after that."""
         return self.lease.may_speak(self._clock.boottime_s())

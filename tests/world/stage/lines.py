@@ -27,6 +27,8 @@ class Link:
         self.loop = loop
         self.draws = draws
         self.slow_s = 0.0
+        self.slow_down_s = 0.0  # more, from the master to the node alone
+        self.heard_s = 0.0  # when the master last heard anything
         self.cut_up = False
         self.cut_down = False
         self._cuts = 0
@@ -63,8 +65,8 @@ class Link:
 class Pipe:
     """One direction of a stream."""
 
-    def __init__(self, link: Link, to: Process, is_cut: Callable[[], bool]) -> None:
-        self._link, self._to, self._is_cut = link, to, is_cut
+    def __init__(self, link: Link, to: Process, *, up: bool) -> None:
+        self._link, self._to, self._up = link, to, up
         self.take: Callable[[bytes | None], None] = lambda data: None
         self._flying: deque[bytes | None] = deque()  # each arrival is that of the first of them
         self._stalled = 0
@@ -74,7 +76,8 @@ class Pipe:
     def send(self, data: bytes | None) -> None:
         """None: the sender has closed the stream."""
         link = self._link
-        at_s = link.loop.time() + link.draws.pick(DELAYS_S) + link.slow_s
+        slow_s = link.slow_s if self._up else link.slow_s + link.slow_down_s
+        at_s = link.loop.time() + link.draws.pick(DELAYS_S) + slow_s
         self._arrives_s = max(self._arrives_s, at_s)
         self._flying.append(data)
         link.loop.call_at(self._arrives_s, self._arrive, context=self._to.context)
@@ -88,9 +91,12 @@ class Pipe:
     def _arrive(self) -> None:
         if self.closed:
             return
-        if self._is_cut():
+        link = self._link
+        if link.cut_up if self._up else link.cut_down:
             self._stalled += 1
             return
+        if self._up:
+            link.heard_s = link.loop.time()
         self.take(self._flying.popleft())
 
 
@@ -99,8 +105,8 @@ class AgentStream:
 
     def __init__(self, link: Link, agent: Process, master: Process) -> None:
         self.link, self.agent, self.master = link, agent, master
-        self.up = Pipe(link, master, lambda: link.cut_up)
-        self.down = Pipe(link, agent, lambda: link.cut_down)
+        self.up = Pipe(link, master, up=True)
+        self.down = Pipe(link, agent, up=False)
         link.streams.append(self)
 
     def drop(self) -> None:

@@ -9,34 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
+from world.stage.acts import CLIENTS, Act, Facts, Settings
+from world.stage.acts import node_of as _node
+from world.stage.focus import FOCI
 from world.stage.tape import Stream, Tape
-
-Facts = Mapping[str, Any]
-
-
-class Act(NamedTuple):
-    """Something that somebody does at an instant."""
-
-    at_s: float
-    what: str
-    facts: Facts
-
-
-class Settings(NamedTuple):
-    """The cast and the weather of a world; the defaults are the simplest."""
-
-    policy: str = "best-effort"
-    gpus: tuple[int, ...] = (2,)  # of each node
-    hold_s: float = 60.0
-    busy_s: float = 400.0  # then all trouble ends
-    order: int = 0  # of callbacks that are ready
-    lost: int = 0  # of a thousand calls and answers
-    doubled: int = 0  # of a thousand calls
-    bad_start: int = 0  # of a thousand launches
-    slow_release: int = 0  # of a thousand looks
-    drift: float = 0.0
-    late_s: float = 0.0  # a killed process takes so long to be gone
-    masters: int = 1
 
 
 class Plot(NamedTuple):
@@ -46,7 +22,6 @@ class Plot(NamedTuple):
     acts: tuple[Act, ...]
 
 
-CLIENTS = {"c1": "alice", "c2": "bob", "c3": "alice"}
 POLICIES = ("best-effort", "dlq", "tiresias-las", "srtf")
 SHAPES = ((1, None), (1, None), (2, None), (4, None), (2, 2), (4, 2))
 RUNS_S = (2.0, 5.0, 15.0, 40.0, 90.0, 150.0)
@@ -69,7 +44,12 @@ def draw(seed: int) -> Plot:
         late_s=draws.pick((0.0, 0.0, 3.0)),
         masters=draws.pick((1, 1, 2)),
     )
-    acts = _work(draws, settings)
+    if draws.below(3):
+        focus = draws.pick(tuple(FOCI))
+        settings, acts = FOCI[focus](draws, settings._replace(focus=focus))
+        kinds = [draws.pick(kinds) for _ in range(draws.pick((0, 0, 1, 2)))] if kinds else []
+    else:
+        acts = _work(draws, settings)
     for kind in kinds:
         acts += TROUBLE[kind](draws, settings)
     return Plot(settings, tuple(sorted(acts, key=lambda act: (act.at_s, act.what))))
@@ -143,10 +123,6 @@ def _some(
 ) -> list[Act]:
     count = 1 + draws.below(most)
     return [Act(_instant(draws, settings, 5.0), what, facts()) for _ in range(count)]
-
-
-def _node(draws: Stream, settings: Settings) -> str:
-    return f"n{draws.below(len(settings.gpus))}"
 
 
 def _master(draws: Stream, settings: Settings) -> str:

@@ -343,6 +343,9 @@ def _agreed(attempt: Attempt, rules: RunRules) -> bool:
 def _own_failure(attempt: Attempt, rules: RunRules) -> on_attempt.AttemptEvent:
     failed = [status for status in attempt.ranks if status.failed]
     first = attempt.first_failed_rank
+    if first is None and not failed:
+        # Its node has lost the record of its end with its power: nobody can tell how it ended.
+        return on_attempt.NodeLost()
     status = attempt.ranks[first] if first is not None else failed[0]
     code, signal = status.exit_code, status.signal
     if code in rules.requeue_exit_codes:

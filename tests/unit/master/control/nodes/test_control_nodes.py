@@ -55,6 +55,21 @@ def test_silence_makes_a_node_suspect_then_unreachable_and_its_attempt_unknown(
     assert master.attempt(key.job_id).state == "unknown"
 
 
+def test_a_job_of_whose_end_its_node_has_lost_the_record_is_lost_and_runs_again(
+    master: Master, agent: SimAgent
+) -> None:
+    """The agent knows that it ended, and the record of the end is gone: a power cut, say."""
+    agent.hello()
+    job = master.submit(1)
+    agent.obey()
+    ((key, rank),) = agent.ranks.items()
+    rank.phase, rank.ended_by = ReportedPhase.EXITED, "never_started"
+    agent.boot_id = "boot-2"
+    agent.hello()
+    again = master.job(job.job_id)
+    assert (again.infra_failures, again.attempts) == (1, key.number + 1)
+
+
 def test_a_node_that_speaks_again_has_everything_as_it_was(master: Master, agent: SimAgent) -> None:
     key = running(master, agent)
     silence(master, 600.0)
