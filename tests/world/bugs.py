@@ -26,6 +26,7 @@ from dlq_master.control.stimuli import Caller, CancelJob, RankReports
 from dlq_master.leader.lease import LeaderLease
 from dlq_master.leader.row import HeldLease
 from dlq_master.model.attempts import gang
+from dlq_master.model.jobs.job import JobState
 from dlq_master.model.nodes.node import Node
 from dlq_master.rpc.reports.agent_service import _Conversation
 from dlq_master.store.port import CommitFailed
@@ -204,6 +205,20 @@ def forgets_cancels(plant: Plant) -> None:
         job = turn.state.cluster.jobs.get(ask.job_id)
         if job is not None and job.live_attempt is not None:
             return lambda: turn.job(ask.job_id)
+        return original(turn, ask)
+
+    plant(HANDLERS, CancelJob, cancel)  # type: ignore[arg-type] # its key
+
+
+@bug("a cancel changes a job that has ended")
+def cancels_the_ended(plant: Plant) -> None:
+    original = HANDLERS[CancelJob]
+
+    def cancel(turn: Turn, ask: Any) -> Any:
+        job = turn.state.cluster.jobs.get(ask.job_id)
+        if job is not None and job.ended:
+            changed = job._replace(state=JobState.CANCELLED, version=job.version + 1)
+            turn.state.cluster.put_job(changed)
         return original(turn, ask)
 
     plant(HANDLERS, CancelJob, cancel)  # type: ignore[arg-type] # its key
