@@ -67,7 +67,7 @@ class Led(Leadership):
     """The product's own gate, which the world sees wait."""
 
     def __init__(self, candidate: Candidate, waits: Callable[[], None]) -> None:
-        super().__init__(cast("Any", candidate), cast("Any", None))
+        self._keeper = cast("Any", candidate)
         self._waits = waits
 
     async def until_it_may_speak(self) -> None:
