@@ -16,6 +16,7 @@ from dlq.v1 import agent_service_pb2 as wire
 from dlq_master.control.attempts import reports
 from dlq_master.control.composition import starting
 from dlq_master.control.composition.handlers import HANDLERS
+from dlq_master.control.jobs import gates
 from dlq_master.control.loop import loop as loop_module
 from dlq_master.control.loop.loop import Loop
 from dlq_master.control.loop.turn import Turn
@@ -224,6 +225,11 @@ def cancels_the_ended(plant: Plant) -> None:
     plant(HANDLERS, CancelJob, cancel)  # type: ignore[arg-type] # its key
 
 
+@bug("a master that starts forgets which tasks of an array are in")
+def forgets_array_places(plant: Plant) -> None:
+    plant(gates, "holds_place", lambda job: False)
+
+
 @bug("nobody counts the jobs of a user in a queue")
 def forgets_quotas(plant: Plant) -> None:
     plant(teams, "check_count", lambda *given, **named: None)
@@ -395,13 +401,14 @@ def writes_without_the_row(plant: Plant) -> None:
     plant(LeaderLease, "is_over", lambda self, now_s: False)
 
 
-@bug("a master speaks although its lease is over")
+@bug("a master speaks, and goes on, although its lease is over")
 def speaks_without_a_lease(plant: Plant) -> None:
     async def at_once(self: Leadership) -> None:
         """Nothing is waited for."""
 
     plant(Leadership, "until_it_may_speak", at_once)
     plant(Led, "until_it_may_speak", at_once)
+    plant(LeaderLease, "is_over", lambda self, now_s: False)
 
 
 @bug("the row is taken while another master holds it")

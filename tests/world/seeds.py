@@ -48,6 +48,7 @@ SOMETIMES = (
     "a master lost the lead",
     "a master that may not lead said nothing",
     "a launch took very long to prepare",
+    "a server that lags was promoted",
     "journal: requeues_frozen",
 )
 

@@ -10,6 +10,7 @@ from dlq.v1 import job_pb2
 from dlq_common.errors import AlreadyExists, DlqError, Unavailable
 from dlq_master.control.loop.loop import Loop
 from dlq_master.control.stimuli import (
+    AskedArray,
     AskedDeadline,
     AskedDependency,
     AskedTerm,
@@ -97,6 +98,9 @@ class Client:
         job: Job = answer.value.job
         operation.answered(world.tick(), (job.version, job.nice, job.state))
         world.labels.setdefault(label, job.job_id)
+        for number in range(1, facts.get("tasks", 0)):
+            world.labels.setdefault(f"{label}.{number}", JobId(job.job_id + number))
+            world.judge.history_of(JobId(job.job_id + number)).append(operation)
         world.say(f"{self.name} hears that {label} is job {job.job_id}")
         world.judge.submitted(self.caller.name, request_id, label, job.job_id, operation)
 
@@ -105,6 +109,7 @@ class Client:
         words = ["fake", f"run_for={run_s}", f"exit_code={facts.get('code', 0)}"]
         words += [f"saves_for={saves_s}"] if saves_s else []
         words += ["ignores_signals=yes"] if facts.get("deaf") else []
+        tasks = facts.get("tasks", 0)
         due_s, before = facts.get("due_s"), self._world.labels.get(facts.get("after", ""))
         relation = Relation.AFTEROK if facts.get("if_ok") else Relation.AFTERANY
         return SubmitJob(
@@ -121,6 +126,7 @@ class Client:
             depends=AskedDependency((AskedTerm(relation, before),)) if before else None,
             run_estimate_s=run_s if due_s else None,
             deadlines=(AskedDeadline(100.0, after_s=due_s),) if due_s else (),
+            array=AskedArray(tuple(range(tasks)), facts.get("at_once", 0)) if tasks else None,
         )
 
     async def _cancel(self, facts: Facts) -> None:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from dlq.v1 import agent_service_pb2 as wire
 from dlq_common.errors import DlqError
+from dlq_common.fence import LeaderFence
 from dlq_master.control.composition.starting import start
 from dlq_master.control.composition.state import State
 from dlq_master.control.composition.wiring import WIRING
@@ -22,6 +23,7 @@ from dlq_master.control.loop.ticks import PERIODS_S
 from dlq_master.control.stimuli import Caller, PlanMade, Tick
 from dlq_master.model.event import JournalEvent
 from dlq_master.rpc.agents.checkpoint_places import CheckpointPlaces
+from dlq_master.rpc.agents.commands import RowsPlace
 from dlq_master.rpc.agents.sessions import Sessions
 from dlq_master.rpc.calls.call import Call
 from dlq_master.rpc.reports.agent_service import session
@@ -94,6 +96,7 @@ class Master:
         self.candidate: Candidate | None = None  # where masters share a store
         self.armed = Armed(self.crash)
         self.starts = 0
+        self._seen = [LeaderFence()]  # on its disk
         self._sessions = Sessions(CheckpointPlaces(ROOT, b"seed"))
 
     @property
@@ -150,7 +153,7 @@ class Master:
         if row is None:
             return
         clock = ProcessClock(self.clock)
-        candidate = Candidate(row, self.name, process.name, clock)
+        candidate = Candidate(row, self.name, process.name, clock, self._seen)
         process.spawn(candidate.keep())
         await candidate.leads.wait()
         self.candidate = candidate
@@ -174,6 +177,9 @@ class Master:
         state, first = start(self.config, loaded, clock.now_s())
         await self.door.commit(first)
         self._sessions = Sessions(CheckpointPlaces(ROOT, b"seed"), leads)
+        if self.candidate is not None:
+            fence = self.candidate.fence
+            self._sessions.database = RowsPlace(fence.system, fence.timeline)
         planner = InlinePlanner()
         state.placement.offloaded.planner = planner
         loop = Loop(

@@ -269,6 +269,9 @@ class World:
 
     def _do(self, act: Act) -> None:
         facts = act.facts
+        cast = {*self.nodes, *self.masters, LEADER}
+        if any(facts.get(part, LEADER) not in cast for part in ("node", "master", "host")):
+            return  # a shorter story has left it out
         if act.what in ("drain", "undrain"):
             self.operator.do(act.what, facts)
         elif "client" in facts:
@@ -286,6 +289,7 @@ class World:
         self.disk.heal()
         if self.row is not None:
             self.row.cut_off.clear()
+            self.row.promote_right()
         for master in self.masters.values():
             master.armed.left = 0
             if master.process is not None:
@@ -375,6 +379,19 @@ class World:
             self.say(f"master {master} cannot reach the store for {for_s:g} s")
             self.row.cut_off.add(master)
             self.later(for_s, self.row.cut_off.discard, master)
+
+    def _promote(self, lagging: bool, for_s: float) -> None:
+        if self.row is None or not self.row.promote(lagging=lagging):
+            return
+        self.say(f"another server of the database takes over{', and lags' if lagging else ''}")
+        if lagging:
+            self.seen("a server that lags was promoted")
+            self.later(for_s, self._promote_right)
+
+    def _promote_right(self) -> None:
+        if self.row is not None:
+            self.say("the right server of the database takes over")
+            self.row.promote_right()
 
     def _slow_line(self, node: str, by_s: float, for_s: float) -> None:
         self.say(f"the line of {node} is slower by {by_s:g} s for {for_s:g} s")

@@ -53,7 +53,7 @@ class Judge(Witness):
         self.known: dict[JobId, Known] = defaultdict(Known)
         self._holders: dict[tuple[str, int], AttemptKey] = {}
         self._ends: Counter[AttemptKey] = Counter()
-        self._names: Counter[tuple[str, str]] = Counter()
+        self._names: Counter[tuple[str, str, int]] = Counter()  # user, name, index of an array
         self._requests: dict[tuple[str, str], str] = {}  # label of what was submitted
         self._acknowledged: dict[tuple[str, str], JobId] = {}
         self._draining: set[NodeId] = set()
@@ -104,8 +104,9 @@ class Judge(Witness):
         before = self._jobs.get(job.job_id)
         self._jobs[job.job_id] = job
         if before is None:
-            self._names[job.user, job.name] += 1
-            once = self._names[job.user, job.name] == 1
+            name_ = (job.user, job.name, job.array_index)
+            self._names[name_] += 1
+            once = self._names[name_] == 1
             self.hold(once, f"I2: {job.name} of {job.user} is a job for the second time")
             self._quotas(job)
             return
@@ -157,6 +158,7 @@ class Judge(Witness):
             self.known[key.job_id].finished = None
         if before is None:
             self._awaited(attempt)
+            self._at_once(attempt)
             shut = [it.node_id for it in attempt.ranks if it.node_id in self._draining]
             self.hold(not shut, f"I4: {key} is placed on {shut}, which take no new work")
             former = self._attempts.get(AttemptKey(key.job_id, key.number - 1))
@@ -166,6 +168,18 @@ class Judge(Witness):
             elif key.number > 1:
                 self.broken(f"I6: attempt {key} is the first that anybody knows")
         self._claims(attempt)
+
+    def _at_once(self, attempt: Attempt) -> None:
+        """I9: so many tasks of an array run at a time as its owner said."""
+        job = self._jobs.get(attempt.key.job_id)
+        array = None if job is None else job.array
+        if array is None or not array.concurrent:
+            return
+        tasks = range(array.array_id + 1, array.array_id + array.tasks + 1)
+        living = [it.key.job_id for it in self._attempts.values() if it.state in LIVE]
+        live = sum(1 for job_id in living if job_id in tasks)
+        words = f"{live} tasks of array {array.array_id} run, and it has a limit of"
+        self.hold(live <= array.concurrent, f"I9: {words} {array.concurrent}")
 
     def _no_process(self, attempt: Attempt) -> None:
         """I4: the rows give GPUs back only when nothing runs there any more."""

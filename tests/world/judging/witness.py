@@ -62,7 +62,7 @@ class Witness:
         """I12: a master says nothing to an agent while another one leads."""
         row, candidate = self._world.row, master.candidate
         if row is not None and candidate is not None:
-            mine = row.holder == candidate.lease.holder
+            mine = row.holder in (candidate.lease.holder, "")
             self.hold(mine, f"I12: {master.name} speaks to {node}, and {row.holder} leads")
 
     # --- agents ---------------------------------------------------------------------------------

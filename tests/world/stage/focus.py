@@ -222,6 +222,56 @@ def failures(draws: Stream, settings: Settings) -> Focused:
     return settings, acts
 
 
+def arrays(draws: Stream, settings: Settings) -> Focused:
+    """Arrays with a limit, whose submissions are lost and come twice, under a master that dies."""
+    settings = settings._replace(busy_s=120.0, lost=draws.pick((0, 150)), doubled=150)
+    acts = _jobs(draws, 2, 60.0, (*SHORT_S, 15.0))
+    for number in range(2 + draws.below(3)):
+        tasks = draws.pick((2, 4, 9))
+        facts: dict[str, Any] = {
+            "client": draws.pick(CLIENT),
+            "job": f"a{number}",
+            "gpus": 1,
+            "run_s": draws.pick((*SHORT_S, 15.0)),
+            "tasks": tasks,
+            "at_once": draws.pick((0, 1, 2)),
+        }
+        at_s = _at(draws, 1.0, 60.0)
+        acts.append(Act(at_s, "submit", facts))
+        for _ in range(draws.below(5)):
+            task = draws.below(tasks)
+            label = f"a{number}.{task}" if task else f"a{number}"
+            told: dict[str, Any] = {"client": draws.pick(CLIENT), "job": label}
+            word = draws.pick(("cancel", "requeue", "hold", "nice", "look"))
+            told |= {"to": draws.below(9)} if word == "nice" else {}
+            when_s = round(at_s + draws.spread(0.1, 30.0), 3)
+            acts.append(Act(when_s, word, told))
+            if word == "hold":
+                acts.append(Act(when_s + draws.spread(1.0, 20.0), "release", told))
+    for _ in range(1 + draws.below(4)):
+        at = draws.pick(("failpoint", "once", "callback"))
+        facts = {"master": "m1", "at": at, "number": 1 + draws.below(12)}
+        acts.append(Act(_at(draws, 3.0, 80.0), "kill_master", facts))
+    return settings, acts
+
+
+def failover(draws: Stream, settings: Settings) -> Focused:
+    """The database of two masters moves to its second server, which may lag."""
+    settings = settings._replace(masters=2, hold_s=40.0, busy_s=150.0)
+    acts = _jobs(draws, 5 + draws.below(5), 100.0, MIXED_S)
+    for _ in range(1 + draws.below(4)):
+        at_s = _at(draws, 5.0, 140.0)
+        facts: dict[str, Any] = {"lagging": draws.below(2) == 1, "for_s": draws.pick((5.0, 30.0))}
+        acts.append(Act(at_s, "promote", facts))
+        what = draws.pick(("", "kill_master", "cut_from_store", "stop_master"))
+        if what:
+            trouble: dict[str, Any] = {"master": draws.pick((LEADER, "m1", "m2"))}
+            once = {"at": "once", "number": 1}
+            trouble |= once if what == "kill_master" else {"for_s": draws.pick((3.0, 12.0, 40.0))}
+            acts.append(Act(round(at_s + draws.spread(-4.0, 10.0), 3), what, trouble))
+    return settings, acts + _looks(draws, 20, 6, 140.0)
+
+
 FOCI: Mapping[str, Callable[[Stream, Settings], Focused]] = {
     "silence": silence,
     "late answers": late_answers,
@@ -232,4 +282,6 @@ FOCI: Mapping[str, Callable[[Stream, Settings], Focused]] = {
     "commits": commits,
     "requests": requests,
     "failures": failures,
+    "arrays": arrays,
+    "failover": failover,
 }

@@ -13,9 +13,11 @@ from dlq_common.clock import Clock
 from dlq_common.fence import LeaderFence
 from dlq_master.leader.lease import Ask, LeaderLease, Standing, carried_out
 from dlq_master.leader.row import HeldLease, RowUnknown
+from dlq_master.store.postgres.fence import JUMP
 from world.stage.tape import Stream
 from world.stage.virtual_loop import VirtualLoop
 
+SYSTEM = "1"
 ANSWER_S = (0.002, 0.01, 0.1, 0.8)
 UNREACHABLE_S = 1.5
 LOOK_S = 0.2
@@ -32,42 +34,85 @@ class SharedRow:
         self._address = ""
         self._until_s = 0.0
         self.cut_off: set[str] = set()  # masters that cannot reach the database
+        self.timeline = 1  # raised by each promotion of a second server
+        self._given_on = 1  # the timeline on which the present epoch was given
+        self._right: int | None = None  # the epoch that the present server has never heard of
+        self.candidates: list[Candidate] = []
 
     def read(self) -> HeldLease:
         left_s = self._until_s - self._loop.time()
-        return HeldLease(self.epoch, self.holder, self._address, left_s, "system", 1, True)
+        return HeldLease(
+            self.epoch, self.holder, self._address, left_s, SYSTEM, self.timeline, True
+        )
 
     def try_acquire(self, seen_epoch: int, holder: str, address: str, ttl_s: float) -> HeldLease:
         if self.read().free and seen_epoch == self.epoch:
-            self.epoch += 1
+            self.epoch += 1 if self._given_on == self.timeline else JUMP
+            self._given_on = self.timeline
             self.holder, self._address = holder, address
             self._until_s = self._loop.time() + ttl_s
         return self.read()
 
     def renew(self, fence: LeaderFence, holder: str, ttl_s: float) -> HeldLease:
-        if self.holder == holder and self.epoch == fence.epoch:
+        if self.is_held_by(fence, holder):
             self._until_s = self._loop.time() + ttl_s
         return self.read()
 
     def release(self, fence: LeaderFence, holder: str) -> HeldLease:
-        if self.holder == holder and self.epoch == fence.epoch:
+        if self.is_held_by(fence, holder):
             self._until_s = self._loop.time()
         return self.read()
+
+    def is_held_by(self, fence: LeaderFence, holder: str) -> bool:
+        """Whether the row is as this leader knows it."""
+        return holder == self.holder and fence == LeaderFence(SYSTEM, self.timeline, self.epoch)
+
+    def promote(self, *, lagging: bool) -> bool:
+        """The second server takes over; all sessions are lost. A lagging one has not heard of the
+        last leader. That is refused only by masters that have: False if one has not.
+        """
+        known = all(it.lease.known.epoch == self.epoch for it in self.candidates)
+        if lagging and (not known or self.epoch < 2 or self._right is not None):
+            return False
+        if lagging:
+            self._right, self.epoch = self.epoch, self.epoch - 1
+        self._take_over()
+        return True
+
+    def promote_right(self) -> None:
+        """The server that has all commits takes the place of the lagging one."""
+        if self._right is not None:
+            self.epoch, self._right = max(self.epoch, self._right), None
+            self._take_over()
+
+    def _take_over(self) -> None:
+        self.timeline += 1
+        self._until_s = self._loop.time()
+        for candidate in self.candidates:
+            candidate.session_lost()
 
 
 class Candidate:
     """One process of a master: waits, leads, and is over. It is the fence of its writes."""
 
-    def __init__(self, row: SharedRow, name: str, holder: str, clock: Clock) -> None:
+    def __init__(
+        self, row: SharedRow, name: str, holder: str, clock: Clock, seen: list[LeaderFence]
+    ) -> None:
+        """`seen`: the highest fence that this host has seen, in earlier lives too."""
         self._row, self._name, self._clock = row, name, clock
-        self.lease = LeaderLease(holder)
+        self.lease = LeaderLease(holder, known=seen[-1])
         self.leads = asyncio.Event()
+        self._seen = seen
+        row.candidates = [it for it in row.candidates if it._name != name] + [self]
 
     def holds(self) -> bool:
         """Every transaction begins with a look at the row: it must be this leader's."""
-        row = self._row
-        mine = row.holder == self.lease.holder and row.epoch == self.lease.fence.epoch
-        return mine and self._name not in row.cut_off
+        mine = self._row.is_held_by(self.lease.fence, self.lease.holder)
+        return mine and self._name not in self._row.cut_off
+
+    def session_lost(self) -> None:
+        """The database has ended its session."""
+        self.lease.session_lost(self._clock.boottime_s())
 
     @property
     def fence(self) -> LeaderFence:
@@ -91,6 +136,7 @@ class Candidate:
                 self.lease.unknown(ask, self._clock.boottime_s())
             else:
                 self.lease.answered(ask, row, self._clock.boottime_s())
+                self._seen[:] = [self.lease.known]
             if self.lease.standing is Standing.LEADING:
                 self.leads.set()
 
@@ -106,9 +152,10 @@ class Candidate:
         if self._name in row.cut_off:
             await asyncio.sleep(UNREACHABLE_S)
             raise RowUnknown
+        timeline = row.timeline
         await asyncio.sleep(row.draws.pick(ANSWER_S))
         found = carried_out(ask, self.lease, row, self._name)
         await asyncio.sleep(row.draws.pick(ANSWER_S))
-        if self._name in row.cut_off:
-            raise RowUnknown
+        if self._name in row.cut_off or timeline != row.timeline:
+            raise RowUnknown  # its session has ended
         return found
