@@ -178,8 +178,8 @@ class Master:
         await self.door.commit(first)
         self._sessions = Sessions(CheckpointPlaces(ROOT, b"seed"), leads)
         if self.candidate is not None:
-            fence = self.candidate.fence
-            self._sessions.database = RowsPlace(fence.system, fence.timeline)
+            here = self.candidate.fence
+            self._sessions.database = RowsPlace(here.system, here.timeline)
         planner = InlinePlanner()
         state.placement.offloaded.planner = planner
         loop = Loop(
