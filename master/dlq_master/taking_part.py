@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from dlq_master.rpc.metrics.metrics import MetricsServer
 
 LOOK_S: Final = 0.1
+STUCK_S: Final = 60.0  # a standby that has read for so long reads from a server that is silent
 
 _log = get_logger("master.leader")
 
@@ -60,6 +61,7 @@ class WarmRows:
         self._tail: StoreTail | None = None
         self._failed = ""
         self._read_s = -math.inf
+        self._began_s = math.inf  # of the reading that goes on
         self._name = own_address(config)
 
     @property
@@ -88,6 +90,7 @@ class WarmRows:
         try:
             if self._tail is None:
                 self._tail = StoreTail(place_of(self._config), window_of(self._config))
+            self._began_s = SteadyClock().boottime_s()
             self._tail.catch_up()
             self._turns.note(self._tail.number, self._tail.system)
             self._read_s, self._failed = SteadyClock().boottime_s(), ""
@@ -97,6 +100,14 @@ class WarmRows:
             if str(error) != self._failed:
                 self._failed = str(error)
                 _log.warning("standby_reads_nothing", cause=self._failed)
+        finally:
+            self._began_s = math.inf
+
+    def look(self) -> None:
+        """From another thread, now and then: end a reading that a silent server holds up."""
+        tail = self._tail
+        if tail is not None and SteadyClock().boottime_s() - self._began_s > STUCK_S:
+            tail.abandon()
 
     def taken(self, fence: Fence) -> Loaded | None:
         """All rows, after the last commit of the former leader; None: they must be read anew.
@@ -214,6 +225,7 @@ async def lead(
     keeper = LeaseKeeper(lease, row, own_address(config), clock, config.cluster.state_dir)
     leaving.push_async_callback(asyncio.to_thread, keeper.close)
     rows = WarmRows(config, keeper.turns)
+    keeper.watched = rows.look
     leaving.callback(rows.close)
     standing = _Standing(keeper, service, rows)
     if not await standing.until_it_leads(config, authority):
@@ -290,7 +302,6 @@ class _Standing:
 
     async def _look_once(self) -> None:
         self._service.alive()
-        self._keeper.look()
         with suppress(TimeoutError):
             await asyncio.wait_for(self._changed.wait(), LOOK_S)
         self._changed.clear()

@@ -1,7 +1,8 @@
-"""The thread that keeps the lease: it asks the row, apart from the master's loop and its writer.
+"""The threads that keep the lease: one asks the row, apart from the master's loop and its writer.
 
 A loop that plans for long, or a writer that waits for the disk, delays no renewal. The thread owns
-the core; others read the instant until which this master may speak.
+the core; others read the instant until which this master may speak. A second thread watches: a line
+that is half open may hold up the first one and the loop for ever.
 """
 
 from __future__ import annotations
@@ -44,14 +45,17 @@ class LeaseKeeper:
         self._stepping_down, self._closing = threading.Event(), threading.Event()
         self._asked: Ask | None = None
         self._changed: Callable[[], None] = lambda: None
+        self.watched: Callable[[], None] = lambda: None
         self._since_s = clock.boottime_s()
         self._thread = threading.Thread(target=self._run, name="lease", daemon=True)
+        self._watch = threading.Thread(target=self._watch_all, name="lease-watch", daemon=True)
         lease.known = read_seen(self._path)
 
     def start(self, changed: Callable[[], None]) -> None:
         """`changed` is called in the thread, after each change of standing."""
         self._changed = changed
         self._thread.start()
+        self._watch.start()
 
     @property
     def fence(self) -> LeaderFence:
@@ -91,19 +95,25 @@ class LeaseKeeper:
         self._closing.set()
         self._row.abandon()
         self._thread.join(2.0)
+        self._watch.join(2.0)
         self.turns.close()
 
-    def look(self) -> None:
-        """The loop's look, several times a second. The process ends when the lease is over. So does
-        a question that the database does not answer.
+    # --- the threads --------------------------------------------------------------------------
+
+    def _watch_all(self) -> None:
+        """The process ends when the lease is over. So does a question that the database does not
+        answer. `watched` looks after lines of others.
         """
+        while not self._closing.wait(LOOK_S):
+            self._look()
+            self.watched()
+
+    def _look(self) -> None:
         now_s, asked = self._clock.boottime_s(), self._asked
         if not self._stepping_down.is_set() and self.lease.is_over(now_s):
             self._end()
         if asked is not None and now_s - asked.sent_s > self.lease.terms.ttl_s:
             self._row.abandon()
-
-    # --- the thread ---------------------------------------------------------------------------
 
     def _run(self) -> None:
         standing, why, seen = self.lease.standing, "", self.lease.known

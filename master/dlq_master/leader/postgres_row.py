@@ -7,9 +7,7 @@ stands still is ended by the server after the time of one lease.
 
 from __future__ import annotations
 
-import os
 import select
-import socket
 from collections.abc import Sequence
 from contextlib import closing, suppress
 from typing import Any, Final, LiteralString
@@ -164,10 +162,8 @@ class PostgresRow:
     def abandon(self) -> None:
         """From any thread: the question that is out ends with RowUnknown."""
         line = self._line
-        if line is None:
-            return
-        with suppress(OSError, psycopg.Error), socket.socket(fileno=os.dup(line.fileno())) as own:
-            own.shutdown(socket.SHUT_RDWR)
+        if line is not None:
+            line.abandon()
 
     def close(self) -> None:
         """End the session; a lease that it holds is free then."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -23,18 +24,24 @@ class FakeTail:
 
     number = 0
     system = "71"
-    away = False
+    away = silent = False
     names: ClassVar[list[str]] = []
 
     def __init__(self, *_: Any) -> None:
         self.closed = False
+        self.answers = threading.Event()
 
     def catch_up(self) -> None:
-        if self.away:
+        if self.silent:
+            self.answers.wait()
+        if self.away or self.silent:
             raise Unavailable("the server is away")
 
     def call_itself(self, name: str) -> None:
         self.names.append(name)
+
+    def abandon(self) -> None:
+        self.answers.set()
 
     def loaded(self, fence: Fence) -> Any:
         return ("rows", fence)
@@ -48,6 +55,7 @@ def rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> WarmRows:
     monkeypatch.setattr(taking_part, "StoreTail", FakeTail)
     monkeypatch.setattr(FakeTail, "number", 0)
     monkeypatch.setattr(FakeTail, "away", False)
+    monkeypatch.setattr(FakeTail, "silent", False)
     monkeypatch.setattr(FakeTail, "names", [])
     return _rows(tmp_path)
 
@@ -83,6 +91,21 @@ def test_a_standby_lets_the_leader_know_that_it_is_ready(rows: WarmRows) -> None
     ready = f"dlq-standby {MasterConfig().listen.api}"
     assert FakeTail.names == [ready, "dlq-master", "dlq-master"]
     assert rows.read_ago_s() < 60.0
+
+
+def test_a_server_that_is_silent_holds_up_no_standby_for_ever(
+    rows: WarmRows, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(taking_part, "STUCK_S", 0.0)
+    FakeTail.silent = True
+    reading = threading.Thread(target=rows.catch_up)
+    reading.start()
+    while reading.is_alive():
+        rows.look()
+        reading.join(0.01)
+    FakeTail.silent, FakeTail.number = False, 7
+    rows.look()
+    assert _taken(rows) == ("rows", FENCE)
 
 
 def test_a_database_without_turns_that_were_seen_is_refused_also_later(

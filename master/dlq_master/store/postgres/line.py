@@ -6,7 +6,9 @@ keepalives). The server ends a transaction that stands still.
 
 from __future__ import annotations
 
+import os
 import select
+import socket
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -107,7 +109,7 @@ class _WithoutNul(StrDumperUnknown):
 
 
 class PostgresLine:
-    """One connection; one thread at a time uses it, but for `interrupt`."""
+    """One connection; one thread at a time uses it, but for `interrupt` and `abandon`."""
 
     def __init__(self, server: PostgresPlace, settings: Mapping[str, str]) -> None:
         """Raises Unavailable when the server cannot be reached, or takes no writes."""
@@ -214,6 +216,11 @@ class PostgresLine:
         """End the statement that runs."""
         with suppress(psycopg.Error):
             self._line.cancel_safe(timeout=2.0)
+
+    def abandon(self) -> None:
+        """From any thread: the statement that runs fails here, also when the server is silent."""
+        with suppress(OSError, psycopg.Error), socket.socket(fileno=os.dup(self.fileno())) as own:
+            own.shutdown(socket.SHUT_RDWR)
 
     def close(self) -> None:
         with suppress(psycopg.Error):

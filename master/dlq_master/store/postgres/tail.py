@@ -141,6 +141,10 @@ class StoreTail:
         """The name of its session on the server, by which a leader finds its standbys."""
         self._line.rename(name)
 
+    def abandon(self) -> None:
+        """From any thread: what is being read fails with Unavailable."""
+        self._line.abandon()
+
     def close(self) -> None:
         """Give the connection back."""
         self._reader.close()

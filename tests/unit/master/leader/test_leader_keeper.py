@@ -13,6 +13,7 @@ from dlq_common.clock import SteadyClock
 from dlq_common.fence import LeaderFence
 from dlq_master.leader.keeper import SEEN, LeaseKeeper, read_seen
 from dlq_master.leader.lease import LeaderLease, LeaseTerms, Standing
+from dlq_master.leader.row import HeldLease, RowUnknown
 from support.simulated_lease import LeaseServer, SimulatedRow
 from support.waiting import wait_until
 
@@ -84,6 +85,30 @@ def test_what_was_seen_outlives_the_process(kept: Kept, tmp_path: Path) -> None:
     assert again.lease.known == seen
     wait_until(lambda: "the system 72 is not 71" in again.lease.why, what="it is refused")
     assert not again.may_speak()
+
+
+class SilentSession(SimulatedSession):
+    """The first question gets no answer until it is abandoned."""
+
+    asked = False
+
+    def read(self) -> HeldLease:
+        if not self.asked:
+            self.asked = True
+            self.ended.wait()
+            raise RowUnknown("abandoned")
+        return super().read()
+
+
+def test_a_question_without_an_answer_ends_although_nobody_else_looks(tmp_path: Path) -> None:
+    """The loop may stand still over a line to the same silent server."""
+    row = SilentSession(LeaseServer())
+    lease = LeaderLease("one", LeaseTerms(ttl_s=0.2, renew_s=0.01, poll_s=0.01))
+    keeper = LeaseKeeper(lease, row, "one:1", SteadyClock(), tmp_path)
+    row.server.synchronous = False  # it reads, and never leads
+    keeper.start(lambda: None)
+    wait_until(lambda: "no second server" in lease.why, what="it asks again")
+    keeper.close()
 
 
 def test_a_master_that_has_seen_nothing_begins_with_nothing(tmp_path: Path) -> None:
