@@ -355,8 +355,8 @@ fuzz: setup  ## bad messages and failing handlers hurt their senders only: make 
 	MESSAGES=$(or $(MESSAGES),1000000) SEED=$(or $(SEED),1) $(PY) -m pytest -q -s $(PATIENT) -m torture tests/fuzz
 
 .PHONY: ha
-ha: setup  ## two masters on PostgreSQL take over from each other under load (Debian: postgresql): make ha TAKEOVERS=200 SEED=1
-	TAKEOVERS=$(or $(TAKEOVERS),200) SEED=$(or $(SEED),1) DLQ_NEED_POSTGRES=1 \
+ha: setup  ## two masters on three PostgreSQL servers take over from each other under load (Debian: postgresql; root for full disks): make ha TAKEOVERS=200 SEED=1 FAULTS='failover lagging'
+	FAULTS='$(FAULTS)' TAKEOVERS=$(or $(TAKEOVERS),200) SEED=$(or $(SEED),1) DLQ_NEED_POSTGRES=1 \
 	  $(PY) -m pytest -q -s $(PATIENT) -m torture tests/fault/test_takeovers.py
 
 .PHONY: upgrades

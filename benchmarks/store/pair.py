@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import subprocess
+import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -24,7 +25,7 @@ from benchmarks.support.conditions import percentile
 from benchmarks.support.living import Living, cpu_s
 from benchmarks.support.report import Report
 from dlq_client.line.identity import load_identity
-from support.postgres_site import DURABLE, PostgresSite, postgres_site
+from support.postgres_site import DURABLE, OLDEST, PostgresSite, postgres_site, programs
 
 SQLITE, ALONE, PAIR = "SQLite", "PostgreSQL alone", "PostgreSQL pair"
 
@@ -77,6 +78,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n\n")[0])
     parser.add_argument("--count", type=int, default=2000)
     report = Report.begin("store.pair", parser)
+    if programs() is None:
+        sys.exit(f"PostgreSQL {OLDEST} or newer is not installed (Debian: postgresql)")
     with tempfile.TemporaryDirectory() as directory:
         report.disk(Path(directory))
         for place in (SQLITE, ALONE, PAIR):

@@ -5,6 +5,7 @@ PostgreSQL refuses to run as root. Then another account owns the servers and the
 
 import os
 import pwd
+import shutil
 import signal
 import subprocess
 from collections.abc import Sequence
@@ -57,21 +58,25 @@ def programs(place: Path = PLACE) -> Path:
 
 
 class Account(NamedTuple):
-    """As whom the servers run; None: as this process."""
+    """As whom the servers run, and the words before a program that runs as this account."""
 
-    user: int | None = None
-    group: int | None = None
-    others: Sequence[int] | None = None  # its other groups
+    user: int
+    group: int
+    words: Sequence[str] = ()
 
 
 def account() -> Account:
     """Anybody but root. Raises Missing."""
     if os.getuid() != 0:
-        return Account()
+        return Account(os.getuid(), os.getgid())
+    if shutil.which("setpriv") is None:
+        raise Missing("root needs setpriv to start PostgreSQL. Debian and Ubuntu: util-linux")
     for name in ACCOUNTS:
         with suppress(KeyError):
-            found = pwd.getpwnam(name)
-            return Account(found.pw_uid, found.pw_gid, ())
+            _, _, user, group, *_ = pwd.getpwnam(name)
+            # Python would fork to change it, and a process with gRPC's threads in it must not.
+            words = ("setpriv", f"--reuid={user}", f"--regid={group}", "--clear-groups", "--")
+            return Account(user, group, words)
     raise Missing(f"root may not run PostgreSQL, and no account is named {' or '.join(ACCOUNTS)}")
 
 
@@ -100,8 +105,7 @@ class Servers:
     def __enter__(self) -> Self:
         self.home.parent.chmod(0o711)  # the other account passes, and reads nothing
         self.home.mkdir(mode=0o700)
-        if self._account.user is not None:
-            os.chown(self.home, self._account.user, self._account.group or 0)
+        os.chown(self.home, self._account.user, self._account.group)
         try:
             self._make_primary()
             self.make_standby()
@@ -130,7 +134,7 @@ class Servers:
     def make_standby(self) -> None:
         """A new copy of the primary, which follows it and confirms its commits."""
         name, data = self.standby, self.home / self.standby
-        subprocess.run(["rm", "-rf", str(data)], check=True)
+        shutil.rmtree(data, ignore_errors=True)
         self._run(
             "pg_basebackup", "-D", str(data), "-R", "-X", "stream", "-c", "fast", "--no-sync",
             "-h", str(self.home), "-p", str(self._ports[self.primary]), "-U", USER,
@@ -164,10 +168,9 @@ class Servers:
     def _start(self, name: str) -> None:
         with (self.home.parent / f"server-{name}.log").open("ab") as log:
             self._running[name] = subprocess.Popen(
-                [self._programs / "postgres", "-D", self.home / name], cwd=self.home,
+                [*self._account.words, self._programs / "postgres", "-D", self.home / name],
                 stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True,
-                user=self._account.user, group=self._account.group,
-                extra_groups=self._account.others,
+                cwd=self.home,
             )  # fmt: skip
         wait_until(lambda: self._ask(name, "SELECT 1") == "1", f"server {name} to answer")
 
@@ -187,11 +190,8 @@ class Servers:
         return ""
 
     def _run(self, program: str, *options: str) -> None:
-        words: Sequence[str] = [str(self._programs / program), *options]
-        done = subprocess.run(
-            words, cwd=self.home, capture_output=True, text=True, user=self._account.user,
-            group=self._account.group, extra_groups=self._account.others,
-        )  # fmt: skip
+        words = [*self._account.words, str(self._programs / program), *options]
+        done = subprocess.run(words, cwd=self.home, capture_output=True, text=True)
         if done.returncode:
             raise ProofFailed(f"{program} failed: {done.stderr.strip()}")
 

@@ -24,7 +24,14 @@ class Client(threading.Thread):
     """A user who submits, sometimes asks again, sometimes cancels, and writes down every answer."""
 
     def __init__(
-        self, daemons: Daemons, address: str, number: int, promises: "Promises", seed: int
+        self,
+        daemons: Daemons,
+        address: str,
+        number: int,
+        promises: "Promises",
+        seed: int,
+        *,
+        pauses_s: tuple[float, float] = (0.1, 0.6),
     ) -> None:
         super().__init__(name=f"client-{number}")
         self._daemons = daemons
@@ -32,6 +39,7 @@ class Client(threading.Thread):
         self._chance = random.Random(f"{seed}/{number}")
         self._ids = SeededIds(seed * 1_000 + number)
         self._promises = promises
+        self._pauses_s = pauses_s
         self._enough = threading.Event()
         self.failure: BaseException | None = None
 
@@ -43,7 +51,7 @@ class Client(threading.Thread):
         try:
             with self._daemons.connect_as_user(self._address) as line:
                 jobs = Jobs(line)
-                while not self._enough.wait(self._chance.uniform(0.1, 0.6)):
+                while not self._enough.wait(self._chance.uniform(*self._pauses_s)):
                     self._one_job(jobs)
         except BaseException as failure:  # noqa: BLE001 - raised again by the test
             self.failure = failure

@@ -34,6 +34,7 @@ class PairDaemons(PostgresDaemons):
         super().__init__(root, server, agents, asynchronous=asynchronous)
         if dsn:
             self._settings = self._settings.replace(server.dsn, dsn)
+        self.addresses = dict(zip(MASTERS, (self.api, self._second[0]), strict=True))
         self.both = f"{self.api},{self._second[0]}"
         self._settings += f'[leader]\nmasters = ["{self.api}", "{self._second[0]}"]\n'
         self.dialled = self.both
@@ -70,7 +71,6 @@ class PairDaemons(PostgresDaemons):
     def taken_over_s(self, name: str) -> float:
         """Wait until this master serves; the time from now to its first answer."""
         began_s = time.monotonic()
-        address = self.api if name == "master" else self._second[0]
-        with self.connect(address, patience_s=TAKEN_S) as line:
+        with self.connect(self.addresses[name], patience_s=TAKEN_S) as line:
             Queues(line).cluster()
         return time.monotonic() - began_s

@@ -106,13 +106,11 @@ class PostgresServer:
         """Start it and wait until it answers."""
         with self.log.open("ab") as log:
             self._process = subprocess.Popen(
-                [str(self._bin / "postgres"), "-D", str(self.data)],
+                [*_as_account(), str(self._bin / "postgres"), "-D", str(self.data)],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
                 start_new_session=True,
-                user=account().user,
-                group=account().group,
             )
         wait_until(self._answers, what=f"PostgreSQL {self.name} answers")
 
@@ -148,7 +146,7 @@ class PostgresServer:
     def pause(self) -> None:
         """SIGSTOP for all of its processes: lines stay open, nothing answers."""
         for process in self._processes():
-            with suppress(psutil.NoSuchProcess):  # a worker may end by itself
+            with suppress(psutil.NoSuchProcess):  # it has just ended
                 process.suspend()
 
     def resume(self) -> None:
@@ -198,22 +196,26 @@ class PostgresServer:
 class PostgresSite:
     """A primary and, if asked for, its standbys; `server(name)` is one of them."""
 
-    def __init__(self, home: Path, bin_dir: Path, settings: Mapping[str, str]) -> None:
-        self._home, self._bin, self._settings = home, bin_dir, settings
-        self._servers: list[PostgresServer] = []
-        self.primary = self._new("primary")
+    def __init__(
+        self, home: Path, bin_dir: Path, settings: Mapping[str, str], first: str = "primary"
+    ) -> None:
+        """`first`: the name of the first server, which is the primary."""
+        self.home, self._bin, self._settings = home, bin_dir, settings
+        self.servers: list[PostgresServer] = []
+        self.primary = self._new(first)
 
     def make_primary(self, databases: Sequence[str] = ()) -> None:
         """Initialise and start it, with a database of each name."""
-        secret = self._home / "password"
+        secret = self.home / "password"
         secret.write_text(PASSWORD)
         secret.chmod(0o644)
         server = self.primary
         self._run(
             "initdb", "-D", str(server.data), "-U", USER, "-E", "UTF8", "--locale=C", "--no-sync",
             "--auth-local=trust", "--auth-host=scram-sha-256", f"--pwfile={secret}",
+            *self._wal_options(server),
         )  # fmt: skip
-        places = {"listen_addresses": "'127.0.0.1'", "unix_socket_directories": f"'{self._home}'"}
+        places = {"listen_addresses": "'127.0.0.1'", "unix_socket_directories": f"'{self.home}'"}
         server.configure({**_SMALL, **places, **self._settings, "port": str(server.port)})
         server.start()
         with server.connect("postgres") as line:
@@ -225,7 +227,8 @@ class PostgresSite:
         server, primary = self._new(name), self.primary
         self._run(
             "pg_basebackup", "-D", str(server.data), "-R", "-X", "stream", "-c", "fast",
-            "--no-sync", "-h", str(self._home), "-p", str(primary.port), "-U", USER,
+            "--no-sync", "-h", str(self.home), "-p", str(primary.port), "-U", USER,
+            *self._wal_options(server),
         )  # fmt: skip
         server.configure({"port": str(server.port), "cluster_name": f"'{name}'"})
         server.start()
@@ -244,26 +247,29 @@ class PostgresSite:
         )
         return server
 
+    def _wal_options(self, server: PostgresServer) -> Sequence[str]:
+        """Of initdb and pg_basebackup: where a server's log of writes lies."""
+        del server
+        return ()
+
     def end(self) -> None:
         """Nothing is left of any server, nor of its directory."""
-        for server in self._servers:
+        for server in self.servers:
             server.kill()
-        shutil.rmtree(self._home, ignore_errors=True)
+        shutil.rmtree(self.home, ignore_errors=True)
 
     def _new(self, name: str) -> PostgresServer:
-        server = PostgresServer(self._home, name, self._bin)
-        self._servers.append(server)
+        server = PostgresServer(self.home, name, self._bin)
+        self.servers.append(server)
         return server
 
     def _run(self, program: str, *options: str) -> None:
         done = subprocess.run(
-            [str(self._bin / program), *options],
+            [*_as_account(), str(self._bin / program), *options],
             capture_output=True,
             text=True,
             check=False,
-            cwd=self._home,
-            user=account().user,
-            group=account().group,
+            cwd=self.home,
         )
         assert done.returncode == 0, f"{program}: {done.stderr}"
 
@@ -274,16 +280,37 @@ def postgres_site(
 ) -> Iterator[PostgresSite]:
     """A site whose primary runs; skips the test where PostgreSQL is not installed."""
     bin_dir = need_postgres()
-    # A directory of tests is root's alone, and a socket's path may have 107 letters.
-    home = Path(tempfile.mkdtemp(prefix="dlq-pg-", dir="/tmp"))
-    if os.getuid() == 0:
-        os.chown(home, account().user or 0, account().group or 0)
-    site = PostgresSite(home, bin_dir, settings)
+    site = PostgresSite(make_home(), bin_dir, settings)
     try:
         site.make_primary(databases)
         yield site
     finally:
         site.end()
+
+
+def make_home() -> Path:
+    """A directory of the servers' account: one of tests is root's alone, and a socket's path may
+    have 107 letters.
+    """
+    home = Path(tempfile.mkdtemp(prefix="dlq-pg-", dir="/tmp"))
+    give_away(home)
+    return home
+
+
+def give_away(path: Path) -> None:
+    """Let the servers' account own a file or a directory of root."""
+    if os.getuid() == 0:
+        os.chown(path, account().user or 0, account().group or 0)
+
+
+def _as_account() -> list[str]:
+    """The words before a program that runs as the servers' account. Python would fork to change the
+    account itself, and a process with gRPC's threads in it must not.
+    """
+    if os.getuid() != 0:
+        return []
+    user, group = account()
+    return ["setpriv", f"--reuid={user}", f"--regid={group}", "--clear-groups", "--"]
 
 
 class Account(NamedTuple):

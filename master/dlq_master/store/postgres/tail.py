@@ -142,7 +142,7 @@ class StoreTail:
         self._line.rename(name)
 
     def abandon(self) -> None:
-        """From any thread: what is being read fails with Unavailable."""
+        """From any thread: the reading that goes on fails with Unavailable."""
         self._line.abandon()
 
     def close(self) -> None:
