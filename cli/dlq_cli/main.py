@@ -25,6 +25,7 @@ COMMANDS = {
     ),
     "status": Lazy("dlq_cli.commands.look.status:status", "List jobs, or show how some stand."),
     "show": Lazy("dlq_cli.commands.look.show:show", "Everything about a job."),
+    "top": Lazy("dlq_cli.commands.look.top:top", "Running jobs by the use of their GPUs."),
     "why": Lazy("dlq_cli.commands.look.why:why", "Why a job does not run: every reason."),
     "estimate": Lazy("dlq_cli.commands.jobs.estimate:estimate", "When a job will start and end."),
     "what-if": Lazy("dlq_cli.commands.look.what_if:what_if", "When jobs would start otherwise."),

@@ -24,6 +24,7 @@ from dlq_common.errors import (
     Unauthenticated,
 )
 from dlq_master.control import stimuli as say
+from dlq_master.control.attempts.idleness import Activity
 from dlq_master.control.deadlines.risks import Risk
 from dlq_master.control.forecast.helper_health import Health
 from dlq_master.control.loans.state import Followed, SwitchedOff
@@ -109,6 +110,7 @@ class FakeRead(Published):
     specs: dict[JobId, bytes] = field(default_factory=dict)
     all_attempts: dict[AttemptKey, Attempt] = field(default_factory=dict)
     all_nodes: dict[NodeId, Node] = field(default_factory=dict)
+    activities: dict[AttemptKey, Activity] = field(default_factory=dict)
     all_figures: dict[NodeId, dict[int, Figures]] = field(default_factory=dict)
     all_users: dict[str, User] = field(default_factory=dict)
     all_tokens: dict[str, JoinToken] = field(default_factory=dict)
@@ -278,6 +280,12 @@ class FakeRead(Published):
 
     def attempts(self, job_id: JobId) -> Sequence[Attempt]:
         return [each for key, each in sorted(self.all_attempts.items()) if key.job_id == job_id]
+
+    def activity(self, key: AttemptKey) -> Activity:
+        return self.activities.get(key, Activity("", "", {}))
+
+    def inactive(self) -> tuple[int, int]:
+        return 0, 0
 
     def progress(self, job_id: JobId) -> Any:
         return self.beats.get(job_id)

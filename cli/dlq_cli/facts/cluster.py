@@ -38,6 +38,7 @@ status_facts = described(
     node_pb2.GpuStatus,
     """
     state attempt? job_id conditions temperature_celsius utilization_percent used_memory_bytes
+    mean_utilization_percent power_watts clock_mhz idle_s
     """,
     job_id=lambda status: status.attempt.partition(".")[0] or None,
     conditions=described(node_pb2.GpuCondition, "code action detail? since_time"),

@@ -68,6 +68,15 @@ checkpoint_facts = described(job_pb2.Checkpoint, "path step commit_time attempt"
 
 progress_facts = described(job_pb2.Progress, "step total_step_count loss beat_time")
 
+# The use that a running job makes of its nodes.
+activity_facts = described(
+    job_pb2.JobActivity,
+    """
+    idle_reason? stall_reason? utilization_percent idle_s power_watts busy_cores
+    read_bytes_per_second written_bytes_per_second
+    """,
+)
+
 _whole_job_facts = described(
     job_pb2.Job,
     """
@@ -79,8 +88,8 @@ _whole_job_facts = described(
     end_time end_reason? exit_code exit_signal? time_limit_s time_limit_scope? time_left_s
     run_time_s=run_duration level attained_gpu_seconds lost_gpu_seconds attempt_count
     preemption_count displaced_count last_preemption stop_cost_s checkpoint work_at_risk_s
-    never_saved stop_loses_work progress promise estimate=run_estimate grace_s observed_save_count
-    observed_resume_count version redacted
+    never_saved stop_loses_work progress activity promise estimate=run_estimate grace_s
+    observed_save_count observed_resume_count version redacted
     """,
     array_job_id=lambda job: job.array_task.array_id if job.HasField("array_task") else None,
     array_task_id=lambda job: job.array_task.index if job.HasField("array_task") else None,
@@ -95,6 +104,7 @@ _whole_job_facts = described(
     checkpoint=checkpoint_facts,
     stop_loses_work=lambda job: job.HasField("stop_loss"),
     progress=progress_facts,
+    activity=activity_facts,
     promise=promise_facts,
     estimate=estimate_facts,
 )

@@ -75,6 +75,9 @@ def job_pairs(job: job_pb2.Job, look: OutputLook) -> tuple[tuple[str, str], ...]
         ("run time", _run_time(job)),
         ("estimate", estimate_text(job.run_estimate) if job.HasField("run_estimate") else ""),
         ("progress", progress(job, look)),
+        ("use", use_text(job.activity)),
+        ("idle", job.activity.idle_reason),
+        ("stalled", job.activity.stall_reason),
         ("checkpoint", _checkpoint(job, look)),
         ("unsaved work", _unsaved(job)),
         ("next grace", _grace(job)),
@@ -89,6 +92,29 @@ def job_pairs(job: job_pb2.Job, look: OutputLook) -> tuple[tuple[str, str], ...]
             else "",
         ),
     )
+
+
+def use_text(activity: job_pb2.JobActivity) -> str:
+    """`GPUs 37 %, 620 W, idle for 12 min; 3.2 cores; reads 12 MiB/s, writes 1 MiB/s`."""
+    gpus = [
+        f"GPUs {activity.utilization_percent:.0f} %"
+        if activity.HasField("utilization_percent")
+        else "",
+        f"{activity.power_watts} W" if activity.HasField("power_watts") else "",
+        f"idle for {approximate_span(from_duration(activity.idle_duration))}"
+        if from_duration(activity.idle_duration) >= 1.0
+        else "",
+    ]
+    disks = [
+        f"{verb} {approximate_size(round(rate))}/s"
+        for verb, rate in (
+            ("reads", activity.read_bytes_per_second),
+            ("writes", activity.written_bytes_per_second),
+        )
+        if rate >= 1.0
+    ]
+    cores = f"{activity.busy_cores:.1f} cores busy" if activity.HasField("busy_cores") else ""
+    return "; ".join(filter(None, [", ".join(filter(None, gpus)), cores, ", ".join(disks)]))
 
 
 def _array(job: job_pb2.Job) -> str:

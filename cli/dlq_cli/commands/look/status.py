@@ -92,7 +92,7 @@ def status(
     jobs = Jobs(app.connection())
     query = Query(
         job_ids=several_jobs(jobs, job),
-        user=_user(everybody, user),
+        user=user_of(everybody, user),
         states=parse_states(state),
         ended_within_s=None if job else ended_within_s(since, app.clock.now_s(), RECENT_S),
         team=team,
@@ -150,7 +150,8 @@ def _check_flags(*, watch: bool, as_json: bool, jsonl: bool, some: bool) -> None
         )
 
 
-def _user(everybody: bool, user: str | None) -> str:
+def user_of(everybody: bool, user: str | None) -> str:
+    """The owner that a list is asked for: `*` for everybody, empty for the caller."""
     if everybody and user:
         raise InvalidRequest("-a is everybody and -u is one")
     return "*" if everybody else "" if user in (None, "me") else user or ""

@@ -47,7 +47,7 @@ def _text(answer: job_service_pb2.ExplainJobResponse, look: OutputLook) -> str:
     believed = [f"  {line}" for line in believed_lines(answer.traffic, look)]
     if not answer.reasons:
         placed_by = [] if shown_state(job) in ENDED else believed
-        placed_by = [*_waited(answer), *placed_by]
+        placed_by = [*_inactive(job), *_waited(answer), *placed_by]
         return "\n".join([f"{name} {_no_reason(job, look)}", *placed_by]) + "\n"
     count = len(answer.reasons)
     head = f"{name} is {shown_state(job)}, queue {clean_line(job.queue)} level {job.level}: "
@@ -89,6 +89,12 @@ def _waited(answer: job_service_pb2.ExplainJobResponse) -> list[str]:
     total = format_duration(sum(from_duration(one.main_duration) for one in main))
     parts = [f"{_named(one)} {format_duration(from_duration(one.main_duration))}" for one in main]
     return [f"  waited {total}, mainly for: {', '.join(parts)}"]
+
+
+def _inactive(job: job_pb2.Job) -> list[str]:
+    """Why a running job counts as idle, or as stalled."""
+    told = (("idle", job.activity.idle_reason), ("stalled", job.activity.stall_reason))
+    return [f"  {word}: {clean_line(reason)}" for word, reason in told if reason]
 
 
 def _named(one: job_pb2.WaitShare) -> str:

@@ -8,8 +8,9 @@ leaves a gap, and a gap counts as busy (policy/activity.py).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from dlq_common.text.units import approximate_span
 from dlq_master.control.attempts.work_loss import loss_words
@@ -76,6 +77,14 @@ def take_uses(turn: Turn, node_id: NodeId, told: Iterable[ToldUse]) -> None:
         cores = _cores(attempt, node_id)
         if idleness.rules and cores and use.cpu_s is not None:
             _add(turn, node_id, attempt, UseSpan(use.span_s, min(use.span_s, use.cpu_s / cores)))
+
+
+class Activity(NamedTuple):
+    """Words on a living attempt that is idle, or stalled, and the last reports on its ranks."""
+
+    idle: str
+    stall: str
+    uses: Mapping[int, ToldUse]
 
 
 def forget_ended(turn: Turn) -> None:

@@ -24,10 +24,8 @@ def take(turn: Turn, node_id: NodeId, told: Iterable[ToldGpu]) -> None:
     """All that a node says of its GPUs now."""
     state = turn.state
     told = tuple(told)
-    figures = {
-        one.gpu: Figures(one.temperature_celsius, one.utilization_percent, one.used_memory_bytes)
-        for one in told
-    }
+    last = state.nodes.gpu_figures.get(node_id, {})
+    figures = {one.gpu: _figures(one, last.get(one.gpu)) for one in told}
     state.nodes.note_figures(node_id, figures)
     idleness.take(turn, node_id, told)
     node = state.cluster.nodes[node_id]
@@ -49,6 +47,24 @@ def take(turn: Turn, node_id: NodeId, told: Iterable[ToldGpu]) -> None:
     grave = [one for one in conditions if one.action is Action.DRAIN]
     if any((one.gpu, one.code) not in before for one in grave):
         _drain(turn, node, "; ".join(map(str, grave)))
+
+
+def _figures(told: ToldGpu, before: Figures | None) -> Figures:
+    """A time that no sample has seen ends what is known of how long it is idle."""
+    load, idle_s = told.load, None
+    if load is not None:
+        whole = load.seen_s >= load.span_s - 1.0
+        known_s = 0.0 if before is None else before.idle_s or 0.0
+        idle_s = 0.0 if load.peak_percent or not whole else known_s + load.span_s
+    return Figures(
+        told.temperature_celsius,
+        told.utilization_percent,
+        told.used_memory_bytes,
+        None if load is None else load.mean_percent,
+        None if load is None else load.power_watts,
+        None if load is None else load.clock_mhz,
+        idle_s,
+    )
 
 
 def _as_it_stands(turn: Turn, ask: ClearGpuConditions, _word: str) -> Node:

@@ -100,7 +100,11 @@ class NodesState:
     def note_figures(self, node_id: NodeId, figures: dict[int, Figures]) -> None:
         """The last measurements of the node's GPUs, all of them."""
         self.gpu_figures[node_id] = figures
-        unused = frozenset(gpu for gpu, one in figures.items() if one.utilization_percent == 0)
+        unused = frozenset(
+            gpu
+            for gpu, one in figures.items()
+            if (one.utilization_percent == 0 if one.idle_s is None else one.idle_s > 0.0)
+        )
         if self.unused_gpus.get(node_id, frozenset()) != unused:
             self.unused_gpus[node_id] = unused
             self.use_moved[node_id] = None

@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
+from dlq_master.control.attempts.idleness import Activity
 from dlq_master.control.deadlines.risks import Risk
 from dlq_master.control.forecast.helper_health import Health
 from dlq_master.control.loans.state import Followed, SwitchedOff
@@ -430,6 +431,21 @@ class Published:
         if attempt is None or attempt.resume_from is not None:
             return beat
         return beat if beat.time_s >= attempt.assigned_time_s else None
+
+    def activity(self, key: AttemptKey) -> Activity:
+        """The words and reports about a living attempt, as of now."""
+        attempts = self._state.attempts
+        idle = attempts.idleness.found.get(key)
+        return Activity(
+            "; ".join(idle.values()) if idle else "",
+            attempts.stalls.told.get(key.job_id, ""),
+            attempts.idleness.uses.get(key, {}),
+        )
+
+    def inactive(self) -> tuple[int, int]:
+        """How many living attempts are idle by a rule, and how many are stalled."""
+        attempts = self._state.attempts
+        return len(attempts.idleness.found), len(attempts.stalls.told)
 
     # --- traffic ------------------------------------------------------------------------------
 

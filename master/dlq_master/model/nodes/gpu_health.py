@@ -193,3 +193,7 @@ class Figures(NamedTuple):
     temperature_celsius: int | None
     utilization_percent: int | None
     used_memory_bytes: int | None
+    mean_utilization_percent: float | None = None
+    power_watts: int | None = None
+    clock_mhz: int | None = None
+    idle_s: float | None = None  # so long nothing has run on it; None: not known

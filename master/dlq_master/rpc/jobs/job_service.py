@@ -50,7 +50,7 @@ from dlq_master.rpc.specs.intake import (
 )
 from dlq_master.rpc.specs.respec import respecified
 from dlq_master.rpc.views.convert import attempt_message, contact_of, reason_messages
-from dlq_master.rpc.views.job_view import brief_message, job_message
+from dlq_master.rpc.views.job_view import add_figures, brief_message, job_message
 from dlq_master.store.list_order import BY_NUMBER
 
 MOST_DETAILED: Final = 1_000  # jobs of a page with details
@@ -77,6 +77,9 @@ async def get_job(call: Call, request: wire.GetJobRequest) -> wire.GetJobRespons
         attempts=[attempt_message(each, job.rules, contact_of(each, read)) for each in attempts],
         traffic=traffic_message(job, read),
     )
+    living = None if job.live_key is None else read.attempt(job.live_key)
+    if living is not None:
+        add_figures(response.job, living, read, call.now_s)
     profile = profile_of(job, read) if request.with_profile else None
     if profile is not None:
         response.profile_attempt, response.profile = str(profile[0]), profile[1]

@@ -68,6 +68,9 @@ def _gpus(read: Published) -> Iterator[MetricFamily]:
     yield family("dlq_gpus", "gauge", words, of("gpu", "gpu_type", "state"))
     words = "GPUs that jobs hold and that did nothing at the last report of their agent."
     yield family("dlq_gpus_held_idle", "gauge", words, of("idle", "queue"))
+    idle, stalled = read.inactive()
+    yield gauge("dlq_jobs_idle", "Running jobs that are idle by a rule of [[idle]].", idle)
+    yield gauge("dlq_jobs_stalled", "Running jobs whose steps have stopped.", stalled)
     words = "GPUs of nodes that are not down with which something is wrong (dlq gpus)."
     yield gauge("dlq_gpus_unhealthy", words, sums.get(("unwell",), 0))
     words = "Free GPUs on one open node: the most, and the median of all open nodes."

@@ -226,6 +226,9 @@ def _add_living(
         )
         message.work_at_risk_duration.CopyFrom(to_duration(max(0.0, now_s - saved_s)))
         add_stop_loss(message, job, attempt, now_s)
+    told = read.activity(attempt.key)
+    if told.idle or told.stall:
+        message.activity.idle_reason, message.activity.stall_reason = told.idle, told.stall
     progress = read.progress(job.job_id)
     if progress is not None:
         message.progress.CopyFrom(
@@ -236,6 +239,39 @@ def _add_living(
                 beat_time=to_timestamp(progress.time_s),
             )
         )
+
+
+def add_figures(message: job_pb2.Job, attempt: Attempt, read: Published, now_s: float) -> None:
+    """The figures of its activity, for an answer about this job alone."""
+    slots = attempt.lease.allocation.slots
+    measured = [read.figures(slot.node_id).get(gpu) for slot in slots for gpu in slot.gpu_indices]
+    means = [one.mean_utilization_percent for one in measured if one is not None]
+    idle = [one.idle_s for one in measured if one is not None]
+    watts = [one.power_watts for one in measured if one is not None]
+    count, activity = len(measured), message.activity
+    if count and len(known := [one for one in means if one is not None]) == count:
+        activity.utilization_percent = sum(known) / count
+    if count and len(still := [one for one in idle if one is not None]) == count:
+        ran_s = now_s - (attempt.started_time_s or now_s)  # its GPUs may have been idle before
+        activity.idle_duration.CopyFrom(to_duration(min(*still, ran_s)))
+    if count and len(power := [one for one in watts if one is not None]) == count:
+        activity.power_watts = sum(power)
+    _add_uses(activity, attempt, read)
+
+
+def _add_uses(activity: job_pb2.JobActivity, attempt: Attempt, read: Published) -> None:
+    uses = [one for one in read.activity(attempt.key).uses.values() if one.span_s > 0.0]
+    if len(uses) < len(attempt.ranks):
+        return
+    cores = [one.cpu_s / one.span_s for one in uses if one.cpu_s is not None]
+    read_in = [one.read_bytes / one.span_s for one in uses if one.read_bytes is not None]
+    written = [one.written_bytes / one.span_s for one in uses if one.written_bytes is not None]
+    if len(cores) == len(uses):
+        activity.busy_cores = sum(cores)
+    if len(read_in) == len(uses):
+        activity.read_bytes_per_second = sum(read_in)
+    if len(written) == len(uses):
+        activity.written_bytes_per_second = sum(written)
 
 
 def _put_held(message: job_pb2.Job, request: Request, allocation: Allocation) -> None:

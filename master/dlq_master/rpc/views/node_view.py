@@ -5,11 +5,13 @@ health of its GPUs.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 from dlq.v1 import node_pb2
-from dlq_common.text.wire import to_timestamp
+from dlq_common.text.wire import to_duration, to_timestamp
 from dlq_master.control.read_model.published import Published
 from dlq_master.model.ids import AttemptKey
+from dlq_master.model.nodes.gpu_health import Figures
 from dlq_master.model.nodes.node import Node, NodeFlag, NodeState
 
 
@@ -66,8 +68,14 @@ def gpu_statuses(node: Node, read: Published) -> Iterator[node_pb2.GpuStatus]:
                 for one in node.conditions
                 if one.gpu == gpu.index
             ],
-            **({} if found is None else found._asdict()),
+            **({} if found is None else _measured(found)),
         )
+
+
+def _measured(found: Figures) -> dict[str, Any]:
+    told = found._asdict()
+    told["idle_duration"] = to_duration(told.pop("idle_s"))
+    return told
 
 
 def withheld_words(node: Node) -> str:

@@ -1579,6 +1579,7 @@ class Job(_message.Message):
     HELD_CORE_COUNT_FIELD_NUMBER: _builtins.int
     TIME_LIMIT_SCOPE_FIELD_NUMBER: _builtins.int
     TIME_LEFT_DURATION_FIELD_NUMBER: _builtins.int
+    ACTIVITY_FIELD_NUMBER: _builtins.int
     job_id: _builtins.str
     """Short decimal integer, never reused."""
     user: _builtins.str
@@ -1755,6 +1756,12 @@ class Job(_message.Message):
         no limit, or has ended.
         """
 
+    @_builtins.property
+    def activity(self) -> Global___JobActivity:
+        """The use that it makes of its nodes; unset: it holds nothing, or nothing is known. Lists leave the
+        figures out.
+        """
+
     def __init__(
         self,
         *,
@@ -1816,10 +1823,11 @@ class Job(_message.Message):
         held_core_count: _builtins.int = ...,
         time_limit_scope: _builtins.str = ...,
         time_left_duration: _duration_pb2.Duration | None = ...,
+        activity: Global___JobActivity | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_attempt_state", b"_attempt_state", "_exit_code", b"_exit_code", "array_task", b"array_task", "attempt_state", b"attempt_state", "begin_time", b"begin_time", "checkpoint", b"checkpoint", "elastic", b"elastic", "end_time", b"end_time", "exit_code", b"exit_code", "grace_duration", b"grace_duration", "last_preemption", b"last_preemption", "progress", b"progress", "promise", b"promise", "queue_time", b"queue_time", "resources", b"resources", "run_duration", b"run_duration", "run_estimate", b"run_estimate", "start_estimate", b"start_estimate", "start_time", b"start_time", "stop_cost_duration", b"stop_cost_duration", "stop_loss", b"stop_loss", "submit_time", b"submit_time", "time_left_duration", b"time_left_duration", "time_limit_duration", b"time_limit_duration", "warning_time", b"warning_time", "work_at_risk_duration", b"work_at_risk_duration"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_attempt_state", b"_attempt_state", "_exit_code", b"_exit_code", "activity", b"activity", "array_task", b"array_task", "attempt_state", b"attempt_state", "begin_time", b"begin_time", "checkpoint", b"checkpoint", "elastic", b"elastic", "end_time", b"end_time", "exit_code", b"exit_code", "grace_duration", b"grace_duration", "last_preemption", b"last_preemption", "progress", b"progress", "promise", b"promise", "queue_time", b"queue_time", "resources", b"resources", "run_duration", b"run_duration", "run_estimate", b"run_estimate", "start_estimate", b"start_estimate", "start_time", b"start_time", "stop_cost_duration", b"stop_cost_duration", "stop_loss", b"stop_loss", "submit_time", b"submit_time", "time_left_duration", b"time_left_duration", "time_limit_duration", b"time_limit_duration", "warning_time", b"warning_time", "work_at_risk_duration", b"work_at_risk_duration"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_attempt_state", b"_attempt_state", "_exit_code", b"_exit_code", "array_task", b"array_task", "attained_gpu_seconds", b"attained_gpu_seconds", "attempt_count", b"attempt_count", "attempt_state", b"attempt_state", "begin_time", b"begin_time", "checkpoint", b"checkpoint", "dependency", b"dependency", "displaced_count", b"displaced_count", "elastic", b"elastic", "end_reason", b"end_reason", "end_time", b"end_time", "exit_code", b"exit_code", "exit_signal", b"exit_signal", "gpu_seconds", b"gpu_seconds", "gpu_type", b"gpu_type", "grace_duration", b"grace_duration", "held_by", b"held_by", "held_core_count", b"held_core_count", "held_gpu_count", b"held_gpu_count", "hold_kind", b"hold_kind", "hold_reason", b"hold_reason", "job_id", b"job_id", "last_preemption", b"last_preemption", "level", b"level", "lost_gpu_seconds", b"lost_gpu_seconds", "name", b"name", "never_saved", b"never_saved", "nice", b"nice", "node_ids", b"node_ids", "observed_resume_count", b"observed_resume_count", "observed_save_count", b"observed_save_count", "preemption_count", b"preemption_count", "profiling", b"profiling", "progress", b"progress", "promise", b"promise", "queue", b"queue", "queue_time", b"queue_time", "redacted", b"redacted", "resources", b"resources", "run_duration", b"run_duration", "run_estimate", b"run_estimate", "start_estimate", b"start_estimate", "start_time", b"start_time", "state", b"state", "stop_cause", b"stop_cause", "stop_cost_duration", b"stop_cost_duration", "stop_loss", b"stop_loss", "submit_time", b"submit_time", "team", b"team", "time_left_duration", b"time_left_duration", "time_limit_duration", b"time_limit_duration", "time_limit_scope", b"time_limit_scope", "user", b"user", "version", b"version", "virtual_devices", b"virtual_devices", "wait_code", b"wait_code", "warning_time", b"warning_time", "work_at_risk_duration", b"work_at_risk_duration"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_attempt_state", b"_attempt_state", "_exit_code", b"_exit_code", "activity", b"activity", "array_task", b"array_task", "attained_gpu_seconds", b"attained_gpu_seconds", "attempt_count", b"attempt_count", "attempt_state", b"attempt_state", "begin_time", b"begin_time", "checkpoint", b"checkpoint", "dependency", b"dependency", "displaced_count", b"displaced_count", "elastic", b"elastic", "end_reason", b"end_reason", "end_time", b"end_time", "exit_code", b"exit_code", "exit_signal", b"exit_signal", "gpu_seconds", b"gpu_seconds", "gpu_type", b"gpu_type", "grace_duration", b"grace_duration", "held_by", b"held_by", "held_core_count", b"held_core_count", "held_gpu_count", b"held_gpu_count", "hold_kind", b"hold_kind", "hold_reason", b"hold_reason", "job_id", b"job_id", "last_preemption", b"last_preemption", "level", b"level", "lost_gpu_seconds", b"lost_gpu_seconds", "name", b"name", "never_saved", b"never_saved", "nice", b"nice", "node_ids", b"node_ids", "observed_resume_count", b"observed_resume_count", "observed_save_count", b"observed_save_count", "preemption_count", b"preemption_count", "profiling", b"profiling", "progress", b"progress", "promise", b"promise", "queue", b"queue", "queue_time", b"queue_time", "redacted", b"redacted", "resources", b"resources", "run_duration", b"run_duration", "run_estimate", b"run_estimate", "start_estimate", b"start_estimate", "start_time", b"start_time", "state", b"state", "stop_cause", b"stop_cause", "stop_cost_duration", b"stop_cost_duration", "stop_loss", b"stop_loss", "submit_time", b"submit_time", "team", b"team", "time_left_duration", b"time_left_duration", "time_limit_duration", b"time_limit_duration", "time_limit_scope", b"time_limit_scope", "user", b"user", "version", b"version", "virtual_devices", b"virtual_devices", "wait_code", b"wait_code", "warning_time", b"warning_time", "work_at_risk_duration", b"work_at_risk_duration"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__attempt_state: _TypeAlias = _typing.Literal["attempt_state"]  # noqa: Y015
     _WhichOneofArgType__attempt_state: _TypeAlias = _typing.Literal["_attempt_state", b"_attempt_state"]  # noqa: Y015
@@ -1831,6 +1839,77 @@ class Job(_message.Message):
     def WhichOneof(self, oneof_group: _WhichOneofArgType__exit_code) -> _WhichOneofReturnType__exit_code | None: ...
 
 Global___Job: _TypeAlias = Job  # noqa: Y015
+
+@_typing.final
+class JobActivity(_message.Message):
+    """The use that a running job makes of its nodes, as of the last reports."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    IDLE_REASON_FIELD_NUMBER: _builtins.int
+    STALL_REASON_FIELD_NUMBER: _builtins.int
+    UTILIZATION_PERCENT_FIELD_NUMBER: _builtins.int
+    IDLE_DURATION_FIELD_NUMBER: _builtins.int
+    POWER_WATTS_FIELD_NUMBER: _builtins.int
+    BUSY_CORES_FIELD_NUMBER: _builtins.int
+    READ_BYTES_PER_SECOND_FIELD_NUMBER: _builtins.int
+    WRITTEN_BYTES_PER_SECOND_FIELD_NUMBER: _builtins.int
+    idle_reason: _builtins.str
+    """Why it counts as idle, by a rule of the site; empty: it does not."""
+    stall_reason: _builtins.str
+    """Why its steps count as stalled; empty: they do not."""
+    utilization_percent: _builtins.float
+    """Mean utilization of its GPUs over the last half a minute or so; unset: not known of all of them."""
+    power_watts: _builtins.int
+    """Power of all its GPUs; unset: not known of all of them."""
+    busy_cores: _builtins.float
+    """Cores that its ranks keep busy; unset: not known."""
+    read_bytes_per_second: _builtins.float
+    """Bytes a second that its ranks read from disks; unset: not known."""
+    written_bytes_per_second: _builtins.float
+    """Bytes a second that its ranks write to disks; unset: not known."""
+    @_builtins.property
+    def idle_duration(self) -> _duration_pb2.Duration:
+        """For how long none of its GPUs has been used at all; unset: not known of all of them."""
+
+    def __init__(
+        self,
+        *,
+        idle_reason: _builtins.str = ...,
+        stall_reason: _builtins.str = ...,
+        utilization_percent: _builtins.float | None = ...,
+        idle_duration: _duration_pb2.Duration | None = ...,
+        power_watts: _builtins.int | None = ...,
+        busy_cores: _builtins.float | None = ...,
+        read_bytes_per_second: _builtins.float | None = ...,
+        written_bytes_per_second: _builtins.float | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_busy_cores", b"_busy_cores", "_power_watts", b"_power_watts", "_read_bytes_per_second", b"_read_bytes_per_second", "_utilization_percent", b"_utilization_percent", "_written_bytes_per_second", b"_written_bytes_per_second", "busy_cores", b"busy_cores", "idle_duration", b"idle_duration", "power_watts", b"power_watts", "read_bytes_per_second", b"read_bytes_per_second", "utilization_percent", b"utilization_percent", "written_bytes_per_second", b"written_bytes_per_second"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_busy_cores", b"_busy_cores", "_power_watts", b"_power_watts", "_read_bytes_per_second", b"_read_bytes_per_second", "_utilization_percent", b"_utilization_percent", "_written_bytes_per_second", b"_written_bytes_per_second", "busy_cores", b"busy_cores", "idle_duration", b"idle_duration", "idle_reason", b"idle_reason", "power_watts", b"power_watts", "read_bytes_per_second", b"read_bytes_per_second", "stall_reason", b"stall_reason", "utilization_percent", b"utilization_percent", "written_bytes_per_second", b"written_bytes_per_second"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__busy_cores: _TypeAlias = _typing.Literal["busy_cores"]  # noqa: Y015
+    _WhichOneofArgType__busy_cores: _TypeAlias = _typing.Literal["_busy_cores", b"_busy_cores"]  # noqa: Y015
+    _WhichOneofReturnType__power_watts: _TypeAlias = _typing.Literal["power_watts"]  # noqa: Y015
+    _WhichOneofArgType__power_watts: _TypeAlias = _typing.Literal["_power_watts", b"_power_watts"]  # noqa: Y015
+    _WhichOneofReturnType__read_bytes_per_second: _TypeAlias = _typing.Literal["read_bytes_per_second"]  # noqa: Y015
+    _WhichOneofArgType__read_bytes_per_second: _TypeAlias = _typing.Literal["_read_bytes_per_second", b"_read_bytes_per_second"]  # noqa: Y015
+    _WhichOneofReturnType__utilization_percent: _TypeAlias = _typing.Literal["utilization_percent"]  # noqa: Y015
+    _WhichOneofArgType__utilization_percent: _TypeAlias = _typing.Literal["_utilization_percent", b"_utilization_percent"]  # noqa: Y015
+    _WhichOneofReturnType__written_bytes_per_second: _TypeAlias = _typing.Literal["written_bytes_per_second"]  # noqa: Y015
+    _WhichOneofArgType__written_bytes_per_second: _TypeAlias = _typing.Literal["_written_bytes_per_second", b"_written_bytes_per_second"]  # noqa: Y015
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__busy_cores) -> _WhichOneofReturnType__busy_cores | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__power_watts) -> _WhichOneofReturnType__power_watts | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__read_bytes_per_second) -> _WhichOneofReturnType__read_bytes_per_second | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__utilization_percent) -> _WhichOneofReturnType__utilization_percent | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__written_bytes_per_second) -> _WhichOneofReturnType__written_bytes_per_second | None: ...
+
+Global___JobActivity: _TypeAlias = JobActivity  # noqa: Y015
 
 @_typing.final
 class WorkLoss(_message.Message):

@@ -23,10 +23,11 @@ _sym_db = _symbol_database.Default()
 
 
 from dlq.v1 import resource_pb2 as dlq_dot_v1_dot_resource__pb2
+from google.protobuf import duration_pb2 as google_dot_protobuf_dot_duration__pb2
 from google.protobuf import timestamp_pb2 as google_dot_protobuf_dot_timestamp__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x11\x64lq/v1/node.proto\x12\x06\x64lq.v1\x1a\x15\x64lq/v1/resource.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xde\x07\n\x04Node\x12\x0f\n\x07node_id\x18\x01 \x01(\t\x12\x10\n\x08hostname\x18\x02 \x01(\t\x12 \n\x05state\x18\x03 \x01(\x0e\x32\x11.dlq.v1.NodeState\x12\r\n\x05\x66lags\x18\x04 \x03(\t\x12\x13\n\x0b\x66lag_reason\x18\x05 \x01(\t\x12\x19\n\x04gpus\x18\x06 \x03(\x0b\x32\x0b.dlq.v1.Gpu\x12\x17\n\x0fvirtual_devices\x18\x07 \x01(\x08\x12\x11\n\tcpu_count\x18\x08 \x01(\x05\x12\x14\n\x0cmemory_bytes\x18\t \x01(\x03\x12\x0f\n\x07\x62oot_id\x18\n \x01(\t\x12\x15\n\ragent_version\x18\x0b \x01(\t\x12\x30\n\x0c\x63ontact_time\x18\x0c \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x16\n\x0e\x66ree_gpu_count\x18\r \x01(\x05\x12\x10\n\x08\x61ttempts\x18\x0e \x03(\t\x12\x11\n\troot_jobs\x18\x0f \x01(\x08\x12\x0f\n\x07version\x18\x10 \x01(\x03\x12\x1c\n\x14withheld_gpu_indexes\x18\x11 \x03(\x05\x12\x17\n\x0fwithheld_reason\x18\x12 \x01(\t\x12\x38\n\x14maintenance_end_time\x18\x13 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\'\n\x0cgpu_statuses\x18\x14 \x03(\x0b\x32\x11.dlq.v1.GpuStatus\x12#\n\x07reasons\x18\x15 \x03(\x0b\x32\x12.dlq.v1.NodeReason\x12(\n\x06labels\x18\x16 \x03(\x0b\x32\x18.dlq.v1.Node.LabelsEntry\x12\x0c\n\x04pool\x18\x17 \x01(\t\x12\x16\n\x0ejob_core_count\x18\x18 \x01(\x05\x12\x17\n\x0f\x66ree_core_count\x18\x19 \x01(\x05\x12\x19\n\x11\x63ore_memory_bytes\x18\x1a \x01(\x03\x12@\n\x13\x64\x65\x63lared_gpu_speeds\x18\x1b \x03(\x0b\x32#.dlq.v1.Node.DeclaredGpuSpeedsEntry\x12@\n\x13measured_gpu_speeds\x18\x1c \x03(\x0b\x32#.dlq.v1.Node.MeasuredGpuSpeedsEntry\x1a-\n\x0bLabelsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\x1a\x38\n\x16\x44\x65\x63laredGpuSpeedsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x01:\x02\x38\x01\x1a\x38\n\x16MeasuredGpuSpeedsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x01:\x02\x38\x01\"h\n\nNodeReason\x12\x0c\n\x04kind\x18\x01 \x01(\t\x12\r\n\x05words\x18\x02 \x01(\t\x12\r\n\x05\x61\x63tor\x18\x03 \x01(\t\x12.\n\nsince_time\x18\x04 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\"l\n\x0cGpuCondition\x12\x0c\n\x04\x63ode\x18\x01 \x01(\t\x12\x0e\n\x06\x61\x63tion\x18\x02 \x01(\t\x12\x0e\n\x06\x64\x65tail\x18\x03 \x01(\t\x12.\n\nsince_time\x18\x04 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\"\x8e\x02\n\tGpuStatus\x12\r\n\x05index\x18\x01 \x01(\x05\x12\r\n\x05state\x18\x02 \x01(\t\x12\x0f\n\x07\x61ttempt\x18\x03 \x01(\t\x12(\n\nconditions\x18\x04 \x03(\x0b\x32\x14.dlq.v1.GpuCondition\x12 \n\x13temperature_celsius\x18\x05 \x01(\x05H\x00\x88\x01\x01\x12 \n\x13utilization_percent\x18\x06 \x01(\x05H\x01\x88\x01\x01\x12\x1e\n\x11used_memory_bytes\x18\x07 \x01(\x03H\x02\x88\x01\x01\x42\x16\n\x14_temperature_celsiusB\x16\n\x14_utilization_percentB\x14\n\x12_used_memory_bytes*\x83\x01\n\tNodeState\x12\x1a\n\x16NODE_STATE_UNSPECIFIED\x10\x00\x12\x11\n\rNODE_STATE_UP\x10\x01\x12\x16\n\x12NODE_STATE_SUSPECT\x10\x02\x12\x1a\n\x16NODE_STATE_UNREACHABLE\x10\x03\x12\x13\n\x0fNODE_STATE_DOWN\x10\x04\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x11\x64lq/v1/node.proto\x12\x06\x64lq.v1\x1a\x15\x64lq/v1/resource.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xde\x07\n\x04Node\x12\x0f\n\x07node_id\x18\x01 \x01(\t\x12\x10\n\x08hostname\x18\x02 \x01(\t\x12 \n\x05state\x18\x03 \x01(\x0e\x32\x11.dlq.v1.NodeState\x12\r\n\x05\x66lags\x18\x04 \x03(\t\x12\x13\n\x0b\x66lag_reason\x18\x05 \x01(\t\x12\x19\n\x04gpus\x18\x06 \x03(\x0b\x32\x0b.dlq.v1.Gpu\x12\x17\n\x0fvirtual_devices\x18\x07 \x01(\x08\x12\x11\n\tcpu_count\x18\x08 \x01(\x05\x12\x14\n\x0cmemory_bytes\x18\t \x01(\x03\x12\x0f\n\x07\x62oot_id\x18\n \x01(\t\x12\x15\n\ragent_version\x18\x0b \x01(\t\x12\x30\n\x0c\x63ontact_time\x18\x0c \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x16\n\x0e\x66ree_gpu_count\x18\r \x01(\x05\x12\x10\n\x08\x61ttempts\x18\x0e \x03(\t\x12\x11\n\troot_jobs\x18\x0f \x01(\x08\x12\x0f\n\x07version\x18\x10 \x01(\x03\x12\x1c\n\x14withheld_gpu_indexes\x18\x11 \x03(\x05\x12\x17\n\x0fwithheld_reason\x18\x12 \x01(\t\x12\x38\n\x14maintenance_end_time\x18\x13 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\'\n\x0cgpu_statuses\x18\x14 \x03(\x0b\x32\x11.dlq.v1.GpuStatus\x12#\n\x07reasons\x18\x15 \x03(\x0b\x32\x12.dlq.v1.NodeReason\x12(\n\x06labels\x18\x16 \x03(\x0b\x32\x18.dlq.v1.Node.LabelsEntry\x12\x0c\n\x04pool\x18\x17 \x01(\t\x12\x16\n\x0ejob_core_count\x18\x18 \x01(\x05\x12\x17\n\x0f\x66ree_core_count\x18\x19 \x01(\x05\x12\x19\n\x11\x63ore_memory_bytes\x18\x1a \x01(\x03\x12@\n\x13\x64\x65\x63lared_gpu_speeds\x18\x1b \x03(\x0b\x32#.dlq.v1.Node.DeclaredGpuSpeedsEntry\x12@\n\x13measured_gpu_speeds\x18\x1c \x03(\x0b\x32#.dlq.v1.Node.MeasuredGpuSpeedsEntry\x1a-\n\x0bLabelsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\x1a\x38\n\x16\x44\x65\x63laredGpuSpeedsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x01:\x02\x38\x01\x1a\x38\n\x16MeasuredGpuSpeedsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x01:\x02\x38\x01\"h\n\nNodeReason\x12\x0c\n\x04kind\x18\x01 \x01(\t\x12\r\n\x05words\x18\x02 \x01(\t\x12\r\n\x05\x61\x63tor\x18\x03 \x01(\t\x12.\n\nsince_time\x18\x04 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\"l\n\x0cGpuCondition\x12\x0c\n\x04\x63ode\x18\x01 \x01(\t\x12\x0e\n\x06\x61\x63tion\x18\x02 \x01(\t\x12\x0e\n\x06\x64\x65tail\x18\x03 \x01(\t\x12.\n\nsince_time\x18\x04 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\"\xd4\x03\n\tGpuStatus\x12\r\n\x05index\x18\x01 \x01(\x05\x12\r\n\x05state\x18\x02 \x01(\t\x12\x0f\n\x07\x61ttempt\x18\x03 \x01(\t\x12(\n\nconditions\x18\x04 \x03(\x0b\x32\x14.dlq.v1.GpuCondition\x12 \n\x13temperature_celsius\x18\x05 \x01(\x05H\x00\x88\x01\x01\x12 \n\x13utilization_percent\x18\x06 \x01(\x05H\x01\x88\x01\x01\x12\x1e\n\x11used_memory_bytes\x18\x07 \x01(\x03H\x02\x88\x01\x01\x12%\n\x18mean_utilization_percent\x18\x08 \x01(\x01H\x03\x88\x01\x01\x12\x18\n\x0bpower_watts\x18\t \x01(\x05H\x04\x88\x01\x01\x12\x16\n\tclock_mhz\x18\n \x01(\x05H\x05\x88\x01\x01\x12\x30\n\ridle_duration\x18\x0b \x01(\x0b\x32\x19.google.protobuf.DurationB\x16\n\x14_temperature_celsiusB\x16\n\x14_utilization_percentB\x14\n\x12_used_memory_bytesB\x1b\n\x19_mean_utilization_percentB\x0e\n\x0c_power_wattsB\x0c\n\n_clock_mhz*\x83\x01\n\tNodeState\x12\x1a\n\x16NODE_STATE_UNSPECIFIED\x10\x00\x12\x11\n\rNODE_STATE_UP\x10\x01\x12\x16\n\x12NODE_STATE_SUSPECT\x10\x02\x12\x1a\n\x16NODE_STATE_UNREACHABLE\x10\x03\x12\x13\n\x0fNODE_STATE_DOWN\x10\x04\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -39,20 +40,20 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_NODE_DECLAREDGPUSPEEDSENTRY']._serialized_options = b'8\001'
   _globals['_NODE_MEASUREDGPUSPEEDSENTRY']._loaded_options = None
   _globals['_NODE_MEASUREDGPUSPEEDSENTRY']._serialized_options = b'8\001'
-  _globals['_NODESTATE']._serialized_start=1568
-  _globals['_NODESTATE']._serialized_end=1699
-  _globals['_NODE']._serialized_start=86
-  _globals['_NODE']._serialized_end=1076
-  _globals['_NODE_LABELSENTRY']._serialized_start=915
-  _globals['_NODE_LABELSENTRY']._serialized_end=960
-  _globals['_NODE_DECLAREDGPUSPEEDSENTRY']._serialized_start=962
-  _globals['_NODE_DECLAREDGPUSPEEDSENTRY']._serialized_end=1018
-  _globals['_NODE_MEASUREDGPUSPEEDSENTRY']._serialized_start=1020
-  _globals['_NODE_MEASUREDGPUSPEEDSENTRY']._serialized_end=1076
-  _globals['_NODEREASON']._serialized_start=1078
-  _globals['_NODEREASON']._serialized_end=1182
-  _globals['_GPUCONDITION']._serialized_start=1184
-  _globals['_GPUCONDITION']._serialized_end=1292
-  _globals['_GPUSTATUS']._serialized_start=1295
-  _globals['_GPUSTATUS']._serialized_end=1565
+  _globals['_NODESTATE']._serialized_start=1798
+  _globals['_NODESTATE']._serialized_end=1929
+  _globals['_NODE']._serialized_start=118
+  _globals['_NODE']._serialized_end=1108
+  _globals['_NODE_LABELSENTRY']._serialized_start=947
+  _globals['_NODE_LABELSENTRY']._serialized_end=992
+  _globals['_NODE_DECLAREDGPUSPEEDSENTRY']._serialized_start=994
+  _globals['_NODE_DECLAREDGPUSPEEDSENTRY']._serialized_end=1050
+  _globals['_NODE_MEASUREDGPUSPEEDSENTRY']._serialized_start=1052
+  _globals['_NODE_MEASUREDGPUSPEEDSENTRY']._serialized_end=1108
+  _globals['_NODEREASON']._serialized_start=1110
+  _globals['_NODEREASON']._serialized_end=1214
+  _globals['_GPUCONDITION']._serialized_start=1216
+  _globals['_GPUCONDITION']._serialized_end=1324
+  _globals['_GPUSTATUS']._serialized_start=1327
+  _globals['_GPUSTATUS']._serialized_end=1795
 # @@protoc_insertion_point(module_scope)

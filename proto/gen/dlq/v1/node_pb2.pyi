@@ -6,6 +6,7 @@ Nodes: the machines that run jobs."""
 from collections import abc as _abc
 from dlq.v1 import resource_pb2 as _resource_pb2
 from google.protobuf import descriptor as _descriptor
+from google.protobuf import duration_pb2 as _duration_pb2
 from google.protobuf import message as _message
 from google.protobuf import timestamp_pb2 as _timestamp_pb2
 from google.protobuf.internal import containers as _containers
@@ -354,6 +355,10 @@ class GpuStatus(_message.Message):
     TEMPERATURE_CELSIUS_FIELD_NUMBER: _builtins.int
     UTILIZATION_PERCENT_FIELD_NUMBER: _builtins.int
     USED_MEMORY_BYTES_FIELD_NUMBER: _builtins.int
+    MEAN_UTILIZATION_PERCENT_FIELD_NUMBER: _builtins.int
+    POWER_WATTS_FIELD_NUMBER: _builtins.int
+    CLOCK_MHZ_FIELD_NUMBER: _builtins.int
+    IDLE_DURATION_FIELD_NUMBER: _builtins.int
     index: _builtins.int
     """Number on its node."""
     state: _builtins.str
@@ -366,9 +371,19 @@ class GpuStatus(_message.Message):
     """Part of the last second in which something ran on it; unset: not reported."""
     used_memory_bytes: _builtins.int
     """Memory in use; unset: not reported."""
+    mean_utilization_percent: _builtins.float
+    """Mean utilization since the report before the last; unset: not known."""
+    power_watts: _builtins.int
+    """Mean power in the same time; unset: not reported."""
+    clock_mhz: _builtins.int
+    """Clock of its processors; unset: not reported."""
     @_builtins.property
     def conditions(self) -> _containers.RepeatedCompositeFieldContainer[Global___GpuCondition]:
         """Its known faults; empty: none."""
+
+    @_builtins.property
+    def idle_duration(self) -> _duration_pb2.Duration:
+        """For how long nothing has run on it, by the samples of its agent; unset: not known."""
 
     def __init__(
         self,
@@ -380,17 +395,33 @@ class GpuStatus(_message.Message):
         temperature_celsius: _builtins.int | None = ...,
         utilization_percent: _builtins.int | None = ...,
         used_memory_bytes: _builtins.int | None = ...,
+        mean_utilization_percent: _builtins.float | None = ...,
+        power_watts: _builtins.int | None = ...,
+        clock_mhz: _builtins.int | None = ...,
+        idle_duration: _duration_pb2.Duration | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_temperature_celsius", b"_temperature_celsius", "_used_memory_bytes", b"_used_memory_bytes", "_utilization_percent", b"_utilization_percent", "temperature_celsius", b"temperature_celsius", "used_memory_bytes", b"used_memory_bytes", "utilization_percent", b"utilization_percent"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_clock_mhz", b"_clock_mhz", "_mean_utilization_percent", b"_mean_utilization_percent", "_power_watts", b"_power_watts", "_temperature_celsius", b"_temperature_celsius", "_used_memory_bytes", b"_used_memory_bytes", "_utilization_percent", b"_utilization_percent", "clock_mhz", b"clock_mhz", "idle_duration", b"idle_duration", "mean_utilization_percent", b"mean_utilization_percent", "power_watts", b"power_watts", "temperature_celsius", b"temperature_celsius", "used_memory_bytes", b"used_memory_bytes", "utilization_percent", b"utilization_percent"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_temperature_celsius", b"_temperature_celsius", "_used_memory_bytes", b"_used_memory_bytes", "_utilization_percent", b"_utilization_percent", "attempt", b"attempt", "conditions", b"conditions", "index", b"index", "state", b"state", "temperature_celsius", b"temperature_celsius", "used_memory_bytes", b"used_memory_bytes", "utilization_percent", b"utilization_percent"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_clock_mhz", b"_clock_mhz", "_mean_utilization_percent", b"_mean_utilization_percent", "_power_watts", b"_power_watts", "_temperature_celsius", b"_temperature_celsius", "_used_memory_bytes", b"_used_memory_bytes", "_utilization_percent", b"_utilization_percent", "attempt", b"attempt", "clock_mhz", b"clock_mhz", "conditions", b"conditions", "idle_duration", b"idle_duration", "index", b"index", "mean_utilization_percent", b"mean_utilization_percent", "power_watts", b"power_watts", "state", b"state", "temperature_celsius", b"temperature_celsius", "used_memory_bytes", b"used_memory_bytes", "utilization_percent", b"utilization_percent"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__clock_mhz: _TypeAlias = _typing.Literal["clock_mhz"]  # noqa: Y015
+    _WhichOneofArgType__clock_mhz: _TypeAlias = _typing.Literal["_clock_mhz", b"_clock_mhz"]  # noqa: Y015
+    _WhichOneofReturnType__mean_utilization_percent: _TypeAlias = _typing.Literal["mean_utilization_percent"]  # noqa: Y015
+    _WhichOneofArgType__mean_utilization_percent: _TypeAlias = _typing.Literal["_mean_utilization_percent", b"_mean_utilization_percent"]  # noqa: Y015
+    _WhichOneofReturnType__power_watts: _TypeAlias = _typing.Literal["power_watts"]  # noqa: Y015
+    _WhichOneofArgType__power_watts: _TypeAlias = _typing.Literal["_power_watts", b"_power_watts"]  # noqa: Y015
     _WhichOneofReturnType__temperature_celsius: _TypeAlias = _typing.Literal["temperature_celsius"]  # noqa: Y015
     _WhichOneofArgType__temperature_celsius: _TypeAlias = _typing.Literal["_temperature_celsius", b"_temperature_celsius"]  # noqa: Y015
     _WhichOneofReturnType__used_memory_bytes: _TypeAlias = _typing.Literal["used_memory_bytes"]  # noqa: Y015
     _WhichOneofArgType__used_memory_bytes: _TypeAlias = _typing.Literal["_used_memory_bytes", b"_used_memory_bytes"]  # noqa: Y015
     _WhichOneofReturnType__utilization_percent: _TypeAlias = _typing.Literal["utilization_percent"]  # noqa: Y015
     _WhichOneofArgType__utilization_percent: _TypeAlias = _typing.Literal["_utilization_percent", b"_utilization_percent"]  # noqa: Y015
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__clock_mhz) -> _WhichOneofReturnType__clock_mhz | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__mean_utilization_percent) -> _WhichOneofReturnType__mean_utilization_percent | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__power_watts) -> _WhichOneofReturnType__power_watts | None: ...
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__temperature_celsius) -> _WhichOneofReturnType__temperature_celsius | None: ...
     @_typing.overload

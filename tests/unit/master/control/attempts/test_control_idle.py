@@ -10,6 +10,7 @@ import pytest
 
 from dlq_common.daemon.config import Seconds
 from dlq_common.errors import ConfigError
+from dlq_common.text.wire import from_duration
 from dlq_master.control.activity_config import IdleConfig, StallConfig
 from dlq_master.control.config import MasterConfig, QueueConfig
 from dlq_master.control.stimuli import Heartbeat, ToldGpu
@@ -17,6 +18,7 @@ from dlq_master.control.stimuli.nodes import ToldLoad, ToldUse
 from dlq_master.model.ids import AttemptKey, NodeId
 from dlq_master.model.jobs.job import HoldKind, RunRules
 from dlq_master.model.resources import CORE_TYPE, Request
+from dlq_master.rpc.views.job_view import add_figures, job_message
 from support.counted_calls import counted_calls
 from support.master_harness import Master, config_of
 from support.running import running
@@ -241,6 +243,36 @@ def test_a_job_without_gpus_is_judged_by_its_cpu_time(masters: Callable[..., Mas
             master.turn(beat)
         kinds = [one.kind for one in master.events() if "idle" in one.kind]
         assert kinds == ([] if cpu_s > 1.0 else ["job_idle"])
+
+
+def test_a_job_shows_its_use_and_why_it_is_idle(site: Callable[..., Site]) -> None:
+    cluster = site(rule())
+    key = running(cluster.master, *cluster.agents)
+    cluster.for_s(HALF_HOUR, 0.0)
+    read, now_s = cluster.master.loop.published, cluster.master.clock.now_s()
+    message = job_message(cluster.master.job(key.job_id), read, now_s)
+    assert message.activity.idle_reason.startswith("its use was 0.0 % over 30 min")
+    assert not message.activity.HasField("utilization_percent"), "lists leave figures out"
+    add_figures(message, cluster.master.attempt(key.job_id), read, now_s)
+    assert (message.activity.utilization_percent, message.activity.power_watts) == (0.0, 1200)
+    assert from_duration(message.activity.idle_duration) == HALF_HOUR
+    assert read.inactive() == (1, 0)
+    cluster.report(0.5)
+    message = job_message(cluster.master.job(key.job_id), read, now_s)
+    add_figures(message, cluster.master.attempt(key.job_id), read, now_s)
+    assert message.activity.utilization_percent == 50.0
+    assert from_duration(message.activity.idle_duration) == 0.0
+
+
+def test_the_idle_time_of_a_gpu_before_the_job_is_not_the_jobs(site: Callable[..., Site]) -> None:
+    cluster = site()
+    cluster.for_s(HALF_HOUR, 0.0)
+    key = running(cluster.master, *cluster.agents)
+    cluster.for_s(60.0, 0.0)
+    read, now_s = cluster.master.loop.published, cluster.master.clock.now_s()
+    message = job_message(cluster.master.job(key.job_id), read, now_s)
+    add_figures(message, cluster.master.attempt(key.job_id), read, now_s)
+    assert from_duration(message.activity.idle_duration) == 60.0
 
 
 def test_nothing_is_kept_for_attempts_that_have_ended(site: Callable[..., Site]) -> None:
