@@ -19,6 +19,7 @@ SHOWN = {
     "Preemption": job.preemption_facts(job_pb2.Preemption()),
     "Checkpoint": job.checkpoint_facts(job_pb2.Checkpoint()),
     "Progress": job.progress_facts(job_pb2.Progress()),
+    "Activity": job.activity_facts(job_pb2.JobActivity()),
     "Promise": job.promise_facts(job_pb2.Promise()),
     "Estimate": job.estimate_facts(job_pb2.RunEstimate()),
     "Attempt": job.attempt_facts(job_pb2.Attempt()),
