@@ -32,6 +32,9 @@ COMMANDS = {
     "logs": Lazy("dlq_cli.commands.look.logs:logs", "The output of a job."),
     "attach": Lazy("dlq_cli.commands.jobs.attach:attach", "The output of a job from now on."),
     "exec": Lazy("dlq_cli.commands.inside.exec:exec_", "A command inside a job that runs."),
+    "stacks": Lazy(
+        "dlq_cli.commands.inside.stacks:stacks", "Where the Python processes of a job stand."
+    ),
     "shell": Lazy("dlq_cli.commands.inside.shell:shell", "A shell inside a job that runs."),
     "ssh": Lazy("dlq_cli.commands.inside.ssh:ssh", "OpenSSH into a job, without an open port."),
     "ssh-config": Lazy(

@@ -1,0 +1,77 @@
+"""`dlq stacks`: where the Python processes of a job stand just now, by py-spy inside the job."""
+
+from __future__ import annotations
+
+import click
+
+from dlq_cli import exit_codes
+from dlq_cli.app import App
+from dlq_cli.commands.inside.exec import running_job, stay_with
+from dlq_cli.commands.options import examples, pass_app
+from dlq_cli.lists.select import one_job
+from dlq_client.jobs import Jobs
+from dlq_common.errors import IllegalTransition
+
+# It runs as the job's user, in the job's group: it sees the processes of this rank alone, by their
+# environment. Exit code 127: py-spy is missing; 1: nothing could be shown.
+SCRIPT = """\
+spy=$(command -v py-spy) || {
+    echo "py-spy is not installed where the job runs: pip install py-spy into its environment" >&2
+    exit 127
+}
+mine() {
+    tr '\\0' '\\n' <"$1/environ" 2>/dev/null | grep -qx "DLQ_JOB_ID=$DLQ_JOB_ID" || return 1
+    tr '\\0' '\\n' <"$1/environ" 2>/dev/null | grep -qx "DLQ_NODE_RANK=$DLQ_NODE_RANK"
+}
+found=0 shown=0
+for each in /proc/[0-9]*; do
+    case $(readlink "$each/exe" 2>/dev/null) in */python*) ;; *) continue ;; esac
+    mine "$each" || continue
+    found=$((found + 1))
+    "$spy" dump --pid "${each#/proc/}" && shown=$((shown + 1))
+done
+if [ $found -eq 0 ]; then
+    echo "no Python process of this rank is running" >&2
+    exit 1
+elif [ $shown -lt $found ]; then
+    echo "py-spy failed on $((found - shown)) of $found processes. It needs the sysctl" >&2
+    echo "kernel.yama.ptrace_scope = 0, and in a container the right SYS_PTRACE" >&2
+    exit 1
+fi
+"""
+
+
+@click.command(epilog=examples("dlq stacks 17", "dlq stacks --rank 3 17"))
+@click.option(
+    "--rank",
+    "ranks",
+    multiple=True,
+    type=click.IntRange(min=0),
+    metavar="R",
+    help="Only this rank of a node; may be repeated.  [all]",
+)
+@click.argument("job")
+@pass_app
+def stacks(app: App, job: str, ranks: tuple[int, ...]) -> None:
+    """Print the stacks of the Python processes of JOB, rank by rank.
+
+    For a job that hangs: `dlq show` names the rank that fell behind. The processes are stopped for
+    some milliseconds while py-spy looks at them; it must be installed where the job runs.
+    """
+    jobs = Jobs(app.connection())
+    job_id = running_job(app, one_job(jobs, job))
+    nodes = jobs.get(job_id).job.node_ids
+    if not nodes:
+        raise IllegalTransition(f"job {job_id} does not run, so it has no stacks")
+    code = 0
+    for rank in ranks or range(len(nodes)):
+        place = f" on {nodes[rank]}" if rank < len(nodes) else ""
+        click.echo(f"--- rank {rank}{place}")
+        try:
+            stay_with(app, job_id, ["/bin/sh", "-c", SCRIPT, "dlq-stacks"], rank=rank, stdin=False)
+        except exit_codes.Ended as ended:
+            code = ended.code
+            if code == exit_codes.INTERRUPTED:
+                break
+    if code:
+        raise exit_codes.Ended(code)
