@@ -61,6 +61,12 @@ class AgentProcess:
                 [*program, "run", "--config", str(self.config)], stdout=log, stderr=log
             )
 
+    @property
+    def pid(self) -> int:
+        """Of the running agent."""
+        assert self._process is not None
+        return self._process.pid
+
     def is_alive(self) -> bool:
         """Whether it has been started and has not ended."""
         return self._process is not None and self._process.poll() is None

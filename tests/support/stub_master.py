@@ -9,7 +9,7 @@ import asyncio
 import threading
 from collections.abc import AsyncIterator, Callable, Coroutine
 from concurrent.futures import Future
-from typing import Any, TypeVar
+from typing import Any, Self, TypeVar
 
 import grpc
 
@@ -62,7 +62,7 @@ class StubMaster:
         self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
         self.api_port = self.join_port = 0
 
-    def __enter__(self) -> "StubMaster":
+    def __enter__(self) -> Self:
         self._thread.start()
         self._run(self._start())
         return self
@@ -124,13 +124,17 @@ class StubMaster:
 
     # ---- the doors
 
+    def serve_agents(self, server: grpc.aio.Server) -> None:
+        """Answer the calls of agents."""
+        add_AgentServiceServicer_to_server(_Agents(self), server)
+
     async def _start(self) -> None:
         key = new_key_and_csr("master")
         certificate = self.authority.sign_master(key.request, self.clock.now_s())
         pair = [(key.key, certificate + self.authority.certificate_pem())]
         ca = self.authority.certificate_pem()
         self._api = grpc.aio.server()
-        add_AgentServiceServicer_to_server(_Agents(self), self._api)
+        self.serve_agents(self._api)
         add_IdentityServiceServicer_to_server(_Identities(self), self._api)
         mutual = grpc.ssl_server_credentials(pair, ca, require_client_auth=True)
         self.api_port = self._api.add_secure_port("127.0.0.1:0", mutual)

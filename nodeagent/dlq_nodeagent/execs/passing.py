@@ -15,9 +15,13 @@ import grpc
 from dlq.v1 import agent_service_pb2 as wire
 from dlq.v1 import exec_pb2
 from dlq_nodeagent.execs.guarded import PIECE_BYTES, Guarded, read_some, write_all
+MOST_UNTAKEN = 65_536
+"""Inputs of any size, and words such as the size of a terminal."""
 
 MOST_PIECE_BYTES = 512 * 1024
 MOST_UNTAKEN_BYTES = 4 * MOST_PIECE_BYTES
+MOST_UNTAKEN = 65_536
+"""Inputs of any size, and words such as the size of a terminal."""
 # Of outputs that the caller has not confirmed; then the command waits.
 MOST_UNCONFIRMED_BYTES = 1 << 20
 _MESSAGE_BYTES = 64  # what one costs beside its bytes
@@ -34,7 +38,7 @@ class Talk:
         self._call = call
         self._speaking = asyncio.Lock()  # one stream has one writer at a time
         self._taken_bytes = 0
-        self.messages: AsyncIterator[wire.ServeExecResponse] = aiter(call)
+        self.messages: AsyncIterator[wire.ServeExecResponse] = _readable(call)
 
     async def name(self, relay_id: str) -> None:
         first = wire.ServeExecRequest(relay_id=relay_id, largest_piece_bytes=MOST_PIECE_BYTES)
@@ -56,7 +60,7 @@ class Talk:
         return await self._call.code()
 
     def end(self) -> None:
-        self._call.cancel()
+        hang_up(self._call)
 
     async def _say(self, message: wire.ServeExecRequest) -> None:
         """Write one, even if the caller is cancelled meanwhile. gRPC would end the whole stream
@@ -69,6 +73,14 @@ class Talk:
     async def _write(self, message: wire.ServeExecRequest) -> None:
         async with self._speaking:
             await self._call.write(message)
+
+
+async def _readable(call: Call) -> AsyncIterator[wire.ServeExecResponse]:
+    """The messages of a stream. gRPC hands over None for bytes that are no message: ValueError."""
+    async for message in call:
+        if message is None:
+            raise ValueError("the master said something that cannot be read")
+        yield message
 
 
 def _heeded(writing: asyncio.Future[None]) -> None:
@@ -113,7 +125,9 @@ class KeptOutputs:
         self._room.set()
 
     async def number(self, number: int) -> exec_pb2.ExecOutput:
-        """The output of this number, once there is one."""
+        """The output of this number, once there is one. ValueError for a confirmed one."""
+        if number < self._confirmed:
+            raise ValueError("the caller asks for output that it has confirmed")
         while number - self._confirmed >= len(self._waiting):
             self._more.clear()
             await self._more.wait()
@@ -140,7 +154,7 @@ class CommandInputs:
     def put(self, heard: exec_pb2.ExecInput, talk: Talk) -> None:
         """The next input. ValueError for a master that does not wait."""
         self._untaken_bytes += len(heard.stdin)
-        if self._untaken_bytes > MOST_UNTAKEN_BYTES:
+        if self._untaken_bytes > MOST_UNTAKEN_BYTES or self._waiting.qsize() >= MOST_UNTAKEN:
             raise ValueError("the master sends more input than was asked for")
         self.come += 1
         match heard.WhichOneof("body"):

@@ -60,6 +60,9 @@ class ExecServer:
         """
         # Twice as many streams: a caller who comes back is served beside the stream that was lost.
         busy = len(self._tasks) >= 2 * MOST_AT_ONCE
+        if len(self._tasks) >= 4 * MOST_AT_ONCE:
+            log.warning("exec_dropped", relay_id=order.relay_id[:40])
+            return  # a refusal costs a connection too, and a sound master never asks for so many
         self._begin(self._serve(order, handle, busy=busy))
 
     async def close(self) -> None:
@@ -93,6 +96,8 @@ class ExecServer:
         ) as error:
             # Mostly the caller has gone.
             log.debug("exec_ended", relay_id=order.relay_id, error=str(error))
+        except Exception as error:  # one command's fault must not end the agent
+            log.error("exec_failed", relay_id=order.relay_id, exc_info=error)
 
     async def _run(self, order: OpenExec, handle: Handle | None, talk: Talk) -> None:
         first = await asyncio.wait_for(anext(talk.messages), _SPEC_S)

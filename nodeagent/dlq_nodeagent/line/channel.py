@@ -4,7 +4,7 @@ import hashlib
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import grpc
 
@@ -137,3 +137,15 @@ _OF_SEVERAL = [
     ("grpc.keepalive_timeout_ms", 3_000),
     ("grpc.http2.ping_timeout_ms", 3_000),
 ]
+
+
+def hang_up(call: Any) -> None:
+    """End a call of grpc.aio, and let go of its connection.
+
+    After a failed write grpc.aio takes the call for done, and `cancel` does nothing. Its core would
+    wait for ever, and would hold the connection.
+    """
+    call.cancel()
+    core = getattr(call, "_cython_call", None)
+    if core is not None:
+        core.cancel("hung up")

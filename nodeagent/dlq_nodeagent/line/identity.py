@@ -75,6 +75,7 @@ async def join(address: str, token_text: str, *, wished_node_id: str, state_dir:
             answer = await JoinServiceStub(channel).Join(request, timeout=_DEADLINE_S)
     except grpc.aio.AioRpcError as error:
         raise _error(error, "join") from None
+    _must_be_read(answer)
     identity = StoredIdentity(made.key, answer.certificate, answer.ca_certificates)
     who = _check(identity, answer.node_id, ca)
     if who.not_after_s <= SteadyClock().now_s():
@@ -195,6 +196,7 @@ async def renew_if_due(channels: Channels, clock: Clock, *, wanted: bool = False
             answer = await stub.RenewCertificate(request, timeout=_DEADLINE_S)
     except grpc.aio.AioRpcError as error:
         raise _error(error, "renew the certificate") from None
+    _must_be_read(answer)
     identity = StoredIdentity(made.key, answer.certificate, answer.ca_certificates or before.ca)
     # The line proves the master. A new CA may have signed, and its root is in the answer.
     _check(identity, name, identity.ca)
@@ -239,6 +241,12 @@ def _check(identity: StoredIdentity, node_id: str, pinned_ca: bytes) -> "Certifi
     if not is_signed_by(identity.certificate, pinned_ca):
         raise Unauthenticated("the master sent a certificate of another CA")
     return who
+
+
+def _must_be_read(answer: object) -> None:
+    """Unavailable for an answer that is no message: gRPC hands over None in its place."""
+    if answer is None:
+        raise Unavailable("the master's answer cannot be read")
 
 
 def _error(error: grpc.aio.AioRpcError, what: str) -> DlqError:

@@ -35,6 +35,9 @@ class LogRelay:
 
     def send(self, order: OpenLog, handle: Handle | None, never_ran: str) -> None:
         """Start one transfer; returns at once. See the port in errands.py."""
+        if len(self._tasks) >= 2 * _MOST_AT_ONCE:
+            log.warning("relay_dropped", relay_id=order.relay_id[:40])
+            return  # a refusal costs a connection too, and a sound master never asks for so many
         if len(self._tasks) >= _MOST_AT_ONCE:
             pieces = _refusal(order, "too_many_readers")
         elif handle is not None:
@@ -60,6 +63,8 @@ class LogRelay:
         except (grpc.aio.AioRpcError, TimeoutError, DlqError) as error:
             # Mostly a reader that has seen enough.
             log.debug("relay_ended", relay_id=order.relay_id, error=str(error))
+        except Exception as error:  # one reader's fault must not end the agent
+            log.error("relay_failed", relay_id=order.relay_id, exc_info=error)
 
 
 async def log_pieces(

@@ -18,7 +18,7 @@ from dlq_common.clock import Clock
 from dlq_common.daemon.logs import get_logger
 from dlq_common.daemon.pinned import PackageChanged
 from dlq_common.errors import DlqError, TryAgain
-from dlq_nodeagent.line.channel import Channels
+from dlq_nodeagent.line.channel import Channels, hang_up
 from dlq_nodeagent.model.messages import OpenSamples
 
 if TYPE_CHECKING:
@@ -61,12 +61,17 @@ class SampleSender:
             async with self._channels.open() as channel:
                 await asyncio.wait_for(channel.channel_ready(), _DIAL_S)
                 call = AgentServiceStub(channel).PushLog()
-                await self._sample(order, call)
-                await call.done_writing()
-                await call
+                try:
+                    await self._sample(order, call)
+                    await call.done_writing()
+                    await call
+                finally:
+                    hang_up(call)
         except (grpc.aio.AioRpcError, asyncio.InvalidStateError, TimeoutError, DlqError) as error:
             # Mostly a caller that has gone.
             log.debug("samples_ended", relay_id=order.relay_id, error=str(error))
+        except Exception as error:  # one profile's fault must not end the agent
+            log.error("samples_failed", relay_id=order.relay_id, exc_info=error)
 
     async def _sample(
         self,

@@ -13,7 +13,7 @@ from dlq_client.line.masters import is_not_leader
 from dlq_common.clock import clock_doubt
 from dlq_common.daemon.logs import get_logger
 from dlq_common.errors import DlqError
-from dlq_nodeagent.line.channel import Channels
+from dlq_nodeagent.line.channel import Channels, hang_up
 from dlq_nodeagent.line.wire import BadMessage, decode, encode
 from dlq_nodeagent.model.messages import FromAgent, FromMaster, ReportAck
 
@@ -132,6 +132,8 @@ class GrpcTransport:
             async for message in call:
                 if self._task is not me:
                     return
+                if message is None:  # so gRPC hands over bytes that are no message
+                    raise BadMessage("the master said something that cannot be read")
                 self._heard = True
                 if message.HasField("heartbeat_reply"):
                     self.answered(message.heartbeat_reply)
@@ -142,7 +144,7 @@ class GrpcTransport:
                         self._wake()
         finally:
             sender.cancel()
-            call.cancel()
+            hang_up(call)
 
     async def _send_all(
         self, call: grpc.aio.StreamStreamCall[wire.SessionRequest, wire.SessionResponse]

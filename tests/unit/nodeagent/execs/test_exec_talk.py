@@ -6,10 +6,13 @@ import asyncio
 import gc
 
 import grpc
+import pytest
 
 from dlq.v1 import agent_service_pb2 as wire
 from dlq.v1 import exec_pb2
-from dlq_nodeagent.execs.passing import Talk
+from dlq.v1.agent_service_pb2_grpc import AgentServiceStub
+from dlq_nodeagent.execs.passing import MOST_UNTAKEN, CommandInputs, KeptOutputs, Talk
+from dlq_nodeagent.line.channel import hang_up
 
 
 class SlowCall:
@@ -73,3 +76,66 @@ async def test_a_line_that_is_lost_after_its_writer_has_gone_is_no_failure_of_th
         await asyncio.sleep(0)
     gc.collect()
     assert failures == []
+
+
+class UnreadableCall(SlowCall):
+    """A stream whose first message is no message: gRPC hands over None."""
+
+    async def __anext__(self) -> wire.ServeExecResponse:
+        return None  # type: ignore[return-value]
+
+
+async def test_bytes_that_are_no_message_end_their_command_and_no_agent() -> None:
+    talk = Talk(UnreadableCall())  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="cannot be read"):
+        await anext(talk.messages)
+
+
+async def test_a_caller_cannot_go_back_behind_what_it_has_confirmed() -> None:
+    outputs = KeptOutputs()
+    for _ in range(3):
+        await outputs.put(exec_pb2.ExecOutput(stdout=b"x"))
+    outputs.confirm(2)
+    assert (await outputs.number(2)).stdout == b"x"
+    with pytest.raises(ValueError, match="has confirmed"):
+        await outputs.number(1)
+
+
+def test_a_master_that_never_stops_is_ended_also_when_its_words_have_no_bytes() -> None:
+    inputs, talk = CommandInputs(FakeGuard()), Talk(SlowCall())  # type: ignore[arg-type]
+    for _ in range(MOST_UNTAKEN):
+        inputs.put(exec_pb2.ExecInput(stdin=b""), talk)
+    with pytest.raises(ValueError, match="more input"):
+        inputs.put(exec_pb2.ExecInput(stdin=b""), talk)
+
+
+class FakeGuard:
+    """A command that takes nothing."""
+
+
+class DoneCall:
+    """As grpc.aio after a failed write: done for its user, and alive in its core."""
+
+    def __init__(self) -> None:
+        self.ended: list[str] = []
+        self._cython_call = self
+
+    def cancel(self, details: str = "") -> bool:
+        if details:
+            self.ended.append(details)
+        return False
+
+
+def test_a_call_that_is_done_for_its_user_lets_go_of_its_connection_too() -> None:
+    call = DoneCall()
+    hang_up(call)
+    assert call.ended == ["hung up"]
+
+
+async def test_a_real_call_is_cancelled_in_its_core() -> None:
+    """The name is private to grpc.aio: a release without it fails here, and not in silence."""
+    async with grpc.aio.insecure_channel("127.0.0.1:1") as channel:
+        call = AgentServiceStub(channel).ServeExec()
+        assert hasattr(call, "_cython_call")
+        hang_up(call)
+        assert call.cancelled()
