@@ -22,7 +22,7 @@ from dlq_common.identity.acting import ActsFor
 from dlq_common.identity.pki import KeyAndRequest, Role, new_key_and_csr, parse_identity
 from dlq_web.config import OpenIdConfig
 from dlq_web.entrance.device import GRANTED_S, LONGEST_PLACE
-from dlq_web.entrance.device_codes import INTERVAL_S, LASTS_S, MOST_OF_AN_ADDRESS
+from dlq_web.entrance.device_codes import INTERVAL_S, LASTS_S, MOST_OF_AN_ADDRESS, SILENT_S
 from support.fake_clock import FakeClock
 from support.oidc_issuer import ADDRESS, CLIENT_ID, CLIENT_SECRET, OidcIssuer
 from support.rpc_house import DEADLINE_S, RpcHouse, refusal, rpc_house
@@ -390,15 +390,35 @@ async def test_guesses_are_limited_and_others_go_on(web: SharedWebHouse, clock: 
         assert (await line.poll())["error"] in ("slow_down", "authorization_pending")
 
 
-async def test_an_address_takes_no_room_of_others(web: SharedWebHouse) -> None:
-    mine, flood = await asking(web), CommandLine(web, "203.0.113.5")
-    for _ in range(MOST_OF_AN_ADDRESS):
+async def test_an_address_takes_no_room_of_others_and_pushes_nobody_out(
+    web: SharedWebHouse, clock: FakeClock
+) -> None:
+    mine, first, flood = await asking(web), *(CommandLine(web, "203.0.113.5") for _ in range(2))
+    assert (await first.ask()).status_code == 200
+    for _ in range(MOST_OF_AN_ADDRESS - 1):
+        clock.advance(1.0)
         assert (await flood.ask()).status_code == 200
-    first = flood.asked
-    assert (await flood.ask()).status_code == 200
+    clock.advance(1.0)
+    refused = await flood.ask()
+    assert refused.status_code == 429
+    assert "wait for their users" in refused.json()["message"]
+    assert int(refused.headers["retry-after"]) == LASTS_S - MOST_OF_AN_ADDRESS
     assert (await mine.poll())["error"] == "authorization_pending"
-    flood.asked = first
-    assert (await flood.poll())["error"] == "authorization_pending"
+    assert (await first.poll())["error"] == "authorization_pending"
+    assert (await asking(web)).code, "another address"
+
+
+async def test_command_lines_that_have_gone_make_way(web: SharedWebHouse, clock: FakeClock) -> None:
+    first, flood = (CommandLine(web, "203.0.113.5") for _ in range(2))
+    await first.ask()
+    for _ in range(MOST_OF_AN_ADDRESS - 1):
+        clock.advance(1.0)
+        assert (await flood.ask()).status_code == 200
+    clock.advance(SILENT_S - 1.0)
+    await first.poll()
+    clock.advance(1.0)
+    assert (await flood.ask()).status_code == 200
+    assert (await first.poll())["error"] in ("authorization_pending", "slow_down")
 
 
 async def test_without_an_issuer_there_is_no_such_way(house: RpcHouse, tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import ssl
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from http.client import HTTPException
 from typing import Any, NamedTuple
 from urllib.error import HTTPError, URLError
@@ -148,8 +149,10 @@ def _awaited(
 
 def _refused(status: int, raw: bytes) -> Answer:
     """A refusal of the standard, to be read; or an error of the page's own."""
-    if status >= 500 or status == 429:
+    if status >= 500:
         raise Unavailable(f"the page answers {status}")
+    if status == 429:
+        raise Unavailable(_of_too_many(raw))
     told = _object(raw)
     if isinstance(told.get("error"), str):
         return told
@@ -157,6 +160,13 @@ def _refused(status: int, raw: bytes) -> Answer:
     if status == 404 or not isinstance(words, str):
         raise _no_page()
     raise PermissionDenied(words[:300], hint=hint[:300] if isinstance(hint, str) else "")
+
+
+def _of_too_many(raw: bytes) -> str:
+    words = ""
+    with suppress(DlqError):  # a proxy may have answered
+        words = str(_object(raw).get("message", ""))[:300]
+    return f"the page answers 429: {words}" if words else "the page answers 429"
 
 
 def _object(raw: bytes) -> Answer:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from threading import Thread
 from typing import Any
 
 import pytest
@@ -133,3 +135,24 @@ def test_other_addresses_are_refused(address: str) -> None:
 def test_a_page_that_is_away_is_told(tmp_path: object) -> None:
     with pytest.raises(Unavailable, match="does not answer"):
         posting("http://127.0.0.1:1")("/device/code", {})
+
+
+@pytest.mark.parametrize(
+    ("body", "words"),
+    [(b'{"message": "64 command lines wait"}', "429: 64 command lines wait"), (b"<html>", "429$")],
+)
+def test_a_page_that_is_asked_too_much_is_told_in_its_words(body: bytes, words: str) -> None:
+    class Full(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            self.send_response(429)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *_args: object) -> None:
+            return None
+
+    with HTTPServer(("127.0.0.1", 0), Full) as server:
+        Thread(target=server.handle_request, daemon=True).start()
+        with pytest.raises(Unavailable, match=words):
+            posting(f"http://127.0.0.1:{server.server_port}")("/device/code", {})

@@ -12,12 +12,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from dlq_common.clock import Clock
+from dlq_common.errors import TryAgain
 from dlq_common.text.units import MINUTE
 from dlq_web.door.sessions import SECRET_BYTES, digest_of
 
 SLOW_DOWN = "slow_down"
 LASTS_S, INTERVAL_S, SLOWER_S = 10 * MINUTE, 5.0, 5.0
-MOST, MOST_OF_AN_ADDRESS = 2_000, 16
+MOST, MOST_OF_AN_ADDRESS = 2_000, 64
+SILENT_S = 2 * MINUTE  # a command line asks at least once a minute, so this one has gone
 # Letters that nobody takes for another one, and that make no words (RFC 8628, 6.1).
 LETTERS, HALF = "BCDFGHJKLMNPQRSTVWXZ", 4
 EARLY_S = 0.5  # a clock of another host may run so much faster over one interval
@@ -56,15 +58,13 @@ class DeviceCodes:
         self._waiting: dict[str, Waiting] = {}  # by the digest of the command line's secret
 
     def begin(self, request: bytes, place: str, address: str) -> tuple[str, Waiting]:
-        """The secret of a command line, and what it waits for. Where an address has many, its
-        oldest makes way.
+        """The secret of a command line, and what it waits for. TryAgain where very many wait:
+        a new one pushes out none that waits.
         """
         self._forget()
         own = [key for key, one in self._waiting.items() if one.address == address]
-        if len(own) >= MOST_OF_AN_ADDRESS:
-            del self._waiting[own[0]]
-        if len(self._waiting) >= MOST:
-            del self._waiting[next(iter(self._waiting))]
+        self._make_room(own, MOST_OF_AN_ADDRESS, "from this address")
+        self._make_room(list(self._waiting), MOST, "here")
         secret = secrets.token_urlsafe(SECRET_BYTES)
         waiting = Waiting(
             self._new_code(), request, place, address, self._clock.now_s(),
@@ -102,6 +102,23 @@ class DeviceCodes:
             waiting.interval_s += SLOWER_S
             raise NothingYet(SLOW_DOWN)
         raise NothingYet("authorization_pending")
+
+    def _make_room(self, keys: list[str], most: int, where: str) -> None:
+        """Forget those of these that have gone, where there are too many. Raises TryAgain."""
+        if len(keys) < most:
+            return
+        now_s = self._clock.boottime_s()
+        for key in keys:
+            one = self._waiting[key]
+            if now_s - max(one.began_s, one.polled_s) >= SILENT_S:
+                del self._waiting[key]
+        left = [self._waiting[key] for key in keys if key in self._waiting]
+        if len(left) >= most:
+            raise TryAgain(
+                f"{len(left)} command lines {where} wait for their users",
+                limit="command lines",
+                retry_after_s=max(1, round(left[0].began_s + LASTS_S - now_s)),
+            )
 
     def _new_code(self) -> str:
         taken = {one.code for one in self._waiting.values()}
