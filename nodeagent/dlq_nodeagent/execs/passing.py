@@ -15,8 +15,7 @@ import grpc
 from dlq.v1 import agent_service_pb2 as wire
 from dlq.v1 import exec_pb2
 from dlq_nodeagent.execs.guarded import PIECE_BYTES, Guarded, read_some, write_all
-MOST_UNTAKEN = 65_536
-"""Inputs of any size, and words such as the size of a terminal."""
+from dlq_nodeagent.line.channel import hang_up
 
 MOST_PIECE_BYTES = 512 * 1024
 MOST_UNTAKEN_BYTES = 4 * MOST_PIECE_BYTES
