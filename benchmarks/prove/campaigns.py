@@ -104,8 +104,8 @@ CAMPAIGNS = (
         "takeovers",
         "A second master on PostgreSQL takes over, and no job notices, also when the database "
         "changes its primary or has lost commits.",
-        "200 takeovers, and no job lost or twice: 3 s after a death, 6 s after a pause or a cut, "
-        "1 s when planned. 9 s after the loss of the primary.",
+        "200 takeovers, and no job lost or twice. 3 s after a death, 6 s after a pause or a cut. "
+        "1 s when planned, 9 s after the loss of the primary.",
         (
             tests(
                 "tests/fault/test_takeovers.py",

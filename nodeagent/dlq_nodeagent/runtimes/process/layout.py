@@ -48,8 +48,8 @@ FAILED_TASK = "failed_task"
 STEPS = "steps"
 
 # Everything we or the shim ever put into an attempt's directory, temporary names included. They are
-# unlinked in this order: an agent that dies between two of them leaves an attempt that the next one
-# can adopt, or one without a plan and an end, which it removes.
+# unlinked in this order. An agent that dies between two of them leaves an attempt that the next one
+# can adopt, or one without a plan and an end. The next agent removes that.
 _OUR_NAMES = (
     *(PLAN, EXIT, CTL, STARTED, EXIT_DAMAGED, LOG_HEAD, LOG_RING, NOTICE, SAVE),
     *("plan.tmp", "started.tmp", "exit.tmp", "notice.tmp", "save.tmp"),
