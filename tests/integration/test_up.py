@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import stat
 import tarfile
 from collections.abc import Iterator
@@ -145,7 +146,11 @@ def test_another_machine_joins_by_one_command_and_the_token_is_good_once(box: Up
         assert box.said("run", "-G", "3", "--", "hostname")  # only the second has three
         second.said("down")
         second.said("up")
-        assert second.facts()["state"] == "up"
+        facts = second.facts()
+        assert facts["state"] == "up"
+        shutil.rmtree(facts["directory"])
+        processes = [facts["keeper_pid"], *(part["pid"] for part in facts["parts"])]
+        wait_until(lambda: not any(map(lives, processes)), what="a box without files has ended")
 
 
 def test_a_box_that_is_open_to_others_stays_so(box: UpBox) -> None:

@@ -14,8 +14,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from dlq_cli.up.place import read_box
-from dlq_cli.up.processes import jobs_here, read_running
+from dlq_cli.up.place import Box, read_box
+from dlq_cli.up.processes import jobs_here, keeper_lives, read_running
 from support.ports import free_ports
 from support.waiting import wait_until
 
@@ -81,6 +81,8 @@ class UpBox:
         box = read_box(self.home) if (self.home / "up.json").exists() else None
         if box is None:
             return
+        if box.lock.exists():  # a keeper that has just begun has not written down itself
+            wait_until(lambda: not keeper_lives(box) or keeper_is_known(box), what="its keeper")
         running = read_running(box)
         if running is not None:
             running.keeper.end()
@@ -89,6 +91,12 @@ class UpBox:
         for pid in jobs_here(box):
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGTERM)
+
+
+def keeper_is_known(box: Box) -> bool:
+    """Whether the present keeper has written down itself."""
+    running = read_running(box)
+    return running is not None and running.keeper.lives()
 
 
 def lives(pid: int) -> bool:

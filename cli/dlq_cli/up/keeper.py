@@ -121,6 +121,10 @@ class Keeper:
         self._write()
 
     def _turn(self) -> None:
+        if not self.box.lock.exists():
+            _say(f"{self.box.state} is gone: the box ends")
+            self._stopped = True
+            return
         if self._again:
             self._again = False
             self._follow_record()
@@ -137,8 +141,9 @@ class Keeper:
             return not self.box.joined and self.box.is_founded
         if part == AGENT:
             return self.box.has_node
-        signed_in = (self.box.home / CERTIFICATE_FILE).exists()
-        return self.box.page and not self.box.joined and signed_in and not missing(PAGE)
+        if self.box.joined or missing(PAGE):
+            return False
+        return (self.box.home / CERTIFICATE_FILE).exists() and self.box.login_socket.exists()
 
     def _start(self, part: str) -> None:
         self._due_s[part] = time.monotonic() + self._pause_s.get(part, FIRST_PAUSE_S)

@@ -46,7 +46,10 @@ def box_facts(box: Box) -> dict[str, Any]:
         for part in parts_of(box)
     ]
     return {
-        "state": "up" if keeper and all(each["pid"] for each in parts) else "down",
+        # Jobs need no page: one that is being started anew is no fault of the box.
+        "state": "up"
+        if keeper and all(one["pid"] for one in parts if one["part"] != PAGE)
+        else "down",
         "cluster": box.cluster or None,
         "joined": box.joined,
         "devices": box.devices,
@@ -63,7 +66,7 @@ def parts_of(box: Box) -> list[str]:
     """The parts that this box has."""
     if box.joined:
         return ["agent"]
-    return [part for part in PARTS if part != PAGE or (box.page and not missing(PAGE))]
+    return [part for part in PARTS if part != PAGE or not missing(PAGE)]
 
 
 def box_text(facts: dict[str, Any]) -> str:

@@ -52,7 +52,6 @@ class Box:
     api: str = ""  # where the master listens; "" on a joined box
     join: str = ""
     address: str = ""  # of this machine for others, once it is open to them
-    page: bool = True
 
     @property
     def master(self) -> Path:

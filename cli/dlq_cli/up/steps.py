@@ -14,7 +14,7 @@ from dlq_cli.doctor.nvidia import nvml
 from dlq_cli.doctor.verdict import ClientHealth
 from dlq_cli.settings import FILE, change_file
 from dlq_cli.up import asking, making, units
-from dlq_cli.up.looking import isolation
+from dlq_cli.up.looking import isolation, page_address
 from dlq_cli.up.place import (
     Box,
     check_state,
@@ -25,7 +25,7 @@ from dlq_cli.up.place import (
     state_for,
 )
 from dlq_cli.up.processes import AGENT, MASTER, PAGE, jobs_here, keeper_lives, missing
-from dlq_common.errors import ConfigError, InvalidRequest
+from dlq_common.errors import ConfigError, InvalidRequest, TryAgain
 from dlq_common.text.addresses import split_address
 
 if TYPE_CHECKING:
@@ -103,10 +103,10 @@ def start(app: App, box: Box) -> None:
         address = f"127.0.0.1:{asking.port_of(box.join)}"
         making.join(box, asking.new_token(app, box.node), address)
     making.wait_for_part(box, AGENT, lambda: asking.node_is_up(app, box))
+    if fault := _page_fault(box):
+        app.say(f"there is no page: {fault}")
     if first:
         _tell_isolation(app, box)
-        if name := missing(PAGE):
-            app.say(f"there is no page: {name} is not installed (pip install 'dlq[web]')")
 
 
 def join(app: App, box: Box, address: str, token: str) -> None:
@@ -163,6 +163,17 @@ def set_login(box: Box, *, at_login: bool) -> str:
         making.stop_keeper(box)  # systemd runs the next one
     units.start(box)
     return units.linger_words()
+
+
+def _page_fault(box: Box) -> str:
+    """Wait for the page; the words of its failure, which stops nothing else."""
+    if name := missing(PAGE):
+        return f"{name} is not installed (pip install 'dlq[web]')"
+    try:
+        making.wait_for_part(box, PAGE, lambda: page_address(box) is not None)
+    except (ConfigError, TryAgain) as error:
+        return error.what
+    return ""
 
 
 def _keep(box: Box) -> None:
