@@ -125,14 +125,16 @@ class Keeper:
             _say(f"{self.box.state} is gone: the box ends")
             self._stopped = True
             return
-        if self._again:
-            self._again = False
+        follows, self._again = self._again, False
+        if follows:
             self._follow_record()
         for part in PARTS:
             self._reap(part)
             if part not in self._children and self._can_start(part):
                 self._start(part)
             _cut(self.box.log(part))
+        if follows:
+            self._write()
 
     def _can_start(self, part: str) -> bool:
         if time.monotonic() < self._due_s.get(part, 0.0):
@@ -213,7 +215,8 @@ class Keeper:
 
     def _write(self) -> None:
         parts = {part: KnownProcess.of(child.pid) for part, child in self._children.items()}
-        running = RunningParts(KnownProcess.of(os.getpid()), parts, self._starts)
+        ours, mark = KnownProcess.of(os.getpid()), self.box.mark
+        running = RunningParts(ours, parts, self._starts, mark)
         try:
             write_private(self.box.running, running.text())
         except OSError as error:  # a full disk; the keeper goes on

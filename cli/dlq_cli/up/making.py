@@ -178,11 +178,17 @@ def stop_keeper(box: Box) -> None:
 
 
 def follow_record(box: Box) -> None:
-    """Save the record, and have a living keeper follow it."""
+    """Save the record, and wait until a living keeper has started the parts that it changes."""
     box.save()
     running = read_running(box)
     if running is not None and keeper_lives(box):
         running.keeper.send(signal.SIGHUP)
+        wait_for(lambda: _follows(box), PATIENCE_S)
+
+
+def _follows(box: Box) -> bool:
+    running = read_running(box)
+    return not keeper_lives(box) or (running is not None and running.record == box.mark)
 
 
 def wait_for_part(box: Box, part: str, holds: Callable[[], bool]) -> None:

@@ -6,6 +6,7 @@ lies in the identity directory, so `dlq --home DIR up` is another box.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import platform
@@ -85,6 +86,11 @@ class Box:
         return self.state / "logs" / f"{part}.log"
 
     @property
+    def mark(self) -> str:
+        """The same for equal records only."""
+        return hashlib.sha256(self._text().encode()).hexdigest()[:16]
+
+    @property
     def is_founded(self) -> bool:
         """Whether its master has a whole cluster: the CA's key is made last."""
         return (self.master / "ca.key").exists()
@@ -96,13 +102,15 @@ class Box:
 
     def save(self) -> None:
         """Write the record. ConfigError when that is not possible."""
-        facts = {name: _plain(value) for name, value in asdict(self).items() if name != "home"}
-        text = json.dumps({"v": VERSION, **facts}, indent=2) + "\n"
         try:
             self.home.mkdir(mode=0o700, parents=True, exist_ok=True)
-            write_private(self.home / RECORD, text.encode())
+            write_private(self.home / RECORD, self._text().encode())
         except OSError as error:
             raise ConfigError(f"{self.home / RECORD}: {error.strerror}") from None
+
+    def _text(self) -> str:
+        facts = {name: _plain(value) for name, value in asdict(self).items() if name != "home"}
+        return json.dumps({"v": VERSION, **facts}, indent=2) + "\n"
 
 
 def read_box(home: Path) -> Box | None:

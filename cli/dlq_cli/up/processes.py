@@ -67,11 +67,13 @@ class RunningParts:
     keeper: KnownProcess
     parts: dict[str, KnownProcess]
     starts: dict[str, int]
+    record: str  # the mark of the record that the keeper follows
 
     def text(self) -> bytes:
         parts = {name: [each.pid, each.started] for name, each in self.parts.items()}
         keeper = [self.keeper.pid, self.keeper.started]
-        return json.dumps({"keeper": keeper, "parts": parts, "starts": self.starts}).encode()
+        facts = {"keeper": keeper, "parts": parts, "starts": self.starts, "record": self.record}
+        return json.dumps(facts).encode()
 
 
 def read_running(box: Box) -> RunningParts | None:
@@ -79,7 +81,8 @@ def read_running(box: Box) -> RunningParts | None:
     try:
         facts = json.loads(box.running.read_bytes())
         parts = {name: KnownProcess(*facts["parts"][name]) for name in facts["parts"]}
-        return RunningParts(KnownProcess(*facts["keeper"]), parts, dict(facts["starts"]))
+        keeper, starts = KnownProcess(*facts["keeper"]), dict(facts["starts"])
+        return RunningParts(keeper, parts, starts, facts["record"])
     except (OSError, KeyError, TypeError, ValueError):
         return None
 
