@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import socket
 import subprocess
 from pathlib import Path
@@ -10,7 +11,7 @@ import pytest
 
 from dlq_cli.up import asking, making, units
 from dlq_cli.up.keeper import jobs_group
-from dlq_cli.up.looking import isolation
+from dlq_cli.up.looking import box_facts, isolation
 from dlq_cli.up.place import Box
 from dlq_common.errors import ConfigError
 from support.cli_run import Dlq
@@ -101,6 +102,14 @@ def test_what_does_not_hold_without_root_is_said_once_in_words(box: Box) -> None
         "memory, cores and processes of",
         "a job can open the GPUs of ano",
     ]
+
+
+def test_the_fields_of_a_box_are_documented_in_their_order(box: Box) -> None:
+    page = Path(__file__).resolve().parents[4] / "docs/reference/json.md"
+    section = page.read_text().split("\n## Box\n")[1]
+    facts = box_facts(box)
+    assert re.findall(r"(?m)^\| `(\w+)`", section) == list(facts)
+    assert (facts["state"], facts["keeper_pid"], facts["ranks_here"]) == ("down", None, 0)
 
 
 def test_a_machine_that_joined_says_that_the_first_one_steers_its_jobs(
