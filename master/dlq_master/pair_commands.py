@@ -25,7 +25,7 @@ from dlq_master.control.config import POSTGRESQL, MasterConfig
 from dlq_master.founding import check_owner, give_to
 from dlq_master.rpc.people.authorities import CERTIFICATE, DONE, KEY, NEXT, SEEDS, read_authority
 
-PAGE: Final = "docs/running/high-availability.md"
+PAGE: Final = "docs/running/second-master.md"
 SHORTEST: Final = 12  # characters of a passphrase
 _MAGIC: Final = b"dlq pair 1\n"
 _SALT: Final = 16
