@@ -4,6 +4,7 @@ environment.
 
 import asyncio
 import shutil
+import struct
 import tempfile
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, suppress
@@ -228,3 +229,34 @@ async def test_an_agent_that_restarts_can_go_inside_again(box: PodmanBox) -> Non
     box.restart_agent()
     ending, out, _ = await sh(box, handle, "echo here")
     assert (ending, out) == (Ending(exit_code=0), "here\n")
+
+
+async def test_a_forward_reaches_a_port_of_the_container_alone(box: PodmanBox) -> None:
+    """dlq-init is in each container already, and connects to the ports there (init/forward.c)."""
+    handle = running(box, "echo hi | busybox nc -l -p 18437; exec sleep 1000")
+    program = box.runtime.boxed_init(handle)
+    head = struct.Struct("!cII")
+    async with inside(box, handle, program, "forward") as guarded:
+        said = b""
+
+        async def until(letter: bytes) -> bytes:
+            nonlocal said
+            while letter not in said:
+                piece = await asyncio.wait_for(read_some(guarded.stdout), 20.0)
+                assert piece, said
+                said += piece
+            return said
+
+        await until(b"h")
+        await write_all(guarded.stdin, head.pack(b"o", 1, 1))
+        assert b"nothing listens on port 1 " in await until(b"loopback")
+        for stream in range(2, 600):  # until it listens
+            said = b""
+            await write_all(guarded.stdin, head.pack(b"o", stream, 18437))
+            while head.pack(b"k", stream, 0) not in said and b"job" not in said:
+                said += await asyncio.wait_for(read_some(guarded.stdout), 20.0)
+            if head.pack(b"k", stream, 0) in said:
+                break
+            assert b"nothing listens" in said, said
+            await asyncio.sleep(0.1)
+        assert b"hi\n" in await until(b"hi\n")

@@ -123,10 +123,12 @@ static bool names_our_job(const char *pid)
            has_variable(variables, (size_t)length, "DLQ_ATTEMPT");
 }
 
+/* Process 1 of our containers is this program too, under the name that podman gives it. */
 static bool is_in_container(void)
 {
-    char name[32];
-    return slurp("/proc/1/comm", name, sizeof name) > 0 && strcmp(name, "dlq-init\n") == 0;
+    char first[32], ours[32];
+    return slurp("/proc/1/comm", first, sizeof first) > 0 &&
+           slurp("/proc/self/comm", ours, sizeof ours) > 0 && strcmp(first, ours) == 0;
 }
 
 static bool is_of_job(const char *pid)
