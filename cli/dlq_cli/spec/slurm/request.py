@@ -26,7 +26,7 @@ from dlq_cli.spec.slurm.layout import (
     task_layout,
 )
 from dlq_cli.spec.slurm.sbatch import Option
-from dlq_cli.spec.values.given import Given, Layer, Notes
+from dlq_cli.spec.values.given import Given, Layer, Notes, bounded
 from dlq_common.errors import InvalidRequest
 from dlq_common.job_fields.table.output_files import STDOUT
 
@@ -110,11 +110,12 @@ def _judge(made: Conversion, ignored: Ignored, name: str, notes: Notes, *, lenie
         raise _refusal(
             ignored.name, ignored.written, why, lenient=what.kind is not OptionKind.NEVER
         )
-    notes.append(f"{_place(name, ignored.line)}: not taken over: {ignored.written}: {why}")
+    notes.append(f"{_place(name, ignored.line)}: not taken over: {bounded(ignored.written)}: {why}")
 
 
 def _refusal(name: str, written: str, why: str, *, lenient: bool = True) -> InvalidRequest:
     """The error for an option, in Slurm's words where programs look for them."""
+    written, why = bounded(written), bounded(why)
     if name in _INVALID:
         return SlurmSays(f"sbatch: error: Invalid {name} specification", f"  {why}", code=255)
     if name in _FAILED:

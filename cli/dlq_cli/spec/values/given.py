@@ -10,6 +10,8 @@ from typing import NamedTuple
 from dlq_common.errors import InvalidRequest
 from dlq_common.text.suggest import did_you_mean
 
+LONGEST_WORDS = 800
+
 
 class Given(NamedTuple):
     """A value and its origin: `job.toml:7`, `train.sh:3`, `--gpus`, `default`."""
@@ -35,7 +37,15 @@ class Notes(list[str]):
 
 def wrong(origin: str, problem: str, *, hint: str = "") -> InvalidRequest:
     """The error for one place: `job.toml:7: unknown key 'gpu'; did you mean 'gpus'?`."""
-    return InvalidRequest(f"{origin}: {problem}", field=origin, hint=hint)
+    return InvalidRequest(f"{bounded(origin)}: {bounded(problem)}", field=origin, hint=hint)
+
+
+def bounded(words: str) -> str:
+    """A file may repeat a word of any length: its begin and its end are enough."""
+    if len(words) <= LONGEST_WORDS:
+        return words
+    half = LONGEST_WORDS // 2
+    return f"{words[:half]} ... {words[-half:]}"
 
 
 @contextmanager
