@@ -327,7 +327,10 @@ async def _ship(
     from dlq_master.shipping.child import ShippingChild
 
     shipping = ShippingChild(
-        config, epoch, authority.present, system_of(config.cluster.state_dir, authority.present)
+        config,
+        epoch,
+        lambda: authority.present,
+        system_of(config.cluster.state_dir, authority.present),
     )
     leaving.push_async_callback(shipping.stop)  # when no more commits come, and before the writer
     if isinstance(writer, Writer):  # else `check_store` has refused it

@@ -49,13 +49,19 @@ class ShippingChild:
     """One shipping process at a time, for one life of the master."""
 
     def __init__(
-        self, config: MasterConfig, epoch: int, authority: Authority, system: str = ""
+        self,
+        config: MasterConfig,
+        epoch: int,
+        authority: Callable[[], Authority],
+        system: str = "",
     ) -> None:
+        """`authority`: the present one, which may change while the master runs."""
         self._state_dir = config.cluster.state_dir
         self._folder = self._state_dir / SEALED
         shutil.rmtree(self._folder, ignore_errors=True)
         self._folder.mkdir(mode=0o700)
-        self._order = _order(config, epoch, authority, self._folder, system)
+        self._config, self._authority, self._sealed = config, authority, authority()
+        self._order = _order(config, epoch, self._sealed, self._folder, system)
         self._process: subprocess.Popen[bytes] | None = None
         self._logs = SealedLogs(self._folder)
         self._log = get_logger("master.shipping")
@@ -72,6 +78,7 @@ class ShippingChild:
         rest_s = LOOK_S
         while True:
             await asyncio.sleep(LOOK_S)
+            self._seal_anew()
             code = None if self._process is None else self._process.poll()
             if code is None:
                 rest_s = LOOK_S if self._process is not None else rest_s
@@ -83,6 +90,18 @@ class ShippingChild:
             await asyncio.sleep(rest_s)
             rest_s = min(2.0 * rest_s, LONGEST_REST_S)
             self._start()
+
+    def _seal_anew(self) -> None:
+        """Another authority is the present one by now: its key goes along, and its certificate."""
+        present = self._authority()
+        if present is self._sealed:
+            return
+        try:
+            _seal(self._config, present, self._folder)
+        except (OSError, DlqError) as error:
+            self._log.error("ca_not_shipped", cause=str(error))
+            return  # and again at the next look
+        self._sealed = present
 
     def refuse_superseded(self) -> None:
         """Raises MasterSuperseded when that was why the master stopped."""
@@ -161,15 +180,10 @@ def _order(
     config: MasterConfig, epoch: int, authority: Authority, folder: Path, system: str
 ) -> ShippingOrder:
     shipping, state_dir = config.shipping, config.cluster.state_dir
-    files = {"ca.crt": state_dir / "ca.crt", "master.toml": folder / "master.toml"}
-    if (state_dir / SEEDS_FILE).exists():
-        files[SEEDS_FILE] = state_dir / SEEDS_FILE
+    files = {name: state_dir / name for name in ("ca.crt", SEEDS_FILE)}
+    files |= {name: folder / name for name in ("master.toml", SEALED_KEY)}
     files["master.toml"].write_text(dump_config(config))
-    if config.backup.ca_key == "encrypted":
-        passphrase = read_private(Path(config.backup.passphrase_file)).strip()
-        files[SEALED_KEY] = folder / SEALED_KEY
-        files[SEALED_KEY].touch(mode=0o600)
-        files[SEALED_KEY].write_bytes(authority.sealed_key_pem(passphrase))
+    _seal(config, authority, folder)
     return ShippingOrder(
         assignment=Assignment(
             state_dir=str(state_dir),
@@ -186,3 +200,15 @@ def _order(
         same_disk=shipping.same_disk,
         log_level=config.log.level,
     )
+
+
+def _seal(config: MasterConfig, authority: Authority, folder: Path) -> None:
+    """The key of the authority by the passphrase, if it goes along; whole at each moment."""
+    if config.backup.ca_key != "encrypted":
+        return
+    passphrase = read_private(Path(config.backup.passphrase_file)).strip()
+    unfinished = folder / f"{SEALED_KEY}.part"
+    unfinished.unlink(missing_ok=True)
+    unfinished.touch(mode=0o600)
+    unfinished.write_bytes(authority.sealed_key_pem(passphrase))
+    unfinished.replace(folder / SEALED_KEY)

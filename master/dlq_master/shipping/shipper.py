@@ -111,6 +111,7 @@ class Shipper:
         self._sequence = 0
         self._is_owner = False
         self._audit: dict[str, int] = {}
+        self._files: dict[str, tuple[int, int, int]] = {}
         self._since_s = clock.now_s()
         self._beat = Heartbeat(every_s=assignment.every_s)
 
@@ -121,6 +122,7 @@ class Shipper:
         began_s = self._clock.now_s()
         if not self._is_owner:
             self._own()
+        self._ship_files()
         self._stand_back()
         try:
             if self._chain.extent is None or self._is_long():
@@ -181,9 +183,20 @@ class Shipper:
                 )
         # Of a process of ours that has died: it may have shipped before.
         self._sequence = max(map(_named, self._place.names(self._folder)), default=0)
-        for there, here in self._job.files.items():
-            self._place.put(f"{self._folder}/{there}", [Path(here).read_bytes()])
+        self._files = {}
+        self._ship_files()
         self._is_owner = True
+
+    def _ship_files(self) -> None:
+        """The small files, those alone that have changed: the CA may change while a master runs."""
+        for there, here in self._job.files.items():
+            if not (file := Path(here)).exists():
+                continue  # only some clusters have it
+            facts = file.stat()
+            state = (facts.st_ino, facts.st_size, facts.st_mtime_ns)
+            if self._files.get(there) != state:
+                self._place.put(f"{self._folder}/{there}", [file.read_bytes()])
+                self._files[there] = state
 
     def _stand_back(self) -> None:
         """Raises Superseded when a master of a higher epoch is, or was, here."""

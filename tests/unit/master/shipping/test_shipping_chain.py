@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import random
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from dlq_master.shipping.chain import NothingShipped, rebuild
-from dlq_master.shipping.place import Directory, ShippingRefused
-from dlq_master.shipping.shipper import SEALED, Superseded
+from dlq_master.shipping.place import Directory, ShippingRefused, folder_of
+from dlq_master.shipping.shipper import SEALED, Shipper, Superseded
 from support.extent import spread
 from support.shipped_site import ShippedSite, content_of
 
@@ -214,3 +215,23 @@ def test_a_damaged_snapshot_is_replaced_by_the_chain_before(site: ShippedSite) -
     shutil.rmtree(site.there / "e000000000001")
     with pytest.raises(NothingShipped, match="no whole snapshot"):
         rebuild(Directory(site.there), site.root / "rebuilt.db")
+
+
+def test_small_files_that_change_are_shipped_and_others_not_again(site: ShippedSite) -> None:
+    names = ("ca.crt", "ca.seeds.json")
+    here = {name: site.state_dir / name for name in names}
+    here["ca.crt"].write_bytes(b"first")
+    files = {name: str(path) for name, path in here.items()}
+    shipper = Shipper(replace(site.assignment(), files=files), site.place, site.clock)
+    shipper.cycle()
+    folder = site.there / folder_of(1)
+    assert (folder / "ca.crt").read_bytes() == b"first"
+    assert not (folder / "ca.seeds.json").exists()
+    (folder / "ca.crt").write_bytes(b"put by a test")
+    shipper.cycle()
+    assert (folder / "ca.crt").read_bytes() == b"put by a test", "it has not changed here"
+    here["ca.crt"].write_bytes(b"the next one")
+    here["ca.seeds.json"].write_bytes(b"{}")
+    shipper.cycle()
+    assert (folder / "ca.crt").read_bytes() == b"the next one"
+    assert (folder / "ca.seeds.json").read_bytes() == b"{}"

@@ -7,11 +7,13 @@ import json
 import os
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from dlq_common.errors import ConfigError
+from dlq_common.identity.pki import Authority
 from dlq_master.app import _checked
 from dlq_master.control.config import (
     BackupConfig,
@@ -21,13 +23,16 @@ from dlq_master.control.config import (
     StoreConfig,
 )
 from dlq_master.founding import Charter, found
+from dlq_master.rpc.people.authorities import Authorities
 from dlq_master.serving import read_authority
 from dlq_master.shipping import child as child_module
 from dlq_master.shipping.chain import rebuild
 from dlq_master.shipping.child import MasterSuperseded, ShippingChild, refuse_superseded
 from dlq_master.shipping.place import Directory
+from dlq_master.shipping.shipper import SEALED
 from dlq_master.shipping.status import ShippingStatus, read_status
 from dlq_master.store.batch import Batch
+from dlq_master.store.sqlite.backup import SEALED_KEY
 from dlq_master.store.sqlite.halves import Writer
 from support.shipped_site import content_of
 from support.stored_values import a_job
@@ -61,6 +66,12 @@ def found_site(root: Path) -> None:
     )
 
 
+def present(root: Path) -> Callable[[], Authority]:
+    """The authority of a site, which stays."""
+    authority = read_authority(root / "master", "lab")
+    return lambda: authority
+
+
 async def until(root: Path, holds: Callable[[ShippingStatus], bool]) -> ShippingStatus:
     for _ in range(600):
         status = read_status(root / "master")
@@ -81,7 +92,7 @@ def test_a_process_ships_until_the_master_ends_and_tells_of_a_successor(
 
     async def story() -> None:
         writer = Writer(tmp_path / "master" / "dlq.db")
-        shipping = ShippingChild(config_of(tmp_path), 3, read_authority(tmp_path / "master", "lab"))
+        shipping = ShippingChild(config_of(tmp_path), 3, present(tmp_path))
         await shipping.follow(writer)
         await until(tmp_path, lambda status: not status.failure)
         await writer.commit(Batch(jobs=[a_job(1)]))
@@ -111,6 +122,38 @@ def test_a_process_ships_until_the_master_ends_and_tells_of_a_successor(
     asyncio.run(story())
 
 
+def test_the_key_of_a_new_ca_goes_along_without_a_restart(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(child_module, "LOOK_S", 0.01)
+    found_site(tmp_path)
+    state_dir, words = tmp_path / "master", tmp_path / "words"
+    words.touch(mode=0o600)
+    words.write_text("of the vault\n")
+    settings = BackupConfig(ca_key="encrypted", passphrase_file=str(words))
+    config = replace(config_of(tmp_path), backup=settings)
+    both = Authorities(state_dir, "lab")
+
+    def shipped() -> bytes:
+        sealed = (state_dir / SEALED / SEALED_KEY).read_bytes()
+        return Authority.unseal(sealed, b"of the vault")
+
+    async def story() -> None:
+        shipping = ShippingChild(config, 3, lambda: both.present)
+        former = shipped()
+        running = asyncio.create_task(shipping.run(lambda: None))
+        both.begin(1.8e9)
+        both.finish()
+        for _ in range(3_000):
+            if shipped() != former:
+                break
+            await asyncio.sleep(0.01)
+        running.cancel()
+        Authority.load(shipped(), (state_dir / "ca.crt").read_bytes())
+
+    asyncio.run(asyncio.wait_for(story(), 60.0))
+
+
 def test_a_directory_on_the_masters_own_disk_is_no_second_place(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -121,7 +164,7 @@ def test_a_directory_on_the_masters_own_disk_is_no_second_place(
     async def story() -> None:
         writer = Writer(tmp_path / "master" / "dlq.db")
         config = config_of(tmp_path, same_disk=False)
-        shipping = ShippingChild(config, 3, read_authority(tmp_path / "master", "lab"))
+        shipping = ShippingChild(config, 3, present(tmp_path))
         await shipping.follow(writer)
         status = await until(tmp_path, lambda status: bool(status.failure))
         assert "is on the disk of the master: is it mounted?" in status.failure
