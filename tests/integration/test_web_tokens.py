@@ -10,7 +10,10 @@ from typing import Any
 import httpx
 import pytest
 
+from dlq.v1 import admin_service_pb2 as admin
+from dlq.v1.admin_service_pb2_grpc import AdminServiceStub
 from dlq_common.identity.acting import ActsFor
+from dlq_common.identity.pki import Role, parse_identity
 from dlq_web.door.bearers import STARTS_AT_ONCE
 from dlq_web.door.persons import Persons
 from dlq_web.door.sessions import MOST_OF_A_PERSON
@@ -19,8 +22,8 @@ from dlq_web.door.tokens import MOST_OF_A_USER, TOKEN_FILE
 from dlq_web.line.methods import METHODS
 from dlq_web.line.scope import Scope
 from support.fake_clock import FakeClock
-from support.rpc_house import RpcHouse, rpc_house
-from support.shared_web_house import SharedWebHouse, csrf_of, shared_web_house
+from support.rpc_house import DEADLINE_S, RpcHouse, rpc_house
+from support.shared_web_house import ORIGIN, SharedWebHouse, csrf_of, shared_web_house
 
 pytestmark = pytest.mark.integration
 DAY_S = 86_400.0
@@ -244,3 +247,37 @@ async def test_a_damaged_file_of_tokens_is_told_at_the_start(
     with pytest.raises(ConfigError, match="damaged"):
         async with shared_web_house(house, tmp_path):
             pass
+
+
+async def test_a_token_ends_with_the_revoked_certificate_of_its_maker(
+    house: RpcHouse, tmp_path: Path
+) -> None:
+    proven = parse_identity(house.certificate("alice", Role.USER)[1])
+    async with shared_web_house(house, tmp_path) as web:
+        by_link = await made(await web.signed_in("alice"))
+        browser = web.browser(certificate=proven)
+        browser.headers.update({"origin": ORIGIN, "sec-fetch-site": "same-origin"})
+        assert (await browser.post("/enter/certificate")).status_code == 303
+        token = await made(browser)
+        assert (await program(web, token).get("/v1/jobs")).status_code == 200
+    async with shared_web_house(house, tmp_path) as web:  # a restart of the server keeps both
+        running = program(web, token)
+        assert (await running.get("/v1/jobs")).status_code == 200
+        root: Any = AdminServiceStub(house.channel_as("root", Role.ADMIN))
+        asked = admin.RevokeCertificatesRequest(request_id="r", serial=proven.serial)
+        await root.RevokeCertificates(asked, timeout=DEADLINE_S)
+        assert (await running.get("/v1/jobs")).status_code == 401
+        assert (await program(web, token).get("/v1/jobs")).status_code == 401
+        assert (await program(web, by_link).get("/v1/jobs")).status_code == 200
+
+
+async def test_a_file_of_before_has_no_certificates(house: RpcHouse, tmp_path: Path) -> None:
+    async with shared_web_house(house, tmp_path) as web:
+        token = await made(await web.signed_in("alice"))
+    path = tmp_path / TOKEN_FILE
+    told = json.loads(path.read_text())
+    del told["certificates"]
+    assert "certificate" not in told["tokens"][0], "a former release reads this file, too"
+    path.write_text(json.dumps(told))
+    async with shared_web_house(house, tmp_path) as web:
+        assert (await program(web, token).get("/v1/jobs")).status_code == 200

@@ -47,11 +47,12 @@ class Token:
     scope: Scope
     created_s: float
     end_s: float
+    certificate: str = ""  # the serial of the one with which its maker had signed in; "": none
 
     @property
     def user(self) -> ActsFor:
-        """The user for whom it speaks."""
-        return ActsFor(self.name, self.role, self.since_s)
+        """The user for whom it speaks; it ends with its maker's certificate, if that is revoked."""
+        return ActsFor(self.name, self.role, self.since_s, shown=self.certificate)
 
 
 class Tokens:
@@ -82,7 +83,7 @@ class Tokens:
             since_s = now_s if user.since_s is None else user.since_s
             token = Token(
                 token_id, digest_of(secret), user.name, user.role, since_s, label, scope, now_s,
-                now_s + lifetime_s,
+                now_s + lifetime_s, user.shown.partition(".")[0],
             )  # fmt: skip
             await self._keep({**self._tokens, token_id: token})
         return f"{_PREFIX}_{token_id}_{secret}"
@@ -117,7 +118,12 @@ class Tokens:
     async def _keep(self, tokens: Mapping[str, Token]) -> None:
         now_s = self._clock.now_s()
         living = {key: one for key, one in tokens.items() if one.end_s > now_s}
-        told = {"v": _VERSION, "tokens": [asdict(one) for one in living.values()]}
+        told = {
+            "v": _VERSION,
+            "tokens": [_but_certificate(one) for one in living.values()],
+            # Apart, because former releases read no further fields of a token.
+            "certificates": {key: one.certificate for key, one in living.items()},
+        }
         await asyncio.to_thread(write_private, self._path, json.dumps(told).encode() + b"\n")
         self._tokens = living
 
@@ -127,14 +133,22 @@ def _read(path: Path) -> dict[str, Token]:
         told = json.loads(read_private(path))
         if told["v"] != _VERSION:
             raise ValueError("v")
-        return {one["token_id"]: _token(one) for one in told["tokens"]}
+        known = told.get("certificates", {})
+        made = (_token(one, str(known.get(one["token_id"], ""))) for one in told["tokens"])
+        return {one.token_id: one for one in made}
     except FileNotFoundError:
         return {}
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, AttributeError):
         raise ConfigError(
             f"{path} is damaged", hint="remove it: everybody makes tokens anew", source=path
         ) from None
 
 
-def _token(told: Mapping[str, Any]) -> Token:
-    return Token(**{**told, "scope": Scope(told["scope"])})
+def _token(told: Mapping[str, Any], certificate: str) -> Token:
+    return Token(**{**told, "scope": Scope(told["scope"])}, certificate=certificate)
+
+
+def _but_certificate(token: Token) -> dict[str, Any]:
+    told = asdict(token)
+    del told["certificate"]
+    return told
