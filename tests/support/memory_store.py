@@ -132,7 +132,7 @@ class MemoryStore:
         _drop(rows.outbox, batch.delivered)
         rows.recordings |= {row.key: encode(row) for row in batch.recordings}
         rows.evidence |= {(row.key, row.node_rank): encode(row) for row in batch.evidence}
-        rows.uses = summed([*rows.uses.items(), *batch.uses])
+        rows.uses = summed([*rows.uses.items(), *batch.uses, *batch.idle_uses])
         for day, pool, level in batch.pool_uses:
             rows.pool_uses[day, pool] = rows.pool_uses.get((day, pool), Level()) + level
         rows.stays |= {(one.request_id, one.key): one for one in batch.stays}

@@ -208,6 +208,7 @@ def first_batch() -> Batch:
         recordings=[a_recording(1), a_recording(2)],
         evidence=[an_evidence(1)],
         uses=[a_use()],
+        idle_uses=[a_use()._replace(spent=Used(idle=7.0))],
         pool_uses=[PoolRow(1, "training", Level(10.0, 20.0, 30.0))],
         stays=[a_stay(), a_stay("spot-3-2", job=2)],
         meta={"epoch": "3"},
@@ -245,6 +246,10 @@ def mixed_batch() -> Batch:
         recordings=[a_recording(1, told=(0,)), a_recording(3)],
         evidence=[an_evidence(3)],
         uses=[a_use(), a_use(day=2)],
+        idle_uses=[
+            a_use()._replace(spent=Used(idle=5.0)),
+            a_use(day=2)._replace(spent=Used(idle=1.0)),
+        ],
         pool_uses=[
             PoolRow(1, "training", Level(1.0, 1.0, 1.0)),
             PoolRow(2, "inference", Level(5.0)),

@@ -26,7 +26,8 @@ def usage_facts(usage: wire.Usage, by: tuple[str, ...]) -> Facts:
     normalised: Facts = {
         "normalised_gpu_hours": hours(usage.normalised_gpu_seconds or held_s(usage))
     }
-    return {**group, "gpu_hours": hours(held_s(usage)), **spent, **normalised}
+    idle: Facts = {"held_idle_gpu_hours": hours(usage.idle_gpu_seconds)}
+    return {**group, "gpu_hours": hours(held_s(usage)), **spent, **normalised, **idle}
 
 
 def pool_facts(pool: wire.PoolUsage, by: tuple[str, ...]) -> Facts:

@@ -9,6 +9,7 @@ from dlq_cli.output.rows import rows_csv, rows_text
 from dlq_common.text.wire import from_timestamp
 
 _NORMALISED = "normalised_gpu_hours"
+_IDLE = "held_idle_gpu_hours"
 
 
 def cost_text(answer: wire.GetCostsResponse, by: tuple[str, ...], look: OutputLook) -> str:
@@ -32,7 +33,7 @@ def cost_csv(answer: wire.GetCostsResponse, by: tuple[str, ...]) -> str:
 
 def usage_text(answer: wire.GetUsageResponse, by: tuple[str, ...], look: OutputLook) -> str:
     """Both tables, and from when to when. The column of normalised hours stands there only where
-    GPUs have several speeds.
+    GPUs have several speeds, and that of idle hours only where some were idle.
     """
     begin, end = (
         absolute(from_timestamp(at), look) for at in (answer.from_time, answer.until_time)
@@ -41,6 +42,8 @@ def usage_text(answer: wire.GetUsageResponse, by: tuple[str, ...], look: OutputL
     rows = [usage_facts(one, by) for one in answer.usages]
     if all(row[_NORMALISED] == row["gpu_hours"] for row in rows):
         rows = [{key: row[key] for key in row if key != _NORMALISED} for row in rows]
+    if not any(row[_IDLE] for row in rows):
+        rows = [{key: row[key] for key in row if key != _IDLE} for row in rows]
     text += rows_text(rows, by, look)
     if answer.pools:
         pools = [pool_facts(one, by) for one in answer.pools]

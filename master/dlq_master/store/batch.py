@@ -100,6 +100,7 @@ class Batch:
     recordings: list[Recording] = field(default_factory=list)
     evidence: list[Evidence] = field(default_factory=list)
     uses: list[UseRow] = field(default_factory=list)  # added to what is there
+    idle_uses: list[UseRow] = field(default_factory=list)  # likewise; of them, the idle seconds
     pool_uses: list[PoolRow] = field(default_factory=list)
     stays: list[Stay] = field(default_factory=list)
     # Lines of the audit that its file may not have yet: id and line. The writer lets them go.

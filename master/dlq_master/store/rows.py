@@ -9,7 +9,7 @@ from dlq_master.model.attempts.told_steps import TakenSteps
 from dlq_master.model.ids import AttemptKey
 from dlq_master.store.batch import AUDIT_HEAD, HORIZON, Batch, Intention
 from dlq_master.store.port import StoreLine
-from dlq_master.store.tables.accounts import POOLS_SQL, SPEEDS_SQL, STAYS_SQL, USES_SQL
+from dlq_master.store.tables.accounts import IDLE_SQL, POOLS_SQL, SPEEDS_SQL, STAYS_SQL, USES_SQL
 from dlq_master.store.tables.codec import encode, with_sum
 from dlq_master.store.tables.steps import PUT_SQL, row_of
 
@@ -163,8 +163,9 @@ ROWS: Final[Sequence[Writes]] = tuple(
             "INSERT INTO evidence VALUES (?, ?, ?, ?)",
             _with_body("key.job_id", "key.number", "node_rank"),
         ),
-        ("uses", USES_SQL, lambda row: (*row.account, *row.spent[:-1])),
+        ("uses", USES_SQL, lambda row: (*row.account, *row.spent[:4])),
         ("uses", SPEEDS_SQL, lambda row: (*row.account, row.spent.normalised - row.spent.held)),
+        ("idle_uses", IDLE_SQL, lambda row: (*row.account, row.spent.idle)),
         ("pool_uses", POOLS_SQL, lambda row: (row.day, row.pool, *row.level)),
         (
             "stays",

@@ -1,8 +1,9 @@
 """Jobs that hold GPUs and do nothing, by the rules of `[[idle]]`: seen, told, paused or cancelled.
 
 Agents report loads now and then, beside a heartbeat. A window of each job on each node sums them in
-memory. Nothing is stored but the decision, an event with its reason. A master that starts begins
-all windows anew, so no job is idle before one has passed. An agent that starts again, or is silent,
+memory. Of it, only the decision is stored, an event with its reason. A master that starts begins
+all windows anew, so no job is idle before one has passed. Idle GPU-seconds go into the books every
+ten minutes: a master that dies loses those since then. An agent that starts again, or is silent,
 leaves a gap, and a gap counts as busy (policy/activity.py).
 """
 
@@ -10,18 +11,20 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from math import floor
 from typing import NamedTuple
 
 from dlq_common.text.units import approximate_span
 from dlq_master.control.attempts.work_loss import loss_words
 from dlq_master.control.loop.turn import Turn
 from dlq_master.control.stimuli import ToldGpu
-from dlq_master.control.stimuli.nodes import ToldUse
+from dlq_master.control.stimuli.nodes import ToldLoad, ToldUse
 from dlq_master.model.attempts.attempt import Attempt, AttemptState
 from dlq_master.model.attempts.unsaved import stop_loss
 from dlq_master.model.ids import AttemptKey, NodeId
 from dlq_master.model.jobs import job_steps as on_job
 from dlq_master.model.jobs.job import HoldKind, Job
+from dlq_master.model.usage.accounting import DAY_S, Account, Used, class_of
 from dlq_master.policy.activity import (
     IdleAction,
     IdleRule,
@@ -32,6 +35,9 @@ from dlq_master.policy.activity import (
     is_idle,
     mean_use,
 )
+from dlq_master.store.tables.accounts import UseRow
+
+WRITE_S = 600.0
 
 
 @dataclass(slots=True)
@@ -44,6 +50,8 @@ class Idleness:
     windows: dict[AttemptKey, dict[str, UseWindow]] = field(default_factory=dict)
     found: dict[AttemptKey, dict[int, str]] = field(default_factory=dict)
     uses: dict[AttemptKey, dict[int, ToldUse]] = field(default_factory=dict)
+    unwritten: dict[Account, float] = field(default_factory=dict)  # idle GPU-seconds
+    write_s: float = 0.0
 
     @property
     def longest_s(self) -> float:
@@ -53,9 +61,17 @@ class Idleness:
 
 def take(turn: Turn, node_id: NodeId, told: Iterable[ToldGpu]) -> None:
     """A report on all GPUs of a node: the jobs that hold them are judged."""
+    loads: dict[int, ToldLoad] = {}
+    unused: dict[int, float] = {}
+    for one in told:
+        if one.load is not None:
+            loads[one.gpu] = one.load
+            if not one.load.peak_percent:
+                unused[one.gpu] = one.load.seen_s
+    if unused:
+        _charge(turn, node_id, unused)
     if not turn.state.attempts.idleness.rules:
         return
-    loads = {one.gpu: one.load for one in told if one.load is not None}
     for attempt in _running_on(turn, node_id):
         mine = [loads.get(gpu) for gpu in _gpus(attempt, node_id)]
         known = [(load.span_s, load.seen_s, load.mean_percent / 100.0) for load in mine if load]
@@ -88,11 +104,18 @@ class Activity(NamedTuple):
 
 
 def forget_ended(turn: Turn) -> None:
-    """Now and then: drop what was kept for attempts that do not run any more."""
+    """Now and then: drop what was kept for attempts that do not run any more, and write the idle
+    time since the last time.
+    """
     idleness, living = turn.state.attempts.idleness, turn.state.cluster.attempts
     for kept in (idleness.windows, idleness.found, idleness.uses):
         for key in [key for key in kept if key not in living]:
             del kept[key]
+    if idleness.unwritten and turn.now_s >= idleness.write_s:
+        idleness.write_s = turn.now_s + WRITE_S
+        rows = idleness.unwritten.items()
+        turn.batch.idle_uses += [UseRow(account, Used(idle=idle_s)) for account, idle_s in rows]
+        idleness.unwritten = {}
 
 
 # --- helpers, in order of use ---------------------------------------------------------------------
@@ -104,6 +127,24 @@ def _running_on(turn: Turn, node_id: NodeId) -> Iterator[Attempt]:
         attempt = cluster.attempts[key]
         if attempt.state is AttemptState.RUNNING and attempt.stop_cause is None:
             yield attempt
+
+
+def _charge(turn: Turn, node_id: NodeId, unused: Mapping[int, float]) -> None:
+    """The idle time of GPUs goes to the accounts of those that hold them."""
+    cluster, kept = turn.state.cluster, turn.state.attempts.idleness.unwritten
+    for attempt in _running_on(turn, node_id):
+        ran_s = turn.now_s - (attempt.started_time_s or turn.now_s)
+        idle_s = sum(min(unused.get(gpu, 0.0), ran_s) for gpu in _gpus(attempt, node_id))
+        if idle_s > 0.0:
+            job = cluster.jobs[attempt.key.job_id]
+            account = Account(
+                floor(turn.now_s / DAY_S),
+                job.user,
+                job.team,
+                class_of(attempt, job),
+                cluster.nodes[node_id].pool.value,
+            )
+            kept[account] = kept.get(account, 0.0) + idle_s
 
 
 def _gpus(attempt: Attempt, node_id: NodeId) -> tuple[int, ...]:

@@ -60,7 +60,7 @@ class Account(NamedTuple):
 
 class Used(NamedTuple):
     """GPU-seconds by what they were held for; fields as `Use`. `normalised`: all of them, in those
-    of a GPU of speed 1.
+    of a GPU of speed 1. `idle`: those of them in which nothing ran on the GPU, by its samples.
     """
 
     useful: float = 0.0
@@ -68,6 +68,7 @@ class Used(NamedTuple):
     failed: float = 0.0
     transit: float = 0.0
     normalised: float = 0.0
+    idle: float = 0.0
 
     def __add__(self, other: Used) -> Used:  # type: ignore[override] # not of a sequence
         return Used(*(mine + theirs for mine, theirs in zip(self, other, strict=True)))
@@ -104,7 +105,7 @@ def charges(
     """
     if job.request.without_gpus:
         return
-    use_class = _class_of(attempt, job)
+    use_class = class_of(attempt, job)
     for pool, gpus in _widths(attempt, pools).items():
         for use, begin_s, end_s in pieces(attempt, job, until_s):
             for day, span_s in by_day(max(begin_s, from_s), end_s):
@@ -154,7 +155,8 @@ def summed(rows: Iterable[tuple[Account, Used]]) -> dict[Account, Used]:
 # --- helpers, in order of use ---------------------------------------------------------------------
 
 
-def _class_of(attempt: Attempt, job: Job) -> UseClass:
+def class_of(attempt: Attempt, job: Job) -> UseClass:
+    """By what right it holds its GPUs."""
     if attempt.lease.kind is LeaseKind.PROFILE:
         return UseClass.TRIAL
     if attempt.lease.kind is LeaseKind.SLO or job.promised is not None:

@@ -105,6 +105,7 @@ def _usage(group: Mapping[str, str], spent: Used) -> wire.Usage:
         failed_gpu_seconds=spent.failed,
         transit_gpu_seconds=spent.transit,
         normalised_gpu_seconds=spent.normalised,
+        idle_gpu_seconds=spent.idle,
     )
 
 

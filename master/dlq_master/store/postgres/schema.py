@@ -48,10 +48,11 @@ COLUMNS: Final[Mapping[str, str]] = {
     "speed_days": "day:i user:t team:t class:t pool:t beyond_gpu_s:r",
     "notify_rules": "rule_id:t body:t",
     "revocations": "subject:t body:t",
+    "idle_days": "day:i user:t team:t class:t pool:t idle_gpu_s:r",
 }
 _KEYS: Final[Mapping[str, int]] = {  # how many of the first columns are the key, where it is not 1
     "attempts": 2, "requests": 2, "recordings": 2, "evidence": 3, "usage_days": 5, "pool_days": 2,
-    "stays": 3, "steps": 2, "speed_days": 5,
+    "stays": 3, "steps": 2, "speed_days": 5, "idle_days": 5,
 }  # fmt: skip
 _INDEXES: Final = (
     "attempts_living ON attempts (job_id) WHERE ended_time_s IS NULL",

@@ -170,3 +170,11 @@ _migration(
     "DROP INDEX jobs_by_end",
     "CREATE INDEX jobs_by_end ON jobs (end_time_s, user, name) WHERE end_time_s IS NOT NULL",
 )
+# GPU-seconds of `usage_days` in which nothing ran on the GPU, by its samples; no row: none.
+_migration(
+    "0018_idle_days",
+    """CREATE TABLE idle_days (
+        day INTEGER NOT NULL, user TEXT NOT NULL, team TEXT NOT NULL, class TEXT NOT NULL, pool TEXT NOT NULL,
+        idle_gpu_s REAL NOT NULL,
+        PRIMARY KEY (day, user, team, class, pool)) STRICT, WITHOUT ROWID""",  # noqa: E501
+)

@@ -142,6 +142,10 @@ def _uses(db: StoreLine, days: list[int]) -> Iterator[UseRow]:
         "SELECT * FROM speed_days WHERE day BETWEEN ? AND ?", days
     ):
         yield UseRow(Account(day, user, team, UseClass(kind), pool), Used(normalised=beyond_s))
+    for day, user, team, kind, pool, idle_s in db.execute(
+        "SELECT * FROM idle_days WHERE day BETWEEN ? AND ?", days
+    ):
+        yield UseRow(Account(day, user, team, UseClass(kind), pool), Used(idle=idle_s))
 
 
 def _levels_text(db: StoreLine) -> str | None:
@@ -159,6 +163,9 @@ USES_SQL: Final = """INSERT INTO usage_days VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)
 SPEEDS_SQL: Final = """INSERT INTO speed_days SELECT ?1, ?2, ?3, ?4, ?5, ?6 WHERE abs(?6) > 1e-6
     ON CONFLICT (day, user, team, class, pool) DO UPDATE SET
     beyond_gpu_s = speed_days.beyond_gpu_s + excluded.beyond_gpu_s"""
+IDLE_SQL: Final = """INSERT INTO idle_days VALUES (?, ?, ?, ?, ?, ?)
+    ON CONFLICT (day, user, team, class, pool) DO UPDATE SET
+    idle_gpu_s = idle_days.idle_gpu_s + excluded.idle_gpu_s"""
 POOLS_SQL: Final = """INSERT INTO pool_days VALUES (?, ?, ?, ?, ?)
     ON CONFLICT (day, pool) DO UPDATE SET used_gpu_s = pool_days.used_gpu_s + excluded.used_gpu_s,
     idle_gpu_s = pool_days.idle_gpu_s + excluded.idle_gpu_s,

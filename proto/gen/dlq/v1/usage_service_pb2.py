@@ -25,7 +25,7 @@ _sym_db = _symbol_database.Default()
 from google.protobuf import timestamp_pb2 as google_dot_protobuf_dot_timestamp__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1a\x64lq/v1/usage_service.proto\x12\x06\x64lq.v1\x1a\x1fgoogle/protobuf/timestamp.proto\"\xe5\x01\n\x05Usage\x12\x0b\n\x03\x64\x61y\x18\x01 \x01(\t\x12\x0c\n\x04user\x18\x02 \x01(\t\x12\x0c\n\x04team\x18\x03 \x01(\t\x12\x11\n\tuse_class\x18\x04 \x01(\t\x12\x0c\n\x04pool\x18\x05 \x01(\t\x12\x1a\n\x12useful_gpu_seconds\x18\x06 \x01(\x01\x12\x1d\n\x15preempted_gpu_seconds\x18\x07 \x01(\x01\x12\x1a\n\x12\x66\x61iled_gpu_seconds\x18\x08 \x01(\x01\x12\x1b\n\x13transit_gpu_seconds\x18\t \x01(\x01\x12\x1e\n\x16normalised_gpu_seconds\x18\n \x01(\x01\"x\n\tPoolUsage\x12\x0b\n\x03\x64\x61y\x18\x01 \x01(\t\x12\x0c\n\x04pool\x18\x02 \x01(\t\x12\x18\n\x10used_gpu_seconds\x18\x03 \x01(\x01\x12\x18\n\x10idle_gpu_seconds\x18\x04 \x01(\x01\x12\x1c\n\x14withheld_gpu_seconds\x18\x05 \x01(\x01\"\x98\x01\n\x0fGetUsageRequest\x12-\n\tfrom_time\x18\x01 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12.\n\nuntil_time\x18\x02 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\n\n\x02\x62y\x18\x03 \x03(\t\x12\x0c\n\x04user\x18\x04 \x01(\t\x12\x0c\n\x04team\x18\x05 \x01(\t\"\xb2\x01\n\x10GetUsageResponse\x12\x1d\n\x06usages\x18\x01 \x03(\x0b\x32\r.dlq.v1.Usage\x12 \n\x05pools\x18\x02 \x03(\x0b\x32\x11.dlq.v1.PoolUsage\x12-\n\tfrom_time\x18\x03 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12.\n\nuntil_time\x18\x04 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\"\xe2\x01\n\x04\x43ost\x12\x0b\n\x03\x64\x61y\x18\x01 \x01(\t\x12\x0e\n\x06job_id\x18\x02 \x01(\t\x12\x0c\n\x04name\x18\x03 \x01(\t\x12\x0c\n\x04user\x18\x04 \x01(\t\x12\x0c\n\x04team\x18\x05 \x01(\t\x12\x0c\n\x04pool\x18\x06 \x01(\t\x12\x14\n\x0crunning_cost\x18\x07 \x01(\x01\x12\x15\n\rlateness_cost\x18\x08 \x01(\x01\x12\x1d\n\x15\x66oretold_running_cost\x18\t \x01(\x01\x12\x1e\n\x16\x66oretold_lateness_cost\x18\n \x01(\x01\x12\x19\n\x11own_lateness_cost\x18\x0b \x01(\x01\"t\n\x08PoolCost\x12\x0b\n\x03\x64\x61y\x18\x01 \x01(\t\x12\x0c\n\x04pool\x18\x02 \x01(\t\x12\x11\n\tboot_cost\x18\x03 \x01(\x01\x12\x10\n\x08job_cost\x18\x04 \x01(\x01\x12\x11\n\tidle_cost\x18\x05 \x01(\x01\x12\x15\n\rforetold_cost\x18\x06 \x01(\x01\"\x98\x01\n\x0fGetCostsRequest\x12-\n\tfrom_time\x18\x01 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12.\n\nuntil_time\x18\x02 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\n\n\x02\x62y\x18\x03 \x03(\t\x12\x0c\n\x04user\x18\x04 \x01(\t\x12\x0c\n\x04team\x18\x05 \x01(\t\"\xaf\x01\n\x10GetCostsResponse\x12\x1b\n\x05\x63osts\x18\x01 \x03(\x0b\x32\x0c.dlq.v1.Cost\x12\x1f\n\x05pools\x18\x02 \x03(\x0b\x32\x10.dlq.v1.PoolCost\x12-\n\tfrom_time\x18\x03 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12.\n\nuntil_time\x18\x04 \x01(\x0b\x32\x1a.google.protobuf.Timestamp2\x8c\x01\n\x0cUsageService\x12=\n\x08GetUsage\x12\x17.dlq.v1.GetUsageRequest\x1a\x18.dlq.v1.GetUsageResponse\x12=\n\x08GetCosts\x12\x17.dlq.v1.GetCostsRequest\x1a\x18.dlq.v1.GetCostsResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1a\x64lq/v1/usage_service.proto\x12\x06\x64lq.v1\x1a\x1fgoogle/protobuf/timestamp.proto\"\xff\x01\n\x05Usage\x12\x0b\n\x03\x64\x61y\x18\x01 \x01(\t\x12\x0c\n\x04user\x18\x02 \x01(\t\x12\x0c\n\x04team\x18\x03 \x01(\t\x12\x11\n\tuse_class\x18\x04 \x01(\t\x12\x0c\n\x04pool\x18\x05 \x01(\t\x12\x1a\n\x12useful_gpu_seconds\x18\x06 \x01(\x01\x12\x1d\n\x15preempted_gpu_seconds\x18\x07 \x01(\x01\x12\x1a\n\x12\x66\x61iled_gpu_seconds\x18\x08 \x01(\x01\x12\x1b\n\x13transit_gpu_seconds\x18\t \x01(\x01\x12\x1e\n\x16normalised_gpu_seconds\x18\n \x01(\x01\x12\x18\n\x10idle_gpu_seconds\x18\x0b \x01(\x01\"x\n\tPoolUsage\x12\x0b\n\x03\x64\x61y\x18\x01 \x01(\t\x12\x0c\n\x04pool\x18\x02 \x01(\t\x12\x18\n\x10used_gpu_seconds\x18\x03 \x01(\x01\x12\x18\n\x10idle_gpu_seconds\x18\x04 \x01(\x01\x12\x1c\n\x14withheld_gpu_seconds\x18\x05 \x01(\x01\"\x98\x01\n\x0fGetUsageRequest\x12-\n\tfrom_time\x18\x01 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12.\n\nuntil_time\x18\x02 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\n\n\x02\x62y\x18\x03 \x03(\t\x12\x0c\n\x04user\x18\x04 \x01(\t\x12\x0c\n\x04team\x18\x05 \x01(\t\"\xb2\x01\n\x10GetUsageResponse\x12\x1d\n\x06usages\x18\x01 \x03(\x0b\x32\r.dlq.v1.Usage\x12 \n\x05pools\x18\x02 \x03(\x0b\x32\x11.dlq.v1.PoolUsage\x12-\n\tfrom_time\x18\x03 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12.\n\nuntil_time\x18\x04 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\"\xe2\x01\n\x04\x43ost\x12\x0b\n\x03\x64\x61y\x18\x01 \x01(\t\x12\x0e\n\x06job_id\x18\x02 \x01(\t\x12\x0c\n\x04name\x18\x03 \x01(\t\x12\x0c\n\x04user\x18\x04 \x01(\t\x12\x0c\n\x04team\x18\x05 \x01(\t\x12\x0c\n\x04pool\x18\x06 \x01(\t\x12\x14\n\x0crunning_cost\x18\x07 \x01(\x01\x12\x15\n\rlateness_cost\x18\x08 \x01(\x01\x12\x1d\n\x15\x66oretold_running_cost\x18\t \x01(\x01\x12\x1e\n\x16\x66oretold_lateness_cost\x18\n \x01(\x01\x12\x19\n\x11own_lateness_cost\x18\x0b \x01(\x01\"t\n\x08PoolCost\x12\x0b\n\x03\x64\x61y\x18\x01 \x01(\t\x12\x0c\n\x04pool\x18\x02 \x01(\t\x12\x11\n\tboot_cost\x18\x03 \x01(\x01\x12\x10\n\x08job_cost\x18\x04 \x01(\x01\x12\x11\n\tidle_cost\x18\x05 \x01(\x01\x12\x15\n\rforetold_cost\x18\x06 \x01(\x01\"\x98\x01\n\x0fGetCostsRequest\x12-\n\tfrom_time\x18\x01 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12.\n\nuntil_time\x18\x02 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\n\n\x02\x62y\x18\x03 \x03(\t\x12\x0c\n\x04user\x18\x04 \x01(\t\x12\x0c\n\x04team\x18\x05 \x01(\t\"\xaf\x01\n\x10GetCostsResponse\x12\x1b\n\x05\x63osts\x18\x01 \x03(\x0b\x32\x0c.dlq.v1.Cost\x12\x1f\n\x05pools\x18\x02 \x03(\x0b\x32\x10.dlq.v1.PoolCost\x12-\n\tfrom_time\x18\x03 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12.\n\nuntil_time\x18\x04 \x01(\x0b\x32\x1a.google.protobuf.Timestamp2\x8c\x01\n\x0cUsageService\x12=\n\x08GetUsage\x12\x17.dlq.v1.GetUsageRequest\x1a\x18.dlq.v1.GetUsageResponse\x12=\n\x08GetCosts\x12\x17.dlq.v1.GetCostsRequest\x1a\x18.dlq.v1.GetCostsResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -33,21 +33,21 @@ _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'dlq.v1.usage_service_pb2', 
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
   _globals['_USAGE']._serialized_start=72
-  _globals['_USAGE']._serialized_end=301
-  _globals['_POOLUSAGE']._serialized_start=303
-  _globals['_POOLUSAGE']._serialized_end=423
-  _globals['_GETUSAGEREQUEST']._serialized_start=426
-  _globals['_GETUSAGEREQUEST']._serialized_end=578
-  _globals['_GETUSAGERESPONSE']._serialized_start=581
-  _globals['_GETUSAGERESPONSE']._serialized_end=759
-  _globals['_COST']._serialized_start=762
-  _globals['_COST']._serialized_end=988
-  _globals['_POOLCOST']._serialized_start=990
-  _globals['_POOLCOST']._serialized_end=1106
-  _globals['_GETCOSTSREQUEST']._serialized_start=1109
-  _globals['_GETCOSTSREQUEST']._serialized_end=1261
-  _globals['_GETCOSTSRESPONSE']._serialized_start=1264
-  _globals['_GETCOSTSRESPONSE']._serialized_end=1439
-  _globals['_USAGESERVICE']._serialized_start=1442
-  _globals['_USAGESERVICE']._serialized_end=1582
+  _globals['_USAGE']._serialized_end=327
+  _globals['_POOLUSAGE']._serialized_start=329
+  _globals['_POOLUSAGE']._serialized_end=449
+  _globals['_GETUSAGEREQUEST']._serialized_start=452
+  _globals['_GETUSAGEREQUEST']._serialized_end=604
+  _globals['_GETUSAGERESPONSE']._serialized_start=607
+  _globals['_GETUSAGERESPONSE']._serialized_end=785
+  _globals['_COST']._serialized_start=788
+  _globals['_COST']._serialized_end=1014
+  _globals['_POOLCOST']._serialized_start=1016
+  _globals['_POOLCOST']._serialized_end=1132
+  _globals['_GETCOSTSREQUEST']._serialized_start=1135
+  _globals['_GETCOSTSREQUEST']._serialized_end=1287
+  _globals['_GETCOSTSRESPONSE']._serialized_start=1290
+  _globals['_GETCOSTSRESPONSE']._serialized_end=1465
+  _globals['_USAGESERVICE']._serialized_start=1468
+  _globals['_USAGESERVICE']._serialized_end=1608
 # @@protoc_insertion_point(module_scope)

@@ -35,6 +35,7 @@ class Usage(_message.Message):
     FAILED_GPU_SECONDS_FIELD_NUMBER: _builtins.int
     TRANSIT_GPU_SECONDS_FIELD_NUMBER: _builtins.int
     NORMALISED_GPU_SECONDS_FIELD_NUMBER: _builtins.int
+    IDLE_GPU_SECONDS_FIELD_NUMBER: _builtins.int
     day: _builtins.str
     """The day, as YYYY-MM-DD."""
     user: _builtins.str
@@ -55,6 +56,8 @@ class Usage(_message.Message):
     """Getting ready, loading a checkpoint, leaving."""
     normalised_gpu_seconds: _builtins.float
     """All of them, each times the declared speed of its GPU when the job was placed."""
+    idle_gpu_seconds: _builtins.float
+    """Those of all of them in which nothing ran on the GPU, by the samples of agents."""
     def __init__(
         self,
         *,
@@ -68,10 +71,11 @@ class Usage(_message.Message):
         failed_gpu_seconds: _builtins.float = ...,
         transit_gpu_seconds: _builtins.float = ...,
         normalised_gpu_seconds: _builtins.float = ...,
+        idle_gpu_seconds: _builtins.float = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["day", b"day", "failed_gpu_seconds", b"failed_gpu_seconds", "normalised_gpu_seconds", b"normalised_gpu_seconds", "pool", b"pool", "preempted_gpu_seconds", b"preempted_gpu_seconds", "team", b"team", "transit_gpu_seconds", b"transit_gpu_seconds", "use_class", b"use_class", "useful_gpu_seconds", b"useful_gpu_seconds", "user", b"user"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["day", b"day", "failed_gpu_seconds", b"failed_gpu_seconds", "idle_gpu_seconds", b"idle_gpu_seconds", "normalised_gpu_seconds", b"normalised_gpu_seconds", "pool", b"pool", "preempted_gpu_seconds", b"preempted_gpu_seconds", "team", b"team", "transit_gpu_seconds", b"transit_gpu_seconds", "use_class", b"use_class", "useful_gpu_seconds", b"useful_gpu_seconds", "user", b"user"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -123,10 +123,20 @@ def test_hours_of_slow_gpus_stand_beside_in_those_of_fast_ones(
     assert report_facts(answer, ())["usages"][1]["normalised_gpu_hours"] == 0.0625
 
 
+def test_idle_hours_of_held_gpus_stand_there_if_there_are_some(
+    answer: wire.GetUsageResponse,
+) -> None:
+    answer.usages[1].idle_gpu_seconds = 450.0
+    lines = usage_text(answer, ("user",), PIPE).splitlines()
+    assert lines[1].split()[-2:] == ["TRANSIT", "HELD_IDLE"]
+    assert [line.split()[-1] for line in lines[2:4]] == ["0.00", "0.12"]
+
+
 def test_usage_for_programs_has_units_in_its_names(answer: wire.GetUsageResponse) -> None:
     facts = report_facts(answer, ("user",))
     assert facts["usages"][1] == {
         "user": "bob",
+        "held_idle_gpu_hours": 0.0,
         "gpu_hours": 0.25,
         "useful_gpu_hours": 0.0,
         "preempted_gpu_hours": 0.0,
@@ -138,6 +148,6 @@ def test_usage_for_programs_has_units_in_its_names(answer: wire.GetUsageResponse
     head, alice, bob = usage_csv(answer, ("team", "user")).splitlines()
     assert head.startswith("team,user,gpu_hours,useful_gpu_hours,")
     assert (alice, bob) == (
-        ",alice,1.5,1.0,0.0,0.0,0.5,1.5",
-        "vision,bob,0.25,0.0,0.0,0.25,0.0,0.25",
+        ",alice,1.5,1.0,0.0,0.0,0.5,1.5,0.0",
+        "vision,bob,0.25,0.0,0.0,0.25,0.0,0.25,0.0",
     )

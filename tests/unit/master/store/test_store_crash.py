@@ -68,7 +68,7 @@ def test_a_crash_at_every_statement_of_a_batch_leaves_all_or_nothing(tmp_path: P
     before = _contents(path)
 
     statements = _count_statements(tmp_path)
-    assert statements == 33  # BEGIN, one for each kind of change, COMMIT
+    assert statements == 34  # BEGIN, one for each kind of change, COMMIT
     for last in range(1, statements):
         seen = 0
 

@@ -275,6 +275,23 @@ def test_the_idle_time_of_a_gpu_before_the_job_is_not_the_jobs(site: Callable[..
     assert from_duration(message.activity.idle_duration) == 60.0
 
 
+def test_idle_gpu_seconds_go_into_the_books_of_their_owner_every_ten_minutes(
+    site: Callable[..., Site],
+) -> None:
+    cluster = site()
+    cluster.for_s(300.0, 0.0)
+    running(cluster.master, *cluster.agents, gpus=3)
+    cluster.for_s(1200.0, 0.0)
+    cluster.for_s(1200.0, 0.5)
+    now_s = cluster.master.clock.now_s()
+    day = int(now_s // 86_400)
+    found = cluster.master.store.books_of(day - 1, day, now_s).uses
+    idle = {account.user: spent.idle for account, spent in found.items() if spent.idle}
+    assert idle == {"alice": 3 * 1200.0}, "not the time before the job, nor the free GPU"
+    (held,) = {spent.held for spent in found.values()}
+    assert held == 3 * 2400.0
+
+
 def test_nothing_is_kept_for_attempts_that_have_ended(site: Callable[..., Site]) -> None:
     cluster = site(rule())
     (agent,) = cluster.agents
