@@ -411,6 +411,11 @@ def speaks_without_a_lease(plant: Plant) -> None:
     plant(LeaderLease, "is_over", lambda self, now_s: False)
 
 
+@bug("a master leads on a database that has lost commits")
+def leads_on_lost_commits(plant: Plant) -> None:
+    plant(LeaderLease, "_objection", lambda self, row: "")
+
+
 @bug("the row is taken while another master holds it")
 def takes_the_row_early(plant: Plant) -> None:
     plant(HeldLease, "free", property(lambda self: True))

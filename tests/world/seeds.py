@@ -48,7 +48,8 @@ SOMETIMES = (
     "a master lost the lead",
     "a master that may not lead said nothing",
     "a launch took very long to prepare",
-    "a server that lags was promoted",
+    "a server that has not heard of the leader was promoted",
+    "a server that lacks turns was promoted",
     "journal: requeues_frozen",
 )
 

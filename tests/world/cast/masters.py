@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, cast
 
 from dlq.v1 import agent_service_pb2 as wire
 from dlq_common.errors import DlqError
-from dlq_common.fence import LeaderFence
 from dlq_master.control.composition.starting import start
 from dlq_master.control.composition.state import State
 from dlq_master.control.composition.wiring import WIRING
@@ -32,7 +31,7 @@ from dlq_master.taking_part import Leadership
 from support.inline_planner import InlinePlanner
 from world.stage.clocks import HostClock, ProcessClock
 from world.stage.disk import SOLE, Disk, Door
-from world.stage.lease_row import Candidate
+from world.stage.lease_row import Candidate, SeenHere
 from world.stage.lines import AgentStream, incoming
 from world.stage.virtual_loop import Process
 
@@ -96,7 +95,7 @@ class Master:
         self.candidate: Candidate | None = None  # where masters share a store
         self.armed = Armed(self.crash)
         self.starts = 0
-        self._seen = [LeaderFence()]  # on its disk
+        self._seen = SeenHere()  # on its disk
         self._sessions = Sessions(CheckpointPlaces(ROOT, b"seed"))
 
     @property
@@ -158,6 +157,7 @@ class Master:
         await candidate.leads.wait()
         self.candidate = candidate
         self._world.say(f"master {self.name} leads, in epoch {row.epoch} of the row")
+        self._world.judge.hold(not row.lags, f"I1: {self.name} leads on a server that lost commits")
         self._world.seen("a master took the lead")
         process.spawn(candidate.watch(self._over))
 

@@ -40,6 +40,7 @@ from world.stage.plot import Plot
 from world.stage.tape import Draws, Tape
 from world.stage.virtual_loop import Deadlock, Order, Process, VirtualLoop
 
+LAGS = "a server that has not heard of the leader was promoted"
 CALM_S = 1500.0  # the longest time until all is at rest
 LOOK_S = 5.0
 OUTSIDE = Context()  # of what no process does
@@ -105,7 +106,7 @@ class World:
         self._hosts = self.tape.stream("hosts")
         self.disk = Disk(self.tape.stream("disk"))
         self._fill()
-        self.disk.written = self.judge.committed
+        self.disk.written = self._written
         two = settings.masters > 1
         self.row = SharedRow(self.loop, self.tape.stream("row")) if two else None
         config = config_of(plot)
@@ -132,6 +133,11 @@ class World:
             User("root", "admin", 0, 0, (), 0.0),
         ]
         self.disk.rows.write(Batch(changes=put(USERS, people), meta={"epoch": "0"}))
+
+    def _written(self, batch: Batch, writer: str) -> None:
+        if self.row is not None:
+            self.row.turn += 1
+        self.judge.committed(batch, writer)
 
     def _clock(self) -> HostClock:
         draws, drift = self._hosts, self.settings.drift
@@ -380,12 +386,12 @@ class World:
             self.row.cut_off.add(master)
             self.later(for_s, self.row.cut_off.discard, master)
 
-    def _promote(self, lagging: bool, for_s: float) -> None:
-        if self.row is None or not self.row.promote(lagging=lagging):
+    def _promote(self, lagging: bool, behind: int, for_s: float) -> None:
+        if self.row is None or not self.row.promote(lagging=lagging, behind=behind):
             return
         self.say(f"another server of the database takes over{', and lags' if lagging else ''}")
         if lagging:
-            self.seen("a server that lags was promoted")
+            self.seen("a server that lacks turns was promoted" if behind else LAGS)
             self.later(for_s, self._promote_right)
 
     def _promote_right(self) -> None:

@@ -261,7 +261,11 @@ def failover(draws: Stream, settings: Settings) -> Focused:
     acts = _jobs(draws, 5 + draws.below(5), 100.0, MIXED_S)
     for _ in range(1 + draws.below(4)):
         at_s = _at(draws, 5.0, 140.0)
-        facts: dict[str, Any] = {"lagging": draws.below(2) == 1, "for_s": draws.pick((5.0, 30.0))}
+        facts: dict[str, Any] = {
+            "lagging": draws.below(2) == 1,
+            "behind": draws.pick((0, 1, 4)),
+            "for_s": draws.pick((5.0, 30.0)),
+        }
         acts.append(Act(at_s, "promote", facts))
         what = draws.pick(("", "kill_master", "cut_from_store", "stop_master"))
         if what:

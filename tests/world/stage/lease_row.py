@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from dlq_common.clock import Clock
 from dlq_common.fence import LeaderFence
-from dlq_master.leader.lease import Ask, LeaderLease, Standing, carried_out
+from dlq_master.leader.lease import NO_FENCE, Ask, LeaderLease, Standing, carried_out
 from dlq_master.leader.row import HeldLease, RowUnknown
 from dlq_master.store.postgres.fence import JUMP
 from world.stage.tape import Stream
@@ -36,14 +37,17 @@ class SharedRow:
         self.cut_off: set[str] = set()  # masters that cannot reach the database
         self.timeline = 1  # raised by each promotion of a second server
         self._given_on = 1  # the timeline on which the present epoch was given
-        self._right: int | None = None  # the epoch that the present server has never heard of
+        self._right: int | None = None  # the epoch of the server that has all commits
+        self._behind = 0  # turns that the present server has lost
+        self.turn = 0  # the last one that a master has committed
         self.candidates: list[Candidate] = []
 
     def read(self) -> HeldLease:
         left_s = self._until_s - self._loop.time()
         return HeldLease(
-            self.epoch, self.holder, self._address, left_s, SYSTEM, self.timeline, True
-        )
+            self.epoch, self.holder, self._address, left_s, SYSTEM, self.timeline, True,
+            self.turn - self._behind,
+        )  # fmt: skip
 
     def try_acquire(self, seen_epoch: int, holder: str, address: str, ttl_s: float) -> HeldLease:
         if self.read().free and seen_epoch == self.epoch:
@@ -63,26 +67,41 @@ class SharedRow:
             self._until_s = self._loop.time()
         return self.read()
 
+    @property
+    def lags(self) -> bool:
+        """The present server lacks commits."""
+        return self._right is not None
+
     def is_held_by(self, fence: LeaderFence, holder: str) -> bool:
         """Whether the row is as this leader knows it."""
         return holder == self.holder and fence == LeaderFence(SYSTEM, self.timeline, self.epoch)
 
-    def promote(self, *, lagging: bool) -> bool:
-        """The second server takes over; all sessions are lost. A lagging one has not heard of the
-        last leader. That is refused only by masters that have: False if one has not.
+    def promote(self, *, lagging: bool, behind: int) -> bool:
+        """The second server takes over; all sessions are lost. A lagging one lacks so many turns,
+        or with 0 the last leader. Only masters that have heard of those refuse it: False if one
+        has not.
         """
-        known = all(it.lease.known.epoch == self.epoch for it in self.candidates)
-        if lagging and (not known or self.epoch < 2 or self._right is not None):
-            return False
         if lagging:
-            self._right, self.epoch = self.epoch, self.epoch - 1
+            if self._right is not None or not all(
+                self._knows(it, behind) for it in self.candidates
+            ):
+                return False
+            self._right, self._behind = self.epoch, behind
+            self.epoch -= 0 if behind else 1
         self._take_over()
         return True
+
+    def _knows(self, candidate: Candidate, behind: int) -> bool:
+        lease = candidate.lease
+        if behind:
+            return lease.turn > self.turn - behind >= 0
+        return lease.known.epoch == self.epoch >= 2
 
     def promote_right(self) -> None:
         """The server that has all commits takes the place of the lagging one."""
         if self._right is not None:
             self.epoch, self._right = max(self.epoch, self._right), None
+            self._behind = 0
             self._take_over()
 
     def _take_over(self) -> None:
@@ -92,15 +111,22 @@ class SharedRow:
             candidate.session_lost()
 
 
+@dataclass(slots=True)
+class SeenHere:
+    """What the host of a master has seen of the database, in earlier lives too."""
+
+    fence: LeaderFence = NO_FENCE
+    turn: int = 0
+
+
 class Candidate:
     """One process of a master: waits, leads, and is over. It is the fence of its writes."""
 
     def __init__(
-        self, row: SharedRow, name: str, holder: str, clock: Clock, seen: list[LeaderFence]
+        self, row: SharedRow, name: str, holder: str, clock: Clock, seen: SeenHere
     ) -> None:
-        """`seen`: the highest fence that this host has seen, in earlier lives too."""
         self._row, self._name, self._clock = row, name, clock
-        self.lease = LeaderLease(holder, known=seen[-1])
+        self.lease = LeaderLease(holder, known=seen.fence, turn=seen.turn)
         self.leads = asyncio.Event()
         self._seen = seen
         row.candidates = [it for it in row.candidates if it._name != name] + [self]
@@ -136,9 +162,16 @@ class Candidate:
                 self.lease.unknown(ask, self._clock.boottime_s())
             else:
                 self.lease.answered(ask, row, self._clock.boottime_s())
-                self._seen[:] = [self.lease.known]
+                self._remember(row)
             if self.lease.standing is Standing.LEADING:
                 self.leads.set()
+
+    def _remember(self, row: HeldLease) -> None:
+        """On its host, for its next lives."""
+        lease, seen = self.lease, self._seen
+        if not lease.why:
+            lease.turn = max(lease.turn, row.turn)
+        seen.fence, seen.turn = lease.known, lease.turn
 
     async def watch(self, over: Callable[[str], None]) -> None:
         """Tell when this master has led, and does so no more."""
