@@ -224,6 +224,8 @@ def _let_go(turn: Turn, ask: ReleaseJob | ResumeJob) -> Done[Answer]:
     must_live(job, "resumed" if isinstance(ask, ResumeJob) else "released")
     if job.state is JobState.HELD:
         turn.step_job(job.job_id, on_job.Released(), actor=ask.caller.actor)
+        if job.blocked is not None:
+            turn.state.jobs.gates.stirred[job.job_id] = None  # its dependency may never come true
     return Done(standing(turn, ask), job.job_id)
 
 

@@ -181,6 +181,17 @@ def test_releasing_a_job_before_its_dependency_is_met_starts_nothing(
     assert not eligible(master, then)
 
 
+def test_the_hold_of_the_master_comes_back_also_after_a_restart(master: Master) -> None:
+    first = master.submit()
+    then = master.submit(depends=after(Relation.AFTEROK, first.job_id))
+    master.edit(CancelJob, first.job_id)
+    assert master.job(then.job_id).hold is HoldKind.DEPENDENCY
+    master.restart()
+    master.tick()
+    master.edit(ReleaseJob, then.job_id)
+    assert master.job(then.job_id).hold is HoldKind.DEPENDENCY
+
+
 def test_the_hold_of_the_master_comes_back_while_its_cause_stands(master: Master) -> None:
     first = master.submit()
     then = master.submit(depends=after(Relation.AFTEROK, first.job_id))
