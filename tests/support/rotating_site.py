@@ -88,7 +88,8 @@ class RotatingSite(PostgresSite):
 
     def turn(self, server: PostgresServer | None = None) -> int:
         """The last turn of a master that a server has; by default, the primary."""
-        ((number,),) = (server or self.primary).ask("SELECT coalesce(max(number), 0) FROM turns")
+        told = "SELECT CAST(value AS bigint) FROM meta WHERE key = 'batch'"
+        ((number,),) = (server or self.primary).ask(told)
         assert isinstance(number, int)
         return number
 

@@ -18,6 +18,7 @@ from dlq_common.errors import DlqError, Unavailable
 from dlq_common.fence import LeaderFence
 from dlq_master.leader.lease import READY_S
 from dlq_master.leader.row import HeldLease, RowUnknown
+from dlq_master.store.batch import BATCH
 from dlq_master.store.postgres.fence import JUMP
 from dlq_master.store.postgres.line import NAME, QUICK_READER, PostgresLine, PostgresPlace
 
@@ -38,7 +39,7 @@ _READ: Final[LiteralString] = f"""SELECT leader.epoch, holder, addresses,
     CASE WHEN EXISTS ({_LOCKS}) THEN {_LEFT} ELSE 0 END,
     CAST(here.system_identifier AS text), here.timeline,
     current_setting('synchronous_standby_names') <> '',
-    (SELECT coalesce(max(number), 0) FROM turns), ttl_s = 0
+    coalesce((SELECT CAST(value AS bigint) FROM meta WHERE key = '{BATCH}'), 0), ttl_s = 0
     FROM leader, {_HERE}"""
 # Above every epoch that was ever given, also by a master on another database (meta).
 _TRY: Final[LiteralString] = f"""UPDATE leader SET holder = $2, addresses = $3, ttl_s = $4,
