@@ -49,7 +49,8 @@ def goes_in(page: Any, name: str) -> None:
 
 
 def check(shared: SharedSite, page: Any, name: str) -> None:
-    """The page can be read, and fits; its picture is kept."""
+    """The page can be read, and fits; its picture is kept. Its style must have come before."""
+    page.wait_for_load_state()
     shared.picture(page, name)
     assert shared.findings(page) == []
     width = page.viewport_size["width"]
