@@ -51,6 +51,9 @@ from dlq_nodeagent.runtimes.process.leftovers import Leftovers
 from dlq_nodeagent.state.journal import Journal, Sequences
 from dlq_nodeagent.supervisor import JOURNAL_FAILED, Supervisor
 
+# After a boot the hello waits for so long until it can tell the ends from before the boot.
+ENDS_S = 10.0
+
 log = get_logger("nodeagent.core")
 
 
@@ -106,6 +109,7 @@ class AgentCore:
         self._absent: dict[RankKey, Fence] = {}
         self._refused: dict[RefusedLaunch, str] = {}
         self._answers: list[_Answer] = []
+        self._hello_by_s = 0.0
         self._errands = errands
         self.uplink = Uplink(
             clock=clock,
@@ -141,11 +145,13 @@ class AgentCore:
         """Take over the ranks of an earlier agent. Call once, before anything else."""
         self.supervisor.recover(self._records)
         self._records = ()
+        self._hello_by_s = self._clock.boottime_s() + ENDS_S
         self._leftovers.look(self.supervisor.keys())
 
     def tick(self) -> None:
         """Do the work that is due. Cheap when nothing is."""
-        self.uplink.tick()
+        if not self._awaits_ends():
+            self.uplink.tick()
         self.supervisor.tick()
         if self._leftovers.any and self._leftovers.tick(self.supervisor.keys()):
             self.uplink.drop()  # the next hello names the remaining ranks
@@ -155,8 +161,18 @@ class AgentCore:
         """How long the shell may wait before the next tick if nothing arrives: it ticks at once
         after each message and event.
         """
+        if self._awaits_ends():
+            return self.supervisor.poll_s()
         until_uplink_s = self.uplink.next_due_s() - self._clock.boottime_s()
         return max(0.0, min(self.supervisor.poll_s(), until_uplink_s))
+
+    def _awaits_ends(self) -> bool:
+        """An end from before a boot is an end, and no loss: the first hello tells it."""
+        if self._hello_by_s and self._clock.boottime_s() < self._hello_by_s:
+            if self.supervisor.settles_former_boot():
+                return True
+            self._hello_by_s = 0.0
+        return False
 
     # ---- messages and events
 

@@ -305,6 +305,15 @@ class Supervisor:
         """Every rank that a Hello must name: all except those with a confirmed end."""
         return [key for key, it in self._open.items() if it.rank.state is not RankState.KEPT]
 
+    def settles_former_boot(self) -> bool:
+        """Whether the end of a rank from before this boot is still being looked at."""
+        return any(
+            it.rank.state is RankState.RELEASING
+            and it.rank.record is not None
+            and it.rank.record.boot_id != self.boot_id
+            for it in self._open.values()
+        )
+
     def keys(self) -> frozenset[RankKey]:
         return frozenset(self._watched)
 

@@ -1,9 +1,11 @@
 """The agent's core through its own restart, the master's restart, and silence."""
 
 import signal
+from dataclasses import replace
 
+from dlq_nodeagent.core import ENDS_S
 from dlq_nodeagent.line.uplink import LinkState
-from dlq_nodeagent.model.messages import Heartbeat, HeartbeatReply, Phase, Welcome
+from dlq_nodeagent.model.messages import Heartbeat, HeartbeatReply, Hello, Launch, Phase, Welcome
 from support.agent_bench import EPOCH, AgentBench, a_launch, a_stop
 
 
@@ -33,6 +35,40 @@ def test_an_end_while_no_agent_was_there_is_reported_with_its_code() -> None:
     report = bench.last(launch)
     assert (report.phase, report.exit_code) == (Phase.EXITED, 42)
     assert 55 < report.age_s < 62
+
+
+def ended_before_a_boot() -> tuple[AgentBench, Launch]:
+    """The power went after the end was recorded, and before anybody looked at it."""
+    bench = AgentBench()
+    bench.connect()
+    launch = a_launch(does="run_for=5 exit_code=42")
+    bench.order(launch)
+    bench.run(1)
+    bench.clock.advance(60)
+    bench.host.settle()
+    attempt = bench.host.attempts[launch.key]
+    assert attempt.record is not None
+    attempt.record = replace(attempt.record, boot_id="the one before")
+    bench.restart()
+    bench.core.tick()
+    return bench, launch
+
+
+def test_the_first_hello_after_a_boot_tells_the_ends_of_before() -> None:
+    bench, launch = ended_before_a_boot()
+    assert bench.transport.opens == 0
+    bench.run(2)
+    assert bench.transport.opens == 1
+    bench.core.opened()
+    (report,) = bench.said(Hello)[-1].ranks
+    assert (report.key, report.phase, report.exit_code) == (launch.key, Phase.EXITED, 42)
+
+
+def test_a_look_that_hangs_after_a_boot_does_not_keep_the_hello_back_for_ever() -> None:
+    bench, _ = ended_before_a_boot()
+    bench.clock.advance(ENDS_S)
+    bench.core.tick()
+    assert bench.transport.opens == 1
 
 
 def test_a_stop_in_progress_goes_on_under_the_next_agent_without_a_second_signal() -> None:
