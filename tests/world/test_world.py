@@ -95,6 +95,19 @@ def test_answers_that_have_an_order() -> None:
     assert is_linearizable(history)
 
 
+def test_an_answer_tells_of_another_edit_of_its_turn_and_of_its_own() -> None:
+    queued = JobState.QUEUED
+    submit = Operation("submit", None, 1, 2, (1, 0, queued))
+    first, second = Operation("nice", 2, 3, 6), Operation("nice", 5, 4, 7)
+    answers = [
+        Operation("look", None, 3, 6, (3, 5, queued), first),
+        Operation("look", None, 4, 7, (3, 5, queued), second),
+    ]
+    assert is_linearizable([submit, first, second, *answers])
+    unheard = Operation("look", None, 3, 6, (1, 0, queued), first)
+    assert not is_linearizable([submit, first, unheard])
+
+
 def test_a_read_that_goes_back_has_no_order() -> None:
     queued = JobState.QUEUED
     history = [

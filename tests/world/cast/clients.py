@@ -160,7 +160,10 @@ class Client:
         value = answer.value
         job: Job = value.job if isinstance(value, UpdatedJob) else value
         told = (job.version, job.nice, job.state) if answer.tries == 1 else None
-        operation.answered(world.tick(), told)
+        operation.answered(world.tick(), None)
+        if told is not None:
+            look = Operation("look", None, operation.called, operation.back, told, operation)
+            world.judge.history_of(job_id).append(look)
         world.say(f"{self.name} is answered: {word} {facts['job']}: {job.state}")
         world.judge.edited(word, job_id, job)
 

@@ -20,8 +20,10 @@ MOST_STEPS = 60_000  # of a search; a history that takes more is passed over
 
 @dataclass(slots=True)
 class Operation:
-    """`told`: what its answer says of the job. None: a look that found none, or an edit that was
-    asked more than once. The answer of such an edit is of a later instant than its effect.
+    """`told`: what its answer says of the job; of an edit nothing, or a look that found none.
+
+    The answer of an edit is of the end of its turn, and another edit may follow in that turn. So
+    its answer is a look of its own, `after` the edit.
     """
 
     kind: str
@@ -29,6 +31,7 @@ class Operation:
     called: int
     back: int = NEVER
     told: Seen | None = None
+    after: Operation | None = None
 
     def answered(self, at: int, told: Seen | None) -> None:
         self.back, self.told = at, told
@@ -79,6 +82,8 @@ def is_linearizable(history: Sequence[Operation]) -> bool:
     count = len(operations)
     seen: set[tuple[int, Register]] = set()
     stack = [(0, Register())]
+    places = {id(one): at for at, one in enumerate(operations)}
+    needs = [1 << places[id(one.after)] if one.after is not None else 0 for one in operations]
     must = sum(1 << at for at, one in enumerate(operations) if one.back != NEVER)
     steps = 0
     while stack:
@@ -94,7 +99,7 @@ def is_linearizable(history: Sequence[Operation]) -> bool:
         left = [at for at in range(count) if not done >> at & 1]
         first_back = min(operations[at].back for at in left)
         for at in reversed(left):
-            if operations[at].called > first_back:
+            if operations[at].called > first_back or needs[at] & ~done:
                 continue
             after = _apply(register, operations[at])
             if after is not None:
