@@ -215,7 +215,7 @@ def test_bash_completes_commands_and_flags(tmp_path: Path) -> None:
         )
         return done.stdout.split()
 
-    assert completed("st") == ["status"]
+    assert completed("sta") == ["status", "stacks"]
     assert completed("--ho") == ["--home"]
-    assert completed("do") == ["doctor"]
+    assert completed("doc") == ["doctor"]
     assert completed("res") == ["resume", "resubmit"]

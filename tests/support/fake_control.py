@@ -440,6 +440,9 @@ class FakeControl:
         self.told.append(stimulus)
         self._notice()
 
+    def current(self) -> FakeRead:
+        return self.published
+
     def watch(
         self, after: int, interest: Interest = EVERYTHING, *, gathered: bool = False
     ) -> FakeStream:

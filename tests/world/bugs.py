@@ -411,6 +411,11 @@ def speaks_without_a_lease(plant: Plant) -> None:
     plant(LeaderLease, "is_over", lambda self, now_s: False)
 
 
+@bug("a master answers reads although its lease is over")
+def reads_after_its_lease(plant: Plant) -> None:
+    plant(Loop, "current", lambda self: self.published)
+
+
 @bug("a master leads on a database that has lost commits")
 def leads_on_lost_commits(plant: Plant) -> None:
     plant(LeaderLease, "_objection", lambda self, row: "")

@@ -179,7 +179,7 @@ class Client:
         operation = Operation("look", None, self._world.tick())
 
         async def read(loop: Loop) -> Job | None:
-            job = loop.published.job(job_id)
+            job = loop.current().job(job_id)
             self._world.judge.read(job_id, job)
             return job
 

@@ -271,7 +271,7 @@ class _AgentCall:
 
     @property
     def read(self) -> Any:
-        return self._loop.published
+        return self._loop.current()
 
     async def ask(self, stimulus: Any) -> Any:
         return await self._loop.ask(stimulus)

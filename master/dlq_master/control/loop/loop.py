@@ -53,7 +53,7 @@ from dlq_master.control.loop.ports import (
 )
 from dlq_master.control.loop.slow_turns import Laps
 from dlq_master.control.loop.ticks import PERIODS_S, Watchdog
-from dlq_master.control.loop.turn import Answer, State, Turn, Wiring
+from dlq_master.control.loop.turn import Answer, Published, State, Turn, Wiring
 from dlq_master.control.loop.watch import EVERYTHING, Interest, Subscription, Watchers
 from dlq_master.control.stimuli import (
     CallerRequest,
@@ -169,6 +169,14 @@ class Loop:
     def waiting(self) -> int:
         """Letters that no turn has taken yet."""
         return len(self._inbox)
+
+    def current(self) -> Published:
+        """The published state, for an answer. Raises Unavailable when another master may lead: a
+        leader that was stopped goes on before it notices that its time is over.
+        """
+        if self._leads is not None and not self._leads.may_speak():
+            raise Unavailable("another master may lead: this one has not confirmed its lease")
+        return self.published
 
     def watch(
         self, after: int, interest: Interest = EVERYTHING, *, gathered: bool = False

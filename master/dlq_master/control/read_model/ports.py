@@ -45,6 +45,11 @@ class Control(StimulusSink, Protocol):
     @property
     def published(self) -> Published: ...
 
+    def current(self) -> Published:
+        """The published state, for an answer. Raises Unavailable when another master may lead,
+        which knows more.
+        """
+
     def watch(
         self, after: int, interest: Interest = EVERYTHING, *, gathered: bool = False
     ) -> EventStream:

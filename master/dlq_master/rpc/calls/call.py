@@ -63,8 +63,8 @@ class Call:
 
     @property
     def read(self) -> Published:
-        """The state of the last commit."""
-        return self.parts.control.published
+        """The state of the last commit. Raises Unavailable where it may not be the last one."""
+        return self.parts.control.current()
 
     @property
     def now_s(self) -> float:
