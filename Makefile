@@ -134,8 +134,9 @@ ELSEWHERE := $(addprefix --ignore=tests/,browser e2e slurm systemd)
 
 # Parts of the tests that run side by side, the longest first. A part collects only its own files: xdist
 # would let every worker collect all of them. The last one takes the folders that no other part names.
-PARTS := integration control unit worlds others
-FILES_integration := tests/integration
+PARTS := integration_p_z integration_a_o unit control worlds others
+FILES_integration_a_o := $(wildcard tests/integration/test_[a-o]*.py)
+FILES_integration_p_z := $(wildcard tests/integration/test_[p-z]*.py)
 FILES_control := tests/unit/master/control
 FILES_unit := tests/unit --ignore=tests/unit/house --ignore=$(FILES_control)
 FILES_worlds := tests/sim tests/property tests/world

@@ -250,7 +250,7 @@ async def test_a_server_that_dies_ends_the_writer_and_not_the_reads(place: Postg
         site.primary.kill()
         with pytest.raises(Unavailable):
             reader.job(JobId(1))
-        with pytest.raises(CommitFailed):
+        with pytest.raises((CommitFailed, Unavailable)):  # its look at an idle line may be first
             await writer.commit(Batch(jobs=[a_job(2)]))
         writer.close()
         site.primary.start()
