@@ -30,7 +30,29 @@ def write_page(campaigns: Sequence[Campaign]) -> None:
 
 def page_text(campaigns: Sequence[Campaign], results: dict[str, Result | None]) -> str:
     """Its text."""
-    return HEAD + "\n".join(_section(each, results[each.name]) for each in campaigns)
+    told = [results[campaign.name] for campaign in campaigns]
+    sections = "\n".join(_section(each, results[each.name]) for each in campaigns)
+    return HEAD + sections + _machines([one for one in told if one is not None])
+
+
+def _parted(conditions: str) -> tuple[str, str]:
+    """The load, and everything else."""
+    words = conditions.split(", ")
+    load = next((word for word in words if word.startswith("load ")), "load unknown")
+    return load, ", ".join(word for word in words if word != load)
+
+
+def _machines(results: Sequence[Result]) -> str:
+    """Each machine with its software, and what ran there."""
+    names = dict[str, list[str]]()
+    for one in results:
+        names.setdefault(_parted(one.conditions)[1], []).append(one.campaign)
+    rows = [(", ".join(those), machine) for machine, those in names.items()]
+    return (
+        "\n## Conditions\n\n"
+        + _table(("campaigns", "machine and software"), rows).rstrip("\n")
+        + "\n"
+    )
 
 
 def _section(campaign: Campaign, result: Result | None) -> str:
@@ -39,8 +61,8 @@ def _section(campaign: Campaign, result: Result | None) -> str:
         return f"{head}Not run yet.\n"
     form = "full" if result.full else "short"
     told = (
-        f"Run on {result.day} at commit {result.commit}, {form} form, {_lasted(result.took_s)}. "
-        f"Conditions: {result.conditions}.\n"
+        f"Run on {result.day} at commit {result.commit}, {form} form, {_lasted(result.took_s)}, "
+        f"{_parted(result.conditions)[0]}.\n"
     )
     if result.failed:
         return f"{head}{told}\n**It failed:**\n\n```text\n{result.failed}\n```\n"

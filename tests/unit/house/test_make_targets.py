@@ -6,6 +6,7 @@ import re
 import subprocess
 import sys
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -65,11 +66,16 @@ def test_make_test_takes_every_file_in_exactly_one_of_its_parts() -> None:
     for words in (part.split() for part in parts):
         ignored = tuple(word.removeprefix("--ignore=") for word in words if word[0] == "-")
         for folder in (word for word in words if word[0] != "-"):
-            files = (str(path.relative_to(ROOT)) for path in (ROOT / folder).rglob("test_*.py"))
+            files = (str(path.relative_to(ROOT)) for path in files_of_tests(ROOT / folder))
             taken.update(name for name in files if not name.startswith(ignored or ("-",)))
     elsewhere = ("tests/browser/", "tests/e2e/", "tests/slurm/", "tests/systemd/")
     every = (str(path.relative_to(ROOT)) for path in (ROOT / "tests").rglob("test_*.py"))
     assert taken == dict.fromkeys((name for name in every if not name.startswith(elsewhere)), 1)
+
+
+def files_of_tests(place: Path) -> Iterator[Path]:
+    """The file itself, or all below a folder."""
+    return iter([place]) if place.is_file() else place.rglob("test_*.py")
 
 
 @pytest.mark.parametrize("only", ["podman", "podman-ddp", "podman-frameworks", "lightning", "hf"])
