@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import resource
 from collections.abc import Callable, Generator, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
@@ -199,3 +202,36 @@ def test_a_leader_that_stands_still_within_a_turn_keeps_nobody_from_the_row(
     turn.close()
     end(two)
     opened.close()
+
+
+def test_a_session_whose_descriptor_is_high_lives_on(server: PostgresServer) -> None:
+    """Each agent has a descriptor of the master, and a session that broke is opened after them."""
+    from dlq_master.leader.postgres_row import PostgresRow
+
+    opened = _on_postgresql(server)
+    row = next(opened)()
+    assert isinstance(row, PostgresRow)
+    with _descriptors_taken(1024):
+        mine = row.try_acquire(0, "one", "one:1", TTL_S)
+    assert row.wait(0.0)
+    assert row.renew(mine.fence, "one", TTL_S).left_s > 0
+    server.end_sessions("dlq-master")
+    wait_until(lambda: not row.wait(0.01), what="the end is noticed")
+    end(row)
+    opened.close()
+
+
+@contextmanager
+def _descriptors_taken(most: int) -> Iterator[None]:
+    """Whatever is opened within has a descriptor of at least `most`."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, most + 64), hard))
+    taken = [os.open("/dev/null", os.O_RDONLY)]
+    try:
+        while taken[-1] < most:
+            taken.append(os.dup(taken[0]))
+        yield
+    finally:
+        for descriptor in taken:
+            os.close(descriptor)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))

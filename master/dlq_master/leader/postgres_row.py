@@ -7,7 +7,7 @@ stands still is ended by the server after the time of one lease.
 
 from __future__ import annotations
 
-import select
+import time
 from collections.abc import Sequence
 from contextlib import closing, suppress
 from typing import Any, Final, LiteralString
@@ -150,12 +150,11 @@ class PostgresRow:
         """Let the time pass; False at once when the session has ended."""
         line = self._line
         if line is None:
-            select.select([], [], [], seconds)
+            time.sleep(seconds)
             return True
-        with suppress(OSError, ValueError, psycopg.Error):
-            ready, _, _ = select.select([line.fileno()], [], [], seconds)
+        with suppress(OSError, psycopg.Error):
             # A server that says something without a question says that it ends the session.
-            if not ready:
+            if not line.has_news(seconds):
                 return True
         self.close()
         return False

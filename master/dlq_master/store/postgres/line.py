@@ -149,12 +149,14 @@ class PostgresLine:
         """Whether the server is not reached by this line any more."""
         return self._line.closed or self._line.broken
 
-    def has_news(self) -> bool:
+    def has_news(self, within_s: float = 0.0) -> bool:
         """Whether the server has said something unasked: that it ends the line, or less."""
         if self._line.closed:
             return True
-        ready, _, _ = select.select([self._line.fileno()], [], [], 0.0)
-        return bool(ready)
+        # `select` takes no descriptor above 1,023, and each agent has one.
+        looking = select.poll()
+        looking.register(self.fileno(), select.POLLIN)
+        return bool(looking.poll(1000 * within_s))
 
     def fileno(self) -> int:
         """The descriptor of its socket."""
