@@ -12,7 +12,6 @@ import os
 import sys
 import threading
 from collections.abc import Callable
-from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
@@ -22,11 +21,12 @@ from dlq_common.fence import LeaderFence
 from dlq_common.identity.files import write_public
 from dlq_master.leader.lease import Ask, LeaderLease, MasterPart, Standing, carried_out
 from dlq_master.leader.row import HeldLease, RowSession, RowUnknown
-from dlq_master.leader.turn_seen import NAME, TurnSeen
+from dlq_master.leader.turn_seen import NAME, TurnSeen, damaged
 
 SEEN: Final = "leader-seen.json"  # in the state directory: the highest fence that was seen here
 LOOK_S: Final = 0.1
 EXIT_CODE: Final = 75
+_leave: Final = os._exit
 
 _log = get_logger("master.leader")
 
@@ -47,8 +47,8 @@ class LeaseKeeper:
         self._changed: Callable[[], None] = lambda: None
         self.watched: Callable[[], None] = lambda: None
         self._since_s = clock.boottime_s()
-        self._thread = threading.Thread(target=self._run, name="lease", daemon=True)
-        self._watch = threading.Thread(target=self._watch_all, name="lease-watch", daemon=True)
+        self._thread = self._made(self._run, "lease")
+        self._watch = self._made(self._watch_all, "lease-watch")
         lease.known = read_seen(self._path)
 
     def start(self, changed: Callable[[], None]) -> None:
@@ -99,6 +99,18 @@ class LeaseKeeper:
         self.turns.close()
 
     # --- the threads --------------------------------------------------------------------------
+
+    def _made(self, work: Callable[[], None], name: str) -> threading.Thread:
+        """A master whose thread has failed would neither lead nor end: its process ends."""
+
+        def guarded() -> None:
+            try:
+                work()
+            except Exception as error:  # noqa: BLE001 - a thread that ends by it ends in silence
+                _log.error("lease_thread_failed", thread=name, cause=repr(error), exc_info=True)
+                self._end(f"its thread {name} has failed")
+
+        return threading.Thread(target=guarded, name=name, daemon=True)
 
     def _watch_all(self) -> None:
         """The process ends when the lease is over. So does a question that the database does not
@@ -166,19 +178,28 @@ class LeaseKeeper:
             self.turns.note(told.turn, told.system)
 
     def _remember(self, seen: LeaderFence) -> None:
-        with suppress(OSError):  # a full disk ends no leader
+        try:
             write_public(self._path, json.dumps(seen._asdict()).encode())
+        except OSError as error:  # a full disk ends no leader
+            _log.error("leader_not_kept", file=str(self._path), cause=str(error))
 
-    def _end(self) -> None:
+    def _end(self, words: str = "leads no more") -> None:
         """The lease is over: nobody may hear anything of this process any more."""
-        sys.stderr.write(f"dlq-master: leads no more: {self.lease.why}\n")
+        sys.stderr.write(f"dlq-master: {words}: {self.lease.why}\n")
         sys.stderr.flush()
-        os._exit(EXIT_CODE)
+        _leave(EXIT_CODE)
 
 
 def read_seen(path: Path) -> LeaderFence:
-    """The highest fence that this master has seen in earlier lives."""
+    """The highest fence that this master has seen in earlier lives. Raises DatabaseDamaged for a
+    file that the disk has changed, and OSError.
+    """
     try:
-        return LeaderFence(**json.loads(path.read_bytes()))
+        fence = LeaderFence(**json.loads(path.read_bytes()))
     except FileNotFoundError:
         return LeaderFence()
+    except (ValueError, TypeError):
+        raise damaged(path) from None
+    if tuple(map(type, fence)) != (str, int, int):
+        raise damaged(path)
+    return fence

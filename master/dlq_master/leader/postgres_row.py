@@ -7,7 +7,7 @@ stands still is ended by the server after the time of one lease.
 
 from __future__ import annotations
 
-import time
+import select
 from collections.abc import Sequence
 from contextlib import closing, suppress
 from typing import Any, Final, LiteralString
@@ -150,7 +150,7 @@ class PostgresRow:
         """Let the time pass; False at once when the session has ended."""
         line = self._line
         if line is None:
-            time.sleep(seconds)
+            select.select([], [], [], seconds)
             return True
         with suppress(OSError, psycopg.Error):
             # A server that says something without a question says that it ends the session.

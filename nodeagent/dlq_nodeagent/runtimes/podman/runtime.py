@@ -164,14 +164,14 @@ class PodmanRuntime(ProcessRuntime):
             raise RuntimeFault(f"{attempt.handle.key} does not run ({error})") from None
         return os.fsdecode(words[0])
 
-    def _tidy(self, attempt: OpenAttempt) -> None:
+    def _tidy(self, at: int) -> None:
         """Our own names only, by descriptor: a mount that is still there makes rmdir fail."""
-        with suppress(FileNotFoundError), opened(PRIVATE, at=attempt.at) as private:
+        with suppress(FileNotFoundError), opened(PRIVATE, at=at) as private:
             with os.scandir(private) as entries:
                 names = {entry.name: entry.is_dir(follow_symlinks=False) for entry in entries}
             for name, is_directory in names.items():
                 (os.rmdir if is_directory else os.unlink)(name, dir_fd=private)
-            os.rmdir(PRIVATE, dir_fd=attempt.at)
+            os.rmdir(PRIVATE, dir_fd=at)
 
     def _sweep(self, living: frozenset[RankKey]) -> None:
         """Containers of this agent whose rank is over, or unknown: their shims were killed."""

@@ -8,9 +8,11 @@ from dataclasses import asdict
 from pathlib import Path
 
 from dlq_common.clock import Clock
+from dlq_common.daemon.logs import get_logger
 from dlq_common.start_causes import StartCause
 from dlq_nodeagent.cgroups import directories
 from dlq_nodeagent.cgroups.port import CgroupDir, CgroupTree, Limits, RankUsage
+from dlq_nodeagent.jobtree.files import opened
 from dlq_nodeagent.model.launch import LaunchPlan, RankKey
 from dlq_nodeagent.model.mistakes import LaunchRefused
 from dlq_nodeagent.model.port import (
@@ -35,6 +37,8 @@ from dlq_nodeagent.shim.contact import read_boot_id
 _MAX_BEAT_BYTES = 65_536
 _MAX_TASK_BYTES = 64
 _MAX_STEPS_BYTES = 2 << 20
+
+_log = get_logger("nodeagent.runtime")
 
 
 class ProcessRuntime:
@@ -106,11 +110,24 @@ class ProcessRuntime:
                 continue
             attempt = OpenAttempt.adopt(self._attempts_fd, key, self._boot_id, self._ends)
             if attempt is None:
-                layout.remove_attempt(self._state_dir, self._attempts_fd, key)
+                self._remove_unplanned(key)
             else:
                 self._attempts[key] = attempt
                 attempt.poll(self._clock)
         return [self._attempts[key].handle for key in keys if key in self._attempts]
+
+    def _remove_unplanned(self, key: RankKey) -> None:
+        """Remove what an agent has left that died at a launch, or at a removal. Nothing runs there,
+        so a directory that cannot be removed stops nobody.
+        """
+        try:
+            with opened(str(key), at=self._attempts_fd) as at:
+                self._tidy(at)
+            layout.remove_attempt(self._state_dir, self._attempts_fd, key)
+        except OSError as error:
+            path = str(layout.attempt_path(self._state_dir, key))
+            remedy = "remove it by hand; nothing of it runs"
+            _log.error("attempt_not_removed", path=path, cause=str(error), remedy=remedy)
 
     def forget(self, handle: Handle) -> None:
         if not layout.exists(self._attempts_fd, str(handle.key)):
@@ -119,7 +136,7 @@ class ProcessRuntime:
         if attempt.poll(self._clock) is None:
             raise RuntimeFault(f"{handle.key} is still running")
         directories.remove(attempt.dirs)
-        self._tidy(attempt)
+        self._tidy(attempt.at)
         layout.remove_attempt(self._state_dir, self._attempts_fd, handle.key)
         del self._attempts[handle.key]
         attempt.close()
@@ -256,8 +273,8 @@ class ProcessRuntime:
         """The words before a command in the rank's container; empty: it has none."""
         return ()
 
-    def _tidy(self, attempt: OpenAttempt) -> None:
-        """Delete the files of `_more_records`."""
+    def _tidy(self, at: int) -> None:
+        """Delete the files of `_more_records` in an attempt's directory."""
 
     def _known(self, handle: Handle) -> OpenAttempt:
         attempt = self._attempts.get(handle.key)

@@ -11,9 +11,11 @@ import pytest
 
 from dlq_common.clock import SteadyClock
 from dlq_common.fence import LeaderFence
+from dlq_master.leader import keeper as keeper_module
 from dlq_master.leader.keeper import SEEN, LeaseKeeper, read_seen
 from dlq_master.leader.lease import LeaderLease, LeaseTerms, Standing
 from dlq_master.leader.row import HeldLease, RowUnknown
+from dlq_master.store.port import DatabaseDamaged
 from support.simulated_lease import LeaseServer, SimulatedRow
 from support.waiting import wait_until
 
@@ -130,3 +132,40 @@ def test_a_standby_remembers_the_turns_it_has_seen_over_its_restart(kept: Kept) 
     again.turns.note(816, "71")  # as a leader does
     kept.server.row.turn = 816
     wait_until(again.may_speak, what="it leads where nothing is missing")
+
+
+@pytest.mark.parametrize(
+    "told",
+    ["", "{", "[]", '{"epochs": 7}', '{"system": "71", "timeline": 1, "epoch": "7"}'],
+)
+def test_a_damaged_memory_of_the_leader_is_refused_by_name(tmp_path: Path, told: str) -> None:
+    (tmp_path / SEEN).write_text(told)
+    with pytest.raises(DatabaseDamaged, match=f"{SEEN} is damaged"):
+        read_seen(tmp_path / SEEN)
+
+
+class FaultySession(SimulatedSession):
+    """Its answers are what nobody expects."""
+
+    def read(self) -> HeldLease:
+        raise ValueError("no row looks like this")
+
+
+@pytest.mark.parametrize("thread", ["lease", "lease-watch"])
+def test_the_process_ends_when_a_thread_of_the_lease_fails(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, thread: str
+) -> None:
+    """A standby without the thread would look sound, and never lead."""
+    ended: list[int] = []
+    monkeypatch.setattr(keeper_module, "_leave", ended.append)
+    row = (FaultySession if thread == "lease" else SimulatedSession)(LeaseServer())
+    keeper = LeaseKeeper(LeaderLease("one", TERMS), row, "one:1", SteadyClock(), tmp_path)
+    if thread == "lease-watch":
+        monkeypatch.setattr(keeper, "watched", _fails)
+    keeper.start(lambda: None)
+    wait_until(lambda: ended == [keeper_module.EXIT_CODE], what="it ends")
+    keeper.close()
+
+
+def _fails() -> None:
+    raise OSError("the line of another thread")

@@ -6,7 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from dlq_common.clock import SteadyClock
+from dlq_common.daemon.logs import configure_logging
 from dlq_master.leader.turn_seen import NAME, TurnSeen
+from dlq_master.store.port import DatabaseDamaged
 
 
 @pytest.fixture
@@ -47,3 +50,41 @@ def test_a_file_that_cannot_be_written_ends_nothing(tmp_path: Path) -> None:
     turns.note(7, "71")
     assert turns.of("71") == 7
     turns.close()
+
+
+def test_a_file_that_cannot_be_written_is_told_once(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    configure_logging(SteadyClock(), level="info")
+    turns = TurnSeen(tmp_path / "missing" / NAME)
+    for number in (7, 8, 9):
+        turns.note(number, "71")
+    assert capsys.readouterr().out.count("turn_not_kept") == 1
+
+
+@pytest.mark.parametrize("left", [b"", b"\0" * 51])
+def test_what_a_loss_of_power_leaves_is_no_turn(path: Path, left: bytes) -> None:
+    path.write_bytes(left)
+    turns = TurnSeen(path)
+    assert turns.of("71") == 0
+    turns.note(7, "71")
+    assert TurnSeen(path).of("71") == 7
+
+
+def test_each_flipped_bit_is_refused_by_the_name_of_the_file(path: Path) -> None:
+    turns = TurnSeen(path)
+    turns.note(815, "7391001122334455667")
+    whole = path.read_bytes()
+    for place in range(8 * len(whole)):
+        changed = bytearray(whole)
+        changed[place // 8] ^= 1 << place % 8
+        path.write_bytes(changed)
+        with pytest.raises(DatabaseDamaged, match=f"{NAME} is damaged") as refused:
+            TurnSeen(path)
+        assert "delete the file" in refused.value.hint
+
+
+def test_a_file_that_was_replaced_by_something_else_is_refused(path: Path) -> None:
+    path.write_text("eight hundred\n")
+    with pytest.raises(DatabaseDamaged, match="is damaged"):
+        TurnSeen(path)
