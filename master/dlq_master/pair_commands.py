@@ -21,14 +21,24 @@ from dlq_common.daemon.config import load_config
 from dlq_common.errors import ConfigError, DlqError
 from dlq_common.identity.files import write_private, write_public
 from dlq_common.identity.private_files import read_private
+from dlq_common.text.addresses import is_loopback
 from dlq_master.control.config import POSTGRESQL, MasterConfig
 from dlq_master.founding import check_owner, give_to
-from dlq_master.rpc.people.authorities import CERTIFICATE, DONE, KEY, NEXT, SEEDS, read_authority
+from dlq_master.rpc.people.authorities import (
+    CERTIFICATE,
+    DONE,
+    FILES,
+    KEY,
+    NEXT,
+    SEEDS,
+    read_authority,
+)
 
 PAGE: Final = "docs/running/second-master.md"
 SHORTEST: Final = 12  # characters of a passphrase
 _MAGIC: Final = b"dlq pair 1\n"
 _SALT: Final = 16
+_ROWS: Final = "dlq.db"
 _SECTION: Final = re.compile(r"\s*\[\s*([\w.]+)\s*\]\s*(?:#.*)?")
 _file = click.Path(path_type=Path, dir_okay=False)
 _config = click.option(
@@ -93,12 +103,16 @@ def join(
     try:
         content = opened(read_private(exported), _passphrase_of(passphrase_file))
         check_owner(owner)
-        if (state_dir / KEY).exists() or config_path.exists():
-            raise ConfigError(f"there is a master in {state_dir} already, or {config_path} exists")
+        _refuse_if_there(state_dir, config_path)
         listens = {"api": listen, "join": join_listen, "advertise": advertise}
         config = _written_config(content, config_path, state_dir.absolute(), listens)
-        _write_keys(content, state_dir)
-        read_authority(state_dir, config.cluster.name)
+        try:
+            _write_keys(content, state_dir)
+            read_authority(state_dir, config.cluster.name)
+        except BaseException:
+            for path in (config_path, *(state_dir / name for name in FILES)):
+                path.unlink(missing_ok=True)
+            raise
         if owner:
             give_to(state_dir, owner)
     except (DlqError, OSError, ValueError) as error:
@@ -117,17 +131,21 @@ def sealed(content: Mapping[str, Any], passphrase: bytes) -> bytes:
 
 
 def opened(told: bytes, passphrase: bytes) -> Mapping[str, Any]:
-    """The content again. ConfigError for another passphrase, or a file that was changed."""
+    """The content again. ConfigError for another passphrase, or a file that was changed, or one of
+    another release.
+    """
     from cryptography.fernet import Fernet, InvalidToken
 
     if not told.startswith(_MAGIC):
         raise ConfigError("this is no file of `dlq-master pair export`")
     salt, token = told[len(_MAGIC) :][:_SALT], told[len(_MAGIC) + _SALT :]
     try:
-        content: Mapping[str, Any] = json.loads(Fernet(_key(passphrase, salt)).decrypt(token))
+        content = json.loads(Fernet(_key(passphrase, salt)).decrypt(token))
     except InvalidToken:
         raise ConfigError("the passphrase is another one, or the file was changed") from None
-    return content
+    if not _is_whole(content):
+        raise ConfigError("the file is of another release", hint="export it again by this one")
+    return dict(content)
 
 
 # --- helpers, in order of use ---------------------------------------------------------------------
@@ -151,6 +169,22 @@ def _exported(config: MasterConfig, config_path: Path) -> Mapping[str, Any]:
         "config": config_path.read_text(),
         "files": {name: base64.b64encode(content).decode() for name, content in files.items()},
     }
+
+
+def _is_whole(content: Any) -> bool:
+    """Whether all is there, as text."""
+    files = content.get("files") if isinstance(content, dict) else None
+    if not isinstance(files, dict) or not {KEY, CERTIFICATE} <= files.keys():
+        return False
+    told = (content.get("address"), content.get("config"), *files.values())
+    return all(isinstance(one, str) for one in told)
+
+
+def _refuse_if_there(state_dir: Path, config_path: Path) -> None:
+    """ConfigError where anything would be replaced, or the rows of another master lie."""
+    for path in (config_path, *(state_dir / name for name in (*FILES, _ROWS))):
+        if path.exists() or path.is_symlink():
+            raise ConfigError(f"there is a master already: {path} exists")
 
 
 def _passphrase_of(path: Path) -> bytes:
@@ -178,8 +212,8 @@ def _written_config(
         config = load_config(MasterConfig, path, {})
         own = listens["advertise"]
         if not config.leader.masters:
-            masters = f'["{content["address"]}", "{own}"]'
-            write_public(path, f"{path.read_text()}\n[leader]\nmasters = {masters}\n".encode())
+            masters = {"leader": {"masters": [content["address"], own]}}
+            write_public(path, with_values(path.read_text(), masters).encode())
             config = load_config(MasterConfig, path, {})
         elif own not in config.leader.masters:
             raise ConfigError(f"[leader] masters of the first master does not name {own}")
@@ -192,7 +226,7 @@ def _written_config(
     return config
 
 
-def with_values(text: str, values: Mapping[str, Mapping[str, str]]) -> str:
+def with_values(text: str, values: Mapping[str, Mapping[str, Any]]) -> str:
     """A TOML file with these values in its sections, right behind their headings."""
     lines, section, found = list[str](), "", set[str]()
     for line in text.splitlines():
@@ -210,7 +244,8 @@ def with_values(text: str, values: Mapping[str, Mapping[str, str]]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _lines(values: Mapping[str, str]) -> Iterator[str]:
+def _lines(values: Mapping[str, Any]) -> Iterator[str]:
+    """Words and lists of words are in TOML as they are in JSON."""
     for key, value in values.items():
         yield f"{key} = {json.dumps(value)}"
 
@@ -234,6 +269,8 @@ def _next_steps(
     for name in (config.store.password_file, config.store.tls_ca, config.metrics.token_file):
         if name and not Path(name).exists():
             yield f"still missing on this host: {name}"
+    if (metrics := config.listen.metrics) and not is_loopback(metrics):
+        yield f"[listen] metrics = {metrics} is of the first host: look whether this one has it"
     yield "then start both masters, and delete the exported file and the passphrase"
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import stat
 from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
@@ -11,7 +12,7 @@ from click.testing import CliRunner, Result
 from dlq_common.daemon.config import load_config
 from dlq_master.app import main
 from dlq_master.control.config import MasterConfig
-from dlq_master.pair_commands import with_values
+from dlq_master.pair_commands import opened, sealed, with_values
 from dlq_master.rpc.people.authorities import NEXT, SEEDS
 
 POSTGRES = (
@@ -126,6 +127,62 @@ def test_a_first_master_that_names_others_is_asked_to_name_this_one(hosts: Hosts
     assert hosts.export().exit_code == 0
     assert "does not name head2:7320" in hosts.join().output
     assert not (hosts.second / "master.toml").exists()
+
+
+@pytest.mark.parametrize("name", ["ca.key", "ca.crt", SEEDS, NEXT, "dlq.db"])
+def test_nothing_of_another_master_is_replaced(hosts: Hosts, name: str) -> None:
+    assert hosts.export().exit_code == 0
+    hosts.second.mkdir()
+    (hosts.second / name).write_text("another's")
+    refused = hosts.join()
+    assert refused.exit_code == 1
+    assert f"{hosts.second / name} exists" in refused.output
+    assert [path.name for path in hosts.second.iterdir()] == [name]
+    assert (hosts.second / name).read_text() == "another's"
+
+
+def test_a_join_that_fails_leaves_nothing_and_can_be_repeated(hosts: Hosts) -> None:
+    assert hosts.export().exit_code == 0
+    whole = hosts.exported.read_bytes()
+    content = opened(whole, PASSPHRASE.encode())
+    broken = {**content, "files": {**content["files"], "ca.crt": "AAAA"}}
+    hosts.exported.write_bytes(sealed(broken, PASSPHRASE.encode()))
+    assert hosts.join().exit_code == 1
+    assert list(hosts.second.iterdir()) == []
+    hosts.exported.write_bytes(whole)
+    assert hosts.join().exit_code == 0
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        [],
+        {"address": "head1:7320", "config": ""},
+        {"address": "head1:7320", "config": "", "files": {"../ca.key": "AAAA"}},
+        {"address": 7, "config": "", "files": {"ca.key": "AAAA", "ca.crt": "AAAA"}},
+    ],
+)
+def test_a_file_of_another_form_is_refused_in_words(hosts: Hosts, content: Any) -> None:
+    hosts.exported.touch(mode=0o600)
+    hosts.exported.write_bytes(sealed(content, PASSPHRASE.encode()))
+    refused = hosts.join()
+    assert refused.exit_code == 1
+    assert "of another release" in refused.output
+    assert not hosts.second.exists()
+
+
+def test_the_masters_go_into_a_section_that_is_there(hosts: Hosts) -> None:
+    more = '[leader]\nformer_systems = ["71"]\n'
+    hosts.config.write_text(
+        hosts.config.read_text().replace("[listen]\n", '[listen]\nmetrics = "head1:9100"\n') + more
+    )
+    assert hosts.export().exit_code == 0
+    done = hosts.join()
+    assert done.exit_code == 0, done.output
+    assert "metrics = head1:9100 is of the first host" in done.output
+    leader = load_config(MasterConfig, hosts.second / "master.toml", {}).leader
+    assert leader.masters == ("head1:7320", "head2:7320")
+    assert leader.former_systems == ("71",)
 
 
 def test_values_come_right_behind_the_heading_of_their_section() -> None:
