@@ -136,6 +136,8 @@ async def _serve(
     leads, stopped = await _part(config, authority, service, leaving, stepped_down)
     if stopped:
         return 0, None
+    if leads is not None:  # a change of the CA may have been copied here meanwhile
+        authority = Authorities(state_dir, config.cluster.name)
     writer, reader = open_store(config, leaving, early, leads)
     loaded = _rows(config, writer, reader, leads)
     boot_id = this_boot(os.environ)

@@ -9,14 +9,18 @@ from typing import Any, ClassVar
 import pytest
 
 from dlq_common.errors import Unavailable
-from dlq_master import taking_part
+from dlq_common.identity.files import write_private, write_public
+from dlq_common.identity.pki import Authority
+from dlq_master import serving, taking_part
 from dlq_master.control.config import ClusterConfig, MasterConfig, StoreConfig
 from dlq_master.leader.turn_seen import NAME, TurnSeen
+from dlq_master.rpc.people.authorities import Authorities
 from dlq_master.store.port import DatabaseDamaged
 from dlq_master.store.postgres.fence import Fence
 from dlq_master.taking_part import WarmRows
 
 FENCE = Fence(71, 2, 8)
+NOW_S = 1_790_000_000.0
 
 
 class FakeTail:
@@ -120,3 +124,41 @@ def test_a_database_without_turns_that_were_seen_is_refused_also_later(
         _rows(tmp_path).taken(FENCE)
     (tmp_path / NAME).unlink()  # an operator accepts the loss
     assert _taken(_rows(tmp_path)) == ("rows", FENCE)
+
+
+class Enough(Exception):
+    """The start has come far enough for the test."""
+
+
+async def test_a_standby_that_leads_signs_by_the_ca_that_lies_there_now(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An operator has copied a change of the CA here while it stood by."""
+
+    def lay_down(authority: Authority) -> None:
+        write_public(tmp_path / "ca.crt", authority.certificate_pem())
+        write_private(tmp_path / "ca.key", authority.key_pem())
+
+    former, present = Authority.create("lab", NOW_S), Authority.create("lab", NOW_S)
+    read: list[bytes] = []
+
+    class Noted(Authorities):
+        def __init__(self, state_dir: Path, cluster: str) -> None:
+            super().__init__(state_dir, cluster)
+            read.append(self.certificate_pem())
+
+    async def waited(*_: Any) -> tuple[object, bool]:
+        lay_down(present)
+        return object(), False
+
+    def stop(*_: Any) -> None:
+        raise Enough
+
+    lay_down(former)
+    monkeypatch.setattr(serving, "Authorities", Noted)
+    monkeypatch.setattr(serving, "_part", waited)
+    monkeypatch.setattr(serving, "open_store", stop)
+    config = MasterConfig(cluster=ClusterConfig(name="lab", state_dir=tmp_path))
+    with pytest.raises(Enough):
+        await serving.serve(config)
+    assert read == [former.certificate_pem(), present.certificate_pem()]
