@@ -136,8 +136,7 @@ async def _serve(
     leads, stopped = await _part(config, authority, service, leaving, stepped_down)
     if stopped:
         return 0, None
-    if leads is not None:  # a change of the CA may have been copied here meanwhile
-        authority = Authorities(state_dir, config.cluster.name)
+    authority = _read_anew(config, authority, leads)
     writer, reader = open_store(config, leaving, early, leads)
     loaded = _rows(config, writer, reader, leads)
     boot_id = this_boot(os.environ)
@@ -279,6 +278,15 @@ async def _part(
 
     leads = await lead(config, authority, service, leaving, stepped_down=stepped_down)
     return leads, leads is None
+
+
+def _read_anew(
+    config: MasterConfig, authority: Authorities, leads: Leadership | None
+) -> Authorities:
+    """The CA as its files are now: a change of it may have been copied to a standby."""
+    if leads is None:
+        return authority
+    return Authorities(config.cluster.state_dir, config.cluster.name)
 
 
 def _rows(

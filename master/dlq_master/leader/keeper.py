@@ -108,7 +108,8 @@ class LeaseKeeper:
                 work()
             except Exception as error:  # noqa: BLE001 - a thread that ends by it ends in silence
                 _log.error("lease_thread_failed", thread=name, cause=repr(error), exc_info=True)
-                self._end(f"its thread {name} has failed")
+                if not self._closing.is_set():
+                    self._end(f"its thread {name} has failed")
 
         return threading.Thread(target=guarded, name=name, daemon=True)
 

@@ -193,16 +193,17 @@ class PostgresLine:
         """
         with self._line.pipeline() as pipeline:
             kept = getattr(pipeline, "command_queue", None)
-            if kept is None or not hasattr(pipeline, "_communicate_gen"):
-                yield  # a psycopg that is made otherwise
+            own = getattr(pipeline, "__dict__", None)
+            if kept is None or own is None or not hasattr(pipeline, "_communicate_gen"):
+                yield  # a psycopg that is made otherwise: slower, and just as right
                 return
-            vars(pipeline)["_communicate_gen"] = _say_nothing
+            own["_communicate_gen"] = _say_nothing
             try:
                 yield
                 while kept:
                     kept.popleft()()  # into the buffer of libpq
             finally:
-                del vars(pipeline)["_communicate_gen"]
+                del own["_communicate_gen"]
 
     @contextmanager
     def snapshot(self) -> Iterator[None]:
