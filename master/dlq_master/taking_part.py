@@ -31,7 +31,8 @@ from dlq_master.leader.postgres_row import PostgresRow, ready_standbys, standby_
 from dlq_master.leader.turn_seen import TurnSeen
 from dlq_master.model.ids import NodeId
 from dlq_master.model.nodes.node import Node
-from dlq_master.rpc.calls.auth import Door
+from dlq_master.rpc.calls.auth import Door, Members
+from dlq_master.rpc.calls.roles import GroupGrants
 from dlq_master.rpc.calls.signs import Signs
 from dlq_master.rpc.standing_by import StandbyFacts, StandbyServer
 from dlq_master.store.batch import Loaded, User
@@ -241,6 +242,21 @@ def own_address(config: MasterConfig) -> str:
     return config.listen.advertise or config.listen.api
 
 
+def door_of(config: MasterConfig, authority: Signs, rows: Members) -> Door:
+    """The door of a standby: the same certificates count there as at a leader."""
+    identity = config.identity
+    door = Door(
+        config.cluster.name,
+        lambda: rows,
+        SteadyClock(),
+        identity.web_may_act_for,
+        certificates=identity.web_certificates > 0,
+        grants=GroupGrants(identity.group_roles, identity.group_teams),
+    )
+    door.signs = authority
+    return door
+
+
 class _Standing:
     """The wait for the lease."""
 
@@ -253,7 +269,7 @@ class _Standing:
     async def until_it_leads(self, config: MasterConfig, authority: Signs) -> bool:
         """Whether it leads now; False: it was told to stop."""
         self._keeper.start(self._tell)
-        door = Door(config.cluster.name, lambda: self._rows, SteadyClock(), ())
+        door = door_of(config, authority, self._rows)
         refusing = StandbyServer(
             config.listen.api,
             config.listen.join,

@@ -3,21 +3,28 @@
 from __future__ import annotations
 
 import threading
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar
 
 import pytest
 
-from dlq_common.errors import Unavailable
+from dlq_common.clock import SteadyClock
+from dlq_common.daemon.config import Seconds
+from dlq_common.errors import Unauthenticated, Unavailable
 from dlq_common.identity.files import write_private, write_public
-from dlq_common.identity.pki import Authority
+from dlq_common.identity.pki import Authority, CertifiedIdentity, Role
 from dlq_master import serving, taking_part
-from dlq_master.control.config import ClusterConfig, MasterConfig, StoreConfig
+from dlq_master.control.config import ClusterConfig, IdentityConfig, MasterConfig, StoreConfig
 from dlq_master.leader.turn_seen import NAME, TurnSeen
+from dlq_master.model.ids import NodeId
+from dlq_master.model.nodes.node import Node
 from dlq_master.rpc.people.authorities import Authorities
+from dlq_master.store.batch import User
 from dlq_master.store.port import DatabaseDamaged
 from dlq_master.store.postgres.fence import Fence
-from dlq_master.taking_part import WarmRows
+from dlq_master.store.tables.revocations import Revocation
+from dlq_master.taking_part import WarmRows, door_of
 
 FENCE = Fence(71, 2, 8)
 NOW_S = 1_790_000_000.0
@@ -124,6 +131,45 @@ def test_a_database_without_turns_that_were_seen_is_refused_also_later(
         _rows(tmp_path).taken(FENCE)
     (tmp_path / NAME).unlink()  # an operator accepts the loss
     assert _taken(_rows(tmp_path)) == ("rows", FENCE)
+
+
+class People:
+    """An operator, and the web server through which she signed in."""
+
+    revocations: ClassVar[dict[str, Revocation]] = {}
+
+    def user(self, name: str) -> User | None:
+        roles = {"olga": "operator", "page": "web"}
+        return User(name, roles[name], 1, 1, (), 0.0) if name in roles else None
+
+    def node(self, node_id: NodeId) -> Node | None:
+        """None is known."""
+
+
+def test_the_certificates_that_count_at_a_leader_count_at_a_standby(tmp_path: Path) -> None:
+    authority = Authority.create("lab", NOW_S)
+    write_public(tmp_path / "ca.crt", authority.certificate_pem())
+    write_private(tmp_path / "ca.key", authority.key_pem())
+    signs = Authorities(tmp_path, "lab")
+    cluster = ClusterConfig(name="lab", state_dir=tmp_path)
+    by_page = CertifiedIdentity(
+        name="olga",
+        role=Role.OPERATOR,
+        cluster="lab",
+        serial="1",
+        not_after_s=SteadyClock().now_s() + 60.0,
+        through="page",
+        issuer=authority.key_id,
+    )
+    given = IdentityConfig(web_may_act_for=("user", "operator"), web_certificates=Seconds(3600.0))
+    door = door_of(MasterConfig(cluster=cluster, identity=given), signs, People())
+    assert door.check_member(by_page).person
+    signs.turned = True
+    with pytest.raises(Unauthenticated, match="former CA"):
+        door.check_member(replace(by_page, issuer="another"))
+    none = door_of(MasterConfig(cluster=cluster), signs, People())
+    with pytest.raises(Unauthenticated, match="count no more"):
+        none.check_member(by_page)
 
 
 class Enough(Exception):
