@@ -9,6 +9,7 @@ from pathlib import Path
 
 from dlq_common.clock import Clock
 from dlq_common.daemon.logs import get_logger
+from dlq_common.errors import ConfigError
 from dlq_common.start_causes import StartCause
 from dlq_nodeagent.cgroups import directories
 from dlq_nodeagent.cgroups.port import CgroupDir, CgroupTree, Limits, RankUsage
@@ -108,13 +109,24 @@ class ProcessRuntime:
         for key in keys:
             if key in self._attempts:
                 continue
-            attempt = OpenAttempt.adopt(self._attempts_fd, key, self._boot_id, self._ends)
-            if attempt is None:
-                self._remove_unplanned(key)
-            else:
-                self._attempts[key] = attempt
-                attempt.poll(self._clock)
+            try:
+                self._adopt(key)
+            except OSError as error:
+                path = layout.attempt_path(self._state_dir, key)
+                raise ConfigError(
+                    f"{path}: the record of a rank cannot be read: {error.strerror}",
+                    hint="look at the disk; when the rank does not run, move the directory away",
+                    key="node.state_dir",
+                ) from error
         return [self._attempts[key].handle for key in keys if key in self._attempts]
+
+    def _adopt(self, key: RankKey) -> None:
+        attempt = OpenAttempt.adopt(self._attempts_fd, key, self._boot_id, self._ends)
+        if attempt is None:
+            self._remove_unplanned(key)
+        else:
+            self._attempts[key] = attempt
+            attempt.poll(self._clock)
 
     def _remove_unplanned(self, key: RankKey) -> None:
         """Remove what an agent has left that died at a launch, or at a removal. Nothing runs there,

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from dlq_common.errors import ConfigError
 from dlq_nodeagent.model.launch import RankKey
 from dlq_nodeagent.model.port import AttemptExists, ExitWhy, Handle
 from dlq_nodeagent.runtimes.process import layout, planfile, shim_process
@@ -198,6 +199,26 @@ def test_an_agent_that_died_removing_an_attempt_does_not_stop_the_next_one(
             box.wait_exit(left)
             box.runtime.forget(left)
         assert not box.path(handle).exists()
+
+
+@pytest.mark.parametrize("name", ["plan", "started.json", "exit.json"])
+def test_a_record_that_cannot_be_read_is_told_with_its_place_and_a_remedy(
+    box: ProcessBox, name: str
+) -> None:
+    handle = box.sh("exit 3")
+    box.wait_exit(handle)
+    box.runtime.close()
+    record, aside = box.path(handle) / name, box.path(handle) / "aside"
+    record.rename(aside)
+    record.mkdir()  # to read it fails, as on a bad sector
+    box.runtime = box._new_runtime()
+    with pytest.raises(ConfigError, match=f"{box.path(handle)}: .* cannot be read") as refused:
+        box.runtime.recover()
+    assert "move the directory away" in refused.value.hint
+    record.rmdir()
+    aside.rename(record)
+    box.runtime.recover()
+    assert box.wait_exit(handle).code == 3
 
 
 def test_an_agent_that_died_before_the_launch_leaves_a_start_error(box: ProcessBox) -> None:
