@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Final
 import psycopg
 
 from dlq_common.clock import SteadyClock
+from dlq_common.daemon.collector import Collector
 from dlq_common.daemon.logs import get_logger
 from dlq_common.daemon.systemd import Service
 from dlq_common.errors import DlqError
@@ -282,18 +283,31 @@ class _Standing:
         page = await self._page(config, authority, door)
         for number in (signal.SIGTERM, signal.SIGINT):
             self._loop.add_signal_handler(number, self._stop)
+        # Python looks for nothing while a master starts, and a standby refuses calls for months.
+        collector = Collector(SteadyClock().boottime_s)
+        collecting = asyncio.create_task(collector.look_at_all())
         self._service.ready(f"{config.cluster.name}: standing by")
         _log.info("stands_by", masters=list(config.leader.masters))
         try:
             while not self._stopped and self._keeper.lease.standing is Standing.STANDBY:
                 await self._look_once()
-                ready = not self._keeper.lease.why
-                await asyncio.to_thread(partial(self._rows.catch_up, ready=ready))
+                collector.turned()
+                await self._catch_up()
         finally:
+            collecting.cancel()
             await refusing.stop()
             if page is not None:
                 await page.stop()
         return not self._stopped
+
+    async def _catch_up(self) -> None:
+        """The first look reads all rows: systemd hears of this process meanwhile."""
+        ready = not self._keeper.lease.why
+        reading = asyncio.create_task(asyncio.to_thread(partial(self._rows.catch_up, ready=ready)))
+        while not reading.done():
+            self._service.alive()
+            await asyncio.wait({reading}, timeout=LOOK_S)
+        await reading
 
     async def _page(
         self, config: MasterConfig, authority: Signs, door: Door

@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+import gc
 import threading
+import weakref
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 
 import pytest
 
 from dlq_common.clock import SteadyClock
+from dlq_common.daemon.collector import collecting_later
 from dlq_common.daemon.config import Seconds
 from dlq_common.errors import Unauthenticated, Unavailable
 from dlq_common.identity.files import write_private, write_public
 from dlq_common.identity.pki import Authority, CertifiedIdentity, Role
 from dlq_master import serving, taking_part
 from dlq_master.control.config import ClusterConfig, IdentityConfig, MasterConfig, StoreConfig
+from dlq_master.leader.lease import LeaderLease, Standing
 from dlq_master.leader.turn_seen import NAME, TurnSeen
 from dlq_master.model.ids import NodeId
 from dlq_master.model.nodes.node import Node
@@ -25,6 +29,7 @@ from dlq_master.store.port import DatabaseDamaged
 from dlq_master.store.postgres.fence import Fence
 from dlq_master.store.tables.revocations import Revocation
 from dlq_master.taking_part import WarmRows, door_of
+from support.waiting import wait_until
 
 FENCE = Fence(71, 2, 8)
 NOW_S = 1_790_000_000.0
@@ -170,6 +175,95 @@ def test_the_certificates_that_count_at_a_leader_count_at_a_standby(tmp_path: Pa
     none = door_of(MasterConfig(cluster=cluster), signs, People())
     with pytest.raises(Unauthenticated, match="count no more"):
         none.check_member(by_page)
+
+
+class FakeServer:
+    """The ports of a standby that nobody calls."""
+
+    def __init__(self, *_: Any) -> None: ...
+
+    async def start(self) -> None: ...
+
+    async def stop(self) -> None: ...
+
+
+class RefusedCall:
+    """It refers to itself, as a refused call of gRPC does."""
+
+    def __init__(self) -> None:
+        self.itself = self
+
+
+class CalledRows:
+    """Each look at the rows leaves a refused call behind; after some the master leads."""
+
+    def __init__(self, lease: LeaderLease) -> None:
+        self._lease = lease
+        self.calls: list[weakref.ref[RefusedCall]] = []
+
+    def catch_up(self, *, ready: bool) -> None:
+        assert ready
+        self.calls.append(weakref.ref(RefusedCall()))
+        if len(self.calls) == 5:
+            self._lease.standing = Standing.LEADING
+
+
+class QuietService:
+    """It counts the signs of life."""
+
+    signs = 0
+
+    def ready(self, _: str) -> None: ...
+
+    def alive(self) -> None:
+        self.signs += 1
+
+
+class FakeKeeper:
+    def __init__(self, lease: LeaderLease) -> None:
+        self.lease = lease
+
+    def start(self, _: Any) -> None: ...
+
+
+async def test_a_standby_keeps_nothing_of_the_calls_that_it_has_refused(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A start lets Python look for nothing, and a standby may stand by for months."""
+    monkeypatch.setattr(taking_part, "StandbyServer", FakeServer)
+    lease = LeaderLease("one")
+    rows, keeper, service = (
+        cast(Any, it) for it in (CalledRows(lease), FakeKeeper(lease), QuietService())
+    )
+    config, authority = MasterConfig(), Authority.create("dlq", NOW_S)
+    with collecting_later():
+        assert await taking_part._Standing(keeper, service, rows).until_it_leads(config, authority)
+        assert not gc.isenabled(), "the start goes on"
+        kept = [call for call in rows.calls if call() is not None]
+    assert len(kept) < len(rows.calls) - 1
+
+
+class LongRows:
+    """A first look that lasts until it has been heard three times that the standby lives."""
+
+    def __init__(self, lease: LeaderLease, service: QuietService) -> None:
+        self._lease, self._service = lease, service
+
+    def catch_up(self, *, ready: bool) -> None:
+        before = self._service.signs
+        wait_until(lambda: self._service.signs >= before + 3, what="signs of life")
+        self._lease.standing = Standing.LEADING
+
+
+async def test_a_standby_that_reads_for_long_still_gives_signs_of_life(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(taking_part, "StandbyServer", FakeServer)
+    lease, service = LeaderLease("one"), QuietService()
+    standing = taking_part._Standing(
+        cast(Any, FakeKeeper(lease)), cast(Any, service), cast(Any, LongRows(lease, service))
+    )
+    assert await standing.until_it_leads(MasterConfig(), Authority.create("dlq", NOW_S))
 
 
 class Enough(Exception):
