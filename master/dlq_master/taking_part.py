@@ -64,6 +64,7 @@ class WarmRows:
         self._failed = ""
         self._read_s = -math.inf
         self._began_s = math.inf  # of the reading that goes on
+        self._patience = 1  # of STUCK_S: twice as long after each reading that was ended
         self._name = own_address(config)
 
     @property
@@ -95,7 +96,7 @@ class WarmRows:
             self._began_s = SteadyClock().boottime_s()
             self._tail.catch_up()
             self._turns.note(self._tail.number, self._tail.system)
-            self._read_s, self._failed = SteadyClock().boottime_s(), ""
+            self._read_s, self._failed, self._patience = SteadyClock().boottime_s(), "", 1
             whole = self._tail.number >= self._turns.of(self._tail.system)
             self._tail.call_itself(standby_name(self._name, ready=ready and whole))
         except (psycopg.Error, DlqError) as error:
@@ -106,9 +107,13 @@ class WarmRows:
             self._began_s = math.inf
 
     def look(self) -> None:
-        """From another thread, now and then: end a reading that a silent server holds up."""
-        tail = self._tail
-        if tail is not None and SteadyClock().boottime_s() - self._began_s > STUCK_S:
+        """From another thread, now and then: end a reading that a silent server holds up. A large
+        database on a slow server gets the time that it needs at the next tries.
+        """
+        tail, took_s = self._tail, SteadyClock().boottime_s() - self._began_s
+        if tail is not None and took_s > STUCK_S * self._patience:
+            self._began_s = math.inf
+            self._patience *= 2
             tail.abandon()
 
     def taken(self, fence: Fence) -> Loaded | None:

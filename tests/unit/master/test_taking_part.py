@@ -124,6 +124,53 @@ def test_a_server_that_is_silent_holds_up_no_standby_for_ever(
     assert _taken(rows) == ("rows", FENCE)
 
 
+class SetClock:
+    """CLOCK_BOOTTIME as the test says."""
+
+    now_s = 0.0
+
+    def boottime_s(self) -> float:
+        return self.now_s
+
+
+class SlowTail(FakeTail):
+    """Each reading lasts until it is abandoned, or the test lets it go."""
+
+    readings: ClassVar[list[threading.Event]] = []
+    abandoned = 0
+
+    def catch_up(self) -> None:
+        going = threading.Event()
+        self.readings.append(going)
+        going.wait()
+        raise Unavailable("the line was ended")
+
+    def abandon(self) -> None:
+        type(self).abandoned += 1
+        self.readings[-1].set()
+
+
+def test_a_reading_that_was_ended_gets_twice_the_time_at_the_next_try(
+    rows: WarmRows, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(taking_part, "SteadyClock", SetClock)
+    monkeypatch.setattr(taking_part, "StoreTail", SlowTail)
+    monkeypatch.setattr(SetClock, "now_s", 0.0)
+    monkeypatch.setattr(SlowTail, "readings", [])
+    monkeypatch.setattr(SlowTail, "abandoned", 0)
+    for tries, lasts_s in enumerate((60.0, 120.0, 240.0)):
+        reading = threading.Thread(target=rows.catch_up)
+        reading.start()
+        wait_until(lambda: len(SlowTail.readings) > tries, what="it reads")  # noqa: B023 - at once
+        SetClock.now_s += lasts_s
+        rows.look()
+        assert SlowTail.abandoned == tries
+        SetClock.now_s += 0.5
+        rows.look()
+        assert SlowTail.abandoned == tries + 1
+        reading.join()
+
+
 def test_a_database_without_turns_that_were_seen_is_refused_also_later(
     rows: WarmRows, tmp_path: Path
 ) -> None:
