@@ -5,9 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from structlog.testing import capture_logs
 
-from dlq_common.clock import SteadyClock
-from dlq_common.daemon.logs import configure_logging
 from dlq_master.leader.turn_seen import NAME, TurnSeen
 from dlq_master.store.port import DatabaseDamaged
 
@@ -52,14 +51,12 @@ def test_a_file_that_cannot_be_written_ends_nothing(tmp_path: Path) -> None:
     turns.close()
 
 
-def test_a_file_that_cannot_be_written_is_told_once(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    configure_logging(SteadyClock(), level="info")
+def test_a_file_that_cannot_be_written_is_told_once(tmp_path: Path) -> None:
     turns = TurnSeen(tmp_path / "missing" / NAME)
-    for number in (7, 8, 9):
-        turns.note(number, "71")
-    assert capsys.readouterr().out.count("turn_not_kept") == 1
+    with capture_logs() as told:
+        for number in (7, 8, 9):
+            turns.note(number, "71")
+    assert [line["event"] for line in told] == ["turn_not_kept"]
 
 
 @pytest.mark.parametrize("left", [b"", b"\0" * 51])

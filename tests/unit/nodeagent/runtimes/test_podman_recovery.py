@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, cast
 
 import pytest
+from structlog.testing import capture_logs
 
 from dlq_common.clock import SteadyClock
 from dlq_nodeagent.cgroups.trees import NoTree
@@ -59,12 +60,12 @@ def test_a_launch_that_was_cut_short_does_not_stop_the_next_agent(
 
 
 def test_what_cannot_be_removed_is_told_and_stops_nobody(
-    runtime: PodmanRuntime, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    runtime: PodmanRuntime, tmp_path: Path
 ) -> None:
     at = a_launch_cut_short(tmp_path)
     (at / "podman" / "m0" / "of-somebody").write_text("")
-    assert runtime.recover() == []
-    told = capsys.readouterr().out
-    assert "attempt_not_removed" in told
-    assert str(at) in told
+    with capture_logs() as told:
+        assert runtime.recover() == []
+    (line,) = told
+    assert (line["event"], line["path"]) == ("attempt_not_removed", str(at))
     assert (at / "podman" / "m0" / "of-somebody").exists()

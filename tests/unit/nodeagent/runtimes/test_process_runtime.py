@@ -9,6 +9,7 @@ import shutil
 import signal
 import stat
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
