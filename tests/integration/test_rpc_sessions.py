@@ -15,6 +15,7 @@ from dlq.v1 import agent_service_pb2 as wire
 from dlq.v1 import job_service_pb2 as jobs
 from dlq.v1.agent_service_pb2_grpc import AgentServiceStub
 from dlq.v1.job_service_pb2_grpc import JobServiceStub
+from dlq_common.errors import Unavailable
 from dlq_common.identity.pki import Role
 from dlq_master.control import stimuli as say
 from dlq_master.model.ids import AttemptKey, JobId, NodeId
@@ -123,6 +124,24 @@ async def test_a_report_is_acknowledged_after_the_loop_has_it(house: RpcHouse) -
     stimulus = house.control.asked[-1]
     assert isinstance(stimulus, say.RankReports)
     assert [each.sequence for each in stimulus.reports] == [7]
+
+
+async def test_a_master_that_is_silent_for_a_moment_goes_on_to_hear_its_agents(
+    house: RpcHouse, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A database that stands still for some seconds must not end the sessions of all agents."""
+
+    def silent() -> Any:
+        raise Unavailable("another master may lead")
+
+    await place_job(house, "gpu01")
+    agent = Agent(house)
+    await agent.hello()
+    monkeypatch.setattr(house.control, "current", silent)
+    await agent.say(heartbeat=wire.Heartbeat(sequence=41))
+    assert (await agent.hear()).heartbeat_reply.sequence == 41
+    await agent.say(report=a_report(7))
+    assert (await agent.hear()).report_ack.sequence == 7
 
 
 async def test_reports_of_the_hello_are_acknowledged(house: RpcHouse) -> None:

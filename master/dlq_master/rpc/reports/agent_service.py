@@ -159,7 +159,7 @@ def _opening(call: Call, node_id: NodeId, hello: wire.Hello) -> OpenSession:
 
 class _Conversation:
     """The messages of one agent on one line: read in order, with reports put to the loop in
-    batches.
+    batches. A master that is silent for a moment goes on to hear: its line keeps back what it says.
     """
 
     def __init__(self, call: Call, line: Line) -> None:
@@ -244,12 +244,12 @@ class _Conversation:
             except InvalidRequest as error:
                 _log.warning("steps_unreadable", node_id=self._line.node_id, error=error.what)
                 continue
-            if is_known(self._call.read, taken.key, each.fence.epoch):
+            if is_known(self._control.published, taken.key, each.fence.epoch):
                 yield taken
 
     def _hear_steps(self, told: wire.StepsReport) -> None:
         key = steps_key(told)
-        check_placed(self._call.read, self._line.node_id, key, told.node_rank)
+        check_placed(self._control.published, self._line.node_id, key, told.node_rank)
         # A list beyond the most is told again later.
         if key in self._steps or len(self._steps) < MOST_STEP_LISTS_AT_ONCE:
             self._steps[key] = told
@@ -266,7 +266,9 @@ class _Conversation:
                 self._beat(request.heartbeat)
             case "report":
                 report = promotable(report_of(request.report), self._places)
-                check_placed(self._call.read, self._line.node_id, report.key, report.node_rank)
+                check_placed(
+                    self._control.published, self._line.node_id, report.key, report.node_rank
+                )
                 await self._reports.put(report)
             case "profile_evidence":
                 told = request.profile_evidence
@@ -275,7 +277,7 @@ class _Conversation:
                         "ranks are counted from 0", field="profile_evidence.node_rank"
                     )
                 key = AttemptKey(job_id_of(told.job_id, "job_id"), told.fence.attempt)
-                check_placed(self._call.read, self._line.node_id, key, told.node_rank)
+                check_placed(self._control.published, self._line.node_id, key, told.node_rank)
                 await self._evidence.put(told)
             case "steps_report":
                 self._hear_steps(request.steps_report)
@@ -292,7 +294,7 @@ class _Conversation:
         self._call.check_member()
         progress = tuple(progress_of(each) for each in heartbeat.progress)
         for each in progress:
-            attempt = self._call.read.attempt(each.key)
+            attempt = self._control.published.attempt(each.key)
             if attempt is not None:
                 _must_be_placed(self._line.node_id, each.key, each.node_rank, _nodes_of(attempt))
         self._control.tell(
@@ -310,7 +312,7 @@ class _Conversation:
 
     def _reply(self, sequence: int) -> wire.HeartbeatReply:
         """With what the last commit says about the holds of the node's ranks."""
-        node = self._call.read.node(self._line.node_id)
+        node = self._control.published.node(self._line.node_id)
         reply = wire.HeartbeatReply(sequence=sequence)
         signs = self._call.parts.authority
         if (trust_digest := signs.trust_digest()) and self._call.identity is not None:
