@@ -2,7 +2,8 @@
 
 Beats come with heartbeats and are compared every `LOOK_S`. A job is stalled when two looks in a row
 find it so, each with a beat that came since the look before. So a silent line, an agent that is
-away, and a master that slept stall nobody. Nothing is stored but the events. A master that starts
+away, and a master that slept stall nobody. A machine that slept stalls nobody either: the time in
+which nobody looked is no time without a step. Nothing is stored but the events. A master that starts
 learns each pace anew, from two steps on. A stalled job is told, with the rank that fell behind; it
 runs on.
 """
@@ -25,7 +26,8 @@ LOOK_S = 5.0
 @dataclass(slots=True)
 class Stalls:
     """`paces` of jobs that tell their steps; `seen`: the beats of the last look. `late`: jobs that
-    the last look found late; `told`: stalled jobs, with words.
+    the last look found late; `told`: stalled jobs, with words. `awake_s`: the end of the last time
+    in which nobody looked.
     """
 
     rule: StallRule | None
@@ -35,6 +37,7 @@ class Stalls:
     told: dict[JobId, str] = field(default_factory=dict)
     steps: dict[JobId, dict[int, int]] = field(default_factory=dict)  # of ranks beyond the first
     look_s: float = 0.0
+    awake_s: float = 0.0
 
     def forget(self, job_id: JobId) -> None:
         """It runs no more."""
@@ -50,6 +53,8 @@ def watch(turn: Turn) -> None:
     stalls = turn.state.attempts.stalls
     if turn.now_s < stalls.look_s:
         return
+    if turn.now_s - stalls.look_s > LOOK_S:
+        _slept(stalls, turn.now_s)
     stalls.look_s = turn.now_s + LOOK_S
     idleness.forget_ended(turn)
     jobs, attempts = turn.state.cluster.jobs, turn.state.cluster.attempts
@@ -77,13 +82,21 @@ def watch(turn: Turn) -> None:
 # --- helpers, in order of use ---------------------------------------------------------------------
 
 
+def _slept(stalls: Stalls, now_s: float) -> None:
+    """Nobody looked for long: the master stood still, and perhaps the jobs did too."""
+    late_s, stalls.awake_s = now_s - stalls.look_s, now_s
+    for job_id, pace in stalls.paces.items():
+        stalls.paces[job_id] = pace._replace(since_s=pace.since_s + late_s)
+
+
 def _stepped(turn: Turn, attempt: Attempt, beat: Beat) -> None:
     stalls, job_id = turn.state.attempts.stalls, attempt.key.job_id
     step, pace = beat.step or 0, stalls.paces.get(job_id)
+    time_s = max(beat.time_s, stalls.awake_s)
     if pace is None or pace.attempt != attempt.key.number:
-        stalls.paces[job_id] = StepPace(attempt.key.number, step, beat.time_s)
+        stalls.paces[job_id] = StepPace(attempt.key.number, step, time_s)
     else:
-        stalls.paces[job_id] = pace.heard(step, beat.time_s)
+        stalls.paces[job_id] = pace.heard(step, time_s)
     stalls.late.discard(job_id)
     if stalls.told.pop(job_id, None) is not None:
         turn.note("job_stall_over", job_id=job_id, cause=f"step {step} has come")

@@ -140,6 +140,19 @@ def test_a_master_that_slept_stalls_nobody(job: Callable[..., Job]) -> None:
     assert one.told() == []
 
 
+def test_a_machine_that_slept_stalls_nobody_and_its_sleep_is_no_pace(
+    job: Callable[..., Job],
+) -> None:
+    one = job()
+    one.steps(5)
+    one.beat(4.0)
+    one.master.clock.advance(900.0)  # the job slept too: the same step goes on
+    one.steps(3)
+    assert one.told() == []
+    one.beat(FOUND_S + 10.0)  # a part of the time before the sleep counts
+    assert one.told() == ["job_stalled"]
+
+
 def test_a_restarted_master_learns_the_pace_anew(job: Callable[..., Job]) -> None:
     one = job()
     one.steps(5)
