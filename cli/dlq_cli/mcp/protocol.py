@@ -46,7 +46,8 @@ class ToolServer:
             answer = _error(None, PARSE_ERROR, "the message is too long") if cut else None
             answer = answer or (self.answer(line) if line.strip() else None)
             if answer is not None:
-                answers.write(json.dumps(answer, ensure_ascii=False).encode() + b"\n")
+                text = json.dumps(answer, ensure_ascii=False)
+                answers.write(text.encode("utf-8", "replace") + b"\n")
                 answers.flush()
 
     def answer(self, line: bytes) -> Message | None:

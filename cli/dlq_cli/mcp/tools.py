@@ -31,6 +31,7 @@ INSTRUCTIONS = (
 )
 _JOB = r"[0-9]{1,18}(_([0-9]{1,9}|\[[0-9,:%-]{1,200}\]))?"
 _WORD = r"[A-Za-z0-9_.@*][A-Za-z0-9_.@:*+,\[\]-]{0,199}"
+_UTTERABLE = re.compile("[^\0\ud800-\udfff]*")  # as an argument of a program
 _TEXT = r"[^\x00-\x1f\x7f]{1,1000}"
 # Arguments that describe a job: flags of `dlq submit` with these names.
 _SPEC = {
@@ -213,6 +214,8 @@ def runner(home: Path) -> Run:
             )  # fmt: skip
         except subprocess.TimeoutExpired:
             return ToolOutput(f"`dlq {words[0]}` gave no answer in {LIMIT_S:.0f} s", 124)
+        except OSError as error:  # arguments that are too long, or no memory
+            return ToolOutput(f"`dlq {words[0]}` cannot be started: {error.strerror}", 126)
         text = (done.stdout or done.stderr).decode("utf-8", "replace")
         if len(text) > LARGEST_TEXT:
             return ToolOutput(
@@ -248,8 +251,8 @@ def _check_value(key: str, form: Mapping[str, Any], value: object) -> None:
             _check_value(key, form["items"], each)
     if isinstance(value, int) and not form["minimum"] <= value <= form["maximum"]:
         raise InvalidRequest(f"{key}: from {form['minimum']} to {form['maximum']}")
-    if isinstance(value, str) and "\0" in value:
-        raise InvalidRequest(f"{key}: a null character")
+    if isinstance(value, str) and not _UTTERABLE.fullmatch(value):
+        raise InvalidRequest(f"{key}: a null character, or half of one")
     if isinstance(value, str) and "pattern" in form and not _fits(form["pattern"], value):
         raise InvalidRequest(f"{key}: has not the form {form['pattern']}")
 

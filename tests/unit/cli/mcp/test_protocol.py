@@ -84,3 +84,10 @@ def test_a_bad_message_gets_an_error_and_the_next_one_an_answer(message: Any, co
 
 def test_notifications_empty_lines_and_answers_get_none() -> None:
     assert asked({"method": "x"}, b"\n", {"id": 3, "result": {}}) == []
+
+
+def test_half_a_character_ends_no_server() -> None:
+    line = b'{"jsonrpc": "2.0", "id": "\\ud800", "method": "ping"}\n'
+    told, next_ = asked(line, request("ping", 2))
+    assert told["id"] == "?"
+    assert next_["id"] == 2

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from dlq_cli.mcp.tools import ACTIONS, MOST_PLANS, PLAN_S, ToolOutput, Tools
+from dlq_cli.mcp.tools import ACTIONS, MOST_PLANS, PLAN_S, ToolOutput, Tools, runner
 
 
 class Commands:
@@ -143,3 +144,19 @@ def test_a_mistake_in_a_description_is_no_plan() -> None:
     assert desk.tools.call("submit_plan", {"command": ["true"], "gpus": "x"}) == (
         "gpus: not a number", True
     )  # fmt: skip
+
+
+@pytest.mark.parametrize("word", ["\ud800", "a\0b"])
+def test_a_word_that_no_program_can_get_starts_none(word: str) -> None:
+    desk = Desk()
+    for given in ({"command": [word]}, {"command": ["true"], "name": word}):
+        text, failed = desk.tools.call("submit_plan", given)
+        assert failed
+        assert "half of one" in text
+    assert desk.commands.calls == []
+
+
+def test_a_command_that_is_too_long_is_a_failure_in_words(tmp_path: Path) -> None:
+    told = runner(tmp_path)(["estimate", "x" * 300_000])
+    assert told.code == 126
+    assert "cannot be started" in told.text
