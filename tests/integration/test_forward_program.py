@@ -27,10 +27,12 @@ ECHO = """
 import socket, sys
 family = socket.AF_INET6 if ":" in sys.argv[1] else socket.AF_INET
 listening = socket.socket(family)
-listening.bind((sys.argv[1], 0))
+if sys.argv[2] == "beside":
+    listening.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+listening.bind((sys.argv[1], int(sys.argv[3])))
 listening.listen(300)
 print(listening.getsockname()[1], flush=True)
-if sys.argv[2] == "echo":
+if sys.argv[2] != "deaf":
     while True:
         line, _ = listening.accept()
         while data := line.recv(65536):
@@ -45,10 +47,13 @@ else:
 
 @contextmanager
 def listening(
-    address: str = "127.0.0.1", kind: str = "echo", variables: dict[str, str] = OURS
+    address: str = "127.0.0.1",
+    kind: str = "echo",
+    variables: dict[str, str] = OURS,
+    port: int = 0,
 ) -> Iterator[int]:
     """The port of a program of a job."""
-    words = [sys.executable, "-c", ECHO, address, kind]
+    words = [sys.executable, "-c", ECHO, address, kind, str(port)]
     with subprocess.Popen(words, stdout=subprocess.PIPE, env=variables) as program:
         assert program.stdout is not None
         try:
@@ -136,6 +141,14 @@ def test_a_port_of_another_program_is_refused(line: Line) -> None:
             frame = line.next()
             assert (frame.letter, frame.stream) == (b"r", stream)
             assert b"no process of this job" in frame.data
+
+
+def test_a_port_of_ipv6_alone_never_leads_to_another_programs_port_of_ipv4(line: Line) -> None:
+    with listening(kind="deaf", variables={}) as port, listening("::", "beside", port=port):
+        line.say(b"o", 1, port)
+        assert line.next() == Frame(b"k", 1, 0)
+        line.say(b"d", 1, data=b"hello")
+        assert line.next() == Frame(b"d", 1, 5, b"hello")
 
 
 def test_a_closed_port_and_one_of_another_address_are_refused(line: Line) -> None:

@@ -44,10 +44,13 @@ static bool is_reached_by_loopback(const char *address)
     return false;
 }
 
-/* 127.0.0.1 reaches a socket of IPv6 too if that is open to all, or is IPv4 in disguise. */
-static bool needs_6(const char *address)
+/* 127.0.0.1 reaches a socket of IPv6 too if that is open to all, or is IPv4 in disguise. One that is
+ * open to all of IPv6 alone may stand beside another program's of IPv4: 127.0.0.1 reaches that. */
+static bool needs_6(const char *address, bool has_4)
 {
-    return strcmp(address, "00000000000000000000000001000000") == 0;
+    if (strcmp(address, "00000000000000000000000001000000") == 0)
+        return true;
+    return has_4 && strcmp(address, "00000000000000000000000000000000") == 0;
 }
 
 static void add_listeners(const char *path, int port, struct listeners *found)
@@ -55,6 +58,7 @@ static void add_listeners(const char *path, int port, struct listeners *found)
     char line[512], address[64];
     unsigned place, state;
     unsigned long inode;
+    bool has_4 = found->count > 0; /* the table of IPv4 comes first */
     FILE *table = fopen(path, "re");
     if (table == NULL)
         return;
@@ -63,7 +67,7 @@ static void add_listeners(const char *path, int port, struct listeners *found)
                    &place, &state, &inode) != 4)
             continue;
         if (state == LISTENING && (int)place == port && is_reached_by_loopback(address))
-            found->each[found->count++] = (struct listener){inode, needs_6(address)};
+            found->each[found->count++] = (struct listener){inode, needs_6(address, has_4)};
     }
     fclose(table);
 }
