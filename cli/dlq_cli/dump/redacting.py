@@ -16,23 +16,37 @@ _USERS = frozenset(
     {"command", "argv", "arguments", "script", "wrap", "cmdline", "environment", "env", "secrets",
      "comment", "labels"}
 )  # fmt: skip
-_SECRET_KEY = re.compile(
-    r"(?i)(password|passwd|passphrase|secret|token|api_?key|private_?key|credential|authorization"
+_NAMES = (
+    r"(?:password|passwd|passphrase|secret|token|api_?key|private_?key|credential|authorization"
     r"|cookie|webhook|dsn)"
 )
+_SECRET_KEY = re.compile(rf"(?i){_NAMES}|\A(?:pass|pwd)\Z")
+_VALUE = (
+    r"(\"\"\"(?s:.*?)(?:\"\"\"|\Z)|'''(?s:.*?)(?:'''|\Z)"
+    r"|\"(?:\\.|[^\"\\\n])*\"|(?:'[^'\n]*')+|[^\s,;}\]]+)"
+)
+# Each works in a time that is proportional to the text: a log may have a line of a megabyte.
 _PATTERNS: tuple[tuple[re.Pattern[str], str], ...] = (
     (re.compile(r"-----BEGIN [^-]+-----.*?(-----END [^-]+-----|\Z)", re.DOTALL), GONE),
+    (re.compile(r"\A[A-Za-z0-9+/=\s]*-----END [^-]+-----"), GONE),  # the end of a log begins in it
     (re.compile(r"dlq1\.[A-Za-z0-9_.-]+"), GONE),  # join tokens
+    # tokens of others that are known by their first letters
+    (re.compile(r"\b(?:sk-|hf_|gh[pousr]_|github_pat_|glpat-|xox[a-z]-)[\w-]{8,}"), GONE),
+    (re.compile(r"\b(?:AKIA|ASIA)[A-Z0-9]{12,}|\beyJ[\w-]{8,}\.[\w-]+\.[\w-]*"), GONE),
     (re.compile(r"(?i)([?&#](?:link|token|code|secret|key)=)[^&\s\"']+"), rf"\1{GONE}"),
     (re.compile(r"(?i)/wall#\S+"), f"/wall#{GONE}"),
+    # addresses that are secrets themselves
+    (re.compile(r"(?i)(https?://[^\s/\"']{0,256}hook[^\s/\"']{0,256}/)[^\s\"']+"), rf"\1{GONE}"),
+    (re.compile(r"(?i)(https?://[^\s\"']{0,256}/(?:web)?hooks?/)[^\s\"']+"), rf"\1{GONE}"),
     (re.compile(r"(?i)\b(bearer|basic)\s+[A-Za-z0-9._~+/=-]{8,}"), rf"\1 {GONE}"),
-    (re.compile(r"([a-z][a-z0-9+.-]*://[^/\s:@]*):[^@\s/]+@"), rf"\1:{GONE}@"),
+    (re.compile(r"([a-z][a-z0-9+.-]{0,20}://[^/\s:@]{0,256}):[^\s/\"']{1,256}@"), rf"\1:{GONE}@"),
+    (re.compile(r"(?i)(cookie\s*:\s*)[^\n\"']+"), rf"\1{GONE}"),
+    (re.compile(rf"(?i)((?<![\w-])--[\w-]*{_NAMES}[\w-]{{0,64}}\s+){_VALUE}"), rf"\1{GONE}"),
     # name = "value", name: value and NAME=value, where the name says that it is a secret
     (
         re.compile(
-            r"(?im)([\w.-]*(?:password|passwd|passphrase|secret|token|api_?key|private_?key"
-            r"|credential|authorization|cookie|webhook|dsn)[\w.-]*[\"']?\s*[=:]\s*)"
-            r"(\"[^\"\n]*\"|'[^'\n]*'|[^\s,;}\]]+)"
+            rf"(?i)((?:(?<![\w.-])[\w.-]*{_NAMES}[\w.-]{{0,64}}|\bpass|\bpwd)"
+            rf"[\"']?\s*[=:]\s*){_VALUE}"
         ),
         rf"\1{GONE}",
     ),
@@ -46,7 +60,7 @@ def redacted(text: str, *, with_commands: bool = False) -> str:
 
 
 def _line(line: str, *, with_commands: bool) -> str:
-    if not line.startswith(("{", "[")):
+    if not line.lstrip().startswith(("{", "[")):
         return line
     try:
         value = json.loads(line)

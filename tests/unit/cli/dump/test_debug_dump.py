@@ -31,6 +31,22 @@ from support.cli_run import Dlq
         '{"command": ["train.py", "--data=HUSH"]}',
         '{"spec": {"script": "HUSH", "comment": "HUSH", "labels": {"a": "HUSH"}}}',
         '{"error": "cannot use dlq1.1.HUSHHUSHHUSHHUSH.ab"}',
+        "postgresql://dlq:a@HUSH@db:5432/dlq",
+        'url = "https://hooks.slack.com/services/T0/B0/HUSH"',
+        '{"url": "https://discord.com/api/webhooks/1/HUSH"}',
+        'password = """\nHUSH\n"""',
+        'password = "a\\"HUSH"',
+        "passwd = 'it''s HUSH'",
+        'pass = "HUSH"',
+        '{"pwd": "HUSH"}',
+        "ran dlq-x --token HUSH",
+        "Cookie: a=HUSH; b=HUSH",
+        "sk-proj-HUSHHUSHHUSH",
+        "hf_HUSHHUSHHUSH",
+        "ghp_HUSHHUSHHUSHHUSH",
+        "AKIAHUSHHUSHHUSHHUSH",
+        "eyJHUSHHUSHHUSH.eyJHUSHHUSH.HUSH",
+        '  {"command": ["HUSH"]}',
     ],
 )
 def test_a_secret_is_left_out(secret: str) -> None:
@@ -38,6 +54,16 @@ def test_a_secret_is_left_out(secret: str) -> None:
     assert "HUSH" not in clean
     assert GONE in clean
     assert clean.startswith("before\n")
+
+
+def test_a_key_whose_begin_was_cut_off_is_left_out() -> None:
+    clean = redacted("HUSH\nMIIB+/==\n-----END PRIVATE KEY-----\nafter")
+    assert clean == f"{GONE}\nafter"
+
+
+def test_a_long_line_takes_a_time_that_is_proportional_to_it() -> None:
+    text = "a" * 300_000  # nobody would wait for the square of this
+    assert redacted(text) == text
 
 
 def test_everything_else_stays() -> None:
