@@ -26,7 +26,7 @@ from dlq_cli.up.place import (
 )
 from dlq_cli.up.processes import AGENT, MASTER, PAGE, jobs_here, keeper_lives, missing
 from dlq_common.errors import ConfigError, InvalidRequest, TryAgain
-from dlq_common.text.addresses import split_address
+from dlq_common.text.addresses import is_loopback
 
 if TYPE_CHECKING:
     from dlq_cli.app import App
@@ -115,7 +115,7 @@ def join(app: App, box: Box, address: str, token: str) -> None:
         raise InvalidRequest(
             "this machine has a cluster of its own", hint="`dlq --home DIR up --join` makes a node"
         )
-    _must_be_address(address)
+    _check_address(address)
     box.save()
     first = not box.has_node
     if first:
@@ -193,8 +193,14 @@ def _tell_isolation(app: App, box: Box) -> None:
         app.say(line)
 
 
-def _must_be_address(address: str) -> None:
+def _check_address(address: str) -> None:
+    """Before the token is used, which is good once."""
     try:
-        split_address(address)
+        here = is_loopback(address)
     except ValueError as error:
         raise InvalidRequest(f"--join: {error}") from None
+    if os.geteuid() == 0 and not here:
+        raise ConfigError(
+            "root cannot join another machine by `dlq up`: its jobs would run as root here",
+            hint="run it as a user without root; deploy/install.sh makes a node for several users",
+        )

@@ -3,9 +3,9 @@
 Beats come with heartbeats and are compared every `LOOK_S`. A job is stalled when two looks in a row
 find it so, each with a beat that came since the look before. So a silent line, an agent that is
 away, and a master that slept stall nobody. A machine that slept stalls nobody either: the time in
-which nobody looked is no time without a step. Nothing is stored but the events. A master that starts
-learns each pace anew, from two steps on. A stalled job is told, with the rank that fell behind; it
-runs on.
+which nobody looked is no time without a step. Nothing is stored but the events. A master that
+starts learns each pace anew, from two steps on. A stalled job is told, with the rank that fell
+behind; it runs on.
 """
 
 from __future__ import annotations

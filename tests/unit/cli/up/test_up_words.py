@@ -5,15 +5,17 @@ from __future__ import annotations
 import re
 import socket
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from dlq_cli.up import asking, making, units
+from dlq_cli.app import App
+from dlq_cli.up import asking, making, steps, units
 from dlq_cli.up.keeper import jobs_group
 from dlq_cli.up.looking import box_facts, isolation
 from dlq_cli.up.place import Box
-from dlq_common.errors import ConfigError
+from dlq_common.errors import ConfigError, DlqError, InvalidRequest
 from support.cli_run import Dlq
 
 
@@ -43,6 +45,27 @@ def test_without_a_box_status_and_down_say_so(tmp_path: Path) -> None:
     assert (said.code, said.out) == (1, "no box: `dlq up` makes one\n")
     assert Dlq(tmp_path)("up", "--status", "--json").out == '{"schema":"dlq.v1","box":null}\n'
     assert "has no box" in Dlq(tmp_path)("down").err
+
+
+@pytest.mark.parametrize(
+    ("address", "refusal", "words"),
+    [
+        ("192.0.2.9:7321", ConfigError, "root cannot join"),
+        ("lab.example:7321", ConfigError, "root cannot join"),
+        ("192.0.2.9", InvalidRequest, "not HOST:PORT"),
+    ],
+)
+def test_a_machine_that_cannot_join_keeps_its_token(
+    box: Box, monkeypatch: pytest.MonkeyPatch, address: str, refusal: type[DlqError], words: str
+) -> None:
+    ran: list[str] = []
+    monkeypatch.setattr("dlq_cli.up.steps.os.geteuid", lambda: 0)
+    monkeypatch.setattr("dlq_cli.up.steps.making.join", lambda *_: ran.append("join"))
+    app = App(home=box.home, flags={})
+    with pytest.raises(refusal, match=words):
+        steps.join(app, replace(box, joined=True), address, "dlq1.1.a.b")
+    assert ran == []
+    assert not (box.home / "up.json").exists()
 
 
 def test_a_missing_package_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
