@@ -7,7 +7,7 @@ key. Other commands are killed. When the rank ends, its commands are killed with
 """
 
 import asyncio
-from collections.abc import Coroutine
+from collections.abc import Collection, Coroutine
 from pathlib import Path
 
 import grpc
@@ -22,13 +22,15 @@ from dlq_nodeagent.execs.guarded import PIECE_BYTES, Ending, Guarded
 from dlq_nodeagent.execs.passing import MOST_PIECE_BYTES, Talk, size_of
 from dlq_nodeagent.launch.programs import program_at
 from dlq_nodeagent.line.channel import Channels
+from dlq_nodeagent.model.launch import RankKey
 from dlq_nodeagent.model.messages import OpenExec
 from dlq_nodeagent.model.mistakes import LaunchRefused
 from dlq_nodeagent.model.port import Handle, Inside, Runtime, RuntimeFault
 from dlq_nodeagent.shim.binary import INIT_NAME
 
-# Each has a guard process, and most a connection.
-MOST_AT_ONCE = 16
+# Each has a guard process, and most a connection. The jobs of one user leave room for others'.
+MOST_AT_ONCE = 64
+MOST_OF_JOB = 16
 KEPT_S = 45.0
 """For a caller whose line was lost."""
 _DIAL_S = 10.0
@@ -148,7 +150,8 @@ class ExecServer:
         self, handle: Handle, spec: exec_pb2.ExecSpec, largest_bytes: int
     ) -> tuple[TakenCommand | None, Ending]:
         """A command that runs now; None, and why not."""
-        if len(self._commands) >= MOST_AT_ONCE or spec.resume_key in self._kept:
+        present = [command.handle.key for command in self._commands]
+        if not has_room(present, handle.key) or spec.resume_key in self._kept:
             return None, Ending(error=TOO_MANY)
         try:
             inside = self._inside(handle, spec)
@@ -207,6 +210,12 @@ class ExecServer:
                 return Ending(signal=9, rank_ended=True)
             await asyncio.sleep(0.05)
         return ending
+
+
+def has_room(present: Collection[RankKey], key: RankKey) -> bool:
+    """Whether one more command may run in this rank, beside those in these."""
+    of_job = sum(one.job_id == key.job_id for one in present)
+    return len(present) < MOST_AT_ONCE and of_job < MOST_OF_JOB
 
 
 async def _finish(talk: Talk, ending: Ending) -> None:

@@ -198,7 +198,10 @@ def _check_refusal(output: ExecOutput, attempt: Attempt, node_id: NodeId) -> Non
             state=attempt.state.value,
         )
     if output.ended.error == "too_many":
-        raise TryAgain(f"node {node_id} runs as many commands in jobs as it may", limit="commands")
+        raise TryAgain(
+            f"job {attempt.key.job_id} or node {node_id} runs as many commands as it may",
+            limit="commands",
+        )
 
 
 def _shown(
