@@ -258,7 +258,7 @@ def test_a_terminal_whose_client_is_killed_ends(daemons: Daemons) -> None:
     until(daemons, "alone", "cancelled")
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT])
 def test_a_client_that_is_told_to_end_leaves_its_terminal_as_it_was(
     daemons: Daemons, number: signal.Signals
 ) -> None:

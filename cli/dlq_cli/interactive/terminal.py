@@ -46,7 +46,7 @@ def raw_terminal(resized: Callable[[tuple[int, int]], None]) -> Iterator[None]:
         os.kill(os.getpid(), number)
 
     handlers: dict[signal.Signals, Any] = {signal.SIGWINCH: lambda *_: resized(size())}
-    for each in (signal.SIGTERM, signal.SIGHUP):
+    for each in (signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT):
         if signal.getsignal(each) is signal.SIG_DFL:
             handlers[each] = restored_end
     handled = {each: signal.signal(each, handler) for each, handler in handlers.items()}
