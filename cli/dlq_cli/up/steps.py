@@ -32,13 +32,23 @@ if TYPE_CHECKING:
     from dlq_cli.app import App
 
 _SHORT_FAKE = re.compile(r"fake:([1-9][0-9]?)\Z")
+# As the agent reads it: a box with another word would be made, and its agent would never run.
+_DEVICES = re.compile(
+    r"none|fake:[1-9][0-9]?x[A-Za-z][A-Za-z0-9]{0,15}-[1-9][0-9]{0,3}GB(@/[^\n]+)?"
+)
 
 
 def devices_of(word: str | None) -> str:
     """The agent's word for the devices. ConfigError when real ones are wished and missing."""
     if word is not None and word != "nvml":
         short = _SHORT_FAKE.match(word)
-        return f"fake:{short[1]}xH100-80GB" if short else word
+        full = f"fake:{short[1]}xH100-80GB" if short else word
+        if not _DEVICES.fullmatch(full):
+            raise InvalidRequest(
+                f"--devices: {word!r} names none",
+                hint="write nvml, none, fake:2 or fake:8xH100-80GB",
+            )
+        return full
     verdict = nvml(HostWish(devices="nvml"))
     if verdict.health is not ClientHealth.OK:
         raise ConfigError(

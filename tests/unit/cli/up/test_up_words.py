@@ -16,6 +16,7 @@ from dlq_cli.up.keeper import jobs_group
 from dlq_cli.up.looking import box_facts, isolation
 from dlq_cli.up.place import Box
 from dlq_common.errors import ConfigError, DlqError, InvalidRequest
+from dlq_nodeagent.devices.choose import check_devices_word
 from support.cli_run import Dlq
 
 
@@ -45,6 +46,24 @@ def test_without_a_box_status_and_down_say_so(tmp_path: Path) -> None:
     assert (said.code, said.out) == (1, "no box: `dlq up` makes one\n")
     assert Dlq(tmp_path)("up", "--status", "--json").out == '{"schema":"dlq.v1","box":null}\n'
     assert "has no box" in Dlq(tmp_path)("down").err
+
+
+@pytest.mark.parametrize("word", ["fake:0", "fake:2;rm", "fake:", "amd", "fake:2xH100-80GB\n"])
+def test_devices_that_no_agent_knows_make_no_box(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, word: str
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "s"))
+    said = Dlq(tmp_path / "home")("up", "--devices", word)
+    assert said.code == 2
+    assert "--devices" in said.err
+    assert not (tmp_path / "s").exists()
+    assert not (tmp_path / "home").exists()
+
+
+@pytest.mark.parametrize("word", ["none", "fake:2xH100-80GB", "fake:8xA100-40GB@/faults"])
+def test_devices_that_the_agent_knows_stay_as_they_are(word: str) -> None:
+    check_devices_word(word)
+    assert steps.devices_of(word) == word
 
 
 @pytest.mark.parametrize(
