@@ -95,7 +95,7 @@ def test_a_stanza_for_all_jobs_and_one_for_a_job(daemons: Daemons) -> None:
         every = daemons.said("ssh-config", "--user", "ada").splitlines()
         one = daemons.said("ssh-config", job_id).splitlines()
     assert every[0] == "Host dlq-*"
-    assert every[1].endswith("ssh --stdio %n")
+    assert every[1].endswith("ssh --stdio '%n'")
     assert "  User ada" in every
     assert one[0] == f"Host dlq-{job_id}"
     assert one[1].endswith(f"ssh --stdio {job_id}")

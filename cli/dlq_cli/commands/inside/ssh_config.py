@@ -31,7 +31,7 @@ def ssh_config(app: App, job: str | None, rank: int, user: str | None) -> None:
     one, which must run, and has its account. Each connection is a `dlq ssh --stdio` inside the job.
     """
     if job is None:
-        host, target = f"{HOST_PREFIX}*", "%n"
+        host, target = f"{HOST_PREFIX}*", "'%n'"  # an old ssh lets any letters pass
         account = user or app.connection().identity.user
     else:
         job_id = running_job(app, one_job(Jobs(app.connection()), job))
