@@ -51,6 +51,7 @@ class Idleness:
     found: dict[AttemptKey, dict[int, str]] = field(default_factory=dict)
     uses: dict[AttemptKey, dict[int, ToldUse]] = field(default_factory=dict)
     unwritten: dict[Account, float] = field(default_factory=dict)  # idle GPU-seconds
+    charged_s: dict[NodeId, float] = field(default_factory=dict)  # when a node last told of some
     write_s: float = 0.0
 
     @property
@@ -130,11 +131,15 @@ def _running_on(turn: Turn, node_id: NodeId) -> Iterator[Attempt]:
 
 
 def _charge(turn: Turn, node_id: NodeId, unused: Mapping[int, float]) -> None:
-    """The idle time of GPUs goes to the accounts of those that hold them."""
-    cluster, kept = turn.state.cluster, turn.state.attempts.idleness.unwritten
+    """The idle time of GPUs goes to the accounts of those that hold them. It is no longer than the
+    time since the last report of the node, whatever that says.
+    """
+    cluster, idleness = turn.state.cluster, turn.state.attempts.idleness
+    kept, before_s = idleness.unwritten, idleness.charged_s.get(node_id, 0.0)
+    idleness.charged_s[node_id] = turn.now_s
     for attempt in _running_on(turn, node_id):
-        ran_s = turn.now_s - (attempt.started_time_s or turn.now_s)
-        idle_s = sum(min(unused.get(gpu, 0.0), ran_s) for gpu in _gpus(attempt, node_id))
+        most_s = turn.now_s - max(before_s, attempt.started_time_s or turn.now_s)
+        idle_s = sum(min(unused.get(gpu, 0.0), most_s) for gpu in _gpus(attempt, node_id))
         if idle_s > 0.0:
             job = cluster.jobs[attempt.key.job_id]
             account = Account(

@@ -292,6 +292,28 @@ def test_idle_gpu_seconds_go_into_the_books_of_their_owner_every_ten_minutes(
     assert held == 3 * 2400.0
 
 
+def test_a_node_that_tells_the_same_time_again_and_again_charges_it_once(
+    site: Callable[..., Site],
+) -> None:
+    cluster = site()
+    (agent,) = cluster.agents
+    running(cluster.master, agent, gpus=3)
+    cluster.for_s(600.0, 0.0)
+    load = ToldLoad(EVERY_S, EVERY_S, 0.0, 0, 300, 1700)
+    assert agent.session_id is not None
+    for _ in range(50):
+        told = tuple(ToldGpu(index, load=load) for index in range(agent.gpus))
+        cluster.master.turn(
+            Heartbeat(node_id=agent.node_id, session_id=agent.session_id, health=told)
+        )
+    cluster.for_s(600.0, 0.0)
+    cluster.for_s(1200.0, 0.5)  # the books are written meanwhile
+    now_s = cluster.master.clock.now_s()
+    day = int(now_s // 86_400)
+    found = cluster.master.store.books_of(day - 1, day, now_s).uses
+    assert sum(spent.idle for spent in found.values()) == 3 * 1200.0
+
+
 def test_nothing_is_kept_for_attempts_that_have_ended(site: Callable[..., Site]) -> None:
     cluster = site(rule())
     (agent,) = cluster.agents
