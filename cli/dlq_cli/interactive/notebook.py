@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from urllib.parse import urlencode
+from urllib.parse import quote, urlencode
 
 from dlq_cli.interactive.command import captured
 from dlq_client.inside.command import CommandInside
@@ -44,9 +44,12 @@ class Notebook:
     path: str
 
     def url(self, local_port: int) -> str:
-        """Its address at our end; the token opens it."""
-        query = f"?{urlencode({'token': self.token})}" if self.token else ""
-        return f"http://127.0.0.1:{local_port}{self.path}lab{query}"
+        """Its address at our end; the token opens it. The job wrote it, and any letters may be in
+        it: a terminal gets none that it would obey.
+        """
+        query = f"?{urlencode({'token': self.token}, errors='replace')}" if self.token else ""
+        path = quote(self.path, safe="/%@~", errors="replace")
+        return f"http://127.0.0.1:{local_port}{path}lab{query}"
 
 
 def starting_words(more: tuple[str, ...]) -> tuple[str, ...]:
@@ -74,6 +77,9 @@ def notebook_of(note: bytes) -> Notebook:
     try:
         facts = json.loads(note)
         path = f"/{str(facts.get('base_url', '/')).strip('/')}/".replace("//", "/")
-        return Notebook(int(facts["port"]), str(facts.get("token", "")), path)
-    except (ValueError, KeyError, TypeError, AttributeError):
+        port = int(facts["port"])
+        if not 0 < port < 65_536:
+            raise ValueError("no port")
+        return Notebook(port, str(facts.get("token", "")), path)
+    except (ValueError, KeyError, TypeError, AttributeError, OverflowError):
         raise Unavailable("the notebook's server says nothing that is understood") from None

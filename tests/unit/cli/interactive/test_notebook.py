@@ -59,6 +59,8 @@ def test_without_jupyter_it_says_so(tmp_path: Path) -> None:
         ({"port": 1, "token": "a b", "base_url": "/"}, "http://127.0.0.1:2/lab?token=a+b"),
         ({"port": 1, "token": "", "base_url": "/user/ada/"}, "http://127.0.0.1:2/user/ada/lab"),
         ({"port": 1}, "http://127.0.0.1:2/lab"),
+        ({"port": 1, "base_url": "/\x1b[2Ja\n\ud800"}, "http://127.0.0.1:2/%1B%5B2Ja%0A%3F/lab"),
+        ({"port": 1, "token": "\x1b\ud800"}, "http://127.0.0.1:2/lab?token=%1B%3F"),
     ],
 )
 def test_its_address(facts: dict[str, object], url: str) -> None:
@@ -67,7 +69,10 @@ def test_its_address(facts: dict[str, object], url: str) -> None:
     assert found.url(2) == url
 
 
-@pytest.mark.parametrize("note", [b"", b"{", b"[]", b'{"token": "x"}', b'{"port": "none"}'])
+@pytest.mark.parametrize(
+    "note",
+    [b"", b"{", b"[]", b'{"token": "x"}', b'{"port": "none"}', b'{"port": 1e400}', b'{"port": -1}'],
+)
 def test_a_note_that_is_half_written(note: bytes) -> None:
     with pytest.raises(Unavailable):
         notebook_of(note)
