@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import select
+import signal
 import socket
 import struct
 import subprocess
@@ -141,6 +142,19 @@ def test_a_port_of_another_program_is_refused(line: Line) -> None:
             frame = line.next()
             assert (frame.letter, frame.stream) == (b"r", stream)
             assert b"no process of this job" in frame.data
+
+
+def test_a_program_that_has_lost_its_environment_is_of_the_job_that_started_it(line: Line) -> None:
+    echo = f'exec 3>&1; env -i "{sys.executable}" -c "$0" 127.0.0.1 echo 0 >&3 & wait'
+    with subprocess.Popen(
+        ["/bin/sh", "-c", echo, ECHO], stdout=subprocess.PIPE, env=OURS, start_new_session=True
+    ) as shell:
+        assert shell.stdout is not None
+        try:
+            line.say(b"o", 1, int(shell.stdout.readline()))
+            assert line.next() == Frame(b"k", 1, 0)
+        finally:
+            os.killpg(shell.pid, signal.SIGKILL)
 
 
 def test_a_port_of_ipv6_alone_never_leads_to_another_programs_port_of_ipv4(line: Line) -> None:

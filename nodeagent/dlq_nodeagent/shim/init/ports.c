@@ -1,8 +1,9 @@
 /* Whose port is it? A forward reaches a listening socket only if a process of its own job holds it.
  *
  * A process is of the job if it is in the job's control group. In a container every process that we
- * see is. On a host without control groups its environment names the job. The kernel keeps the rest
- * out: we have the rights of the job's user, and no more. */
+ * see is. On a host without control groups its environment names the job, or the environment of the
+ * process that started it. The kernel keeps the rest out: we have the rights of the job's user, and
+ * no more. */
 #include "forward.h"
 
 #include <ctype.h>
@@ -18,6 +19,7 @@
 #define MOST_SOCKETS 16
 #define LISTENING 0x0A
 #define FILE_BYTES 65536
+#define MOST_ANCESTORS 32
 
 struct listener {
     unsigned long inode;
@@ -127,6 +129,33 @@ static bool names_our_job(const char *pid)
            has_variable(variables, (size_t)length, "DLQ_ATTEMPT");
 }
 
+/* The parent of a process as text; false: it has none that we know. */
+static bool parent_of(char *pid, size_t size)
+{
+    char path[64], line[1024];
+    int parent = 0;
+    snprintf(path, sizeof path, "/proc/%.20s/stat", pid);
+    const char *after = slurp(path, line, sizeof line) > 0 ? strrchr(line, ')') : NULL;
+    if (after == NULL || sscanf(after + 1, " %*c %d", &parent) != 1 || parent <= 1)
+        return false;
+    snprintf(pid, size, "%d", parent);
+    return true;
+}
+
+/* A program that writes its title over its environment, as ray and postgres do, or that was started
+ * with an empty one, is of the job of the process that started it. */
+static bool comes_from_our_job(const char *pid)
+{
+    char at[24];
+    snprintf(at, sizeof at, "%.20s", pid);
+    for (int step = 0; step < MOST_ANCESTORS; step++)
+        if (names_our_job(at))
+            return true;
+        else if (!parent_of(at, sizeof at))
+            return false;
+    return false;
+}
+
 /* Process 1 of our containers is this program too, under the name that podman gives it. */
 static bool is_in_container(void)
 {
@@ -142,7 +171,7 @@ static bool is_of_job(const char *pid)
         return true;
     const char *ours = own_group("self", mine, sizeof mine);
     if (ours == NULL)
-        return names_our_job(pid);
+        return comes_from_our_job(pid);
     const char *group = own_group(pid, its, sizeof its);
     return group != NULL && is_below(group, ours);
 }
