@@ -46,8 +46,8 @@ static bool is_reached_by_loopback(const char *address)
     return false;
 }
 
-/* 127.0.0.1 reaches a socket of IPv6 too if that is open to all, or is IPv4 in disguise. One that is
- * open to all of IPv6 alone may stand beside another program's of IPv4: 127.0.0.1 reaches that. */
+/* 127.0.0.1 reaches a socket of IPv6 too if that is open to all, or is IPv4 in disguise. One that
+ * is open to all of IPv6 alone may stand beside another program's of IPv4: 127.0.0.1 is that. */
 static bool needs_6(const char *address, bool has_4)
 {
     if (strcmp(address, "00000000000000000000000001000000") == 0)
