@@ -142,8 +142,8 @@ static bool parent_of(char *pid, size_t size)
     return true;
 }
 
-/* A program that writes its title over its environment, as ray and postgres do, or that was started
- * with an empty one, is of the job of the process that started it. */
+/* Some programs write their title over their environment, as ray and postgres do. Others start with
+ * an empty one. Each is of the job of the process that started it. */
 static bool comes_from_our_job(const char *pid)
 {
     char at[24];
