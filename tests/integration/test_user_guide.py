@@ -78,6 +78,9 @@ REFUSED = {
     "dlq exec -t": "-t needs a terminal",
     "dlq run -G 1 --pty": "--pty needs a terminal",
     "dlq exec 17 -- nvidia-smi": "the command could not be run",
+    "dlq shell --rank 1 17": "has ranks 0 to 0",
+    "dlq forward --rank 3 17": "has ranks 0 to 0",
+    "dlq notebook -G": "is queued",  # no Jupyter here
     "dlq logs --rank worker:2": "the job has no roles",
     "dlq doctor --node": "",
     "dlq profile show 17": "none of its starts was recorded",
@@ -145,7 +148,9 @@ class Reader:
         return subprocess.run(
             [*PATIENCE, "bash", "-c", line.partition("  #")[0]],
             cwd=self.home,
-            env=os.environ | self.cluster.environment() | {"NO_COLOR": "1", "PATH": self._path},
+            env=os.environ
+            | self.cluster.environment()
+            | {"NO_COLOR": "1", "PATH": self._path, "HOME": str(self.home)},
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
@@ -170,6 +175,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemons]:
 def reader(cluster: Daemons, tmp_path: Path) -> Reader:
     for name, text in FILES.items():
         (tmp_path / name).write_text(text)
+    (tmp_path / ".ssh").mkdir()
     (tmp_path / "dlq_train").symlink_to(ROOT / "client/dlq_train")
     (tmp_path / "torchrun").write_text("#!/bin/sh\nexec python3 train.py short\n")
     (tmp_path / "torchrun").chmod(0o755)
