@@ -218,11 +218,12 @@ class Puller:
         """The output of the pull; ends it when it takes too long or fills the disk."""
         assert command.stdout is not None
         lines, said_s, text = list[str](), 0.0, ""
+        looking = select.poll()  # `select` refuses descriptors from 1,024 on
+        looking.register(command.stdout, select.POLLIN)
         say(f"pulling {image}: {progress}")
         free_before = self.free()
         while True:
-            ready, _, _ = select.select([command.stdout], [], [], _LOOK_S)
-            if ready:
+            if looking.poll(_LOOK_S * 1000):
                 piece = os.read(command.stdout.fileno(), 65536).decode("utf-8", "replace")
                 if not piece:
                     command.wait()

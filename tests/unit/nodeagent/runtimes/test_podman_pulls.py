@@ -2,15 +2,22 @@
 podman.
 """
 
+import os
+import resource
 import threading
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import pytest
 
+from dlq_common.clock import SteadyClock
+from dlq_common.daemon.config import Bytes
 from dlq_nodeagent.model.launch import RankKey
 from dlq_nodeagent.model.mistakes import LaunchRefused
-from dlq_nodeagent.runtimes.podman.pull import NotWanted, PullEnding, Say
+from dlq_nodeagent.runtimes.podman.client import PodmanClient, PodmanConfig
+from dlq_nodeagent.runtimes.podman.pull import NotWanted, Puller, PullEnding, Say
 from dlq_nodeagent.runtimes.podman.pulls import Pulls, PullWish
 from support.waiting import wait_until
 
@@ -150,3 +157,37 @@ def test_a_rank_that_comes_while_a_pull_is_being_ended_gets_one_of_its_own(bench
     wait_until(lambda: bench.registry.ended == [wish], what="the end of the first")
     bench.registry.go(wish)
     assert bench.answer(second) is None
+
+
+@contextmanager
+def a_thousand_files_open() -> Iterator[None]:
+    """As in the agent of a node with many jobs: the next descriptor is 1,024 or more."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, 2048), hard))
+    filled = [os.open(os.devnull, os.O_RDONLY)]
+    try:
+        while filled[-1] < 1024:
+            filled.append(os.open(os.devnull, os.O_RDONLY))
+        yield
+    finally:
+        for each in filled:
+            os.close(each)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+def test_a_pull_is_followed_where_a_thousand_files_are_open(tmp_path: Path) -> None:
+    program = tmp_path / "podman"
+    program.write_text(
+        f"#!/bin/sh\ncase $1 in info) echo {tmp_path};; pull) echo Copying blob abc123 done;; esac\n"
+    )
+    program.chmod(0o755)
+    puller = Puller(
+        client=PodmanClient(program=str(program)),
+        rules=PodmanConfig(spare=Bytes(0), pull_tries=1),
+        clock=SteadyClock(),
+        group="agent",
+    )
+    said = list[str]()
+    with a_thousand_files_open():
+        puller.pull("reg.example/a:1", None, said.append, PullEnding())
+    assert said[-1].startswith("pulled reg.example/a:1")
