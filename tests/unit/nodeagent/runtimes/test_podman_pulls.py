@@ -17,7 +17,7 @@ from dlq_common.daemon.config import Bytes
 from dlq_nodeagent.model.launch import RankKey
 from dlq_nodeagent.model.mistakes import LaunchRefused
 from dlq_nodeagent.runtimes.podman.client import PodmanClient, PodmanConfig
-from dlq_nodeagent.runtimes.podman.pull import NotWanted, Puller, PullEnding, Say
+from dlq_nodeagent.runtimes.podman.pull import NotWanted, PullEnding, Puller, Say
 from dlq_nodeagent.runtimes.podman.pulls import Pulls, PullWish
 from support.waiting import wait_until
 
@@ -178,7 +178,7 @@ def a_thousand_files_open() -> Iterator[None]:
 def test_a_pull_is_followed_where_a_thousand_files_are_open(tmp_path: Path) -> None:
     program = tmp_path / "podman"
     program.write_text(
-        f"#!/bin/sh\ncase $1 in info) echo {tmp_path};; pull) echo Copying blob abc123 done;; esac\n"
+        f"#!/bin/sh\ncase $1 in info) echo {tmp_path};; pull) echo Copying blob abc done;; esac\n"
     )
     program.chmod(0o755)
     puller = Puller(
