@@ -90,6 +90,19 @@ CAMPAIGNS = (
         (tests("tests/fault/test_partitions.py", short={"N": "60"}, full={"N": "500"}),),
     ),
     Campaign(
+        "silences",
+        "Half of the nodes that fall silent at once lose no job; one node alone loses its jobs in "
+        "time.",
+        "Cuts of half of the nodes, up to 60 s: 0 requeues. One cut node: requeued 5 s after its "
+        "hold, +- 5 s. All is well 30 s after the line is.",
+        (
+            tests(
+                "tests/fault/test_silences.py",
+                short={"CUTS": "1", "LONGEST_S": "10"}, full={"CUTS": "20", "LONGEST_S": "60"},
+            ),
+        ),
+    ),
+    Campaign(
         "replies",
         "A request that is asked again makes one job.",
         "100,000 submits with a tenth of the answers lost make exactly 100,000 jobs.",

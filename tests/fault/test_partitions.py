@@ -7,41 +7,20 @@ makes many.
 import os
 import random
 import threading
-from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
-from support.harness import BRIEF_SILENCE_S, Daemons
 from support.held_lines import BOTH, TO_AGENT, TO_MASTER, HeldLine
 from support.ledger_clients import drain, load
+from support.parted_daemons import PartedDaemons
 from support.proofs import proved
 
 N = int(os.environ.get("N", "30"))
 SEED = int(os.environ.get("SEED", "1"))
 LONGEST_S = 60.0
 KINDS = ("both", "to the master", "to the agent", "severed", "flapping")
-
-
-class PartedDaemons(Daemons):
-    """Each agent dials the master over a line of its own."""
-
-    def __init__(self, root: Path, agents: Sequence[str]) -> None:
-        super().__init__(root, tuple(agents), silence_s=BRIEF_SILENCE_S)
-        self.lines = {name: HeldLine(self.api) for name in agents}
-
-    @contextmanager
-    def up(self) -> Iterator["PartedDaemons"]:
-        with ExitStack() as lines:
-            for line in self.lines.values():
-                lines.enter_context(line.running())
-            with super().up():
-                yield self
-
-    def _make_agent(self, name: str) -> None:
-        self.dialled = self.lines[name].address
-        super()._make_agent(name)
 
 
 class Parting(threading.Thread):

@@ -76,6 +76,8 @@ class LeaseConfig:
     freeze_fraction: float = 0.20
     freeze_nodes: int = 3  # the fewest silent nodes that freeze requeues
     freeze_window: Seconds = Seconds(60.0)  # the window in which nodes fall silent together
+    # A silent node freezes requeues for no longer than this. Then the nodes are taken for lost.
+    freeze_longest: Seconds = Seconds(14_400.0)
     loop_lag_limit: Seconds = Seconds(5.0)  # requeues freeze while the master itself is this late
 
     def terms(self) -> Terms:

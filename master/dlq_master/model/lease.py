@@ -43,6 +43,7 @@ class Terms:
     freeze_fraction: float = 0.20  # requeues freeze when more than this part of the nodes ...
     freeze_nodes: int = 3  # ... and at least this many ...
     freeze_window_s: float = 60.0  # ... vanish within this window
+    freeze_longest_s: float = 14_400.0  # ... but a node's silence counts for no longer than this
     loop_lag_limit_s: float = 5.0  # ... or when the master's own loop lags more than this
 
     def __post_init__(self) -> None:
@@ -67,6 +68,8 @@ class Terms:
                 "freeze_fraction must be from 0 to 1, freeze_nodes at least 1, "
                 "freeze_window_s more than 0"
             )
+        if self.freeze_longest_s <= 0:
+            raise ValueError("freeze_longest_s must be more than 0")
         if self.loop_lag_limit_s <= 0:
             raise ValueError("loop_lag_limit_s must be more than 0")
 

@@ -140,11 +140,12 @@ def test_when_requeues_freeze_is_configuration_and_reaches_the_core(tmp_path: Pa
     path = tmp_path / "master.toml"
     path.write_text(
         '[lease]\nfreeze_fraction = 0.5\nfreeze_nodes = 10\nfreeze_window = "2m"\n'
-        'loop_lag_limit = "9s"\n'
+        'freeze_longest = "3h"\nloop_lag_limit = "9s"\n'
     )
     terms = load_config(MasterConfig, path, {}).lease.terms()
     assert (terms.freeze_fraction, terms.freeze_nodes) == (0.5, 10)
     assert (terms.freeze_window_s, terms.loop_lag_limit_s) == (120.0, 9.0)
+    assert terms.freeze_longest_s == 10_800.0
     assert MasterConfig().lease.terms() == Terms(), "the defaults are the core's own"
 
 
@@ -154,6 +155,7 @@ def test_when_requeues_freeze_is_configuration_and_reaches_the_core(tmp_path: Pa
         ("freeze_fraction = 1.5", "freeze_fraction"),
         ("freeze_nodes = 0", "freeze_nodes"),
         ('freeze_window = "0s"', "freeze_window"),
+        ('freeze_longest = "0s"', "freeze_longest"),
         ('loop_lag_limit = "0s"', "loop_lag_limit"),
     ],
 )

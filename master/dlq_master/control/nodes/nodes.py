@@ -394,7 +394,16 @@ def _notice_freeze(turn: Turn) -> None:
     frozen = frozen_now(marked, turn.now_s, state.terms, state.loop_lag_s, len(nodes))
     if frozen != state.frozen:
         state.frozen = frozen
-        turn.note("requeues_frozen" if frozen else "requeues_thawed")
+        turn.note("requeues_frozen" if frozen else "requeues_thawed", cause=_freeze_cause(turn))
+
+
+def _freeze_cause(turn: Turn) -> str:
+    state = turn.state
+    if state.loop_lag_s > state.terms.loop_lag_limit_s:
+        return f"the master is {state.loop_lag_s:.0f} s late"
+    nodes = state.cluster.nodes.values()
+    silent = sum(node.state is NodeState.UNREACHABLE for node in nodes)
+    return f"{silent} of {len(nodes)} nodes are silent"
 
 
 def _requeue_after_hold(turn: Turn, node_id: NodeId, contact_s: float) -> None:

@@ -240,6 +240,11 @@ class Published:
         """How late the last turn came."""
         return self._state.loop_lag_s
 
+    @property
+    def requeues_frozen(self) -> bool:
+        """Whether silent nodes are not given up just now."""
+        return self._state.frozen
+
     def forget(self, job_id: JobId) -> None:
         """An ended job has left memory; from now on it is read from the disk."""
         self._blocks.gone(self._jobs.pop(job_id))

@@ -181,8 +181,9 @@ def frozen(
 
     `count`: of all nodes; None: `nodes` are all. Nodes that are UP may be left out of `nodes`.
     True when more than freeze_fraction of the nodes and at least freeze_nodes became UNREACHABLE
-    within freeze_window_s of each other and are still silent. Also true when our own loop lags. An
-    absence that was announced is no fault.
+    within freeze_window_s of each other and are still silent. A node counts for freeze_longest_s,
+    so the freeze has an end. Also true when our own loop lags. An absence that was announced is no
+    fault.
     """
     if loop_lag_s > terms.loop_lag_limit_s:
         return True
@@ -191,6 +192,7 @@ def frozen(
         for node in nodes
         if node.state is NodeState.UNREACHABLE
         and node.vanished_time_s is not None
+        and now_s - node.vanished_time_s < terms.freeze_longest_s
         and NodeFlag.MAINTENANCE not in node.flags
     )
     needed = max(terms.freeze_nodes, int((count or len(nodes)) * terms.freeze_fraction) + 1)

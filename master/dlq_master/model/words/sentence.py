@@ -16,8 +16,8 @@ PLAIN: Mapping[ReasonCode, str] = {
     ReasonCode.NO_NODES: "no node has registered yet",
     ReasonCode.STARTS_NEXT: "nothing is in its way: the next plan starts it",
     ReasonCode.FREEZE: (
-        "too many nodes have vanished at once, or the master lags: nothing is queued again until "
-        "they are back or an operator fences them"
+        "many nodes vanished at once, or the master lags: nothing is queued again until they are "
+        "back or fenced, or [lease] freeze_longest is over"
     ),
     ReasonCode.MASTER_STARTING: "the master has just started and waits for its nodes",
     ReasonCode.FITS: "it fits",

@@ -52,6 +52,11 @@ def _silence(read: Published, now_s: float) -> Iterator[MetricFamily]:
     heard = [read.contact_s(node.node_id) for node in nodes]
     silences = sorted(max(0.0, now_s - heard_s) for heard_s in heard if heard_s is not None)
     longest_s = silences[-1] if silences else 0.0
+    words = (
+        "1 while many nodes are silent at once, or the master lags: jobs of silent nodes are not "
+        "queued again."
+    )
+    yield gauge("dlq_requeues_frozen", words, read.requeues_frozen)
     words = "Since the node was heard that has been silent for longest, of those that are not down."
     yield gauge("dlq_node_silent_seconds_max", words, longest_s)
     ages: dict[Labels, float] = {}

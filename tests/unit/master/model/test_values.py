@@ -126,6 +126,16 @@ def test_mass_loss_freezes_requeues(
     assert frozen([*gone, *there], 170.0, Terms(), lag_s) is expected
 
 
+def test_a_freeze_has_an_end() -> None:
+    gone = [
+        a_node(f"g{number}", state=NodeState.UNREACHABLE, vanished_time_s=100.0 + number)
+        for number in range(3)
+    ]
+    terms = Terms(freeze_longest_s=7_200.0)
+    assert frozen(gone, 100.0 + 7_199.0, terms)
+    assert not frozen(gone, 100.0 + 7_200.0, terms), "the first of them counts no more"
+
+
 def test_equal_values_are_one_object_until_there_are_too_many() -> None:
     alike: Alike[tuple[int, ...]] = Alike(most=2)
     made = tuple[int, ...]  # a value of its own at each call, not a constant

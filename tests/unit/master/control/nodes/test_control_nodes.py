@@ -659,6 +659,25 @@ def test_when_many_nodes_vanish_at_once_nothing_is_given_away(
     assert lost == keys[1:3], "two that stay away are an accident, not our own fault"
 
 
+def test_nodes_that_stay_away_beyond_the_longest_freeze_are_given_up(
+    masters: Callable[..., Master],
+) -> None:
+    lease = LeaseConfig(hold=Seconds(600.0), freeze_longest=Seconds(1_800.0))
+    master = masters(replace(config_of(), lease=lease))
+    agents = [SimAgent(master, NodeId(f"gpu{number:02}")) for number in range(1, 9)]
+    for one in agents:
+        one.hello()
+    keys = [running(master, one) for one in agents]
+    silence(master, 1_800.0, *agents[4:])
+    assert master.loop.published.requeues_frozen
+    assert "attempt_node_lost" not in master.words()
+    silence(master, 40.0, *agents[4:])
+
+    assert not master.loop.published.requeues_frozen
+    lost = [key for key in keys if master.ended(key.job_id, 1).state == "node_lost"]
+    assert lost == keys[:4]
+
+
 def test_a_node_that_answers_is_not_fenced(master: Master, agent: SimAgent) -> None:
     with pytest.raises(IllegalTransition):
         master.ask(FenceNode(caller=ROOT, request_id="f", node_id=agent.node_id, reason="off"))

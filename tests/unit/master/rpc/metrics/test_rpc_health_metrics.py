@@ -66,6 +66,9 @@ def test_nodes_that_are_silent_gpus_that_are_unwell_and_a_late_loop(master: Mast
     )
     master.loop.published.publish(Batch(nodes=[node._replace(conditions=wrong)]))
     master.state.loop_lag_s = 2.5
+    assert before["dlq_requeues_frozen"] == 0
+    master.state.frozen = True
     seen = figures(master)
+    assert seen["dlq_requeues_frozen"] == 1
     assert (seen["dlq_gpus_unhealthy"], seen["dlq_loop_lag_seconds"]) == (1, 2.5)
     master.loop.published.publish(Batch(nodes=[node]))  # as on disk
