@@ -669,11 +669,11 @@ def test_nodes_that_stay_away_beyond_the_longest_freeze_are_given_up(
         one.hello()
     keys = [running(master, one) for one in agents]
     silence(master, 1_800.0, *agents[4:])
-    assert master.loop.published.requeues_frozen
+    assert master.loop.published.freeze_reason()
     assert "attempt_node_lost" not in master.words()
     silence(master, 40.0, *agents[4:])
 
-    assert not master.loop.published.requeues_frozen
+    assert not master.loop.published.freeze_reason()
     lost = [key for key in keys if master.ended(key.job_id, 1).state == "node_lost"]
     assert lost == keys[:4]
 
