@@ -57,6 +57,7 @@ class ReasonCode(StrEnum):
     TEAM_LIMIT = "team_limit"
     PROFILER_FULL = "profiler_full"  # Trials hold as many GPUs as are reserved for trials.
     KEPT_FOR_TRIALS = "kept_for_trials"  # The free GPUs are reserved for jobs that need a trial.
+    KEPT_FOR_QUEUE = "kept_for_queue"  # The free GPUs are the floor of another queue.
     PREEMPTED = "preempted"  # Another job took the GPUs of this job.
     # Jobs of lower priority hold GPUs, but `min_run` or `max_preemptions` protects them.
     PROTECTED = "protected"

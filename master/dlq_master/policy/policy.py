@@ -11,6 +11,7 @@ from dlq_master.policy.admit.stage import Admits
 from dlq_master.policy.order.share import ShareRules
 from dlq_master.policy.order.stage import KEPT_ORDER, Order
 from dlq_master.policy.partition.quota_units import QuotaUnit
+from dlq_master.policy.partition.quotas import QueueFloor
 from dlq_master.policy.partition.reserved.slot_begin import SlotRules
 from dlq_master.policy.partition.stage import (
     Partition,
@@ -57,7 +58,8 @@ class Policy:
     promised. `borrowing`: team or member (model.accounts) -> the GPUs that it has by right
     (partition.borrowing); None: nobody borrows. `limits`, `job_limits`: likewise the most GPUs that
     it may hold, and jobs that it may run. `quota_unit`: how quotas and limits count GPUs. `shares`:
-    teams with less than their due come first (order.share); None: nobody asks. `profiling`: jobs of
+    teams with less than their due come first (order.share); None: nobody asks. `queue_floor`: what
+    is kept free for the jobs of a queue; None: nothing. `profiling`: jobs of
     unknown run time are tried first, on a part of the cluster; None: they are not. `promises`:
     deadlines are promised, and SLO leases keep them; None: a deadline is only a number.
     `profile_s`: seconds that a job runs until its run time is known; None: no job is measured.
@@ -83,6 +85,7 @@ class Policy:
     job_limits: Mapping[str, int] | None = None
     quota_unit: QuotaUnit = QuotaUnit.GPUS
     shares: ShareRules | None = None
+    queue_floor: QueueFloor | None = None
     sizing: Sizing | None = None
     reclaim: Reclaiming = EXACT
     renting: RentMethod | None = None
@@ -139,7 +142,9 @@ class Policy:
                 else None
             )
             anew = self.placement if self.promises.anew else None
-            rules = SlotRules(self.promises, self.profiling, self.guards, anew=anew)
+            rules = SlotRules(
+                self.promises, self.profiling, self.guards, anew=anew, floor=self.queue_floor
+            )
             return SlotsFirst(rules, self.shares, teams)
         return self.divides or Whole()
 

@@ -251,6 +251,11 @@ def _kept_for_trials(reason: Reason, _job: Job, _reader: str) -> str:
     return f"{kept} {'is' if reason.have == 1 else 'are'} kept for jobs that have to be profiled"
 
 
+def _kept_for_queue(reason: Reason, _job: Job, _reader: str) -> str:
+    kept = _count(int(reason.have or 0), "free GPU")
+    return f"{kept} {'is' if reason.have == 1 else 'are'} kept for jobs of queue {reason.detail}"
+
+
 def _arrivals(reason: Reason, _job: Job, _reader: str) -> str:
     return f"{_count(int(reason.need or 0), 'GPU')} for trials in this hour: {reason.detail}"
 
@@ -264,6 +269,7 @@ _WRITERS: Mapping[ReasonCode, Callable[[Reason, Job, str], str]] = {
     ReasonCode.GUARANTEED: _guaranteed,
     ReasonCode.UNGUARANTEED: _unguaranteed,
     ReasonCode.KEPT_FOR_TRIALS: _kept_for_trials,
+    ReasonCode.KEPT_FOR_QUEUE: _kept_for_queue,
     ReasonCode.ARRIVALS: _arrivals,
     ReasonCode.DEPENDENCY: _dependency,
     ReasonCode.BEGIN_TIME: _begin_time,

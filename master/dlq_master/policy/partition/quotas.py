@@ -1,15 +1,17 @@
 """Static quotas: each queue has its share of the GPUs, and nobody lends or borrows (YARN's capacity
-scheduler, as Chronus compares with in section 4.3)."""
+scheduler, as Chronus compares with in section 4.3). And the floor of one queue, which is kept free."""
 
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 from math import floor
 from typing import NamedTuple
 
 from dlq_master.model.attempts.attempt import AttemptState
 from dlq_master.model.cluster.cluster import Cluster
 from dlq_master.model.ids import AttemptKey
+from dlq_master.policy.promise.capacity.rules import gpus_of
 
 REST = ""  # all queues that no quota names, as one
 
@@ -25,6 +27,17 @@ class Room(NamedTuple):
         number: a job that is wider than its quota would wait for ever."""
         held = self.held[part]
         return not gpus or not held or held + gpus <= self.limits[part]
+
+
+class QueueFloor(NamedTuple):
+    """GPUs that are kept free for the jobs of one queue; below 1: that share of all GPUs."""
+
+    queue: str
+    amount: float
+
+    def gpus(self, total: int) -> int:
+        """How many of so many GPUs the floor is, with those that its jobs hold."""
+        return gpus_of(self.amount, total)
 
 
 class Quotas(NamedTuple):
@@ -62,18 +75,37 @@ class Quotas(NamedTuple):
 
         Costs O(priorities) beside the jobs that leave, are silent, or have no GPUs.
         """
-        held: Counter[str] = Counter()
-        jobs, running = cluster.jobs, cluster.running
-        for priority, members in running.by_priority.items():
-            part = self.part_of(jobs[next(iter(members))].queue)
-            held[part] += running.gpus_by_priority[priority]
-        for job_id in running.without_gpus:
-            held[self.part_of(jobs[job_id].queue)] -= running.places[job_id].gpus
-        for key in {*cluster.claims.silent, *pausing(cluster)}:
-            job = jobs[key.job_id]
-            if not job.request.without_gpus:
-                held[self.part_of(job.queue)] += cluster.attempts[key].lease.allocation.width
-        return held
+        return held_by(cluster, self.part_of)
+
+
+def held_by(cluster: Cluster, part_of: Callable[[str], str]) -> Counter[str]:
+    """How many GPUs the queues of each part hold, with those that they are about to leave."""
+    held: Counter[str] = Counter()
+    jobs, running = cluster.jobs, cluster.running
+    for priority, members in running.by_priority.items():
+        part = part_of(jobs[next(iter(members))].queue)
+        held[part] += running.gpus_by_priority[priority]
+    for job_id in running.without_gpus:
+        held[part_of(jobs[job_id].queue)] -= running.places[job_id].gpus
+    for key in {*cluster.claims.silent, *pausing(cluster)}:
+        job = jobs[key.job_id]
+        if not job.request.without_gpus:
+            held[part_of(job.queue)] += cluster.attempts[key].lease.allocation.width
+    return held
+
+
+def parsed_floor(text: str) -> QueueFloor:
+    """`QUEUE:GPUS` or `QUEUE:SHARE`; ValueError says what is wrong."""
+    name, colon, amount = text.rpartition(":")
+    if not (name and colon):
+        raise ValueError(f"{text!r} is not QUEUE:GPUS or QUEUE:SHARE, such as interactive:8")
+    try:
+        value = float(amount)
+    except ValueError:
+        raise ValueError(f"{amount!r} is not a number") from None
+    if not 0.0 < value < float("inf") or (value >= 1.0 and value != int(value)):
+        raise ValueError(f"expected whole GPUs, or a share below 1, not {amount}")
+    return QueueFloor(name, value)
 
 
 def parsed(text: str) -> Quotas:

@@ -201,6 +201,14 @@ def kept_from(job: Job, outcome: Outcome) -> bool:
     return kept and not job.request.without_gpus
 
 
+def kept_for_queue(job: Job, outcome: Outcome) -> bool:
+    """Whether free GPUs are kept for jobs of another queue."""
+    if outcome.floor is None or job.request.without_gpus or job.band < Band.SPOT:
+        return False
+    gpus, queue = outcome.floor
+    return gpus > 0 and (job.queue != queue or job.band is not Band.SPOT)
+
+
 def head_of(policy: Policy, job: Job, outcome: Outcome) -> JobId | None:
     """The job that it may not pass, if there is one."""
     line = PROFILER if job.band is Band.PROFILE else policy.partition.part_of(job.queue)
@@ -399,6 +407,9 @@ def _order(
         return reasons
     if kept_from(job, outcome):
         reasons.append(Reason(ReasonCode.KEPT_FOR_TRIALS, "gpus", have=outcome.withheld))
+    if outcome.floor is not None and kept_for_queue(job, outcome):
+        gpus, queue = outcome.floor
+        reasons.append(Reason(ReasonCode.KEPT_FOR_QUEUE, "gpus", have=gpus, detail=queue))
     others = [job_id for job_id in outcome.claims if job_id != job.job_id]
     reserved = [job_id for job_id in others if outcome.claims[job_id]]
     if reserved:

@@ -23,6 +23,7 @@ from dlq_master.policy.reasons.accounts import HeldByAccount, kinds_over_account
 from dlq_master.policy.reasons.explain import (
     head_of,
     hold_code,
+    kept_for_queue,
     kept_from,
     over_room,
     shortages,
@@ -152,6 +153,8 @@ class ReasonSummary:
         """Its GPUs are free: somebody stands before it."""
         if kept_from(job, self._outcome):
             return ReasonCode.KEPT_FOR_TRIALS
+        if kept_for_queue(job, self._outcome):
+            return ReasonCode.KEPT_FOR_QUEUE
         if self._reserved - {job.job_id}:
             return ReasonCode.RESERVED_FOR
         return ReasonCode.BEHIND_HIGHER_RANK

@@ -101,7 +101,7 @@ _OWN: Mapping[str, Preset] = MappingProxyType(
             "the default: promises deadlines that are worth their GPUs, and holds these as late as "
             "the promise allows; until then, and for all other jobs, the least expected work "
             "first; elastic jobs get their bases first and grow into the rest; at boundaries",
-            (*_CHRONUS, "size", "cooldown_s", "foresight"),
+            (*_CHRONUS, "size", "cooldown_s", "foresight", "queue_floor"),
             preempts=True,
             knows=True,
             promises=True,

@@ -96,6 +96,7 @@ def build(
         job_limits=chosen.team_jobs if preset.promises else None,
         quota_unit=chosen.quota_unit,
         shares=_shares(chosen, words) if preset.promises else None,
+        queue_floor=chosen.queue_floor,
         promises=_promises(chosen) if preset.promises else None,
         profiling=_profiling(name, chosen, words) if preset.promises else None,
         profile_s=_profile_s(chosen) if preset.promises else None,
@@ -162,6 +163,7 @@ def _promises(chosen: PolicySettings) -> Promises:
         whole_leases=chosen.whole_leases,
         rounds_up=chosen.rounds_up,
         quotas=chosen.slo_quotas,
+        queue_floor=0.0 if chosen.queue_floor is None else chosen.queue_floor.amount,
     )
 
 

@@ -12,7 +12,7 @@ from dlq_master.policy.order.gittins import Index, Last
 from dlq_master.policy.order.share import HALF_LIFE_S
 from dlq_master.policy.partition import quotas
 from dlq_master.policy.partition.quota_units import QuotaUnit
-from dlq_master.policy.partition.quotas import Quotas
+from dlq_master.policy.partition.quotas import QueueFloor, Quotas
 from dlq_master.policy.place.allocation.grouped import GROUPS
 from dlq_master.policy.place.consolidate import CONSOLIDATE
 from dlq_master.policy.place.count import COUNT
@@ -114,6 +114,7 @@ class PolicySettings(NamedTuple):
     aging: float = 0.0
     cooldown_s: float = 0.0
     foresight: bool = False
+    queue_floor: QueueFloor | None = None
 
     @property
     def guards(self) -> Guards:
@@ -345,5 +346,6 @@ _READERS: Mapping[str, tuple[str, Callable[[str], object]]] = {
     "aging": ("aging", _or_word({"off": 0.0}, _share)),
     "foresight": ("foresight", one_of({"off": False, "on": True})),
     "cooldown_s": ("cooldown_s", _or_word({"0": 0.0, "off": 0.0}, _positive)),
+    "queue_floor": ("queue_floor", quotas.parsed_floor),
     "promote_to": ("promote_to", one_of({to.value: to for to in PromoteTo})),
 }

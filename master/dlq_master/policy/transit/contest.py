@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Iterable
 
 from dlq_master.model.attempts.attempt import Attempt
 from dlq_master.model.cluster.cluster import Cluster
@@ -50,7 +50,7 @@ class Contest(Space):
         self.victims: Victims | None = None  # made when somebody needs one first
         self.spent = False
 
-    def priorities(self) -> Sequence[int]:
+    def priorities(self) -> Iterable[int]:
         """All in which somebody waits or runs, down to the last in which somebody waits."""
         waiting = self.lineup.waiting.priorities
         if not waiting:

@@ -30,6 +30,7 @@ from dlq_master.policy.partition.reserved.slot_holders import (
     reserved_now,
     seats,
 )
+from dlq_master.policy.partition.quotas import QueueFloor
 from dlq_master.policy.partition.reserved.trials import first_trial, kept_nodes, serve_all
 from dlq_master.policy.partition.yielding import yielding
 from dlq_master.policy.place.allocation.pinned import pinned
@@ -47,7 +48,8 @@ class ServedFirst(NamedTuple):
     None: nobody is tried. `protected`: jobs that then stay in place, whatever the order.
     `yielding`: jobs that leave for a better job of their own team, which does not stand in line
     yet. `overdue`: jobs whose slot is over, and their reservation too. `anew`: best-effort jobs
-    that stop to be placed elsewhere, and what that gains. Slot holders wait for their GPUs, and no
+    that stop to be placed elsewhere, and what that gains. `floor`: what is kept free for a queue;
+    None: nothing. Slot holders wait for their GPUs, and no
     other job does.
     """
 
@@ -59,6 +61,7 @@ class ServedFirst(NamedTuple):
     yielding: Mapping[AttemptKey, JobId] = MappingProxyType({})
     overdue: Collection[JobId] = ()
     anew: Mapping[AttemptKey, str] = MappingProxyType({})
+    floor: QueueFloor | None = None
 
     def allocator(
         self, view: View, lineup: Lineup, placement: Placement, keys: Collection[AttemptKey]
@@ -82,7 +85,12 @@ class ServedFirst(NamedTuple):
             leave(allocator, {key: key.job_id for key in self.anew})
             allocator.outcome.told.update({key.job_id: told for key, told in self.anew.items()})
         leave_behind(allocator, () if self.waiting else self.overdue)
-        serve_all(allocator, self.waiting, self.profiling)
+        if self.floor is None:
+            serve_all(allocator, self.waiting, self.profiling)
+        else:
+            from dlq_master.policy.partition.reserved.queue_floor import serve_beside_floor
+
+            serve_beside_floor(allocator, self.waiting, self.profiling, self.floor)
         if isinstance(allocator, SlotContest) and self.protected:
             allocator.guard(self.protected)
 
@@ -98,6 +106,7 @@ class SlotRules(NamedTuple):
     words: BorrowingWords | None = None
     anew: Placement | None = None
     unit: QuotaUnit = QuotaUnit.GPUS  # of those words
+    floor: QueueFloor | None = None  # what is kept free for a queue
 
 
 def seating_of(
@@ -113,7 +122,9 @@ def seating_of(
     late = _overdue(view, rules.promises)
     if not ending:
         held, waiting = holding(cluster), seats(cluster)
-        return ServedFirst({}, held, waiting, rules.profiling, overdue=late)
+        return ServedFirst(
+            {}, held, waiting, rules.profiling, overdue=late, floor=rules.floor
+        )
     going = evacuated(cluster, ending)
     going |= {
         key: job_id for key, job_id in _movers(view, rules, ending).items() if key not in going
@@ -131,7 +142,9 @@ def seating_of(
         others = [key for key in ending if key not in going and key not in left]
         anew = moved_anew(cluster, rules, others)
         fixed += [key.job_id for key in anew]
-    return ServedFirst(going, fixed, waiting, rules.profiling, safe.values(), left, late, anew)
+    return ServedFirst(
+        going, fixed, waiting, rules.profiling, safe.values(), left, late, anew, rules.floor
+    )
 
 
 def moved_anew(

@@ -8,7 +8,7 @@ may have left too little of a node: then some of it moves (`defragmentation`).
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 from dlq_master.model.attempts.attempt import Attempt, AttemptState
@@ -38,17 +38,20 @@ _LAST_PRIORITY = (Band.BORROW + Band.LIMIT) * PRIORITIES_PER_BAND // 2
 class SlotSpace(Space):
     """`Space`, without those who have been seated, or are tried."""
 
+    before: Callable[[int], None] | None = None  # hears of each priority before its turn
+
     def walked(self) -> Outcome:
         """The outcome of the walk; there is none where nothing is left."""
         return self.outcome if self.spent else super().walked()
 
-    def priorities(self) -> Sequence[int]:
+    def priorities(self) -> Iterable[int]:
         """All others in which somebody waits."""
-        return [
+        found = [
             priority
             for priority in super().priorities()
             if _FIRST_PRIORITY <= priority < _LAST_PRIORITY
         ]
+        return found if self.before is None else _announced(found, self.before)
 
     def serve(self, priority: int, head: Head) -> bool:
         """It starts or claims. Its GPUs are written down even if it is the last. Until all slot
@@ -68,13 +71,16 @@ class SlotSpace(Space):
 class SlotContest(Contest):
     """`Contest`, without those who have been seated, or are tried."""
 
-    def priorities(self) -> Sequence[int]:
+    before: Callable[[int], None] | None = None  # hears of each priority before its turn
+
+    def priorities(self) -> Iterable[int]:
         """All others in which somebody waits or runs."""
-        return [
+        found = [
             priority
             for priority in super().priorities()
             if _FIRST_PRIORITY <= priority < _LAST_PRIORITY
         ]
+        return found if self.before is None else _announced(found, self.before)
 
     spared: frozenset[int] = frozenset()  # nodes on which nobody has to leave just now
 
@@ -104,6 +110,12 @@ class SlotContest(Contest):
     def _after(self, priority: int, position: int) -> list[JobId]:
         leaving = {key.job_id for key in self.outcome.outranked}
         return [job_id for job_id in super()._after(priority, position) if job_id not in leaving]
+
+
+def _announced(priorities: Iterable[int], before: Callable[[int], None]) -> Iterator[int]:
+    for priority in priorities:
+        before(priority)
+        yield priority
 
 
 class SlotHolder(NamedTuple):

@@ -125,17 +125,26 @@ _NOBODY = (float("inf"), 0)
 
 
 def serve_all(
-    allocator: SlotSpace | SlotContest, waiting: Sequence[SlotHolder], rules: TrialRules | None
+    allocator: SlotSpace | SlotContest,
+    waiting: Sequence[SlotHolder],
+    rules: TrialRules | None,
+    spared: int = 0,
 ) -> None:
-    """Seats, then trials, and what is kept for the trials that come next; None: nobody is tried."""
-    if rules is None:
-        serve(allocator, waiting)
-        return
+    """Seats, then trials, and what is kept for the trials that come next; None: nobody is tried.
+    `spared`: nodes on which no slot holder starts that finds another one.
+    """
     cluster = allocator.cluster
+    if rules is None:
+        if spared:
+            serve_beside(allocator, waiting, home_type(cluster), spared)
+        else:
+            serve(allocator, waiting)
+        return
     home = home_type(cluster)
-    serve_beside(allocator, waiting, home, kept_nodes(cluster, rules))
+    serve_beside(allocator, waiting, home, kept_nodes(cluster, rules) + spared)
     left = serve_trials(allocator, room(cluster, rules))
-    withhold(allocator, home, left.unused)
+    if kept := withhold(allocator, home, left.unused):
+        allocator.outcome.withheld = kept
 
 
 def kept_nodes(cluster: Cluster, rules: TrialRules) -> int:
@@ -179,21 +188,21 @@ def first_trial(cluster: Cluster) -> JobId | None:
     return next((job_id for job_id, _ in _in_line(cluster)), None)
 
 
-def withhold(allocator: Space, gpu_type: str, gpus: int) -> None:
+def withhold(allocator: Space, gpu_type: str, gpus: int) -> int:
     """Keep so many GPUs from everybody who has not had their turn, whole nodes as far as there are
     any.
 
     Nobody has to leave for that. A job that is wide enough to need these gets them: the walk has
-    come to all trials already.
+    come to all trials already. Returns how many are kept.
     """
     type_capacity = allocator.capacities.get(gpu_type)
     if type_capacity is None or gpus <= 0:
-        return
+        return 0
     opened = allocator.cluster.capacity.open[gpu_type]
     kept = _kept(type_capacity, opened, min(gpus, opened.total - _widest(allocator)))
     if kept:
-        allocator.outcome.withheld = sum(mask.bit_count() for _, mask in kept)
         type_capacity.take(kept)
+    return sum(mask.bit_count() for _, mask in kept)
 
 
 def _in_line(cluster: Cluster) -> Iterator[tuple[JobId, Shape]]:

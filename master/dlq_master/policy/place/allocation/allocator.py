@@ -4,7 +4,7 @@ GPUs from a higher priority.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 from typing import Protocol
 
 from dlq_master.model.order.lineup import Lineup
@@ -26,7 +26,7 @@ class Allocator(Protocol):
     outcome: Outcome
     spent: bool  # nobody else gets anything: the walk is over
 
-    def priorities(self) -> Sequence[int]:
+    def priorities(self) -> Iterable[int]:
         """The priorities to walk, the highest (with the lowest number) first."""
 
     def widest(self) -> float:

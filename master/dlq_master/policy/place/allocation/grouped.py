@@ -207,7 +207,8 @@ class Grouped:
             self._outcome.exchanged |= chosen[job_id] != parts
 
     def _only_starts(self) -> bool:
-        return not (self._outcome.claims or self._outcome.withheld)
+        outcome = self._outcome
+        return not (outcome.claims or outcome.withheld or outcome.floor)
 
     def _stock_of(self, parts: Parts) -> TypeCapacity:
         total, (first, *_) = self._cluster.capacity.total, parts

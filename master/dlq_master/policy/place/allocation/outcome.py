@@ -38,6 +38,7 @@ class Outcome:
         "chosen",
         "claims",
         "exchanged",
+        "floor",
         "heads",
         "moving",
         "outranked",
@@ -67,6 +68,8 @@ class Outcome:
         self.room: TrialRoom | None = None
         # Free GPUs that are kept for trials.
         self.withheld = 0
+        # Free GPUs that are kept for the jobs of a queue, and its name.
+        self.floor: tuple[int, str] | None = None
         # Starting jobs have been placed anew as a whole: there may be room now for a job that had
         # none.
         self.exchanged = False

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from itertools import islice
 
 from dlq_master.model.cluster.cluster import Cluster
@@ -76,7 +76,7 @@ class Space:
 
     walked = walk
 
-    def priorities(self) -> Sequence[int]:
+    def priorities(self) -> Iterable[int]:
         """All in which somebody waits."""
         return self.lineup.waiting.priorities
 

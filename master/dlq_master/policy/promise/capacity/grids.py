@@ -13,7 +13,7 @@ from dlq_master.model.nodes.free_gpus import Pool
 from dlq_master.model.nodes.windows import Window
 from dlq_master.policy.place.packing.joint import block_of, halves
 from dlq_master.policy.promise.capacity.leases import Grid
-from dlq_master.policy.promise.capacity.rules import Promises, VerdictGround
+from dlq_master.policy.promise.capacity.rules import Promises, VerdictGround, gpus_of
 from dlq_master.policy.trial.rules import floor_of
 
 
@@ -56,15 +56,26 @@ def several_types(cluster: Cluster, job: Job) -> bool:
 
 def grid_of(cluster: Cluster, gpu_type: str, rules: Promises, origin: int) -> Grid:
     """The slots from `origin` on, as new promises may use them: without the nodes that are left to
-    best effort, and to trials."""
+    best effort, to trials, and to the floor of a queue."""
+
+    kept = _kept_nodes(cluster, gpu_type, rules.queue_floor)
 
     def left(count: int) -> int:
         count -= ceil(rules.be_floor * count)
         if rules.floor and gpu_type == home_type(cluster):
             count -= floor_of(rules.floor, count)
-        return count
+        return max(0, count - kept)
 
     return _grid(cluster, gpu_type, origin, left, rules, whole_leases=rules.whole_leases)
+
+
+def _kept_nodes(cluster: Cluster, gpu_type: str, amount: float) -> int:
+    """The nodes that hold the floor of a queue."""
+    if not amount or gpu_type != home_type(cluster):
+        return 0
+    pool = own_pool(cluster, gpu_type)
+    size = block_of(pool)
+    return ceil(gpus_of(amount, pool.total) / size) if size else 0
 
 
 def kept_grid(cluster: Cluster, gpu_type: str, origin: int, rules: Promises) -> Grid:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from math import ceil
 
 from dlq_master.policy.promise.capacity.margins import KEEP
 
@@ -86,7 +87,8 @@ class Promises:
     Chronus prints it. `rounds_up`: widths count as 1, 2, 4 or whole nodes (equation 6), so that all
     holders of a slot find room. `solver_s`: seconds of the paper's program in one decision, 0: it
     is not asked; `clock` measures them (`solver.budget`). `floor`: nodes that no new promise may
-    use, for they are for trials. `offers`: a refused job gets an offer of a possible promise, which
+    use, for they are for trials. `queue_floor`: likewise GPUs, or a share, for the jobs of a queue
+    (partition.quotas). `offers`: a refused job gets an offer of a possible promise, which
     takes longer than the verdict. `quotas`: GPUs of guaranteed jobs that a
     team may have at any time; "*": every team not named. `anew`: best-effort work that runs is
     placed anew at each boundary, where its placement arranges jobs as a whole.
@@ -105,10 +107,16 @@ class Promises:
     whole_leases: bool = False
     rounds_up: bool = True
     floor: int = 0
+    queue_floor: float = 0.0
     quotas: Mapping[str, int] | None = None
     anew: bool = False
     offers: bool = False
     decided: DeadlinesDecided = DeadlinesDecided.HERE
+
+
+def gpus_of(amount: float, total: int) -> int:
+    """So many of all GPUs; below 1 it is their share, rounded up."""
+    return ceil(amount * total - 1e-9) if amount < 1.0 else int(amount)
 
 
 def reserved_s(estimate_s: float, margin: float) -> float:
