@@ -459,6 +459,7 @@ def _checked(config: MasterConfig) -> None:
             if (most := getattr(queue, key)) is not None and most < 0:
                 raise ConfigError(f"queues: {key} of {queue.name} is negative", key="queues")
     _check_limits(config, _MORE_LIMITS)
+    _check_interactive(config)
     _check_groups(config)
     with _naming("loans.load"):
         check_source(config.loans.load)
@@ -469,6 +470,25 @@ def _checked(config: MasterConfig) -> None:
     check_leader(config)
     Failpoints(config.debug.failpoint)
     policy_of(config)
+
+
+def _check_interactive(config: MasterConfig) -> None:
+    """ConfigError for limits of interactive jobs that cannot be meant."""
+    asked, key = config.interactive, "interactive"
+    if asked.queue and asked.queue not in [queue.name for queue in config.queues]:
+        raise ConfigError(f"{key}.queue: there is no queue {asked.queue!r}", key=f"{key}.queue")
+    if asked.floor and not asked.queue:
+        raise ConfigError(f"{key}.floor: interactive.queue names no queue", key=f"{key}.floor")
+    if asked.floor < 0.0 or (asked.floor >= 1.0 and asked.floor != int(asked.floor)):
+        what = f"{key}.floor: {asked.floor:g} is neither whole GPUs nor a share below 1"
+        raise ConfigError(what, key=f"{key}.floor")
+    if not 0.0 < asked.time_limit <= asked.max_time:
+        what = f"{key}.time_limit is above 0s, and no longer than max_time"
+        raise ConfigError(what, key=f"{key}.time_limit")
+    config.idle_rules()
+    for name in ("gpus_per_job", "gpus_per_user"):
+        if (most := getattr(asked, name)) is not None and most < 0:
+            raise ConfigError(f"{key}.{name} is negative", key=f"{key}.{name}")
 
 
 def _check_shipping(config: MasterConfig) -> None:

@@ -52,22 +52,23 @@ class StallConfig:
 
 def idle_rules(rules: Sequence[IdleConfig], queues: Collection[str]) -> tuple[IdleRule, ...]:
     """The rules for the core. ConfigError, with the key, for a value that cannot be."""
-    return tuple(_rule(rule, f"idle[{number}]", queues) for number, rule in enumerate(rules))
+    return tuple(idle_rule(rule, f"idle[{number}].", queues) for number, rule in enumerate(rules))
 
 
-def _rule(rule: IdleConfig, where: str, queues: Collection[str]) -> IdleRule:
+def idle_rule(rule: IdleConfig, where: str, queues: Collection[str]) -> IdleRule:
+    """One rule; its keys begin with `where` in the file."""
     for key in ("window", "interactive_window"):
         if not SHORTEST_S <= getattr(rule, key) <= LONGEST_S:
-            _refuse(f"{where}.{key}", "a window is between 10s and 7d")
+            _refuse(where + key, "a window is between 10s and 7d")
     if not 0.0 < rule.below <= 0.5:
-        _refuse(f"{where}.below", f"{rule.below:g} is not above 0 and at most 0.5")
+        _refuse(f"{where}below", f"{rule.below:g} is not above 0 and at most 0.5")
     actions = [action.value for action in IdleAction]
     if rule.action not in actions:
         told = f"{rule.action!r} is none of {', '.join(actions)}"
-        _refuse(f"{where}.action", f"{told}{did_you_mean(rule.action, actions)}")
+        _refuse(f"{where}action", f"{told}{did_you_mean(rule.action, actions)}")
     if rule.queue and rule.queue not in queues:
         told = f"there is no queue {rule.queue!r}{did_you_mean(rule.queue, queues)}"
-        _refuse(f"{where}.queue", told)
+        _refuse(f"{where}queue", told)
     return IdleRule(
         window_s=rule.window,
         interactive_window_s=rule.interactive_window,

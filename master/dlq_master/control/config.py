@@ -2,12 +2,12 @@
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 
 from dlq_common.daemon.config import Bytes, Seconds
 from dlq_common.errors import ConfigError
-from dlq_master.control.activity_config import IdleConfig, StallConfig, idle_rules
+from dlq_master.control.activity_config import IdleConfig, StallConfig, idle_rule, idle_rules
 from dlq_master.control.pool_config import PoolConfig, RentingConfig
 from dlq_master.model.lease import Terms
 from dlq_master.model.nodes.type_speeds import TypeSpeeds
@@ -196,6 +196,31 @@ class QueueConfig:
     priority: int = 0  # queues with a higher number are served first
     jobs: int | None = None  # that have not ended
     jobs_per_user: int | None = None  # jobs of one user in this queue that have not ended
+
+
+@dataclass(frozen=True, slots=True)
+class InteractiveConfig:
+    """The queue of interactive jobs: served first, preempted last, with limits of its own. A floor
+    of GPUs is kept free for it, so that a job of it starts at once (docs/running/interactive.md).
+    """
+
+    queue: str = ""  # its name, one of [[queues]]; empty: there is none
+    # GPUs of the floor, with those that its jobs hold; below 1: a share of all GPUs of the most
+    # frequent type. Of policy dlq only.
+    floor: float = 0.0
+    time_limit: Seconds = Seconds(28_800.0)  # of a job that asks for none
+    max_time: Seconds = Seconds(28_800.0)  # the longest that a job may ask for
+    gpus_per_job: int | None = None  # of one job; unset: any number
+    gpus_per_user: int | None = None  # of all jobs of one user that have not ended
+    warning: Seconds = Seconds(900.0)  # its owner is told so long before the time limit
+    # A job without work for so long is idle, whatever [[idle]] exempts.
+    idle_window: Seconds = Seconds(7200.0)
+    idle_action: str = "notify"  # "warn", "notify", "pause" or "cancel", as in [[idle]]
+
+    @property
+    def floor_words(self) -> dict[str, str]:
+        """The setting of a policy that keeps the floor."""
+        return {"queue_floor": f"{self.queue}:{self.floor:g}"} if self.floor else {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -396,6 +421,7 @@ class MasterConfig:
     gpu_types: Mapping[str, GpuTypeConfig] = field(default_factory=dict)
     profiler: ProfilerConfig = ProfilerConfig()
     queues: tuple[QueueConfig, ...] = (QueueConfig("default"),)
+    interactive: InteractiveConfig = InteractiveConfig()
     jobs: JobsConfig = JobsConfig()
     idle: tuple[IdleConfig, ...] = ()
     stall: StallConfig = field(default_factory=StallConfig)
@@ -411,8 +437,22 @@ class MasterConfig:
     debug: DebugConfig = DebugConfig()
 
     def idle_rules(self) -> tuple[IdleRule, ...]:
-        """The rules of `[[idle]]`. Raises ConfigError, with the key, for one that cannot be."""
-        return idle_rules(self.idle, [queue.name for queue in self.queues])
+        """The rules of `[[idle]]`, and that of interactive jobs behind them. Raises ConfigError,
+        with the key, for one that cannot be.
+        """
+        rules = idle_rules(self.idle, [queue.name for queue in self.queues])
+        asked = self.interactive
+        if not asked.queue:
+            return rules
+        always = IdleConfig(
+            window=asked.idle_window,
+            interactive_window=asked.idle_window,
+            action=asked.idle_action,
+            dry_run=False,
+            queue=asked.queue,
+        )
+        rule = idle_rule(always, "interactive.idle_", [asked.queue])
+        return (*rules, replace(rule, section="[interactive]"))
 
     def type_speeds(self) -> TypeSpeeds:
         """The declared speeds of GPU types, as the core wants them. Raises ConfigError for a name

@@ -51,6 +51,7 @@ class IdleRule:
     team: str = ""
     exempt_users: frozenset[str] = frozenset()
     exempt_jobs: frozenset[str] = frozenset()  # ids, and names
+    section: str = ""  # of the configuration; "": one of [[idle]]
 
     def covers(self, job: Worker) -> bool:
         """Whether it is about this job."""

@@ -177,7 +177,7 @@ def _judge(turn: Turn, attempt: Attempt, job: Job) -> None:
     windows, nodes = idleness.windows[attempt.key], attempt.lease.allocation.node_ids
     beat = turn.state.jobs.beats.get(job.job_id)
     beat_s = None if beat is None else beat.time_s
-    worker = worker_of(job)
+    worker = worker_of(job, turn.state.config.interactive.queue)
     for number, rule in enumerate(idleness.rules):
         if not rule.covers(worker):
             continue
@@ -193,22 +193,23 @@ def _judge(turn: Turn, attempt: Attempt, job: Job) -> None:
             _end(turn, rule, job, number, attempt.key)
 
 
-def worker_of(job: Job) -> Worker:
-    """The facts of a job that rules look at."""
+def worker_of(job: Job, interactive: str = "") -> Worker:
+    """The facts of a job that rules look at. `interactive`: the queue of interactive jobs."""
     return Worker(
         user=job.user,
         team=job.team,
         queue=job.queue,
         name=job.name,
         number=str(job.job_id),
-        interactive=job.rules.attended,
+        interactive=job.rules.attended or bool(interactive and job.queue == interactive),
     )
 
 
 def _words(rule: IdleRule, use: float, window_s: float, number: int) -> str:
+    where = rule.section or f"rule {number + 1} of [[idle]]"
     return (
         f"its use was {100.0 * use:.1f} % over {approximate_span(window_s)}, below the"
-        f" {100.0 * rule.below:g} % of rule {number + 1} of [[idle]]"
+        f" {100.0 * rule.below:g} % of {where}"
     )
 
 

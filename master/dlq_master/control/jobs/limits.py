@@ -57,9 +57,17 @@ def _look(turn: Turn, job: Job, attempt: Attempt, left_s: float) -> float:
     if left_s <= 0.0:
         turn.stop(attempt.key, StopCause.TIME_LIMIT, grace_s=_grace_s(turn, job, attempt))
     elif _must_warn(turn, job, attempt, left_s):
-        _warn(turn, attempt, left_s)
-    unwarned = job.rules.warn_s is not None and attempt.warned_time_s is None
-    return left_s - (job.rules.warn_s or 0.0) if unwarned else left_s
+        _warn(turn, job, attempt, left_s)
+    unwarned = attempt.warned_time_s is None
+    return left_s - (_warning_s(turn, job) or 0.0) if unwarned else left_s
+
+
+def _warning_s(turn: Turn, job: Job) -> float | None:
+    """How long before its limit the job, or its owner, is warned; None: it is not."""
+    interactive = turn.state.config.interactive
+    if job.rules.warn_s is None and job.queue == interactive.queue:
+        return float(interactive.warning)
+    return job.rules.warn_s
 
 
 def _heard_from(turn: Turn, attempt: Attempt) -> bool:
@@ -68,19 +76,21 @@ def _heard_from(turn: Turn, attempt: Attempt) -> bool:
 
 
 def _must_warn(turn: Turn, job: Job, attempt: Attempt, left_s: float) -> bool:
-    warn_s = job.rules.warn_s
+    warn_s = _warning_s(turn, job)
     if warn_s is None or left_s > warn_s or attempt.warned_time_s is not None:
         return False
     running = attempt.state is AttemptState.RUNNING and attempt.stop_cause is None
     return running and attempt.executed_s(turn.now_s) >= STARTUP_S
 
 
-def _warn(turn: Turn, attempt: Attempt, left_s: float) -> None:
-    """Its own signal to the main process of every rank."""
+def _warn(turn: Turn, job: Job, attempt: Attempt, left_s: float) -> None:
+    """Its own signal to the main process of every rank. An interactive job that has asked for none
+    gets none: only its owner hears of it.
+    """
     turn.put_attempt(attempt._replace(warned_time_s=turn.now_s))
     key = attempt.key
     turn.note("attempt_warned", key=key, cause="time_limit", left_s=left_s)
-    for rank, status in enumerate(attempt.ranks):
+    for rank, status in enumerate(attempt.ranks if job.rules.warn_s is not None else ()):
         if not status.gone:
             turn.intend("signal", status.node_id, key, attempt.epoch, rank)
 
@@ -90,6 +100,6 @@ def _grace_s(turn: Turn, job: Job, attempt: Attempt) -> float:
     ends as in Slurm has Slurm's wait.
     """
     learned_s = stop_grace_s(attempt, job, StopCause.TIME_LIMIT)
-    if attempt.warned_time_s is None:
+    if attempt.warned_time_s is None or job.rules.warn_s is None:
         return learned_s
     return min(learned_s, float(turn.state.config.jobs.kill_wait))

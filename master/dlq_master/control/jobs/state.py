@@ -44,7 +44,8 @@ class JobsState:
     def begin(cls, config: MasterConfig) -> JobsState:
         """The slice of an empty cluster."""
         rates = SubmitRates(config.jobs.submit_rate, config.jobs.submit_burst)
-        return cls(submit_rates=rates, recent=Recent(window_of(config)))
+        counts = JobCounts(config.interactive.queue)
+        return cls(submit_rates=rates, recent=Recent(window_of(config)), counts=counts)
 
     def restore(self, loaded: Loaded, cluster: Cluster, now_s: float) -> None:
         """Take over what is stored, and work out the rest from the jobs of `cluster`."""

@@ -23,7 +23,7 @@ from dlq_master.control.loop.once import Done, once
 from dlq_master.control.loop.turn import Answer, Turn
 from dlq_master.control.machines import renting
 from dlq_master.control.people import counts, queues, teams
-from dlq_master.control.people.queues import MOST_NICE
+from dlq_master.control.people.queues import MOST_NICE, ClassWish
 from dlq_master.control.placement import cores, gpu_types, scheduling
 from dlq_master.control.reservations import reservations
 from dlq_master.control.stimuli import (
@@ -178,6 +178,8 @@ def _take_in(turn: Turn, ask: SubmitJob, accepted: Sequence[Job]) -> None:
     for one in accepted:
         _enter(turn, ask, one)
     turn.entered.update(dict.fromkeys(counts.places(first), len(accepted)))
+    if first.queue == turn.state.config.interactive.queue:
+        turn.entered[counts.gpus_of(first.user)] += first.request.real_gpus * len(accepted)
     turn.state.jobs.next_id = accepted[-1].job_id + 1
     turn.batch.specs.append((first.job_id, ask.spec))
     turn.plan_due = True
@@ -191,9 +193,16 @@ def _check_room(turn: Turn, ask: SubmitJob, team: str, asked: int) -> None:
     if turn.state.policy.quota_unit is QuotaUnit.NORMALISED:
         request = gpu_types.resolved(turn.state.cluster, request)
     teams.check_limits(turn, team, user, request, asked)
-    check_queue(turn, queue_of(turn, ask.queue), user, asked)
+    queue = queue_of(turn, ask.queue)
+    check_queue(turn, queue, user, asked)
+    queues.check_class(turn, queue, user, _class_wish(ask, asked))
     if turn.state.disk_full:
         raise TryAgain("the master's disk is nearly full; ends and cancels are still taken")
+
+
+def _class_wish(ask: SubmitJob, asked: int) -> ClassWish:
+    width = ask.request.real_gpus
+    return ClassWish(width, width * asked, ask.time_limit_s)
 
 
 def _check_rate(turn: Turn, ask: SubmitJob, asked: int) -> None:
@@ -247,7 +256,7 @@ def _job(turn: Turn, ask: SubmitJob, team: str) -> Job:
         queue=_WORDS.one(queue),
         priority_base=queues.job_priority(state.config, queue, ask.nice),
         nice=ask.nice,
-        time_limit_s=ask.time_limit_s,
+        time_limit_s=queues.wall_limit_s(state.config, queue, ask.time_limit_s),
         duration_estimate_s=ask.run_estimate_s,
         basis=_basis(ask),
         steps=deadline_updates.steps_of(turn, ask.deadlines, turn.now_s, field="spec.deadlines"),

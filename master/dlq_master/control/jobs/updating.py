@@ -94,9 +94,22 @@ def _wanted(turn: Turn, ask: UpdateJob, job: Job) -> Job:
     after = deadline_updates.wanted(turn, ask, job, after)
     after = elastic.wanted(turn, ask, job, after)
     after = _respecified(turn, job, after, ask.respec)
+    after = _in_class(turn, ask, job, after)
     base = queues.job_priority(turn.state.config, after.queue, after.nice)
     moved = (after.queue, after.nice) != (job.queue, job.nice)
     return after._replace(priority_base=base) if moved else after
+
+
+def _in_class(turn: Turn, ask: UpdateJob, job: Job, after: Job) -> Job:
+    """Within the limits of interactive jobs. Operators may go beyond the time limit."""
+    limit_s = queues.wall_limit_s(turn.state.config, after.queue, after.time_limit_s)
+    time_s = None if ask.caller.sees_all or limit_s == job.time_limit_s else limit_s
+    width = after.request.real_gpus
+    more = width - (job.request.real_gpus if after.queue == job.queue else 0)
+    if after.queue != job.queue or time_s is not None or more > 0:
+        wish = queues.ClassWish(width, max(0, more), time_s)
+        queues.check_class(turn, after.queue, job.user, wish)
+    return after if limit_s == after.time_limit_s else after._replace(time_limit_s=limit_s)
 
 
 def _respecified(turn: Turn, job: Job, after: Job, wish: Respec | None) -> Job:

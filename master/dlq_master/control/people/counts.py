@@ -48,13 +48,20 @@ def of_queue(queue: str, user: str = "") -> str:
     return f"queue {queue} {user}"
 
 
+def gpus_of(user: str) -> str:
+    """The GPUs of a user's interactive jobs."""
+    return f"gpus {user}"
+
+
 class JobCounts:
-    """Counts of jobs that have not ended. Counts are as committed; the turn itself counts its new
-    jobs.
+    """Counts of jobs that have not ended, and by user the GPUs of those in one queue. Counts are as
+    committed; the turn itself counts its new jobs.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, interactive: str = "") -> None:
         self._jobs: Counter[str] = Counter()
+        self._interactive = interactive
+        self.gpus: Counter[str] = Counter()
 
     def __getitem__(self, place: str) -> int:
         return self._jobs[place]
@@ -73,6 +80,8 @@ class JobCounts:
 
     def change(self, before: Job | None, job: Job) -> None:
         """A job has another value."""
+        if self._interactive:
+            self._change_gpus(before, job)
         if before is not None and before.ended is job.ended and _same_places(before, job):
             return
         if before is not None and not before.ended:
@@ -81,6 +90,11 @@ class JobCounts:
         if not job.ended:
             for place in places(job):
                 self._jobs[place] += 1
+
+    def _change_gpus(self, before: Job | None, job: Job) -> None:
+        for one, sign in ((before, -1), (job, 1)):
+            if one is not None and one.queue == self._interactive and not one.ended:
+                self.gpus[one.user] += sign * one.request.real_gpus
 
 
 def _same_places(before: Job, job: Job) -> bool:

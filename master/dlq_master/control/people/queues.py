@@ -2,10 +2,22 @@
 
 from typing import NamedTuple
 
-from dlq_master.control.config import MasterConfig
+from dlq_common.errors import QuotaExceeded
+from dlq_common.text.units import format_duration
+from dlq_master.control.config import InteractiveConfig, MasterConfig
+from dlq_master.control.loop.turn import Turn
+from dlq_master.control.people.counts import gpus_of
 from dlq_master.control.people.queue_tally import QueuePart, QueueTally
 
 MOST_NICE = 100
+
+
+class ClassWish(NamedTuple):
+    """What a submission, or a change, asks of the queue of interactive jobs."""
+
+    width: int  # the GPUs of one job
+    more: int  # GPUs in all, beyond those that its user has there
+    time_s: float | None = None  # the time limit; None: as long as is usual
 
 
 class LevelFacts(NamedTuple):
@@ -29,11 +41,16 @@ class QueueFacts(NamedTuple):
     held: int
     running_cores: int = 0  # of jobs without GPUs
     waiting_cores: int = 0
+    interactive: InteractiveConfig | None = None  # the limits of the queue of interactive jobs
 
 
 def in_order(config: MasterConfig) -> list[str]:
-    """Names of the queues, the first to be served first; equal priorities in the file's order."""
-    return [queue.name for queue in sorted(config.queues, key=lambda queue: -queue.priority)]
+    """Names of the queues, the first to be served first: that of interactive jobs, and then by
+    priority; equal priorities in the file's order.
+    """
+    first = config.interactive.queue
+    queues = sorted(config.queues, key=lambda queue: (queue.name != first, -queue.priority))
+    return [queue.name for queue in queues]
 
 
 def priority_base(place: int, nice: int) -> int:
@@ -44,6 +61,43 @@ def priority_base(place: int, nice: int) -> int:
 def job_priority(config: MasterConfig, queue: str, nice: int = 0) -> int:
     """The place of a queue among the queues, and of the job's nice in it: lower goes first."""
     return priority_base(in_order(config).index(queue), nice)
+
+
+def wall_limit_s(config: MasterConfig, queue: str, asked_s: float | None) -> float | None:
+    """The time limit of a job in this queue that asks for this one; None: none."""
+    if asked_s is None and queue == config.interactive.queue:
+        return float(config.interactive.time_limit)
+    return asked_s
+
+
+def check_class(turn: Turn, queue: str, user: str, wish: ClassWish) -> None:
+    """Raises QuotaExceeded if a job, or so many, may not be in the queue of interactive jobs."""
+    limits = turn.state.config.interactive
+    if not queue or queue != limits.queue:
+        return
+    if wish.time_s is not None and wish.time_s > limits.max_time:
+        what = f"a job of queue {queue} may run {format_duration(limits.max_time)} at most"
+        raise QuotaExceeded(what, hint="a shorter -t, or another -p", queue=queue)
+    if limits.gpus_per_job is not None and wish.width > limits.gpus_per_job:
+        what = f"a job of queue {queue} may have {limits.gpus_per_job} GPUs at most"
+        raise QuotaExceeded(
+            what,
+            hint="fewer GPUs, or another -p",
+            queue=queue,
+            asked=wish.width,
+            limit=limits.gpus_per_job,
+        )
+    used = turn.state.jobs.counts.gpus[user] + turn.entered[gpus_of(user)]
+    if limits.gpus_per_user is not None and used + wish.more > limits.gpus_per_user:
+        raise QuotaExceeded(
+            f"jobs of {user} in queue {queue} have {used} GPUs, and {wish.more} more are asked "
+            f"for; the limit is {limits.gpus_per_user}",
+            hint=f"end one of them (dlq status -p {queue}), or use another -p",
+            queue=queue,
+            limit=limits.gpus_per_user,
+            used=used,
+            asked=wish.more,
+        )
 
 
 def count(
@@ -71,6 +125,7 @@ def count(
             held=tally.held(name),
             running_cores=cores[name, QueuePart.RUNNING],
             waiting_cores=cores[name, QueuePart.WAITING],
+            interactive=config.interactive if name == config.interactive.queue else None,
         )
         for name in in_order(config)
     )

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from types import MappingProxyType
 
 from dlq_common.daemon.logs import get_logger
 from dlq_common.errors import ConfigError, IllegalTransition, InvalidRequest, TryAgain
@@ -34,6 +35,7 @@ from dlq_master.policy.rent.stage import RentMethod
 from dlq_master.store.tables.chosen_policy import CHOSEN, Chosen, read_chosen, written
 from dlq_master.store.tables.tenants import Team
 
+NO_FLOOR: Mapping[str, str] = MappingProxyType({})
 LISTED = 10  # jobs that a refusal names
 
 _log = get_logger("master.policies")
@@ -41,12 +43,22 @@ _log = get_logger("master.policies")
 
 def policy_of(config: MasterConfig) -> Policy:
     """The configured preset. Raises ConfigError naming what is wrong with it."""
-    return _renting(config, live_policy(config.scheduler.policy, config.scheduler.settings))
+    return _filed(config)
 
 
-def live_policy(name: str, settings: Mapping[str, str], teams: Iterable[Team] = ()) -> Policy:
-    """A preset as a master may run it, with what is told of teams. Raises ConfigError naming what
-    is wrong.
+def _filed(config: MasterConfig, teams: Iterable[Team] = ()) -> Policy:
+    scheduler, words = config.scheduler, config.interactive.floor_words
+    return _renting(config, live_policy(scheduler.policy, scheduler.settings, teams, words))
+
+
+def live_policy(
+    name: str,
+    settings: Mapping[str, str],
+    teams: Iterable[Team] = (),
+    floor: Mapping[str, str] = NO_FLOOR,
+) -> Policy:
+    """A preset as a master may run it, with what is told of teams, and the floor of interactive
+    jobs. Raises ConfigError naming what is wrong.
 
     A policy that uses run times takes those of users (`know=unknown`). One that promises deadlines
     also takes measured ones (`know=profiled`), unless a setting says otherwise.
@@ -68,8 +80,8 @@ def live_policy(name: str, settings: Mapping[str, str], teams: Iterable[Team] = 
         )
     words = dict(settings)
     if preset is not None:
-        told = team_words(teams).items()
-        words = {key: text for key, text in told if key in preset.settings} | words
+        told = team_words(teams) | dict(floor)
+        words = {key: text for key, text in told.items() if key in preset.settings} | words
     if preset is not None and "know" in preset.settings:
         words.setdefault("know", (Know.PROFILED if preset.promises else Know.UNKNOWN).value)
     try:
@@ -96,7 +108,7 @@ def choose(
 
     Raises ConfigError if the file is wrong.
     """
-    filed = _renting(config, live_policy(config.scheduler.policy, config.scheduler.settings, teams))
+    filed = _filed(config, teams)
     said = Chosen(config.scheduler.policy, dict(config.scheduler.settings), "", now_s)
     known = None if stored is None else read_chosen(stored)
     if known is None:
@@ -104,7 +116,8 @@ def choose(
     if not known.by:
         return filed, known if known.same(said) else said
     try:
-        return _renting(config, live_policy(known.policy, known.settings, teams)), known
+        words = config.interactive.floor_words
+        return _renting(config, live_policy(known.policy, known.settings, teams, words)), known
     except ConfigError as error:
         _log.error("policy_not_understood", policy=known.policy, cause=error.what)
         return filed, said
@@ -134,9 +147,8 @@ def retune(turn: Turn, teams: Mapping[str, Team]) -> None:
     Raises TryAgain, and has changed nothing, while that cannot be done.
     """
     state = turn.state
-    policy = live_policy(
-        state.placement.chosen.policy, state.placement.chosen.settings, teams.values()
-    )
+    chosen, words = state.placement.chosen, state.config.interactive.floor_words
+    policy = live_policy(chosen.policy, chosen.settings, teams.values(), words)
     policy = _renting(state.config, policy)
     before, after = state.policy.ordering, policy.ordering
     if _lines(before) == _lines(after):
@@ -190,7 +202,8 @@ def _asked(turn: Turn, ask: SetPolicy) -> tuple[Chosen, Policy]:
     settings = scheduler.settings if ask.from_file else dict(ask.settings)
     by = "" if ask.from_file else ask.caller.name
     try:
-        policy = live_policy(name, settings, turn.state.people.teams.values())
+        words = turn.state.config.interactive.floor_words
+        policy = live_policy(name, settings, turn.state.people.teams.values(), words)
     except ConfigError as error:
         raise InvalidRequest(error.what, field="policy") from None
     policy = _renting(turn.state.config, policy)

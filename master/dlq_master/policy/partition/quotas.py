@@ -1,5 +1,6 @@
 """Static quotas: each queue has its share of the GPUs, and nobody lends or borrows (YARN's capacity
-scheduler, as Chronus compares with in section 4.3). And the floor of one queue, which is kept free."""
+scheduler, as Chronus compares with in section 4.3). And the floor of a queue, which is kept free.
+"""
 
 from __future__ import annotations
 

@@ -6,7 +6,8 @@ from dlq.v1 import node_service_pb2 as nodes
 from dlq.v1 import queue_pb2
 from dlq.v1 import queue_service_pb2 as queues
 from dlq_common.errors import NotFound
-from dlq_common.text.wire import filled, to_timestamp
+from dlq_common.text.wire import filled, to_duration, to_timestamp
+from dlq_master.control.config import InteractiveConfig
 from dlq_master.control.loop.incidents import Incident
 from dlq_master.control.people.queues import QueueFacts
 from dlq_master.model.nodes.node import NodeState
@@ -107,4 +108,16 @@ def _queue(queue: QueueFacts) -> queue_pb2.Queue:
         running_core_count=queue.running_cores,
         waiting_core_count=queue.waiting_cores,
         held_job_count=queue.held,
+        interactive=None if queue.interactive is None else _limits(queue.interactive),
+    )
+
+
+def _limits(told: InteractiveConfig) -> queue_pb2.InteractiveLimits:
+    """The limits of interactive jobs."""
+    return queue_pb2.InteractiveLimits(
+        default_time_limit_duration=to_duration(told.time_limit),
+        max_time_limit_duration=to_duration(told.max_time),
+        gpus_per_job_count=told.gpus_per_job,
+        gpus_per_user_count=told.gpus_per_user,
+        floor_gpus=told.floor,
     )

@@ -13,7 +13,7 @@ from dlq_common.errors import ConfigError, InvalidRequest, TryAgain
 from dlq_common.text.names import shown
 from dlq_common.text.wire import said, to_duration, to_timestamp
 from dlq_master.control.forecast.forecasts import NOT_SUBMITTED, Unknown
-from dlq_master.control.placement.policies import live_policy
+from dlq_master.control.placement.policies import NO_FLOOR, live_policy
 from dlq_master.control.read_model.published import Published
 from dlq_master.model.attempts.deadlines import due_s
 from dlq_master.model.ids import JobId, NodeId
@@ -146,7 +146,9 @@ def changes_of(request: wire.CompareForecastsRequest, read: Published) -> Change
     if request.policy:
         try:
             told = dict(request.policy_settings)
-            settings = live_policy(request.policy, told, read.teams()).settings
+            classes = [queue.interactive for queue in read.queues() if queue.interactive]
+            floor = classes[0].floor_words if classes else NO_FLOOR
+            settings = live_policy(request.policy, told, read.teams(), floor).settings
         except ConfigError as error:
             raise InvalidRequest(error.what, field="policy") from None
     return Changes(

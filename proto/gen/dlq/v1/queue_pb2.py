@@ -22,17 +22,20 @@ _runtime_version.ValidateProtobufRuntimeVersion(
 _sym_db = _symbol_database.Default()
 
 
+from google.protobuf import duration_pb2 as google_dot_protobuf_dot_duration__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x12\x64lq/v1/queue.proto\x12\x06\x64lq.v1\"\x8f\x01\n\nQueueLevel\x12\r\n\x05level\x18\x01 \x01(\x05\x12\"\n\x15threshold_gpu_seconds\x18\x02 \x01(\x01H\x00\x88\x01\x01\x12\x19\n\x11waiting_job_count\x18\x03 \x01(\x05\x12\x19\n\x11running_job_count\x18\x04 \x01(\x05\x42\x18\n\x16_threshold_gpu_seconds\"\xf5\x01\n\x05Queue\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x10\n\x08priority\x18\x02 \x01(\x05\x12\x0e\n\x06policy\x18\x03 \x01(\t\x12\x12\n\nis_default\x18\x04 \x01(\x08\x12\"\n\x06levels\x18\x05 \x03(\x0b\x32\x12.dlq.v1.QueueLevel\x12\x19\n\x11running_gpu_count\x18\x06 \x01(\x05\x12\x19\n\x11waiting_gpu_count\x18\x07 \x01(\x05\x12\x16\n\x0eheld_job_count\x18\x08 \x01(\x05\x12\x1a\n\x12running_core_count\x18\t \x01(\x05\x12\x1a\n\x12waiting_core_count\x18\n \x01(\x05\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x12\x64lq/v1/queue.proto\x12\x06\x64lq.v1\x1a\x1egoogle/protobuf/duration.proto\"\x8f\x01\n\nQueueLevel\x12\r\n\x05level\x18\x01 \x01(\x05\x12\"\n\x15threshold_gpu_seconds\x18\x02 \x01(\x01H\x00\x88\x01\x01\x12\x19\n\x11waiting_job_count\x18\x03 \x01(\x05\x12\x19\n\x11running_job_count\x18\x04 \x01(\x05\x42\x18\n\x16_threshold_gpu_seconds\"\xa5\x02\n\x05Queue\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x10\n\x08priority\x18\x02 \x01(\x05\x12\x0e\n\x06policy\x18\x03 \x01(\t\x12\x12\n\nis_default\x18\x04 \x01(\x08\x12\"\n\x06levels\x18\x05 \x03(\x0b\x32\x12.dlq.v1.QueueLevel\x12\x19\n\x11running_gpu_count\x18\x06 \x01(\x05\x12\x19\n\x11waiting_gpu_count\x18\x07 \x01(\x05\x12\x16\n\x0eheld_job_count\x18\x08 \x01(\x05\x12\x1a\n\x12running_core_count\x18\t \x01(\x05\x12\x1a\n\x12waiting_core_count\x18\n \x01(\x05\x12.\n\x0binteractive\x18\x0b \x01(\x0b\x32\x19.dlq.v1.InteractiveLimits\"\x95\x02\n\x11InteractiveLimits\x12>\n\x1b\x64\x65\x66\x61ult_time_limit_duration\x18\x01 \x01(\x0b\x32\x19.google.protobuf.Duration\x12:\n\x17max_time_limit_duration\x18\x02 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x1f\n\x12gpus_per_job_count\x18\x03 \x01(\x05H\x00\x88\x01\x01\x12 \n\x13gpus_per_user_count\x18\x04 \x01(\x05H\x01\x88\x01\x01\x12\x12\n\nfloor_gpus\x18\x05 \x01(\x01\x42\x15\n\x13_gpus_per_job_countB\x16\n\x14_gpus_per_user_countb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'dlq.v1.queue_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_QUEUELEVEL']._serialized_start=31
-  _globals['_QUEUELEVEL']._serialized_end=174
-  _globals['_QUEUE']._serialized_start=177
-  _globals['_QUEUE']._serialized_end=422
+  _globals['_QUEUELEVEL']._serialized_start=63
+  _globals['_QUEUELEVEL']._serialized_end=206
+  _globals['_QUEUE']._serialized_start=209
+  _globals['_QUEUE']._serialized_end=502
+  _globals['_INTERACTIVELIMITS']._serialized_start=505
+  _globals['_INTERACTIVELIMITS']._serialized_end=782
 # @@protoc_insertion_point(module_scope)

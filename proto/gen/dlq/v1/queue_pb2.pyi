@@ -5,6 +5,7 @@ Queues: where jobs wait."""
 
 from collections import abc as _abc
 from google.protobuf import descriptor as _descriptor
+from google.protobuf import duration_pb2 as _duration_pb2
 from google.protobuf import message as _message
 from google.protobuf.internal import containers as _containers
 import builtins as _builtins
@@ -70,6 +71,7 @@ class Queue(_message.Message):
     HELD_JOB_COUNT_FIELD_NUMBER: _builtins.int
     RUNNING_CORE_COUNT_FIELD_NUMBER: _builtins.int
     WAITING_CORE_COUNT_FIELD_NUMBER: _builtins.int
+    INTERACTIVE_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     """Name."""
     priority: _builtins.int
@@ -92,6 +94,10 @@ class Queue(_message.Message):
     def levels(self) -> _containers.RepeatedCompositeFieldContainer[Global___QueueLevel]:
         """Its levels."""
 
+    @_builtins.property
+    def interactive(self) -> Global___InteractiveLimits:
+        """Set for the queue of interactive jobs: it is served first, its jobs are preempted last, and these limits hold."""
+
     def __init__(
         self,
         *,
@@ -105,11 +111,61 @@ class Queue(_message.Message):
         held_job_count: _builtins.int = ...,
         running_core_count: _builtins.int = ...,
         waiting_core_count: _builtins.int = ...,
+        interactive: Global___InteractiveLimits | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["interactive", b"interactive"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["held_job_count", b"held_job_count", "is_default", b"is_default", "levels", b"levels", "name", b"name", "policy", b"policy", "priority", b"priority", "running_core_count", b"running_core_count", "running_gpu_count", b"running_gpu_count", "waiting_core_count", b"waiting_core_count", "waiting_gpu_count", b"waiting_gpu_count"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["held_job_count", b"held_job_count", "interactive", b"interactive", "is_default", b"is_default", "levels", b"levels", "name", b"name", "policy", b"policy", "priority", b"priority", "running_core_count", b"running_core_count", "running_gpu_count", b"running_gpu_count", "waiting_core_count", b"waiting_core_count", "waiting_gpu_count", b"waiting_gpu_count"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___Queue: _TypeAlias = Queue  # noqa: Y015
+
+@_typing.final
+class InteractiveLimits(_message.Message):
+    """Limits of the queue of interactive jobs ([interactive] of master.toml)."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    DEFAULT_TIME_LIMIT_DURATION_FIELD_NUMBER: _builtins.int
+    MAX_TIME_LIMIT_DURATION_FIELD_NUMBER: _builtins.int
+    GPUS_PER_JOB_COUNT_FIELD_NUMBER: _builtins.int
+    GPUS_PER_USER_COUNT_FIELD_NUMBER: _builtins.int
+    FLOOR_GPUS_FIELD_NUMBER: _builtins.int
+    gpus_per_job_count: _builtins.int
+    """GPUs that one job may have; unset: any number."""
+    gpus_per_user_count: _builtins.int
+    """GPUs that all jobs of one user may have; unset: any number."""
+    floor_gpus: _builtins.float
+    """GPUs that are kept free for it, below 1 a share of them; 0: none. Of policies that can."""
+    @_builtins.property
+    def default_time_limit_duration(self) -> _duration_pb2.Duration:
+        """The time limit of a job that asks for none."""
+
+    @_builtins.property
+    def max_time_limit_duration(self) -> _duration_pb2.Duration:
+        """The longest time limit that a job may have."""
+
+    def __init__(
+        self,
+        *,
+        default_time_limit_duration: _duration_pb2.Duration | None = ...,
+        max_time_limit_duration: _duration_pb2.Duration | None = ...,
+        gpus_per_job_count: _builtins.int | None = ...,
+        gpus_per_user_count: _builtins.int | None = ...,
+        floor_gpus: _builtins.float = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_gpus_per_job_count", b"_gpus_per_job_count", "_gpus_per_user_count", b"_gpus_per_user_count", "default_time_limit_duration", b"default_time_limit_duration", "gpus_per_job_count", b"gpus_per_job_count", "gpus_per_user_count", b"gpus_per_user_count", "max_time_limit_duration", b"max_time_limit_duration"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_gpus_per_job_count", b"_gpus_per_job_count", "_gpus_per_user_count", b"_gpus_per_user_count", "default_time_limit_duration", b"default_time_limit_duration", "floor_gpus", b"floor_gpus", "gpus_per_job_count", b"gpus_per_job_count", "gpus_per_user_count", b"gpus_per_user_count", "max_time_limit_duration", b"max_time_limit_duration"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__gpus_per_job_count: _TypeAlias = _typing.Literal["gpus_per_job_count"]  # noqa: Y015
+    _WhichOneofArgType__gpus_per_job_count: _TypeAlias = _typing.Literal["_gpus_per_job_count", b"_gpus_per_job_count"]  # noqa: Y015
+    _WhichOneofReturnType__gpus_per_user_count: _TypeAlias = _typing.Literal["gpus_per_user_count"]  # noqa: Y015
+    _WhichOneofArgType__gpus_per_user_count: _TypeAlias = _typing.Literal["_gpus_per_user_count", b"_gpus_per_user_count"]  # noqa: Y015
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__gpus_per_job_count) -> _WhichOneofReturnType__gpus_per_job_count | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__gpus_per_user_count) -> _WhichOneofReturnType__gpus_per_user_count | None: ...
+
+Global___InteractiveLimits: _TypeAlias = InteractiveLimits  # noqa: Y015

@@ -15,6 +15,7 @@ from dlq_master.model.order.running import RunningByKey, RunningIndex
 from dlq_master.model.view import View
 from dlq_master.policy.partition.borrowing import BorrowingWords
 from dlq_master.policy.partition.quota_units import QuotaUnit
+from dlq_master.policy.partition.quotas import QueueFloor
 from dlq_master.policy.partition.reserved.defragmentation import movers
 from dlq_master.policy.partition.reserved.placed_anew import placed_anew
 from dlq_master.policy.partition.reserved.slot_holders import (
@@ -30,7 +31,6 @@ from dlq_master.policy.partition.reserved.slot_holders import (
     reserved_now,
     seats,
 )
-from dlq_master.policy.partition.quotas import QueueFloor
 from dlq_master.policy.partition.reserved.trials import first_trial, kept_nodes, serve_all
 from dlq_master.policy.partition.yielding import yielding
 from dlq_master.policy.place.allocation.pinned import pinned
@@ -122,9 +122,7 @@ def seating_of(
     late = _overdue(view, rules.promises)
     if not ending:
         held, waiting = holding(cluster), seats(cluster)
-        return ServedFirst(
-            {}, held, waiting, rules.profiling, overdue=late, floor=rules.floor
-        )
+        return ServedFirst({}, held, waiting, rules.profiling, overdue=late, floor=rules.floor)
     going = evacuated(cluster, ending)
     going |= {
         key: job_id for key, job_id in _movers(view, rules, ending).items() if key not in going

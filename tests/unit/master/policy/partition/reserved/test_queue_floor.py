@@ -121,7 +121,7 @@ def test_a_list_tells_the_same_reason() -> None:
 
 
 @pytest.mark.parametrize(
-    "text, total, gpus",
+    ("text", "total", "gpus"),
     [("interactive:8", 100, 8), ("interactive:0.05", 100, 5), ("a:b:0.01", 150, 2)],
 )
 def test_a_floor_is_a_number_of_gpus_or_a_share(text: str, total: int, gpus: int) -> None:
