@@ -51,7 +51,7 @@ know=known|profiled|unknown, profile_s, noise; for dlq and chronus team_quota, t
 share=fair|none, half_life_s, teams=user|vc; for chronus profile_floor, submit_gpus; for 3sigma errors; for tiresias-las and tiresias-gittins also order=requeue|first-start,
 thresholds=GPU_S,...|qSHARE,..., history=FILE, refresh, promote_knob, promote_to=head|tail, starve_limit_s; for
 tiresias-gittins index=fixed|sup, quantum, last=fifo|index; for yarn-cs quota=QUEUE:SHARE,...,
-queues=class|vc|user; for themis fairness; for aryl
+queues=class|vc|user; for dlq queue_floor=QUEUE:GPUS|QUEUE:SHARE, queues; for themis fairness; for aryl
 size=knapsack|knapsack-exact|least-work|rollout|afs|grow-shrink; where servers are lent
 reclaim=exact|least-lost|aryl|random|scf|ssf|lsf|static. Each policy takes the settings that it knows.
 

@@ -23,31 +23,42 @@ QUEUES: Mapping[str, Callable[[TraceJob], str]] = MappingProxyType(
 
 
 class TraceQueues:
-    """The queues of a trace under one policy. A policy without quotas has one queue for all."""
+    """The queues of a trace under one policy. A policy without quotas or a floor has one queue for
+    all. The queue with a floor comes first.
+    """
 
     def __init__(self, trace: Trace, policy: Policy, by: str) -> None:
         """UsageError if a quota names a queue in which no job of the trace stands."""
         self.policy = policy
         self._of = QUEUES[by]
         self._ranks: dict[str, int] = {}
+        jobs = Counter(self._of(row) for row in trace.jobs)
+        if policy.queue_floor is not None:
+            first = policy.queue_floor.queue
+            self._known(trace, jobs, first, "queue_floor", by)
+            self._ranks = {name: int(name != first) for name in jobs}
         if policy.partition.quotas is None:
             return
-        jobs = Counter(self._of(row) for row in trace.jobs)
         given = policy.partition.quotas
         quotas = given if given.shares else _by_jobs(jobs)
         for name, _ in quotas.shares:
-            if name not in jobs:
-                raise UsageError(
-                    f"no job of {trace.path} is in queue {name!r}, which has a quota",
-                    f"by {by} its queues are {', '.join(sorted(jobs))}",
-                    f"correct --set quota, or --set queues ({', '.join(QUEUES)})",
-                )
+            self._known(trace, jobs, name, "quota", by)
         self.policy = replace(policy, divides=policy.partition.divided(quotas))
         named = [name for name, _ in quotas.shares]
         others = sorted(set(jobs) - set(named))
         # Jobs without a quota share the rest as one line, in the order of arrival.
         self._ranks = {name: rank for rank, name in enumerate(named)}
         self._ranks.update(dict.fromkeys(others, len(named)))
+
+    @staticmethod
+    def _known(trace: Trace, jobs: Counter[str], name: str, setting: str, by: str) -> None:
+        if name not in jobs:
+            kind = setting.removeprefix("queue_")
+            raise UsageError(
+                f"no job of {trace.path} is in queue {name!r}, which has a {kind}",
+                f"by {by} its queues are {', '.join(sorted(jobs))}",
+                f"correct --set {setting}, or --set queues ({', '.join(QUEUES)})",
+            )
 
     def of(self, row: TraceJob) -> tuple[str, int]:
         """The queue of the row, and its rank among the queues."""

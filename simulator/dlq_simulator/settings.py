@@ -40,7 +40,7 @@ class ReplaySettings:
     resume_s: float
     speed: Speed
     knowledge: Knowledge
-    queues: str = "class"  # the column of a row's queue, for a policy with quotas
+    queues: str = "class"  # the column of a row's queue, for a policy with quotas or a floor
     teams: str = "user"  # the column of its team, for a policy that knows teams
 
 
@@ -113,7 +113,7 @@ def _known(name: str, rented_only: bool = False) -> tuple[str, ...]:
     profiling = PROFILING if "know" in preset.settings else ()
     own = (
         *([HISTORY] if preset.by_service else []),
-        *([QUEUED_BY] if "quota" in preset.settings else []),
+        *([QUEUED_BY] if {"quota", "queue_floor"} & {*preset.settings} else []),
     )
     own = (*own, *([TEAMS_BY] if "team_quota" in preset.settings else []))
     return (*preset.settings, *profiling, *own)

@@ -40,6 +40,7 @@ ROOT = Caller("root", "admin")
 # Free GPUs that somebody could use now may be kept for others for these reasons, and for no other.
 KEPT = {
     ReasonCode.HEAD_OF_LINE,
+    ReasonCode.KEPT_FOR_QUEUE,
     ReasonCode.KEPT_FOR_TRIALS,
     ReasonCode.PROFILER_FULL,
     ReasonCode.QUOTA,

@@ -58,8 +58,8 @@ class Policy:
     promised. `borrowing`: team or member (model.accounts) -> the GPUs that it has by right
     (partition.borrowing); None: nobody borrows. `limits`, `job_limits`: likewise the most GPUs that
     it may hold, and jobs that it may run. `quota_unit`: how quotas and limits count GPUs. `shares`:
-    teams with less than their due come first (order.share); None: nobody asks. `queue_floor`: what
-    is kept free for the jobs of a queue; None: nothing. `profiling`: jobs of
+    teams with less than their due come first (order.share); None: nobody asks. `queue_floor`: GPUs
+    that stay free for the jobs of a queue, or None. `profiling`: jobs of
     unknown run time are tried first, on a part of the cluster; None: they are not. `promises`:
     deadlines are promised, and SLO leases keep them; None: a deadline is only a number.
     `profile_s`: seconds that a job runs until its run time is known; None: no job is measured.

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import pytest
+
+from dlq_simulator.errors import UsageError
 from dlq_simulator.queues import TraceQueues
 from dlq_simulator.replay.engine import replay
 from dlq_simulator.settings import ReplaySettings, read_settings
@@ -37,3 +40,19 @@ def test_a_policy_without_quotas_has_one_queue() -> None:
     (chosen,) = read_settings(["fifo"], [])
     row = a_row("1", "a")
     assert TraceQueues(Trace.of("t", [row]), chosen.policy, "vc").of(row) == ("default", 0)
+
+
+def test_the_queue_with_a_floor_comes_first_and_its_jobs_start_at_once() -> None:
+    rows = [*(a_row(str(number), "batch") for number in range(4)), a_row("d", "desk", 1)]
+    (chosen,) = read_settings(["dlq"], ["queue_floor=desk:1", "queues=vc"])
+    queues = TraceQueues(Trace.of("t", rows), chosen.policy, "vc")
+    assert [queues.of(row) for row in rows[3:]] == [("batch", 1), ("desk", 0)]
+    outcomes = replay(Trace.of("t", rows), read_cluster("1x2"), chosen).outcomes
+    assert outcomes[4].start_s == 1
+    assert sorted(outcome.start_s for outcome in outcomes[:4])[:2] == [0, 100]
+
+
+def test_a_floor_of_a_queue_that_no_job_is_in_is_an_error() -> None:
+    (chosen,) = read_settings(["dlq"], ["queue_floor=desk:1", "queues=vc"])
+    with pytest.raises(UsageError, match="queue 'desk', which has a floor"):
+        TraceQueues(Trace.of("t", [a_row("1", "batch")]), chosen.policy, "vc")

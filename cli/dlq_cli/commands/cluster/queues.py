@@ -11,6 +11,7 @@ from dlq_cli.facts.cluster import cluster_facts, queue_facts
 from dlq_cli.facts.common import document
 from dlq_cli.output.render import Cell, clean_line, number, table
 from dlq_client.queues import Queues
+from dlq_common.text.units import format_duration
 
 
 @click.command(epilog=examples("dlq queues", "dlq queues --json"))
@@ -45,6 +46,9 @@ def queues(app: App, no_header: bool, as_json: bool) -> None:
     look = app.look()
     rows = [_row(queue, cores=cores) for queue in found]
     click.echo(table(cells, rows, look, headings=not no_header), nl=False)
+    for queue in found:
+        if queue.HasField("interactive"):
+            app.say(f"queue {queue.name} is for interactive jobs: {_limits(queue.interactive)}")
     app.say(_cluster_line(cluster))
     if cluster.submit_rate:
         left, rate = cluster.submit_left_count, number(cluster.submit_rate)
@@ -71,6 +75,21 @@ def _row(queue: queue_pb2.Queue, *, cores: bool) -> list[str]:
         *([str(queue.waiting_core_count), str(queue.running_core_count)] if cores else []),
         " ".join(_level(level) for level in queue.levels),
     ]
+
+
+def _limits(told: queue_pb2.InteractiveLimits) -> str:
+    """The limits of interactive jobs in words."""
+    longest = format_duration(told.max_time_limit_duration.ToTimedelta().total_seconds())
+    words = [f"{longest} at most"]
+    if told.HasField("gpus_per_job_count"):
+        words.append(f"{told.gpus_per_job_count} GPUs a job")
+    if told.HasField("gpus_per_user_count"):
+        words.append(f"{told.gpus_per_user_count} GPUs a user")
+    if told.floor_gpus >= 1.0:
+        words.append(f"a floor of {told.floor_gpus:g} GPUs")
+    elif told.floor_gpus:
+        words.append(f"a floor of {100.0 * told.floor_gpus:g} % of the GPUs")
+    return ", ".join(words)
 
 
 def _level(level: queue_pb2.QueueLevel) -> str:

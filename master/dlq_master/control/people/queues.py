@@ -13,7 +13,7 @@ MOST_NICE = 100
 
 
 class ClassWish(NamedTuple):
-    """What a submission, or a change, asks of the queue of interactive jobs."""
+    """The wish of a submission, or a change, for the queue of interactive jobs."""
 
     width: int  # the GPUs of one job
     more: int  # GPUs in all, beyond those that its user has there

@@ -104,7 +104,7 @@ def parsed_floor(text: str) -> QueueFloor:
         value = float(amount)
     except ValueError:
         raise ValueError(f"{amount!r} is not a number") from None
-    if not 0.0 < value < float("inf") or (value >= 1.0 and value != int(value)):
+    if not 0.0 <= value < float("inf") or (value >= 1.0 and value != int(value)):
         raise ValueError(f"expected whole GPUs, or a share below 1, not {amount}")
     return QueueFloor(name, value)
 

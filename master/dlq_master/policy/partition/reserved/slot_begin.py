@@ -48,8 +48,8 @@ class ServedFirst(NamedTuple):
     None: nobody is tried. `protected`: jobs that then stay in place, whatever the order.
     `yielding`: jobs that leave for a better job of their own team, which does not stand in line
     yet. `overdue`: jobs whose slot is over, and their reservation too. `anew`: best-effort jobs
-    that stop to be placed elsewhere, and what that gains. `floor`: what is kept free for a queue;
-    None: nothing. Slot holders wait for their GPUs, and no
+    that stop to be placed elsewhere, and what that gains. `floor`: GPUs that stay free for a queue,
+    or None. Slot holders wait for their GPUs, and no
     other job does.
     """
 
@@ -106,7 +106,7 @@ class SlotRules(NamedTuple):
     words: BorrowingWords | None = None
     anew: Placement | None = None
     unit: QuotaUnit = QuotaUnit.GPUS  # of those words
-    floor: QueueFloor | None = None  # what is kept free for a queue
+    floor: QueueFloor | None = None  # GPUs that stay free for a queue
 
 
 def seating_of(

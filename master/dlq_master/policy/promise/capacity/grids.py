@@ -55,8 +55,8 @@ def several_types(cluster: Cluster, job: Job) -> bool:
 
 
 def grid_of(cluster: Cluster, gpu_type: str, rules: Promises, origin: int) -> Grid:
-    """The slots from `origin` on, as new promises may use them: without the nodes that are left to
-    best effort, to trials, and to the floor of a queue."""
+    """The slots from `origin` on, as new promises may use them. Nodes of best effort, of trials and
+    of the floor of a queue are left out."""
 
     kept = _kept_nodes(cluster, gpu_type, rules.queue_floor)
 
