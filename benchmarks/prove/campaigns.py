@@ -201,4 +201,22 @@ CAMPAIGNS = (
             ),
         ),
     ),
+    Campaign(
+        "canaries",
+        "Tokens, private keys, passphrases, passwords and variables of jobs are where they belong, "
+        "and nowhere else.",
+        "0 found in databases, copies, records, logs, command lines, dumps and metrics.",
+        (tests("tests/fault/test_canaries.py", short={}, full={}),),
+    ),
+    Campaign(
+        "rotation",
+        "The CA changes under running jobs.",
+        "1,000 agents, each with a job: 0 jobs lost, and all agents come back.",
+        (
+            tests(
+                "tests/fault/test_rotation_crowd.py",
+                short={"AGENTS": "50"}, full={"AGENTS": "1000"},
+            ),
+        ),
+    ),
 )  # fmt: skip

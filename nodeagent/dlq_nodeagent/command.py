@@ -92,11 +92,11 @@ def run(
 @main.command(
     "join",
     epilog="\b\nExamples:\n"
-    "  dlq-nodeagent join --master head:7321 TOKEN\n"
-    "  dlq-nodeagent join --master head:7321 --name gpu01 - < token.txt",
+    "  dlq-nodeagent join --master head:7321 - < token.txt\n"
+    "  dlq-nodeagent join --master head:7321 --name gpu01 -    (then type the token)",
 )
 @click.argument("token_argument", metavar="[TOKEN]", required=False)
-@click.option("--token", "token_option", help="The token, as an option.")
+@click.option("--token", "token_option", help="The token, as an option; ps shows it.")
 @click.option("--master", help="HOST:PORT of the master's join port.")
 @click.option("--name", help="The node's name; the host's name if not given.")
 @click.option(
@@ -124,7 +124,7 @@ def join_command(
     if not token or not address:
         raise ConfigError(
             "a token and the master's join address are needed",
-            hint="dlq-nodeagent join TOKEN --master HOST:PORT (or master.join in the config)",
+            hint="dlq-nodeagent join --master HOST:PORT - < token.txt; or [master] join",
         )
     _check_address(address)
     prepare_state_dir(config.node.state_dir)

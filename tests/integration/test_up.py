@@ -134,14 +134,18 @@ def test_a_dump_of_a_live_box_has_its_logs_and_no_secret(box: UpBox) -> None:
 
 def test_another_machine_joins_by_one_command_and_the_token_is_good_once(box: UpBox) -> None:
     box.said("up")
-    command = box.said("up", "--invite", "--address", "127.0.0.1").split()
+    printed = box.said("up", "--invite", "--address", "127.0.0.1")
+    echo, _, command = (words.split() for words in printed.partition(" | "))
+    token = echo[-1]
+    assert echo[:-1] == ["echo"]
     assert command[:3] == ["dlq", "up", "--join"]
+    assert command[4:] == ["--token", "-"], "no list of processes shows the token"
     with up_box() as second, up_box() as third:
         given = ("--devices", "fake:3", "--name")
-        second.said(*command[1:4], *given, "second", given=f"{command[-1]}\n")
+        second.said(*command[1:4], *given, "second", given=f"{token}\n")
         wait_until(lambda: "second" in box.said("nodes"), what="the node is there")
         assert second.facts()["joined"] is True
-        refused = third.ask(*command[1:], *given, "third")
+        refused = third.ask(*command[1:], *given, "third", given=f"{token}\n")
         assert refused.returncode == 2
         assert "token" in refused.stderr
         assert box.said("run", "-G", "3", "--", "hostname")  # only the second has three

@@ -21,7 +21,7 @@ from dlq_common.errors import ConfigError
         "dlq up --devices fake:2",
         "dlq up --at-login",
         "dlq up --invite",
-        "dlq up --join 192.168.1.5:7321",
+        "dlq up --join 192.168.1.5:7321 --token - < token.txt",
         "dlq up --status",
     )
 )
@@ -30,7 +30,11 @@ from dlq_common.errors import ConfigError
 @click.option("--status", "look", is_flag=True, help="Say how the box is, and start nothing.")
 @click.option("--invite", is_flag=True, help="Let another machine join: prints its command.")
 @click.option("--join", "join_address", metavar="HOST:PORT", help="Join the box at this address.")
-@click.option("--token", metavar="TOKEN", help="With --join; asked for if it is not given.")
+@click.option(
+    "--token",
+    metavar="TOKEN",
+    help="With --join; - reads it from stdin, else it is asked for. A typed one is shown by ps.",
+)
 @click.option("--name", metavar="NODE", help="Name of this machine as a node.")
 @click.option("--address", metavar="HOST", help="Where others reach this machine, with --invite.")
 @click.option("--port", type=click.IntRange(1, 65_534), help="The master's; joins have the next.")
@@ -140,7 +144,7 @@ def _token(token: str | None) -> str:
     """The token of the command line, else of the terminal or of stdin."""
     if token is None and sys.stdin.isatty():
         return str(click.prompt("Token of `dlq up --invite`", hide_input=True, err=True)).strip()
-    return token or sys.stdin.readline().strip()
+    return sys.stdin.readline().strip() if token in (None, "", "-") else token
 
 
 def _show(box: Box | None, *, as_json: bool) -> None:
