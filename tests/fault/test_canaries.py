@@ -21,6 +21,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import click
 import pytest
 
 from dlq.v1 import job_pb2
@@ -156,24 +157,25 @@ def typed(daemons: Daemons, *words: str, given: str = "", **env: str) -> str:
     return done.stdout
 
 
-def watched(kind: type[Daemons]) -> type[Daemons]:
+class WatchedDaemons(Daemons):
     """Daemons with a port of metrics, whose nodes join by a token on standard input."""
 
-    class Watched(kind):  # type: ignore[misc, valid-type] # chosen by the test
-        found: Found
-        metrics: str
+    found: Found
+    metrics: str
 
-        def start(self, name: str, **env: str) -> None:
-            more = {"DLQ_LISTEN__METRICS": self.metrics} if name == "master" else {}
-            super().start(name, **more, **env)
+    def start(self, name: str, **env: str) -> None:
+        more = {"DLQ_LISTEN__METRICS": self.metrics} if name == "master" else {}
+        super().start(name, **more, **env)
 
-        def _run(self, command: object, *arguments: str) -> str:
-            if arguments[0] != "join":
-                return str(super()._run(command, *arguments))
-            token = self.found.plant("join token", arguments[1])
-            return typed(self, "dlq-nodeagent", "join", "-", *arguments[2:], given=f"{token}\n")
+    def _run(self, command: click.Command, *arguments: str) -> str:
+        if arguments[0] != "join":
+            return super()._run(command, *arguments)
+        token = self.found.plant("join token", arguments[1])
+        return typed(self, "dlq-nodeagent", "join", "-", *arguments[2:], given=f"{token}\n")
 
-    return Watched
+
+class WatchedPair(WatchedDaemons, PostgresDaemons):
+    """The same with the rows in PostgreSQL."""
 
 
 def work(daemons: Daemons, found: Found) -> None:
@@ -246,7 +248,7 @@ def test_no_secret_is_found_where_it_must_not_be(tmp_path: Path) -> None:
     metrics = f"127.0.0.1:{free_ports(1)[0]}"
     secret = passphrase(found, tmp_path)
     settings = f'[backup]\nca_key = "encrypted"\npassphrase_file = "{secret}"\n'
-    daemons = watched(Daemons)(tmp_path, ("n1",), settings=settings)
+    daemons = WatchedDaemons(tmp_path, ("n1",), settings=settings)
     daemons.found, daemons.metrics = found, metrics
     with watching(daemons, found) as lines:
         work(daemons, found)
@@ -276,7 +278,7 @@ def test_no_secret_of_a_pair_is_found_where_it_must_not_be(
     password.touch(mode=0o600)
     password.write_text(found.plant("password of the database", PASSWORD))
     metrics = f"127.0.0.1:{free_ports(1)[0]}"
-    daemons = watched(PostgresDaemons)(tmp_path, server, ("n1",))
+    daemons = WatchedPair(tmp_path, server, ("n1",))
     daemons._settings = daemons._settings.replace(
         f'dsn = "{server.dsn}"',
         f'dsn = "{server.tcp_dsn}"\npassword_file = "{password}"\ntls = "disable"',
