@@ -12,7 +12,7 @@ UNIT_DIR=/etc/systemd/system
 BIN_DIR=/usr/local/bin
 MAN_DIR=/usr/local/share/man
 MAN_PAGES="man1/dlq.1 man8/dlq-master.8 man8/dlq-nodeagent.8 man8/dlq-notify.8 man8/dlq-web.8"
-MASTER_UNITS="dlq-master.service dlq-login.socket dlq-backup.service dlq-backup.timer dlq-notify.service dlq-provider.socket dlq-provider@.service"
+MASTER_UNITS="dlq-master.service dlq-login.socket dlq-backup.service dlq-backup.timer dlq-notify.service dlq-provider.socket dlq-provider@.service dlq-hooks.socket dlq-hooks@.service"
 NODE_UNITS="dlq-nodeagent.service dlq-jobs.service"
 WEB_UNITS="dlq-web.service dlq-web.socket"
 
@@ -204,6 +204,7 @@ put_in_place() {
     has web || rm -f "$BIN_DIR/dlq-web"
     ! has master || make_account master
     ! has master || make_account notify
+    ! has master || make_account hooks
     ! has web || make_account web
     for one in $role; do
         [ -e "$share/tmpfiles.d/dlq-$one.conf" ] || continue
@@ -272,7 +273,7 @@ uninstall() {
         printf '[Unit]\nRefuseManualStop=no\n' >/run/systemd/system/dlq-jobs.service.d/uninstall.conf
         systemctl daemon-reload
     fi
-    for unit in dlq-provider.socket dlq-notify.service dlq-backup.timer dlq-web.socket dlq-web.service dlq-login.socket dlq-master.service dlq-nodeagent.service dlq-jobs.service; do
+    for unit in dlq-hooks.socket dlq-provider.socket dlq-notify.service dlq-backup.timer dlq-web.socket dlq-web.service dlq-login.socket dlq-master.service dlq-nodeagent.service dlq-jobs.service; do
         [ -e "$UNIT_DIR/$unit" ] || continue
         systemctl disable --quiet "$unit" 2>/dev/null || true
         systemctl stop "$unit"
@@ -285,7 +286,7 @@ uninstall() {
     systemctl daemon-reload
     systemctl reset-failed 'dlq-*' 2>/dev/null || true
     rm -f /etc/sysusers.d/dlq-master.conf /etc/tmpfiles.d/dlq-master.conf /etc/tmpfiles.d/dlq-node.conf
-    rm -f /etc/sysusers.d/dlq-web.conf /etc/tmpfiles.d/dlq-web.conf /etc/sysusers.d/dlq-notify.conf /etc/sysusers.d/dlq-provider.conf
+    rm -f /etc/sysusers.d/dlq-web.conf /etc/tmpfiles.d/dlq-web.conf /etc/sysusers.d/dlq-notify.conf /etc/sysusers.d/dlq-provider.conf /etc/sysusers.d/dlq-hooks.conf
     rmdir --ignore-fail-on-non-empty /etc/sysusers.d 2>/dev/null || true
     for command in dlq dlq-master dlq-nodeagent dlq-web dlq-notify; do
         [ ! -L "$BIN_DIR/$command" ] || rm -f "$BIN_DIR/$command"
@@ -315,7 +316,7 @@ remove_groups() {
 
 remove_state() {
     rm -rf /etc/dlq /var/lib/dlq /var/lib/dlq-agent /var/lib/dlq-web /var/lib/dlq-notify /var/lib/dlq-provider /var/backups/dlq
-    for account in dlq dlq-web dlq-notify dlq-provider; do
+    for account in dlq dlq-web dlq-notify dlq-provider dlq-hooks; do
         ! getent passwd "$account" >/dev/null || userdel "$account"
         ! getent group "$account" >/dev/null || groupdel "$account"
     done

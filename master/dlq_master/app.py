@@ -28,7 +28,7 @@ from dlq_common.text.instants import format_instant
 from dlq_common.text.names import check_word
 from dlq_common.text.units import MINUTE, approximate_span
 from dlq_master.ca_commands import ca
-from dlq_master.control.config import OTHERS, POSTGRESQL, SQLITE, MasterConfig
+from dlq_master.control.config import CLOSED, OPEN, OTHERS, POSTGRESQL, SQLITE, MasterConfig
 from dlq_master.control.loans.load_sources import check_source
 from dlq_master.control.loop.failpoints import Failpoints
 from dlq_master.control.people.people import ROLE_ORDER
@@ -406,6 +406,11 @@ _MORE_LIMITS: tuple[tuple[str, Callable[[Any], bool], str], ...] = (
     ("shipping.every", lambda it: it >= 0.05, "must be at least 50ms"),
     ("shipping.snapshot_every", lambda it: it >= 1.0, "must be at least 1s"),
     ("loans.every", lambda it: it >= 1.0, "must be at least 1s"),
+    ("hooks.on_submit", lambda it: it in ("", CLOSED, OPEN), 'is "closed", "open" or ""'),
+    ("hooks.time_limit", lambda it: 0.01 <= it <= MINUTE, "is from 10ms to 1m"),
+    ("hooks.memory", lambda it: it >= 64 << 20, "is at least 64MiB"),
+    ("hooks.waiting", lambda it: it >= 1, "must be at least 1"),
+    ("hooks.file", lambda it: not it or it.startswith("/"), "is an absolute path"),
     ("loans.within", lambda it: not 0 < it < 1.0, "is 0 or at least 1s"),
 )
 

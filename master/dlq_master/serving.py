@@ -68,6 +68,7 @@ from dlq_master.store.sqlite.halves import Writer
 from dlq_master.store.sqlite.open import EarlyCheck
 
 if TYPE_CHECKING:
+    from dlq_master.hooks.desk import HookDesk
     from dlq_master.shipping.child import ShippingChild
     from dlq_master.taking_part import Leadership
 
@@ -217,8 +218,9 @@ async def _serve(
     if leads is not None:
         leads.ended_by(loop.stop)
         stop = leads.told_to_stop
+    hooks = _hooks(config, reader, clock, leaving)
     server = _server(
-        config, loop, sessions, authority, audit, clock, forecasts, steps, meter, leads
+        config, loop, sessions, authority, audit, clock, forecasts, steps, meter, leads, hooks
     )
     _make_desk(config, state, loop, server, authority, audit, leaving)
     listening = passed.get(LOGIN_SOCKET)
@@ -365,6 +367,7 @@ def _server(
     steps: StepStore,
     meter: Meter,
     leads: Leadership | None,
+    hooks: HookDesk | None,
 ) -> MasterServer:
     settings = ServerSettings(
         api_address=config.listen.api,
@@ -389,7 +392,21 @@ def _server(
         steps=steps,
         meter=meter,
         lead=leads,
+        hooks=hooks,
     )
+
+
+def _hooks(
+    config: MasterConfig, reader: StoreReader, clock: Clock, leaving: AsyncExitStack
+) -> HookDesk | None:
+    """The hooks of the operator; few masters have any."""
+    if not config.hooks.file:
+        return None
+    from dlq_master.hooks.desk import desk_of
+
+    desk = desk_of(config, clock, lambda key, request: reader.request(key, request) is not None)
+    leaving.push_async_callback(desk.close)
+    return desk
 
 
 def _make_desk(

@@ -17,6 +17,7 @@ from dlq_common.identity.files import write_private, write_public
 from dlq_common.identity.pki import Authority, KeyAndRequest, Role, new_key_and_csr
 from dlq_master.control.loop.meter import Meter
 from dlq_master.control.read_model.ports import Control
+from dlq_master.hooks.desk import HookDesk
 from dlq_master.rpc.agents.checkpoint_places import CheckpointPlaces
 from dlq_master.rpc.agents.sessions import Sessions
 from dlq_master.rpc.audit.audit import Audit
@@ -55,6 +56,7 @@ class RpcHouse:
         group_grants: GroupGrants = NO_GRANTS,
         authority: Signs | None = None,
         lead: Lead | None = None,
+        hooks: HookDesk | None = None,
     ) -> None:
         """`loop`: a real one behind the door instead of the fake. `web_...`: as in master.toml."""
         self.clock = SteadyClock()
@@ -85,6 +87,7 @@ class RpcHouse:
             steps=self.steps.store,
             meter=self.meter,
             lead=lead,
+            hooks=hooks,
         )
         self._channels: list[aio.Channel] = []
         for name, role, uid in (
@@ -153,9 +156,10 @@ async def rpc_house(
     web_may_act_for: tuple[str, ...] = ("user",),
     web_certificates_s: float = 0.0,
     group_grants: GroupGrants = NO_GRANTS,
+    hooks: HookDesk | None = None,
 ) -> AsyncIterator[RpcHouse]:
     """A running house; everything is gone afterwards."""
-    house = RpcHouse(tmp_path, loop, web_may_act_for, web_certificates_s, group_grants)
+    house = RpcHouse(tmp_path, loop, web_may_act_for, web_certificates_s, group_grants, hooks=hooks)
     await house.server.start()
     try:
         yield house

@@ -6,6 +6,7 @@ from dlq.v1 import job_service_pb2, promise_service_pb2
 from dlq_cli.facts.common import Facts, described, instant
 from dlq_cli.facts.job import (
     attempt_facts,
+    hook_facts,
     job_facts,
     reason_facts,
     spec_facts,
@@ -19,6 +20,7 @@ def whole_job_facts(answer: job_service_pb2.GetJobResponse) -> Facts:
     return {
         **job_facts(answer.job),
         "spec": spec_facts(answer.spec),
+        **hook_facts(answer.spec.hook_notes),
         "traffic": traffic_facts(answer.traffic),
         "attempts": [attempt_facts(attempt) for attempt in answer.attempts],
     }

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from dlq.v1 import forecast_pb2, job_pb2, profile_pb2, resource_pb2
 from dlq_cli.facts.common import Facts, described
 from dlq_cli.words import shown_state
@@ -217,6 +219,14 @@ def spec_facts(spec: job_pb2.JobSpec) -> Facts:
     asked = "main" if spec.elastic.resize == LIVE else spec.preempt.signal_to
     facts["preempt"]["signal_to"] = asked or "main"
     return facts
+
+
+_note_facts = described(job_pb2.HookNote, "hook field? before? after? text?")
+
+
+def hook_facts(notes: Sequence[job_pb2.HookNote]) -> Facts:
+    """The changes and warnings of hooks; nothing where there are none."""
+    return {"hook_notes": [_note_facts(note) for note in notes]} if notes else {}
 
 
 # A typed reason for a job not to run.

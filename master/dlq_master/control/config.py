@@ -373,6 +373,25 @@ class TwinConfig:
     cpu_share: float = 0.1  # of a core, on average, for looks
 
 
+CLOSED, OPEN = "closed", "open"
+
+
+@dataclass(frozen=True, slots=True)
+class HooksConfig:
+    """Python functions of the operator about submissions (docs/running/hooks.md)."""
+
+    file: str = ""  # the absolute path of a Python file; "": there are no hooks
+    # A failure of on_submit: "closed" refuses the job, "open" accepts it as it is; "": not called.
+    on_submit: str = ""
+    user: str = "dlq-hooks"  # the account of hooks, where root runs the master
+    socket: str = "/run/dlq/hooks.sock"  # of dlq-hooks.socket, by which another master starts them
+    time_limit: Seconds = Seconds(1.0)  # of a call; then the process is killed
+    memory: Bytes = Bytes(256 << 20)  # of the process of hooks
+    waiting: int = 64  # calls that may wait; a further one has failed
+    # Hooks run in the master's own account, which owns the CA's key: for development alone.
+    allow_master_account: bool = False
+
+
 OTHERS = ("named", "nameless", "hidden")
 
 
@@ -432,6 +451,7 @@ class MasterConfig:
     shipping: ShippingConfig = ShippingConfig()
     retention: RetentionConfig = RetentionConfig()
     twin: TwinConfig = TwinConfig()
+    hooks: HooksConfig = HooksConfig()
     visibility: VisibilityConfig = VisibilityConfig()
     log: LogConfig = LogConfig()
     debug: DebugConfig = DebugConfig()

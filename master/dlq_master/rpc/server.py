@@ -41,6 +41,7 @@ from dlq_master.rpc.views.job_rows import JobRows
 from dlq_master.rpc.views.shared_maps import SharedMaps
 
 if TYPE_CHECKING:
+    from dlq_master.hooks.desk import HookDesk
     from dlq_master.rpc.calls.signs import Signs
 
 LARGEST_REQUEST_BYTES = 5 * 1024 * 1024  # a script of 4 MiB, and all else of a spec
@@ -112,11 +113,12 @@ class MasterServer:
         steps: StepStore,
         meter: Meter,
         lead: Lead | None = None,
+        hooks: HookDesk | None = None,
     ) -> None:
         """Bind both ports; nothing is served before `start`. OSError when a port is taken."""
         self._settings = settings
         self._sessions = sessions
-        self.lead = lead
+        self.lead, self.hooks = lead, hooks
         self._health = health.aio.HealthServicer()
         self._execs = ExecRelay(sessions, ids)
         self._profiles = OwnProfiles(clock)
@@ -160,6 +162,7 @@ class MasterServer:
             audit=audit.search,
             health=self._health,
             lead=lead,
+            hooks=hooks,
             version=settings.version,
             web_address=settings.web_address,
             web_certificates_s=settings.web_certificates_s,

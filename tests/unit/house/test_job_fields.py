@@ -34,6 +34,7 @@ BY_HAND = {
     ),
     **dict.fromkeys(("container.mounts", "container.secrets"), "several keys of a layer each"),
     "elastic.gpu_counts": "a list or a range",
+    "hook_notes": "said by the master alone",
     **dict.fromkeys(
         ("origin.script_path", "origin.command_line", "origin.host", "origin.session_number"),
         "known to the command that submits, never by a spec",

@@ -15,7 +15,7 @@ from dlq_cli.commands.jobs.verdict import judged_soon, tell_admission, tell_verd
 from dlq_cli.commands.look.estimated import tell_start
 from dlq_cli.commands.options import detaching
 from dlq_cli.facts.common import document
-from dlq_cli.facts.job import job_facts, reason_facts, spec_facts
+from dlq_cli.facts.job import hook_facts, job_facts, reason_facts, spec_facts
 from dlq_cli.jobs.held import HoldTeller
 from dlq_cli.jobs.slurm_settled import patiently, settle_account, settle_nodes, submit_on_fewest
 from dlq_cli.lists.select import several_jobs
@@ -27,6 +27,7 @@ from dlq_cli.spec.validate import Spec
 from dlq_cli.words import shown_state
 from dlq_client.jobs import Jobs
 from dlq_common.errors import Unavailable
+from dlq_common.text.hook_words import hook_words
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,7 +82,11 @@ def submit_spec(
         pass  # one object, when it has been judged
     elif manner.as_json:
         job = judged_soon(app, answer.job) if verdict else answer.job
-        content = {**job_facts(job), "reasons": [reason_facts(one) for one in answer.reasons]}
+        content = {
+            **job_facts(job),
+            **hook_facts(answer.hook_notes),
+            "reasons": [reason_facts(one) for one in answer.reasons],
+        }
         if test_only:
             content |= {"spec": spec_facts(message), "origins": dict(sorted(spec.origins.items()))}
         click.echo(document({"jobs": [content]}))
@@ -91,6 +96,7 @@ def submit_spec(
         click.echo("The master would accept this job:\n" + understood(spec), nl=False)
     else:
         click.echo(accepted_line(job_id, answer.job, manner))
+    _tell_hooks(app, answer, manner)
     if array and manner.follow and not test_only:
         app.say(f"{job_id} is an array: follow one of its tasks with dlq logs -f {job_id}_INDEX")
     stays = not test_only and (manner.wait or manner.follow)
@@ -166,6 +172,12 @@ def tell_reasons(app: App, job_id: str, reasons: Sequence[job_pb2.WaitReason]) -
         app.say(f"job {job_id} waits: {text}" if job_id else text)
     if len(reasons) > 3:
         app.say(f"and {len(reasons) - 3} more reasons: dlq why {job_id}")
+
+
+def _tell_hooks(app: App, answer: job_service_pb2.SubmitJobResponse, manner: Manner) -> None:
+    """The changes and warnings of hooks, on stderr."""
+    for note in () if manner.as_json else answer.hook_notes:
+        app.say(f"hook {hook_words(note)}")
 
 
 def _tell_place(app: App, answer: job_service_pb2.SubmitJobResponse) -> None:

@@ -18,6 +18,7 @@ from dlq_cli.lists.story import attempts_text, end_note_text, failure_text, imag
 from dlq_cli.output.render import facts
 from dlq_cli.text.traffic import traffic_pairs
 from dlq_client.jobs import Jobs
+from dlq_common.text.hook_words import hook_words
 
 
 @click.command(epilog=examples("dlq show 17", "dlq show 17 --json | jq '.jobs[0].attempts'"))
@@ -39,6 +40,7 @@ def show(app: App, job: tuple[str, ...], as_json: bool) -> None:
     for number, answer in enumerate(answers):
         click.echo("\n" if number else "", nl=False)
         click.echo(job_text(answer.job, look, answer.spec), nl=False, color=look.color)
+        click.echo(facts(("hook", hook_words(note)) for note in answer.spec.hook_notes), nl=False)
         click.echo(facts(traffic_pairs(answer.traffic, look)), nl=False)
         click.echo(attempts_text(answer.attempts, look), nl=False, color=look.color)
         listed = steps[answer.job.job_id]

@@ -177,6 +177,8 @@ def _take_in(turn: Turn, ask: SubmitJob, accepted: Sequence[Job]) -> None:
     first = accepted[0]
     for one in accepted:
         _enter(turn, ask, one)
+    if ask.hooked:
+        turn.note("job_hooked", job_id=first.job_id, actor="hook:on_submit", notes=ask.hooked)
     turn.entered.update(dict.fromkeys(counts.places(first), len(accepted)))
     if first.queue == turn.state.config.interactive.queue:
         turn.entered[counts.gpus_of(first.user)] += first.request.real_gpus * len(accepted)

@@ -106,6 +106,7 @@ class SubmitJob(CallerRequest[Submitted]):
     sized: bool = False  # as many GPUs of its sizes as could ever be had will do
     interactive: bool = False  # its client ends it, or feeds it
     brief: bool = False  # its sender wants the job alone, without reasons
+    hooked: str = ""  # what a hook has changed in it or said of it
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -37,6 +37,7 @@ from dlq_master.rpc.calls.call import Call
 from dlq_master.rpc.calls.errors import HiddenFromCaller
 
 LONGEST_OBJECT = 200
+LONGEST_HOOK = 500
 MOST_IDS = 100  # of a list; more are not told
 # The subject of a call, by the name of the field that holds it.
 IDS = "job_ids"
@@ -132,7 +133,8 @@ class Audit:
         # A new thing has its number from the answer; its name may belong to anybody.
         first, second = reversed(told) if call.path.endswith(SUBMITS) else told
         about = object_of(first) or object_of(second)
-        return self._line(call.identity, call.path, about, decision, call.context.peer())
+        line = self._line(call.identity, call.path, about, decision, call.context.peer())
+        return line | {"hook": call.hook[:LONGEST_HOOK]} if call.hook else line
 
     def _line(
         self, who: CertifiedIdentity | None, method: str, about: str, decision: str, peer: str

@@ -53,6 +53,7 @@ class Call:
     identity: CertifiedIdentity | None = None  # set once the certificate has been read
     let_in: Caller | None = None  # set once the door has looked the identity up
     note: AuditNote | None = None  # of a change, from its first moment
+    hook: str = ""  # what a hook has done to the job that is submitted
     cut: DlqError | None = None  # why it was ended from outside (open_calls.py)
 
     @property

@@ -6,11 +6,11 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from dataclasses import replace
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from dlq.v1 import job_service_pb2 as wire
 from dlq.v1.job_pb2 import JobSpec, WorkLoss
-from dlq_common.errors import PermissionDenied
+from dlq_common.errors import DlqError, PermissionDenied
 from dlq_common.text.wire import to_timestamp
 from dlq_master.control.read_model.published import Published
 from dlq_master.control.stimuli import (
@@ -25,6 +25,7 @@ from dlq_master.control.stimuli import (
     RequeueJob,
     ResumeJob,
     SignalJob,
+    Submitted,
 )
 from dlq_master.model.ids import JobId
 from dlq_master.model.jobs.job import HoldKind, Job
@@ -53,11 +54,42 @@ from dlq_master.rpc.views.convert import attempt_message, contact_of, reason_mes
 from dlq_master.rpc.views.job_view import add_figures, brief_message, job_message
 from dlq_master.store.list_order import BY_NUMBER
 
+if TYPE_CHECKING:
+    from dlq_master.hooks.desk import HookDesk
+
 MOST_DETAILED: Final = 1_000  # jobs of a page with details
 
 
 async def submit_job(call: Call, request: wire.SubmitJobRequest) -> wire.SubmitJobResponse:
+    if call.parts.hooks is not None:
+        return await _submit_by_hooks(call, call.parts.hooks, request)
     submitted = await call.ask(submit_stimulus(request, call.caller))
+    return _told_submitted(call, request, submitted)
+
+
+async def _submit_by_hooks(
+    call: Call, desk: HookDesk, request: wire.SubmitJobRequest
+) -> wire.SubmitJobResponse:
+    """The operator's hook comes first. Few masters have one."""
+    from dlq_master.rpc.specs.hooked import hooked, notes_of
+
+    ask = await hooked(desk, request.spec, submit_stimulus(request, call.caller))
+    call.hook = ask.hooked
+    try:
+        submitted = await call.ask(ask)
+    except DlqError as refusal:
+        if ask.hooked:  # it may be refused for what the hook has made of it
+            refusal.hint = f"{refusal.hint}\n{ask.hooked}".strip()
+        raise
+    answer = _told_submitted(call, request, submitted)
+    spec = ask.spec if request.validate_only else call.read.spec(submitted.job.spec_id)
+    answer.hook_notes.extend(notes_of(spec))
+    return answer
+
+
+def _told_submitted(
+    call: Call, request: wire.SubmitJobRequest, submitted: Submitted
+) -> wire.SubmitJobResponse:
     if request.brief:
         return wire.SubmitJobResponse(job=brief_message(submitted.job))
     return wire.SubmitJobResponse(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import islice
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from dlq.v1 import job_service_pb2 as wire
 from dlq.v1.job_pb2 import JobSpec
@@ -14,6 +14,9 @@ from dlq_master.model.ids import JobId
 from dlq_master.rpc.calls.call import Call
 from dlq_master.rpc.specs.intake import job_stimulus
 from dlq_master.rpc.specs.spec import check_request_id
+
+if TYPE_CHECKING:
+    from dlq_master.hooks.desk import HookDesk
 
 MOST_AT_ONCE: Final = 1_000
 IN_A_TURN: Final = 250
@@ -35,6 +38,34 @@ async def submit_jobs(call: Call, request: wire.SubmitJobsRequest) -> wire.Submi
 async def _submit(call: Call, specs: Sequence[tuple[str, JobSpec]]) -> list[wire.SubmittedJob]:
     """The answers to these specs, which have their keys."""
     asks = [_asked(call, key, spec) for key, spec in specs]
+    if call.parts.hooks is not None:
+        return await _submit_by_hooks(call, call.parts.hooks, specs, asks)
+    return await _submit_asks(call, specs, asks)
+
+
+async def _submit_by_hooks(
+    call: Call,
+    desk: HookDesk,
+    specs: Sequence[tuple[str, JobSpec]],
+    asks: Sequence[SubmitJob | DlqError],
+) -> list[wire.SubmittedJob]:
+    """The operator's hook sees one after the other. Few masters have one."""
+    from dlq_master.rpc.specs.hooked import hooked_or_refused, notes_of_job
+
+    seen = [
+        await hooked_or_refused(desk, spec, ask)
+        for (_key, spec), ask in zip(specs, asks, strict=True)
+    ]
+    call.hook = "; ".join(filter(None, (one.hooked for one in seen if isinstance(one, SubmitJob))))
+    told = await _submit_asks(call, specs, seen)
+    for one in told:
+        one.hook_notes.extend(notes_of_job(call.read, one.job_id))
+    return told
+
+
+async def _submit_asks(
+    call: Call, specs: Sequence[tuple[str, JobSpec]], asks: Sequence[SubmitJob | DlqError]
+) -> list[wire.SubmittedJob]:
     good = tuple(ask for ask in asks if isinstance(ask, SubmitJob))
     ask = SubmitMany(caller=call.caller, request_id=specs[0][0], asks=good)
     answers = iter(await call.ask(ask) if good else ())

@@ -22,7 +22,7 @@ from dlq_master.rpc.metrics.metrics import MetricsServer, Source
 from dlq_master.rpc.metrics.page import cluster_families
 from dlq_master.rpc.metrics.slurm import slurm_families
 from dlq_master.rpc.metrics.token_file import token_file_of
-from dlq_master.rpc.metrics.work import call_families, flow_families
+from dlq_master.rpc.metrics.work import call_families, flow_families, hook_families
 from dlq_master.rpc.server import MasterServer
 
 
@@ -51,6 +51,7 @@ def metrics_server(
         yield from flow_families(read, exemplars=config.metrics.job_info)
         yield from info_families(read, config.metrics)
         yield from call_families(server.times)
+        yield from hook_families(server.hooks)
         yield from health_families(read, now_s)
         yield from queue_families(loop.waiting, foresight, now_s)
         yield from host.families()

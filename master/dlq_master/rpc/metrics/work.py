@@ -6,10 +6,14 @@ Counters begin at 0 with every start: Prometheus takes that for a reset, and its
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 from dlq_master.control.read_model.published import Published
 from dlq_master.rpc.calls.call_times import CallTimes
-from dlq_master.rpc.metrics.exposition import MetricFamily, by, gauge, histogram
+from dlq_master.rpc.metrics.exposition import Labels, MetricFamily, by, family, gauge, histogram
+
+if TYPE_CHECKING:
+    from dlq_master.hooks.desk import HookDesk
 
 
 def flow_families(read: Published, *, exemplars: bool = False) -> Iterator[MetricFamily]:
@@ -48,3 +52,17 @@ def call_families(times: CallTimes) -> Iterator[MetricFamily]:
     yield histogram("dlq_rpc_seconds", words, times.calls)
     words = "Open streams: of agents, followers of events and readers of logs."
     yield by("dlq_stream_clients", "gauge", words, "method", times.streams)
+
+
+def hook_families(desk: HookDesk | None) -> Iterator[MetricFamily]:
+    """Calls of the operator's hooks; without hooks there is no sample."""
+    calls: dict[Labels, float] = {}
+    seconds: dict[Labels, float] = {}
+    if desk is not None:
+        for (hook, outcome), count in desk.calls.items():
+            calls[("hook", hook), ("outcome", outcome)] = count
+        seconds = {(("hook", hook),): spent_s for hook, spent_s in desk.seconds.items()}
+    words = "Calls of hooks of the operator, by their outcome: ok, refused or failed."
+    yield family("dlq_hook_calls_total", "counter", words, calls)
+    words = "Time of these calls, without their waiting."
+    yield family("dlq_hook_seconds_total", "counter", words, seconds)

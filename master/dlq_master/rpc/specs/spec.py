@@ -346,6 +346,11 @@ def _check_origin(spec: JobSpec) -> None:
         raise refused("origin.session_number", "must not be below 0")
 
 
+def _check_hook_notes(spec: JobSpec) -> None:
+    if spec.hook_notes:
+        raise refused("hook_notes", "come from the master alone")
+
+
 class Check(NamedTuple):
     """A check, and the fields of JobSpec without which it has nothing to say; none: always."""
 
@@ -393,6 +398,7 @@ CHECKS = (
     _of(check_lateness, "lateness"),
     _of(_check_interactive, "interactive"),
     _of(_check_origin, "origin"),
+    _of(_check_hook_notes, "hook_notes"),
 )
 
 

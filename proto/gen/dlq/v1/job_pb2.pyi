@@ -724,6 +724,7 @@ class JobSpec(_message.Message):
     ORIGIN_FIELD_NUMBER: _builtins.int
     UMASK_FIELD_NUMBER: _builtins.int
     SOFT_LIMITS_FIELD_NUMBER: _builtins.int
+    HOOK_NOTES_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     """A name for people: printable characters, at most 256, no part ".." between slashes."""
     script: _builtins.str
@@ -882,6 +883,10 @@ class JobSpec(_message.Message):
         node's.
         """
 
+    @_builtins.property
+    def hook_notes(self) -> _containers.RepeatedCompositeFieldContainer[Global___HookNote]:
+        """In answers: the changes and warnings of the cluster's hooks. Refused in a request."""
+
     def __init__(
         self,
         *,
@@ -927,10 +932,11 @@ class JobSpec(_message.Message):
         origin: Global___OriginSpec | None = ...,
         umask: _builtins.int | None = ...,
         soft_limits: _abc.Mapping[_builtins.str, _builtins.int] | None = ...,
+        hook_notes: _abc.Iterable[Global___HookNote] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_step_count", b"_step_count", "_tasks_per_node", b"_tasks_per_node", "_umask", b"_umask", "array", b"array", "begin_time", b"begin_time", "checkpoint", b"checkpoint", "container", b"container", "dependency", b"dependency", "disconnect_hold_duration", b"disconnect_hold_duration", "elastic", b"elastic", "interactive", b"interactive", "lateness", b"lateness", "origin", b"origin", "output", b"output", "preempt", b"preempt", "resources", b"resources", "retry", b"retry", "roles", b"roles", "run_estimate_duration", b"run_estimate_duration", "step_count", b"step_count", "tasks", b"tasks", "tasks_per_node", b"tasks_per_node", "time_limit_duration", b"time_limit_duration", "umask", b"umask"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_step_count", b"_step_count", "_tasks_per_node", b"_tasks_per_node", "_umask", b"_umask", "array", b"array", "begin_time", b"begin_time", "checkpoint", b"checkpoint", "command", b"command", "compat", b"compat", "completion_exit_codes", b"completion_exit_codes", "container", b"container", "deadlines", b"deadlines", "dependency", b"dependency", "disconnect_hold_duration", b"disconnect_hold_duration", "elastic", b"elastic", "environment", b"environment", "hold", b"hold", "interactive", b"interactive", "labels", b"labels", "lateness", b"lateness", "launch", b"launch", "name", b"name", "nice", b"nice", "no_requeue", b"no_requeue", "on_exit0_while_stopping", b"on_exit0_while_stopping", "on_miss", b"on_miss", "origin", b"origin", "output", b"output", "preempt", b"preempt", "profile", b"profile", "queue", b"queue", "resources", b"resources", "retry", b"retry", "roles", b"roles", "run_estimate_duration", b"run_estimate_duration", "runtime", b"runtime", "script", b"script", "soft_limits", b"soft_limits", "step_count", b"step_count", "tasks", b"tasks", "tasks_per_node", b"tasks_per_node", "team", b"team", "time_limit_duration", b"time_limit_duration", "time_limit_scope", b"time_limit_scope", "umask", b"umask", "working_directory", b"working_directory"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_step_count", b"_step_count", "_tasks_per_node", b"_tasks_per_node", "_umask", b"_umask", "array", b"array", "begin_time", b"begin_time", "checkpoint", b"checkpoint", "command", b"command", "compat", b"compat", "completion_exit_codes", b"completion_exit_codes", "container", b"container", "deadlines", b"deadlines", "dependency", b"dependency", "disconnect_hold_duration", b"disconnect_hold_duration", "elastic", b"elastic", "environment", b"environment", "hold", b"hold", "hook_notes", b"hook_notes", "interactive", b"interactive", "labels", b"labels", "lateness", b"lateness", "launch", b"launch", "name", b"name", "nice", b"nice", "no_requeue", b"no_requeue", "on_exit0_while_stopping", b"on_exit0_while_stopping", "on_miss", b"on_miss", "origin", b"origin", "output", b"output", "preempt", b"preempt", "profile", b"profile", "queue", b"queue", "resources", b"resources", "retry", b"retry", "roles", b"roles", "run_estimate_duration", b"run_estimate_duration", "runtime", b"runtime", "script", b"script", "soft_limits", b"soft_limits", "step_count", b"step_count", "tasks", b"tasks", "tasks_per_node", b"tasks_per_node", "team", b"team", "time_limit_duration", b"time_limit_duration", "time_limit_scope", b"time_limit_scope", "umask", b"umask", "working_directory", b"working_directory"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__step_count: _TypeAlias = _typing.Literal["step_count"]  # noqa: Y015
     _WhichOneofArgType__step_count: _TypeAlias = _typing.Literal["_step_count", b"_step_count"]  # noqa: Y015
@@ -946,6 +952,44 @@ class JobSpec(_message.Message):
     def WhichOneof(self, oneof_group: _WhichOneofArgType__umask) -> _WhichOneofReturnType__umask | None: ...
 
 Global___JobSpec: _TypeAlias = JobSpec  # noqa: Y015
+
+@_typing.final
+class HookNote(_message.Message):
+    """One change that a hook of the operator has made in a job, or one warning (docs/running/hooks.md)."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    HOOK_FIELD_NUMBER: _builtins.int
+    FIELD_FIELD_NUMBER: _builtins.int
+    BEFORE_FIELD_NUMBER: _builtins.int
+    AFTER_FIELD_NUMBER: _builtins.int
+    TEXT_FIELD_NUMBER: _builtins.int
+    hook: _builtins.str
+    """The function, such as "on_submit"."""
+    field: _builtins.str
+    """The changed field in the words of people, such as "time limit". Empty: this is a warning."""
+    before: _builtins.str
+    """Its value as the user wrote it."""
+    after: _builtins.str
+    """Its value now."""
+    text: _builtins.str
+    """The warning."""
+    def __init__(
+        self,
+        *,
+        hook: _builtins.str = ...,
+        field: _builtins.str = ...,
+        before: _builtins.str = ...,
+        after: _builtins.str = ...,
+        text: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["after", b"after", "before", b"before", "field", b"field", "hook", b"hook", "text", b"text"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___HookNote: _TypeAlias = HookNote  # noqa: Y015
 
 @_typing.final
 class TaskSpec(_message.Message):

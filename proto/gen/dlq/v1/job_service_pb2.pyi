@@ -160,6 +160,7 @@ class SubmitJobResponse(_message.Message):
     JOB_FIELD_NUMBER: _builtins.int
     REASONS_FIELD_NUMBER: _builtins.int
     JOBS_AHEAD_COUNT_FIELD_NUMBER: _builtins.int
+    HOOK_NOTES_FIELD_NUMBER: _builtins.int
     jobs_ahead_count: _builtins.int
     """Jobs ahead of it in its order; unset: it does not wait, or only ExplainJob can tell."""
     @_builtins.property
@@ -170,16 +171,21 @@ class SubmitJobResponse(_message.Message):
     def reasons(self) -> _containers.RepeatedCompositeFieldContainer[_job_pb2.WaitReason]:
         """Why it does not run yet, as of the last plan."""
 
+    @_builtins.property
+    def hook_notes(self) -> _containers.RepeatedCompositeFieldContainer[_job_pb2.HookNote]:
+        """The changes and warnings of hooks. A repeat has the same ones."""
+
     def __init__(
         self,
         *,
         job: _job_pb2.Job | None = ...,
         reasons: _abc.Iterable[_job_pb2.WaitReason] | None = ...,
         jobs_ahead_count: _builtins.int | None = ...,
+        hook_notes: _abc.Iterable[_job_pb2.HookNote] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_jobs_ahead_count", b"_jobs_ahead_count", "job", b"job", "jobs_ahead_count", b"jobs_ahead_count"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_jobs_ahead_count", b"_jobs_ahead_count", "job", b"job", "jobs_ahead_count", b"jobs_ahead_count", "reasons", b"reasons"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_jobs_ahead_count", b"_jobs_ahead_count", "hook_notes", b"hook_notes", "job", b"job", "jobs_ahead_count", b"jobs_ahead_count", "reasons", b"reasons"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__jobs_ahead_count: _TypeAlias = _typing.Literal["jobs_ahead_count"]  # noqa: Y015
     _WhichOneofArgType__jobs_ahead_count: _TypeAlias = _typing.Literal["_jobs_ahead_count", b"_jobs_ahead_count"]  # noqa: Y015
@@ -223,21 +229,27 @@ class SubmittedJob(_message.Message):
 
     JOB_ID_FIELD_NUMBER: _builtins.int
     REFUSAL_FIELD_NUMBER: _builtins.int
+    HOOK_NOTES_FIELD_NUMBER: _builtins.int
     job_id: _builtins.str
     """The job, or of an array the array. Empty: it was refused."""
     @_builtins.property
     def refusal(self) -> Global___Refusal:
         """Why it was refused; its job_id is empty."""
 
+    @_builtins.property
+    def hook_notes(self) -> _containers.RepeatedCompositeFieldContainer[_job_pb2.HookNote]:
+        """As in SubmitJobResponse."""
+
     def __init__(
         self,
         *,
         job_id: _builtins.str = ...,
         refusal: Global___Refusal | None = ...,
+        hook_notes: _abc.Iterable[_job_pb2.HookNote] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["refusal", b"refusal"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["job_id", b"job_id", "refusal", b"refusal"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["hook_notes", b"hook_notes", "job_id", b"job_id", "refusal", b"refusal"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -23,7 +23,7 @@ from dlq_master.rpc.metrics.host import HostMetrics
 from dlq_master.rpc.metrics.infos import info_families
 from dlq_master.rpc.metrics.leading import leader_families
 from dlq_master.rpc.metrics.page import cluster_families
-from dlq_master.rpc.metrics.work import call_families, flow_families
+from dlq_master.rpc.metrics.work import call_families, flow_families, hook_families
 from dlq_master.shipping.status import ShippingStatus, write_status
 from dlq_master.store.tables.tenants import Foreseen
 from support.fake_clock import FakeClock
@@ -54,6 +54,7 @@ def families(tmp_path: Path) -> list[MetricFamily]:
         *cluster_families(read, Meter()),
         *flow_families(read),
         *call_families(CallTimes(clock.boottime_s)),
+        *hook_families(None),
         *info_families(read, named),
         *health_families(read, now_s),
         *queue_families(0, FakeForesight(), now_s),

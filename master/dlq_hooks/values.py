@@ -1,0 +1,72 @@
+"""The values of hooks, of version API_VERSION. Later versions add fields, and take none away."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Final
+
+API_VERSION: Final = 1
+
+
+@dataclass(slots=True)
+class SubmittedSpec:
+    """A job as its user submitted it. A hook may change the fields of CHANGEABLE, as said there."""
+
+    name: str = ""
+    command: list[str] = field(default_factory=list)
+    script: str = ""
+    working_directory: str = ""
+    queue: str = ""  # "": the default queue
+    team: str = ""  # "": the user's default team
+    gpus: int = 0
+    cores: int = 0  # of a job without GPUs
+    nodes: int | None = None  # None: the master chooses
+    gpu_type: str = ""  # "": any
+    memory_bytes: int | None = None  # of each node
+    time_limit_s: float | None = None  # None: there is none
+    run_estimate_s: float | None = None
+    nice: int = 0  # above 0: behind the other jobs of its queue
+    labels: dict[str, str] = field(default_factory=dict)
+    environment: dict[str, str] = field(default_factory=dict)
+    image: str = ""  # "": it runs without a container
+    hold: bool = False
+    tasks: int = 1  # of an array
+    deadlines: int = 0  # how many it asks for
+    interactive: bool = False
+
+
+CHANGEABLE: Final = {
+    "queue": "another queue",
+    "time_limit_s": "another limit, or one where there is none",
+    "labels": "labels may be added, changed and taken away",
+    "environment": "variables may be added; those of the user stay",
+    "image": "another image, for a job with a container",
+    "nice": "a higher one",
+    "hold": "True",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class HookUser:
+    """The person who submits, by their certificate."""
+
+    name: str
+    role: str  # "user", "operator" or "admin"
+
+
+@dataclass(frozen=True, slots=True)
+class HookContext:
+    """The cluster at the time of the call."""
+
+    cluster: str
+    time_s: float  # seconds since 1970; read no clock of your own
+    queues: tuple[str, ...] = ()
+    dry_run: bool = False  # nothing is accepted: a test, or `dlq submit --test-only`
+    api_version: int = API_VERSION
+
+
+@dataclass(frozen=True, slots=True)
+class Refuse:
+    """The job is not accepted; its user reads the reason."""
+
+    reason: str

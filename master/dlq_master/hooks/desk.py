@@ -1,0 +1,119 @@
+"""The calls of hooks: how many wait, whether a failure refuses, and what has come of them.
+
+Nothing of the loop waits here. A submission waits for its own call, in the task of its own request.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter, OrderedDict
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from dlq_common.clock import Clock
+from dlq_common.daemon.logs import get_logger
+from dlq_common.errors import ConfigError
+from dlq_master.control.config import HooksConfig, MasterConfig
+from dlq_master.hooks.account import read_file, starter
+from dlq_master.hooks.process import HookFailed, HookFile, HookLimits, HookProcess, HookStarter
+
+_log = get_logger("master.hooks")
+ON_SUBMIT: Final = "on_submit"
+OK, REFUSED, FAILED = "ok", "refused", "failed"
+MOST_KNOWN: Final = 256  # answers of late
+Knows = Callable[[str, str], bool]
+Key = tuple[str, ...]
+
+
+def desk_of(config: MasterConfig, clock: Clock, knows: Knows) -> HookDesk:
+    """The desk of a master. A file that cannot be read is told; the hooks fail until a reload.
+    ConfigError: there is no account for them.
+    """
+    start = starter(config.hooks)
+    try:
+        file = read_file(config.hooks.file)
+    except ConfigError as error:
+        _log.error("hooks_unreadable", error=error.what)
+        file = HookFile(config.hooks.file, f"raise RuntimeError({error.what!r})")
+    queues = tuple(queue.name for queue in config.queues)
+    return HookDesk(
+        config.hooks, file, start, clock, cluster=config.cluster.name, queues=queues, knows=knows
+    )
+
+
+class HookDesk:
+    """All that the master has to do with hooks."""
+
+    def __init__(
+        self,
+        config: HooksConfig,
+        file: HookFile,
+        start: HookStarter,
+        clock: Clock,
+        *,
+        cluster: str,
+        queues: tuple[str, ...],
+        knows: Knows,
+    ) -> None:
+        """`knows`: whether a caller's request id has been answered before."""
+        limits = HookLimits(config.time_limit, config.memory)
+        self.process = HookProcess(file, limits, start, clock)
+        self.cluster, self.queues, self.knows = cluster, queues, knows
+        self.calls: Counter[tuple[str, str]] = Counter()  # by hook and outcome
+        self.seconds: Counter[str] = Counter()  # of the calls of a hook, without their waiting
+        self.clock = clock
+        self.waiting = 0
+        self._config = config
+        self._one = asyncio.Lock()
+        self._known: OrderedDict[Key, asyncio.Task[Mapping[str, Any]]] = OrderedDict()
+        self._open: set[asyncio.Task[Mapping[str, Any]]] = set()
+
+    def policy(self, hook: str) -> str:
+        """The fate of a request when this hook fails: "closed" or "open"; "": it is not called."""
+        return str(getattr(self._config, hook))
+
+    async def call(self, hook: str, told: Mapping[str, Any], key: Key = ()) -> Mapping[str, Any]:
+        """The answer of a hook. Raises HookFailed. The same `key` has the same answer for a while,
+        and the hook runs once. A caller that leaves does not end the call: others need the process.
+        """
+        known = self._known.get(key) if key else None
+        if known is not None and not (known.done() and (known.cancelled() or known.exception())):
+            return await asyncio.shield(known)
+        if self.waiting >= self._config.waiting:
+            self.calls[hook, FAILED] += 1
+            raise HookFailed(f"{self.waiting} calls of hooks wait already", 1.0)
+        self.waiting += 1
+        task = asyncio.create_task(self._call(hook, told))
+        self._open.add(task)
+        task.add_done_callback(self._over)
+        if key:
+            self._known[key] = task
+            if len(self._known) > MOST_KNOWN:
+                self._known.popitem(last=False)
+        return await asyncio.shield(task)
+
+    async def close(self) -> None:
+        """End the process; calls that wait have no answer."""
+        for task in self._open:
+            task.cancel()
+        await self.process.stop()
+
+    async def _call(self, hook: str, told: Mapping[str, Any]) -> Mapping[str, Any]:
+        outcome = FAILED
+        try:
+            async with self._one:
+                since_s = self.clock.boottime_s()
+                try:
+                    answer = await self.process.call(hook, told)
+                finally:
+                    self.seconds[hook] += self.clock.boottime_s() - since_s  # type: ignore[assignment]
+            outcome = REFUSED if answer.get("refused") else OK
+            return answer
+        finally:
+            self.calls[hook, outcome] += 1
+
+    def _over(self, task: asyncio.Task[Mapping[str, Any]]) -> None:
+        self._open.discard(task)
+        self.waiting -= 1
+        if not task.cancelled():
+            task.exception()  # its caller may have left, and nobody else asks

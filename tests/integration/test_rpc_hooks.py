@@ -1,0 +1,176 @@
+"""Submissions through the operator's hook, over a real line: what it may change, what its failure
+means, and that a repeat has the first answer.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import grpc
+import pytest
+
+from dlq.v1 import job_pb2
+from dlq.v1 import job_service_pb2 as wire
+from dlq.v1.job_service_pb2_grpc import JobServiceStub
+from dlq_common.identity.pki import Role
+from dlq_common.text.hook_words import hook_words
+from dlq_master.model.ids import JobId
+from support.hook_files import a_desk
+from support.rpc_house import DEADLINE_S, RpcHouse, rpc_house
+
+pytestmark = pytest.mark.integration
+
+
+class HookedHouse:
+    """A door with a hook, and alice who submits."""
+
+    def __init__(self, house: RpcHouse, known: set[tuple[str, str]]) -> None:
+        self.house, self.known = house, known
+        self.alice: Any = JobServiceStub(house.channel_as("alice", Role.USER))
+        self.desk: Any = None
+
+    async def submit(self, name: str, request_id: str = "r", **more: Any) -> Any:
+        request = wire.SubmitJobRequest(request_id=request_id, spec=a_spec(name), **more)
+        return await self.alice.SubmitJob(request, timeout=DEADLINE_S)
+
+    async def refused(self, name: str) -> grpc.aio.AioRpcError:
+        with pytest.raises(grpc.aio.AioRpcError) as caught:
+            await self.submit(name)
+        return caught.value
+
+    def spec(self, job_id: str) -> job_pb2.JobSpec:
+        return job_pb2.JobSpec.FromString(self.house.control.published.specs[JobId(int(job_id))])
+
+
+def a_spec(name: str) -> job_pb2.JobSpec:
+    spec = job_pb2.JobSpec(name=name, command=["/bin/true"], environment={"HOME": "/home/alice"})
+    spec.resources.gpu_count = 1
+    return spec
+
+
+@asynccontextmanager
+async def hooked_house(tmp_path: Path, **settings: Any) -> AsyncIterator[HookedHouse]:
+    known: set[tuple[str, str]] = set()
+    desk = a_desk(known=known, **settings)
+    async with rpc_house(tmp_path, hooks=desk) as house:
+        hooked = HookedHouse(house, known)
+        hooked.desk = desk
+        yield hooked
+    await desk.close()
+
+
+@pytest.fixture
+async def hooked(tmp_path: Path) -> AsyncIterator[HookedHouse]:
+    async with hooked_house(tmp_path) as house:
+        yield house
+
+
+async def test_changes_are_in_the_job_and_told_everywhere(hooked: HookedHouse) -> None:
+    answer = await hooked.submit("change")
+    words = [hook_words(note) for note in answer.hook_notes]
+    assert words == [
+        "on_submit changed time limit from none to 1h",
+        "on_submit changed nice from 0 to 10",
+        "on_submit changed label project from none to alice",
+        "on_submit changed variable SITE from unset to set",
+        "on_submit: your job is short now",
+    ]
+    spec = hooked.spec(answer.job.job_id)
+    assert spec.time_limit_duration.seconds == 3600
+    assert dict(spec.environment) == {"HOME": "/home/alice", "SITE": "lab"}
+    assert spec.nice == 10
+    shown = await hooked.alice.GetJob(wire.GetJobRequest(job_id="1"), timeout=DEADLINE_S)
+    assert list(shown.spec.hook_notes) == list(answer.hook_notes)
+    hooked.house.audit.close()
+    lines = [json.loads(line) for line in hooked.house.audit_path.read_text().splitlines()]
+    (line,) = [one for one in lines if one["method"].endswith("/SubmitJob")]
+    assert line["hook"] == "; ".join(words)
+
+
+async def test_a_repeat_has_the_first_answer_and_runs_no_hook(hooked: HookedHouse) -> None:
+    first = await hooked.submit("counted", brief=True)
+    hooked.known.add(("alice", "r"))  # the store has it now
+    again = await hooked.submit("counted", brief=True)
+    assert again == first
+    assert hook_words(first.hook_notes[0]).endswith("label calls from none to 1")
+    assert hooked.desk.calls["on_submit", "ok"] == 1
+
+
+async def test_a_dry_run_shows_the_same_and_accepts_nothing(hooked: HookedHouse) -> None:
+    answer = await hooked.submit("change", request_id="", validate_only=True)
+    assert len(answer.hook_notes) == 5
+    assert not hooked.house.control.published.all_jobs
+
+
+async def test_a_refusal_is_told_with_its_reason(hooked: HookedHouse) -> None:
+    error = await hooked.refused("refuse")
+    assert error.code() is grpc.StatusCode.PERMISSION_DENIED
+    assert error.details() == "hook on_submit refuses this job: alice has no project"
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("throw", "ValueError: no such project"),
+        ("forbidden", "it changed gpus, which no hook may change"),
+        ("steal", "it changed the variable HOME of the user"),
+        ("bad", "it made a job that is refused"),
+        ("half", "it set labels to what no job can have"),
+        ("odd", "it returned a dict"),
+    ],
+)
+async def test_a_failure_refuses_in_words(hooked: HookedHouse, name: str, words: str) -> None:
+    error = await hooked.refused(name)
+    assert error.code() is grpc.StatusCode.FAILED_PRECONDITION
+    assert "hook on_submit failed, and without it no job is accepted" in (error.details() or "")
+    assert words in (error.details() or "")
+    assert not hooked.house.control.published.all_jobs
+
+
+async def test_a_process_that_dies_may_be_tried_again(hooked: HookedHouse) -> None:
+    error = await hooked.refused("die")
+    assert error.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
+    await hooked.submit("fine")
+
+
+@pytest.mark.parametrize("name", ["throw", "forbidden", "die", "half"])
+async def test_an_open_hook_lets_the_job_pass_as_it_is(tmp_path: Path, name: str) -> None:
+    async with hooked_house(tmp_path, policy="open") as hooked:
+        answer = await hooked.submit(name)
+        (note,) = answer.hook_notes
+        assert note.text.startswith("hook on_submit failed: ")
+        assert note.text.endswith("the job was accepted as it was sent")
+        kept = hooked.spec(answer.job.job_id)
+        assert dict(kept.environment) == {"HOME": "/home/alice"}
+        assert not kept.labels
+
+
+async def test_many_jobs_of_one_call_are_each_seen(hooked: HookedHouse) -> None:
+    specs = [a_spec(name) for name in ("change", "refuse", "fine")]
+    request = wire.SubmitJobsRequest(request_id="many", specs=specs)
+    jobs = (await hooked.alice.SubmitJobs(request, timeout=DEADLINE_S)).jobs
+    assert [len(one.hook_notes) for one in jobs] == [5, 0, 0]
+    assert jobs[1].refusal.reason == "PERMISSION_DENIED"
+    assert jobs[2].job_id
+
+
+async def test_an_array_calls_its_hook_once(hooked: HookedHouse) -> None:
+    spec = a_spec("counted")
+    spec.array.ranges.add(first=0, last=9)
+    request = wire.SubmitJobRequest(request_id="array", spec=spec)
+    await hooked.alice.SubmitJob(request, timeout=DEADLINE_S)
+    assert hooked.desk.calls["on_submit", "ok"] == 1
+
+
+async def test_nobody_sends_notes_of_their_own(hooked: HookedHouse) -> None:
+    spec = a_spec("fine")
+    spec.hook_notes.add(hook="on_submit", text="approved")
+    with pytest.raises(grpc.aio.AioRpcError) as caught:
+        await hooked.alice.SubmitJob(
+            wire.SubmitJobRequest(request_id="r", spec=spec), timeout=DEADLINE_S
+        )
+    assert caught.value.code() is grpc.StatusCode.INVALID_ARGUMENT
