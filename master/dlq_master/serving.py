@@ -68,7 +68,7 @@ from dlq_master.store.sqlite.halves import Writer
 from dlq_master.store.sqlite.open import EarlyCheck
 
 if TYPE_CHECKING:
-    from dlq_master.hooks.desk import HookDesk
+    from dlq_master.rpc.specs.hooked import SubmitHooks
     from dlq_master.shipping.child import ShippingChild
     from dlq_master.taking_part import Leadership
 
@@ -367,7 +367,7 @@ def _server(
     steps: StepStore,
     meter: Meter,
     leads: Leadership | None,
-    hooks: HookDesk | None,
+    hooks: SubmitHooks | None,
 ) -> MasterServer:
     settings = ServerSettings(
         api_address=config.listen.api,
@@ -398,15 +398,16 @@ def _server(
 
 def _hooks(
     config: MasterConfig, reader: StoreReader, clock: Clock, leaving: AsyncExitStack
-) -> HookDesk | None:
+) -> SubmitHooks | None:
     """The hooks of the operator; few masters have any."""
     if not config.hooks.file:
         return None
     from dlq_master.hooks.desk import desk_of
+    from dlq_master.rpc.specs.hooked import SubmitHooks
 
     desk = desk_of(config, clock, lambda key, request: reader.request(key, request) is not None)
     leaving.push_async_callback(desk.close)
-    return desk
+    return SubmitHooks(desk)
 
 
 def _make_desk(

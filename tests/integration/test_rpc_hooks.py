@@ -19,6 +19,7 @@ from dlq.v1.job_service_pb2_grpc import JobServiceStub
 from dlq_common.identity.pki import Role
 from dlq_common.text.hook_words import hook_words
 from dlq_master.model.ids import JobId
+from dlq_master.rpc.specs.hooked import SubmitHooks
 from support.hook_files import a_desk
 from support.rpc_house import DEADLINE_S, RpcHouse, rpc_house
 
@@ -56,7 +57,7 @@ def a_spec(name: str) -> job_pb2.JobSpec:
 async def hooked_house(tmp_path: Path, **settings: Any) -> AsyncIterator[HookedHouse]:
     known: set[tuple[str, str]] = set()
     desk = a_desk(known=known, **settings)
-    async with rpc_house(tmp_path, hooks=desk) as house:
+    async with rpc_house(tmp_path, hooks=SubmitHooks(desk)) as house:
         hooked = HookedHouse(house, known)
         hooked.desk = desk
         yield hooked

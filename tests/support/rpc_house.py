@@ -17,7 +17,6 @@ from dlq_common.identity.files import write_private, write_public
 from dlq_common.identity.pki import Authority, KeyAndRequest, Role, new_key_and_csr
 from dlq_master.control.loop.meter import Meter
 from dlq_master.control.read_model.ports import Control
-from dlq_master.hooks.desk import HookDesk
 from dlq_master.rpc.agents.checkpoint_places import CheckpointPlaces
 from dlq_master.rpc.agents.sessions import Sessions
 from dlq_master.rpc.audit.audit import Audit
@@ -26,6 +25,7 @@ from dlq_master.rpc.calls.roles import GroupGrants
 from dlq_master.rpc.calls.signs import Signs
 from dlq_master.rpc.people.authorities import Authorities
 from dlq_master.rpc.server import MasterServer, ServerSettings
+from dlq_master.rpc.specs.hooked import SubmitHooks
 from support.fake_clock import SeededIds
 from support.fake_control import FakeControl
 from support.fake_foresight import FakeForesight
@@ -56,7 +56,7 @@ class RpcHouse:
         group_grants: GroupGrants = NO_GRANTS,
         authority: Signs | None = None,
         lead: Lead | None = None,
-        hooks: HookDesk | None = None,
+        hooks: SubmitHooks | None = None,
     ) -> None:
         """`loop`: a real one behind the door instead of the fake. `web_...`: as in master.toml."""
         self.clock = SteadyClock()
@@ -156,7 +156,7 @@ async def rpc_house(
     web_may_act_for: tuple[str, ...] = ("user",),
     web_certificates_s: float = 0.0,
     group_grants: GroupGrants = NO_GRANTS,
-    hooks: HookDesk | None = None,
+    hooks: SubmitHooks | None = None,
 ) -> AsyncIterator[RpcHouse]:
     """A running house; everything is gone afterwards."""
     house = RpcHouse(tmp_path, loop, web_may_act_for, web_certificates_s, group_grants, hooks=hooks)

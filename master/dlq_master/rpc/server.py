@@ -41,8 +41,8 @@ from dlq_master.rpc.views.job_rows import JobRows
 from dlq_master.rpc.views.shared_maps import SharedMaps
 
 if TYPE_CHECKING:
-    from dlq_master.hooks.desk import HookDesk
     from dlq_master.rpc.calls.signs import Signs
+    from dlq_master.rpc.specs.hooked import SubmitHooks
 
 LARGEST_REQUEST_BYTES = 5 * 1024 * 1024  # a script of 4 MiB, and all else of a spec
 LARGEST_JOIN_BYTES = 64 * 1024
@@ -113,7 +113,7 @@ class MasterServer:
         steps: StepStore,
         meter: Meter,
         lead: Lead | None = None,
-        hooks: HookDesk | None = None,
+        hooks: SubmitHooks | None = None,
     ) -> None:
         """Bind both ports; nothing is served before `start`. OSError when a port is taken."""
         self._settings = settings

@@ -25,9 +25,9 @@ from dlq_master.rpc.views.job_rows import JobRows
 from dlq_master.rpc.views.shared_maps import SharedMaps
 
 if TYPE_CHECKING:
-    from dlq_master.hooks.desk import HookDesk
     from dlq_master.leader.lease import MasterPart
     from dlq_master.rpc.calls.signs import Signs
+    from dlq_master.rpc.specs.hooked import SubmitHooks
 
 
 class Record(Protocol):
@@ -87,7 +87,7 @@ class MasterParts:
     audit: AuditReader
     health: Any  # gRPC's own servicer
     lead: Lead | None  # None: there is no other master
-    hooks: HookDesk | None  # None: the operator has none
+    hooks: SubmitHooks | None  # None: the operator has none
     version: str
     web_address: str  # of the web server for all; "": there is none
     web_certificates_s: float  # the life of certificates that it may give to users; 0: none

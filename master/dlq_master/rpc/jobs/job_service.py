@@ -55,7 +55,7 @@ from dlq_master.rpc.views.job_view import add_figures, brief_message, job_messag
 from dlq_master.store.list_order import BY_NUMBER
 
 if TYPE_CHECKING:
-    from dlq_master.hooks.desk import HookDesk
+    from dlq_master.rpc.specs.hooked import SubmitHooks
 
 MOST_DETAILED: Final = 1_000  # jobs of a page with details
 
@@ -68,12 +68,10 @@ async def submit_job(call: Call, request: wire.SubmitJobRequest) -> wire.SubmitJ
 
 
 async def _submit_by_hooks(
-    call: Call, desk: HookDesk, request: wire.SubmitJobRequest
+    call: Call, hooks: SubmitHooks, request: wire.SubmitJobRequest
 ) -> wire.SubmitJobResponse:
     """The operator's hook comes first. Few masters have one."""
-    from dlq_master.rpc.specs.hooked import hooked, notes_of
-
-    ask = await hooked(desk, request.spec, submit_stimulus(request, call.caller))
+    ask = await hooks.seen(request.spec, submit_stimulus(request, call.caller))
     call.hook = ask.hooked
     try:
         submitted = await call.ask(ask)
@@ -83,7 +81,7 @@ async def _submit_by_hooks(
         raise
     answer = _told_submitted(call, request, submitted)
     spec = ask.spec if request.validate_only else call.read.spec(submitted.job.spec_id)
-    answer.hook_notes.extend(notes_of(spec))
+    answer.hook_notes.extend(hooks.notes_of(spec))
     return answer
 
 

@@ -16,7 +16,7 @@ from dlq_master.rpc.specs.intake import job_stimulus
 from dlq_master.rpc.specs.spec import check_request_id
 
 if TYPE_CHECKING:
-    from dlq_master.hooks.desk import HookDesk
+    from dlq_master.rpc.specs.hooked import SubmitHooks
 
 MOST_AT_ONCE: Final = 1_000
 IN_A_TURN: Final = 250
@@ -45,21 +45,19 @@ async def _submit(call: Call, specs: Sequence[tuple[str, JobSpec]]) -> list[wire
 
 async def _submit_by_hooks(
     call: Call,
-    desk: HookDesk,
+    hooks: SubmitHooks,
     specs: Sequence[tuple[str, JobSpec]],
     asks: Sequence[SubmitJob | DlqError],
 ) -> list[wire.SubmittedJob]:
     """The operator's hook sees one after the other. Few masters have one."""
-    from dlq_master.rpc.specs.hooked import hooked_or_refused, notes_of_job
-
     seen = [
-        await hooked_or_refused(desk, spec, ask)
+        await hooks.seen_or_refused(spec, ask)
         for (_key, spec), ask in zip(specs, asks, strict=True)
     ]
     call.hook = "; ".join(filter(None, (one.hooked for one in seen if isinstance(one, SubmitJob))))
     told = await _submit_asks(call, specs, seen)
     for one in told:
-        one.hook_notes.extend(notes_of_job(call.read, one.job_id))
+        one.hook_notes.extend(hooks.notes_of_job(call.read, one.job_id))
     return told
 
 

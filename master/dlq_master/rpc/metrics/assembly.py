@@ -51,7 +51,7 @@ def metrics_server(
         yield from flow_families(read, exemplars=config.metrics.job_info)
         yield from info_families(read, config.metrics)
         yield from call_families(server.times)
-        yield from hook_families(server.hooks)
+        yield from hook_families(None if server.hooks is None else server.hooks.desk)
         yield from health_families(read, now_s)
         yield from queue_families(loop.waiting, foresight, now_s)
         yield from host.families()

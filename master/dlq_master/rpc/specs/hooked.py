@@ -28,65 +28,70 @@ from dlq_master.control.read_model.published import Published
 from dlq_master.control.stimuli import SubmitJob
 from dlq_master.hooks.desk import ON_SUBMIT, HookDesk
 from dlq_master.hooks.process import HookFailed
+from dlq_master.model.ids import JobId
 from dlq_master.rpc.specs.cores import is_without_gpus
 from dlq_master.rpc.specs.intake import job_id_of, job_stimulus
 
 LONGEST_NOTE: Final = 200
 
 
-async def hooked(desk: HookDesk, asked: JobSpec, ask: SubmitJob) -> SubmitJob:
-    """The submission after the hook. A repeat passes as it is: it is answered like the first one.
+class SubmitHooks:
+    """The operator's hook for submissions, as the services of jobs ask it."""
 
-    PermissionDenied: the hook refuses it. TryAgain or IllegalTransition: the hook failed, and the
-    configuration refuses then.
-    """
-    policy, caller = desk.policy(ON_SUBMIT), ask.caller
-    if not policy or (ask.request_id and desk.knows(caller.key, ask.request_id)):
-        return ask
-    key = (caller.key, ask.request_id, ask.digest) if ask.request_id else ()
-    try:
-        answer = await desk.call(ON_SUBMIT, _told(desk, ask), key)
-        refused = answer.get("refused")
-        if not refused:
-            return _after(asked, ask, answer)
-    except HookFailed as failed:
-        if policy != OPEN:
-            raise _closed(failed) from None
-        told = f"hook {ON_SUBMIT} failed: {failed.words}; the job was accepted as it was sent"
-        return _noted(ask, ask.spec, [HookNote(hook=ON_SUBMIT, text=_line(told))])
-    raise PermissionDenied(
-        f"hook {ON_SUBMIT} refuses this job: {_line(refused)}",
-        hint="change the job, or ask an operator of this cluster",
-        user=caller.name,
-        hook=ON_SUBMIT,
-    )
+    def __init__(self, desk: HookDesk) -> None:
+        self.desk = desk
 
+    async def seen(self, asked: JobSpec, ask: SubmitJob) -> SubmitJob:
+        """The submission after the hook. A repeat passes as it is: it is answered like the first.
 
-async def hooked_or_refused(
-    desk: HookDesk, asked: JobSpec, ask: SubmitJob | DlqError
-) -> SubmitJob | DlqError:
-    """The same for one of many, of which each is refused by itself."""
-    if isinstance(ask, DlqError):
-        return ask
-    try:
-        return await hooked(desk, asked, ask)
-    except DlqError as refusal:
-        return refusal
+        PermissionDenied: the hook refuses it. TryAgain or IllegalTransition: the hook failed, and
+        the configuration refuses then.
+        """
+        desk, caller = self.desk, ask.caller
+        policy = desk.policy(ON_SUBMIT)
+        if not policy or (ask.request_id and desk.knows(caller.key, ask.request_id)):
+            return ask
+        key = (caller.key, ask.request_id, ask.digest) if ask.request_id else ()
+        try:
+            answer = await desk.call(ON_SUBMIT, _told(desk, ask), key)
+            refused = answer.get("refused")
+            if not refused:
+                return _after(asked, ask, answer)
+        except HookFailed as failed:
+            if policy != OPEN:
+                raise _closed(failed) from None
+            told = f"hook {ON_SUBMIT} failed: {failed.words}; the job was accepted as it was sent"
+            return _noted(ask, ask.spec, [HookNote(hook=ON_SUBMIT, text=_line(told))])
+        raise PermissionDenied(
+            f"hook {ON_SUBMIT} refuses this job: {_line(refused)}",
+            hint="change the job, or ask an operator of this cluster",
+            user=caller.name,
+            hook=ON_SUBMIT,
+        )
 
+    async def seen_or_refused(
+        self, asked: JobSpec, ask: SubmitJob | DlqError
+    ) -> SubmitJob | DlqError:
+        """The same for one of many, of which each is refused by itself."""
+        if isinstance(ask, DlqError):
+            return ask
+        try:
+            return await self.seen(asked, ask)
+        except DlqError as refusal:
+            return refusal
 
-def notes_of(spec: bytes) -> Sequence[HookNote]:
-    """The changes and warnings of hooks in this spec."""
-    return JobSpec.FromString(spec).hook_notes
+    def notes_of(self, spec: bytes) -> Sequence[HookNote]:
+        """The changes and warnings of hooks in this spec."""
+        return JobSpec.FromString(spec).hook_notes
 
-
-def notes_of_job(read: Published, job_id: str) -> Sequence[HookNote]:
-    """The same, of a job or an array by its number; "": there is none."""
-    if not job_id:
-        return ()
-    number = job_id_of(job_id)
-    job = read.job(number)
-    # The number of an array has no job; its first task follows it.
-    return notes_of(read.spec(number if job is not None else type(number)(number + 1)))
+    def notes_of_job(self, read: Published, job_id: str) -> Sequence[HookNote]:
+        """The same, of a job or an array by its number; "": there is none."""
+        if not job_id:
+            return ()
+        number = job_id_of(job_id)
+        if read.job(number) is None:  # of an array, whose first task follows it
+            number = JobId(number + 1)
+        return self.notes_of(read.spec(number))
 
 
 # --- helpers, in order of use ---------------------------------------------------------------------
