@@ -30,7 +30,7 @@ from typing import Any, cast
 
 from benchmarks.support.report import Report
 from dlq_master.control.activity_config import IdleConfig, StallConfig, idle_rules
-from dlq_master.control.attempts import idleness, stalls
+from dlq_master.control.attempts import idleness, stalls, stragglers
 from dlq_master.control.loop.turn import Turn
 from dlq_master.control.stimuli import ToldGpu
 from dlq_master.control.stimuli.nodes import Beat, ToldLoad
@@ -93,6 +93,7 @@ class Master:
             attempts=SimpleNamespace(
                 idleness=idleness.Idleness(idle_rules(rules, ["default"])),
                 stalls=stalls.Stalls(StallConfig().rule()),
+                stragglers=stragglers.Stragglers(),
             ),
         )
 

@@ -2,12 +2,14 @@
 
 import logging
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from dlq_train import clock, files
 
 WRITE_EVERY_S = 1.0
+_WORK = ("work_steps", "work_log_sum", "work_log_square_sum")
 
 _log = logging.getLogger("dlq_train")
 
@@ -23,6 +25,8 @@ class BeatFile:
         self._beat: dict[str, object] = {"v": 1}
         self._stepped_s: float | None = None
         self._longest_step_s = 0.0
+        self._waited_s: float | None = None
+        self._work = [0, 0.0, 0.0]
         self._written_s: float | None = None
         self._warned = False
 
@@ -30,12 +34,33 @@ class BeatFile:
         """Record that `step` steps are done. The first beat is written at once."""
         now_s = self._steady_s()
         if self._stepped_s is not None:
-            self._longest_step_s = max(self._longest_step_s, now_s - self._stepped_s)
+            step_s = now_s - self._stepped_s
+            self._longest_step_s = max(self._longest_step_s, step_s)
             self._beat["step_s"] = round(self._longest_step_s, 6)
-        self._stepped_s = now_s
+            self._worked(step_s)
+        self._stepped_s, self._waited_s = now_s, None
         self._beat |= {"step": step, "total": total, "loss": _finite(loss)}
         if self._written_s is None or now_s - self._written_s >= WRITE_EVERY_S:
             self.write()
+
+    @contextmanager
+    def waiting(self) -> Iterator[None]:
+        """Its time counts as a wait of this step for other ranks."""
+        begin_s = self._steady_s()
+        try:
+            yield
+        finally:
+            self._waited_s = (self._waited_s or 0.0) + self._steady_s() - begin_s
+
+    def _worked(self, step_s: float) -> None:
+        """Sum the logarithm of the step's time without its waits. A step that told none is left
+        out.
+        """
+        if self._waited_s is None or step_s <= self._waited_s:
+            return
+        log = math.log(step_s - self._waited_s)
+        self._work = [one + more for one, more in zip(self._work, (1, log, log * log), strict=True)]
+        self._beat |= dict(zip(_WORK, self._work, strict=True))
 
     def saved(self, *, save_s: float, checkpoint: str) -> None:
         """Record a committed checkpoint, and write: the agent learns the grace from it."""

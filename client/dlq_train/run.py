@@ -4,6 +4,7 @@ import logging
 import os
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import NoReturn, TypeVar
 
@@ -75,6 +76,13 @@ class Run:
         """Tell dlq that `step` steps of `total` are done; cheap enough for every step."""
         self._step = step
         self._beats.step(step, loss=loss, total=total)
+
+    def waiting(self) -> AbstractContextManager[None]:
+        """Around each wait for other ranks, such as a barrier or an all-reduce of every step.
+
+        Then dlq knows the time that this rank itself works on a step, and finds slow nodes by it.
+        """
+        return self._beats.waiting()
 
     def should_stop(self) -> bool:
         """True once dlq asked this process to save and leave; then true for good.

@@ -282,10 +282,16 @@ class FakeRead(Published):
         return [each for key, each in sorted(self.all_attempts.items()) if key.job_id == job_id]
 
     def activity(self, key: AttemptKey) -> Activity:
-        return self.activities.get(key, Activity("", "", {}))
+        return self.activities.get(key, Activity("", "", "", {}))
 
     def inactive(self) -> tuple[int, int]:
         return 0, 0
+
+    def straggler(self, _node_id: NodeId) -> None:
+        return None
+
+    def suspected_stragglers(self) -> int:
+        return 0
 
     def progress(self, job_id: JobId) -> Any:
         return self.beats.get(job_id)

@@ -26,8 +26,12 @@ node_facts = described(
     free_core_count core_memory_bytes pool labels virtual_devices
     root_jobs cpu_count! memory_bytes! attempts contact_time withheld_gpu_indexes withheld_reason?
     reasons maintenance_end_time boot_id? agent_version? version
-    declared_gpu_speeds measured_gpu_speeds
+    declared_gpu_speeds measured_gpu_speeds straggler
     """,
+    straggler=described(
+        node_pb2.NodeStraggler,
+        "suspected excess_percent! confidence! step_count gang_count told_apart words",
+    ),
     gpus=described(resource_pb2.Gpu, "index uuid gpu_type memory_bytes"),
     pool=lambda node: node.pool or "training",
     reasons=described(node_pb2.NodeReason, "kind words? actor? since_time"),

@@ -78,6 +78,7 @@ def job_pairs(job: job_pb2.Job, look: OutputLook) -> tuple[tuple[str, str], ...]
         ("use", use_text(job.activity)),
         ("idle", job.activity.idle_reason),
         ("stalled", job.activity.stall_reason),
+        ("slowed down", job.activity.straggler_reason),
         ("checkpoint", _checkpoint(job, look)),
         ("unsaved work", _unsaved(job)),
         ("next grace", _grace(job)),

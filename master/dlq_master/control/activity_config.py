@@ -1,5 +1,5 @@
-"""`[[idle]]` and `[stall]` of master.toml: when a job that holds GPUs does nothing
-(docs/running/idle.md).
+"""`[[idle]]`, `[stall]` and `[straggler]` of master.toml: when a job that holds GPUs does nothing
+(docs/running/idle.md), and when a node slows its jobs down (docs/running/stragglers.md).
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from dlq_common.daemon.config import Seconds
 from dlq_common.errors import ConfigError
 from dlq_common.text.suggest import did_you_mean
 from dlq_master.policy.activity import IdleAction, IdleRule, StallRule
+from dlq_master.policy.stragglers import MOST_STEPS, StragglerRule
 
 SHORTEST_S, LONGEST_S = 10.0, 7 * 86_400.0  # of a window
 
@@ -48,6 +49,25 @@ class StallConfig:
         if not 0.0 <= self.margin <= LONGEST_S:
             _refuse("stall.margin", "not between 0s and 7d")
         return StallRule(self.factor, self.margin) if self.enabled else None
+
+
+@dataclass(frozen=True, slots=True)
+class StragglerConfig:
+    """When a node counts as a suspected straggler: its ranks work longer on a step than their
+    peers.
+    """
+
+    enabled: bool = True  # false: nobody is judged
+    limit: float = 0.05  # so much longer, of 1: with 0.05, 5 %
+    steps: int = 80  # a gang says nothing before each of its ranks has made so many steps
+
+    def rule(self) -> StragglerRule | None:
+        """The same for the core. ConfigError, with the key, for a value that cannot be."""
+        if not 0.01 <= self.limit <= 10.0:
+            _refuse("straggler.limit", f"{self.limit:g} is not between 0.01 and 10")
+        if not 10 <= self.steps <= MOST_STEPS:
+            _refuse("straggler.steps", f"not between 10 and {MOST_STEPS:.0f}")
+        return StragglerRule(self.limit, self.steps) if self.enabled else None
 
 
 def idle_rules(rules: Sequence[IdleConfig], queues: Collection[str]) -> tuple[IdleRule, ...]:

@@ -7,7 +7,13 @@ from pathlib import Path
 
 from dlq_common.daemon.config import Bytes, Seconds
 from dlq_common.errors import ConfigError
-from dlq_master.control.activity_config import IdleConfig, StallConfig, idle_rule, idle_rules
+from dlq_master.control.activity_config import (
+    IdleConfig,
+    StallConfig,
+    StragglerConfig,
+    idle_rule,
+    idle_rules,
+)
 from dlq_master.control.pool_config import PoolConfig, RentingConfig
 from dlq_master.model.lease import Terms
 from dlq_master.model.nodes.type_speeds import TypeSpeeds
@@ -444,6 +450,7 @@ class MasterConfig:
     jobs: JobsConfig = JobsConfig()
     idle: tuple[IdleConfig, ...] = ()
     stall: StallConfig = field(default_factory=StallConfig)
+    straggler: StragglerConfig = field(default_factory=StragglerConfig)
     identity: IdentityConfig = IdentityConfig()
     store: StoreConfig = StoreConfig()
     leader: LeaderConfig = LeaderConfig()

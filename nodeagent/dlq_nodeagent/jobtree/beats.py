@@ -1,9 +1,11 @@
 """A job's report about itself in its beat file, written by dlq_train or by hand."""
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from dlq_nodeagent.jobtree.files import json_object, whole_number
+from dlq_nodeagent.model.messages import StepWork
 
 _LONGEST_S = 86_400.0  # a greater claim is not believed
 
@@ -19,6 +21,8 @@ class Beat:
     """The longest of its latest steps."""
     last_save_s: float | None = None
     """How long its newest checkpoint took to write."""
+    work: StepWork | None = None
+    """The work times of its steps since its process began, if it knows its waits."""
 
     @property
     def stop_s(self) -> float | None:
@@ -39,7 +43,16 @@ def parse_beat(content: bytes | None) -> Beat | None:
         loss=_finite(said.get("loss")),
         step_s=_duration_s(said.get("step_s")),
         last_save_s=_duration_s(said.get("last_save_s")),
+        work=_work(said),
     )
+
+
+def _work(said: Mapping[str, object]) -> StepWork | None:
+    count = whole_number(said.get("work_steps"))
+    logs, squares = _finite(said.get("work_log_sum")), _finite(said.get("work_log_square_sum"))
+    if not count or logs is None or squares is None:
+        return None
+    return StepWork(step_count=count, log_sum=logs, log_square_sum=squares)
 
 
 def _duration_s(value: object) -> float | None:

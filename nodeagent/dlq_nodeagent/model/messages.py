@@ -366,6 +366,25 @@ class RankProgress:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class StepWork:
+    """The work times of some steps of a rank, without the waits for others: sums of logarithms."""
+
+    step_count: int
+    log_sum: float
+    log_square_sum: float
+    from_traffic: bool = False
+
+    def since(self, before: "StepWork") -> "StepWork | None":
+        """The steps since then. None: there are none, or another process counts now."""
+        count = self.step_count - before.step_count
+        squares = self.log_square_sum - before.log_square_sum
+        if count <= 0 or squares < 0.0:
+            return None
+        logs = self.log_sum - before.log_sum
+        return StepWork(step_count=count, log_sum=logs, log_square_sum=squares)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RankUse:
     """The use of a host by a rank over a span that ends now; None where this node cannot tell."""
 
@@ -375,6 +394,7 @@ class RankUse:
     cpu_s: float | None = None
     read_bytes: int | None = None
     written_bytes: int | None = None
+    work: StepWork | None = None
 
 
 class UnexplainedRank(NamedTuple):

@@ -1,4 +1,4 @@
-"""The CPU time and the use of disks of running ranks, told now and then beside a heartbeat.
+"""The CPU time, the use of disks and the work times of running ranks, told beside a heartbeat.
 
 Counters of the kernel are read twice, and the difference is told with its span. So nothing is
 kept for each sample. An agent that starts again, or a rank that is new, has no first reading: its
@@ -13,7 +13,7 @@ from typing import NamedTuple, TypeVar
 
 from dlq_common.clock import Clock
 from dlq_nodeagent.model.launch import RankKey
-from dlq_nodeagent.model.messages import RankUse
+from dlq_nodeagent.model.messages import RankUse, StepWork
 from dlq_nodeagent.model.port import Handle, Runtime
 from dlq_nodeagent.ranks.watched import Watched
 
@@ -26,6 +26,7 @@ class _Reading(NamedTuple):
     cpu_s: float | None
     read: int | None
     written: int | None
+    work: StepWork | None
 
 
 @dataclass(slots=True)
@@ -49,7 +50,7 @@ class RankUses:
             if watched.handle is None:
                 continue
             launch = watched.rank.launch
-            self._read[launch.key] = now = self._reading(watched.handle, now_s)
+            self._read[launch.key] = now = self._reading(watched, watched.handle, now_s)
             was = before.get(launch.key)
             if was is not None:
                 found.append(
@@ -60,13 +61,15 @@ class RankUses:
                         cpu_s=_grown(was.cpu_s, now.cpu_s),
                         read_bytes=_grown(was.read, now.read),
                         written_bytes=_grown(was.written, now.written),
+                        work=now.work.since(was.work) if now.work and was.work else None,
                     )
                 )
         return tuple(found)
 
-    def _reading(self, handle: Handle, now_s: float) -> _Reading:
+    def _reading(self, watched: Watched, handle: Handle, now_s: float) -> _Reading:
         read, written = self.runtime.disk(handle) or (None, None)
-        return _Reading(now_s, self.runtime.usage(handle).cpu_s, read, written)
+        work = None if watched.beat is None else watched.beat.work
+        return _Reading(now_s, self.runtime.usage(handle).cpu_s, read, written, work)
 
 
 def _grown(was: NumberT | None, now: NumberT | None) -> NumberT | None:

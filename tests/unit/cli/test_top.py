@@ -56,3 +56,11 @@ def test_only_running_jobs_are_listed_and_their_notes_are_told() -> None:
     (use,) = uses_of([waiting, hung], [])
     assert use.words == "stalled: no step for 5 min"
     assert use_facts(use)["stall_reason"] == "no step for 5 min"
+
+
+def test_a_job_that_a_node_slows_down_has_a_note() -> None:
+    slowed = job(9)
+    slowed.activity.straggler_reason = "rank 2 on gpu02 works 10 % longer"
+    (use,) = uses_of([slowed], [])
+    assert use.words == "slowed down: rank 2 on gpu02 works 10 % longer"
+    assert use_facts(use)["straggler_reason"] == "rank 2 on gpu02 works 10 % longer"

@@ -44,7 +44,6 @@ REASONS = {
         "control/trials/resume_times.py",
     ),
     "one decision": (
-        "control/attempts/barrier.py",
         "dlq_profiler/identity.py",
         "devices/gpu_type.py",
     ),

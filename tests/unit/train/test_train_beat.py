@@ -65,3 +65,49 @@ def test_a_beat_that_cannot_be_written_warns_once_and_no_more(
         beats.write()
         beats.write()
     assert len(caplog.records) == 1
+
+
+def test_work_times_are_steps_without_their_waits(tmp_path: Path) -> None:
+    clock, path = FakeClock(), tmp_path / "beat"
+    beats = BeatFile(path, steady_s=clock.now_s)
+    beats.step(1, loss=None, total=None)
+    for worked_s, waited_s in ((2.0, 1.0), (4.0, 0.5)):
+        clock.advance(worked_s)
+        with beats.waiting():
+            clock.advance(waited_s)
+        beats.step(1, loss=None, total=None)
+    told = read(path)
+    assert told["work_steps"] == 2
+    assert told["work_log_sum"] == pytest.approx(math.log(2.0) + math.log(4.0))
+    assert told["work_log_square_sum"] == pytest.approx(math.log(2.0) ** 2 + math.log(4.0) ** 2)
+
+
+def test_a_step_without_waits_or_with_a_save_tells_no_work_time(tmp_path: Path) -> None:
+    clock, path = FakeClock(), tmp_path / "beat"
+    beats = BeatFile(path, steady_s=clock.now_s)
+    for _ in range(3):
+        clock.advance(2.0)
+        beats.step(1, loss=None, total=None)
+    with beats.waiting():
+        clock.advance(1.0)
+    beats.saved(save_s=1.0, checkpoint="step-000001")
+    clock.advance(2.0)
+    beats.step(2, loss=None, total=None)
+    assert "work_steps" not in read(path)
+
+
+def _wait_in_vain(beats: BeatFile, clock: FakeClock) -> None:
+    with beats.waiting():
+        clock.advance(1.0)
+        raise TimeoutError
+
+
+def test_a_wait_that_fails_counts_too(tmp_path: Path) -> None:
+    clock = FakeClock()
+    beats = BeatFile(tmp_path / "beat", steady_s=clock.now_s)
+    beats.step(1, loss=None, total=None)
+    with pytest.raises(TimeoutError):
+        _wait_in_vain(beats, clock)
+    clock.advance(2.0)
+    beats.step(2, loss=None, total=None)
+    assert read(tmp_path / "beat")["work_log_sum"] == pytest.approx(math.log(2.0))

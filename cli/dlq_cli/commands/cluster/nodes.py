@@ -138,6 +138,7 @@ def labels(node: node_pb2.Node) -> list[str]:
             else []
         ),
         *(["rented"] if node.pool == "priced" else []),
+        *(["suspected straggler"] if node.straggler.suspected else []),
         *([f"{withheld} withheld"] if (withheld := len(node.withheld_gpu_indexes)) else []),
     ]
 
@@ -171,6 +172,19 @@ def measured_speeds(node: node_pb2.Node) -> str:
     return ", ".join(f"{kind} {speed:g}" for kind, speed in sorted(measured.items()))
 
 
+def step_times(node: node_pb2.Node) -> str:
+    """How much longer it works on a step than its peers, in words; empty: nobody knows."""
+    if not node.HasField("straggler"):
+        return ""
+    told = node.straggler
+    head = "suspected straggler: " if told.suspected else ""
+    gangs = "1 gang" if told.gang_count == 1 else f"{told.gang_count} gangs"
+    return (
+        f"{head}{told.excess_percent:+.1f} % against its peers, over {told.step_count} steps of"
+        f" {gangs}; {clean_line(told.words)}"
+    )
+
+
 def node_text(node: node_pb2.Node, look: OutputLook) -> str:
     """Everything about one node."""
     head = f"Node {clean_line(node.node_id)}: {paint(state_of(node), look)}\n"
@@ -186,6 +200,7 @@ def node_pairs(node: node_pb2.Node, look: OutputLook) -> tuple[tuple[str, str], 
         *((one.kind, _told(one, look)) for one in reasons_of(node)),
         ("gpus", gpu_types(node)),
         ("measured speed", measured_speeds(node)),
+        ("step times", step_times(node)),
         ("free gpus", f"{node.free_gpu_count} of {len(node.gpus)}"),
         ("cpu jobs", _job_cores(node)),
         ("labels", labels_text(node)),

@@ -39,7 +39,9 @@ class JobUse(NamedTuple):
         activity = self.job.activity
         if activity.stall_reason:
             return f"stalled: {activity.stall_reason}"
-        return f"idle: {activity.idle_reason}" if activity.idle_reason else ""
+        if activity.idle_reason:
+            return f"idle: {activity.idle_reason}"
+        return f"slowed down: {activity.straggler_reason}" if activity.straggler_reason else ""
 
 
 @click.command(epilog=examples("dlq top", "dlq top -a --every 10", "dlq top -a --json"))
@@ -104,6 +106,7 @@ def use_facts(use: JobUse) -> Mapping[str, Any]:
         "idle_s": use.idle_s,
         "idle_reason": activity.idle_reason or None,
         "stall_reason": activity.stall_reason or None,
+        "straggler_reason": activity.straggler_reason or None,
     }
 
 

@@ -92,8 +92,12 @@ def _waited(answer: job_service_pb2.ExplainJobResponse) -> list[str]:
 
 
 def _inactive(job: job_pb2.Job) -> list[str]:
-    """Why a running job counts as idle, or as stalled."""
-    told = (("idle", job.activity.idle_reason), ("stalled", job.activity.stall_reason))
+    """Why a running job counts as idle, as stalled, or as slowed down by a node."""
+    told = (
+        ("idle", job.activity.idle_reason),
+        ("stalled", job.activity.stall_reason),
+        ("slowed down", job.activity.straggler_reason),
+    )
     return [f"  {word}: {clean_line(reason)}" for word, reason in told if reason]
 
 

@@ -15,6 +15,7 @@ from math import floor
 from typing import NamedTuple
 
 from dlq_common.text.units import approximate_span
+from dlq_master.control.attempts import stragglers
 from dlq_master.control.attempts.work_loss import loss_words
 from dlq_master.control.loop.turn import Turn
 from dlq_master.control.stimuli import ToldGpu
@@ -91,16 +92,21 @@ def take_uses(turn: Turn, node_id: NodeId, told: Iterable[ToldUse]) -> None:
         if attempt.ranks[use.node_rank].node_id != node_id:
             continue
         idleness.uses.setdefault(use.key, {})[use.node_rank] = use
+        if use.work is not None:
+            stragglers.take(turn, node_id, attempt, use)
         cores = _cores(attempt, node_id)
         if idleness.rules and cores and use.cpu_s is not None:
             _add(turn, node_id, attempt, UseSpan(use.span_s, min(use.span_s, use.cpu_s / cores)))
 
 
 class Activity(NamedTuple):
-    """Words on a living attempt that is idle, or stalled, and the last reports on its ranks."""
+    """Words on a living attempt that is idle, stalled, or slowed down by a node, and the last
+    reports on its ranks.
+    """
 
     idle: str
     stall: str
+    straggler: str
     uses: Mapping[int, ToldUse]
 
 

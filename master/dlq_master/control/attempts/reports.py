@@ -12,7 +12,7 @@ ends. A later report of its end is written down beside the others. Attempt and j
 from collections.abc import Iterable
 
 from dlq_common.start_causes import StartCause
-from dlq_master.control.attempts import barrier, live_resizes, quarantine
+from dlq_master.control.attempts import live_resizes, quarantine
 from dlq_master.control.attempts.ranks import (
     NEVER_STARTED,
     OTHERS,
@@ -95,7 +95,7 @@ def fail_start(turn: Turn, launch: Intention, why: str) -> None:
 def settle_return(turn: Turn, key: AttemptKey) -> None:
     """All nodes of an UNKNOWN attempt answer again: it goes back to what its ranks say it is."""
     turn.step_attempt(key, gang.returned(turn.state.cluster.attempts[key]), actor="master")
-    barrier.open_barrier(turn, key)
+    _open_barrier(turn, key)
 
 
 def never_ran(turn: Turn, key: AttemptKey, rank: int, why: str) -> None:
@@ -214,7 +214,7 @@ def _gather(turn: Turn, key: AttemptKey, rank: int, status: RankStatus, actor: s
         _drop_launches(turn, key, rank)
     if (event := gang.progress(attempt)) is not None:
         turn.step_attempt(key, event, actor=actor)
-    barrier.open_barrier(turn, key)
+    _open_barrier(turn, key)
     _stop_the_rest(turn, key, actor)
     if live_resizes.settle(turn, key):
         _come_back(turn, key)
@@ -341,3 +341,23 @@ def _take_late(turn: Turn, node_id: NodeId, report: ReportedRank) -> None:
         signal=status.signal,
     )
     _note_first(turn, attempt, after)
+
+
+def _open_barrier(turn: Turn, key: AttemptKey) -> None:
+    """Let the ranks of a gang go once all of them are ready: the same launches again, without the
+    barrier and with everybody's ports."""
+    attempt = turn.state.cluster.attempts.get(key)
+    if attempt is None or not gang.all_ready(attempt):
+        return
+    ports = attempt.ranks[0].ports
+    port = ports[0] if ports else attempt.master_port
+    turn.put_attempt(attempt._replace(barrier_time_s=turn.now_s, master_port=port))
+    if port is not None:
+        turn.state.attempts.ports[port] = key
+    turn.note("barrier_opened", key=key)
+    for rank, status in enumerate(attempt.ranks):
+        if status.phase is RankPhase.STARTING:
+            turn.intend("launch", status.node_id, key, attempt.epoch, rank)
+    event = gang.progress(turn.state.cluster.attempts[key])
+    if event is not None:
+        turn.step_attempt(key, event, actor="master")

@@ -13,7 +13,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from dlq_common.text.units import approximate_span
-from dlq_master.control.attempts import idleness
+from dlq_master.control.attempts import idleness, stragglers
 from dlq_master.control.loop.turn import Turn
 from dlq_master.control.stimuli.nodes import Beat
 from dlq_master.model.attempts.attempt import Attempt, AttemptState
@@ -57,6 +57,7 @@ def watch(turn: Turn) -> None:
         _slept(stalls, turn.now_s)
     stalls.look_s = turn.now_s + LOOK_S
     idleness.forget_ended(turn)
+    stragglers.forget_ended(turn)
     jobs, attempts = turn.state.cluster.jobs, turn.state.cluster.attempts
     now_s, paces, seen = turn.now_s, stalls.paces, stalls.seen
     for job_id, beat in turn.state.jobs.beats.items():

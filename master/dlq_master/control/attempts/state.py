@@ -11,6 +11,7 @@ from typing import TypeVar
 from dlq_master.control.attempts.bookkeeping import Bookkeeping
 from dlq_master.control.attempts.idleness import Idleness
 from dlq_master.control.attempts.stalls import Stalls
+from dlq_master.control.attempts.stragglers import Stragglers
 from dlq_master.model.cluster.cluster import Cluster
 from dlq_master.model.ids import AttemptKey, NodeId
 from dlq_master.store.batch import Intention, Loaded
@@ -79,6 +80,7 @@ class AttemptsState:
     bookkeeping: Bookkeeping  # GPU time held, by account
     idleness: Idleness = field(default_factory=Idleness)
     stalls: Stalls = field(default_factory=lambda: Stalls(None))
+    stragglers: Stragglers = field(default_factory=Stragglers)
     outbox: Outbox = field(default_factory=Outbox)
     next_command: int = 1
     ports: dict[int, AttemptKey] = field(default_factory=dict)

@@ -10,6 +10,7 @@ from dlq_master.control.attempts.bookkeeping import Bookkeeping
 from dlq_master.control.attempts.idleness import Idleness
 from dlq_master.control.attempts.stalls import Stalls
 from dlq_master.control.attempts.state import AttemptsState
+from dlq_master.control.attempts.stragglers import Stragglers
 from dlq_master.control.config import MasterConfig
 from dlq_master.control.deadlines.state import DeadlinesState
 from dlq_master.control.forecast.state import ForecastState
@@ -79,6 +80,7 @@ class State:
             Bookkeeping(Levels(self.started_s, {})),
             Idleness(self.config.idle_rules()),
             Stalls(self.config.stall.rule()),
+            Stragglers(self.config.straggler.rule()),
         )
         self.nodes = NodesState.begin(self.config)
         self.trials = TrialsState(TrafficEstimates(self.config.profiler.bytes_per_s))

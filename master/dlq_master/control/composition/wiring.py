@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from dlq_master.control.attempts import barrier_timeout, dispatch, live_resizes, stalls, stops
+from dlq_master.control.attempts import barrier, dispatch, live_resizes, stalls, stops
 from dlq_master.control.composition.handlers import HANDLERS
 from dlq_master.control.deadlines import missed, risks
 from dlq_master.control.jobs import eligible, limits
@@ -111,7 +111,7 @@ WIRING: Final = Wiring(
     ticks={
         "leases": (
             nodes.watch_silence,
-            barrier_timeout.watch,
+            barrier.watch,
             live_resizes.watch,
             limits.watch,
             attendance.watch,

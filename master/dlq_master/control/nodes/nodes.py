@@ -7,7 +7,15 @@ a margin is it DOWN, with its attempts lost.
 """
 
 from dlq_common.errors import Conflict, IllegalTransition, InvalidRequest, StaleFence
-from dlq_master.control.attempts import dispatch, idleness, quarantine, ranks, reports, work_loss
+from dlq_master.control.attempts import (
+    dispatch,
+    idleness,
+    quarantine,
+    ranks,
+    reports,
+    stragglers,
+    work_loss,
+)
 from dlq_master.control.deadlines import progress as paces
 from dlq_master.control.loop.once import Done, nothing, once
 from dlq_master.control.loop.turn import Turn
@@ -227,6 +235,7 @@ def _set_flags(turn: Turn, ask: SetNodeFlags, node: Node) -> None:
         turn.step_node(node_id, on_node.FlagCleared(flag=flag), actor=actor, cause=flag.value)
         if flag is NodeFlag.QUARANTINED:
             quarantine.released(turn, node_id)
+        stragglers.begin_anew(turn, node_id)
 
 
 @once(_as_it_stands)

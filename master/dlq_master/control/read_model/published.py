@@ -49,6 +49,7 @@ from dlq_master.policy.admit import measured_speeds
 from dlq_master.policy.order import share
 from dlq_master.policy.sensitivity.traffic_estimates import TrafficEstimates
 from dlq_master.policy.stop_costs import pause_and_resume_s
+from dlq_master.policy.stragglers import StragglerScore
 from dlq_master.store.batch import Batch, JoinToken, PastJobs, User
 from dlq_master.store.list_order import ListOrder, Rank
 from dlq_master.store.stored_tables import (
@@ -444,6 +445,7 @@ class Published:
         return Activity(
             "; ".join(idle.values()) if idle else "",
             attempts.stalls.told.get(key.job_id, ""),
+            attempts.stragglers.words(key),
             attempts.idleness.uses.get(key, {}),
         )
 
@@ -451,6 +453,14 @@ class Published:
         """How many living attempts are idle by a rule, and how many are stalled."""
         attempts = self._state.attempts
         return len(attempts.idleness.found), len(attempts.stalls.told)
+
+    def straggler(self, node_id: NodeId) -> StragglerScore | None:
+        """How much longer a node works on a step than its peers; None: nobody knows."""
+        return self._state.attempts.stragglers.scores.get(node_id)
+
+    def suspected_stragglers(self) -> int:
+        """How many nodes slow their gangs down."""
+        return self._state.attempts.stragglers.suspected()
 
     # --- traffic ------------------------------------------------------------------------------
 

@@ -9,6 +9,7 @@ from dlq_master.model.ids import AttemptKey, NodeId
 from dlq_master.model.jobs.eligible import Array
 from dlq_master.model.jobs.recording import Evidence
 from dlq_master.model.nodes.node_steps import Registered
+from dlq_master.policy.stragglers import WorkTimes
 
 
 class AgentInstance(NamedTuple):
@@ -115,6 +116,8 @@ class ToldUse(NamedTuple):
     cpu_s: float | None = None
     read_bytes: int | None = None
     written_bytes: int | None = None
+    work: WorkTimes | None = None  # of the steps that it has made in the span
+    traffic: bool = False  # its node has these from its traffic, and not from its beats
 
 
 class ToldGpu(NamedTuple):

@@ -71,6 +71,9 @@ def _gpus(read: Published) -> Iterator[MetricFamily]:
     idle, stalled = read.inactive()
     yield gauge("dlq_jobs_idle", "Running jobs that are idle by a rule of [[idle]].", idle)
     yield gauge("dlq_jobs_stalled", "Running jobs whose steps have stopped.", stalled)
+    suspected = read.suspected_stragglers()
+    words = "Nodes that are suspected of slowing their gangs down."
+    yield gauge("dlq_nodes_straggling", words, suspected)
     words = "GPUs of nodes that are not down with which something is wrong (dlq gpus)."
     yield gauge("dlq_gpus_unhealthy", words, sums.get(("unwell",), 0))
     words = "Free GPUs on one open node: the most, and the median of all open nodes."

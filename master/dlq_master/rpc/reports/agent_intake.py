@@ -31,6 +31,7 @@ from dlq_master.control.stimuli.nodes import ToldLoad, ToldUse
 from dlq_master.model.ids import AttemptKey, NodeId
 from dlq_master.model.nodes.node import Gpu, NodePool
 from dlq_master.model.nodes.node_steps import Registered
+from dlq_master.policy.stragglers import WorkTimes
 from dlq_master.rpc.agents.checkpoint_places import CheckpointPlaces
 from dlq_master.rpc.specs.intake import LONGEST_WORDS, job_id_of, words_of
 from dlq_master.rpc.specs.node_choice import passing
@@ -49,6 +50,8 @@ MOST_SYMPTOMS = 32
 LONGEST_DETAIL = 200
 OLDEST_S = 366.0 * DAY
 LONGEST_SPAN_S = 3600.0  # of one report of loads
+MOST_TIMED_STEPS = 10_000_000  # of one report
+LARGEST_LOG = 20.0  # of a step of two nanoseconds, or of 15 years
 _CODE = re.compile(r"[a-z][a-z0-9_]{0,39}\Z", re.ASCII)
 
 PHASES = {agent.RankPhase.Value(f"RANK_PHASE_{phase.name}"): phase for phase in ReportedPhase}
@@ -359,7 +362,19 @@ def _use(use: agent.RankUse) -> ToldUse:
         cpu_s=_positive(said(use, "cpu_duration")),
         read_bytes=said(use, "read_bytes"),
         written_bytes=said(use, "written_bytes"),
+        work=_work(use.work) if use.HasField("work") else None,
+        traffic=use.work.from_traffic,
     )
+
+
+def _work(told: agent.StepWork) -> WorkTimes | None:
+    """Work times of steps. Sums that no times can have say nothing."""
+    steps, logs, squares = told.step_count, told.log_sum, told.log_square_sum
+    if not 0 < steps <= MOST_TIMED_STEPS or not abs(logs) <= steps * LARGEST_LOG:
+        return None
+    if not logs**2 / steps * 0.999 <= squares <= steps * LARGEST_LOG**2:
+        return None
+    return WorkTimes(steps, logs, squares)
 
 
 def _span_s(seconds: float) -> float:

@@ -31,7 +31,7 @@ from dlq_master.model.resources import indices
 from dlq_master.model.why import Reason
 from dlq_master.model.words.sentence import sentence
 from dlq_master.planner.forecasts import Range
-from dlq_master.rpc.views.node_view import gpu_statuses, reasons, withheld_words
+from dlq_master.rpc.views.node_view import gpu_statuses, reasons, straggler, withheld_words
 
 if TYPE_CHECKING:
     from dlq_master.leader.lease import MasterPart
@@ -179,6 +179,7 @@ def node_message(node: Node, read: Published) -> node_pb2.Node:
         withheld_reason=withheld_words(node),
         gpu_statuses=gpu_statuses(node, read),
         reasons=reasons(node, read),
+        straggler=straggler(node, read),
         labels=by_name(node),
         pool=node.pool.value,
         maintenance_end_time=to_timestamp(node.maintenance_end_s),

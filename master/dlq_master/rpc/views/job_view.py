@@ -229,6 +229,8 @@ def _add_living(
     told = read.activity(attempt.key)
     if told.idle or told.stall:
         message.activity.idle_reason, message.activity.stall_reason = told.idle, told.stall
+    if told.straggler:
+        message.activity.straggler_reason = told.straggler
     progress = read.progress(job.job_id)
     if progress is not None:
         message.progress.CopyFrom(

@@ -47,6 +47,22 @@ def _silence(node: Node, contact_s: float | None) -> str:
     )
 
 
+def straggler(node: Node, read: Published) -> node_pb2.NodeStraggler | None:
+    """How much longer it works on a step than its peers; None: nobody knows."""
+    found = read.straggler(node.node_id)
+    if found is None:
+        return None
+    return node_pb2.NodeStraggler(
+        excess_percent=100.0 * found.excess,
+        confidence=found.confidence,
+        step_count=found.steps,
+        gang_count=found.gangs,
+        told_apart=found.told_apart,
+        suspected=found.suspected,
+        words=found.words,
+    )
+
+
 def gpu_statuses(node: Node, read: Published) -> Iterator[node_pb2.GpuStatus]:
     """How each GPU of a node is."""
     holders, figures = read.holders(node.node_id), read.figures(node.node_id)

@@ -551,6 +551,7 @@ class RankUse(_message.Message):
     CPU_DURATION_FIELD_NUMBER: _builtins.int
     READ_BYTES_FIELD_NUMBER: _builtins.int
     WRITTEN_BYTES_FIELD_NUMBER: _builtins.int
+    WORK_FIELD_NUMBER: _builtins.int
     job_id: _builtins.str
     """The job."""
     node_rank: _builtins.int
@@ -571,6 +572,10 @@ class RankUse(_message.Message):
     def cpu_duration(self) -> _duration_pb2.Duration:
         """CPU time of its processes in the span; unset: the node cannot tell."""
 
+    @_builtins.property
+    def work(self) -> Global___StepWork:
+        """Its steps since the last such word; unset: it tells none, or no waits."""
+
     def __init__(
         self,
         *,
@@ -581,10 +586,11 @@ class RankUse(_message.Message):
         cpu_duration: _duration_pb2.Duration | None = ...,
         read_bytes: _builtins.int | None = ...,
         written_bytes: _builtins.int | None = ...,
+        work: Global___StepWork | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_read_bytes", b"_read_bytes", "_written_bytes", b"_written_bytes", "cpu_duration", b"cpu_duration", "fence", b"fence", "read_bytes", b"read_bytes", "span_duration", b"span_duration", "written_bytes", b"written_bytes"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_read_bytes", b"_read_bytes", "_written_bytes", b"_written_bytes", "cpu_duration", b"cpu_duration", "fence", b"fence", "read_bytes", b"read_bytes", "span_duration", b"span_duration", "work", b"work", "written_bytes", b"written_bytes"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_read_bytes", b"_read_bytes", "_written_bytes", b"_written_bytes", "cpu_duration", b"cpu_duration", "fence", b"fence", "job_id", b"job_id", "node_rank", b"node_rank", "read_bytes", b"read_bytes", "span_duration", b"span_duration", "written_bytes", b"written_bytes"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_read_bytes", b"_read_bytes", "_written_bytes", b"_written_bytes", "cpu_duration", b"cpu_duration", "fence", b"fence", "job_id", b"job_id", "node_rank", b"node_rank", "read_bytes", b"read_bytes", "span_duration", b"span_duration", "work", b"work", "written_bytes", b"written_bytes"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__read_bytes: _TypeAlias = _typing.Literal["read_bytes"]  # noqa: Y015
     _WhichOneofArgType__read_bytes: _TypeAlias = _typing.Literal["_read_bytes", b"_read_bytes"]  # noqa: Y015
@@ -596,6 +602,40 @@ class RankUse(_message.Message):
     def WhichOneof(self, oneof_group: _WhichOneofArgType__written_bytes) -> _WhichOneofReturnType__written_bytes | None: ...
 
 Global___RankUse: _TypeAlias = RankUse  # noqa: Y015
+
+@_typing.final
+class StepWork(_message.Message):
+    """The work times of some steps: their times without the waits for other ranks."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    STEP_COUNT_FIELD_NUMBER: _builtins.int
+    LOG_SUM_FIELD_NUMBER: _builtins.int
+    LOG_SQUARE_SUM_FIELD_NUMBER: _builtins.int
+    FROM_TRAFFIC_FIELD_NUMBER: _builtins.int
+    step_count: _builtins.int
+    """How many steps."""
+    log_sum: _builtins.float
+    """Sum of the natural logarithms of their seconds."""
+    log_square_sum: _builtins.float
+    """Sum of the squares of these logarithms."""
+    from_traffic: _builtins.bool
+    """True: from records of its traffic. False: the job has told them."""
+    def __init__(
+        self,
+        *,
+        step_count: _builtins.int = ...,
+        log_sum: _builtins.float = ...,
+        log_square_sum: _builtins.float = ...,
+        from_traffic: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["from_traffic", b"from_traffic", "log_square_sum", b"log_square_sum", "log_sum", b"log_sum", "step_count", b"step_count"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___StepWork: _TypeAlias = StepWork  # noqa: Y015
 
 @_typing.final
 class DiskSpace(_message.Message):

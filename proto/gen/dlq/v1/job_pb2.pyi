@@ -1898,6 +1898,7 @@ class JobActivity(_message.Message):
     BUSY_CORES_FIELD_NUMBER: _builtins.int
     READ_BYTES_PER_SECOND_FIELD_NUMBER: _builtins.int
     WRITTEN_BYTES_PER_SECOND_FIELD_NUMBER: _builtins.int
+    STRAGGLER_REASON_FIELD_NUMBER: _builtins.int
     idle_reason: _builtins.str
     """Why it counts as idle, by a rule of the site; empty: it does not."""
     stall_reason: _builtins.str
@@ -1912,6 +1913,8 @@ class JobActivity(_message.Message):
     """Bytes a second that its ranks read from disks; unset: not known."""
     written_bytes_per_second: _builtins.float
     """Bytes a second that its ranks write to disks; unset: not known."""
+    straggler_reason: _builtins.str
+    """The ranks on suspected nodes that slow it down, in words; empty: none is known."""
     @_builtins.property
     def idle_duration(self) -> _duration_pb2.Duration:
         """For how long none of its GPUs has been used at all; unset: not known of all of them."""
@@ -1927,10 +1930,11 @@ class JobActivity(_message.Message):
         busy_cores: _builtins.float | None = ...,
         read_bytes_per_second: _builtins.float | None = ...,
         written_bytes_per_second: _builtins.float | None = ...,
+        straggler_reason: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_busy_cores", b"_busy_cores", "_power_watts", b"_power_watts", "_read_bytes_per_second", b"_read_bytes_per_second", "_utilization_percent", b"_utilization_percent", "_written_bytes_per_second", b"_written_bytes_per_second", "busy_cores", b"busy_cores", "idle_duration", b"idle_duration", "power_watts", b"power_watts", "read_bytes_per_second", b"read_bytes_per_second", "utilization_percent", b"utilization_percent", "written_bytes_per_second", b"written_bytes_per_second"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_busy_cores", b"_busy_cores", "_power_watts", b"_power_watts", "_read_bytes_per_second", b"_read_bytes_per_second", "_utilization_percent", b"_utilization_percent", "_written_bytes_per_second", b"_written_bytes_per_second", "busy_cores", b"busy_cores", "idle_duration", b"idle_duration", "idle_reason", b"idle_reason", "power_watts", b"power_watts", "read_bytes_per_second", b"read_bytes_per_second", "stall_reason", b"stall_reason", "utilization_percent", b"utilization_percent", "written_bytes_per_second", b"written_bytes_per_second"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_busy_cores", b"_busy_cores", "_power_watts", b"_power_watts", "_read_bytes_per_second", b"_read_bytes_per_second", "_utilization_percent", b"_utilization_percent", "_written_bytes_per_second", b"_written_bytes_per_second", "busy_cores", b"busy_cores", "idle_duration", b"idle_duration", "idle_reason", b"idle_reason", "power_watts", b"power_watts", "read_bytes_per_second", b"read_bytes_per_second", "stall_reason", b"stall_reason", "straggler_reason", b"straggler_reason", "utilization_percent", b"utilization_percent", "written_bytes_per_second", b"written_bytes_per_second"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__busy_cores: _TypeAlias = _typing.Literal["busy_cores"]  # noqa: Y015
     _WhichOneofArgType__busy_cores: _TypeAlias = _typing.Literal["_busy_cores", b"_busy_cores"]  # noqa: Y015

@@ -148,6 +148,7 @@ class Node(_message.Message):
     CORE_MEMORY_BYTES_FIELD_NUMBER: _builtins.int
     DECLARED_GPU_SPEEDS_FIELD_NUMBER: _builtins.int
     MEASURED_GPU_SPEEDS_FIELD_NUMBER: _builtins.int
+    STRAGGLER_FIELD_NUMBER: _builtins.int
     node_id: _builtins.str
     """Name of the node, from its certificate."""
     hostname: _builtins.str
@@ -230,6 +231,10 @@ class Node(_message.Message):
     def measured_gpu_speeds(self) -> _containers.ScalarMap[_builtins.str, _builtins.float]:
         """The same, as measured by kinds of jobs that ran on this type and on the usual one. Types without such jobs are left out."""
 
+    @_builtins.property
+    def straggler(self) -> Global___NodeStraggler:
+        """How long it works on steps of gangs, against its peers; unset: not known."""
+
     def __init__(
         self,
         *,
@@ -261,14 +266,61 @@ class Node(_message.Message):
         core_memory_bytes: _builtins.int = ...,
         declared_gpu_speeds: _abc.Mapping[_builtins.str, _builtins.float] | None = ...,
         measured_gpu_speeds: _abc.Mapping[_builtins.str, _builtins.float] | None = ...,
+        straggler: Global___NodeStraggler | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["contact_time", b"contact_time", "maintenance_end_time", b"maintenance_end_time"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["contact_time", b"contact_time", "maintenance_end_time", b"maintenance_end_time", "straggler", b"straggler"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["agent_version", b"agent_version", "attempts", b"attempts", "boot_id", b"boot_id", "contact_time", b"contact_time", "core_memory_bytes", b"core_memory_bytes", "cpu_count", b"cpu_count", "declared_gpu_speeds", b"declared_gpu_speeds", "flag_reason", b"flag_reason", "flags", b"flags", "free_core_count", b"free_core_count", "free_gpu_count", b"free_gpu_count", "gpu_statuses", b"gpu_statuses", "gpus", b"gpus", "hostname", b"hostname", "job_core_count", b"job_core_count", "labels", b"labels", "maintenance_end_time", b"maintenance_end_time", "measured_gpu_speeds", b"measured_gpu_speeds", "memory_bytes", b"memory_bytes", "node_id", b"node_id", "pool", b"pool", "reasons", b"reasons", "root_jobs", b"root_jobs", "state", b"state", "version", b"version", "virtual_devices", b"virtual_devices", "withheld_gpu_indexes", b"withheld_gpu_indexes", "withheld_reason", b"withheld_reason"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["agent_version", b"agent_version", "attempts", b"attempts", "boot_id", b"boot_id", "contact_time", b"contact_time", "core_memory_bytes", b"core_memory_bytes", "cpu_count", b"cpu_count", "declared_gpu_speeds", b"declared_gpu_speeds", "flag_reason", b"flag_reason", "flags", b"flags", "free_core_count", b"free_core_count", "free_gpu_count", b"free_gpu_count", "gpu_statuses", b"gpu_statuses", "gpus", b"gpus", "hostname", b"hostname", "job_core_count", b"job_core_count", "labels", b"labels", "maintenance_end_time", b"maintenance_end_time", "measured_gpu_speeds", b"measured_gpu_speeds", "memory_bytes", b"memory_bytes", "node_id", b"node_id", "pool", b"pool", "reasons", b"reasons", "root_jobs", b"root_jobs", "state", b"state", "straggler", b"straggler", "version", b"version", "virtual_devices", b"virtual_devices", "withheld_gpu_indexes", b"withheld_gpu_indexes", "withheld_reason", b"withheld_reason"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___Node: _TypeAlias = Node  # noqa: Y015
+
+@_typing.final
+class NodeStraggler(_message.Message):
+    """How much longer a node works on a step than the other nodes of its gangs."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    EXCESS_PERCENT_FIELD_NUMBER: _builtins.int
+    CONFIDENCE_FIELD_NUMBER: _builtins.int
+    STEP_COUNT_FIELD_NUMBER: _builtins.int
+    GANG_COUNT_FIELD_NUMBER: _builtins.int
+    TOLD_APART_FIELD_NUMBER: _builtins.int
+    SUSPECTED_FIELD_NUMBER: _builtins.int
+    WORDS_FIELD_NUMBER: _builtins.int
+    excess_percent: _builtins.float
+    """10: a tenth longer; negative: it is faster."""
+    confidence: _builtins.float
+    """The probability that this is more than half the limit of [straggler]."""
+    step_count: _builtins.int
+    """The steps that say so."""
+    gang_count: _builtins.int
+    """The gangs that say so."""
+    told_apart: _builtins.bool
+    """True: other nodes had the same parts of these jobs, or it had parts of several kinds of jobs."""
+    suspected: _builtins.bool
+    """True: it is a suspected straggler."""
+    words: _builtins.str
+    """The ranks that say so, in words."""
+    def __init__(
+        self,
+        *,
+        excess_percent: _builtins.float = ...,
+        confidence: _builtins.float = ...,
+        step_count: _builtins.int = ...,
+        gang_count: _builtins.int = ...,
+        told_apart: _builtins.bool = ...,
+        suspected: _builtins.bool = ...,
+        words: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["confidence", b"confidence", "excess_percent", b"excess_percent", "gang_count", b"gang_count", "step_count", b"step_count", "suspected", b"suspected", "told_apart", b"told_apart", "words", b"words"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___NodeStraggler: _TypeAlias = NodeStraggler  # noqa: Y015
 
 @_typing.final
 class NodeReason(_message.Message):

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dlq_cli.commands.cluster.nodes import gpu_types, measured_speeds
+from dlq.v1 import node_pb2
+from dlq_cli.commands.cluster.nodes import gpu_types, labels, measured_speeds, step_times
 from dlq_cli.facts.cluster import node_facts
 from support.wire_jobs import a_node
 
@@ -23,3 +24,23 @@ def test_scripts_find_both() -> None:
     told = node_facts(a_node("n1", declared_gpu_speeds={"t4": 0.5}))
     assert told["declared_gpu_speeds"] == {"t4": 0.5}
     assert told["measured_gpu_speeds"] == {}
+
+
+def test_step_times_against_peers_have_a_line_and_a_suspect_has_a_note() -> None:
+    assert step_times(a_node("n1")) == ""
+    score = node_pb2.NodeStraggler(
+        excess_percent=10.25,
+        confidence=0.999,
+        step_count=240,
+        gang_count=1,
+        words="rank 2 of job 7",
+    )
+    node = a_node("n1", straggler=score)
+    line = "+10.2 % against its peers, over 240 steps of 1 gang; rank 2 of job 7"
+    assert step_times(node) == line
+    assert "suspected straggler" not in labels(node)
+    node.straggler.suspected = True
+    assert step_times(node) == f"suspected straggler: {line}"
+    assert "suspected straggler" in labels(node)
+    assert node_facts(node)["straggler"]["gang_count"] == 1
+    assert node_facts(a_node("n1"))["straggler"] is None

@@ -18,6 +18,7 @@ from dlq_nodeagent.jobtree.paths import (
     make_directory,
 )
 from dlq_nodeagent.jobtree.user_rights import UserRights
+from dlq_nodeagent.model.messages import StepWork
 
 ROOT_ONLY = pytest.mark.skipif(os.getuid() != 0, reason="only root may take another user's rights")
 NOW_S = 2_000_000_000.0
@@ -206,6 +207,16 @@ def test_a_marker_glob_never_leaves_its_directory(tmp_path: Path, marker: str) -
             Beat(step=None, total=None, loss=None, step_s=0.5, last_save_s=3.0),
         ),
         (b'{"step_s": -1, "last_save_s": 1e9}', Beat(step=None, total=None, loss=None)),
+        (
+            b'{"work_steps": 3, "work_log_sum": -1.5, "work_log_square_sum": 2}',
+            Beat(
+                step=None,
+                total=None,
+                loss=None,
+                work=StepWork(step_count=3, log_sum=-1.5, log_square_sum=2.0),
+            ),
+        ),
+        (b'{"work_steps": 3, "work_log_sum": 1e999}', Beat(step=None, total=None, loss=None)),
         (b'{"step": true, "loss": "x"}', Beat(step=None, total=None, loss=None)),
         (b'{"loss": 1e999}', Beat(step=None, total=None, loss=None)),
         (b'{"loss": 1' + b"0" * 400 + b"}", Beat(step=None, total=None, loss=None)),

@@ -5,9 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import cast
 
+import pytest
+
 from dlq_nodeagent.cgroups.port import RankUsage
+from dlq_nodeagent.jobtree.beats import Beat
 from dlq_nodeagent.model.launch import RankKey
-from dlq_nodeagent.model.messages import Fence, Launch
+from dlq_nodeagent.model.messages import Fence, Launch, StepWork
 from dlq_nodeagent.model.port import Handle, Runtime
 from dlq_nodeagent.model.rank import accept
 from dlq_nodeagent.ranks.using import RankUses
@@ -69,3 +72,31 @@ def test_a_rank_that_has_gone_is_forgotten() -> None:
     assert uses.told([]) == ()
     clock.advance(30.0)
     assert uses.told([watched]) == ()
+
+
+def work(steps: int, logs: float, squares: float) -> StepWork:
+    return StepWork(step_count=steps, log_sum=logs, log_square_sum=squares)
+
+
+def beaten(watched: Watched, told: StepWork | None) -> Watched:
+    watched.beat = Beat(step=1, total=None, loss=None, work=told)
+    return watched
+
+
+def test_work_times_are_told_as_differences() -> None:
+    clock, watched = FakeClock(), rank()
+    uses = RankUses(clock, cast("Runtime", Counters()))
+    uses.told([beaten(watched, work(10, 1.0, 5.0))])
+    clock.advance(30.0)
+    (use,) = uses.told([beaten(watched, work(40, 4.0, 9.0))])
+    assert use.work == work(30, 3.0, 4.0)
+
+
+@pytest.mark.parametrize("now", [None, work(10, 1.0, 5.0), work(4, 0.5, 2.0)])
+def test_no_new_steps_and_another_process_tell_no_work_times(now: StepWork | None) -> None:
+    clock, watched = FakeClock(), rank()
+    uses = RankUses(clock, cast("Runtime", Counters()))
+    uses.told([beaten(watched, work(10, 1.0, 5.0))])
+    clock.advance(30.0)
+    (use,) = uses.told([beaten(watched, now)])
+    assert use.work is None

@@ -1,0 +1,203 @@
+"""Nodes that slow their gangs down (`[straggler]`): seen by work times of steps, and told.
+
+Agents report the work times of ranks twice a minute, beside a heartbeat (policy/stragglers.py).
+Each gang of several nodes is judged by itself, and each node by all of its gangs. A suspicion is an
+event and a word. It closes no node: jobs tell these times, and a check decides.
+
+Nothing is stored but the events. A master that starts judges anew, after as many steps as the rule
+asks for. An agent that starts again leaves out the steps since its last report. While a line is
+silent nothing of its node changes. Older figures count less, and after a day not at all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from dlq_master.control.loop.turn import Turn
+from dlq_master.control.stimuli.nodes import ToldUse
+from dlq_master.model.attempts.attempt import Attempt
+from dlq_master.model.ids import AttemptKey, NodeId
+from dlq_master.model.jobs.recording import family_of
+from dlq_master.policy.stragglers import (
+    RankPart,
+    SeenExcess,
+    StragglerRule,
+    StragglerScore,
+    WorkTimes,
+    excesses,
+    score,
+)
+
+JUDGE_S = 10.0  # a gang is judged no more often
+SWEEP_S = 600.0
+_MOST_PARTS = 8  # that are kept of a node
+
+
+@dataclass(slots=True)
+class Gang:
+    """The work times of an attempt, by rank, each with its node; `judged_s`: the last time."""
+
+    times: dict[int, tuple[NodeId, WorkTimes]] = field(default_factory=dict)
+    judged_s: float = float("-inf")
+    slow: str = ""  # words on ranks of suspected nodes
+
+
+@dataclass(slots=True)
+class Stragglers:
+    """`seen`: the parts that each node has had lately; `places`: the nodes of each part."""
+
+    rule: StragglerRule | None = None
+    gangs: dict[tuple[AttemptKey, bool], Gang] = field(default_factory=dict)  # by traffic, or beats
+    seen: dict[NodeId, dict[RankPart, SeenExcess]] = field(default_factory=dict)
+    places: dict[RankPart, dict[NodeId, None]] = field(default_factory=dict)
+    scores: dict[NodeId, StragglerScore] = field(default_factory=dict)
+    sweep_s: float = 0.0
+
+    def words(self, key: AttemptKey) -> str:
+        """On the ranks of an attempt that slow it down; empty: none does."""
+        told = (self.gangs.get((key, traffic)) for traffic in (False, True))
+        return next((gang.slow for gang in told if gang is not None and gang.slow), "")
+
+    def suspected(self) -> int:
+        """How many nodes are suspected."""
+        return sum(one.suspected for one in self.scores.values())
+
+
+def take(turn: Turn, node_id: NodeId, attempt: Attempt, use: ToldUse) -> None:
+    """The work times of a running rank of this attempt, as its node tells."""
+    stragglers = turn.state.attempts.stragglers
+    if stragglers.rule is None or use.work is None or len(attempt.ranks) < 2:
+        return
+    gang = stragglers.gangs.setdefault((attempt.key, use.traffic), Gang())
+    known = gang.times.get(use.node_rank)
+    before = known[1] if known is not None and known[0] == node_id else WorkTimes()
+    gang.times[use.node_rank] = node_id, before.plus(use.work)
+    if turn.now_s - gang.judged_s >= JUDGE_S and _is_ready(stragglers.rule, attempt, gang):
+        gang.judged_s = turn.now_s
+        _judge(turn, attempt, gang)
+
+
+def forget_ended(turn: Turn) -> None:
+    """Now and then: drop gangs that do not run any more, and parts of which a day has passed."""
+    stragglers, living = turn.state.attempts.stragglers, turn.state.cluster.attempts
+    for name in [name for name in stragglers.gangs if name[0] not in living]:
+        del stragglers.gangs[name]
+    if turn.now_s >= stragglers.sweep_s:
+        stragglers.sweep_s = turn.now_s + SWEEP_S
+        for node_id in list(stragglers.seen):
+            if node_id in turn.state.cluster.nodes:
+                _score(turn, node_id)
+            else:
+                _drop(stragglers, node_id)
+
+
+def begin_anew(turn: Turn, node_id: NodeId) -> None:
+    """Somebody has opened the node again: it was looked at, and what was seen of it is past."""
+    stragglers = turn.state.attempts.stragglers
+    known = stragglers.scores.get(node_id)
+    _drop(stragglers, node_id)
+    if known is not None and known.suspected:
+        cause = "it was opened again, so it is judged anew"
+        turn.note("node_straggler_over", node_id=node_id, cause=cause)
+    for gang in stragglers.gangs.values():
+        gang.times = {rank: told for rank, told in gang.times.items() if told[0] != node_id}
+
+
+# --- helpers, in order of use ---------------------------------------------------------------------
+
+
+def _is_ready(rule: StragglerRule, attempt: Attempt, gang: Gang) -> bool:
+    """Whether each rank has told enough steps, on the node on which it is now."""
+    return all(
+        (told := gang.times.get(rank)) is not None
+        and told[0] == status.node_id
+        and told[1].steps >= rule.steps
+        for rank, status in enumerate(attempt.ranks)
+        if not status.gone
+    )
+
+
+def _judge(turn: Turn, attempt: Attempt, gang: Gang) -> None:
+    stragglers, nodes = turn.state.attempts.stragglers, turn.state.cluster.nodes
+    job = turn.state.cluster.jobs[attempt.key.job_id]
+    kinds: dict[int, object] = {}
+    for rank, status in enumerate(attempt.ranks):
+        slot = None if status.gone else attempt.slot_of(rank)
+        node = nodes.get(status.node_id)
+        if slot is not None and node is not None:
+            held = [gpu.gpu_type for gpu in node.gpus if slot.mask >> gpu.index & 1]
+            kinds[rank] = (*held, len(slot.core_indices))
+    times = {rank: gang.times[rank][1] for rank in kinds}
+    found = excesses(times, kinds)
+    for rank, excess in found.items():
+        seen = SeenExcess(excess, str(attempt.key.job_id), turn.now_s)
+        _put(stragglers, attempt.ranks[rank].node_id, RankPart(family_of(job), rank), seen)
+    slow = []
+    for rank in found:
+        node_id = attempt.ranks[rank].node_id
+        _score(turn, node_id, attempt.key)
+        if node_id in stragglers.scores and stragglers.scores[node_id].suspected:
+            more = f"{100.0 * stragglers.scores[node_id].excess:.0f} %"
+            slow.append(f"rank {rank} on {node_id} works {more} longer on a step than its peers")
+    gang.slow = "; ".join(slow)
+
+
+def _put(stragglers: Stragglers, node_id: NodeId, part: RankPart, seen: SeenExcess) -> None:
+    kept = stragglers.seen.setdefault(node_id, {})
+    kept.pop(part, None)  # the newest one is the last
+    kept[part] = seen
+    stragglers.places.setdefault(part, {})[node_id] = None
+    while len(kept) > _MOST_PARTS:
+        _leave(stragglers, node_id, next(iter(kept)))
+
+
+def _leave(stragglers: Stragglers, node_id: NodeId, part: RankPart) -> None:
+    del stragglers.seen[node_id][part]
+    places = stragglers.places[part]
+    del places[node_id]
+    if not places:
+        del stragglers.places[part]
+
+
+def _score(turn: Turn, node_id: NodeId, key: AttemptKey | None = None) -> None:
+    """A node over all that was seen of it, and an event when its verdict changes."""
+    stragglers = turn.state.attempts.stragglers
+    assert stragglers.rule is not None
+    before = stragglers.scores.get(node_id)
+    was = before is not None and before.suspected
+
+    def elsewhere(part: RankPart) -> Iterator[SeenExcess]:
+        for other in stragglers.places.get(part, ()):
+            if other != node_id:
+                yield stragglers.seen[other][part]
+
+    mine = stragglers.seen[node_id]
+    found = score(stragglers.rule, mine, elsewhere, turn.now_s, suspected=was)
+    if found is None:
+        _drop(stragglers, node_id)
+        if was:
+            cause = "no gang has told anything of it for a day"
+            turn.note("node_straggler_over", node_id=node_id, cause=cause)
+        return
+    stragglers.scores[node_id] = found
+    if found.suspected != was:
+        more = f"its ranks work {100.0 * found.excess:.1f} % longer on a step than their peers"
+        turn.note(
+            "node_straggler" if found.suspected else "node_straggler_over",
+            key=key,
+            node_id=node_id,
+            cause=f"{more}: {found.words}",
+            excess_percent=round(100.0 * found.excess, 2),
+            confidence=round(found.confidence, 4),
+            step_count=found.steps,
+            gang_count=found.gangs,
+            told_apart=found.told_apart,
+        )
+
+
+def _drop(stragglers: Stragglers, node_id: NodeId) -> None:
+    for part in list(stragglers.seen.get(node_id, ())):
+        _leave(stragglers, node_id, part)
+    stragglers.seen.pop(node_id, None)
+    stragglers.scores.pop(node_id, None)

@@ -1,0 +1,61 @@
+"""Work times of steps as agents send them: sums that no times can have say nothing."""
+
+from __future__ import annotations
+
+from math import inf, nan
+from typing import Any
+
+import pytest
+
+from dlq.v1 import agent_service_pb2 as wire
+from dlq_master.policy.stragglers import WorkTimes
+from dlq_master.rpc.reports.agent_intake import uses_of
+from dlq_nodeagent.line.wire import encode
+from dlq_nodeagent.model.launch import RankKey
+from dlq_nodeagent.model.messages import Fence, Heartbeat, RankUse, StepWork
+
+
+def use(**work: Any) -> wire.RankUse:
+    made = wire.RankUse(job_id="7", node_rank=2)
+    made.fence.epoch = made.fence.attempt = 1
+    if work:
+        made.work.CopyFrom(wire.StepWork(**work))
+    return made
+
+
+def test_the_sums_of_an_agent_arrive_as_they_are() -> None:
+    sent = RankUse(
+        key=RankKey("7", 1, 2),
+        fence=Fence(1, 1),
+        span_s=30.0,
+        work=StepWork(step_count=3, log_sum=-1.5, log_square_sum=2.0, from_traffic=True),
+    )
+    beat = encode(Heartbeat(sequence=1, progress=(), rank_uses=(sent,)), wire.NodeFacts())
+    (told,) = uses_of(beat.heartbeat.rank_uses)
+    assert told.work == WorkTimes(3, -1.5, 2.0)
+    assert told.traffic
+    assert told.node_rank == 2
+
+
+def test_an_agent_of_before_tells_none() -> None:
+    (told,) = uses_of([use()])
+    assert (told.work, told.traffic) == (None, False)
+
+
+@pytest.mark.parametrize(
+    "work",
+    [
+        {"step_count": 0, "log_sum": 0.0, "log_square_sum": 0.0},
+        {"step_count": -5, "log_sum": 0.0, "log_square_sum": 0.0},
+        {"step_count": 1 << 40, "log_sum": 0.0, "log_square_sum": 0.0},
+        {"step_count": 4, "log_sum": nan, "log_square_sum": 1.0},
+        {"step_count": 4, "log_sum": 1.0, "log_square_sum": nan},
+        {"step_count": 4, "log_sum": inf, "log_square_sum": inf},
+        {"step_count": 4, "log_sum": 1.0, "log_square_sum": inf},
+        {"step_count": 4, "log_sum": 400.0, "log_square_sum": 1e6},
+        {"step_count": 4, "log_sum": 8.0, "log_square_sum": 1.0},
+    ],
+)
+def test_impossible_sums_say_nothing(work: dict[str, float]) -> None:
+    (told,) = uses_of([use(**work)])
+    assert told.work is None
