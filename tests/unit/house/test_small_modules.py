@@ -40,7 +40,6 @@ REASONS = {
     "the options of one of Slurm's programs": ("dlq_cli/slurm/*/grammar.py",),
     "one kind of stimulus": (
         "control/deadlines/progress.py",
-        "control/nodes/disk_space.py",
         "control/trials/resume_times.py",
     ),
     "one decision": (

@@ -20,7 +20,6 @@ from dlq_master.control.deadlines import progress as paces
 from dlq_master.control.loop.once import Done, nothing, once
 from dlq_master.control.loop.turn import Turn
 from dlq_master.control.nodes import (
-    disk_space,
     gpu_health,
     instances,
     maintenance,
@@ -114,7 +113,7 @@ def heartbeat(turn: Turn, ask: Heartbeat) -> None:
     if ask.health is not None:
         gpu_health.take(turn, ask.node_id, ask.health)
     if ask.disk is not None:
-        disk_space.take(turn, ask.node_id, ask.disk)
+        unclean.take_disk(turn, ask.node_id, ask.disk)
     if ask.rank_uses:
         idleness.take_uses(turn, ask.node_id, ask.rank_uses)
 

@@ -1,13 +1,17 @@
 """GPUs that look free and are not: something runs on them for nobody, or they cannot be given back.
 
 They take no work. The reports of agents are kept in the state and renewed by every hello. A node's
-flag `cleaning` and its withheld GPUs follow from them.
+flag `cleaning` and its withheld GPUs follow from them. So does `disk_full`. When the agent
+restarts, it reports again. When the master restarts, that flag is on disk. While the line is
+silent, the last report stands.
 """
 
 from collections.abc import Collection
 
+from dlq_common.text.units import approximate_size
 from dlq_master.control.loop.turn import Turn
 from dlq_master.control.nodes.state import CLINGS, UnreleasedRank
+from dlq_master.control.stimuli import ToldDisk
 from dlq_master.model.ids import AttemptKey, NodeId
 from dlq_master.model.nodes import node_steps as on_node
 from dlq_master.model.nodes.node import NodeFlag
@@ -27,6 +31,27 @@ def close_while_unclean(turn: Turn, node_id: NodeId) -> None:
         turn.step_node(node_id, told, cause=why)
     elif flagged and not why:
         turn.step_node(node_id, on_node.FlagCleared(flag=NodeFlag.CLEANING))
+
+
+def take_disk(turn: Turn, node_id: NodeId, told: ToldDisk) -> None:
+    """The report of a node about the disk of its agent's state.
+
+    A node whose disk is full takes no new job, since a job could not start there. The agent sees to
+    it that this does not flicker.
+    """
+    flagged = NodeFlag.DISK_FULL in turn.state.cluster.nodes[node_id].flags
+    if told.full == flagged:
+        return
+    actor = f"node:{node_id}"
+    free = approximate_size(told.free_bytes)
+    if not told.full:
+        cleared = on_node.FlagCleared(flag=NodeFlag.DISK_FULL)
+        turn.step_node(node_id, cleared, actor=actor, cause=f"{free} are free")
+        return
+    spare = approximate_size(told.spare_bytes)
+    reason = f"{free} are free where its agent keeps its state, which wants {spare}"
+    event = on_node.FlagSet(flag=NodeFlag.DISK_FULL, reason=reason, by=actor)
+    turn.step_node(node_id, event, actor=actor, cause=reason)
 
 
 def _withhold(turn: Turn, node_id: NodeId) -> None:
