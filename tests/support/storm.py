@@ -42,6 +42,7 @@ KEPT = {
     ReasonCode.HEAD_OF_LINE,
     ReasonCode.KEPT_FOR_QUEUE,
     ReasonCode.KEPT_FOR_TRIALS,
+    ReasonCode.KEPT_GPUS,
     ReasonCode.PROFILER_FULL,
     ReasonCode.QUOTA,
     ReasonCode.RESERVED_FOR,

@@ -158,6 +158,10 @@ def _waiting(cluster: Cluster) -> None:
     returning = {job_id for job_id, job in cluster.jobs.items() if job.waiting and job.regrant}
     if cluster.ordering.by_base:
         _equal("returning jobs", set(cluster.returning), returning)
+    keeping = {job_id for job_id, job in cluster.jobs.items() if job.waiting and job.kept}
+    _equal(
+        "jobs with kept GPUs", set(cluster.keeping), keeping if cluster.ordering.keep_s else set()
+    )
     _costly(cluster)
     if cluster.ordering.bands:
         _judged(cluster)

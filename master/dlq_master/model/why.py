@@ -62,6 +62,8 @@ class ReasonCode(StrEnum):
     # Jobs of lower priority hold GPUs, but `min_run` or `max_preemptions` protects them.
     PROTECTED = "protected"
     RESERVED_FOR = "reserved_for"  # The free GPUs are reserved for a promoted job.
+    # GPUs are kept for a gang that a node has failed, until it has another node.
+    KEPT_GPUS = "kept_gpus"
     STARTS_NEXT = "starts_next"  # Nothing is in the way: the next plan starts the job.
     FREEZE = "freeze"  # Many nodes vanished at once, or the master lags, so nothing starts.
     # The scheduling policy failed. Running jobs continue, and nothing starts.

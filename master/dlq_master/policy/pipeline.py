@@ -53,7 +53,7 @@ def plan_with_outcome(view: View, policy: Policy) -> tuple[Plan, Outcome | None]
     """
     first = policy.admit.settle(view)  # 1
     first = first or policy.partition.settle(view, policy.order, policy.guards.margin)  # 2
-    first = first or policy.transit.settle(view)
+    first = first or policy.transit.settle(view, policy.placement, policy.partition.floor_left)
     if first:
         return Plan(tuple(first), view.now_s, again=True), None
     boundary = policy.transit.boundary(view)

@@ -12,7 +12,7 @@ from dlq_master.model.cluster.drive import Happened
 from dlq_master.model.estimates.estimate import Basis
 from dlq_master.model.event import Fact
 from dlq_master.model.ids import AttemptKey
-from dlq_master.model.jobs.job import STORED_NAMES, Checkpoint, Resizing, Taken
+from dlq_master.model.jobs.job import STORED_NAMES, Checkpoint, KeptGpus, Resizing, Taken
 from dlq_master.model.jobs.job_steps import Ran, Requeued, Reserved, Resized, ResizedLive, Usage
 from dlq_master.model.plan import Provision, Release, Reserve, Start
 from dlq_master.model.resources import Allocation
@@ -84,7 +84,7 @@ def cause(one: Happened) -> str:
         words = (getattr(one.event, name, "") for name in ("cause", "detail"))
         return ": ".join(str(word) for word in words if word)
     reason = one.change.reason
-    if reason.code in (ReasonCode.OUTRANKED, ReasonCode.MAKES_WAY):
+    if reason.code in (ReasonCode.OUTRANKED, ReasonCode.MAKES_WAY, ReasonCode.KEPT_GPUS):
         return f"{reason.code.value}: {reason.detail}" if reason.detail else reason.code.value
     instead = one.event.alternative if isinstance(one.event, Reserved) else None
     if reason.code is ReasonCode.UNGUARANTEED:
@@ -136,6 +136,8 @@ def _told(name: str, value: Any) -> dict[str, Fact]:
         return _basis(value)
     if isinstance(value, Resized | Resizing):
         return {}  # an event of its own tells it
+    if isinstance(value, KeptGpus):
+        return {"had": where(value.allocation), "kept_until_s": round(value.until_s, 3)}
     if isinstance(value, Taken):
         return {"for_job": value.by, "user": value.user, "rule": value.rule, "lost_s": value.lost_s}
     if isinstance(value, Checkpoint):

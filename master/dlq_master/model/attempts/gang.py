@@ -274,6 +274,24 @@ def consequence(
     return event
 
 
+def keeps_gpus(attempt: Attempt, end: on_attempt.AttemptEvent, job: Job) -> bool:
+    """Whether a gang ended because of one of its nodes, so that its other GPUs wait for its job.
+
+    A lost node, a node that could not start its rank, and a node that drains are such causes. A
+    drain comes from a person, from a GPU that ails, or from a quarantine.
+    """
+    if len(attempt.lease.allocation.slots) < 2 or is_reduced(attempt, job):
+        return False
+    match end:
+        case on_attempt.NodeLost():
+            return True
+        case on_attempt.StartFailed():
+            return any(map(_failed_by_node, attempt.ranks))
+        case on_attempt.Preempted() | on_attempt.PreemptedLost():
+            return attempt.stop_cause is StopCause.DRAIN
+    return False
+
+
 def _once(event: on_job.JobEvent) -> on_job.JobEvent:
     """A job that is never run again: its user says so, or its input and its terminal are over."""
     match event:

@@ -91,6 +91,7 @@ class Cluster:
         self.saves = SlowSaves(terms)  # of running jobs
         self.pending: dict[JobId, None] = {}
         self.returning: dict[JobId, None] = {}  # they wait to go on on GPUs kept for them
+        self.keeping: dict[JobId, None] = {}  # they wait, and GPUs that they had are kept for them
         self.migrations = Migrations()
         self.by_term = self.running.by_term
         self.resizes_live = True  # False: a forecast, in which no joining rank is launched
@@ -106,6 +107,7 @@ class Cluster:
         self._promotes = ordering.promotes
         self._by_base = ordering.by_base
         self._bands = ordering.bands
+        self._keeps = ordering.keep_s > 0.0
         self.own = OwnGpus()
         self._counted_sizes = CountedSizes()
         self._sizes = HostSizes({})
@@ -460,6 +462,8 @@ class Cluster:
             self._jobs[job_id] = job
             self._touched_jobs[job_id] = job
             self._index_job(before, job)
+            if self._keeps and (job.kept is not None or job_id in self.keeping):
+                _keep(self.keeping, job_id, job.kept is not None and job.waiting)
         self._index_attempt(job, held, holds)
         if self.levels.thresholds:
             self.levels.cross(job, holds)

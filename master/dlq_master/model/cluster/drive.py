@@ -7,6 +7,7 @@ drift apart. Each returns what happened, in order, for the journal.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import cache, lru_cache
 from typing import NamedTuple, assert_never
 
@@ -18,7 +19,7 @@ from dlq_master.model.cluster.cluster import Cluster
 from dlq_master.model.estimates.demand import Offer
 from dlq_master.model.ids import AttemptKey, Fence, JobId, NodeId
 from dlq_master.model.jobs import job_steps
-from dlq_master.model.jobs.job import SEVERAL, Job
+from dlq_master.model.jobs.job import SEVERAL, Job, KeptGpus
 from dlq_master.model.jobs.job_steps import JobEvent
 from dlq_master.model.lease import Lease, LeaseKind, decision_time_s, renewed_term_end_s
 from dlq_master.model.nodes import node_steps as node_machine
@@ -139,6 +140,10 @@ def step_attempt(
             after = after._replace(ended_time_s=ended_s)
         used = gang.usage(before, event, job, ended_s)
         follows = gang.consequence(before, event, job, used)
+        keep_s = cluster.ordering.keep_s
+        if keep_s and type(follows) is job_steps.Requeued and gang.keeps_gpus(before, event, job):
+            kept = KeptGpus(before.lease.allocation, now_s + keep_s)
+            follows = replace(follows, kept=kept)
         _charge_share(cluster, before, job, ended_s)
         if follows is None:  # cancelled while it ran: only the books are left to close
             job = job_steps.vacated(job, used)

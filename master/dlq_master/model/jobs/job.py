@@ -157,6 +157,16 @@ class Taken(NamedTuple):
     lost_s: float | None = None
 
 
+class KeptGpus(NamedTuple):
+    """GPUs of a gang that a node has failed: the free ones are kept for it until then.
+
+    All that it had, in rank order. `policy/transit/kept_gpus.py` finds the part that is left.
+    """
+
+    allocation: Allocation
+    until_s: float
+
+
 class Resizing(NamedTuple):
     """On its way to other GPUs: from how many, since when it had to save, and why."""
 
@@ -256,6 +266,7 @@ class Job(NamedTuple):
     # Equal for jobs with the same command, arguments and environment, in a family that their user
     # has named; "" in one that is named after its program.
     program: str = ""
+    kept: KeptGpus | None = None  # while it waits, after a node has failed its gang
 
     @property
     def ended(self) -> bool:

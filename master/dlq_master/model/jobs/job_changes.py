@@ -27,7 +27,8 @@ def at_position(job: Job, sequence: int) -> Job:
 
 def waits_no_more(job: Job, at_s: float) -> Changes:
     """Waiting before the first run does not count: PROMOTEKNOB compares waiting with execution."""
-    changes: Changes = {"queued_since_s": None, "promoted": False, "regrant": None}
+    changes: Changes = {"queued_since_s": None, "promoted": False}
+    changes["regrant"] = changes["kept"] = None
     since_s = job.queued_since_s
     if since_s is not None:
         waited_s = at_s - since_s

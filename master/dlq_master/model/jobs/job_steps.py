@@ -18,6 +18,7 @@ from dlq_master.model.jobs.job import (
     HoldKind,
     Job,
     JobState,
+    KeptGpus,
     Pause,
     Resizing,
     Taken,
@@ -210,6 +211,7 @@ class Requeued:
     basis: Basis | None = None  # its trial told nothing, and there are to be no more
     taken: Taken | None = None  # it left for another
     resizing: Resizing | None = None  # with `regrant`
+    kept: KeptGpus | None = None  # a node failed its gang: the other GPUs wait for it
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -484,17 +486,18 @@ def _requeued(job: Job, event: Requeued, at_s: float, *, waits: bool) -> Changes
         changes |= counted
         infra_failures = counted["infra_failures"]
     if waits:
-        changes |= {"queued_since_s": at_s, "regrant": event.regrant}
+        changes |= {"queued_since_s": at_s, "regrant": event.regrant, "kept": event.kept}
         changes["resizing"] = None if event.regrant is None else event.resizing
     else:
-        changes |= {"queued_since_s": None, "regrant": None, "resizing": None}
+        changes |= {"queued_since_s": None, "regrant": None, "kept": None, "resizing": None}
     if event.measured_s is not None:
         changes |= to.measured(job, event.measured_s)
     if event.basis is not None:
         changes |= to.unmeasured(job, event.basis)
     if event.failed_nodes:
         failed_nodes = to.blamed(failed_nodes, event.failed_nodes)
-        changes |= _backs_off(job, infra_failures, at_s)
+        if event.kept is None:  # else it is first in line at once
+            changes |= _backs_off(job, infra_failures, at_s)
     elif event.reason is EndReason.PREEMPTED:
         failed_nodes = ()  # it has run well since
     changes |= {"infra_failures": infra_failures, "failed_nodes": failed_nodes}

@@ -43,7 +43,8 @@ class Ordering:
     everything else (model.band). `by_base`: jobs wait for the fewest GPUs that they run on, not for
     what they ask. `by_team`: waiting jobs are indexed by team too; `by_member`: by account
     (model.accounts) instead. `half_life_s`: the key begins with how its account stands against its
-    share, of usage that counts half after so long (model.shares); None: it does not.
+    share, of usage that counts half after so long (model.shares); None: it does not. `keep_s`: for
+    so long the other GPUs of a gang are kept for it, once a node has failed it; 0: they are not.
     """
 
     discipline: Discipline = Discipline.ARRIVAL
@@ -59,6 +60,7 @@ class Ordering:
     by_team: bool = False
     by_member: bool = False
     half_life_s: float | None = None
+    keep_s: float = 0.0
 
     def __post_init__(self) -> None:
         if any(

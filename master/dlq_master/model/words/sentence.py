@@ -166,7 +166,7 @@ def _dependency(reason: Reason, job: Job, _reader: str) -> str:
 
 
 def _begin_time(reason: Reason, job: Job, _reader: str) -> str:
-    at = datetime.fromtimestamp(job.begin_time_s or 0.0, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    at = _instant(job.begin_time_s or 0.0)
     left_s = reason.have or 0.0
     left = f"{left_s:.0f} s" if left_s < 120 else f"{timedelta(seconds=round(left_s))}"
     return f"it is not to begin before {at}, in {left}"
@@ -256,6 +256,23 @@ def _kept_for_queue(reason: Reason, _job: Job, _reader: str) -> str:
     return f"{kept} {'is' if reason.have == 1 else 'are'} kept for jobs of queue {reason.detail}"
 
 
+def _kept_gpus(reason: Reason, job: Job, _reader: str) -> str:
+    have, need = _number(reason.have or 0), _number(reason.need or 0)
+    if reason.resource == "started":
+        return f"it goes on with {need} GPUs; {have} were kept for it {reason.detail}"
+    if job.job_id not in reason.blocking_jobs:
+        return f"{have} free GPUs are kept for {_jobs(reason)}, which lost a node"
+    until = "" if job.kept is None else _instant(job.kept.until_s)
+    return (
+        f"it lost a node: {have} of its {need} GPUs are kept for it {reason.detail} until {until}, "
+        "and it is first in line for the others"
+    )
+
+
+def _instant(at_s: float) -> str:
+    return datetime.fromtimestamp(at_s, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
 def _arrivals(reason: Reason, _job: Job, _reader: str) -> str:
     return f"{_count(int(reason.need or 0), 'GPU')} for trials in this hour: {reason.detail}"
 
@@ -270,6 +287,7 @@ _WRITERS: Mapping[ReasonCode, Callable[[Reason, Job, str], str]] = {
     ReasonCode.UNGUARANTEED: _unguaranteed,
     ReasonCode.KEPT_FOR_TRIALS: _kept_for_trials,
     ReasonCode.KEPT_FOR_QUEUE: _kept_for_queue,
+    ReasonCode.KEPT_GPUS: _kept_gpus,
     ReasonCode.ARRIVALS: _arrivals,
     ReasonCode.DEPENDENCY: _dependency,
     ReasonCode.BEGIN_TIME: _begin_time,

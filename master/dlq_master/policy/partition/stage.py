@@ -24,6 +24,7 @@ from dlq_master.policy.partition.reserved.slot_begin import (
 )
 from dlq_master.policy.place.allocation.space import Space
 from dlq_master.policy.place.placement import PlaceStage
+from dlq_master.policy.promise.capacity.grids import home_type
 
 
 class Partition(Protocol):
@@ -43,6 +44,9 @@ class Partition(Protocol):
 
     def free(self, cluster: Cluster, lineup: Lineup, place: PlaceStage) -> Space:
         """The allocator of free GPUs for all other jobs."""
+
+    def floor_left(self, cluster: Cluster, queue: str, gpu_type: str) -> int:
+        """The free GPUs of this type that jobs of other queues than this one need."""
 
     def divided(self, quotas: Quotas) -> Partition:
         """The same with these quotas of queues."""
@@ -70,6 +74,9 @@ class Whole:
 
     def free(self, cluster: Cluster, lineup: Lineup, place: PlaceStage) -> Space:
         return Space(cluster, lineup, place.placement, blocking=place.blocking)
+
+    def floor_left(self, cluster: Cluster, queue: str, gpu_type: str) -> int:
+        return 0
 
     def divided(self, quotas: Quotas) -> Partition:
         raise TypeError("this partition has no quotas of queues")
@@ -118,3 +125,11 @@ class SlotsFirst(Whole):
 
     def first(self, view: View, keys: Collection[AttemptKey], lineup: Lineup) -> ServedFirst | None:
         return seating_of(view, self.rules, keys, lineup.running)
+
+    def floor_left(self, cluster: Cluster, queue: str, gpu_type: str) -> int:
+        floor = self.rules.floor
+        if floor is None or floor.queue == queue or gpu_type != home_type(cluster):
+            return 0
+        from dlq_master.policy.partition.reserved.queue_floor import floor_left
+
+        return floor_left(cluster, floor)

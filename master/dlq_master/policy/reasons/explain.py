@@ -175,8 +175,22 @@ def _waiting(
 ) -> list[Reason]:
     """The missing part, and the jobs before it. `order` None: those are not named."""
     reasons = [*_quota(view.cluster, policy, job), *_room(job, outcome)]
+    reasons += _kept(view, job)
     reasons += _shortage_of(view.cluster, policy, job, holders=holders)
     return reasons + _order(view, policy, job, outcome, order, short=bool(reasons))
+
+
+def _kept(view: View, job: Job) -> list[Reason]:
+    """GPUs that are kept for it, since it lost a node."""
+    return [reason for reason in _kept_gpus(view) if job.job_id in reason.blocking_jobs]
+
+
+def _kept_gpus(view: View) -> list[Reason]:
+    if not view.cluster.keeping:
+        return []
+    from dlq_master.policy.transit import kept_gpus
+
+    return [kept_gpus.told(claim) for claim in kept_gpus.claims(view)]
 
 
 def _not_admitted(view: View, policy: Policy, job: Job) -> Reason:
@@ -410,6 +424,7 @@ def _order(
     if outcome.floor is not None and kept_for_queue(job, outcome):
         gpus, queue = outcome.floor
         reasons.append(Reason(ReasonCode.KEPT_FOR_QUEUE, "gpus", have=gpus, detail=queue))
+    reasons += [it for it in _kept_gpus(view) if job.job_id not in it.blocking_jobs][:1]
     others = [job_id for job_id in outcome.claims if job_id != job.job_id]
     reserved = [job_id for job_id in others if outcome.claims[job_id]]
     if reserved:

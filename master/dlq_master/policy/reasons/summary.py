@@ -94,6 +94,8 @@ class ReasonSummary:
 
     def _of_line(self, job: Job, shape: Shape) -> Iterator[Kind]:
         """It waits for GPUs that it may have, or for its turn."""
+        if job.job_id in self._keeping:
+            yield Kind(ReasonCode.KEPT_GPUS)
         short = [*self._over(job), *self._shortages(shape)]
         yield from short
         before = [Kind(code) for code in self._before(job)]
@@ -155,9 +157,20 @@ class ReasonSummary:
             return ReasonCode.KEPT_FOR_TRIALS
         if kept_for_queue(job, self._outcome):
             return ReasonCode.KEPT_FOR_QUEUE
+        if self._keeping:
+            return ReasonCode.KEPT_GPUS
         if self._reserved - {job.job_id}:
             return ReasonCode.RESERVED_FOR
         return ReasonCode.BEHIND_HIGHER_RANK
+
+    @cached_property
+    def _keeping(self) -> Collection[JobId]:
+        """Jobs that lost a node, for which GPUs are kept."""
+        if not self._view.cluster.keeping:
+            return ()
+        from dlq_master.policy.transit.kept_gpus import claims
+
+        return {claim.job.job_id for claim in claims(self._view)}
 
     @cached_property
     def _held(self) -> HeldByAccount:

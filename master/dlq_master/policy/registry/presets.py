@@ -101,7 +101,7 @@ _OWN: Mapping[str, Preset] = MappingProxyType(
             "the default: promises deadlines that are worth their GPUs, and holds these as late as "
             "the promise allows; until then, and for all other jobs, the least expected work "
             "first; elastic jobs get their bases first and grow into the rest; at boundaries",
-            (*_CHRONUS, "size", "cooldown_s", "foresight", "queue_floor"),
+            (*_CHRONUS, "size", "cooldown_s", "foresight", "queue_floor", "keep_gpus_s"),
             preempts=True,
             knows=True,
             promises=True,
@@ -122,6 +122,7 @@ _OWN: Mapping[str, Preset] = MappingProxyType(
                     "aging": "0.02",
                     "cooldown_s": "600",
                     "foresight": "on",
+                    "keep_gpus_s": "300",
                 }
             ),
         ),

@@ -192,6 +192,7 @@ def _ordering(preset: Preset, chosen: PolicySettings, known: ServiceDistribution
             by_base=_sizing(preset, chosen) is not None,
             by_team=by_team,
             by_member=by_member,
+            keep_s=chosen.keep_gpus_s,
         )
     if not preset.by_service:
         key = preset.key and aged(preset.key, chosen.aging)

@@ -115,6 +115,7 @@ class PolicySettings(NamedTuple):
     cooldown_s: float = 0.0
     foresight: bool = False
     queue_floor: QueueFloor | None = None
+    keep_gpus_s: float = 0.0
 
     @property
     def guards(self) -> Guards:
@@ -347,5 +348,6 @@ _READERS: Mapping[str, tuple[str, Callable[[str], object]]] = {
     "foresight": ("foresight", one_of({"off": False, "on": True})),
     "cooldown_s": ("cooldown_s", _or_word({"0": 0.0, "off": 0.0}, _positive)),
     "queue_floor": ("queue_floor", quotas.parsed_floor),
+    "keep_gpus_s": ("keep_gpus_s", _or_word({"0": 0.0, "off": 0.0}, _positive)),
     "promote_to": ("promote_to", one_of({to.value: to for to in PromoteTo})),
 }

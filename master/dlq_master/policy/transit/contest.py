@@ -85,6 +85,8 @@ class Contest(Space):
     def serve(self, priority: int, head: Head) -> bool:
         """It starts, claims, makes others leave or reserves."""
         job_id = head[1]
+        if job_id in self.outcome.claims:  # nodes that others leave are kept for it already
+            return True
         found = self.find_free(head)
         if found is not None:
             type_capacity, parts = found
@@ -107,7 +109,12 @@ class Contest(Space):
                 self.contested,
                 at_once=self.at_once,
             )
+        own = self.kept.get(job_id) if self.kept else None
+        if own is not None:
+            own[0].give_free(own[1])
         found = self.victims.find(shape)
+        if own is not None:
+            own[0].take(own[1])
         if found is None:
             return False
         front, parts = found

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from types import MappingProxyType
 from typing import NamedTuple
 
+from dlq_master.model.cluster.cluster import Cluster
 from dlq_master.model.ids import AttemptKey
 from dlq_master.model.lease import LeaseKind, first_term_end_s
 from dlq_master.model.order.lineup import Lineup
@@ -22,6 +23,8 @@ from dlq_master.policy.transit.guards import next_old_s, protected
 from dlq_master.policy.transit.taking import LeaseRules, Taking, due
 
 _NEVER_S = float("inf")
+# The free GPUs of a type that jobs of other queues than this one need.
+FloorLeft = Callable[[Cluster, str, str], int]
 
 
 class Boundary(NamedTuple):
@@ -53,17 +56,29 @@ class KeepsRunning:
             return Boundary([], 0.0, _NEVER_S)
         lead_s = view.cluster.saves.lead_s
         ending, next_s = due(view, lead_s)
+        if view.cluster.keeping:
+            from dlq_master.policy.transit.kept_gpus import next_end_s
+
+            next_s = min(next_s, next_end_s(view))
         return _boundary((ending, lead_s, next_s))
 
     def judged_s(self, view: View) -> float | None:
         """When the jobs that it may preempt would stop; None: each at the end of its term."""
         return None
 
-    def settle(self, view: View) -> Sequence[Start]:
-        """Jobs that stopped only to go on with other GPUs start on them before any decision."""
-        if view.cluster.returning and view.pause_starts is None:
-            return verbs.returns(view, grid=self.leases.grid)
-        return ()
+    def settle(self, view: View, placement: Placement, floor: FloorLeft) -> Sequence[Start]:
+        """Jobs that stopped only to go on with other GPUs start on them before any decision. So do
+        gangs that have kept GPUs and find a spare node beyond the floor of a queue.
+        """
+        cluster = view.cluster
+        if not (cluster.returning or cluster.keeping) or view.pause_starts is not None:
+            return ()
+        first = verbs.returns(view, grid=self.leases.grid) if cluster.returning else ()
+        if first or not cluster.keeping:
+            return first
+        from dlq_master.policy.transit import kept_gpus
+
+        return kept_gpus.starts(view, placement, floor, grid=self.leases.grid)
 
     def contest(
         self, view: View, lineup: Lineup, placement: Placement, keys: Collection[AttemptKey]

@@ -23,7 +23,7 @@ _OUTRANKED = ReasonCode.OUTRANKED
 _MAKES_WAY = ReasonCode.MAKES_WAY
 _RESERVED = "its node is reserved in the slot that begins"
 _NEVER_S = float("inf")
-_KINDS = {
+KINDS = {
     Band.SLO: LeaseKind.SLO,
     Band.PROFILE: LeaseKind.PROFILE,
     Band.SPOT: LeaseKind.BE,
@@ -51,7 +51,7 @@ def by_band(view: View, outcome: Outcome, lead_s: float) -> list[Start]:
     for job_id, allocation, reason in _placed(view.cluster, outcome):
         band = jobs[job_id].band
         if band not in leases:
-            kind = _KINDS[band]
+            kind = KINDS[band]
             leases[band] = kind, first_term_end_s(view.now_s, kind, terms, lead_s)
         kind, end_s = leases[band]
         found.append(_start((job_id, allocation, kind, end_s, reason, False)))
@@ -179,7 +179,7 @@ def renewals(view: View, keys: list[AttemptKey], lead_s: float) -> list[Renew]:
         was, _, _, ends_s, _ = attempts[key].lease
         now = jobs[key[0]].band
         if ends_s != over_s or now is not band:
-            over_s, band, kind = ends_s, now, _KINDS[now]
+            over_s, band, kind = ends_s, now, KINDS[now]
             end_s = renewed_term_end_s(max(ends_s, earliest_s), kind, terms)
         found.append(_renew((key, end_s, _TERM_OVER, None if kind is was else kind)))
     return found

@@ -8,7 +8,7 @@ others.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from itertools import chain
 from math import ceil
 
@@ -47,9 +47,14 @@ def serve_beside_floor(
 
 def _left(allocator: SlotSpace | SlotContest, floor: QueueFloor) -> int:
     """The floor without the GPUs that jobs of the queue hold, or get in this plan."""
-    cluster, outcome = allocator.cluster, allocator.outcome
+    outcome = allocator.outcome
+    return floor_left(allocator.cluster, floor, chain(outcome.chosen, outcome.claims))
+
+
+def floor_left(cluster: Cluster, floor: QueueFloor, starting: Iterable[JobId] = ()) -> int:
+    """The free GPUs that the floor needs beside those that jobs of its queue hold or get."""
     held = held_by(cluster, lambda queue: queue)[floor.queue]
-    for job_id in chain(outcome.chosen, outcome.claims):
+    for job_id in starting:
         held += _gpus(cluster, job_id, floor.queue)
     total = own_pool(cluster, home_type(cluster)).total
     return max(0, floor.gpus(total) - held)

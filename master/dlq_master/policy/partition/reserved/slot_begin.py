@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from types import MappingProxyType
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from dlq_master.model.cluster.cluster import Cluster
 from dlq_master.model.ids import AttemptKey, JobId
@@ -41,6 +41,9 @@ from dlq_master.policy.promise.verdicts.reading import can_pause, margin, overru
 from dlq_master.policy.transit.guards import Guards, protected
 from dlq_master.policy.trial.rules import TrialRules
 
+if TYPE_CHECKING:
+    from dlq_master.policy.transit.kept_gpus import Claim
+
 
 class ServedFirst(NamedTuple):
     """`going`: jobs that stop for another, to go on elsewhere in the same slot. `fixed`: jobs that
@@ -49,8 +52,8 @@ class ServedFirst(NamedTuple):
     `yielding`: jobs that leave for a better job of their own team, which does not stand in line
     yet. `overdue`: jobs whose slot is over, and their reservation too. `anew`: best-effort jobs
     that stop to be placed elsewhere, and what that gains. `floor`: GPUs that stay free for a queue,
-    or None. Slot holders wait for their GPUs, and no
-    other job does.
+    or None. `kept`: gangs that a node has failed, and their other GPUs. Slot holders wait for their
+    GPUs, and no other job does.
     """
 
     going: Mapping[AttemptKey, JobId]
@@ -62,6 +65,7 @@ class ServedFirst(NamedTuple):
     overdue: Collection[JobId] = ()
     anew: Mapping[AttemptKey, str] = MappingProxyType({})
     floor: QueueFloor | None = None
+    kept: Sequence[Claim] = ()
 
     def allocator(
         self, view: View, lineup: Lineup, placement: Placement, keys: Collection[AttemptKey]
@@ -93,6 +97,10 @@ class ServedFirst(NamedTuple):
             serve_beside_floor(allocator, self.waiting, self.profiling, self.floor)
         if isinstance(allocator, SlotContest) and self.protected:
             allocator.guard(self.protected)
+        if self.kept:
+            from dlq_master.policy.transit.kept_gpus import withhold
+
+            withhold(allocator, self.kept)
 
 
 class SlotRules(NamedTuple):
@@ -122,7 +130,8 @@ def seating_of(
     late = _overdue(view, rules.promises)
     if not ending:
         held, waiting = holding(cluster), seats(cluster)
-        return ServedFirst({}, held, waiting, rules.profiling, overdue=late, floor=rules.floor)
+        first = ServedFirst({}, held, waiting, rules.profiling, overdue=late, floor=rules.floor)
+        return first._replace(kept=_kept(view)) if cluster.keeping else first
     going = evacuated(cluster, ending)
     going |= {
         key: job_id for key, job_id in _movers(view, rules, ending).items() if key not in going
@@ -140,9 +149,17 @@ def seating_of(
         others = [key for key in ending if key not in going and key not in left]
         anew = moved_anew(cluster, rules, others)
         fixed += [key.job_id for key in anew]
-    return ServedFirst(
+    first = ServedFirst(
         going, fixed, waiting, rules.profiling, safe.values(), left, late, anew, rules.floor
     )
+    return first._replace(kept=_kept(view)) if cluster.keeping else first
+
+
+def _kept(view: View) -> Sequence[Claim]:
+    """GPUs that no job gets by the order."""
+    from dlq_master.policy.transit.kept_gpus import claims
+
+    return claims(view)
 
 
 def moved_anew(

@@ -57,6 +57,8 @@ class SlotSpace(Space):
         """It starts or claims. Its GPUs are written down even if it is the last. Until all slot
         holders and trials are served, GPUs that are away now may come back (`floor`).
         """
+        if head[1] in self.outcome.claims:  # nodes that others leave are kept for it already
+            return True
         found = self.find_free(head)
         if found is None:
             return self.claim(head)

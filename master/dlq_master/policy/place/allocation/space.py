@@ -41,6 +41,7 @@ class Space:
         "capacities",
         "cluster",
         "grouped",
+        "kept",
         "lineup",
         "outcome",
         "placement",
@@ -58,6 +59,8 @@ class Space:
         self.blocking = blocking
         self.balance = Balance(cluster) if placement.balances else None
         self.outcome = Outcome()
+        # Free GPUs that are kept for a gang which a node has failed: nobody else gets them.
+        self.kept: dict[JobId, tuple[TypeCapacity, Parts]] = {}
         self.spent = not capacity.free_devices
         self.capacities: dict[str, TypeCapacity] = {}
         for gpu_type, pool in capacity.free.items():
