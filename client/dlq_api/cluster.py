@@ -6,15 +6,15 @@ The identity, its renewal, the list of masters and the settings are those of the
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Self, Unpack
 
 from dlq_api.executor import Executor
-from dlq_api.job import Job, JobArray
+from dlq_api.job import Job, JobArray, JobGroup
 from dlq_api.line import ClusterLine, caller
-from dlq_api.submitting import submitted, submitted_array
+from dlq_api.submitting import submitted, submitted_array, submitted_group
 from dlq_api.values import html_table
 from dlq_api.words import Source, SubmitWords, Text
 from dlq_cli.lists.select import one_job
@@ -79,6 +79,20 @@ class Cluster:
     ) -> JobArray:
         """Queue an array, such as `array="0-99%8"`: all its tasks or none. Else as `submit`."""
         return submitted_array(self.line, source, arguments, words, request_id)
+
+    def submit_group(
+        self,
+        source: Text | Mapping[str, object],
+        *,
+        request_id: str = "",
+        **words: Unpack[SubmitWords],
+    ) -> JobGroup:
+        """Queue jobs that start together and end together: all members of a file, or none.
+
+        `source`: the file's name, or its content as a mapping with `members`. `words` hold for all
+        members. InvalidRequest names the bad member.
+        """
+        return submitted_group(self.line, source, words, request_id)
 
     def job(self, job_id: int | str) -> Job:
         """The job of this number or unique name, or the task `12_4` of an array. NotFound: there

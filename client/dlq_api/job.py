@@ -202,6 +202,29 @@ class JobArray(Sequence[Job]):
     def __repr__(self) -> str:
         return f"<dlq.JobArray {self.id} of {len(self)} tasks>"
 
+
+class JobGroup(JobArray):
+    """Jobs that start together and end together, in the order of their members."""
+
+    def member(self, name: str) -> list[Job]:
+        """The jobs of this member. KeyError: there is none of this name."""
+        found = [job for job in self if job._last.array_task.member == name]
+        if not found:
+            raise KeyError(name)
+        return found
+
+    def result(self, timeout: float | None = None) -> list[int]:
+        """Wait for all jobs; a 0 for each that counts. Where a member that ends all has completed,
+        these are its jobs. Raises JobFailed for the first that counts and ended otherwise.
+        """
+        jobs = [*self.wait(timeout)]
+        ends = {job.id: job._last.array_task.ends for job in jobs}
+        well = [it for it in jobs if ends[it.id] == "all" and is_well(it._last)]
+        return [job.ended() for job in well or jobs if ends[job.id] != "alone"]
+
+    def __repr__(self) -> str:
+        return f"<dlq.JobGroup {self.id} of {len(self)} jobs>"
+
     def _repr_html_(self) -> str:
         return html_table([(task.id, shown_state(task._last)) for task in self], f"array {self.id}")
 

@@ -161,7 +161,7 @@ def layer_of(words: Mapping[str, object]) -> Layer:
     layer: Layer = {}
     for word, value in words.items():
         if value is not None:
-            _put_word(layer, word, _plain(value))
+            _put_word(layer, word, plain(value))
     return layer
 
 
@@ -178,7 +178,7 @@ def _put_word(layer: Layer, word: str, value: object) -> None:
             put_flag(layer, flag, str(each), word)
 
 
-def _plain(value: object) -> object:
+def plain(value: object) -> object:
     """A value as a job file could hold it."""
     if isinstance(value, os.PathLike):
         return os.fspath(value)
@@ -187,9 +187,9 @@ def _plain(value: object) -> object:
     if isinstance(value, datetime):
         return value.isoformat(timespec="seconds")
     if isinstance(value, Mapping):
-        return {str(key): _plain(each) for key, each in value.items()}
+        return {str(key): plain(each) for key, each in value.items()}
     if isinstance(value, (list, tuple, set, frozenset, range)):
-        return [_plain(each) for each in value]
+        return [plain(each) for each in value]
     return value
 
 
@@ -230,7 +230,7 @@ def _mapping_layer(tree: Mapping[str, object]) -> Layer:
     for key, value in tree.items():
         if key in SECTIONS and isinstance(value, Mapping):
             for inner, each in value.items():
-                put(layer, f"{key}.{inner}", _plain(each), f"{key}.{inner}", f"{key}.{inner}")
+                put(layer, f"{key}.{inner}", plain(each), f"{key}.{inner}", f"{key}.{inner}")
         else:
-            put(layer, key, _plain(value), key, key)
+            put(layer, key, plain(value), key, key)
     return layer

@@ -90,6 +90,24 @@ class Jobs(ServiceCalls[JobServiceStub]):
             submitted += self._change(self.stub.SubmitJobs, request).jobs
         return submitted
 
+    def submit_group(
+        self,
+        members: Sequence[tuple[wire.GroupMember, job_pb2.JobSpec]],
+        *,
+        request_id: str = "",
+        validate_only: bool = False,
+    ) -> wire.SubmitJobsResponse:
+        """Queue jobs that start together and end together: all of them, or none. Repeated with the
+        same `request_id`, it returns the first answer.
+        """
+        request = wire.SubmitJobsRequest(
+            request_id=request_id,
+            members=[member for member, _ in members],
+            specs=[spec for _, spec in members],
+            validate_only=validate_only,
+        )
+        return self._change(self.stub.SubmitJobs, request)
+
     def get(self, job_id: str, *, with_profile: bool = False) -> wire.GetJobResponse:
         """One job with its spec and all attempts, and with its traffic profile if that is
         wanted.

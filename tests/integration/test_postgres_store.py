@@ -20,7 +20,7 @@ from psycopg import _pipeline_base
 
 from dlq_common.errors import ConfigError, Unavailable
 from dlq_master.app import main
-from dlq_master.model.attempts.told_steps import TakenSteps
+from dlq_master.model.attempts.attempt import TakenSteps
 from dlq_master.model.ids import AttemptKey, JobId
 from dlq_master.store.batch import Batch
 from dlq_master.store.copying import to_postgres, to_sqlite

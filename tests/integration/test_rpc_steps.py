@@ -18,8 +18,7 @@ from dlq.v1.agent_service_pb2_grpc import AgentServiceStub
 from dlq.v1.job_service_pb2_grpc import JobServiceStub
 from dlq_common.identity.pki import Role
 from dlq_common.text.wire import from_timestamp, to_duration
-from dlq_master.model.attempts.attempt import AttemptState
-from dlq_master.model.attempts.told_steps import TakenSteps
+from dlq_master.model.attempts.attempt import AttemptState, TakenSteps
 from dlq_master.model.ids import AttemptKey, JobId
 from dlq_nodeagent.model.messages import TAKES_STEPS
 from support.rpc_house import DEADLINE_S, RpcHouse, refusal, rpc_house

@@ -54,6 +54,7 @@ FILES = {
     "report.sh": "#!/bin/sh\ntrue\n",
     "train.slurm": "#!/bin/sh\n#SBATCH -J moved\n#SBATCH --gres=gpu:1\n#SBATCH -t 10\ntrue\n",
     "job.toml": 'command = ["true"]\n[resources]\ngpus = 1\n',
+    "rl.toml": "command = 'true'\n[members.learner]\nends = 'all'\n[members.actor]\n",
     "small.yaml": "lr: 0.1\n",
     "data.csv": "1,2\n",
 }

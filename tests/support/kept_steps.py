@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from dlq_master.model.attempts.told_steps import TakenSteps
+from dlq_master.model.attempts.attempt import TakenSteps
 from dlq_master.model.ids import AttemptKey, JobId
 from dlq_master.rpc.agents.step_keeper import StepStore
 

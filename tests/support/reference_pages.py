@@ -66,7 +66,7 @@ def python_api() -> Iterator[str]:
 
 
 def _python_order(name: str) -> tuple[int, str]:
-    first = ("connect", "Cluster", "Job", "JobArray", "SubmitWords")
+    first = ("connect", "Cluster", "Job", "JobArray", "JobGroup", "SubmitWords")
     return (first.index(name) if name in first else len(first), name)
 
 

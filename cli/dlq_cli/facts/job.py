@@ -83,7 +83,8 @@ _whole_job_facts = described(
     job_pb2.Job,
     """
     job_id array_job_id array_task_id array_task_count
-    array_concurrent_count=array_task.concurrent_count? user name queue team? state
+    array_concurrent_count=array_task.concurrent_count? group_member=array_task.member?
+    group_ends=array_task.ends? user name queue team? state
     stored_state=state attempt_state hold_kind hold_reason? held_by? wait_code? stop_cause?
     resources! held_gpu_count? held_core_count? elastic nodes=node_ids gpu_type? virtual_devices
     submit_time begin_time dependency? nice warning_time queue_time start_time start_estimate

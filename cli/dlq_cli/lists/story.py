@@ -123,6 +123,11 @@ def _array(job: job_pb2.Job) -> str:
     if not job.HasField("array_task"):
         return ""
     place = job.array_task
+    if place.member:
+        return (
+            f"{place.array_id}, {place.task_count} jobs that start together; this one is "
+            f"{place.member} (job {job.job_id}), and ends {place.ends}"
+        )
     limit = f", {place.concurrent_count} at a time" if place.concurrent_count else ""
     return f"{place.array_id}, {place.task_count} tasks{limit}; this one is job {job.job_id}"
 

@@ -39,6 +39,15 @@ def read_spec_file(
     With a list for `problems` it collects the problems of the keys; without it raises the first.
     A file that is not TOML or YAML at all is always raised.
     """
+    tree, lines = read_tree(content, name)
+    try:
+        return layer_of(tree, lines, name, problems)
+    except RecursionError:
+        raise wrong(name, "it is nested too deeply") from None
+
+
+def read_tree(content: bytes, name: str) -> tuple[object, Mapping[str, int]]:
+    """The values of a file, and the line of each key with its tables before it."""
     if len(content) > LARGEST_SPEC_BYTES:
         raise wrong(name, f"larger than a spec may be ({LARGEST_SPEC_BYTES // 1024} KiB)")
     try:
@@ -47,17 +56,13 @@ def read_spec_file(
         raise wrong(name, f"not text (byte {error.start} is not UTF-8)") from None
     if not text.strip():
         raise wrong(name, "it is empty")
-    flat, lines = _read_toml(text, name) if name.endswith(".toml") else _read_yaml(text, name)
-    try:
-        return _layer(flat, lines, name, problems)
-    except RecursionError:
-        raise wrong(name, "it is nested too deeply") from None
+    return _read_toml(text, name) if name.endswith(".toml") else _read_yaml(text, name)
 
 
 _Flat = list[tuple[str, object]]
 
 
-def _read_toml(text: str, name: str) -> tuple[_Flat, Mapping[str, int]]:
+def _read_toml(text: str, name: str) -> tuple[object, Mapping[str, int]]:
     if deep := _TOML_DEEP_KEY.search(text):
         line = text.count("\n", 0, deep.start()) + 1
         raise wrong(f"{name}:{line}", "not TOML that is read here: a key has over 64 parts")
@@ -67,7 +72,7 @@ def _read_toml(text: str, name: str) -> tuple[_Flat, Mapping[str, int]]:
         found = _TOML_ERROR_LINE.search(str(error))
         origin = f"{name}:{found[1]}" if found else name
         raise wrong(origin, f"not TOML: {_one_line(error)}") from None
-    return _flat(tree), _toml_lines(text)
+    return tree, _toml_lines(text)
 
 
 def _toml_lines(text: str) -> dict[str, int]:
@@ -83,7 +88,7 @@ def _toml_lines(text: str) -> dict[str, int]:
     return lines
 
 
-def _read_yaml(text: str, name: str) -> tuple[_Flat, Mapping[str, int]]:
+def _read_yaml(text: str, name: str) -> tuple[object, Mapping[str, int]]:
     import yaml
 
     try:
@@ -101,7 +106,7 @@ def _read_yaml(text: str, name: str) -> tuple[_Flat, Mapping[str, int]]:
         raise wrong(f"{name}:{line}", f"not YAML: {_one_line(error.problem)}") from None
     except (yaml.YAMLError, RecursionError) as error:
         raise wrong(name, f"not YAML: {_one_line(error)}") from None
-    return (_flat(tree) if isinstance(tree, Mapping) else [("", tree)]), lines
+    return tree, lines
 
 
 def _refuse_nodes(node: Node, name: str, seen: set[int]) -> None:
@@ -166,13 +171,20 @@ def _flat(tree: Mapping[str, Any]) -> _Flat:
     return flat
 
 
-def _layer(
-    flat: _Flat, lines: Mapping[str, int], name: str, problems: list[InvalidRequest] | None
+def layer_of(
+    tree: object,
+    lines: Mapping[str, int],
+    name: str,
+    problems: list[InvalidRequest] | None = None,
+    above: str = "",
 ) -> Layer:
+    """The keys of a job among the values of a file; `above`: the tables in which they stand."""
+    flat = _flat(tree) if isinstance(tree, Mapping) else [("", tree)]
     layer: Layer = {}
     sizes: dict[int, int] = {}
     for key, value in flat:
-        origin = f"{name}:{lines[key]}" if key in lines else name
+        line = lines.get(f"{above}{key}")
+        origin = name if line is None else f"{name}:{line}"
         with collected(problems):
             if not key:
                 raise wrong(name, "it holds no keys: write `command: ...`")

@@ -21,6 +21,7 @@ class ReasonCode(StrEnum):
     ARRAY_LIMIT = "array_limit"
     # A node was lost or could not start the job. The master retries it a little later.
     BACKOFF = "backoff"
+    GROUP = "group"  # Another member of its group cannot start now. All start together.
     # The job is accepted. The admit stage looks at it in the next plan.
     NOT_ADMITTED = "not_admitted"
     # The user has reached `submit_gpus`, the limit of GPUs submitted for trials.

@@ -14,6 +14,7 @@ from dlq_master.model.order.waiting import WaitingIndex
 from dlq_master.model.plan import Plan
 from dlq_master.model.values import maker
 from dlq_master.model.view import View
+from dlq_master.policy.place.allocation import together
 from dlq_master.policy.place.allocation.outcome import Outcome
 from dlq_master.policy.policy import Policy
 from dlq_master.policy.rent.stage import RentDecision, RentQuestion
@@ -163,7 +164,13 @@ def _placed(
     movable: frozenset[JobId],
 ) -> Outcome:
     """Stages 4 and 5, with the jobs that come before the order. `transit` offers running jobs."""
-    first = policy.partition.first(view, keys, order)
     others = (policy.partition, policy.place, transit)
-    walk = policy.size.walk(_inputs((view, keys, movable, order, first, *others)))  # 4
-    return walk.walked()  # 5
+
+    def walked(order: Lineup) -> Outcome:
+        first = policy.partition.first(view, keys, order)
+        walk = policy.size.walk(_inputs((view, keys, movable, order, first, *others)))  # 4
+        return walk.walked()  # 5
+
+    if not view.cluster.groups:
+        return walked(order)
+    return together.decided(view.cluster, order, walked)

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from dlq_common.errors import Unavailable
-from dlq_master.model.attempts.told_steps import TakenSteps
+from dlq_master.model.attempts.attempt import TakenSteps
 from dlq_master.model.ids import AttemptKey
 from dlq_master.store.batch import AUDIT_HEAD, BATCH, COPY, Batch
 from dlq_master.store.commit_record import CommitRecord, CommittedBatch

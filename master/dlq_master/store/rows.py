@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from operator import attrgetter
 from typing import Any, Final, NamedTuple
 
-from dlq_master.model.attempts.told_steps import TakenSteps
+from dlq_master.model.attempts.attempt import TakenSteps
 from dlq_master.model.ids import AttemptKey
 from dlq_master.store.batch import AUDIT_HEAD, HORIZON, Batch, Intention
 from dlq_master.store.port import StoreLine

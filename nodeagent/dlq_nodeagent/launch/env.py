@@ -17,6 +17,8 @@ FROM_MASTER = frozenset(
     f"DLQ_ARRAY_{word}"
     for word in ("JOB_ID", "TASK_ID", "TASK_COUNT", "TASK_MIN", "TASK_MAX", "TASK_STEP")
 )
+# Likewise those of a member of a group, which end in the names of its members.
+GROUP_FROM_MASTER = "DLQ_GROUP_"
 
 
 @dataclass(frozen=True, slots=True)

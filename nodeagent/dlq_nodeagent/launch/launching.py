@@ -31,7 +31,7 @@ from dlq_nodeagent.jobtree.places import (
     make_place,
 )
 from dlq_nodeagent.jobtree.user_rights import UserRights
-from dlq_nodeagent.launch.env import FROM_MASTER, UserAccount, job_environment
+from dlq_nodeagent.launch.env import FROM_MASTER, GROUP_FROM_MASTER, UserAccount, job_environment
 from dlq_nodeagent.launch.output_files import output_mount, with_output_files
 from dlq_nodeagent.launch.ports import ports_for
 from dlq_nodeagent.launch.rules import LaunchRules
@@ -387,7 +387,12 @@ def _check_words(launch: Launch) -> None:
         raise UserMistake("the command is empty")
     try:
         submitted = launch.environment.items()
-        check_env({name: value for name, value in submitted if name not in FROM_MASTER})
+        own = {
+            name: value
+            for name, value in submitted
+            if name not in FROM_MASTER and not name.startswith(GROUP_FROM_MASTER)
+        }
+        check_env(own)
         for word in launch.command:
             check_argument(word, "the command")
     except ValueError as error:

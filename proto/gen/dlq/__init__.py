@@ -8,7 +8,7 @@ from importlib import import_module
 
 _NAMES = {
     "dlq_api.cluster": "Cluster connect",
-    "dlq_api.job": "Job JobArray",
+    "dlq_api.job": "Job JobArray JobGroup",
     "dlq_api.values": "Eta EtaRange JobPromise Why WhyReason",
     "dlq_api.ends": (
         "FunctionFailed FunctionLost JobCancelled JobFailed JobPoisoned JobTimedOut WaitTimeout"

@@ -52,7 +52,6 @@ REASONS = {
         "dlq_cli/slurm/jobs/origin.py",
         "devices/host.py",
         "dlq_nodeagent/quiet.py",
-        "control/loans/reclaim_asking.py",
         "control/stimuli/audit_note.py",
     ),
     "a value that many rooms share": ("dlq_master/model/*",),

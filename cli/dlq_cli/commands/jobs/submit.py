@@ -16,6 +16,7 @@ from dlq_cli.quiet import quiet_grpc
 from dlq_cli.spec.caller import caller_layer
 from dlq_cli.spec.check import doubts
 from dlq_cli.spec.fields import BY_NAME, FLAGS, layer_from
+from dlq_cli.spec.group import read_group
 from dlq_cli.spec.merge import merge
 from dlq_cli.spec.script import read_script
 from dlq_cli.spec.toml_yaml import SUFFIXES, read_spec_file
@@ -89,6 +90,12 @@ def _write_section(
     ),
 )
 @click.option("--wrap", metavar="LINE", help="Run one line by /bin/sh instead of a script.")
+@click.option(
+    "--group",
+    "group_file",
+    metavar="FILE",
+    help="Submit the members of this .toml or .yaml file as jobs that start and end together.",
+)
 @click.option("-W", "--wait", "wait_end", is_flag=True, help="Wait for its end; exit as it does.")
 @click.option("-f", "--follow", is_flag=True, help="Follow its output to the end, like --wait.")
 @click.option(
@@ -115,6 +122,7 @@ def submit(
     /,
     source: tuple[str, ...],
     wrap: str | None,
+    group_file: str | None,
     wait_end: bool,
     follow: bool,
     wait_admission: bool,
@@ -133,6 +141,17 @@ def submit(
     your login environment.
     """
     app: App = ctx.obj
+    if group_file is not None:
+        if source or wrap or ctx.meta["dlq.command"]:
+            raise InvalidRequest("--group takes the place of a script, a spec or a command")
+        members, over = read_group(read_source(group_file), group_file), _flags_layer(flags)
+        with quiet_grpc():
+            from dlq_cli.commands.jobs.group import submit_group
+            from dlq_cli.commands.jobs.submitted import Manner
+        manner = Manner(parsable=parsable, as_json=as_json, wait=wait_end, follow=follow)
+        key = request_id or ""
+        submit_group(app, members, over, manner, request_id=key, test_only=test_only)
+        return
     spec = asked_spec(ctx, source, wrap, flags)
     if wait_admission:
         _check_admission(spec, stays=wait_end or follow, leaves=no_wait)

@@ -117,7 +117,20 @@ def wait_for(
 
 
 def exit_code(jobs: Iterable[job_pb2.Job]) -> int:
-    """The highest exit code of some jobs that are over."""
+    """The highest exit code of some jobs that are over. Members that a group has stopped well, and
+    those that may end alone, do not count.
+    """
+    ended = list(jobs)
+    well = {
+        job.array_task.array_id
+        for job in ended
+        if job.array_task.ends == "all" and shown_state(job) == "completed"
+    }
+    counted = [
+        job
+        for job in ended
+        if job.array_task.array_id not in well and job.array_task.ends != "alone"
+    ]
     return max(
         (
             exit_codes.FAILURE
@@ -127,7 +140,7 @@ def exit_code(jobs: Iterable[job_pb2.Job]) -> int:
                 exit_code=job.exit_code if job.HasField("exit_code") else None,
                 exit_signal=job.exit_signal,
             )
-            for job in jobs
+            for job in counted
         ),
         default=exit_codes.OK,
     )

@@ -38,7 +38,7 @@ _GEOMETRY = "sockets and threads of nodes are not known here: ask for cores by -
 _CLOCKS = "clocks are the operator's"
 _NO_MAIL = "a rule sends mails: dlq notify add mail ADDRESS"
 _PLACED = "the agent chooses cores and links itself"
-_ONE_PART = "a job here has one part: submit each part as a job"
+_ONE_PART = "a job here has one part: submit the parts by dlq submit --group"
 _EXTERNAL = "there is nothing of it here"
 
 

@@ -3,7 +3,8 @@
 A rank says READY when nothing keeps it from starting, with ports that were free on its node. When
 the last one has said so, the same launches go out again without the barrier, with everybody's
 ports (`reports.py`). So a partial gang never runs, and nobody sits on GPUs for ever waiting for a
-node. A gang whose last node is too late is given up here.
+node. A gang whose last node is too late is given up here. The members of a group wait for each
+other at the same barrier.
 
 When an agent restarts, it finds the rank in its journal. It makes the rank ready again when the
 welcome asks for it, and waits, or starts it if the barrier is open by then. When the master
@@ -38,10 +39,17 @@ def watch(turn: Turn) -> None:
         if attempt is None or not attempt.live or attempt.started_time_s is not None:
             turn.state.attempts.starting.discard(key)
             continue
-        late = gang.late(attempt, turn.now_s, timeout_s)
+        late = gang.late(attempt, turn.now_s, timeout_s, _first_ready_s(turn, attempt))
         if late and not any(_at_work(turn, attempt, rank) for rank in late):
             _give_up(turn, attempt, late)
         _release_unreachable(turn, key)
+
+
+def _first_ready_s(turn: Turn, attempt: Attempt) -> float | None:
+    """When the first rank of its group was ready; None: none is, or it is in no group."""
+    gangs = reports.gangs_beside(turn, attempt.key) if attempt.together else ()
+    ranks = (rank for one in gangs if one is not None for rank in one.ranks)
+    return min((it.ready_time_s for it in ranks if it.ready_time_s is not None), default=None)
 
 
 def _at_work(turn: Turn, attempt: Attempt, rank: int) -> bool:

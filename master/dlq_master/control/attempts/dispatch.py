@@ -4,7 +4,7 @@ The answer to an agent's hello names all ranks that shall run on its node, and a
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Protocol
 
 from dlq_master.control.attempts.ranks import RankRole, ranks_on, role_of
@@ -121,7 +121,32 @@ def launch_command(
             if attempt.barrier_time_s is None or joining
             else tuple(status.ports for status in attempt.ranks)
         ),
+        peers=peers_of(state, job) if attempt.together else (),
     )
+
+
+def peers_of(state: State, job: Job) -> tuple[tuple[str, tuple[str, ...]], ...]:
+    """Where the members of its group are that run: `address:port` of each rank, in the order of
+    the member's jobs. A rank without a port of its own is told with that of its first rank.
+    """
+    cluster = state.cluster
+    found: dict[str, list[str]] = {}
+    group = job.group
+    for job_id in () if group is None else sorted(cluster.groups.get(group.array_id, ())):
+        peer = cluster.jobs[job_id]
+        attempt = cluster.live_attempt(peer)
+        if group is not None and attempt is not None:
+            member, _ = group.member(peer.array_index)
+            found.setdefault(member.name, []).extend(_addresses(state, attempt))
+    return tuple((name, tuple(addresses)) for name, addresses in found.items())
+
+
+def _addresses(state: State, attempt: Attempt) -> Iterator[str]:
+    for status in attempt.ranks:
+        node = state.cluster.nodes.get(status.node_id)
+        host = status.node_id if node is None else node.address or node.hostname
+        port = status.ports[0] if status.ports else attempt.master_port or 0
+        yield f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 def owner_of(state: State, job: Job) -> User | None:

@@ -345,10 +345,30 @@ def _take_late(turn: Turn, node_id: NodeId, report: ReportedRank) -> None:
 
 def _open_barrier(turn: Turn, key: AttemptKey) -> None:
     """Let the ranks of a gang go once all of them are ready: the same launches again, without the
-    barrier and with everybody's ports."""
+    barrier and with everybody's ports. The gangs of a group go at one instant."""
     attempt = turn.state.cluster.attempts.get(key)
     if attempt is None or not gang.all_ready(attempt):
         return
+    if not attempt.together:
+        _open(turn, attempt)
+        return
+    gangs = gangs_beside(turn, key)
+    ready = [one for one in gangs if one is not None and gang.all_ready(one)]
+    if len(ready) == len(gangs) and not any(rank.gone for one in ready for rank in one.ranks):
+        for one in ready:
+            _open(turn, one)
+
+
+def gangs_beside(turn: Turn, key: AttemptKey) -> list[Attempt | None]:
+    """The live attempts of all members of its group that have not ended; None: one has none."""
+    cluster = turn.state.cluster
+    group = cluster.jobs[key.job_id].group
+    members = () if group is None else cluster.groups.get(group.array_id, ())
+    return [cluster.live_attempt(cluster.jobs[job_id]) for job_id in members]
+
+
+def _open(turn: Turn, attempt: Attempt) -> None:
+    key = attempt.key
     ports = attempt.ranks[0].ports
     port = ports[0] if ports else attempt.master_port
     turn.put_attempt(attempt._replace(barrier_time_s=turn.now_s, master_port=port))

@@ -94,7 +94,7 @@ class AttemptsState:
         for attempt in loaded.attempts:
             if attempt.master_port is not None:
                 self.ports[attempt.master_port] = attempt.key
-            if len(attempt.ranks) > 1 and attempt.live and attempt.started_time_s is None:
+            if attempt.waits_for_others and attempt.live and attempt.started_time_s is None:
                 self.starting.add(attempt.key)
         living = cluster.attempts.values()
         self.resizing = {attempt.key for attempt in living if attempt.resize is not None}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from dlq_common.errors import WorkWouldBeLost
 from dlq_common.text.units import approximate_span
@@ -22,7 +22,8 @@ def refuse(turn: Turn, keys: Iterable[AttemptKey | None], command: str) -> None:
 
     Attempts that are told to stop already lose nothing by this change.
     """
-    told = [words for key in keys if key is not None and (words := _words(turn, key))]
+    stopped = dict.fromkeys(it for key in keys if key is not None for it in _with_group(turn, key))
+    told = [words for key in stopped if (words := _words(turn, key))]
     if not told:
         return
     more = f"; and that of {len(told) - MOST_NAMED} more jobs" if len(told) > MOST_NAMED else ""
@@ -40,6 +41,17 @@ def loss_words(job: Job, loss: Loss) -> str:
 
 
 # --- helpers, in order of use ---------------------------------------------------------------------
+
+
+def _with_group(turn: Turn, key: AttemptKey) -> Iterator[AttemptKey]:
+    """It, and those that leave with it."""
+    yield key
+    cluster = turn.state.cluster
+    group = cluster.jobs[key.job_id].group
+    for job_id in () if group is None else cluster.groups.get(group.array_id, ()):
+        other = cluster.jobs[job_id].live_key
+        if other is not None:
+            yield other
 
 
 def _words(turn: Turn, key: AttemptKey) -> str:

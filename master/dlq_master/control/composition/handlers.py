@@ -9,7 +9,7 @@ from typing import Any, Final, get_type_hints
 
 from dlq_common.errors import IllegalTransition
 from dlq_master.control.composition import edits
-from dlq_master.control.jobs import jobs, submitting, updating
+from dlq_master.control.jobs import groups, jobs, submitting, updating
 from dlq_master.control.loans import loans, reclaims
 from dlq_master.control.loop.once import Done, once
 from dlq_master.control.loop.turn import Answer, Turn
@@ -25,6 +25,7 @@ from dlq_master.control.trials import traffic
 _LATE: Final[tuple[Callable[[Turn, Any], Answer], ...]] = (
     submitting.submit,
     submitting.submit_many,
+    groups.submit_group,
     jobs.cancel,
     jobs.hold,
     jobs.release,

@@ -5,7 +5,7 @@ from typing import Final
 from dlq_master.control.attempts import barrier, dispatch, live_resizes, stalls, stops
 from dlq_master.control.composition.handlers import HANDLERS
 from dlq_master.control.deadlines import missed, risks
-from dlq_master.control.jobs import eligible, limits
+from dlq_master.control.jobs import eligible, groups, limits
 from dlq_master.control.loans import loans
 from dlq_master.control.loop.turn import State, Steps, Turn, Wiring
 from dlq_master.control.machines import pools, renting, run_times
@@ -30,6 +30,11 @@ def _gates(turn: Turn, steps: Steps) -> None:
 def _retries(turn: Turn, steps: Steps) -> None:
     jobs = turn.state.jobs
     jobs.retries.moved(turn.state.cluster, jobs.gates, steps.happened)
+
+
+def _groups(turn: Turn, steps: Steps) -> None:
+    if turn.state.cluster.groups:
+        groups.moved(turn, (one.job_id for one in steps.happened))
 
 
 def _risks(turn: Turn, steps: Steps) -> None:
@@ -132,6 +137,7 @@ WIRING: Final = Wiring(
     stepped=(
         _gates,
         _retries,
+        _groups,
         _risks,
         _bookings,
         _waits,
@@ -141,7 +147,7 @@ WIRING: Final = Wiring(
         stops.tell,
         renting.provide,
     ),
-    before_plan=(eligible.settle, avoided_nodes.steer, renting.arrive),
+    before_plan=(groups.settle, eligible.settle, avoided_nodes.steer, renting.arrive),
     plan=scheduling.plan,
     before_commit=(_write_waits, _write_forecasts, _write_lessons, _write_usage, _write_costs),
     commands=dispatch.commands_for,

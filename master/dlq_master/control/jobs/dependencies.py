@@ -4,10 +4,11 @@ A job may depend on older ones alone, so no circle can arise.
 """
 
 from dlq_common.errors import InvalidRequest, NotFound
-from dlq_master.control.jobs import arrays, gates
+from dlq_master.control.jobs import gates
 from dlq_master.control.loop.turn import Turn
 from dlq_master.control.stimuli import AskedDependency, AskedTerm, Caller
 from dlq_master.model.ids import JobId
+from dlq_master.model.jobs import arrays
 from dlq_master.model.jobs.eligible import Array, Dependency, Relation, Term
 from dlq_master.model.jobs.job import Job
 from dlq_master.model.jobs.naming import shown_id

@@ -33,6 +33,7 @@ class JobsState:
     counts: JobCounts = field(default_factory=JobCounts)
     gates: Gates = field(default_factory=Gates)  # jobs that may not wait yet
     retries: Retries = field(default_factory=Retries)  # jobs that the cluster has failed
+    stirred_groups: dict[JobId, None] = field(default_factory=dict)  # a member has moved
     waits: Waits = field(default_factory=Waits)  # how long jobs have waited, by reason
     beats: dict[JobId, Beat] = field(default_factory=dict)
     # attended jobs, and when their clients were last heard
@@ -56,6 +57,7 @@ class JobsState:
                 self.limit_looks.set(job.job_id, now_s)
         self.gates = gates_of(cluster.jobs, now_s)
         self.retries = retries_of(cluster.jobs)
+        self.stirred_groups = dict.fromkeys(cluster.groups)
         self.waits = Waits(loaded.waited, cluster.jobs.values())
         self.recent.enter(sorted(loaded.jobs, key=lambda job: job.end_time_s or 0.0))
         self.recent.complete_from_s = loaded.complete_from_s

@@ -16,15 +16,17 @@ from dlq_common.errors import (
 )
 from dlq_common.text.instants import format_instant
 from dlq_common.text.suggest import did_you_mean
+from dlq_common.text.units import format_duration
 from dlq_master.control.config import JobsConfig
 from dlq_master.control.deadlines import deadline_updates
-from dlq_master.control.jobs import dependencies, elastic, eligible, profile_limit
+from dlq_master.control.jobs import dependencies, elastic, eligible
 from dlq_master.control.loop.once import Done, once
 from dlq_master.control.loop.turn import Answer, Turn
 from dlq_master.control.machines import renting
 from dlq_master.control.people import counts, queues, teams
 from dlq_master.control.people.queues import MOST_NICE, ClassWish
 from dlq_master.control.placement import cores, gpu_types, scheduling
+from dlq_master.control.placement.execution import look
 from dlq_master.control.reservations import reservations
 from dlq_master.control.stimuli import (
     AskedArray,
@@ -43,6 +45,7 @@ from dlq_master.model.jobs.job_changes import changed
 from dlq_master.model.values import Alike
 from dlq_master.model.why import Reason, ReasonCode
 from dlq_master.model.words.sentence import sentence
+from dlq_master.policy.admit.submission import refused
 from dlq_master.policy.partition.quota_units import QuotaUnit
 
 # Values that jobs of one kind share. The store shares them likewise when it reads jobs.
@@ -61,8 +64,22 @@ def submit(turn: Turn, ask: SubmitJob) -> Answer | Done[Answer]:
     The answer for an array is its first task.
     """
     team = teams.team_for(turn.state, ask.caller.name, ask.team, ask.caller.given_teams)
-    _check_room(turn, ask, team, _count(ask))
-    _check_rate(turn, ask, _count(ask))
+    check_room(turn, ask, team, _count(ask))
+    check_rate(turn, ask.caller, _count(ask))
+    job = judged(turn, ask, team)
+    if ask.validate_only:
+        return lambda: Submitted(job, ())
+    if not ask.hold:
+        _check_trials(turn, job, _count(ask))
+    accepted = [job] if job.array is None or ask.array is None else _tasks(job, ask.array)
+    if job.depends is not None:
+        accepted = [dependencies.of_task(turn, one) for one in accepted]
+    take_in(turn, ask, accepted)
+    return Done(_submitted(turn, ask, job.job_id), job.job_id)
+
+
+def judged(turn: Turn, ask: SubmitJob, team: str) -> Job:
+    """The job, or the first task, with the next free number. Raises what its cluster cannot do."""
     check_nice(ask.caller, ask.nice)
     job = _job(turn, ask, team)
     if ask.sized:
@@ -77,15 +94,7 @@ def submit(turn: Turn, ask: SubmitJob) -> Answer | Done[Answer]:
     gpu_types.check_known(turn, job.request)
     if not ask.sized:
         elastic.check_room(turn, job.request)
-    if ask.validate_only:
-        return lambda: Submitted(job, ())
-    if not ask.hold:
-        profile_limit.check(turn, job, _count(ask))
-    accepted = [job] if job.array is None or ask.array is None else _tasks(job, ask.array)
-    if job.depends is not None:
-        accepted = [dependencies.of_task(turn, one) for one in accepted]
-    _take_in(turn, ask, accepted)
-    return Done(_submitted(turn, ask, job.job_id), job.job_id)
+    return job
 
 
 def submit_many(turn: Turn, ask: SubmitMany) -> Answer:
@@ -124,7 +133,7 @@ def _is_likeable(turn: Turn, ask: SubmitJob) -> bool:
     """Whether nothing but room and rates tells such a submission from the one before it."""
     special = ask.array or ask.depends or ask.hold or ask.sized or ask.validate_only
     reserved = turn.state.reservations.by_id
-    return not (special or reserved or profile_limit.is_set(turn))
+    return not (special or reserved or _limits_trials(turn))
 
 
 def _are_new(turn: Turn, asks: Sequence[SubmitJob]) -> bool:
@@ -145,8 +154,8 @@ def _alone(turn: Turn, ask: SubmitJob) -> JobId | DlqError:
 def _have_room(turn: Turn, ask: SubmitJob, team: str, count: int) -> bool:
     """Whether so many more like it may come now; if so they are counted."""
     try:
-        _check_room(turn, ask, team, count)
-        _check_rate(turn, ask, count)
+        check_room(turn, ask, team, count)
+        check_rate(turn, ask.caller, count)
     except DlqError:
         return False
     return True
@@ -159,9 +168,40 @@ def _like(turn: Turn, first: Job, ask: SubmitJob) -> JobId:
     job = changed(
         first, {**own, "program": _WORDS.one(ask.program), "sequence": 0, "profile": None}
     )
-    _take_in(turn, ask, [turn.state.trials.with_traffic(job)])
+    take_in(turn, ask, [turn.state.trials.with_traffic(job)])
     turn.remember(ask, job_id)
     return job_id
+
+
+def _limits_trials(turn: Turn) -> bool:
+    """Whether there is such a limit. It looks at the family of each job."""
+    rules = turn.state.policy.profiling
+    return rules is not None and rules.submit_gpus is not None
+
+
+def _check_trials(turn: Turn, job: Job, count: int) -> None:
+    """Submission control: the jobs that one user may send to trials within the time of a trial
+    (Chronus, 3.2.1). Raises TryAgain for a further one, with the time to come again. Nothing waits
+    here that its user may want to change meanwhile. Nothing is stored; after a restart of the
+    master the jobs that it loads count as before.
+    """
+    rules = turn.state.policy.profiling
+    if rules is None or rules.submit_gpus is None or job.blocked is not None:
+        return  # who is blocked is looked at again when it may wait
+    held = refused(look(turn), rules, job, count)
+    if held is None:
+        return
+    wait_s = max(1, math.ceil(held.opens_s - turn.now_s))
+    within = format_duration(rules.profile_s)
+    raise TryAgain(
+        f"{job.user} has sent jobs of {held.sent_gpus} GPUs to be profiled in the last {within}, "
+        f"and may send {rules.submit_gpus}",
+        hint=f"nothing was submitted; try again in {wait_s} s. A job that says how long it runs "
+        "(--work) "
+        "is not profiled",
+        retry_after_s=wait_s,
+        limit="submit_gpus",
+    )
 
 
 def _submitted(turn: Turn, ask: SubmitJob, job_id: JobId) -> Answer:
@@ -172,7 +212,7 @@ def _submitted(turn: Turn, ask: SubmitJob, job_id: JobId) -> Answer:
     )
 
 
-def _take_in(turn: Turn, ask: SubmitJob, accepted: Sequence[Job]) -> None:
+def take_in(turn: Turn, ask: SubmitJob, accepted: Sequence[Job]) -> None:
     """Nothing refuses this job, or these tasks of an array, any more."""
     first = accepted[0]
     for one in accepted:
@@ -187,7 +227,8 @@ def _take_in(turn: Turn, ask: SubmitJob, accepted: Sequence[Job]) -> None:
     turn.plan_due = True
 
 
-def _check_room(turn: Turn, ask: SubmitJob, team: str, asked: int) -> None:
+def check_room(turn: Turn, ask: SubmitJob, team: str, asked: int) -> None:
+    """Whether so many more like it may come, by the limits of its user, team and queue."""
     user = ask.caller.name
     config = turn.state.config
     teams.check_count(turn, user, counts.of_user(user), config.jobs.queued_per_user, asked)
@@ -207,13 +248,13 @@ def _class_wish(ask: SubmitJob, asked: int) -> ClassWish:
     return ClassWish(width, width * asked, ask.time_limit_s)
 
 
-def _check_rate(turn: Turn, ask: SubmitJob, asked: int) -> None:
+def check_rate(turn: Turn, caller: Caller, asked: int) -> None:
     """Not for repeats of what was accepted: they have been answered by now."""
-    wait_s = turn.state.jobs.submit_rates.take(ask.caller.name, asked, turn.now_s)
+    wait_s = turn.state.jobs.submit_rates.take(caller.name, asked, turn.now_s)
     if wait_s > 0.0:
         rate = turn.state.config.jobs.submit_rate
         raise TryAgain(
-            f"{ask.caller.name} submits too fast: in the long run {rate:g} jobs a second are taken",
+            f"{caller.name} submits too fast: in the long run {rate:g} jobs a second are taken",
             hint=f"nothing was submitted; try again in {math.ceil(wait_s)} s",
             retry_after_s=math.ceil(wait_s),
             limit="submit_rate",

@@ -16,7 +16,7 @@ from dlq_common.errors import (
 from dlq_common.text.instants import format_instant
 from dlq_common.text.units import format_duration
 from dlq_master.control.deadlines import deadline_updates
-from dlq_master.control.jobs import arrays, dependencies, elastic, submitting
+from dlq_master.control.jobs import dependencies, elastic, submitting
 from dlq_master.control.jobs.gates import ArrayGate, holds_place, over
 from dlq_master.control.jobs.jobs import editable, find, must_live
 from dlq_master.control.loop.once import Done, once
@@ -25,6 +25,7 @@ from dlq_master.control.people import queues, teams
 from dlq_master.control.placement import scheduling
 from dlq_master.control.stimuli import SAME, FieldChange, Respec, UpdatedJob, UpdateJob
 from dlq_master.model.ids import JobId
+from dlq_master.model.jobs import arrays
 from dlq_master.model.jobs import job_steps as on_job
 from dlq_master.model.jobs.eligible import Array, Block
 from dlq_master.model.jobs.job import HoldKind, Job
@@ -155,6 +156,10 @@ def _limited(job: Job, concurrent: int) -> Array:
     if job.array is None:
         raise InvalidRequest(
             f"job {shown_id(job)} is not a task of an array", field="concurrent_count"
+        )
+    if job.array.members:
+        raise InvalidRequest(
+            "the members of a group all run at a time, or none does", field="concurrent_count"
         )
     limit = concurrent if concurrent < job.array.tasks else 0
     return job.array._replace(concurrent=limit)

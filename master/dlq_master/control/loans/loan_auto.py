@@ -19,7 +19,7 @@ from dlq_common.errors import DlqError
 from dlq_common.ids import Ids
 from dlq_master.control.config import LoansConfig
 from dlq_master.control.loans.load_sources import TIMEOUT_S, LoadUnknown, read_load
-from dlq_master.control.loans.reclaim_asking import ask_back
+from dlq_master.control.loans.reclaims import ask_back
 from dlq_master.control.loans.state import Followed, LoanState
 from dlq_master.control.loop.ports import StimulusSink
 from dlq_master.control.stimuli.caller import Caller

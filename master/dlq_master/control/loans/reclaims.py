@@ -2,10 +2,11 @@
 empty.
 
 The policy chooses the servers, and the core plans the effects on jobs (policy/reclaim). This module
-tells a plan and carries it out. The caller makes a long choice outside of the loop. It counts only
+tells a plan and carries it out. A thread makes a long choice outside of the loop. It counts only
 if the servers and their jobs are still the same.
 """
 
+import asyncio
 import hashlib
 from collections.abc import Iterator
 from dataclasses import replace
@@ -18,6 +19,7 @@ from dlq_master.control.loans import loans
 from dlq_master.control.loans.reclaim_hits import clipped, hits_of, left_s, words_of
 from dlq_master.control.loans.state import PlannedReclaim
 from dlq_master.control.loop.once import Done, once
+from dlq_master.control.loop.ports import StimulusSink
 from dlq_master.control.loop.turn import Turn
 from dlq_master.control.placement import execution
 from dlq_master.control.placement.execution import look
@@ -41,6 +43,8 @@ from dlq_master.policy.reclaim.whitelist import (
 )
 from dlq_master.store.tables.codec import decode, encode
 
+# Of a choice that takes long, while the cluster changes; then one that is found at once.
+TRIES = 3
 _AGAIN = "plan again: the plan would now do something else"
 
 
@@ -81,6 +85,22 @@ def reclaim(turn: Turn, ask: ReclaimServers) -> Reclaimed | ToChoose | Done[Recl
             hint=_AGAIN,
         )
     return _do(turn, ask, ask, wanted, taken)
+
+
+async def ask_back(control: StimulusSink, ask: ReclaimServers) -> Reclaimed:
+    """The effects of the reclaim, done or planned. A choice counts if the cluster is still as it
+    was when it was asked for.
+    """
+    for _ in range(TRIES):
+        answer = await control.ask(ask)
+        if isinstance(answer, Reclaimed):
+            return answer
+        assert isinstance(answer, ToChoose)
+        choice = await asyncio.to_thread(answer.choose, answer.demand)
+        ask = replace(ask, found=Found(choice, answer.basis))
+    answer = await control.ask(replace(ask, hurry=True))
+    assert isinstance(answer, Reclaimed)
+    return answer
 
 
 # --- helpers, in order of use ---------------------------------------------------------------------

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
 from dlq_common.errors import AlreadyExists, NotFound, Unauthenticated
 from dlq_master.control.loop.incidents import Incident
 from dlq_master.control.loop.ports import Archive, ForeseenStarts, HistoryRecords
-from dlq_master.control.stimuli import Caller, Command, SubmitJob
+from dlq_master.control.stimuli import Caller, Command, SubmitGroup, SubmitJob
 from dlq_master.model.attempts import attempt_steps
 from dlq_master.model.attempts.attempt import Attempt
 from dlq_master.model.cluster import drive
@@ -347,7 +347,7 @@ class Turn:
 
 def digest(ask: OnceRequest) -> str:
     """The content of a request, without its id: equal for a repeat, different for anything else."""
-    if isinstance(ask, SubmitJob):
+    if isinstance(ask, SubmitJob | SubmitGroup):
         return ask.digest
     parts = [type(ask).__name__]
     for field in fields(ask):  # type: ignore[arg-type] # every stimulus is a dataclass

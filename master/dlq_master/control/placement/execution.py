@@ -91,7 +91,7 @@ def _launch(turn: Turn, job_id: JobId) -> None:
     attempt = turn.state.cluster.attempts[key]
     turn.put_attempt(attempt._replace(master_port=_port(turn, key)))
     traffic.order(turn, job, attempt)
-    if len(attempt.ranks) > 1:
+    if attempt.waits_for_others:
         turn.state.attempts.starting.add(key)
     for rank, status in enumerate(attempt.ranks):
         turn.intend("launch", status.node_id, key, attempt.epoch, rank)

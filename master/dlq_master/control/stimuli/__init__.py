@@ -38,6 +38,7 @@ from dlq_master.control.stimuli.jobs import AskedArray as AskedArray
 from dlq_master.control.stimuli.jobs import AskedDeadline as AskedDeadline
 from dlq_master.control.stimuli.jobs import AskedDependency as AskedDependency
 from dlq_master.control.stimuli.jobs import AskedLateness as AskedLateness
+from dlq_master.control.stimuli.jobs import AskedMember as AskedMember
 from dlq_master.control.stimuli.jobs import AskedTerm as AskedTerm
 from dlq_master.control.stimuli.jobs import AttendJob as AttendJob
 from dlq_master.control.stimuli.jobs import CancelJob as CancelJob
@@ -56,6 +57,7 @@ from dlq_master.control.stimuli.jobs import Respec as Respec
 from dlq_master.control.stimuli.jobs import ResumeJob as ResumeJob
 from dlq_master.control.stimuli.jobs import Same as Same
 from dlq_master.control.stimuli.jobs import SignalJob as SignalJob
+from dlq_master.control.stimuli.jobs import SubmitGroup as SubmitGroup
 from dlq_master.control.stimuli.jobs import SubmitJob as SubmitJob
 from dlq_master.control.stimuli.jobs import SubmitMany as SubmitMany
 from dlq_master.control.stimuli.jobs import Submitted as Submitted

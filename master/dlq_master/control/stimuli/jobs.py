@@ -8,7 +8,7 @@ from typing import Any, Final, NamedTuple
 from dlq_common.errors import DlqError
 from dlq_master.control.stimuli.caller import Answered, Caller, CallerRequest
 from dlq_master.model.ids import JobId, NodeId
-from dlq_master.model.jobs.eligible import Relation
+from dlq_master.model.jobs.eligible import MemberEnds, Relation
 from dlq_master.model.jobs.job import HoldKind, Job, RunRules
 from dlq_master.model.resources import Request
 from dlq_master.model.why import Reason
@@ -117,6 +117,32 @@ class SubmitMany(CallerRequest["tuple[JobId | DlqError, ...]"]):
     """
 
     asks: tuple[SubmitJob, ...]
+
+
+class AskedMember(NamedTuple):
+    """So many jobs alike of a group."""
+
+    name: str
+    jobs: int
+    ends: MemberEnds
+    ask: SubmitJob
+
+
+@dataclass(frozen=True, slots=True)
+class SubmittedGroup:
+    """The jobs of a group as stored, member by member."""
+
+    group_id: JobId
+    jobs: tuple[Job, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SubmitGroup(CallerRequest[SubmittedGroup]):
+    """Accept jobs that start together and end together, all or none of them."""
+
+    digest: str  # of all members
+    members: tuple[AskedMember, ...]
+    validate_only: bool = False
 
 
 class FieldChange(NamedTuple):

@@ -307,6 +307,8 @@ class Launch(RankCommand):
     sizes: tuple[int, ...] = ()  # of an elastic job: numbers of GPUs that will do, as of now
     fixed: bool = False  # nobody joins or leaves it while it runs
     joins: bool = False  # others run
+    # Of a group: `address:port` of each rank of each member, by its name.
+    peers: tuple[tuple[str, tuple[str, ...]], ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -120,6 +120,19 @@ class RankStatus(NamedTuple):
         )
 
 
+class TakenSteps(NamedTuple):
+    """The steps of an attempt, as its node told them last: kept beside the state, and never planned
+    by. Its message has ages and no instants: they count from `told_s`.
+
+    All of it is the job's own word. The list is kept as the message in which it came: it may be
+    long, it comes often, and it is rarely read. Only the rpc room looks into it.
+    """
+
+    key: AttemptKey
+    told_s: float
+    content: bytes
+
+
 class LiveResize(NamedTuple):
     """Ranks come or go while the others run on (model/attempts/live_resize.py): from so many GPUs,
     since an instant, and why. Leaving ranks are given notice at `due_s`.
@@ -173,6 +186,7 @@ class Attempt(NamedTuple):
     speed: float = 1.0  # of its GPUs when it was placed, relative to the reference (TypeSpeeds)
     # Seconds of its job's run time that a second did then, as measured; None: by that speed.
     pace: float | None = None
+    together: bool = False  # of a member of a group: no rank starts before those of all members
 
     @property
     def live(self) -> bool:
@@ -191,8 +205,12 @@ class Attempt(NamedTuple):
     @property
     def at_barrier(self) -> bool:
         """A gang none of whose ranks may have started: nobody has let them go."""
-        closed = len(self.ranks) > 1 and self.barrier_time_s is None
-        return closed and self.started_time_s is None
+        return self.waits_for_others and self.barrier_time_s is None and self.started_time_s is None
+
+    @property
+    def waits_for_others(self) -> bool:
+        """Whether a rank that is ready waits for more than itself."""
+        return self.together or len(self.ranks) > 1
 
     @property
     def claims(self) -> Allocation:

@@ -94,14 +94,17 @@ def all_ready(attempt: Attempt) -> bool:
     )
 
 
-def late(attempt: Attempt, now_s: float, timeout_s: float) -> tuple[int, ...]:
+def late(
+    attempt: Attempt, now_s: float, timeout_s: float, first_ready_s: float | None = None
+) -> tuple[int, ...]:
     """The ranks for which the others have waited too long: to be ready, or, once they were let go,
     to run. The time counts from the first rank that was ready, so a gang that is being prepared
-    everywhere has all the time it needs.
+    everywhere has all the time it needs. `first_ready_s`: when the first one of its group was.
     """
     if attempt.stop_cause is not None or attempt.started_time_s is not None:
         return ()
-    ready_s = [it.ready_time_s for it in attempt.ranks if it.ready_time_s is not None]
+    every = (first_ready_s, *(it.ready_time_s for it in attempt.ranks))
+    ready_s = [at_s for at_s in every if at_s is not None]
     since_s = (
         attempt.barrier_time_s if attempt.barrier_time_s is not None else min(ready_s, default=None)
     )

@@ -92,6 +92,7 @@ class Cluster:
         self.pending: dict[JobId, None] = {}
         self.returning: dict[JobId, None] = {}  # they wait to go on on GPUs kept for them
         self.keeping: dict[JobId, None] = {}  # they wait, and GPUs that they had are kept for them
+        self.groups: dict[JobId, dict[JobId, None]] = {}  # members that have not ended, by group
         self.migrations = Migrations()
         self.by_term = self.running.by_term
         self.resizes_live = True  # False: a forecast, in which no joining rank is launched
@@ -464,6 +465,8 @@ class Cluster:
             self._index_job(before, job)
             if self._keeps and (job.kept is not None or job_id in self.keeping):
                 _keep(self.keeping, job_id, job.kept is not None and job.waiting)
+            if job.array is not None and job.array.members:
+                self._index_group(job, job.array.array_id)
         self._index_attempt(job, held, holds)
         if self.levels.thresholds:
             self.levels.cross(job, holds)
@@ -495,6 +498,12 @@ class Cluster:
             self.levels.promote(job)
         if job.state is _COMPLETED and before is not None and before.state is not _COMPLETED:
             self._learn(job)
+
+    def _index_group(self, job: Job, group_id: JobId) -> None:
+        members = self.groups.setdefault(group_id, {})
+        _keep(members, job.job_id, not job.ended)
+        if not members:
+            del self.groups[group_id]
 
     def recall(self, job: Job) -> None:
         """Learn from a job of a database that has no rows of what was learned: its run time, the

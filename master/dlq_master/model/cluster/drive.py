@@ -298,6 +298,8 @@ def _start(cluster: Cluster, start: Start, now_s: float, epoch: int) -> Happened
     placed = job_steps.Placed(attempt=number)
     after = job_steps.step(job, placed, at_s=now_s, placing=cluster.moves.after)
     attempt = assigned(_key((start.job_id, number)), lease, now_s, job.checkpoint)
+    if job.array is not None and job.array.members:
+        attempt = attempt._replace(together=True)
     if job.request.live and not live_resize.known_on(
         map(cluster.nodes.__getitem__, allocation.node_ids)
     ):

@@ -33,6 +33,7 @@ class Unmeasured(StrEnum):
     TRIAL_FAILED = "trial_failed"  # it cannot run on fewer GPUs than it asks for
     TRIAL_LOST = "trial_lost"  # twice, with nodes or before it ran
     INTERACTIVE = "interactive"  # its client ends it
+    GROUP = "group"  # it is a member of a group, and would run alone
 
 
 class Basis(NamedTuple):

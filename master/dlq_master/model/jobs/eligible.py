@@ -22,8 +22,27 @@ class Block(StrEnum):
     BACKOFF = "backoff"
 
 
+class MemberEnds(StrEnum):
+    """The meaning of a member's end for its group."""
+
+    ALL = "all"  # once it has completed, the group has succeeded, and the others are stopped
+    EACH = "each"  # it may complete before the others; its failure is that of the group
+    ALONE = "alone"  # no end of it concerns the others
+
+
+class GroupedMember(NamedTuple):
+    """A part of a group: so many jobs alike."""
+
+    name: str
+    jobs: int = 1
+    ends: MemberEnds = MemberEnds.EACH
+
+
 class Array(NamedTuple):
-    """The common values of an array's tasks; their ids follow that of the array, in order."""
+    """The common values of an array's tasks; their ids follow that of the array, in order.
+
+    With `members` it is a group: its tasks have specs of their own, and start and end together.
+    """
 
     array_id: JobId  # no job has it
     tasks: int
@@ -31,6 +50,15 @@ class Array(NamedTuple):
     first: int
     last: int
     step: int
+    members: tuple[GroupedMember, ...] = ()
+
+    def member(self, index: int) -> tuple[GroupedMember, int]:
+        """The member of a group that the task of this index is, and which of its jobs, from 0."""
+        for member in self.members:
+            if index < member.jobs:
+                return member, index
+            index -= member.jobs
+        raise ValueError(f"{self.array_id} has no such member")
 
 
 class Relation(StrEnum):

@@ -353,12 +353,19 @@ class Job(NamedTuple):
 
     @property
     def spec_id(self) -> JobId:
-        """Under whose id its spec is kept: the tasks of an array share that of the first one. A
-        changed one is kept under the negative id.
+        """Under whose id its spec is kept: the tasks of an array share that of the first one.
+        Members of a group have their own. A changed one is kept under the negative id.
         """
         if self.own_spec:
             return JobId(-self.job_id)
-        return self.job_id if self.array is None else JobId(self.array.array_id + 1)
+        array = self.array
+        return self.job_id if array is None or array.members else JobId(array.array_id + 1)
+
+    @property
+    def group(self) -> Array | None:
+        """The group that it is a member of; None: it starts and ends for itself."""
+        array = self.array
+        return array if array is not None and array.members else None
 
     @property
     def live_key(self) -> AttemptKey | None:

@@ -17,6 +17,15 @@ def shown_id(job: Job) -> str:
     return f"{job.job_id}" if job.array is None else f"{job.array.array_id}_{job.array_index}"
 
 
+def member_name(job: Job) -> str:
+    """`actor` in its group; `actor.3`, from 0, where that has more than one."""
+    group = job.group
+    if group is None:
+        return ""
+    member, number = group.member(job.array_index)
+    return member.name if member.jobs == 1 else f"{member.name}.{number}"
+
+
 def shown_term(term: Term, job_of: JobOf) -> str:
     """`afterok:12_4`, `afterok:12_*` for a whole array; a job that `job_of` does not know goes by
     its number.

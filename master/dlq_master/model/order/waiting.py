@@ -201,6 +201,32 @@ class WaitingIndex:
             line[shape] = Sorted({**line[shape], **places})
         return other
 
+    def without(self, left_out: Iterable[tuple[int, Shape, JobId]]) -> WaitingIndex:
+        """Another index without these jobs, by priority and shape. It shares all other lines, and
+        nothing is added to it.
+        """
+        other = copy(self)
+        other.priorities, other.by_priority = [*self.priorities], dict(self.by_priority)
+        for priority, shape, job_id in left_out:
+            if job_id in self.by_priority[priority][shape]:
+                other._leave_out(self, priority, shape, job_id)
+        return other
+
+    def _leave_out(self, shared: WaitingIndex, priority: int, shape: Shape, job_id: JobId) -> None:
+        lines = self.by_priority[priority]
+        if lines is shared.by_priority[priority]:
+            lines = self.by_priority[priority] = WaitingLines(lines, by_key=self.by_key)
+        if lines[shape] is shared.by_priority[priority][shape]:
+            line = lines[shape]
+            places = dict(line.items())
+            lines[shape] = Sorted(places) if isinstance(line, Sorted) else OrderedDict(places)
+        lines.remove(shape, job_id)
+        if not lines:
+            del self.by_priority[priority]
+            del self.priorities[bisect_left(self.priorities, priority)]
+        self.count -= 1
+        self.gpus -= shape.gpus
+
     def resort(self, stands: Stands) -> None:
         """Everybody has another position, in an index by key."""
         for lines in self.by_priority.values():

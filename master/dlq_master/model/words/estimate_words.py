@@ -82,5 +82,7 @@ def _missing(job: Job, profile_s: float | None) -> str:
             return "its trial on fewer GPUs failed; its own steps may still tell it"
         case Unmeasured.INTERACTIVE:
             return "its client decides when it ends; -t bounds it"
+        case Unmeasured.GROUP:
+            return "members of a group are not tried alone; --work says it instead"
         case _:
             return "its trials were lost with their nodes; its own steps may still tell it"

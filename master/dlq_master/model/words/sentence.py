@@ -64,6 +64,7 @@ _TEMPLATES: Mapping[ReasonCode, str] = {
         "GPUs are free only on nodes that are here for a time ({detail}); a job with a deadline "
         "runs on the cluster's own"
     ),
+    ReasonCode.GROUP: "its group starts as a whole, and {detail}",
     ReasonCode.ARRAY_LIMIT: "array {detail} runs at most {have} tasks at a time",
     ReasonCode.MACHINE_COMING: "a machine is rented for it: {detail}",
     ReasonCode.NOT_RENTED: "nothing can be rented for it now: {detail}",

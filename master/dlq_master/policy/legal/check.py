@@ -44,6 +44,7 @@ from dlq_master.model.view import View
 from dlq_master.model.why import ReasonCode
 from dlq_master.policy.legal.machines import MachinesBook
 from dlq_master.policy.legal.servers import Servers, job_fault, scale_fault
+from dlq_master.policy.place.allocation.together import torn
 from dlq_master.policy.policy import Policy
 from dlq_master.policy.promise.capacity.types import types_for
 from dlq_master.policy.promise.verdicts.reading import may_grow
@@ -69,6 +70,8 @@ def check_delta(view: View, plan: Plan, policy: Policy) -> None:
         book.shrink(change for change in plan.changes if isinstance(change, Resize))
     for change in plan.changes:
         book.enter(change)
+    for start in book.torn():
+        raise IllegalPlan(start, "members of a group start together")
 
 
 class CheckBook:
@@ -83,6 +86,7 @@ class CheckBook:
         self.taken: dict[NodeId, int] = {}  # by earlier starts
         self.freed: dict[NodeId, int] = {}  # by lapses at no cost
         self.jobs: set[JobId] = set()  # that an earlier change names
+        self.grouped: dict[JobId, Start] = {}  # of these the members of groups that start
 
     @cached_property
     def servers(self) -> Servers:
@@ -143,6 +147,14 @@ class CheckBook:
             raise IllegalPlan(start, f"all or nothing: {job.gpus_now} GPUs asked, {width} given")
         nodes = job.shape_now.nodes if job.reduced else request.shape_on(width).nodes
         self._nodes(start, request, slots, nodes)
+        if job.array is not None and job.array.members:
+            self.grouped[job_id] = start
+
+    def torn(self) -> list[Start]:
+        """Starts of members of a group that do not all start."""
+        if not self.grouped:
+            return []
+        return [self.grouped[job_id] for job_id in torn(self.cluster, self.grouped)]
 
     def _may_have(self, request: Request, gpus: int) -> bool:
         """Whether the policy may give it other GPUs in number than it asked for."""

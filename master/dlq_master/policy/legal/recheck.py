@@ -127,4 +127,6 @@ def _legal(
             dropped.append(Dropped(change, fault.why))
         else:
             kept.append(change)
-    return kept
+    torn = book.torn()
+    dropped += [Dropped(start, "another member of its group does not start") for start in torn]
+    return [change for change in kept if change not in torn] if torn else kept

@@ -36,3 +36,17 @@ def gathered(pool: Pool, gpus: int, buckets: Iterable[int]) -> Parts | None:
 
 
 SPREAD = Placement("spread", find, splits=True)
+
+
+def find_by_count(pool: Pool, shape: Shape) -> Parts | None:
+    """GPU counting only, as the reference simulators do: nodes do not matter, the emptiest go
+    first. Real GPUs, so that a plan stays checkable; an explicit number of nodes is ignored.
+    """
+    if shape.avoid or shape.traits:
+        pool = pool.allowed(shape)
+    if pool.total < shape.gpus:
+        return None
+    return gathered(pool, shape.gpus, reversed(pool.buckets[1:]))
+
+
+COUNT = Placement("count", find_by_count, counts_only=True, splits=True)

@@ -10,7 +10,7 @@ from dlq_master.model.cluster.cluster import Cluster
 from dlq_master.model.ids import JobId, NodeId
 from dlq_master.model.jobs.band import Band
 from dlq_master.model.jobs.job import HoldKind, Job, JobState
-from dlq_master.model.jobs.naming import blocks, shown_dependency
+from dlq_master.model.jobs.naming import blocks, member_name, shown_dependency
 from dlq_master.model.lease import next_boundary_s
 from dlq_master.model.nodes.capacity import Capacity, Pools
 from dlq_master.model.nodes.free_gpus import Pool
@@ -21,6 +21,7 @@ from dlq_master.model.resources import CORES_ONLY, Shape
 from dlq_master.model.traits import has_all
 from dlq_master.model.view import View
 from dlq_master.model.why import BLOCKERS_NAMED, Kind, Reason, ReasonCode
+from dlq_master.model.words.sentence import sentence
 from dlq_master.policy import pipeline
 from dlq_master.policy.admit.any_that_fits import never, unmet
 from dlq_master.policy.admit.submission import late
@@ -177,6 +178,7 @@ def _waiting(
     reasons = [*_quota(view.cluster, policy, job), *_room(job, outcome)]
     reasons += _kept(view, job)
     reasons += _shortage_of(view.cluster, policy, job, holders=holders)
+    reasons += group_obstacle(view, policy, job, short=bool(reasons))
     return reasons + _order(view, policy, job, outcome, order, short=bool(reasons))
 
 
@@ -191,6 +193,35 @@ def _kept_gpus(view: View) -> list[Reason]:
     from dlq_master.policy.transit import kept_gpus
 
     return [kept_gpus.told(claim) for claim in kept_gpus.claims(view)]
+
+
+def group_obstacle(view: View, policy: Policy, job: Job, *, short: bool) -> list[Reason]:
+    """The other members of its group that cannot start now, and why the first of them cannot.
+    `short`: it lacks something itself.
+    """
+    group, cluster = job.group, view.cluster
+    if group is None:
+        return []
+    others = [cluster.jobs[it] for it in cluster.groups[group.array_id] if it != job.job_id]
+    told = [(other, why) for other in others if (why := _hindrance(view, policy, other))]
+    if not told and (short or not others):
+        return []
+    detail = "its members fit one by one, and not at one time"
+    if told:
+        detail = f"member {member_name(told[0][0])} cannot start: {told[0][1]}"
+    named = tuple(other.job_id for other, _ in told[:BLOCKERS_NAMED])
+    have = len(others) + 1 - len(told) - short
+    return [Reason(ReasonCode.GROUP, "members", len(others) + 1, have, named, detail)]
+
+
+def _hindrance(view: View, policy: Policy, job: Job) -> str:
+    """Why another member could not start now, were it alone; empty: it could."""
+    if job.live_attempt is not None:
+        return "it has not left its last GPUs yet"
+    early = _before_any_decision(view, policy, job.job_id)
+    if early is None:
+        early = tuple(_shortage_of(view.cluster, policy, job, holders=False))
+    return sentence(early[0], job) if early else ""
 
 
 def _not_admitted(view: View, policy: Policy, job: Job) -> Reason:

@@ -21,6 +21,7 @@ from dlq_master.policy.place.allocation.outcome import Outcome
 from dlq_master.policy.policy import Policy
 from dlq_master.policy.reasons.accounts import HeldByAccount, kinds_over_account
 from dlq_master.policy.reasons.explain import (
+    group_obstacle,
     head_of,
     hold_code,
     kept_for_queue,
@@ -97,6 +98,8 @@ class ReasonSummary:
         if job.job_id in self._keeping:
             yield Kind(ReasonCode.KEPT_GPUS)
         short = [*self._over(job), *self._shortages(shape)]
+        lacks = group_obstacle(self._view, self._policy, job, short=bool(short))
+        short += [reason.kind for reason in lacks]
         yield from short
         before = [Kind(code) for code in self._before(job)]
         yield from before

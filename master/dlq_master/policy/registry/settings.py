@@ -15,13 +15,12 @@ from dlq_master.policy.partition.quota_units import QuotaUnit
 from dlq_master.policy.partition.quotas import QueueFloor, Quotas
 from dlq_master.policy.place.allocation.grouped import GROUPS
 from dlq_master.policy.place.consolidate import CONSOLIDATE
-from dlq_master.policy.place.count import COUNT
 from dlq_master.policy.place.halving import HALVING
 from dlq_master.policy.place.ilp import ILP
 from dlq_master.policy.place.packing.joint import SPACE
 from dlq_master.policy.place.placement import Placement
 from dlq_master.policy.place.skew import SKEW, SKEW_GROUPS, Pack
-from dlq_master.policy.place.spread import SPREAD
+from dlq_master.policy.place.spread import COUNT, SPREAD
 from dlq_master.policy.place.whole.arranging import LOCAL_SEARCH, PATTERN, local_search_within
 from dlq_master.policy.policy import Know
 from dlq_master.policy.promise.capacity.margins import KEEP

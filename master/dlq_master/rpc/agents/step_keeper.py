@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple, Protocol
 
-from dlq_master.model.attempts.told_steps import TakenSteps
+from dlq_master.model.attempts.attempt import TakenSteps
 from dlq_master.model.ids import AttemptKey, JobId
 
 GATHERED_S: Final = 0.1

@@ -18,6 +18,7 @@ def fit_to_task(spec: JobSpec, launch: Launch) -> None:
     for name in ("array", "dependency", "begin_time"):
         spec.ClearField(name)
     spec.environment.update(array_environment(launch))
+    spec.environment.update(group_environment(launch))
     spec.working_directory = filled(spec.working_directory, launch)
     spec.checkpoint.directory = filled(spec.checkpoint.directory, launch)
     spec.checkpoint.marker = filled(spec.checkpoint.marker, launch)
@@ -26,7 +27,7 @@ def fit_to_task(spec: JobSpec, launch: Launch) -> None:
 def array_environment(launch: Launch) -> Mapping[str, str]:
     """The variables of a task about its array, in Slurm's words with our prefix."""
     array = launch.array
-    if array is None:
+    if array is None or array.members:
         return {}
     return {
         "DLQ_ARRAY_JOB_ID": str(array.array_id),
@@ -35,6 +36,24 @@ def array_environment(launch: Launch) -> Mapping[str, str]:
         "DLQ_ARRAY_TASK_MIN": str(array.first),
         "DLQ_ARRAY_TASK_MAX": str(array.last),
         "DLQ_ARRAY_TASK_STEP": str(array.step),
+    }
+
+
+def group_environment(launch: Launch) -> Mapping[str, str]:
+    """The variables of a member about its group: its own name, and the addresses of all."""
+    array = launch.array
+    if array is None or not array.members:
+        return {}
+    member, number = array.member(launch.array_index)
+    return {
+        "DLQ_GROUP_ID": str(array.array_id),
+        "DLQ_GROUP_MEMBER": member.name,
+        "DLQ_GROUP_INDEX": str(number),
+        "DLQ_GROUP_MEMBERS": ",".join(f"{it.name}:{it.jobs}" for it in array.members),
+        **{
+            f"DLQ_GROUP_ADDRESSES_{name.replace('-', '_').upper()}": ",".join(addresses)
+            for name, addresses in launch.peers
+        },
     }
 
 

@@ -9,7 +9,7 @@ from dlq.v1 import loan_service_pb2 as wire
 from dlq_common.errors import InvalidRequest
 from dlq_common.text.units import DAY
 from dlq_common.text.wire import filled, to_duration, to_timestamp
-from dlq_master.control.loans.reclaim_asking import ask_back
+from dlq_master.control.loans.reclaims import ask_back
 from dlq_master.control.loans.state import Followed
 from dlq_master.control.read_model.published import Published
 from dlq_master.control.stimuli.loans import (

@@ -16,8 +16,7 @@ from dlq_common.errors import InvalidRequest
 from dlq_common.text.wire import from_duration, to_duration, to_timestamp
 from dlq_master.control.read_model.published import Published
 from dlq_master.control.stimuli import Caller
-from dlq_master.model.attempts.attempt import Attempt
-from dlq_master.model.attempts.told_steps import TakenSteps
+from dlq_master.model.attempts.attempt import Attempt, TakenSteps
 from dlq_master.model.ids import JobId
 from dlq_master.rpc.calls.call import Call, position_of
 from dlq_master.rpc.calls.reads import ENCODED, Breathe

@@ -1,7 +1,10 @@
-"""Many jobs in one call: a loop of submits costs a call each, this one call and few turns."""
+"""Many jobs in one call: a loop of submits costs a call each, this one call and few turns. Or a
+group, in one turn.
+"""
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Sequence
 from itertools import islice
 from typing import TYPE_CHECKING, Final
@@ -9,10 +12,14 @@ from typing import TYPE_CHECKING, Final
 from dlq.v1 import job_service_pb2 as wire
 from dlq.v1.job_pb2 import JobSpec
 from dlq_common.errors import DlqError, InvalidRequest
-from dlq_master.control.stimuli import SubmitJob, SubmitMany
+from dlq_common.text.names import check_word, shown
+from dlq_master.control.jobs.groups import of_member
+from dlq_master.control.stimuli import AskedMember, SubmitGroup, SubmitJob, SubmitMany
 from dlq_master.model.ids import JobId
+from dlq_master.model.jobs.eligible import MemberEnds
 from dlq_master.rpc.calls.call import Call
 from dlq_master.rpc.specs.intake import job_stimulus
+from dlq_master.rpc.specs.node_choice import passing
 from dlq_master.rpc.specs.spec import check_request_id
 
 if TYPE_CHECKING:
@@ -26,6 +33,10 @@ IN_A_TURN: Final = 250
 async def submit_jobs(call: Call, request: wire.SubmitJobsRequest) -> wire.SubmitJobsResponse:
     """Each spec by itself, in their order, with a key of its own that a repeat makes again."""
     request_id = check_request_id(request.request_id)
+    if request.members:
+        return await _submit_group(call, request)
+    if request.validate_only:
+        raise InvalidRequest("only the members of a group are checked so", field="validate_only")
     if not 0 < len(request.specs) <= MOST_AT_ONCE:
         raise InvalidRequest(f"a call takes 1 to {MOST_AT_ONCE} jobs", field="specs")
     response = wire.SubmitJobsResponse()
@@ -81,3 +92,47 @@ def _told(answer: JobId | DlqError) -> wire.SubmittedJob:
     if isinstance(answer, DlqError):
         return wire.SubmittedJob(refusal=wire.Refusal(reason=answer.reason, detail=answer.what))
     return wire.SubmittedJob(job_id=str(answer))
+
+
+async def _submit_group(call: Call, request: wire.SubmitJobsRequest) -> wire.SubmitJobsResponse:
+    """All members, or the refusal of the first that cannot be accepted."""
+    if len(request.specs) != len(request.members):
+        what = f"{len(request.members)} members, and {len(request.specs)} specs"
+        raise InvalidRequest(f"each member has a spec: these are {what}", field="members")
+    pairs = zip(request.members, request.specs, strict=True)
+    key = request.request_id
+    members = tuple([await _member(call, member, spec, key) for member, spec in pairs])
+    call.hook = "; ".join(filter(None, (member.ask.hooked for member in members)))
+    told = "\n".join(f"{it.name} {it.jobs} {it.ends} {it.ask.digest}" for it in members)
+    ask = SubmitGroup(
+        caller=call.caller,
+        request_id=request.request_id,
+        digest=hashlib.sha256(told.encode()).hexdigest()[:32],
+        members=members,
+        validate_only=request.validate_only,
+    )
+    found = await call.ask(ask)
+    jobs = [wire.SubmittedJob(job_id=str(job.job_id)) for job in found.jobs]
+    if request.validate_only:
+        return wire.SubmitJobsResponse(jobs=[wire.SubmittedJob() for _ in jobs])
+    return wire.SubmitJobsResponse(jobs=jobs, group_id=str(found.group_id))
+
+
+async def _member(
+    call: Call, asked: wire.GroupMember, spec: JobSpec, request_id: str
+) -> AskedMember:
+    """A member as it is asked for, and as the operator's hook leaves it."""
+    name = passing(check_word, asked.name, "members.name", "member")
+    with of_member(name):
+        if asked.job_count < 0:
+            raise InvalidRequest(f"{asked.job_count} jobs are too few", field="spec.count")
+        try:
+            ends = MemberEnds(asked.ends or MemberEnds.EACH)
+        except ValueError:
+            words = ", ".join(MemberEnds)
+            what = f"ends is one of {words}, not {shown(asked.ends)}"
+            raise InvalidRequest(what, field="spec.ends") from None
+        ask = job_stimulus(spec, call.caller, request_id, brief=True)
+        if call.parts.hooks is not None:
+            ask = await call.parts.hooks.seen(spec, ask)
+        return AskedMember(name, max(1, asked.job_count), ends, ask)

@@ -12,11 +12,11 @@ from dlq_common.errors import InvalidRequest, NotFound
 from dlq_common.text.arrays import TasksText, parse_tasks
 from dlq_common.text.names import shown
 from dlq_master.control.config import OTHERS
-from dlq_master.control.jobs import arrays
 from dlq_master.control.read_model.job_blocks import JobBlock
 from dlq_master.control.read_model.published import Published
 from dlq_master.control.stimuli import Caller
 from dlq_master.model.event import JournalEvent
+from dlq_master.model.jobs import arrays
 from dlq_master.model.jobs.job import Job
 from dlq_master.rpc.calls.errors import HiddenFromCaller
 from dlq_master.rpc.specs.intake import job_id_of

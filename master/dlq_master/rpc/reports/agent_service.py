@@ -27,8 +27,7 @@ from dlq_master.control.stimuli import (
     RankReports,
     ReportedRank,
 )
-from dlq_master.model.attempts.attempt import Attempt
-from dlq_master.model.attempts.told_steps import TakenSteps
+from dlq_master.model.attempts.attempt import Attempt, TakenSteps
 from dlq_master.model.ids import AttemptKey, NodeId
 from dlq_master.rpc.agents.commands import welcome_messages
 from dlq_master.rpc.agents.sessions import Line

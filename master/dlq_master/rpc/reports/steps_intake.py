@@ -11,7 +11,7 @@ from typing import Final
 from dlq.v1 import agent_service_pb2 as wire
 from dlq_common.errors import InvalidRequest
 from dlq_master.control.read_model.published import Published
-from dlq_master.model.attempts.told_steps import TakenSteps
+from dlq_master.model.attempts.attempt import TakenSteps
 from dlq_master.model.ids import AttemptKey
 from dlq_master.rpc.specs.intake import job_id_of
 

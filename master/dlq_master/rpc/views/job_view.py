@@ -134,7 +134,7 @@ def redacted(job: Job, read: Published, now_s: float) -> job_pb2.Job:
         state=JOB_STATES[job.state],
         submit_time=to_timestamp(job.submit_time_s),
         start_time=to_timestamp(job.first_start_time_s),
-        array_task=_array_task_message(job),
+        array_task=_array_task_message(job, named=False),
         queue=job.queue,
         time_limit_duration=to_duration(job.time_limit_s),
     )
@@ -290,15 +290,21 @@ def _shown_gpu_type(node: Node, allocation: Allocation) -> str:
     return f"{gpu_type} (virtual)" if node.virtual and gpu_type else gpu_type
 
 
-def _array_task_message(job: Job) -> job_pb2.ArrayTask | None:
-    """Its place in its array; None for a single job."""
+def _array_task_message(job: Job, *, named: bool = True) -> job_pb2.ArrayTask | None:
+    """Its place in its array; None for a single job. `named`: with its member's name."""
     array = job.array
-    return array and job_pb2.ArrayTask(
+    if array is None:
+        return None
+    task = job_pb2.ArrayTask(
         array_id=str(array.array_id),
         index=job.array_index,
         task_count=array.tasks,
         concurrent_count=array.concurrent,
     )
+    if array.members and named:
+        member, task.member_index = array.member(job.array_index)
+        task.member, task.ends = member.name, member.ends.value
+    return task
 
 
 def request_message(request: Request) -> resource_pb2.ResourceRequest:

@@ -441,6 +441,9 @@ class ArrayTask(_message.Message):
     INDEX_FIELD_NUMBER: _builtins.int
     TASK_COUNT_FIELD_NUMBER: _builtins.int
     CONCURRENT_COUNT_FIELD_NUMBER: _builtins.int
+    MEMBER_FIELD_NUMBER: _builtins.int
+    MEMBER_INDEX_FIELD_NUMBER: _builtins.int
+    ENDS_FIELD_NUMBER: _builtins.int
     array_id: _builtins.str
     """The array's number."""
     index: _builtins.int
@@ -449,6 +452,12 @@ class ArrayTask(_message.Message):
     """Tasks of the array."""
     concurrent_count: _builtins.int
     """At most this many at a time; 0: all."""
+    member: _builtins.str
+    """Of a group, whose jobs start together and end together: the name of its member. Empty: it is an array."""
+    member_index: _builtins.int
+    """The number of the job among those of its member, from 0: DLQ_GROUP_INDEX."""
+    ends: _builtins.str
+    """Of a group: the meaning of the member's end for it, "all", "each" or "alone"."""
     def __init__(
         self,
         *,
@@ -456,10 +465,13 @@ class ArrayTask(_message.Message):
         index: _builtins.int = ...,
         task_count: _builtins.int = ...,
         concurrent_count: _builtins.int = ...,
+        member: _builtins.str = ...,
+        member_index: _builtins.int = ...,
+        ends: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["array_id", b"array_id", "concurrent_count", b"concurrent_count", "index", b"index", "task_count", b"task_count"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["array_id", b"array_id", "concurrent_count", b"concurrent_count", "ends", b"ends", "index", b"index", "member", b"member", "member_index", b"member_index", "task_count", b"task_count"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

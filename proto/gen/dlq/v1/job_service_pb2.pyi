@@ -201,25 +201,71 @@ class SubmitJobsRequest(_message.Message):
 
     REQUEST_ID_FIELD_NUMBER: _builtins.int
     SPECS_FIELD_NUMBER: _builtins.int
+    MEMBERS_FIELD_NUMBER: _builtins.int
+    VALIDATE_ONLY_FIELD_NUMBER: _builtins.int
     request_id: _builtins.str
     """Idempotency key of all of them together."""
+    validate_only: _builtins.bool
+    """With members: check everything and answer as if they were accepted, but accept nothing."""
     @_builtins.property
     def specs(self) -> _containers.RepeatedCompositeFieldContainer[_job_pb2.JobSpec]:
         """The jobs."""
+
+    @_builtins.property
+    def members(self) -> _containers.RepeatedCompositeFieldContainer[Global___GroupMember]:
+        """One for each spec: together they are a group, whose jobs start together and end together. All of them are
+        accepted or none, under the request_id as a whole. A refusal is the error of the call, and names the member in
+        its field. The group has 2 to 256 jobs.
+        """
 
     def __init__(
         self,
         *,
         request_id: _builtins.str = ...,
         specs: _abc.Iterable[_job_pb2.JobSpec] | None = ...,
+        members: _abc.Iterable[Global___GroupMember] | None = ...,
+        validate_only: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["request_id", b"request_id", "specs", b"specs"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["members", b"members", "request_id", b"request_id", "specs", b"specs", "validate_only", b"validate_only"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___SubmitJobsRequest: _TypeAlias = SubmitJobsRequest  # noqa: Y015
+
+@_typing.final
+class GroupMember(_message.Message):
+    """A member of a group: so many jobs of one spec."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NAME_FIELD_NUMBER: _builtins.int
+    JOB_COUNT_FIELD_NUMBER: _builtins.int
+    ENDS_FIELD_NUMBER: _builtins.int
+    name: _builtins.str
+    """Lower-case letters, digits, _ and -: DLQ_GROUP_MEMBER."""
+    job_count: _builtins.int
+    """Its jobs; 0 means 1."""
+    ends: _builtins.str
+    """"all": once one of its jobs completes, the group has succeeded, and the others are stopped with their grace.
+    "each": it may complete before the others, and its failure ends the group as failed. "alone": no end of it
+    concerns the others. Empty means "each".
+    """
+    def __init__(
+        self,
+        *,
+        name: _builtins.str = ...,
+        job_count: _builtins.int = ...,
+        ends: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["ends", b"ends", "job_count", b"job_count", "name", b"name"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___GroupMember: _TypeAlias = GroupMember  # noqa: Y015
 
 @_typing.final
 class SubmittedJob(_message.Message):
@@ -262,18 +308,22 @@ class SubmitJobsResponse(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     JOBS_FIELD_NUMBER: _builtins.int
+    GROUP_ID_FIELD_NUMBER: _builtins.int
+    group_id: _builtins.str
+    """The number of the group, which no job has; its jobs have the numbers after it. Empty: it is no group."""
     @_builtins.property
     def jobs(self) -> _containers.RepeatedCompositeFieldContainer[Global___SubmittedJob]:
-        """One for each spec, in the same order."""
+        """One for each spec, in the same order. Of a group one for each job, member by member."""
 
     def __init__(
         self,
         *,
         jobs: _abc.Iterable[Global___SubmittedJob] | None = ...,
+        group_id: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["jobs", b"jobs"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["group_id", b"group_id", "jobs", b"jobs"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -17,9 +17,8 @@ from dlq_master.model.why import Reason, ReasonCode
 from dlq_master.model.words.sentence import sentence
 from dlq_master.policy.legal.check import IllegalPlan, check_delta
 from dlq_master.policy.place.consolidate import CONSOLIDATE
-from dlq_master.policy.place.count import COUNT
 from dlq_master.policy.place.placement import Placement
-from dlq_master.policy.place.spread import SPREAD
+from dlq_master.policy.place.spread import COUNT, SPREAD
 from dlq_master.policy.reasons.explain import explain
 from dlq_master.policy.reasons.summary import ReasonSummary
 from dlq_master.policy.registry.presets import PRESETS

@@ -9,8 +9,7 @@ from typing import Any
 
 import pytest
 
-from dlq_master.model.attempts.attempt import AttemptState
-from dlq_master.model.attempts.told_steps import TakenSteps
+from dlq_master.model.attempts.attempt import AttemptState, TakenSteps
 from dlq_master.model.ids import AttemptKey, JobId
 from dlq_master.model.jobs.job import JobState
 from dlq_master.store.batch import Batch

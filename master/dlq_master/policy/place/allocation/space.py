@@ -107,6 +107,7 @@ class Space:
             if (
                 len(self.capacities) == 1
                 and self.grouped is None
+                and not self.cluster.groups
                 and shape.gpus == type_capacity.free.total
             ):
                 self.spent = True  # that was the last of it: no need to write it down
@@ -122,7 +123,8 @@ class Space:
         for other in self.capacities.values():
             if other.free.total:
                 return True
-        self.spent = True
+        # The next member of a group may still get GPUs that are released soon.
+        self.spent = not self.cluster.groups
         return True
 
     def finish(self) -> None:

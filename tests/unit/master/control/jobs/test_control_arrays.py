@@ -3,9 +3,9 @@
 import pytest
 
 from dlq_common.errors import AlreadyExists, QuotaExceeded
-from dlq_master.control.jobs.arrays import array_of, task_of, tasks
 from dlq_master.control.stimuli import AskedArray, CancelJob, HoldJob, Launch, ReleaseJob
 from dlq_master.model.ids import AttemptKey, JobId
+from dlq_master.model.jobs.arrays import array_of, task_of, tasks
 from dlq_master.model.jobs.eligible import Block
 from dlq_master.model.jobs.job import Job, JobState
 from dlq_master.model.why import ReasonCode

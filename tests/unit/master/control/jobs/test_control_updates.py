@@ -14,7 +14,6 @@ from dlq_common.errors import (
     PermissionDenied,
 )
 from dlq_master.control.config import QueueConfig
-from dlq_master.control.jobs.arrays import tasks
 from dlq_master.control.stimuli import (
     AskedArray,
     AskedDependency,
@@ -25,6 +24,7 @@ from dlq_master.control.stimuli import (
     UpdateJob,
 )
 from dlq_master.model.ids import AttemptKey, JobId
+from dlq_master.model.jobs.arrays import tasks
 from dlq_master.model.jobs.eligible import Block, Relation
 from dlq_master.model.jobs.job import HoldKind, Job, JobState
 from support.master_harness import ALICE, ROOT, Master, config_of

@@ -7,9 +7,8 @@ from hypothesis import strategies as st
 from dlq_master.model.nodes.free_gpus import Pool
 from dlq_master.model.resources import Shape
 from dlq_master.policy.place.consolidate import CONSOLIDATE
-from dlq_master.policy.place.count import COUNT
 from dlq_master.policy.place.placement import Placement
-from dlq_master.policy.place.spread import SPREAD
+from dlq_master.policy.place.spread import COUNT, SPREAD
 
 ALL = (CONSOLIDATE, SPREAD, COUNT)
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import pytest
 
 from dlq_common.errors import Unavailable
-from dlq_master.model.attempts.told_steps import TakenSteps
+from dlq_master.model.attempts.attempt import TakenSteps
 from dlq_master.model.ids import AttemptKey, JobId
 from dlq_master.rpc.agents.step_keeper import StepKeeper, StepStore
 from support.kept_steps import KeptSteps
