@@ -145,6 +145,11 @@ class Admin(ServiceCalls[AdminServiceStub]):
         )
         return self._change(self.stub.SetNodeFlags, request)
 
+    def check_nodes(self, kind: str, node_ids: Sequence[str]) -> str:
+        """Begin a check of one node, or of two together; return the number of its job."""
+        request = wire.CheckNodesRequest(kind=kind, node_ids=node_ids)
+        return self._change(self.stub.CheckNodes, request).job_id
+
     def set_node_labels(
         self, node_id: str, *, set_labels: Mapping[str, str], clear_labels: Sequence[str] = ()
     ) -> node_pb2.Node:

@@ -466,6 +466,7 @@ def _checked(config: MasterConfig) -> None:
     _check_limits(config, _MORE_LIMITS)
     _check_interactive(config)
     _check_groups(config)
+    config.checks.check()
     with _naming("loans.load"):
         check_source(config.loans.load)
     check_pools(config.pools, config.renting)

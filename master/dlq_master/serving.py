@@ -250,6 +250,7 @@ async def _serve(
     if metrics is not None:
         leaving.push_async_callback(metrics.stop)
         await metrics.start()
+    _let_check(config, state)
     follower = Follower(config.loans, loop, state.loans, clock, RandomIds(clock))
     for beside in (forecasts.run(), collector.look_at_all(), follower.run(), groups.run()):
         leaving.push_async_callback(_end, asyncio.create_task(beside))
@@ -264,6 +265,14 @@ async def _serve(
     await turning
     await _left(shipping, leads, writer)
     return state.epoch, leads
+
+
+def _let_check(config: MasterConfig, state: State) -> None:
+    """Few clusters check their nodes: the others do not load it."""
+    if config.checks.user:
+        from dlq_master.rpc.specs.checks import submission
+
+        state.nodes.checks.make = partial(submission, config.checks)
 
 
 async def _part(

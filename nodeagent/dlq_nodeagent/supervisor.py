@@ -52,7 +52,7 @@ from dlq_nodeagent.model.rank import (
 from dlq_nodeagent.profiling.profiles import Profiles
 from dlq_nodeagent.ranks.holding import Holding
 from dlq_nodeagent.ranks.keeping import Keeping
-from dlq_nodeagent.ranks.last_words import blames_others, failed_by_itself, last_lines, no_secrets
+from dlq_nodeagent.ranks.last_words import blames_others, is_told, last_lines, no_secrets
 from dlq_nodeagent.ranks.looking import Looking
 from dlq_nodeagent.ranks.orders import Orders
 from dlq_nodeagent.ranks.step_lists import StepLists
@@ -595,7 +595,7 @@ class Supervisor:
                 self._apply(watched, StopAsked(stop))
 
     def _hear_last_words(self, watched: Watched, record: ExitRecord) -> None:
-        if watched.handle is None or not failed_by_itself(record):
+        if watched.handle is None or not is_told(watched.rank.launch, record):
             return
         task = self.runtime.failed_task(watched.handle)
         secrets = self.secrets_of(watched.rank.launch)

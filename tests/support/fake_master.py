@@ -590,6 +590,13 @@ class FakeMaster(
             node.flag_reason = request.reason
         return admin.SetNodeFlagsResponse(node=first, more_nodes=more)
 
+    def CheckNodes(
+        self, request: admin.CheckNodesRequest, context: Any
+    ) -> admin.CheckNodesResponse:
+        """The job 17 makes it; an event of it must have been told."""
+        self._note("CheckNodes", request, context)
+        return admin.CheckNodesResponse(job_id="17")
+
     def ClearGpuConditions(
         self, request: admin.ClearGpuConditionsRequest, context: Any
     ) -> admin.ClearGpuConditionsResponse:

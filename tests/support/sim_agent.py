@@ -58,6 +58,7 @@ class SimRank:
     kill: bool = False
     gpus_held: str = ""
     catches: bool | None = None  # whether it bears the signal of its notice
+    last_lines: tuple[str, ...] = ()  # of its output, once it has ended
     said: tuple[int | None, int | None, float] | None = None  # a step, of so many, and when
 
     @property
@@ -358,10 +359,13 @@ class SimAgent:
             )
             self._tell(key)
 
-    def exit(self, key: AttemptKey, code: int = 0, ended_by: str = "exited") -> None:
+    def exit(
+        self, key: AttemptKey, code: int = 0, ended_by: str = "exited", *last_lines: str
+    ) -> None:
         """The process is gone, and its control group empty."""
         rank = self.ranks[key]
         if rank.alive:
+            rank.last_lines = last_lines
             rank.phase = ReportedPhase.EXITED
             rank.exit_code = code
             rank.ended_by = ended_by
@@ -488,6 +492,7 @@ class SimAgent:
             ports=() if rank.ended else rank.ports,
             gpu_indexes=rank.launch.gpu_indexes if self.tells_gpus else (),
             gpus_held=rank.gpus_held if rank.ended else "",
+            last_lines=rank.last_lines,
         )
 
 

@@ -1,11 +1,12 @@
-"""`[[idle]]`, `[stall]` and `[straggler]` of master.toml: when a job that holds GPUs does nothing
-(docs/running/idle.md), and when a node slows its jobs down (docs/running/stragglers.md).
+"""`[[idle]]`, `[stall]`, `[straggler]` and `[checks]` of master.toml: jobs that do nothing
+(docs/running/idle.md), nodes that slow their jobs down (docs/running/stragglers.md), and checks of
+nodes (docs/running/checks.md).
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
 
 from dlq_common.daemon.config import Seconds
 from dlq_common.errors import ConfigError
@@ -68,6 +69,57 @@ class StragglerConfig:
         if not 10 <= self.steps <= MOST_STEPS:
             _refuse("straggler.steps", f"not between 10 and {MOST_STEPS:.0f}")
         return StragglerRule(self.limit, self.steps) if self.enabled else None
+
+
+CHECK_KINDS = ("memory", "matrix", "disk", "checkpoints", "clock", "pull", "all_reduce")
+CHECK_TIMES = ("join", "undrain", "idle")
+
+
+@dataclass(frozen=True, slots=True)
+class CheckConfig:
+    """A kind of check, `[checks.kinds.matrix]`, that the master makes by itself."""
+
+    # The least figure that passes; of `clock` (ms) and `pull` (s) the most; 0: every figure.
+    limit: float = 0.0
+    # "join": of a node that has joined or booted; "undrain": after a drain; "idle": of idle nodes.
+    when: tuple[str, ...] = CHECK_TIMES
+    timeout: Seconds = Seconds(60.0)  # a check that runs for longer has failed: it hangs
+
+
+@dataclass(frozen=True, slots=True)
+class ChecksConfig:
+    """Short jobs of the master that measure nodes. A node that fails one is quarantined."""
+
+    user: str = ""  # the user whose account runs them; "": no node is checked
+    kinds: Mapping[str, CheckConfig] = field(default_factory=dict)  # by their names
+    every: Seconds = Seconds(86_400.0)  # an idle node that has passed is checked again after this
+    retry: Seconds = Seconds(600.0)  # and one that has not passed after this
+    at_once: int = 1  # so many checks run at once, beside those that people ask for
+    heed_load: bool = True  # a node with a high load cannot fail: it is checked again later
+    work: Seconds = Seconds(2.0)  # how long `memory` and `matrix` compute
+    mib: int = 64  # `disk` and `checkpoints` write so many MiB
+    directory: str = "/tmp"  # where `disk` writes; the file has no name there
+    clock_server: str = ""  # HOST[:PORT] of the time server of `clock`
+    image: str = ""  # the image of `pull`
+
+    def check(self) -> None:
+        """ConfigError, with the key, for a value that cannot be."""
+        for kind, rule in self.kinds.items():
+            where = f"checks.kinds.{kind}"
+            if kind not in CHECK_KINDS:
+                told = f"no such check; there are {', '.join(CHECK_KINDS)}"
+                _refuse(where, f"{told}{did_you_mean(kind, CHECK_KINDS)}")
+            if unknown := sorted(set(rule.when) - set(CHECK_TIMES)):
+                _refuse(f"{where}.when", f"{unknown[0]!r} is none of {', '.join(CHECK_TIMES)}")
+            if not 0.0 <= rule.limit < float("inf"):
+                _refuse(f"{where}.limit", "is 0 or more")
+            if not 1.0 <= rule.timeout <= LONGEST_S:
+                _refuse(f"{where}.timeout", "is between 1s and 7d")
+        if self.kinds and not self.user:
+            _refuse("checks.user", "in whose account? Name a user")
+        for key in ("every", "retry", "at_once", "mib"):
+            if getattr(self, key) < 1:
+                _refuse(f"checks.{key}", "is at least 1")
 
 
 def idle_rules(rules: Sequence[IdleConfig], queues: Collection[str]) -> tuple[IdleRule, ...]:

@@ -8,6 +8,7 @@ from pathlib import Path
 from dlq_common.daemon.config import Bytes, Seconds
 from dlq_common.errors import ConfigError
 from dlq_master.control.activity_config import (
+    ChecksConfig,
     IdleConfig,
     StallConfig,
     StragglerConfig,
@@ -451,6 +452,7 @@ class MasterConfig:
     idle: tuple[IdleConfig, ...] = ()
     stall: StallConfig = field(default_factory=StallConfig)
     straggler: StragglerConfig = field(default_factory=StragglerConfig)
+    checks: ChecksConfig = field(default_factory=ChecksConfig)
     identity: IdentityConfig = IdentityConfig()
     store: StoreConfig = StoreConfig()
     leader: LeaderConfig = LeaderConfig()

@@ -111,6 +111,7 @@ SERVICES: Mapping[str, Mapping[str, RpcMethod]] = {
         "SetPolicy": RpcMethod(ADMINS, admin.set_policy, changes=True),
         "ProfileMaster": RpcMethod(OPERATORS, profiling.profile_master),
         "ProfileNode": RpcMethod(OPERATORS, profiling.profile_node),
+        "CheckNodes": RpcMethod(OPERATORS, admin.check_nodes, changes=True),
     },
     "dlq.v1.ReservationService": {
         "ListReservations": RpcMethod(USERS, reservations.list_reservations),

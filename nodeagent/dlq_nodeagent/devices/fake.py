@@ -3,7 +3,8 @@
 With `@/path/of/a/file` behind it, that file describes their state and is read at every look. A line
 `1|xid_79|fallen off the bus` gives GPU 1 a symptom; `1|temperature|85`, `1|utilization|97`,
 `1|power|350` and `1|clock|1755` give figures. `1|process|4711|8589934592` is a process that holds
-these bytes of its memory.
+these bytes of its memory. `*|slow_disk|0.001` is a fault that a check of the node finds
+(checks/result.py).
 """
 
 import re
@@ -130,6 +131,7 @@ class FakeDevices:
             model_name=f"Virtual {spec.model} {spec.memory_gb}GB",
             memory_bytes=spec.memory_gb * GIB,
             virtual=True,
+            script="" if spec.script is None else str(spec.script),
         )
 
 

@@ -28,6 +28,8 @@ class Device:
     virtual: bool
     pci: str = ""
     """`0000:3b:00`, as the kernel's log names it; empty when it has no such place."""
+    script: str = ""
+    """The file that describes the state of a virtual device; empty: there is none."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,5 +1,7 @@
 """The environment of a job: its own variables, and above them dlq's."""
 
+import os
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -7,7 +9,7 @@ from dlq_common.live_resize import LIVE
 from dlq_nodeagent.devices.port import Device
 from dlq_nodeagent.launch.live_torchrun import SIGNALS_TO_HANDLE, live_torchrun
 from dlq_nodeagent.launch.slurm import COMPAT, slurm_environment
-from dlq_nodeagent.model.launch import DEFAULT_PATH
+from dlq_nodeagent.model.launch import CHECK, DEFAULT_PATH
 from dlq_nodeagent.model.messages import Launch
 from dlq_nodeagent.model.port import JobFiles
 
@@ -16,7 +18,7 @@ _LOOPBACK = "127.0.0.1"
 FROM_MASTER = frozenset(
     f"DLQ_ARRAY_{word}"
     for word in ("JOB_ID", "TASK_ID", "TASK_COUNT", "TASK_MIN", "TASK_MAX", "TASK_STEP")
-)
+) | {CHECK}
 # Likewise those of a member of a group, which end in the names of its members.
 GROUP_FROM_MASTER = "DLQ_GROUP_"
 
@@ -60,6 +62,7 @@ def job_environment(
         **_devices(devices),
         **_files(launch, files),
         **_compat(launch, devices, account, now_s, cluster),
+        **_check(launch, devices),
     }
 
 
@@ -172,6 +175,15 @@ def _compat(
     return slurm_environment(
         launch, devices, user=account.user, uid=launch.uid, now_s=now_s, cluster=cluster
     )
+
+
+def _check(launch: Launch, devices: tuple[Device, ...]) -> Mapping[str, str]:
+    """A check is a program of the agent's own package, and is run by the agent's interpreter."""
+    if CHECK not in launch.environment:
+        return {}
+    ours = {"PATH": f"{os.path.dirname(sys.executable)}:{DEFAULT_PATH}"}
+    faults = next((device.script for device in devices if device.script), "")
+    return ours | ({"DLQ_CHECK_FAULTS": faults} if faults else {})
 
 
 def _rendezvous(launch: Launch) -> tuple[str, str]:

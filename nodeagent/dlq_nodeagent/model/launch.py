@@ -68,6 +68,7 @@ class ContainerPlan:
 
 RunAs = Literal["self", "submitter"]
 
+CHECK = "DLQ_CHECK"  # the kind of check that a job is; the master says it, and no user
 DEFAULT_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 _DIGITS = re.compile(r"[0-9]{1,19}\Z", re.ASCII)

@@ -7,6 +7,7 @@ from contextlib import suppress
 from typing import Any
 
 from dlq_common.failure_signs import says_gpu_oom, says_peer_lost
+from dlq_nodeagent.model.launch import CHECK
 from dlq_nodeagent.model.messages import Launch
 from dlq_nodeagent.model.port import ExitRecord, ExitWhy, Handle, Runtime, RuntimeFault
 
@@ -20,6 +21,13 @@ _REDACTED = "[secret]"
 def no_secrets(launch: Launch) -> tuple[bytes, ...]:
     """Jobs without containers are given none."""
     return ()
+
+
+def is_told(launch: Launch, record: ExitRecord) -> bool:
+    """Whether the master hears its last lines: of a failure, and of a check, whose result they
+    are.
+    """
+    return CHECK in launch.environment or failed_by_itself(record)
 
 
 def failed_by_itself(record: ExitRecord) -> bool:

@@ -27,6 +27,10 @@ ROOMS = {
 }
 
 
+# A check of nodes uses it where the site has installed it. Without it the check uses numpy.
+OF_THE_SITE = {"nodeagent/dlq_nodeagent/checks": {"torch"}}
+
+
 def canonical(name: str) -> str:
     return re.sub(r"[-_.]+", "-", re.split(r"[<>=!~ ;\[]", name, maxsplit=1)[0]).lower()
 
@@ -90,7 +94,13 @@ def called(function: ast.expr) -> str:
 def test_a_room_imports_only_what_its_install_brings(package: str, extra: str) -> None:
     allowed = brought_by(extra) | (brought_by("pair") if extra == "master" else set())
     strangers = [where for where, providers in guests_of(package) if not providers & allowed]
-    assert strangers == []
+    of_the_site = [
+        where
+        for where in strangers
+        for folder, names in OF_THE_SITE.items()
+        if where.startswith(f"{folder}/") and where.split(": ")[1].partition(".")[0] in names
+    ]
+    assert [where for where in strangers if where not in of_the_site] == []
 
 
 def test_what_is_shared_imports_what_the_base_or_both_daemons_bring() -> None:

@@ -12,6 +12,7 @@ from dlq_cli.lazy import Lazy, LazyGroup
     lazy={
         "token": Lazy("dlq_cli.commands.admin.token:token", "Join tokens for new nodes."),
         "node": Lazy("dlq_cli.commands.admin.node:node", "Drain, fence and forget nodes."),
+        "check": Lazy("dlq_cli.commands.cluster.checks:check", "Measure nodes, and see results."),
         "user": Lazy("dlq_cli.commands.admin.user:user", "Users and their rights."),
         "revoke": Lazy("dlq_cli.commands.admin.revoke:revoke", "Make certificates worthless."),
         "ca": Lazy("dlq_cli.commands.admin.ca:ca", "Change the CA of the cluster."),
@@ -42,6 +43,7 @@ def admin() -> None:
     \b
     dlq admin token create --node gpu07      let a new node join
     dlq admin node drain gpu07 --reason fan  let no new work start there
+    dlq admin check run gpu07                does it compute and write as it should
     dlq admin user set alice --role operator --uid 1000 --gid 1000
     dlq admin team set vision --gpus 64      how many GPUs a team has by right
     dlq admin loan --count 4                 use servers of the inference side

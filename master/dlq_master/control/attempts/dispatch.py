@@ -114,6 +114,7 @@ def launch_command(
         sizes=job.request.sizes,
         fixed=attempt.fixed,
         joins=joining,
+        check=job.check,
         port_first=state.config.jobs.port_first,
         port_last=state.config.jobs.port_last,
         node_ports=(

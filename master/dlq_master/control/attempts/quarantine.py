@@ -186,6 +186,29 @@ def may_close(turn: Turn) -> bool:
     return ours < max(1, share) and left > 1
 
 
+def close(turn: Turn, node_id: NodeId, reason: str) -> bool:
+    """Whether the node is quarantined now for this; not if it was closed, or enough nodes are."""
+    suspicion = turn.state.nodes.failures
+    if turn.state.cluster.nodes[node_id].closed:
+        return False
+    if not may_close(turn):
+        if not suspicion.capped:
+            suspicion.capped = True
+            cause = f"{reason}; enough nodes are closed already"
+            turn.note("node_not_quarantined", node_id=node_id, cause=cause)
+        return False
+    event = on_node.FlagSet(flag=NodeFlag.QUARANTINED, reason=reason, by=BY)
+    turn.step_node(node_id, event, cause=reason)
+    return True
+
+
+def reopen(turn: Turn, node_id: NodeId, cause: str) -> None:
+    """End the quarantine of a node that turns out to be sound."""
+    released(turn, node_id)
+    if NodeFlag.QUARANTINED in turn.state.cluster.nodes[node_id].flags:
+        turn.step_node(node_id, on_node.FlagCleared(flag=NodeFlag.QUARANTINED), cause=cause)
+
+
 def released(turn: Turn, node_id: NodeId) -> None:
     """An operator has looked at the node: the past is forgiven."""
     turn.state.nodes.failures.failures.pop(node_id, None)
@@ -232,22 +255,10 @@ def _forget_old(suspicion: Suspicion, before_s: float) -> None:
 
 
 def _quarantine(turn: Turn, node_id: NodeId, counted: Iterable[Failure]) -> None:
-    suspicion = turn.state.nodes.failures
-    node = turn.state.cluster.nodes[node_id]
-    if node.closed:
-        return
     counted = sorted(counted)
     keys = ", ".join(str(failure.key) for failure in counted)
-    reason = f"{len(counted)} different jobs failed here at once: {keys}"
-    if not may_close(turn):
-        if not suspicion.capped:
-            suspicion.capped = True
-            cause = f"{reason}; enough nodes are closed already"
-            turn.note("node_not_quarantined", node_id=node_id, cause=cause)
-        return
-    event = on_node.FlagSet(flag=NodeFlag.QUARANTINED, reason=reason, by=BY)
-    turn.step_node(node_id, event, cause=reason)
-    suspicion.charged[node_id] = tuple(counted)
+    if close(turn, node_id, f"{len(counted)} different jobs failed here at once: {keys}"):
+        turn.state.nodes.failures.charged[node_id] = tuple(counted)
 
 
 def _exonerate(turn: Turn, family: Family, failed_on: NodeId) -> None:
@@ -261,7 +272,4 @@ def _exonerate(turn: Turn, family: Family, failed_on: NodeId) -> None:
         node = turn.state.cluster.nodes.get(node_id)
         if len(left) >= turn.state.config.health.quarantine_jobs or node is None:
             continue
-        released(turn, node_id)
-        if NodeFlag.QUARANTINED in node.flags:
-            cause = f"{family.name} of {family.user} fails on {failed_on} too"
-            turn.step_node(node_id, on_node.FlagCleared(flag=NodeFlag.QUARANTINED), cause=cause)
+        reopen(turn, node_id, f"{family.name} of {family.user} fails on {failed_on} too")

@@ -18,8 +18,9 @@ from dlq_master.control.nodes import gpu_health, labels, maintenance, nodes
 from dlq_master.control.people import attendance, notify_rules, people, revocations, teams
 from dlq_master.control.placement import policies, scheduling
 from dlq_master.control.reservations import reservations
-from dlq_master.control.stimuli import EditMany, JobEdit, Opened, OpenSession, StepDown
+from dlq_master.control.stimuli import CheckNodes, EditMany, JobEdit, Opened, OpenSession, StepDown
 from dlq_master.control.trials import traffic
+from dlq_master.model.jobs.job import Job
 
 # These answer with what stands at the end of the turn, after the plan.
 _LATE: Final[tuple[Callable[[Turn, Any], Answer], ...]] = (
@@ -58,6 +59,13 @@ def _step_down(turn: Turn, ask: StepDown) -> Done[int]:
     epoch = turn.state.epoch
     turn.note("lead_given_up", actor=ask.caller.actor, epoch=epoch)
     return Done(epoch, epoch)
+
+
+def _check_nodes(turn: Turn, ask: CheckNodes) -> Job:
+    """Few clusters check their nodes: the room is loaded by the first that does."""
+    from dlq_master.control.checks import starting
+
+    return starting.check(turn, ask)
 
 
 # These answer with what they return.
@@ -99,6 +107,7 @@ _PLAIN: Final[tuple[Callable[[Turn, Any], Any], ...]] = (
     pools.stop,
     pools.announce_leave,
     _step_down,
+    _check_nodes,
 )
 
 

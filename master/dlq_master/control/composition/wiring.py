@@ -52,6 +52,16 @@ def _waits(turn: Turn, steps: Steps) -> None:
             turn.state.jobs.waits.moved(jobs[one.job_id], turn.now_s)
 
 
+def _provide(turn: Turn, steps: Steps) -> None:
+    """Rented machines and checks: a cluster without them pays no call for them."""
+    if turn.state.config.pools:
+        renting.provide(turn, steps)
+    if turn.state.nodes.checks.living:
+        from dlq_master.control.checks import results
+
+        results.take(turn, steps)
+
+
 # --- before the commit ------------------------------------------------------------------------
 
 
@@ -88,6 +98,13 @@ def _write_costs(turn: Turn, _touched: Touched) -> None:
 
 
 # --- ticks and the end of a turn --------------------------------------------------------------
+
+
+def _watch_checks(turn: Turn) -> None:
+    if turn.state.config.checks.user:
+        from dlq_master.control.checks import watching
+
+        watching.watch(turn)
 
 
 def _forget_requests(turn: Turn) -> None:
@@ -131,6 +148,7 @@ WIRING: Final = Wiring(
             reservations.watch,
             scheduling.notice_pause,
             scheduling.watch_waits,
+            _watch_checks,
         ),
         "compact": (people.drop_expired, _forget_requests),
     },
@@ -145,7 +163,7 @@ WIRING: Final = Wiring(
         renting.note_migrations,
         journal.note_steps,
         stops.tell,
-        renting.provide,
+        _provide,
     ),
     before_plan=(groups.settle, eligible.settle, avoided_nodes.steer, renting.arrive),
     plan=scheduling.plan,

@@ -314,6 +314,7 @@ def _job(turn: Turn, ask: SubmitJob, team: str) -> Job:
         records=ask.records,
         team=team,
         lateness=lateness_of(turn, ask.lateness),
+        check=ask.check,
     )
     job = _off_reserved(turn, state.trials.with_traffic(job))
     block = eligible.first_block(job)

@@ -75,8 +75,6 @@ def note_migrations(turn: Turn, steps: Steps) -> None:
 
 def provide(turn: Turn, steps: Steps) -> None:
     """Rent the machines of a plan, and give its others back."""
-    if not turn.state.config.pools:
-        return
     for one in steps.happened:
         if isinstance(one.change, Provision):
             pool = pool_of(turn.state.config.pools, one.change.pool)

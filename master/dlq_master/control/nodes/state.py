@@ -5,20 +5,24 @@ GPUs and ranks. Only `instances` is stored; every hello reports the rest anew.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from dlq_master.control.attempts.quarantine import Suspicion
 from dlq_master.control.attempts.ranks import PHASES, RankRole
 from dlq_master.control.config import MasterConfig
 from dlq_master.control.nodes.contacts import Contacts
-from dlq_master.control.stimuli import ReportedPhase, ReportedRank
+from dlq_master.control.stimuli import ReportedPhase, ReportedRank, SubmitJob
+from dlq_master.control.stimuli.jobs import CheckOrder
 from dlq_master.control.stimuli.nodes import AgentInstance
 from dlq_master.model.attempts.attempt import Attempt, AttemptState, RankPhase
-from dlq_master.model.ids import AttemptKey, NodeId
+from dlq_master.model.ids import AttemptKey, JobId, NodeId
 from dlq_master.model.nodes.gpu_health import Action, Figures, actions_of
 from dlq_master.store.batch import Loaded
+
+if TYPE_CHECKING:
+    from dlq_master.policy.checks import LastCheck
 
 META = "agent:"  # key of meta, before the node's id
 
@@ -63,6 +67,27 @@ class UnreleasedRank(NamedTuple):
 
 
 @dataclass(slots=True)
+class Checks:
+    """Checks of nodes (control/checks). Nothing is stored beside their jobs and events; a master
+    that starts knows of no earlier result.
+
+    `make`: the submission of a check, from the wire's side of the house; None: no checks. `living`:
+    the jobs that check now. `marked`: nodes that joined or were undrained, and when. `partners`:
+    those with which a node failed all-reduces since the last one that passed.
+    """
+
+    make: Callable[[CheckOrder], SubmitJob] | None = None
+    living: set[JobId] = field(default_factory=set)
+    last: dict[NodeId, dict[str, LastCheck]] = field(default_factory=dict)
+    marked: dict[NodeId, dict[str, float]] = field(default_factory=dict)
+    boots: dict[NodeId, str] = field(default_factory=dict)
+    drained: set[NodeId] = field(default_factory=set)
+    partners: dict[NodeId, set[NodeId]] = field(default_factory=dict)
+    look_s: float = 0.0
+    looked: bool = False  # once: nodes that are new since then have joined
+
+
+@dataclass(slots=True)
 class NodesState:
     """By node. `unowned`: ranks that run, or may start, and belong to no living attempt, with their
     GPUs, which are not free. `unreleased`: ranks that should be gone and whose GPUs cannot be given
@@ -86,6 +111,7 @@ class NodesState:
     unused_gpus: dict[NodeId, frozenset[int]] = field(default_factory=dict)
     use_moved: dict[NodeId, None] = field(default_factory=dict)
     failures: Suspicion = field(default_factory=Suspicion)  # evidence against nodes
+    checks: Checks = field(default_factory=Checks)
 
     @classmethod
     def begin(cls, config: MasterConfig) -> NodesState:
@@ -96,6 +122,7 @@ class NodesState:
         """Take over what is stored. Every silence starts now."""
         self.contacts = Contacts((node.node_id for node in loaded.nodes), now_s)
         restore_instances(self.instances, loaded.meta)
+        self.checks.living = {job.job_id for job in loaded.jobs if job.check and not job.ended}
 
     def note_figures(self, node_id: NodeId, figures: dict[int, Figures]) -> None:
         """The last measurements of the node's GPUs, all of them."""

@@ -42,6 +42,7 @@ from dlq_master.control.stimuli.jobs import AskedMember as AskedMember
 from dlq_master.control.stimuli.jobs import AskedTerm as AskedTerm
 from dlq_master.control.stimuli.jobs import AttendJob as AttendJob
 from dlq_master.control.stimuli.jobs import CancelJob as CancelJob
+from dlq_master.control.stimuli.jobs import CheckNodes as CheckNodes
 from dlq_master.control.stimuli.jobs import CheckpointJob as CheckpointJob
 from dlq_master.control.stimuli.jobs import EditMany as EditMany
 from dlq_master.control.stimuli.jobs import Explained as Explained

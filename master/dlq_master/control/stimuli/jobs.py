@@ -107,6 +107,25 @@ class SubmitJob(CallerRequest[Submitted]):
     interactive: bool = False  # its client ends it, or feeds it
     brief: bool = False  # its sender wants the job alone, without reasons
     hooked: str = ""  # what a hook has changed in it or said of it
+    check: str = ""  # the master's own: a check of this kind
+
+
+class CheckOrder(NamedTuple):
+    """A check of these nodes, on so many of their devices in all, of this type."""
+
+    caller: Caller  # in whose account it runs
+    kind: str
+    node_ids: tuple[NodeId, ...]
+    gpu_type: str
+    devices: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckNodes(CallerRequest[Job]):
+    """Check one node, or two together, now: a job of the master that starts in this turn."""
+
+    kind: str
+    node_ids: tuple[NodeId, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -309,6 +309,7 @@ class Launch(RankCommand):
     joins: bool = False  # others run
     # Of a group: `address:port` of each rank of each member, by its name.
     peers: tuple[tuple[str, tuple[str, ...]], ...] = ()
+    check: str = ""  # the kind of check that it is; "": a user's own job
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -412,6 +412,12 @@ class Cluster:
         self._touched_attempts[key] = attempt
         self.running.renew(key, attempt.lease.term_end_s)
 
+    def touched_attempt(self, key: AttemptKey) -> Attempt | None:
+        """An attempt as it was left since the last `take_touched`, whether it lives or has ended;
+        None: it was not changed.
+        """
+        return self._touched_attempts.get(key)
+
     def take_touched(self) -> Touched:
         """The changes since the last call: exactly the rows a store has to write."""
         touched = Touched(

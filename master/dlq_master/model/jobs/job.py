@@ -267,6 +267,7 @@ class Job(NamedTuple):
     # has named; "" in one that is named after its program.
     program: str = ""
     kept: KeptGpus | None = None  # while it waits, after a node has failed its gang
+    check: str = ""  # the kind of check of its nodes that it is; "" = it is a user's own job
 
     @property
     def ended(self) -> bool:

@@ -46,6 +46,7 @@ class NodeFlag(StrEnum):
 
 OF_LOANS = frozenset({NodeFlag.LOANED, NodeFlag.LENDING, NodeFlag.RECLAIMED})
 CLOSED = frozenset(NodeFlag) - {NodeFlag.LOANED}
+SUSPECTED = frozenset({NodeFlag.QUARANTINED, NodeFlag.CORDONED})  # a check may find out why
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -122,6 +123,12 @@ class Node(NamedTuple):
         start on a rented machine, so this alone does not open it to others.
         """
         return self.state is NodeState.UP and not self.flags & CLOSED
+
+    @property
+    def may_be_checked(self) -> bool:
+        """A check may start here: nothing but a suspicion closes it."""
+        up = self.state is NodeState.UP and not self.away
+        return up and not self.flags & (CLOSED - SUSPECTED)
 
     @property
     def closed(self) -> bool:

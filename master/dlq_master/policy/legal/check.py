@@ -193,7 +193,7 @@ class CheckBook:
     ) -> str:
         """The type of these GPUs, which nobody else may have and which an open node must own."""
         node = self.cluster.nodes.get(node_id)
-        if node is None or not _admits(node, start):
+        if node is None or not self._admits(node, start):
             raise IllegalPlan(start, f"node {node_id} is not open")
         capacity = self.cluster.capacity
         for node_type, owned in capacity.masks_of(node_id).items():
@@ -209,6 +209,16 @@ class CheckBook:
             raise IllegalPlan(start, f"GPUs of node {node_id} are in use")
         self.taken[node_id] = taken | mask
         return node_type
+
+    def _admits(self, node: Node, change: Start | Resize) -> bool:
+        """Whether the node takes the job. An open node takes any; a rented machine takes only the
+        job for which it was rented. A check may look at a node that is closed for a suspicion.
+        """
+        if not isinstance(change, Start):
+            return node.open
+        if change.rented:
+            return node.pool is NodePool.PRICED and node.takes_work
+        return node.open or (node.may_be_checked and bool(self.cluster.jobs[change.job_id].check))
 
     def renew(self, renew: Renew) -> None:
         key, term_end_s, _, _ = renew
@@ -391,12 +401,3 @@ class CheckBook:
             state = "not live" if attempt is None else attempt.state.value
             raise IllegalPlan(change, f"attempt {key} is {state}")
         return attempt
-
-
-def _admits(node: Node, change: Start | Resize) -> bool:
-    """Whether the node takes the job. An open node takes any; a rented machine takes only the job
-    for which it was rented.
-    """
-    if isinstance(change, Start) and change.rented:
-        return node.pool is NodePool.PRICED and node.takes_work
-    return node.open

@@ -19,6 +19,8 @@ def fit_to_task(spec: JobSpec, launch: Launch) -> None:
         spec.ClearField(name)
     spec.environment.update(array_environment(launch))
     spec.environment.update(group_environment(launch))
+    if launch.check:
+        spec.environment["DLQ_CHECK"] = launch.check
     spec.working_directory = filled(spec.working_directory, launch)
     spec.checkpoint.directory = filled(spec.checkpoint.directory, launch)
     spec.checkpoint.marker = filled(spec.checkpoint.marker, launch)

@@ -16,6 +16,7 @@ from dlq_common.text.units import DAY, HOUR
 from dlq_common.text.wire import filled, to_timestamp
 from dlq_master.control.stimuli import (
     AcceptGpus,
+    CheckNodes,
     ClearGpuConditions,
     CreateToken,
     DeleteUser,
@@ -230,6 +231,17 @@ async def set_node_flags(
         more_nodes=[node_message(one, call.read) for one in others if one is not None],
         losses=[loss for one in drained for loss in node_losses(one, call.read, call.now_s)],
     )
+
+
+async def check_nodes(call: Call, request: wire.CheckNodesRequest) -> wire.CheckNodesResponse:
+    job = await call.ask(
+        CheckNodes(
+            **call.signed(request),
+            kind=needed(request.kind, "kind", "which check?"),
+            node_ids=tuple(node_id_of(text, "node_ids") for text in request.node_ids),
+        )
+    )
+    return wire.CheckNodesResponse(job_id=str(job.job_id))
 
 
 async def set_node_labels(

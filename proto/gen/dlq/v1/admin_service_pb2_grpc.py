@@ -155,6 +155,11 @@ class AdminServiceStub:
                 request_serializer=dlq_dot_v1_dot_admin__service__pb2.ProfileNodeRequest.SerializeToString,
                 response_deserializer=dlq_dot_v1_dot_admin__service__pb2.ProfileNodeResponse.FromString,
                 _registered_method=True)
+        self.CheckNodes = channel.unary_unary(
+                '/dlq.v1.AdminService/CheckNodes',
+                request_serializer=dlq_dot_v1_dot_admin__service__pb2.CheckNodesRequest.SerializeToString,
+                response_deserializer=dlq_dot_v1_dot_admin__service__pb2.CheckNodesResponse.FromString,
+                _registered_method=True)
 
 
 class AdminServiceServicer:
@@ -354,6 +359,15 @@ class AdminServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def CheckNodes(self, request, context):
+        """Checks one node, or two together, by a job of the master that begins at once (operator). A repeat
+        with the same request_id is answered with the same job. ABORTED: a node is busy or closed, or
+        jobs wait for its GPUs. FAILED_PRECONDITION: the master has no `[checks] user`.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_AdminServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -476,6 +490,11 @@ def add_AdminServiceServicer_to_server(servicer, server):
                     servicer.ProfileNode,
                     request_deserializer=dlq_dot_v1_dot_admin__service__pb2.ProfileNodeRequest.FromString,
                     response_serializer=dlq_dot_v1_dot_admin__service__pb2.ProfileNodeResponse.SerializeToString,
+            ),
+            'CheckNodes': grpc.unary_unary_rpc_method_handler(
+                    servicer.CheckNodes,
+                    request_deserializer=dlq_dot_v1_dot_admin__service__pb2.CheckNodesRequest.FromString,
+                    response_serializer=dlq_dot_v1_dot_admin__service__pb2.CheckNodesResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -1127,6 +1146,33 @@ class AdminService:
             '/dlq.v1.AdminService/ProfileNode',
             dlq_dot_v1_dot_admin__service__pb2.ProfileNodeRequest.SerializeToString,
             dlq_dot_v1_dot_admin__service__pb2.ProfileNodeResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def CheckNodes(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/dlq.v1.AdminService/CheckNodes',
+            dlq_dot_v1_dot_admin__service__pb2.CheckNodesRequest.SerializeToString,
+            dlq_dot_v1_dot_admin__service__pb2.CheckNodesResponse.FromString,
             options,
             channel_credentials,
             insecure,

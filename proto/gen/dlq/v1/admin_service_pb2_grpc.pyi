@@ -123,6 +123,11 @@ class AdminServiceStub:
     """The same of the agent of a node (operator), without turns. UNAVAILABLE: the node is not
     connected, or its agent ended meanwhile. RESOURCE_EXHAUSTED: the agent takes another one.
     """
+    CheckNodes: _grpc.UnaryUnaryMultiCallable[_admin_service_pb2.CheckNodesRequest, _admin_service_pb2.CheckNodesResponse]
+    """Checks one node, or two together, by a job of the master that begins at once (operator). A repeat
+    with the same request_id is answered with the same job. ABORTED: a node is busy or closed, or
+    jobs wait for its GPUs. FAILED_PRECONDITION: the master has no `[checks] user`.
+    """
 
 @_typing.type_check_only
 class AdminServiceAsyncStub(AdminServiceStub):
@@ -218,6 +223,11 @@ class AdminServiceAsyncStub(AdminServiceStub):
     ProfileNode: _aio.UnaryStreamMultiCallable[_admin_service_pb2.ProfileNodeRequest, _admin_service_pb2.ProfileNodeResponse]  # type: ignore[assignment]
     """The same of the agent of a node (operator), without turns. UNAVAILABLE: the node is not
     connected, or its agent ended meanwhile. RESOURCE_EXHAUSTED: the agent takes another one.
+    """
+    CheckNodes: _aio.UnaryUnaryMultiCallable[_admin_service_pb2.CheckNodesRequest, _admin_service_pb2.CheckNodesResponse]  # type: ignore[assignment]
+    """Checks one node, or two together, by a job of the master that begins at once (operator). A repeat
+    with the same request_id is answered with the same job. ABORTED: a node is busy or closed, or
+    jobs wait for its GPUs. FAILED_PRECONDITION: the master has no `[checks] user`.
     """
 
 class AdminServiceServicer(metaclass=_abc_1.ABCMeta):
@@ -455,6 +465,17 @@ class AdminServiceServicer(metaclass=_abc_1.ABCMeta):
     ) -> _typing.Union[_abc.Iterator[_admin_service_pb2.ProfileNodeResponse], _abc.AsyncIterator[_admin_service_pb2.ProfileNodeResponse]]:
         """The same of the agent of a node (operator), without turns. UNAVAILABLE: the node is not
         connected, or its agent ended meanwhile. RESOURCE_EXHAUSTED: the agent takes another one.
+        """
+
+    @_abc_1.abstractmethod
+    def CheckNodes(
+        self,
+        request: _admin_service_pb2.CheckNodesRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_admin_service_pb2.CheckNodesResponse, _abc.Awaitable[_admin_service_pb2.CheckNodesResponse]]:
+        """Checks one node, or two together, by a job of the master that begins at once (operator). A repeat
+        with the same request_id is answered with the same job. ABORTED: a node is busy or closed, or
+        jobs wait for its GPUs. FAILED_PRECONDITION: the master has no `[checks] user`.
         """
 
 def add_AdminServiceServicer_to_server(servicer: AdminServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

@@ -1,7 +1,9 @@
 """The environment of a job."""
 
 import os
+import sys
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -207,3 +209,14 @@ def test_a_first_attempt_is_not_told_to_resume() -> None:
     env = environment(a_launch())
     assert "DLQ_RESUME_FROM" not in env
     assert "DLQ_TIME_LIMIT_END" not in env
+
+
+def test_a_check_is_run_by_the_agents_interpreter_and_knows_planted_faults(tmp_path: Path) -> None:
+    spec = parse_virtual(f"1xH100-80GB@{tmp_path}/script")
+    devices = FakeDevices(spec, "n1").devices()
+    env = environment(a_launch(environment={"DLQ_CHECK": "disk"}), devices)
+    assert env["PATH"].split(":")[0] == os.path.dirname(sys.executable)
+    assert env["DLQ_CHECK_FAULTS"] == f"{tmp_path}/script"
+    plain = environment(a_launch(), devices)
+    assert "DLQ_CHECK_FAULTS" not in plain
+    assert os.path.dirname(sys.executable) not in plain["PATH"].split(":")

@@ -2,7 +2,7 @@
 them.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import pytest
@@ -81,6 +81,21 @@ def test_the_agent_tells_the_master_no_secret_and_nothing_if_it_cannot_know() ->
     assert failed(()) == (CANARY,)
     assert failed((CANARY.encode(),)) == ("[secret]",)
     assert failed(None) == ()
+
+
+def test_a_check_tells_its_result_also_when_it_has_passed() -> None:
+    assert ended({"DLQ_CHECK": "disk"}) == ("fast",)
+    assert ended({}) == ()
+
+
+def ended(environment: Mapping[str, str]) -> tuple[str, ...]:
+    """The last lines that the master hears of a rank that ends well."""
+    bench = AgentBench()
+    bench.connect()
+    launch = a_launch(does="run_for=1 exit_code=0 log=fast", environment=environment)
+    bench.order(launch)
+    bench.run(4)
+    return bench.last(launch).last_lines
 
 
 def test_secrets_are_read_where_the_node_keeps_them(tmp_path: Path) -> None:

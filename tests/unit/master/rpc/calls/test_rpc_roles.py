@@ -93,6 +93,7 @@ def test_the_care_of_nodes_is_for_operators() -> None:
         "SetNodeLabels",
         "CompareForecasts",
         "AcceptGpus",
+        "CheckNodes",
         "ClearGpuConditions",
         "ListUsers",
         "ListAuditLines",
