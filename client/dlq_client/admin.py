@@ -10,7 +10,7 @@ from functools import partial
 import grpc
 
 from dlq.v1 import admin_service_pb2 as wire
-from dlq.v1 import master_profile_pb2, node_pb2
+from dlq.v1 import job_pb2, master_profile_pb2, node_pb2
 from dlq.v1.admin_service_pb2_grpc import AdminServiceStub
 from dlq_client.line.connection import CALL_DEADLINE_S, Connection, ServiceCalls, apart
 from dlq_client.line.errors import from_rpc_error
@@ -116,6 +116,29 @@ class Admin(ServiceCalls[AdminServiceStub]):
     def step_down(self, *, force: bool = False) -> int:
         """Let a standby lead; return the epoch that ends. IllegalTransition when none is ready."""
         return self._change(self.stub.StepDown, wire.StepDownRequest(force=force)).epoch
+
+    def hooks(self) -> wire.HooksFacts:
+        """The hooks of the operator; without a file there are none."""
+        return self._connection.call(self.stub.GetHooks, wire.GetHooksRequest()).hooks
+
+    def reload_hooks(self) -> wire.HooksFacts:
+        """Read their file anew. InvalidRequest: it is no good, and the former one goes on."""
+        return self._change(self.stub.ReloadHooks, wire.ReloadHooksRequest()).hooks
+
+    def test_hooks(
+        self,
+        source: str,
+        file: str,
+        *,
+        spec: job_pb2.JobSpec | None = None,
+        user: str = "",
+        last: int = 0,
+    ) -> Sequence[wire.HookTrial]:
+        """Try another file on a job, or on the last ones. Nothing comes of it."""
+        request = wire.TestHooksRequest(
+            source=source, file=file, spec=spec, user=user, last_count=last
+        )
+        return self._connection.call(self.stub.TestHooks, request).trials
 
     def fence_node(self, node_id: str, *, reason: str = "") -> wire.FenceNodeResponse:
         """Declare a node dead; the caller has made sure that the machine is off."""

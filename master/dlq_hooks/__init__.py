@@ -5,6 +5,8 @@ here needs more than the standard library. docs/running/hooks.md says how such a
 """
 
 from dlq_hooks.values import API_VERSION as API_VERSION
+from dlq_hooks.values import Hold as Hold
+from dlq_hooks.values import HookAttempt as HookAttempt
 from dlq_hooks.values import HookContext as HookContext
 from dlq_hooks.values import HookUser as HookUser
 from dlq_hooks.values import Refuse as Refuse

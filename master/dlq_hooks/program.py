@@ -31,7 +31,7 @@ from dataclasses import asdict, fields
 from typing import Any, Final
 
 from dlq_hooks import walls
-from dlq_hooks.values import HookContext, HookUser, Refuse, SubmittedSpec
+from dlq_hooks.values import Hold, HookAttempt, HookContext, HookUser, Refuse, SubmittedSpec
 
 # Hooks may import these too where the account cannot read the interpreter's own files.
 COMMON: Final = (base64, collections, datetime, fnmatch, functools, itertools, math, re, string)
@@ -129,26 +129,32 @@ def _submit(hook: Callable[..., Any], told: Mapping[str, Any]) -> dict[str, Any]
     # A copy by JSON: the hook may change what it was given.
     given = SubmittedSpec(**json.loads(json.dumps(asdict(given))))
     returned = hook(given, HookUser(**told["user"]), HookContext(**context))
-    job, warnings = _parted(returned)
+    job, warnings = _parted(returned, (SubmittedSpec, Refuse), "job, Refuse or warnings")
     if isinstance(job, Refuse):
         return {"refused": _text(job.reason) or "no reason was given"}
     return {"changed": {} if job is None else _changes(before, job), "warnings": warnings}
 
 
-def _parted(returned: Any) -> tuple[SubmittedSpec | Refuse | None, list[str]]:
-    """The job or the refusal, and the warnings, of what a hook has returned."""
-    job, warnings = returned if isinstance(returned, tuple) and len(returned) == 2 else (None, None)
-    if job is None and warnings is None:
-        job, warnings = returned, []
-    if isinstance(job, str | list):
-        job, warnings = None, job
-    if isinstance(warnings, str):
-        warnings = [warnings]
-    if not (job is None or isinstance(job, SubmittedSpec | Refuse)):
-        raise BadReturn(f"it returned a {type(job).__name__}, no job, Refuse or warnings")
-    if not isinstance(warnings, list) or not all(isinstance(one, str) for one in warnings):
-        raise BadReturn("its warnings are no list of texts")
-    return job, [_text(one) for one in warnings[:MOST_WARNINGS]]
+def _attempt(hook: Callable[..., Any], told: Mapping[str, Any]) -> dict[str, Any]:
+    given = {**told["attempt"], "nodes": tuple(told["attempt"]["nodes"])}
+    hold, notes = _parted(hook(HookAttempt(**given)), (Hold,), "Hold or notes")
+    held = "" if hold is None else _text(hold.reason) or "no reason was given"
+    return {"hold": held, "notes": notes}
+
+
+def _parted(returned: Any, kinds: tuple[type, ...], words: str) -> tuple[Any, list[str]]:
+    """The value of one of these kinds, if there is one, and the texts, of a hook's return."""
+    pair = isinstance(returned, tuple) and len(returned) == 2
+    value, texts = returned if pair else (returned, [])
+    if isinstance(value, str | list) and not pair:
+        value, texts = None, value
+    if isinstance(texts, str):
+        texts = [texts]
+    if not (value is None or isinstance(value, kinds)):
+        raise BadReturn(f"it returned a {type(value).__name__}, no {words}")
+    if not isinstance(texts, list) or not all(isinstance(one, str) for one in texts):
+        raise BadReturn("its texts are no list of texts")
+    return value, [_text(one) for one in texts[:MOST_WARNINGS]]
 
 
 def _changes(before: SubmittedSpec, after: SubmittedSpec) -> dict[str, Any]:
@@ -174,6 +180,8 @@ def _words(error: BaseException, file: str) -> str:
 
 _CALLS: Final[Mapping[str, Callable[[Callable[..., Any], Mapping[str, Any]], dict[str, Any]]]] = {
     "on_submit": _submit,
+    "on_start": _attempt,
+    "on_end": _attempt,
 }
 
 if __name__ == "__main__":

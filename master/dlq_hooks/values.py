@@ -66,6 +66,37 @@ class HookContext:
 
 
 @dataclass(frozen=True, slots=True)
+class HookAttempt:
+    """An attempt of a job that has started or ended. A repeat has the same `key`."""
+
+    key: str  # such as "17.2.on_end": tells a repeat, where the hook keeps books elsewhere
+    job_id: int
+    attempt: int
+    name: str
+    user: str
+    team: str
+    queue: str
+    labels: dict[str, str]
+    gpus: int
+    nodes: tuple[str, ...]
+    time_s: float  # of the start or the end
+    started_s: float | None  # None: it never ran
+    end: str = ""  # of on_end, such as "succeeded", "failed", "preempted" or "node_lost"
+    end_reason: str = ""
+    exit_code: int | None = None
+    signal: int | None = None
+    array_id: int | None = None
+    array_index: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Hold:
+    """The job does not start again until an operator releases it; its user reads the reason."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
 class Refuse:
     """The job is not accepted; its user reads the reason."""
 

@@ -406,7 +406,10 @@ _MORE_LIMITS: tuple[tuple[str, Callable[[Any], bool], str], ...] = (
     ("shipping.every", lambda it: it >= 0.05, "must be at least 50ms"),
     ("shipping.snapshot_every", lambda it: it >= 1.0, "must be at least 1s"),
     ("loans.every", lambda it: it >= 1.0, "must be at least 1s"),
-    ("hooks.on_submit", lambda it: it in ("", CLOSED, OPEN), 'is "closed", "open" or ""'),
+    *(
+        (f"hooks.{hook}", lambda it: it in ("", CLOSED, OPEN), 'is "closed", "open" or ""')
+        for hook in ("on_submit", "on_start", "on_end")
+    ),
     ("hooks.time_limit", lambda it: 0.01 <= it <= MINUTE, "is from 10ms to 1m"),
     ("hooks.memory", lambda it: it >= 64 << 20, "is at least 64MiB"),
     ("hooks.waiting", lambda it: it >= 1, "must be at least 1"),

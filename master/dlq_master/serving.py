@@ -8,12 +8,12 @@ import signal
 import socket
 import sys
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine, Iterator
 from contextlib import AsyncExitStack, suppress
 from functools import partial
 from importlib.metadata import version
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from dlq_common.clock import Clock, SteadyClock
 from dlq_common.daemon.collector import Collector, collecting_later, keep_what_is_loaded
@@ -61,7 +61,7 @@ from dlq_master.rpc.people.host_accounts import HostAccounts
 from dlq_master.rpc.people.login_broker import BrokerSettings, LoginBroker
 from dlq_master.rpc.server import MasterServer, ServerSettings
 from dlq_master.start_clock import anchor, start_clock, this_boot
-from dlq_master.store.batch import Loaded, PastJobs
+from dlq_master.store.batch import HOOKS_SEEN, Batch, Loaded, PastJobs
 from dlq_master.store.committing import BatchWriter
 from dlq_master.store.reader import StoreReader
 from dlq_master.store.sqlite.halves import Writer
@@ -152,6 +152,7 @@ async def _serve(
         get_logger("master").error(kind, cause=cause, **facts)
     state, first = start(config, loaded, clock.now_s(), losses)
     first.meta |= anchor(clock, boot_id)
+    _begin_to_follow(config, state, first)
     state.machines.seed = seed_of(state_dir, "pools")
     if config.pools or state.cluster.due:
         load_numbers()  # no turn has to wait for it
@@ -252,7 +253,8 @@ async def _serve(
         await metrics.start()
     _let_check(config, state)
     follower = Follower(config.loans, loop, state.loans, clock, RandomIds(clock))
-    for beside in (forecasts.run(), collector.look_at_all(), follower.run(), groups.run()):
+    told = _told_hooks(config, state, hooks, loop)
+    for beside in (forecasts.run(), collector.look_at_all(), follower.run(), groups.run(), *told):
         leaving.push_async_callback(_end, asyncio.create_task(beside))
     _say_serving(state, server)
     leaving.callback(service.stopping)
@@ -417,6 +419,24 @@ def _hooks(
     desk = desk_of(config, clock, lambda key, request: reader.request(key, request) is not None)
     leaving.push_async_callback(desk.close)
     return SubmitHooks(desk)
+
+
+def _begin_to_follow(config: MasterConfig, state: State, first: Batch) -> None:
+    """Hooks of attempts that are new are told what comes from now on."""
+    journal, follows = state.journal, config.hooks.follows
+    if follows != (journal.hooks_seen >= 0):
+        journal.hooks_seen = journal.next_sequence - 1 if follows else -1
+        first.meta[HOOKS_SEEN] = str(journal.hooks_seen)
+
+
+def _told_hooks(
+    config: MasterConfig, state: State, hooks: SubmitHooks | None, loop: Loop
+) -> Iterator[Coroutine[Any, Any, None]]:
+    """Tells hooks the starts and ends of attempts, where they want to know."""
+    if hooks is not None and config.hooks.follows:
+        from dlq_master.hooks.following import HookFollower
+
+        yield HookFollower(hooks.desk, loop, state.journal.hooks_seen).run()
 
 
 def _make_desk(

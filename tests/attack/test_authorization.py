@@ -71,7 +71,8 @@ USERS = {
 }
 ADMINS = {"CreateJoinToken", "ListJoinTokens", "RevokeJoinToken", "ForgetNode", "SetUser", "DeleteUser", "SetPolicy",  # noqa: E501
           "SetTeam", "DeleteTeam", "RevokeCertificates", "ListRevocations",
-          "RotateAuthority", "GetAuthority", "FinishAuthority", "StepDown"}  # fmt: skip
+          "RotateAuthority", "GetAuthority", "FinishAuthority", "StepDown", "ReloadHooks",
+          "TestHooks"}  # fmt: skip
 
 
 def may(role: Role, method: Method) -> bool:

@@ -365,6 +365,23 @@ def test_text_of_the_masters(dlq: Dlq, snapshot: SnapshotAssertion) -> None:
     assert "\n".join(one.out for one in said) == snapshot
 
 
+def test_text_of_hooks(dlq: Dlq, tmp_path: Path, snapshot: SnapshotAssertion) -> None:
+    file, job = tmp_path / "hooks.py", tmp_path / "train.toml"
+    file.write_text("def on_submit(job, user, context): return job\n")
+    job.write_text('name = "train"\ncommand = ["true"]\n')
+    lines = (
+        ("show",),
+        ("show", "--json"),
+        ("reload",),
+        ("test", str(file), "--job", str(job)),
+        ("test", str(file), "--last", "3", "--json"),
+    )
+    said = [dlq("admin", "hooks", *line) for line in lines]
+    assert [one.code for one in said] == [0] * len(lines), said
+    assert "\n".join(one.out for one in said) == snapshot
+    assert dlq("admin", "hooks", "test", str(file)).code != 0
+
+
 @pytest.mark.parametrize("line", [line for line in CHANGES if "--parsable" not in line])
 def test_json_of_a_change(line: str, dlq: Dlq, snapshot: SnapshotAssertion) -> None:
     head, dashes, tail = line.partition(" -- ")

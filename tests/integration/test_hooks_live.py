@@ -6,6 +6,7 @@ import os
 from pathlib import Path
 
 from support.harness import Daemons
+from support.waiting import wait_until
 
 HOOKS = """
 def on_submit(job, user, context):
@@ -16,10 +17,20 @@ def on_submit(job, user, context):
 """
 
 
-def settings(file: Path) -> str:
+FOLLOWED = """
+def on_start(attempt):
+    return f"{attempt.key} on {attempt.gpus} GPUs"
+
+def on_end(attempt):
+    return f"{attempt.key}: {attempt.end} {attempt.exit_code}"
+"""
+
+
+def settings(file: Path, *hooks: str) -> str:
     """The hook runs in nobody's account, or in ours where we are not root."""
     whose = 'user = "nobody"' if os.getuid() == 0 else "allow_master_account = true"
-    return f'\n[hooks]\nfile = "{file}"\non_submit = "closed"\ntime_limit = "30s"\n{whose}\n'
+    told = "".join(f'{hook} = "closed"\n' for hook in hooks)
+    return f'\n[hooks]\nfile = "{file}"\n{told}time_limit = "30s"\n{whose}\n'
 
 
 def test_a_change_is_shown_and_a_repeat_after_a_kill_is_the_same(tmp_path: Path) -> None:
@@ -27,7 +38,7 @@ def test_a_change_is_shown_and_a_repeat_after_a_kill_is_the_same(tmp_path: Path)
     file.write_text(HOOKS)
     told = "on_submit changed time limit from none to 2h"
     submit = ("submit", "--hold", "--request-id", "once", "--name", "tame", "--", "true")
-    with Daemons(tmp_path, (), settings=settings(file)).up() as daemons:
+    with Daemons(tmp_path, (), settings=settings(file, "on_submit")).up() as daemons:
         first = daemons.dlq(*submit)
         assert f"hook {told}" in first.err
         assert told in daemons.said("show", "1")
@@ -46,3 +57,22 @@ def test_a_change_is_shown_and_a_repeat_after_a_kill_is_the_same(tmp_path: Path)
         assert told in daemons.said("show", "1")
         other = daemons.dlq("submit", "--hold", "--name", "other", "--", "true")
         assert "hook on_submit changed time limit from none to 1m" in other.err
+
+
+def test_an_end_is_told_once_over_kills_of_the_master(tmp_path: Path) -> None:
+    file = tmp_path / "hooks.py"
+    file.write_text(FOLLOWED)
+    made = Daemons(tmp_path, ("n1",), settings=settings(file, "on_start", "on_end"))
+    with made.up() as daemons:
+        job = daemons.said("submit", "--parsable", "--", "false").strip()
+        daemons.kill("master")
+        daemons.start("master")
+        end = f"{job}.1.on_end: failed 1"
+        wait_until(lambda: end in daemons.said("events", job), what="the end is told")
+        daemons.kill("master")
+        daemons.start("master")
+        more = daemons.said("submit", "--parsable", "--", "true").strip()
+        end_of_more = f"{more}.1.on_end: succeeded 0"
+        wait_until(lambda: end_of_more in daemons.said("events", more), what="and the next")
+        told = daemons.said("events", job)
+        assert told.count(end) == told.count(f"{job}.1.on_start on 1 GPUs") == 1

@@ -13,14 +13,16 @@ from typing import Any
 import grpc
 import pytest
 
+from dlq.v1 import admin_service_pb2 as admin
 from dlq.v1 import job_pb2
 from dlq.v1 import job_service_pb2 as wire
+from dlq.v1.admin_service_pb2_grpc import AdminServiceStub
 from dlq.v1.job_service_pb2_grpc import JobServiceStub
 from dlq_common.identity.pki import Role
 from dlq_common.text.hook_words import hook_words
 from dlq_master.model.ids import JobId
 from dlq_master.rpc.specs.hooked import SubmitHooks
-from support.hook_files import a_desk
+from support.hook_files import SOURCE, a_desk
 from support.rpc_house import DEADLINE_S, RpcHouse, rpc_house
 
 pytestmark = pytest.mark.integration
@@ -175,3 +177,92 @@ async def test_nobody_sends_notes_of_their_own(hooked: HookedHouse) -> None:
             wire.SubmitJobRequest(request_id="r", spec=spec), timeout=DEADLINE_S
         )
     assert caught.value.code() is grpc.StatusCode.INVALID_ARGUMENT
+
+
+class Operators:
+    """Calls of an admin about hooks."""
+
+    def __init__(self, hooked: HookedHouse) -> None:
+        self.root: Any = AdminServiceStub(hooked.house.channel_as("root", Role.ADMIN))
+
+    async def show(self) -> admin.HooksFacts:
+        answer = await self.root.GetHooks(admin.GetHooksRequest(), timeout=DEADLINE_S)
+        return answer.hooks  # type: ignore[no-any-return]  # of a stub
+
+    async def reload(self) -> None:
+        request = admin.ReloadHooksRequest(request_id="again")
+        await self.root.ReloadHooks(request, timeout=DEADLINE_S)
+
+    async def test(self, source: str, **more: Any) -> list[admin.HookTrial]:
+        request = admin.TestHooksRequest(source=source, file="new.py", **more)
+        return [*(await self.root.TestHooks(request, timeout=DEADLINE_S)).trials]
+
+
+async def test_operators_see_hooks_and_their_calls(hooked: HookedHouse) -> None:
+    await hooked.submit("change")
+    await hooked.refused("refuse")
+    await hooked.refused("throw")
+    told = await Operators(hooked).show()
+    (hook,) = told.hooks
+    assert (hook.hook, hook.policy) == ("on_submit", "closed")
+    assert (hook.ok_count, hook.refused_count, hook.failed_count) == (1, 1, 1)
+    assert told.running
+    assert "memory" in told.walls
+
+
+async def test_a_reload_takes_a_good_file_and_refuses_a_bad_one(tmp_path: Path) -> None:
+    file = tmp_path / "hooks.py"
+    async with hooked_house(tmp_path, file=str(file)) as hooked:
+        operators = Operators(hooked)
+        for bad, words in (
+            ("def on_submit(:", "invalid syntax"),
+            ("import no_such_module", "ModuleNotFoundError"),
+            ("on_end = print", "has no function on_submit"),
+        ):
+            file.write_text(bad)
+            with pytest.raises(grpc.aio.AioRpcError) as caught:
+                await operators.reload()
+            assert words in (caught.value.details() or "")
+            assert "the former file goes on" in (caught.value.details() or "")
+            answer = await hooked.submit("change", request_id=bad[:9])
+            assert len(answer.hook_notes) == 5
+        file.write_text("def on_submit(job, user, context): return 'new rules'")
+        await operators.reload()
+        (note,) = (await hooked.submit("change", request_id="new")).hook_notes
+        assert note.text == "new rules"
+
+
+async def test_a_trial_tells_all_and_does_nothing(hooked: HookedHouse) -> None:
+    await hooked.submit("change")
+    before = dict(hooked.desk.calls)
+    operators = Operators(hooked)
+    source = SOURCE.replace("is short now", "will be short")
+    (mine,) = await operators.test(source, spec=a_spec("change"), user="alice")
+    assert hook_words(mine.notes[2]) == "on_submit changed label project from none to alice"
+    assert mine.notes[-1].text == "your job will be short"
+    (refused,) = await operators.test(source, spec=a_spec("refuse"), user="bob")
+    assert refused.refusal == "bob has no project"
+    (failed,) = await operators.test(source, spec=a_spec("forbidden"))
+    assert failed.failure == "it changed gpus, which no hook may change"
+    (told,) = await operators.test(source, spec=a_spec("print"))
+    assert told.printed == "looked at print"
+    (last,) = await operators.test(SOURCE, last_count=5)
+    assert (last.job_id, last.name) == ("1", "change")
+    assert dict(hooked.desk.calls) == before
+    assert len(hooked.house.control.published.all_jobs) == 1
+
+
+async def test_a_trial_of_what_cannot_be_loaded_is_refused(hooked: HookedHouse) -> None:
+    with pytest.raises(grpc.aio.AioRpcError) as caught:
+        await Operators(hooked).test("raise OSError('no')", spec=a_spec("x"))
+    assert caught.value.code() is grpc.StatusCode.INVALID_ARGUMENT
+    assert "new.py cannot be loaded: OSError: no" in (caught.value.details() or "")
+
+
+async def test_a_master_without_hooks_says_so(tmp_path: Path) -> None:
+    async with rpc_house(tmp_path) as house:
+        operators = Operators(HookedHouse(house, set()))
+        assert (await operators.show()).file == ""
+        with pytest.raises(grpc.aio.AioRpcError) as caught:
+            await operators.reload()
+        assert caught.value.code() is grpc.StatusCode.FAILED_PRECONDITION

@@ -89,6 +89,9 @@ class FakeMaster(
         self.ca = admin.AuthorityFacts(
             fingerprint="a1" * 32, expire_time=to_timestamp(EPOCH_S + 86_400 * 365)
         )
+        self.hooks = admin.HooksFacts(file="/etc/dlq/my-hooks.py", digest="a1" * 32, start_count=2)
+        self.hooks.walls.extend(("network", "account"))
+        self.hooks.hooks.add(hook="on_submit", policy="closed", ok_count=7, refused_count=1)
         self.part = admin.MasterPart(address="head1:7320", part="alone", epoch=7)
         self.renewal_wanted = False
         self.revocations: list[admin.Revocation] = []
@@ -570,6 +573,23 @@ class FakeMaster(
         self._note("StepDown", request, context)
         self.part.epoch += 1
         return admin.StepDownResponse(epoch=self.part.epoch - 1)
+
+    def GetHooks(self, request: admin.GetHooksRequest, context: Any) -> admin.GetHooksResponse:
+        self._note("GetHooks", request, context)
+        return admin.GetHooksResponse(hooks=self.hooks)
+
+    def ReloadHooks(
+        self, request: admin.ReloadHooksRequest, context: Any
+    ) -> admin.ReloadHooksResponse:
+        self._note("ReloadHooks", request, context)
+        return admin.ReloadHooksResponse(hooks=self.hooks)
+
+    def TestHooks(self, request: admin.TestHooksRequest, context: Any) -> admin.TestHooksResponse:
+        self._note("TestHooks", request, context)
+        name = request.spec.name or "train"
+        told = admin.HookTrial(job_id="" if request.spec.name else "17", name=name)
+        told.notes.add(hook="on_submit", field="time limit", before="none", after="1d")
+        return admin.TestHooksResponse(trials=[told])
 
     def FenceNode(self, request: admin.FenceNodeRequest, context: Any) -> admin.FenceNodeResponse:
         self._note("FenceNode", request, context)

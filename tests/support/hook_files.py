@@ -19,7 +19,7 @@ MEMORY = 256 << 20
 # One hook for all tests: the job's name says what it does.
 SOURCE = """
 import json
-from dlq_hooks import Refuse
+from dlq_hooks import Hold, Refuse
 
 kept = []
 calls = 0
@@ -80,6 +80,19 @@ def on_submit(job, user, context):
         job.nice = 10
         return job, ["your job is short now"]
     return job
+
+def on_start(attempt):
+    return [f"{attempt.key} on {','.join(attempt.nodes)}"]
+
+def on_end(attempt):
+    if attempt.name == "throw":
+        raise KeyError("cost centre")
+    if attempt.name == "die":
+        import os
+        os._exit(3)
+    if attempt.exit_code == 3:
+        return Hold("exit 3 means a broken data set"), f"{attempt.key} {attempt.end}"
+    return f"{attempt.key} {attempt.end} {attempt.exit_code}"
 """
 
 

@@ -6,6 +6,7 @@ from dlq.v1 import (
     admin_service_pb2,
     event_pb2,
     forecast_service_pb2,
+    job_pb2,
     loan_service_pb2,
     node_pb2,
     policy_pb2,
@@ -246,4 +247,21 @@ def reservation_facts(one: reservation_service_pb2.Reservation) -> Facts:
 audit_facts = described(
     admin_service_pb2.AuditLine,
     "call_time user? role? by? through? certificate? peer? method object? decision",
+)
+
+hooks_facts = described(
+    admin_service_pb2.HooksFacts,
+    """
+    file? digest? walls running! start_count! last_failure? rest_s waiting_count! hooks
+    """,
+    hooks=described(
+        admin_service_pb2.HookFacts,
+        "hook policy ok_count! refused_count! failed_count! spent_s!",
+    ),
+)
+
+trial_facts = described(
+    admin_service_pb2.HookTrial,
+    "job_id? name notes refusal? failure? printed?",
+    notes=described(job_pb2.HookNote, "hook field? before? after? text?"),
 )

@@ -385,11 +385,13 @@ CLOSED, OPEN = "closed", "open"
 
 @dataclass(frozen=True, slots=True)
 class HooksConfig:
-    """Python functions of the operator about submissions (docs/running/hooks.md)."""
+    """Python functions of the operator about submissions and attempts (docs/running/hooks.md)."""
 
     file: str = ""  # the absolute path of a Python file; "": there are no hooks
     # A failure of on_submit: "closed" refuses the job, "open" accepts it as it is; "": not called.
     on_submit: str = ""
+    on_start: str = ""  # a failure of it: "closed" holds the job, "open" notes it; "": not called
+    on_end: str = ""  # likewise
     user: str = "dlq-hooks"  # the account of hooks, where root runs the master
     socket: str = "/run/dlq/hooks.sock"  # of dlq-hooks.socket, by which another master starts them
     time_limit: Seconds = Seconds(1.0)  # of a call; then the process is killed
@@ -397,6 +399,11 @@ class HooksConfig:
     waiting: int = 64  # calls that may wait; a further one has failed
     # Hooks run in the master's own account, which owns the CA's key: for development alone.
     allow_master_account: bool = False
+
+    @property
+    def follows(self) -> bool:
+        """Whether starts or ends of attempts are told to it."""
+        return bool(self.file and (self.on_start or self.on_end))
 
 
 OTHERS = ("named", "nameless", "hidden")

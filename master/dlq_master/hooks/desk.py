@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter, OrderedDict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 from dlq_common.clock import Clock
@@ -19,6 +19,7 @@ from dlq_master.hooks.process import HookFailed, HookFile, HookLimits, HookProce
 
 _log = get_logger("master.hooks")
 ON_SUBMIT: Final = "on_submit"
+HOOKS: Final = (ON_SUBMIT, "on_start", "on_end")
 OK, REFUSED, FAILED = "ok", "refused", "failed"
 MOST_KNOWN: Final = 256  # answers of late
 Knows = Callable[[str, str], bool]
@@ -56,15 +57,13 @@ class HookDesk:
         knows: Knows,
     ) -> None:
         """`knows`: whether a caller's request id has been answered before."""
-        limits = HookLimits(config.time_limit, config.memory)
-        self.process = HookProcess(file, limits, start, clock)
+        self._start, self._config, self.clock = start, config, clock
+        self.process = self._process_of(file)
         self.cluster, self.queues, self.knows = cluster, queues, knows
         self.calls: Counter[tuple[str, str]] = Counter()  # by hook and outcome
         self.seconds: Counter[str] = Counter()  # of the calls of a hook, without their waiting
-        self.clock = clock
         self.waiting = 0
-        self._config = config
-        self._one = asyncio.Lock()
+        self._one, self._trials = asyncio.Lock(), asyncio.Lock()
         self._known: OrderedDict[Key, asyncio.Task[Mapping[str, Any]]] = OrderedDict()
         self._open: set[asyncio.Task[Mapping[str, Any]]] = set()
 
@@ -92,11 +91,47 @@ class HookDesk:
                 self._known.popitem(last=False)
         return await asyncio.shield(task)
 
+    async def reload(self) -> None:
+        """Take the file as it is now. ConfigError: it is no good, and the former one goes on."""
+        new = await self._loaded(read_file(self._config.file))
+        missing = [hook for hook in HOOKS if self.policy(hook) and hook not in new.facts["hooks"]]
+        if missing:
+            await new.stop()
+            raise ConfigError(f"{new.file.name} has no function {missing[0]}", key="hooks.file")
+        async with self._one:
+            former, self.process = self.process, new
+        self._known.clear()
+        await former.stop()
+        _log.info("hooks_reloaded", file=new.file.name)
+
+    async def trial(
+        self, file: HookFile, tolds: Sequence[Mapping[str, Any]]
+    ) -> list[Mapping[str, Any] | HookFailed]:
+        """The answers of another file, in its own process. ConfigError: it cannot be loaded."""
+        async with self._trials:
+            process = await self._loaded(file)
+            try:
+                return [await _tried(process, told) for told in tolds]
+            finally:
+                await process.stop()
+
     async def close(self) -> None:
         """End the process; calls that wait have no answer."""
         for task in self._open:
             task.cancel()
         await self.process.stop()
+
+    def _process_of(self, file: HookFile) -> HookProcess:
+        limits = HookLimits(self._config.time_limit, self._config.memory)
+        return HookProcess(file, limits, self._start, self.clock)
+
+    async def _loaded(self, file: HookFile) -> HookProcess:
+        process = self._process_of(file)
+        try:
+            await process.load()
+        except HookFailed as failed:
+            raise ConfigError(failed.words, key="hooks.file") from None
+        return process
 
     async def _call(self, hook: str, told: Mapping[str, Any]) -> Mapping[str, Any]:
         outcome = FAILED
@@ -117,3 +152,10 @@ class HookDesk:
         self.waiting -= 1
         if not task.cancelled():
             task.exception()  # its caller may have left, and nobody else asks
+
+
+async def _tried(process: HookProcess, told: Mapping[str, Any]) -> Mapping[str, Any] | HookFailed:
+    try:
+        return await process.call(ON_SUBMIT, told)
+    except HookFailed as failed:
+        return failed

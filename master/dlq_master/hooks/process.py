@@ -30,10 +30,13 @@ PROGRAM: Final = (sys.executable, "-I", "-m", "dlq_hooks.program")
 
 
 class HookFailed(Exception):
-    """There is no answer; `words` say why. `again_s`: another try may help, after so long."""
+    """There is no answer; `words` say why. `again_s`: another try may help, after so long. `said`:
+    the prints of the hook.
+    """
 
-    def __init__(self, words: str, again_s: float | None = None) -> None:
+    def __init__(self, words: str, again_s: float | None = None, said: str = "") -> None:
         super().__init__(words)
+        self.said = said
         self.words = words
         self.again_s = again_s
 
@@ -109,7 +112,7 @@ class HookProcess:
             _log.warning("hooks_grown", memory_bytes=answer["memory_bytes"])
             await self.stop()
         if answer.get("fault"):
-            raise HookFailed(str(answer["fault"]))
+            raise HookFailed(str(answer["fault"]), said=str(answer.get("said", "")))
         return answer
 
     async def load(self) -> None:

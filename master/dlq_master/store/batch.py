@@ -176,6 +176,7 @@ TAUGHT: Final = "taught"  # key of meta: "yes" once what was learned lies in row
 BATCH: Final = "batch"  # key of meta: number of the last batch (store/commit_record.py)
 COPY: Final = "copy"  # key of meta: a master that starts on this starts on a copy of the past
 AUDIT_HEAD: Final = "audit_head"  # key of meta: number and hash of the audit's last line on disk
+HOOKS_SEEN: Final = "hooks_seen"  # key of meta: up to this sequence hooks were told; "-1": none is
 HORIZON: Final = "journal_horizon"  # key of meta: up to this sequence the journal has been cut
 
 

@@ -29,6 +29,7 @@ from dlq_cli.lazy import Lazy, LazyGroup
         "estimates": Lazy(
             "dlq_cli.commands.admin.estimates:estimates", "How good start ranges are."
         ),
+        "hooks": Lazy("dlq_cli.commands.cluster.hooks:hooks", "Your own rules in Python."),
         "audit": Lazy(
             "dlq_cli.commands.admin.audit:audit", "Changes and their authors, and denied calls."
         ),

@@ -76,6 +76,7 @@ _PLAIN: Final[tuple[Callable[[Turn, Any], Any], ...]] = (
     nodes.rank_reports,
     nodes.command_done,
     traffic.take,
+    jobs.take_hook_results,
     loans.take_look,
     maintenance.announce,
     nodes.fence,

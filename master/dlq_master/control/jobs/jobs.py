@@ -25,6 +25,7 @@ from dlq_master.control.stimuli import (
     RequeueJob,
     ResumeJob,
     SignalJob,
+    TakeHookResults,
 )
 from dlq_master.model.attempts.attempt import Attempt, AttemptState
 from dlq_master.model.ids import JobId
@@ -32,6 +33,7 @@ from dlq_master.model.jobs import job_steps as on_job
 from dlq_master.model.jobs.job import HoldKind, Job, JobState
 from dlq_master.model.jobs.naming import shown_id
 from dlq_master.model.transitions import StopCause
+from dlq_master.store.batch import HOOKS_SEEN
 
 
 def standing(turn: Turn, ask: JobEdit) -> Answer:
@@ -83,6 +85,24 @@ _WEIGHT = {
     HoldKind.POISON: 3,
     HoldKind.ADMIN: 4,
 }
+
+
+def take_hook_results(turn: Turn, told: TakeHookResults) -> None:
+    """Results that were taken before count no more. A hold is an operator's, as the hook is."""
+    if told.sequence <= turn.state.journal.hooks_seen:
+        return
+    turn.state.journal.hooks_seen = told.sequence
+    turn.batch.meta[HOOKS_SEEN] = str(told.sequence)
+    for one in told.results:
+        actor, job = f"hook:{one.hook}", turn.known_job(one.key.job_id)
+        for note in one.notes:
+            turn.note("hook_noted", key=one.key, actor=actor, note=note)
+        if one.failed:
+            turn.note("hook_failed", key=one.key, actor=actor, cause=one.failed)
+        if one.hold and job is not None and not job.ended:
+            held = on_job.Held(kind=HoldKind.ADMIN, reason=one.hold, by="")
+            if _WEIGHT[held.kind] > _WEIGHT[job.hold]:
+                turn.step_job(job.job_id, held, actor=actor, cause=one.hold)
 
 
 @once(as_it_stands)

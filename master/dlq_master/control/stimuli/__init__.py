@@ -49,6 +49,7 @@ from dlq_master.control.stimuli.jobs import Explained as Explained
 from dlq_master.control.stimuli.jobs import ExplainJob as ExplainJob
 from dlq_master.control.stimuli.jobs import FieldChange as FieldChange
 from dlq_master.control.stimuli.jobs import HoldJob as HoldJob
+from dlq_master.control.stimuli.jobs import HookResult as HookResult
 from dlq_master.control.stimuli.jobs import JobEdit as JobEdit
 from dlq_master.control.stimuli.jobs import ManyEdited as ManyEdited
 from dlq_master.control.stimuli.jobs import PauseJob as PauseJob
@@ -62,6 +63,7 @@ from dlq_master.control.stimuli.jobs import SubmitGroup as SubmitGroup
 from dlq_master.control.stimuli.jobs import SubmitJob as SubmitJob
 from dlq_master.control.stimuli.jobs import SubmitMany as SubmitMany
 from dlq_master.control.stimuli.jobs import Submitted as Submitted
+from dlq_master.control.stimuli.jobs import TakeHookResults as TakeHookResults
 from dlq_master.control.stimuli.jobs import UpdatedJob as UpdatedJob
 from dlq_master.control.stimuli.jobs import UpdateJob as UpdateJob
 from dlq_master.control.stimuli.loans import LookAtGpus as LookAtGpus

@@ -7,7 +7,7 @@ from typing import Any, Final, NamedTuple
 
 from dlq_common.errors import DlqError
 from dlq_master.control.stimuli.caller import Answered, Caller, CallerRequest
-from dlq_master.model.ids import JobId, NodeId
+from dlq_master.model.ids import AttemptKey, JobId, NodeId
 from dlq_master.model.jobs.eligible import MemberEnds, Relation
 from dlq_master.model.jobs.job import HoldKind, Job, RunRules
 from dlq_master.model.resources import Request
@@ -325,3 +325,21 @@ class ExplainJob(Answered[Explained]):
     """Why does it not run? Reads only."""
 
     job_id: JobId
+
+
+class HookResult(NamedTuple):
+    """The result of a hook of an attempt: notes, a reason to hold its job, or a failure."""
+
+    key: AttemptKey
+    hook: str
+    notes: tuple[str, ...] = ()
+    hold: str = ""
+    failed: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TakeHookResults(Answered[None]):
+    """Results of all events up to this sequence of the journal that were not told before."""
+
+    sequence: int
+    results: tuple[HookResult, ...]

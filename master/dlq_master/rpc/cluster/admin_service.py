@@ -4,10 +4,13 @@ the role; here only at what is asked.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import islice
+from typing import TYPE_CHECKING
 
 from dlq.v1 import admin_service_pb2 as wire
-from dlq_common.errors import InvalidRequest
+from dlq.v1.job_pb2 import JobSpec
+from dlq_common.errors import ConfigError, IllegalTransition, InvalidRequest, NotFound
 from dlq_common.identity.join_token import JoinTokenText
 from dlq_common.identity.pki import PEOPLE, fingerprint
 from dlq_common.text.names import shown
@@ -16,6 +19,7 @@ from dlq_common.text.units import DAY, HOUR
 from dlq_common.text.wire import filled, to_timestamp
 from dlq_master.control.stimuli import (
     AcceptGpus,
+    Caller,
     CheckNodes,
     ClearGpuConditions,
     CreateToken,
@@ -31,12 +35,14 @@ from dlq_master.control.stimuli import (
     SetPolicy,
     SetUser,
     StepDown,
+    SubmitJob,
     User,
 )
+from dlq_master.model.jobs.naming import shown_id
 from dlq_master.model.nodes.node import NodeFlag
 from dlq_master.rpc.calls.call import Call
 from dlq_master.rpc.people.certificates import secret_hash
-from dlq_master.rpc.specs.intake import needed, node_id_of, user_name_of, words_of
+from dlq_master.rpc.specs.intake import job_stimulus, needed, node_id_of, user_name_of, words_of
 from dlq_master.rpc.specs.node_choice import labels_of
 from dlq_master.rpc.specs.spec import check_span
 from dlq_master.rpc.views.convert import ALONE, node_message, part_message
@@ -50,6 +56,11 @@ from dlq_master.rpc.views.policy_view import (
 from dlq_master.rpc.views.preemption_view import node_losses
 from dlq_master.store.tables.revocations import NODE, SERIAL, USER, subject_of
 
+if TYPE_CHECKING:
+    from dlq_master.rpc.specs.hooked import SubmitHooks
+
+LARGEST_HOOKS = 1 << 20
+MOST_TRIED = 100
 DEFAULT_LIFETIME_S = float(HOUR)
 SHORTEST_LIFETIME_S = 1.0
 LONGEST_LIFETIME_S = 7.0 * DAY
@@ -83,6 +94,66 @@ async def step_down(call: Call, request: wire.StepDownRequest) -> wire.StepDownR
     if lead is not None:
         lead.step_down(epoch)
     return wire.StepDownResponse(epoch=epoch)
+
+
+# --- hooks ----------------------------------------------------------------------------------------
+
+
+async def get_hooks(call: Call, request: wire.GetHooksRequest) -> wire.GetHooksResponse:
+    hooks = call.parts.hooks
+    return wire.GetHooksResponse(hooks=None if hooks is None else hooks.facts())
+
+
+async def reload_hooks(call: Call, request: wire.ReloadHooksRequest) -> wire.ReloadHooksResponse:
+    """A repeat reads the file again."""
+    hooks = _hooks(call)
+    call.signed(request)
+    try:
+        await hooks.desk.reload()
+    except ConfigError as error:
+        told = f"{error.what}; the former file goes on"
+        raise InvalidRequest(told, field="file") from None
+    return wire.ReloadHooksResponse(hooks=hooks.facts())
+
+
+async def test_hooks(call: Call, request: wire.TestHooksRequest) -> wire.TestHooksResponse:
+    hooks, name = _hooks(call), words_of(request.file, "file") or "hooks.py"
+    if len(request.source) > LARGEST_HOOKS:
+        raise InvalidRequest("the file has more than 1 MiB", field="source")
+    tried = [*_tried(call, request)]
+    try:
+        return wire.TestHooksResponse(trials=await hooks.trials((name, request.source), tried))
+    except ConfigError as error:
+        raise InvalidRequest(error.what, field="source") from None
+
+
+def _hooks(call: Call) -> SubmitHooks:
+    if call.parts.hooks is None:
+        told = "this master has no hooks"
+        raise IllegalTransition(told, hint="set [hooks] file in master.toml, and restart it")
+    return call.parts.hooks
+
+
+def _tried(call: Call, request: wire.TestHooksRequest) -> Iterator[tuple[str, JobSpec, SubmitJob]]:
+    """The job of the request, or the newest ones, each as its user would submit it."""
+    if request.HasField("spec"):
+        user = call.read.user(request.user or call.caller.name)
+        if user is None:
+            raise NotFound(f"there is no user {shown(request.user)}", kind="user", id=request.user)
+        yield "", request.spec, _asked(request.spec, user.name, user.role)
+        return
+    if not 1 <= request.last_count <= MOST_TRIED:
+        raise InvalidRequest(f"name a job, or 1 to {MOST_TRIED} of the last", field="last_count")
+    for job in islice(reversed([*call.read.jobs()]), request.last_count):
+        spec = JobSpec.FromString(call.read.spec(job.spec_id))
+        spec.ClearField("hook_notes")
+        user = call.read.user(job.user)
+        role = "user" if user is None else user.role
+        yield shown_id(job), spec, _asked(spec, job.user, role)
+
+
+def _asked(spec: JobSpec, user: str, role: str) -> SubmitJob:
+    return job_stimulus(spec, Caller(user, role), "", brief=True, validate_only=True)
 
 
 # --- join tokens ----------------------------------------------------------------------------------

@@ -7,10 +7,12 @@ the user sent: a repeat is known by it, and gets the first answer.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
+from dlq.v1 import admin_service_pb2 as admin
 from dlq.v1.job_pb2 import HookNote, JobSpec
 from dlq_common.errors import (
     DlqError,
@@ -26,13 +28,14 @@ from dlq_common.text.wire import from_duration, said, to_duration
 from dlq_master.control.config import OPEN
 from dlq_master.control.read_model.published import Published
 from dlq_master.control.stimuli import SubmitJob
-from dlq_master.hooks.desk import ON_SUBMIT, HookDesk
-from dlq_master.hooks.process import HookFailed
+from dlq_master.hooks.desk import FAILED, HOOKS, OK, ON_SUBMIT, REFUSED, HookDesk
+from dlq_master.hooks.process import HookFailed, HookFile
 from dlq_master.model.ids import JobId
 from dlq_master.rpc.specs.cores import is_without_gpus
 from dlq_master.rpc.specs.intake import job_id_of, job_stimulus
 
 LONGEST_NOTE: Final = 200
+MOST_LINES: Final = 100
 
 
 class SubmitHooks:
@@ -80,6 +83,32 @@ class SubmitHooks:
         except DlqError as refusal:
             return refusal
 
+    def facts(self) -> admin.HooksFacts:
+        """For operators."""
+        desk, process = self.desk, self.desk.process
+        return admin.HooksFacts(
+            file=process.file.name,
+            digest=hashlib.sha256(process.file.source.encode()).hexdigest(),
+            walls=process.facts.get("walls", ()),
+            running=process.running,
+            start_count=process.starts,
+            last_failure=_line(process.last_failure),
+            rest_duration=to_duration(process.rest_s) if process.rest_s else None,
+            waiting_count=desk.waiting,
+            hooks=[_facts_of(desk, hook) for hook in HOOKS if desk.policy(hook)],
+        )
+
+    async def trials(
+        self, file: tuple[str, str], tried: Sequence[tuple[str, JobSpec, SubmitJob]]
+    ) -> Sequence[admin.HookTrial]:
+        """The effect of this file, a name and its text, on these jobs, each with its number or "".
+        ConfigError: it cannot be loaded.
+        """
+        answers = await self.desk.trial(
+            HookFile(*file), [_told(self.desk, ask) for _, _, ask in tried]
+        )
+        return [_trial(*one, answer) for one, answer in zip(tried, answers, strict=True)]
+
     def notes_of(self, spec: bytes) -> Sequence[HookNote]:
         """The changes and warnings of hooks in this spec."""
         return JobSpec.FromString(spec).hook_notes
@@ -92,6 +121,42 @@ class SubmitHooks:
         if read.job(number) is None:  # of an array, whose first task follows it
             number = JobId(number + 1)
         return self.notes_of(read.spec(number))
+
+
+# --- for operators --------------------------------------------------------------------------------
+
+
+def _facts_of(desk: HookDesk, hook: str) -> admin.HookFacts:
+    return admin.HookFacts(
+        hook=hook,
+        policy=desk.policy(hook),
+        ok_count=desk.calls[hook, OK],
+        refused_count=desk.calls[hook, REFUSED],
+        failed_count=desk.calls[hook, FAILED],
+        spent_duration=to_duration(float(desk.seconds[hook])),
+    )
+
+
+def _trial(
+    job_id: str, asked: JobSpec, ask: SubmitJob, answer: Mapping[str, Any] | HookFailed
+) -> admin.HookTrial:
+    told = admin.HookTrial(job_id=job_id, name=ask.name)
+    if isinstance(answer, HookFailed):
+        told.failure, told.printed = _line(answer.words), _lines(answer.said)
+        return told
+    told.printed = _lines(answer.get("said", ""))
+    if answer.get("refused"):
+        told.refusal = _line(answer["refused"])
+        return told
+    try:
+        told.notes.extend(JobSpec.FromString(_after(asked, ask, answer).spec).hook_notes)
+    except HookFailed as failed:
+        told.failure = _line(failed.words)
+    return told
+
+
+def _lines(text: object) -> str:
+    return "\n".join(_line(line) for line in str(text).splitlines()[:MOST_LINES])
 
 
 # --- helpers, in order of use ---------------------------------------------------------------------

@@ -738,6 +738,305 @@ class GetLeaderResponse(_message.Message):
 Global___GetLeaderResponse: _TypeAlias = GetLeaderResponse  # noqa: Y015
 
 @_typing.final
+class GetHooksRequest(_message.Message):
+    """Request of GetHooks."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    def __init__(
+        self,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___GetHooksRequest: _TypeAlias = GetHooksRequest  # noqa: Y015
+
+@_typing.final
+class GetHooksResponse(_message.Message):
+    """Answer of GetHooks."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    HOOKS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def hooks(self) -> Global___HooksFacts:
+        """Their state."""
+
+    def __init__(
+        self,
+        *,
+        hooks: Global___HooksFacts | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["hooks", b"hooks"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["hooks", b"hooks"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___GetHooksResponse: _TypeAlias = GetHooksResponse  # noqa: Y015
+
+@_typing.final
+class ReloadHooksRequest(_message.Message):
+    """Request of ReloadHooks."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    REQUEST_ID_FIELD_NUMBER: _builtins.int
+    request_id: _builtins.str
+    """Idempotency key."""
+    def __init__(
+        self,
+        *,
+        request_id: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["request_id", b"request_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ReloadHooksRequest: _TypeAlias = ReloadHooksRequest  # noqa: Y015
+
+@_typing.final
+class ReloadHooksResponse(_message.Message):
+    """Answer of ReloadHooks."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    HOOKS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def hooks(self) -> Global___HooksFacts:
+        """With the new file."""
+
+    def __init__(
+        self,
+        *,
+        hooks: Global___HooksFacts | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["hooks", b"hooks"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["hooks", b"hooks"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ReloadHooksResponse: _TypeAlias = ReloadHooksResponse  # noqa: Y015
+
+@_typing.final
+class HooksFacts(_message.Message):
+    """The hooks of an operator."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    FILE_FIELD_NUMBER: _builtins.int
+    DIGEST_FIELD_NUMBER: _builtins.int
+    WALLS_FIELD_NUMBER: _builtins.int
+    RUNNING_FIELD_NUMBER: _builtins.int
+    START_COUNT_FIELD_NUMBER: _builtins.int
+    LAST_FAILURE_FIELD_NUMBER: _builtins.int
+    REST_DURATION_FIELD_NUMBER: _builtins.int
+    WAITING_COUNT_FIELD_NUMBER: _builtins.int
+    HOOKS_FIELD_NUMBER: _builtins.int
+    file: _builtins.str
+    """The path of their file. Empty: none is configured."""
+    digest: _builtins.str
+    """SHA-256 of the text that runs."""
+    running: _builtins.bool
+    """There is a process now."""
+    start_count: _builtins.int
+    """Processes since the master started, or since the last reload."""
+    last_failure: _builtins.str
+    """Why the process failed last. Empty: it has not."""
+    waiting_count: _builtins.int
+    """Calls that wait or run."""
+    @_builtins.property
+    def walls(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """The walls around the process, such as "network" and "account"; none before its first start."""
+
+    @_builtins.property
+    def rest_duration(self) -> _duration_pb2.Duration:
+        """So long no process is started."""
+
+    @_builtins.property
+    def hooks(self) -> _containers.RepeatedCompositeFieldContainer[Global___HookFacts]:
+        """The configured ones."""
+
+    def __init__(
+        self,
+        *,
+        file: _builtins.str = ...,
+        digest: _builtins.str = ...,
+        walls: _abc.Iterable[_builtins.str] | None = ...,
+        running: _builtins.bool = ...,
+        start_count: _builtins.int = ...,
+        last_failure: _builtins.str = ...,
+        rest_duration: _duration_pb2.Duration | None = ...,
+        waiting_count: _builtins.int = ...,
+        hooks: _abc.Iterable[Global___HookFacts] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["rest_duration", b"rest_duration"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["digest", b"digest", "file", b"file", "hooks", b"hooks", "last_failure", b"last_failure", "rest_duration", b"rest_duration", "running", b"running", "start_count", b"start_count", "waiting_count", b"waiting_count", "walls", b"walls"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___HooksFacts: _TypeAlias = HooksFacts  # noqa: Y015
+
+@_typing.final
+class HookFacts(_message.Message):
+    """One hook, and its calls since the master started."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    HOOK_FIELD_NUMBER: _builtins.int
+    POLICY_FIELD_NUMBER: _builtins.int
+    OK_COUNT_FIELD_NUMBER: _builtins.int
+    REFUSED_COUNT_FIELD_NUMBER: _builtins.int
+    FAILED_COUNT_FIELD_NUMBER: _builtins.int
+    SPENT_DURATION_FIELD_NUMBER: _builtins.int
+    hook: _builtins.str
+    """The function, such as "on_submit"."""
+    policy: _builtins.str
+    """The meaning of a failure: "closed" or "open"."""
+    ok_count: _builtins.int
+    """Calls with an answer that refuses nothing."""
+    refused_count: _builtins.int
+    """Refusals."""
+    failed_count: _builtins.int
+    """Failures."""
+    @_builtins.property
+    def spent_duration(self) -> _duration_pb2.Duration:
+        """The time of all calls."""
+
+    def __init__(
+        self,
+        *,
+        hook: _builtins.str = ...,
+        policy: _builtins.str = ...,
+        ok_count: _builtins.int = ...,
+        refused_count: _builtins.int = ...,
+        failed_count: _builtins.int = ...,
+        spent_duration: _duration_pb2.Duration | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["spent_duration", b"spent_duration"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["failed_count", b"failed_count", "hook", b"hook", "ok_count", b"ok_count", "policy", b"policy", "refused_count", b"refused_count", "spent_duration", b"spent_duration"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___HookFacts: _TypeAlias = HookFacts  # noqa: Y015
+
+@_typing.final
+class TestHooksRequest(_message.Message):
+    """Request of TestHooks: one job, or the last ones that were submitted."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    SOURCE_FIELD_NUMBER: _builtins.int
+    FILE_FIELD_NUMBER: _builtins.int
+    SPEC_FIELD_NUMBER: _builtins.int
+    USER_FIELD_NUMBER: _builtins.int
+    LAST_COUNT_FIELD_NUMBER: _builtins.int
+    source: _builtins.str
+    """The text of the file."""
+    file: _builtins.str
+    """Its name, for messages."""
+    user: _builtins.str
+    """The user who submits the job. Empty: the caller."""
+    last_count: _builtins.int
+    """Without a job: so many of the newest ones, 1 to 100."""
+    @_builtins.property
+    def spec(self) -> _job_pb2.JobSpec:
+        """The job. Unset: the last ones."""
+
+    def __init__(
+        self,
+        *,
+        source: _builtins.str = ...,
+        file: _builtins.str = ...,
+        spec: _job_pb2.JobSpec | None = ...,
+        user: _builtins.str = ...,
+        last_count: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["spec", b"spec"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["file", b"file", "last_count", b"last_count", "source", b"source", "spec", b"spec", "user", b"user"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___TestHooksRequest: _TypeAlias = TestHooksRequest  # noqa: Y015
+
+@_typing.final
+class TestHooksResponse(_message.Message):
+    """Answer of TestHooks."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TRIALS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def trials(self) -> _containers.RepeatedCompositeFieldContainer[Global___HookTrial]:
+        """In the order of the jobs, the newest first."""
+
+    def __init__(
+        self,
+        *,
+        trials: _abc.Iterable[Global___HookTrial] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["trials", b"trials"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___TestHooksResponse: _TypeAlias = TestHooksResponse  # noqa: Y015
+
+@_typing.final
+class HookTrial(_message.Message):
+    """The effect that a hook would have had on one job."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    JOB_ID_FIELD_NUMBER: _builtins.int
+    NAME_FIELD_NUMBER: _builtins.int
+    NOTES_FIELD_NUMBER: _builtins.int
+    REFUSAL_FIELD_NUMBER: _builtins.int
+    FAILURE_FIELD_NUMBER: _builtins.int
+    PRINTED_FIELD_NUMBER: _builtins.int
+    job_id: _builtins.str
+    """Of a job that was submitted. Empty: the job of the request."""
+    name: _builtins.str
+    """Its name."""
+    refusal: _builtins.str
+    """The reason of a refusal. Empty: it is accepted."""
+    failure: _builtins.str
+    """The failure. Empty: it has not failed."""
+    printed: _builtins.str
+    """The prints of the function."""
+    @_builtins.property
+    def notes(self) -> _containers.RepeatedCompositeFieldContainer[_job_pb2.HookNote]:
+        """Changes and warnings."""
+
+    def __init__(
+        self,
+        *,
+        job_id: _builtins.str = ...,
+        name: _builtins.str = ...,
+        notes: _abc.Iterable[_job_pb2.HookNote] | None = ...,
+        refusal: _builtins.str = ...,
+        failure: _builtins.str = ...,
+        printed: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["failure", b"failure", "job_id", b"job_id", "name", b"name", "notes", b"notes", "printed", b"printed", "refusal", b"refusal"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___HookTrial: _TypeAlias = HookTrial  # noqa: Y015
+
+@_typing.final
 class StepDownRequest(_message.Message):
     """Request of StepDown."""
 

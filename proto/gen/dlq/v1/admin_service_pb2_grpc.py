@@ -85,6 +85,21 @@ class AdminServiceStub:
                 request_serializer=dlq_dot_v1_dot_admin__service__pb2.StepDownRequest.SerializeToString,
                 response_deserializer=dlq_dot_v1_dot_admin__service__pb2.StepDownResponse.FromString,
                 _registered_method=True)
+        self.GetHooks = channel.unary_unary(
+                '/dlq.v1.AdminService/GetHooks',
+                request_serializer=dlq_dot_v1_dot_admin__service__pb2.GetHooksRequest.SerializeToString,
+                response_deserializer=dlq_dot_v1_dot_admin__service__pb2.GetHooksResponse.FromString,
+                _registered_method=True)
+        self.ReloadHooks = channel.unary_unary(
+                '/dlq.v1.AdminService/ReloadHooks',
+                request_serializer=dlq_dot_v1_dot_admin__service__pb2.ReloadHooksRequest.SerializeToString,
+                response_deserializer=dlq_dot_v1_dot_admin__service__pb2.ReloadHooksResponse.FromString,
+                _registered_method=True)
+        self.TestHooks = channel.unary_unary(
+                '/dlq.v1.AdminService/TestHooks',
+                request_serializer=dlq_dot_v1_dot_admin__service__pb2.TestHooksRequest.SerializeToString,
+                response_deserializer=dlq_dot_v1_dot_admin__service__pb2.TestHooksResponse.FromString,
+                _registered_method=True)
         self.FenceNode = channel.unary_unary(
                 '/dlq.v1.AdminService/FenceNode',
                 request_serializer=dlq_dot_v1_dot_admin__service__pb2.FenceNodeRequest.SerializeToString,
@@ -241,6 +256,30 @@ class AdminServiceServicer:
         """Hands the lead over to a standby (admin): the master ends its turn, gives the lease back, and stands
         by. FAILED_PRECONDITION: no standby has read all turns, and the caller does not force it; or
         there is no other master. Idempotent by request_id, also at the next leader.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def GetHooks(self, request, context):
+        """Tells the hooks of the operator, their calls and their process (operator).
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ReloadHooks(self, request, context):
+        """Reads the file of hooks anew (admin). INVALID_ARGUMENT: it cannot be loaded, or lacks a function that
+        is configured; the former file goes on. FAILED_PRECONDITION: no hooks are configured. A repeat reads
+        the file again.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def TestHooks(self, request, context):
+        """Calls on_submit of another text with jobs, in a process of its own (admin). Nothing comes of it.
+        INVALID_ARGUMENT: the text cannot be loaded. FAILED_PRECONDITION: no hooks are configured.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -420,6 +459,21 @@ def add_AdminServiceServicer_to_server(servicer, server):
                     servicer.StepDown,
                     request_deserializer=dlq_dot_v1_dot_admin__service__pb2.StepDownRequest.FromString,
                     response_serializer=dlq_dot_v1_dot_admin__service__pb2.StepDownResponse.SerializeToString,
+            ),
+            'GetHooks': grpc.unary_unary_rpc_method_handler(
+                    servicer.GetHooks,
+                    request_deserializer=dlq_dot_v1_dot_admin__service__pb2.GetHooksRequest.FromString,
+                    response_serializer=dlq_dot_v1_dot_admin__service__pb2.GetHooksResponse.SerializeToString,
+            ),
+            'ReloadHooks': grpc.unary_unary_rpc_method_handler(
+                    servicer.ReloadHooks,
+                    request_deserializer=dlq_dot_v1_dot_admin__service__pb2.ReloadHooksRequest.FromString,
+                    response_serializer=dlq_dot_v1_dot_admin__service__pb2.ReloadHooksResponse.SerializeToString,
+            ),
+            'TestHooks': grpc.unary_unary_rpc_method_handler(
+                    servicer.TestHooks,
+                    request_deserializer=dlq_dot_v1_dot_admin__service__pb2.TestHooksRequest.FromString,
+                    response_serializer=dlq_dot_v1_dot_admin__service__pb2.TestHooksResponse.SerializeToString,
             ),
             'FenceNode': grpc.unary_unary_rpc_method_handler(
                     servicer.FenceNode,
@@ -768,6 +822,87 @@ class AdminService:
             '/dlq.v1.AdminService/StepDown',
             dlq_dot_v1_dot_admin__service__pb2.StepDownRequest.SerializeToString,
             dlq_dot_v1_dot_admin__service__pb2.StepDownResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def GetHooks(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/dlq.v1.AdminService/GetHooks',
+            dlq_dot_v1_dot_admin__service__pb2.GetHooksRequest.SerializeToString,
+            dlq_dot_v1_dot_admin__service__pb2.GetHooksResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ReloadHooks(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/dlq.v1.AdminService/ReloadHooks',
+            dlq_dot_v1_dot_admin__service__pb2.ReloadHooksRequest.SerializeToString,
+            dlq_dot_v1_dot_admin__service__pb2.ReloadHooksResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def TestHooks(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/dlq.v1.AdminService/TestHooks',
+            dlq_dot_v1_dot_admin__service__pb2.TestHooksRequest.SerializeToString,
+            dlq_dot_v1_dot_admin__service__pb2.TestHooksResponse.FromString,
             options,
             channel_credentials,
             insecure,

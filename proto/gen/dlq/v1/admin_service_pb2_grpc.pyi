@@ -69,6 +69,17 @@ class AdminServiceStub:
     by. FAILED_PRECONDITION: no standby has read all turns, and the caller does not force it; or
     there is no other master. Idempotent by request_id, also at the next leader.
     """
+    GetHooks: _grpc.UnaryUnaryMultiCallable[_admin_service_pb2.GetHooksRequest, _admin_service_pb2.GetHooksResponse]
+    """Tells the hooks of the operator, their calls and their process (operator)."""
+    ReloadHooks: _grpc.UnaryUnaryMultiCallable[_admin_service_pb2.ReloadHooksRequest, _admin_service_pb2.ReloadHooksResponse]
+    """Reads the file of hooks anew (admin). INVALID_ARGUMENT: it cannot be loaded, or lacks a function that
+    is configured; the former file goes on. FAILED_PRECONDITION: no hooks are configured. A repeat reads
+    the file again.
+    """
+    TestHooks: _grpc.UnaryUnaryMultiCallable[_admin_service_pb2.TestHooksRequest, _admin_service_pb2.TestHooksResponse]
+    """Calls on_submit of another text with jobs, in a process of its own (admin). Nothing comes of it.
+    INVALID_ARGUMENT: the text cannot be loaded. FAILED_PRECONDITION: no hooks are configured.
+    """
     FenceNode: _grpc.UnaryUnaryMultiCallable[_admin_service_pb2.FenceNodeRequest, _admin_service_pb2.FenceNodeResponse]
     """Declares a node dead: its attempts are lost now and their jobs are queued again (operator). The
     caller has made sure that the machine is off. Idempotent.
@@ -169,6 +180,17 @@ class AdminServiceAsyncStub(AdminServiceStub):
     """Hands the lead over to a standby (admin): the master ends its turn, gives the lease back, and stands
     by. FAILED_PRECONDITION: no standby has read all turns, and the caller does not force it; or
     there is no other master. Idempotent by request_id, also at the next leader.
+    """
+    GetHooks: _aio.UnaryUnaryMultiCallable[_admin_service_pb2.GetHooksRequest, _admin_service_pb2.GetHooksResponse]  # type: ignore[assignment]
+    """Tells the hooks of the operator, their calls and their process (operator)."""
+    ReloadHooks: _aio.UnaryUnaryMultiCallable[_admin_service_pb2.ReloadHooksRequest, _admin_service_pb2.ReloadHooksResponse]  # type: ignore[assignment]
+    """Reads the file of hooks anew (admin). INVALID_ARGUMENT: it cannot be loaded, or lacks a function that
+    is configured; the former file goes on. FAILED_PRECONDITION: no hooks are configured. A repeat reads
+    the file again.
+    """
+    TestHooks: _aio.UnaryUnaryMultiCallable[_admin_service_pb2.TestHooksRequest, _admin_service_pb2.TestHooksResponse]  # type: ignore[assignment]
+    """Calls on_submit of another text with jobs, in a process of its own (admin). Nothing comes of it.
+    INVALID_ARGUMENT: the text cannot be loaded. FAILED_PRECONDITION: no hooks are configured.
     """
     FenceNode: _aio.UnaryUnaryMultiCallable[_admin_service_pb2.FenceNodeRequest, _admin_service_pb2.FenceNodeResponse]  # type: ignore[assignment]
     """Declares a node dead: its attempts are lost now and their jobs are queued again (operator). The
@@ -327,6 +349,35 @@ class AdminServiceServicer(metaclass=_abc_1.ABCMeta):
         """Hands the lead over to a standby (admin): the master ends its turn, gives the lease back, and stands
         by. FAILED_PRECONDITION: no standby has read all turns, and the caller does not force it; or
         there is no other master. Idempotent by request_id, also at the next leader.
+        """
+
+    @_abc_1.abstractmethod
+    def GetHooks(
+        self,
+        request: _admin_service_pb2.GetHooksRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_admin_service_pb2.GetHooksResponse, _abc.Awaitable[_admin_service_pb2.GetHooksResponse]]:
+        """Tells the hooks of the operator, their calls and their process (operator)."""
+
+    @_abc_1.abstractmethod
+    def ReloadHooks(
+        self,
+        request: _admin_service_pb2.ReloadHooksRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_admin_service_pb2.ReloadHooksResponse, _abc.Awaitable[_admin_service_pb2.ReloadHooksResponse]]:
+        """Reads the file of hooks anew (admin). INVALID_ARGUMENT: it cannot be loaded, or lacks a function that
+        is configured; the former file goes on. FAILED_PRECONDITION: no hooks are configured. A repeat reads
+        the file again.
+        """
+
+    @_abc_1.abstractmethod
+    def TestHooks(
+        self,
+        request: _admin_service_pb2.TestHooksRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_admin_service_pb2.TestHooksResponse, _abc.Awaitable[_admin_service_pb2.TestHooksResponse]]:
+        """Calls on_submit of another text with jobs, in a process of its own (admin). Nothing comes of it.
+        INVALID_ARGUMENT: the text cannot be loaded. FAILED_PRECONDITION: no hooks are configured.
         """
 
     @_abc_1.abstractmethod
