@@ -290,3 +290,48 @@ def test_a_terminal_needs_one_here(daemons: Daemons) -> None:
     done = run(daemons, "--pty", "--", "true")
     assert done.returncode == 2
     assert b"--pty needs a terminal" in done.stderr
+
+
+def attached(daemons: Daemons, name: str) -> AbstractContextManager[subprocess.Popen[bytes]]:
+    return daemons.begun(DLQ, "attach", "--stdin", name, stdin=subprocess.PIPE)
+
+
+def test_attach_brings_its_stdin_and_a_second_writer_is_refused(daemons: Daemons) -> None:
+    daemons.said("submit", "--stdin", "-G", "1", "-J", "open", "--", "sh", "-c", "sleep 1; cat")
+    until(daemons, "open", "running")
+    with attached(daemons, "open") as client:
+        assert client.stdin is not None
+        assert client.stdout is not None
+        client.stdin.write(b"one\n")
+        client.stdin.flush()
+        assert client.stdout.readline() == b"one\n"
+        other = daemons.ran(DLQ, "attach", "--stdin", "open", stdin=b"two\n", timeout_s=DEADLINE_S)
+        assert other.returncode != 0
+        assert b"another client writes to its stdin" in other.stderr
+        out, err = client.communicate(b"three\n", timeout=DEADLINE_S)
+        assert (client.returncode, out) == (0, b"three\n"), err
+
+
+def test_attach_to_a_job_without_a_stdin_says_how_to_get_one(daemons: Daemons) -> None:
+    daemons.said("submit", "-G", "1", "-J", "shut", "--", "sleep", "1000")
+    refused = daemons.ran(DLQ, "attach", "--stdin", "shut", stdin=b"", timeout_s=DEADLINE_S)
+    assert refused.returncode != 0
+    assert b"the stdin of job" in refused.stderr
+    assert b"dlq submit --stdin" in refused.stderr
+    daemons.said("cancel", "-y", "shut")
+
+
+def test_a_writer_whose_master_restarts_loses_and_doubles_no_byte(daemons: Daemons) -> None:
+    words = ("-J", "sum", "--", "sh", "-c", "sleep 1; sha256sum")
+    daemons.said("submit", "--stdin", "-G", "1", *words)
+    until(daemons, "sum", "running")
+    data = random.Random(2).randbytes(4 << 20)
+    with attached(daemons, "sum") as client:
+        assert client.stdin is not None
+        client.stdin.write(data[: 1 << 20])
+        client.stdin.flush()
+        daemons.kill("master")
+        daemons.start("master")
+        out, err = client.communicate(data[1 << 20 :], timeout=DEADLINE_S)
+        assert out.split()[0].decode() == hashlib.sha256(data).hexdigest(), err
+        assert client.returncode == 0

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from dlq_cli.interactive.rank_stdin import OTHER_WRITES, TAKEN_OVER, writing
 from dlq_nodeagent.shim.binary import STDIN_NAME, ensure_program
 from support.waiting import wait_until
 
@@ -195,3 +196,45 @@ def test_a_path_of_any_length_will_do(tmp_path: Path) -> None:
         assert done.stdout.endswith(b"end\n")
         assert process.stdout is not None
         assert process.stdout.read() == b"far"
+
+
+@contextmanager
+def writer(at: Path, token: str, *, again: bool = False) -> Iterator[subprocess.Popen[bytes]]:
+    """A client's way in, as an agent starts it inside the job."""
+    words = writing(token, again=again)
+    variables = {"DLQ_STDIN": PROGRAM, "DLQ_BEAT_FILE": str(at / "beat")}
+    variables["PATH"] = os.environ["PATH"]
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    with subprocess.Popen(words, env=variables, **pipes) as process:  # type: ignore[call-overload]
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+def told(process: subprocess.Popen[bytes]) -> bytes:
+    assert process.stdout is not None
+    return process.stdout.readline()
+
+
+def test_one_writer_at_a_time_and_its_token_lets_it_come_again(tmp_path: Path) -> None:
+    with rank("pipe", tmp_path / "stdin", "cat") as process:
+        with writer(tmp_path, "a") as first:
+            assert told(first) == b"taken 0\n"
+            with writer(tmp_path, "b") as second:
+                assert second.wait(60) == OTHER_WRITES
+            assert first.stdin is not None
+            first.stdin.write(frame(DATA, b"abc"))
+            first.stdin.flush()
+            assert told(first) == b"taken 3\n"
+        with writer(tmp_path, "a", again=True) as first:  # its line was cut
+            assert told(first) == b"taken 3\n"
+        with writer(tmp_path, "b") as second:  # nobody has a line
+            assert told(second) == b"taken 3\n"
+            with writer(tmp_path, "a", again=True) as first:
+                assert first.wait(60) == TAKEN_OVER
+            assert second.stdin is not None
+            second.stdin.write(frame(DATA, b"de") + frame(END))
+            second.stdin.flush()
+            assert process.stdout is not None
+            assert process.stdout.read() == b"abcde"

@@ -8,7 +8,7 @@ broken streams. It schedules nothing.
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, NoReturn
@@ -98,6 +98,10 @@ class FakeMaster(
         self.tokens: dict[str, admin.JoinToken] = {}
         self.freeze_reason = ""
         self.estimate = forecasts.EstimateJobResponse(missing="nobody has looked yet")
+        # The answer to each question; None: always `estimate`.
+        self.estimate_of: (
+            Callable[[forecasts.EstimateJobRequest], forecasts.EstimateJobResponse] | None
+        ) = None
         self.compared = forecasts.CompareForecastsResponse()
         self.forecast_quality = forecasts.GetForecastQualityResponse()
         self.own_profile = master_profile_pb2.MasterProfile()
@@ -454,7 +458,8 @@ class FakeMaster(
     ) -> forecasts.EstimateJobResponse:
         self._note("EstimateJob", request, context)
         answer = forecasts.EstimateJobResponse()
-        answer.CopyFrom(self.estimate)
+        of = self.estimate_of
+        answer.CopyFrom(self.estimate if of is None else of(request))
         if request.job_id:
             answer.job.CopyFrom(self._job(request.job_id, context))
         else:

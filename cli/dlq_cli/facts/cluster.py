@@ -53,13 +53,12 @@ queue_facts = described(
     queue_pb2.Queue,
     """
     name priority policy is_default levels running_gpu_count waiting_gpu_count running_core_count
-    waiting_core_count held_job_count interactive?
+    waiting_core_count held_job_count interactive
     """,
     interactive=described(
         queue_pb2.InteractiveLimits,
         """
-        default_time_limit_duration max_time_limit_duration gpus_per_job_count? gpus_per_user_count?
-        floor_gpus
+        default_time_limit_s max_time_limit_s gpus_per_job_count gpus_per_user_count floor_gpus
         """,
     ),
     levels=described(

@@ -4,18 +4,27 @@ A line that is cut, or a daemon that restarts, loses and repeats no byte. The ra
 has taken, and all others are kept here. Before the first byte the job is tied to this
 client, and is never run again. When this process is killed, the master ends a tied job after
 [jobs] attend_silence. Before the first byte the job goes on without it, and its stdin stays open.
+`dlq attach --stdin` may then come: its bytes follow those that the rank has taken. One client at a
+time writes. A second one is refused while the first has a line, and takes over where it has none.
 """
 
 from __future__ import annotations
 
 import os
+import secrets
 import struct
 import threading
 from collections.abc import Callable
 from contextlib import ExitStack
 
 from dlq_cli.interactive.attendance import Attendance
-from dlq_cli.interactive.rank_stdin import ATTACH, running_attempt, still_runs
+from dlq_cli.interactive.rank_stdin import (
+    OTHER_WRITES,
+    TAKEN_OVER,
+    running_attempt,
+    still_runs,
+    writing,
+)
 from dlq_client.inside.command import PIECE_BYTES, CommandInside
 from dlq_client.jobs import Jobs
 from dlq_client.line.connection import Connection
@@ -28,6 +37,16 @@ _HEAD = struct.Struct("!cI")
 _DATA, _END = b"d", b"e"
 
 
+_REFUSALS = {
+    OTHER_WRITES: "another client writes to its stdin",
+    TAKEN_OVER: "another client has taken its stdin over",
+}
+
+
+class OtherWriter(ValueError):
+    """Another client has the stdin of the job."""
+
+
 class Kept:
     """The bytes of stdin that were read, and may not be taken yet. One thread reads, one sends, and
     one hears how many are taken.
@@ -38,6 +57,11 @@ class Kept:
         self._bytes = bytearray(first)
         self._first = 0  # the offset of the first of them
         self.at_end = False
+
+    def begin_at(self, offset: int) -> None:
+        """The first byte that was read here has this offset: others were taken before."""
+        with self.changed:
+            self._first += offset
 
     @property
     def read_bytes(self) -> int:
@@ -84,18 +108,26 @@ class PipedStdin:
         say: Callable[[str], None],
         *,
         first: bytes = b"",
+        refused: Callable[[str], None] | None = None,
     ) -> None:
-        """`first` was read already."""
+        """`first` was read already. `refused`: of a client that joins a job which it has not
+        submitted: told why it may not write, and the job goes on.
+        """
         self._connection = connection
         self._jobs = Jobs(connection)
         self._job_id = job_id
         self._descriptor = descriptor
         self._say = say
         self._kept = Kept(first)
+        self._refused = refused
+        self._token = secrets.token_hex(8)
+        self._wrote = False  # the rank has heard of us
         self._tied = ExitStack()
         self._is_tied = False
 
     def __enter__(self) -> PipedStdin:
+        if self._refused is not None:  # it may be tied to the client before us
+            self._tied.enter_context(self._attendance())
         for work in (lambda: self._kept.read_all(self._descriptor), self._bring):
             threading.Thread(target=work, daemon=True, name="stdin").start()
         return self
@@ -104,12 +136,19 @@ class PipedStdin:
         self._tied.close()
 
     def _bring(self) -> None:
-        with self._kept.changed:  # an idle pipe costs nothing
-            self._kept.changed.wait_for(lambda: self._kept.at_end or self._kept.read_bytes)
+        if self._refused is None:
+            with self._kept.changed:  # an idle pipe costs nothing
+                self._kept.changed.wait_for(lambda: self._kept.at_end or self._kept.read_bytes)
         try:
             self._bring_to_attempts()
         except (DlqError, ValueError) as error:
             what = error.what if isinstance(error, DlqError) else str(error)
+            if self._refused is not None:
+                self._refused(what)
+                return
+            if isinstance(error, OtherWriter):
+                self._say(f"{what}: job {self._job_id} goes on with that one")
+                return
             self._say(f"stdin cannot be brought to job {self._job_id}, which is cancelled: {what}")
             self._cancel()
 
@@ -128,12 +167,16 @@ class PipedStdin:
 
     def _brought(self) -> bool:
         """Whether the attempt that runs has all of it; False: the line was cut on the way."""
-        inside = CommandInside(self._connection, self._job_id, ATTACH)
-        heard = _Heard(inside, self._kept)
+        words = writing(self._token, again=self._wrote)
+        inside = CommandInside(self._connection, self._job_id, words)
+        heard = _Heard(inside, self._kept, joins=self._refused is not None and not self._wrote)
         try:
             heard.begin()
             sent_bytes = heard.wait(lambda: heard.taken_bytes is not None)
             offset = heard.taken_bytes
+            self._wrote = self._wrote or offset is not None
+            if heard.refusal:
+                raise OtherWriter(heard.refusal)
             while sent_bytes and offset is not None and not heard.at_end:
                 data = self._next(heard, offset)
                 if data:
@@ -174,8 +217,12 @@ class PipedStdin:
     def _tie(self) -> None:
         if not self._is_tied:
             self._jobs.attend(self._job_id, bind=True)
-            self._tied.enter_context(Attendance(self._connection, self._job_id, lambda _job: None))
+            if self._refused is None:
+                self._tied.enter_context(self._attendance())
             self._is_tied = True
+
+    def _attendance(self) -> Attendance:
+        return Attendance(self._connection, self._job_id, lambda _job: None)
 
     def _cancel(self) -> None:
         try:
@@ -187,10 +234,12 @@ class PipedStdin:
 class _Heard:
     """The words of the rank: how many bytes it has taken, and that it takes no more."""
 
-    def __init__(self, inside: CommandInside, kept: Kept) -> None:
+    def __init__(self, inside: CommandInside, kept: Kept, *, joins: bool) -> None:
         self._inside = inside
         self._kept = kept
+        self._joins = joins  # the rank may have taken bytes of others
         self._error: DlqError | ValueError | None = None
+        self.refusal = ""
         self.taken_bytes: int | None = None
         self.at_end = False
         """The program has all of it, or reads no more."""
@@ -214,6 +263,8 @@ class _Heard:
         rest = b""
         try:
             for output in self._inside.outputs():
+                if output.HasField("ended"):
+                    self.refusal = _REFUSALS.get(output.ended.exit_code, "")
                 *lines, rest = (rest + output.stdout).split(b"\n")
                 for line in lines:
                     self._take(line.decode("ascii", "replace"))
@@ -225,7 +276,12 @@ class _Heard:
 
     def _take(self, line: str) -> None:
         word, _, number = line.partition(" ")
-        if word == "taken":
+        if word == "taken" and self._joins:
+            self._joins = False
+            self._kept.begin_at(int(number))
+        elif word == "taken" and int(number) > self._kept.read_bytes:
+            self.refusal = _REFUSALS[TAKEN_OVER]
+        elif word == "taken":
             self._kept.forget(int(number))
         with self._kept.changed:
             if word == "taken":

@@ -16,6 +16,18 @@ from dlq_common.errors import Unavailable
 
 # Run by `dlq exec`'s way in; the agent has set the variables (nodeagent launch/stdin.py).
 ATTACH = ["/bin/sh", "-c", 'exec "$DLQ_STDIN" attach "${DLQ_BEAT_FILE%/*}/stdin"']
+# The same for a writer, with its token as $1 and "again" as $2 once it has written. A file of the
+# attempt names the writer; the end of its process lets another one in.
+OTHER_WRITES, TAKEN_OVER = 90, 91
+_WRITE = f"""\
+owner="${{DLQ_BEAT_FILE%/*}}/stdin.writer"
+if read -r pid token 2>/dev/null <"$owner" && [ "$token" != "$1" ]; then
+  [ "$2" != again ] || exit {TAKEN_OVER}
+  ! kill -0 "$pid" 2>/dev/null || exit {OTHER_WRITES}
+fi
+echo "$$ $1" >"$owner.$$" && mv "$owner.$$" "$owner" || exit 1
+exec "$DLQ_STDIN" attach "${{DLQ_BEAT_FILE%/*}}/stdin"
+"""
 RUNNING = frozenset({"running", "profiling", "pausing"})
 
 
@@ -41,6 +53,11 @@ def first_piece(descriptor: int) -> bytes | None:
         return os.read(descriptor, PIECE_BYTES) if ready else None
     except (OSError, ValueError):
         return b""
+
+
+def writing(token: str, *, again: bool) -> list[str]:
+    """The words that bring a pipe of one writer to the rank, and refuse a second writer."""
+    return ["/bin/sh", "-c", _WRITE, "dlq-stdin", token, "again" if again else ""]
 
 
 def running_attempt(connection: Connection, job_id: str, *, after: int = 0) -> int:

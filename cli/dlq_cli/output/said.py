@@ -32,8 +32,24 @@ def unknown_option(program: str, word: str, *, tries_help: bool = True) -> Slurm
     return SlurmSays(f"{program}: {what}", *more)
 
 
+_CLEAR = "\r\x1b[K"
+_refreshed = [False]  # whether the terminal's last line is one that is kept fresh
+
+
+def refresh_line(line: str) -> None:
+    """The last line of a terminal, instead of the one of before; empty: none. Other lines that are
+    said take its place.
+    """
+    if line or _refreshed[0]:
+        _refreshed[0] = bool(line)
+        click.echo(_CLEAR + line, err=True, nl=False)
+
+
 def say_line(line: str) -> None:
     """One line on stderr, also from the handler of a signal that came in the middle of another."""
+    if _refreshed[0]:
+        _refreshed[0] = False
+        line = _CLEAR + line
     try:
         click.echo(line, err=True)
     except RuntimeError:  # Python lets nobody into a stream twice

@@ -7,11 +7,13 @@ import socket
 import threading
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from functools import partial
 from types import FrameType
 from typing import Any
 
 import click
 
+from dlq.v1 import job_pb2
 from dlq_cli import exit_codes
 from dlq_cli.app import App
 from dlq_cli.commands.inside.exec import running_job
@@ -22,7 +24,9 @@ from dlq_cli.commands.look.wait import exit_code, wait_for
 from dlq_cli.commands.options import detaching, examples
 from dlq_cli.interactive.attendance import Attendance
 from dlq_cli.interactive.notebook import found_notebook, starting_words
+from dlq_cli.interactive.queue import send_interactive
 from dlq_cli.interactive.rank_stdin import running_attempt, still_runs
+from dlq_cli.interactive.waiting import WaitTeller
 from dlq_cli.jobs.held import HoldTeller
 from dlq_cli.lists.select import one_job
 from dlq_cli.spec.message import to_message
@@ -54,9 +58,12 @@ _LAST_LINES = 10
     metavar="PORT",
     help="The port of this host.  [default: any that is free]",
 )
+@click.option(
+    "--json", "as_json", is_flag=True, help="While it waits, one JSON object on stderr for news."
+)
 @click.pass_context
 def notebook(
-    ctx: click.Context, /, known: str | None, keep: bool, local: int, **flags: Any
+    ctx: click.Context, /, known: str | None, keep: bool, local: int, as_json: bool, **flags: Any
 ) -> None:
     """Start Jupyter as a job, wait for it, and print an address of this host that opens it.
 
@@ -68,13 +75,14 @@ def notebook(
     app: App = ctx.obj
     if known is not None:
         job_id = running_job(app, one_job(Jobs(app.connection()), known))
-        keep = True
+        keep, message = True, job_pb2.JobSpec()
     else:
-        job_id = _submitted(ctx, keep, flags)
+        job_id, message = _submitted(ctx, keep, flags)
     left = detaching(app, [job_id]) if keep else _ended_by_ctrl_c(app, job_id)
     with left, _kept(app, job_id, keep):
         if known is None:
-            wait_for(app, [job_id], running=True, holds=HoldTeller(app))
+            with WaitTeller(app, message, as_json=as_json) as holds:
+                wait_for(app, [job_id], running=True, holds=holds)
         _serve(app, job_id, local or _free_port())
     ended = wait_for(app, [job_id])
     if code := exit_code(ended.values()):
@@ -82,7 +90,10 @@ def notebook(
         raise exit_codes.Ended(code)
 
 
-def _submitted(ctx: click.Context, keep: bool, flags: dict[str, Any]) -> str:
+def _submitted(
+    ctx: click.Context, keep: bool, flags: dict[str, Any]
+) -> tuple[str, job_pb2.JobSpec]:
+    """The number of the new job, and its spec."""
     ctx.meta["dlq.command"] = starting_words(ctx.meta["dlq.command"] or ())
     flags["job_name"] = flags["job_name"] or "notebook"
     spec = asked_spec(ctx, (), None, flags)
@@ -91,10 +102,11 @@ def _submitted(ctx: click.Context, keep: bool, flags: dict[str, Any]) -> str:
         raise InvalidRequest("a notebook is one job of one size")
     message.interactive.attended = not keep
     app: App = ctx.obj
-    answer = send_spec(app, spec, message, "see `dlq status`, or submit under {} again")
+    again = "see `dlq status`, or submit under {} again"
+    answer = send_interactive(app, message, partial(send_spec, app, spec, message, again))
     app.say(f"job {answer.job.job_id} is queued")
     tell_reasons(app, answer.job.job_id, answer.reasons)
-    return answer.job.job_id
+    return answer.job.job_id, message
 
 
 def _kept(app: App, job_id: str, keep: bool) -> AbstractContextManager[object]:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from enum import Enum, auto
+from functools import partial
 from types import FrameType
 from typing import Any
 
@@ -25,9 +26,10 @@ from dlq_cli.commands.options import detaching, examples
 from dlq_cli.interactive.attendance import Attendance
 from dlq_cli.interactive.job_terminal import JobTerminal
 from dlq_cli.interactive.piped import PipedStdin
+from dlq_cli.interactive.queue import send_interactive
 from dlq_cli.interactive.rank_stdin import first_piece, piped_stdin
 from dlq_cli.interactive.terminal import needed_size
-from dlq_cli.jobs.held import HoldTeller
+from dlq_cli.interactive.waiting import WaitTeller
 from dlq_cli.spec.message import to_message
 from dlq_client.jobs import Jobs
 from dlq_common.errors import DlqError, IllegalTransition, InvalidRequest
@@ -52,6 +54,9 @@ TWICE_S = 2.0
 @click.option("--wrap", metavar="LINE", help="Run one line by /bin/sh instead of a script.")
 @click.option("--pty", "terminal", is_flag=True, help="Give rank 0 a terminal, at this one.")
 @click.option("--no-stdin", is_flag=True, help="Read nothing: the job's stdin is /dev/null.")
+@click.option(
+    "--json", "as_json", is_flag=True, help="While it waits, one JSON object on stderr for news."
+)
 @click.argument("source", nargs=-1, type=click.UNPROCESSED, metavar="[SCRIPT ARGS | SPEC | -- CMD]")
 @click.pass_context
 def run(
@@ -61,6 +66,7 @@ def run(
     wrap: str | None,
     terminal: bool,
     no_stdin: bool,
+    as_json: bool,
     **flags: Any,
 ) -> None:
     """Queue a job, print the output of its rank 0 as it comes, and exit as the job does.
@@ -68,6 +74,9 @@ def run(
     The first Ctrl-C goes to the job, as SIGINT to the main process of every rank. A second within
     two seconds cancels the job, and a third leaves. While the job waits only two together do
     anything. A lost line ends nothing: the job goes on, and `dlq attach` joins it again.
+
+    While the job waits, its place in line, its start and what would start now are told. Where there
+    is a queue for interactive jobs, a job that names none goes there.
 
     A pipe, or a file, at our stdin is the stdin of rank 0; a terminal is not, unless --pty. A job
     with a terminal, or that has got a byte, is never run again. A preemption, or the loss of its
@@ -84,12 +93,14 @@ def run(
         app.say("an elastic job is run again on another size, so its stdin is empty")
         stdin = _Stdin()
     stdin.ask(message)
-    answer = send_spec(app, spec, message, "see `dlq status`, or submit under {} again")
+    again = "see `dlq status`, or submit under {} again"
+    answer = send_interactive(app, message, partial(send_spec, app, spec, message, again))
     job_id = answer.job.job_id
     app.say(f"job {job_id} is queued")
     tell_reasons(app, job_id, answer.reasons)
-    holds = HoldTeller(app)
-    with detaching(app, [job_id]), CtrlC(app, job_id).heard(), stdin.brought(app, job_id):
+    holds = WaitTeller(app, message, as_json=as_json)
+    heard = CtrlC(app, job_id).heard()
+    with detaching(app, [job_id]), heard, stdin.brought(app, job_id), holds:
         if terminal:
             wait_for(app, [job_id], running=True, holds=holds)
             JobTerminal(app, job_id).stay()

@@ -24,6 +24,7 @@ from dlq_cli.spec.validate import Spec, finish
 from dlq_cli.spec.values.given import Given, Layer, Notes
 from dlq_common.errors import InvalidRequest
 from dlq_common.job_fields.reading.deadlines import is_past
+from dlq_common.job_fields.reading.words import PIPE
 from dlq_common.job_fields.table import SECTIONS
 
 
@@ -109,6 +110,8 @@ def _write_section(
     is_flag=True,
     help="Do not wait up to 2 s for the verdict on its deadline.",
 )
+@click.option("--interactive", is_flag=True, help="In the queue of interactive jobs.")
+@click.option("--stdin", is_flag=True, help="Its stdin stays open for `dlq attach --stdin`.")
 @click.option("--parsable", is_flag=True, help="Print the id alone.")
 @click.option(
     "--test-only", is_flag=True, help="Check everything and show the result, without submitting."
@@ -127,6 +130,8 @@ def submit(
     follow: bool,
     wait_admission: bool,
     no_wait: bool,
+    interactive: bool,
+    stdin: bool,
     parsable: bool,
     test_only: bool,
     request_id: str | None,
@@ -166,8 +171,25 @@ def submit(
         admission=wait_admission,
         verdict=not no_wait,
     )
-    key = request_id or ""
-    submit_spec(app, spec, manner, request_id=key, test_only=test_only, command="submit")
+    message = None
+    if interactive or stdin:
+        from dlq_cli.interactive.queue import ask_for_it
+        from dlq_cli.spec.message import to_message
+
+        message = to_message(spec)
+        if interactive:
+            ask_for_it(app, message)
+        if stdin:
+            message.interactive.stdin = PIPE
+    submit_spec(
+        app,
+        spec,
+        manner,
+        request_id=request_id or "",
+        test_only=test_only,
+        message=message,
+        command="submit",
+    )
 
 
 def _check_admission(spec: Spec, *, stays: bool, leaves: bool) -> None:

@@ -37,6 +37,14 @@ def test_bytes_are_kept_until_they_are_taken(pipe: tuple[int, int]) -> None:
     assert (kept.read_bytes, kept.at(4), kept.at(6)) == (6, b"ef", b"")
 
 
+def test_the_bytes_of_a_second_writer_follow_those_of_the_first() -> None:
+    kept = Kept(b"ab")
+    kept.begin_at(10)
+    assert (kept.read_bytes, kept.at(10)) == (12, b"ab")
+    kept.forget(11)
+    assert kept.at(11) == b"b"
+
+
 def test_a_rank_that_begins_anew_behind_forgotten_bytes_is_a_fault() -> None:
     kept = Kept(b"abc")
     kept.forget(2)

@@ -1,0 +1,204 @@
+"""Words for a user whose job waits: its place in line, its start, and what would start now.
+
+A thread asks the master now and then, while the job waits. On a terminal it keeps one line of
+stderr fresh. Elsewhere it prints a line when something has changed, or with --json one object. A
+silent master, or one that starts again, changes nothing: the thread asks again.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from dlq.v1 import forecast_service_pb2, job_pb2, queue_pb2
+from dlq_cli.app import App
+from dlq_cli.facts.common import document
+from dlq_cli.facts.job import range_facts
+from dlq_cli.interactive.queue import beyond, interactive_queue
+from dlq_cli.interactive.terminal import size
+from dlq_cli.jobs.held import HoldTeller
+from dlq_cli.lists.story import reason_text
+from dlq_cli.output.render import OutputLook, clean_line
+from dlq_cli.output.said import refresh_line, say_line
+from dlq_cli.text.foreseen import long_range
+from dlq_cli.words import shown_state
+from dlq_client.forecasts import Forecasts
+from dlq_client.jobs import Jobs
+from dlq_common.errors import DlqError
+from dlq_common.text.wire import from_timestamp
+
+FIRST_S, EVERY_S = 2.0, 20.0
+AT_ONCE_S = 30.0
+_ANSWER_S = 3.0  # for each forecast
+_WAITING = frozenset({"pending", "queued"})
+
+
+class Wish(NamedTuple):
+    """A smaller wish: the flags for it, and the spec with it."""
+
+    flags: str
+    spec: job_pb2.JobSpec
+
+
+class News(NamedTuple):
+    """The state of a job that waits."""
+
+    job_id: str
+    ahead: int | None
+    reason: str
+    start: forecast_service_pb2.EstimateJobResponse
+    at_once: tuple[str, ...]
+
+    def words(self, look: OutputLook) -> str:
+        """One line for people."""
+        parts = []
+        if self.ahead is not None:
+            jobs = "1 job" if self.ahead == 1 else f"{self.ahead} jobs"
+            parts.append(f"{jobs} ahead of it" if self.ahead else "first in line")
+        if self.start.HasField("start"):
+            parts.append(f"starts {long_range(self.start.start, look)}")
+        if self.reason:
+            parts.append(self.reason)
+        if self.at_once:
+            parts.append(f"{', '.join(self.at_once)} would start now")
+        return f"job {self.job_id} waits: {'; '.join(parts) or 'no more is known'}"
+
+    def facts(self) -> str:
+        """The same as one JSON object."""
+        start = range_facts(self.start.start) if self.start.HasField("start") else None
+        return document(
+            {
+                "waiting": {
+                    "job_id": self.job_id,
+                    "jobs_ahead_count": self.ahead,
+                    "reason": self.reason,
+                    "start": start,
+                    "would_start_now": list(self.at_once),
+                }
+            }
+        )
+
+
+class WaitTeller(HoldTeller):
+    """Tells of holds, and of a job while it waits. `look` is to see each value of the job."""
+
+    def __init__(self, app: App, spec: job_pb2.JobSpec, *, as_json: bool = False) -> None:
+        super().__init__(app)
+        self._spec = spec
+        self._as_json = as_json
+        self._lock = threading.Lock()
+        self._waits = ""  # the job that waits
+        self._over = threading.Event()
+        self._started = False
+
+    def __enter__(self) -> WaitTeller:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._over.set()
+        self._set("")
+
+    def look(self, job: job_pb2.Job) -> None:
+        """It waits, or does no longer."""
+        waits = shown_state(job) in _WAITING
+        self._set(job.job_id if waits else "")
+        super().look(job)
+        if waits and not self._started:
+            self._started = True
+            threading.Thread(target=self._tell, daemon=True, name="waiting").start()
+
+    def _set(self, job_id: str) -> None:
+        with self._lock:
+            self._waits = job_id
+            if not job_id:
+                refresh_line("")
+
+    def _tell(self) -> None:
+        told, pause_s = "", FIRST_S
+        while not self._over.wait(pause_s):
+            pause_s = EVERY_S
+            job_id = self._waits
+            if not job_id:
+                continue
+            try:
+                news = look_at(self._app, job_id, self._spec)
+            except (DlqError, ValueError):  # ValueError: the line is closed
+                continue
+            with self._lock:
+                if self._waits == job_id:
+                    told = self._show(news, told)
+
+    def _show(self, news: News, told: str) -> str:
+        """Returns what was shown."""
+        if self._as_json:
+            if (text := news.facts()) != told:
+                say_line(text)
+            return text
+        look = OutputLook(tty=sys.stderr.isatty(), color=False, now_s=self._app.clock.now_s())
+        text = clean_line(news.words(look))
+        if look.tty:
+            refresh_line(f"dlq: {text}"[: size()[0] - 1])
+        elif text != told:
+            self._app.say(text)
+        return text
+
+
+def look_at(app: App, job_id: str, spec: job_pb2.JobSpec) -> News:
+    """The state of a job that waits, and the smaller wishes that would start now."""
+    connection = app.connection()
+    why, forecasts = Jobs(connection).explain(job_id), Forecasts(connection)
+    ahead = why.jobs_ahead_count if why.HasField("jobs_ahead_count") else None
+    reason = reason_text(why.reasons[0]) if why.reasons else ""
+    start = forecasts.of_job(job_id, wait_s=_ANSWER_S)
+    at_once = [] if starts_at_once(start) else list(_at_once(app, forecasts, spec))
+    return News(job_id, ahead, reason, start, tuple(at_once))
+
+
+def _at_once(app: App, forecasts: Forecasts, spec: job_pb2.JobSpec) -> Iterator[str]:
+    narrower = False
+    for wish in smaller(spec, interactive_queue(app)):
+        if narrower and wish.flags.startswith("--gpus"):
+            continue  # a wider one starts
+        try:
+            starts = starts_at_once(forecasts.of_spec(wish.spec, wait_s=_ANSWER_S))
+        except DlqError:
+            continue  # this cluster, or its limits, would refuse it
+        if starts:
+            narrower = narrower or wish.flags.startswith("--gpus")
+            yield wish.flags
+
+
+def starts_at_once(answer: forecast_service_pb2.EstimateJobResponse) -> bool:
+    """Whether the forecast is a start within half a minute."""
+    if not (answer.HasField("start") and answer.start.HasField("likely_time")):
+        return False
+    likely_s = from_timestamp(answer.start.likely_time)
+    return likely_s - from_timestamp(answer.estimate_time) <= AT_ONCE_S
+
+
+def smaller(spec: job_pb2.JobSpec, queue: queue_pb2.Queue | None) -> Iterator[Wish]:
+    """Fewer GPUs, GPUs of any type, and the queue of interactive jobs."""
+    asked = spec.resources
+    fixed = asked.HasField("node_count") or spec.HasField("elastic") or spec.HasField("roles")
+    gpus = 0 if fixed else asked.gpu_count
+    while (gpus := gpus // 2) >= 1:
+        wish = _copy(spec)
+        wish.resources.gpu_count = gpus
+        yield Wish(f"--gpus {gpus}", wish)
+    if asked.gpu_type:
+        wish = _copy(spec)
+        wish.resources.gpu_type = ""
+        del wish.resources.or_gpu_types[:]
+        yield Wish("GPUs of any type", wish)
+    if queue is not None and spec.queue != queue.name and not beyond(spec, queue):
+        wish = _copy(spec)
+        wish.queue = queue.name
+        yield Wish(f"-p {queue.name}", wish)
+
+
+def _copy(spec: job_pb2.JobSpec) -> job_pb2.JobSpec:
+    copy = job_pb2.JobSpec()
+    copy.CopyFrom(spec)
+    return copy
