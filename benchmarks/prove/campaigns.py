@@ -141,8 +141,13 @@ CAMPAIGNS = (
     Campaign(
         "disks",
         "A bad disk never makes an answer false, and the message names the file and the remedy.",
-        "300 injections: no acknowledged work is lost in silence.",
-        (tests("tests/fault/test_disks.py", short={"N": "30"}, full={"N": "300"}),),
+        "300 injections, stalls of 30 s among them: no acknowledged work is lost in silence.",
+        (
+            tests(
+                "tests/fault/test_disks.py",
+                short={"N": "30", "STALL_S": "2"}, full={"N": "300", "STALL_S": "30"},
+            ),
+        ),
     ),
     Campaign(
         "messages",
@@ -155,6 +160,19 @@ CAMPAIGNS = (
         "Releases take turns under load, in both directions, and lose nothing.",
         "100 changes of the release: none lost, none twice.",
         (tests("tests/fault/test_upgrades.py", short={"N": "6"}, full={"N": "100"}),),
+    ),
+    Campaign(
+        "repairs",
+        "A change of the schema that is killed goes on at the next start, and a restored copy "
+        "kills no job.",
+        "kill -9 at every statement from every former schema: 0 jobs lost. Restores under living "
+        "agents: 0 jobs killed, all newer ones reported.",
+        (
+            tests(
+                "tests/fault/test_repairs.py",
+                short={"SCHEMAS": "2", "RESTORES": "1"}, full={"SCHEMAS": "100", "RESTORES": "20"},
+            ),
+        ),
     ),
     Campaign(
         "submits",
@@ -200,6 +218,13 @@ CAMPAIGNS = (
                 {"MINUTES": "2"}, {"MINUTES": "10"},
             ),
         ),
+    ),
+    Campaign(
+        "hostile",
+        "Jobs that mean harm end as they must, and no node is lost by them.",
+        "100 each of fork bombs, memory hogs, floods of output, undying children, killers of "
+        "agents and poison. Heartbeats within 5 s, and poison held after 3 attempts at most.",
+        (tests("tests/fault/test_hostile_jobs.py", short={"RUNS": "2"}, full={"RUNS": "100"}),),
     ),
     Campaign(
         "canaries",

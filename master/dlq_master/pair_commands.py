@@ -30,6 +30,7 @@ from dlq_master.rpc.people.authorities import (
     FILES,
     KEY,
     NEXT,
+    PAIR_KEY,
     SEEDS,
     read_authority,
 )
@@ -110,7 +111,7 @@ def join(
             _write_keys(content, state_dir)
             read_authority(state_dir, config.cluster.name)
         except BaseException:
-            for path in (config_path, *(state_dir / name for name in FILES)):
+            for path in (config_path, *(state_dir / name for name in (*FILES, PAIR_KEY))):
                 path.unlink(missing_ok=True)
             raise
         if owner:
@@ -164,6 +165,9 @@ def _exported(config: MasterConfig, config_path: Path) -> Mapping[str, Any]:
     files |= {CERTIFICATE: (state_dir / CERTIFICATE).read_bytes()}
     if (state_dir / SEEDS).exists():
         files[SEEDS] = read_private(state_dir / SEEDS)
+    from dlq_master.rpc.people.shared_authority import make_pair_key
+
+    files[PAIR_KEY] = make_pair_key(state_dir)
     return {
         "address": config.listen.advertise or config.listen.api,
         "config": config_path.read_text(),
@@ -182,7 +186,7 @@ def _is_whole(content: Any) -> bool:
 
 def _refuse_if_there(state_dir: Path, config_path: Path) -> None:
     """ConfigError where anything would be replaced, or the rows of another master lie."""
-    for path in (config_path, *(state_dir / name for name in (*FILES, _ROWS))):
+    for path in (config_path, *(state_dir / name for name in (*FILES, PAIR_KEY, _ROWS))):
         if path.exists() or path.is_symlink():
             raise ConfigError(f"there is a master already: {path} exists")
 
@@ -255,8 +259,9 @@ def _write_keys(content: Mapping[str, Any], state_dir: Path) -> None:
     state_dir.mkdir(mode=0o755, parents=True, exist_ok=True)
     files = {name: base64.b64decode(text) for name, text in content["files"].items()}
     write_public(state_dir / CERTIFICATE, files[CERTIFICATE])
-    if SEEDS in files:
-        write_private(state_dir / SEEDS, files[SEEDS])
+    for name in (SEEDS, PAIR_KEY):
+        if name in files:
+            write_private(state_dir / name, files[name])
     write_private(state_dir / KEY, files[KEY])
 
 

@@ -8,7 +8,7 @@ import signal
 import socket
 import sys
 from collections import deque
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Coroutine, Iterator, Mapping
 from contextlib import AsyncExitStack, suppress
 from functools import partial
 from importlib.metadata import version
@@ -61,7 +61,7 @@ from dlq_master.rpc.people.host_accounts import HostAccounts
 from dlq_master.rpc.people.login_broker import BrokerSettings, LoginBroker
 from dlq_master.rpc.server import MasterServer, ServerSettings
 from dlq_master.start_clock import anchor, start_clock, this_boot
-from dlq_master.store.batch import HOOKS_SEEN, Batch, Loaded, PastJobs
+from dlq_master.store.batch import CA_FILES, HOOKS_SEEN, Batch, Loaded, PastJobs
 from dlq_master.store.committing import BatchWriter
 from dlq_master.store.reader import StoreReader
 from dlq_master.store.sqlite.halves import Writer
@@ -137,9 +137,9 @@ async def _serve(
     leads, stopped = await _part(config, authority, service, leaving, stepped_down)
     if stopped:
         return 0, None
-    authority = _read_anew(config, authority, leads)
     writer, reader = open_store(config, leaving, early, leads)
     loaded = _rows(config, writer, reader, leads)
+    authority, shared = _read_anew(config, authority, leads, loaded.meta)
     boot_id = this_boot(os.environ)
     clock = start_clock(loaded.meta, loaded.last_time_s, state_dir, boot_id)
     keep_time_by(clock)
@@ -158,7 +158,9 @@ async def _serve(
         load_numbers()  # no turn has to wait for it
     del loaded
     keep_what_is_loaded()
+    first.meta |= shared
     await writer.commit(first)
+    authority.noted(shared.get(CA_FILES))
     shipping = await _ship(config, state.epoch, authority, writer, leaving)
     periods_s = {
         **PERIODS_S,
@@ -294,12 +296,19 @@ async def _part(
 
 
 def _read_anew(
-    config: MasterConfig, authority: Authorities, leads: Leadership | None
-) -> Authorities:
-    """The CA as its files are now: a change of it may have been copied to a standby."""
+    config: MasterConfig, authority: Authorities, leads: Leadership | None, meta: Mapping[str, str]
+) -> tuple[Authorities, dict[str, str]]:
+    """The CA as another master has left it, and what is to be stored of it for others."""
     if leads is None:
-        return authority
-    return Authorities(config.cluster.state_dir, config.cluster.name)
+        return authority, {}
+    from dlq_master.rpc.people.shared_authority import SharedAuthority
+
+    shared = SharedAuthority(config.cluster.state_dir)
+    shared.take(meta)
+    authority = Authorities(config.cluster.state_dir, config.cluster.name)
+    authority.shared = shared
+    word = shared.news(meta)
+    return authority, {} if word is None else {CA_FILES: word}
 
 
 def _rows(

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import math
 import signal
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, suppress
 from functools import partial
 from typing import TYPE_CHECKING, Final
@@ -35,6 +35,8 @@ from dlq_master.model.nodes.node import Node
 from dlq_master.rpc.calls.auth import Door, Members
 from dlq_master.rpc.calls.roles import GroupGrants
 from dlq_master.rpc.calls.signs import Signs
+from dlq_master.rpc.people.authorities import Authorities
+from dlq_master.rpc.people.shared_authority import SharedAuthority
 from dlq_master.rpc.standing_by import StandbyFacts, StandbyServer
 from dlq_master.store.batch import Loaded, User
 from dlq_master.store.committing import BatchWriter
@@ -81,6 +83,11 @@ class WarmRows:
 
     def node(self, node_id: NodeId) -> Node | None:
         """No node has business with a standby."""
+
+    @property
+    def meta(self) -> Mapping[str, str]:
+        """As it was read last."""
+        return {} if self._tail is None else self._tail.meta
 
     @property
     def revocations(self) -> Mapping[str, Revocation]:
@@ -208,7 +215,7 @@ class Leadership:
 
 async def lead(
     config: MasterConfig,
-    authority: Signs,
+    authority: Authorities,
     service: Service,
     leaving: AsyncExitStack,
     *,
@@ -235,12 +242,25 @@ async def lead(
     keeper.watched = rows.look
     leaving.callback(rows.close)
     standing = _Standing(keeper, service, rows)
+    shared = SharedAuthority(config.cluster.state_dir)
+    standing.follow = partial(follow_authority, shared, authority, rows)
     if not await standing.until_it_leads(config, authority):
         return None
     looking = asyncio.create_task(standing.look())
     leaving.callback(looking.cancel)
     _log.info("leads", epoch=lease.fence.epoch, fence=lease.fence.text())
     return Leadership(config, keeper, rows)
+
+
+async def follow_authority(shared: SharedAuthority, authority: Authorities, rows: WarmRows) -> None:
+    """Sign by the CA of the leader, as the rows that were read last have it."""
+    if shared.is_newer(rows.meta):
+        await asyncio.to_thread(shared.take, rows.meta)
+        authority.reload()
+
+
+async def nothing_to_follow() -> None:
+    """Of a standby whose CA never changes."""
 
 
 def own_address(config: MasterConfig) -> str:
@@ -271,6 +291,7 @@ class _Standing:
         self._loop = asyncio.get_running_loop()
         self._changed = asyncio.Event()
         self._stopped = False
+        self.follow: Callable[[], Awaitable[None]] = nothing_to_follow  # after each look
 
     async def until_it_leads(self, config: MasterConfig, authority: Signs) -> bool:
         """Whether it leads now; False: it was told to stop."""
@@ -298,6 +319,7 @@ class _Standing:
                 await self._look_once()
                 collector.turned()
                 await self._catch_up()
+                await self.follow()
         finally:
             collecting.cancel()
             await refusing.stop()

@@ -14,6 +14,7 @@ import random
 import shutil
 import subprocess
 import sys
+import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -42,14 +43,16 @@ from support.stored_values import a_job
 
 SPEC = b"\x01" * 700
 JOBS = 40
+COMMITS = 120
 REMEDIES = ("restore", "init", "make room", "look at", "move the file", "older", "verify-audit")
 FAULTS = ("sync", "eio", "enospc", "short")
+STALL_S = float(os.environ.get("STALL_S", "1"))
 WRITER_FILES = ("dlq.db-wal", "dlq.db", "dlq.db.commits")
 # Commits until a failure, as support of test_store_disk.py does; prints what was acknowledged.
 COMMIT_UNTIL_FAILURE = """
 import asyncio, json, sys
 from pathlib import Path
-from support.disk_campaign import SPEC
+from support.disk_campaign import COMMITS, SPEC
 from support.stored_values import a_job
 from dlq_common.errors import DlqError
 from dlq_master.model.ids import JobId
@@ -63,13 +66,14 @@ async def main():
     except (DlqError, OSError) as error:
         print(json.dumps([accepted, f"{error} {getattr(error, 'hint', '')}"]))
         return
-    for number in range(1, 121):
+    for number in range(1, COMMITS + 1):
         try:
             await writer.commit(Batch(jobs=[a_job(number)], specs=[(JobId(number), SPEC)]))
         except Exception as error:
             failure = str(error)
             break
         accepted.append(number)
+        print(number, file=sys.stderr, flush=True)  # acknowledged, whatever comes
     print(json.dumps([accepted, failure]), flush=True)
     import os
     os._exit(0)  # as after a kill: no orderly end
@@ -104,6 +108,17 @@ class Campaign:
                 raise FalseAck(f"injection {number} of seed {seed} ({kind}): {wrong}") from None
             self.outcomes[f"{kind}: {found}"] += 1
         return self.outcomes
+
+    def faulty(self, file: str, fault: str, after: int) -> dict[str, str]:
+        """The environment of a process for which calls on this file fail."""
+        return {
+            **os.environ,
+            "PYTHONPATH": os.pathsep.join(sys.path),
+            "LD_PRELOAD": self.library,
+            "DISK_FILE": file,
+            "DISK_FAULT": fault,
+            "DISK_AFTER": str(after),
+        }
 
     def template(self, name: str, make: Callable[[Path], object]) -> Path:
         """A directory that is made once."""
@@ -220,6 +235,80 @@ def audit_file(campaign: Campaign, place: Path, dice: random.Random) -> str:
     return "told what is broken"
 
 
+READ_UNTIL_FAILURE = """
+import json, sys
+from pathlib import Path
+from support.disk_campaign import SPEC
+from dlq_common.errors import DlqError
+from dlq_master.model.ids import JobId
+from dlq_master.store.sqlite.halves import Reader, Writer
+
+path, failure, found = Path(sys.argv[1]), "", 0
+try:
+    Writer(path).close()
+    reader = Reader(path)
+    jobs = reader.load().jobs
+    assert len(jobs) == int(sys.argv[2]), f"only {len(jobs)} jobs were read"
+    assert all(reader.spec(job.job_id) == SPEC for job in jobs)
+except (DlqError, OSError) as error:
+    failure = f"{error} {getattr(error, 'hint', '')}"
+print(json.dumps(failure))
+"""
+
+
+def failing_reads(campaign: Campaign, place: Path, dice: random.Random) -> str:
+    """A start whose reads fail at some moment; then the disk is well, and the next one starts."""
+    shutil.copytree(campaign.template("master", make_master), place)
+    file = dice.choice(("dlq.db-wal", "dlq.db", "dlq.db.commits"))
+    done = subprocess.run(
+        [sys.executable, "-c", READ_UNTIL_FAILURE, str(place / "dlq.db"), str(JOBS)],
+        env=campaign.faulty(file, "read", dice.randrange(1, 40)),
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    what = f"reads of {file}"
+    if done.returncode != 0:
+        raise FalseAck(f"{what}: a start that is not refused: {done.stderr[-1500:]}")
+    failure = json.loads(done.stdout)
+    try:
+        if failure:
+            refused(failure, "dlq.db")
+        found = judge_master(place, range(1, JOBS + 1))
+    except FalseAck as wrong:
+        raise FalseAck(f"{what}: {wrong}") from None
+    return f"{'refused' if failure else 'went on'}, then {found}"
+
+
+def stalled_syncs(campaign: Campaign, place: Path, dice: random.Random) -> str:
+    """A sync that takes STALL_S. Half of the writers are killed meanwhile."""
+    place.mkdir()
+    create_database(place / "dlq.db")
+    file, killed = dice.choice(WRITER_FILES), dice.random() < 0.5
+    told = place / "stalls"
+    stall = {"DISK_STALL_MS": str(round(STALL_S * 1000)), "DISK_TOLD": str(told)}
+    writer = subprocess.Popen(
+        [sys.executable, "-c", COMMIT_UNTIL_FAILURE, str(place / "dlq.db")],
+        env={**campaign.faulty(file, "stall", dice.randrange(1, 60)), **stall},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    if killed:
+        while writer.poll() is None and not told.exists():
+            time.sleep(0.005)
+        writer.kill()
+    _, said = writer.communicate(timeout=STALL_S + 120)
+    accepted = [int(line) for line in said.splitlines() if line.isdecimal()]
+    if not killed and len(accepted) != COMMITS:
+        raise FalseAck(f"a stall of {file}: the writer went on only to {len(accepted)}: {said}")
+    try:
+        found = judge_master(place, accepted)
+    except FalseAck as wrong:
+        raise FalseAck(f"a stall of {file} after {len(accepted)}: {wrong}") from None
+    return f"{'killed' if killed else 'went on'}, then {found}"
+
+
 def failing_calls(campaign: Campaign, place: Path, dice: random.Random) -> str:
     """A living writer whose disk fails; then the disk is well, and the next one starts."""
     place.mkdir()
@@ -227,14 +316,7 @@ def failing_calls(campaign: Campaign, place: Path, dice: random.Random) -> str:
     file, fault = dice.choice(WRITER_FILES), dice.choice(FAULTS)
     done = subprocess.run(
         [sys.executable, "-c", COMMIT_UNTIL_FAILURE, str(place / "dlq.db")],
-        env={
-            **os.environ,
-            "PYTHONPATH": os.pathsep.join(sys.path),
-            "LD_PRELOAD": campaign.library,
-            "DISK_FILE": file,
-            "DISK_FAULT": fault,
-            "DISK_AFTER": str(dice.randrange(1, 60)),
-        },
+        env=campaign.faulty(file, fault, dice.randrange(1, 60)),
         capture_output=True,
         text=True,
         timeout=120,
@@ -358,5 +440,8 @@ KINDS: dict[str, Callable[[Campaign, Path, random.Random], str]] = {
     "node record": agent_journal("node.json"),
     "rank log": agent_journal("ranks.log"),
     "failing calls": failing_calls,
+    "failing reads": failing_reads,
+    "stalls": stalled_syncs,
 }
-AT_REST = tuple(kind for kind in KINDS if kind != "failing calls")
+AT_WORK = ("failing calls", "failing reads", "stalls")
+AT_REST = tuple(kind for kind in KINDS if kind not in AT_WORK)

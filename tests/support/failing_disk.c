@@ -1,11 +1,13 @@
 /* LD_PRELOAD: a disk that fails for files whose name ends in DISK_FILE. For tests of the store.
  *
  * DISK_FAULT says how: "sync" (the default: fsync and fdatasync fail with EIO), "eio" and "enospc"
- * (writes fail), or "short" (one write takes half of its bytes, and later ones fail with ENOSPC).
- * The DISK_AFTER-th operation fails (default 1), and so do all that follow. With DISK_DELAY_MS none
- * fails: each sync takes so long. */
+ * (writes fail), "short" (one write takes half of its bytes, and later ones fail with ENOSPC), or
+ * "read" (reads fail with EIO). The DISK_AFTER-th operation fails (default 1), and so do all that
+ * follow. With "stall" none fails: the DISK_AFTER-th sync takes DISK_STALL_MS, and makes the empty
+ * file DISK_TOLD when it begins. With DISK_DELAY_MS none fails: each sync takes so long. */
 #define _GNU_SOURCE
 #include <errno.h>
+#include <fcntl.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -16,6 +18,7 @@
 
 static long left = -1;
 static int was_short = 0;
+static int has_stalled = 0;
 
 static int is_ours(int fd) {
     const char *wanted = getenv("DISK_FILE");
@@ -43,8 +46,20 @@ static int is_due(void) {
     return 1;
 }
 
+static void stall(void) {
+    const char *told = getenv("DISK_TOLD"), *lasts = getenv("DISK_STALL_MS");
+    if (has_stalled || !is_due()) return;
+    has_stalled = 1;
+    if (told != NULL) close(open(told, O_WRONLY | O_CREAT | O_CLOEXEC, 0600));
+    usleep((useconds_t)(lasts != NULL ? atol(lasts) : 30000) * 1000);
+}
+
 static int sync_fails(int fd) {
     if (!is_ours(fd)) return 0;
+    if (is_fault("stall")) {
+        stall();
+        return 0;
+    }
     const char *delay = getenv("DISK_DELAY_MS");
     if (delay != NULL) {
         usleep((useconds_t)atol(delay) * 1000);
@@ -71,7 +86,8 @@ int fdatasync(int fd) {
 
 /* The bytes that this write may take: all, half, or -1 with errno. */
 static ssize_t taken(int fd, size_t count) {
-    if (is_fault("sync") || !is_ours(fd) || !is_due()) return (ssize_t)count;
+    if (is_fault("sync") || is_fault("read") || is_fault("stall")) return (ssize_t)count;
+    if (!is_ours(fd) || !is_due()) return (ssize_t)count;
     if (is_fault("short") && !was_short) {
         was_short = 1;
         return (ssize_t)(count / 2 + 1);
@@ -93,4 +109,22 @@ ssize_t pwrite(int fd, const void *data, size_t count, off_t at) {
 ssize_t pwrite64(int fd, const void *data, size_t count, off64_t at) {
     ssize_t some = taken(fd, count);
     return some < 0 ? -1 : (ssize_t)syscall(SYS_pwrite64, fd, data, (size_t)some, at);
+}
+
+static int read_fails(int fd) {
+    if (!is_fault("read") || !is_ours(fd) || !is_due()) return 0;
+    errno = EIO;
+    return 1;
+}
+
+ssize_t read(int fd, void *data, size_t count) {
+    return read_fails(fd) ? -1 : (ssize_t)syscall(SYS_read, fd, data, count);
+}
+
+ssize_t pread(int fd, void *data, size_t count, off_t at) {
+    return read_fails(fd) ? -1 : (ssize_t)syscall(SYS_pread64, fd, data, count, at);
+}
+
+ssize_t pread64(int fd, void *data, size_t count, off_t at) {
+    return read_fails(fd) ? -1 : (ssize_t)syscall(SYS_pread64, fd, data, count, at);
 }

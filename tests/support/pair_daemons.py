@@ -8,6 +8,7 @@ from pathlib import Path
 
 from dlq_client.line.connection import Connection
 from dlq_client.queues import Queues
+from dlq_master.rpc.people.shared_authority import make_pair_key
 from support.harness import BIN, Daemons
 from support.ports import free_ports
 from support.postgres_daemons import PostgresDaemons
@@ -44,7 +45,8 @@ class PairDaemons(PostgresDaemons):
         super()._make_master()
         second = self.root / "master2"
         second.mkdir(mode=0o700)
-        for name in ("ca.key", "ca.crt"):
+        make_pair_key(self.root / "master")
+        for name in ("ca.key", "ca.crt", "pair.key"):
             shutil.copy2(self.root / "master" / name, second / name)
         text = (self.root / "master.toml").read_text()
         text = text.replace(self.api, self._second[0], 1).replace(self.join, self._second[1], 1)

@@ -174,6 +174,7 @@ MOST_RECORDINGS: Final = 20_000  # are read at a start
 MOST_COMPLETED: Final = 5_000  # likewise, of jobs that have left memory, at the first start
 TAUGHT: Final = "taught"  # key of meta: "yes" once what was learned lies in rows
 BATCH: Final = "batch"  # key of meta: number of the last batch (store/commit_record.py)
+CA_FILES: Final = "ca_files"  # key of meta: the files of the CA for other masters, sealed
 COPY: Final = "copy"  # key of meta: a master that starts on this starts on a copy of the past
 AUDIT_HEAD: Final = "audit_head"  # key of meta: number and hash of the audit's last line on disk
 HOOKS_SEEN: Final = "hooks_seen"  # key of meta: up to this sequence hooks were told; "-1": none is

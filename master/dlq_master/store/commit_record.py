@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Final
 
 from dlq_master.store.batch import Batch
+from dlq_master.store.port import DatabaseDamaged
 
 SLOTS: Final = 64
 SLOT_BYTES: Final = 512
@@ -56,6 +57,7 @@ class CommitRecord:
 
     def __init__(self, path: Path) -> None:
         """Raises OSError when there is no room for it."""
+        self._path = path
         self._handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         missing = SLOTS * SLOT_BYTES - os.fstat(self._handle).st_size
         if missing > 0:  # at once, so that no later record lacks room
@@ -73,8 +75,17 @@ class CommitRecord:
         os.fdatasync(self._handle)
 
     def after(self, number: int) -> Sequence[CommittedBatch]:
-        """Batches with a higher number, in order. A slot that cannot be read is none."""
-        slots = (os.pread(self._handle, SLOT_BYTES, at * SLOT_BYTES) for at in range(SLOTS))
+        """Batches with a higher number, in order. A slot with another content is none. Raises
+        DatabaseDamaged when the disk refuses to read it: then nobody knows what is missing.
+        """
+        try:
+            slots = [os.pread(self._handle, SLOT_BYTES, at * SLOT_BYTES) for at in range(SLOTS)]
+        except OSError as error:
+            raise DatabaseDamaged(
+                f"{self._path}: {error.strerror}",
+                hint="look at the disk; move the file away if it is lost: then no start can tell "
+                "whether acknowledged work is missing",
+            ) from error
         found = [one for one in map(_read, slots) if one is not None and one.number > number]
         return sorted(found, key=lambda one: one.number)
 

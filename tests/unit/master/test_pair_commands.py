@@ -13,7 +13,7 @@ from dlq_common.daemon.config import load_config
 from dlq_master.app import main
 from dlq_master.control.config import MasterConfig
 from dlq_master.pair_commands import opened, sealed, with_values
-from dlq_master.rpc.people.authorities import NEXT, SEEDS
+from dlq_master.rpc.people.authorities import NEXT, PAIR_KEY, SEEDS
 
 POSTGRES = (
     '[store]\nbackend = "postgresql"\ndsn = "host=db dbname=dlq"\npassword_file = "/no/file"\n'
@@ -69,9 +69,9 @@ def test_a_second_master_has_the_same_ca_and_its_own_addresses(hosts: Hosts) -> 
     assert done.exit_code == 0, done.output
     assert 'masters = ["head1:7320", "head2:7320"]' in done.output
     assert "still missing on this host: /no/file" in done.output
-    for name in ("ca.key", "ca.crt", SEEDS):
+    for name in ("ca.key", "ca.crt", SEEDS, PAIR_KEY):
         assert (hosts.second / name).read_bytes() == (hosts.first / name).read_bytes()
-    for name in ("ca.key", SEEDS):
+    for name in ("ca.key", SEEDS, PAIR_KEY):
         assert stat.S_IMODE((hosts.second / name).stat().st_mode) == 0o600
     config = load_config(MasterConfig, hosts.second / "master.toml", {})
     first = load_config(MasterConfig, hosts.config, {})

@@ -7,6 +7,7 @@ import threading
 import weakref
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, ClassVar, cast
 
 import pytest
@@ -344,7 +345,9 @@ async def test_a_standby_that_leads_signs_by_the_ca_that_lies_there_now(
     lay_down(former)
     monkeypatch.setattr(serving, "Authorities", Noted)
     monkeypatch.setattr(serving, "_part", waited)
-    monkeypatch.setattr(serving, "open_store", stop)
+    monkeypatch.setattr(serving, "open_store", lambda *_: (None, None))
+    monkeypatch.setattr(serving, "_rows", lambda *_: SimpleNamespace(meta={}))
+    monkeypatch.setattr(serving, "this_boot", stop)
     config = MasterConfig(cluster=ClusterConfig(name="lab", state_dir=tmp_path))
     with pytest.raises(Enough):
         await serving.serve(config)

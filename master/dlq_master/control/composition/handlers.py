@@ -18,9 +18,18 @@ from dlq_master.control.nodes import gpu_health, labels, maintenance, nodes
 from dlq_master.control.people import attendance, notify_rules, people, revocations, teams
 from dlq_master.control.placement import policies, scheduling
 from dlq_master.control.reservations import reservations
-from dlq_master.control.stimuli import CheckNodes, EditMany, JobEdit, Opened, OpenSession, StepDown
+from dlq_master.control.stimuli import (
+    CheckNodes,
+    EditMany,
+    JobEdit,
+    Opened,
+    OpenSession,
+    ShareAuthority,
+    StepDown,
+)
 from dlq_master.control.trials import traffic
 from dlq_master.model.jobs.job import Job
+from dlq_master.store.batch import CA_FILES
 
 # These answer with what stands at the end of the turn, after the plan.
 _LATE: Final[tuple[Callable[[Turn, Any], Answer], ...]] = (
@@ -68,6 +77,10 @@ def _check_nodes(turn: Turn, ask: CheckNodes) -> Job:
     return starting.check(turn, ask)
 
 
+def _share_authority(turn: Turn, ask: ShareAuthority) -> None:
+    turn.batch.meta[CA_FILES] = ask.sealed
+
+
 # These answer with what they return.
 _PLAIN: Final[tuple[Callable[[Turn, Any], Any], ...]] = (
     _open_session,
@@ -109,6 +122,7 @@ _PLAIN: Final[tuple[Callable[[Turn, Any], Any], ...]] = (
     pools.announce_leave,
     _step_down,
     _check_nodes,
+    _share_authority,
 )
 
 

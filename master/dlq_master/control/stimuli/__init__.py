@@ -24,6 +24,7 @@ from dlq_master.control.stimuli.admin import SetNodeLabels as SetNodeLabels
 from dlq_master.control.stimuli.admin import SetPolicy as SetPolicy
 from dlq_master.control.stimuli.admin import SetTeam as SetTeam
 from dlq_master.control.stimuli.admin import SetUser as SetUser
+from dlq_master.control.stimuli.admin import ShareAuthority as ShareAuthority
 from dlq_master.control.stimuli.admin import StepDown as StepDown
 from dlq_master.control.stimuli.admin import TeamSet as TeamSet
 from dlq_master.control.stimuli.admin import TestNotifyRule as TestNotifyRule

@@ -168,6 +168,13 @@ class StepDown(CallerRequest[int]):
     force: bool = False
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShareAuthority(Answered[None]):
+    """Store the files of the CA for other masters, sealed (`rpc/people/shared_authority.py`)."""
+
+    sealed: str
+
+
 @dataclass(frozen=True, slots=True)
 class TeamSet:
     """The team as stored, and what that means for what runs."""

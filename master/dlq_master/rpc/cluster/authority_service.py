@@ -1,7 +1,8 @@
 """Calls of admins about the cluster's CA: begin a change, look at it, and end it.
 
-The files of the state directory are the truth here, and no row of the database. A change is on disk
-before it is answered (`rpc/people/authorities.py`).
+The files of the state directory are the truth here. A change is on disk before it is answered
+(`rpc/people/authorities.py`). Several masters share these files by a sealed row of the database
+(`rpc/people/shared_authority.py`).
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from collections.abc import Iterator
 from dlq.v1 import admin_service_pb2 as wire
 from dlq_common.errors import IllegalTransition, InternalError
 from dlq_common.text.wire import to_timestamp
+from dlq_master.control.stimuli import ShareAuthority
 from dlq_master.rpc.calls.call import Call
 from dlq_master.rpc.people.authorities import Authorities, MemberSeen
 from dlq_master.rpc.specs.spec import check_request_id
@@ -27,7 +29,9 @@ async def rotate_authority(
     check_request_id(request.request_id)
     authorities = _authorities(call)
     if not authorities.begun_by(request.request_id):
-        await asyncio.to_thread(authorities.begin, call.now_s, request.request_id)
+        made = await asyncio.to_thread(authorities.prepare, call.now_s)
+        await _share(call, authorities)  # before it signs: another master goes on with it
+        authorities.adopt(made, request.request_id)
     return wire.RotateAuthorityResponse(authority=_facts(call, authorities))
 
 
@@ -44,6 +48,7 @@ async def finish_authority(
     check_request_id(request.request_id)
     authorities = _authorities(call)
     if authorities.finished_by(request.request_id):
+        await _share(call, authorities)
         return wire.FinishAuthorityResponse(authority=_facts(call, authorities))
     behind = [
         f"{one.kind} {one.name}"
@@ -59,8 +64,18 @@ async def finish_authority(
             members=len(behind),
         )
     await asyncio.to_thread(authorities.finish, request.request_id)
+    await _share(call, authorities)
     cut = call.parts.open_calls.look()
     return wire.FinishAuthorityResponse(authority=_facts(call, authorities), cut_count=cut)
+
+
+async def _share(call: Call, authorities: Authorities) -> None:
+    """Where there are several masters: their files of the CA are in the database, sealed."""
+    shared = authorities.shared
+    if shared is None or (word := await asyncio.to_thread(shared.news)) is None:
+        return
+    await call.ask(ShareAuthority(sealed=word))
+    await asyncio.to_thread(shared.stored, word)
 
 
 def _authorities(call: Call) -> Authorities:

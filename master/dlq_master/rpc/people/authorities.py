@@ -16,7 +16,7 @@ from __future__ import annotations
 import hashlib
 import json
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, Protocol
 
 from dlq_common.errors import ConfigError, IllegalTransition
 from dlq_common.identity.files import SEEDS_FILE, write_private, write_public
@@ -30,6 +30,7 @@ NEXT: Final = "ca.next.pem"  # while both count
 DONE: Final = "ca.done.pem"  # while its parts become the two files above
 SEEDS: Final = SEEDS_FILE
 _DERIVED: Final = {"pools": b"dlq pools\0", "checkpoints": b"dlq checkpoints\0"}
+PAIR_KEY: Final = "pair.key"  # of several masters (shared_authority.py)
 FILES: Final = (KEY, CERTIFICATE, STAGED, NEXT, DONE, SEEDS)
 
 
@@ -45,6 +46,16 @@ class MemberSeen(NamedTuple):
         return self.next_s > self.former_s
 
 
+class SharedFiles(Protocol):
+    """The same files at other masters (`shared_authority.py`)."""
+
+    def news(self) -> str | None:
+        """A word for the database, where other masters lack these files; None: they have them."""
+
+    def stored(self, word: str) -> None:
+        """The database has it."""
+
+
 class Authorities:
     """Signs as the one that is to sign now. Its methods are those of `Authority`."""
 
@@ -53,11 +64,21 @@ class Authorities:
         self._dir = state_dir
         self._begun = self._finished = ""  # by which requests
         self.seen: dict[tuple[str, str], MemberSeen] = {}
+        self.shared: SharedFiles | None = None  # with other masters
         if (state_dir / DONE).exists():
-            self._complete()
+            complete(state_dir)
         self.present = read_authority(state_dir, cluster)
         self.next = self._beside(NEXT, cluster)
         self.turned = (state_dir / SEEDS).exists()
+
+    def noted(self, word: str | None) -> None:
+        """The database has this state of the files for other masters; None: there was no news."""
+        if self.shared is not None and word is not None:
+            self.shared.stored(word)
+
+    def reload(self) -> None:
+        """Sign as the files say now: another master has changed them."""
+        self.__init__(self._dir, self.cluster)  # type: ignore[misc] # all of it is of the files
 
     # --- an authority -------------------------------------------------------------------------
 
@@ -111,18 +132,27 @@ class Authorities:
         return bool(request_id) and self._finished == request_id
 
     def begin(self, now_s: float, request_id: str = "") -> None:
-        """Let the next authority sign: the one that was imported, or a new root. It is on disk
-        before it signs. IllegalTransition while a change is on its way.
+        """`prepare` and `adopt`, where no other master has to know."""
+        self.adopt(self.prepare(now_s), request_id)
+
+    def prepare(self, now_s: float) -> Authority:
+        """The next authority, on disk: the one that was imported, or a new root. It signs nothing
+        yet. IllegalTransition while a change is on its way.
         """
         if self.next is not None:
             raise IllegalTransition(
                 "a change of the CA is on its way", hint="dlq admin ca status; dlq admin ca finish"
             )
+        begun = self._beside(NEXT, self.cluster)  # by a request that failed behind this
         staged = self._beside(STAGED, self.cluster)
-        made = staged or Authority.create(self.cluster, now_s)
+        made = begun or staged or Authority.create(self.cluster, now_s)
         self._keep_seeds()
         write_private(self._dir / NEXT, made.key_pem() + made.chain_pem())
         (self._dir / STAGED).unlink(missing_ok=True)
+        return made
+
+    def adopt(self, made: Authority, request_id: str = "") -> None:
+        """Let it sign, and tell all members to renew."""
         self.next, self.turned, self.seen = made, True, {}
         self._begun = request_id
 
@@ -133,7 +163,7 @@ class Authorities:
         if self.next is None:
             raise IllegalTransition("no change of the CA is on its way", hint="dlq admin ca rotate")
         (self._dir / NEXT).rename(self._dir / DONE)
-        self._complete()
+        complete(self._dir)
         self.present, self.next, self.seen = self.next, None, {}
         self._finished = request_id
 
@@ -186,14 +216,15 @@ class Authorities:
             seeds["system"] = system_of(self._dir, self.present)
             write_private(self._dir / SEEDS, json.dumps(seeds).encode())
 
-    def _complete(self) -> None:
-        """Put the parts of the new authority into their files; may be done again after a crash."""
-        done = self._dir / DONE
-        text = read_private(done)
-        begin = text.index(b"-----BEGIN CERTIFICATE")
-        write_private(self._dir / KEY, text[:begin])
-        write_public(self._dir / CERTIFICATE, text[begin:])
-        done.unlink()
+
+def complete(state_dir: Path) -> None:
+    """Put the parts of the new authority into their files; may be done again after a crash."""
+    done = state_dir / DONE
+    text = read_private(done)
+    begin = text.index(b"-----BEGIN CERTIFICATE")
+    write_private(state_dir / KEY, text[:begin])
+    write_public(state_dir / CERTIFICATE, text[begin:])
+    done.unlink()
 
 
 def seed_of(state_dir: Path, name: str) -> bytes:

@@ -137,6 +137,11 @@ class StoreTail:
             {one.subject: one for one in loaded.revocations},
         )
 
+    @property
+    def meta(self) -> Mapping[str, str]:
+        """The row of `meta`, as of the last `catch_up`."""
+        return {} if self._copy is None else self._copy.loaded.meta
+
     def call_itself(self, name: str) -> None:
         """The name of its session on the server, by which a leader finds its standbys."""
         self._line.rename(name)

@@ -3,6 +3,8 @@ are not as written.
 """
 
 import asyncio
+import errno
+import os
 import shutil
 from pathlib import Path
 
@@ -177,3 +179,18 @@ def test_no_backup_is_made_of_a_database_that_is_damaged(path: Path, whole: byte
     with pytest.raises(BackupFailed, match=r"damaged|malformed"):
         backup(path, target)
     assert target.read_bytes() == kept
+
+
+def test_a_record_that_the_disk_refuses_to_read_is_named_with_a_remedy(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    record = CommitRecord(tmp_path / "commits")
+
+    def refused(*_: int) -> bytes:
+        raise OSError(errno.EIO, "Input/output error")
+
+    monkeypatch.setattr(os, "pread", refused)
+    with pytest.raises(DatabaseDamaged, match="commits: Input/output error") as damaged:
+        record.after(0)
+    assert "look at the disk" in damaged.value.hint
+    record.close()
