@@ -538,6 +538,8 @@ def _check_addresses(config: MasterConfig) -> None:
         ("listen.api", listen.api),
         ("listen.join", listen.join),
         ("listen.advertise", listen.advertise or listen.api),
+        ("relay.listen", listen.api if config.relay.listen in ("", "off") else config.relay.listen),
+        ("relay.advertise", config.relay.advertise or listen.api),
     ):
         with _naming(key):
             split_address(address)

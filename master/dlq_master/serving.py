@@ -68,6 +68,7 @@ from dlq_master.store.sqlite.halves import Writer
 from dlq_master.store.sqlite.open import EarlyCheck
 
 if TYPE_CHECKING:
+    from dlq_master.relay.child import RelayChild
     from dlq_master.rpc.specs.hooked import SubmitHooks
     from dlq_master.shipping.child import ShippingChild
     from dlq_master.taking_part import Leadership
@@ -398,6 +399,8 @@ def _server(
         web_may_act_for=config.identity.web_may_act_for,
         web_address=config.identity.web_address,
         web_certificates_s=config.identity.web_certificates,
+        relay_address=config.relay.listen,
+        relay_advertise=config.relay.advertise,
         group_grants=GroupGrants(config.identity.group_roles, config.identity.group_teams),
     )
     return MasterServer(
@@ -413,6 +416,7 @@ def _server(
         meter=meter,
         lead=leads,
         hooks=hooks,
+        relay=_relay(config),
     )
 
 
@@ -446,6 +450,15 @@ def _told_hooks(
         from dlq_master.hooks.following import HookFollower
 
         yield HookFollower(hooks.desk, loop, state.journal.hooks_seen).run()
+
+
+def _relay(config: MasterConfig) -> type[RelayChild] | None:
+    """The keeper of the relay, where there is to be one."""
+    if config.relay.listen == "off":
+        return None
+    from dlq_master.relay.child import RelayChild
+
+    return RelayChild
 
 
 def _make_desk(

@@ -11,6 +11,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+import psutil
 import pytest
 
 from support.harness import BIN, Daemons
@@ -34,10 +35,14 @@ while True:
 """
 
 
-@pytest.fixture(scope="module")
-def daemons(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemons]:
-    """A master and one node with eight virtual GPUs."""
-    made = Daemons(tmp_path_factory.mktemp("forwards"), ("n1",))
+@pytest.fixture(scope="module", params=["relay", "off"])
+def daemons(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Daemons]:
+    """A master and one node with eight virtual GPUs, with a relay beside the master and without."""
+    listen = "127.0.0.1:0" if request.param == "relay" else "off"
+    settings = f'[relay]\nlisten = "{listen}"\n'
+    made = Daemons(tmp_path_factory.mktemp("forwards"), ("n1",), settings=settings)
     with made.up():
         yield made
 
@@ -62,10 +67,10 @@ def echoing(daemons: Daemons) -> Iterator[tuple[str, int]]:
 
 @contextmanager
 def forwarded(
-    daemons: Daemons, job_id: str, port: int
+    daemons: Daemons, job_id: str, port: int, *more: str
 ) -> Iterator[tuple["subprocess.Popen[bytes]", int]]:
     """A `dlq forward` that is ready, and its local port."""
-    words = (str(BIN / "dlq"), "forward", job_id, f"{port}:0")
+    words = (str(BIN / "dlq"), "forward", *more, job_id, f"{port}:0")
     with daemons.begun(*words, stdin=subprocess.PIPE) as process:
         assert process.stdout is not None
         ready, _, _ = select.select([process.stdout], [], [], 60.0)
@@ -179,3 +184,96 @@ def test_words_that_are_no_ports_and_a_taken_port(daemons: Daemons) -> None:
         done = daemons.dlq("forward", job_id, f"{port}:{own.getsockname()[1]}")
     assert done.code != 0
     assert "cannot be used" in done.err
+
+
+# ---- which way the bytes go
+
+
+@pytest.fixture(scope="module")
+def relayed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemons]:
+    """A master with a relay, and one node."""
+    settings = '[relay]\nlisten = "127.0.0.1:0"\n'
+    made = Daemons(tmp_path_factory.mktemp("relayed"), ("n1",), settings=settings)
+    with made.up():
+        yield made
+
+
+def said(process: "subprocess.Popen[bytes]") -> bytes:
+    """Its next word for people."""
+    assert process.stderr is not None
+    ready, _, _ = select.select([process.stderr], [], [], 60.0)
+    assert ready, "it says nothing"
+    return process.stderr.readline()
+
+
+def relay_of(daemons: Daemons) -> psutil.Process:
+    (found,) = (
+        each
+        for each in psutil.Process(daemons.pid("master")).children()
+        if "dlq_master.relay.program" in each.cmdline()
+    )
+    return found
+
+
+def test_the_bytes_go_through_the_relay_and_not_through_the_master(relayed: Daemons) -> None:
+    with (
+        echoing(relayed) as (job_id, port),
+        forwarded(relayed, job_id, port, "--verbose") as (process, local),
+    ):
+        assert b"through the relay" in said(process)
+        with connected(local) as line:
+            data = os.urandom(4 << 20)
+            before = relay_of(relayed).io_counters()
+            assert echoed(line, data) == data
+            after = relay_of(relayed).io_counters()
+        assert after.read_chars - before.read_chars > 2 * len(data)
+
+
+def test_a_connection_goes_on_when_the_relay_is_killed(relayed: Daemons) -> None:
+    with (
+        echoing(relayed) as (job_id, port),
+        forwarded(relayed, job_id, port, "--verbose") as (process, local),
+        connected(local) as line,
+    ):
+        assert b"through the relay" in said(process)
+        during = os.urandom(8 << 20)
+        sender = threading.Thread(target=line.sendall, args=(during,))
+        sender.start()
+        back = bytearray(line.recv(1 << 20))
+        relay_of(relayed).kill()
+        while len(back) < len(during):
+            back += line.recv(1 << 20)
+        sender.join(60.0)
+        assert bytes(back) == during
+        assert b"through the master" in said(process)
+
+
+def test_a_relay_that_cannot_be_reached_is_done_without(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        settings = f'[relay]\nlisten = "127.0.0.1:{taken.getsockname()[1]}"\n'
+        daemons = Daemons(tmp_path_factory.mktemp("taken"), ("n1",), settings=settings)
+        with (
+            daemons.up(),
+            echoing(daemons) as (job_id, port),
+            forwarded(daemons, job_id, port, "--verbose") as (process, local),
+            connected(local) as line,
+        ):
+            assert b"through the master" in said(process)
+            assert echoed(line, b"all the same") == b"all the same"
+
+
+def test_a_client_that_is_killed_takes_its_command_along(relayed: Daemons) -> None:
+    with (
+        echoing(relayed) as (job_id, port),
+        forwarded(relayed, job_id, port, "--verbose") as (process, _),
+    ):
+        assert b"through the relay" in said(process)
+        over = relayed.log("n1").count("exec_over")
+        process.kill()
+        wait_until(
+            lambda: relayed.log("n1").count("exec_over") > over,
+            what="the command's end",
+            timeout_s=40.0,
+        )

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
+import signal
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -18,7 +20,9 @@ from dlq.v1.agent_service_pb2_grpc import AgentServiceStub
 from dlq.v1.job_service_pb2_grpc import JobServiceStub
 from dlq_common.identity.pki import Role
 from dlq_master.model.ids import JobId
+from dlq_master.relay.child import RelayChild
 from dlq_master.rpc.agents.exec_relay import MESSAGES_WAITING
+from dlq_master.rpc.calls.certificate import MasterCertificate
 from support.rpc_house import DEADLINE_S, RpcHouse, refusal, rpc_house
 
 pytestmark = pytest.mark.integration
@@ -405,3 +409,95 @@ async def test_ends_that_say_nothing_get_pieces_as_before(house: RpcHouse) -> No
     assert (await call.read()).output.started.largest_piece_bytes == 64 * 1024
     await call.write(stdin(b"i" * (64 * 1024 + 1)))
     assert await asyncio.wait_for(call.code(), DEADLINE_S) is grpc.StatusCode.INVALID_ARGUMENT
+
+
+KEY = "k" * 32
+
+
+def relay_opening() -> wire.ExecJobRequest:
+    spec = exec_pb2.ExecSpec(command=["cat"], resumed=True, relay=True, resume_key=KEY)
+    return wire.ExecJobRequest(opening=wire.ExecJobOpening(job_id="1", spec=spec))
+
+
+@pytest.fixture
+async def relayed(house: RpcHouse) -> AsyncIterator[RelayChild]:
+    """The keeper of a real relay, in a house whose master has none so far."""
+    execs = house.server._execs
+    certificate = MasterCertificate(house.authority, house.clock)
+    child = RelayChild("127.0.0.1:0", "", certificate.shown)
+    execs._beside = lambda: child
+    yield child
+    await execs.close()
+
+
+async def test_without_a_relay_none_is_offered_and_none_is_there(house: RpcHouse) -> None:
+    call, serving = await a_running_command(house)
+    await serving.write(said(started=exec_pb2.ExecStarted(relay=True)))
+    assert not (await call.read()).output.started.relay
+    assert await refusal(await execute(house, first=relay_opening())) is grpc.StatusCode.UNAVAILABLE
+
+
+async def test_both_ends_hear_of_the_relay_each_with_a_ticket(
+    house: RpcHouse, relayed: RelayChild
+) -> None:
+    house.control.place(JobId(1), "gpu01")
+    agent = ExecAgent(house)
+    await agent.connect()
+    call = await execute(house, first=relay_opening())
+    told = (await asyncio.wait_for(call.read(), DEADLINE_S)).output.relay
+    asked = await agent.asked()
+    assert asked.relay_address == told.address
+    assert told.address.startswith(":"), "at the host at which the master is dialled"
+    assert asked.relay_ticket
+    assert told.ticket not in ("", asked.relay_ticket)
+    assert (asked.job_id, asked.fence.epoch, asked.fence.attempt) == ("1", 3, 1)
+    assert [line["decision"] for line in audit(house)] == ["RELAYED"]
+    call.cancel()
+
+
+async def test_a_relay_that_dies_is_told_and_the_next_caller_gets_another_one(
+    house: RpcHouse, relayed: RelayChild
+) -> None:
+    house.control.place(JobId(1), "gpu01")
+    agent = ExecAgent(house)
+    await agent.connect()
+    call = await execute(house, first=relay_opening())
+    await asyncio.wait_for(call.read(), DEADLINE_S)
+    former = relayed.pid
+    assert former is not None
+    os.kill(former, signal.SIGKILL)
+    assert await asyncio.wait_for(call.code(), DEADLINE_S) is grpc.StatusCode.UNAVAILABLE
+    relayed._rest_until_s = 0.0  # it would rest a moment
+    again = await execute(house, first=relay_opening())
+    assert (await asyncio.wait_for(again.read(), DEADLINE_S)).output.relay.ticket
+    assert relayed.pid != former
+    again.cancel()
+
+
+async def test_a_removed_user_loses_the_line(house: RpcHouse, relayed: RelayChild) -> None:
+    house.control.place(JobId(1), "gpu01")
+    agent = ExecAgent(house)
+    await agent.connect()
+    call = await execute(house, first=relay_opening())
+    await asyncio.wait_for(call.read(), DEADLINE_S)
+    del house.control.published.all_users["alice"]
+    assert house.server.open_calls.look() == 1
+    assert await asyncio.wait_for(call.code(), DEADLINE_S) is grpc.StatusCode.UNAUTHENTICATED
+    assert not relayed._pairs
+
+
+@pytest.mark.parametrize(("name", "role"), [("bob", Role.USER), ("olga", Role.OPERATOR)])
+async def test_a_line_is_for_the_jobs_user(
+    house: RpcHouse, relayed: RelayChild, name: str, role: Role
+) -> None:
+    house.control.place(JobId(1), "gpu01")
+    codes = (grpc.StatusCode.PERMISSION_DENIED, grpc.StatusCode.NOT_FOUND)
+    assert await refusal(await execute(house, name, role, first=relay_opening())) in codes
+    assert relayed.pid is None
+
+
+async def test_a_command_does_not_begin_at_the_relay(house: RpcHouse) -> None:
+    house.control.place(JobId(1), "gpu01")
+    first = relay_opening()
+    first.opening.spec.resumed = False
+    assert await refusal(await execute(house, first=first)) is grpc.StatusCode.INVALID_ARGUMENT

@@ -9,7 +9,8 @@ from contextlib import nullcontext
 
 from dlq.v1 import exec_pb2
 from dlq_cli.interactive.terminal import STDIN, StreamPrinter, raw_terminal
-from dlq_client.inside.command import PIECE_BYTES, CommandInside
+from dlq_client.inside.command import CommandInside
+from dlq_client.inside.counted import PIECE_BYTES
 
 
 def attended(inside: CommandInside, *, stdin: bool, raw: bool) -> exec_pb2.ExecEnded:

@@ -14,7 +14,8 @@ from dlq.v1 import exec_pb2
 from dlq_cli.app import App
 from dlq_cli.interactive.rank_stdin import ATTACH, running_attempt, still_runs
 from dlq_cli.interactive.terminal import STDIN, raw_terminal, size
-from dlq_client.inside.command import PIECE_BYTES, CommandInside
+from dlq_client.inside.command import CommandInside
+from dlq_client.inside.counted import PIECE_BYTES
 from dlq_client.jobs import Jobs
 from dlq_common.errors import DlqError, IllegalTransition, TryAgain, Unavailable
 

@@ -25,7 +25,8 @@ from dlq_cli.interactive.rank_stdin import (
     still_runs,
     writing,
 )
-from dlq_client.inside.command import PIECE_BYTES, CommandInside
+from dlq_client.inside.command import CommandInside
+from dlq_client.inside.counted import PIECE_BYTES
 from dlq_client.jobs import Jobs
 from dlq_client.line.connection import Connection
 from dlq_common.errors import DlqError, IllegalTransition, TryAgain, Unavailable

@@ -8,7 +8,7 @@ import stat
 import sys
 
 from dlq_cli.words import has_ended, shown_state
-from dlq_client.inside.command import PIECE_BYTES
+from dlq_client.inside.counted import PIECE_BYTES
 from dlq_client.jobs import Jobs
 from dlq_client.line.connection import Connection
 from dlq_client.watch import watch_jobs

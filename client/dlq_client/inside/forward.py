@@ -29,6 +29,8 @@ LOOPBACK = "127.0.0.1"
 _HEAD = struct.Struct("!cII")
 _MOST_BYTES = 120 * 1024  # of one frame
 _MOST_QUEUED_BYTES = 1 << 20  # read from our side, and not on the line yet
+_LARGE_BYTES = 4096  # of a frame that is not copied
+_MOST_ARRIVED = 1024  # frames that wait for the thread of the sockets
 _WITH_BYTES = (b"d", b"r")
 _NOT_FOUND = 127
 
@@ -39,31 +41,59 @@ class Frame(NamedTuple):
     letter: bytes
     stream: int
     number: int
-    data: bytes = b""
+    data: bytes | memoryview = b""
 
 
 class Frames:
     """Takes a line of bytes apart."""
 
     def __init__(self) -> None:
-        self._rest = bytearray()
+        self._rest = b""  # of a frame that is not whole
 
     def of(self, data: bytes) -> list[Frame]:
-        """The whole frames up to here; ValueError where these are none."""
-        self._rest += data
-        found, at = [], 0
-        while len(self._rest) - at >= _HEAD.size:
-            letter, stream, number = _HEAD.unpack_from(self._rest, at)
-            length = number if letter in _WITH_BYTES else 0
-            if length > _MOST_BYTES or letter not in b"hkrdwex":
-                raise ValueError("the node does not speak as a forward does")
-            end = at + _HEAD.size + length
-            if end > len(self._rest):
-                break
-            found.append(Frame(letter, stream, number, bytes(self._rest[end - length : end])))
+        """The whole frames up to here; ValueError where these are none. Large ones are not copied:
+        they are views of `data`.
+        """
+        found: list[Frame] = []
+        if self._rest:
+            missing = self._missing(data)
+            self._rest += data[:missing]
+            data = data[missing:]
+            end = _end_of(self._rest, 0)
+            if end is None or end > len(self._rest):
+                return found
+            found.append(_frame(memoryview(self._rest), 0, end))
+        view, at = memoryview(data), 0
+        while (end := _end_of(view, at)) is not None and end <= len(data):
+            found.append(_frame(view, at, end))
             at = end
-        del self._rest[:at]
+        self._rest = data[at:]
         return found
+
+    def _missing(self, data: bytes) -> int:
+        """So many of these bytes end the frame that is not whole."""
+        head = self._rest + data[: _HEAD.size]
+        end = _end_of(head, 0)
+        return len(data) if end is None else end - len(self._rest)
+
+
+def _end_of(line: bytes | memoryview, at: int) -> int | None:
+    """Where the frame that begins here ends. None: its head is not whole. Raises ValueError."""
+    if len(line) - at < _HEAD.size:
+        return None
+    letter, _, number = _HEAD.unpack_from(line, at)
+    length = number if letter in _WITH_BYTES else 0
+    if length > _MOST_BYTES or letter not in b"hkrdwex":
+        raise ValueError("the node does not speak as a forward does")
+    return at + _HEAD.size + int(length)
+
+
+def _frame(line: memoryview, at: int, end: int) -> Frame:
+    letter, stream, number = _HEAD.unpack_from(line, at)
+    data = line[at + _HEAD.size : end]
+    # A small frame would keep all of the bytes that came with it.
+    large = len(data) >= _LARGE_BYTES and 4 * len(data) > len(line)
+    return Frame(letter, stream, number, data if large else bytes(data))
 
 
 @dataclass(slots=True, eq=False)
@@ -73,7 +103,9 @@ class _Local:
     line: socket.socket
     stream: int
     credit: int
-    waiting: deque[bytes] = field(default_factory=deque)
+    waiting: deque[bytes | memoryview] = field(default_factory=deque)
+    held: int = 0
+    """Bytes that came and are not credited: at most a window."""
     owed: int = 0
     read_all: bool = False
     heard_end: bool = False
@@ -90,8 +122,11 @@ class Forward:
         *,
         node_rank: int = 0,
         tell: Callable[[str], object] = lambda _: None,
+        tell_more: Callable[[str], object] = lambda _: None,
     ) -> None:
-        """`tell` gets words for people: a line that is lost, and connections that are refused."""
+        """`tell` gets words for people: a line that is lost, and connections that are refused.
+        `tell_more` hears which way the bytes go.
+        """
         self._tell = tell
         self._inside = CommandInside(
             *(connection, job_id, [COMMAND]),
@@ -99,11 +134,15 @@ class Forward:
             kept=True,
             forward=True,
             tell=tell,
+            bulky=True,
+            tell_more=tell_more,
         )
         self._selector = selectors.DefaultSelector()
         self._listening: dict[socket.socket, int] = {}
         self._locals: dict[int, _Local] = {}
         self._arrived: deque[Frame] = deque()
+        self._taken = threading.Condition()
+        self._serving = True
         self._line = _Line(self._inside, self._wake)
         self._ended: exec_pb2.ExecEnded | None = None
         self._failure: DlqError | None = None
@@ -146,6 +185,9 @@ class Forward:
 
     def close(self) -> None:
         """End all connections, and the command in the job."""
+        with self._taken:
+            self._serving = False
+            self._taken.notify()
         self._inside.kill()
         self._line.close()
         for each in list(self._locals.values()):
@@ -163,14 +205,21 @@ class Forward:
                 if output.HasField("ended"):
                     self._ended = output.ended
                 elif output.stdout:
-                    self._arrived.extend(frames.of(output.stdout))
-                    self._wake()
+                    self._put_arrived(frames.of(output.stdout))
         except DlqError as error:
             self._failure = error
         except ValueError as error:
             self._failure = Unavailable(str(error))
         if self._ended is None and self._failure is None:
             self._ended = exec_pb2.ExecEnded()
+        self._wake()
+
+    def _put_arrived(self, frames: list[Frame]) -> None:
+        """The other thread always takes them, so a node that sends faster waits."""
+        with self._taken:
+            while len(self._arrived) >= _MOST_ARRIVED and self._serving:
+                self._taken.wait()
+        self._arrived.extend(frames)
         self._wake()
 
     def _wake(self) -> None:
@@ -200,6 +249,8 @@ class Forward:
                 self._accept(key.fileobj)
         while self._arrived:
             self._take(self._arrived.popleft(), ready)
+        with self._taken:
+            self._taken.notify()
         for each in list(self._locals.values()):
             self._watch(each)
         self._watch_listening()
@@ -212,6 +263,10 @@ class Forward:
         elif local is None:
             pass  # it has ended at our side meanwhile
         elif frame.letter == b"d":
+            local.held += len(frame.data)
+            if local.held > self._window:
+                self._failure = Unavailable("the node sends more than it may")
+                return
             local.waiting.append(frame.data)
             self._write(local)
         elif frame.letter == b"w":
@@ -220,7 +275,7 @@ class Forward:
             local.heard_end = True
             self._write(local)
         elif frame.letter == b"r":
-            self._tell_once(frame.data.decode("utf-8", "replace"))
+            self._tell_once(bytes(frame.data).decode("utf-8", "replace"))
             self._forget(local)
         elif frame.letter == b"x":
             self._forget(local)
@@ -281,6 +336,7 @@ class Forward:
                 break
         if local.owed >= self._window // 4:
             self._line.put(_HEAD.pack(b"w", local.stream, local.owed))
+            local.held -= local.owed
             local.owed = 0
         if local.heard_end and not local.waiting and not local.shut:
             local.shut = True

@@ -45,6 +45,20 @@ class ListenConfig:
 
 
 @dataclass(frozen=True, slots=True)
+class RelayConfig:
+    """The process that moves the bytes of forwards and editors past the master
+    (docs/running/services.md). It is started when the first of them comes.
+    """
+
+    # HOST:PORT, always with mutual TLS; "": the host of listen.api, and its port + 3; "off": there
+    # is none, and all bytes go through the master.
+    listen: str = ""
+    advertise: str = (
+        ""  # HOST:PORT that nodes and users dial; "": the master's host as they dial it
+    )
+
+
+@dataclass(frozen=True, slots=True)
 class MetricsConfig:
     """Access to /metrics, and series that name nodes, jobs and people
     (docs/running/monitoring.md).
@@ -443,6 +457,7 @@ class MasterConfig:
 
     cluster: ClusterConfig = ClusterConfig()
     listen: ListenConfig = ListenConfig()
+    relay: RelayConfig = RelayConfig()
     metrics: MetricsConfig = MetricsConfig()
     lease: LeaseConfig = LeaseConfig()
     nodes: NodesConfig = NodesConfig()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -41,6 +42,7 @@ from dlq_master.rpc.views.job_rows import JobRows
 from dlq_master.rpc.views.shared_maps import SharedMaps
 
 if TYPE_CHECKING:
+    from dlq_master.relay.child import RelayChild
     from dlq_master.rpc.calls.signs import Signs
     from dlq_master.rpc.specs.hooked import SubmitHooks
 
@@ -93,6 +95,8 @@ class ServerSettings:
     web_may_act_for: tuple[str, ...] = (Role.USER.value,)
     web_address: str = ""
     web_certificates_s: float = 0.0
+    relay_address: str = ""  # HOST:PORT; "" = beside the API
+    relay_advertise: str = ""  # HOST:PORT that others dial; port 0 = the relay's own
     group_grants: GroupGrants = GroupGrants()  # noqa: RUF009 - it is a value
 
 
@@ -114,15 +118,16 @@ class MasterServer:
         meter: Meter,
         lead: Lead | None = None,
         hooks: SubmitHooks | None = None,
+        relay: type[RelayChild] | None = None,
     ) -> None:
         """Bind both ports; nothing is served before `start`. OSError when a port is taken."""
         self._settings = settings
         self._sessions = sessions
         self.lead, self.hooks = lead, hooks
         self._health = health.aio.HealthServicer()
-        self._execs = ExecRelay(sessions, ids)
         self._profiles = OwnProfiles(clock)
         certificate = MasterCertificate(authority, clock)
+        self._execs = ExecRelay(sessions, ids, self._relay_beside(relay, certificate))
         door = Door(
             authority.cluster, lambda: control.published, clock, settings.web_may_act_for,
             certificates=settings.web_certificates_s > 0, grants=settings.group_grants,
@@ -194,6 +199,21 @@ class MasterServer:
         told = self._settings.advertise or self._settings.join_address
         return dialled(told, self.join_port)
 
+    def _relay_beside(
+        self, kind: type[RelayChild] | None, certificate: MasterCertificate
+    ) -> Callable[[], RelayChild] | None:
+        """Makes the keeper of the relay, where it may run."""
+        if kind is None:
+            return None
+        settings = self._settings
+        host, _, port = settings.api_address.rpartition(":")
+        # Behind the ports of the API, of joins, and mostly of the metrics.
+        own = f"{host}:{int(port) and int(port) + 3}"
+        advertise = settings.relay_advertise
+        if not advertise and settings.masters:
+            advertise = dialled(settings.advertise or settings.api_address, 0)
+        return lambda: kind(settings.relay_address or own, advertise, certificate.shown)
+
     async def start(self) -> None:
         """Serve."""
         await self._api.start()
@@ -207,6 +227,7 @@ class MasterServer:
         self._profiles.leave()
         self._sessions.close_all()
         await asyncio.gather(self._api.stop(grace_s), self._join.stop(grace_s))
+        await self._execs.close()
 
 
 def _unknown(_call: Call) -> None:

@@ -7,11 +7,10 @@ import grpc
 
 from dlq.v1 import exec_pb2
 from dlq_nodeagent.execs.guarded import Ending, Guarded
-from dlq_nodeagent.execs.passing import CommandInputs, KeptOutputs, Talk
+from dlq_nodeagent.execs.passing import STREAM_LOST, CallerStream, CommandInputs, KeptOutputs
 from dlq_nodeagent.model.port import Handle
 
 LAST_S = 60.0
-_LOST = (grpc.aio.AioRpcError, asyncio.InvalidStateError)
 
 
 class TakenCommand:
@@ -33,7 +32,7 @@ class TakenCommand:
         self.handle, self.kept = handle, kept
         self._guarded, self._judged = guarded, judged
         self._outputs, self._inputs = KeptOutputs(piece_bytes), CommandInputs(guarded)
-        self._talk: Talk | None = None
+        self._talk: CallerStream | None = None
         self._life = asyncio.create_task(self._live())
 
     @property
@@ -41,7 +40,7 @@ class TakenCommand:
         """Whether a stream of its caller is here."""
         return self._talk is not None
 
-    async def attend(self, talk: Talk, spec: exec_pb2.ExecSpec) -> bool:
+    async def attend(self, talk: CallerStream, spec: exec_pb2.ExecSpec) -> bool:
         """Serve one stream to its end. False: the line was lost, and the caller may come back.
 
         ValueError for a master that does not keep the rules.
@@ -53,7 +52,7 @@ class TakenCommand:
             self._outputs.confirm(spec.output_count)
             await talk.say(exec_pb2.ExecOutput(started=self._started(spec)))
             return await self._pass(talk, spec.output_count)
-        except _LOST:
+        except STREAM_LOST:
             return await talk.over() is grpc.StatusCode.NOT_FOUND
         finally:
             if self._talk is talk:
@@ -73,7 +72,7 @@ class TakenCommand:
         started.input_count = self._inputs.come if spec.resumed else 0
         return started
 
-    async def _pass(self, talk: Talk, first: int) -> bool:
+    async def _pass(self, talk: CallerStream, first: int) -> bool:
         """Bytes both ways until the stream is over. True: nobody will come back for more."""
         over = asyncio.create_task(talk.over())
         hearing = asyncio.create_task(self._hear(talk))
@@ -81,6 +80,8 @@ class TakenCommand:
         tasks = {over, hearing, saying}
         try:
             await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+            if self._talk is not talk:
+                return False  # another stream has taken over, and this one was cancelled for it
             if saying.done() and not over.done():
                 saying.result()  # the last word is said; the master ends the stream with it
                 await asyncio.wait({over}, timeout=LAST_S)
@@ -92,7 +93,7 @@ class TakenCommand:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
 
-    async def _say(self, talk: Talk, first: int) -> None:
+    async def _say(self, talk: CallerStream, first: int) -> None:
         """Say the outputs from this number on, up to the end."""
         number, ended = first, False
         while not ended:
@@ -103,9 +104,11 @@ class TakenCommand:
             if not self.kept:
                 self._outputs.confirm(number)
 
-    async def _hear(self, talk: Talk) -> None:
+    async def _hear(self, talk: CallerStream) -> None:
         """Take the master's messages; returns at the end of the stream."""
         async for message in talk.messages:
+            if self._talk is not talk:
+                return  # another stream has taken over: its inputs count
             if message.input.WhichOneof("body") == "output_count":
                 self._outputs.confirm(message.input.output_count)
             else:

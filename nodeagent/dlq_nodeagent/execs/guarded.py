@@ -215,7 +215,7 @@ async def write_all(descriptor: int, data: bytes) -> bool:
         try:
             left = left[os.write(descriptor, left) :]
         except BlockingIOError:
-            await _ready(descriptor, loop.add_writer, loop.remove_writer)
+            await ready_for(descriptor, loop.add_writer, loop.remove_writer)
         except (BrokenPipeError, ConnectionResetError):
             return False
         except OSError as error:
@@ -227,30 +227,37 @@ async def write_all(descriptor: int, data: bytes) -> bool:
 
 async def ended(pidfd: int) -> None:
     loop = asyncio.get_running_loop()
-    await _ready(pidfd, loop.add_reader, loop.remove_reader)
+    await ready_for(pidfd, loop.add_reader, loop.remove_reader)
 
 
 async def _readable(descriptor: int, over: asyncio.Event | None) -> None:
+    """Until there are bytes, or all writers are dead."""
     loop = asyncio.get_running_loop()
-    ready: asyncio.Task[object] = asyncio.create_task(
-        _ready(descriptor, loop.add_reader, loop.remove_reader)
-    )
-    waits: set[asyncio.Task[object]] = {ready}
-    if over is not None:
-        waits.add(asyncio.create_task(over.wait()))
+    if over is None:
+        await ready_for(descriptor, loop.add_reader, loop.remove_reader)
+        return
+    watching = loop.create_task(over.wait())
+    future: asyncio.Future[None] = loop.create_future()
+
+    def ready(_: object = None) -> None:
+        if not future.done():
+            future.set_result(None)
+
+    watching.add_done_callback(ready)
+    loop.add_reader(descriptor, ready)
     try:
-        await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+        await future
     finally:
-        for each in waits:
-            each.cancel()
-        await asyncio.gather(*waits, return_exceptions=True)
+        loop.remove_reader(descriptor)
+        watching.cancel()
 
 
-async def _ready(
+async def ready_for(
     descriptor: int,
     add: Callable[[int, Callable[[], None]], None],
     remove: Callable[[int], bool],
 ) -> None:
+    """Wait by `add_reader` or `add_writer` of the loop."""
     future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     def ready() -> None:

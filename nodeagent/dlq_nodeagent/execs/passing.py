@@ -9,6 +9,7 @@ from collections import deque
 from collections.abc import AsyncIterator
 from contextlib import suppress
 from signal import Signals
+from typing import Protocol
 
 import grpc
 
@@ -27,7 +28,27 @@ _MESSAGE_BYTES = 64  # what one costs beside its bytes
 END_OF_INPUT = b"\x04"  # Ctrl-D, to which a terminal in its usual mode listens
 SIZE = (80, 24)
 
+STREAM_LOST = (grpc.aio.AioRpcError, asyncio.InvalidStateError, ConnectionError)
+
 Call = grpc.aio.StreamStreamCall[wire.ServeExecRequest, wire.ServeExecResponse]
+
+
+class CallerMessage(Protocol):
+    """A message of a caller; the first has a command instead."""
+
+    @property
+    def input(self) -> exec_pb2.ExecInput: ...
+
+
+class CallerStream(Protocol):
+    """One stream of a caller: through the master, or through the relay beside it."""
+
+    @property
+    def messages(self) -> AsyncIterator[CallerMessage]: ...
+    async def say(self, output: exec_pb2.ExecOutput) -> None: ...
+    async def taken(self, size: int, input_count: int | None) -> None: ...
+    async def over(self) -> grpc.StatusCode: ...
+    def end(self) -> None: ...
 
 
 class Talk:
@@ -66,7 +87,7 @@ class Talk:
         with a cancelled write, and the last words of the command would be lost.
         """
         writing = asyncio.ensure_future(self._write(message))
-        writing.add_done_callback(_heeded)
+        writing.add_done_callback(heeded)
         await asyncio.shield(writing)
 
     async def _write(self, message: wire.ServeExecRequest) -> None:
@@ -82,7 +103,7 @@ async def _readable(call: Call) -> AsyncIterator[wire.ServeExecResponse]:
         yield message
 
 
-def _heeded(writing: asyncio.Future[None]) -> None:
+def heeded(writing: asyncio.Future[None]) -> None:
     """A write may fail when its caller has gone. An error that nobody takes would end the agent."""
     if not writing.cancelled():
         writing.exception()
@@ -144,13 +165,13 @@ class CommandInputs:
 
     def __init__(self, guarded: Guarded) -> None:
         self._guarded = guarded
-        self._waiting: asyncio.Queue[tuple[exec_pb2.ExecInput, Talk]] = asyncio.Queue()
+        self._waiting: asyncio.Queue[tuple[exec_pb2.ExecInput, CallerStream]] = asyncio.Queue()
         self._untaken_bytes = 0
         self.come = 0
         """So many in all, from all streams."""
         self._done = 0
 
-    def put(self, heard: exec_pb2.ExecInput, talk: Talk) -> None:
+    def put(self, heard: exec_pb2.ExecInput, talk: CallerStream) -> None:
         """The next input. ValueError for a master that does not wait."""
         self._untaken_bytes += len(heard.stdin)
         if self._untaken_bytes > MOST_UNTAKEN_BYTES or self._waiting.qsize() >= MOST_UNTAKEN:
@@ -186,9 +207,9 @@ class CommandInputs:
             self._guarded.close_stdin()
 
 
-async def _tell(talk: Talk, size: int, count: int | None) -> None:
+async def _tell(talk: CallerStream, size: int, count: int | None) -> None:
     # That stream may be over: a caller who comes back is told the count.
-    with suppress(grpc.aio.AioRpcError, asyncio.InvalidStateError):
+    with suppress(*STREAM_LOST):
         await talk.taken(size, count)
 
 

@@ -7,10 +7,11 @@ key. Other commands are killed. When the rank ends, its commands are killed with
 """
 
 import asyncio
+import importlib
+import sys
 from collections.abc import Collection, Coroutine
 from pathlib import Path
-
-import grpc
+from typing import Any
 
 from dlq.v1 import exec_pb2
 from dlq.v1.agent_service_pb2_grpc import AgentServiceStub
@@ -19,7 +20,13 @@ from dlq_common.errors import DlqError
 from dlq_common.text.names import check_argument
 from dlq_nodeagent.execs.command import LAST_S, TakenCommand, ended_message
 from dlq_nodeagent.execs.guarded import PIECE_BYTES, Ending, Guarded
-from dlq_nodeagent.execs.passing import MOST_PIECE_BYTES, Talk, size_of
+from dlq_nodeagent.execs.passing import (
+    MOST_PIECE_BYTES,
+    STREAM_LOST,
+    CallerStream,
+    Talk,
+    size_of,
+)
 from dlq_nodeagent.launch.programs import program_at
 from dlq_nodeagent.line.channel import Channels
 from dlq_nodeagent.model.launch import RankKey
@@ -81,25 +88,51 @@ class ExecServer:
 
     async def _serve(self, order: OpenExec, handle: Handle | None, *, busy: bool) -> None:
         try:
-            async with self._channels.open() as channel:
-                await asyncio.wait_for(channel.channel_ready(), _DIAL_S)
-                talk = Talk(AgentServiceStub(channel).ServeExec())
-                try:
-                    await talk.name(order.relay_id)
-                    if busy:
-                        await _finish(talk, Ending(error=TOO_MANY))
-                    else:
-                        await self._run(order, handle, talk)
-                finally:
-                    talk.end()
-        except (
-            *(grpc.aio.AioRpcError, asyncio.InvalidStateError, TimeoutError, DlqError),
-            *(StopAsyncIteration, ValueError),
-        ) as error:
+            if order.relay_address:
+                await self._serve_relayed(order)
+            else:
+                await self._serve_master(order, handle, busy=busy)
+        except (*STREAM_LOST, TimeoutError, DlqError, StopAsyncIteration, ValueError) as error:
             # Mostly the caller has gone.
             log.debug("exec_ended", relay_id=order.relay_id, error=str(error))
         except Exception as error:  # one command's fault must not end the agent
             log.error("exec_failed", relay_id=order.relay_id, exc_info=error)
+
+    async def _serve_master(self, order: OpenExec, handle: Handle | None, *, busy: bool) -> None:
+        async with self._channels.open() as channel:
+            await asyncio.wait_for(channel.channel_ready(), _DIAL_S)
+            talk = Talk(AgentServiceStub(channel).ServeExec())
+            try:
+                await talk.name(order.relay_id)
+                if busy:
+                    await _finish(talk, Ending(error=TOO_MANY))
+                else:
+                    await self._run(order, handle, talk)
+            finally:
+                talk.end()
+
+    async def _serve_relayed(self, order: OpenExec) -> None:
+        """A command that runs already, for its caller who comes through the relay. Where the relay
+        cannot be reached, the caller stays with the master.
+        """
+        relay = await asyncio.to_thread(_dialling)
+        line = await asyncio.to_thread(
+            relay.dial,
+            order.relay_address,
+            self._channels.masters.address,
+            order.relay_ticket,
+            self._channels.identity(),
+        )
+        talk = relay.RelayTalk(line)
+        try:
+            spec = await asyncio.wait_for(talk.spec(), _SPEC_S)
+            command, ending = self._taken_up(order, spec)
+            if command is None:
+                await _finish(talk, ending)
+            else:
+                await self._attend(command, talk, spec)
+        finally:
+            await talk.close()
 
     async def _run(self, order: OpenExec, handle: Handle | None, talk: Talk) -> None:
         first = await asyncio.wait_for(anext(talk.messages), _SPEC_S)
@@ -124,7 +157,9 @@ class ExecServer:
             return None, Ending(error=GONE)
         return command, Ending()
 
-    async def _attend(self, command: TakenCommand, talk: Talk, spec: exec_pb2.ExecSpec) -> None:
+    async def _attend(
+        self, command: TakenCommand, talk: CallerStream, spec: exec_pb2.ExecSpec
+    ) -> None:
         done = True
         try:
             done = await command.attend(talk, spec) or not command.kept
@@ -218,7 +253,15 @@ def has_room(present: Collection[RankKey], key: RankKey) -> bool:
     return len(present) < MOST_AT_ONCE and of_job < MOST_OF_JOB
 
 
-async def _finish(talk: Talk, ending: Ending) -> None:
+def _dialling() -> Any:
+    """The module of the relay's lines. It needs OpenSSL, without which agents start (app.py)."""
+    for name in ("ssl", "_ssl"):
+        if sys.modules.get(name, sys) is None:
+            del sys.modules[name]
+    return importlib.import_module("dlq_nodeagent.execs.relay_talk")
+
+
+async def _finish(talk: CallerStream, ending: Ending) -> None:
     """The last word; the master ends the stream when it has passed it on."""
     await talk.say(exec_pb2.ExecOutput(ended=ended_message(ending)))
     await asyncio.wait_for(talk.over(), LAST_S)

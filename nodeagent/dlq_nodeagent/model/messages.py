@@ -198,11 +198,15 @@ class OpenLog:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpenExec:
-    """Run a command inside a rank, for the relay of that name."""
+    """Run a command inside a rank, for the relay of that name. With an address: take it up for a
+    caller who comes through the relay process beside the master, which the ticket opens.
+    """
 
     relay_id: str
     key: RankKey
     fence: Fence
+    relay_address: str = ""
+    relay_ticket: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -57,7 +57,6 @@ REASONS = {
     "a value that many rooms share": ("dlq_master/model/*",),
     "a helper that many rooms share": (
         "dlq_common/text/*.py",
-        "dlq_common/identity/private_files.py",
         "dlq_common/live_resize.py",
         "dlq_cli/output/*.py",
         "dlq_cli/jobs/source.py",

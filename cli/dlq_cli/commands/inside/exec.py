@@ -60,9 +60,10 @@ def stay_with(
     rank: int = 0,
     size: tuple[int, int] | None = None,
     stdin: bool = True,
+    bulky: bool = False,
 ) -> None:
     """Run a command inside, with our stdin and stdout, and end as it does. `size` (columns, rows):
-    our terminal is its terminal.
+    our terminal is its terminal. `bulky`: its bytes go through the relay where there is one.
     """
     inside = CommandInside(
         app.connection(),
@@ -73,6 +74,7 @@ def stay_with(
         terminal_type=os.environ.get("TERM", "") if size else "",
         kept=True,
         tell=app.say,
+        bulky=bulky,
     )
     ended = attended(inside, stdin=stdin, raw=size is not None)
     if code := _exit_code(app, ended):

@@ -27,15 +27,19 @@ _MOST_PORTS = 16
     )
 )
 @click.option("--rank", type=click.IntRange(min=0), default=0, show_default=True, metavar="R")
+@click.option("-v", "--verbose", is_flag=True, help="Say which way the bytes go.")
 @click.argument("job")
 @click.argument("ports", nargs=-1, required=True, metavar="PORT[:LOCAL]...")
 @pass_app
-def forward(app: App, job: str, ports: tuple[str, ...], rank: int) -> None:
+def forward(app: App, job: str, ports: tuple[str, ...], rank: int, verbose: bool) -> None:
     """Serve PORT of JOB at LOCAL of this host (127.0.0.1), until Ctrl-C or the job's end.
 
     LOCAL is PORT where it is left out, and 0 is any free one. A program of the job must listen on
     PORT, on loopback or on all addresses. Ports of other programs on that node are refused. No port
     is opened on the node.
+
+    The bytes go through the relay beside the master, or through the master where that is not
+    reached.
 
     A cut line is taken up again within 35 seconds, and its connections go on. After that, or when
     the agent restarts, this ends with exit code 69.
@@ -44,7 +48,8 @@ def forward(app: App, job: str, ports: tuple[str, ...], rank: int) -> None:
     if len(pairs) > _MOST_PORTS:
         raise InvalidRequest(f"at most {_MOST_PORTS} ports in one call")
     job_id = running_job(app, one_job(Jobs(app.connection()), job))
-    line = Forward(app.connection(), job_id, node_rank=rank, tell=app.say)
+    tell_more = app.say if verbose else _say_nothing
+    line = Forward(app.connection(), job_id, node_rank=rank, tell=app.say, tell_more=tell_more)
     try:
         served = [(line.listen(port, local), port) for port, local in pairs]
 
@@ -57,6 +62,10 @@ def forward(app: App, job: str, ports: tuple[str, ...], rank: int) -> None:
         raise exit_codes.Ended(exit_codes.INTERRUPTED) from None
     finally:
         line.close()
+
+
+def _say_nothing(_words: str) -> None:
+    """Nobody asked."""
 
 
 def _pair(text: str) -> tuple[int, int]:

@@ -50,7 +50,7 @@ def ssh(app: App, job: str, command: tuple[str, ...], rank: int, stdio: bool) ->
     job_id = running_job(app, named)
     if stdio:
         public_key = key_of(app).with_suffix(".pub").read_text().strip()
-        stay_with(app, job_id, serving_words(public_key), rank=rank)
+        stay_with(app, job_id, serving_words(public_key), rank=rank, bulky=True)
         return
     program = shutil.which("ssh")
     has_sshd, user = asked_inside(app, job_id, rank)

@@ -7,9 +7,9 @@ waits.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator
-from contextlib import contextmanager
-from typing import Final
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from typing import TYPE_CHECKING, Final
 
 from dlq.v1 import agent_service_pb2 as wire
 from dlq.v1.exec_pb2 import ExecInput, ExecOutput, ExecSpec
@@ -20,9 +20,13 @@ from dlq_common.errors import (
     PermissionDenied,
     Unavailable,
 )
+from dlq_common.identity.pki import CertifiedIdentity
 from dlq_common.ids import Ids
 from dlq_master.model.ids import NodeId
 from dlq_master.rpc.agents.sessions import Sessions
+
+if TYPE_CHECKING:
+    from dlq_master.relay.child import RelayChild, RelayedPair
 
 ARRIVAL_TIMEOUT_S = 10.0
 MESSAGES_WAITING = 8
@@ -131,17 +135,62 @@ class ExecPipe:
 class ExecRelay:
     """The register of commands. Lives in the event loop's thread."""
 
-    def __init__(self, sessions: Sessions, ids: Ids) -> None:
+    def __init__(
+        self, sessions: Sessions, ids: Ids, beside: Callable[[], RelayChild] | None = None
+    ) -> None:
+        """`beside`: makes the keeper of the relay beside the master, where there may be one."""
         self._sessions = sessions
         self._ids = ids
         self._pipes: dict[str, ExecPipe] = {}
         self._leaving = False
+        self._beside = beside
+        self._child: RelayChild | None = None
+
+    @property
+    def has_relay(self) -> bool:
+        """Whether lines through the relay beside the master may be asked for."""
+        return self._beside is not None
+
+    @asynccontextmanager
+    async def relayed(
+        self, node_id: NodeId, command: wire.OpenExecCommand, caller: CertifiedIdentity
+    ) -> AsyncIterator[RelayedPair]:
+        """A line between this caller and the node, which is asked to come there. It ends with this
+        context. Unavailable without a session, and without a relay.
+        """
+        line = None if self._leaving else self._sessions.line(node_id)
+        if line is None:
+            raise Unavailable(f"node {node_id} is not connected")
+        if self._beside is None:
+            raise Unavailable("this master has no relay")
+        if self._child is None:
+            self._child = self._beside()
+        pair = await self._child.expect(caller, node_id)
+        try:
+            command.relay_address, command.relay_ticket = pair.address, pair.agent_ticket
+            line.say(
+                wire.SessionResponse(
+                    command=wire.Command(epoch=self._sessions.epoch, open_exec=command)
+                )
+            )
+            yield pair
+        finally:
+            # A master that leaves has ended no command: both ends come back to the next one.
+            if not self._leaving:
+                self._child.end(pair)
+
+    async def close(self) -> None:
+        """End the relay; its lines are lost, and not ended."""
+        if self._child is not None:
+            await self._child.close()
 
     def leave(self) -> None:
         """The master ends: callers and agents hear that the line is lost, not that the other side
         has gone. Commands with a resume key go on.
         """
         self._leaving = True
+        if self._child is not None:
+            self._child.leave()
         for pipe in self._pipes.values():
             pipe.cut()
 

@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Coroutine
 
 from dlq.v1 import agent_service_pb2 as agent
 from dlq.v1 import job_service_pb2 as wire
-from dlq.v1.exec_pb2 import ExecEnded, ExecOutput, ExecSpec
+from dlq.v1.exec_pb2 import ExecEnded, ExecOutput, ExecRelay, ExecSpec
 from dlq.v1.lease_pb2 import Fence
 from dlq_common.errors import (
     IllegalTransition,
@@ -63,6 +63,8 @@ async def exec_job(
     # On record before it runs, so that the trace survives the end of the master.
     about = f"{attempt.key} rank {opening.node_rank}: {printable(opening.spec.command[0])}"
     word = "RESUMED" if opening.spec.resumed else "STARTED"
+    if opening.spec.relay:
+        word = "RELAYED"
     await call.parts.record(call.identity, call.path, about, word, call.context.peer())
     command = agent.OpenExecCommand(
         job_id=str(job.job_id),
@@ -70,6 +72,10 @@ async def exec_job(
         node_rank=opening.node_rank,
     )
     node_id = ranks[opening.node_rank].node_id
+    if opening.spec.relay:
+        async for answer in _relayed(call, node_id, command):
+            yield answer
+        return
     with call.parts.execs.opened(node_id, command, opening.spec) as pipe:
         beside = [
             asyncio.create_task(_or_cut(pipe, _feed(pipe, requests))),
@@ -79,6 +85,8 @@ async def exec_job(
             async for output in pipe.outputs():
                 call.check_member()
                 _check_refusal(output, attempt, node_id)
+                if output.HasField("started"):
+                    output.started.relay = call.parts.execs.has_relay
                 yield wire.ExecJobResponse(output=_shown(output, attempt, opening, pipe))
         except Unavailable:
             for task in beside:
@@ -89,6 +97,31 @@ async def exec_job(
             for task in beside:
                 task.cancel()
             await asyncio.gather(*beside, return_exceptions=True)
+
+
+async def _relayed(
+    call: Call, node_id: NodeId, command: agent.OpenExecCommand
+) -> AsyncIterator[wire.ExecJobResponse]:
+    """A line through the relay beside the master, for a command that runs already. The line ends
+    with this call, so it ends when the caller goes, or is removed.
+    """
+    assert call.identity is not None
+    if call.identity.by is not None:
+        raise Unavailable("a service that acts for somebody has no line through the relay")
+    async with call.parts.execs.relayed(node_id, command, call.identity) as pair:
+        relay = ExecRelay(address=pair.address, ticket=pair.caller_ticket)
+        yield wire.ExecJobResponse(output=ExecOutput(relay=relay))
+        over = asyncio.ensure_future(pair.over())
+        watching = asyncio.create_task(_watch_member(call))
+        try:
+            await asyncio.wait({over, watching}, return_when=asyncio.FIRST_COMPLETED)
+            for task in (over, watching):
+                if task.done():
+                    task.result()
+        finally:
+            for each in (over, watching):
+                each.cancel()
+            await asyncio.gather(over, watching, return_exceptions=True)
 
 
 def _attempt(job: Job, read: Published, *, ended: bool) -> Attempt:
@@ -151,6 +184,8 @@ def _check_spec(spec: ExecSpec) -> None:
         )
     if any("\0" in word for word in spec.command):
         raise InvalidRequest("the command holds a NUL byte", field="opening.spec.command")
+    if spec.relay and not spec.resumed:
+        raise InvalidRequest("a command begins without the relay", field="opening.spec.relay")
     least, most = RESUME_KEY_LENGTHS
     if (spec.resume_key or spec.resumed) and not least <= len(spec.resume_key) <= most:
         raise InvalidRequest(

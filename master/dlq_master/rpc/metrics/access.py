@@ -7,7 +7,6 @@ for the token too. When the master restarts, it makes another certificate of its
 
 from __future__ import annotations
 
-import os
 import ssl
 from collections.abc import Callable
 from typing import Final
@@ -15,6 +14,7 @@ from typing import Final
 from dlq_common.clock import Clock
 from dlq_common.errors import DlqError
 from dlq_common.identity.pki import CertifiedIdentity, parse_identity, pem_from_der
+from dlq_common.identity.private_files import load_chain
 from dlq_master.rpc.calls.certificate import MasterCertificate, PortCertificate
 from dlq_master.rpc.calls.roles import OPERATORS
 from dlq_master.rpc.calls.signs import Signs
@@ -43,7 +43,7 @@ class MetricsTls:
             self._look_s = now_s + _LOOK_S
             shown = self._certificate.shown()
             if shown != self._loaded:
-                _load(self._context, shown.key + shown.chain)
+                load_chain(self._context, shown.key + shown.chain)
                 # Roots are only ever added to a context; the door refuses those that count no more.
                 self._context.load_verify_locations(cadata=shown.roots.decode())
                 self._loaded = shown
@@ -89,14 +89,3 @@ class MetricsDoor:
         if identity.role not in OPERATORS:
             return f"the role {identity.role} may not read the metrics"
         return ""
-
-
-def _load(context: ssl.SSLContext, pem: bytes) -> None:
-    """Key and chain by a file in memory: the key of the certificate never lies on a disk."""
-    descriptor = os.memfd_create("dlq-metrics")
-    try:
-        with os.fdopen(os.dup(descriptor), "wb") as file:
-            file.write(pem)
-        context.load_cert_chain(f"/proc/self/fd/{descriptor}")
-    finally:
-        os.close(descriptor)

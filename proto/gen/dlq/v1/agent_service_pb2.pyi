@@ -2126,12 +2126,18 @@ class OpenExecCommand(_message.Message):
     JOB_ID_FIELD_NUMBER: _builtins.int
     FENCE_FIELD_NUMBER: _builtins.int
     NODE_RANK_FIELD_NUMBER: _builtins.int
+    RELAY_ADDRESS_FIELD_NUMBER: _builtins.int
+    RELAY_TICKET_FIELD_NUMBER: _builtins.int
     relay_id: _builtins.str
     """Names it in ServeExec."""
     job_id: _builtins.str
     """The job."""
     node_rank: _builtins.int
     """The rank."""
+    relay_address: _builtins.str
+    """Serve it through this relay, and not by ServeExec. Empty: by ServeExec. An ExecRelay says what they mean."""
+    relay_ticket: _builtins.str
+    """The word that opens it."""
     @_builtins.property
     def fence(self) -> _lease_pb2.Fence:
         """The attempt's fence."""
@@ -2143,10 +2149,12 @@ class OpenExecCommand(_message.Message):
         job_id: _builtins.str = ...,
         fence: _lease_pb2.Fence | None = ...,
         node_rank: _builtins.int = ...,
+        relay_address: _builtins.str = ...,
+        relay_ticket: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["fence", b"fence"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["fence", b"fence", "job_id", b"job_id", "node_rank", b"node_rank", "relay_id", b"relay_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["fence", b"fence", "job_id", b"job_id", "node_rank", b"node_rank", "relay_address", b"relay_address", "relay_id", b"relay_id", "relay_ticket", b"relay_ticket"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

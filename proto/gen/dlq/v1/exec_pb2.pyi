@@ -33,6 +33,7 @@ class ExecSpec(_message.Message):
     OUTPUT_COUNT_FIELD_NUMBER: _builtins.int
     FORWARD_FIELD_NUMBER: _builtins.int
     LARGEST_PIECE_BYTES_FIELD_NUMBER: _builtins.int
+    RELAY_FIELD_NUMBER: _builtins.int
     terminal: _builtins.bool
     """Give it a terminal: then stdout and stderr are one."""
     terminal_type: _builtins.str
@@ -54,6 +55,10 @@ class ExecSpec(_message.Message):
     """The caller takes pieces of stdout and stderr with so many bytes. 0: 64 KiB. The master asks the agent for no
     larger ones than it takes itself.
     """
+    relay: _builtins.bool
+    """With resumed: the caller wants a line through the relay beside the master. The only output of the call is then a
+    `relay`. The call lasts as long as that line, and starts nothing.
+    """
     @_builtins.property
     def command(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """The program and its arguments, never passed through a shell; at most 64 KiB in all."""
@@ -74,14 +79,73 @@ class ExecSpec(_message.Message):
         output_count: _builtins.int = ...,
         forward: _builtins.bool = ...,
         largest_piece_bytes: _builtins.int = ...,
+        relay: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["terminal_size", b"terminal_size"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["command", b"command", "forward", b"forward", "largest_piece_bytes", b"largest_piece_bytes", "output_count", b"output_count", "resume_key", b"resume_key", "resumed", b"resumed", "terminal", b"terminal", "terminal_size", b"terminal_size", "terminal_type", b"terminal_type"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["command", b"command", "forward", b"forward", "largest_piece_bytes", b"largest_piece_bytes", "output_count", b"output_count", "relay", b"relay", "resume_key", b"resume_key", "resumed", b"resumed", "terminal", b"terminal", "terminal_size", b"terminal_size", "terminal_type", b"terminal_type"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___ExecSpec: _TypeAlias = ExecSpec  # noqa: Y015
+
+@_typing.final
+class ExecRelay(_message.Message):
+    """A line through the relay beside the master, for one caller and one node."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ADDRESS_FIELD_NUMBER: _builtins.int
+    TICKET_FIELD_NUMBER: _builtins.int
+    address: _builtins.str
+    """HOST:PORT. Without a host: the host at which the master was dialled."""
+    ticket: _builtins.str
+    """The secret word that opens it, once and within 15 s, with the caller's own certificate."""
+    def __init__(
+        self,
+        *,
+        address: _builtins.str = ...,
+        ticket: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["address", b"address", "ticket", b"ticket"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ExecRelay: _TypeAlias = ExecRelay  # noqa: Y015
+
+@_typing.final
+class RelayedInput(_message.Message):
+    """From the caller of a command to its agent, through the relay."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    SPEC_FIELD_NUMBER: _builtins.int
+    INPUT_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def spec(self) -> Global___ExecSpec:
+        """The first message, and no other: it takes the command up."""
+
+    @_builtins.property
+    def input(self) -> Global___ExecInput:
+        """All others."""
+
+    def __init__(
+        self,
+        *,
+        spec: Global___ExecSpec | None = ...,
+        input: Global___ExecInput | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["body", b"body", "input", b"input", "spec", b"spec"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["body", b"body", "input", b"input", "spec", b"spec"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType_body: _TypeAlias = _typing.Literal["spec", "input"]  # noqa: Y015
+    _WhichOneofArgType_body: _TypeAlias = _typing.Literal["body", b"body"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType_body) -> _WhichOneofReturnType_body | None: ...
+
+Global___RelayedInput: _TypeAlias = RelayedInput  # noqa: Y015
 
 @_typing.final
 class TerminalSize(_message.Message):
@@ -164,6 +228,7 @@ class ExecOutput(_message.Message):
     STDERR_FIELD_NUMBER: _builtins.int
     ENDED_FIELD_NUMBER: _builtins.int
     INPUT_COUNT_FIELD_NUMBER: _builtins.int
+    RELAY_FIELD_NUMBER: _builtins.int
     stdout: _builtins.bytes
     """Bytes of its stdout, or of its terminal, at most 64 KiB."""
     stderr: _builtins.bytes
@@ -178,6 +243,10 @@ class ExecOutput(_message.Message):
     def ended(self) -> Global___ExecEnded:
         """It is over: always the last message."""
 
+    @_builtins.property
+    def relay(self) -> Global___ExecRelay:
+        """A line through the relay, where the caller asked for one. No output is counted for it."""
+
     def __init__(
         self,
         *,
@@ -186,12 +255,13 @@ class ExecOutput(_message.Message):
         stderr: _builtins.bytes = ...,
         ended: Global___ExecEnded | None = ...,
         input_count: _builtins.int = ...,
+        relay: Global___ExecRelay | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["body", b"body", "ended", b"ended", "input_count", b"input_count", "started", b"started", "stderr", b"stderr", "stdout", b"stdout"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["body", b"body", "ended", b"ended", "input_count", b"input_count", "relay", b"relay", "started", b"started", "stderr", b"stderr", "stdout", b"stdout"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["body", b"body", "ended", b"ended", "input_count", b"input_count", "started", b"started", "stderr", b"stderr", "stdout", b"stdout"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["body", b"body", "ended", b"ended", "input_count", b"input_count", "relay", b"relay", "started", b"started", "stderr", b"stderr", "stdout", b"stdout"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_body: _TypeAlias = _typing.Literal["started", "stdout", "stderr", "ended", "input_count"]  # noqa: Y015
+    _WhichOneofReturnType_body: _TypeAlias = _typing.Literal["started", "stdout", "stderr", "ended", "input_count", "relay"]  # noqa: Y015
     _WhichOneofArgType_body: _TypeAlias = _typing.Literal["body", b"body"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_body) -> _WhichOneofReturnType_body | None: ...
 
@@ -209,6 +279,7 @@ class ExecStarted(_message.Message):
     KEPT_FIELD_NUMBER: _builtins.int
     INPUT_COUNT_FIELD_NUMBER: _builtins.int
     LARGEST_PIECE_BYTES_FIELD_NUMBER: _builtins.int
+    RELAY_FIELD_NUMBER: _builtins.int
     attempt: _builtins.int
     """The attempt."""
     node_rank: _builtins.int
@@ -221,6 +292,8 @@ class ExecStarted(_message.Message):
     """Of a command that was taken up: so many inputs have come in all. The caller sends later ones."""
     largest_piece_bytes: _builtins.int
     """Pieces of stdin may have so many bytes. 0: 64 KiB."""
+    relay: _builtins.bool
+    """The master may be asked for a line through its relay."""
     def __init__(
         self,
         *,
@@ -230,10 +303,11 @@ class ExecStarted(_message.Message):
         kept: _builtins.bool = ...,
         input_count: _builtins.int = ...,
         largest_piece_bytes: _builtins.int = ...,
+        relay: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["attempt", b"attempt", "input_count", b"input_count", "kept", b"kept", "largest_piece_bytes", b"largest_piece_bytes", "node_id", b"node_id", "node_rank", b"node_rank"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["attempt", b"attempt", "input_count", b"input_count", "kept", b"kept", "largest_piece_bytes", b"largest_piece_bytes", "node_id", b"node_id", "node_rank", b"node_rank", "relay", b"relay"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -1,0 +1,1 @@
+"""The relay beside the master: a process that joins callers and agents, and moves their bytes."""

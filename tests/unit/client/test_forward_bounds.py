@@ -1,0 +1,69 @@
+"""A node that keeps no rule of a forward: the client's memory is bounded all the same."""
+
+from __future__ import annotations
+
+import socket
+import struct
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from dlq.v1 import exec_pb2
+from dlq_client.inside import forward as module
+from dlq_client.inside.forward import Forward, Frames
+from dlq_common.errors import Unavailable
+
+HEAD = struct.Struct("!cII")
+WINDOW = 64 * 1024
+PIECE = bytes(16 * 1024)
+
+
+class BoldInside:
+    """A command that sends for ever, whatever its client takes."""
+
+    piece_bytes = 64 * 1024
+
+    def __init__(self, *_: object, **__: object) -> None:
+        self.asked, self.over = threading.Event(), threading.Event()
+        self.sent = 0
+
+    def outputs(self) -> Iterator[exec_pb2.ExecOutput]:
+        yield exec_pb2.ExecOutput(stdout=HEAD.pack(b"h", 0, WINDOW))
+        assert self.asked.wait(60.0)
+        while not self.over.is_set():
+            self.sent += len(PIECE)
+            yield exec_pb2.ExecOutput(stdout=HEAD.pack(b"d", 1, len(PIECE)) + PIECE)
+
+    def stdin(self, data: bytes) -> None:
+        if data[:1] == b"o":
+            self.asked.set()
+
+    def kill(self) -> None:
+        self.over.set()
+
+
+def test_more_than_a_window_ends_the_forward(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "CommandInside", BoldInside)
+    nobody: Any = None
+    made = Forward(nobody, "1")
+    local = made.listen(80, 0)
+    lines: list[socket.socket] = []
+
+    def connect() -> None:
+        line = socket.create_connection(("127.0.0.1", local))
+        lines.append(line)  # and it never reads
+
+    with pytest.raises(Unavailable, match="more than it may"):
+        made.serve(connect)
+    for line in lines:
+        line.close()
+
+
+def test_a_small_frame_does_not_keep_the_bytes_that_came_with_it() -> None:
+    large = HEAD.pack(b"d", 1, 100_000) + bytes(100_000)
+    small = HEAD.pack(b"d", 2, 5_000) + bytes(5_000)
+    found = Frames().of(large + small)
+    assert [type(frame.data) for frame in found] == [memoryview, bytes]
+    assert [len(frame.data) for frame in found] == [100_000, 5_000]
