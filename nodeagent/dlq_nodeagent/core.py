@@ -50,6 +50,7 @@ from dlq_nodeagent.ranks.pending import PendingReports, RefusedLaunch, Subject
 from dlq_nodeagent.runtimes.process.leftovers import Leftovers
 from dlq_nodeagent.state.journal import Journal, Sequences
 from dlq_nodeagent.supervisor import JOURNAL_FAILED, Supervisor
+from dlq_profiler.records.tail import TrafficLook
 
 # After a boot the hello waits for so long until it can tell the ends from before the boot.
 ENDS_S = 10.0
@@ -215,6 +216,9 @@ class AgentCore:
 
     def profile_read(self, key: RankKey, found: ProfileFound) -> None:
         self.supervisor.profiles.read(key, found)
+
+    def traffic_seen(self, key: RankKey, seen: TrafficLook | None) -> None:
+        self.supervisor.profiles.seen(key, seen)
 
     # ---- the session
 

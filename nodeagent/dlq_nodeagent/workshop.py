@@ -39,6 +39,7 @@ from dlq_nodeagent.model.mistakes import LaunchRefused
 from dlq_nodeagent.model.port import Handle
 from dlq_nodeagent.profiling.places import Station
 from dlq_nodeagent.runtimes.podman.pulls import ImageWanted, PullWish
+from dlq_profiler.records.tail import TrafficLook
 
 # A rank on a dead file system holds at most three: one for each purpose of a look.
 _THREADS = 32
@@ -63,6 +64,8 @@ class Answers(Protocol):
     def gpus_seen(self, look: GpuLook) -> None: ...
 
     def profile_read(self, key: RankKey, found: ProfileFound) -> None: ...
+
+    def traffic_seen(self, key: RankKey, seen: TrafficLook | None) -> None: ...
 
 
 class Workshop:
@@ -171,6 +174,14 @@ class Workshop:
             lambda: self._station.read(order),
             lambda found: self.answers.profile_read(order.launch.key, found),
             lambda error: self._station.failed(order),
+            self._reading,
+        )
+
+    def look_at_traffic(self, launch: Launch, since_s: float) -> None:
+        self._run(
+            lambda: self._station.look(launch, since_s),
+            lambda seen: self.answers.traffic_seen(launch.key, seen),
+            lambda _error: None,
             self._reading,
         )
 

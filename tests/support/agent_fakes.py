@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 
 from dlq_nodeagent.model.errands import LookOrder, PrepareOrder, ReadOrder
 from dlq_nodeagent.model.launch import RankKey
-from dlq_nodeagent.model.messages import OpenExec, OpenLog, OpenSamples
+from dlq_nodeagent.model.messages import Launch, OpenExec, OpenLog, OpenSamples
 from dlq_nodeagent.model.port import Handle
 from dlq_nodeagent.state.journal import NodeRecord, RankRecord
 
@@ -23,6 +23,7 @@ class FakeErrands:
         self.abandoned: list[RankKey] = []
         self.reads: list[ReadOrder] = []
         self.dropped: list[RankKey] = []
+        self.traffic_looks: list[tuple[RankKey, float]] = []
         self.kept_profiles: frozenset[RankKey] | None = None
 
     def prepare(self, order: PrepareOrder) -> None:
@@ -48,6 +49,9 @@ class FakeErrands:
 
     def tidy(self, key: RankKey) -> None:
         self.tidied.append(key)
+
+    def look_at_traffic(self, launch: Launch, since_s: float) -> None:
+        self.traffic_looks.append((launch.key, since_s))
 
     def read_profile(self, order: ReadOrder) -> None:
         self.reads.append(order)

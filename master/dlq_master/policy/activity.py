@@ -221,3 +221,52 @@ def behind(
 
 
 _STILL, _BUSY = 0.05, 0.5  # cores
+_APART_S: Final = 0.25  # reports of nodes take some time on their way
+
+
+class SentLast(NamedTuple):
+    """A look at what a rank sends to others: when it was, and when the rank had sent last."""
+
+    looked_s: float
+    sent_s: float
+
+
+@dataclass(slots=True)
+class GangSends:
+    """The sends of an attempt. `quiet_s`: the longest time between two sends of any rank."""
+
+    last: dict[int, SentLast] = field(default_factory=dict)
+    quiet_s: float = 0.0
+
+    def hear(self, rank: int, looked_s: float, sent_ago_s: float, quiet_s: float) -> None:
+        """A look at one rank."""
+        self.last[rank] = SentLast(looked_s, looked_s - sent_ago_s)
+        self.quiet_s = max(self.quiet_s, quiet_s)
+
+    def silent_s(self, rule: StallRule, count: int, now_s: float) -> float | None:
+        """How long none of `count` ranks has sent anything, if that is a stall. None: it is none,
+        or not known of each of them.
+        """
+        if len(self.last) < count or self.quiet_s <= 0.0:
+            return None
+        patience_s = rule.factor * self.quiet_s + rule.margin_s
+        for looked_s, sent_s in self.last.values():
+            if now_s - looked_s > FRESH_S or looked_s - sent_s <= patience_s:
+                return None
+        return now_s - max(sent_s for _, sent_s in self.last.values())
+
+    def is_fresh(self, now_s: float) -> bool:
+        """Whether somebody still looks at one of them."""
+        return any(now_s - looked_s <= FRESH_S for looked_s, _ in self.last.values())
+
+    def behind(self) -> tuple[int, str] | None:
+        """The rank that stopped to send before all others: they have sent their part of the next
+        step, and wait. None: no one stands out.
+        """
+        if len(self.last) < 2:
+            return None
+        (first, one), (_, second) = sorted(self.last.items(), key=lambda pair: pair[1].sent_s)[:2]
+        apart_s = second.sent_s - one.sent_s
+        if apart_s < _APART_S:
+            return None
+        return first, f"it stopped to send {apart_s:.1f} s before any other"

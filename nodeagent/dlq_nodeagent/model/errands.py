@@ -142,6 +142,12 @@ class Errands(Protocol):
         """Always answered by `core.profile_read(key, ProfileFound)`, also after a failure."""
         ...
 
+    def look_at_traffic(self, launch: Launch, since_s: float) -> None:
+        """Always answered by `core.traffic_seen(key, TrafficLook | None)`. `since_s`: the instant
+        of the look before, on the boot's clock.
+        """
+        ...
+
     def drop_profile(self, key: RankKey) -> None:
         """Remove a rank's records; without an answer."""
         ...

@@ -399,6 +399,12 @@ class RankUse:
     read_bytes: int | None = None
     written_bytes: int | None = None
     work: StepWork | None = None
+    sent_ago_s: float | None = None
+    """How long it had sent nothing to others at the last look; None: it is not recorded."""
+    looked_ago_s: float | None = None
+    """How long ago that look was."""
+    quiet_s: float | None = None
+    """The longest time between two of its sends."""
 
 
 class UnexplainedRank(NamedTuple):

@@ -12,6 +12,7 @@ is removed when its evidence is on the agent's own disk, and when nobody needs i
 import json
 import os
 import stat
+import time
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -31,6 +32,7 @@ from dlq_nodeagent.profiling.finding import found_of
 from dlq_nodeagent.profiling.reading import RingReader, RingReading, limits_of_process
 from dlq_nodeagent.state.state_dir import replace_file
 from dlq_profiler.records.control import switch, write_control
+from dlq_profiler.records.tail import TrafficLook, look
 from dlq_profiler.results import TrafficReason
 
 _MODE = 0o711
@@ -171,6 +173,16 @@ class Station:
             reading = self.reader.read(self.places.rings(launch.key), rights, drop=self.drops)
         limits = tuple(dict.fromkeys(before.limits + limits + reading.limits))
         return self._found(order, reading, limits, ended_s)
+
+    def look(self, launch: Launch, since_s: float) -> TrafficLook | None:
+        """The newest sends of a rank that is recorded; None: there are none, or no records."""
+        rights = self.rights_of(launch)
+        # Records have the time of CLOCK_MONOTONIC, which stands still while a machine sleeps.
+        now_ns = time.monotonic_ns()
+        since_ns = now_ns - round((self.clock.boottime_s() - since_s) * 1e9)
+        with rights.taken(), suppress(OSError):
+            return look(self.places.rings(launch.key), now_ns, since_ns)
+        return None
 
     def failed(self, order: ReadOrder) -> ProfileFound:
         return self._found(order, RingReading(failure=TrafficReason.FAILED), (), self.clock.now_s())

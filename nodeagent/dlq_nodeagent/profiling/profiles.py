@@ -18,7 +18,9 @@ from dlq_nodeagent.model.port import Runtime
 from dlq_nodeagent.model.rank import ALIVE, Rank, RankState
 from dlq_nodeagent.model.report import run_s
 from dlq_nodeagent.ranks.watched import Watched
+from dlq_profiler.records.tail import TrafficLook
 
+LOOK_S = 30.0  # a look at the traffic of a rank takes a millisecond
 _OVER = frozenset({RankState.RELEASING, RankState.ENDED, RankState.KEPT})
 
 log = get_logger("nodeagent.profiling")
@@ -42,8 +44,13 @@ class Profiles:
             return
         rank = watched.rank
         if rank.state in ALIVE:
-            if rank.started_s is not None and now_s - rank.started_s >= launch.profile.window_s:
+            if rank.started_s is None:
+                return
+            if now_s - rank.started_s >= launch.profile.window_s:
                 self._read(watched, now_s - rank.started_s)
+            elif now_s >= watched.traffic_due_s:
+                watched.traffic_due_s = now_s + LOOK_S
+                self.errands.look_at_traffic(launch, watched.traffic_s)
         elif rank.state in _OVER:
             ran_s = _ran_s(rank)
             if ran_s is None:
@@ -61,6 +68,12 @@ class Profiles:
         log.info("profiled", key=str(key), method=found.traffic.method, unknown=reason)
         self.record(watched)
         self.errands.drop_profile(key)
+
+    def seen(self, key: RankKey, look: TrafficLook | None) -> None:
+        """A look at the sends of a rank that is recorded; it is told with the use of the rank."""
+        watched = self.watched(key)
+        if watched is not None:
+            watched.traffic, watched.traffic_s = look, self.clock.boottime_s()
 
     def acknowledged(self, ack: ProfileAck) -> None:
         """The master has an evidence, or does not want it."""

@@ -8,7 +8,7 @@ first span is not told. Counters that fall, as after the end of processes, count
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple, TypeVar
 
 from dlq_common.clock import Clock
@@ -64,6 +64,7 @@ class RankUses:
                         work=now.work.since(was.work) if now.work and was.work else None,
                     )
                 )
+                found[-1] = _with_traffic(found[-1], watched, now_s)
         return tuple(found)
 
     def _reading(self, watched: Watched, handle: Handle, now_s: float) -> _Reading:
@@ -74,3 +75,23 @@ class RankUses:
 
 def _grown(was: NumberT | None, now: NumberT | None) -> NumberT | None:
     return None if was is None or now is None or now < was else now - was
+
+
+def _with_traffic(use: RankUse, watched: Watched, now_s: float) -> RankUse:
+    """The same with the last look at its traffic. Its work times count where its beats tell none,
+    and once.
+    """
+    seen, watched.traffic = watched.traffic, None
+    if seen is None:
+        return use
+    work = use.work
+    if work is None and seen.work is not None:
+        count, logs, squares = seen.work
+        work = StepWork(step_count=count, log_sum=logs, log_square_sum=squares, from_traffic=True)
+    return replace(
+        use,
+        work=work,
+        sent_ago_s=seen.sent_ago_s,
+        quiet_s=seen.quiet_s,
+        looked_ago_s=max(0.0, now_s - watched.traffic_s),
+    )

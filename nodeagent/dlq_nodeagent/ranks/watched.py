@@ -12,6 +12,7 @@ from dlq_nodeagent.model.port import Handle
 from dlq_nodeagent.model.rank import OVER, Effect, FoundCheckpoint, Rank, RankState
 from dlq_nodeagent.model.steps import StepList
 from dlq_nodeagent.state.journal import KEPT_OF_A_RANK, RankRecord
+from dlq_profiler.records.tail import TrafficLook
 
 LOST = "the runtime has lost it"
 UNKILLABLE = "unkillable"
@@ -75,6 +76,11 @@ class Watched:
     """The found profile, as long as the master does not have it."""
     profiled: bool = False
     """The master has it, or there is nothing to tell."""
+    traffic: TrafficLook | None = None
+    """The last look at its sends while it is recorded, and not told yet."""
+    traffic_s: float = 0.0
+    """When that was, and when the next one is due."""
+    traffic_due_s: float = 0.0
     steps: StepsWatch = field(default_factory=StepsWatch)
     recorded_s: float = 0.0
     unrecorded: bool = False

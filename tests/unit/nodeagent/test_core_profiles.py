@@ -6,12 +6,15 @@ from dataclasses import replace
 
 from dlq_nodeagent.model.messages import (
     Fence,
+    Heartbeat,
     Phase,
     ProfileAck,
     ProfileEvidence,
     ProfileOrder,
+    RankUse,
     ReportAck,
 )
+from dlq_profiler.records.tail import LongGaps, TrafficLook
 from support.agent_bench import EPOCH, AgentBench, a_launch, a_stop
 
 ORDER = ProfileOrder(window_s=60.0)
@@ -211,3 +214,38 @@ def test_a_full_disk_costs_no_evidence() -> None:
     bench.run(1)
     assert len(bench.profiles) == 1
     assert len(told(bench)) == 1
+
+
+def uses(bench: AgentBench) -> list[RankUse]:
+    """All that this agent has sent on the use of its ranks."""
+    return [use for beat in bench.said(Heartbeat) for use in beat.rank_uses]
+
+
+def test_the_traffic_of_a_recorded_rank_is_looked_at_now_and_then_and_told_once() -> None:
+    bench = AgentBench()
+    bench.connect()
+    launch = a_launch(profile=ORDER)
+    bench.order(launch)
+    bench.run(20)
+    assert [key for key, _ in bench.errands.traffic_looks] == [launch.key]
+    bench.core.traffic_seen(launch.key, TrafficLook(0.5, 2.0, LongGaps(20, -4.0, 1.0)))
+    bench.run(60)
+    told_of = [use for use in uses(bench) if use.sent_ago_s is not None]
+    assert [(use.sent_ago_s, use.quiet_s) for use in told_of] == [(0.5, 2.0)]
+    assert told_of[0].work is not None
+    assert (told_of[0].work.step_count, told_of[0].work.from_traffic) == (20, True)
+    assert 0.0 <= (told_of[0].looked_ago_s or 0.0) <= 60.0
+    bench.run(120)
+    assert len(bench.errands.traffic_looks) == 2, "its window is over"
+
+
+def test_a_rank_without_sends_and_a_rank_that_is_gone_tell_no_traffic() -> None:
+    bench = AgentBench()
+    bench.connect()
+    launch = a_launch(does="run_for=20", profile=ORDER)
+    bench.order(launch)
+    bench.run(5)
+    bench.core.traffic_seen(launch.key, None)
+    bench.run(60)
+    bench.core.traffic_seen(a_launch(job=77).key, TrafficLook(0.5, 2.0, None))
+    assert [use.sent_ago_s for use in uses(bench) if use.sent_ago_s is not None] == []

@@ -24,6 +24,7 @@ from dlq_nodeagent.runtimes.podman.prepare import Containers
 from dlq_nodeagent.runtimes.podman.pull import NotWanted, PullEnding, Say
 from dlq_nodeagent.runtimes.podman.pulls import Done, ImageWanted, Pulls, PullWish
 from dlq_nodeagent.workshop import Workshop
+from dlq_profiler.records.tail import TrafficLook
 from support.agent_bench import a_launch
 from support.fake_clock import FakeClock
 
@@ -37,6 +38,7 @@ class Asker:
     at_gpus: list[GpuLook] = field(default_factory=list)
     details: list[str] = field(default_factory=list)
     profiles: list[ProfileFound] = field(default_factory=list)
+    traffic: list[TrafficLook | None] = field(default_factory=list)
     arrived: asyncio.Event = field(default_factory=asyncio.Event)
 
     def prepared(self, key: RankKey, preparation: Preparation) -> None:
@@ -53,6 +55,9 @@ class Asker:
 
     def profile_read(self, key: RankKey, found: ProfileFound) -> None:
         self.profiles.append(found)
+
+    def traffic_seen(self, key: RankKey, seen: TrafficLook | None) -> None:
+        self.traffic.append(seen)
 
     async def wait(self) -> None:
         await asyncio.wait_for(self.arrived.wait(), 10)
@@ -370,3 +375,12 @@ async def test_a_look_at_a_jobs_files_that_fails_keeps_no_gpu(
     (tmp_path / "c").mkdir()
     launch = a_launch(checkpoint_directory=str(tmp_path / "c"))
     assert await bench.look(launch, Purpose.FINAL, settled=True) == Look()
+
+
+async def test_a_look_at_traffic_is_answered_also_where_nothing_is_recorded(
+    make_bench: MakeBench,
+) -> None:
+    bench = make_bench()
+    bench.workshop.look_at_traffic(a_launch(), 0.0)
+    await bench.asker.wait()
+    assert bench.asker.traffic == [None]

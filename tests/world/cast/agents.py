@@ -339,6 +339,9 @@ class Errands:
     def look_at_gpus(self, number: int) -> None:
         self._answer(0.01, "gpus_seen", GpuLook(number, ()))
 
+    def look_at_traffic(self, launch: Launch, since_s: float) -> None:
+        """Nothing is sent in a world."""
+
     def read_profile(self, order: ReadOrder) -> None:
         found = a_found(order, self._node.host.clock.now_s())
         self._answer(0.1, "profile_read", order.launch.key, found)

@@ -6,21 +6,27 @@ away, and a master that slept stall nobody. A machine that slept stalls nobody e
 which nobody looked is no time without a step. Nothing is stored but the events. A master that
 starts learns each pace anew, from two steps on. A stalled job is told, with the rank that fell
 behind; it runs on.
+
+A job that tells no steps is judged by its traffic while that is recorded (`take_sends`). The
+judgement is as new as the looks of all its agents, which are half a minute apart.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from dlq_common.text.units import approximate_span
 from dlq_master.control.attempts import idleness, stragglers
 from dlq_master.control.loop.turn import Turn
-from dlq_master.control.stimuli.nodes import Beat
+from dlq_master.control.stimuli.nodes import Beat, ToldUse
 from dlq_master.model.attempts.attempt import Attempt, AttemptState
-from dlq_master.model.ids import JobId
-from dlq_master.policy.activity import StallRule, StepPace, behind
+from dlq_master.model.ids import AttemptKey, JobId
+from dlq_master.policy.activity import GangSends, StallRule, StepPace, behind
 
 LOOK_S = 5.0
+_AGAIN_S = 15.0  # ranks that have sent so lately go on
+_QUIET = StallRule(1.0, 1.0)  # ranks that have sent nothing for so long do not work on a step
 
 
 @dataclass(slots=True)
@@ -36,6 +42,7 @@ class Stalls:
     late: set[JobId] = field(default_factory=set)
     told: dict[JobId, str] = field(default_factory=dict)
     steps: dict[JobId, dict[int, int]] = field(default_factory=dict)  # of ranks beyond the first
+    sending: dict[AttemptKey, GangSends] = field(default_factory=dict)  # of ranks that are recorded
     look_s: float = 0.0
     awake_s: float = 0.0
 
@@ -78,9 +85,43 @@ def watch(turn: Turn) -> None:
     ended = [one for one in paces if one not in jobs or jobs[one].live_attempt is None]
     for job_id in ended:
         stalls.forget(job_id)
+    if stalls.sending:
+        _forget_unseen(turn)
+
+
+def take_sends(turn: Turn, told: Iterable[ToldUse]) -> None:
+    """Looks at the traffic of ranks that are recorded. A job that tells no steps is stalled when
+    none of its ranks has sent anything for a multiple of its longest quiet time.
+    """
+    stalls, attempts = turn.state.attempts.stalls, turn.state.attempts
+    for use in told:
+        known = attempts.idleness.uses.get(use.key, {}).get(use.node_rank)
+        if known is not use or use.sent_ago_s is None or stalls.rule is None:
+            continue  # it is of no rank that runs, or it says nothing of traffic
+        attempt = turn.state.cluster.attempts[use.key]
+        if len(attempt.ranks) > 1:
+            sending = stalls.sending.setdefault(use.key, GangSends())
+            looked_s = turn.now_s - use.looked_ago_s
+            sending.hear(use.node_rank, looked_s, use.sent_ago_s, use.quiet_s)
+            if not _tells_steps(stalls, use.key.job_id):
+                _judge_sending(turn, stalls.rule, attempt, sending)
 
 
 # --- helpers, in order of use ---------------------------------------------------------------------
+
+
+def _forget_unseen(turn: Turn) -> None:
+    """Traffic that nobody looks at any more says nothing: its attempt has ended, or its window."""
+    stalls, attempts = turn.state.attempts.stalls, turn.state.cluster.attempts
+    for key, sending in list(stalls.sending.items()):
+        lives = key in attempts
+        if lives and sending.is_fresh(turn.now_s):
+            continue
+        del stalls.sending[key]
+        by_traffic = not _tells_steps(stalls, key.job_id)
+        if by_traffic and stalls.told.pop(key.job_id, None) is not None and lives:
+            cause = "nobody looks at its traffic any more"
+            turn.note("job_stall_over", job_id=key.job_id, cause=cause)
 
 
 def _slept(stalls: Stalls, now_s: float) -> None:
@@ -119,18 +160,59 @@ def _look(turn: Turn, rule: StallRule, attempt: Attempt, pace: StepPace) -> None
 def _tell(turn: Turn, attempt: Attempt, pace: StepPace, silent_s: float) -> None:
     stalls, key = turn.state.attempts.stalls, attempt.key
     steps = {0: pace.step, **stalls.steps.get(key.job_id, {})}
-    uses = turn.state.attempts.idleness.uses.get(key, {})
-    cores = {
-        rank: use.cpu_s / use.span_s
-        for rank, use in uses.items()
-        if use.cpu_s is not None and use.span_s > 0.0
-    }
-    count = len(attempt.ranks)
+    cores, count = _cores(turn, key), len(attempt.ranks)
+    sending = stalls.sending.get(key)
     found = behind(steps, cores, count)
+    if found is None and sending is not None and sending.silent_s(_QUIET, count, turn.now_s):
+        found = sending.behind()
     words = (
         f"no step for {approximate_span(silent_s)} after step {pace.step}, where one took"
         f" {_span(pace.step_s or 0.0)}"
     )
+    _note(turn, attempt, words, found, step=pace.step)
+
+
+def _cores(turn: Turn, key: AttemptKey) -> dict[int, float]:
+    """The cores that the ranks have kept busy, by their last reports."""
+    uses = turn.state.attempts.idleness.uses.get(key, {})
+    return {
+        rank: use.cpu_s / use.span_s
+        for rank, use in uses.items()
+        if use.cpu_s is not None and use.span_s > 0.0
+    }
+
+
+def _tells_steps(stalls: Stalls, job_id: JobId) -> bool:
+    """Its steps are known, so they decide."""
+    pace = stalls.paces.get(job_id)
+    return pace is not None and pace.step_s is not None
+
+
+def _judge_sending(turn: Turn, rule: StallRule, attempt: Attempt, sending: GangSends) -> None:
+    stalls, job_id = turn.state.attempts.stalls, attempt.key.job_id
+    silent_s = sending.silent_s(rule, len(attempt.ranks), turn.now_s)
+    if silent_s is None:
+        newest = [looked_s - sent_s for looked_s, sent_s in sending.last.values()]
+        if job_id in stalls.told and max(newest) < _AGAIN_S:
+            del stalls.told[job_id]
+            turn.note("job_stall_over", job_id=job_id, cause="its ranks send again")
+    elif job_id not in stalls.told:
+        words = (
+            f"no rank has sent anything for {approximate_span(silent_s)}, where at most"
+            f" {_span(sending.quiet_s)} passed between two sends"
+        )
+        cores, count = _cores(turn, attempt.key), len(attempt.ranks)
+        _note(turn, attempt, words, sending.behind() or behind({}, cores, count))
+
+
+def _note(
+    turn: Turn,
+    attempt: Attempt,
+    words: str,
+    found: tuple[int, str] | None,
+    step: int | None = None,
+) -> None:
+    stalls, key, count = turn.state.attempts.stalls, attempt.key, len(attempt.ranks)
     rank = None
     if found is not None and found[0] < count:
         rank = found[0]
@@ -139,7 +221,7 @@ def _tell(turn: Turn, attempt: Attempt, pace: StepPace, silent_s: float) -> None
         words += f"; no single one of its {count} ranks stands out"
     stalls.told[key.job_id] = words
     node_id = None if rank is None else attempt.ranks[rank].node_id
-    turn.note("job_stalled", key=key, node_id=node_id, cause=words, step=pace.step, node_rank=rank)
+    turn.note("job_stalled", key=key, node_id=node_id, cause=words, step=step, node_rank=rank)
 
 
 def _span(seconds: float) -> str:

@@ -41,6 +41,14 @@ class Gang:
     times: dict[int, tuple[NodeId, WorkTimes]] = field(default_factory=dict)
     judged_s: float = float("-inf")
     slow: str = ""  # words on ranks of suspected nodes
+    counts: dict[int, float] = field(default_factory=dict)  # steps of the last report of each rank
+
+    @property
+    def alike(self) -> bool:
+        """Whether all ranks have told about as many steps. In traffic, a rank that has told more
+        has counted something else.
+        """
+        return max(self.counts.values()) <= 1.5 * min(self.counts.values())
 
 
 @dataclass(slots=True)
@@ -73,6 +81,9 @@ def take(turn: Turn, node_id: NodeId, attempt: Attempt, use: ToldUse) -> None:
     known = gang.times.get(use.node_rank)
     before = known[1] if known is not None and known[0] == node_id else WorkTimes()
     gang.times[use.node_rank] = node_id, before.plus(use.work)
+    gang.counts[use.node_rank] = use.work.steps
+    if use.traffic and not gang.alike:
+        return
     if turn.now_s - gang.judged_s >= JUDGE_S and _is_ready(stragglers.rule, attempt, gang):
         gang.judged_s = turn.now_s
         _judge(turn, attempt, gang)

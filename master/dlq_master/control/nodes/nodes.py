@@ -13,6 +13,7 @@ from dlq_master.control.attempts import (
     quarantine,
     ranks,
     reports,
+    stalls,
     stragglers,
     work_loss,
 )
@@ -116,6 +117,7 @@ def heartbeat(turn: Turn, ask: Heartbeat) -> None:
         unclean.take_disk(turn, ask.node_id, ask.disk)
     if ask.rank_uses:
         idleness.take_uses(turn, ask.node_id, ask.rank_uses)
+        stalls.take_sends(turn, ask.rank_uses)
 
 
 def rank_reports(turn: Turn, ask: RankReports) -> int:

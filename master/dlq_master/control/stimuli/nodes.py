@@ -118,6 +118,9 @@ class ToldUse(NamedTuple):
     written_bytes: int | None = None
     work: WorkTimes | None = None  # of the steps that it has made in the span
     traffic: bool = False  # its node has these from its traffic, and not from its beats
+    sent_ago_s: float | None = None  # that it had sent nothing at a look; None: not recorded
+    looked_ago_s: float = 0.0  # since that look
+    quiet_s: float = 0.0  # the longest time between two of its sends
 
 
 class ToldGpu(NamedTuple):

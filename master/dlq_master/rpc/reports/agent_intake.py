@@ -364,6 +364,9 @@ def _use(use: agent.RankUse) -> ToldUse:
         written_bytes=said(use, "written_bytes"),
         work=_work(use.work) if use.HasField("work") else None,
         traffic=use.work.from_traffic,
+        sent_ago_s=_positive(said(use, "sent_ago_duration")),
+        looked_ago_s=max(0.0, from_duration(use.looked_ago_duration)),
+        quiet_s=max(0.0, from_duration(use.quiet_duration)),
     )
 
 

@@ -552,6 +552,9 @@ class RankUse(_message.Message):
     READ_BYTES_FIELD_NUMBER: _builtins.int
     WRITTEN_BYTES_FIELD_NUMBER: _builtins.int
     WORK_FIELD_NUMBER: _builtins.int
+    SENT_AGO_DURATION_FIELD_NUMBER: _builtins.int
+    QUIET_DURATION_FIELD_NUMBER: _builtins.int
+    LOOKED_AGO_DURATION_FIELD_NUMBER: _builtins.int
     job_id: _builtins.str
     """The job."""
     node_rank: _builtins.int
@@ -576,6 +579,18 @@ class RankUse(_message.Message):
     def work(self) -> Global___StepWork:
         """Its steps since the last such word; unset: it tells none, or no waits."""
 
+    @_builtins.property
+    def sent_ago_duration(self) -> _duration_pb2.Duration:
+        """How long it had sent nothing to others at the last look; unset: its traffic is not recorded."""
+
+    @_builtins.property
+    def quiet_duration(self) -> _duration_pb2.Duration:
+        """The longest time between two of its sends that are still known; set with `sent_ago_duration`."""
+
+    @_builtins.property
+    def looked_ago_duration(self) -> _duration_pb2.Duration:
+        """How long ago that look was."""
+
     def __init__(
         self,
         *,
@@ -587,10 +602,13 @@ class RankUse(_message.Message):
         read_bytes: _builtins.int | None = ...,
         written_bytes: _builtins.int | None = ...,
         work: Global___StepWork | None = ...,
+        sent_ago_duration: _duration_pb2.Duration | None = ...,
+        quiet_duration: _duration_pb2.Duration | None = ...,
+        looked_ago_duration: _duration_pb2.Duration | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_read_bytes", b"_read_bytes", "_written_bytes", b"_written_bytes", "cpu_duration", b"cpu_duration", "fence", b"fence", "read_bytes", b"read_bytes", "span_duration", b"span_duration", "work", b"work", "written_bytes", b"written_bytes"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_read_bytes", b"_read_bytes", "_written_bytes", b"_written_bytes", "cpu_duration", b"cpu_duration", "fence", b"fence", "looked_ago_duration", b"looked_ago_duration", "quiet_duration", b"quiet_duration", "read_bytes", b"read_bytes", "sent_ago_duration", b"sent_ago_duration", "span_duration", b"span_duration", "work", b"work", "written_bytes", b"written_bytes"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_read_bytes", b"_read_bytes", "_written_bytes", b"_written_bytes", "cpu_duration", b"cpu_duration", "fence", b"fence", "job_id", b"job_id", "node_rank", b"node_rank", "read_bytes", b"read_bytes", "span_duration", b"span_duration", "work", b"work", "written_bytes", b"written_bytes"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_read_bytes", b"_read_bytes", "_written_bytes", b"_written_bytes", "cpu_duration", b"cpu_duration", "fence", b"fence", "job_id", b"job_id", "looked_ago_duration", b"looked_ago_duration", "node_rank", b"node_rank", "quiet_duration", b"quiet_duration", "read_bytes", b"read_bytes", "sent_ago_duration", b"sent_ago_duration", "span_duration", b"span_duration", "work", b"work", "written_bytes", b"written_bytes"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__read_bytes: _TypeAlias = _typing.Literal["read_bytes"]  # noqa: Y015
     _WhichOneofArgType__read_bytes: _TypeAlias = _typing.Literal["_read_bytes", b"_read_bytes"]  # noqa: Y015

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dlq_master.policy.activity import (
+    GangSends,
     IdleAction,
     IdleRule,
     StallRule,
@@ -189,3 +190,26 @@ def test_the_rank_that_fell_behind_is_named_only_if_it_alone_stands_out(
 ) -> None:
     found = behind(steps, cores, 4)
     assert (None if found is None else found[0]) == rank
+
+
+def sending(*sent_s: float, looked_s: float = 100.0, quiet_s: float = 2.0) -> GangSends:
+    made = GangSends()
+    for rank, last_s in enumerate(sent_s):
+        made.hear(rank, looked_s, looked_s - last_s, quiet_s)
+    return made
+
+
+def test_the_rank_that_sent_first_for_the_last_time_is_behind() -> None:
+    assert sending(51.0, 50.0, 51.2).behind() == (1, "it stopped to send 1.0 s before any other")
+    assert sending(51.0, 50.9, 51.2).behind() is None, "reports are not so exact"
+    assert sending(50.0).behind() is None
+
+
+def test_ranks_that_send_nothing_for_long_are_stalled_and_each_must_have_been_looked_at() -> None:
+    rule = StallRule(2.0, 15.0)
+    assert sending(51.0, 50.0).silent_s(rule, 2, 110.0) == 59.0
+    assert sending(51.0, 50.0).silent_s(rule, 3, 110.0) is None
+    assert sending(51.0, 82.0).silent_s(rule, 2, 110.0) is None, "one has sent 18 s before"
+    assert sending(51.0, 50.0).silent_s(rule, 2, 200.0) is None, "the looks are old"
+    assert sending(51.0, 50.0, quiet_s=20.0).silent_s(rule, 2, 110.0) is None
+    assert sending(51.0, 50.0, quiet_s=0.0).silent_s(rule, 2, 110.0) is None

@@ -204,3 +204,57 @@ def test_a_look_calls_nothing_for_jobs_without_a_new_step(job: Callable[..., Job
         one.master.tick(0.0)
     ours = {name.rpartition(":")[2] for name in calls if "stalls" in name}
     assert ours == {"watch", "<listcomp>"}
+
+
+def looks(one: Job, sent_ago_s: dict[int, float], quiet_s: float = 2.0) -> None:
+    """Half a minute passes, and each agent tells of its look at the traffic of its rank."""
+    one.beat(30.0)
+    for rank, agent in enumerate(one.agents):
+        assert agent.session_id is not None
+        use = ToldUse(one.key, 1, rank, 30.0, sent_ago_s=sent_ago_s[rank], quiet_s=quiet_s)
+        one.master.turn(
+            Heartbeat(node_id=agent.node_id, session_id=agent.session_id, rank_uses=(use,))
+        )
+
+
+def test_a_job_without_beats_is_told_when_its_ranks_send_nothing_any_more(
+    job: Callable[..., Job],
+) -> None:
+    one = job(nodes=3)
+    looks(one, {0: 0.1, 1: 0.2, 2: 0.1})
+    looks(one, {0: 12.0, 1: 13.5, 2: 12.1})
+    assert one.told() == []
+    looks(one, {0: 42.0, 1: 43.5, 2: 42.1})
+    assert one.told() == ["job_stalled"]
+    assert one.cause() == (
+        "no rank has sent anything for 42 s, where at most 2 s passed between two sends;"
+        " rank 1 on gpu01 fell behind: it stopped to send 1.4 s before any other"
+    )
+    looks(one, {0: 72.0, 1: 73.5, 2: 72.1})
+    assert one.told() == ["job_stalled"]
+    looks(one, {0: 0.1, 1: 0.1, 2: 0.1}, quiet_s=80.0)
+    assert one.told() == ["job_stalled", "job_stall_over"]
+    looks(one, {0: 100.0, 1: 102.0, 2: 100.0}, quiet_s=80.0)
+    assert one.told() == ["job_stalled", "job_stall_over"], "it has been as quiet before"
+
+
+def test_traffic_that_nobody_looks_at_any_more_says_nothing(job: Callable[..., Job]) -> None:
+    one = job(nodes=2)
+    looks(one, {0: 60.0, 1: 63.0})
+    assert one.told() == ["job_stalled"]
+    one.beat(100.0)
+    assert one.told() == ["job_stalled", "job_stall_over"]
+    assert one.master.state.attempts.stalls.sending == {}
+
+
+def test_the_beats_of_a_job_go_before_its_traffic_and_the_traffic_names_its_rank(
+    job: Callable[..., Job],
+) -> None:
+    one = job(nodes=3)
+    one.steps(3)
+    looks(one, {0: 40.0, 1: 42.0, 2: 40.0})
+    assert one.told() == []
+    for ago_s in (30.0, 60.0, 90.0):
+        looks(one, {0: ago_s, 1: ago_s + 2.0, 2: ago_s})
+    assert one.told() == ["job_stalled"]
+    assert "rank 1 on gpu01 fell behind: it stopped to send 2.0 s before any other" in one.cause()

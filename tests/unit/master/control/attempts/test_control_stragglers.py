@@ -241,3 +241,25 @@ def test_more_work_of_one_rank_in_every_place_is_of_the_job(site: Callable[..., 
     one.report(first, slow=0)
     assert one.told() == [("node_straggler", "gpu00"), ("node_straggler_over", "gpu00")]
     assert one.master.state.attempts.stragglers.scores[NodeId("gpu00")].told_apart
+
+
+def test_a_rank_that_counts_something_else_in_its_traffic_spoils_no_verdict(
+    site: Callable[..., Site],
+) -> None:
+    one = site()
+    key = running(one.master, *one.agents)
+    one.report(key, slow=1, traffic=True)
+    agent = one.agents[3]
+    assert agent.session_id is not None
+    work = WorkTimes(4 * STEPS, 0.0, 1.0)
+    use = ToldUse(key, 1, 3, EVERY_S, work=work, traffic=True)
+    one.master.turn(Heartbeat(node_id=agent.node_id, session_id=agent.session_id, rank_uses=(use,)))
+    for rank in range(3):
+        agent = one.agents[rank]
+        assert agent.session_id is not None
+        use = ToldUse(key, 1, rank, EVERY_S, work=WorkTimes(STEPS, 0.0, 1.0), traffic=True)
+        one.master.turn(
+            Heartbeat(node_id=agent.node_id, session_id=agent.session_id, rank_uses=(use,))
+        )
+    assert one.told() == []
+    assert one.master.state.attempts.stragglers.scores == {}
