@@ -63,6 +63,7 @@ CONSTANTS = (
     Constant("max_preemptions", _OF_DLQ, _DLQ, "by reason, then compared with `off`", **_ON_MATRIX),
     Constant("aging", _OF_DLQ, _DLQ, "compared with 0.1 and 0.3", **_ON_MATRIX),
     Constant("cooldown_s", _OF_DLQ, _DLQ, "by reason"),
+    Constant("keep_gpus_s", _OF_DLQ, _DLQ, "by reason: one term"),
     Constant("foresight", _OF_DLQ, _DLQ, _RULE, ("small-fitted",), ("small-held-out",)),
     Constant("MOST_JOBS", f"{POLICY}.order.foresight", _DLQ, "CPU time of a decision"),
     Constant("MOST_NODES", f"{POLICY}.order.foresight", _DLQ, "CPU time of a decision"),

@@ -103,6 +103,7 @@ def starts(
         left = floor(cluster, claim.job.queue, claim.gpu_type)
         slots = _whole(cluster, claim, held, placement, left)
         slots = slots or _smaller(cluster, claim, placement)
+        slots = slots or _anywhere(cluster, claim, held, placement, left)
         if slots is not None:
             return [_start(view, claim, slots, grid=grid)]
     return []
@@ -197,13 +198,31 @@ def _whole(
     """All that it had, with a spare node in the place of each that is gone. So many GPUs have to
     stay free for the floor of a queue.
     """
+    pool = _beyond(cluster, claim, held)
+    if pool.total - (claim.had - claim.width) < floor:
+        return None
+    return _filled(cluster, claim, pool, placement)
+
+
+def _anywhere(
+    cluster: Cluster, claim: Claim, held: list[Claim], placement: Placement, floor: int
+) -> tuple[Slot, ...] | None:
+    """On any free GPUs, as if it had no claim. It is first in line all the same."""
+    pool = _beyond(cluster, claim, held)
+    pool.give(claim.parts)
+    if pool.total - claim.shape.gpus < floor or claim.shape.gpus > claim.had:
+        return None
+    parts = placement.find(pool, claim.shape)
+    return None if parts is None else tuple([_slot(cluster, part) for part in parts])
+
+
+def _beyond(cluster: Cluster, claim: Claim, held: list[Claim]) -> Pool:
+    """The free GPUs of its type that are kept for nobody."""
     pool = cluster.capacity.free[claim.gpu_type].copy()
     for other in held:
         if other.gpu_type == claim.gpu_type:
             pool.take(other.parts)
-    if pool.total - (claim.had - claim.width) < floor:
-        return None
-    return _filled(cluster, claim, pool, placement)
+    return pool
 
 
 def _filled(

@@ -17,7 +17,7 @@ from dlq_master.model.why import ReasonCode
 from dlq_master.model.words.sentence import sentence
 from dlq_master.policy.reasons.explain import explain
 from dlq_master.policy.transit import kept_gpus
-from support.builders import World, a_job
+from support.builders import World, a_job, a_node
 
 UNKNOWN = {"know": "unknown"}
 
@@ -280,3 +280,14 @@ def test_the_spare_node_is_none_that_the_floor_of_a_queue_needs() -> None:
     back(world, "n2")
     world.decide()
     assert on(world, 1) == ["n2", "n3", "n4"]
+
+
+def test_where_no_node_can_take_the_place_it_goes_on_in_smaller_pieces() -> None:
+    nodes = [a_node(name, gpus) for name, gpus in (("n1", 8), ("n2", 8), ("n3", 4), ("n4", 4))]
+    world = World("dlq", nodes, None, **UNKNOWN)
+    world.submit(a_job(1, 16)).decide()
+    lose(world, 1, "n2")
+    (start,) = world.plan().changes
+    assert start.reason.code is ReasonCode.KEPT_GPUS
+    world.decide()
+    assert on(world, 1) == ["n1", "n3", "n4"]
