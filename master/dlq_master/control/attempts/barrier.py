@@ -3,8 +3,8 @@
 A rank says READY when nothing keeps it from starting, with ports that were free on its node. When
 the last one has said so, the same launches go out again without the barrier, with everybody's
 ports (`reports.py`). So a partial gang never runs, and nobody sits on GPUs for ever waiting for a
-node. A gang whose last node is too late is given up here. The members of a group wait for each
-other at the same barrier.
+node. A gang whose last node is too late is given up here. Members of a group wait for each other
+at one barrier.
 
 When an agent restarts, it finds the rank in its journal. It makes the rank ready again when the
 welcome asks for it, and waits, or starts it if the barrier is open by then. When the master

@@ -349,14 +349,13 @@ def _open_barrier(turn: Turn, key: AttemptKey) -> None:
     attempt = turn.state.cluster.attempts.get(key)
     if attempt is None or not gang.all_ready(attempt):
         return
-    if not attempt.together:
-        _open(turn, attempt)
-        return
-    gangs = gangs_beside(turn, key)
+    gangs = gangs_beside(turn, key) if attempt.together else [attempt]
     ready = [one for one in gangs if one is not None and gang.all_ready(one)]
-    if len(ready) == len(gangs) and not any(rank.gone for one in ready for rank in one.ranks):
-        for one in ready:
-            _open(turn, one)
+    whole = len(ready) == len(gangs)
+    if attempt.together and any(rank.gone for one in ready for rank in one.ranks):
+        whole = False
+    for one in ready if whole else ():
+        _let_go(turn, one)
 
 
 def gangs_beside(turn: Turn, key: AttemptKey) -> list[Attempt | None]:
@@ -367,7 +366,7 @@ def gangs_beside(turn: Turn, key: AttemptKey) -> list[Attempt | None]:
     return [cluster.live_attempt(cluster.jobs[job_id]) for job_id in members]
 
 
-def _open(turn: Turn, attempt: Attempt) -> None:
+def _let_go(turn: Turn, attempt: Attempt) -> None:
     key = attempt.key
     ports = attempt.ranks[0].ports
     port = ports[0] if ports else attempt.master_port
