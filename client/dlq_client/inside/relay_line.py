@@ -142,8 +142,8 @@ class RelayLine:
         except ssl.SSLZeroReturnError:
             if self._filled == began:  # else what came before it is first
                 raise LineOver from None
-        except OSError as error:
-            raise LineLost(f"the line through the relay broke: {error}") from None
+        except OSError:
+            raise LineLost("the line through the relay is cut") from None
 
     def _write_some(self) -> bool:
         if self._ended:
@@ -153,8 +153,8 @@ class RelayLine:
             sent = self._secure.send(piece)
         except _LATER:
             return False
-        except OSError as error:
-            raise LineLost(f"the line through the relay broke: {error}") from None
+        except OSError:
+            raise LineLost("the line through the relay is cut") from None
         rest = self._writing[0][sent:]
         self._writing = [rest] if rest else []
         return True
