@@ -19,7 +19,7 @@ from collections.abc import Iterable, Sequence
 from statistics import mean
 from typing import NamedTuple
 
-from benchmarks.planning.first_wall import (
+from benchmarks.growth.first_wall import (
     GPUS_A_NODE,
     LONGEST_PLAN_MS,
     Costs,

@@ -138,11 +138,8 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=3)
     report = Report.begin("planning.lost_nodes", parser)
     asked = report.options
-    report.say(
-        f"{asked.jobs} jobs on {asked.nodes} nodes of 8 GPUs, offered load {asked.load:g}; a node "
-        f"fails every {asked.days:g} days and is back after {asked.repair:g} h; "
-        f"seeds 1 to {asked.seeds}"
-    )
+    report.say(f"{asked.jobs} jobs, {asked.nodes} nodes of 8 GPUs, load {asked.load:g}")
+    report.say(f"a node fails every {asked.days:g} days, and is back after {asked.repair:g} h")
     found: dict[str, list[Told]] = {KEPT: [], PLAIN: []}
     for seed in range(1, asked.seeds + 1):
         for name, words in ((KEPT, []), (PLAIN, ["keep_gpus_s=off"])):
@@ -181,7 +178,8 @@ def told(asked: argparse.Namespace, seed: int, words: list[str]) -> Told:
     gangs = [it.finish_s - it.job.submit_time_s for it in outcomes if it.job.num_gpus > 8]
     waited = sum(wait_s * gpus for wait_s, gpus in run.waits) / HOUR_S
     waits_s = [wait_s for wait_s, _ in run.waits]
-    return Told(len(run.waits), waits_s, waited, run.kept_gpu_s / HOUR_S, mean(every), mean(gangs))
+    kept = run.kept_gpu_s / HOUR_S
+    return Told(len(run.waits), waits_s, waited, kept, mean(every) or 0.0, mean(gangs) or 0.0)
 
 
 def drawn(asked: argparse.Namespace, until_s: float, seed: int) -> list[tuple[float, int]]:

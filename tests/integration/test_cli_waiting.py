@@ -15,9 +15,9 @@ from dlq.v1 import job_pb2, queue_pb2
 from dlq_cli.interactive import waiting
 from dlq_common.text.wire import to_duration, to_timestamp
 from support.cli_run import Dlq, Said
-from support.fake_master import EPOCH_S, FakeMaster
+from support.fake_master import FakeMaster
 from support.waiting import wait_until
-from support.wire_jobs import an_attempt, an_event
+from support.wire_jobs import EPOCH_S, an_attempt, an_event
 
 pytestmark = pytest.mark.integration
 

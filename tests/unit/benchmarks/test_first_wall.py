@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from benchmarks.planning.first_wall import Costs, Load, full_from_the_start, measured, wall
+from benchmarks.growth.first_wall import Costs, Load, full_from_the_start, measured, wall
 
 
 def test_the_jobs_of_the_start_fill_the_cluster_and_more_wait() -> None:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
+from benchmarks.growth.first_wall import LONGEST_PLAN_MS, Costs, full_from_the_start
 from benchmarks.growth.many_clusters import Master, Split, dealt, measured, wall
-from benchmarks.planning.first_wall import LONGEST_PLAN_MS, Costs, full_from_the_start
 
 
 def a_master(share: float, longest_ms: float = 1.0) -> Master:

@@ -1,7 +1,7 @@
 """The first wall of one master as its cluster grows: the real core in the simulator, the rest on
 paper.
 
-    python -m benchmarks.planning.first_wall [--gpus 1000,10000,100000] [--policy dlq] [--json]
+    python -m benchmarks.growth.first_wall [--gpus 1000,10000,100000] [--policy dlq] [--json]
 
 Each cluster is full, and a tenth of its jobs more wait; Philly-like jobs arrive as others end. The
 core's CPU is measured over a window of simulated time. The rest of the master is added on paper,
@@ -148,7 +148,7 @@ def main() -> None:
     options.add_argument("--window", type=float, default=600.0, help="simulated seconds")
     options.add_argument("--seed", type=int, default=0)
     add_costs(options)
-    report = Report.begin("planning.first_wall", options)
+    report = Report.begin("growth.first_wall", options)
     chosen = report.options
     costs = costs_of(chosen)
     gc.set_threshold(*YOUNG, NEVER)  # as the daemon does
