@@ -20,7 +20,7 @@ from dlq_nodeagent.model.report import run_s
 from dlq_nodeagent.ranks.watched import Watched
 from dlq_profiler.records.tail import TrafficLook
 
-LOOK_S = 30.0  # a look at the traffic of a rank takes a millisecond
+LOOK_S = 30.0  # a look at the traffic of a rank takes some milliseconds
 _OVER = frozenset({RankState.RELEASING, RankState.ENDED, RankState.KEPT})
 
 log = get_logger("nodeagent.profiling")

@@ -13,7 +13,7 @@ from __future__ import annotations
 import os
 import stat
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from math import log
 from pathlib import Path
@@ -30,6 +30,7 @@ _CHUNKS_AT: Final = 64
 _RECORD: Final = struct.Struct("<QQ16xQqIIHHI")
 _HEADER_BYTES, _THREAD_BYTES, _RECORD_BYTES, _CHUNK_RECORDS = 4096, 320, 64, 1024
 _MOST_FILES, _MOST_THREADS, _MOST_CHUNKS, _MOST_RECORDS = 64, 256, 128, 4096
+_MOST_OF_ALL: Final = 65_536  # records of a look, shared by the files
 _SENDS: Final = frozenset(range(1, 8))  # of sockets
 _POSTS: Final = frozenset({64, 65})  # of queue pairs
 _LEAST_OF_ALL: Final = 0.01  # a connection with less only keeps in touch
@@ -71,7 +72,7 @@ def look(directory: Path, now_ns: int, since_ns: int = 0) -> TrafficLook | None:
     names = [name for name in sorted(os.listdir(directory)) if name.endswith(SUFFIX)]
     for name in names[:_MOST_FILES]:
         with suppress(OSError, ValueError, struct.error):
-            pid, sends = _read(directory / name)
+            pid, sends = _read(directory / name, _MOST_OF_ALL // min(len(names), _MOST_FILES))
             processes.setdefault(pid, []).extend(sends)
     sizes = {pid: sum(one.size for one in sends) for pid, sends in processes.items()}
     busiest = max(sizes.values(), default=0)
@@ -109,18 +110,18 @@ def long_gaps(gaps_s: list[float]) -> LongGaps | None:
 # --- helpers, in order of use ---------------------------------------------------------------------
 
 
-def _read(path: Path) -> tuple[int, list[_Send]]:
-    """The process of a file, and its newest sends."""
+def _read(path: Path, most: int) -> tuple[int, list[_Send]]:
+    """The process of a file, and its newest sends, from at most so many records."""
     fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     try:
         if not stat.S_ISREG(os.fstat(fd).st_mode):
             raise ValueError("it is not a file")
-        return _sends_of(fd)
+        return _sends_of(fd, most)
     finally:
         os.close(fd)
 
 
-def _sends_of(fd: int) -> tuple[int, list[_Send]]:
+def _sends_of(fd: int, most: int) -> tuple[int, list[_Send]]:
     raw = os.pread(fd, 256, 0)
     magic, version, *sizes = _HEADER.unpack_from(raw)
     header, record, chunk, _, _, thread, thread_chunks, *_ = sizes
@@ -140,21 +141,24 @@ def _sends_of(fd: int) -> tuple[int, list[_Send]]:
     table = os.pread(fd, min(used, _MOST_THREADS) * _THREAD_BYTES, threads_at)
     found: list[_Send] = []
     for place in range(0, len(table) - _THREAD_BYTES + 1, _THREAD_BYTES):
-        found += _tail(fd, table[place : place + _THREAD_BYTES], chunks_at)
+        slot = table[place : place + _THREAD_BYTES]
+        _, _, head, held = _THREAD.unpack_from(slot)
+        count = min(head, most, _MOST_RECORDS, held * _CHUNK_RECORDS)
+        if 0 < held <= _MOST_CHUNKS and count > 0:
+            most -= count
+            chunks = struct.unpack_from(f"<{held}H", slot, _CHUNKS_AT)
+            found += _tail(fd, head - count, head, chunks, chunks_at)
     return pid, found
 
 
-def _tail(fd: int, slot: bytes, chunks_at: int) -> Iterator[_Send]:
-    """The newest sends of one thread."""
-    _, _, head, held = _THREAD.unpack_from(slot)
-    if not 0 < held <= _MOST_CHUNKS:
-        return
-    chunks = struct.unpack_from(f"<{held}H", slot, _CHUNKS_AT)
-    number = max(0, head - min(_MOST_RECORDS, held * _CHUNK_RECORDS))
+def _tail(
+    fd: int, number: int, head: int, chunks: Sequence[int], chunks_at: int
+) -> Iterator[_Send]:
+    """The sends of one thread among its records from `number` on."""
     while number < head:
         inside = number % _CHUNK_RECORDS
         count = min(head - number, _CHUNK_RECORDS - inside)
-        chunk = chunks[number // _CHUNK_RECORDS % held]
+        chunk = chunks[number // _CHUNK_RECORDS % len(chunks)]
         at = chunks_at + (chunk * _CHUNK_RECORDS + inside) * _RECORD_BYTES
         raw = os.pread(fd, count * _RECORD_BYTES, at)
         for told in _RECORD.iter_unpack(raw[: len(raw) // _RECORD_BYTES * _RECORD_BYTES]):
