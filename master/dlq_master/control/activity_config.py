@@ -72,7 +72,8 @@ class StragglerConfig:
 
 
 CHECK_KINDS = ("memory", "matrix", "disk", "checkpoints", "clock", "pull", "all_reduce")
-CHECK_TIMES = ("join", "undrain", "idle")
+BY_ITSELF = ("join", "undrain", "idle")
+CHECK_TIMES = (*BY_ITSELF, "wide")
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,8 +82,9 @@ class CheckConfig:
 
     # The least figure that passes; of `clock` (ms) and `pull` (s) the most; 0: every figure.
     limit: float = 0.0
-    # "join": of a node that has joined or booted; "undrain": after a drain; "idle": of idle nodes.
-    when: tuple[str, ...] = CHECK_TIMES
+    # "join": of a node that has joined or booted; "undrain": after a drain; "idle": of idle nodes;
+    # "wide": of idle nodes before a wide job begins.
+    when: tuple[str, ...] = BY_ITSELF
     timeout: Seconds = Seconds(60.0)  # a check that runs for longer has failed: it hangs
 
 
@@ -95,6 +97,10 @@ class ChecksConfig:
     every: Seconds = Seconds(86_400.0)  # an idle node that has passed is checked again after this
     retry: Seconds = Seconds(600.0)  # and one that has not passed after this
     at_once: int = 1  # so many checks run at once, beside those that people ask for
+    # A job of so many GPUs begins after the checks "wide" of idle nodes; 0: no job waits for any.
+    wide_gpus: int = 0
+    wide_wait: Seconds = Seconds(60.0)  # such a job waits no longer than this
+    wide_age: Seconds = Seconds(3600.0)  # a node that has passed so lately is not checked for it
     heed_load: bool = True  # a node with a high load cannot fail: it is checked again later
     work: Seconds = Seconds(2.0)  # how long `memory` and `matrix` compute
     mib: int = 64  # `disk` and `checkpoints` write so many MiB
@@ -117,7 +123,9 @@ class ChecksConfig:
                 _refuse(f"{where}.timeout", "is between 1s and 7d")
         if self.kinds and not self.user:
             _refuse("checks.user", "in whose account? Name a user")
-        for key in ("every", "retry", "at_once", "mib"):
+        if self.wide_gpus < 0:
+            _refuse("checks.wide_gpus", "is 0 or more")
+        for key in ("every", "retry", "at_once", "mib", "wide_wait"):
             if getattr(self, key) < 1:
                 _refuse(f"checks.{key}", "is at least 1")
 

@@ -8,6 +8,7 @@ from typing import NamedTuple
 from dlq_master.model.ids import NodeId
 
 PAIR = "all_reduce"  # the kind of check that takes two nodes
+WIDE = "wide"  # the occasion of checks before a wide job
 RETRY = "retry"  # the word for a check of a quarantined node
 
 

@@ -4,6 +4,9 @@ The result is the last line that each rank has printed. A check that did not end
 time has failed too: it hangs. One that was stopped, that could not start, or whose node was lost,
 tells nothing. An all-reduce blames neither of its two nodes. A node that fails it with two
 different partners is quarantined.
+
+Some kinds measure a thing that nodes share, such as a file system. A failure counts against a node
+only if the last check of this kind has passed on another one.
 """
 
 from __future__ import annotations
@@ -21,6 +24,7 @@ from dlq_master.model.jobs.job import Job, JobState
 from dlq_master.model.nodes.node import FlagNote, Node, NodeFlag
 from dlq_master.policy.checks import PAIR, LastCheck
 
+SHARED = frozenset({"checkpoints", "clock", "pull"})
 _LONGEST = 80  # characters of a text in a result
 _CODES = {True: 0, False: 1}  # with which a check ends
 _ENOUGH = 2  # partners with which an all-reduce failed
@@ -166,9 +170,17 @@ def _of_both(verdicts: Sequence[NodeVerdict]) -> NodeVerdict:
 
 
 def _fail(turn: Turn, job: Job, node: Node, nodes: set[NodeId], found: NodeVerdict) -> None:
+    if job.check in SHARED and not _passes_elsewhere(turn, job.check, node.node_id):
+        return
     if job.check != PAIR or _blamed(turn, node.node_id, nodes):
         reason = f"check {job.check}: {found.words} (job {job.job_id})"
         quarantine.close(turn, node.node_id, reason)
+
+
+def _passes_elsewhere(turn: Turn, kind: str, node_id: NodeId) -> bool:
+    others = turn.state.nodes.checks.last.items()
+    told = [last[kind] for other, last in others if other != node_id and kind in last]
+    return any(one.passed for one in told)
 
 
 def _blamed(turn: Turn, node_id: NodeId, pair: set[NodeId]) -> bool:

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 
 from dlq_common.daemon.logs import get_logger
 from dlq_common.errors import DlqError
-from dlq_master.control.checks import starting
+from dlq_master.control.checks import starting, wide
 from dlq_master.control.checks.results import closed_for
 from dlq_master.control.loop.turn import Turn
 from dlq_master.control.placement import execution
@@ -30,17 +30,22 @@ def watch(turn: Turn) -> None:
     state, checks = turn.state, turn.state.nodes.checks
     if checks.living and state.cluster.waiting.count:
         _make_way(turn)
-    if turn.now_s < checks.look_s:
+    if turn.now_s < checks.look_s and not checks.wide:
         return
     checks.look_s = turn.now_s + LOOK_S
     _mark(turn)
     config = state.config.checks
-    room = config.at_once - len(checks.living)
-    if room <= 0 or state.frozen or execution.pause_of(state, turn.now_s) is not None:
+    if state.frozen or execution.pause_of(state, turn.now_s) is not None:
         return
+    if checks.wide:
+        wide.mark(turn)
     rules = [CheckRule(kind, frozenset(rule.when)) for kind, rule in config.kinds.items()]
     periods = Periods(config.every, config.retry)
-    for one in list(due(rules, list(_idle(turn)), periods, turn.now_s))[:room]:
+    found = list(due(rules, list(_idle(turn)), periods, turn.now_s))
+    if checks.wide:
+        wide.let_begin(turn, found)
+    at_once = len(found) + len(checks.living) if checks.wide else config.at_once
+    for one in found[: max(0, at_once - len(checks.living))]:
         try:
             starting.begin(turn, one.kind, one.node_ids, actor=starting.BY, why=one.why)
         except DlqError as refused:

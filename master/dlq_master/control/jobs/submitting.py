@@ -132,7 +132,7 @@ def _submit_alike(turn: Turn, asks: Sequence[SubmitJob]) -> list[JobId | DlqErro
 def _is_likeable(turn: Turn, ask: SubmitJob) -> bool:
     """Whether nothing but room and rates tells such a submission from the one before it."""
     special = ask.array or ask.depends or ask.hold or ask.sized or ask.validate_only
-    reserved = turn.state.reservations.by_id
+    reserved = turn.state.reservations.by_id or turn.state.config.checks.wide_gpus
     return not (special or reserved or _limits_trials(turn))
 
 
@@ -317,8 +317,23 @@ def _job(turn: Turn, ask: SubmitJob, team: str) -> Job:
         check=ask.check,
     )
     job = _off_reserved(turn, state.trials.with_traffic(job))
+    wide = turn.state.config.checks.wide_gpus
+    if wide and job.request.real_gpus >= wide and not (ask.check or ask.validate_only):
+        job = _after_checks(turn, job)
     block = eligible.first_block(job)
     return job if block is None else job._replace(blocked=block)
+
+
+def _after_checks(turn: Turn, job: Job) -> Job:
+    """A wide job waits a bounded time for checks of the idle nodes (control/checks/wide.py).
+
+    The bound is its begin, and is stored. A master that restarts meanwhile lets it begin then.
+    """
+    if job.array is not None or job.begin_time_s is not None:
+        return job
+    until_s = turn.now_s + turn.state.config.checks.wide_wait
+    turn.state.nodes.checks.wide[job.job_id] = until_s
+    return job._replace(begin_time_s=until_s)
 
 
 def _family(ask: SubmitJob) -> str:

@@ -73,7 +73,8 @@ class Checks:
 
     `make`: the submission of a check, from the wire's side of the house; None: no checks. `living`:
     the jobs that check now. `marked`: nodes that joined or were undrained, and when. `partners`:
-    those with which a node failed all-reduces since the last one that passed.
+    those with which a node failed all-reduces since the last one that passed. `wide`: jobs that
+    begin after checks, and when at the latest; `asked_for`: those for which nodes were marked.
     """
 
     make: Callable[[CheckOrder], SubmitJob] | None = None
@@ -83,6 +84,8 @@ class Checks:
     boots: dict[NodeId, str] = field(default_factory=dict)
     drained: set[NodeId] = field(default_factory=set)
     partners: dict[NodeId, set[NodeId]] = field(default_factory=dict)
+    wide: dict[JobId, float] = field(default_factory=dict)
+    asked_for: set[JobId] = field(default_factory=set)
     look_s: float = 0.0
     looked: bool = False  # once: nodes that are new since then have joined
 

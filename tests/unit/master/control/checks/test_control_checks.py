@@ -399,3 +399,95 @@ def test_without_a_user_no_node_is_checked(masters: Callable[..., Master]) -> No
     agent.hello()
     master.tick(10.0)
     assert not master.state.nodes.checks.looked
+
+
+def test_a_check_of_what_nodes_share_counts_only_where_another_node_passes(site: Site) -> None:
+    site.end(site.ask("checkpoints", "n0"), passed=False)
+    assert site.flags("n0") == frozenset()
+    site.end(site.ask("checkpoints", "n1"), passed=True)
+    site.end(site.ask("checkpoints", "n0"), passed=False)
+    assert site.flags("n0") == QUARANTINED
+
+
+# --- before wide jobs -----------------------------------------------------------------------------
+
+
+@pytest.fixture
+def wide(masters: Callable[..., Master]) -> Site:
+    """A site whose jobs of four GPUs wait a minute at most for checks of idle nodes."""
+    return Site(masters(checking("matrix", when=("wide",), wide_gpus=4)))
+
+
+def test_a_wide_job_begins_after_checks_of_all_idle_nodes_and_on_sound_ones(wide: Site) -> None:
+    job = wide.master.submit(4, nodes=2)
+    assert wide.master.job(job.job_id).live_attempt is None
+    wide.master.tick(1.0)
+    checks = wide.living()
+    assert [one.request.among for one in checks] == [("n0",), ("n1",), ("n2",), ("n3",)]
+    for one in checks:
+        wide.run(one)
+        wide.end(one, passed=one.request.among != ("n1",))
+    assert wide.master.job(job.job_id).live_attempt is None
+    wide.master.tick(1.0)
+    nodes = {status.node_id for status in wide.master.attempt(job.job_id).ranks}
+    assert wide.flags("n1") == QUARANTINED
+    assert len(nodes - {"n1"}) == 2
+    assert wide.master.job(job.job_id).begin_time_s is None
+    assert "job_begin_cleared" in wide.master.words(job.job_id)
+
+
+def test_a_wide_job_waits_no_longer_than_its_bound_for_a_check_that_hangs(wide: Site) -> None:
+    job = wide.master.submit(8, nodes=4)
+    wide.later(60)
+    hung = wide.living()
+    assert len(hung) == 4
+    wide.later(10)
+    for one in hung:
+        name = one.request.among[0]
+        wide.agents[name].obey()
+        for key in list(wide.agents[name].living()):
+            wide.agents[name].exit(key, 143, "killed")
+        wide.agents[name].report()
+    assert len(wide.master.attempt(job.job_id).ranks) == 4
+    assert wide.living() == []
+
+
+def test_nodes_that_passed_of_late_are_not_checked_again_for_the_next_wide_job(wide: Site) -> None:
+    wide.master.submit(8, nodes=4)
+    wide.master.tick(1.0)
+    for one in wide.living():
+        wide.run(one)
+        wide.end(one, passed=True)
+    wide.master.tick(1.0)
+    first = next(iter(wide.master.state.cluster.attempts))
+    wide.master.cancel(first.job_id)
+    for agent in wide.agents.values():
+        agent.obey()
+        agent.report()
+    second = wide.master.submit(8, nodes=4)
+    wide.master.tick(1.0)
+    assert wide.living() == []
+    assert wide.master.job(second.job_id).begin_time_s is None
+
+
+def test_a_wide_job_waits_for_no_check_while_others_wait_and_narrow_ones_never_do(
+    wide: Site,
+) -> None:
+    narrow = [wide.master.submit(2).job_id for _ in range(5)]
+    assert [wide.master.job(one).begin_time_s for one in narrow] == [None] * 5
+    job = wide.master.submit(4, nodes=2)
+    wide.master.tick(1.0)
+    assert wide.living() == []
+    assert wide.master.job(job.job_id).begin_time_s is None
+
+
+def test_after_a_restart_of_the_master_a_wide_job_begins_at_its_bound(wide: Site) -> None:
+    job = wide.master.submit(8, nodes=4)
+    wide.master.restart()
+    wide.equip()
+    for agent in wide.agents.values():
+        agent.hello()
+    wide.later(50)
+    assert wide.master.job(job.job_id).live_attempt is None
+    wide.later(20)
+    assert wide.master.job(job.job_id).live_attempt == 1
