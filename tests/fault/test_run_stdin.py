@@ -322,16 +322,19 @@ def test_attach_to_a_job_without_a_stdin_says_how_to_get_one(daemons: Daemons) -
 
 
 def test_a_writer_whose_master_restarts_loses_and_doubles_no_byte(daemons: Daemons) -> None:
-    words = ("-J", "sum", "--", "sh", "-c", "sleep 1; sha256sum")
+    words = ("-J", "sum", "--", "sh", "-c", "sleep 1; head -c 1; echo; cat | sha256sum")
     daemons.said("submit", "--stdin", "-G", "1", *words)
     until(daemons, "sum", "running")
     data = random.Random(2).randbytes(4 << 20)
     with attached(daemons, "sum") as client:
         assert client.stdin is not None
-        client.stdin.write(data[: 1 << 20])
+        assert client.stdout is not None
+        client.stdin.write(b"." + data[: 1 << 20])
         client.stdin.flush()
+        assert client.stdout.readline() == b".\n", "from here on its output is followed"
         daemons.kill("master")
         daemons.start("master")
         out, err = client.communicate(data[1 << 20 :], timeout=DEADLINE_S)
-        assert out.split()[0].decode() == hashlib.sha256(data).hexdigest(), err
-        assert client.returncode == 0
+    assert out, err
+    assert out.split()[0].decode() == hashlib.sha256(data).hexdigest(), err
+    assert client.returncode == 0

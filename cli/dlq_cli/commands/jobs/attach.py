@@ -38,8 +38,8 @@ def attach(app: App, job: str, rank: int, raw: bool, stdin: bool) -> None:
     beside it is `dlq exec -t JOB -- bash`.
 
     With --stdin our stdin, and its end, go to a job of `dlq submit --stdin`, or of a `dlq run` that
-    is gone. One client at a time writes. A job that has got a byte is tied to its client: it ends
-    after [jobs] attend_silence without one.
+    is gone. All of its output comes. One client at a time writes. A job that has got a byte is tied
+    to its client: it ends after [jobs] attend_silence without one.
     """
     named = one_job(Jobs(app.connection()), job)
     if named.attempt:
@@ -48,11 +48,11 @@ def attach(app: App, job: str, rank: int, raw: bool, stdin: bool) -> None:
             hint=f"dlq logs -f {named.job_id} --attempt {named.attempt}",
         )
     holds = HoldTeller(app)
-    runs = shown_state(Jobs(app.connection()).get(named.job_id).job) in RUNNING
+    begun = not stdin and shown_state(Jobs(app.connection()).get(named.job_id).job) in RUNNING
     writer = _Writer(app, named.job_id)
     with writer.heard(), detaching(app, [named.job_id]), writer.brought() if stdin else _nothing():
         follow_job(
-            app, named.job_id, lines=0 if runs else None, node_rank=rank, raw=raw, holds=holds
+            app, named.job_id, lines=0 if begun else None, node_rank=rank, raw=raw, holds=holds
         )
         ended = wait_for(app, [named.job_id], holds=holds)
     if code := exit_code(ended.values()):
