@@ -2,13 +2,13 @@
 
 The walk itself serves job after job. Its outcome is looked at here. A group that got GPUs for all
 members, some of them only soon, keeps them all and starts later. A group that got less gets
-nothing, and the walk is made again without it. So no GPU is kept for a part of a group, and every
-allocator places groups.
+nothing. Then the walk is made again, with one group more at a time. So no GPU is kept for a part of
+a group, and every allocator places groups.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
 from dlq_master.model.cluster.cluster import Cluster
 from dlq_master.model.ids import JobId
@@ -24,24 +24,15 @@ def decided(cluster: Cluster, order: Lineup, walked: Callable[[Lineup], Outcome]
     """The outcome of a walk in which every group starts whole, waits whole, or gets nothing."""
     groups = {group_id: [*members] for group_id, members in cluster.groups.items()}
     left_out = {group_id for group_id, members in groups.items() if not _waits(cluster, members)}
-    turned: set[JobId] = set()  # served once more, the member first that had lacked GPUs
-    walks = 0
-    while True:
-        outcome = walked(_without(cluster, order, map(groups.__getitem__, left_out)))
-        walks += 1
-        lacking = [it for it in groups if it not in left_out and _lacks(outcome, groups[it])]
-        if not lacking:
-            break
-        if walks >= MOST_WALKS:
-            left_out.update(lacking)
-            continue
-        # The first in order may be what keeps the others from their GPUs.
-        first = _first(cluster, order, groups, lacking)
-        if first in turned:
-            left_out.add(first)
-        else:
-            turned.add(first)
-            order = _turned(cluster, order, groups[first], outcome)
+    waiting = [group_id for group_id in groups if group_id not in left_out]
+
+    def tried(order: Lineup, without: Collection[JobId]) -> Outcome:
+        return walked(_without(cluster, order, map(groups.__getitem__, without)))
+
+    outcome = tried(order, left_out)
+    if any(_lacks(outcome, groups[it]) for it in waiting):
+        in_order = _in_order(cluster, order, groups, waiting)
+        outcome = _each_in_turn(cluster, order, groups, in_order, tried)
     for members in groups.values():
         _keep_whole(outcome, members)
     if not outcome.chosen:
@@ -106,18 +97,42 @@ def _place(cluster: Cluster, order: Lineup, job_id: JobId) -> tuple[int, int, Sh
     return priority, order.position(priority, shape, job_id), shape
 
 
-def _first(
+def _each_in_turn(
     cluster: Cluster,
     order: Lineup,
     groups: Mapping[JobId, Collection[JobId]],
-    lacking: Iterable[JobId],
-) -> JobId:
-    """The one of these groups whose first member comes first in the order."""
+    waiting: Sequence[JobId],
+    tried: Callable[[Lineup, Collection[JobId]], Outcome],
+) -> Outcome:
+    """Each group beside those before it that have got all: the first walk is made without any."""
+    left_out = {*groups}
+    outcome, walks = tried(order, left_out), 1
+    for group_id in waiting:
+        others, line = left_out - {group_id}, order
+        whole = [groups[it] for it in groups if it not in others]
+        for _ in range(2):  # as its members stand, then in another order
+            if walks == MOST_WALKS:
+                return outcome
+            made, walks = tried(line, others), walks + 1
+            if not any(_lacks(made, members) for members in whole):
+                outcome, order, left_out = made, line, others
+                break
+            line = _turned(cluster, order, groups[group_id], made)
+    return outcome
+
+
+def _in_order(
+    cluster: Cluster,
+    order: Lineup,
+    groups: Mapping[JobId, Collection[JobId]],
+    waiting: Iterable[JobId],
+) -> list[JobId]:
+    """Groups in the order of their first members."""
 
     def place(group_id: JobId) -> tuple[tuple[int, int], JobId]:
         return min(_place(cluster, order, it)[:2] for it in groups[group_id]), group_id
 
-    return min(lacking, key=place)
+    return sorted(waiting, key=place)
 
 
 def _turned(cluster: Cluster, order: Lineup, members: Iterable[JobId], outcome: Outcome) -> Lineup:

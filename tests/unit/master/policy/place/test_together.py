@@ -79,6 +79,15 @@ def test_of_two_groups_the_second_starts_when_the_first_has_no_room() -> None:
     assert running(world) == {21, 22}
 
 
+def test_a_group_does_not_suffer_from_a_part_of_one_that_has_no_room() -> None:
+    world = World("best-effort", nodes=[a_node("n1", 2), a_node("n2", 4)], place="spread")
+    world.submit(*a_group(10, 3, 4, priority_base=1))
+    for first, gpus in ((20, (2, 1)), (30, (1, 1))):
+        behind, ahead = a_group(first, *gpus)
+        world.submit(behind._replace(priority_base=1), ahead)
+    assert running(world.decide()) == {21, 22, 31, 32}
+
+
 def test_many_groups_that_lack_room_take_a_bounded_number_of_walks() -> None:
     world = World("best-effort", nodes=1)
     for number in range(40):
