@@ -275,9 +275,10 @@ async def _serve(
 def _let_check(config: MasterConfig, state: State) -> None:
     """Few clusters check their nodes: the others do not load it."""
     if config.checks.user:
+        from dlq_master.checks.watching import room_of
         from dlq_master.rpc.specs.checks import submission
 
-        state.nodes.checks.make = partial(submission, config.checks)
+        state.nodes.checks.room = room_of(partial(submission, config.checks))
 
 
 async def _part(

@@ -71,10 +71,10 @@ def _step_down(turn: Turn, ask: StepDown) -> Done[int]:
 
 
 def _check_nodes(turn: Turn, ask: CheckNodes) -> Job:
-    """Few clusters check their nodes: the room is loaded by the first that does."""
-    from dlq_master.control.checks import starting
-
-    return starting.check(turn, ask)
+    room = turn.state.nodes.checks.room
+    if room is None:
+        raise IllegalTransition("no checks are configured", hint="name a user in [checks]")
+    return room.check(turn, ask)
 
 
 def _share_authority(turn: Turn, ask: ShareAuthority) -> None:

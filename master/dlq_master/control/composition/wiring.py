@@ -56,10 +56,9 @@ def _provide(turn: Turn, steps: Steps) -> None:
     """Rented machines and checks: a cluster without them pays no call for them."""
     if turn.state.config.pools:
         renting.provide(turn, steps)
-    if turn.state.nodes.checks.living:
-        from dlq_master.control.checks import results
-
-        results.take(turn, steps)
+    checks = turn.state.nodes.checks
+    if checks.living and checks.room is not None:
+        checks.room.take(turn, steps)
 
 
 # --- before the commit ------------------------------------------------------------------------
@@ -101,10 +100,8 @@ def _write_costs(turn: Turn, _touched: Touched) -> None:
 
 
 def _watch_checks(turn: Turn) -> None:
-    if turn.state.config.checks.user:
-        from dlq_master.control.checks import watching
-
-        watching.watch(turn)
+    if (room := turn.state.nodes.checks.room) is not None:
+        room.watch(turn)
 
 
 def _forget_requests(turn: Turn) -> None:

@@ -325,7 +325,7 @@ def _job(turn: Turn, ask: SubmitJob, team: str) -> Job:
 
 
 def _after_checks(turn: Turn, job: Job) -> Job:
-    """A wide job waits a bounded time for checks of the idle nodes (control/checks/wide.py).
+    """A wide job waits a bounded time for checks of the idle nodes (checks/wide.py).
 
     The bound is its begin, and is stored. A master that restarts meanwhile lets it begin then.
     """

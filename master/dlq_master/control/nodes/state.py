@@ -7,22 +7,22 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from dlq_master.control.attempts.quarantine import Suspicion
 from dlq_master.control.attempts.ranks import PHASES, RankRole
 from dlq_master.control.config import MasterConfig
+from dlq_master.control.loop.turn import Steps, Turn
 from dlq_master.control.nodes.contacts import Contacts
-from dlq_master.control.stimuli import ReportedPhase, ReportedRank, SubmitJob
+from dlq_master.control.stimuli import CheckNodes, ReportedPhase, ReportedRank, SubmitJob
 from dlq_master.control.stimuli.jobs import CheckOrder
 from dlq_master.control.stimuli.nodes import AgentInstance
 from dlq_master.model.attempts.attempt import Attempt, AttemptState, RankPhase
 from dlq_master.model.ids import AttemptKey, JobId, NodeId
+from dlq_master.model.jobs.job import Job
 from dlq_master.model.nodes.gpu_health import Action, Figures, actions_of
+from dlq_master.model.nodes.node import LastCheck
 from dlq_master.store.batch import Loaded
-
-if TYPE_CHECKING:
-    from dlq_master.policy.checks import LastCheck
 
 META = "agent:"  # key of meta, before the node's id
 
@@ -66,18 +66,31 @@ class UnreleasedRank(NamedTuple):
     gpu_indexes: tuple[int, ...]  # of its launch; empty: the agent does not know
 
 
-@dataclass(slots=True)
-class Checks:
-    """Checks of nodes (control/checks). Nothing is stored beside their jobs and events; a master
-    that starts knows of no earlier result.
+class CheckRoom(NamedTuple):
+    """The functions of the room `checks`: it is loaded, and handed in, where checks are configured.
 
-    `make`: the submission of a check, from the wire's side of the house; None: no checks. `living`:
-    the jobs that check now. `marked`: nodes that joined or were undrained, and when. `partners`:
-    those with which a node failed all-reduces since the last one that passed. `wide`: jobs that
-    begin after checks, and when at the latest; `asked_for`: those for which nodes were marked.
+    `check` begins a check that is asked for, `take` judges ends, `watch` looks once a second.
+    `make` is the submission of a check.
     """
 
-    make: Callable[[CheckOrder], SubmitJob] | None = None
+    check: Callable[[Turn, CheckNodes], Job]
+    take: Callable[[Turn, Steps], None]
+    watch: Callable[[Turn], None]
+    make: Callable[[CheckOrder], SubmitJob]
+
+
+@dataclass(slots=True)
+class Checks:
+    """Checks of nodes (the room `checks`). Nothing is stored beside their jobs and events; a master
+    that starts knows of no earlier result.
+
+    `room`: None where none are configured. `living`: the jobs that check now. `marked`: nodes that
+    joined or were undrained, and when. `partners`: those with which a node failed all-reduces since
+    the last one that passed. `wide`: jobs that begin after checks, and when at the latest;
+    `asked_for`: those for which nodes were marked.
+    """
+
+    room: CheckRoom | None = None
     living: set[JobId] = field(default_factory=set)
     last: dict[NodeId, dict[str, LastCheck]] = field(default_factory=dict)
     marked: dict[NodeId, dict[str, float]] = field(default_factory=dict)

@@ -73,6 +73,13 @@ class FlagNote(NamedTuple):
     since_s: float
 
 
+class LastCheck(NamedTuple):
+    """When the last check of a kind was made on a node; `passed` None: it told nothing."""
+
+    time_s: float
+    passed: bool | None
+
+
 class Node(NamedTuple):
     """A registered node. Free GPUs are derived from live attempts, never stored here."""
 

@@ -12,6 +12,7 @@ import pytest
 from dlq_common.daemon.config import Seconds
 from dlq_common.errors import Conflict, IllegalTransition, InvalidRequest
 from dlq_common.start_causes import StartCause
+from dlq_master.checks.watching import room_of
 from dlq_master.control.activity_config import CheckConfig, ChecksConfig
 from dlq_master.control.config import MasterConfig
 from dlq_master.control.stimuli import Caller, CheckNodes
@@ -52,7 +53,7 @@ class Site:
     def equip(self) -> None:
         """As serving does at every start."""
         make = partial(submission, self.master.config.checks)
-        self.master.state.nodes.checks.make = make
+        self.master.state.nodes.checks.room = room_of(make)
 
     def ask(self, kind: str, *nodes: str, request_id: str = "") -> Job:
         """An operator asks for a check; it runs on its nodes then."""

@@ -16,13 +16,13 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from dlq_common.text.names import printable
+from dlq_master.checks.due import PAIR
 from dlq_master.control.attempts import quarantine
 from dlq_master.control.loop.turn import Steps, Turn
 from dlq_master.model.attempts.attempt import Attempt, RankStatus
 from dlq_master.model.ids import AttemptKey, NodeId
 from dlq_master.model.jobs.job import Job, JobState
-from dlq_master.model.nodes.node import FlagNote, Node, NodeFlag
-from dlq_master.policy.checks import PAIR, LastCheck
+from dlq_master.model.nodes.node import FlagNote, LastCheck, Node, NodeFlag
 
 SHARED = frozenset({"checkpoints", "clock", "pull"})
 _LONGEST = 80  # characters of a text in a result

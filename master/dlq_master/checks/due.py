@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence, Set
 from typing import NamedTuple
 
 from dlq_master.model.ids import NodeId
+from dlq_master.model.nodes.node import LastCheck
 
 PAIR = "all_reduce"  # the kind of check that takes two nodes
 WIDE = "wide"  # the occasion of checks before a wide job
@@ -17,13 +18,6 @@ class CheckRule(NamedTuple):
 
     kind: str
     when: Set[str]
-
-
-class LastCheck(NamedTuple):
-    """When the last check of a kind was made; `passed` None: it told nothing."""
-
-    time_s: float
-    passed: bool | None
 
 
 class IdleNode(NamedTuple):

@@ -12,6 +12,7 @@ import math
 
 from dlq_common.errors import Conflict, IllegalTransition, InvalidRequest
 from dlq_common.text.suggest import did_you_mean
+from dlq_master.checks.due import PAIR
 from dlq_master.control.activity_config import CHECK_KINDS
 from dlq_master.control.jobs import submitting
 from dlq_master.control.loop.once import Done, once
@@ -27,7 +28,6 @@ from dlq_master.model.nodes.node import Node
 from dlq_master.model.plan import Admit, Plan, Start
 from dlq_master.model.resources import CORE_TYPE, Allocation, Slot
 from dlq_master.model.why import Reason, ReasonCode
-from dlq_master.policy.checks import PAIR
 
 BY = "master"
 
@@ -56,18 +56,15 @@ def check(turn: Turn, ask: CheckNodes) -> Done[Job]:
 
 
 def begin(turn: Turn, kind: str, node_ids: tuple[NodeId, ...], *, actor: str, why: str) -> Job:
-    """Submit a check and start it. Raises Conflict where a node is busy or closed, and
-    IllegalTransition where no checks are configured.
-    """
+    """Submit a check and start it. Raises Conflict where a node is busy or closed."""
     checks = turn.state.nodes.checks
-    if checks.make is None:
-        raise IllegalTransition("no checks are configured", hint="name a user in [checks]")
+    assert checks.room is not None  # it calls this
     kinds = {_devices(turn, node_id) for node_id in node_ids}
     if len(kinds) != 1:
         raise Conflict(f"nodes {' and '.join(node_ids)} have other devices than each other")
     ((gpu_type, count),) = kinds
     order = CheckOrder(_owner(turn), kind, node_ids, gpu_type, count * len(node_ids))
-    job = submitting.submit(turn, checks.make(order))().job
+    job = submitting.submit(turn, checks.room.make(order))().job
     checks.living.add(job.job_id)
     turn.note(
         "check_begun", job_id=job.job_id, node_id=node_ids[0], actor=actor, check=kind, why=why

@@ -10,10 +10,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from dlq_master.checks.due import WIDE, DueCheck
 from dlq_master.control.loop.turn import Turn
 from dlq_master.model.ids import JobId
 from dlq_master.model.jobs.eligible import Block
-from dlq_master.policy.checks import WIDE, DueCheck, LastCheck
+from dlq_master.model.nodes.node import LastCheck
 
 BY = "master"
 

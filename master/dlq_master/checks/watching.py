@@ -1,25 +1,28 @@
 """Once a second: checks make way for jobs that wait, and those that are due begin.
 
 A check takes a whole idle node. It begins only while no job waits, unless its node is quarantined
-and takes none anyhow. It is ended at once when a job waits. The pure policy/checks.py
+and takes none anyhow. It is ended at once when a job waits. The pure checks/due.py
 names the due checks. A master that starts takes no node for a new one, and knows of no earlier
 result. So idle nodes are checked anew, a few at a time.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from dlq_common.daemon.logs import get_logger
 from dlq_common.errors import DlqError
-from dlq_master.control.checks import starting, wide
-from dlq_master.control.checks.results import closed_for
+from dlq_master.checks import results, starting, wide
+from dlq_master.checks.due import CheckRule, IdleNode, Periods, due
+from dlq_master.checks.results import closed_for
 from dlq_master.control.loop.turn import Turn
+from dlq_master.control.nodes.state import CheckRoom
 from dlq_master.control.placement import execution
+from dlq_master.control.stimuli import SubmitJob
+from dlq_master.control.stimuli.jobs import CheckOrder
 from dlq_master.model.jobs import job_steps as on_job
 from dlq_master.model.nodes.node import Node, NodeFlag
 from dlq_master.model.transitions import StopCause
-from dlq_master.policy.checks import CheckRule, IdleNode, Periods, due
 
 LOOK_S = 5.0
 _log = get_logger("master.checks")
@@ -50,6 +53,11 @@ def watch(turn: Turn) -> None:
             starting.begin(turn, one.kind, one.node_ids, actor=starting.BY, why=one.why)
         except DlqError as refused:
             _log.warning("check_not_begun", check=one.kind, nodes=one.node_ids, why=refused.what)
+
+
+def room_of(make: Callable[[CheckOrder], SubmitJob]) -> CheckRoom:
+    """The functions of this room for the control loop. `make`: the submission of a check."""
+    return CheckRoom(starting.check, results.take, watch, make)
 
 
 # --- helpers, in order of use ---------------------------------------------------------------------

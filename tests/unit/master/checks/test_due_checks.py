@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from typing import Any
 
-from dlq_master.model.ids import NodeId
-from dlq_master.policy.checks import (
+from dlq_master.checks.due import (
     PAIR,
     CheckRule,
     DueCheck,
     IdleNode,
-    LastCheck,
     Periods,
     due,
 )
+from dlq_master.model.ids import NodeId
+from dlq_master.model.nodes.node import LastCheck
 
 PERIODS = Periods(every_s=1000.0, retry_s=100.0)
 ALWAYS = frozenset({"join", "undrain", "idle"})
