@@ -7,7 +7,7 @@ Jobs as in `planning.simulate` run under `dlq` on nodes of eight GPUs. Each node
 every `--days` days in the mean, and is back after `--repair` hours. Its jobs lose their work since
 the last checkpoint, one in half an hour. Both runs of a seed have the same jobs and the same
 failures. Microsoft's Philly log names no failure of a node, so the rate is an option. 154 days are
-6.5 failures in 1,000 node-days, a published rate of a large cluster. Lost GPU-hours are those in
+6.5 failures in 1,000 node-days (Kokolis et al., HPCA 2025, RSC-1). Lost GPU-hours are those in
 which a gang waits again after a failure, and those that are kept idle for it.
 """
 
