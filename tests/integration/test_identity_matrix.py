@@ -32,6 +32,7 @@ LET_IN = {
     grpc.StatusCode.OK,
     grpc.StatusCode.INVALID_ARGUMENT,
     grpc.StatusCode.NOT_FOUND,
+    grpc.StatusCode.FAILED_PRECONDITION,  # this master has no hooks
 }
 REFUSED = {
     grpc.StatusCode.PERMISSION_DENIED,

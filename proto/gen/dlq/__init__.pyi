@@ -13,6 +13,7 @@ from dlq_api.executor import FunctionFuture as FunctionFuture
 from dlq_api.functions import RemoteTraceback as RemoteTraceback
 from dlq_api.job import Job as Job
 from dlq_api.job import JobArray as JobArray
+from dlq_api.job import JobGroup as JobGroup
 from dlq_api.output import OutputMissing as OutputMissing
 from dlq_api.values import Eta as Eta
 from dlq_api.values import EtaRange as EtaRange
