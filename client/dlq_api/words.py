@@ -89,7 +89,7 @@ class SubmitWords(TypedDict, total=False):
     signal: str
     grace: Span
     requeue_exit: Count | Sequence[int]
-    max_restarts: Count
+    max_restarts: Count | Sequence[Count] | Mapping[str, int]
     checkpoint_dir: Text
     checkpoint_marker: str
     checkpoint_settle: Span

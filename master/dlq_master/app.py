@@ -45,6 +45,7 @@ from dlq_master.databases import (
     stored_meta,
 )
 from dlq_master.founding import Charter, found
+from dlq_master.model.jobs.job import RestartLimits
 from dlq_master.model.nodes.gpu_health import actions_of
 from dlq_master.pair_commands import pair
 from dlq_master.rpc.metrics.token_file import token_file_of
@@ -448,6 +449,7 @@ def _check_groups(config: MasterConfig) -> None:
 def _checked(config: MasterConfig) -> None:
     """Everything about a configuration that can be known to be wrong without serving."""
     config.lease.terms()
+    config.jobs.limited(RestartLimits())
     _check_pool_speeds(config)
     with _naming("health.actions"):
         actions_of(config.health.actions)

@@ -189,6 +189,8 @@ def _values(message: Message, path: str) -> Iterable[object]:
     nested = field.message_type
     if nested is not None and nested.GetOptions().map_entry and name == "soft_limits":
         return (None, {"STACK": 0}, {"STACK": 2**64 - 1, "CPU": 1}, {"NICE": 1}, {"": 1})
+    if nested is not None and nested.GetOptions().map_entry and name == "max_restart_counts":
+        return (None, {"node": 5}, {"gpu": 0, "error": 100}, {"start": 101}, {"disk": 1}, {"": -1})
     if nested is not None and nested.GetOptions().map_entry:
         return (None, {"K": "V"}, {"family": "x"}, {"": ""}, {"a b": "c\n"}, {"DLQ_X": "1"})
     if nested is not None and not nested.full_name.startswith("google."):

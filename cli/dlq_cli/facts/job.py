@@ -92,8 +92,9 @@ _whole_job_facts = described(
     run_time_s=run_duration level attained_gpu_seconds lost_gpu_seconds attempt_count
     preemption_count displaced_count last_preemption stop_cost_s checkpoint work_at_risk_s
     never_saved stop_loses_work progress activity promise estimate=run_estimate grace_s
-    observed_save_count observed_resume_count version redacted
+    observed_save_count observed_resume_count restart_counts version redacted
     """,
+    restart_counts=lambda job: dict(sorted(job.restart_counts.items())),
     array_job_id=lambda job: job.array_task.array_id if job.HasField("array_task") else None,
     array_task_id=lambda job: job.array_task.index if job.HasField("array_task") else None,
     array_task_count=lambda job: job.array_task.task_count if job.HasField("array_task") else None,
@@ -194,7 +195,7 @@ _whole_spec_facts = described(
     """
     name command script? queue? team? resources! elastic environment working_directory?
     time_limit_s run_estimate_s deadlines on_miss? step_count preempt!
-    checkpoint! max_restart_count=retry.max_restart_count hold array depends_on
+    checkpoint! max_restart_count=retry.max_restart_count max_restart_counts hold array depends_on
     cancel_if_never=dependency.cancel_if_never nice begin_time disconnect_hold_s runtime?
     launch? roles container labels stdin=interactive.stdin? attended=interactive.attended
     """,
@@ -204,6 +205,7 @@ _whole_spec_facts = described(
     deadlines=_deadline_facts,
     preempt=_preempt_facts,
     checkpoint=described(job_pb2.CheckpointSpec, "directory? marker? save_signal? settle_s"),
+    max_restart_counts=lambda spec: dict(sorted(spec.retry.max_restart_counts.items())),
     array=array_text,
     depends_on=lambda spec: dependency_text(spec.dependency) or None,
     roles=described(job_pb2.RolesSpec, "workers=worker_count ps=ps_count"),

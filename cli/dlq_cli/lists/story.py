@@ -28,11 +28,13 @@ from dlq_cli.text.foreseen import long_range
 from dlq_cli.text.promises import promise_pairs
 from dlq_cli.words import ATTEMPT_STATES, ENDED, HOLD_KINDS, LEASE_KINDS, shown_state
 from dlq_common.job_fields.reading.words import ATTEMPT_SCOPE
+from dlq_common.job_fields.wire import RestartsByCause
 from dlq_common.text.hostlist import compress_hostlist
 from dlq_common.text.units import approximate_size, approximate_span, format_duration
 from dlq_common.text.wire import from_duration, from_timestamp
 
 NO_SUCH_PROGRAM = 127  # as shells exit
+_RESTARTS = RestartsByCause("retry.max_restart_count")
 # How bash, dash, env and the shim say it.
 NO_PYTHON = re.compile(
     r"\bpython: (command )?not found|python['\u2019]: No such file|No such file or directory: 'python'"  # noqa: E501
@@ -85,6 +87,7 @@ def job_pairs(job: job_pb2.Job, look: OutputLook) -> tuple[tuple[str, str], ...]
         ("service", f"{number(round(job.attained_gpu_seconds))} GPU-seconds"),
         ("preemptions", str(job.preemption_count) if job.preemption_count else ""),
         ("preempted", _preempted(job, look)),
+        ("restarts by cause", _restarts(job)),
         ("a stop costs", _stop_cost(job)),
         (
             "lost",
@@ -234,10 +237,7 @@ def spec_pairs(spec: job_pb2.JobSpec) -> tuple[tuple[str, str], ...]:
         ),
         ("requeue exit", ", ".join(map(str, preempt.requeue_exit_codes))),
         ("checkpoints", " ".join(filter(None, (checkpoint.directory, checkpoint.marker)))),
-        (
-            "restarts",
-            str(spec.retry.max_restart_count) if spec.retry.max_restart_count else "",
-        ),
+        ("restarts", str(_RESTARTS.take(spec) or "")),
         ("steps", str(spec.step_count) if spec.HasField("step_count") else ""),
         ("runtime", spec.runtime),
         ("launch", spec.launch),
@@ -365,7 +365,13 @@ def _held(job: job_pb2.Job) -> str:
 
 
 def _end(job: job_pb2.Job) -> str:
-    return ", ".join(filter(None, (job.end_reason, exit_text(job))))
+    failed = shown_state(job) == "failed"  # the reason of no former hold
+    used_up = job.hold_reason if failed else ""
+    return ", ".join(filter(None, (job.end_reason, exit_text(job), used_up)))
+
+
+def _restarts(job: job_pb2.Job) -> str:
+    return ", ".join(f"{cause} {count}" for cause, count in sorted(job.restart_counts.items()))
 
 
 def _when(job: job_pb2.Job, field: str, look: OutputLook) -> str:

@@ -12,8 +12,9 @@ from dlq_cli.spec.values.container import entries
 from dlq_cli.spec.values.given import FromShell, Given, Layer, unknown_key, wrong
 from dlq_common.job_fields.field import Flag
 from dlq_common.job_fields.reading.program import read_assignment, read_label
-from dlq_common.job_fields.reading.words import Gpus
+from dlq_common.job_fields.reading.words import Gpus, RestartsAllowed
 from dlq_common.job_fields.table import FIELDS
+from dlq_common.job_fields.table.checkpoints import MAX_RESTARTS
 
 Reader = Callable[[object], object]
 
@@ -160,6 +161,8 @@ def put_flag(layer: Layer, flag: Flag, raw: str | bool, origin: str) -> None:
     try:
         if flag.key in ("mounts", "secrets"):
             put(layer, flag.key, [raw], origin, flag.shown)
+        elif flag.key == MAX_RESTARTS.key:
+            _add_restarts(layer, flag, raw, origin)
         elif flag.key == "env":
             name, value = read_assignment(raw)
             put(layer, "env", [name if value is None else f"{name}={value}"], origin)
@@ -168,6 +171,14 @@ def put_flag(layer: Layer, flag: Flag, raw: str | bool, origin: str) -> None:
             layer[f"{flag.key}.{label}"] = Given(text, origin)
     except ValueError as error:
         raise wrong(origin, str(error)) from None
+
+
+def _add_restarts(layer: Layer, flag: Flag, raw: str, origin: str) -> None:
+    before = layer.get(flag.key)
+    put(layer, flag.key, raw, origin, flag.shown)
+    now = layer[flag.key].value
+    if before and isinstance(before.value, RestartsAllowed) and isinstance(now, RestartsAllowed):
+        layer[flag.key] = Given(before.value.with_also(now), origin)
 
 
 def layer_from(occurrences: Iterable[tuple[Flag, str | bool, str]]) -> Layer:

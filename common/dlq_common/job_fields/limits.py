@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from dlq_common.errors import InvalidRequest
+from dlq_common.job_fields.reading.words import RESTART_CAUSES, RestartsAllowed
 from dlq_common.text.names import shown
 from dlq_common.text.suggest import did_you_mean
 
@@ -55,6 +56,26 @@ class AtLeast(Limit):
     def wrong(self, value: int) -> str:
         """The least, for a lower number."""
         return f"must be at least {self.written}" if value < self.least else ""
+
+
+@dataclass(frozen=True, slots=True)
+class RestartsUpTo(Limit):
+    """Restarts after failures of the program, and after each cause."""
+
+    most: int
+
+    def wrong(self, value: RestartsAllowed) -> str:
+        """The first cause that nobody knows, or the first number outside the limits."""
+        number = Between(0, self.most)
+        known = OneOf(RESTART_CAUSES)
+        if fault := number.wrong(value.own or 0):
+            return fault
+        for cause, most in value.by_cause:
+            if fault := known.wrong(cause):
+                return f": {fault}"
+            if fault := number.wrong(most):
+                return f": {cause} {fault}"
+        return ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Generic, TypeVar
 
+from dlq_common.job_fields.reading.words import RestartsAllowed
+
 T = TypeVar("T")
 
 # No slots below: they refuse Plain[int](...) before 3.13.
@@ -67,6 +69,24 @@ class Many(Plain[tuple[T, ...]]):
     def take(self, message: Any) -> tuple[T, ...] | None:
         said = self.said(message)
         return None if said is None else tuple(said)
+
+
+@dataclass(frozen=True)
+class RestartsByCause(Plain[RestartsAllowed]):
+    """A number of restarts, which older masters know too, and beside it a map of causes."""
+
+    by_cause: str = "max_restart_counts"
+
+    def put(self, message: Any, value: RestartsAllowed) -> None:
+        parent, name = self._reached(message)
+        setattr(parent, name, value.own or 0)
+        getattr(parent, self.by_cause).update(value.by_cause)
+
+    def said(self, message: Any) -> RestartsAllowed | None:
+        parent, name = self._reached(message)
+        own = getattr(parent, name) or None
+        by_cause = tuple(sorted(getattr(parent, self.by_cause).items()))
+        return RestartsAllowed(own, by_cause) if own or by_cause else None
 
 
 @dataclass(frozen=True)

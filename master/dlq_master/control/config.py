@@ -16,6 +16,7 @@ from dlq_master.control.activity_config import (
     idle_rules,
 )
 from dlq_master.control.pool_config import PoolConfig, RentingConfig
+from dlq_master.model.jobs.job import RestartLimits
 from dlq_master.model.lease import Terms
 from dlq_master.model.nodes.type_speeds import TypeSpeeds
 from dlq_master.model.resources import CORE_TYPE
@@ -244,6 +245,10 @@ class InteractiveConfig:
         return {"queue_floor": f"{self.queue}:{self.floor:g}"} if self.floor else {}
 
 
+_SITE_CAUSES = ("node", "gpu", "preemption", "start")
+MOST_RESTARTS = 100  # the most that a job may ask for
+
+
 @dataclass(frozen=True, slots=True)
 class JobsConfig:
     """Limits and defaults of jobs."""
@@ -258,6 +263,10 @@ class JobsConfig:
     # An attempt that ran so long, or saved, shows that its job is sound: earlier failures are
     # forgiven.
     forgive_after: Seconds = Seconds(3600.0)
+    # Restarts after single causes, of jobs that set no limit for the cause: node = 5. Causes: node,
+    # gpu, preemption, start. Without a limit node and start have two restarts together. Preemption
+    # then has no limit, and gpu counts as an error of the job.
+    restart_limits: Mapping[str, int] = field(default_factory=dict)
     # From TERM to KILL where a job with compat = "slurm" is cancelled, or is at its time limit. At
     # the limit it is also the grace of any job that was warned.
     kill_wait: Seconds = Seconds(30.0)
@@ -273,6 +282,19 @@ class JobsConfig:
     port_last: int = 29_999  # the last rendezvous port
     # how long a repeated request gets its first answer
     request_id_kept: Seconds = Seconds(7 * 86_400.0)
+
+    def limited(self, asked: RestartLimits) -> RestartLimits:
+        """The limits of a job that asks for these. Raises ConfigError for a setting that no job may
+        have.
+        """
+        for cause, most in self.restart_limits.items():
+            key = f"jobs.restart_limits.{cause}"
+            if cause not in _SITE_CAUSES:
+                raise ConfigError(f"{key}: a cause is one of {', '.join(_SITE_CAUSES)}", key=key)
+            if not 0 <= most <= MOST_RESTARTS:
+                raise ConfigError(f"{key}: {most} is not between 0 and {MOST_RESTARTS}", key=key)
+        said = {cause: most for cause, most in asked._asdict().items() if most is not None}
+        return RestartLimits(**{**self.restart_limits, **said})
 
 
 @dataclass(frozen=True, slots=True)

@@ -34,6 +34,7 @@ BY_HAND = {
     ),
     **dict.fromkeys(("container.mounts", "container.secrets"), "several keys of a layer each"),
     "elastic.gpu_counts": "a list or a range",
+    "retry.max_restart_counts": "beside max_restart_count, with which it is one key",
     "hook_notes": "said by the master alone",
     **dict.fromkeys(
         ("origin.script_path", "origin.command_line", "origin.host", "origin.session_number"),

@@ -45,7 +45,7 @@ def as_toml(made: Conversion) -> str:
     for taken in made.taken:
         key = taken.flag.key
         section, _, name = key.rpartition(".")
-        if taken.flag.repeat:
+        if taken.flag.repeat and key not in _NUMBERS:
             tables.setdefault(key, []).append(str(taken.raw))
         else:
             (sections[section] if section else plain).append(f"{name} = {_value(taken)}")

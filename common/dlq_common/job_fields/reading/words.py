@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 from dlq_common.text.names import (
@@ -44,6 +44,8 @@ PRESETS = ("sigterm", "torchrun", "hf", "lightning", "submitit")
 MOST_TASKS_OF_A_NODE = 1024
 MOST_TASKS = 1_000_000
 
+RESTART_CAUSES = ("error", "memory", "node", "gpu", "preemption", "start")
+
 _MODE = re.compile(r"[0-7]{1,4}", re.ASCII)
 _INTEGER = re.compile(r"[0-9]{1,9}", re.ASCII)
 _GPUS = re.compile(r"(?:([A-Za-z][A-Za-z0-9_-]{0,62}):)?([0-9]{1,9})", re.ASCII)
@@ -56,6 +58,24 @@ class Gpus(NamedTuple):
 
     number: int
     gpu_type: str  # empty: any
+
+
+class RestartsAllowed(NamedTuple):
+    """The most restarts: after all failures of the program, and after single causes."""
+
+    own: int | None = None
+    by_cause: tuple[tuple[str, int], ...] = ()
+
+    def __str__(self) -> str:
+        causes = (f"{cause}={most}" for cause, most in self.by_cause)
+        return ", ".join((str(self.own or 0), *causes))
+
+    def with_also(self, other: RestartsAllowed) -> RestartsAllowed:
+        """Both, where a cause that is said twice has the number of `other`."""
+        own = self.own if other.own is None else other.own
+        return RestartsAllowed(
+            own, tuple(sorted({**dict(self.by_cause), **dict(other.by_cause)}.items()))
+        )
 
 
 class SignalAhead(NamedTuple):
@@ -260,6 +280,29 @@ def read_exit_codes(raw: object) -> tuple[int, ...]:
     if 0 in codes:
         raise ValueError("exit code 0 means finished; it cannot ask for a restart")
     return codes
+
+
+def read_restarts(raw: object) -> RestartsAllowed:
+    """`3`, `node=5`, or several of them: `3,node=5`, a list, or a table of causes."""
+    if isinstance(raw, Mapping):
+        raw = [f"{cause}={most}" for cause, most in raw.items()]
+    parts = raw if isinstance(raw, list) else worded(raw).split(",")
+    own: int | None = None
+    by_cause: dict[str, int] = {}
+    for part in parts:
+        cause, equals, most = worded(part).partition("=")
+        if equals:
+            by_cause[one_of(RESTART_CAUSES)(cause)] = _most_restarts(most, cause.strip())
+        else:
+            own = read_integer(cause, MOST_RESTARTS)
+    return RestartsAllowed(own, tuple(sorted(by_cause.items())))
+
+
+def _most_restarts(text: str, cause: str) -> int:
+    try:
+        return read_integer(text, MOST_RESTARTS)
+    except ValueError as error:
+        raise ValueError(f"{cause}: {error}") from None
 
 
 def read_bool(raw: object) -> bool:

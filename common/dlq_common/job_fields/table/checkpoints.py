@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from dlq_common.job_fields.field import JobField
-from dlq_common.job_fields.limits import Between, Lasts, OneOf, Passes, Several
+from dlq_common.job_fields.limits import Lasts, OneOf, Passes, RestartsUpTo, Several
 from dlq_common.job_fields.reading import words
 from dlq_common.job_fields.reading.words import SAVE_SIGNALS, SIGNALS_TO
-from dlq_common.job_fields.wire import FractionalSeconds, Many, Plain, Seconds
+from dlq_common.job_fields.wire import FractionalSeconds, Many, Plain, RestartsByCause, Seconds
 from dlq_common.text.names import check_absolute_path, check_relative_path
 from dlq_common.text.units import HOUR
 
@@ -43,13 +43,15 @@ EXIT_CODES = JobField(
 )
 MAX_RESTARTS = JobField(
     key="retry.max_restarts",
-    read=words.up_to(words.MOST_RESTARTS),
-    flag="--max-restarts N",
-    help="Start it again after N failures of its own.  [default: 0]",
+    read=words.read_restarts,
+    flag="--max-restarts [CAUSE=]N",
+    help="Start it again after N failures of its own, or after N ends by a cause: error, memory,"
+    " node, gpu, preemption, start. May be repeated.  [default: 0]",
+    repeat=True,
     sample="3",
-    comment="After failures of its own. Lost nodes do not count.",
-    wire=Plain[int]("retry.max_restart_count"),
-    limit=Between(0, 100),
+    comment='After failures of its own; or by cause: [3, "node=5"].',
+    wire=RestartsByCause("retry.max_restart_count"),
+    limit=RestartsUpTo(100),
     label="restarts",
     default="0",
 )

@@ -10,11 +10,6 @@ from dlq_common.start_causes import CAUSES, LACKED, speaks_against_node
 from dlq_master.model.attempts.attempt import Attempt
 from dlq_master.model.ids import NodeId
 from dlq_master.model.jobs.job import EndReason
-from dlq_master.model.nodes.gpu_health import is_hardware
-from dlq_master.model.nodes.node import Node
-
-# Programs that ended by themselves, and badly.
-OWN_FAULTS = frozenset({EndReason.USER_ERROR, EndReason.SIGNAL})
 
 _BY_GPU = "within `quarantine_fast` of its start, on a GPU of which a fault of hardware is told"
 ENDS: Mapping[EndReason, str] = {
@@ -69,19 +64,3 @@ def lacking(attempt: Attempt) -> NodeId | None:
     return next(
         (it.node_id for it in attempt.ranks if it.start_cause in LACKED and it.failed), None
     )
-
-
-def of_gpu(attempt: Attempt, nodes: Mapping[NodeId, Node]) -> NodeId | None:
-    """The node of the rank that failed first, if a GPU that it had there ails; None: it has to
-    blame itself.
-    """
-    first = attempt.first_failed_rank
-    failed = next((rank for rank in attempt.ranks if rank.failed), None)
-    status = failed if first is None else attempt.ranks[first]
-    node = None if status is None else nodes.get(status.node_id)
-    if node is None:
-        return None
-    ailing = {one.gpu for one in node.conditions if is_hardware(one)}
-    slots = attempt.lease.allocation.slots
-    had = {gpu for slot in slots if slot.node_id == node.node_id for gpu in slot.gpu_indices}
-    return node.node_id if had & ailing else None

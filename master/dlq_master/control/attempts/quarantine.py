@@ -25,6 +25,7 @@ from dlq_master.control.loop.turn import Turn
 from dlq_master.model.attempts import attempt_steps as on_attempt
 from dlq_master.model.attempts import gang
 from dlq_master.model.attempts.attempt import Attempt
+from dlq_master.model.attempts.first_failure import on_ailing_gpu
 from dlq_master.model.ids import AttemptKey, NodeId
 from dlq_master.model.jobs.job import Job
 from dlq_master.model.nodes import node_steps as on_node
@@ -226,10 +227,10 @@ def _blamed(turn: Turn, attempt: Attempt, end: on_attempt.AttemptEvent) -> NodeI
     match end:
         case on_attempt.StartFailed():
             node_id = blame.of_start(attempt)
-        case on_attempt.Failed(reason=reason) if reason in blame.OWN_FAULTS:
+        case on_attempt.Failed(reason=reason) if reason in gang.OWN_FAULTS:
             executed_s = attempt.executed_s(gang.ended_s(attempt, turn.now_s))
             fast = executed_s <= turn.state.config.health.quarantine_fast
-            node_id = blame.of_gpu(attempt, turn.state.cluster.nodes) if fast else None
+            node_id = on_ailing_gpu(attempt, turn.state.cluster.nodes) if fast else None
             if node_id is not None and _others_run_well(turn, node_id, attempt):
                 return None
         case _:

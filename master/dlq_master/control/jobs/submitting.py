@@ -393,6 +393,7 @@ def _with_graces(ask: SubmitJob, jobs: JobsConfig) -> RunRules:
         grace_cap_s=max(float(jobs.grace_cap), asked_s or 0.0),
         retry_backoff_s=float(jobs.retry_backoff),
         forgive_after_s=float(jobs.forgive_after),
+        limits=jobs.limited(ask.rules.limits) if jobs.restart_limits else ask.rules.limits,
         kill_wait_s=float(jobs.kill_wait) if ask.ends_as_slurm else None,
     )
 

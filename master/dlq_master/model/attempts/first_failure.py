@@ -8,10 +8,14 @@ time: of those the one is named that is a cause rather than an effect.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from signal import SIGHUP, SIGINT, SIGPIPE, SIGTERM
 
 from dlq_master.model.attempts import unnoticed_ends
 from dlq_master.model.attempts.attempt import Attempt, RankStatus
+from dlq_master.model.ids import NodeId
+from dlq_master.model.nodes.gpu_health import is_hardware
+from dlq_master.model.nodes.node import Node
 from dlq_master.model.transitions import StopCause
 
 CLOCKS_DIFFER_S = 1.0
@@ -43,6 +47,22 @@ def first_failed(attempt: Attempt) -> int | None:
         rank for rank in own if _ended_s(attempt.ranks[rank]) <= earliest_s + CLOCKS_DIFFER_S
     ]
     return min(together, key=lambda rank: _order(attempt, rank))
+
+
+def on_ailing_gpu(attempt: Attempt, nodes: Mapping[NodeId, Node]) -> NodeId | None:
+    """The node of the rank that failed first, if a GPU that it had there ails; None: it has to
+    blame itself.
+    """
+    first = attempt.first_failed_rank
+    failed = next((rank for rank in attempt.ranks if rank.failed), None)
+    status = failed if first is None else attempt.ranks[first]
+    node = None if status is None else nodes.get(status.node_id)
+    if node is None:
+        return None
+    ailing = {one.gpu for one in node.conditions if is_hardware(one)}
+    slots = attempt.lease.allocation.slots
+    had = {gpu for slot in slots if slot.node_id == node.node_id for gpu in slot.gpu_indices}
+    return node.node_id if had & ailing else None
 
 
 def _own(attempt: Attempt, status: RankStatus) -> bool:

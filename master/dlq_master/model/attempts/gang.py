@@ -18,9 +18,11 @@ from dlq_master.model.estimates.estimate import Basis, Unmeasured
 from dlq_master.model.ids import NodeId
 from dlq_master.model.jobs import job_steps as on_job
 from dlq_master.model.jobs.job import (
+    CAUSE_OF,
     EndReason,
     Job,
     Resizing,
+    RestartCause,
     RunRules,
     Taken,
 )
@@ -35,6 +37,12 @@ FOLLOW_S = 10.0
 
 # Of a trial that has left its GPUs: nobody wanted them, and the cluster has failed it.
 _UNASKED = frozenset({None, StopCause.HOLD_EXPIRED})
+
+# Stops by which others got the GPUs of a job.
+_FOR_OTHERS = frozenset({StopCause.PREEMPT, StopCause.RECLAIM})
+
+# Programs that ended by themselves, and badly.
+OWN_FAULTS = frozenset({EndReason.USER_ERROR, EndReason.SIGNAL})
 
 # Why a job waits again that was told to leave, and did.
 _LEFT = frozenset({EndReason.PREEMPTED, EndReason.PREEMPTED_LOST})
@@ -259,12 +267,22 @@ def ended_s(attempt: Attempt, now_s: float) -> float:
 
 
 def consequence(
-    attempt: Attempt, end: on_attempt.AttemptEvent, job: Job, used: on_job.Usage
+    attempt: Attempt,
+    end: on_attempt.AttemptEvent,
+    job: Job,
+    used: on_job.Usage,
+    ailing: NodeId | None = None,
 ) -> on_job.JobEvent | None:
-    """The consequence of its attempt's end for a job; None: the job has ended already."""
+    """The consequence of its attempt's end for a job; None: the job has ended already.
+
+    `ailing`: the node on which it failed on an ailing GPU, if its job has a limit for that.
+    """
     if job.ended:
         return None
-    event = _job_end(end, attempt, job, used)
+    if ailing is not None and isinstance(end, on_attempt.Failed):
+        event = _on_ailing_gpu(end, attempt, job, used, ailing)
+    else:
+        event = _job_end(end, attempt, job, used)
     if job.rules.attended or job.rules.once:
         return _once(event)
     if isinstance(event, on_job.Requeued):
@@ -397,11 +415,9 @@ def _job_end(
         case on_attempt.TimedOut():
             return on_job.TimedOut(usage=usage)
         case on_attempt.Preempted():
-            return on_job.Requeued(reason=EndReason.PREEMPTED, usage=usage, exit_code=end.exit_code)
+            return _taken_off_gpus(EndReason.PREEMPTED, end.exit_code, attempt, job, usage)
         case on_attempt.PreemptedLost():
-            return on_job.Requeued(
-                reason=EndReason.PREEMPTED_LOST, usage=usage, exit_code=end.exit_code
-            )
+            return _taken_off_gpus(EndReason.PREEMPTED_LOST, end.exit_code, attempt, job, usage)
         case on_attempt.NodeLost():
             return _infra(EndReason.NODE_LOST, attempt, job, usage)
         case on_attempt.StartFailed():
@@ -420,6 +436,28 @@ def _job_end(
         case _:
             # Cancelled: only a cancelled job's attempt ends so, and that job has ended already.
             raise ValueError(f"{type(end).__name__} does not end the attempt of a living job")
+
+
+def _taken_off_gpus(
+    reason: EndReason, exit_code: int | None, attempt: Attempt, job: Job, usage: on_job.Usage
+) -> on_job.JobEvent:
+    """It queues again; a job that goes on with other GPUs of its own made way for nobody."""
+    if attempt.stop_cause not in _FOR_OTHERS or attempt.regrant is not None:
+        return on_job.Requeued(reason=reason, usage=usage, exit_code=exit_code)
+    cause = RestartCause.PREEMPTION
+    if used_up := _used_up(job, cause, job.restart_counts.preemption):
+        return on_job.Poisoned(reason=reason, usage=usage, cause=cause, detail=used_up)
+    return on_job.Requeued(reason=reason, usage=usage, exit_code=exit_code, cause=cause)
+
+
+def _used_up(job: Job, cause: RestartCause, count: int) -> str:
+    """The words about a limit of this cause that leaves no restart; empty: there is none."""
+    most = job.rules.limits.of(cause)
+    return "" if most is None or count < most else _used_up_words(cause, count, most)
+
+
+def _used_up_words(cause: RestartCause, count: int, most: int) -> str:
+    return f"cause {cause.value}: {count} of {most} restarts are used up"
 
 
 def _left(end: on_attempt.AttemptEvent) -> bool:
@@ -448,13 +486,41 @@ def _infra(
     failed += [it.node_id for it in attempt.ranks if not it.left and _failed_by_node(it)]
     if any(rank.given_up or rank.no_room for rank in attempt.ranks):
         return on_job.Requeued(reason=reason, usage=usage, failed_nodes=tuple(failed), counts=False)
-    before = 0 if _got_on(attempt, job, usage) else job.infra_failures
+    got_on = _got_on(attempt, job, usage)
+    before = 0 if got_on else job.infra_failures
     if is_reduced(attempt, job) and before:
         lost = Basis(unmeasured=Unmeasured.TRIAL_LOST)
         return on_job.Requeued(reason=reason, usage=usage, failed_nodes=tuple(failed), basis=lost)
+    cause = CAUSE_OF[reason]
+    used_up = _used_up(job, cause, 0 if got_on else job.restart_counts.of(cause))
     again = before + 1 < job.rules.max_infra_failures
-    kind: type[on_job.Requeued | on_job.Poisoned] = on_job.Requeued if again else on_job.Poisoned
-    return kind(reason=reason, usage=usage, failed_nodes=tuple(failed))
+    if job.rules.limits.of(cause) is not None:
+        again = not used_up
+    if again:
+        return on_job.Requeued(reason=reason, usage=usage, failed_nodes=tuple(failed))
+    return on_job.Poisoned(reason=reason, usage=usage, failed_nodes=tuple(failed), detail=used_up)
+
+
+def _on_ailing_gpu(
+    end: on_attempt.Failed, attempt: Attempt, job: Job, usage: on_job.Usage, node_id: NodeId
+) -> on_job.JobEvent:
+    """Not the job's fault either, within the limit that it has for that."""
+    if end.reason not in OWN_FAULTS or is_reduced(attempt, job):
+        return _job_end(end, attempt, job, usage)
+    cause, nodes = RestartCause.GPU, (node_id,)
+    count = 0 if _got_on(attempt, job, usage) else job.restart_counts.gpu
+    if used_up := _used_up(job, cause, count):
+        return on_job.Poisoned(
+            reason=end.reason, usage=usage, failed_nodes=nodes, cause=cause, detail=used_up
+        )
+    return on_job.Requeued(
+        reason=end.reason,
+        usage=usage,
+        exit_code=end.exit_code,
+        signal=end.signal,
+        failed_nodes=nodes,
+        cause=cause,
+    )
 
 
 def _failed_by_node(status: RankStatus) -> bool:
@@ -472,11 +538,31 @@ def _after_failure(
 ) -> on_job.JobEvent:
     if end.reason is EndReason.JOIN_FAILED:
         return _infra(end.reason, attempt, job, usage, live_resize.spoiled_by(attempt))
-    again = {
-        EndReason.PREEMPTED: True,
-        EndReason.PREEMPTED_LOST: True,
-        EndReason.REQUEUE_EXIT: _got_on(attempt, job, usage)
-        or job.requeues < job.rules.max_requeues,
-    }.get(end.reason, job.restarts < job.rules.max_restarts)
-    kind: type[on_job.Requeued | on_job.Failed] = on_job.Requeued if again else on_job.Failed
-    return kind(reason=end.reason, usage=usage, exit_code=end.exit_code, signal=end.signal)
+    detail = ""
+    if end.reason in CAUSE_OF:
+        cause = CAUSE_OF[end.reason]
+        count, most = _own_restarts(job, cause)
+        again = count < most
+        detail = _used_up_words(cause, count, most) if most and not again else ""
+    else:
+        again = (
+            end.reason is not EndReason.REQUEUE_EXIT
+            or _got_on(attempt, job, usage)
+            or job.requeues < job.rules.max_requeues
+        )
+    code, signal = end.exit_code, end.signal
+    if again:
+        return on_job.Requeued(reason=end.reason, usage=usage, exit_code=code, signal=signal)
+    return on_job.Failed(
+        reason=end.reason, usage=usage, exit_code=code, signal=signal, detail=detail
+    )
+
+
+def _own_restarts(job: Job, cause: RestartCause) -> tuple[int, int]:
+    """Restarts after failures of its program, so far and at most. Without a limit of its own a
+    cause counts in `max_restarts`, together with the others.
+    """
+    most = job.rules.limits.of(cause)
+    if most is None:
+        return job.restarts, job.rules.max_restarts
+    return job.restart_counts.of(cause), most

@@ -14,6 +14,7 @@ from typing import NamedTuple, assert_never
 from dlq_master.model.attempts import attempt_steps, gang, live_resize
 from dlq_master.model.attempts.attempt import LIVE, Attempt, assigned
 from dlq_master.model.attempts.attempt_steps import AttemptEvent
+from dlq_master.model.attempts.first_failure import on_ailing_gpu
 from dlq_master.model.attempts.grace import stop_grace_s
 from dlq_master.model.cluster.cluster import Cluster
 from dlq_master.model.estimates.demand import Offer
@@ -139,7 +140,9 @@ def step_attempt(
         if ended_s != now_s:  # told late: a copy costs as much as a step
             after = after._replace(ended_time_s=ended_s)
         used = gang.usage(before, event, job, ended_s)
-        follows = gang.consequence(before, event, job, used)
+        limited = job.rules.limits.gpu is not None
+        ailing = on_ailing_gpu(before, cluster.nodes) if limited else None
+        follows = gang.consequence(before, event, job, used, ailing)
         keep_s = cluster.ordering.keep_s
         if keep_s and type(follows) is job_steps.Requeued and gang.keeps_gpus(before, event, job):
             kept = KeptGpus(before.lease.allocation, now_s + keep_s)

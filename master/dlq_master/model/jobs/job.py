@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from enum import StrEnum
 from typing import NamedTuple
 
@@ -59,6 +60,69 @@ class EndReason(StrEnum):
     PROFILED = "profiled"  # its trial is over: it was measured, at another size than its own
 
 
+class RestartCause(StrEnum):
+    """Why a job starts again: each cause may have a limit of its own.
+
+    A time-out, a cancel and an exit code that asks for another run are no causes here.
+    """
+
+    ERROR = "error"  # its program failed, by its exit code or by a signal
+    MEMORY = "memory"  # it had too little memory, of the host or of a GPU
+    NODE = "node"  # a node was lost, or failed to join it
+    GPU = "gpu"  # its program failed on a GPU that ails; without a limit that is an error
+    PREEMPTION = "preemption"  # other jobs, or the owner of a lent server, took its GPUs
+    START = "start"  # it could not be launched, or its image could not be pulled
+
+
+CAUSE_OF: Mapping[EndReason, RestartCause] = {
+    EndReason.USER_ERROR: RestartCause.ERROR,
+    EndReason.SIGNAL: RestartCause.ERROR,
+    EndReason.OOM_HOST: RestartCause.MEMORY,
+    EndReason.OOM_GPU: RestartCause.MEMORY,
+    EndReason.NODE_LOST: RestartCause.NODE,
+    EndReason.JOIN_FAILED: RestartCause.NODE,
+    EndReason.START_FAILED: RestartCause.START,
+}
+
+
+class RestartLimits(NamedTuple):
+    """The most restarts after each cause; None: the cause has no limit of its own."""
+
+    error: int | None = None
+    memory: int | None = None
+    node: int | None = None
+    gpu: int | None = None
+    preemption: int | None = None
+    start: int | None = None
+
+    def of(self, cause: RestartCause) -> int | None:
+        most: int | None = getattr(self, cause)
+        return most
+
+
+class RestartCounts(NamedTuple):
+    """How often a job has ended by each cause, and was not over."""
+
+    error: int = 0
+    memory: int = 0
+    node: int = 0
+    gpu: int = 0
+    preemption: int = 0
+    start: int = 0
+
+    def of(self, cause: RestartCause) -> int:
+        count: int = getattr(self, cause)
+        return count
+
+    def after(self, cause: RestartCause | None) -> RestartCounts:
+        """The counts after one more end by this cause."""
+        return self if cause is None else self._replace(**{cause.value: self.of(cause) + 1})
+
+    def forgiven(self) -> RestartCounts:
+        """The same without the failures of the cluster."""
+        return self._replace(node=0, gpu=0, start=0)
+
+
 class ExitZeroInGrace(StrEnum):
     """What exit code 0 during a pause means: saved and left, or really finished?"""
 
@@ -95,6 +159,7 @@ class RunRules(NamedTuple):
     kill_wait_s: float | None = None
     attended: bool = False  # it lives while its client says it is there, and is never run again
     once: bool = False  # it is never run again
+    limits: RestartLimits = RestartLimits()  # causes with one count in no limit above
 
 
 class Checkpoint(NamedTuple):
@@ -207,8 +272,8 @@ class Job(NamedTuple):
     signal: int | None = None  # that ended the first failing rank of the last ended attempt
     preemptions: int = 0
     requeues: int = 0
-    infra_failures: int = 0
-    restarts: int = 0
+    infra_failures: int = 0  # by causes without a limit of their own
+    restarts: int = 0  # likewise
     time_limit_s: float | None = None  # of execution; `rules.limit_each` says over which attempts
     duration_estimate_s: float | None = None
     checkpoint: Checkpoint | None = None
@@ -268,6 +333,7 @@ class Job(NamedTuple):
     program: str = ""
     kept: KeptGpus | None = None  # while it waits, after a node has failed its gang
     check: str = ""  # the kind of check of its nodes that it is; "" = it is a user's own job
+    restart_counts: RestartCounts = RestartCounts()
 
     @property
     def ended(self) -> bool:

@@ -5,7 +5,15 @@ from __future__ import annotations
 from dlq_master.model.estimates.estimate import Basis
 from dlq_master.model.ids import NodeId
 from dlq_master.model.jobs.band import Band
-from dlq_master.model.jobs.job import SEVERAL, EndReason, HoldKind, Job, Taken
+from dlq_master.model.jobs.job import (
+    CAUSE_OF,
+    SEVERAL,
+    EndReason,
+    HoldKind,
+    Job,
+    RestartCause,
+    Taken,
+)
 from dlq_master.model.values import Changes, changer
 
 SAVES_KEPT = 20
@@ -90,13 +98,22 @@ def ended(at_s: float) -> Changes:
     return {"end_time_s": at_s, "hold": None, "blocked": None, "queued_since_s": None}
 
 
-def counted(job: Job, reason: EndReason, infra_failures: int) -> Changes:
-    """One more end of this kind that was not the end of the job."""
+def counted(
+    job: Job, reason: EndReason, cause: RestartCause | None, *, forgives: bool = False
+) -> Changes:
+    """One more end of this kind that was not the end of the job. `cause`: where the reason does not
+    tell it. A cause with a limit of its own counts in no other limit.
+    """
+    cause = cause or CAUSE_OF.get(reason)
+    shared = cause is None or job.rules.limits.of(cause) is None
+    counts = job.restart_counts.forgiven() if forgives else job.restart_counts
+    infra_failures = 0 if forgives else job.infra_failures
     return {
         "preemptions": job.preemptions + (reason in _PREEMPTED),
-        "infra_failures": infra_failures + (reason in _INFRA),
+        "infra_failures": infra_failures + (shared and reason in _INFRA),
         "requeues": job.requeues + (reason is EndReason.REQUEUE_EXIT),
-        "restarts": job.restarts + (reason in _RESTARTED),
+        "restarts": job.restarts + (shared and reason in _RESTARTED),
+        "restart_counts": counts.after(cause),
     }
 
 

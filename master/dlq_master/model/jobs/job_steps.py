@@ -21,6 +21,7 @@ from dlq_master.model.jobs.job import (
     KeptGpus,
     Pause,
     Resizing,
+    RestartCause,
     Taken,
 )
 from dlq_master.model.resources import Allocation
@@ -212,6 +213,7 @@ class Requeued:
     taken: Taken | None = None  # it left for another
     resizing: Resizing | None = None  # with `regrant`
     kept: KeptGpus | None = None  # a node failed its gang: the other GPUs wait for it
+    cause: RestartCause | None = None  # where the reason does not tell it
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -229,6 +231,7 @@ class Failed:
     usage: Usage = NO_USAGE
     exit_code: int | None = None
     signal: int | None = None
+    detail: str = ""  # the cause and the limit of its restarts, if it had any
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -245,6 +248,8 @@ class Poisoned:
     reason: EndReason
     usage: Usage = NO_USAGE
     failed_nodes: tuple[NodeId, ...] = ()
+    cause: RestartCause | None = None  # where the reason does not tell it
+    detail: str = ""  # the cause and its own limit; empty: it has none
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -402,7 +407,8 @@ def _changes(  # noqa: C901 one case per event
             return _requeued(job, event, at_s, waits=waits)
         case Failed():
             code, signal = event.exit_code, event.signal
-            return to.ended_so(job, event.usage, at_s, event.reason, code, signal)
+            end = to.ended_so(job, event.usage, at_s, event.reason, code, signal)
+            return end | {"hold_reason": event.detail}
         case TimedOut():
             return to.ended_so(job, event.usage, at_s, EndReason.TIME_LIMIT)
         case Cancelled():
@@ -419,14 +425,16 @@ def _changes(  # noqa: C901 one case per event
             free = job.live_attempt is None and job.blocked is None
             changes = {"queued_since_s": at_s if free else None, **to.held(None)}
             if job.hold is HoldKind.POISON:  # somebody has looked: it is given its chances again
-                changes |= {"infra_failures": 0, "failed_nodes": ()}
+                counts = job.restart_counts.forgiven()._replace(preemption=0)
+                changes |= {"infra_failures": 0, "failed_nodes": (), "restart_counts": counts}
             return changes
         case Poisoned():
             return {
                 **to.vacated(job, event.usage, event.reason, job.exit_code, job.signal),
-                **to.counted(job, event.reason, job.infra_failures),
+                **to.left_for(job, None),
+                **to.counted(job, event.reason, event.cause),
                 "failed_nodes": to.blamed(job.failed_nodes, event.failed_nodes),
-                **to.held(HoldKind.POISON, event.reason.value),
+                **to.held(HoldKind.POISON, event.detail or event.reason.value),
             }
         case Demoted():
             return {"level": event.level}
@@ -479,12 +487,11 @@ def _requeued(job: Job, event: Requeued, at_s: float, *, waits: bool) -> Changes
     changes = to.vacated(job, event.usage, event.reason, event.exit_code, event.signal)
     changes |= to.left_for(job, event.taken)
     # It has got on since the cluster failed it: that is not the job's doing.
-    infra_failures = 0 if event.forgives else job.infra_failures
     failed_nodes = () if event.forgives else job.failed_nodes
     if event.counts:
-        counted = to.counted(job, event.reason, infra_failures)
-        changes |= counted
-        infra_failures = counted["infra_failures"]
+        changes |= to.counted(job, event.reason, event.cause, forgives=event.forgives)
+    elif event.forgives:
+        changes |= {"infra_failures": 0, "restart_counts": job.restart_counts.forgiven()}
     if waits:
         changes |= {"queued_since_s": at_s, "regrant": event.regrant, "kept": event.kept}
         changes["resizing"] = None if event.regrant is None else event.resizing
@@ -497,10 +504,13 @@ def _requeued(job: Job, event: Requeued, at_s: float, *, waits: bool) -> Changes
     if event.failed_nodes:
         failed_nodes = to.blamed(failed_nodes, event.failed_nodes)
         if event.kept is None:  # else it is first in line at once
-            changes |= _backs_off(job, infra_failures, at_s)
+            infra_failures = changes.get("infra_failures", job.infra_failures)
+            counts = changes.get("restart_counts", job.restart_counts)
+            by_cluster = counts.node + counts.gpu + counts.start  # 0: of a former master
+            changes |= _backs_off(job, max(infra_failures, by_cluster), at_s)
     elif event.reason is EndReason.PREEMPTED:
         failed_nodes = ()  # it has run well since
-    changes |= {"infra_failures": infra_failures, "failed_nodes": failed_nodes}
+    changes["failed_nodes"] = failed_nodes
     return changes
 
 

@@ -79,8 +79,7 @@ _TEMPLATES: Mapping[ReasonCode, str] = {
     ReasonCode.RESOURCES: "needs {gpus}, {free}{block}{holders}",
     ReasonCode.WAITING_FOR_RELEASE: "its {gpus} are being saved or released{by}",
     ReasonCode.POISON: (
-        "held by the master: {lost} lost to the cluster{because} (dlq release {id} when that is "
-        "mended)"
+        "held by the master: {lost}{because} (dlq release {id} when that is mended)"
     ),
     ReasonCode.TEAM_LIMIT: "needs {gpus}; {detail} may hold {need} and holds {have}{who}",
     ReasonCode.QUOTA: (
@@ -146,10 +145,16 @@ def _words(reason: Reason, job: Job, reader: str) -> Mapping[str, str]:
         "by": f" by {jobs}" if reason.blocking_jobs else "",
         "holders": _holders(reason),
         "held": _held(reason, job, reader),
-        "lost": "1 attempt was"
-        if job.infra_failures == 1
-        else f"{job.infra_failures} attempts were",
+        "lost": _lost(job),
     }
+
+
+def _lost(job: Job) -> str:
+    """The limit that was met: the common one of the cluster's failures, or that of one cause."""
+    if job.infra_failures < job.rules.max_infra_failures:
+        return "it has met a limit of its restarts"
+    attempts = "1 attempt was" if job.infra_failures == 1 else f"{job.infra_failures} attempts were"
+    return f"{attempts} lost to the cluster"
 
 
 def _held(reason: Reason, job: Job, reader: str) -> str:

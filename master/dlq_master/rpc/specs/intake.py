@@ -36,7 +36,7 @@ from dlq_master.control.stimuli import (
 )
 from dlq_master.model.ids import JobId, NodeId
 from dlq_master.model.jobs.eligible import Relation
-from dlq_master.model.jobs.job import ExitZeroInGrace, RunRules
+from dlq_master.model.jobs.job import ExitZeroInGrace, RestartLimits, RunRules
 from dlq_master.model.resources import CORE_TYPE, PODMAN, Request
 from dlq_master.model.values import Changes, record_changer
 from dlq_master.rpc.specs.cores import is_without_gpus
@@ -428,6 +428,7 @@ def rules_of(spec: JobSpec) -> RunRules:
         exit0_in_grace=_exit_zero(spec),
         done_exit_codes=frozenset(spec.completion_exit_codes),
         max_restarts=spec.retry.max_restart_count,
+        limits=RestartLimits(**spec.retry.max_restart_counts),
         cancel_late=spec.on_miss == CANCEL,
         attended=spec.interactive.attended,
         once=spec.no_requeue,

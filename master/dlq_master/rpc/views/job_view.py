@@ -75,6 +75,9 @@ def standing(job: Job, read: Published) -> job_pb2.Job:
         message.observed_save_count = len(job.saves)
         message.observed_resume_count = len(job.resumes)
     add_preemptions(message, job, read)
+    if any(job.restart_counts):
+        counts = job.restart_counts._asdict()
+        message.restart_counts.update({cause: count for cause, count in counts.items() if count})
     if job.live_attempt is None:
         _add_run(message, job, None, read, 0.0)  # nothing of it moves
     return message

@@ -353,17 +353,47 @@ class RetrySpec(_message.Message):
 
     DESCRIPTOR: _descriptor.Descriptor
 
+    @_typing.final
+    class MaxRestartCountsEntry(_message.Message):
+        DESCRIPTOR: _descriptor.Descriptor
+
+        KEY_FIELD_NUMBER: _builtins.int
+        VALUE_FIELD_NUMBER: _builtins.int
+        key: _builtins.str
+        value: _builtins.int
+        def __init__(
+            self,
+            *,
+            key: _builtins.str = ...,
+            value: _builtins.int = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["key", b"key", "value", b"value"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
     MAX_RESTART_COUNT_FIELD_NUMBER: _builtins.int
+    MAX_RESTART_COUNTS_FIELD_NUMBER: _builtins.int
     max_restart_count: _builtins.int
     """Restarts after failures of the job itself."""
+    @_builtins.property
+    def max_restart_counts(self) -> _containers.ScalarMap[_builtins.str, _builtins.int]:
+        """Restarts after single causes, from 0 to 100. A cause that is named here counts in no other limit.
+        "error": an exit code or a signal. "memory": too little of it. "node": lost, or failed to join.
+        "gpu": the program failed on an ailing GPU. "preemption": others took the GPUs. "start": launch,
+        or pull of the image.
+        """
+
     def __init__(
         self,
         *,
         max_restart_count: _builtins.int = ...,
+        max_restart_counts: _abc.Mapping[_builtins.str, _builtins.int] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["max_restart_count", b"max_restart_count"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["max_restart_count", b"max_restart_count", "max_restart_counts", b"max_restart_counts"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -1577,6 +1607,26 @@ class Job(_message.Message):
 
     DESCRIPTOR: _descriptor.Descriptor
 
+    @_typing.final
+    class RestartCountsEntry(_message.Message):
+        DESCRIPTOR: _descriptor.Descriptor
+
+        KEY_FIELD_NUMBER: _builtins.int
+        VALUE_FIELD_NUMBER: _builtins.int
+        key: _builtins.str
+        value: _builtins.int
+        def __init__(
+            self,
+            *,
+            key: _builtins.str = ...,
+            value: _builtins.int = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["key", b"key", "value", b"value"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
     JOB_ID_FIELD_NUMBER: _builtins.int
     USER_FIELD_NUMBER: _builtins.int
     NAME_FIELD_NUMBER: _builtins.int
@@ -1636,6 +1686,7 @@ class Job(_message.Message):
     TIME_LIMIT_SCOPE_FIELD_NUMBER: _builtins.int
     TIME_LEFT_DURATION_FIELD_NUMBER: _builtins.int
     ACTIVITY_FIELD_NUMBER: _builtins.int
+    RESTART_COUNTS_FIELD_NUMBER: _builtins.int
     job_id: _builtins.str
     """Short decimal integer, never reused."""
     user: _builtins.str
@@ -1818,6 +1869,12 @@ class Job(_message.Message):
         figures out.
         """
 
+    @_builtins.property
+    def restart_counts(self) -> _containers.ScalarMap[_builtins.str, _builtins.int]:
+        """How often it ended by each cause of RetrySpec, and was not over. Causes that never did are left
+        out. Failures of the cluster are forgotten once an attempt has got on, or the job is released.
+        """
+
     def __init__(
         self,
         *,
@@ -1880,10 +1937,11 @@ class Job(_message.Message):
         time_limit_scope: _builtins.str = ...,
         time_left_duration: _duration_pb2.Duration | None = ...,
         activity: Global___JobActivity | None = ...,
+        restart_counts: _abc.Mapping[_builtins.str, _builtins.int] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_attempt_state", b"_attempt_state", "_exit_code", b"_exit_code", "activity", b"activity", "array_task", b"array_task", "attempt_state", b"attempt_state", "begin_time", b"begin_time", "checkpoint", b"checkpoint", "elastic", b"elastic", "end_time", b"end_time", "exit_code", b"exit_code", "grace_duration", b"grace_duration", "last_preemption", b"last_preemption", "progress", b"progress", "promise", b"promise", "queue_time", b"queue_time", "resources", b"resources", "run_duration", b"run_duration", "run_estimate", b"run_estimate", "start_estimate", b"start_estimate", "start_time", b"start_time", "stop_cost_duration", b"stop_cost_duration", "stop_loss", b"stop_loss", "submit_time", b"submit_time", "time_left_duration", b"time_left_duration", "time_limit_duration", b"time_limit_duration", "warning_time", b"warning_time", "work_at_risk_duration", b"work_at_risk_duration"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_attempt_state", b"_attempt_state", "_exit_code", b"_exit_code", "activity", b"activity", "array_task", b"array_task", "attained_gpu_seconds", b"attained_gpu_seconds", "attempt_count", b"attempt_count", "attempt_state", b"attempt_state", "begin_time", b"begin_time", "checkpoint", b"checkpoint", "dependency", b"dependency", "displaced_count", b"displaced_count", "elastic", b"elastic", "end_reason", b"end_reason", "end_time", b"end_time", "exit_code", b"exit_code", "exit_signal", b"exit_signal", "gpu_seconds", b"gpu_seconds", "gpu_type", b"gpu_type", "grace_duration", b"grace_duration", "held_by", b"held_by", "held_core_count", b"held_core_count", "held_gpu_count", b"held_gpu_count", "hold_kind", b"hold_kind", "hold_reason", b"hold_reason", "job_id", b"job_id", "last_preemption", b"last_preemption", "level", b"level", "lost_gpu_seconds", b"lost_gpu_seconds", "name", b"name", "never_saved", b"never_saved", "nice", b"nice", "node_ids", b"node_ids", "observed_resume_count", b"observed_resume_count", "observed_save_count", b"observed_save_count", "preemption_count", b"preemption_count", "profiling", b"profiling", "progress", b"progress", "promise", b"promise", "queue", b"queue", "queue_time", b"queue_time", "redacted", b"redacted", "resources", b"resources", "run_duration", b"run_duration", "run_estimate", b"run_estimate", "start_estimate", b"start_estimate", "start_time", b"start_time", "state", b"state", "stop_cause", b"stop_cause", "stop_cost_duration", b"stop_cost_duration", "stop_loss", b"stop_loss", "submit_time", b"submit_time", "team", b"team", "time_left_duration", b"time_left_duration", "time_limit_duration", b"time_limit_duration", "time_limit_scope", b"time_limit_scope", "user", b"user", "version", b"version", "virtual_devices", b"virtual_devices", "wait_code", b"wait_code", "warning_time", b"warning_time", "work_at_risk_duration", b"work_at_risk_duration"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_attempt_state", b"_attempt_state", "_exit_code", b"_exit_code", "activity", b"activity", "array_task", b"array_task", "attained_gpu_seconds", b"attained_gpu_seconds", "attempt_count", b"attempt_count", "attempt_state", b"attempt_state", "begin_time", b"begin_time", "checkpoint", b"checkpoint", "dependency", b"dependency", "displaced_count", b"displaced_count", "elastic", b"elastic", "end_reason", b"end_reason", "end_time", b"end_time", "exit_code", b"exit_code", "exit_signal", b"exit_signal", "gpu_seconds", b"gpu_seconds", "gpu_type", b"gpu_type", "grace_duration", b"grace_duration", "held_by", b"held_by", "held_core_count", b"held_core_count", "held_gpu_count", b"held_gpu_count", "hold_kind", b"hold_kind", "hold_reason", b"hold_reason", "job_id", b"job_id", "last_preemption", b"last_preemption", "level", b"level", "lost_gpu_seconds", b"lost_gpu_seconds", "name", b"name", "never_saved", b"never_saved", "nice", b"nice", "node_ids", b"node_ids", "observed_resume_count", b"observed_resume_count", "observed_save_count", b"observed_save_count", "preemption_count", b"preemption_count", "profiling", b"profiling", "progress", b"progress", "promise", b"promise", "queue", b"queue", "queue_time", b"queue_time", "redacted", b"redacted", "resources", b"resources", "restart_counts", b"restart_counts", "run_duration", b"run_duration", "run_estimate", b"run_estimate", "start_estimate", b"start_estimate", "start_time", b"start_time", "state", b"state", "stop_cause", b"stop_cause", "stop_cost_duration", b"stop_cost_duration", "stop_loss", b"stop_loss", "submit_time", b"submit_time", "team", b"team", "time_left_duration", b"time_left_duration", "time_limit_duration", b"time_limit_duration", "time_limit_scope", b"time_limit_scope", "user", b"user", "version", b"version", "virtual_devices", b"virtual_devices", "wait_code", b"wait_code", "warning_time", b"warning_time", "work_at_risk_duration", b"work_at_risk_duration"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__attempt_state: _TypeAlias = _typing.Literal["attempt_state"]  # noqa: Y015
     _WhichOneofArgType__attempt_state: _TypeAlias = _typing.Literal["_attempt_state", b"_attempt_state"]  # noqa: Y015

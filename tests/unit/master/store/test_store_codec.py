@@ -7,13 +7,14 @@ import pytest
 from hypothesis import given
 
 from dlq_master.model.attempts.attempt import Attempt
-from dlq_master.model.jobs.job import Job
+from dlq_master.model.jobs.job import Job, RestartCounts, RestartLimits, RunRules
 from dlq_master.model.jobs.recording import Evidence, Recording
 from dlq_master.model.nodes.node import Node
 from dlq_master.store.batch import JoinToken, User
 from dlq_master.store.tables import codec
 from dlq_master.store.tables.codec import coder, decode, decode_all, encode
 from support import stored_values
+from support.builders import a_waiting_job
 
 
 @given(stored_values.jobs)
@@ -152,3 +153,19 @@ def test_what_jobs_have_alike_is_one_value_in_memory() -> None:
 def test_two_values_in_one_body_are_none() -> None:
     with pytest.raises(ValueError, match="is not one value"):
         decode("{},{}", Job)
+
+
+def test_a_job_of_before_restart_limits_has_neither_limits_nor_counts() -> None:
+    plain = a_waiting_job(1, rules=RunRules(max_restarts=2), restarts=1)
+    body = encode(plain)
+    assert "limits" not in body
+    assert "restart_counts" not in body
+    assert decode(body, Job) == plain
+
+
+def test_limits_and_counts_of_restarts_come_back() -> None:
+    rules = RunRules(max_restarts=2, limits=RestartLimits(node=0, gpu=3))
+    job = a_waiting_job(1, rules=rules, restart_counts=RestartCounts(node=1, preemption=4))
+    again = decode(encode(job), Job)
+    assert again == job
+    assert (again.rules.limits.node, again.rules.limits.start) == (0, None)
