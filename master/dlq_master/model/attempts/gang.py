@@ -299,9 +299,10 @@ def keeps_gpus(attempt: Attempt, end: on_attempt.AttemptEvent, job: Job) -> bool
     """Whether a gang ended because of one of its nodes, so that its other GPUs wait for its job.
 
     A lost node, a node that could not start its rank, and a node that drains are such causes. A
-    drain comes from a person, from a GPU that ails, or from a quarantine.
+    drain comes from a person, from a GPU that ails, or from a quarantine. A member of a group keeps
+    nothing: it starts with all others, and these keep nothing either.
     """
-    if len(attempt.lease.allocation.slots) < 2 or is_reduced(attempt, job):
+    if len(attempt.lease.allocation.slots) < 2 or is_reduced(attempt, job) or job.group is not None:
         return False
     match end:
         case on_attempt.NodeLost():
