@@ -30,7 +30,7 @@ class SubmittedSpec:
     environment: dict[str, str] = field(default_factory=dict)
     image: str = ""  # "": it runs without a container
     hold: bool = False
-    tasks: int = 1  # of an array
+    tasks: int = 1  # of an array, or the jobs of a member of a group
     deadlines: int = 0  # how many it asks for
     interactive: bool = False
 

@@ -20,8 +20,10 @@ from dlq.v1.admin_service_pb2_grpc import AdminServiceStub
 from dlq.v1.job_service_pb2_grpc import JobServiceStub
 from dlq_common.identity.pki import Role
 from dlq_common.text.hook_words import hook_words
+from dlq_master.control.stimuli import Caller
 from dlq_master.model.ids import JobId
 from dlq_master.rpc.specs.hooked import SubmitHooks
+from dlq_master.rpc.specs.intake import job_stimulus
 from support.hook_files import SOURCE, a_desk
 from support.rpc_house import DEADLINE_S, RpcHouse, rpc_house
 
@@ -167,6 +169,43 @@ async def test_an_array_calls_its_hook_once(hooked: HookedHouse) -> None:
     request = wire.SubmitJobRequest(request_id="array", spec=spec)
     await hooked.alice.SubmitJob(request, timeout=DEADLINE_S)
     assert hooked.desk.calls["on_submit", "ok"] == 1
+
+
+def a_group(*names: str, count: int = 1, **more: Any) -> wire.SubmitJobsRequest:
+    members = [wire.GroupMember(name=f"m{at}", job_count=count) for at in range(len(names))]
+    specs = [a_spec(name) for name in names]
+    return wire.SubmitJobsRequest(members=members, specs=specs, **more)
+
+
+async def test_a_hook_sees_how_many_jobs_a_member_of_a_group_is(hooked: HookedHouse) -> None:
+    request = a_group("tell", "tell", request_id="g")
+    request.members[0].job_count = 3
+    answer = await hooked.alice.SubmitJobs(request, timeout=DEADLINE_S)
+    notes = [[note.text for note in job.hook_notes] for job in answer.jobs]
+    assert notes == [["3 tasks, for real"], [], [], ["1 tasks, for real"]]
+
+
+async def test_a_group_on_trial_tells_its_hook_so(hooked: HookedHouse) -> None:
+    request = a_group("tell", "fine", request_id="g", validate_only=True)
+    answer = await hooked.alice.SubmitJobs(request, timeout=DEADLINE_S)
+    assert [note.text for note in answer.jobs[0].hook_notes] == ["1 tasks, on trial"]
+
+
+async def test_the_answer_to_a_dry_run_serves_no_submission(hooked: HookedHouse) -> None:
+    hooks, caller, told = SubmitHooks(hooked.desk), Caller("alice", "user"), []
+    for only in (True, False):
+        ask = job_stimulus(a_spec("tell"), caller, "g", brief=True, validate_only=only)
+        told.append((await hooks.seen(a_spec("tell"), ask)).hooked)
+    assert told == ["on_submit: 1 tasks, on trial", "on_submit: 1 tasks, for real"]
+
+
+async def test_a_group_that_is_too_large_runs_no_hook(hooked: HookedHouse) -> None:
+    with pytest.raises(grpc.aio.AioRpcError) as caught:
+        await hooked.alice.SubmitJobs(
+            a_group("fine", "fine", count=200, request_id="g"), timeout=DEADLINE_S
+        )
+    assert caught.value.code() is grpc.StatusCode.INVALID_ARGUMENT
+    assert not hooked.desk.calls
 
 
 async def test_nobody_sends_notes_of_their_own(hooked: HookedHouse) -> None:

@@ -37,6 +37,7 @@ from dlq_master.control.pool_config import PoolConfig, RentingConfig
 from dlq_master.control.read_model.job_blocks import JobBlock, JobBlocks
 from dlq_master.control.read_model.promise_index import PromiseIndex, PromiseOutcome
 from dlq_master.control.read_model.published import Published
+from dlq_master.control.stimuli.jobs import SubmittedGroup
 from dlq_master.model.attempts.attempt import Attempt, AttemptState, RankStatus
 from dlq_master.model.estimates.traffic import Packing
 from dlq_master.model.event import JournalEvent
@@ -525,6 +526,10 @@ class FakeControl:
 
     def _SubmitMany(self, ask: say.SubmitMany) -> tuple[JobId | DlqError, ...]:
         return tuple(self._SubmitJob(one).job.job_id for one in ask.asks)
+
+    def _SubmitGroup(self, ask: say.SubmitGroup) -> SubmittedGroup:
+        jobs = [self._SubmitJob(it.ask).job for it in ask.members for _ in range(it.jobs)]
+        return SubmittedGroup(JobId(0), tuple(jobs))
 
     def _CancelJob(self, ask: say.CancelJob) -> Job:
         return self._edit(ask, state=JobState.CANCELLED)

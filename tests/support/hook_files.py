@@ -71,6 +71,8 @@ def on_submit(job, user, context):
         return Refuse(f"{user.name} has no project")
     if job.name == "warn":
         return ["this queue is closed on Sunday"]
+    if job.name == "tell":
+        return f"{job.tasks} tasks, {'on trial' if context.dry_run else 'for real'}"
     if job.name == "counted":
         job.labels["calls"] = str(calls)
     if job.name == "change":

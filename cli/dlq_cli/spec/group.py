@@ -16,6 +16,7 @@ from dlq_common.text.suggest import did_you_mean
 
 MEMBERS = "members"
 ENDS = ("all", "each", "alone")
+MOST_JOBS = 256  # of a group; the master refuses more
 
 
 class MemberSpec(NamedTuple):
@@ -63,8 +64,10 @@ def _member(
         raise wrong(origin, f"member {word} is a table: write its keys below [{above}]")
     own = dict(values)
     count, ends = own.pop("count", 1), own.pop("ends", "each")
-    if not str(count).isascii() or not str(count).isdecimal() or int(str(count)) < 1:
+    if not str(count).isascii() or not str(count).isdecimal() or not str(count).strip("0"):
         raise wrong(origin, f"count of member {word}: a number from 1, not {count!r}")
+    if len(str(count)) > len(str(MOST_JOBS)) or int(str(count)) > MOST_JOBS:
+        raise wrong(origin, f"count of member {word}: a group has at most {MOST_JOBS} jobs")
     if ends not in ENDS:
         words = ", ".join(ENDS)
         meant = did_you_mean(str(ends), ENDS)

@@ -27,6 +27,7 @@ from dlq_cli.spec.validate import finish
 from dlq_cli.spec.values.given import Layer
 from dlq_client.jobs import Jobs
 from dlq_common.errors import InvalidRequest, Unavailable
+from dlq_common.text.hook_words import hook_words
 
 SentMember = tuple[GroupMember, job_pb2.JobSpec]
 
@@ -45,6 +46,9 @@ def submit_group(
     if manner.follow:
         raise InvalidRequest("--follow is for one job: dlq logs -f GROUP_INDEX")
     answer = send_group(app, members, over, request_id=request_id, test_only=test_only)
+    if not manner.as_json:
+        for note in (note for job in answer.jobs for note in job.hook_notes):
+            app.say(f"hook {hook_words(note)}")
     if test_only:
         click.echo(f"The master would accept this group of {len(answer.jobs)} jobs.")
         return

@@ -75,6 +75,12 @@ def submit_group(turn: Turn, ask: SubmitGroup) -> Answer | Done[Answer]:
     )
 
 
+def check_size(count: int) -> None:
+    """Whether a group may have so many jobs."""
+    if not 1 < count <= MOST_JOBS:
+        raise InvalidRequest(f"a group has 2 to {MOST_JOBS} jobs, and this one {count}")
+
+
 @contextmanager
 def of_member(name: str) -> Iterator[None]:
     """Refusals meanwhile name the member, and its field."""
@@ -110,9 +116,7 @@ def settle(turn: Turn) -> None:
 
 
 def _check_members(members: Sequence[AskedMember]) -> None:
-    count = sum(member.jobs for member in members)
-    if not 1 < count <= MOST_JOBS:
-        raise InvalidRequest(f"a group has 2 to {MOST_JOBS} jobs, and this one {count}")
+    check_size(sum(member.jobs for member in members))
     # Variables of the environment know no difference between the two signs.
     names = Counter(member.name.replace("-", "_") for member in members)
     for member in members:

@@ -13,7 +13,7 @@ from dlq.v1 import job_service_pb2 as wire
 from dlq.v1.job_pb2 import JobSpec
 from dlq_common.errors import DlqError, InvalidRequest
 from dlq_common.text.names import check_word, shown
-from dlq_master.control.jobs.groups import of_member
+from dlq_master.control.jobs.groups import check_size, of_member
 from dlq_master.control.stimuli import AskedMember, SubmitGroup, SubmitJob, SubmitMany
 from dlq_master.model.ids import JobId
 from dlq_master.model.jobs.eligible import MemberEnds
@@ -99,9 +99,9 @@ async def _submit_group(call: Call, request: wire.SubmitJobsRequest) -> wire.Sub
     if len(request.specs) != len(request.members):
         what = f"{len(request.members)} members, and {len(request.specs)} specs"
         raise InvalidRequest(f"each member has a spec: these are {what}", field="members")
+    check_size(sum(max(1, member.job_count) for member in request.members))
     pairs = zip(request.members, request.specs, strict=True)
-    key = request.request_id
-    members = tuple([await _member(call, member, spec, key) for member, spec in pairs])
+    members = tuple([await _member(call, member, spec, request) for member, spec in pairs])
     call.hook = "; ".join(filter(None, (member.ask.hooked for member in members)))
     told = "\n".join(f"{it.name} {it.jobs} {it.ends} {it.ask.digest}" for it in members)
     ask = SubmitGroup(
@@ -112,14 +112,32 @@ async def _submit_group(call: Call, request: wire.SubmitJobsRequest) -> wire.Sub
         validate_only=request.validate_only,
     )
     found = await call.ask(ask)
-    jobs = [wire.SubmittedJob(job_id=str(job.job_id)) for job in found.jobs]
     if request.validate_only:
-        return wire.SubmitJobsResponse(jobs=[wire.SubmittedJob() for _ in jobs])
-    return wire.SubmitJobsResponse(jobs=jobs, group_id=str(found.group_id))
+        jobs = [wire.SubmittedJob() for _ in found.jobs]
+    else:
+        jobs = [wire.SubmittedJob(job_id=str(job.job_id)) for job in found.jobs]
+    if call.parts.hooks is not None:
+        _tell_notes(call, call.parts.hooks, members, jobs)
+    group_id = "" if request.validate_only else str(found.group_id)
+    return wire.SubmitJobsResponse(jobs=jobs, group_id=group_id)
+
+
+def _tell_notes(
+    call: Call, hooks: SubmitHooks, members: Sequence[AskedMember], jobs: list[wire.SubmittedJob]
+) -> None:
+    """The changes and warnings of hooks stand with the first job of each member. A repeat has the
+    first answer, so the stored jobs tell them.
+    """
+    at = 0
+    for member in members:
+        one = jobs[at]
+        stored = call.read.spec(JobId(int(one.job_id))) if one.job_id else member.ask.spec
+        one.hook_notes.extend(hooks.notes_of(stored))
+        at += member.jobs
 
 
 async def _member(
-    call: Call, asked: wire.GroupMember, spec: JobSpec, request_id: str
+    call: Call, asked: wire.GroupMember, spec: JobSpec, request: wire.SubmitJobsRequest
 ) -> AskedMember:
     """A member as it is asked for, and as the operator's hook leaves it."""
     name = passing(check_word, asked.name, "members.name", "member")
@@ -132,7 +150,14 @@ async def _member(
             words = ", ".join(MemberEnds)
             what = f"ends is one of {words}, not {shown(asked.ends)}"
             raise InvalidRequest(what, field="spec.ends") from None
-        ask = job_stimulus(spec, call.caller, request_id, brief=True)
+        ask = job_stimulus(
+            spec,
+            call.caller,
+            request.request_id,
+            brief=True,
+            validate_only=request.validate_only,
+        )
+        count = max(1, asked.job_count)
         if call.parts.hooks is not None:
-            ask = await call.parts.hooks.seen(spec, ask)
-        return AskedMember(name, max(1, asked.job_count), ends, ask)
+            ask = await call.parts.hooks.seen(spec, ask, count)
+        return AskedMember(name, count, ends, ask)

@@ -44,8 +44,9 @@ class SubmitHooks:
     def __init__(self, desk: HookDesk) -> None:
         self.desk = desk
 
-    async def seen(self, asked: JobSpec, ask: SubmitJob) -> SubmitJob:
+    async def seen(self, asked: JobSpec, ask: SubmitJob, count: int = 1) -> SubmitJob:
         """The submission after the hook. A repeat passes as it is: it is answered like the first.
+        `count`: the jobs of a member of a group.
 
         PermissionDenied: the hook refuses it. TryAgain or IllegalTransition: the hook failed, and
         the configuration refuses then.
@@ -54,9 +55,11 @@ class SubmitHooks:
         policy = desk.policy(ON_SUBMIT)
         if not policy or (ask.request_id and desk.knows(caller.key, ask.request_id)):
             return ask
-        key = (caller.key, ask.request_id, ask.digest) if ask.request_id else ()
+        told, key = _told(desk, ask, count), ()
+        if ask.request_id and not ask.validate_only:  # what a dry run got holds for no job
+            key = (caller.key, ask.request_id, ask.digest, str(count))
         try:
-            answer = await desk.call(ON_SUBMIT, _told(desk, ask), key)
+            answer = await desk.call(ON_SUBMIT, told, key)
             refused = answer.get("refused")
             if not refused:
                 return _after(asked, ask, answer)
@@ -162,10 +165,10 @@ def _lines(text: object) -> str:
 # --- helpers, in order of use ---------------------------------------------------------------------
 
 
-def _told(desk: HookDesk, ask: SubmitJob) -> Mapping[str, Any]:
+def _told(desk: HookDesk, ask: SubmitJob, count: int = 1) -> Mapping[str, Any]:
     spec = JobSpec.FromString(ask.spec)
     return {
-        "job": _job_of(spec, 1 if ask.array is None else len(ask.array.indexes)),
+        "job": _job_of(spec, count if ask.array is None else len(ask.array.indexes)),
         "user": {"name": ask.caller.name, "role": ask.caller.role},
         "context": {
             "cluster": desk.cluster,

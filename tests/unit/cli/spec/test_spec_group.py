@@ -43,6 +43,8 @@ def test_yaml_will_do_too() -> None:
         ("members = 3\n", "rl.toml: it has no members"),
         ("[members.a]\ncount = 0\n", "rl.toml:1: count of member a: a number from 1, not 0"),
         ("[members.a]\ncount = 'x'\n", "a number from 1, not 'x'"),
+        ("[members.a]\ncount = 257\n", "count of member a: a group has at most 256 jobs"),
+        ("[members.a]\ncount = 99999999999\n", "a group has at most 256 jobs"),
         ("[members.a]\nends = 'al'\n", "ends of member a: one of all, each, alone, not 'al'"),
         ("[members.'A b']\ncommand = 'x'\n", "is not allowed"),
         ("[members]\na = 3\n", "member a is a table"),
