@@ -20,7 +20,13 @@ from dataclasses import replace
 
 from dlq_common.errors import DlqError, InvalidRequest, Unsatisfiable
 from dlq_master.control.jobs import dependencies
-from dlq_master.control.jobs.submitting import check_rate, check_room, judged, take_in
+from dlq_master.control.jobs.submitting import (
+    check_rate,
+    check_room,
+    judged,
+    queue_of,
+    take_in,
+)
 from dlq_master.control.loop.once import Done, once
 from dlq_master.control.loop.turn import Answer, Turn
 from dlq_master.control.people import teams
@@ -59,8 +65,9 @@ def submit_group(turn: Turn, ask: SubmitGroup) -> Answer | Done[Answer]:
     count = sum(member.jobs for member in members)
     group = Array(group_id, count, 0, 0, count - 1, 1, members)
     accepted: list[tuple[SubmitJob, Job]] = []
+    gpus = Counter[str]()  # by queue
     for member in ask.members:
-        job = _judged(turn, member, len(accepted) + member.jobs)
+        job = _judged(turn, member, len(accepted) + member.jobs, gpus)
         for _ in range(member.jobs):
             accepted.append((member.ask, _member(turn, job, group, len(accepted))))
     jobs = [job for _, job in accepted]
@@ -125,13 +132,15 @@ def _check_members(members: Sequence[AskedMember]) -> None:
             raise InvalidRequest(what, field=f"members.{member.name}")
 
 
-def _judged(turn: Turn, member: AskedMember, count: int) -> Job:
-    """The job of a member; `count` jobs come with it and before it."""
+def _judged(turn: Turn, member: AskedMember, count: int, gpus: Counter[str]) -> Job:
+    """The job of a member; `count` jobs come with it and before it, with so many GPUs before it."""
     ask = member.ask
     with of_member(member.name):
         _check_alone(ask)
         team = teams.team_for(turn.state, ask.caller.name, ask.team, ask.caller.given_teams)
-        check_room(turn, ask, team, count)
+        queue = queue_of(turn, ask.queue)
+        gpus[queue] += ask.request.real_gpus * member.jobs
+        check_room(turn, ask, team, count, gpus[queue])
         return judged(turn, ask, team)
 
 

@@ -227,8 +227,10 @@ def take_in(turn: Turn, ask: SubmitJob, accepted: Sequence[Job]) -> None:
     turn.plan_due = True
 
 
-def check_room(turn: Turn, ask: SubmitJob, team: str, asked: int) -> None:
-    """Whether so many more like it may come, by the limits of its user, team and queue."""
+def check_room(turn: Turn, ask: SubmitJob, team: str, asked: int, gpus: int | None = None) -> None:
+    """Whether so many more like it may come, by the limits of its user, team and queue. `gpus`: of
+    all of them, where they are not alike.
+    """
     user = ask.caller.name
     config = turn.state.config
     teams.check_count(turn, user, counts.of_user(user), config.jobs.queued_per_user, asked)
@@ -238,14 +240,14 @@ def check_room(turn: Turn, ask: SubmitJob, team: str, asked: int) -> None:
     teams.check_limits(turn, team, user, request, asked)
     queue = queue_of(turn, ask.queue)
     check_queue(turn, queue, user, asked)
-    queues.check_class(turn, queue, user, _class_wish(ask, asked))
+    queues.check_class(turn, queue, user, _class_wish(ask, asked, gpus))
     if turn.state.disk_full:
         raise TryAgain("the master's disk is nearly full; ends and cancels are still taken")
 
 
-def _class_wish(ask: SubmitJob, asked: int) -> ClassWish:
+def _class_wish(ask: SubmitJob, asked: int, gpus: int | None = None) -> ClassWish:
     width = ask.request.real_gpus
-    return ClassWish(width, width * asked, ask.time_limit_s)
+    return ClassWish(width, width * asked if gpus is None else gpus, ask.time_limit_s)
 
 
 def check_rate(turn: Turn, caller: Caller, asked: int) -> None:

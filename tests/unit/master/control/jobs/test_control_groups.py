@@ -8,7 +8,7 @@ import pytest
 
 from dlq_common.daemon.config import Seconds
 from dlq_common.errors import AlreadyExists, InvalidRequest, QuotaExceeded, Unsatisfiable
-from dlq_master.control.config import JobsConfig
+from dlq_master.control.config import InteractiveConfig, JobsConfig, QueueConfig
 from dlq_master.control.stimuli import (
     AskedArray,
     AskedMember,
@@ -178,6 +178,18 @@ def test_limits_count_the_whole_group(masters: Callable[..., Master]) -> None:
     with pytest.raises(QuotaExceeded, match="member 'learner'"):
         submitted(master, request_id="again")
     assert len(master.state.cluster.jobs) == 2
+
+
+def test_the_gpus_of_all_members_count_in_the_queue_of_interactive_jobs(
+    masters: Callable[..., Master],
+) -> None:
+    queues = (QueueConfig("default"), QueueConfig("desk"))
+    desk = InteractiveConfig(queue="desk", gpus_per_job=4, gpus_per_user=6)
+    master = masters(replace(config_of(), queues=queues, interactive=desk))
+    with pytest.raises(QuotaExceeded, match=r"member 'actor'.*limit is 6"):
+        submitted(master, LEARNER, ("actor", 3, MemberEnds.EACH), queue="desk")
+    assert not master.state.cluster.jobs
+    submitted(master, ("a", 1, MemberEnds.EACH), ("b", 1, MemberEnds.EACH), LEARNER, queue="desk")
 
 
 # --- starting -------------------------------------------------------------------------------------
