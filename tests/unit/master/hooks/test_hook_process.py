@@ -133,6 +133,17 @@ async def test_more_than_may_wait_fail_at_once() -> None:
     await desk.close()
 
 
+async def test_a_crowd_of_submissions_fails_no_call_for_an_end() -> None:
+    desk = a_desk(waiting=1)
+    first = asyncio.create_task(desk.call("on_submit", a_call("fine")))
+    await asyncio.sleep(0)
+    assert desk.waiting == 1
+    answer = await desk.call("on_end", {"attempt": an_end("train")})
+    assert answer["notes"] == ["1.1.on_end failed 1"]
+    await first
+    await desk.close()
+
+
 async def test_one_key_runs_the_hook_once() -> None:
     desk = a_desk()
     told = a_call("counted")
@@ -152,3 +163,9 @@ async def test_a_caller_that_leaves_ends_no_process() -> None:
     assert desk.process.starts == 1
     assert desk.calls["on_submit", "ok"] == 2
     await desk.close()
+
+
+def an_end(name: str) -> dict[str, Any]:
+    names = {"key": "1.1.on_end", "name": name, "user": "ada", "team": "", "queue": "default"}
+    facts = {"job_id": 1, "attempt": 1, "labels": {}, "gpus": 1, "nodes": ["n1"], "time_s": 1.0}
+    return {**names, **facts, "started_s": 0.0, "end": "failed", "exit_code": 1}
