@@ -69,6 +69,9 @@ def submit(turn: Turn, ask: SubmitJob) -> Answer | Done[Answer]:
     job = judged(turn, ask, team)
     if ask.validate_only:
         return lambda: Submitted(job, ())
+    wide = turn.state.config.checks.wide_gpus
+    if wide and job.request.real_gpus >= wide and not ask.check:
+        job = _after_checks(turn, job)
     if not ask.hold:
         _check_trials(turn, job, _count(ask))
     accepted = [job] if job.array is None or ask.array is None else _tasks(job, ask.array)
@@ -319,9 +322,6 @@ def _job(turn: Turn, ask: SubmitJob, team: str) -> Job:
         check=ask.check,
     )
     job = _off_reserved(turn, state.trials.with_traffic(job))
-    wide = turn.state.config.checks.wide_gpus
-    if wide and job.request.real_gpus >= wide and not (ask.check or ask.validate_only):
-        job = _after_checks(turn, job)
     block = eligible.first_block(job)
     return job if block is None else job._replace(blocked=block)
 
@@ -335,7 +335,8 @@ def _after_checks(turn: Turn, job: Job) -> Job:
         return job
     until_s = turn.now_s + turn.state.config.checks.wide_wait
     turn.state.nodes.checks.wide[job.job_id] = until_s
-    return job._replace(begin_time_s=until_s)
+    job = job._replace(begin_time_s=until_s)
+    return job._replace(blocked=eligible.first_block(job))
 
 
 def _family(ask: SubmitJob) -> str:

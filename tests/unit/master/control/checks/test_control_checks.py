@@ -10,14 +10,15 @@ from functools import partial
 import pytest
 
 from dlq_common.daemon.config import Seconds
-from dlq_common.errors import Conflict, IllegalTransition, InvalidRequest
+from dlq_common.errors import Conflict, IllegalTransition, InvalidRequest, Unsatisfiable
 from dlq_common.start_causes import StartCause
 from dlq_master.checks.watching import room_of
 from dlq_master.control.activity_config import CheckConfig, ChecksConfig
 from dlq_master.control.config import MasterConfig
-from dlq_master.control.stimuli import Caller, CheckNodes
+from dlq_master.control.stimuli import AskedMember, Caller, CheckNodes, SubmitGroup
 from dlq_master.model.event import JournalEvent
 from dlq_master.model.ids import AttemptKey, NodeId
+from dlq_master.model.jobs.eligible import MemberEnds
 from dlq_master.model.jobs.job import Job, JobState
 from dlq_master.model.nodes.node import NodeFlag, NodeState
 from dlq_master.model.resources import Request
@@ -492,3 +493,16 @@ def test_after_a_restart_of_the_master_a_wide_job_begins_at_its_bound(wide: Site
     assert wide.master.job(job.job_id).live_attempt is None
     wide.later(20)
     assert wide.master.job(job.job_id).live_attempt == 1
+
+
+def test_a_group_waits_for_no_check_and_a_refused_job_leaves_nothing(wide: Site) -> None:
+    asked = wide.master.submission
+    members = tuple(
+        AskedMember(name, 1, MemberEnds.EACH, asked(gpus, request_id="", name=name))
+        for name, gpus in (("a", 4), ("b", 2))
+    )
+    found = wide.master.ask(SubmitGroup(caller=ROOT, request_id="g", digest="d", members=members))
+    assert [wide.master.job(job.job_id).live_attempt for job in found.jobs] == [1, 1]
+    with pytest.raises(Unsatisfiable):
+        wide.master.submit(100)
+    assert wide.master.state.nodes.checks.wide == {}
