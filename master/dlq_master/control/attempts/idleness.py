@@ -169,13 +169,15 @@ def _cores(attempt: Attempt, node_id: NodeId) -> int:
 
 
 def _add(turn: Turn, node_id: NodeId, attempt: Attempt, span: UseSpan) -> None:
-    idleness = turn.state.attempts.idleness
+    idleness, job = turn.state.attempts.idleness, turn.state.cluster.jobs[attempt.key.job_id]
+    if job.check:  # a check of a disk leaves the GPUs idle, and has its own time limit
+        return
     windows = idleness.windows.setdefault(attempt.key, {})
     window = windows.get(node_id)
     if window is None:
         window = windows[node_id] = UseWindow(idleness.longest_s)
     window.add(turn.now_s, span)
-    _judge(turn, attempt, turn.state.cluster.jobs[attempt.key.job_id])
+    _judge(turn, attempt, job)
 
 
 def _judge(turn: Turn, attempt: Attempt, job: Job) -> None:

@@ -113,6 +113,14 @@ def test_a_dry_run_is_the_default_and_does_nothing(site: Callable[..., Site]) ->
     assert "nothing is done (cancel without it)" in cause
 
 
+def test_a_check_of_a_node_is_never_idle(site: Callable[..., Site]) -> None:
+    cluster = site(rule("cancel"))
+    key = running(cluster.master, *cluster.agents, check="disk")
+    cluster.for_s(2 * HALF_HOUR, 0.0)
+    assert cluster.told() == []
+    assert cluster.master.attempt(key.job_id).state == "running"
+
+
 def test_by_default_there_is_no_rule(site: Callable[..., Site]) -> None:
     assert MasterConfig().idle == ()
     cluster = site()
