@@ -59,6 +59,8 @@ def begin(turn: Turn, kind: str, node_ids: tuple[NodeId, ...], *, actor: str, wh
     """Submit a check and start it. Raises Conflict where a node is busy or closed."""
     checks = turn.state.nodes.checks
     assert checks.room is not None  # it calls this
+    if turn.state.disk_full:
+        raise Conflict("the master's disk is nearly full; checks wait")
     kinds = {_devices(turn, node_id) for node_id in node_ids}
     if len(kinds) != 1:
         raise Conflict(f"nodes {' and '.join(node_ids)} have other devices than each other")

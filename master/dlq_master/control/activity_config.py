@@ -121,6 +121,9 @@ class ChecksConfig:
                 _refuse(f"{where}.limit", "is 0 or more")
             if not 1.0 <= rule.timeout <= LONGEST_S:
                 _refuse(f"{where}.timeout", "is between 1s and 7d")
+        for kind, key in (("clock", "clock_server"), ("pull", "image"), ("disk", "directory")):
+            if kind in self.kinds and not getattr(self, key):
+                _refuse(f"checks.{key}", f"is needed by the check {kind}")
         if self.kinds and not self.user:
             _refuse("checks.user", "in whose account? Name a user")
         if self.wide_gpus < 0:

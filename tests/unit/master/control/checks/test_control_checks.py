@@ -10,11 +10,17 @@ from functools import partial
 import pytest
 
 from dlq_common.daemon.config import Seconds
-from dlq_common.errors import Conflict, IllegalTransition, InvalidRequest, Unsatisfiable
+from dlq_common.errors import (
+    ConfigError,
+    Conflict,
+    IllegalTransition,
+    InvalidRequest,
+    Unsatisfiable,
+)
 from dlq_common.start_causes import StartCause
 from dlq_master.checks.watching import room_of
 from dlq_master.control.activity_config import CheckConfig, ChecksConfig
-from dlq_master.control.config import MasterConfig
+from dlq_master.control.config import MasterConfig, QueueConfig
 from dlq_master.control.stimuli import AskedMember, Caller, CheckNodes, SubmitGroup
 from dlq_master.model.event import JournalEvent
 from dlq_master.model.ids import AttemptKey, NodeId
@@ -506,3 +512,19 @@ def test_a_group_waits_for_no_check_and_a_refused_job_leaves_nothing(wide: Site)
     with pytest.raises(Unsatisfiable):
         wide.master.submit(100)
     assert wide.master.state.nodes.checks.wide == {}
+
+
+def test_limits_of_users_keep_no_node_from_its_check(masters: Callable[..., Master]) -> None:
+    config = replace(checking("matrix"), queues=(QueueConfig("default", jobs=1),))
+    site = Site(masters(config))
+    site.master.submit(2)
+    (node,) = site.master.state.cluster.attempts.values()
+    idle = next(name for name in site.agents if name != node.ranks[0].node_id)
+    assert site.ask("matrix", idle).live_attempt == 1
+
+
+@pytest.mark.parametrize(("kind", "key"), [("clock", "clock_server"), ("pull", "image")])
+def test_a_check_that_lacks_its_setting_is_no_configuration(kind: str, key: str) -> None:
+    """It could tell nothing, and a node that jobs have closed would wait for it for ever."""
+    with pytest.raises(ConfigError, match=f"checks.{key}"):
+        checking(kind).checks.check()
