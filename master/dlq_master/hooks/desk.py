@@ -78,8 +78,8 @@ class HookDesk:
         known = self._known.get(key) if key else None
         if known is not None and not (known.done() and (known.cancelled() or known.exception())):
             return await asyncio.shield(known)
-        # Submissions alone are bounded: of starts and ends one is told at a time, and a failure of
-        # these may hold a job whose user has sent nothing.
+        # Submissions alone are bounded. Of starts and ends one is told at a time, and a failure
+        # there may hold the job of a user who has sent nothing.
         if hook == ON_SUBMIT and self.waiting >= self._config.waiting:
             self.calls[hook, FAILED] += 1
             raise HookFailed(f"{self.waiting} calls of hooks wait already", 1.0)
