@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, Final
 
 import grpc
+from google.protobuf.message import DecodeError
 
 from dlq.v1 import exec_pb2
 from dlq.v1 import job_service_pb2 as wire
@@ -91,7 +92,7 @@ class RelayedLine:
             while not (heard := self._line.read()):
                 self._line.await_ready(writing=False, timeout_s=patience_s)
             return [exec_pb2.ExecOutput.FromString(each) for each in heard]
-        except ValueError as error:  # of protobuf too
+        except (ValueError, DecodeError) as error:
             raise Unavailable(f"the node does not speak as a command does: {error}") from None
 
     def _refusal(self) -> Exception:

@@ -109,6 +109,14 @@ def test_a_master_that_never_stops_is_ended_also_when_its_words_have_no_bytes() 
         inputs.put(exec_pb2.ExecInput(stdin=b""), talk)
 
 
+def test_bytes_that_no_field_holds_do_not_wait_with_the_inputs() -> None:
+    inputs, talk = CommandInputs(FakeGuard()), Talk(SlowCall())  # type: ignore[arg-type]
+    stuffed = exec_pb2.ExecInput.FromString(b"\x82\x7d\x80\x80\x04" + bytes(1 << 16))
+    assert stuffed.ByteSize() > 1 << 16
+    inputs.put(stuffed, talk)
+    assert stuffed.ByteSize() == 0
+
+
 class FakeGuard:
     """A command that takes nothing."""
 
