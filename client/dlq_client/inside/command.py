@@ -20,7 +20,7 @@ from dlq.v1.job_service_pb2_grpc import JobServiceStub
 from dlq_client.inside.counted import CountedInputs, CountedOutputs
 from dlq_client.line.connection import Connection, apart
 from dlq_client.line.errors import from_rpc_error, is_lost
-from dlq_common.errors import DlqError, Unavailable
+from dlq_common.errors import DlqError, TryAgain, Unavailable
 
 if TYPE_CHECKING:
     from dlq_client.inside.relayed import RelaySeeker
@@ -149,6 +149,8 @@ class CommandInside:
         if not spec.resume_key or self._inputs.closed:
             return False
         if not is_lost(error):
+            if spec.resumed and isinstance(failure, TryAgain):
+                return True  # its former stream may still count as open, here or at the agent
             if spec.resumed:
                 raise Unavailable(failure.what) from None
             return False

@@ -181,8 +181,8 @@ class RelaySeeker:
                 self._switch(line)
                 rest_s = FIRST_REST_S
             except grpc.RpcError as error:
-                words = str(from_rpc_error(error, self._connection.identity.address))
-                self._say_way(f"bytes go through the master: {words}")
+                refused = from_rpc_error(error, self._connection.identity.address)
+                self._say_way(f"bytes go through the master: {refused.what}")
             except (LineLost, LineOver, Unavailable) as error:
                 self._say_way(f"bytes go through the master: {error}")
             self._closed.wait(rest_s)

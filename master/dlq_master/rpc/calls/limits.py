@@ -10,12 +10,15 @@ from dlq_master.rpc.calls.call import Call
 from dlq_master.rpc.calls.reads import Lines, Slices
 
 STREAMS_OF_A_PERSON = 16
+# Counted apart. A command whose bytes move to the relay, or back, has two of them for a moment.
+COMMANDS_OF_A_PERSON = 32
 # Its session, the one it replaces, and the logs that people read.
 STREAMS_OF_A_NODE = 64
 # The twin takes few questions at a time (forecasts.MOST_QUESTIONS): one person gets a part of them.
 FORECASTS_AT_ONCE = 2
 # Changes are cheap one by one, and share turns.
 CHANGES_AT_ONCE = 256
+_COMMAND = "/dlq.v1.JobService/ExecJob"
 _FORECASTS = frozenset(
     f"/dlq.v1.ForecastService/{name}" for name in ("EstimateJob", "CompareForecasts")
 )
@@ -29,7 +32,7 @@ class CallLimits:
         self._reads = Lines("reads")
         self._forecasts = Lines("forecasts", at_once=FORECASTS_AT_ONCE)
         self._changes = Lines("changes", at_once=CHANGES_AT_ONCE, in_line=CHANGES_AT_ONCE)
-        self._streams: Counter[tuple[Role, str]] = Counter()
+        self._streams: Counter[tuple[Role, str, bool]] = Counter()
 
     async def enter(self, call: Call) -> None:
         """Refuse with InvalidRequest, or with TryAgain while others are open. A person's read or
@@ -38,7 +41,7 @@ class CallLimits:
         assert call.identity is not None
         self._slices.came()
         if call.streaming:
-            self._begin_stream(call.identity)
+            self._begin_stream(call.identity, call.path == _COMMAND)
             return
         check_deadline(call)
         if call.identity.role is not Role.NODE:
@@ -48,20 +51,30 @@ class CallLimits:
         """The call is over, and had entered."""
         assert call.identity is not None
         if call.streaming:
-            key = (call.identity.role, call.identity.name)
+            key = (call.identity.role, call.identity.name, call.path == _COMMAND)
             self._streams[key] -= 1
             if not self._streams[key]:
                 del self._streams[key]
         elif call.identity.role is not Role.NODE:
             self._lines(call).leave(call.identity.name)
 
-    def _begin_stream(self, identity: CertifiedIdentity) -> None:
-        key = (identity.role, identity.name)
-        most = STREAMS_OF_A_NODE if identity.role is Role.NODE else STREAMS_OF_A_PERSON
+    def _begin_stream(self, identity: CertifiedIdentity, runs_command: bool) -> None:
+        key = (identity.role, identity.name, runs_command)
+        most, hint = (
+            STREAMS_OF_A_PERSON,
+            "each `wait`, `status -w`, `logs -f` and `events -w` has one",
+        )
+        if identity.role is Role.NODE:
+            most = STREAMS_OF_A_NODE
+        elif runs_command:
+            most, hint = (
+                COMMANDS_OF_A_PERSON,
+                "each `exec`, `ssh`, `forward` and `notebook` has one",
+            )
         if self._streams[key] >= most:
             raise TryAgain(
                 f"{identity.name} has {most} streams open already",
-                hint="each `wait`, `status -w`, `logs -f` and `events -w` has one",
+                hint=hint,
                 limit="streams",
                 used=most,
             )

@@ -10,7 +10,7 @@ import pytest
 
 from dlq_common.errors import TryAgain
 from dlq_common.identity.pki import Role
-from dlq_master.rpc.calls.limits import CallLimits
+from dlq_master.rpc.calls.limits import COMMANDS_OF_A_PERSON, STREAMS_OF_A_PERSON, CallLimits
 from dlq_master.rpc.calls.reads import ENCODED, LOOKED_AT, SLICE, Lines, Slices
 
 ROUNDS = 20  # of the loop: more than any step here needs
@@ -172,6 +172,26 @@ async def test_an_answer_is_made_however_many_calls_come() -> None:
         for _ in range(10):
             slices.came()
             await breathe(SLICE)
+
+
+async def test_streams_of_commands_are_counted_apart_and_each_has_room_to_move() -> None:
+    limits = CallLimits(Slices())
+    watch, command = "/dlq.v1.JobService/WatchJobs", "/dlq.v1.JobService/ExecJob"
+    for path, most in ((watch, STREAMS_OF_A_PERSON), (command, COMMANDS_OF_A_PERSON)):
+        for _ in range(most):
+            await limits.enter(a_stream(path))
+        with pytest.raises(TryAgain, match=f"has {most} streams open"):
+            await limits.enter(a_stream(path))
+    limits.leave(a_stream(command))
+    with pytest.raises(TryAgain):
+        await limits.enter(a_stream(watch))
+    await limits.enter(a_stream(command))
+
+
+def a_stream(path: str) -> Any:
+    return SimpleNamespace(
+        identity=SimpleNamespace(name="bob", role=Role.USER), streaming=True, path=path
+    )
 
 
 def a_change() -> Any:
