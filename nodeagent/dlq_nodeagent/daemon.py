@@ -24,6 +24,7 @@ from dlq_nodeagent.config import AgentConfig, check_master_address, node_address
 from dlq_nodeagent.core import AgentCore
 from dlq_nodeagent.devices.choose import open_devices
 from dlq_nodeagent.devices.cores import divide, host_cores
+from dlq_nodeagent.devices.fake import FakeDevices
 from dlq_nodeagent.devices.host import HostFacts, read_host_facts
 from dlq_nodeagent.devices.job_mapping import JobMapping
 from dlq_nodeagent.devices.nodes import own_gpus
@@ -227,6 +228,8 @@ def _build(
     if podman is not None:
         podman.clearing.in_use = core.supervisor.images_in_use
         podman.clearing.start()
+    if isinstance(devices, FakeDevices):
+        devices.in_use = core.supervisor.gpus_in_use
     gpus = GpuWatch(
         clock=clock,
         devices=devices,

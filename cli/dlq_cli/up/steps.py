@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 _SHORT_FAKE = re.compile(r"fake:([1-9][0-9]?)\Z")
 # As the agent reads it: a box with another word would be made, and its agent would never run.
 _DEVICES = re.compile(
-    r"none|fake:[1-9][0-9]?x[A-Za-z][A-Za-z0-9]{0,15}-[1-9][0-9]{0,3}GB(@/[^\n]+)?"
+    r"none|fake:[1-9][0-9]?x[A-Za-z][A-Za-z0-9]{0,15}-[1-9][0-9]{0,3}GB(\+(busy|idle))?(@/[^\n]+)?"
 )
 
 
@@ -42,7 +42,7 @@ def devices_of(word: str | None) -> str:
     """The agent's word for the devices. ConfigError when real ones are wished and missing."""
     if word is not None and word != "nvml":
         short = _SHORT_FAKE.match(word)
-        full = f"fake:{short[1]}xH100-80GB" if short else word
+        full = f"fake:{short[1]}xH100-80GB+busy" if short else word
         if not _DEVICES.fullmatch(full):
             raise InvalidRequest(
                 f"--devices: {word!r} names none",

@@ -1,5 +1,8 @@
 """Virtual GPUs, made only by an explicit `--devices fake:8xH100-80GB` and labelled wherever shown.
 
+`fake:8xH100-80GB+busy` names the load of GPUs that jobs hold (`LOADS`); others are at rest. Without
+such a name no load is told, as by a driver that does not say.
+
 With `@/path/of/a/file` behind it, that file describes their state and is read at every look. A line
 `1|xid_79|fallen off the bus` gives GPU 1 a symptom; `1|temperature|85`, `1|utilization|97`,
 `1|power|350` and `1|clock|1755` give figures. `1|process|4711|8589934592` is a process that holds
@@ -8,6 +11,7 @@ these bytes of its memory. `*|slow_disk|0.001` is a fault that a check of the no
 """
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -22,20 +26,27 @@ from dlq_nodeagent.devices.port import (
 )
 
 _FORM = re.compile(
-    r"([1-9][0-9]{0,2})x([A-Za-z][A-Za-z0-9]{0,15})-([1-9][0-9]{0,3})GB(?:@(/[^\n]+))?"
+    r"([1-9][0-9]{0,2})x([A-Za-z][A-Za-z0-9]{0,15})-([1-9][0-9]{0,3})GB"
+    r"(?:\+(busy|idle))?(?:@(/[^\n]+))?"
 )
+_AT_REST = {"utilization": 0, "power": 70, "clock": 345}
+LOADS = {"busy": {"utilization": 90, "power": 550, "clock": 1755}, "idle": _AT_REST}
+"""Figures of a GPU that a job holds, by the name of the load."""
 _MAX_DEVICES = 64
 _GIVEN_BACK = DeviceUsage(used_memory_bytes=0, processes=())
 
 
 @dataclass(frozen=True, slots=True)
 class VirtualDevices:
-    """The devices of `fake:COUNTxMODEL-MEMORYGB@SCRIPT`; without SCRIPT nothing is ever wrong."""
+    """The devices of `fake:COUNTxMODEL-MEMORYGB+LOAD@SCRIPT`; without SCRIPT nothing is ever
+    wrong.
+    """
 
     count: int
     model: str
     memory_gb: int
     script: Path | None = None
+    load: str = ""
 
 
 def parse_virtual(text: str) -> VirtualDevices:
@@ -46,8 +57,9 @@ def parse_virtual(text: str) -> VirtualDevices:
             f"virtual devices are written COUNTxMODEL-MEMORYGB with at most {_MAX_DEVICES} "
             f"devices, like 8xH100-80GB; got {text!r}"
         )
-    script = Path(match.group(4)) if match.group(4) else None
-    return VirtualDevices(int(match.group(1)), match.group(2), int(match.group(3)), script)
+    count, model, memory, load, path = match.groups()
+    script = Path(path) if path else None
+    return VirtualDevices(int(count), model, int(memory), script, load or "")
 
 
 @dataclass(slots=True)
@@ -55,12 +67,14 @@ class FakeDevices:
     """Virtual devices: nothing computes on them, so they are always healthy and always released.
 
     Knobs: `usages` and `broken` replace the answer for one uuid, as a driver would change it.
+    `in_use` names the GPUs that jobs hold. A script's figures replace those of the load.
     """
 
     spec: VirtualDevices
     node_name: str
     usages: dict[str, DeviceUsage] = field(default_factory=dict)
     broken: dict[str, str] = field(default_factory=dict)
+    in_use: Callable[[], frozenset[int]] = frozenset
 
     def devices(self) -> tuple[Device, ...]:
         return tuple(self._device(index) for index in range(self.spec.count))
@@ -76,13 +90,18 @@ class FakeDevices:
         return tuple(self._vitals(device) for device in self.devices())
 
     def samples(self) -> tuple[DeviceSample, ...]:
-        lines = self._lines()
-        return tuple(self._sample(device, _said(lines, device.index)) for device in self.devices())
+        lines, held = self._lines(), self.in_use()
+        return tuple(
+            self._sample(device, _said(lines, device.index), held) for device in self.devices()
+        )
 
-    def _sample(self, device: Device, said: "_Said") -> DeviceSample:
+    def _sample(self, device: Device, said: "_Said", held: frozenset[int]) -> DeviceSample:
         if device.uuid in self.broken:
             return DeviceSample(device.uuid)
-        figures = said.figures
+        load = LOADS.get(self.spec.load, {})
+        if load and device.index not in held:
+            load = _AT_REST
+        figures = {**load, **said.figures}
         power = figures.get("power")
         return DeviceSample(
             device.uuid,

@@ -60,7 +60,9 @@ def test_devices_that_no_agent_knows_make_no_box(
     assert not (tmp_path / "home").exists()
 
 
-@pytest.mark.parametrize("word", ["none", "fake:2xH100-80GB", "fake:8xA100-40GB@/faults"])
+@pytest.mark.parametrize(
+    "word", ["none", "fake:2xH100-80GB", "fake:8xA100-40GB@/faults", "fake:1xA100-40GB+idle"]
+)
 def test_devices_that_the_agent_knows_stay_as_they_are(word: str) -> None:
     check_devices_word(word)
     assert steps.devices_of(word) == word

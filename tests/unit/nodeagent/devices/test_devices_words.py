@@ -36,10 +36,28 @@ def test_virtual_devices_are_parsed() -> None:
     assert parse_virtual("8xH100-80GB") == VirtualDevices(8, "H100", 80)
 
 
+def test_a_virtual_gpu_that_a_job_holds_has_the_load_of_that_name() -> None:
+    busy = FakeDevices(parse_virtual("3xH100-80GB+busy"), "n1", in_use=lambda: frozenset({1}))
+    assert [it.utilization_percent for it in busy.samples()] == [0, 90, 0]
+    assert [it.power_watts for it in busy.samples()] == [70.0, 550.0, 70.0]
+    idle = FakeDevices(parse_virtual("2xH100-80GB+idle"), "n1", in_use=lambda: frozenset({1}))
+    assert [it.utilization_percent for it in idle.samples()] == [0, 0]
+    silent = FakeDevices(parse_virtual("1xH100-80GB"), "n1", in_use=lambda: frozenset({0}))
+    assert [it.utilization_percent for it in silent.samples()] == [None]
+
+
+def test_a_script_has_the_last_word_on_the_load(tmp_path: Path) -> None:
+    script = tmp_path / "script"
+    script.write_text("0|utilization|35\n")
+    made = parse_virtual(f"1xH100-80GB+busy@{script}")
+    (sample,) = FakeDevices(made, "n1", in_use=lambda: frozenset({0})).samples()
+    assert (sample.utilization_percent, sample.clock_mhz) == (35, 1755)
+
+
 @pytest.mark.parametrize(
     "text",
     ["", "8", "8xH100", "xH100-80GB", "0xH100-80GB", "08xH100-80GB", "8xH100-80gb", "65xH100-80GB",
-     "8xH100-0GB", "8xH100-80GB ", "8xH100-80GB\n", "-1xH100-80GB", "8xH 100-80GB", "999999xH100-80GB"],  # noqa: E501
+     "8xH100-80GB+", "8xH100-80GB+full", "8xH100-0GB", "8xH100-80GB ", "8xH100-80GB\n", "-1xH100-80GB", "8xH 100-80GB", "999999xH100-80GB"],  # noqa: E501
 )  # fmt: skip
 def test_any_other_form_of_virtual_devices_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="COUNTxMODEL-MEMORYGB"):
