@@ -12,7 +12,7 @@ import os
 import signal
 import socket
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import AsyncExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any, ClassVar
@@ -22,7 +22,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from dlq.v1 import queue_service_pb2
 from dlq_client.line.identity import Identity
 from dlq_common.clock import Clock
-from dlq_common.errors import ConfigError
+from dlq_common.errors import ConfigError, Unavailable
 from dlq_common.identity.files import write_private
 from dlq_common.ids import Ids
 from dlq_web.app import build_app
@@ -30,7 +30,7 @@ from dlq_web.door.guard import STRANGER
 from dlq_web.door.peers import is_stranger
 from dlq_web.door.sessions import Person, WebSessions
 from dlq_web.door.wall import WallToken
-from dlq_web.line.calls import MasterLine
+from dlq_web.line.calls import Asking, MasterLine
 from dlq_web.line.feed import EventFeed
 from dlq_web.line.methods import named
 from dlq_web.orderly import OrderlyServer
@@ -38,6 +38,7 @@ from dlq_web.orderly import OrderlyServer
 HOST, USUAL_PORT = "127.0.0.1", 7330
 TOKEN_FILE = "web.json"
 MOST_STRANGERS = 16  # connections of other users of this host
+AGAIN_S = 2.0  # until a master that is away is asked again
 TERMINAL_S = 2.0  # until a terminal that is not ours now is tried again
 # Only of a socket that is said to be TCP does asyncio send what is small at once.
 _TCP = (socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
@@ -55,15 +56,13 @@ async def serve(
     wall: bool | None = None,
 ) -> None:
     """Serve this person. `port` None: the usual one, or any where that is taken. `wall`: with a
-    wall, or without from now on; None: as it was. Raises a DlqError when the master refuses at the
-    start, and ConfigError when the port is taken.
+    wall, or without from now on; None: as it was. It waits for a master that is away. Raises a
+    DlqError when the master refuses at the start, and ConfigError when the port is taken.
     """
     async with AsyncExitStack() as leaving:
         line = MasterLine(identity, clock)
         leaving.push_async_callback(line.close)
-        told = await line.call(
-            named("QueueService", "GetCluster"), queue_service_pb2.GetClusterRequest()
-        )
+        told = await cluster_told(line, say)
         feed = EventFeed(line)
         leaving.push_async_callback(feed.close)
         person = Person(told.caller, told.role, told.cluster_name, line, feed)
@@ -90,6 +89,26 @@ async def serve(
         asyncio.get_running_loop().add_signal_handler(signal.SIGUSR1, invite)
         _invite_again(invite)
         await server.serve(sockets=[listening])
+
+
+async def cluster_told(
+    line: Asking, say: Say, pause: Callable[[float], Awaitable[object]] = asyncio.sleep
+) -> queue_service_pb2.GetClusterResponse:
+    """The master's word on the cluster and the caller. While the master is away this waits for it,
+    and says so once. Raises a DlqError when the master refuses.
+    """
+    told = False
+    while True:
+        try:
+            answer: queue_service_pb2.GetClusterResponse = await line.call(
+                named("QueueService", "GetCluster"), queue_service_pb2.GetClusterRequest()
+            )
+            return answer
+        except Unavailable as error:
+            if not told:
+                say(f"{error.what}; the page comes when the master answers")
+            told = True
+            await pause(AGAIN_S)
 
 
 class _Protocol(H11Protocol):
