@@ -137,6 +137,11 @@ class Request:
         return 0 if self.gpu_type == CORE_TYPE else self.gpus
 
     @property
+    def most_gpus(self) -> int:
+        """The GPUs of its largest size, where cores do not count."""
+        return max(self.sizes, default=self.real_gpus)
+
+    @property
     def cores(self) -> int:
         """The cores of a job without GPUs."""
         return self.gpus if self.gpu_type == CORE_TYPE else 0

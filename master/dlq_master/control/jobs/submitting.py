@@ -225,7 +225,7 @@ def take_in(turn: Turn, ask: SubmitJob, accepted: Sequence[Job]) -> None:
         turn.note("job_hooked", job_id=first.job_id, actor="hook:on_submit", notes=ask.hooked)
     turn.entered.update(dict.fromkeys(counts.places(first), len(accepted)))
     if first.queue == turn.state.config.interactive.queue:
-        turn.entered[counts.gpus_of(first.user)] += first.request.real_gpus * len(accepted)
+        turn.entered[counts.gpus_of(first.user)] += first.request.most_gpus * len(accepted)
     turn.state.jobs.next_id = accepted[-1].job_id + 1
     turn.batch.specs.append((first.job_id, ask.spec))
     turn.plan_due = True
@@ -250,7 +250,7 @@ def check_room(turn: Turn, ask: SubmitJob, team: str, asked: int, gpus: int | No
 
 
 def _class_wish(ask: SubmitJob, asked: int, gpus: int | None = None) -> ClassWish:
-    width = ask.request.real_gpus
+    width = ask.request.most_gpus
     return ClassWish(width, width * asked if gpus is None else gpus, ask.time_limit_s)
 
 

@@ -22,6 +22,7 @@ from dlq_master.control.jobs.jobs import editable, find, must_live
 from dlq_master.control.loop.once import Done, once
 from dlq_master.control.loop.turn import Answer, Turn
 from dlq_master.control.people import queues, teams
+from dlq_master.control.people.counts import gpus_of
 from dlq_master.control.placement import scheduling
 from dlq_master.control.stimuli import SAME, FieldChange, Respec, UpdatedJob, UpdateJob
 from dlq_master.model.ids import JobId
@@ -53,6 +54,9 @@ def update(turn: Turn, ask: UpdateJob) -> Done[Answer]:
     changes = (*_changes(turn, job, after), *told)
     promised = deadline_updates.decided(turn, job, after)
     if changes:
+        if after.queue == turn.state.config.interactive.queue:
+            # Another change of the same turn counts it.
+            turn.entered[gpus_of(job.user)] += max(0, _more_gpus(job, after))
         _apply(turn, ask, job, deadline_updates.cleared(job, after), changes)
         deadline_updates.promise(turn, job, promised, ask.caller.actor)
     return Done(lambda: UpdatedJob(turn.job(ask.job_id), changes), json.dumps(changes))
@@ -105,12 +109,16 @@ def _in_class(turn: Turn, ask: UpdateJob, job: Job, after: Job) -> Job:
     """Within the limits of interactive jobs. Operators may go beyond the time limit."""
     limit_s = queues.wall_limit_s(turn.state.config, after.queue, after.time_limit_s)
     time_s = None if ask.caller.sees_all or limit_s == job.time_limit_s else limit_s
-    width = after.request.real_gpus
-    more = width - (job.request.real_gpus if after.queue == job.queue else 0)
+    width, more = after.request.most_gpus, _more_gpus(job, after)
     if after.queue != job.queue or time_s is not None or more > 0:
         wish = queues.ClassWish(width, max(0, more), time_s)
         queues.check_class(turn, after.queue, job.user, wish)
     return after if limit_s == after.time_limit_s else after._replace(time_limit_s=limit_s)
+
+
+def _more_gpus(job: Job, after: Job) -> int:
+    """The GPUs that its user has more in its queue than before."""
+    return after.request.most_gpus - (job.request.most_gpus if after.queue == job.queue else 0)
 
 
 def _respecified(turn: Turn, job: Job, after: Job, wish: Respec | None) -> Job:

@@ -49,7 +49,7 @@ def of_queue(queue: str, user: str = "") -> str:
 
 
 def gpus_of(user: str) -> str:
-    """The GPUs of a user's interactive jobs."""
+    """The GPUs of a user's interactive jobs, each at its largest size."""
     return f"gpus {user}"
 
 
@@ -94,7 +94,7 @@ class JobCounts:
     def _change_gpus(self, before: Job | None, job: Job) -> None:
         for one, sign in ((before, -1), (job, 1)):
             if one is not None and one.queue == self._interactive and not one.ended:
-                self.gpus[one.user] += sign * one.request.real_gpus
+                self.gpus[one.user] += sign * one.request.most_gpus
 
 
 def _same_places(before: Job, job: Job) -> bool:

@@ -17,9 +17,10 @@ from dlq_master.control.stimuli import Caller, Heartbeat, SetPolicy, Stop, ToldG
 from dlq_master.control.stimuli.nodes import ToldLoad
 from dlq_master.model.ids import AttemptKey, JobId, NodeId
 from dlq_master.model.jobs.job import Job
+from dlq_master.model.resources import Request
 from dlq_master.model.why import ReasonCode
 from dlq_master.rpc.cluster.facts_service import _queue
-from support.master_harness import Master, config_of
+from support.master_harness import ALICE, Master, config_of
 from support.sim_agent import SimAgent
 
 Masters = Callable[..., Master]
@@ -99,6 +100,33 @@ def test_a_job_that_moves_into_the_queue_meets_its_limits(masters: Masters) -> N
     edit(master, slim.job_id, caller=ROOT, time_limit_s=30_000.0)
     edit(master, slim.job_id, queue="default")
     assert master.submit(2, queue="desk").job_id
+
+
+def test_two_jobs_that_move_into_the_queue_in_one_turn_count_both(masters: Masters) -> None:
+    master, _ = a_site(masters, gpus_per_user=2)
+    jobs = [master.submit(2, begin_time_s=1e10) for _ in range(2)]
+    moves = [
+        UpdateJob(
+            caller=ALICE, request_id=f"r{job.job_id}", job_id=job.job_id, expected_version=0,
+            queue="desk",
+        )
+        for job in jobs
+    ]  # fmt: skip
+    _, refused = master.turn(*moves)
+    assert isinstance(refused, QuotaExceeded)
+    assert [master.job(job.job_id).queue for job in jobs] == ["desk", "default"]
+
+
+def test_an_elastic_job_counts_with_its_largest_size(masters: Masters) -> None:
+    master, _ = a_site(masters, gpus_per_job=4, gpus_per_user=5)
+    with pytest.raises(QuotaExceeded, match="4 GPUs at most"):
+        master.submit(request=Request(gpus=1, sizes=(1, 2, 8)), queue="desk")
+    grows = master.submit(request=Request(gpus=1, sizes=(1, 2, 4)), queue="desk", begin_time_s=1e10)
+    with pytest.raises(QuotaExceeded, match="have 4 GPUs"):
+        master.submit(2, queue="desk")
+    with pytest.raises(QuotaExceeded, match="4 GPUs at most"):
+        edit(master, grows.job_id, sizes=(1, 8))
+    assert master.submit(1, queue="desk").job_id
 
 
 def test_the_floor_is_kept_by_the_policy_and_survives_another_choice(masters: Masters) -> None:
