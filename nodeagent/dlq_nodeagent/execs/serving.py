@@ -12,6 +12,7 @@ import sys
 from collections.abc import Collection, Coroutine
 from pathlib import Path
 from typing import Any
+from weakref import WeakValueDictionary
 
 from dlq.v1 import exec_pb2
 from dlq.v1.agent_service_pb2_grpc import AgentServiceStub
@@ -38,6 +39,8 @@ from dlq_nodeagent.shim.binary import INIT_NAME
 # Each has a guard process, and most a connection. The jobs of one user leave room for others'.
 MOST_AT_ONCE = 64
 MOST_OF_JOB = 16
+MOST_DIALLED_OF_JOB = 2
+"""Each dialling holds a thread for seconds if the caller never comes to the relay."""
 KEPT_S = 45.0
 """For a caller whose line was lost."""
 _DIAL_S = 10.0
@@ -62,6 +65,8 @@ class ExecServer:
         self._commands: set[TakenCommand] = set()
         self._kept: dict[str, TakenCommand] = {}
         """By their resume keys, attended or not."""
+        self._dialled: WeakValueDictionary[str, asyncio.Semaphore] = WeakValueDictionary()
+        """By job, while lines for it are dialled."""
 
     def run(self, order: OpenExec, handle: Handle | None) -> None:
         """Start one command, or take one up; returns at once. See `run_inside` of the port in
@@ -116,13 +121,15 @@ class ExecServer:
         cannot be reached, the caller stays with the master.
         """
         relay = await asyncio.to_thread(_dialling)
-        line = await asyncio.to_thread(
-            relay.dial,
-            order.relay_address,
-            self._channels.masters.address,
-            order.relay_ticket,
-            self._channels.identity(),
-        )
+        fresh = asyncio.Semaphore(MOST_DIALLED_OF_JOB)
+        async with self._dialled.setdefault(order.key.job_id, fresh):
+            line = await asyncio.to_thread(
+                relay.dial,
+                order.relay_address,
+                self._channels.masters.address,
+                order.relay_ticket,
+                self._channels.identity(),
+            )
         talk = relay.RelayTalk(line)
         try:
             spec = await asyncio.wait_for(talk.spec(), _SPEC_S)

@@ -1,0 +1,66 @@
+"""Lines through the relay that an agent dials, and whose callers never come."""
+
+from __future__ import annotations
+
+import asyncio
+import select
+import socket
+import time
+from concurrent.futures import ThreadPoolExecutor
+from types import SimpleNamespace
+from typing import Any, cast
+
+from dlq_common.identity.files import StoredIdentity
+from dlq_common.identity.pki import Authority, new_key_and_csr
+from dlq_nodeagent.execs.serving import MOST_DIALLED_OF_JOB, ExecServer
+from dlq_nodeagent.model.launch import RankKey
+from dlq_nodeagent.model.messages import Fence, OpenExec
+
+LONG_S = 60.0
+
+
+def a_node() -> StoredIdentity:
+    authority, made = Authority.create("lab", time.time()), new_key_and_csr("gpu01")
+    signed = authority.sign_node(made.request, "gpu01", time.time())
+    return StoredIdentity(made.key, signed, authority.certificate_pem())
+
+
+def an_order(job_id: str, relay: socket.socket) -> OpenExec:
+    host, port = relay.getsockname()
+    return OpenExec(
+        relay_id="", key=RankKey(job_id, 1, 0), fence=Fence(1, 1),
+        relay_address=f"{host}:{port}", relay_ticket="x" * 43,
+    )  # fmt: skip
+
+
+def accepted(relay: socket.socket, count: int) -> list[socket.socket]:
+    relay.settimeout(LONG_S)
+    return [relay.accept()[0] for _ in range(count)]
+
+
+def first_ready(*relays: socket.socket) -> list[socket.socket]:
+    """Those to which somebody has come."""
+    return select.select(relays, [], [], LONG_S)[0]
+
+
+async def test_a_job_whose_callers_never_come_leaves_threads_to_others() -> None:
+    loop = asyncio.get_running_loop()
+    dialling = ThreadPoolExecutor(MOST_DIALLED_OF_JOB + 1)
+    loop.set_default_executor(dialling)
+    identity, runtime = a_node(), cast(Any, None)
+    masters = SimpleNamespace(address="127.0.0.1:1")
+    channels: Any = SimpleNamespace(masters=masters, identity=lambda: identity)
+    server = ExecServer(channels, runtime, None)
+    with (
+        ThreadPoolExecutor(1) as own,
+        socket.create_server(("127.0.0.1", 0)) as silent,
+        socket.create_server(("127.0.0.1", 0)) as other,
+    ):
+        for _ in range(MOST_DIALLED_OF_JOB + 2):
+            server.run(an_order("1", silent), None)
+        held = await loop.run_in_executor(own, accepted, silent, MOST_DIALLED_OF_JOB)
+        server.run(an_order("2", other), None)
+        assert other in await loop.run_in_executor(own, first_ready, silent, other)
+        for line in held:
+            line.close()
+    await server.close()
