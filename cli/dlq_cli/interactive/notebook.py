@@ -63,8 +63,12 @@ def finding_words() -> list[str]:
 
 
 def found_notebook(connection: Connection, job_id: str) -> Notebook:
-    """Waits until the server of a running job listens. IllegalTransition: it never does."""
+    """Waits until the server of a running job listens. IllegalTransition: it never does.
+    Unavailable: it was not looked for.
+    """
     ended, said = captured(CommandInside(connection, job_id, finding_words(), kept=True))
+    if ended.error:
+        raise Unavailable(f"the notebook's server cannot be looked for: {ended.error}")
     if ended.rank_ended or ended.exit_code:
         raise IllegalTransition(
             f"job {job_id} serves no notebook", hint=f"its output says why: dlq logs {job_id}"

@@ -145,7 +145,8 @@ def _serve(app: App, job_id: str, local: int) -> None:
             try:
                 _serve_once(app, job_id, local)
             except Unavailable as error:
-                app.say(f"{error.what}; trying again while job {job_id} runs")
+                if still_runs(Jobs(connection), job_id, attempt):
+                    app.say(f"{error.what}; trying again while job {job_id} runs")
             except IllegalTransition:
                 if still_runs(Jobs(connection), job_id, attempt):
                     raise

@@ -8,10 +8,19 @@ import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
-from dlq_cli.interactive.notebook import Notebook, finding_words, notebook_of, starting_words
+from dlq.v1 import exec_pb2, job_service_pb2
+from dlq_cli.interactive.notebook import (
+    Notebook,
+    finding_words,
+    found_notebook,
+    notebook_of,
+    starting_words,
+)
 from dlq_common.errors import Unavailable
 from support.fake_jupyter import install_jupyter
 
@@ -76,3 +85,23 @@ def test_its_address(facts: dict[str, object], url: str) -> None:
 def test_a_note_that_is_half_written(note: bytes) -> None:
     with pytest.raises(Unavailable):
         notebook_of(note)
+
+
+def test_a_look_that_the_node_refuses_is_told_as_that() -> None:
+    ended = exec_pb2.ExecEnded(error="the rank has ended")
+    answer = job_service_pb2.ExecJobResponse(output=exec_pb2.ExecOutput(ended=ended))
+
+    class Answer(list[job_service_pb2.ExecJobResponse]):
+        def cancel(self) -> None:
+            pass
+
+    def kind(*_: Any, **__: Any) -> Any:
+        return lambda _inputs: Answer([answer])
+
+    kinds = ("unary_unary", "unary_stream", "stream_unary", "stream_stream")
+    connection: Any = SimpleNamespace(
+        channel=SimpleNamespace(**dict.fromkeys(kinds, kind)),
+        patience=lambda _: SimpleNamespace(restored=lambda: None),
+    )
+    with pytest.raises(Unavailable, match="cannot be looked for: the rank has ended"):
+        found_notebook(connection, "17")
