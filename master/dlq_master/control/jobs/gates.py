@@ -11,7 +11,7 @@ from heapq import heappush
 from typing import TypeVar
 
 from dlq_master.model.ids import JobId
-from dlq_master.model.jobs.eligible import Block, Dependency, Relation, Term
+from dlq_master.model.jobs.eligible import Block, Dependency, MemberEnds, Relation, Term
 from dlq_master.model.jobs.job import Job, JobState
 from dlq_master.model.timers import Timers
 
@@ -32,11 +32,17 @@ class ArrayGate:
 
 @dataclass(slots=True)
 class Tally:
-    """An array that others depend on: its remaining tasks."""
+    """An array or a group that others depend on: its remaining tasks."""
 
     unended: set[JobId] = field(default_factory=set)
     unstarted: set[JobId] = field(default_factory=set)
-    failed: bool = False  # one at least has ended otherwise than well
+    ill: bool = False  # one at least has ended otherwise than well, and not alone
+    well: bool = False  # a member has completed, and with it the group
+
+    @property
+    def failed(self) -> bool:
+        """Whether it has failed as a whole. A group that has succeeded stops its other members."""
+        return self.ill and not self.well
 
     @property
     def stage(self) -> tuple[bool, bool, bool]:
@@ -282,7 +288,12 @@ def tally_of(tasks: Iterable[Job]) -> Tally:
 def _count(tally: Tally, task: Job) -> None:
     if over(task):
         tally.unended.discard(task.job_id)
-        tally.failed = tally.failed or task.state is not JobState.COMPLETED
+        group = task.group
+        ends = MemberEnds.EACH if group is None else group.member(task.array_index)[0].ends
+        if task.state is not JobState.COMPLETED:
+            tally.ill = tally.ill or ends is not MemberEnds.ALONE
+        elif ends is MemberEnds.ALL:
+            tally.well = True
     if _has_started(task):
         tally.unstarted.discard(task.job_id)
 

@@ -11,7 +11,9 @@ from dlq_common.errors import AlreadyExists, InvalidRequest, QuotaExceeded, Unsa
 from dlq_master.control.config import InteractiveConfig, JobsConfig, QueueConfig
 from dlq_master.control.stimuli import (
     AskedArray,
+    AskedDependency,
     AskedMember,
+    AskedTerm,
     CancelJob,
     PauseJob,
     RequeueJob,
@@ -20,7 +22,7 @@ from dlq_master.control.stimuli import (
 )
 from dlq_master.control.stimuli.jobs import SubmittedGroup
 from dlq_master.model.ids import AttemptKey, JobId, NodeId
-from dlq_master.model.jobs.eligible import MemberEnds
+from dlq_master.model.jobs.eligible import MemberEnds, Relation
 from dlq_master.model.jobs.job import EndReason, RunRules
 from dlq_master.model.why import ReasonCode
 from support.master_harness import ALICE, Master, config_of
@@ -305,6 +307,26 @@ def test_the_end_of_a_member_that_ends_all_ends_the_group_well(
     assert not stop.ranks[key_of(master, actor)].kill
     told = [it.cause for it in master.events(actor) if it.kind == "job_cancelled"]
     assert told == ["member learner has completed, and with it the group"]
+
+
+@pytest.mark.parametrize(("code", "met"), [(0, {"afterok"}), (1, {"afternotok"})])
+def test_jobs_that_depend_on_a_group_hear_how_the_group_has_ended(
+    master: Master, agent: SimAgent, other: SimAgent, code: int, met: set[str]
+) -> None:
+    learner, actor = started(master, agent, other)
+    group = JobId(learner - 1)
+    later = {
+        relation.value: master.submit(
+            1, depends=AskedDependency((AskedTerm(relation, group),), False, False)
+        ).job_id
+        for relation in (Relation.AFTEROK, Relation.AFTERNOTOK)
+    }
+    agent_of(master, learner, agent, other).exit(key_of(master, learner), code)
+    spread_word(agent, other)
+    agent_of(master, actor, agent, other).exit(key_of(master, actor), 143, "killed")
+    spread_word(agent, other)
+    assert states(master, actor) == ["cancelled"]
+    assert {name for name, job_id in later.items() if master.job(job_id).blocked is None} == met
 
 
 def test_a_member_that_fails_ends_the_group(
