@@ -50,6 +50,8 @@ def update(turn: Turn, ask: UpdateJob) -> Done[Answer]:
     job = editable(turn, ask)
     must_live(job, "changed")
     after = _wanted(turn, ask, job)
+    if job.group is not None:
+        _check_member(after)
     told = ask.respec.changes if ask.respec is not None else ()
     changes = (*_changes(turn, job, after), *told)
     promised = deadline_updates.decided(turn, job, after)
@@ -103,6 +105,16 @@ def _wanted(turn: Turn, ask: UpdateJob, job: Job) -> Job:
     base = queues.job_priority(turn.state.config, after.queue, after.nice)
     moved = (after.queue, after.nice) != (job.queue, job.nice)
     return after._replace(priority_base=base) if moved else after
+
+
+def _check_member(after: Job) -> None:
+    """A member of a group starts with the others: it has no slots of a promise, and no sizes."""
+    for wish, field, why in (
+        (after.steps, "deadlines", "has no deadline: nothing is promised to groups"),
+        (after.request.sizes, "elastic", "is not elastic"),
+    ):
+        if wish:
+            raise InvalidRequest(f"a member of a group {why}", field=field)
 
 
 def _in_class(turn: Turn, ask: UpdateJob, job: Job, after: Job) -> Job:

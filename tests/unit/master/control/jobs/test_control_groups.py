@@ -11,6 +11,7 @@ from dlq_common.errors import AlreadyExists, InvalidRequest, QuotaExceeded, Unsa
 from dlq_master.control.config import InteractiveConfig, JobsConfig, QueueConfig
 from dlq_master.control.stimuli import (
     AskedArray,
+    AskedDeadline,
     AskedDependency,
     AskedMember,
     AskedTerm,
@@ -19,6 +20,7 @@ from dlq_master.control.stimuli import (
     RequeueJob,
     ResumeJob,
     SubmitGroup,
+    UpdateJob,
 )
 from dlq_master.control.stimuli.jobs import SubmittedGroup
 from dlq_master.model.ids import AttemptKey, JobId, NodeId
@@ -180,6 +182,23 @@ def test_limits_count_the_whole_group(masters: Callable[..., Master]) -> None:
     with pytest.raises(QuotaExceeded, match="member 'learner'"):
         submitted(master, request_id="again")
     assert len(master.state.cluster.jobs) == 2
+
+
+@pytest.mark.parametrize(
+    ("wish", "words"),
+    [
+        ({"deadlines": (AskedDeadline(1.0, after_s=3600.0),)}, "has no deadline"),
+        ({"sizes": (4, 8)}, "is not elastic"),
+    ],
+)
+def test_a_change_gives_no_member_a_promise_or_sizes(
+    master: Master, wish: dict[str, Any], words: str
+) -> None:
+    learner, _ = submitted(master)
+    with pytest.raises(InvalidRequest, match=f"a member of a group {words}"):
+        master.edit(UpdateJob, learner, **wish)
+    assert not master.job(learner).steps
+    assert not master.job(learner).request.sizes
 
 
 def test_the_gpus_of_all_members_count_in_the_queue_of_interactive_jobs(
