@@ -64,3 +64,9 @@ def test_a_job_that_a_node_slows_down_has_a_note() -> None:
     (use,) = uses_of([slowed], [])
     assert use.words == "slowed down: rank 2 on gpu02 works 10 % longer"
     assert use_facts(use)["straggler_reason"] == "rank 2 on gpu02 works 10 % longer"
+
+
+def test_figures_of_virtual_gpus_are_told_as_such() -> None:
+    node = node_pb2.Node(gpu_statuses=[gpu(1, 0, 90.0, 0.0)])
+    real, virtual = uses_of([job(1), job(2, virtual_devices=True)], [node])
+    assert sorted((real.words, virtual.words)) == ["", "virtual devices"]

@@ -41,7 +41,9 @@ class JobUse(NamedTuple):
             return f"stalled: {activity.stall_reason}"
         if activity.idle_reason:
             return f"idle: {activity.idle_reason}"
-        return f"slowed down: {activity.straggler_reason}" if activity.straggler_reason else ""
+        if activity.straggler_reason:
+            return f"slowed down: {activity.straggler_reason}"
+        return "virtual devices" if self.job.virtual_devices else ""
 
 
 @click.command(epilog=examples("dlq top", "dlq top -a --every 10", "dlq top -a --json"))
