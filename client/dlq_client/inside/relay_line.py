@@ -193,6 +193,11 @@ def dial(address: str, dialled: str, ticket: str, identity: HolderKeys) -> Relay
     return RelayLine(secure)
 
 
+def full_address(address: str, dialled: str) -> str:
+    """With the host at which the master was dialled, where it names none."""
+    return dialled.rpartition(":")[0] + address if address.startswith(":") else address
+
+
 def keep_alive(line: socket.socket) -> None:
     """Small messages go at once, and a dead host is noticed by the kernel where nothing moves."""
     line.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -207,10 +212,8 @@ def keep_alive(line: socket.socket) -> None:
 
 def _place(address: str, dialled: str) -> tuple[str, int]:
     """Raises LineLost for what is no address."""
-    if address.startswith(":"):
-        address = dialled.rpartition(":")[0] + address
     try:
-        return split_address(address)
+        return split_address(full_address(address, dialled))
     except ValueError as error:
         raise LineLost(f"the relay has no address: {error}") from None
 

@@ -19,7 +19,15 @@ from dlq.v1 import exec_pb2
 from dlq.v1 import job_service_pb2 as wire
 from dlq.v1.job_service_pb2_grpc import JobServiceStub
 from dlq_client.inside.counted import CountedInputs, CountedOutputs
-from dlq_client.inside.relay_line import BEAT_S, SILENCE_S, LineLost, LineOver, RelayLine, dial
+from dlq_client.inside.relay_line import (
+    BEAT_S,
+    SILENCE_S,
+    LineLost,
+    LineOver,
+    RelayLine,
+    dial,
+    full_address,
+)
 from dlq_client.line.connection import Connection
 from dlq_client.line.errors import from_rpc_error
 from dlq_common.errors import Unavailable
@@ -203,7 +211,7 @@ class RelaySeeker:
         except BaseException:
             control.cancel()
             raise
-        return RelayedLine(line, control, told.address)
+        return RelayedLine(line, control, full_address(told.address, identity.first_address))
 
     def _switch(self, line: RelayedLine) -> None:
         spec = exec_pb2.ExecSpec()
