@@ -300,3 +300,12 @@ def test_groups_that_give_roles_and_teams_are_read(tmp_path: Path) -> None:
     assert ran.exit_code == 0, ran.output
     again = checked(tmp_path, ran.output)
     assert (again.exit_code, again.output) == (0, ran.output), "as it is printed"
+
+
+def test_limits_of_restarts_are_of_known_causes(tmp_path: Path) -> None:
+    ran = checked(tmp_path, "[jobs.restart_limits]\nnode = 5\n")
+    assert ran.exit_code == 0, ran.output
+    again = checked(tmp_path, ran.output)
+    assert (again.exit_code, again.output) == (0, ran.output), "as it is printed"
+    ran = checked(tmp_path, "[jobs.restart_limits]\nerror = 5\n")
+    assert (ran.exit_code, "jobs.restart_limits.error" in ran.output) == (1, True), ran.output

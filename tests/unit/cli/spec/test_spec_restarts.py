@@ -6,7 +6,9 @@ import pytest
 
 from dlq.v1 import job_pb2
 from dlq_api.words import layer_of
-from dlq_cli.lists.story import spec_pairs
+from dlq_cli.facts.job import job_facts
+from dlq_cli.lists.story import job_text, spec_pairs
+from dlq_cli.output.render import OutputLook
 from dlq_cli.spec.fields import BY_NAME, layer_from
 from dlq_cli.spec.merge import merge
 from dlq_cli.spec.message import to_message
@@ -17,6 +19,7 @@ from dlq_cli.spec.understood import understood
 from dlq_cli.spec.validate import Spec, finish
 from dlq_common.errors import InvalidRequest
 from dlq_common.job_fields.table.checkpoints import MAX_RESTARTS
+from support.wire_jobs import EPOCH_S, a_job
 
 FILE = b'command = "true"\n'
 
@@ -124,3 +127,15 @@ def test_the_master_refuses_limits_of_any_client(
     with pytest.raises(InvalidRequest, match=r"^retry\.max_restart_count") as caught:
         MAX_RESTARTS.limit.check("retry.max_restart_count", said)
     assert told in caught.value.what
+
+
+def test_a_job_tells_its_restarts_by_cause_and_the_limit_at_its_end() -> None:
+    look = OutputLook(tty=False, color=False, now_s=EPOCH_S)
+    used_up = "cause error: 1 of 1 restarts are used up"
+    job = a_job(3, "failed", end_reason="user_error", hold_reason=used_up)
+    job.restart_counts.update({"node": 2, "error": 1})
+    told = job_text(job, look)
+    assert "error 1, node 2" in told
+    assert used_up in told
+    assert job_facts(job)["restart_counts"] == {"error": 1, "node": 2}
+    assert "restarts by cause" not in job_text(a_job(3), look)

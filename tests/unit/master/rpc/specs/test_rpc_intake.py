@@ -12,7 +12,7 @@ from dlq.v1 import job_service_pb2 as jobs
 from dlq_common.errors import InvalidRequest
 from dlq_master.control.stimuli import Caller, ReportedPhase
 from dlq_master.model.ids import AttemptKey, JobId
-from dlq_master.model.jobs.job import ExitZeroInGrace
+from dlq_master.model.jobs.job import ExitZeroInGrace, RestartLimits
 from dlq_master.rpc.reports import agent_intake
 from dlq_master.rpc.specs import intake
 
@@ -234,3 +234,21 @@ def test_the_meaning_of_exit_zero_in_a_stop_is_what_the_spec_declares(
     request.spec.completion_exit_codes.append(85)
     rules = intake.submit_stimulus(request, ALICE).rules
     assert (rules.exit0_in_grace, rules.done_exit_codes) == (rule, frozenset({85}))
+
+
+def test_limits_of_restarts_by_cause_are_taken_over_and_those_of_old_clients_stay() -> None:
+    old = _submission()
+    old.spec.retry.max_restart_count = 3
+    rules = intake.submit_stimulus(old, ALICE).rules
+    assert (rules.max_restarts, rules.limits) == (3, RestartLimits())
+    new = _submission()
+    new.spec.retry.max_restart_counts.update({"node": 5, "preemption": 0})
+    rules = intake.submit_stimulus(new, ALICE).rules
+    assert (rules.max_restarts, rules.limits) == (0, RestartLimits(node=5, preemption=0))
+
+
+def test_a_limit_of_an_unknown_cause_is_refused() -> None:
+    asked = _submission()
+    asked.spec.retry.max_restart_counts["disk"] = 1
+    with pytest.raises(InvalidRequest, match="'disk' is not one of error, memory, node"):
+        intake.submit_stimulus(asked, ALICE)

@@ -8,7 +8,7 @@ from dlq.v1 import job_pb2
 from dlq.v1.job_service_pb2 import ListJobsResponse
 from dlq_master.control.read_model.job_blocks import EVERYBODY, JobBlocks
 from dlq_master.model.ids import JobId
-from dlq_master.model.jobs.job import Job, JobState, RunRules
+from dlq_master.model.jobs.job import Job, JobState, RestartCounts, RunRules
 from dlq_master.model.resources import Request
 from dlq_master.planner.forecasts import Range
 from dlq_master.rpc.views import job_rows
@@ -199,3 +199,10 @@ def test_what_an_attempt_changes_stands_in_no_kept_row(control: FakeControl) -> 
     assert not kept.HasField("run_estimate")
     assert not kept.HasField("elastic")
     assert not kept.node_ids
+
+
+def test_a_job_tells_the_causes_of_its_restarts_that_have_happened(control: FakeControl) -> None:
+    jobs = control.published.all_jobs
+    assert not _page(JobRows(), control)[0].restart_counts
+    jobs[JobId(1)] = jobs[JobId(1)]._replace(restart_counts=RestartCounts(node=2, error=1))
+    assert dict(_page(JobRows(), control)[0].restart_counts) == {"error": 1, "node": 2}
