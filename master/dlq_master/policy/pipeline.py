@@ -173,4 +173,4 @@ def _placed(
 
     if not view.cluster.groups:
         return walked(order)
-    return together.decided(view.cluster, order, walked)
+    return together.decided(view.cluster, order, walked, view.now_s)

@@ -18,9 +18,14 @@ from dlq_master.policy.place.allocation.outcome import PROFILER, Outcome
 
 # Walks of one plan. Groups that still lack a member after so many get nothing in this plan.
 MOST_WALKS = 16
+# So many groups are looked at in their order, and then so many others whose turn it is. Else some
+# wide groups could keep all others from a look for as long as they wait themselves.
+IN_ORDER, IN_TURN = 4, 3
 
 
-def decided(cluster: Cluster, order: Lineup, walked: Callable[[Lineup], Outcome]) -> Outcome:
+def decided(
+    cluster: Cluster, order: Lineup, walked: Callable[[Lineup], Outcome], now_s: float = 0.0
+) -> Outcome:
     """The outcome of a walk in which every group starts whole, waits whole, or gets nothing."""
     groups = {group_id: [*members] for group_id, members in cluster.groups.items()}
     left_out = {group_id for group_id, members in groups.items() if not _waits(cluster, members)}
@@ -31,13 +36,23 @@ def decided(cluster: Cluster, order: Lineup, walked: Callable[[Lineup], Outcome]
 
     outcome = tried(order, left_out)
     if any(_lacks(outcome, groups[it]) for it in waiting):
-        in_order = _in_order(cluster, order, groups, waiting)
+        in_order = with_turns(_in_order(cluster, order, groups, waiting), now_s)
         outcome = _each_in_turn(cluster, order, groups, in_order, tried)
     for members in groups.values():
         _keep_whole(outcome, members)
     if not outcome.chosen:
         outcome.exchanged = False  # nobody starts: another plan would say the same
     return outcome
+
+
+def with_turns(in_order: list[JobId], now_s: float) -> list[JobId]:
+    """The groups as they are looked at: some of many come before their place, others each time."""
+    head, rest = in_order[:IN_ORDER], in_order[IN_ORDER:]
+    if len(rest) <= IN_TURN:
+        return in_order
+    at = int(now_s) * 2_654_435_761 % 2**32 * len(rest) >> 32  # spread, whatever the period
+    chosen = (rest + rest)[at : at + IN_TURN]
+    return [*head, *chosen, *(it for it in rest if it not in chosen)]
 
 
 def torn(cluster: Cluster, starting: Collection[JobId]) -> Iterator[JobId]:

@@ -27,7 +27,9 @@ from dlq_master.model.ids import AttemptKey, JobId, NodeId
 from dlq_master.model.jobs.eligible import MemberEnds, Relation
 from dlq_master.model.jobs.job import EndReason, RunRules
 from dlq_master.model.why import ReasonCode
+from dlq_master.policy.place.allocation.together import with_turns
 from support.master_harness import ALICE, Master, config_of
+from support.running import running
 from support.sim_agent import SimAgent, greet_again
 
 TIMEOUT_S = 60.0
@@ -253,6 +255,35 @@ def test_nothing_starts_while_one_member_has_no_room_and_why_names_it(
     told = next(it for it in reasons if it.code is ReasonCode.GROUP)
     assert told.blocking_jobs == (actor,)
     assert "member actor cannot start" in told.detail
+
+
+def test_many_groups_that_find_no_room_starve_none_behind_them(
+    masters: Callable[..., Master],
+) -> None:
+    master = masters(config_of("dlq"))
+    agents = [SimAgent(master, NodeId(f"n{number}")) for number in range(2)]
+    for agent in agents:
+        agent.hello()
+    running(master, agents[0])
+    for number in range(12):
+        submitted(master, request_id=f"wide {number}")
+    narrow = ("a", 1, MemberEnds.EACH), ("b", 1, MemberEnds.EACH)
+    jobs = submitted(master, *narrow, request_id="narrow", nice=50)
+    for _ in range(60):
+        for agent in agents:
+            agent.obey()
+            agent.heartbeat()
+        master.tick(7.0)
+    assert [master.job(it).live_attempt for it in jobs] == [1, 1]
+
+
+def test_each_of_many_groups_has_its_turn_and_the_first_are_always_looked_at() -> None:
+    groups = [JobId(number) for number in range(20)]
+    looks = [with_turns(groups, 300.0 * number)[:7] for number in range(100)]
+    assert all(look[:4] == groups[:4] for look in looks)
+    assert {job_id for look in looks for job_id in look} == {*groups}
+    assert with_turns(groups[:7], 7.0) == groups[:7]
+    assert sorted(with_turns(groups, 7.0)) == groups
 
 
 def test_a_member_that_cannot_be_started_takes_the_others_off_their_gpus(
