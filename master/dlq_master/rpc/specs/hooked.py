@@ -28,7 +28,7 @@ from dlq_common.text.wire import from_duration, said, to_duration
 from dlq_master.control.config import OPEN
 from dlq_master.control.read_model.published import Published
 from dlq_master.control.stimuli import SubmitJob
-from dlq_master.hooks.desk import FAILED, HOOKS, OK, ON_SUBMIT, REFUSED, HookDesk, Key
+from dlq_master.hooks.desk import FAILED, HOOKS, OK, ON_SUBMIT, REFUSED, HookDesk
 from dlq_master.hooks.process import HookFailed, HookFile
 from dlq_master.model.ids import JobId
 from dlq_master.rpc.specs.cores import is_without_gpus
@@ -55,12 +55,11 @@ class SubmitHooks:
         policy = desk.policy(ON_SUBMIT)
         if not policy or (ask.request_id and desk.knows(caller.key, ask.request_id)):
             return ask
-        asking = _told(desk, ask, count)
-        key: Key = ()
-        if ask.request_id and not ask.validate_only:  # what a dry run got holds for no job
+        key: tuple[str, ...] = ()
+        if ask.request_id and not ask.validate_only:  # the answer to a dry run holds for no job
             key = (caller.key, ask.request_id, ask.digest, str(count))
         try:
-            answer = await desk.call(ON_SUBMIT, asking, key)
+            answer = await desk.call(ON_SUBMIT, _told(desk, ask, count), key)
             refused = answer.get("refused")
             if not refused:
                 return _after(asked, ask, answer)
