@@ -1,6 +1,8 @@
 """kill -9 of the agent at any moment, with jobs starting and ending just then.
 
-Each job writes its start and its end into a ledger under flock; the ledger is the judge.
+Each job writes its start and its end into a ledger under flock; the ledger is the judge. An agent
+may die after it has taken a launch and before the shim has it. The next agent tells that this
+attempt never started, and the job is launched again, as the master does.
 """
 
 import os
@@ -23,7 +25,8 @@ pytestmark = pytest.mark.long(
     "unit/nodeagent/test_core_restarts.py",
 )
 
-ENDED = (wire.RANK_PHASE_EXITED, wire.RANK_PHASE_START_FAILED)
+FAILED = wire.RANK_PHASE_START_FAILED
+ENDED = (wire.RANK_PHASE_EXITED, FAILED)
 PROGRAM = """
 import fcntl, os, sys, time
 def note(word):
@@ -44,14 +47,24 @@ class Fleet:
         self.master = master
         self.ledger = ledger
         self.rng = rng
-        self.launched: list[int] = []
+        self.launched: dict[int, int] = {}  # the newest attempt of each job
 
     def launch(self) -> None:
         """One more job, by command; and by every welcome until its end has been told."""
-        job = len(self.launched) + 1
-        self.launched.append(job)
-        seconds = str(self.rng.uniform(0.0, 1.5))
-        command = launch_command(job, sys.executable, "-c", PROGRAM, str(self.ledger), seconds)
+        self._launch(len(self.launched) + 1, 1)
+
+    def launch_again(self) -> int:
+        """Launch jobs whose newest attempt never started; how many they are."""
+        failed = [job for job, report in self.ends().items() if report.phase == FAILED]
+        self.forget_ended()
+        for job in failed:
+            self._launch(job, self.launched[job] + 1)
+        return len(failed)
+
+    def _launch(self, job: int, attempt: int) -> None:
+        self.launched[job] = attempt
+        words = (sys.executable, "-c", PROGRAM, str(self.ledger), str(self.rng.uniform(0.0, 1.5)))
+        command = launch_command(job, *words, attempt=attempt)
         with self.master.changed:
             self.master.wanted.append(command)
         self.master.command(command)
@@ -62,8 +75,9 @@ class Fleet:
         self.master.wait_for(lambda: len(hellos) >= count or None, f"hello {count}")
 
     def ends(self) -> dict[int, wire.RankReport]:
-        """The latest report of each job that has ended."""
-        return {int(r.job_id): r for r in self.master.reports if r.phase in ENDED}
+        """The report of each job whose newest attempt has ended."""
+        told = [(int(it.job_id), it) for it in self.master.reports if it.phase in ENDED]
+        return {job: it for job, it in told if it.fence.attempt == self.launched[job]}
 
     def forget_ended(self) -> None:
         """What has ended is not wanted any more."""
@@ -94,9 +108,11 @@ def run_with_kills(fleet: Fleet, agent: AgentProcess, kills: int) -> None:
             time.sleep(fleet.rng.uniform(0.0, 0.6))
             agent.kill()
             time.sleep(fleet.rng.uniform(0.0, 0.5))
-            fleet.forget_ended()
+            fleet.launch_again()
     everything = set(fleet.launched)
     fleet.master.wait_for(lambda: fleet.ends().keys() >= everything or None, "every end")
+    while fleet.launch_again():
+        fleet.master.wait_for(lambda: fleet.ends().keys() >= everything or None, "every end")
     assert agent.stop() == 0
 
 
@@ -120,4 +136,6 @@ def test_many_kills_lose_no_job_and_start_none_twice(fleet: tuple[Fleet, AgentPr
     kills = int(os.environ.get("N", "30"))
     run_with_kills(*fleet, kills=kills)
     check_ledger(fleet[0])
-    proved("kills of one agent", kills_of_agents=kills, jobs=len(fleet[0].launched))
+    again = sum(attempt - 1 for attempt in fleet[0].launched.values())
+    jobs = len(fleet[0].launched)
+    proved("kills of one agent", kills_of_agents=kills, jobs=jobs, launched_again=again)

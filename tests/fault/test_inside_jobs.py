@@ -224,11 +224,11 @@ def test_attach_exits_as_the_job_does(daemons: Daemons) -> None:
     assert (watcher.returncode, said.splitlines()[-1]) == (9, b"bye")
 
 
-def test_attach_says_that_nothing_can_be_typed_into_a_job(daemons: Daemons) -> None:
+def test_attach_says_where_nothing_can_be_typed_into_a_job(daemons: Daemons) -> None:
     done = daemons.dlq("attach", "--stdin", "1")
     assert done.code == 2
-    assert "comes from the dlq run" in done.err
-    assert "dlq exec -t 1" in done.err
+    assert "the stdin of job 1 is empty" in done.err
+    assert "dlq shell 1" in done.err
 
 
 def test_run_prints_the_output_alone_and_exits_as_the_job_does(daemons: Daemons) -> None:

@@ -82,6 +82,7 @@ class Daemons:
     """Starts, kills and watches them; `log(name)` is what one has written so far."""
 
     ledger_user = "*"  # whose jobs all keep a ledger
+    relay = '[relay]\nlisten = "127.0.0.1:0"\n'  # its usual port may be another test's
 
     def __init__(
         self,
@@ -330,8 +331,8 @@ class Daemons:
         made = config.read_text()
         checkpoint_root = next(x for x in made.splitlines() if x.startswith("checkpoint_root"))
         made = made.replace(f"[jobs]\n{checkpoint_root}\n", "")
-        if "[relay]" not in self._settings:  # its own port may be another test's
-            extra = f'[relay]\nlisten = "127.0.0.1:0"\n{extra}'
+        if "[relay]" not in self._settings:
+            extra = f"{self.relay}{extra}"
         config.write_text(f"{made}{extra}{checkpoint_root}\n{self._settings}")
 
     def _make_agent(self, name: str) -> None:

@@ -83,6 +83,8 @@ def _built(commit: str, scratch: Path) -> Path:
 class Releases(Daemons):
     """A cluster each of whose daemons runs a former release or this tree."""
 
+    relay = ""  # a former release knows no such table
+
     def __init__(
         self,
         root: Path,
