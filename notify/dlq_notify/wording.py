@@ -116,7 +116,7 @@ def _said(event: event_pb2.Event, job: job_pb2.Job) -> str:
 _ENDED = {
     "job_failed": "has failed",
     "job_timed_out": "was ended at its time limit",
-    "job_poisoned": "is held: too many attempts were lost",
+    "job_poisoned": "is held: too many attempts failed because of the cluster, or were preempted",
 }
 
 
