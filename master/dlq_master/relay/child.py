@@ -120,9 +120,7 @@ class RelayChild:
     def leave(self) -> None:
         """The master ends: the lines are lost, and both ends go on at the next master."""
         self._leaving = True
-        if self._process is not None:
-            with suppress(ProcessLookupError):
-                self._process.kill()
+        _kill(self._process)
         self._all_over("the master is stopping")
 
     async def close(self) -> None:
@@ -142,6 +140,7 @@ class RelayChild:
         loop = asyncio.get_running_loop()
         if self._leaving or loop.time() < self._rest_until_s:
             raise Unavailable("the relay has ended, and rests")
+        process: asyncio.subprocess.Process | None = None
         try:
             async with asyncio.timeout(START_S):
                 process = await asyncio.create_subprocess_exec(
@@ -149,7 +148,10 @@ class RelayChild:
                     stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE,
                 )  # fmt: skip
                 self._port = await _port(process)
-        except (OSError, TimeoutError, ValueError, KeyError) as error:
+        except BaseException as error:
+            _kill(process)
+            if not isinstance(error, OSError | TimeoutError | ValueError | KeyError):
+                raise  # the caller has gone
             self._rest(f"it does not start at {self._listen}: {error}")
             raise Unavailable("the relay does not start") from None
         self._process, self._told = process, None
@@ -171,8 +173,7 @@ class RelayChild:
                     pair.end(said["why"])
         except (ValueError, KeyError, TypeError) as error:
             _log.error("relay_failed", cause=f"it says nonsense: {error}")
-            with suppress(ProcessLookupError):
-                process.kill()
+            _kill(process)
         code = await process.wait()
         self._process = None
         if code and not self._leaving:
@@ -199,6 +200,12 @@ class RelayChild:
     def _address(self) -> str:
         host, _, port = self._advertise.rpartition(":")
         return f"{host}:{int(port or 0) or self._port}"
+
+
+def _kill(process: asyncio.subprocess.Process | None) -> None:
+    if process is not None:
+        with suppress(ProcessLookupError):
+            process.kill()
 
 
 async def _port(process: asyncio.subprocess.Process) -> int:

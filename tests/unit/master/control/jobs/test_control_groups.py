@@ -77,6 +77,15 @@ def agent_of(master: Master, job_id: JobId, *agents: SimAgent) -> SimAgent:
     return next(agent for agent in agents if agent.node_id == status.node_id)
 
 
+def placed(master: Master, *agents: SimAgent) -> tuple[list[JobId], list[SimAgent]]:
+    """A group whose launches have come to the nodes, and the agent of each member."""
+    jobs = submitted(master)
+    theirs = [agent_of(master, job_id, *agents) for job_id in jobs]
+    for each in theirs:
+        each.obey()
+    return jobs, theirs
+
+
 def started(master: Master, *agents: SimAgent, **more: Any) -> list[JobId]:
     """A group whose members run on two nodes."""
     jobs = submitted(master, **more)
@@ -221,10 +230,7 @@ def test_the_gpus_of_all_members_count_in_the_queue_of_interactive_jobs(
 def test_no_member_starts_before_all_are_ready_and_each_hears_where_all_are(
     master: Master, agent: SimAgent, other: SimAgent
 ) -> None:
-    learner, actor = submitted(master)
-    first, second = (agent_of(master, it, agent, other) for it in (learner, actor))
-    for each in (first, second):
-        each.obey()
+    (learner, actor), (first, second) = placed(master, agent, other)
     assert first.ranks[key_of(master, learner)].launch.at_barrier
     first.ready(key_of(master, learner), 20_001)
     spread_word(first)
@@ -289,10 +295,7 @@ def test_each_of_many_groups_has_its_turn_and_the_first_are_always_looked_at() -
 def test_a_member_that_cannot_be_started_takes_the_others_off_their_gpus(
     master: Master, agent: SimAgent, other: SimAgent
 ) -> None:
-    learner, actor = submitted(master)
-    first, second = (agent_of(master, it, agent, other) for it in (learner, actor))
-    for each in (first, second):
-        each.obey()
+    (learner, actor), (first, second) = placed(master, agent, other)
     first.ready(key_of(master, learner), 20_001)
     first.report()
     second.fail_start(key_of(master, actor), "the image cannot be pulled")
@@ -307,10 +310,7 @@ def test_a_member_that_cannot_be_started_takes_the_others_off_their_gpus(
 def test_the_timeout_of_the_barrier_is_that_of_the_group(
     master: Master, agent: SimAgent, other: SimAgent
 ) -> None:
-    learner, actor = submitted(master)
-    first, second = (agent_of(master, it, agent, other) for it in (learner, actor))
-    for each in (first, second):
-        each.obey()
+    (learner, actor), (first, second) = placed(master, agent, other)
     first.ready(key_of(master, learner), 20_001)
     for _ in range(round(TIMEOUT_S / 5.0) + 1):
         master.clock.advance(5.0)
