@@ -71,9 +71,7 @@ class CountedInputs:
         """Add one. Stdin waits while much is not taken."""
         size = len(message.stdin)
         with self._changed:
-            while (
-                size and self._bytes + size > _MOST_UNTAKEN * self.piece_bytes and not self.closed
-            ):
+            while size and self._bytes + size > self._most_bytes and not self.closed:
                 self._changed.wait()
             self._waiting.append(message)
             self._bytes += size
