@@ -30,8 +30,9 @@ PAGES = [
 ]
 # A job that saves, in place of the training scripts of the pages.
 TRAINING = """\
-import sys, time
+import signal, sys, time
 import dlq_train
+signal.signal(signal.SIGUSR1, signal.SIG_IGN)
 run = dlq_train.init()
 for step in range(3 if "short" in sys.argv else 10_000):
     run.beat(step + 1)
@@ -117,11 +118,11 @@ class Reader:
         self.numbers: dict[str, str] = {}
 
     def begin(self, page: Path, lines: list[str]) -> None:
-        """Submit the jobs of a block. Where job 17 is to stop, it has saved before."""
+        """Submit the jobs of a block. Where job 17 gets a stop or a signal, it has saved before."""
         self._sh("dlq cancel --kill -y -u me || true")
         for number in _numbers(" ".join(lines)):
             self._submit(number, GANG if page.name == "gangs.md" else JOBS[number])
-        if re.search(r"dlq (pause|requeue|checkpoint)\b", " ".join(lines)):
+        if re.search(r"dlq (pause|requeue|checkpoint|signal)\b", " ".join(lines)):
             wait_until(self._has_saved, what="job 17 has saved")
 
     def _submit(self, number: str, words: str) -> None:
