@@ -331,8 +331,8 @@ torture: setup  ## kill the daemons N times under load: make torture N=30
 	N=$(N) $(PY) -m pytest -q -s $(PATIENT) -m torture tests/fault
 
 .PHONY: prove
-prove: setup  ## campaigns that try to break the promises about failures; ONLY='kills partitions' FULL=1 PAGE=1 writes docs/reliability.md
-	$(PY) -m benchmarks.prove $(ONLY) $(if $(FULL),--full) $(if $(PAGE),--page)
+prove: setup  ## campaigns that try to break the promises about failures; ONLY='kills partitions' FULL=1, PART=3/10 a part of the full form; PAGE=1 writes docs/reliability.md
+	$(PY) -m benchmarks.prove $(ONLY) $(if $(FULL),--full) $(if $(PART),--part $(PART)) $(if $(PAGE),--page)
 
 .PHONY: world
 world: setup  ## a whole cluster in one process, seed after seed: make world SEEDS=1000 SEED=1

@@ -1,10 +1,13 @@
 """Run the campaigns that try to break the promises of dlq about failures.
 
-    python -m benchmarks.prove [NAME ...] [--full] [--page]
+    python -m benchmarks.prove [NAME ...] [--full] [--part 3/10] [--page]
+    python -m benchmarks.prove world --take FILE ... --commit COMMIT
 
 Each campaign prints what it found and keeps it in benchmarks/prove/results. `--page` writes
 docs/reliability.md anew from what is kept, and runs no campaign that is not named. The exit code is
-1 when a campaign failed. All that a campaign wrote stands in build/prove/NAME.log.
+1 when a campaign failed. `--part` runs some of the full form and keeps it beside the other parts;
+`--take` keeps parts that other runs have left in files of DLQ_PROOFS. All that a campaign wrote
+stands in build/prove/NAME.log.
 """
 
 from __future__ import annotations
@@ -12,17 +15,20 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import re
 import subprocess
 import sys
 import tempfile
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from benchmarks import ROOT
 from benchmarks.prove.campaigns import CAMPAIGNS, Campaign, Command
 from benchmarks.prove.page import write_page
-from benchmarks.prove.results import Result
+from benchmarks.prove.parts import Part, PartRefused, summed, told_part, with_part
+from benchmarks.prove.results import Result, kept
 from benchmarks.support.conditions import conditions, conditions_line
 
 LAST_LINES = 25
@@ -36,6 +42,11 @@ def main() -> None:
     parser.add_argument("name", nargs="*", metavar="NAME", help=", ".join(NAMES))
     parser.add_argument("--full", action="store_true", help="the full size of each")
     parser.add_argument("--page", action="store_true", help="write docs/reliability.md")
+    parser.add_argument("--part", metavar="K/N", help="the K-th of N parts of the full form")
+    parser.add_argument("--take", nargs="+", metavar="FILE", default=(), help="parts of other runs")
+    parser.add_argument("--commit", help="of the parts that are taken")
+    parser.add_argument("--day", default=time.strftime("%Y-%m-%d"), help="of those parts")
+    parser.add_argument("--took-s", type=int, default=0, help="of each of those parts")
     chosen = parser.parse_args()
     if unknown := [name for name in chosen.name if name not in NAMES]:
         sys.exit(f"no campaign {unknown[0]!r}; there are: {', '.join(NAMES)}")
@@ -43,7 +54,10 @@ def main() -> None:
     failed = []
     for campaign in CAMPAIGNS:
         if campaign.name in names:
-            result = run(campaign, full=chosen.full)
+            try:
+                result = _found(campaign, chosen)
+            except PartRefused as refused:
+                sys.exit(f"{campaign.name}: {refused}")
             result.keep()
             if result.failed:
                 failed.append(campaign.name)
@@ -51,6 +65,59 @@ def main() -> None:
         write_page(CAMPAIGNS)
     if failed:
         sys.exit(f"failed: {', '.join(failed)}")
+
+
+def _found(campaign: Campaign, chosen: argparse.Namespace) -> Result:
+    """Of a run, of a part of one, or of parts that were run elsewhere."""
+    if chosen.take:
+        if not chosen.commit:
+            raise PartRefused("--commit has to say where these parts were run")
+        result = kept(campaign.name)
+        for path in chosen.take:
+            part = told_part(Path(path), chosen.commit, chosen.day, chosen.took_s)
+            result = with_parts(campaign, result, part)
+        assert result is not None
+        return result
+    if chosen.part:
+        return with_parts(campaign, kept(campaign.name), run_part(campaign, chosen.part))
+    return run(campaign, full=chosen.full)
+
+
+def run_part(campaign: Campaign, words: str) -> Part:
+    """Run a part of its full form: `words` is K/N. Raises PartRefused for one that has none."""
+    of_it = re.fullmatch(r"([1-9]\d*)/([1-9]\d*)", words)
+    if of_it is None:
+        raise PartRefused(f"{words!r} is no part: say 3/10 for the third of ten")
+    (command,) = campaign.commands
+    if not command.whole():
+        raise PartRefused("its full form is one piece")
+    part = command.part(int(of_it[1]), int(of_it[2]))
+    size, seed = int(part.full[part.size]), int(part.full["SEED"])
+    if not size:
+        raise PartRefused(f"{words} of {command.whole()} is nothing")
+    done = run(replace(campaign, commands=(part,)), full=True)
+    return Part(
+        seed, size if command.many_seeds else 1, size, done.commit, done.day, done.took_s,
+        done.found, done.failed,
+    )  # fmt: skip
+
+
+def with_parts(campaign: Campaign, before: Result | None, part: Part) -> Result:
+    """The result of all parts so far, this one among them. Raises PartRefused."""
+    parts = with_part([] if before is None else before.parts, part)
+    failed = [f"seed {each.first_seed}: {each.failed}" for each in parts if each.failed]
+    whole = sum(command.whole() for command in campaign.commands)
+    return Result(
+        campaign=campaign.name,
+        day=max(each.day for each in parts),
+        commit=part.commit,
+        full=sum(each.size for each in parts if not each.failed) >= whole,
+        took_s=sum(each.took_s for each in parts),
+        conditions=conditions_line(conditions()).removeprefix("conditions: "),
+        found=summed([each for each in parts if not each.failed]),
+        failed="\n".join(failed),
+        parts=parts,
+    )
 
 
 def run(campaign: Campaign, *, full: bool) -> Result:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 PYTEST = (sys.executable, "-m", "pytest", "-q", "-s", "-o", "faulthandler_timeout=0")
 
@@ -24,6 +24,8 @@ class Command:
     short_words: Sequence[str] = ()  # after the others, in the short form
     full_words: Sequence[str] = ()
     is_benchmark: bool = False  # it prints one report as JSON
+    size: str = ""  # the variable that a part of the full form divides; "": it is one piece
+    many_seeds: bool = False  # each of that size has a seed of its own
 
     def argv(self, *, full: bool) -> list[str]:
         """The words of one form."""
@@ -33,6 +35,19 @@ class Command:
     def environment(self, *, full: bool) -> Mapping[str, str]:
         """The size of one form."""
         return self.full if full else self.short
+
+    def whole(self) -> int:
+        """The size of the full form; 0: it is one piece."""
+        return int(self.full[self.size]) if self.size else 0
+
+    def part(self, number: int, of: int) -> Command:
+        """A part of the full form, counted from 1, with seeds that no other part has. Numbers above
+        `of` go on after the full form.
+        """
+        begin, end = self.whole() * (number - 1) // of, self.whole() * number // of
+        seed = begin + 1 if self.many_seeds else number
+        full = {**self.full, self.size: str(end - begin), "SEED": str(seed)}
+        return replace(self, full=full)
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,16 +60,22 @@ class Campaign:
     commands: Sequence[Command]
 
 
-def tests(path: str, *names: str, short: Mapping[str, str], full: Mapping[str, str]) -> Command:
-    """Tests of the torture in one file; all of it, or those whose names hold one of the words."""
+def tests(
+    path: str, *names: str, short: Mapping[str, str], full: Mapping[str, str], size: str
+) -> Command:
+    """Tests of the torture in one file; all of it, or those whose names hold one of the words.
+    `size`: see `Command`.
+    """
     chosen = ("-k", " or ".join(names)) if names else ()
-    return Command((*PYTEST, "-m", "torture", path, *chosen), short, full)
+    return Command((*PYTEST, "-m", "torture", path, *chosen), short, full, size=size)
 
 
-def world(*words: str, short: Sequence[str], full: Sequence[str]) -> Command:
+def world(word: str, size: str, *, short: int, full: int, many_seeds: bool = False) -> Command:
     """A command of the world in one seed (tests/world)."""
-    command = (sys.executable, "-m", "world", *words)
-    return Command(command, {"PYTHONPATH": "tests"}, {"PYTHONPATH": "tests"}, short, full)
+    some, all_ = ({"PYTHONPATH": "tests", size: str(count)} for count in (short, full))
+    divided = size if many_seeds else ""
+    words = (sys.executable, "-m", "world", word)
+    return Command(words, some, all_, size=divided, many_seeds=many_seeds)
 
 
 def benchmark(
@@ -73,7 +94,7 @@ CAMPAIGNS = (
         (
             tests(
                 "tests/fault/test_torture.py", "many_kills",
-                short={"N": "20"}, full={"N": "1000"},
+                short={"N": "20"}, full={"N": "1000"}, size="N",
             ),
         ),
     ),
@@ -81,13 +102,24 @@ CAMPAIGNS = (
         "agents",
         "A new agent finds all jobs of its dead predecessor, and tells every exit code.",
         "1,000 kills of one agent: every job runs once, to its end, and its exit code is told.",
-        (tests("tests/fault/test_agent_kills.py", short={"N": "30"}, full={"N": "1000"}),),
+        (
+            tests(
+                "tests/fault/test_agent_kills.py",
+                short={"N": "30"}, full={"N": "1000"}, size="N",
+            ),
+        ),
     ),
     Campaign(
         "partitions",
         "Lines that are cut in one or both directions, or flap, disturb no job.",
         "500 cuts of 0.3 to 60 s: no overlap of attempts, no job put back before its hold ends.",
-        (tests("tests/fault/test_partitions.py", short={"N": "60"}, full={"N": "500"}),),
+        (
+            tests(
+                "tests/fault/test_partitions.py",
+                short={"N": "60", "LONGEST_S": "20"}, full={"N": "500", "LONGEST_S": "60"},
+                size="N",
+            ),
+        ),
     ),
     Campaign(
         "silences",
@@ -99,6 +131,7 @@ CAMPAIGNS = (
             tests(
                 "tests/fault/test_silences.py",
                 short={"CUTS": "1", "LONGEST_S": "10"}, full={"CUTS": "20", "LONGEST_S": "60"},
+                size="CUTS",
             ),
         ),
     ),
@@ -109,7 +142,7 @@ CAMPAIGNS = (
         (
             tests(
                 "tests/fault/test_lost_replies.py",
-                short={"SUBMITS": "5000"}, full={"SUBMITS": "100000"},
+                short={"SUBMITS": "5000"}, full={"SUBMITS": "100000"}, size="SUBMITS",
             ),
         ),
     ),
@@ -122,21 +155,21 @@ CAMPAIGNS = (
         (
             tests(
                 "tests/fault/test_takeovers.py",
-                short={"TAKEOVERS": "8"}, full={"TAKEOVERS": "200"},
+                short={"TAKEOVERS": "8"}, full={"TAKEOVERS": "200"}, size="TAKEOVERS",
             ),
         ),
     ),
     Campaign(
         "world",
         "A whole cluster in one process keeps its promises under every fault that a seed draws.",
-        "10,000 seeds, and not one that breaks an invariant.",
-        (world("seeds", short=("--seeds", "50"), full=("--seeds", "10000")),),
+        "10,000 seeds, and once 100,000: not one breaks an invariant.",
+        (world("seeds", "SEEDS", short=50, full=10_000, many_seeds=True),),
     ),
     Campaign(
         "bugs",
         "The world finds bugs: known ones are planted in it, one at a time.",
         "Each of the planted bugs is found.",
-        (world("bugs", short=("--most", "20"), full=("--most", "1000")),),
+        (world("bugs", "MOST", short=20, full=1_000),),
     ),
     Campaign(
         "disks",
@@ -145,7 +178,7 @@ CAMPAIGNS = (
         (
             tests(
                 "tests/fault/test_disks.py",
-                short={"N": "30", "STALL_S": "2"}, full={"N": "300", "STALL_S": "30"},
+                short={"N": "30", "STALL_S": "2"}, full={"N": "300", "STALL_S": "30"}, size="N",
             ),
         ),
     ),
@@ -153,13 +186,18 @@ CAMPAIGNS = (
         "messages",
         "A bad message hurts its sender only.",
         "1,000,000 messages: no crash, no hang, no growth, no change by the faulty.",
-        (tests("tests/fuzz", short={"MESSAGES": "20000"}, full={"MESSAGES": "1000000"}),),
+        (
+            tests(
+                "tests/fuzz",
+                short={"MESSAGES": "20000"}, full={"MESSAGES": "1000000"}, size="MESSAGES",
+            ),
+        ),
     ),
     Campaign(
         "upgrades",
         "Releases take turns under load, in both directions, and lose nothing.",
         "100 changes of the release: none lost, none twice.",
-        (tests("tests/fault/test_upgrades.py", short={"N": "6"}, full={"N": "100"}),),
+        (tests("tests/fault/test_upgrades.py", short={"N": "6"}, full={"N": "100"}, size="N"),),
     ),
     Campaign(
         "repairs",
@@ -171,6 +209,7 @@ CAMPAIGNS = (
             tests(
                 "tests/fault/test_repairs.py",
                 short={"SCHEMAS": "2", "RESTORES": "1"}, full={"SCHEMAS": "100", "RESTORES": "20"},
+                size="",
             ),
         ),
     ),
@@ -205,6 +244,7 @@ CAMPAIGNS = (
             tests(
                 "tests/fault/test_virtual_day.py",
                 short={"AGENTS": "500", "HOURS": "3"}, full={"AGENTS": "5000", "HOURS": "24"},
+                size="",
             ),
         ),
     ),
@@ -224,14 +264,19 @@ CAMPAIGNS = (
         "Jobs that mean harm end as they must, and no node is lost by them.",
         "100 each of fork bombs, memory hogs, floods of output, undying children, killers of "
         "agents and poison. Heartbeats within 5 s, and poison held after 3 attempts at most.",
-        (tests("tests/fault/test_hostile_jobs.py", short={"RUNS": "2"}, full={"RUNS": "100"}),),
+        (
+            tests(
+                "tests/fault/test_hostile_jobs.py",
+                short={"RUNS": "2"}, full={"RUNS": "100"}, size="RUNS",
+            ),
+        ),
     ),
     Campaign(
         "canaries",
         "Tokens, private keys, passphrases, passwords and variables of jobs are where they belong, "
         "and nowhere else.",
         "0 found in databases, copies, records, logs, command lines, dumps and metrics.",
-        (tests("tests/fault/test_canaries.py", short={}, full={}),),
+        (tests("tests/fault/test_canaries.py", short={}, full={}, size=""),),
     ),
     Campaign(
         "rotation",
@@ -240,7 +285,7 @@ CAMPAIGNS = (
         (
             tests(
                 "tests/fault/test_rotation_crowd.py",
-                short={"AGENTS": "50"}, full={"AGENTS": "1000"},
+                short={"AGENTS": "50"}, full={"AGENTS": "1000"}, size="",
             ),
         ),
     ),

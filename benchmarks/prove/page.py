@@ -7,6 +7,7 @@ from typing import Any
 
 from benchmarks import ROOT
 from benchmarks.prove.campaigns import Campaign
+from benchmarks.prove.parts import words_of
 from benchmarks.prove.results import Result, kept
 from benchmarks.support.report import number
 
@@ -17,7 +18,8 @@ HEAD = """\
 # Proofs of reliability
 
 Each section has a claim, its goal, and the last run that tried to break it. `make prove` runs the
-short form of all campaigns, `make prove FULL=1` the full form. `ONLY='kills partitions'` runs some.
+short form of all campaigns, `make prove FULL=1` the full form. `ONLY='kills partitions'` runs some,
+and `PART=3/10` the third of ten parts of the full form. The figures of parts are summed.
 A run that fails leaves its last lines here.
 
 """
@@ -59,14 +61,24 @@ def _section(campaign: Campaign, result: Result | None) -> str:
     head = f"## {campaign.name.capitalize()}\n\n{campaign.claim}\n\nGoal: {campaign.goal}\n\n"
     if result is None:
         return f"{head}Not run yet.\n"
-    form = "full" if result.full else "short"
-    told = (
-        f"Run on {result.day} at commit {result.commit}, {form} form, {_lasted(result.took_s)}, "
-        f"{_parted(result.conditions)[0]}.\n"
-    )
+    told = _of_parts(campaign, result) if result.parts else _of_run(result)
     if result.failed:
         return f"{head}{told}\n**It failed:**\n\n```text\n{result.failed}\n```\n"
     return f"{head}{told}\n{_tables(result.found)}"
+
+
+def _of_run(result: Result) -> str:
+    form = "full" if result.full else "short"
+    return (
+        f"Run on {result.day} at commit {result.commit}, {form} form, {_lasted(result.took_s)}, "
+        f"{_parted(result.conditions)[0]}.\n"
+    )
+
+
+def _of_parts(campaign: Campaign, result: Result) -> str:
+    whole = sum(command.whole() for command in campaign.commands)
+    what = ", ".join(command.size.lower() for command in campaign.commands)
+    return words_of([each for each in result.parts if not each.failed], whole, what) + "\n"
 
 
 def _tables(found: Sequence[dict[str, Any]]) -> str:

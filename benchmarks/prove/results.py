@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 from benchmarks import ROOT
+from benchmarks.prove.parts import Part
 
 FOLDER = ROOT / "benchmarks" / "prove" / "results"
 
@@ -24,6 +25,7 @@ class Result:
     conditions: str
     found: list[dict[str, Any]]  # figures, as each command told them
     failed: str = ""  # the last lines of a command that failed
+    parts: list[Part] = field(default_factory=list)  # of a run that was made of some
 
     def keep(self, folder: Path = FOLDER) -> None:
         """Write it in the place of the last run."""
@@ -35,4 +37,8 @@ class Result:
 def kept(campaign: str, folder: Path = FOLDER) -> Result | None:
     """The last run; None: it never ran."""
     path = folder / f"{campaign}.json"
-    return Result(**json.loads(path.read_text())) if path.exists() else None
+    if not path.exists():
+        return None
+    told = json.loads(path.read_text())
+    told["parts"] = [Part(**each) for each in told.get("parts", ())]
+    return Result(**told)

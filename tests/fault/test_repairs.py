@@ -11,6 +11,7 @@ import random
 import subprocess
 import sys
 import threading
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from dlq.v1 import job_pb2
 from dlq_client.jobs import Jobs
 from dlq_master.store.sqlite.migrations import migrations
 from support.harness import HERE, Daemons
+from support.postgres_site import PostgresSite, need_postgres, postgres_site
 from support.proofs import proved
 from support.waiting import wait_until
 
@@ -58,6 +60,34 @@ def test_a_start_that_is_killed_in_the_last_step_of_the_schema_goes_on(tmp_path:
     )  # fmt: skip
     assert done.returncode == 0, done.stderr[-3000:]
     assert json.loads(done.stdout)["kills"] > 3
+
+
+@pytest.fixture
+def site() -> Iterator[PostgresSite]:
+    need_postgres()
+    with postgres_site() as made:
+        yield made
+
+
+def killed_on_postgres(site: PostgresSite) -> dict[str, Any]:
+    """The same on a server of PostgreSQL; what was found."""
+    done = subprocess.run(
+        [sys.executable, HERE / "postgres_schema_kills.py", site.primary.dsn],
+        env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)},
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr[-3000:]
+    found: dict[str, Any] = json.loads(done.stdout)
+    assert found["kills"] > found["most_statements"] > 5
+    return found
+
+
+@pytest.mark.torture
+def test_a_start_that_is_killed_in_the_change_of_postgresqls_schema_loses_no_job(
+    site: PostgresSite,
+) -> None:
+    found = killed_on_postgres(site)
+    proved("kills in the change of PostgreSQL's schema", **found, jobs_lost=0)
 
 
 def submit(daemons: Daemons, count: int) -> list[str]:

@@ -1,6 +1,7 @@
 """Two masters on three PostgreSQL servers, under load. The leader is killed, stopped, told to leave
 or cut off. The primary dies, fills its disk, or ends a commit that waits, and a server that has
-lost commits is promoted. Nothing acknowledged is lost, no job notices.
+lost commits is promoted. Nothing acknowledged is lost, no job notices, and what a user has read at
+one leader the next one says too.
 
 A short run is part of `make test-rest`; `make ha TAKEOVERS=200 SEED=1` is the long one.
 """
@@ -19,6 +20,7 @@ from support.ledger_clients import Client, Promises, drain
 from support.lined_pair import LinedPair
 from support.proofs import proved
 from support.rotating_site import RotatingSite, rotating_site
+from support.seen_reads import Reading
 from support.takeover_faults import FAULTS, Takeovers
 
 TAKEOVERS = int(os.environ.get("TAKEOVERS", "200"))
@@ -56,23 +58,25 @@ def run(root: Path, site: RotatingSite, faults: Sequence[str], chance: random.Ra
     crowd = [
         Client(daemons, "", number, promises, SEED, pauses_s=(0.3, 1.2)) for number in range(3)
     ]
-    takeovers = Takeovers(daemons, site, chance)
+    takeovers, reading = Takeovers(daemons, site, chance), Reading(daemons, SEED)
+    beside: list[Client | Reading] = [*crowd, reading]
     with daemons.up():
         daemons.start_standby()
-        for client in crowd:
+        for client in beside:
             client.start()
         try:
             for fault in faults:
                 time.sleep(chance.uniform(0.3, 1.5))
                 takeovers.befall(fault)
         finally:
-            for client in crowd:
+            for client in beside:
                 client.stop()
-            for client in crowd:
+            for client in beside:
                 client.join()
-        for client in crowd:
+        for client in beside:
             if client.failure is not None:
                 raise client.failure
+        assert reading.seen.wrongs == []
         found = drain(daemons)
     for fault, took_s in sorted(takeovers.took_s.items()):
         proved(
@@ -82,7 +86,10 @@ def run(root: Path, site: RotatingSite, faults: Sequence[str], chance: random.Ra
             median_s=round(median(took_s), 2),
             worst_s=round(max(took_s), 2),
         )
-    proved("takeovers", takeovers=len(faults), seed=SEED, refused=takeovers.refused, **found)
+    proved(
+        "takeovers", takeovers=len(faults), seed=SEED, refused=takeovers.refused,
+        reads=reading.seen.answers, reads_that_went_back=0, **found,
+    )  # fmt: skip
     assert found["accepted"] > 0
     assert found["more_than_one_attempt"] == 0
 

@@ -41,8 +41,8 @@ def main() -> None:
             for old in root.glob(f"{path.name}*"):
                 old.unlink()
             old_database(path, steps)
-            killed = _is_killed(lambda path=path, number=number: _open(path, number))  # type: ignore[misc]
-            if _is_killed(lambda path=path: _look(path)):  # type: ignore[misc]
+            killed = is_killed(lambda path=path, number=number: _open(path, number))  # type: ignore[misc]
+            if is_killed(lambda path=path: _look(path)):  # type: ignore[misc]
                 raise AssertionError(f"after step {steps}, kill {number}: the next start failed")
             kills, statements = kills + killed, max(statements, number)
             if not killed:
@@ -107,7 +107,7 @@ def _look(path: Path) -> None:
     reader.close()
 
 
-def _is_killed(work: Callable[[], None]) -> bool:
+def is_killed(work: Callable[[], None]) -> bool:
     """Run it in a child; whether that was killed. Raises AssertionError when it failed."""
     child = os.fork()
     if child == 0:

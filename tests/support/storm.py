@@ -301,13 +301,13 @@ class Storm(SteppedDaemon):
 
     def _judge(self) -> None:
         """Every promise was kept, or given up in words before its deadline."""
-        counts = self.found.counts
+        counts, stories = self.found.counts, dict[JobId, list[JournalEvent]]()
+        # Once: a look at all events for each of thousands of jobs takes longer than the storm.
+        for event in self.store.events(0, 10_000_000):
+            if event.job_id is not None and event.kind.startswith("promise_"):
+                stories.setdefault(event.job_id, []).append(event)
         for job in self.loop.published.jobs():
-            story = [
-                e
-                for e in self.store.events(0, 10_000_000, job.job_id)
-                if e.kind.startswith("promise_")
-            ]
+            story = stories.get(job.job_id, [])
             made = [event for event in story if event.kind == "promise_made"]
             counts[f"jobs: {job.state}"] += 1
             counts["resized"] += job.resizes

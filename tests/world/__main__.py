@@ -30,8 +30,8 @@ def main() -> None:
 
 
 @main.command()
-@click.option("--seeds", default=1000, show_default=True)
-@click.option("--seed", default=1, show_default=True, help="the first one")
+@click.option("--seeds", default=1000, show_default=True, envvar="SEEDS")
+@click.option("--seed", default=1, show_default=True, envvar="SEED", help="the first one")
 @click.option("--workers", default=2, show_default=True)
 def seeds(seeds: int, seed: int, workers: int) -> None:
     """Run many seeds; the first that break are shrunk, told and written down."""
@@ -64,7 +64,7 @@ def seeds(seeds: int, seed: int, workers: int) -> None:
 
 @main.command()
 @click.option("--seed", default=1, show_default=True, help="the first one")
-@click.option("--most", default=200, show_default=True, help="seeds for one bug")
+@click.option("--most", default=200, show_default=True, envvar="MOST", help="seeds for one bug")
 @click.option("--workers", default=2, show_default=True)
 @click.argument("names", nargs=-1)
 def bugs(names: tuple[str, ...], seed: int, most: int, workers: int) -> None:

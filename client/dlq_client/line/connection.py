@@ -17,7 +17,7 @@ import grpc
 from dlq_client.line.errors import from_rpc_error, is_crowded, is_lost
 from dlq_client.line.identity import Identity, default_home, load_identity
 from dlq_common.clock import Clock, SteadyClock
-from dlq_common.errors import Unauthenticated
+from dlq_common.errors import NotLeader, Unauthenticated
 from dlq_common.ids import Ids, RandomIds
 from dlq_common.text.addresses import split_addresses
 
@@ -48,6 +48,8 @@ def apart(call: Callable[[], T]) -> T:
 
 FIRST_DELAY_S = 0.1
 LONGEST_DELAY_S = 2.0
+# A standby may lead in a moment, and its refusal costs it little.
+STANDBY_DELAY_S = 0.5
 
 
 class Patience:
@@ -77,16 +79,19 @@ class Patience:
         self._began_s = None
         self._delay_s = FIRST_DELAY_S
 
-    def wait(self) -> bool:
-        """Pause before the next try; False, at once, when the patience is over."""
+    def wait(self, *, standby: bool = False) -> bool:
+        """Pause before the next try; False, at once, when the patience is over. `standby`: a master
+        has refused that does not lead.
+        """
         now_s = self._clock.boottime_s()
         if self._began_s is None:
             self._began_s = now_s
         # Full jitter: clients that lost the same master must not come back in step.
-        delay_s = self._rng.uniform(0, self._delay_s)
+        delay_s = self._rng.uniform(0, STANDBY_DELAY_S if standby else self._delay_s)
         if now_s + delay_s - self._began_s >= self._limit_s:
             return False
-        self._delay_s = min(LONGEST_DELAY_S, self._delay_s * 2)
+        if not standby:
+            self._delay_s = min(LONGEST_DELAY_S, self._delay_s * 2)
         self._pause(delay_s)
         return True
 
@@ -156,7 +161,8 @@ class Connection:
                 if failure.metadata.get("leader") and "," in self.identity.address and follows:
                     follows -= 1  # it has done nothing, and says who leads: that one is next
                     continue
-                if (is_lost(error) or is_crowded(failure)) and patience.wait():
+                again = is_lost(error) or is_crowded(failure)
+                if again and patience.wait(standby=isinstance(failure, NotLeader)):
                     continue
                 raise failure from None
 

@@ -326,7 +326,7 @@ class LeaderConfig:
 
     # HOST:PORT of the API of every master, this one among them; none: this master leads alone.
     masters: tuple[str, ...] = ()
-    ttl: Seconds = Seconds(5.0)  # a leader that is not heard for so long is replaced
+    ttl: Seconds = Seconds(4.0)  # a leader that is not heard for so long is replaced
     renew: Seconds = Seconds(1.0)  # how often the leader renews its lease
     poll: Seconds = Seconds(0.25)  # how often a standby looks
     # System identifiers of PostgreSQL servers that this cluster has left for good. Without them

@@ -27,13 +27,14 @@ NEVER_S = -math.inf
 NO_FENCE = LeaderFence()
 # A standby that has read the turns so lately has all that count.
 READY_S = 2.0
+LEAST_S = 0.01  # between two looks
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeaseTerms:
     """How long a lease lasts, how often it is renewed, and how often a standby looks."""
 
-    ttl_s: float = 5.0
+    ttl_s: float = 4.0
     renew_s: float = 1.0
     poll_s: float = 0.25
 
@@ -205,10 +206,15 @@ class LeaderLease:
             self.known = later(self.known, row.fence)
         wants = row.free and not self.why and ask.question is RowQuestion.READ
         wants = wants and now_s >= self.waits_until_s
-        self._then(
-            RowQuestion.TRY if wants else RowQuestion.READ,
-            now_s if wants else now_s + self.terms.poll_s,
-        )
+        if wants:
+            self._then(RowQuestion.TRY, now_s)
+            return
+        # The next look is no later than the end of the lease: a leader that stands still renews
+        # nothing.
+        pause_s = self.terms.poll_s
+        if not row.free:
+            pause_s = min(pause_s, max(LEAST_S, row.left_s))
+        self._then(RowQuestion.READ, now_s + pause_s)
 
     def _lead(self, ask: Ask, row: HeldLease, now_s: float) -> None:
         """It is ours. Where only a later look tells so, a renewal must confirm it first."""

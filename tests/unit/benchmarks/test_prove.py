@@ -8,12 +8,18 @@ from pathlib import Path
 
 import pytest
 from benchmarks import ROOT
-from benchmarks.prove.__main__ import run
+from benchmarks.prove.__main__ import run, run_part, with_parts
 from benchmarks.prove.campaigns import CAMPAIGNS, PYTEST, Campaign, Command
 from benchmarks.prove.page import PATH, page_text
+from benchmarks.prove.parts import Part, PartRefused, summed, told_part
 from benchmarks.prove.results import FOLDER, Result, kept
 
 PROVES = "import json, os; open(os.environ['DLQ_PROOFS'], 'a').write(json.dumps({}) + chr(10))"
+
+
+SEEDS = (
+    "{'campaign': 'small', 'first_seed': int(os.environ['SEED']), 'seeds': int(os.environ['N'])}"
+)
 
 
 def campaign(*words: str) -> Campaign:
@@ -72,3 +78,80 @@ def test_minutes_are_told_for_long_runs() -> None:
     result = Result("small", "2026-01-02", "abc", True, 600, "a machine", [])
     assert "10 min" in page_text([campaign()], {"small": result})
     assert "59 s" in page_text([campaign()], {"small": replace(result, took_s=59)})
+
+
+def in_parts(program: str = PROVES.format(SEEDS)) -> Campaign:
+    command = Command((PYTEST[0], "-c", program), full={"N": "100"}, size="N", many_seeds=True)
+    return replace(campaign(), commands=(command,))
+
+
+def test_parts_of_the_full_form_are_summed_and_the_page_says_of_which_commits(
+    tmp_path: Path,
+) -> None:
+    whole = in_parts()
+    first = replace(run_part(whole, "1/4"), commit="one")
+    result = with_parts(whole, None, first)
+    assert not result.full
+    assert "25 of 100 so far (n)" in page_text([whole], {"small": result})
+    for words in ("2/4", "3/4", "4/4", "4/4"):  # a part that is run again counts once
+        result = with_parts(whole, result, replace(run_part(whole, words), commit="two"))
+    result.keep(tmp_path)
+    assert kept("small", tmp_path) == result
+    assert result.full
+    assert result.found == [{"campaign": "small", "first_seed": 1, "seeds": 100}]
+    text = page_text([whole], {"small": result})
+    assert "Run in 4 parts" in text
+    assert "Commits: one (25), two (75)." in text
+
+
+def test_parts_of_other_runs_are_taken_once(tmp_path: Path) -> None:
+    file = tmp_path / "chunk"
+    file.write_text('{"campaign": "small", "seeds": 50, "first_seed": 1, "broken": 0}\n')
+    part = told_part(file, "abc", "2026-01-02", 0)
+    result = with_parts(in_parts(), None, part)
+    assert (result.parts, result.failed) == ([part], "")
+    with pytest.raises(PartRefused, match="some are of the part from 1 to 50"):
+        with_parts(in_parts(), result, replace(part, first_seed=50))
+    file.write_text("{}\n")
+    with pytest.raises(PartRefused, match="does not say its first seed"):
+        told_part(file, "abc", "2026-01-02", 0)
+
+
+def test_a_part_that_fails_is_told_until_it_is_run_again() -> None:
+    failing = in_parts("raise SystemExit('two jobs ran at once')")
+    result = with_parts(failing, None, run_part(failing, "2/4"))
+    assert not result.full
+    text = page_text([failing], {"small": result})
+    assert "No part has ended well." in text
+    assert "seed 26: two jobs ran at once" in text
+    result = with_parts(failing, result, run_part(in_parts(), "2/4"))
+    assert not result.failed
+    assert "25 of 100 so far" in page_text([failing], {"small": result})
+
+
+def test_a_middle_has_no_sum_and_a_worst_is_the_worst_of_all() -> None:
+    rows = [
+        {"campaign": "x", "jobs": 3, "median_s": 1.5, "worst_s": 2.0, "left_least": 4},
+        {"campaign": "x", "jobs": 4, "median_s": 1.0, "worst_s": 1.0, "left_least": 2},
+    ]
+    parts = [Part(number, 1, 1, "abc", "day", 1, [row]) for number, row in enumerate(rows)]
+    told = {"campaign": "x", "jobs": 7, "median_s": "1 to 1.50", "worst_s": 2.0}
+    assert summed(parts) == [told | {"left_least": 2}]
+
+
+@pytest.mark.parametrize("words", ["0/4", "3", "a/b"])
+def test_words_that_name_no_part_are_refused(words: str) -> None:
+    with pytest.raises(PartRefused, match="is no part"):
+        run_part(in_parts(), words)
+
+
+def test_a_campaign_of_one_piece_has_no_parts() -> None:
+    with pytest.raises(PartRefused, match="one piece"):
+        run_part(campaign("-c", "pass"), "1/2")
+
+
+@pytest.mark.parametrize("command", [c for one in CAMPAIGNS for c in one.commands if c.size])
+def test_the_parts_of_each_campaign_make_the_whole(command: Command) -> None:
+    parts = [command.part(number, 7) for number in range(1, 8)]
+    assert sum(part.whole() for part in parts) == command.whole()
+    assert len({part.full["SEED"] for part in parts}) == 7

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 
-from dlq_client.line.connection import LONGEST_DELAY_S, Patience
+from dlq_client.line.connection import LONGEST_DELAY_S, STANDBY_DELAY_S, Patience
 from support.fake_clock import FakeClock
 
 
@@ -50,3 +50,15 @@ def test_good_news_starts_the_count_anew() -> None:
     patience.restored()
     assert patience.wait()
     assert pauses[-1] <= 0.1
+
+
+def test_pauses_after_the_refusal_of_a_standby_stay_short() -> None:
+    pauses: list[float] = []
+    patience = a_patience(60.0, pauses)
+    while patience.wait(standby=True):
+        pass
+    assert len(pauses) > 100
+    assert max(pauses) <= STANDBY_DELAY_S
+    patience.restored()
+    patience.wait()
+    assert pauses[-1] <= 0.1, "they count for no line that was lost"

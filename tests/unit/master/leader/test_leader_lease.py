@@ -7,8 +7,18 @@ from dataclasses import dataclass, field
 
 import pytest
 
+from dlq_client.line.connection import STANDBY_DELAY_S
 from dlq_common.fence import LeaderFence
-from dlq_master.leader.lease import Ask, LeaderLease, LeaseTerms, RowQuestion, Standing, carried_out
+from dlq_master.control.config import LeaderConfig
+from dlq_master.leader.lease import (
+    SPEAKS,
+    Ask,
+    LeaderLease,
+    LeaseTerms,
+    RowQuestion,
+    Standing,
+    carried_out,
+)
 from dlq_master.leader.row import HeldLease, RowUnknown
 from support.simulated_lease import LeaseServer, SimulatedRow
 
@@ -108,6 +118,27 @@ def test_both_tell_how_long_the_lease_lasts(pair: Pair) -> None:
         assert TERMS.ttl_s - TERMS.renew_s - 0.6 < each.lease.left_s(pair.now_s) <= TERMS.ttl_s
     pair.pass_s(2.0, pair.two)
     assert pair.two.lease.left_s(pair.now_s) < TERMS.ttl_s - 2.0
+
+
+def test_a_standby_looks_again_at_the_end_of_the_lease(pair: Pair) -> None:
+    pair.pass_s(3.0, pair.one, pair.two)
+    ends_s = pair.one.lease.left_s(pair.now_s) + pair.now_s
+    looks = list[float]()
+    while not pair.two.lease.may_speak(pair.now_s):
+        pair.pass_s(0.1, pair.two)
+        looks.append(pair.two.lease.due_s())
+    assert any(abs(look_s - ends_s) < 0.02 for look_s in looks), "it did not wait for its next poll"
+    assert pair.now_s <= ends_s + 0.2
+
+
+def test_the_default_lease_leaves_a_second_and_a_half_of_six_for_everything_else() -> None:
+    """A takeover of a leader that stands still takes one lease, and a client's longest pause. What
+    is left of 6 s is for questions to the database, reading the last turns, and opening the ports.
+    """
+    config, terms = LeaderConfig(), LeaseTerms()
+    assert (config.ttl, config.renew, config.poll) == (terms.ttl_s, terms.renew_s, terms.poll_s)
+    assert 6.0 - config.ttl - STANDBY_DELAY_S >= 1.5
+    assert SPEAKS * config.ttl >= 2.5 * config.renew, "two renewals may be late"
 
 
 def test_the_end_of_the_leaders_session_frees_the_row_at_once(pair: Pair) -> None:
