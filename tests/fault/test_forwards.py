@@ -10,11 +10,14 @@ import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 import psutil
 import pytest
 
 from support.harness import BIN, Daemons
+from support.pair_daemons import PairDaemons
+from support.postgres_site import PostgresServer, postgres_site
 from support.waiting import wait_until
 
 pytestmark = [pytest.mark.integration, pytest.mark.long("integration/test_forward_program.py")]
@@ -206,10 +209,10 @@ def said(process: "subprocess.Popen[bytes]") -> bytes:
     return process.stderr.readline()
 
 
-def relay_of(daemons: Daemons) -> psutil.Process:
+def relay_of(daemons: Daemons, master: str = "master") -> psutil.Process:
     (found,) = (
         each
-        for each in psutil.Process(daemons.pid("master")).children()
+        for each in psutil.Process(daemons.pid(master)).children()
         if "dlq_master.relay.program" in each.cmdline()
     )
     return found
@@ -223,10 +226,13 @@ def test_the_bytes_go_through_the_relay_and_not_through_the_master(relayed: Daem
         assert b"through the relay" in said(process)
         with connected(local) as line:
             data = os.urandom(4 << 20)
-            before = relay_of(relayed).io_counters()
             assert echoed(line, data) == data
-            after = relay_of(relayed).io_counters()
-        assert after.read_chars - before.read_chars > 2 * len(data)
+            relay = relay_of(relayed)
+            relay.suspend()
+            line.sendall(b"stands still")
+            assert not select.select([line], [], [], 0.5)[0], "only the relay brings them"
+            relay.resume()
+            assert line.recv(64) == b"stands still"
 
 
 def test_a_connection_goes_on_when_the_relay_is_killed(relayed: Daemons) -> None:
@@ -277,3 +283,71 @@ def test_a_client_that_is_killed_takes_its_command_along(relayed: Daemons) -> No
             what="the command's end",
             timeout_s=40.0,
         )
+
+
+# ---- another master
+
+
+def test_a_forward_goes_on_when_the_master_is_replaced_by_another_release(
+    relayed: Daemons,
+) -> None:
+    """An upgrade stops the master in order, and starts its next program. The relay goes along."""
+    with (
+        echoing(relayed) as (job_id, port),
+        forwarded(relayed, job_id, port, "--verbose") as (process, local),
+        connected(local) as line,
+    ):
+        assert b"through the relay" in said(process)
+        assert echoed(line, b"before") == b"before"
+        former = relay_of(relayed)
+        relayed.stop("master")
+        wait_until(lambda: not former.is_running(), what="the end of the former relay")
+        during = os.urandom(3 << 20)
+        sender = threading.Thread(target=line.sendall, args=(during,))
+        sender.start()
+        relayed.start("master")
+        relayed.wait_for("master")
+        back = bytearray()
+        while len(back) < len(during):
+            back += line.recv(1 << 20)
+        sender.join(60.0)
+        assert bytes(back) == during
+        assert b"through the master: the line through the relay is cut" in said(process)
+
+
+class RelayedPair(PairDaemons):
+    """Two masters, each with a relay of its own while it leads."""
+
+    def __init__(self, root: Path, server: PostgresServer) -> None:
+        super().__init__(root, server)
+        self._settings += '[relay]\nlisten = "127.0.0.1:0"\n'
+
+
+def test_a_takeover_loses_no_byte_and_new_forwards_go_through_the_new_leaders_relay(
+    tmp_path: Path,
+) -> None:
+    with postgres_site() as site, RelayedPair(tmp_path, site.primary).up() as daemons:
+        assert isinstance(daemons, PairDaemons)
+        daemons.start_standby()
+        with (
+            echoing(daemons) as (job_id, port),
+            forwarded(daemons, job_id, port, "--verbose") as (process, local),
+            connected(local) as line,
+        ):
+            assert b"through the relay" in said(process)
+            assert echoed(line, b"before") == b"before"
+            daemons.kill("master")
+            data = os.urandom(1 << 20)
+            assert echoed(line, data) == data
+            assert daemons.leads("master2")
+            assert b"through the master: " in said(process)
+            wait_until(
+                lambda: daemons.dlq("exec", job_id, "true").code == 0,
+                what="the agent at the new leader",
+                timeout_s=60.0,
+            )
+            with forwarded(daemons, job_id, port, "--verbose") as (second, again):
+                assert b"through the relay" in said(second)
+                assert relay_of(daemons, "master2").is_running()
+                with connected(again) as other:
+                    assert echoed(other, data) == data

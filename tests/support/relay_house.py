@@ -9,15 +9,17 @@ import secrets
 import socket
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from typing import Any
+from unittest.mock import patch
 
 from dlq_client.inside.relay_line import RelayLine, dial
 from dlq_common.identity.files import StoredIdentity
-from dlq_common.identity.pki import Authority, Role, new_key_and_csr, parse_identity
+from dlq_common.identity.pki import Authority, Role, fingerprint, new_key_and_csr, parse_identity
+from dlq_master.relay.pairs import JoinedWay, TicketHolder
 from dlq_master.relay.program import RelayProgram
 from support.fake_clock import FakeClock
 
@@ -36,7 +38,17 @@ class PairTickets:
 class RelayHouse:
     """`tell` is what a master writes; `heard` what it reads."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, believes_all: bool = False, spoils: bool = False) -> None:
+        """`believes_all`: it joins all holders of tickets. `spoils`: see `spoiling`."""
+        self.spoiling = threading.Event()
+        """Once set, it changes the bytes that it passes on."""
+        self._lies = ExitStack()
+        if believes_all:
+            self._lies.enter_context(patch.object(TicketHolder, "is_of", return_value=True))
+        if spoils:
+            self._lies.enter_context(
+                patch.object(JoinedWay, "_sent", self._spoilt(JoinedWay._sent))
+            )
         self.clock = FakeClock()
         self.authority = Authority.create(CLUSTER, time.time())
         self.heard: queue.Queue[dict[str, Any]] = queue.Queue()
@@ -62,7 +74,16 @@ class RelayHouse:
             os.close(self._words)
             self._thread.join(60.0)
             self._pool.shutdown()
+            self._lies.close()
             self.close()
+
+    def _spoilt(self, sent: Callable[[Any, memoryview], memoryview]) -> Any:
+        def change(way: JoinedWay, piece: memoryview) -> memoryview:
+            if piece and self.spoiling.is_set():
+                piece[len(piece) - 1] ^= 1
+            return sent(way, piece)
+
+        return change
 
     def close(self) -> None:
         """Let go of what it has opened."""
@@ -114,10 +135,25 @@ class RelayHouse:
         )
         return made
 
-    def dialled(self, ticket: str, identity: StoredIdentity) -> Future[RelayLine]:
+    def dialled(
+        self, ticket: str, identity: StoredIdentity, expected: str | bytes
+    ) -> Future[RelayLine]:
         """A line, once it is joined; or LineLost."""
-        place = (f":{self.port}", "127.0.0.1:1", ticket, identity)
+        place = (f":{self.port}", "127.0.0.1:1", ticket, identity, expected)
         return self._pool.submit(lambda: self._kept(dial(*place)))
+
+    def called(
+        self, tickets: PairTickets, person: StoredIdentity, node: str = "gpu01"
+    ) -> Future[RelayLine]:
+        """The caller's line."""
+        return self.dialled(tickets.caller, person, f"dlq://{CLUSTER}/node/{node}")
+
+    def answered(
+        self, tickets: PairTickets, node: StoredIdentity, caller: StoredIdentity
+    ) -> Future[RelayLine]:
+        """The agent's line."""
+        shown = bytes.fromhex(fingerprint(caller.certificate))
+        return self.dialled(tickets.agent, node, shown)
 
     def _kept(self, line: RelayLine) -> RelayLine:
         self._lines.append(line)
@@ -127,7 +163,7 @@ class RelayHouse:
         """The lines of a caller and an agent."""
         person, node = self.person(), self.node()
         tickets = self.expect(person)
-        caller, agent = self.dialled(tickets.caller, person), self.dialled(tickets.agent, node)
+        caller, agent = self.called(tickets, person), self.answered(tickets, node, person)
         return tickets, caller.result(60.0), agent.result(60.0)
 
 

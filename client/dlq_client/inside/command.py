@@ -17,7 +17,7 @@ import grpc
 from dlq.v1 import exec_pb2
 from dlq.v1 import job_service_pb2 as wire
 from dlq.v1.job_service_pb2_grpc import JobServiceStub
-from dlq_client.inside.counted import CountedInputs, CountedOutputs
+from dlq_client.inside.counted import CountedInputs, CountedOutputs, Piece
 from dlq_client.line.connection import Connection, apart
 from dlq_client.line.errors import from_rpc_error, is_lost
 from dlq_common.errors import DlqError, TryAgain, Unavailable
@@ -78,6 +78,13 @@ class CommandInside:
         """The command's output as it comes; its exit comes last. Raises a DlqError when the master
         refuses, or when the command's end is not known.
         """
+        for piece in self.pieces():
+            if isinstance(piece, memoryview):
+                piece = exec_pb2.ExecOutput(stdout=bytes(piece))
+            yield piece
+
+    def pieces(self) -> Iterator[Piece]:
+        """The same; the bytes of stdout may come without a message, and without a copy."""
         patience = self._connection.patience(_COMES_BACK_S)
         try:
             while True:
@@ -85,7 +92,7 @@ class CommandInside:
                     for output in self._received.of(self._said()):
                         patience.restored()
                         yield output
-                        if output.HasField("ended"):
+                        if not isinstance(output, memoryview) and output.HasField("ended"):
                             return
                     raise Unavailable("the command's stream ended before the command did")
                 except grpc.RpcError as error:
@@ -103,7 +110,7 @@ class CommandInside:
         finally:
             self.kill()
 
-    def _said(self) -> Iterator[exec_pb2.ExecOutput]:
+    def _said(self) -> Iterator[Piece]:
         """The outputs of the present line, by the relay where that has taken over."""
         if self._relays is not None and self._relays.has_line:
             yield from self._relays.outputs()
@@ -122,7 +129,7 @@ class CommandInside:
         """At most `piece_bytes` of input; waits while the command does not read. No effect once it
         is over.
         """
-        self._inputs.put(exec_pb2.ExecInput(stdin=data))
+        self._inputs.put(bytes(data))
 
     def end_stdin(self) -> None:
         """There is no more of it."""

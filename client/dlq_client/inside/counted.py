@@ -14,7 +14,12 @@ PIECE_BYTES = 64 * 1024
 # more, and a signal or a confirmation never waits behind bytes.
 _MOST_UNTAKEN = 3
 _CONFIRMED_EVERY = 16
-_CONFIRMED_BYTES = 2 * PIECE_BYTES
+_CONFIRMED_BYTES = 8 * PIECE_BYTES  # half of what the agent keeps at least
+
+Piece = exec_pb2.ExecOutput | memoryview
+"""An output; or one that is stdout alone, by its bytes."""
+Input = exec_pb2.ExecInput | bytes
+"""An input; or the bytes of stdin."""
 
 
 class CountedOutputs:
@@ -26,9 +31,13 @@ class CountedOutputs:
         self._confirmed = self._bytes = 0
         self._started = False
 
-    def of(self, outputs: Iterable[exec_pb2.ExecOutput]) -> Iterator[exec_pb2.ExecOutput]:
+    def of(self, outputs: Iterable[Piece]) -> Iterator[Piece]:
         """The outputs of one stream for the caller; those of the protocol are taken here."""
         for output in outputs:
+            if isinstance(output, memoryview):
+                self._note(len(output))
+                yield output
+                continue
             match output.WhichOneof("body"):
                 case "input_count":
                     self._inputs.done(output.input_count)
@@ -38,12 +47,12 @@ class CountedOutputs:
                         self._started = True
                         yield output
                 case _:
-                    self._note(output)
+                    self._note(len(output.stdout) + len(output.stderr))
                     yield output
 
-    def _note(self, output: exec_pb2.ExecOutput) -> None:
+    def _note(self, size: int) -> None:
         self.count += 1
-        self._bytes += len(output.stdout) + len(output.stderr)
+        self._bytes += size
         if self.count - self._confirmed >= _CONFIRMED_EVERY or self._bytes >= _CONFIRMED_BYTES:
             self._inputs.confirm(self.count)
             self._confirmed, self._bytes = self.count, 0
@@ -55,7 +64,7 @@ class CountedInputs:
     def __init__(self, *, counted: bool) -> None:
         """`counted`: the agent says which inputs the command has taken."""
         self._changed = threading.Condition()
-        self._waiting: deque[exec_pb2.ExecInput] = deque()
+        self._waiting: deque[Input] = deque()
         self._first = 0  # the number of the first that waits
         self._next = 0  # the number of the next to send
         self._bytes = 0
@@ -67,9 +76,9 @@ class CountedInputs:
         self.closed = False
         self.piece_bytes = PIECE_BYTES
 
-    def put(self, message: exec_pb2.ExecInput) -> None:
+    def put(self, message: Input) -> None:
         """Add one. Stdin waits while much is not taken."""
-        size = len(message.stdin)
+        size = len(message) if isinstance(message, bytes) else 0
         with self._changed:
             while size and self._bytes + size > self._most_bytes and not self.closed:
                 self._changed.wait()
@@ -124,7 +133,7 @@ class CountedInputs:
         first.opening.CopyFrom(opening)
         return self._requests(first, stream)
 
-    def relayed(self, started: exec_pb2.ExecStarted, beat_s: float) -> Iterator[exec_pb2.ExecInput]:
+    def relayed(self, started: exec_pb2.ExecStarted, beat_s: float) -> Iterator[Input]:
         """The inputs of a new line, on which the command runs already. An empty word comes where
         nothing else has come for `beat_s`.
         """
@@ -144,13 +153,15 @@ class CountedInputs:
     def _requests(self, first: wire.ExecJobRequest, stream: int) -> Iterator[wire.ExecJobRequest]:
         yield first
         for message in self._pieces(stream, None):
+            if isinstance(message, bytes):
+                message = exec_pb2.ExecInput(stdin=message)
             yield wire.ExecJobRequest(input=message)
 
-    def _pieces(self, stream: int, beat_s: float | None) -> Iterator[exec_pb2.ExecInput]:
+    def _pieces(self, stream: int, beat_s: float | None) -> Iterator[Input]:
         while (message := self._wait_for_next(stream, beat_s)) is not None:
             yield message
 
-    def _wait_for_next(self, stream: int, beat_s: float | None) -> exec_pb2.ExecInput | None:
+    def _wait_for_next(self, stream: int, beat_s: float | None) -> Input | None:
         with self._changed:
             while True:
                 if self.closed or self._stream != stream:
@@ -169,6 +180,8 @@ class CountedInputs:
 
     def _drop(self, count: int) -> None:
         while self._first < min(count, self._next):
-            self._bytes -= len(self._waiting.popleft().stdin)
+            message = self._waiting.popleft()
+            if isinstance(message, bytes):
+                self._bytes -= len(message)
             self._first += 1
         self._changed.notify_all()

@@ -50,7 +50,7 @@ class Frames:
     def __init__(self) -> None:
         self._rest = b""  # of a frame that is not whole
 
-    def of(self, data: bytes) -> list[Frame]:
+    def of(self, data: bytes | memoryview) -> list[Frame]:
         """The whole frames up to here; ValueError where these are none. Large ones are not copied:
         they are views of `data`.
         """
@@ -67,10 +67,10 @@ class Frames:
         while (end := _end_of(view, at)) is not None and end <= len(data):
             found.append(_frame(view, at, end))
             at = end
-        self._rest = data[at:]
+        self._rest = bytes(view[at:])
         return found
 
-    def _missing(self, data: bytes) -> int:
+    def _missing(self, data: bytes | memoryview) -> int:
         """So many of these bytes end the frame that is not whole."""
         head = self._rest + data[: _HEAD.size]
         end = _end_of(head, 0)
@@ -148,6 +148,7 @@ class Forward:
         self._failure: DlqError | None = None
         self._window = self._next = 0
         self._told: set[str] = set()
+        self._is_woken = False
         self._woken, self._wakes = os.pipe()
         for end in (self._woken, self._wakes):
             os.set_blocking(end, False)
@@ -201,11 +202,13 @@ class Forward:
         """A thread of its own, which always reads: the windows bound the waiting bytes."""
         frames = Frames()
         try:
-            for output in self._inside.outputs():
-                if output.HasField("ended"):
-                    self._ended = output.ended
-                elif output.stdout:
-                    self._put_arrived(frames.of(output.stdout))
+            for piece in self._inside.pieces():
+                if isinstance(piece, memoryview):
+                    self._put_arrived(frames.of(piece))
+                elif piece.HasField("ended"):
+                    self._ended = piece.ended
+                elif stdout := piece.stdout:  # each use of the field copies it
+                    self._put_arrived(frames.of(stdout))
         except DlqError as error:
             self._failure = error
         except ValueError as error:
@@ -223,6 +226,9 @@ class Forward:
         self._wake()
 
     def _wake(self) -> None:
+        if self._is_woken:
+            return
+        self._is_woken = True
         with suppress(BlockingIOError):
             os.write(self._wakes, b"w")
 
@@ -243,6 +249,7 @@ class Forward:
             if key.fileobj == self._woken:
                 with suppress(BlockingIOError):
                     os.read(self._woken, 4096)
+                self._is_woken = False  # before what has come is looked at
             elif isinstance(key.data, _Local):
                 self._serve_local(key.data, events)
             elif isinstance(key.fileobj, socket.socket):
@@ -334,7 +341,7 @@ class Forward:
             if done < len(data):
                 local.waiting.appendleft(data[done:])
                 break
-        if local.owed >= self._window // 4:
+        if local.owed >= self._window // 2:
             self._line.put(_HEAD.pack(b"w", local.stream, local.owed))
             local.held -= local.owed
             local.owed = 0

@@ -18,7 +18,7 @@ from google.protobuf.message import DecodeError
 from dlq.v1 import exec_pb2
 from dlq.v1 import job_service_pb2 as wire
 from dlq.v1.job_service_pb2_grpc import JobServiceStub
-from dlq_client.inside.counted import CountedInputs, CountedOutputs
+from dlq_client.inside.counted import CountedInputs, CountedOutputs, Input, Piece
 from dlq_client.inside.relay_line import (
     BEAT_S,
     SILENCE_S,
@@ -27,6 +27,8 @@ from dlq_client.inside.relay_line import (
     RelayLine,
     dial,
     full_address,
+    stdin_head,
+    stdout_of,
 )
 from dlq_client.line.connection import Connection
 from dlq_client.line.errors import from_rpc_error
@@ -35,6 +37,7 @@ from dlq_common.errors import Unavailable
 FIRST_REST_S: Final = 15.0  # above the time for which the relay keeps half a line
 LONGEST_REST_S: Final = 300.0
 STARTED_S: Final = 10.0
+_COUNTED: Final = ("stdout", "stderr", "ended")
 
 
 class RelayedLine:
@@ -44,18 +47,19 @@ class RelayedLine:
         self.address = address
         self._line, self._control = line, control
         self._first = 0
-        self._early: list[exec_pb2.ExecOutput] = []
+        self._early: list[Piece] = []
 
     def take_up(self, spec: exec_pb2.ExecSpec) -> exec_pb2.ExecStarted:
         """The command runs on this line from now on. Raises LineLost where it does not."""
         self._first = spec.output_count
         self._say(exec_pb2.RelayedInput(spec=spec))
         self._early = self._hear(STARTED_S)
-        if not self._early[0].HasField("started"):
+        first = self._early.pop(0)
+        if isinstance(first, memoryview) or not first.HasField("started"):
             raise LineLost("the agent does not find the command")
-        return self._early.pop(0).started
+        return first.started
 
-    def outputs(self, had: int) -> Iterator[exec_pb2.ExecOutput]:
+    def outputs(self, had: int) -> Iterator[Piece]:
         """The outputs of the command from this number on. Raises LineLost, and RpcError where the
         master has ended the line.
         """
@@ -67,17 +71,21 @@ class RelayedLine:
                 raise self._refusal() from None
             self._early = []
             for output in heard:
-                if output.WhichOneof("body") in ("stdout", "stderr", "ended"):
+                if isinstance(output, memoryview) or output.WhichOneof("body") in _COUNTED:
                     number += 1
                     if number <= had:
                         continue  # it has come through the master meanwhile
                 yield output
 
-    def bring(self, inputs: Iterator[exec_pb2.ExecInput]) -> None:
+    def bring(self, inputs: Iterator[Input]) -> None:
         """Write these until they end, or the line does."""
         try:
             for each in inputs:
-                self._say(exec_pb2.RelayedInput(input=each))
+                if isinstance(each, bytes):
+                    self._line.begin(stdin_head(len(each)), each)
+                    self._write()
+                else:
+                    self._say(exec_pb2.RelayedInput(input=each))
         except LineLost:
             self._line.end(cleanly=False)  # the reader hears it
 
@@ -92,14 +100,17 @@ class RelayedLine:
 
     def _say(self, message: exec_pb2.RelayedInput) -> None:
         self._line.begin(message.SerializeToString())
+        self._write()
+
+    def _write(self) -> None:
         while not self._line.write():
             self._line.await_ready(writing=True, timeout_s=SILENCE_S)
 
-    def _hear(self, patience_s: float) -> list[exec_pb2.ExecOutput]:
+    def _hear(self, patience_s: float) -> list[Piece]:
         try:
             while not (heard := self._line.read()):
                 self._line.await_ready(writing=False, timeout_s=patience_s)
-            return [exec_pb2.ExecOutput.FromString(each) for each in heard]
+            return [stdout_of(each) or exec_pb2.ExecOutput.FromString(each) for each in heard]
         except (ValueError, DecodeError) as error:
             raise Unavailable(f"the node does not speak as a command does: {error}") from None
 
@@ -156,7 +167,7 @@ class RelaySeeker:
         with self._switching:
             return self.has_line
 
-    def outputs(self) -> Iterator[exec_pb2.ExecOutput]:
+    def outputs(self) -> Iterator[Piece]:
         """Those of the line. Raises as RelayedLine does; then there is no line."""
         line, self._pending = self._pending, None
         assert line is not None
@@ -205,7 +216,9 @@ class RelaySeeker:
         control: Any = JobServiceStub(self._connection.channel).ExecJob(iter((asked,)))
         try:
             told = next(control).output.relay
-            line = dial(told.address, identity.first_address, told.ticket, identity)
+            line = dial(
+                told.address, identity.first_address, told.ticket, identity, expected=told.node
+            )
         except StopIteration:
             raise LineLost("the master has no relay") from None
         except BaseException:

@@ -16,14 +16,13 @@ from contextlib import suppress
 from typing import Any, Final, Protocol
 
 from dlq_common.daemon.logs import get_logger
-from dlq_common.errors import TryAgain, Unavailable
+from dlq_common.errors import Unavailable
 from dlq_common.identity.pki import CertifiedIdentity, Role
 
 COMMAND: Final = (sys.executable, "-P", "-m", "dlq_master.relay.program")
 START_S: Final = 10.0
 FIRST_REST_S: Final = 1.0
 LONGEST_REST_S: Final = 60.0
-MOST_OF_CALLER: Final = 64
 
 _log = get_logger("master.relay")
 
@@ -42,8 +41,9 @@ class ShownCertificate(Protocol):
 class RelayedPair:
     """A caller and a node that are expected at the relay, or joined there."""
 
-    def __init__(self, number: int, address: str, caller: str) -> None:
-        self.number, self.address, self.caller = number, address, caller
+    def __init__(self, number: int, address: str, node: str) -> None:
+        """`node`: the name in its certificate."""
+        self.number, self.address, self.node = number, address, node
         self.caller_ticket, self.agent_ticket = secrets.token_urlsafe(32), secrets.token_urlsafe(32)
         self._over: asyncio.Future[str] = asyncio.get_running_loop().create_future()
 
@@ -82,17 +82,15 @@ class RelayChild:
         return None if self._process is None else self._process.pid
 
     async def expect(self, caller: CertifiedIdentity, node_id: str) -> RelayedPair:
-        """Tickets for both, for some seconds. Raises Unavailable, and TryAgain for a caller with
-        too many.
+        """Tickets for both, for some seconds. Raises Unavailable. A caller has as many lines as
+        open calls (rpc/calls/limits.py).
         """
-        who = _name(caller.cluster, caller.role, caller.name)
-        if sum(pair.caller == who for pair in self._pairs.values()) >= MOST_OF_CALLER:
-            raise TryAgain(f"{caller.name} has as many lines as one may", limit="relays")
         process = await self._running()
         assert process.stdin is not None
         self._next += 1
-        pair = RelayedPair(self._next, self._address(), who)
+        who = _name(caller.cluster, caller.role, caller.name)
         node = _name(caller.cluster, Role.NODE, node_id)
+        pair = RelayedPair(self._next, self._address(), node)
         self._pairs[pair.number] = pair
         try:
             self._tell_keys(process)
@@ -112,7 +110,7 @@ class RelayChild:
         return pair
 
     def end(self, pair: RelayedPair) -> None:
-        """The caller has gone, or may not go on: its command ends too."""
+        """The call has ended, and the line with it."""
         if self._pairs.pop(pair.number, None) is not None and self._process is not None:
             self._tell(self._process, do="end", pair=pair.number)
         pair.end("")

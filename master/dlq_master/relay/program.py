@@ -5,7 +5,8 @@
 The master tells it tickets on its standard input, one line of JSON for each. A caller and an agent
 come with a certificate of the cluster and their ticket, and the two lines are joined. A ticket
 opens one line, once, to one holder, within seconds. Unknown connections are few and have little
-time. The process ends with its master.
+time. Joined lines carry TLS between their ends, which this process cannot read. It ends with its
+master.
 """
 
 from __future__ import annotations
@@ -27,20 +28,17 @@ from dlq_common.identity.private_files import load_chain
 from dlq_common.text.addresses import split_address
 from dlq_master.planner.modest import be_modest
 from dlq_master.relay.pairs import (
-    AGENT,
-    CALLER,
     SIDES,
     JoinedPair,
-    SideLost,
+    TargetLost,
     TicketHolder,
-    close_line,
 )
 
 TICKET_S: Final = 15.0
 STRANGER_S: Final = 5.0
 MOST_STRANGERS: Final = 64
 MOST_PAIRS: Final = 1024
-VERDICT_S: Final = 12.0  # above the keepalive of the master's calls
+LAST_S: Final = 12.0  # for the second line of a pair, after the end of the first one
 IDLE_S: Final = 600.0
 MOST_ACCEPTED: Final = 8  # in one round
 _LONGEST_ORDER: Final = 1 << 20
@@ -111,9 +109,9 @@ class RelayProgram:
     def _close(self) -> None:
         """The lines are lost, and not ended: their holders go on through a master."""
         for stranger in self._strangers.values():
-            close_line(stranger.line, cleanly=False)
+            stranger.line.close()
         for pair in self._pairs.values():
-            pair.end(cleanly=False)
+            pair.end()
         self._selector.close()
 
     def _round(self) -> bool:
@@ -154,7 +152,7 @@ class RelayProgram:
                 self._expect(order)
             case "end":
                 if (pair := self._pairs.get(order["pair"])) is not None:
-                    self._end(pair, cleanly=True)
+                    self._end(pair)
 
     def _expect(self, order: Mapping[str, Any]) -> None:
         caller, agent = (TicketHolder(*order[side]) for side in ("caller", "agent"))
@@ -215,7 +213,7 @@ class RelayProgram:
         elif not pair.expected[side].is_of(stranger.line):
             # Somebody else has the ticket: it is worth nothing any more.
             self._refuse(number)
-            self._end(pair, cleanly=False, why="a ticket came with another certificate")
+            self._end(pair, why="a ticket came with another certificate")
         else:
             del self._strangers[number]
             self._arrived(pair, side, stranger.line)
@@ -223,7 +221,7 @@ class RelayProgram:
     def _refuse(self, number: int) -> None:
         stranger = self._strangers.pop(number)
         self._unwatch(stranger.line)
-        close_line(stranger.line, cleanly=False)
+        stranger.line.close()
 
     # ---- pairs
 
@@ -236,11 +234,27 @@ class RelayProgram:
             for joined in pair.lines.values():
                 joined.send(JOINED)
         except OSError:
-            self._end(pair, cleanly=False, why="a line broke at once")
+            self._end(pair, why="a line broke at once")
             return
-        pair.join()
         for each in SIDES:
-            self._watch(pair.lines[each], selectors.EVENT_READ, partial(self._serve, pair, each))
+            self._part(pair, each, 0)
+
+    def _part(self, pair: JoinedPair, side: int, _events: int) -> None:
+        """TLS with us ends on this line; its word is all that we read of it."""
+        line = pair.lines.get(side)
+        if line is None:
+            return  # the other one broke just now
+        try:
+            both = pair.part(side)
+        except ssl.SSLWantReadError:
+            self._watch(line, selectors.EVENT_READ, partial(self._part, pair, side))
+            return
+        except OSError:
+            self._end(pair, why="a line broke at once")
+            return
+        self._unwatch(line)
+        if both:
+            self._watch_pair(pair)
 
     def _serve(self, pair: JoinedPair, side: int, events: int) -> None:
         readable, writable = (
@@ -248,34 +262,28 @@ class RelayProgram:
             bool(events & selectors.EVENT_WRITE),
         )
         try:
-            goes_on = pair.move(side, readable=readable, writable=writable)
-        except SideLost as lost:
-            self._lost(pair, lost.side)
+            ended = pair.move(side, readable=readable, writable=writable)
+        except TargetLost:
+            ended = len(SIDES)
+        if ended == len(SIDES):
+            self._end(pair)
             return
-        if not goes_on:
-            self._end(pair, cleanly=True)
-            return
+        if ended and pair.until_s is None:
+            pair.until_s = self._clock.boottime_s() + LAST_S
+        self._watch_pair(pair)
+
+    def _watch_pair(self, pair: JoinedPair) -> None:
         for each in SIDES:
             reads, writes = pair.wants(each)
             wanted = reads * selectors.EVENT_READ | writes * selectors.EVENT_WRITE
             self._watch(pair.lines[each], wanted, partial(self._serve, pair, each))
 
-    def _lost(self, pair: JoinedPair, side: int) -> None:
-        """A lost caller may be dead: the master knows it soon. Then its command ends too."""
-        if side == AGENT:
-            self._end(pair, cleanly=False)
-            return
-        for line in pair.lines.values():
-            self._unwatch(line)
-        close_line(pair.lines.pop(CALLER), cleanly=False)
-        pair.until_s = self._clock.boottime_s() + VERDICT_S
-
-    def _end(self, pair: JoinedPair, *, cleanly: bool, why: str = "") -> None:
+    def _end(self, pair: JoinedPair, why: str = "") -> None:
         if self._pairs.pop(pair.number, None) is None:
             return
         for line in pair.lines.values():
             self._unwatch(line)
-        pair.end(cleanly=cleanly)
+        pair.end()
         for expected in pair.expected:
             self._tickets.pop(expected.ticket, None)
         self._tell({"over": pair.number, "why": why})
@@ -288,7 +296,7 @@ class RelayProgram:
             self._refuse(number)
         late = [it for it in self._pairs.values() if it.until_s is not None and it.until_s <= now_s]
         for pair in late:
-            self._end(pair, cleanly=False, why="one of the two did not come")
+            self._end(pair, "" if pair.is_joined else "one of the two did not come")
 
     def _patience_s(self) -> float:
         ends = [one.until_s for one in self._strangers.values()]
@@ -306,7 +314,7 @@ class RelayProgram:
         elif known.events != events:
             self._selector.modify(line, events, serve)
 
-    def _unwatch(self, line: ssl.SSLSocket) -> None:
+    def _unwatch(self, line: socket.socket) -> None:
         with suppress(KeyError, ValueError):
             self._selector.unregister(line)
 

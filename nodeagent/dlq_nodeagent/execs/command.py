@@ -30,6 +30,8 @@ class TakenCommand:
     ) -> None:
         """`judged`: looks at an ending once more, before it is told."""
         self.handle, self.kept = handle, kept
+        self.ticket = ""
+        """Of the line through the relay on which its caller was last; "": it was no such line."""
         self._guarded, self._judged = guarded, judged
         self._outputs, self._inputs = KeptOutputs(piece_bytes), CommandInputs(guarded)
         self._talk: CallerStream | None = None
@@ -47,10 +49,12 @@ class TakenCommand:
         """
         if self._talk is not None:
             self._talk.end()
-        self._talk = talk
+        self._talk = self._inputs.present = talk
         try:
             self._outputs.confirm(spec.output_count)
             await talk.say(exec_pb2.ExecOutput(started=self._started(spec)))
+            if self.kept and spec.resumed:
+                await talk.taken(0, self._inputs.done)  # the word of it may be lost with a stream
             return await self._pass(talk, spec.output_count)
         except STREAM_LOST:
             return await talk.over() is grpc.StatusCode.NOT_FOUND
@@ -100,7 +104,7 @@ class TakenCommand:
             output = await self._outputs.number(number)
             await talk.say(output)
             number += 1
-            ended = output.HasField("ended")
+            ended = not isinstance(output, bytes) and output.HasField("ended")
             if not self.kept:
                 self._outputs.confirm(number)
 
@@ -109,7 +113,9 @@ class TakenCommand:
         async for message in talk.messages:
             if self._talk is not talk:
                 return  # another stream has taken over: its inputs count
-            if message.input.WhichOneof("body") == "output_count":
+            if isinstance(message, memoryview):
+                self._inputs.put_stdin(message, talk)
+            elif message.input.WhichOneof("body") == "output_count":
                 self._outputs.confirm(message.input.output_count)
             else:
                 self._inputs.put(message.input, talk)

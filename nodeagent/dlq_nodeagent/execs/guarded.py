@@ -207,7 +207,7 @@ async def read_some(
             raise
 
 
-async def write_all(descriptor: int, data: bytes) -> bool:
+async def write_all(descriptor: int, data: bytes | memoryview) -> bool:
     """Put everything in, waiting while it is full. False: the reader is gone."""
     loop = asyncio.get_running_loop()
     left = memoryview(data)

@@ -33,6 +33,12 @@ STREAM_LOST = (grpc.aio.AioRpcError, asyncio.InvalidStateError, ConnectionError)
 Call = grpc.aio.StreamStreamCall[wire.ServeExecRequest, wire.ServeExecResponse]
 
 
+Output = exec_pb2.ExecOutput | bytes
+"""An output; or the bytes of stdout."""
+Stdin = bytes | memoryview | None
+"""Bytes; or none for their end."""
+
+
 class CallerMessage(Protocol):
     """A message of a caller; the first has a command instead."""
 
@@ -44,8 +50,8 @@ class CallerStream(Protocol):
     """One stream of a caller: through the master, or through the relay beside it."""
 
     @property
-    def messages(self) -> AsyncIterator[CallerMessage]: ...
-    async def say(self, output: exec_pb2.ExecOutput) -> None: ...
+    def messages(self) -> AsyncIterator[CallerMessage | memoryview]: ...
+    async def say(self, output: Output) -> None: ...
     async def taken(self, size: int, input_count: int | None) -> None: ...
     async def over(self) -> grpc.StatusCode: ...
     def end(self) -> None: ...
@@ -64,7 +70,9 @@ class Talk:
         first = wire.ServeExecRequest(relay_id=relay_id, largest_piece_bytes=MOST_PIECE_BYTES)
         await self._say(first)
 
-    async def say(self, output: exec_pb2.ExecOutput) -> None:
+    async def say(self, output: Output) -> None:
+        if isinstance(output, bytes):
+            output = exec_pb2.ExecOutput(stdout=output)
         await self._say(wire.ServeExecRequest(output=output))
 
     async def taken(self, size: int, input_count: int | None) -> None:
@@ -116,11 +124,11 @@ class KeptOutputs:
         """`piece_bytes`: of one output, at most."""
         self._piece_bytes = piece_bytes
         self._most_bytes = max(MOST_UNCONFIRMED_BYTES, 4 * piece_bytes)
-        self._waiting: deque[exec_pb2.ExecOutput] = deque()
+        self._waiting: deque[Output] = deque()
         self._confirmed = self._bytes = 0
         self._more, self._room = asyncio.Event(), asyncio.Event()
 
-    async def put(self, output: exec_pb2.ExecOutput) -> None:
+    async def put(self, output: Output) -> None:
         """Add one; waits while much is not confirmed."""
         while self._bytes >= self._most_bytes:
             self._room.clear()
@@ -132,8 +140,7 @@ class KeptOutputs:
     async def pump(self, descriptor: int, over: asyncio.Event, *, stderr: bool = False) -> None:
         """Add all that comes out of one descriptor, until its end; see `read_some`."""
         while data := await read_some(descriptor, over, self._piece_bytes):
-            said = exec_pb2.ExecOutput(stderr=data) if stderr else exec_pb2.ExecOutput(stdout=data)
-            await self.put(said)
+            await self.put(exec_pb2.ExecOutput(stderr=data) if stderr else data)
 
     def confirm(self, count: int) -> None:
         """The caller has had so many in all. ValueError for more than there were."""
@@ -144,7 +151,7 @@ class KeptOutputs:
             self._confirmed += 1
         self._room.set()
 
-    async def number(self, number: int) -> exec_pb2.ExecOutput:
+    async def number(self, number: int) -> Output:
         """The output of this number, once there is one. ValueError for a confirmed one."""
         if number < self._confirmed:
             raise ValueError("the caller asks for output that it has confirmed")
@@ -154,8 +161,8 @@ class KeptOutputs:
         return self._waiting[number - self._confirmed]
 
 
-def _size(output: exec_pb2.ExecOutput) -> int:
-    return len(output.stdout) + len(output.stderr) + _MESSAGE_BYTES
+def _size(output: Output) -> int:
+    return _MESSAGE_BYTES + len(output if isinstance(output, bytes) else output.stderr)
 
 
 class CommandInputs:
@@ -165,19 +172,22 @@ class CommandInputs:
 
     def __init__(self, guarded: Guarded) -> None:
         self._guarded = guarded
-        self._waiting: asyncio.Queue[tuple[exec_pb2.ExecInput, CallerStream]] = asyncio.Queue()
+        # Bytes, or none for its end. Another input has an empty place here, and is counted too.
+        self._waiting: asyncio.Queue[tuple[Stdin, CallerStream]] = asyncio.Queue()
         self._untaken_bytes = 0
         self.come = 0
         """So many in all, from all streams."""
-        self._done = 0
+        self.done = 0
+        """So many of them are done with."""
+        self.present: CallerStream | None = None
+        """The stream on which the caller is now."""
+        self._told: CallerStream | None = None
+        self._untold: list[int] = []
+        """The sizes of taken inputs of this stream that it was not told of."""
+        self._largest = PIECE_BYTES
 
     def put(self, heard: exec_pb2.ExecInput, talk: CallerStream) -> None:
         """The next input. ValueError for a master that does not wait."""
-        heard.DiscardUnknownFields()  # they would wait here too, and nobody counts their bytes
-        self._untaken_bytes += len(heard.stdin)
-        if self._untaken_bytes > MOST_UNTAKEN_BYTES or self._waiting.qsize() >= MOST_UNTAKEN:
-            raise ValueError("the master sends more input than was asked for")
-        self.come += 1
         match heard.WhichOneof("body"):
             case "terminal_size":
                 self._guarded.resize(*_bounded(heard.terminal_size))
@@ -185,21 +195,47 @@ class CommandInputs:
                 self._guarded.signal(_number(heard.signal))
             case _:
                 pass
-        self._waiting.put_nowait((heard, talk))
+        self.put_stdin(None if heard.stdin_end else heard.stdin, talk)
+
+    def put_stdin(self, stdin: Stdin, talk: CallerStream) -> None:
+        """The next bytes; none: their end. ValueError as for `put`."""
+        self._untaken_bytes += len(stdin or b"")
+        if self._untaken_bytes > MOST_UNTAKEN_BYTES or self._waiting.qsize() >= MOST_UNTAKEN:
+            raise ValueError("the master sends more input than was asked for")
+        self.come += 1
+        self._waiting.put_nowait((stdin, talk))
 
     async def feed(self, *, counted: bool) -> None:
         """Hand stdin over as the command takes it. Bytes without a reader count as taken."""
         reads = True
         while True:
-            heard, talk = await self._waiting.get()
-            if heard.stdin:
-                reads = reads and await write_all(self._guarded.stdin, heard.stdin)
-                self._untaken_bytes -= len(heard.stdin)
-            elif heard.stdin_end:
+            stdin, talk = await self._waiting.get()
+            if stdin:
+                reads = reads and await write_all(self._guarded.stdin, stdin)
+                self._untaken_bytes -= len(stdin)
+            elif stdin is None:
                 await self._end()
-            self._done += 1
-            if counted or heard.stdin:
-                await _tell(talk, len(heard.stdin), self._done if counted else None)
+            self.done += 1
+            self._untold.append(len(stdin or b""))
+            if counted and self.present not in (None, talk):
+                assert self.present is not None
+                await _tell(self.present, 0, self.done)  # of an input that came on a lost stream
+            elif self._is_to_be_told(talk, counted=counted):
+                size = sum(self._untold)
+                self._untold.clear()
+                await _tell(talk, size, self.done if counted else None)
+
+    def _is_to_be_told(self, talk: CallerStream, *, counted: bool) -> bool:
+        """A word for each input would cost more than a small input. A caller that counts keeps what
+        it was not told of, and waits at three of its largest pieces.
+        """
+        last = self._untold[-1]
+        if talk is not self._told:
+            self._told, self._untold = talk, [last]
+        if not counted:
+            return last > 0
+        self._largest = max(self._largest, last)
+        return sum(self._untold) + _MESSAGE_BYTES * len(self._untold) >= self._largest
 
     async def _end(self) -> None:
         if self._guarded.has_terminal:

@@ -14,9 +14,21 @@ import grpc
 from google.protobuf.message import DecodeError
 
 from dlq.v1 import exec_pb2
-from dlq_client.inside.relay_line import BEAT_S, SILENCE_S, LineLost, LineOver, RelayLine, dial
+from dlq_client.inside.relay_line import (
+    BEAT_S,
+    SILENCE_S,
+    LineLost,
+    LineOver,
+    RelayLine,
+    dial,
+    stdin_of,
+    stdout_head,
+)
 from dlq_nodeagent.execs.guarded import ready_for
-from dlq_nodeagent.execs.passing import heeded
+from dlq_nodeagent.execs.passing import Output, heeded
+
+Heard = exec_pb2.RelayedInput | memoryview
+"""A message of the caller; or one that is stdin alone, by its bytes."""
 
 _MESSAGES_WAITING = 8
 __all__ = ["RelayTalk", "dial"]
@@ -28,27 +40,30 @@ class RelayTalk:
     def __init__(self, line: RelayLine) -> None:
         self._line = line
         self._speaking = asyncio.Lock()
-        self._come: asyncio.Queue[exec_pb2.RelayedInput | None] = asyncio.Queue(_MESSAGES_WAITING)
+        self._come: asyncio.Queue[Heard | None] = asyncio.Queue(_MESSAGES_WAITING)
         self._over: asyncio.Future[grpc.StatusCode] = asyncio.get_running_loop().create_future()
         self._tasks = [asyncio.create_task(work) for work in (self._read(), self._beat())]
-        self.messages: AsyncIterator[exec_pb2.RelayedInput] = self._messages()
+        self.messages: AsyncIterator[Heard] = self._messages()
 
     async def spec(self) -> exec_pb2.ExecSpec:
         """The first message. Raises LineLost, and ValueError for another one."""
         first = await self._come.get()
         if first is None:
             raise LineLost("the caller has gone")
-        if not first.spec.resumed:
+        if isinstance(first, memoryview) or not first.spec.resumed:
             raise ValueError("a command does not begin at the relay")
         return first.spec
 
-    async def say(self, output: exec_pb2.ExecOutput) -> None:
+    async def say(self, output: Output) -> None:
         """Raises LineLost."""
-        await self._say(output)
+        if isinstance(output, bytes):
+            await self._say(stdout_head(len(output)), output)
+        else:
+            await self._say(output.SerializeToString())
 
     async def taken(self, _size: int, input_count: int | None) -> None:
         """The command has taken so many inputs in all. The caller bounds the bytes by itself."""
-        await self._say(exec_pb2.ExecOutput(input_count=input_count or 0))
+        await self._say(exec_pb2.ExecOutput(input_count=input_count or 0).SerializeToString())
 
     async def over(self) -> grpc.StatusCode:
         """NOT_FOUND: the caller does not come back."""
@@ -73,7 +88,7 @@ class RelayTalk:
             with suppress(asyncio.QueueFull):
                 self._come.put_nowait(None)
 
-    async def _messages(self) -> AsyncIterator[exec_pb2.RelayedInput]:
+    async def _messages(self) -> AsyncIterator[Heard]:
         while not self._over.done() or not self._come.empty():
             message = await self._come.get()
             if message is None:
@@ -86,7 +101,7 @@ class RelayTalk:
         try:
             while True:
                 for each in self._line.read():
-                    await self._come.put(exec_pb2.RelayedInput.FromString(each))
+                    await self._come.put(stdin_of(each) or exec_pb2.RelayedInput.FromString(each))
                 await self._ready(writing=False)
         except LineOver:
             how = grpc.StatusCode.NOT_FOUND
@@ -100,24 +115,23 @@ class RelayTalk:
             with suppress(LineLost):
                 await self.taken(0, 0)
 
-    async def _say(self, output: exec_pb2.ExecOutput) -> None:
+    async def _say(self, message: bytes, rest: bytes = b"") -> None:
         """Whole messages only, even if the caller of this is cancelled meanwhile. Mostly there is
         room at once, and no task is made.
         """
-        message = output.SerializeToString()
         if self._speaking.locked():
-            saying = asyncio.ensure_future(self._write(message))
+            saying = asyncio.ensure_future(self._write(message, rest))
         else:
             await self._speaking.acquire()  # it is free: this does not wait
-            if self._begun(message):
+            if self._begun(message, rest):
                 return
             saying = asyncio.ensure_future(self._write_on())
         saying.add_done_callback(heeded)
         await asyncio.shield(saying)
 
-    def _begun(self, message: bytes) -> bool:
+    def _begun(self, message: bytes, rest: bytes) -> bool:
         """Whether it is out already; then others may speak."""
-        self._line.begin(message)
+        self._line.begin(message, rest)
         try:
             done = not self._over.done() and self._line.write()
         except LineLost:
@@ -126,9 +140,9 @@ class RelayTalk:
             self._speaking.release()
         return done
 
-    async def _write(self, message: bytes) -> None:
+    async def _write(self, message: bytes, rest: bytes) -> None:
         await self._speaking.acquire()
-        self._line.begin(message)
+        self._line.begin(message, rest)
         await self._write_on()
 
     async def _write_on(self) -> None:

@@ -72,6 +72,9 @@ class ExecServer:
         """Start one command, or take one up; returns at once. See `run_inside` of the port in
         errands.py.
         """
+        if order.relay_over:
+            self._begin(self._leave(order.relay_ticket))
+            return
         # Twice as many streams: a caller who comes back is served beside the stream that was lost.
         busy = len(self._tasks) >= 2 * MOST_AT_ONCE
         if len(self._tasks) >= 4 * MOST_AT_ONCE:
@@ -129,6 +132,7 @@ class ExecServer:
                 self._channels.masters.address,
                 order.relay_ticket,
                 self._channels.identity(),
+                bytes.fromhex(order.relay_caller),
             )
         talk = relay.RelayTalk(line)
         try:
@@ -137,9 +141,18 @@ class ExecServer:
             if command is None:
                 await _finish(talk, ending)
             else:
+                command.ticket = order.relay_ticket
                 await self._attend(command, talk, spec)
         finally:
             await talk.close()
+
+    async def _leave(self, ticket: str) -> None:
+        """The caller of this line does not come back. A command that it has taken up elsewhere
+        goes on.
+        """
+        for key, command in list(self._kept.items()):
+            if command.ticket == ticket:
+                await self._end(key, command)
 
     async def _run(self, order: OpenExec, handle: Handle | None, talk: Talk) -> None:
         first = await asyncio.wait_for(anext(talk.messages), _SPEC_S)
@@ -153,6 +166,7 @@ class ExecServer:
         if command is None:
             await _finish(talk, ending)
         else:
+            command.ticket = ""
             await self._attend(command, talk, spec)
 
     def _taken_up(
@@ -173,7 +187,7 @@ class ExecServer:
         finally:
             if done:
                 await self._end(spec.resume_key, command)
-            elif not command.attended:
+            elif not command.attended and command in self._commands:
                 self._begin(self._wait_for_caller(spec.resume_key, command))
 
     async def _wait_for_caller(self, key: str, command: TakenCommand) -> None:
@@ -183,6 +197,8 @@ class ExecServer:
             await self._end(key, command)
 
     async def _end(self, key: str, command: TakenCommand) -> None:
+        if command not in self._commands:
+            return
         self._kept.pop(key, None)
         self._commands.discard(command)
         await command.end()

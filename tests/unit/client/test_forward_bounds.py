@@ -29,7 +29,7 @@ class BoldInside:
         self.asked, self.over = threading.Event(), threading.Event()
         self.sent = 0
 
-    def outputs(self) -> Iterator[exec_pb2.ExecOutput]:
+    def pieces(self) -> Iterator[exec_pb2.ExecOutput]:
         yield exec_pb2.ExecOutput(stdout=HEAD.pack(b"h", 0, WINDOW))
         assert self.asked.wait(60.0)
         while not self.over.is_set():

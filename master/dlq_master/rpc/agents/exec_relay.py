@@ -23,7 +23,7 @@ from dlq_common.errors import (
 from dlq_common.identity.pki import CertifiedIdentity
 from dlq_common.ids import Ids
 from dlq_master.model.ids import NodeId
-from dlq_master.rpc.agents.sessions import Sessions
+from dlq_master.rpc.agents.sessions import Line, Sessions
 
 if TYPE_CHECKING:
     from dlq_master.relay.child import RelayChild, RelayedPair
@@ -153,10 +153,17 @@ class ExecRelay:
 
     @asynccontextmanager
     async def relayed(
-        self, node_id: NodeId, command: wire.OpenExecCommand, caller: CertifiedIdentity
+        self,
+        node_id: NodeId,
+        command: wire.OpenExecCommand,
+        caller: CertifiedIdentity,
+        fingerprint: str,
     ) -> AsyncIterator[RelayedPair]:
         """A line between this caller and the node, which is asked to come there. It ends with this
-        context. Unavailable without a session, and without a relay.
+        context. Where the caller has gone, or may not go on, its command ends too. Unavailable
+        without a session, and without a relay.
+
+        `fingerprint`: the SHA-256 of the caller's certificate, hexadecimal.
         """
         line = None if self._leaving else self._sessions.line(node_id)
         if line is None:
@@ -168,16 +175,26 @@ class ExecRelay:
         pair = await self._child.expect(caller, node_id)
         try:
             command.relay_address, command.relay_ticket = pair.address, pair.agent_ticket
-            line.say(
-                wire.SessionResponse(
-                    command=wire.Command(epoch=self._sessions.epoch, open_exec=command)
-                )
-            )
+            command.relay_caller = fingerprint
+            self._say(line, command)
             yield pair
+        except Unavailable:
+            raise  # the line is lost: the caller comes back
+        except BaseException:
+            present = None if self._leaving else self._sessions.line(node_id)
+            if present is not None:
+                command.relay_over = True
+                self._say(present, command)
+            raise
         finally:
             # A master that leaves has ended no command: both ends come back to the next one.
             if not self._leaving:
                 self._child.end(pair)
+
+    def _say(self, line: Line, command: wire.OpenExecCommand) -> None:
+        # Not a command of the loop's: sequence 0, answered by ServeExec and not by CommandResult.
+        said = wire.Command(epoch=self._sessions.epoch, open_exec=command)
+        line.say(wire.SessionResponse(command=said))
 
     async def close(self) -> None:
         """End the relay; its lines are lost, and not ended."""
@@ -206,12 +223,7 @@ class ExecRelay:
         pipe = ExecPipe(node_id, spec)
         self._pipes[relay_id] = pipe
         command.relay_id = relay_id
-        # Not a command of the loop's: sequence 0, answered by ServeExec and not by CommandResult.
-        line.say(
-            wire.SessionResponse(
-                command=wire.Command(epoch=self._sessions.epoch, open_exec=command)
-            )
-        )
+        self._say(line, command)
         try:
             yield pipe
         finally:

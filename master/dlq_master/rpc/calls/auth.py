@@ -18,7 +18,7 @@ from dlq_common.clock import Clock
 from dlq_common.errors import PermissionDenied, Unauthenticated
 from dlq_common.identity.acting import ActsFor, acts_for
 from dlq_common.identity.facts import LIFETIME_S
-from dlq_common.identity.pki import PEOPLE, CertifiedIdentity, Role, parse_identity
+from dlq_common.identity.pki import PEOPLE, CertifiedIdentity, Role, fingerprint, parse_identity
 from dlq_master.control.stimuli import Caller, User
 from dlq_master.model.ids import NodeId
 from dlq_master.model.nodes.node import Node
@@ -228,10 +228,19 @@ def _role(word: str) -> Role:
 
 def identity_of(context: Context) -> CertifiedIdentity:
     """The identity that the client certificate of this call's connection stands for."""
+    return _parsed(_certificate(context))
+
+
+def fingerprint_of(context: Context) -> str:
+    """The SHA-256 of that certificate, hexadecimal."""
+    return fingerprint(_certificate(context))
+
+
+def _certificate(context: Context) -> bytes:
     certificates = list(context.auth_context().get("x509_pem_cert", ()))
     if len(certificates) != 1:
         raise Unauthenticated("no client certificate")
-    return _parsed(certificates[0])
+    return certificates[0]
 
 
 @lru_cache(maxsize=4096)

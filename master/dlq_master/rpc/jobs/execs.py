@@ -27,6 +27,7 @@ from dlq_master.model.ids import NodeId
 from dlq_master.model.jobs.job import Job
 from dlq_master.model.jobs.naming import shown_id
 from dlq_master.rpc.agents.exec_relay import ExecPipe
+from dlq_master.rpc.calls.auth import fingerprint_of
 from dlq_master.rpc.calls.call import Call
 from dlq_master.rpc.jobs.visible import visible_job
 from dlq_master.rpc.specs.intake import signal_of
@@ -38,6 +39,8 @@ FORWARD_COMMAND = "dlq-forward"
 RESUME_KEY_LENGTHS = (16, 64)
 # A stream in which nothing moves is looked at so often: is its caller still somebody?
 MEMBER_CHECK_S = 30.0
+LEAVING_S = 12.0
+"""For a caller whose line through the relay has ended; above the keepalive of calls."""
 
 
 async def exec_job(
@@ -108,8 +111,9 @@ async def _relayed(
     assert call.identity is not None
     if call.identity.by is not None:
         raise Unavailable("a service that acts for somebody has no line through the relay")
-    async with call.parts.execs.relayed(node_id, command, call.identity) as pair:
-        relay = ExecRelay(address=pair.address, ticket=pair.caller_ticket)
+    fingerprint = fingerprint_of(call.context)
+    async with call.parts.execs.relayed(node_id, command, call.identity, fingerprint) as pair:
+        relay = ExecRelay(address=pair.address, ticket=pair.caller_ticket, node=pair.node)
         yield wire.ExecJobResponse(output=ExecOutput(relay=relay))
         over = asyncio.ensure_future(pair.over())
         watching = asyncio.create_task(_watch_member(call))
@@ -118,6 +122,8 @@ async def _relayed(
             for task in (over, watching):
                 if task.done():
                     task.result()
+            # A caller whose line has ended goes in a moment. One that is dead is noticed here.
+            await asyncio.wait({watching}, timeout=LEAVING_S)
         finally:
             for each in (over, watching):
                 each.cancel()

@@ -2146,6 +2146,8 @@ class OpenExecCommand(_message.Message):
     NODE_RANK_FIELD_NUMBER: _builtins.int
     RELAY_ADDRESS_FIELD_NUMBER: _builtins.int
     RELAY_TICKET_FIELD_NUMBER: _builtins.int
+    RELAY_CALLER_FIELD_NUMBER: _builtins.int
+    RELAY_OVER_FIELD_NUMBER: _builtins.int
     relay_id: _builtins.str
     """Names it in ServeExec."""
     job_id: _builtins.str
@@ -2156,6 +2158,10 @@ class OpenExecCommand(_message.Message):
     """Serve it through this relay, and not by ServeExec. Empty: by ServeExec. An ExecRelay says what they mean."""
     relay_ticket: _builtins.str
     """The word that opens it."""
+    relay_caller: _builtins.str
+    """The SHA-256 (hexadecimal) of the certificate (DER) that the caller proves at the other end of the line."""
+    relay_over: _builtins.bool
+    """The caller of the line with this ticket has gone, or may not go on: end its command. Start nothing."""
     @_builtins.property
     def fence(self) -> _lease_pb2.Fence:
         """The attempt's fence."""
@@ -2169,10 +2175,12 @@ class OpenExecCommand(_message.Message):
         node_rank: _builtins.int = ...,
         relay_address: _builtins.str = ...,
         relay_ticket: _builtins.str = ...,
+        relay_caller: _builtins.str = ...,
+        relay_over: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["fence", b"fence"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["fence", b"fence", "job_id", b"job_id", "node_rank", b"node_rank", "relay_address", b"relay_address", "relay_id", b"relay_id", "relay_ticket", b"relay_ticket"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["fence", b"fence", "job_id", b"job_id", "node_rank", b"node_rank", "relay_address", b"relay_address", "relay_caller", b"relay_caller", "relay_id", b"relay_id", "relay_over", b"relay_over", "relay_ticket", b"relay_ticket"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

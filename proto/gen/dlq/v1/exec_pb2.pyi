@@ -97,19 +97,23 @@ class ExecRelay(_message.Message):
 
     ADDRESS_FIELD_NUMBER: _builtins.int
     TICKET_FIELD_NUMBER: _builtins.int
+    NODE_FIELD_NUMBER: _builtins.int
     address: _builtins.str
     """HOST:PORT. Without a host: the host at which the master was dialled."""
     ticket: _builtins.str
     """The secret word that opens it, once and within 15 s, with the caller's own certificate."""
+    node: _builtins.str
+    """The name in the certificate of the node, which its agent proves at the other end of the line."""
     def __init__(
         self,
         *,
         address: _builtins.str = ...,
         ticket: _builtins.str = ...,
+        node: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["address", b"address", "ticket", b"ticket"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["address", b"address", "node", b"node", "ticket", b"ticket"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

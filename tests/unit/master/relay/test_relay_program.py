@@ -12,7 +12,7 @@ from collections.abc import Iterator
 import pytest
 
 from dlq_client.inside.relay_line import LARGEST_MESSAGE_BYTES, LineLost, LineOver, RelayLine
-from dlq_master.relay.program import MOST_STRANGERS, STRANGER_S, TICKET_S, VERDICT_S
+from dlq_master.relay.program import LAST_S, MOST_STRANGERS, STRANGER_S, TICKET_S
 from support.relay_house import RelayHouse, hear, say
 
 
@@ -69,7 +69,7 @@ def test_a_reader_that_waits_holds_its_writer_up(house: RelayHouse) -> None:
 
 def test_a_ticket_opens_one_line(house: RelayHouse) -> None:
     tickets, caller, agent = house.joined()
-    again = house.dialled(tickets.caller, house.person())
+    again = house.called(tickets, house.person())
     with pytest.raises(LineLost):
         again.result(60.0)
     say(caller, b"still here")
@@ -88,16 +88,17 @@ def test_a_ticket_of_somebody_else_opens_nothing_and_is_worth_nothing_then(
         "a node": house.node,
     }[thief]()
     with pytest.raises(LineLost):
-        house.dialled(tickets.caller, identity).result(60.0)
+        house.called(tickets, identity).result(60.0)
     assert house.heard.get(timeout=60.0)["over"] == tickets.number
     with pytest.raises(LineLost):
-        house.dialled(tickets.caller, person).result(60.0)
+        house.called(tickets, person).result(60.0)
 
 
 def test_another_node_is_not_the_jobs(house: RelayHouse) -> None:
-    tickets = house.expect(house.person())
+    person = house.person()
+    tickets = house.expect(person)
     with pytest.raises(LineLost):
-        house.dialled(tickets.agent, house.node("gpu02")).result(60.0)
+        house.answered(tickets, house.node("gpu02"), person).result(60.0)
     assert "another certificate" in house.heard.get(timeout=60.0)["why"]
 
 
@@ -108,7 +109,7 @@ def test_a_certificate_of_another_cluster_opens_nothing(house: RelayHouse) -> No
         stranger = other.person()
     forged = type(stranger)(stranger.key, stranger.certificate, person.ca)
     with pytest.raises(LineLost):
-        house.dialled(tickets.caller, forged).result(60.0)
+        house.called(tickets, forged).result(60.0)
 
 
 def test_a_ticket_that_nobody_brings_expires(house: RelayHouse) -> None:
@@ -117,14 +118,14 @@ def test_a_ticket_that_nobody_brings_expires(house: RelayHouse) -> None:
     with house.time_goes_on(TICKET_S):
         assert house.heard.get(timeout=60.0)["over"] == tickets.number
     with pytest.raises(LineLost):
-        house.dialled(tickets.caller, person).result(60.0)
+        house.called(tickets, person).result(60.0)
 
 
 def test_one_that_comes_alone_is_let_go(house: RelayHouse) -> None:
     person = house.person()
     tickets = house.expect(person)
     with house.time_goes_on(TICKET_S / 20), pytest.raises(LineLost):
-        house.dialled(tickets.caller, person).result(60.0)
+        house.called(tickets, person).result(60.0)
 
 
 @pytest.mark.parametrize("first", ["caller", "agent"])
@@ -143,36 +144,89 @@ def test_an_agent_that_is_lost_is_lost_to_the_caller(house: RelayHouse) -> None:
     agent.end(cleanly=False)
     with pytest.raises(LineLost):
         hear(caller)
+    caller.end(cleanly=False)
     assert house.heard.get(timeout=60.0) == {"over": tickets.number, "why": ""}
 
 
-def _lost_caller(house: RelayHouse) -> tuple[int, RelayLine]:
+def test_a_caller_that_is_lost_is_lost_to_the_agent(house: RelayHouse) -> None:
+    """Whether its command ends is the master's to say, and not the relay's."""
     tickets, caller, agent = house.joined()
     caller.end(cleanly=False)
-    return tickets.number, agent
+    with pytest.raises(LineLost):
+        hear(agent)
+    agent.end(cleanly=False)
+    assert house.heard.get(timeout=60.0) == {"over": tickets.number, "why": ""}
 
 
-def test_the_command_of_a_dead_caller_ends_by_the_word_of_the_master(house: RelayHouse) -> None:
-    number, agent = _lost_caller(house)
-    house.tell(do="end", pair=number)
+def test_an_end_that_stays_after_the_other_is_let_go(house: RelayHouse) -> None:
+    tickets, caller, agent = house.joined()
+    caller.end(cleanly=True)
     with pytest.raises(LineOver):
         hear(agent)
+    with house.time_goes_on(LAST_S):
+        assert house.heard.get(timeout=60.0) == {"over": tickets.number, "why": ""}
 
 
-def test_the_command_of_a_lost_caller_waits_where_the_master_says_nothing(
-    house: RelayHouse,
-) -> None:
-    _, agent = _lost_caller(house)
-    with house.time_goes_on(VERDICT_S), pytest.raises(LineLost):
-        hear(agent)
-
-
-def test_the_masters_word_ends_both_lines_cleanly(house: RelayHouse) -> None:
+def test_the_masters_word_ends_both_lines(house: RelayHouse) -> None:
     tickets, caller, agent = house.joined()
     house.tell(do="end", pair=tickets.number)
     for line in (caller, agent):
-        with pytest.raises(LineOver):
+        with pytest.raises(LineLost):
             hear(line)
+
+
+# ---- the relay is not trusted with the bytes
+
+
+@pytest.fixture
+def lying() -> Iterator[RelayHouse]:
+    """A relay that joins whatever it likes, as one would whose host was taken over."""
+    with RelayHouse(believes_all=True).up() as house:
+        yield house
+
+
+def test_a_lying_relay_joins_no_other_node_to_a_caller(lying: RelayHouse) -> None:
+    person = lying.person()
+    tickets = lying.expect(person)
+    called = lying.called(tickets, person)
+    lying.answered(tickets, lying.node("gpu02"), person)
+    with pytest.raises(LineLost, match="another certificate"):
+        called.result(60.0)
+
+
+@pytest.mark.parametrize("other", ["another user", "another certificate of the user", "a node"])
+def test_a_lying_relay_joins_no_other_caller_to_a_node(lying: RelayHouse, other: str) -> None:
+    person = lying.person()
+    tickets = lying.expect(person)
+    identity = {
+        "another user": lambda: lying.person("bob"),
+        "another certificate of the user": lying.person,
+        "a node": lying.node,
+    }[other]()
+    lying.called(tickets, identity)
+    with pytest.raises(LineLost, match="another certificate"):
+        lying.answered(tickets, lying.node(), person).result(60.0)
+
+
+def test_a_caller_takes_no_node_of_another_cluster(lying: RelayHouse) -> None:
+    person = lying.person()
+    tickets = lying.expect(person)
+    with RelayHouse().up() as other:
+        stranger = other.node()
+    forged = type(stranger)(stranger.key, stranger.certificate, person.ca)
+    lying.answered(tickets, forged, person)
+    with pytest.raises(LineLost):
+        lying.called(tickets, person).result(60.0)
+
+
+def test_a_changed_byte_ends_the_line_and_is_no_word_of_anybody() -> None:
+    """A relay that changes what it passes on is noticed at once."""
+    with RelayHouse(spoils=True).up() as house:
+        _, caller, agent = house.joined()
+        house.spoiling.set()
+        say(caller, bytes(1000))
+        with pytest.raises(LineLost, match="no line of its other end"):
+            hear(agent)
 
 
 def _is_closed(line: socket.socket) -> bool:
@@ -215,7 +269,7 @@ def test_bytes_that_are_no_greeting_end_their_line_alone(house: RelayHouse) -> N
             assert _is_closed(raw)
     for ticket in ("x" * 43, "\u00e9" * 21 + "x", "{}" * 30):
         with pytest.raises(LineLost):
-            house.dialled(ticket, house.person()).result(60.0)
+            house.dialled(ticket, house.person(), "").result(60.0)
     _, caller, agent = house.joined()
     say(caller, b"well")
     assert hear(agent) == [b"well"]

@@ -12,6 +12,7 @@ import grpc
 from dlq.v1 import exec_pb2
 from dlq_nodeagent.execs.command import TakenCommand
 from dlq_nodeagent.execs.guarded import Ending
+from dlq_nodeagent.execs.passing import Output
 from dlq_nodeagent.model.launch import RankKey
 
 
@@ -43,7 +44,7 @@ class GrpcLikeTalk:
     """A stream whose reader is cancelled when the stream is, as that of grpc.aio is."""
 
     def __init__(self) -> None:
-        self.said: list[exec_pb2.ExecOutput] = []
+        self.said: list[Output] = []
         self.come = asyncio.Event()
         self._over: asyncio.Future[grpc.StatusCode] = asyncio.get_running_loop().create_future()
         self.messages = self
@@ -55,7 +56,7 @@ class GrpcLikeTalk:
         await asyncio.shield(self._over)
         raise asyncio.CancelledError
 
-    async def say(self, output: exec_pb2.ExecOutput) -> None:
+    async def say(self, output: Output) -> None:
         self.said.append(output)
         self.come.set()
 
@@ -91,7 +92,7 @@ async def test_a_stream_that_is_replaced_does_not_end_the_command() -> None:
     os.write(guard.says, b"on")
     present.come.clear()
     await present.come.wait()
-    assert present.said[1].stdout == b"on"
+    assert present.said[1] == b"on"
     assert command.attended
     present.end()
     await asyncio.gather(second, return_exceptions=True)
