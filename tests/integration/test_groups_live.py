@@ -78,7 +78,7 @@ def test_members_find_each_other_and_end_with_the_learner(
     text = "".join(learner.logs())
     assert "['0', '1'] learner learner:1,actor:2" in text
     assert [job.state for job in group.member("actor")] == ["cancelled", "cancelled"]
-    facts = json.loads(daemons.said("show", "--json", f"{group.id}_1"))
+    facts = json.loads(daemons.said("show", "--json", f"{group.id}_actor.0"))
     told = facts["jobs"][0]
     assert (told["group_member"], told["group_ends"], told["attempt_count"]) == ("actor", "each", 1)
     assert daemons.dlq("wait", group.id).code == 0
@@ -102,7 +102,7 @@ def test_a_master_that_dies_between_the_starts_of_two_members(
     daemons.thaw("n2")
     wait_until(lambda: {job.state for job in group} == {"running"}, what="all run", timeout_s=90.0)
     assert {job.facts["attempt_count"] for job in group} == {1}
-    assert daemons.dlq("cancel", f"{group_id}_1").code == 0
+    assert daemons.dlq("cancel", f"{group_id}_actor").code == 0
     wait_until(
         lambda: {job.state for job in group} == {"cancelled"}, what="all ended", timeout_s=60.0
     )

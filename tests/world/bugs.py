@@ -16,7 +16,7 @@ from dlq.v1 import agent_service_pb2 as wire
 from dlq_master.control.attempts import reports
 from dlq_master.control.composition import starting
 from dlq_master.control.composition.handlers import HANDLERS
-from dlq_master.control.jobs import gates
+from dlq_master.control.jobs import gates, groups
 from dlq_master.control.loop import loop as loop_module
 from dlq_master.control.loop.loop import Loop
 from dlq_master.control.loop.turn import Turn
@@ -27,8 +27,13 @@ from dlq_master.control.stimuli import Caller, CancelJob, RankReports
 from dlq_master.leader.lease import LeaderLease
 from dlq_master.leader.row import HeldLease
 from dlq_master.model.attempts import gang
+from dlq_master.model.attempts import groups as member_rules
+from dlq_master.model.jobs import job_changes
 from dlq_master.model.jobs.job import JobState
 from dlq_master.model.nodes.node import Node
+from dlq_master.policy.legal import check
+from dlq_master.policy.place.allocation import together
+from dlq_master.policy.transit import kept_gpus
 from dlq_master.rpc.reports.agent_service import _Conversation
 from dlq_master.store.port import CommitFailed
 from dlq_master.taking_part import Leadership
@@ -390,6 +395,65 @@ def loses_records_of_ends(plant: Plant) -> None:
 @bug("an order for a rank is obeyed before it is written down")
 def starts_unwritten(plant: Plant) -> None:
     plant(Supervisor, "sync", lambda self: None)
+
+
+# --- groups, and GPUs that are kept ---------------------------------------------------------------
+
+
+@bug("a plan starts a group without one of its members")
+def starts_without_a_member(plant: Plant) -> None:
+    def decided(cluster: Any, order: Any, walked: Any, now_s: float = 0.0) -> Any:
+        return walked(order)
+
+    plant(together, "decided", decided)
+    plant(check, "torn", lambda cluster, starting: iter(()))
+
+
+@bug("the end of a member ends nobody else")
+def ends_members_alone(plant: Plant) -> None:
+    original = member_rules.consequences
+
+    def consequences(parts: Any) -> Any:
+        return [it for it in original(parts) if not it.ends]
+
+    plant(groups, "consequences", consequences)
+
+
+@bug("the others run on when a member has left its GPUs to come back")
+def leaves_members_running(plant: Plant) -> None:
+    original = member_rules.consequences
+
+    def consequences(parts: Any) -> Any:
+        return [it for it in original(parts) if it.ends]
+
+    plant(groups, "consequences", consequences)
+
+
+@bug("GPUs are kept after a lost node for as long as nobody completes the set")
+def keeps_gpus_for_ever(plant: Plant) -> None:
+    original = kept_gpus._holds
+    plant(kept_gpus, "_holds", lambda job, now_s: original(job, 0.0))
+
+
+@bug("each member of a group keeps its GPUs for a time of its own")
+def keeps_each_for_itself(plant: Plant) -> None:
+    original = member_rules.keeps_until_s
+
+    def keeps_until_s(*given: Any) -> float | None:
+        *_, now_s, keep_s = given
+        return None if original(*given) is None else now_s + keep_s
+
+    plant(member_rules, "keeps_until_s", keeps_until_s)
+
+
+@bug("a job that has ended, or is held, keeps its GPUs")
+def keeps_gpus_of_the_ended(plant: Plant) -> None:
+    original = job_changes.waits_no_more
+
+    def waits_no_more(job: Any, at_s: float) -> Any:
+        return {key: it for key, it in original(job, at_s).items() if key != "kept"}
+
+    plant(job_changes, "waits_no_more", waits_no_more)
 
 
 # --- two masters ----------------------------------------------------------------------------------

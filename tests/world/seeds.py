@@ -51,6 +51,11 @@ SOMETIMES = (
     "a server that has not heard of the leader was promoted",
     "a server that lacks turns was promoted",
     "journal: requeues_frozen",
+    "a group started",
+    "a group started again",
+    "GPUs of a gang were kept",
+    "GPUs of a group were kept",
+    "a claim ran out",
 )
 
 

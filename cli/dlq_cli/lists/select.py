@@ -1,5 +1,5 @@
 """The jobs that a user means: `17`, `17-20`, `17.2`, a name where it is unique; `12` of an array,
-`12_4`.
+`12_4`; `12_learner` of a group, and `12_actor.1` where a member is several jobs.
 """
 
 from __future__ import annotations
@@ -19,6 +19,9 @@ MOST_JOBS = 10_000
 
 _ID = re.compile(r"[0-9]{1,18}", re.ASCII)
 _ATTEMPT = re.compile(r"([0-9]{1,18}(?:_[0-9]{1,9})?)\.([0-9]{1,9})", re.ASCII)
+_MEMBER = re.compile(
+    r"([0-9]{1,18})_([A-Za-z0-9_-]*[A-Za-z_-][A-Za-z0-9_-]*)((?:\.[0-9]{1,9}){0,2})", re.ASCII
+)
 _RANGE = re.compile(r"([0-9]{1,18})-([0-9]{1,18})", re.ASCII)
 
 
@@ -30,8 +33,8 @@ class Named(NamedTuple):
 
 
 def one_job(jobs: Jobs, text: str) -> Named:
-    """The job of `17`, `17.2`, `12_4`, `12_4.2` or a unique name; an id is not looked up, the call
-    will tell.
+    """The job of `17`, `17.2`, `12_4`, `12_4.2`, `12_learner` or a unique name; an id is not looked
+    up, the call will tell.
     """
     if _ID.fullmatch(text):
         return Named(str(int(text)), 0)
@@ -41,6 +44,11 @@ def one_job(jobs: Jobs, text: str) -> Named:
         if len(tasks.indexes) > 1:
             raise InvalidRequest(f"{shown(text)} are {len(tasks.indexes)} jobs: say which")
         return Named(_looked_up(jobs, [text])[0], 0)
+    if members := _members(jobs, text):
+        if len(members) > 1:
+            which = " or ".join(f"{text}.{number}" for number in range(min(2, len(members))))
+            raise InvalidRequest(f"{shown(text)} are {len(members)} jobs", hint=f"say {which}")
+        return members[0]
     return Named(_by_name(jobs, text).job_id, 0)
 
 
@@ -80,6 +88,8 @@ def targets(jobs: Jobs, texts: Sequence[str]) -> list[str]:
             words.update(dict.fromkeys(_range(jobs, int(found[1]), int(found[2]), text)))
         elif _tasks(text) is not None:
             words[text] = None
+        elif members := _members(jobs, text):
+            words.update(dict.fromkeys(member.job_id for member in members))
         else:
             words[one_job(jobs, text).job_id] = None
     if len(words) > MOST_JOBS:
@@ -92,6 +102,22 @@ def _tasks(text: str) -> TasksText | None:
         return parse_tasks(text)
     except ValueError as error:
         raise InvalidRequest(f"{shown(text)}: {error}") from None
+
+
+def _members(jobs: Jobs, text: str) -> list[Named]:
+    """The jobs of a member of a group; empty: it names none."""
+    found = _MEMBER.fullmatch(text)
+    if found is None:
+        return []
+    group_id, name, numbers = found[1], found[2], [int(it) for it in found[3].split(".")[1:]]
+    listed = jobs.list(job_ids=[group_id]).jobs
+    members = [job for job in listed if job.array_task.member == name]
+    if len(members) > 1 and numbers:
+        number = numbers.pop(0)
+        members = [job for job in members if job.array_task.member_index == number]
+    if len(numbers) > 1 or (numbers and len(members) > 1):
+        return []
+    return [Named(job.job_id, numbers[0] if numbers else 0) for job in members]
 
 
 def _looked_up(jobs: Jobs, words: Sequence[str]) -> list[str]:

@@ -13,6 +13,7 @@ from dlq_master.control.stimuli import (
     AskedArray,
     AskedDeadline,
     AskedDependency,
+    AskedMember,
     AskedTerm,
     Caller,
     CancelJob,
@@ -21,12 +22,13 @@ from dlq_master.control.stimuli import (
     RequeueJob,
     SetNodeFlags,
     Stimulus,
+    SubmitGroup,
     SubmitJob,
     UpdatedJob,
     UpdateJob,
 )
 from dlq_master.model.ids import JobId, NodeId
-from dlq_master.model.jobs.eligible import Relation
+from dlq_master.model.jobs.eligible import MemberEnds, Relation
 from dlq_master.model.jobs.job import Job, RunRules
 from dlq_master.model.nodes.node import NodeFlag
 from dlq_master.model.resources import Request
@@ -128,6 +130,46 @@ class Client:
             deadlines=(AskedDeadline(100.0, after_s=due_s),) if due_s else (),
             array=AskedArray(tuple(range(tasks)), facts.get("at_once", 0)) if tasks else None,
         )
+
+    async def _submit_group(self, facts: Facts) -> None:
+        """Members are called `g0.m0`, `g0.m1` and so on, each is one job."""
+        world, label, members = self._world, facts["job"], facts["members"]
+        request_id = self._request_id()
+        names = [f"{label}.m{number}" for number in range(len(members))]
+        shared = {"client": facts["client"]}
+        stimulus = SubmitGroup(
+            caller=self.caller,
+            request_id=request_id,
+            digest=label,
+            members=tuple(
+                AskedMember(
+                    f"m{number}",
+                    1,
+                    MemberEnds(member["ends"]),
+                    self._submission({**shared, **member, "job": names[number]}, ""),
+                )
+                for number, member in enumerate(members)
+            ),
+        )
+        operation = Operation("submit", None, world.tick())
+        world.judge.submitting(self.caller.name, request_id, names[0])
+        answer = await self._ask(stimulus, f"submits group {label}")
+        if answer.refusal is not None:
+            world.say(f"{self.name} is refused: {answer.refusal.what}")
+            if isinstance(answer.refusal, AlreadyExists):
+                world.judge.broken(f"I2: {self.name} used {request_id} once, and is refused")
+            return
+        jobs: tuple[Job, ...] = answer.value.jobs
+        first = jobs[0]
+        operation.answered(world.tick(), (first.version, first.nice, first.state))
+        for name, job in zip(names, jobs, strict=True):
+            world.labels.setdefault(name, job.job_id)
+        for job in jobs[1:]:
+            told = (job.version, job.nice, job.state)
+            own = Operation("submit", None, operation.called, operation.back, told)
+            world.judge.history_of(job.job_id).append(own)
+        world.say(f"{self.name} hears that {label} is group {answer.value.group_id}")
+        world.judge.submitted(self.caller.name, request_id, names[0], first.job_id, operation)
 
     async def _cancel(self, facts: Facts) -> None:
         await self._edit(CancelJob, "cancel", facts)

@@ -40,6 +40,14 @@ class HostAttempt(FakeAttempt):
             late = event.act == "hold_kill"
             yield event._replace(at_s=event.at_s + self.late_s) if late else event
 
+    def settle(self, now_s: float, contact_s: float) -> None:
+        """Most often nothing is due: that takes a look at two instants."""
+        if self._stop_kill_s is None and self.record is None and now_s < self._exits_at_s:
+            hold_s = self.hold_s
+            if now_s < contact_s + hold_s - min(self.plan.grace_s, hold_s / 2):
+                return
+        super().settle(now_s, contact_s)
+
     def started(self) -> Started | None:
         told = super().started()
         return None if told is None else replace(told, boot_id=self.boot_id)

@@ -62,8 +62,13 @@ class Outcome(NamedTuple):
 def config_of(plot: Plot) -> MasterConfig:
     """The master's configuration in this world."""
     settings = plot.settings
+    more = (
+        {"keep_gpus_s": f"{settings.keep_s:g}"}
+        if settings.keep_s and settings.policy == "dlq"
+        else {}
+    )
     return MasterConfig(
-        scheduler=SchedulerConfig(settings.policy),
+        scheduler=SchedulerConfig(settings.policy, more),
         lease=LeaseConfig(
             hold=Seconds(settings.hold_s), be_term=Seconds(60.0), slo_term=Seconds(120.0)
         ),

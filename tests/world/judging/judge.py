@@ -24,6 +24,7 @@ from support.invariants import END_WORDS, check_published, check_turn
 from world.cast.agents import told
 from world.cast.hosts import HostAttempt, NodeHost
 from world.judging.history import Operation, is_linearizable
+from world.judging.parties import Parties
 from world.judging.witness import Witness
 
 if TYPE_CHECKING:
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
 
 LOOKS = 25  # every so many turns with a change, memory is compared with all rows
 EXCUSES = ("silent", "given up", "no record")  # in the cause of a loss
+KEEP_S = 300.0  # so long GPUs are kept after a lost node
 SMALL_QUEUE = 2  # jobs of one user in the queue "small"
 
 
@@ -54,6 +56,7 @@ class Judge(Witness):
         self._holders: dict[tuple[str, int], AttemptKey] = {}
         self._ends: Counter[AttemptKey] = Counter()
         self._names: Counter[tuple[str, str, int]] = Counter()  # user, name, index of an array
+        self._parties = Parties(self, self._jobs, world.settings.keep_s or KEEP_S)
         self._requests: dict[tuple[str, str], str] = {}  # label of what was submitted
         self._acknowledged: dict[tuple[str, str], JobId] = {}
         self._draining: set[NodeId] = set()
@@ -82,6 +85,7 @@ class Judge(Witness):
             (self._draining.add if draining else self._draining.discard)(node.node_id)
         for attempt in batch.attempts:
             self._attempt(attempt)
+        self._parties.committed(batch, writer, self._world.loop.time(), self._holders)
         for event in batch.events:
             self._last_event = max(self._last_event, event.seq)
             if event.kind in END_WORDS and event.job_id is not None:
@@ -230,6 +234,10 @@ class Judge(Witness):
 
     # --- clients --------------------------------------------------------------------------------
 
+    def world_saw(self, what: str) -> None:
+        """An interesting state has been reached."""
+        self._world.seen(what)
+
     def history_of(self, job_id: JobId) -> list[Operation]:
         return self.known[job_id].history
 
@@ -295,6 +303,7 @@ class Judge(Witness):
         stored = self._attempts.get(AttemptKey(job_id, key.attempt))
         over = stored is not None and stored.state not in LIVE
         self.hold(not over, f"I3: {told(attempt)} begins after its end is on disk")
+        self._parties.begins(AttemptKey(job_id, key.attempt))
 
     def _beside(
         self, host: NodeHost, attempt: HostAttempt, there: NodeHost, other: HostAttempt
@@ -350,6 +359,8 @@ class Judge(Witness):
         """It stays as it is until a person says otherwise, or what it waits for does."""
         if job.state is JobState.HELD:
             return job.hold is not None and job.hold is not HoldKind.PAUSED
+        if self._parties.awaits_a_person(job):
+            return True
         if job.blocked is not Block.DEPENDENCY or job.depends is None:
             return False
         awaited = [self._jobs.get(term.target) for term in job.depends.terms]
@@ -365,6 +376,7 @@ class Judge(Witness):
         for key, job_id in sorted(self._acknowledged.items()):
             stored = self._world.disk.rows.job(job_id)
             self.hold(stored is not None, f"I1: job {job_id} of {key} is gone")
+        self._parties.last()
         ended = {key for key, it in self._attempts.items() if it.state not in LIVE}
         untold = sorted(ended - self._ends.keys())
         self.hold(not untold, f"I11: nobody has told the end of {untold}")

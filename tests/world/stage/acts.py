@@ -36,6 +36,7 @@ class Settings(NamedTuple):
     drift: float = 0.0
     late_s: float = 0.0  # a killed process takes so long to be gone
     masters: int = 1
+    keep_s: float = 0.0  # how long GPUs are kept after a lost node; 0: as the policy says
     focus: str = ""  # what it looks at, in a word
 
 

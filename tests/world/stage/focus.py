@@ -255,6 +255,98 @@ def arrays(draws: Stream, settings: Settings) -> Focused:
     return settings, acts
 
 
+def groups(draws: Stream, settings: Settings) -> Focused:
+    """Groups whose members fail, are changed and lose nodes, under a master that may die."""
+    settings = settings._replace(busy_s=150.0, keep_s=draws.pick((0.0, 40.0)))
+    acts = _jobs(draws, 2 + draws.below(5), 80.0, (*SHORT_S, 15.0))
+    count = 1 + draws.below(3)
+    for number in range(count):
+        members = [_member(draws) for _ in range(draws.pick((2, 2, 3)))]
+        facts = {"client": draws.pick(CLIENT), "job": f"g{number}", "members": members}
+        at_s = _at(draws, 1.0, 60.0)
+        acts.append(Act(at_s, "submit_group", facts))
+        for _ in range(draws.below(4)):
+            told: dict[str, Any] = {
+                "client": draws.pick(CLIENT),
+                "job": f"g{number}.m{draws.below(len(members))}",
+            }
+            word = draws.pick(("look", "nice", "requeue", "hold", "cancel"))
+            told |= {"to": draws.below(9)} if word == "nice" else {}
+            when_s = round(at_s + draws.spread(0.1, 60.0), 3)
+            acts.append(Act(when_s, word, told))
+            if word == "hold":
+                acts.append(Act(when_s + draws.spread(1.0, 20.0), "release", told))
+    return settings, acts + _lost_nodes(draws, settings) + _deaths(draws)
+
+
+def kept_gpus(draws: Stream, settings: Settings) -> Focused:
+    """Gangs and groups of a full cluster lose nodes, and small jobs wait beside what they keep."""
+    settings = settings._replace(
+        policy="dlq", gpus=draws.pick(((2, 2, 2), (4, 4, 4), (2, 2, 2, 2))), busy_s=200.0,
+        keep_s=draws.pick((30.0, 15.0, 60.0)),
+    )  # fmt: skip
+    acts = []
+    for number in range(1 + draws.below(2)):
+        gang = {"gpus": 2 * settings.gpus[0], "nodes": 2, "run_s": draws.pick(LONG_S)}
+        facts: dict[str, Any] = {"client": draws.pick(CLIENT), "job": f"g{number}"}
+        if draws.below(2):
+            small = {"gpus": 1, "run_s": draws.pick(LONG_S), "ends": "each"}
+            facts["members"] = [{**gang, "ends": draws.pick(("all", "each"))}, small]
+        else:
+            facts |= gang
+        what = "submit_group" if "members" in facts else "submit"
+        acts.append(Act(_at(draws, 1.0, 8.0), what, facts))
+    for number in range(6 + draws.below(8)):
+        facts = {"client": draws.pick(CLIENT), "job": f"j{number}", "gpus": 1}
+        acts.append(Act(_at(draws, 10.0, 60.0), "submit", facts | {"run_s": draws.pick(LONG_S)}))
+    facts = {"node": f"n{draws.below(2)}"}
+    at_s, for_s = _at(draws, 30.0, 60.0), draws.pick((120.0, 60.0))
+    acts.append(Act(at_s, "drain", facts))
+    if draws.below(2):
+        acts.append(Act(at_s + 0.5, "power_cut", facts))
+    acts.append(Act(at_s + for_s, "undrain", facts))
+    more = _lost_nodes(draws, settings) if draws.below(2) else []
+    return settings, acts + more + _deaths(draws)
+
+
+def _member(draws: Stream) -> dict[str, Any]:
+    """A member of a group, as its act has it."""
+    wide = draws.pick(({"gpus": 1}, {"gpus": 1}, {"gpus": 2}, {"gpus": 2, "nodes": 2}))
+    code = draws.pick((0, 0, 0, 1, 99))
+    return {
+        **wide,
+        "run_s": draws.pick((15.0, 5.0, 40.0, 90.0)),
+        "ends": draws.pick(("each", "all", "each", "alone")),
+        **({"code": code} if code else {}),
+        **({"saves_s": 2.0} if draws.below(3) else {}),
+    }
+
+
+def _lost_nodes(draws: Stream, settings: Settings) -> list[Act]:
+    """Nodes that lose their power, drain, or fall silent for longer than the hold."""
+    acts = []
+    for _ in range(1 + draws.below(3)):
+        at_s, facts = _at(draws, 20.0, 110.0), {"node": node_of(draws, settings)}
+        what = draws.pick(("power_cut", "power_cut", "drain", "stop_agent"))
+        for_s = draws.pick((30.0, 75.0, 160.0))
+        acts.append(Act(at_s, what, facts | ({"for_s": for_s} if what == "stop_agent" else {})))
+        if what == "drain":
+            acts.append(Act(at_s + for_s, "undrain", facts))
+        elif what == "power_cut" and draws.below(3):
+            acts.append(Act(at_s, "drain", facts))  # so that it gets no new work for a while
+            acts.append(Act(at_s + for_s, "undrain", facts))
+    return acts
+
+
+def _deaths(draws: Stream) -> list[Act]:
+    acts = []
+    for _ in range(draws.below(3)):
+        at = draws.pick(("failpoint", "once", "callback"))
+        facts = {"master": "m1", "at": at, "number": 1 + draws.below(12)}
+        acts.append(Act(_at(draws, 5.0, 140.0), "kill_master", facts))
+    return acts
+
+
 def failover(draws: Stream, settings: Settings) -> Focused:
     """The database of two masters moves to its second server, which may lag."""
     settings = settings._replace(masters=2, hold_s=40.0, busy_s=150.0)
@@ -288,4 +380,10 @@ FOCI: Mapping[str, Callable[[Stream, Settings], Focused]] = {
     "failures": failures,
     "arrays": arrays,
     "failover": failover,
+}
+
+# Drawn from a stream of their own: all other seeds stay as they were before these came.
+LATER: Mapping[str, Callable[[Stream, Settings], Focused]] = {
+    "groups": groups,
+    "kept GPUs": kept_gpus,
 }

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from world.stage.acts import CLIENTS, Act, Facts, Settings
 from world.stage.acts import node_of as _node
-from world.stage.focus import FOCI
+from world.stage.focus import FOCI, LATER
 from world.stage.tape import Stream, Tape
 
 
@@ -44,7 +44,12 @@ def draw(seed: int) -> Plot:
         late_s=draws.pick((0.0, 0.0, 3.0)),
         masters=draws.pick((1, 1, 2)),
     )
-    if draws.below(3):
+    later = Tape(seed).stream("later plot")
+    if later.below(6) == 5:
+        focus = later.pick(tuple(LATER))
+        settings, acts = LATER[focus](later, settings._replace(focus=focus))
+        kinds = [later.pick(kinds)] if kinds and later.below(2) else []
+    elif draws.below(3):
         focus = draws.pick(tuple(FOCI))
         settings, acts = FOCI[focus](draws, settings._replace(focus=focus))
         kinds = [draws.pick(kinds) for _ in range(draws.pick((0, 0, 1, 2)))] if kinds else []

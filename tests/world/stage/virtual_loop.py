@@ -13,7 +13,7 @@ from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from contextvars import Context, ContextVar, copy_context
 from enum import IntEnum
-from heapq import heappop
+from heapq import heappop, heappush
 from typing import Any
 
 from world.stage.tape import Stream
@@ -73,6 +73,21 @@ class Process:
         self._held.append(handle)
 
 
+class Timer(asyncio.TimerHandle):
+    """Stands beside its instant in the heap, which compares instants alone: those of one instant
+    are equal there.
+    """
+
+    __slots__ = ()
+    __hash__ = object.__hash__
+
+    def __eq__(self, other: object) -> bool:
+        return self is other
+
+    def __lt__(self, other: object) -> bool:
+        return False
+
+
 MOST_TASKS = 500
 CURRENT: ContextVar[Process | None] = ContextVar("CURRENT", default=None)
 
@@ -87,7 +102,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
         self.order = Order.FIFO
         self.steps = 0
         self._ready: deque[asyncio.Handle] = deque()
-        self._scheduled: list[asyncio.TimerHandle]
+        self._scheduled: list[tuple[float, Timer]]
         self._tasks: list[asyncio.Task[Any]] = []  # those of dead processes stay as they are
 
     def create_task(self, coro: Any, **named: Any) -> asyncio.Task[Any]:
@@ -100,6 +115,19 @@ class VirtualLoop(asyncio.BaseEventLoop):
     def time(self) -> float:
         return self._now_s
 
+    def call_later(  # type: ignore[override] # as it is called here
+        self, delay: float, callback: Callable[..., object], *args: Any, context: Any = None
+    ) -> Timer:
+        return self.call_at(self._now_s + delay, callback, *args, context=context)
+
+    def call_at(  # type: ignore[override] # likewise
+        self, when: float, callback: Callable[..., object], *args: Any, context: Any = None
+    ) -> Timer:
+        timer = Timer(when, callback, args, self, context)
+        heappush(self._scheduled, (when, timer))
+        timer._scheduled = True  # type: ignore[attr-defined] # of TimerHandle
+        return timer
+
     def ready(self, handles: list[asyncio.Handle]) -> None:
         """They are ready again."""
         self._ready.extend(handles)
@@ -108,8 +136,8 @@ class VirtualLoop(asyncio.BaseEventLoop):
         """Run until somebody stops the loop. asyncio calls it once for each round."""
         ready, scheduled = self._ready, self._scheduled
         while not self._stopping:  # type: ignore[attr-defined] # of BaseEventLoop
-            while scheduled and scheduled[0].when() <= self._now_s:
-                timer = heappop(scheduled)
+            while scheduled and scheduled[0][0] <= self._now_s:
+                timer = heappop(scheduled)[1]
                 timer._scheduled = False  # type: ignore[attr-defined]
                 if not timer.cancelled():
                     ready.append(timer)
@@ -135,11 +163,11 @@ class VirtualLoop(asyncio.BaseEventLoop):
     def _wait(self) -> None:
         """Time passes until the next timer."""
         scheduled = self._scheduled
-        while scheduled and scheduled[0].cancelled():
-            heappop(scheduled)._scheduled = False  # type: ignore[attr-defined]
+        while scheduled and scheduled[0][1].cancelled():
+            heappop(scheduled)[1]._scheduled = False  # type: ignore[attr-defined]
         if not scheduled:
             raise Deadlock
-        self._now_s = max(self._now_s, scheduled[0].when())
+        self._now_s = max(self._now_s, scheduled[0][0])
 
     def _next(self) -> asyncio.Handle:
         ready = self._ready

@@ -47,6 +47,16 @@ from dlq_master.policy.place.allocation.together import never
 MASTER = "master"
 MOST_JOBS = 256  # of a group: each of them is told where all others are
 
+# A promise and a size are one job's.
+NO_DEADLINE = (
+    "has no deadline: nothing is promised to groups",
+    "leave it out; a job of its own, or a gang, may have one",
+)
+NOT_ELASTIC = (
+    "is not elastic",
+    "say one number of GPUs; a job of its own may be elastic",
+)
+
 
 def _known(turn: Turn, _ask: SubmitGroup, word: str) -> Answer:
     group_id = JobId(int(word))
@@ -146,16 +156,16 @@ def _judged(turn: Turn, member: AskedMember, count: int, gpus: Counter[str]) -> 
 
 def _check_alone(ask: SubmitJob) -> None:
     """Wishes that would concern one member alone."""
-    for asked, field, why in (
-        (ask.array, "spec.array", "is no array: say how many jobs it has (count)"),
-        (ask.deadlines, "spec.deadlines", "has no deadline: nothing is promised to groups"),
-        (ask.lateness, "spec.lateness", "has no due date: no machine is rented for a group"),
-        (ask.sized, "spec.resources", "says how many GPUs it needs"),
-        (ask.request.sizes, "spec.elastic", "is not elastic"),
-        (ask.interactive, "spec.interactive", "takes no input of a terminal"),
+    for asked, field, why, hint in (
+        (ask.array, "spec.array", "is no array: say how many jobs it has (count)", ""),
+        (ask.deadlines, "spec.deadlines", *NO_DEADLINE),
+        (ask.lateness, "spec.lateness", "has no due date: no machine is rented for a group", ""),
+        (ask.sized, "spec.resources", "says how many GPUs it needs", ""),
+        (ask.request.sizes, "spec.elastic", *NOT_ELASTIC),
+        (ask.interactive, "spec.interactive", "takes no input of a terminal", ""),
     ):
         if asked:
-            raise InvalidRequest(f"a member of a group {why}", field=field)
+            raise InvalidRequest(f"a member of a group {why}", field=field, hint=hint)
 
 
 def _member(turn: Turn, job: Job, group: Array, index: int) -> Job:

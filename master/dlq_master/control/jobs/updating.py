@@ -18,6 +18,7 @@ from dlq_common.text.units import format_duration
 from dlq_master.control.deadlines import deadline_updates
 from dlq_master.control.jobs import dependencies, elastic, submitting
 from dlq_master.control.jobs.gates import ArrayGate, holds_place, over
+from dlq_master.control.jobs.groups import NO_DEADLINE, NOT_ELASTIC
 from dlq_master.control.jobs.jobs import editable, find, must_live
 from dlq_master.control.loop.once import Done, once
 from dlq_master.control.loop.turn import Answer, Turn
@@ -109,12 +110,12 @@ def _wanted(turn: Turn, ask: UpdateJob, job: Job) -> Job:
 
 def _check_member(after: Job) -> None:
     """A member of a group starts with the others: it has no slots of a promise, and no sizes."""
-    for wish, field, why in (
-        (after.steps, "deadlines", "has no deadline: nothing is promised to groups"),
-        (after.request.sizes, "elastic", "is not elastic"),
+    for wish, field, (why, hint) in (
+        (after.steps, "deadlines", NO_DEADLINE),
+        (after.request.sizes, "elastic", NOT_ELASTIC),
     ):
         if wish:
-            raise InvalidRequest(f"a member of a group {why}", field=field)
+            raise InvalidRequest(f"a member of a group {why}", field=field, hint=hint)
 
 
 def _in_class(turn: Turn, ask: UpdateJob, job: Job, after: Job) -> Job:

@@ -297,13 +297,17 @@ def consequence(
 
 def keeps_gpus(attempt: Attempt, end: on_attempt.AttemptEvent, job: Job) -> bool:
     """Whether a gang ended because of one of its nodes, so that its other GPUs wait for its job.
-
-    A lost node, a node that could not start its rank, and a node that drains are such causes. A
-    drain comes from a person, from a GPU that ails, or from a quarantine. A member of a group keeps
-    nothing: it starts with all others, and these keep nothing either.
+    A group decides for its members (`model/attempts/groups.py`).
     """
-    if len(attempt.lease.allocation.slots) < 2 or is_reduced(attempt, job) or job.group is not None:
+    if len(attempt.lease.allocation.slots) < 2 or is_reduced(attempt, job):
         return False
+    return ended_by_node(attempt, end)
+
+
+def ended_by_node(attempt: Attempt, end: on_attempt.AttemptEvent) -> bool:
+    """A lost node, a node that could not start its rank, and a node that drains are such causes. A
+    drain comes from a person, from a GPU that ails, or from a quarantine.
+    """
     match end:
         case on_attempt.NodeLost():
             return True

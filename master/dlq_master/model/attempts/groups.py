@@ -10,11 +10,16 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
+from dlq_master.model.attempts import attempt_steps as on_attempt
 from dlq_master.model.attempts.attempt import Attempt
 from dlq_master.model.attempts.exit_zero import COMES_BACK
+from dlq_master.model.attempts.gang import ended_by_node
 from dlq_master.model.jobs.eligible import MemberEnds
 from dlq_master.model.jobs.job import Job, JobState
 from dlq_master.model.jobs.naming import member_name
+from dlq_master.model.transitions import StopCause
+
+_MEMBER = "member "  # with this word begins why a member leaves its GPUs for another one
 
 
 class KnownMember(NamedTuple):
@@ -58,6 +63,30 @@ def consequences(parts: Sequence[KnownMember]) -> list[Follows]:
     return [Follows(part.job, False, why) for part in living if part.runs_on]
 
 
+def keeps_until_s(
+    attempt: Attempt,
+    end: on_attempt.AttemptEvent,
+    others: Sequence[KnownMember],
+    now_s: float,
+    keep_s: float,
+) -> float | None:
+    """Until when the GPUs of a member that ended so wait for its group; None: they do not.
+
+    A node has failed this member, or the member has left for another one that a node has failed.
+    The first of them to end sets one instant for all. A member that has nothing left has it too:
+    its group is first in line for other GPUs.
+    """
+    own = ended_by_node(attempt, end)
+    if not own and not _left_for_another(attempt, end):
+        return None
+    set_s = [part.job.kept.until_s for part in others if part.job.kept is not None]
+    leaving = (part.attempt for part in others if part.attempt is not None)
+    if not (own or set_s or any(it.stop_cause is StopCause.DRAIN for it in leaving)):
+        return None
+    until_s = min(set_s, default=now_s + keep_s)
+    return until_s if until_s > now_s else None
+
+
 # --- helpers, in order of use ---------------------------------------------------------------------
 
 
@@ -79,7 +108,12 @@ def _departures(living: Sequence[KnownMember]) -> Iterator[str]:
     for part in living:
         attempt, name = part.attempt, member_name(part.job)
         if attempt is None:
-            yield f"member {name} of its group has left its GPUs"
+            yield f"{_MEMBER}{name} of its group has left its GPUs"
         elif attempt.stop_cause in COMES_BACK:
             cause = attempt.stop_cause
-            yield f"member {name} of its group is leaving ({cause.value if cause else ''})"
+            yield f"{_MEMBER}{name} of its group is leaving ({cause.value if cause else ''})"
+
+
+def _left_for_another(attempt: Attempt, end: on_attempt.AttemptEvent) -> bool:
+    told = attempt.stop_cause is StopCause.PREEMPT and attempt.stop_detail.startswith(_MEMBER)
+    return told and isinstance(end, on_attempt.Preempted | on_attempt.PreemptedLost)

@@ -11,7 +11,7 @@ from dataclasses import replace
 from functools import cache, lru_cache
 from typing import NamedTuple, assert_never
 
-from dlq_master.model.attempts import attempt_steps, gang, live_resize
+from dlq_master.model.attempts import attempt_steps, gang, groups, live_resize
 from dlq_master.model.attempts.attempt import LIVE, Attempt, assigned
 from dlq_master.model.attempts.attempt_steps import AttemptEvent
 from dlq_master.model.attempts.first_failure import on_ailing_gpu
@@ -143,10 +143,8 @@ def step_attempt(
         limited = job.rules.limits.gpu is not None
         ailing = on_ailing_gpu(before, cluster.nodes) if limited else None
         follows = gang.consequence(before, event, job, used, ailing)
-        keep_s = cluster.ordering.keep_s
-        if keep_s and type(follows) is job_steps.Requeued and gang.keeps_gpus(before, event, job):
-            kept = KeptGpus(before.lease.allocation, now_s + keep_s)
-            follows = replace(follows, kept=kept)
+        if cluster.ordering.keep_s and type(follows) is job_steps.Requeued:
+            follows = replace(follows, kept=_kept(cluster, before, event, job, now_s))
         _charge_share(cluster, before, job, ended_s)
         if follows is None:  # cancelled while it ran: only the books are left to close
             job = job_steps.vacated(job, used)
@@ -158,6 +156,25 @@ def step_attempt(
         happened.append(_happened((follows, job_id, None, None, None)))
     cluster.put(job, after)
     return happened
+
+
+def _kept(
+    cluster: Cluster, attempt: Attempt, end: AttemptEvent, job: Job, now_s: float
+) -> KeptGpus | None:
+    """The GPUs that wait for a job: a node has failed it, or another member of its group."""
+    keep_s = cluster.ordering.keep_s
+    until_s: float | None = None
+    if job.group is not None:
+        members = [cluster.jobs[it] for it in cluster.groups[job.group.array_id]]
+        others = [
+            groups.KnownMember(it, cluster.live_attempt(it))
+            for it in members
+            if it.job_id != job.job_id
+        ]
+        until_s = groups.keeps_until_s(attempt, end, others, now_s, keep_s)
+    elif gang.keeps_gpus(attempt, end, job):
+        until_s = now_s + keep_s
+    return None if until_s is None else KeptGpus(attempt.lease.allocation, until_s)
 
 
 def step_node(cluster: Cluster, node_id: NodeId, event: NodeEvent, now_s: float) -> list[Happened]:

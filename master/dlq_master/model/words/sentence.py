@@ -269,8 +269,9 @@ def _kept_gpus(reason: Reason, job: Job, _reader: str) -> str:
     if job.job_id not in reason.blocking_jobs:
         return f"{have} free GPUs are kept for {_jobs(reason)}, which lost a node"
     until = "" if job.kept is None else _instant(job.kept.until_s)
+    lost = "it lost a node" if job.group is None else "its group lost a node"
     return (
-        f"it lost a node: {have} of its {need} GPUs are kept for it {reason.detail} until {until}, "
+        f"{lost}: {have} of its {need} GPUs are kept for it {reason.detail} until {until}, "
         "and it is first in line for the others"
     )
 

@@ -192,7 +192,7 @@ def _kept_gpus(view: View) -> list[Reason]:
         return []
     from dlq_master.policy.transit import kept_gpus
 
-    return [kept_gpus.told(claim) for claim in kept_gpus.claims(view)]
+    return [kept_gpus.told(claim) for claim in kept_gpus.claims(view) if claim.parts]
 
 
 def group_obstacle(view: View, policy: Policy, job: Job, *, short: bool) -> list[Reason]:

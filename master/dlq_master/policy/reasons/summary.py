@@ -173,7 +173,7 @@ class ReasonSummary:
             return ()
         from dlq_master.policy.transit.kept_gpus import claims
 
-        return {claim.job.job_id for claim in claims(self._view)}
+        return {claim.job.job_id for claim in claims(self._view) if claim.parts}
 
     @cached_property
     def _held(self) -> HeldByAccount:

@@ -1,5 +1,8 @@
 """Gangs that a node has failed keep their other GPUs for a while, and come first for a spare node.
 
+A group of jobs is one party: all members keep theirs, or none does, and all start again in one
+plan. While some of them still leave their GPUs, those of the others wait.
+
 The GPUs are free in the books. They are out of the walk that serves all other jobs, but not out of
 the reach of slots of promises and of trials. So no promise waits for a gang. A gang holds no claim
 beyond its quota, beyond its time, or on a node that is closed or that it avoids. It gets no more
@@ -13,10 +16,12 @@ gone.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import NamedTuple
 
 from dlq_master.model.cluster.cluster import Cluster
+from dlq_master.model.ids import JobId
 from dlq_master.model.jobs.band import Band
 from dlq_master.model.jobs.job import Job
 from dlq_master.model.lease import first_term_end_s
@@ -56,19 +61,18 @@ class Claim(NamedTuple):
 
 
 def claims(view: View) -> list[Claim]:
-    """All that hold now. No two have a GPU in common: the first to wait has it."""
+    """All that hold now, party by party. No two have a GPU in common: the first to wait has it."""
     cluster = view.cluster
     cluster.capacity.ready()
     left = dict(cluster.capacity.free)
     found = []
-    jobs = [cluster.jobs[job_id] for job_id in cluster.keeping]
-    for job in sorted(jobs, key=lambda job: (job.queued_since_s or 0.0, job.job_id)):
-        claim = _claim(cluster, job, left) if _holds(job, view.now_s) else None
-        if claim is not None:
-            found.append(claim)
+    for jobs in _waiting_parties(cluster):
+        party = _party(cluster, jobs, left, view.now_s)
+        for claim in party:
             pool = left[claim.gpu_type].copy()
             pool.take(claim.parts)
             left[claim.gpu_type] = pool
+        found += party
     return found
 
 
@@ -89,7 +93,8 @@ def next_end_s(view: View) -> float:
 def starts(
     view: View, placement: Placement, floor: Callable[[Cluster, str, str], int], *, grid: bool
 ) -> list[Start]:
-    """The first gang that can go on: with spare nodes, or if it is elastic on what it has left.
+    """The first gang or group that can go on: with spare nodes, or if it is elastic on what it has
+    left.
 
     At most one, because its start may change what its team may have. Slots of promises that still
     wait for GPUs are served before.
@@ -99,13 +104,14 @@ def starts(
     own = {claim.job.job_id for claim in held}
     if any(it not in own and cluster.jobs[it].waiting for it in cluster.seated):
         return []
-    for claim in held:
-        left = floor(cluster, claim.job.queue, claim.gpu_type)
-        slots = _whole(cluster, claim, held, placement, left)
-        slots = slots or _smaller(cluster, claim, placement)
-        slots = slots or _anywhere(cluster, claim, held, placement, left)
+    for party in _parties(cluster, held):
+        free = partial(_beyond, cluster, held, party)
+        slots = _placed(cluster, party, free(own=False), placement, floor, _filled)
+        slots = slots or _smaller(cluster, party, placement)
+        slots = slots or _placed(cluster, party, free(own=True), placement, floor, _anywhere)
         if slots is not None:
-            return [_start(view, claim, slots, grid=grid)]
+            together = zip(party, slots, strict=True)
+            return [_start(view, claim, its, grid=grid) for claim, its in together]
     return []
 
 
@@ -123,22 +129,23 @@ def withhold(allocator: Space, held: Sequence[Claim]) -> None:
         type_capacity.take(parts)
         if isinstance(allocator, Contest):
             allocator.below += claim.width  # within its reach
-    for claim in held:
-        served = (allocator.outcome.chosen, allocator.outcome.claims)
-        if not any(claim.job.job_id in jobs for jobs in served):
-            _wait(allocator, claim)
+    served = {*allocator.outcome.chosen, *allocator.outcome.claims}
+    for party in _parties(allocator.cluster, held):
+        if served.isdisjoint(claim.job.job_id for claim in party):
+            _wait(allocator, party)
 
 
-def _wait(allocator: Space, claim: Claim) -> None:
+def _wait(allocator: Space, party: Sequence[Claim]) -> None:
     """It has the nodes that others leave, where these are enough."""
-    cluster, type_capacity = allocator.cluster, allocator.capacities[claim.gpu_type]
-    if type_capacity.later is type_capacity.free:
+    cluster = allocator.cluster
+    capacities = {claim.gpu_type: allocator.capacities[claim.gpu_type] for claim in party}
+    if all(it.later is it.free for it in capacities.values()):
         return
-    slots = _filled(cluster, claim, type_capacity.later, allocator.placement)
-    if slots is not None:
+    pools = {gpu_type: it.later for gpu_type, it in capacities.items()}
+    slots = _placed(cluster, party, pools, allocator.placement, _no_floor, _filled)
+    for claim, its in zip(party, slots or (), strict=slots is not None):
         allocator.outcome.claims[claim.job.job_id] = False
-        allocation = Allocation(slots)
-        type_capacity.take(cluster.capacity.parts(allocation)[claim.gpu_type])
+        capacities[claim.gpu_type].take(cluster.capacity.parts(Allocation(its))[claim.gpu_type])
 
 
 def told(claim: Claim, slots: tuple[Slot, ...] | None = None) -> Reason:
@@ -159,8 +166,49 @@ def _holds(job: Job, now_s: float) -> bool:
     return in_time and job.band not in (Band.BORROW, Band.LIMIT) and not job.reduced
 
 
+def _waiting_parties(cluster: Cluster) -> Iterator[list[Job]]:
+    """Jobs that keep GPUs, and groups with all members that have not ended: the first to wait comes
+    first.
+    """
+    jobs = [cluster.jobs[job_id] for job_id in cluster.keeping]
+    seen: set[JobId] = set()
+    for job in sorted(jobs, key=lambda job: (job.queued_since_s or 0.0, job.job_id)):
+        if job.job_id not in seen:
+            group = job.group
+            members = (job.job_id,) if group is None else cluster.groups[group.array_id]
+            seen.update(members)
+            yield [cluster.jobs[it] for it in members]
+
+
+def _party(
+    cluster: Cluster, jobs: Sequence[Job], left: dict[str, Pool], now_s: float
+) -> list[Claim]:
+    """The claims of a job, or of the members that wait, while all others still leave their GPUs."""
+    found = []
+    for job in jobs:
+        if job.live_attempt is not None:
+            continue
+        claim = _claim(cluster, job, left) if job.waiting and _holds(job, now_s) else None
+        if claim is None:
+            return []
+        found.append(claim)
+    return found if any(claim.parts for claim in found) else []
+
+
+def _parties(cluster: Cluster, held: Sequence[Claim]) -> Iterator[list[Claim]]:
+    """Those of which nobody has to leave GPUs any more."""
+    parties: dict[JobId, list[Claim]] = {}
+    for claim in held:
+        group = claim.job.group
+        parties.setdefault(claim.job.job_id if group is None else group.array_id, []).append(claim)
+    for first, party in parties.items():
+        group = party[0].job.group
+        if group is None or len(party) == len(cluster.groups[first]):
+            yield party
+
+
 def _claim(cluster: Cluster, job: Job, left: dict[str, Pool]) -> Claim | None:
-    """None: nothing of it is left, or it may not run on what it had any more."""
+    """None: it may not run on what it had any more."""
     assert job.kept is not None
     shape, slots = cluster.shape(job), job.kept.allocation.slots
     by_type = cluster.capacity.parts(job.kept.allocation)
@@ -177,8 +225,6 @@ def _claim(cluster: Cluster, job: Job, left: dict[str, Pool]) -> Claim | None:
         stays.append(ordinal is not None and free.masks[ordinal] & mask == mask)
         if ordinal is not None and stays[-1]:
             parts.append(make_part((ordinal, mask)))
-    if not parts:
-        return None
     return Claim(job, shape, gpu_type, slots, tuple(stays), tuple(sorted(parts)))
 
 
@@ -192,37 +238,54 @@ def _may_have(cluster: Cluster, job: Job, slots: tuple[Slot, ...]) -> bool:
     return nodes is None or (nodes == len(slots) and len(set(shares)) == 1)
 
 
-def _whole(
-    cluster: Cluster, claim: Claim, held: list[Claim], placement: Placement, floor: int
-) -> tuple[Slot, ...] | None:
-    """All that it had, with a spare node in the place of each that is gone. So many GPUs have to
-    stay free for the floor of a queue.
+def _placed(
+    cluster: Cluster,
+    party: Sequence[Claim],
+    free: Mapping[str, Pool],
+    placement: Placement,
+    floor: Callable[[Cluster, str, str], int],
+    find: Callable[[Cluster, Claim, Pool, Placement], tuple[Slot, ...] | None],
+) -> list[tuple[Slot, ...]] | None:
+    """GPUs for each of a party, of those that are `free` by type. So many of them have to stay free
+    for the floor of a queue. The members that have lost most choose first.
     """
-    pool = _beyond(cluster, claim, held)
-    if pool.total - (claim.had - claim.width) < floor:
-        return None
-    return _filled(cluster, claim, pool, placement)
+    pools = {gpu_type: pool.copy() for gpu_type, pool in free.items()}
+    found: dict[JobId, tuple[Slot, ...]] = {}
+    for claim in sorted(party, key=lambda claim: claim.width - claim.had):
+        pool = pools[claim.gpu_type]
+        slots = find(cluster, claim, pool, placement)
+        if slots is None:
+            return None
+        found[claim.job.job_id] = slots
+        pool.take(cluster.capacity.parts(Allocation(slots))[claim.gpu_type])
+        if pool.total < floor(cluster, claim.job.queue, claim.gpu_type):
+            return None
+    return [found[claim.job.job_id] for claim in party]
+
+
+def _no_floor(_cluster: Cluster, _queue: str, _gpu_type: str) -> int:
+    return 0
 
 
 def _anywhere(
-    cluster: Cluster, claim: Claim, held: list[Claim], placement: Placement, floor: int
+    cluster: Cluster, claim: Claim, pool: Pool, placement: Placement
 ) -> tuple[Slot, ...] | None:
     """On any free GPUs, as if it had no claim. It is first in line all the same."""
-    pool = _beyond(cluster, claim, held)
-    pool.give(claim.parts)
-    if pool.total - claim.shape.gpus < floor or claim.shape.gpus > claim.had:
+    if claim.shape.gpus > claim.had:
         return None
     parts = placement.find(pool, claim.shape)
     return None if parts is None else tuple([_slot(cluster, part) for part in parts])
 
 
-def _beyond(cluster: Cluster, claim: Claim, held: list[Claim]) -> Pool:
-    """The free GPUs of its type that are kept for nobody."""
-    pool = cluster.capacity.free[claim.gpu_type].copy()
+def _beyond(
+    cluster: Cluster, held: Sequence[Claim], party: Sequence[Claim], *, own: bool
+) -> dict[str, Pool]:
+    """The free GPUs that are kept for nobody, by type; with `own` those of this party too."""
+    pools = {claim.gpu_type: cluster.capacity.free[claim.gpu_type].copy() for claim in party}
     for other in held:
-        if other.gpu_type == claim.gpu_type:
-            pool.take(other.parts)
-    return pool
+        if other.gpu_type in pools and not (own and other in party):
+            pools[other.gpu_type].take(other.parts)
+    return pools
 
 
 def _filled(
@@ -243,9 +306,12 @@ def _filled(
     return tuple(slots)
 
 
-def _smaller(cluster: Cluster, claim: Claim, placement: Placement) -> tuple[Slot, ...] | None:
+def _smaller(
+    cluster: Cluster, party: Sequence[Claim], placement: Placement
+) -> list[tuple[Slot, ...]] | None:
     """On the GPUs that are kept alone, as an elastic job may. It grows again like any other."""
-    if not cluster.elastic(claim.job):
+    claim = party[0]
+    if len(party) > 1 or not cluster.elastic(claim.job):
         return None
     pool = cluster.capacity.free[claim.gpu_type].emptied()
     pool.give(claim.parts)
@@ -253,7 +319,7 @@ def _smaller(cluster: Cluster, claim: Claim, placement: Placement) -> tuple[Slot
         if size <= claim.width:
             parts = placement.find(pool, cluster.shape_on(claim.job, size))
             if parts is not None:
-                return tuple([_slot(cluster, part) for part in parts])
+                return [tuple([_slot(cluster, part) for part in parts])]
     return None
 
 

@@ -157,6 +157,12 @@ def test_a_member_may_have_several_jobs(master: Master) -> None:
             "members.learner.array",
         ),
         (
+            ("actor", 4, MemberEnds.EACH),
+            {"deadlines": (AskedDeadline(1.0, after_s=3600.0),)},
+            "has no deadline.*\\nleave it out",
+            "members.learner.deadlines",
+        ),
+        (
             ("learner", 4, MemberEnds.EACH),
             {},
             "two members are called 'learner'",
@@ -206,8 +212,9 @@ def test_a_change_gives_no_member_a_promise_or_sizes(
     master: Master, wish: dict[str, Any], words: str
 ) -> None:
     learner, _ = submitted(master)
-    with pytest.raises(InvalidRequest, match=f"a member of a group {words}"):
+    with pytest.raises(InvalidRequest, match=f"a member of a group {words}") as refused:
         master.edit(UpdateJob, learner, **wish)
+    assert "a job of its own" in refused.value.hint
     assert not master.job(learner).steps
     assert not master.job(learner).request.sizes
 
@@ -496,36 +503,3 @@ def test_a_cancel_before_the_start_ends_the_group(master: Master) -> None:
     learner, actor = submitted(master)
     master.ask(CancelJob(caller=ALICE, request_id="c", job_id=learner))
     assert states(master, learner, actor) == ["cancelled", "cancelled"]
-
-
-def test_a_wide_member_that_lost_a_node_keeps_no_gpus_and_starts_with_the_others(
-    masters: Callable[..., Master],
-) -> None:
-    jobs = JobsConfig(retry_backoff=Seconds(0.0), barrier_timeout=Seconds(TIMEOUT_S))
-    master = masters(replace(config_of("dlq"), jobs=jobs))
-    agents = [SimAgent(master, NodeId(f"n{number}")) for number in range(4)]
-    for agent in agents:
-        agent.hello()
-    wide, actor = submitted(master, ("learner", 8, MemberEnds.ALL), ACTOR)
-    for job_id in (wide, actor):
-        for rank, status in enumerate(master.attempt(job_id).ranks):
-            on = next(agent for agent in agents if agent.node_id == status.node_id)
-            on.obey()
-            on.ready(key_of(master, job_id), 20_001 + 10 * job_id + rank)
-    spread_word(*agents)
-    assert states(master, wide, actor) == ["running", "running"]
-    key, lost_id = key_of(master, wide), master.attempt(wide).ranks[1].node_id
-    lost = next(agent for agent in agents if agent.node_id == lost_id)
-    lost.reboot()
-    lost.hello()
-    for agent in agents:
-        agent.obey()
-        if key in agent.living():
-            agent.exit(key, 137)
-        agent.report()
-    assert master.job(wide).kept is None
-    assert states(master, wide, actor) == ["queued", "pausing"]
-    on = agent_of(master, actor, *agents)
-    on.exit(key_of(master, actor), 99)
-    spread_word(*agents)
-    assert [master.job(it).live_attempt for it in (wide, actor)] == [2, 2]
