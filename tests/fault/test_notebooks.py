@@ -83,6 +83,24 @@ def test_a_kept_one_is_opened_again(daemons: Daemons, path: str) -> None:
         assert process.wait(timeout=60.0) != 0
 
 
+def test_one_whose_command_was_killed_lives_by_the_command_that_opens_it_again(
+    daemons: Daemons, path: str
+) -> None:
+    words = (DLQ, "notebook", "-G", "1", "--env", f"PATH={path}")
+    with daemons.begun(*words, stdin=subprocess.DEVNULL) as process:
+        job_id = job_of(process)
+        page_of(process)
+        process.kill()
+    again = (DLQ, "notebook", "--job", job_id)
+    with daemons.begun(*again, stdin=subprocess.DEVNULL) as process:
+        assert page_of(process) == f"notebook of job {job_id}: lab"
+        heard = daemons.ran(*(DLQ, "wait", "--timeout", "45s", job_id), stdin=b"", timeout_s=90.0)
+        assert heard.returncode != 0, "more than 30 s of silence have ended it"
+        assert not is_over(daemons, job_id)
+        process.kill()
+    wait_until(lambda: is_over(daemons, job_id), what="nobody is there", timeout_s=90.0)
+
+
 def test_without_jupyter_the_job_says_so(daemons: Daemons) -> None:
     words = (DLQ, "notebook", "-G", "1", "--env", "PATH=/usr/bin:/bin")
     done = daemons.ran(*words, stdin=b"", timeout_s=60.0)

@@ -17,6 +17,7 @@ import pytest
 
 from dlq_cli.app import App
 from dlq_cli.interactive.sshd import key_of, options, serving_words
+from support.terminal import Terminal
 from support.waiting import wait_until
 
 PROGRAMS = ("ssh", "ssh-keygen", "scp", "unshare", "setpriv")
@@ -147,6 +148,24 @@ def _through(config: Path, target: str) -> subprocess.CompletedProcess[bytes]:
 def test_the_keys_of_a_session_go_with_it(config: Path, job: Path) -> None:
     assert ssh(config, "ls -d dlq-ssh.*").returncode == 0
     wait_until(lambda: not list(job.glob("dlq-ssh.*")), what="the files are gone", timeout_s=60.0)
+
+
+def test_a_terminal_that_sshd_may_not_give_ends_no_session(config: Path) -> None:
+    with Terminal(["ssh", "-F", str(config), "dlq-17"], dict(os.environ)) as terminal:
+        terminal.press("echo first-$((1+1)); exit 5\n")
+        terminal.expect("first-2")
+
+
+def test_in_a_job_of_roots_that_may_not_change_its_root_it_says_so(app: App) -> None:
+    if not shutil.which("capsh"):
+        pytest.skip("there is no capsh")
+    words = serving_words(key_of(app).with_suffix(".pub").read_text().strip())
+    inside = ["capsh", "--drop=cap_sys_chroot", "--", "-c", shlex.join(words)]
+    done = subprocess.run(
+        inside, stdin=subprocess.DEVNULL, capture_output=True, timeout=60.0, check=False
+    )
+    assert done.returncode == 126
+    assert b"cannot run in a job of root's" in done.stderr
 
 
 def test_without_an_sshd_it_says_so(job: Path) -> None:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
+import select
 import sys
 import threading
 from contextlib import nullcontext
 
 from dlq.v1 import exec_pb2
-from dlq_cli.interactive.terminal import STDIN, StreamPrinter, raw_terminal
+from dlq_cli.interactive.terminal import STDIN, StreamPrinter, raw_terminal, wait_for
 from dlq_client.inside.command import CommandInside
 from dlq_client.inside.counted import PIECE_BYTES
 
@@ -47,11 +48,19 @@ def captured(inside: CommandInside) -> tuple[exec_pb2.ExecEnded, bytes]:
 def _feed(inside: CommandInside) -> None:
     """Everything from stdin, until it ends or this process does."""
     try:
-        while data := os.read(STDIN, PIECE_BYTES):
+        while data := _read_stdin():
             inside.stdin(data)
     except OSError:
         pass  # a stdin that cannot be read has ended
     inside.end_stdin()
+
+
+def _read_stdin() -> bytes:
+    while True:
+        try:
+            return os.read(STDIN, PIECE_BYTES)
+        except BlockingIOError:  # a pipe whose reads never wait: its other end may have made it so
+            wait_for(STDIN, select.POLLIN)
 
 
 def _print_all(inside: CommandInside, *, raw: bool) -> exec_pb2.ExecEnded:

@@ -12,6 +12,7 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import NamedTuple
 
 from dlq_cli.app import App
 from dlq_cli.interactive.command import captured
@@ -22,15 +23,31 @@ HOST_PREFIX = "dlq-"
 _FIND = 'PATH="$PATH:/usr/sbin:/usr/local/sbin:/sbin"; command -v sshd && command -v ssh-keygen'
 # A job of root's has not the right to enter another root, which sshd needs there.
 _MAY = '[ "$(id -u)" != 0 ] || chroot / true'
-_ASK = f"({_FIND} && {{ {_MAY}; }}) >/dev/null 2>&1 && echo yes || echo no; id -un"
+# sshd gives a terminal to the group of terminals, and ends the session where it may not. Terminals
+# that are mounted as usual have that group from the start; those of many containers have not.
+_TERMINALS = (
+    "g=$(getent group tty | cut -d: -f3);"
+    ' [ "$(id -u)" = 0 ] || [ -z "$g" ] || id -G | grep -qw "$g"'
+    ' || grep -q " /dev/pts devpts .*[, ]gid=$g[, ]" /proc/mounts'
+)
+_ASK = (
+    f"if ({_FIND} && {{ {_MAY}; }}) >/dev/null 2>&1;"
+    f" then {{ {_TERMINALS}; }} && echo yes || echo pipes; else echo no; fi; id -un"
+)
 # $1: the public key. The session has the job's variables. Its own connections go to loopback only,
-# and it opens no port. The files go when the session ends, or after 30 s: sshd has read them then.
+# and it opens no port; with PermitOpen, sshd connects to no Unix socket. The files go when the
+# session ends, or after 30 s: sshd has read them then.
 _SERVE = """\
 PATH="$PATH:/usr/sbin:/usr/local/sbin:/sbin"
 sshd=$(command -v sshd) && command -v ssh-keygen >/dev/null || {
   echo "dlq: no sshd is installed where this job runs; dlq shell needs none" >&2
   exit 127
 }
+{ @MAY@; } >/dev/null 2>&1 || {
+  echo "dlq: sshd cannot run in a job of root's; dlq shell needs none" >&2
+  exit 126
+}
+{ @TERMINALS@; } && terminals=yes || terminals=no
 umask 077
 at=$(mktemp -d "${TMPDIR:-/tmp}/dlq-ssh.XXXXXX") || exit 126
 trap 'rm -rf "$at"' EXIT
@@ -50,6 +67,7 @@ PermitRootLogin prohibit-password
 AllowTcpForwarding local
 PermitOpen 127.0.0.1:* localhost:* [::1]:*
 AllowStreamLocalForwarding no
+PermitTTY $terminals
 X11Forwarding no
 PrintMotd no
 LogLevel ERROR
@@ -64,7 +82,7 @@ END
 } >>"$at/config"
 (sleep 30; rm -rf "$at") </dev/null >/dev/null 2>&1 &
 "$sshd" -i -e -f "$at/config"
-"""
+""".replace("@MAY@", _MAY).replace("@TERMINALS@", _TERMINALS)
 
 
 def serving_words(public_key: str) -> list[str]:
@@ -72,14 +90,22 @@ def serving_words(public_key: str) -> list[str]:
     return ["/bin/sh", "-c", _SERVE, "dlq-sshd", public_key]
 
 
-def asked_inside(app: App, job_id: str, rank: int) -> tuple[bool, str]:
-    """Whether an sshd can run where the job does, and the job's account there."""
+class SshInside(NamedTuple):
+    """The answer of a job: its account, and the abilities of an sshd there."""
+
+    runs: bool
+    has_terminals: bool
+    account: str
+
+
+def asked_inside(app: App, job_id: str, rank: int) -> SshInside:
+    """Ask the job whether an sshd can run there, and for its account."""
     words = ["/bin/sh", "-c", _ASK]
     ended, said = captured(CommandInside(app.connection(), job_id, words, node_rank=rank))
     lines = said.decode("utf-8", "replace").split()
     if ended.exit_code or len(lines) != 2:
         raise Unavailable(f"job {job_id} does not say whether it can be reached: {ended.error}")
-    return lines[0] == "yes", lines[1]
+    return SshInside(lines[0] != "no", lines[0] == "yes", lines[1])
 
 
 def key_of(app: App) -> Path:

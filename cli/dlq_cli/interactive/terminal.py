@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import select
 import signal
 import sys
 import termios
@@ -59,20 +60,40 @@ def raw_terminal(resized: Callable[[tuple[int, int]], None]) -> Iterator[None]:
             signal.signal(each, handler)
 
 
+def wait_for(file: int, event: int) -> None:
+    """Until a file that never waits itself is ready for poll's event, or has an error."""
+    ready = select.poll()
+    ready.register(file, event)
+    ready.poll()
+
+
 class StreamPrinter:
     """One stream; a terminal gets text and colours only, unless the command has a terminal."""
 
     def __init__(self, stream: BinaryIO, *, raw: bool) -> None:
+        stream.flush()
         self._stream = stream
         self._filter = TerminalFilter() if stream.isatty() and not raw else None
 
     def write(self, data: bytes) -> None:
         """Print at once."""
-        self._stream.write(self._filter.feed(data) if self._filter else data)
-        self._stream.flush()
+        self._print(self._filter.feed(data) if self._filter else data)
 
     def finish(self) -> None:
         """Print the rest that the filter has kept."""
         if self._filter:
-            self._stream.write(self._filter.finish())
-            self._stream.flush()
+            self._print(self._filter.finish())
+
+    def _print(self, data: bytes) -> None:
+        """A pipe that is full is waited for, also where writing to it never waits (rsync's)."""
+        try:
+            file = self._stream.fileno()
+        except OSError:  # a stream of this program's own
+            self._stream.write(data)
+            return
+        left = memoryview(data)
+        while left:
+            try:
+                left = left[os.write(file, left) :]
+            except BlockingIOError:
+                wait_for(file, select.POLLOUT)

@@ -15,9 +15,9 @@ RANK = {"DLQ_JOB_ID": "4711001", "DLQ_NODE_RANK": "2"}
 
 
 @contextmanager
-def process(**env: str) -> Iterator[int]:
+def process(interpreter: str = sys.executable, **env: str) -> Iterator[int]:
     """A Python process with this environment."""
-    command = [sys.executable, "-c", "print(flush=True); input()"]
+    command = [interpreter, "-c", "print(flush=True); input()"]
     started = subprocess.Popen(
         command, env=os.environ | env, stdin=subprocess.PIPE, stdout=subprocess.PIPE
     )
@@ -42,7 +42,8 @@ def fake_py_spy(path: Path, body: str = 'echo "looked at $3"') -> Path:
 
 
 def test_without_py_spy_it_says_what_to_install(tmp_path: Path) -> None:
-    ended = run(tmp_path)
+    with process(**RANK):
+        ended = run(tmp_path)
     assert ended.returncode == 127
     assert "pip install py-spy" in ended.stderr
 
@@ -55,6 +56,17 @@ def test_it_looks_at_the_processes_of_this_rank_alone(tmp_path: Path) -> None:
     assert ended.returncode == 0
     assert ended.stdout == f"looked at {mine}\n"
     assert str(theirs) not in ended.stdout
+
+
+def test_py_spy_beside_the_interpreter_will_do_and_ranks_of_a_launcher_are_named(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "env").mkdir()
+    interpreter = fake_py_spy(tmp_path / "env") / "python"
+    interpreter.symlink_to(sys.executable)
+    with process(str(interpreter), **RANK, RANK="5") as mine:
+        ended = run(tmp_path)
+    assert (ended.returncode, ended.stdout) == (0, f"RANK 5:\nlooked at {mine}\n")
 
 
 def test_where_it_may_not_look_it_says_which_right_is_missing(tmp_path: Path) -> None:

@@ -70,7 +70,8 @@ def notebook(
     `jupyter lab` must be installed in the job's environment or image; words after `--` are for it.
     No port is opened on the node. Without --keep the job belongs to this command: two presses of
     Ctrl-C end it, and so do 30 s without this command ([jobs] attend_silence). It is then never run
-    again. With --keep Ctrl-C leaves it alone, and --job opens it again.
+    again. With --keep Ctrl-C leaves it alone. --job opens either kind again; one without --keep
+    lives as long as one of these commands.
     """
     app: App = ctx.obj
     if known is not None:
@@ -79,7 +80,8 @@ def notebook(
     else:
         job_id, message = _submitted(ctx, keep, flags)
     left = detaching(app, [job_id]) if keep else _ended_by_ctrl_c(app, job_id)
-    with left, _kept(app, job_id, keep):
+    kept = keep and known is None  # --job may be a job that lives by its client alone: be one
+    with left, _kept(app, job_id, kept):
         if known is None:
             with WaitTeller(app, message, as_json=as_json) as holds:
                 wait_for(app, [job_id], running=True, holds=holds)

@@ -14,6 +14,7 @@ from dlq_cli.commands.inside.shell import open_shell
 from dlq_cli.commands.options import examples, pass_app
 from dlq_cli.interactive.sshd import (
     HOST_PREFIX,
+    SshInside,
     asked_inside,
     key_of,
     options,
@@ -53,14 +54,19 @@ def ssh(app: App, job: str, command: tuple[str, ...], rank: int, stdio: bool) ->
         stay_with(app, job_id, serving_words(public_key), rank=rank, bulky=True)
         return
     program = shutil.which("ssh")
-    has_sshd, user = asked_inside(app, job_id, rank)
-    if program is None or not has_sshd:
-        why = "cannot run where the job does" if program else "is not installed on this host"
-        app.say(f"OpenSSH {why}; this is dlq shell")
-        at_terminal = not command and sys.stdin.isatty() and sys.stdout.isatty()
+    inside = asked_inside(app, job_id, rank)
+    at_terminal = not command and sys.stdin.isatty() and sys.stdout.isatty()
+    if program is None or not inside.runs or (at_terminal and not inside.has_terminals):
+        app.say(f"OpenSSH {_why_not(program, inside)}; this is dlq shell")
         open_shell(app, job_id, command, rank=rank, size=size() if at_terminal else None)
         return
-    settings = options(app, proxy_words(app, job_id, rank), user)
+    settings = options(app, proxy_words(app, job_id, rank), inside.account)
     words = [word for item in settings.items() for word in ("-o", "=".join(item))]
     app.close()
     os.execv(program, ["ssh", *words, HOST_PREFIX + job_id, *command])
+
+
+def _why_not(program: str | None, inside: SshInside) -> str:
+    if program is None:
+        return "is not installed on this host"
+    return "has no terminal where the job runs" if inside.runs else "cannot run where the job does"

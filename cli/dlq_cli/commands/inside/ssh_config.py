@@ -36,7 +36,7 @@ def ssh_config(app: App, job: str | None, rank: int, user: str | None) -> None:
     else:
         job_id = running_job(app, one_job(Jobs(app.connection()), job))
         host, target = HOST_PREFIX + job_id, job_id
-        account = user or asked_inside(app, job_id, rank)[1]
+        account = user or asked_inside(app, job_id, rank).account
     click.echo(f"Host {host}")
     for name, value in options(app, proxy_words(app, target, rank), account).items():
         click.echo(f"  {name} {value}")

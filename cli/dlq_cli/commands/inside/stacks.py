@@ -15,21 +15,32 @@ from dlq_common.errors import IllegalTransition
 # It runs as the job's user, in the job's group: it sees the processes of this rank alone, by their
 # environment. Exit code 127: py-spy is missing; 1: nothing could be shown.
 SCRIPT = """\
-spy=$(command -v py-spy) || {
-    echo "py-spy is not installed where the job runs: pip install py-spy into its environment" >&2
-    exit 127
+of() { tr '\\0' '\\n' <"$1/environ" 2>/dev/null | sed -n "s/^$2=//p" | head -1; }
+# Of the job's PATH, or beside the interpreter: a script may name that of an environment of its own.
+spy_of() {
+    command -v py-spy && return
+    beside=$(tr '\\0' '\\n' <"$1/cmdline" | head -1)
+    case $beside in /*) beside=${beside%/*}/py-spy; [ -x "$beside" ] && echo "$beside" ;; esac
 }
-mine() {
-    tr '\\0' '\\n' <"$1/environ" 2>/dev/null | grep -qx "DLQ_JOB_ID=$DLQ_JOB_ID" || return 1
-    tr '\\0' '\\n' <"$1/environ" 2>/dev/null | grep -qx "DLQ_NODE_RANK=$DLQ_NODE_RANK"
-}
-found=0 shown=0
+found=0 shown=0 missing=0
 for each in /proc/[0-9]*; do
     case $(readlink "$each/exe" 2>/dev/null) in */python*) ;; *) continue ;; esac
-    mine "$each" || continue
+    [ "$(of "$each" DLQ_JOB_ID)" = "$DLQ_JOB_ID" ] || continue
+    [ "$(of "$each" DLQ_NODE_RANK)" = "$DLQ_NODE_RANK" ] || continue
     found=$((found + 1))
+    spy=$(spy_of "$each")
+    if [ -z "$spy" ]; then
+        missing=$((missing + 1))
+        continue
+    fi
+    process=$(of "$each" RANK)
+    [ -z "$process" ] || echo "RANK $process:"
     "$spy" dump --pid "${each#/proc/}" && shown=$((shown + 1))
 done
+if [ $missing -gt 0 ]; then
+    echo "py-spy is not installed where the job runs: pip install py-spy into its environment" >&2
+    exit 127
+fi
 if [ $found -eq 0 ]; then
     echo "no Python process of this rank is running" >&2
     exit 1
