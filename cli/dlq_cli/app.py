@@ -116,11 +116,19 @@ class App:
         return OutputLook(tty=tty, color=color, now_s=self.clock.now_s())
 
     def say(self, text: str) -> None:
-        """A message to people, on stderr; hostile characters in it are made harmless."""
+        """A message to people, on stderr; hostile characters in it are made harmless. Where each
+        line there is JSON, it is an object.
+        """
+        from dlq_cli.output import json_errors
         from dlq_cli.output.render import clean_line
         from dlq_cli.output.said import say_line
         from dlq_cli.output.zone import in_viewers_zone
 
+        if json_errors.are_lines():
+            from dlq_cli.facts.common import document
+
+            say_line(document({"message": clean_line(text)}))
+            return
         say_line(f"dlq: {in_viewers_zone(clean_line(text))}")
 
     def confirm(self, impact: str, *, yes: bool, declined: str = "nothing was done") -> None:

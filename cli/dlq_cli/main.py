@@ -230,6 +230,8 @@ def _tell(what: str, more: Iterable[str], code: int) -> int:
 
     more = list(more)
     json_errors.tell(what, more, code)
+    if json_errors.are_lines():
+        return code
     click.echo(f"dlq: {in_viewers_zone(clean_line(what))}", err=True)
     for line in filter(None, more):
         click.echo(f"  {in_viewers_zone(clean_line(line))}", err=True)

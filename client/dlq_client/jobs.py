@@ -42,9 +42,10 @@ class Edited:
 
 @dataclass(frozen=True, slots=True)
 class Updated(Edited):
-    """The same, and the changed fields."""
+    """The same, the changed fields, and the notes of the operator's hook."""
 
     changes: Sequence[wire.FieldChange] = ()
+    hook_notes: Sequence[job_pb2.HookNote] = ()
 
 
 class Jobs(ServiceCalls[JobServiceStub]):
@@ -276,7 +277,8 @@ class Jobs(ServiceCalls[JobServiceStub]):
         request.job_id = target
         answer = self._change(self.stub.UpdateJob, request)
         edited = _edited(answer)
-        return Updated(edited.jobs, edited.refusals, changes=list(answer.changes))
+        notes = list(answer.hook_notes)
+        return Updated(edited.jobs, edited.refusals, changes=list(answer.changes), hook_notes=notes)
 
     def explain(self, job_id: str) -> wire.ExplainJobResponse:
         """Every reason why a job does not run."""

@@ -125,7 +125,10 @@ def _answer(hooks: Mapping[str, Callable[..., Any]], asked: Mapping[str, Any]) -
 
 def _submit(hook: Callable[..., Any], told: Mapping[str, Any]) -> dict[str, Any]:
     before, given = SubmittedSpec(**told["job"]), SubmittedSpec(**told["job"])
-    context = {**told["context"], "queues": tuple(told["context"]["queues"])}
+    context: dict[str, Any] = {
+        name: tuple(value) if isinstance(value, list) else value
+        for name, value in told["context"].items()
+    }
     # A copy by JSON: the hook may change what it was given.
     given = SubmittedSpec(**json.loads(json.dumps(asdict(given))))
     returned = hook(given, HookUser(**told["user"]), HookContext(**context))

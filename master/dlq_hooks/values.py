@@ -48,7 +48,7 @@ CHANGEABLE: Final = {
 
 @dataclass(frozen=True, slots=True)
 class HookUser:
-    """The person who submits, by their certificate."""
+    """The person who submits or updates, by their certificate."""
 
     name: str
     role: str  # "user", "operator" or "admin"
@@ -61,7 +61,11 @@ class HookContext:
     cluster: str
     time_s: float  # seconds since 1970; read no clock of your own
     queues: tuple[str, ...] = ()
-    dry_run: bool = False  # nothing is accepted: a test, or `dlq submit --test-only`
+    dry_run: bool = False  # nothing is accepted: a test, or `--test-only`
+    update: bool = False  # the job is there already; it is as `dlq update` would leave it
+    changed: tuple[str, ...] = ()  # the wishes of an update, such as "time_limit_s" or "labels"
+    owner: str = ""  # of an update: the user of the job; `user` may be an operator
+    running: bool = False  # of an update: the job runs now
     api_version: int = API_VERSION
 
 

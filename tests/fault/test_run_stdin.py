@@ -338,3 +338,31 @@ def test_a_writer_whose_master_restarts_loses_and_doubles_no_byte(daemons: Daemo
     assert out, err
     assert out.split()[0].decode() == hashlib.sha256(data).hexdigest(), err
     assert client.returncode == 0
+
+
+@pytest.mark.parametrize("flags", [(), ("--json",)])
+def test_a_run_that_waits_over_a_restart_of_the_master_says_so_and_gets_its_start(
+    daemons: Daemons, flags: tuple[str, ...]
+) -> None:
+    daemons.said("submit", "-J", "full", "-G", "16", "--", "sleep", "600")
+    until(daemons, "full", "running")
+    words = (*flags, "--no-stdin", "-J", "patient", "--", "echo", "its turn")
+    with begun(daemons, *words) as client:
+        assert client.stderr is not None
+        told = b""
+        while b"its output follows when it runs" not in told:
+            told += client.stderr.readline()
+        daemons.kill("master")
+        while b"still trying" not in told:  # in words, while nobody answers
+            told += client.stderr.readline()
+        assert client.poll() is None
+        daemons.start("master")
+        daemons.wait_for("master")
+        assert state(daemons, "patient") == "queued"
+        daemons.said("cancel", "-y", "--kill", "-n", "full")
+        out, err = client.communicate(timeout=DEADLINE_S)
+    assert (out, client.returncode) == (b"its turn\n", 0), told + err
+    if flags:
+        assert all(isinstance(json.loads(line), dict) for line in (told + err).splitlines())
+    else:
+        assert (told + err).count(b"still trying") == 1

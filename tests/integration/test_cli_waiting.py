@@ -6,6 +6,8 @@ import json
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import grpc
 import pytest
@@ -13,11 +15,13 @@ import pytest
 from dlq.v1 import forecast_service_pb2 as forecasts
 from dlq.v1 import job_pb2, queue_pb2
 from dlq_cli.interactive import waiting
+from dlq_client.line.connection import Connection
+from dlq_common.clock import SteadyClock
 from dlq_common.text.wire import to_duration, to_timestamp
 from support.cli_run import Dlq, Said
 from support.fake_master import FakeMaster
 from support.waiting import wait_until
-from support.wire_jobs import EPOCH_S, an_attempt, an_event
+from support.wire_jobs import EPOCH_S, a_job, an_attempt, an_event
 
 pytestmark = pytest.mark.integration
 
@@ -108,10 +112,43 @@ def test_it_may_be_another_type_or_the_queue_of_interactive_jobs(
 def test_with_json_each_piece_of_news_is_an_object_on_stderr(master: FakeMaster, dlq: Dlq) -> None:
     estimated(master, lambda spec: spec.resources.gpu_count == 1)
     said = after(master, "run", "--json", "-G", "2", "--", "true", asked=6, dlq=dlq)
-    (news,) = [json.loads(one) for one in said.err.splitlines() if one.startswith("{")]
+    told = [json.loads(one) for one in said.err.splitlines()]  # each line is an object
+    assert "job 17 is queued" in [one.get("message") for one in told]
+    (news,) = [one for one in told if "waiting" in one]
     assert news["waiting"]["job_id"] == "17"
     assert news["waiting"]["would_start_now"] == ["--gpus 1"]
     assert news["waiting"]["start"]["likely_time"]
+
+
+def test_with_json_an_error_is_an_object_on_stderr(master: FakeMaster, dlq: Dlq) -> None:
+    master.refuse_once(
+        "SubmitJob", grpc.StatusCode.PERMISSION_DENIED, "PERMISSION_DENIED", what="no"
+    )
+    said = dlq("run", "--json", "-G", "2", "--", "true")
+    (line,) = said.err.splitlines()
+    assert json.loads(line)["error"]["exit_code"] == said.code != 0
+    assert said.out == ""
+
+
+@pytest.mark.parametrize("as_json", [False, True])
+def test_the_warning_of_the_wall_limit_is_told_once(
+    master: FakeMaster, capfd: pytest.CaptureFixture[str], as_json: bool
+) -> None:
+    master.queues = desk()
+    job = a_job(17, "running")
+    master.jobs["17"] = job
+    master.tell(an_event(1, "attempt_warned", 17, attempt=1, data={"left_s": "1e12"}), job)
+    told: list[str] = []
+    with Connection(master.identity_of(), patience_s=5.0) as line:
+        app: Any = SimpleNamespace(connection=lambda: line, say=told.append, clock=SteadyClock())
+        spec = job_pb2.JobSpec(queue="desk")
+        with waiting.WaitTeller(app, spec, as_json=as_json) as teller:
+            teller.look(job)
+            wait_until(lambda: len(master.requests("ListEvents")) >= 3, what="looks")
+    told += capfd.readouterr().err.splitlines()
+    (words,) = told
+    assert "job 17 reaches its time limit in " in words
+    assert ("warning" in json.loads(words)) if as_json else not words.startswith("{")
 
 
 def test_a_master_that_does_not_answer_ends_nothing(master: FakeMaster, dlq: Dlq) -> None:

@@ -5,6 +5,9 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from dlq.v1 import job_service_pb2 as wire
+from dlq_client.jobs import Jobs
+from dlq_common.text.hook_words import hook_words
 from support.harness import Daemons
 from support.waiting import wait_until
 
@@ -57,6 +60,55 @@ def test_a_change_is_shown_and_a_repeat_after_a_kill_is_the_same(tmp_path: Path)
         assert told in daemons.said("show", "1")
         other = daemons.dlq("submit", "--hold", "--name", "other", "--", "true")
         assert "hook on_submit changed time limit from none to 1m" in other.err
+
+
+CAPPED = """
+from dlq_hooks import Refuse
+
+def on_submit(job, user, context):
+    if job.labels.get("comment") == "secret":
+        return Refuse(f"no secrets, {context.owner == user.name}: {', '.join(context.changed)}")
+    if job.nice == 7:
+        job.environment["SITE"] = "lab"
+    job.time_limit_s = min(job.time_limit_s or 7200.0, 7200.0)
+    return job
+"""
+
+
+def test_an_update_takes_back_no_change_of_a_hook(tmp_path: Path) -> None:
+    file = tmp_path / "hooks.py"
+    file.write_text(CAPPED)
+    with Daemons(tmp_path, (), settings=settings(file, "on_submit")).up() as daemons:
+        alice = daemons.dlq
+        alice("submit", "--hold", "--array", "0-1", "--", "true")
+        told = "hook on_submit changed time limit from 5h to 2h"
+        tried = alice("update", "1", "time_limit=5h", "--test-only")
+        assert f"{told}\ndlq: this was a test: nothing is changed\n" in tried.err
+        updated = alice("update", "1", "time_limit=5h", "name=other")
+        assert updated.out == "job 1_[0-1]: name: true -> other\n"
+        assert updated.err.count(told) == 1  # tasks that are alike are one call
+        assert told in alice("events", "1_0").out
+        slurm = alice("slurm", "scontrol", "update", "JobId=1_0", "TimeLimit=300")
+        assert (slurm.code, slurm.err) == (0, f"scontrol: {told}\n")
+        refused = alice("update", "1_0", "comment=secret", "nice=3")
+        assert "refuses this update: no secrets, True: labels, nice" in refused.err
+        wider = alice("update", "1_0", "nice=7").err
+        assert "environment in such a job, which no update can" in wider
+
+        with daemons.connect() as line:
+            request = wire.UpdateJobRequest(request_id="once", nice=9)
+            request.clear_time_limit = True
+            first = Jobs(line).update_each("1_0", request)
+            daemons.kill("master")
+            file.write_text("def on_submit(job, user, context): return 'of the new file'")
+            daemons.start("master")
+            daemons.wait_for("master")
+            again = Jobs(line).update_each("1_0", request)
+        assert [hook_words(note) for note in first.hook_notes] == [
+            "on_submit changed time limit from none to 2h"
+        ]
+        assert (again.hook_notes, again.changes) == (first.hook_notes, first.changes)
+        assert "of the new file" in alice("update", "1_0", "nice=10").err
 
 
 def test_an_end_is_told_once_over_kills_of_the_master(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ means, and that a repeat has the first answer.
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -152,6 +153,16 @@ async def test_an_open_hook_lets_the_job_pass_as_it_is(tmp_path: Path, name: str
         kept = hooked.spec(answer.job.job_id)
         assert dict(kept.environment) == {"HOME": "/home/alice"}
         assert not kept.labels
+
+
+async def test_a_crowd_of_ones_own_passes_no_open_hook(tmp_path: Path) -> None:
+    async with hooked_house(tmp_path, policy="open", waiting_per_user=1) as hooked:
+        tries = (hooked.submit("change", f"r{at}") for at in range(2))
+        found: list[Any] = await asyncio.gather(*tries, return_exceptions=True)
+        (refused,) = [one for one in found if isinstance(one, grpc.aio.AioRpcError)]
+        assert refused.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
+        told = "hook on_submit has not seen this job: 1 submissions of alice wait for it already"
+        assert refused.details() == f"{told}, 1 at most"
 
 
 async def test_many_jobs_of_one_call_are_each_seen(hooked: HookedHouse) -> None:

@@ -8,11 +8,13 @@ from pathlib import Path
 
 import pytest
 
+from dlq.v1 import job_pb2
 from dlq.v1 import job_service_pb2 as wire
 from dlq.v1.job_service_pb2_grpc import JobServiceStub
 from dlq_common.identity.pki import Role
 from dlq_master.model.attempts.attempt import AttemptState
 from dlq_master.model.ids import JobId
+from dlq_master.model.jobs.eligible import Array, GroupedMember, MemberEnds
 from dlq_master.model.nodes.node import Gpu
 from support.rpc_house import DEADLINE_S, RpcHouse, rpc_house
 from support.web_house import WebHouse, web_house
@@ -108,3 +110,36 @@ async def test_a_preempted_job_names_the_job_the_rule_and_the_story(
     assert "Its promise and its GPUs over time" in headings(text)
     assert "for job 1: &lt;b&gt;its deadline&lt;/b&gt;" in text
     assert "attempt_running" not in text
+
+
+async def test_a_job_of_a_group_shows_the_others_and_how_they_end(
+    house: RpcHouse, web: WebHouse
+) -> None:
+    stub = JobServiceStub(house.channel_as("alice", Role.USER))
+    request = wire.SubmitJobRequest(request_id="third")
+    request.spec.command.append("/bin/true")
+    request.spec.resources.gpu_count = 2
+    await stub.SubmitJob(request, timeout=DEADLINE_S)
+    jobs = house.control.published.all_jobs
+    del jobs[JobId(1)]  # its number is now that of the group
+    parts = (GroupedMember("learner", ends=MemberEnds.ALL), GroupedMember("actor"))
+    group = Array(JobId(1), 2, 0, 0, 1, 1, parts)
+    for index, job_id in enumerate((JobId(2), JobId(3))):
+        jobs[job_id] = jobs[job_id]._replace(array=group, array_index=index)
+    text = await text_of(web)
+    assert "2 jobs start together" in text
+    rows = re.findall(r'<td><a href="/jobs/(\d)">[^<]*</a></td><td>(\w+ \d)</td>', text)
+    assert rows == [("2", "learner 0"), ("3", "actor 0")]
+    assert "the others are stopped" in text
+    assert "the others go on; if it fails, the group has failed" in text
+
+
+async def test_the_notes_of_hooks_are_drawn_and_harmless(house: RpcHouse, web: WebHouse) -> None:
+    assert "Notes of hooks" not in await text_of(web)
+    spec = job_pb2.JobSpec.FromString(house.control.published.specs[JobId(2)])
+    spec.hook_notes.add(hook="on_submit", field="nice", before="0", after="10")
+    spec.hook_notes.add(hook="on_submit", text="<b>closed on Sunday</b>")
+    house.control.published.specs[JobId(2)] = spec.SerializeToString()
+    text = await text_of(web)
+    assert "<li>on_submit changed nice from 0 to 10</li>" in text
+    assert "<li>on_submit: &lt;b&gt;closed on Sunday&lt;/b&gt;</li>" in text

@@ -20,6 +20,7 @@ import pytest
 from dlq_common.identity.pki import Role, parse_identity
 from support.nspawn import Host, base_system, two_hosts
 from support.runbook import Runbook
+from support.systemd_hooks import hooked_master
 from support.systemd_services import HOOK, NOTIFY, WEB, Notifier, PageOfHead
 from support.systemd_site import AGENT, MASTER, Gang, Site
 from support.waiting import wait_until
@@ -171,6 +172,35 @@ def ended_job(site: Site, notifier: Notifier) -> dict[str, object]:
     """The call about a job of ada's, which ends now."""
     job_id = site.head.read("dlq submit --parsable -G 1 --wrap true", user="ada")
     return notifier.tells(job_id)
+
+
+def test_hooks_run_in_a_unit_of_their_own(site: Site) -> None:
+    with hooked_master(site) as hooks:
+        done = hooks.submit("tame")
+        assert "hook on_submit changed time limit from none to 1h" in done.err
+        (first,) = hooks.processes()
+        assert site.head.read(f"ps -o user= -p {first}") == "dlq-hooks"
+        assert "memory" in site.head.read("dlq admin hooks show")
+        assert hooks.submit("prowl").err.count("hook on_submit: all walls stand") == 1
+
+        site.head.run(f"kill -KILL {first}")
+        assert hooks.submit("tame").status == 0
+        assert hooks.processes() != [first]
+
+        hung = hooks.submit("hang")
+        assert (hung.status != 0, "it took longer than 2 s" in hung.err) == (True, True), hung.err
+        assert hooks.submit("tame").status == 0
+        assert len(hooks.processes()) == 1
+
+        site.head.run("systemctl stop dlq-hooks.socket 'dlq-hooks@*.service'")
+        gone = hooks.submit("tame")
+        assert "without it no job is accepted" in gone.err
+        site.head.run("systemctl start dlq-hooks.socket")
+        site.head.run(f"systemctl restart {MASTER}")
+        assert hooks.submit("tame").status == 0
+        exposed = site.head.read("systemd-analyze security --no-pager dlq-hooks@1.service || true")
+        (level,) = re.findall(r"Overall exposure level .*: ([0-9.]+)", exposed)
+        assert float(level) <= 2.0
 
 
 @pytest.mark.parametrize("unit", [WEB, NOTIFY])

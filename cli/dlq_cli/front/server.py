@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import gc
+import hashlib
 import importlib
 import os
 import pkgutil
@@ -22,6 +23,8 @@ SPARES = 2
 """One is being used while the next one waits. Both take call after call."""
 IDLE_S = 600.0
 LOOK_EVERY_S = 5.0
+IN_USE_S = 60.0  # after a call; a server of another session may take over then
+TAKE_OVER_S, TRY_EVERY_S = 20.0, 0.2
 _PID = struct.Struct("=i")
 _ROOMS = ("dlq", "dlq_cli", "dlq_client", "dlq_common", "dlq_compat")
 # Heavy, and of use to other commands only.
@@ -39,8 +42,42 @@ def serve(directory: Path, key: str) -> None:
     lock = os.open(directory / f"{key}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     with suppress(BlockingIOError):
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        import_all()
-        CommandServer(directory, key, lock).run()
+        os.utime(lock)
+        only = the_only_one(directory, key)
+        if only is not None:
+            import_all()
+            CommandServer(directory, key, lock, only).run()
+
+
+def the_only_one(directory: Path, key: str) -> int | None:
+    """A lock that one server of this installation and directory has; None: another one keeps it.
+
+    Each session of a login has a key of its own, and each server memory of its own. So the newest
+    takes over from a server that nobody has called for a while. That ends when its socket is gone.
+    """
+    name = hashlib.sha256(sys.prefix.encode()).hexdigest()[:16]
+    only = os.open(directory / f"{name}.only", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    give_up_s = time.monotonic() + TAKE_OVER_S
+    while True:
+        try:
+            fcntl.flock(only, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            holder = os.pread(only, 64, 0).decode(errors="replace")
+            if time.monotonic() >= give_up_s or not _is_idle(directory, holder):
+                os.close(only)
+                return None
+            (directory / f"{holder}.sock").unlink(missing_ok=True)
+            time.sleep(TRY_EVERY_S)
+        else:
+            os.ftruncate(only, 0)
+            os.pwrite(only, key.encode(), 0)
+            return only
+
+
+def _is_idle(directory: Path, key: str) -> bool:
+    """Whether the server with this key has had no call for a while."""
+    found = _stat(str(directory / f"{key}.lock"))
+    return key.isalnum() and found is not None and time.time() - found.st_mtime > IN_USE_S
 
 
 def import_all() -> None:
@@ -58,7 +95,7 @@ def import_all() -> None:
 class CommandServer:
     """The socket, the spares that accept on it, and the process with the line to the master."""
 
-    def __init__(self, directory: Path, key: str, lock: int) -> None:
+    def __init__(self, directory: Path, key: str, lock: int, only: int) -> None:
         self._path = directory / f"{key}.sock"
         self._line_path = directory / f"{key}.line"
         self._files = _files()
@@ -66,7 +103,8 @@ class CommandServer:
         self._spares: set[int] = set()
         self._single: set[int] = set()  # they wait for one call, where all spares have one
         self._busy_since_s: dict[int, float] = {}
-        self._lock = lock  # held by this process alone: it says that a server lives
+        # Held by this process alone: they say that a server lives, with this key and with any.
+        self._lock, self._only = lock, only
         self._ends, self._lives = os.pipe()
         self._hears, self._tells = os.pipe()
         os.set_blocking(self._hears, False)
@@ -75,7 +113,9 @@ class CommandServer:
         """Serve until it is time to end; the socket is gone then."""
         # Before the first gRPC call of anybody: this process forks and never makes one.
         # It holds no end of ours: spares end when nobody holds `lives`, and it ends after them.
-        keeper = line.start_keeper(self._line_path, self._lock, self._lives, self._hears)
+        keeper = line.start_keeper(
+            self._line_path, self._lock, self._only, self._lives, self._hears
+        )
         signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
         gc.collect()
         gc.freeze()  # spares share these pages
@@ -108,6 +148,7 @@ class CommandServer:
             select.select([self._hears], [], [], LOOK_EVERY_S)
             if self._hear():
                 last_s = time.monotonic()
+                os.utime(self._lock)  # it is in use
 
     def _fill(self, listening: socket.socket) -> None:
         now_s = time.monotonic()
@@ -144,7 +185,7 @@ class CommandServer:
             return pid
         try:
             signal.signal(signal.SIGTERM, signal.SIG_DFL)
-            for ours in (self._hears, self._lives, self._lock):
+            for ours in (self._hears, self._lives, self._lock, self._only):
                 os.close(ours)
             line.use(self._line_path)
             spare.serve_calls(listening, self._ends, self, calls)

@@ -1,4 +1,5 @@
-"""Words for a user whose job waits: its place in line, its start, and what would start now.
+"""Words for a user whose job waits: its place in line, its start, and what would start now. Once it
+runs, the warning before the wall limit of an interactive job.
 
 A thread asks the master now and then, while the job waits. On a terminal it keeps one line of
 stderr fresh. Elsewhere it prints a line when something has changed, or with --json one object. A
@@ -12,7 +13,7 @@ import threading
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from dlq.v1 import forecast_service_pb2, job_pb2, queue_pb2
+from dlq.v1 import event_pb2, forecast_service_pb2, job_pb2, queue_pb2
 from dlq_cli.app import App
 from dlq_cli.facts.common import document
 from dlq_cli.facts.job import range_facts
@@ -27,6 +28,7 @@ from dlq_cli.words import shown_state
 from dlq_client.forecasts import Forecasts
 from dlq_client.jobs import Jobs
 from dlq_common.errors import DlqError
+from dlq_common.text.units import format_span
 from dlq_common.text.wire import from_timestamp
 
 FIRST_S, EVERY_S = 2.0, 20.0
@@ -92,6 +94,9 @@ class WaitTeller(HoldTeller):
         self._waits = ""  # the job that waits
         self._over = threading.Event()
         self._started = False
+        self._job_id = ""
+        self._queue: queue_pb2.Queue | None = None
+        self._warned = 0  # the last attempt whose wall limit was told to be near
 
     def __enter__(self) -> WaitTeller:
         return self
@@ -103,9 +108,10 @@ class WaitTeller(HoldTeller):
     def look(self, job: job_pb2.Job) -> None:
         """It waits, or does no longer."""
         waits = shown_state(job) in _WAITING
+        self._job_id = job.job_id
         self._set(job.job_id if waits else "")
         super().look(job)
-        if waits and not self._started:
+        if not self._started:
             self._started = True
             threading.Thread(target=self._tell, daemon=True, name="waiting").start()
 
@@ -120,15 +126,40 @@ class WaitTeller(HoldTeller):
         while not self._over.wait(pause_s):
             pause_s = EVERY_S
             job_id = self._waits
-            if not job_id:
-                continue
             try:
+                if not job_id:
+                    self._look_at_limit()
+                    continue
                 news = look_at(self._app, job_id, self._spec)
             except (DlqError, ValueError):  # ValueError: the line is closed
                 continue
             with self._lock:
                 if self._waits == job_id:
                     told = self._show(news, told)
+
+    def _look_at_limit(self) -> None:
+        """Tell the warning of the wall limit, once for each attempt. Jobs of other queues have
+        none, or get a signal that they asked for.
+        """
+        queue = self._queue = self._queue or interactive_queue(self._app)
+        if queue is None or self._spec.queue != queue.name:
+            self._over.set()
+            return
+        chosen = event_pb2.EventFilter(kinds=["attempt_warned"])
+        for event in Jobs(self._app.connection()).events(self._job_id, chosen=chosen):
+            if event.attempt > self._warned:
+                self._warned = event.attempt
+                left_s = float(event.data.get("left_s", 0.0))
+                ends_s = from_timestamp(event.event_time) + left_s
+                self._warn(max(0.0, ends_s - self._app.clock.now_s()))
+
+    def _warn(self, left_s: float) -> None:
+        words = f"job {self._job_id} reaches its time limit in {format_span(left_s)}, and ends then"
+        if self._as_json:
+            facts = {"job_id": self._job_id, "left_s": left_s, "message": words}
+            say_line(document({"warning": facts}))
+        else:
+            self._app.say(words)
 
     def _show(self, news: News, told: str) -> str:
         """Returns what was shown."""

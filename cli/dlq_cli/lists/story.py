@@ -237,7 +237,7 @@ def spec_pairs(spec: job_pb2.JobSpec) -> tuple[tuple[str, str], ...]:
         ),
         ("requeue exit", ", ".join(map(str, preempt.requeue_exit_codes))),
         ("checkpoints", " ".join(filter(None, (checkpoint.directory, checkpoint.marker)))),
-        ("restarts", str(_RESTARTS.take(spec) or "")),
+        ("restarts", restart_limits(spec)),
         ("steps", str(spec.step_count) if spec.HasField("step_count") else ""),
         ("runtime", spec.runtime),
         ("launch", spec.launch),
@@ -368,6 +368,16 @@ def _end(job: job_pb2.Job) -> str:
     failed = shown_state(job) == "failed"  # the reason of no former hold
     used_up = job.hold_reason if failed else ""
     return ", ".join(filter(None, (job.end_reason, exit_text(job), used_up)))
+
+
+def restart_limits(spec: job_pb2.JobSpec) -> str:
+    """How often it is started again after failures: of its program in all, and by cause."""
+    limits = _RESTARTS.take(spec)
+    if limits is None:
+        return ""
+    causes = ", ".join(f"{cause} {most}" for cause, most in limits.by_cause)
+    own = limits.own or 0
+    return f"{own} (limits: {causes})" if causes else str(own)
 
 
 def _restarts(job: job_pb2.Job) -> str:

@@ -432,7 +432,8 @@ class HooksConfig:
     socket: str = "/run/dlq/hooks.sock"  # of dlq-hooks.socket, by which another master starts them
     time_limit: Seconds = Seconds(1.0)  # of a call; then the process is killed
     memory: Bytes = Bytes(256 << 20)  # of the process of hooks
-    waiting: int = 64  # calls that may wait; a further one has failed
+    waiting: int = 64  # submissions that may wait for it; each user has room for one, always
+    waiting_per_user: int = 16  # of one user; a further one is refused
     # Hooks run in the master's own account, which owns the CA's key: for development alone.
     allow_master_account: bool = False
 

@@ -1,4 +1,4 @@
-"""The calls of hooks: how many wait, whether a failure refuses, and what has come of them.
+"""The calls of hooks: how many wait, whose is next, and what has come of them.
 
 Nothing of the loop waits here. A submission waits for its own call, in the task of its own request.
 """
@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any, Final
 
 from dlq_common.clock import Clock
@@ -15,13 +16,22 @@ from dlq_common.daemon.logs import get_logger
 from dlq_common.errors import ConfigError
 from dlq_master.control.config import HooksConfig, MasterConfig
 from dlq_master.hooks.account import read_file, starter
-from dlq_master.hooks.process import HookFailed, HookFile, HookLimits, HookProcess, HookStarter
+from dlq_master.hooks.process import (
+    HookBusy,
+    HookFailed,
+    HookFile,
+    HookLimits,
+    HookProcess,
+    HookStarter,
+)
+from dlq_master.hooks.turns import FairTurns
 
 _log = get_logger("master.hooks")
 ON_SUBMIT: Final = "on_submit"
 HOOKS: Final = (ON_SUBMIT, "on_start", "on_end")
 OK, REFUSED, FAILED = "ok", "refused", "failed"
 MOST_KNOWN: Final = 256  # answers of late
+BUSY_S: Final = 1.0  # then there may be room again
 Knows = Callable[[str, str], bool]
 Key = tuple[str, ...]
 
@@ -63,7 +73,8 @@ class HookDesk:
         self.calls: Counter[tuple[str, str]] = Counter()  # by hook and outcome
         self.seconds: Counter[str] = Counter()  # of the calls of a hook, without their waiting
         self.waiting = 0
-        self._one, self._trials = asyncio.Lock(), asyncio.Lock()
+        self._of_user: Counter[str] = Counter()  # calls that wait or run, of submissions
+        self._turns, self._trials = FairTurns(), asyncio.Lock()
         self._known: OrderedDict[Key, asyncio.Task[Mapping[str, Any]]] = OrderedDict()
         self._open: set[asyncio.Task[Mapping[str, Any]]] = set()
 
@@ -80,13 +91,14 @@ class HookDesk:
             return await asyncio.shield(known)
         # Submissions alone are bounded. Of starts and ends one is told at a time, and a failure
         # there may hold the job of a user who has sent nothing.
-        if hook == ON_SUBMIT and self.waiting >= self._config.waiting:
-            self.calls[hook, FAILED] += 1
-            raise HookFailed(f"{self.waiting} calls of hooks wait already", 1.0)
+        user = str(told["user"]["name"]) if hook == ON_SUBMIT else ""
+        if user:
+            self._check_room(user)
         self.waiting += 1
-        task = asyncio.create_task(self._call(hook, told))
+        self._of_user[user] += 1
+        task = asyncio.create_task(self._call(hook, told, user))
         self._open.add(task)
-        task.add_done_callback(self._over)
+        task.add_done_callback(partial(self._over, user))
         if key:
             self._known[key] = task
             if len(self._known) > MOST_KNOWN:
@@ -100,7 +112,7 @@ class HookDesk:
         if missing:
             await new.stop()
             raise ConfigError(f"{new.file.name} has no function {missing[0]}", key="hooks.file")
-        async with self._one:
+        async with self._turns.turn(""):
             former, self.process = self.process, new
         self._known.clear()
         await former.stop()
@@ -135,10 +147,22 @@ class HookDesk:
             raise ConfigError(failed.words, key="hooks.file") from None
         return process
 
-    async def _call(self, hook: str, told: Mapping[str, Any]) -> Mapping[str, Any]:
+    def _check_room(self, user: str) -> None:
+        """HookBusy: this user has enough calls that wait. Everybody has room for one, always."""
+        own, most = self._of_user[user], self._config.waiting_per_user
+        if own >= most:
+            what = f"{own} submissions of {user} wait for it already, {most} at most"
+        elif own and self.waiting >= self._config.waiting:
+            what = f"{self.waiting} submissions wait for it already, {own} of them of {user}"
+        else:
+            return
+        self.calls[ON_SUBMIT, FAILED] += 1
+        raise HookBusy(what, BUSY_S)
+
+    async def _call(self, hook: str, told: Mapping[str, Any], user: str) -> Mapping[str, Any]:
         outcome = FAILED
         try:
-            async with self._one:
+            async with self._turns.turn(user):
                 since_s = self.clock.boottime_s()
                 try:
                     answer = await self.process.call(hook, told)
@@ -149,9 +173,12 @@ class HookDesk:
         finally:
             self.calls[hook, outcome] += 1
 
-    def _over(self, task: asyncio.Task[Mapping[str, Any]]) -> None:
+    def _over(self, user: str, task: asyncio.Task[Mapping[str, Any]]) -> None:
         self._open.discard(task)
         self.waiting -= 1
+        self._of_user[user] -= 1
+        if not self._of_user[user]:
+            del self._of_user[user]
         if not task.cancelled():
             task.exception()  # its caller may have left, and nobody else asks
 

@@ -41,6 +41,10 @@ class HookFailed(Exception):
         self.again_s = again_s
 
 
+class HookBusy(HookFailed):
+    """The hook was not called: there is no room for another call that waits."""
+
+
 class HookFile(NamedTuple):
     """The operator's file as it was read."""
 

@@ -40,15 +40,22 @@ def words_of(line: str) -> list[str]:
 def test_a_command_that_is_shown_is_one_that_its_program_understands(line: str) -> None:
     program, *words = words_of(line)
     command: click.Command = PROGRAMS[program]
-    context = click.Context(command, info_name=program)
+    context = _context(command, None)
     while isinstance(command, click.Group) and not (command.invoke_without_command and not words):
         found = command.get_command(context, words.pop(0))
         assert found is not None, line
-        command, context = found, click.Context(found, parent=context, info_name=found.name)
+        command, context = found, _context(found, context)
     # Only the words: whether train.py exists is not the question.
     options, rest, _ = command.make_parser(context).parse_args(words)
     required = [p.name for p in command.params if p.required and not options.get(p.name or "")]
     assert (required, rest) == ([], []), line
+
+
+def _context(command: click.Command, parent: click.Context | None) -> click.Context:
+    """With the settings that a call gives it: which options are known must not depend on whether
+    another test has called the command before.
+    """
+    return click.Context(command, parent=parent, info_name=command.name, **command.context_settings)
 
 
 @pytest.mark.parametrize(("page", "line"), SBATCH)

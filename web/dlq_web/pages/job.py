@@ -1,6 +1,6 @@
 """The page of one job: its reasons, its promise, its lease, its attempts, its output.
 
-It asks four calls of the master, and one for each of a few nodes. Each answer is bounded. A node
+It asks a few calls of the master, and one for each of a few nodes. Each answer is bounded. A node
 that is not there any more leaves its GPUs out, and no more.
 """
 
@@ -21,10 +21,12 @@ from dlq_cli.words import ENDED, shown_state
 from dlq_client.jobs import SEE_ALL
 from dlq_common.clock import Clock
 from dlq_common.errors import DlqError
+from dlq_common.text.hook_words import hook_words
 from dlq_web.door.sessions import line_of, person_of
 from dlq_web.line.calls import Asking
 from dlq_web.line.methods import named
 from dlq_web.pages import job_views, views
+from dlq_web.pages.job_group import group_of
 from dlq_web.pages.page import page
 from dlq_web.pages.sheets import Sheet, sheet
 
@@ -56,7 +58,9 @@ class JobPage:
         )
         job, attempts = answer.job, list(answer.attempts)
         living = next((one for one in attempts[-1:] if not one.HasField("end_time")), None)
-        events, gpus = await asyncio.gather(_story(line, job), _gpus(line, living))
+        events, gpus, group = await asyncio.gather(
+            _story(line, job), _gpus(line, living), group_of(line, job, look)
+        )
         cards = job_views.cards_of(answer, look)
         return page(
             http, "job", f"Job {job.job_id}", row=views.job_row(job, look), job=job, why=why,
@@ -68,6 +72,7 @@ class JobPage:
             attempts=sheet(ATTEMPT_CELLS, [attempt_row(one, look) for one in attempts[::-1]]),
             ending=job_views.ending_of(attempts), start=job_views.start_of(job, look),
             output=job_views.output_of(attempts), actions=actions_for(shown_state(job)), after=-1,
+            group=group, notes=[hook_words(note) for note in answer.spec.hook_notes],
         )  # fmt: skip
 
 

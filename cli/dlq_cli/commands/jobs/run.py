@@ -30,6 +30,7 @@ from dlq_cli.interactive.queue import send_interactive
 from dlq_cli.interactive.rank_stdin import first_piece, piped_stdin
 from dlq_cli.interactive.terminal import needed_size
 from dlq_cli.interactive.waiting import WaitTeller
+from dlq_cli.output import json_errors
 from dlq_cli.spec.message import to_message
 from dlq_client.jobs import Jobs
 from dlq_common.errors import DlqError, IllegalTransition, InvalidRequest
@@ -55,8 +56,9 @@ TWICE_S = 2.0
 @click.option("--pty", "terminal", is_flag=True, help="Give rank 0 a terminal, at this one.")
 @click.option("--no-stdin", is_flag=True, help="Read nothing: the job's stdin is /dev/null.")
 @click.option(
-    "--json", "as_json", is_flag=True, help="While it waits, one JSON object on stderr for news."
-)
+    "--json", "as_json", is_flag=True, callback=json_errors.ask_lines,
+    help="Stdout is the job's alone; each line on stderr is a JSON object.",
+)  # fmt: skip
 @click.argument("source", nargs=-1, type=click.UNPROCESSED, metavar="[SCRIPT ARGS | SPEC | -- CMD]")
 @click.pass_context
 def run(
@@ -74,6 +76,9 @@ def run(
     The first Ctrl-C goes to the job, as SIGINT to the main process of every rank. A second within
     two seconds cancels the job, and a third leaves. While the job waits only two together do
     anything. A lost line ends nothing: the job goes on, and `dlq attach` joins it again.
+
+    With --json, stderr has objects with one of the keys `message`, `waiting`, `warning` or `error`.
+    Stdout has the output of the job and no word of ours, with and without --json.
 
     While the job waits, its place in line, its start and what would start now are told. Where there
     is a queue for interactive jobs, a job that names none goes there.

@@ -13,7 +13,7 @@ from dlq_cli import exit_codes
 from dlq_cli.app import App
 from dlq_cli.commands.options import examples, json_option, pass_app
 from dlq_cli.facts.common import document
-from dlq_cli.facts.job import job_facts
+from dlq_cli.facts.job import hook_facts, job_facts
 from dlq_cli.lists.select import targets
 from dlq_cli.lists.tasks import shown_id, shown_ids
 from dlq_cli.output.zone import LocalZone
@@ -31,6 +31,7 @@ from dlq_common.job_fields.reading.words import (
     read_path,
 )
 from dlq_common.job_fields.table import FIELDS
+from dlq_common.text.hook_words import hook_words
 from dlq_common.text.names import shown
 from dlq_common.text.sizes import expanded, parse_range, parse_sizes
 from dlq_common.text.suggest import did_you_mean
@@ -73,6 +74,7 @@ Wish = Callable[[wire.UpdateJobRequest, str, float], None]
     metavar="N",
     help="Only if the job has not changed since this version (`dlq show --json`).",
 )
+@click.option("--test-only", is_flag=True, help="Check it, with the site's hook; change nothing.")
 @json_option
 @click.argument("words", nargs=-1, required=True, metavar="JOB... KEY=VALUE...")
 @pass_app
@@ -82,6 +84,7 @@ def update(
     words: tuple[str, ...],
     if_version: int | None,
     as_json: bool,
+    test_only: bool,
     **options: str | None,
 ) -> None:
     """Ask for something else for JOB...
@@ -100,6 +103,7 @@ def update(
     if not named:
         raise InvalidRequest("which job?", hint="dlq update JOB KEY=VALUE")
     request.expected_version = if_version or 0
+    request.validate_only = test_only
     jobs = Jobs(app.connection())
     found, code = _update_each(app, jobs, targets(jobs, named), request)
     if as_json:
@@ -108,6 +112,7 @@ def update(
                 {
                     "jobs": [job_facts(job) for updated in found for job in updated.jobs],
                     "changes": [_change(each) for updated in found for each in updated.changes],
+                    **hook_facts([note for updated in found for note in updated.hook_notes]),
                 }
             )
         )
@@ -115,6 +120,10 @@ def update(
         for updated in found:
             for line in lines(updated):
                 click.echo(line)
+            for note in updated.hook_notes:
+                app.say(f"hook {hook_words(note)}")
+        if test_only:
+            app.say("this was a test: nothing is changed")
     if code:
         raise exit_codes.Ended(code)
 

@@ -16,6 +16,7 @@ from dlq_cli.slurm.jobs.listing import everybody, named
 from dlq_cli.slurm.words import ended
 from dlq_client.jobs import Edited, Jobs
 from dlq_common.errors import DlqError, InvalidRequest, NotFound, Unsatisfiable
+from dlq_common.text.hook_words import hook_words
 from dlq_common.text.units import parse_duration, whole_minutes
 
 _Change = Callable[[Jobs, str], Edited]
@@ -161,7 +162,8 @@ def _change_one(app: App, jobs: Jobs, target: str, changes: Sequence[str]) -> st
             raise _unreadable(others, error) from None
     try:
         if request is not None:
-            jobs.update_each(target, request)
+            for note in jobs.update_each(target, request).hook_notes:
+                click.echo(f"scontrol: hook {clean_line(hook_words(note))}", err=True)
         if len(others) < len(changes):
             jobs.hold_each(target, only_first=True)
     except NotFound:

@@ -25,7 +25,14 @@ from dlq_master.control.loop.turn import Answer, Turn
 from dlq_master.control.people import queues, teams
 from dlq_master.control.people.counts import gpus_of
 from dlq_master.control.placement import scheduling
-from dlq_master.control.stimuli import SAME, FieldChange, Respec, UpdatedJob, UpdateJob
+from dlq_master.control.stimuli import (
+    SAME,
+    FieldChange,
+    Respec,
+    UpdatedJob,
+    UpdateJob,
+    UpdateNote,
+)
 from dlq_master.model.ids import JobId
 from dlq_master.model.jobs import arrays
 from dlq_master.model.jobs import job_steps as on_job
@@ -41,28 +48,37 @@ _BEFORE_IT_RUNS = ("queue", "begin_time_s", "depends", "team")
 
 def _known(turn: Turn, ask: UpdateJob, word: str) -> Answer:
     find(turn, ask.caller, ask.job_id)
-    changes = tuple(FieldChange(*change) for change in json.loads(word))
-    return lambda: UpdatedJob(turn.job(ask.job_id), changes)
+    kept = json.loads(word)
+    told, noted = (kept["changes"], kept["notes"]) if isinstance(kept, dict) else (kept, ())
+    changes = tuple(FieldChange(*change) for change in told)
+    notes = tuple(UpdateNote(*note) for note in noted)
+    return lambda: UpdatedJob(turn.job(ask.job_id), changes, notes)
 
 
 @once(_known)
-def update(turn: Turn, ask: UpdateJob) -> Done[Answer]:
+def update(turn: Turn, ask: UpdateJob) -> Answer | Done[Answer]:
     """Change a job as its user may: nothing is changed when one of the wishes is refused."""
     job = editable(turn, ask)
     must_live(job, "changed")
+    if ask.hooked is not None and ask.hooked.seen_version != job.version:
+        raise Conflict(f"job {shown_id(job)} has changed", version=job.version)
     after = _wanted(turn, ask, job)
     if job.group is not None:
         _check_member(after)
     told = ask.respec.changes if ask.respec is not None else ()
     changes = (*_changes(turn, job, after), *told)
     promised = deadline_updates.decided(turn, job, after)
+    notes = () if ask.hooked is None else ask.hooked.notes
+    if ask.validate_only:
+        return lambda: UpdatedJob(turn.job(ask.job_id), changes, notes)
     if changes:
         if after.queue == turn.state.config.interactive.queue:
             # Another change of the same turn counts it.
             turn.entered[gpus_of(job.user)] += max(0, _more_gpus(job, after))
         _apply(turn, ask, job, deadline_updates.cleared(job, after), changes)
         deadline_updates.promise(turn, job, promised, ask.caller.actor)
-    return Done(lambda: UpdatedJob(turn.job(ask.job_id), changes), json.dumps(changes))
+    word = {"changes": changes, "notes": notes} if notes else changes
+    return Done(lambda: UpdatedJob(turn.job(ask.job_id), changes, notes), json.dumps(word))
 
 
 # --- what is wished, and whether it may be --------------------------------------------------------
@@ -246,6 +262,8 @@ def _apply(
     gates.untrack(job)
     gates.leave_namesakes(job)
     told = "; ".join(f"{each.field}: {each.before} -> {each.after}" for each in changes)
+    if ask.hooked is not None and ask.hooked.words:
+        told += f"; hook {ask.hooked.words}"
     updated = on_job.Updated(values=(*values, *_provisional(after)), changes=told)
     turn.step_job(job.job_id, updated, actor=ask.caller.actor)
     if job.hold is HoldKind.DEPENDENCY and after.depends != job.depends:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
 from dlq_common.errors import AlreadyExists, NotFound, Unauthenticated
 from dlq_master.control.loop.incidents import Incident
 from dlq_master.control.loop.ports import Archive, ForeseenStarts, HistoryRecords
-from dlq_master.control.stimuli import Caller, Command, SubmitGroup, SubmitJob
+from dlq_master.control.stimuli import Caller, Command, SubmitGroup, SubmitJob, UpdateJob
 from dlq_master.model.attempts import attempt_steps
 from dlq_master.model.attempts.attempt import Attempt
 from dlq_master.model.cluster import drive
@@ -349,6 +349,8 @@ def digest(ask: OnceRequest) -> str:
     """The content of a request, without its id: equal for a repeat, different for anything else."""
     if isinstance(ask, SubmitJob | SubmitGroup):
         return ask.digest
+    if isinstance(ask, UpdateJob) and ask.hooked is not None:
+        return ask.hooked.digest
     parts = [type(ask).__name__]
     for field in fields(ask):  # type: ignore[arg-type] # every stimulus is a dataclass
         if field.name not in _MADE_ANEW:
@@ -366,4 +368,6 @@ _MADE_ANEW = (
     "hurry",
     "living_only",
     "respec",
+    "validate_only",
+    "hooked",
 )  # by the server at every try

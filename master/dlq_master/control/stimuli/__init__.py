@@ -50,6 +50,7 @@ from dlq_master.control.stimuli.jobs import Explained as Explained
 from dlq_master.control.stimuli.jobs import ExplainJob as ExplainJob
 from dlq_master.control.stimuli.jobs import FieldChange as FieldChange
 from dlq_master.control.stimuli.jobs import HoldJob as HoldJob
+from dlq_master.control.stimuli.jobs import HookedUpdate as HookedUpdate
 from dlq_master.control.stimuli.jobs import HookResult as HookResult
 from dlq_master.control.stimuli.jobs import JobEdit as JobEdit
 from dlq_master.control.stimuli.jobs import ManyEdited as ManyEdited
@@ -67,6 +68,7 @@ from dlq_master.control.stimuli.jobs import Submitted as Submitted
 from dlq_master.control.stimuli.jobs import TakeHookResults as TakeHookResults
 from dlq_master.control.stimuli.jobs import UpdatedJob as UpdatedJob
 from dlq_master.control.stimuli.jobs import UpdateJob as UpdateJob
+from dlq_master.control.stimuli.jobs import UpdateNote as UpdateNote
 from dlq_master.control.stimuli.loans import LookAtGpus as LookAtGpus
 from dlq_master.control.stimuli.loans import SwitchLoans as SwitchLoans
 from dlq_master.control.stimuli.loans import TakeLook as TakeLook

@@ -172,12 +172,23 @@ class FieldChange(NamedTuple):
     after: str
 
 
+class UpdateNote(NamedTuple):
+    """A change or a warning of the operator's hook: the fields of dlq.v1.HookNote."""
+
+    hook: str
+    field: str
+    before: str
+    after: str
+    text: str
+
+
 @dataclass(frozen=True, slots=True)
 class UpdatedJob:
     """The job after its update, and what was changed."""
 
     job: Job
     changes: tuple[FieldChange, ...]
+    notes: tuple[UpdateNote, ...] = ()  # of the operator's hook
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -262,6 +273,16 @@ class Respec:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class HookedUpdate:
+    """The word of the operator's hook about an update."""
+
+    digest: str  # of the wishes of the user alone: a repeat is known by it
+    seen_version: int  # of the job that the hook has seen; it holds for no other
+    notes: tuple[UpdateNote, ...]
+    words: str  # the notes for people; "": there are none
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class UpdateJob(JobEdit):
     """Ask for something else."""
 
@@ -278,6 +299,8 @@ class UpdateJob(JobEdit):
     team: str | Same = SAME
     spec_change: str = ""  # the digest of what is asked for
     respec: Respec | None = None  # made anew at every try
+    validate_only: bool = False
+    hooked: HookedUpdate | None = None  # the part of the operator's hook in it
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,11 +5,12 @@ requests of others come in between.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Final, NamedTuple, Protocol, TypedDict
+from typing import Any, Final, NamedTuple, Protocol, TypedDict
 
 from dlq.v1 import job_service_pb2 as wire
+from dlq.v1.job_pb2 import HookNote
 from dlq.v1.job_pb2 import Job as JobMessage
 from dlq_common.errors import DlqError, InvalidRequest, WorkWouldBeLost
 from dlq_master.control.stimuli import EditMany, JobEdit, UpdatedJob, UpdateJob
@@ -49,6 +50,7 @@ class EditOutcome(NamedTuple):
     several: bool
     refusals: list[wire.Refusal]
     changes: list[wire.FieldChange]
+    notes: list[HookNote]
 
 
 async def changed(
@@ -82,11 +84,17 @@ async def job_messages(call: Call, jobs: Iterable[Job]) -> list[JobMessage]:
 
 
 async def edit_each(
-    call: Call, request: EditRequest, make: Callable[[Edit], JobEdit]
+    call: Call,
+    request: EditRequest,
+    make: Callable[[Edit], JobEdit],
+    *,
+    ask: Callable[[JobEdit], Awaitable[Any]] | None = None,
 ) -> EditOutcome:
     """Change what the request names. Of several, those that have ended are left alone unless all
-    have; when all that are left refuse, the first refusal is raised.
+    have; when all that are left refuse, the first refusal is raised. `ask` is another way to the
+    loop.
     """
+    ask = ask or call.ask
     request_id = check_request_id(request.request_id)
     named = visible_jobs(call.read, call.caller, request.job_id)
 
@@ -102,17 +110,23 @@ async def edit_each(
         )
 
     if len(named) == 1:
-        answer = await call.ask(edit_of(named[0], request_id))
-        return EditOutcome([_job(answer)], False, [], _changes(answer))
+        answer = await ask(edit_of(named[0], request_id))
+        return EditOutcome([_job(answer)], False, [], _changes(answer), _notes([answer]))
     if request.expected_version:
         raise InvalidRequest("a version is that of one job", field="expected_version")
     living = any(not job.ended for job in named)
-    answers = await ask_each(call, request_id, [edit_of(job, "") for job in named], living=living)
+    edits = [edit_of(job, "") for job in named]
+    answers = await ask_each(call, request_id, edits, living=living, ask=ask)
     return _gathered(call, named, answers)
 
 
 async def ask_each(
-    call: Call, request_id: str, edits: Sequence[JobEdit], *, living: bool
+    call: Call,
+    request_id: str,
+    edits: Sequence[JobEdit],
+    *,
+    living: bool,
+    ask: Callable[[JobEdit], Awaitable[Any]] | None = None,
 ) -> dict[JobId, object]:
     """The answer or the refusal of each edit, by its job. `living`: jobs that have ended are left
     alone, and have neither.
@@ -123,7 +137,8 @@ async def ask_each(
     for first in range(0, len(edits), IN_ONE_TURN):
         part = edits[first : first + IN_ONE_TURN]
         if isinstance(part[0], UpdateJob):  # a repeat of it is told what it has changed
-            answers.update(await _apart(call, request_id, part, living=living))
+            apart = _apart(call, request_id, part, ask or call.ask, living=living)
+            answers.update(await apart)
             continue
         many = EditMany(
             caller=call.caller,
@@ -138,12 +153,17 @@ async def ask_each(
 
 
 async def _apart(
-    call: Call, request_id: str, edits: Sequence[JobEdit], *, living: bool
+    call: Call,
+    request_id: str,
+    edits: Sequence[JobEdit],
+    ask: Callable[[JobEdit], Awaitable[Any]],
+    *,
+    living: bool,
 ) -> dict[JobId, object]:
     known = [(edit, call.read.job(edit.job_id)) for edit in edits]
     meant = [edit for edit, job in known if job is None or not (living and job.ended)]
     asked = [replace(edit, request_id=f"{request_id}#{edit.job_id}") for edit in meant]
-    answers = await asyncio.gather(*map(call.ask, asked), return_exceptions=True)
+    answers = await asyncio.gather(*map(ask, asked), return_exceptions=True)
     return dict(zip((edit.job_id for edit in meant), answers, strict=True))
 
 
@@ -161,7 +181,7 @@ def _gathered(call: Call, named: list[Job], answers: dict[JobId, object]) -> Edi
         for job, answer in zip(named, after, strict=True)
     ]
     changes = [change for answer in answers.values() for change in _changes(answer)]
-    return EditOutcome(jobs, True, refusals, changes)
+    return EditOutcome(jobs, True, refusals, changes, _notes(answers.values()))
 
 
 def refusals_of(failures: Mapping[JobId, object]) -> list[wire.Refusal]:
@@ -194,3 +214,10 @@ def _changes(answer: object) -> list[wire.FieldChange]:
         wire.FieldChange(job_id=job_id, field=field, before=before, after=after)
         for field, before, after in answer.changes
     ]
+
+
+def _notes(answers: Iterable[object]) -> list[HookNote]:
+    """The notes of hooks, each once: those of many tasks are often the same."""
+    updated = [answer for answer in answers if isinstance(answer, UpdatedJob)]
+    notes = dict.fromkeys(note for answer in updated for note in answer.notes)
+    return [HookNote(**note._asdict()) for note in notes]

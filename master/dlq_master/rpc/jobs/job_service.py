@@ -19,13 +19,13 @@ from dlq_master.control.stimuli import (
     CheckpointJob,
     ExplainJob,
     HoldJob,
-    JobEdit,
     PauseJob,
     ReleaseJob,
     RequeueJob,
     ResumeJob,
     SignalJob,
     Submitted,
+    UpdateJob,
 )
 from dlq_master.model.ids import JobId
 from dlq_master.model.jobs.job import HoldKind, Job
@@ -229,17 +229,22 @@ async def resume_job(call: Call, request: wire.ResumeJobRequest) -> wire.ResumeJ
 
 
 async def update_job(call: Call, request: wire.UpdateJobRequest) -> wire.UpdateJobResponse:
-    def update(edit: Edit) -> JobEdit:
+    def make(edit: Edit, asked: wire.UpdateJobRequest = request) -> UpdateJob:
         job = call.read.job(edit["job_id"])
         spec = b"" if job is None else call.read.spec(job.spec_id)
-        check_new_sizes(request, JobSpec.FromString(spec))
-        asked = update_stimulus(request, edit)
-        if job is None or not request.HasField("spec_change"):
-            return asked
-        return replace(asked, **respecified(request.spec_change, spec, job))
+        check_new_sizes(asked, JobSpec.FromString(spec))
+        made = update_stimulus(asked, edit)
+        if job is None or not asked.HasField("spec_change"):
+            return made
+        return replace(made, **respecified(asked.spec_change, spec, job))
 
-    outcome = await edit_each(call, request, update)
-    return wire.UpdateJobResponse(**await told(call, outcome), changes=outcome.changes)
+    hooks = call.parts.hooks
+    seen = None if hooks is None else hooks.updates(call, request, make)
+    outcome = await edit_each(call, request, make, ask=call.ask if seen is None else seen.ask)
+    call.hook = "" if seen is None else "; ".join(seen.words)
+    return wire.UpdateJobResponse(
+        **await told(call, outcome), changes=outcome.changes, hook_notes=outcome.notes
+    )
 
 
 async def requeue_job(call: Call, request: wire.RequeueJobRequest) -> wire.RequeueJobResponse:

@@ -266,6 +266,7 @@ def update_stimulus(request: jobs.UpdateJobRequest, edit: Edit) -> UpdateJob:
         on_miss=new_on_miss(request),
         sizes=new_sizes(request),
         team=team_name_of(request.team, "team") if request.HasField("team") else SAME,
+        validate_only=request.validate_only,
     )
 
 

@@ -1083,6 +1083,7 @@ class UpdateJobRequest(_message.Message):
     CLEAR_ELASTIC_FIELD_NUMBER: _builtins.int
     TEAM_FIELD_NUMBER: _builtins.int
     SPEC_CHANGE_FIELD_NUMBER: _builtins.int
+    VALIDATE_ONLY_FIELD_NUMBER: _builtins.int
     request_id: _builtins.str
     """Idempotency key."""
     job_id: _builtins.str
@@ -1113,6 +1114,8 @@ class UpdateJobRequest(_message.Message):
     """Another team of its owner's, to which its GPUs are counted. Only while nothing of the job runs,
     and not while it is promised a deadline. Unset: unchanged.
     """
+    validate_only: _builtins.bool
+    """Check it, with the operator's hook, and tell the changes; nothing is changed."""
     @_builtins.property
     def time_limit_duration(self) -> _duration_pb2.Duration:
         """A new time limit. A user may only shorten that of a job that runs. Unset: unchanged."""
@@ -1166,10 +1169,11 @@ class UpdateJobRequest(_message.Message):
         clear_elastic: _builtins.bool = ...,
         team: _builtins.str | None = ...,
         spec_change: Global___SpecChange | None = ...,
+        validate_only: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_concurrent_count", b"_concurrent_count", "_name", b"_name", "_nice", b"_nice", "_on_miss", b"_on_miss", "_queue", b"_queue", "_team", b"_team", "begin_time", b"begin_time", "concurrent_count", b"concurrent_count", "dependency", b"dependency", "elastic", b"elastic", "name", b"name", "nice", b"nice", "on_miss", b"on_miss", "queue", b"queue", "spec_change", b"spec_change", "team", b"team", "time_limit_duration", b"time_limit_duration"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_concurrent_count", b"_concurrent_count", "_name", b"_name", "_nice", b"_nice", "_on_miss", b"_on_miss", "_queue", b"_queue", "_team", b"_team", "begin_time", b"begin_time", "clear_begin", b"clear_begin", "clear_deadlines", b"clear_deadlines", "clear_elastic", b"clear_elastic", "clear_time_limit", b"clear_time_limit", "concurrent_count", b"concurrent_count", "deadlines", b"deadlines", "dependency", b"dependency", "elastic", b"elastic", "expected_version", b"expected_version", "job_id", b"job_id", "name", b"name", "nice", b"nice", "on_miss", b"on_miss", "queue", b"queue", "request_id", b"request_id", "spec_change", b"spec_change", "team", b"team", "time_limit_duration", b"time_limit_duration"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_concurrent_count", b"_concurrent_count", "_name", b"_name", "_nice", b"_nice", "_on_miss", b"_on_miss", "_queue", b"_queue", "_team", b"_team", "begin_time", b"begin_time", "clear_begin", b"clear_begin", "clear_deadlines", b"clear_deadlines", "clear_elastic", b"clear_elastic", "clear_time_limit", b"clear_time_limit", "concurrent_count", b"concurrent_count", "deadlines", b"deadlines", "dependency", b"dependency", "elastic", b"elastic", "expected_version", b"expected_version", "job_id", b"job_id", "name", b"name", "nice", b"nice", "on_miss", b"on_miss", "queue", b"queue", "request_id", b"request_id", "spec_change", b"spec_change", "team", b"team", "time_limit_duration", b"time_limit_duration", "validate_only", b"validate_only"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__concurrent_count: _TypeAlias = _typing.Literal["concurrent_count"]  # noqa: Y015
     _WhichOneofArgType__concurrent_count: _TypeAlias = _typing.Literal["_concurrent_count", b"_concurrent_count"]  # noqa: Y015
@@ -1361,6 +1365,7 @@ class UpdateJobResponse(_message.Message):
     JOBS_FIELD_NUMBER: _builtins.int
     REFUSALS_FIELD_NUMBER: _builtins.int
     CHANGES_FIELD_NUMBER: _builtins.int
+    HOOK_NOTES_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def job(self) -> _job_pb2.Job:
         """The job after the change; of several the first."""
@@ -1377,6 +1382,10 @@ class UpdateJobResponse(_message.Message):
     def changes(self) -> _containers.RepeatedCompositeFieldContainer[Global___FieldChange]:
         """The changed fields, job by job; a field that already had the value is left out."""
 
+    @_builtins.property
+    def hook_notes(self) -> _containers.RepeatedCompositeFieldContainer[_job_pb2.HookNote]:
+        """The changes and warnings of hooks, each once. A repeat has the same ones."""
+
     def __init__(
         self,
         *,
@@ -1384,10 +1393,11 @@ class UpdateJobResponse(_message.Message):
         jobs: _abc.Iterable[_job_pb2.Job] | None = ...,
         refusals: _abc.Iterable[Global___Refusal] | None = ...,
         changes: _abc.Iterable[Global___FieldChange] | None = ...,
+        hook_notes: _abc.Iterable[_job_pb2.HookNote] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["job", b"job"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["changes", b"changes", "job", b"job", "jobs", b"jobs", "refusals", b"refusals"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["changes", b"changes", "hook_notes", b"hook_notes", "job", b"job", "jobs", b"jobs", "refusals", b"refusals"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

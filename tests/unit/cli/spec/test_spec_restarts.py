@@ -105,7 +105,9 @@ def test_a_stored_spec_keeps_its_limits_and_takes_others() -> None:
 def test_people_see_all_limits() -> None:
     made = spec("3", "node=5", "gpu=2")
     assert "3, gpu=2, node=5  (--max-restarts)" in understood(made)
-    assert dict(spec_pairs(to_message(made)))["restarts"] == "3, gpu=2, node=5"
+    assert dict(spec_pairs(to_message(made)))["restarts"] == "3 (limits: gpu 2, node 5)"
+    by_cause = to_message(spec("node=5"))
+    assert dict(spec_pairs(by_cause))["restarts"] == "0 (limits: node 5)"
     assert dict(spec_pairs(to_message(spec())))["restarts"] == ""
 
 

@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from dlq_master.hooks.process import HookFailed, HookLine, HookProcess
+from dlq_master.hooks.process import HookBusy, HookFailed, HookLine, HookProcess
+from dlq_master.hooks.turns import FairTurns
 from support.hook_files import a_call, a_desk, a_process
 
 
@@ -115,7 +116,7 @@ async def test_a_file_without_the_function_says_so() -> None:
 
 
 async def test_many_at_once_have_each_their_answer() -> None:
-    desk = a_desk()
+    desk = a_desk(waiting_per_user=64)
     answers = await asyncio.gather(*(desk.call("on_submit", a_call("counted")) for _ in range(64)))
     counts = {int(one["changed"]["labels"]["calls"]) for one in answers}
     assert counts == set(range(1, 65))
@@ -129,8 +130,45 @@ async def test_more_than_may_wait_fail_at_once() -> None:
     calls: list[Any] = [desk.call("on_submit", a_call("fine")) for _ in range(3)]
     answers: list[Any] = await asyncio.gather(*calls, return_exceptions=True)
     assert [isinstance(one, HookFailed) for one in answers] == [False, False, True]
-    assert answers[2].words == "2 calls of hooks wait already"
+    assert answers[2].words == "2 submissions wait for it already, 2 of them of ada"
     await desk.close()
+
+
+def of(user: str) -> dict[str, Any]:
+    return {**a_call("counted"), "user": {"name": user, "role": "user"}}
+
+
+async def test_one_user_fills_no_places_of_others() -> None:
+    desk = a_desk(waiting=4, waiting_per_user=3)
+    users = ["eve"] * 4 + ["bob"] * 2 + ["ada"]
+    calls: list[Any] = [desk.call("on_submit", of(user)) for user in users]
+    answers: list[Any] = await asyncio.gather(*calls, return_exceptions=True)
+    counts = [
+        one.words if isinstance(one, HookBusy) else int(one["changed"]["labels"]["calls"])
+        for one in answers
+    ]
+    assert counts == [
+        *(1, 4, 5, "3 submissions of eve wait for it already, 3 at most"),
+        *(2, "4 submissions wait for it already, 1 of them of bob"),
+        3,  # everybody has room for one, and users take turns
+    ]
+    await desk.close()
+
+
+async def test_a_caller_that_leaves_its_line_gives_its_turn_on() -> None:
+    turns, seen = FairTurns(), []
+
+    async def one(user: str) -> None:
+        async with turns.turn(user):
+            seen.append(user)
+            await asyncio.sleep(0)
+
+    tasks = [asyncio.create_task(one(user)) for user in ("ada", "bob", "cy")]
+    await asyncio.sleep(0)
+    tasks[1].cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+    await one("dora")
+    assert seen == ["ada", "cy", "dora"]
 
 
 async def test_a_crowd_of_submissions_fails_no_call_for_an_end() -> None:
