@@ -50,6 +50,9 @@ NOTICES: Final[Mapping[str, NoticeKind]] = {
         "its steps have stopped, with the rank that fell behind; or they go on",
         ("job_stalled", "job_stall_over"),
     ),
+    "straggler": NoticeKind(
+        "it makes a node suspected to slow its steps down", ("node_straggler",)
+    ),
     "start_moved": NoticeKind("its estimated start has moved by half of the wait"),
     "events_lost": NoticeKind("for operators: events were cut before dlq-notify had read them"),
 }  # fmt: skip

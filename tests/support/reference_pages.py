@@ -25,7 +25,7 @@ from dlq_cli.main import dlq
 from dlq_cli.spec.slurm.decisions import DECISIONS
 from dlq_common.text.units import format_size, format_span
 from dlq_master.app import main as master
-from dlq_master.control.read_model.journal import event_word
+from dlq_master.control.read_model.journal import TOLD_OTHERWISE, event_word
 from dlq_master.model.attempts.attempt_steps import AttemptEvent
 from dlq_master.model.jobs.job_steps import JobEvent
 from dlq_master.model.nodes.node_steps import NodeEvent
@@ -346,6 +346,8 @@ def events() -> Iterator[str]:
     for subject, union in (("job", JobEvent), ("attempt", AttemptEvent), ("node", NodeEvent)):
         yield f"\n## Steps of a {subject}\n\n| kind | what happened |\n|---|---|"
         for kind in get_args(union):
+            if kind in TOLD_OTHERWISE:
+                continue
             summary = (kind.__doc__ or "").split("\n\n")[0]
             yield f"| `{event_word(subject, kind)}` | {_cell(summary)} |"
     yield "\n## Other events\n\n| kind | noted by |\n|---|---|"

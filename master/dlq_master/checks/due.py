@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence, Set
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from typing import NamedTuple
 
 from dlq_master.model.ids import NodeId
 from dlq_master.model.nodes.node import LastCheck
 
 PAIR = "all_reduce"  # the kind of check that takes two nodes
-WIDE = "wide"  # the occasion of checks before a wide job
+WIDE = "wide"  # the occasion of checks before a wide start
+SUSPECT = "suspect"  # that of a suspected straggler: these go before jobs at once
 RETRY = "retry"  # the word for a check of a quarantined node
 
 
@@ -25,7 +26,7 @@ class IdleNode(NamedTuple):
 
     `last`: by kind. `marked`: occasions, and when each was. `closed_s`: since when it is
     quarantined by the master itself; None: it is open. `closed_for`: the kinds of check that it
-    has to pass then.
+    has to pass then. `known_s`: since when it could have been checked.
     """
 
     node_id: NodeId
@@ -35,6 +36,7 @@ class IdleNode(NamedTuple):
     closed_s: float | None = None
     closed_for: Set[str] = frozenset()
     partners: Set[NodeId] = frozenset()  # with which it has failed
+    known_s: float = 0.0
 
 
 class DueCheck(NamedTuple):
@@ -47,11 +49,12 @@ class DueCheck(NamedTuple):
 
 class Periods(NamedTuple):
     """An idle node that has passed is checked again after `every_s`, another one after
-    `retry_s`.
+    `retry_s`. `overdue_s` after that, its check goes before jobs.
     """
 
     every_s: float
     retry_s: float
+    overdue_s: float = float("inf")
 
 
 def due(
@@ -61,30 +64,56 @@ def due(
     taken: set[NodeId] = set()
     for node in sorted(idle, key=lambda one: (one.closed_s is None, one.node_id)):
         for rule in rules:
-            why = _occasion(rule, node, periods, now_s)
-            if node.node_id in taken or not why:
+            occasion = _occasion(rule, node, periods)
+            if node.node_id in taken or occasion is None or now_s < occasion.since_s:
                 continue
             node_ids = _with_partner(rule.kind, node, idle, taken)
             if node_ids:
                 taken.update(node_ids)
-                yield DueCheck(rule.kind, node_ids, why)
+                yield DueCheck(rule.kind, node_ids, occasion.word)
 
 
-def _occasion(rule: CheckRule, node: IdleNode, periods: Periods, now_s: float) -> str:
-    """Why this kind is due on the node; empty: it is not."""
+def overdue(
+    rules: Sequence[CheckRule], nodes: Iterable[IdleNode], periods: Periods, now_s: float
+) -> Iterator[DueCheck]:
+    """Checks that go before jobs as soon as their node is idle, at most one for each open
+    node. Those of suspected stragglers do at once, others when they are overdue. A pair never does:
+    its two nodes would have to be idle at the same time.
+    """
+    for node in nodes:
+        for rule in rules:
+            occasion = None if rule.kind == PAIR else _occasion(rule, node, periods)
+            if occasion is None or node.closed_s is not None:
+                continue
+            patience_s = 0.0 if occasion.word == SUSPECT else periods.overdue_s
+            if now_s >= occasion.since_s + patience_s:
+                yield DueCheck(rule.kind, (node.node_id,), occasion.word)
+                break
+
+
+class _Occasion(NamedTuple):
+    """Why a kind of check is due on a node, and from when on."""
+
+    word: str
+    since_s: float
+
+
+def _occasion(rule: CheckRule, node: IdleNode, periods: Periods) -> _Occasion | None:
     told = node.last.get(rule.kind)
     if node.closed_s is not None:
         if rule.kind not in node.closed_for:
-            return ""
+            return None
         since_s = node.closed_s if told is None else max(told.time_s, node.closed_s)
-        return RETRY if now_s - since_s >= periods.retry_s else ""
-    for occasion, at_s in node.marked.items():
-        if occasion in rule.when and (told is None or told.time_s < at_s):
-            return occasion
+        return _Occasion(RETRY, since_s + periods.retry_s)
+    # A suspicion first: its check waits for nothing.
+    for word, at_s in sorted(node.marked.items(), key=lambda one: one[0] != SUSPECT):
+        if word in rule.when and (told is None or told.time_s < at_s):
+            return _Occasion(word, at_s)
     if "idle" not in rule.when:
-        return ""
-    wait_s = periods.every_s if told is not None and told.passed else periods.retry_s
-    return "idle" if told is None or now_s - told.time_s >= wait_s else ""
+        return None
+    if told is None:
+        return _Occasion("idle", node.known_s)
+    return _Occasion("idle", told.time_s + (periods.every_s if told.passed else periods.retry_s))
 
 
 def _with_partner(

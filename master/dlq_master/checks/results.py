@@ -16,6 +16,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from dlq_common.text.names import printable
+from dlq_master.checks import suspects
 from dlq_master.checks.due import PAIR
 from dlq_master.control.attempts import quarantine
 from dlq_master.control.loop.turn import Steps, Turn
@@ -44,6 +45,7 @@ def take(turn: Turn, steps: Steps) -> None:
     for one in steps.happened:
         if one.job_id in living and (job := turn.job(one.job_id)).ended and not job.live_attempt:
             living.discard(one.job_id)
+            turn.state.nodes.checks.first.discard(one.job_id)
             _judge(turn, job)
 
 
@@ -152,6 +154,7 @@ def _passed(turn: Turn, job: Job, node: Node, found: NodeVerdict) -> None:
     checks = turn.state.nodes.checks
     if job.check == PAIR:
         checks.partners.pop(node.node_id, None)
+    suspects.passed(turn, node)
     note = node.note(NodeFlag.QUARANTINED)
     needed = closed_for(note, frozenset(turn.state.config.checks.kinds))
     if note is None or job.check not in needed:

@@ -45,12 +45,6 @@ def check(turn: Turn, ask: CheckNodes) -> Done[Job]:
     if len(set(ask.node_ids)) != (2 if ask.kind == PAIR else 1):
         many = "two nodes" if ask.kind == PAIR else "one node"
         raise InvalidRequest(f"check {ask.kind} takes {many}", field="node_ids")
-    nodes = [turn.node(node_id) for node_id in ask.node_ids]
-    if any(node.open for node in nodes) and turn.state.cluster.waiting.count:
-        raise Conflict(
-            "jobs wait for GPUs, and a check makes way for them",
-            hint=f"cordon the node first: dlq admin node cordon {ask.node_ids[0]}",
-        )
     job = begin(turn, ask.kind, ask.node_ids, actor=ask.caller.actor, why="asked")
     return Done(job, job.job_id)
 

@@ -1,9 +1,10 @@
-"""A wide job begins after checks of the idle nodes, or when its time is over.
+"""A wide start comes after checks of the idle nodes, or when its time is over.
 
-It has a begin from its submission on, `wide_wait` later. When all checks for it are over, the begin
-is taken away. Other jobs come first: while one waits, no open node is checked, and the wide job
-waits for none. A check that hangs, a silent node and a restart of the master delay it no further
-than its begin. A user may take the begin away at once (`dlq update JOB begin=none`).
+One rule holds for jobs, tasks and groups. Where so many GPUs start together, each of their jobs has
+a begin, `wide_wait` after its submission. When all checks for it are over, the begins are
+taken away, in one turn. Other jobs come first: a node on which one could start is not checked. A
+check that hangs, a silent node and a restart of the master delay it no further than its begin. A
+user may take the begin away at once (`dlq update JOB begin=none`).
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ BY = "master"
 
 
 def mark(turn: Turn) -> None:
-    """Ask for checks of the nodes that have not passed of late, once for each wide job."""
+    """Ask for checks of the nodes that have not passed of late, once for each wide start."""
     state, checks = turn.state, turn.state.nodes.checks
     for job_id in [one for one in checks.wide if not _holds(turn, one)]:
         _forget(turn, job_id)
@@ -34,10 +35,12 @@ def mark(turn: Turn) -> None:
                 checks.marked.setdefault(node_id, {})[WIDE] = turn.now_s
 
 
-def let_begin(turn: Turn, found: Iterable[DueCheck]) -> None:
-    """Let wide jobs begin for which no check is due or runs any more."""
+def let_begin(turn: Turn, found: Iterable[DueCheck], running: int) -> None:
+    """Let wide jobs begin for which no check is due any more. So many checks still run, on nodes
+    that answer.
+    """
     checks = turn.state.nodes.checks
-    if checks.living or any(one.why == WIDE for one in found):
+    if running or any(one.why == WIDE for one in found):
         return
     for job_id in list(checks.wide):
         _forget(turn, job_id)

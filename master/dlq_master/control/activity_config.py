@@ -72,7 +72,7 @@ class StragglerConfig:
 
 
 CHECK_KINDS = ("memory", "matrix", "disk", "checkpoints", "clock", "pull", "all_reduce")
-BY_ITSELF = ("join", "undrain", "idle")
+BY_ITSELF = ("join", "undrain", "idle", "suspect")
 CHECK_TIMES = (*BY_ITSELF, "wide")
 
 
@@ -83,7 +83,7 @@ class CheckConfig:
     # The least figure that passes; of `clock` (ms) and `pull` (s) the most; 0: every figure.
     limit: float = 0.0
     # "join": of a node that has joined or booted; "undrain": after a drain; "idle": of idle nodes;
-    # "wide": of idle nodes before a wide job begins.
+    # "suspect": of a suspected straggler; "wide": of idle nodes before a wide start.
     when: tuple[str, ...] = BY_ITSELF
     timeout: Seconds = Seconds(60.0)  # a check that runs for longer has failed: it hangs
 
@@ -96,8 +96,13 @@ class ChecksConfig:
     kinds: Mapping[str, CheckConfig] = field(default_factory=dict)  # by their names
     every: Seconds = Seconds(86_400.0)  # an idle node that has passed is checked again after this
     retry: Seconds = Seconds(600.0)  # and one that has not passed after this
+    # So long after a check was due it goes before jobs: the node gets it as soon as it is idle.
+    overdue: Seconds = Seconds(21_600.0)
+    # A suspected straggler is checked once in this time. For jobs of one user, four nodes are.
+    suspect_every: Seconds = Seconds(21_600.0)
     at_once: int = 1  # so many checks run at once, beside those that people ask for
-    # A job of so many GPUs begins after the checks "wide" of idle nodes; 0: no job waits for any.
+    # A job, a task or a whole group of so many GPUs begins after the checks "wide" of idle nodes;
+    # 0: none waits for any.
     wide_gpus: int = 0
     wide_wait: Seconds = Seconds(60.0)  # such a job waits no longer than this
     wide_age: Seconds = Seconds(3600.0)  # a node that has passed so lately is not checked for it
@@ -128,7 +133,7 @@ class ChecksConfig:
             _refuse("checks.user", "in whose account? Name a user")
         if self.wide_gpus < 0:
             _refuse("checks.wide_gpus", "is 0 or more")
-        for key in ("every", "retry", "at_once", "mib", "wide_wait"):
+        for key in ("every", "retry", "suspect_every", "at_once", "mib", "wide_wait"):
             if getattr(self, key) < 1:
                 _refuse(f"checks.{key}", "is at least 1")
 

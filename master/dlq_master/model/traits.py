@@ -49,6 +49,8 @@ class Bearer(Protocol):
     def gpu_memory_bytes(self) -> int: ...
     @property
     def core_memory_bytes(self) -> int: ...
+    @property
+    def doubted(self) -> bool: ...
 
 
 def wanted(
@@ -178,14 +180,16 @@ class Traits:
     """The same for all nodes of a cluster at once: bitmasks over nodes in the order of their ids.
 
     Each trait that is asked for is worked out once, and then kept up as nodes come, change and go.
+    `doubted`: the suspected stragglers; 0: there are none.
     """
 
-    __slots__ = ("_by_text", "_by_trait", "_nodes", "_steps")
+    __slots__ = ("_by_text", "_by_trait", "_nodes", "_steps", "doubted")
 
     def __init__(self, by_trait: Mapping[str, int], nodes: Iterable[Bearer] = ()) -> None:
         """`nodes`: all of them, sorted. `by_trait`: traits that are worked out already."""
         self._by_trait = dict(by_trait)
         self._nodes = [*nodes]
+        self.doubted = sum(1 << place for place, node in enumerate(self._nodes) if node.doubted)
         self._by_text: dict[str, int] = {}
         self._steps: dict[str, list[int]] = {}  # all different sizes, rising, and some former ones
 
@@ -217,6 +221,7 @@ class Traits:
     def _keep_up(self, moved: Callable[[int], int], ordinal: int, node: Bearer | None) -> None:
         """Renew what is known of single traits. Many of them are rather worked out again."""
         self._by_text.clear()
+        self.doubted = moved(self.doubted) | int(node is not None and node.doubted) << ordinal
         if len(self._by_trait) > _KEPT_UP:
             self._by_trait.clear()
             self._steps.clear()

@@ -1,12 +1,14 @@
 """Nodes that slow their gangs down (`[straggler]`): seen by work times of steps, and told.
 
 Agents report the work times of ranks twice a minute, beside a heartbeat (policy/stragglers.py).
-Each gang of several nodes is judged by itself, and each node by all of its gangs. A suspicion is an
-event and a word. It closes no node: jobs tell these times, and a check decides.
+Each gang of several nodes is judged by itself, and each node by all of its gangs. A suspicion
+closes no node: jobs tell these times, and a check decides (checks/suspects.py). Until then gangs
+rather get other nodes (`Node.doubt`).
 
-Nothing is stored but the events. A master that starts judges anew, after as many steps as the rule
-asks for. An agent that starts again leaves out the steps since its last report. While a line is
-silent nothing of its node changes. Older figures count less, and after a day not at all.
+Nothing is stored but the events and the suspicion, which stands in the node. A master that starts
+judges anew, after as many steps as the rule asks for. An agent that starts again leaves out the
+steps since its last report. While a line is silent nothing of its node changes. Older figures count
+less, and after a day not at all; nor does a suspicion then.
 """
 
 from __future__ import annotations
@@ -19,7 +21,9 @@ from dlq_master.control.stimuli.nodes import ToldUse
 from dlq_master.model.attempts.attempt import Attempt
 from dlq_master.model.ids import AttemptKey, NodeId
 from dlq_master.model.jobs.recording import family_of
+from dlq_master.model.nodes import node_steps as on_node
 from dlq_master.policy.stragglers import (
+    FRESH_S,
     RankPart,
     SeenExcess,
     StragglerRule,
@@ -67,10 +71,6 @@ class Stragglers:
         told = (self.gangs.get((key, traffic)) for traffic in (False, True))
         return next((gang.slow for gang in told if gang is not None and gang.slow), "")
 
-    def suspected(self) -> int:
-        """How many nodes are suspected."""
-        return sum(one.suspected for one in self.scores.values())
-
 
 def take(turn: Turn, node_id: NodeId, attempt: Attempt, use: ToldUse) -> None:
     """The work times of a running rank of this attempt, as its node tells."""
@@ -101,16 +101,21 @@ def forget_ended(turn: Turn) -> None:
                 _score(turn, node_id)
             else:
                 _drop(stragglers, node_id)
+        for node in [one for one in turn.state.cluster.nodes.values() if one.doubt]:
+            old = node.doubt is not None and turn.now_s - node.doubt.since_s > FRESH_S
+            if stragglers.rule is None or (old and node.node_id not in stragglers.seen):
+                _trust(turn, node.node_id, "no gang has told anything of it for a day")
 
 
-def begin_anew(turn: Turn, node_id: NodeId) -> None:
-    """Somebody has opened the node again: it was looked at, and what was seen of it is past."""
+OPENED = "it was opened again, so it is judged anew"
+
+
+def begin_anew(turn: Turn, node_id: NodeId, cause: str = OPENED) -> None:
+    """People, or a check, have looked at the node. The earlier figures are past."""
     stragglers = turn.state.attempts.stragglers
-    known = stragglers.scores.get(node_id)
     _drop(stragglers, node_id)
-    if known is not None and known.suspected:
-        cause = "it was opened again, so it is judged anew"
-        turn.note("node_straggler_over", node_id=node_id, cause=cause)
+    if turn.state.cluster.nodes[node_id].doubt is not None:
+        _trust(turn, node_id, cause)
     for gang in stragglers.gangs.values():
         gang.times = {rank: told for rank, told in gang.times.items() if told[0] != node_id}
 
@@ -171,12 +176,16 @@ def _leave(stragglers: Stragglers, node_id: NodeId, part: RankPart) -> None:
         del stragglers.places[part]
 
 
+def _trust(turn: Turn, node_id: NodeId, cause: str) -> None:
+    turn.step_node(node_id, on_node.DoubtOver())
+    turn.note("node_straggler_over", node_id=node_id, cause=cause)
+
+
 def _score(turn: Turn, node_id: NodeId, key: AttemptKey | None = None) -> None:
     """A node over all that was seen of it, and an event when its verdict changes."""
     stragglers = turn.state.attempts.stragglers
     assert stragglers.rule is not None
-    before = stragglers.scores.get(node_id)
-    was = before is not None and before.suspected
+    was = turn.state.cluster.nodes[node_id].doubted
 
     def elsewhere(part: RankPart) -> Iterator[SeenExcess]:
         for other in stragglers.places.get(part, ()):
@@ -188,11 +197,13 @@ def _score(turn: Turn, node_id: NodeId, key: AttemptKey | None = None) -> None:
     if found is None:
         _drop(stragglers, node_id)
         if was:
-            cause = "no gang has told anything of it for a day"
-            turn.note("node_straggler_over", node_id=node_id, cause=cause)
+            _trust(turn, node_id, "no gang has told anything of it for a day")
         return
     stragglers.scores[node_id] = found
     if found.suspected != was:
+        user = turn.job(key.job_id).user if key is not None else ""
+        event = on_node.Doubted(user=user) if found.suspected else on_node.DoubtOver()
+        turn.step_node(node_id, event)
         more = f"its ranks work {100.0 * found.excess:.1f} % longer on a step than their peers"
         turn.note(
             "node_straggler" if found.suspected else "node_straggler_over",

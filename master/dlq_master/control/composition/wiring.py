@@ -99,6 +99,12 @@ def _write_costs(turn: Turn, _touched: Touched) -> None:
 # --- ticks and the end of a turn --------------------------------------------------------------
 
 
+def _settle_checks(turn: Turn) -> None:
+    checks = turn.state.nodes.checks
+    if checks.overdue and checks.room is not None:
+        checks.room.settle(turn)
+
+
 def _watch_checks(turn: Turn) -> None:
     if (room := turn.state.nodes.checks.room) is not None:
         room.watch(turn)
@@ -162,7 +168,13 @@ WIRING: Final = Wiring(
         stops.tell,
         _provide,
     ),
-    before_plan=(groups.settle, eligible.settle, avoided_nodes.steer, renting.arrive),
+    before_plan=(
+        groups.settle,
+        eligible.settle,
+        avoided_nodes.steer,
+        renting.arrive,
+        _settle_checks,
+    ),
     plan=scheduling.plan,
     before_commit=(_write_waits, _write_forecasts, _write_lessons, _write_usage, _write_costs),
     commands=dispatch.commands_for,

@@ -21,6 +21,7 @@ from dataclasses import replace
 from dlq_common.errors import DlqError, InvalidRequest, Unsatisfiable
 from dlq_master.control.jobs import dependencies
 from dlq_master.control.jobs.submitting import (
+    after_checks,
     check_rate,
     check_room,
     judged,
@@ -84,7 +85,8 @@ def submit_group(turn: Turn, ask: SubmitGroup) -> Answer | Done[Answer]:
     _check_together(turn, jobs)
     if ask.validate_only:
         return lambda: SubmittedGroup(JobId(0), tuple(jobs))
-    for one, job in accepted:
+    jobs = after_checks(turn, jobs, sum(job.request.real_gpus for job in jobs))
+    for (one, _), job in zip(accepted, jobs, strict=True):
         take_in(turn, one, [job])
     turn.state.jobs.stirred_groups[group_id] = None
     return Done(

@@ -70,14 +70,13 @@ def submit(turn: Turn, ask: SubmitJob) -> Answer | Done[Answer]:
     job = judged(turn, ask, team)
     if ask.validate_only:
         return lambda: Submitted(job, ())
-    wide = turn.state.config.checks.wide_gpus
-    if wide and job.request.real_gpus >= wide and not ask.check:
-        job = _after_checks(turn, job)
     if not ask.hold:
         _check_trials(turn, job, _count(ask))
     accepted = [job] if job.array is None or ask.array is None else _tasks(job, ask.array)
     if job.depends is not None:
         accepted = [dependencies.of_task(turn, one) for one in accepted]
+    if not ask.check:
+        accepted = after_checks(turn, accepted, job.request.real_gpus)
     take_in(turn, ask, accepted)
     return Done(_submitted(turn, ask, job.job_id), job.job_id)
 
@@ -231,6 +230,26 @@ def take_in(turn: Turn, ask: SubmitJob, accepted: Sequence[Job]) -> None:
     turn.plan_due = True
 
 
+def after_checks(turn: Turn, jobs: Sequence[Job], gpus: int) -> list[Job]:
+    """The same jobs. Where so many `gpus` start together and are a wide start, each of them waits a
+    bounded time for checks of the idle nodes (checks/wide.py).
+
+    The bound is their begin, and is stored. A master that restarts meanwhile lets them begin then.
+    """
+    config, wide = turn.state.config.checks, turn.state.nodes.checks.wide
+    if not config.wide_gpus or gpus < config.wide_gpus:
+        return [*jobs]
+    until_s = turn.now_s + config.wide_wait
+    waiting = []
+    for job in jobs:
+        if job.begin_time_s is None:
+            wide[job.job_id] = until_s
+            job = job._replace(begin_time_s=until_s)
+            job = job._replace(blocked=eligible.first_block(job))
+        waiting.append(job)
+    return waiting
+
+
 def check_room(turn: Turn, ask: SubmitJob, team: str, asked: int, gpus: int | None = None) -> None:
     """Whether so many more like it may come, by the limits of its user, team and queue. `gpus`: of
     all of them, where they are not alike.
@@ -325,19 +344,6 @@ def _job(turn: Turn, ask: SubmitJob, team: str) -> Job:
     job = _off_reserved(turn, state.trials.with_traffic(job))
     block = eligible.first_block(job)
     return job if block is None else job._replace(blocked=block)
-
-
-def _after_checks(turn: Turn, job: Job) -> Job:
-    """A wide job waits a bounded time for checks of the idle nodes (checks/wide.py).
-
-    The bound is its begin, and is stored. A master that restarts meanwhile lets it begin then.
-    """
-    if job.array is not None or job.begin_time_s is not None:
-        return job
-    until_s = turn.now_s + turn.state.config.checks.wide_wait
-    turn.state.nodes.checks.wide[job.job_id] = until_s
-    job = job._replace(begin_time_s=until_s)
-    return job._replace(blocked=eligible.first_block(job))
 
 
 def _family(ask: SubmitJob) -> str:

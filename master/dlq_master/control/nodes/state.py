@@ -69,13 +69,14 @@ class UnreleasedRank(NamedTuple):
 class CheckRoom(NamedTuple):
     """The functions of the room `checks`: it is loaded, and handed in, where checks are configured.
 
-    `check` begins a check that is asked for, `take` judges ends, `watch` looks once a second.
-    `make` is the submission of a check.
+    `check` begins a check that is asked for, `take` judges ends, `watch` looks once a second, and
+    `settle` before each plan. `make` is the submission of a check.
     """
 
     check: Callable[[Turn, CheckNodes], Job]
     take: Callable[[Turn, Steps], None]
     watch: Callable[[Turn], None]
+    settle: Callable[[Turn], None]
     make: Callable[[CheckOrder], SubmitJob]
 
 
@@ -84,14 +85,20 @@ class Checks:
     """Checks of nodes (the room `checks`). Nothing is stored beside their jobs and events; a master
     that starts knows of no earlier result.
 
-    `room`: None where none are configured. `living`: the jobs that check now. `marked`: nodes that
-    joined or were undrained, and when. `partners`: those with which a node failed all-reduces since
-    the last one that passed. `wide`: jobs that begin after checks, and when at the latest;
-    `asked_for`: those for which nodes were marked.
+    `room`: None where none are configured. `living`: the jobs that check now; `first`: those of
+    them that no job ends. `marked`: nodes that joined or were undrained, and when; `known`: since
+    when nodes are known. `overdue`: nodes whose check goes before jobs. `partners`: those with
+    which a node failed all-reduces since the last one that passed. `wide`: jobs that begin after
+    checks, and when at the latest; `asked_for`: those for which nodes were marked. `suspects`: when
+    nodes were last marked as suspected stragglers, and by whose jobs.
     """
 
     room: CheckRoom | None = None
     living: set[JobId] = field(default_factory=set)
+    first: set[JobId] = field(default_factory=set)
+    overdue: set[NodeId] = field(default_factory=set)
+    known: dict[NodeId, float] = field(default_factory=dict)
+    suspects: dict[NodeId, tuple[float, str]] = field(default_factory=dict)
     last: dict[NodeId, dict[str, LastCheck]] = field(default_factory=dict)
     marked: dict[NodeId, dict[str, float]] = field(default_factory=dict)
     boots: dict[NodeId, str] = field(default_factory=dict)

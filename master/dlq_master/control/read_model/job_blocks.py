@@ -35,6 +35,7 @@ class JobBlock:
     states: frozenset[JobState]  # as they are stored
     living: bool  # an attempt of one of them lives: others than its stored state are shown
     ended: bool  # one of them has
+    checks: bool  # one of them is a check of a node
 
 
 class JobBlocks:
@@ -133,6 +134,7 @@ def _block(jobs: Sequence[Job]) -> JobBlock:
         states=frozenset(job.state for job in jobs),
         living=any(job.live_attempt is not None for job in jobs),
         ended=any(job.ended or job.end_time_s is not None for job in jobs),
+        checks=any(job.check for job in jobs),
     )
 
 

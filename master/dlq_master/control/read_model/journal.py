@@ -14,6 +14,7 @@ from dlq_master.model.event import Fact
 from dlq_master.model.ids import AttemptKey
 from dlq_master.model.jobs.job import STORED_NAMES, Checkpoint, KeptGpus, Resizing, Taken
 from dlq_master.model.jobs.job_steps import Ran, Requeued, Reserved, Resized, ResizedLive, Usage
+from dlq_master.model.nodes.node_steps import Doubted, DoubtOver
 from dlq_master.model.plan import Provision, Release, Reserve, Start
 from dlq_master.model.resources import Allocation
 from dlq_master.model.why import ReasonCode
@@ -24,8 +25,8 @@ from dlq_master.model.words.sentence import PLAIN, preempted
 def note_steps(turn: Turn, steps: Steps) -> None:
     """Write a line of the journal for each step of a state machine."""
     for one in steps.happened:
-        if isinstance(one.event, _TOLD_BY_ROWS):
-            continue  # no edge of a machine of states
+        if isinstance(one.event, TOLD_OTHERWISE):
+            continue  # no edge of a machine of states, or told with more words
         kind, facts = line(one)
         _note(turn, one, steps.actor, kind, steps.cause or cause(one), facts)
         if (told := resized(one)) is not None:
@@ -33,7 +34,7 @@ def note_steps(turn: Turn, steps: Steps) -> None:
             _note(turn, one, steps.actor, "job_resized", why, sizes)
 
 
-_TOLD_BY_ROWS = (Renewed, Provision, Release)
+TOLD_OTHERWISE = (Renewed, Provision, Release, Doubted, DoubtOver)
 
 
 def _note(

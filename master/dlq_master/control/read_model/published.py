@@ -460,7 +460,7 @@ class Published:
 
     def suspected_stragglers(self) -> int:
         """How many nodes slow their gangs down."""
-        return self._state.attempts.stragglers.suspected()
+        return sum(node.doubted for node in self._state.cluster.nodes.values())
 
     # --- traffic ------------------------------------------------------------------------------
 

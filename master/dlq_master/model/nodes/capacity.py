@@ -322,4 +322,4 @@ def others(before: Node, node: Node) -> bool:
 
 def _had(node: Node) -> tuple[object, ...]:
     sizes = (node.cpu_count, node.memory_bytes, node.cores, node.core_memory_bytes)
-    return (node.gpus, node.runtimes, node.labels, *sizes)
+    return (node.gpus, node.runtimes, node.labels, node.doubted, *sizes)

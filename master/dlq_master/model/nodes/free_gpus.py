@@ -95,10 +95,17 @@ class Pool:
         able = self.traits.mask(shape.traits)
         if able == -1 or (pool.buckets[0] | able) + 1 == 1 << len(self.masks):
             return pool  # whatever is left is there
+        return pool._seen_on(able)
+
+    def undoubted(self) -> Pool:
+        """The same without the suspected stragglers, as cheap, only to be looked at likewise."""
+        return self._seen_on(~self.traits.doubted)
+
+    def _seen_on(self, able: int) -> Pool:
         twin = Pool.__new__(Pool)
-        twin.masks, twin.sizes, twin.widths = pool.masks, pool.sizes, pool.widths
-        twin.node_ids, twin.traits = pool.node_ids, pool.traits
-        twin.buckets = [bucket & able for bucket in pool.buckets]
+        twin.masks, twin.sizes, twin.widths = self.masks, self.sizes, self.widths
+        twin.node_ids, twin.traits = self.node_ids, self.traits
+        twin.buckets = [bucket & able for bucket in self.buckets]
         twin.total = sum([n * bucket.bit_count() for n, bucket in enumerate(twin.buckets)])
         return twin
 

@@ -73,6 +73,13 @@ class FlagNote(NamedTuple):
     since_s: float
 
 
+class Doubt(NamedTuple):
+    """A node is suspected to slow its gangs down, by what a job of this user has told."""
+
+    since_s: float
+    user: str
+
+
 class LastCheck(NamedTuple):
     """When the last check of a kind was made on a node; `passed` None: it told nothing."""
 
@@ -118,6 +125,12 @@ class Node(NamedTuple):
     resizes_live: bool = False  # its agent knows how ranks join and leave a job that runs
     cores: int = 0  # that it gives to jobs without GPUs; the others are for its GPUs
     core_memory_bytes: int = 0  # that each of these brings to its job
+    doubt: Doubt | None = None  # jobs over several nodes rather get others
+
+    @property
+    def doubted(self) -> bool:
+        """Whether it is a suspected straggler."""
+        return self.doubt is not None
 
     @property
     def open(self) -> bool:

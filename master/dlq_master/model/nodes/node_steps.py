@@ -8,7 +8,16 @@ from typing import assert_never
 
 from dlq_master.model.lease import Terms
 from dlq_master.model.nodes.gpu_health import Cleared, GpuCondition, after_boot
-from dlq_master.model.nodes.node import OF_LOANS, FlagNote, Gpu, Node, NodeFlag, NodePool, NodeState
+from dlq_master.model.nodes.node import (
+    OF_LOANS,
+    Doubt,
+    FlagNote,
+    Gpu,
+    Node,
+    NodeFlag,
+    NodePool,
+    NodeState,
+)
 from dlq_master.model.nodes.windows import Window
 from dlq_master.model.resources import mask_of
 from dlq_master.model.transitions import IllegalStep
@@ -128,6 +137,18 @@ class HoldsConfirmed:
     """All its ranks know the last word on their holds; nobody believes an older one."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Doubted:
+    """A job of this user makes it a suspected straggler."""
+
+    user: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DoubtOver:
+    """It is no suspected straggler any more."""
+
+
 NodeEvent = (
     Heard
     | Missed
@@ -145,6 +166,8 @@ NodeEvent = (
     | MaintenanceAnnounced
     | MaintenanceEnded
     | HoldsConfirmed
+    | Doubted
+    | DoubtOver
 )
 
 _UP, _SUSPECT, _UNREACHABLE, _DOWN = NodeState
@@ -176,6 +199,9 @@ TABLE: Mapping[tuple[NodeState, type[NodeEvent]], NodeState] = {
     **{(state, MaintenanceAnnounced): state for state in NodeState},
     **{(state, MaintenanceEnded): state for state in NodeState},
     **{(state, HoldsConfirmed): state for state in NodeState},
+    # the work times of its ranks; a check
+    **{(state, Doubted): state for state in NodeState},
+    **{(state, DoubtOver): state for state in NodeState},
 }
 
 
@@ -262,6 +288,10 @@ def step(  # noqa: C901 one case per event
             )
         case HoldsConfirmed():
             after = node._replace(hold_extension_s=node.maintenance_s)
+        case Doubted():
+            after = node._replace(doubt=Doubt(at_s, event.user))
+        case DoubtOver():
+            after = node._replace(doubt=None)
         case _:
             assert_never(event)
     if isinstance(event, Registered) and event.pool is not NodePool.INFERENCE:

@@ -12,18 +12,35 @@ from dlq_master.policy.place.placement import Find, Placement
 
 def unless_exact(find: Find) -> Find:
     """A `find` that honours an explicit number of nodes. All other shapes are left to the given
-    one, and only with a pool of GPUs enough, all of which the shape may have."""
+    one, and only with a pool of GPUs enough, all of which the shape may have. Shapes over several
+    nodes get no suspected straggler, if they fit without.
+    """
 
     @wraps(find)
     def found(pool: Pool, shape: Shape) -> Parts | None:
         gpus, nodes, avoid, traits = shape.gpus, shape.nodes, shape.avoid, shape.traits
         if avoid or traits:
             pool = pool.seen_by(shape)
+        if pool.traits.doubted and is_gang(pool, shape):
+            sound = pool.undoubted()
+            if nodes is not None:
+                parts = _same_on_each(sound, gpus // nodes, nodes)
+            else:
+                parts = find(sound, shape) if sound.total >= gpus else None
+            if parts is not None:
+                return parts
         if nodes is not None:
             return _same_on_each(pool, gpus // nodes, nodes)
         return find(pool, shape) if pool.total >= gpus else None
 
     return found
+
+
+def is_gang(pool: Pool, shape: Shape) -> bool:
+    """Whether it takes several nodes of the pool: its slowest one slows it down then."""
+    if shape.nodes is not None:
+        return shape.nodes > 1
+    return bool(pool.widths) and shape.gpus > pool.widths[0][0]
 
 
 def _same_on_each(pool: Pool, gpus_per_node: int, nodes: int) -> Parts | None:

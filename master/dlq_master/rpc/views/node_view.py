@@ -51,14 +51,15 @@ def straggler(node: Node, read: Published) -> node_pb2.NodeStraggler | None:
     """How much longer it works on a step than its peers; None: nobody knows."""
     found = read.straggler(node.node_id)
     if found is None:
-        return None
+        words = "suspected before this master started"
+        return node_pb2.NodeStraggler(suspected=True, words=words) if node.doubted else None
     return node_pb2.NodeStraggler(
         excess_percent=100.0 * found.excess,
         confidence=found.confidence,
         step_count=found.steps,
         gang_count=found.gangs,
         told_apart=found.told_apart,
-        suspected=found.suspected,
+        suspected=node.doubted,
         words=found.words,
     )
 

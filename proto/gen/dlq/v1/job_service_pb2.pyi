@@ -437,7 +437,7 @@ class ListJobsRequest(_message.Message):
     user: _builtins.str
     """Only this user's; empty: the caller's own; "*": all users'. A user sees other people's living
     jobs only, with the fields that Job.redacted names, as far as the cluster shows them
-    ([visibility]). Else PERMISSION_DENIED.
+    ([visibility]). Else PERMISSION_DENIED. Without a name, a node or ids, "*" leaves checks of nodes out.
     """
     ended_within_seconds: _builtins.int
     """Leave out jobs that ended longer ago than this many seconds; unset: keep all."""

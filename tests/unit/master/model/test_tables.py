@@ -98,6 +98,8 @@ NODE_EVENTS: tuple[node_steps.NodeEvent, ...] = (
     node_steps.MaintenanceAnnounced(maintenance_s=7200.0),
     node_steps.MaintenanceEnded(),
     node_steps.HoldsConfirmed(),
+    node_steps.Doubted(user="alice"),
+    node_steps.DoubtOver(),
 )
 
 

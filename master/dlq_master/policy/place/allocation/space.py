@@ -16,6 +16,7 @@ from dlq_master.policy.place.allocation.line import NOBODY_RUNS, Blocks, Head, R
 from dlq_master.policy.place.allocation.mixed import start_mixed
 from dlq_master.policy.place.allocation.outcome import Outcome
 from dlq_master.policy.place.allocation.type_capacity import TypeCapacity, usable
+from dlq_master.policy.place.consolidate import is_gang
 from dlq_master.policy.place.ilp import Balance
 from dlq_master.policy.place.placement import Placement
 from dlq_master.policy.place.whole.batch import PlacementBatch
@@ -170,12 +171,30 @@ class Space:
                 self._again = shape, node, left - shape.gpus, type_capacity
                 return type_capacity, (make_part((node, lowest(mask, shape.gpus))),)
         found = self._find(head)
+        if found is not None and found[0].free.traits.doubted:
+            self._tell_doubt(head, *found)
         if found is not None and self._goes_on and len(found[1]) == 1:
             type_capacity, ((node, _),) = found
             self._again = shape, node, type_capacity.free.total - shape.gpus, type_capacity
         else:
             self._again = None
         return found
+
+    def _tell_doubt(self, head: Head, type_capacity: TypeCapacity, parts: Parts) -> None:
+        """The plan says when it has left suspected stragglers free, or could not."""
+        pool, (_, job_id, shape, _) = type_capacity.free, head
+        if not is_gang(pool, shape):
+            return
+        mine = sum(1 << part.ordinal for part in parts)
+        left = pool.traits.doubted & ~pool.buckets[0] & ~mine
+        for nodes, words in (
+            (pool.traits.doubted & mine, "on {}, suspected to slow gangs down"),
+            (left, "not on {}, suspected to slow gangs down"),
+        ):
+            if nodes > 0:
+                names = ", ".join(pool.node_ids[ordinal] for ordinal in indices(nodes))
+                self.outcome.told[job_id] = words.format(names)
+                return
 
     def _find(self, head: Head) -> tuple[TypeCapacity, Parts] | None:
         _, job_id, shape, _ = head

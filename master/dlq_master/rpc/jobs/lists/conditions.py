@@ -43,14 +43,24 @@ class Conditions(NamedTuple):
 
 
 def conditions_of(
-    asked: PastJobs, states: frozenset[str], caller: Caller, read: Published, *, living: bool
+    asked: PastJobs,
+    states: frozenset[str],
+    caller: Caller,
+    read: Published,
+    *,
+    living: bool,
+    checks: bool,
 ) -> Conditions:
-    """The conditions for jobs in memory. `living`: jobs that have not ended belong to them."""
+    """The conditions for jobs in memory. `living`: jobs that have not ended belong to them;
+    `checks`: so do checks of nodes.
+    """
     own_only = bool(asked.name or asked.team or asked.user == caller.name)
     found = [*_of_fields(asked), *_of_ends(asked, living=living)]
     if not caller.sees_all:
         found.append(_visible(caller, read, own_only=own_only))
     found += _of_words(asked, caller, read)
+    if not checks:
+        found.append(Condition(lambda job: not job.check, lambda it: None if it.checks else True))
     if states:
         found.append(
             Condition(
@@ -59,7 +69,7 @@ def conditions_of(
                 moves=True,
             )
         )
-    still = asked.user, asked.queue, asked.name, asked.team, asked.gpu_type, asked.words
+    still = asked.user, asked.queue, asked.name, asked.team, asked.gpu_type, asked.words, checks
     return Conditions(tuple(found), (still, eyes_of(caller, read)))
 
 

@@ -64,7 +64,8 @@ def understood(
     """
     asked = _asked(request, caller, read, now_s)
     states = frozenset(known_state(word) for word in request.states)
-    conditions = conditions_of(asked, states, caller, read, living=not _only_ended(request))
+    living, checks = not _only_ended(request), _lists_checks(request)
+    conditions = conditions_of(asked, states, caller, read, living=living, checks=checks)
     order = order_of(request.order)
     return Wanted(
         user=EVERYBODY if asked.user is None else asked.user,
@@ -126,6 +127,13 @@ def _instant_s(instant: Timestamp, field: str) -> float:
 
 def _only_ended(request: wire.ListJobsRequest) -> bool:
     return request.HasField("ended_from_time") or request.HasField("ended_before_time")
+
+
+def _lists_checks(request: wire.ListJobsRequest) -> bool:
+    """Lists of everybody's jobs leave checks of nodes out. Those of their user have them, and so
+    has a node that is named.
+    """
+    return request.user != "*" or bool(request.job_ids or request.node_id or request.name)
 
 
 def _listed_user(request: wire.ListJobsRequest, caller: Caller, read: Published) -> str | None:

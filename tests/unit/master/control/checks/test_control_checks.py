@@ -21,13 +21,15 @@ from dlq_common.start_causes import StartCause
 from dlq_master.checks.watching import room_of
 from dlq_master.control.activity_config import CheckConfig, ChecksConfig
 from dlq_master.control.config import MasterConfig, QueueConfig
-from dlq_master.control.stimuli import AskedMember, Caller, CheckNodes, SubmitGroup
+from dlq_master.control.stimuli import AskedArray, AskedMember, Caller, CheckNodes, SubmitGroup
+from dlq_master.model.attempts.attempt import Attempt
 from dlq_master.model.event import JournalEvent
-from dlq_master.model.ids import AttemptKey, NodeId
-from dlq_master.model.jobs.eligible import MemberEnds
+from dlq_master.model.ids import AttemptKey, JobId, NodeId
+from dlq_master.model.jobs.eligible import Block, MemberEnds
 from dlq_master.model.jobs.job import Job, JobState
 from dlq_master.model.nodes.node import NodeFlag, NodeState
 from dlq_master.model.resources import Request
+from dlq_master.model.transitions import StopCause
 from dlq_master.rpc.specs.checks import submission
 from support.master_harness import ROOT, Master, config_of
 from support.sim_agent import SimAgent
@@ -227,7 +229,7 @@ def test_a_busy_node_is_not_checked_and_the_answer_says_so(site: Site) -> None:
 
 def test_a_check_makes_way_for_a_job_that_waits(site: Site) -> None:
     job = site.ask("matrix", "n0")
-    waits = [site.master.submit(2) for _ in range(4)][-1]
+    waits = [site.master.submit(2) for _ in range(4)][-1]  # it could have that node
     assert site.master.job(waits.job_id).live_attempt is None
     site.master.tick(1.0)
     agent = site.agents["n0"]
@@ -241,14 +243,17 @@ def test_a_check_makes_way_for_a_job_that_waits(site: Site) -> None:
         site.ask("matrix", "n0")
 
 
-def test_while_jobs_wait_only_a_closed_node_is_checked(site: Site) -> None:
+def test_a_check_goes_on_while_no_job_that_waits_could_have_its_node(site: Site) -> None:
     site.end(site.ask("matrix", "n3"), passed=False)
-    site.master.submit(8)
-    with pytest.raises(Conflict, match="jobs wait"):
-        site.ask("matrix", "n0")
-    closed = site.ask("matrix", "n3")
+    site.master.submit(8)  # more than the open nodes have
+    open_one, closed = site.ask("matrix", "n0"), site.ask("matrix", "n3")
     site.master.tick(1.0)
-    assert site.living() == [site.master.job(closed.job_id)]
+    assert {job.job_id for job in site.living()} == {open_one.job_id, closed.job_id}
+    assert site.master.attempt(open_one.job_id).stop_cause is None
+    site.master.submit(6)  # these three nodes
+    site.master.tick(1.0)
+    assert site.master.attempt(open_one.job_id).stop_cause is StopCause.CANCEL
+    assert site.master.attempt(closed.job_id).stop_cause is None
 
 
 def test_no_more_than_a_share_of_the_nodes_is_closed(site: Site) -> None:
@@ -337,6 +342,25 @@ def test_a_result_from_before_a_silence_counts_and_a_lost_node_tells_nothing(sit
 # --- by themselves --------------------------------------------------------------------------------
 
 
+def running(site: Site) -> list[Attempt]:
+    """The attempts of jobs that are no checks."""
+    cluster = site.master.state.cluster
+    return [one for key, one in cluster.attempts.items() if not cluster.jobs[key.job_id].check]
+
+
+def work(site: Site, name: str) -> None:
+    """The job on this node has run, and ends."""
+    agent = site.agents[name]
+    agent.obey()
+    for attempt in running(site):
+        if attempt.ranks[0].node_id == name:
+            agent.start(attempt.key)
+            agent.report()
+            agent.exit(attempt.key, 0)
+    agent.report()
+    agent.obey()
+
+
 def look(site: Site, seconds: float = 10.0) -> list[Job]:
     """So much later; the checks that run then."""
     site.later(round(seconds))
@@ -394,11 +418,83 @@ def test_a_quarantined_node_is_checked_again_and_opens_when_it_is_sound(
     assert site.flags() == frozenset()
 
 
-def test_no_check_begins_by_itself_while_a_job_waits(masters: Callable[..., Master]) -> None:
+def test_a_check_ends_only_on_nodes_that_jobs_could_have(masters: Callable[..., Master]) -> None:
+    site = Site(masters(checking("matrix", "disk")))
+    checks = [site.ask("matrix", name) for name in ("n0", "n1", "n2")]
+    jobs = [site.master.submit(2).job_id for _ in range(2)]
+    assert [site.master.job(one).live_attempt for one in jobs] == [1, None]
+    site.master.tick(1.0)
+    stopped = [site.master.attempt(one.job_id).stop_cause for one in checks]
+    assert stopped.count(StopCause.CANCEL) == 1
+
+
+def test_idle_nodes_are_checked_while_a_job_waits_that_cannot_start(
+    masters: Callable[..., Master],
+) -> None:
     site = Site(masters(checking("matrix", when=("idle",))), 2)
-    for _ in range(2):
-        site.master.submit(3)
-    assert look(site) == []
+    site.master.submit(2)
+    waits = site.master.submit(3).job_id
+    (job,) = look(site)
+    assert site.master.job(waits).live_attempt is None
+    free = ({"n0", "n1"} - {one.ranks[0].node_id for one in running(site)}).pop()
+    assert job.request.among == (free,)
+
+
+def test_on_a_busy_cluster_each_node_is_checked_when_it_is_idle_once_after_the_bound(
+    masters: Callable[..., Master],
+) -> None:
+    """The bound is `every`, `overdue` and the job that runs; jobs for whole nodes always wait."""
+    times = {"every": Seconds(600.0), "overdue": Seconds(300.0)}
+    site = Site(masters(checking("matrix", when=("idle",), **times)))
+    for _ in range(180):
+        site.master.submit(2)
+    last: dict[str, float] = dict.fromkeys(site.agents, 0.0)
+    longest_s, now_s, made = 0.0, 0.0, 0
+    for _ in range(40):  # jobs of a minute, that end on one node after the other
+        for name, agent in site.agents.items():
+            site.later(10)
+            now_s += 10.0
+            work(site, name)
+            agent.report()
+            for check in [job for job in site.living() if job.request.among == (name,)]:
+                site.run(check)
+                site.end(check, passed=True, figure=60.0)
+                made += 1
+                longest_s, last[name] = max(longest_s, now_s - last[name]), now_s
+    assert made >= 8
+    assert longest_s <= 600.0 + 300.0 + 40.0 + 10.0
+    assert site.master.state.cluster.waiting.count
+
+
+def test_an_overdue_check_makes_way_for_no_job_and_is_asked_for_no_sooner(
+    masters: Callable[..., Master],
+) -> None:
+    site = Site(masters(checking("matrix", when=("idle",), overdue=Seconds(100.0))), 1)
+    first, second = site.master.submit(2).job_id, site.master.submit(2).job_id
+    site.later(50)
+    work(site, "n0")
+    assert site.living() == []
+    assert site.master.job(second).live_attempt == 1
+    third = site.master.submit(2).job_id
+    site.later(80)
+    work(site, "n0")
+    (check,) = site.living()
+    site.later(20)
+    assert site.master.attempt(check.job_id).stop_cause is None
+    site.run(check)
+    site.end(check, passed=True, figure=60.0)
+    assert site.master.job(third).live_attempt == 1
+    assert site.master.job(first).ended
+
+
+def test_a_check_on_a_silent_node_holds_up_no_other(masters: Callable[..., Master]) -> None:
+    site = Site(masters(checking("matrix", when=("idle",))), 3)
+    (lost,) = look(site)
+    assert lost.request.among == ("n0",)
+    site.agents["n0"].cut()
+    site.later(60, "n1", "n2")
+    assert site.master.node("n0").state is not NodeState.UP
+    assert sorted(job.request.among for job in site.living()) == [("n0",), ("n1",)]
 
 
 def test_without_a_user_no_node_is_checked(masters: Callable[..., Master]) -> None:
@@ -501,14 +597,54 @@ def test_after_a_restart_of_the_master_a_wide_job_begins_at_its_bound(wide: Site
     assert wide.master.job(job.job_id).live_attempt == 1
 
 
-def test_a_group_waits_for_no_check_and_a_refused_job_leaves_nothing(wide: Site) -> None:
+def test_a_group_as_wide_as_that_begins_after_checks_and_in_one_turn(wide: Site) -> None:
     asked = wide.master.submission
     members = tuple(
         AskedMember(name, 1, MemberEnds.EACH, asked(gpus, request_id="", name=name))
         for name, gpus in (("a", 4), ("b", 2))
     )
     found = wide.master.ask(SubmitGroup(caller=ROOT, request_id="g", digest="d", members=members))
+    assert [wide.master.job(job.job_id).live_attempt for job in found.jobs] == [None, None]
+    wide.master.tick(1.0)
+    assert len(wide.living()) == 4
+    for one in wide.living():
+        wide.run(one)
+        wide.end(one, passed=True)
+    wide.master.tick(1.0)
     assert [wide.master.job(job.job_id).live_attempt for job in found.jobs] == [1, 1]
+
+
+def test_wide_tasks_of_an_array_begin_after_checks_and_narrow_ones_at_once(wide: Site) -> None:
+    tasks = AskedArray((0, 1), 0)
+    narrow = wide.master.submit(2, array=tasks).job_id
+    assert [wide.master.job(JobId(narrow + one)).begin_time_s for one in range(2)] == [None] * 2
+    assert wide.master.job(narrow).live_attempt == 1
+    first = wide.master.submit(4, nodes=2, array=tasks).job_id
+    two = [JobId(first + one) for one in range(2)]
+    assert [wide.master.job(one).blocked for one in two] == [Block.BEGIN_TIME] * 2
+    wide.master.tick(1.0)
+    for one in wide.living():
+        wide.run(one)
+        wide.end(one, passed=True)
+    wide.master.tick(1.0)
+    assert [wide.master.job(one).begin_time_s for one in two] == [None, None]
+    assert wide.master.job(two[0]).live_attempt == 1
+
+
+def test_a_wide_job_does_not_wait_for_a_check_on_a_silent_node(wide: Site) -> None:
+    wide.ask("matrix", "n3")
+    wide.agents["n3"].cut()
+    wide.later(40, "n0", "n1", "n2")
+    job = wide.master.submit(4, nodes=2)
+    wide.later(10, "n0", "n1", "n2")
+    for one in [it for it in wide.living() if it.request.among != ("n3",)]:
+        wide.run(one)
+        wide.end(one, passed=True)
+    wide.later(10, "n0", "n1", "n2")
+    assert wide.master.job(job.job_id).live_attempt == 1
+
+
+def test_a_refused_job_waits_for_no_check(wide: Site) -> None:
     with pytest.raises(Unsatisfiable):
         wide.master.submit(100)
     assert wide.master.state.nodes.checks.wide == {}

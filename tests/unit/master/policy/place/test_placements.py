@@ -4,10 +4,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dlq_master.model.ids import NodeId
 from dlq_master.model.nodes.free_gpus import Pool
+from dlq_master.model.nodes.node import Doubt, Node
 from dlq_master.model.resources import Shape
+from dlq_master.model.traits import Traits
 from dlq_master.policy.place.consolidate import CONSOLIDATE
+from dlq_master.policy.place.halving import HALVING
 from dlq_master.policy.place.placement import Placement
+from dlq_master.policy.place.skew import SKEW
 from dlq_master.policy.place.spread import COUNT, SPREAD
 
 ALL = (CONSOLIDATE, SPREAD, COUNT)
@@ -102,3 +107,41 @@ def test_the_choice_depends_on_what_is_free_and_not_on_how_it_came_to_be(
         winding.set(node, masks[node])
     assert placed(placement, winding, gpus) == placed(placement, straight, gpus)
     assert winding.buckets == straight.buckets
+
+
+@pytest.mark.parametrize("placement", [CONSOLIDATE, SPREAD, HALVING, SKEW], ids=lambda it: it.name)
+def test_a_gang_gets_a_suspected_straggler_only_where_it_fits_nowhere_else(
+    placement: Placement,
+) -> None:
+    nodes = [
+        Node(NodeId(f"n{number}"), (), doubt=Doubt(1.0, "alice") if number == 1 else None)
+        for number in range(4)
+    ]
+    pool = Pool([8] * 4, [node.node_id for node in nodes], Traits({}, nodes))
+    for number in range(4):
+        pool.set(number, 0xFF)
+    before = list(pool.buckets)
+    assert placed(placement, pool, 16, 2) == {0: 0xFF, 2: 0xFF}
+    assert placed(placement, pool, 24) == {0: 0xFF, 2: 0xFF, 3: 0xFF}
+    assert placed(placement, pool, 32, 4) == dict.fromkeys(range(4), 0xFF)
+    pool.set(0, 0)
+    assert placed(placement, pool, 24, 3) == {1: 0xFF, 2: 0xFF, 3: 0xFF}
+    assert placed(placement, pool, 8, 1) == {1: 0xFF}  # alone, it slows no other down
+    pool.set(0, 0xFF)
+    assert pool.buckets == before
+
+
+def test_the_mark_of_a_suspected_straggler_moves_with_its_place() -> None:
+    def node(name: str, *, doubted: bool = False) -> Node:
+        return Node(NodeId(name), (), doubt=Doubt(1.0, "alice") if doubted else None)
+
+    traits = Traits({}, [node("b"), node("d", doubted=True)])
+    assert traits.doubted == 0b10
+    traits.insert(0, node("a"))
+    assert traits.doubted == 0b100
+    traits.change(0, node("a", doubted=True))
+    assert traits.doubted == 0b101
+    traits.delete(0)
+    assert traits.doubted == 0b10
+    traits.change(1, node("d"))
+    assert traits.doubted == 0

@@ -81,6 +81,21 @@ async def _found(read: FakeRead, caller: Caller, words: dict[str, Any]) -> list[
     return found
 
 
+async def test_a_list_of_everybody_leaves_checks_out_and_that_of_their_user_has_them() -> None:
+    made = [
+        Job(JobId(number), user, "x", Request(gpus=1), 0.0, check=check)
+        for number, (user, check) in enumerate(
+            (("olga", "matrix"), ("alice", ""), ("olga", "disk"), ("olga", "")), start=1
+        )
+    ]
+    read, (*_, olga) = _read({job.job_id: job for job in made}), CALLERS
+    assert await _found(read, olga, {"user": "*"}) == [2, 4]
+    assert await _found(read, olga, {}) == [1, 3, 4]
+    assert await _found(read, olga, {"user": "olga"}) == [1, 3, 4]
+    assert await _found(read, olga, {"job_ids": ["1", "2"]}) == [1, 2]
+    assert await _found(read, CALLERS[2], {"user": "*"}) == [2, 4]
+
+
 async def test_blocks_make_no_difference_to_what_a_caller_is_told() -> None:
     draw = Random(3)
     for mixed in (False, True):
