@@ -43,7 +43,7 @@ def over(site: Site, key: AttemptKey) -> None:
         agent.obey()
 
 
-def end_checks(site: Site, passed: bool) -> list[tuple[str, str]]:
+def end_checks(site: Site, passed: bool) -> list[tuple[str, NodeId]]:
     """All checks that follow one another, by kind and node."""
     made = []
     while jobs := site.living():
