@@ -108,6 +108,18 @@ def test_the_end_of_the_session_frees_the_row_long_before_its_time(opened: Open)
     assert two.try_acquire(1, "two", "two:1", TTL_S).holder == "two"
 
 
+def test_a_row_that_a_lost_session_holds_is_no_lead_for_the_next_one(opened: Open) -> None:
+    lost, row = opened(), opened()
+    mine = lost.try_acquire(0, "one", "one:1", TTL_S)
+    with pytest.raises(RowUnknown, match="has not ended on the server"):
+        row.try_acquire(0, "one", "one:1", TTL_S)
+    with pytest.raises(RowUnknown, match="has not ended on the server"):
+        row.renew(mine.fence, "one", TTL_S)
+    end(lost)
+    wait_until(lambda: row.read().free, what="the server has seen the end")
+    assert row.renew(mine.fence, "one", TTL_S).fence == mine.fence
+
+
 def test_a_server_of_one_disk_says_so(opened: Open) -> None:
     told = opened().read()
     assert isinstance(told.synchronous, bool)

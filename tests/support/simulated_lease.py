@@ -101,12 +101,14 @@ class SimulatedRow:
                 seen_epoch + 1, holder, address, ends_s, self.session, turn
             )
             self._replicate()
+        self._refuse_lost_session(holder)
         return self._answer()
 
     def renew(self, fence: LeaderFence, holder: str, ttl_s: float) -> HeldLease:
         self._arrive()
         row = self.server.row
         if (self.server.told().fence, row.holder) == (fence, holder):
+            self._refuse_lost_session(holder)
             row.ends_s, row.session = self.server.now_s + ttl_s, self.session
             self._replicate()
         return self._answer()
@@ -122,6 +124,11 @@ class SimulatedRow:
     def _arrive(self) -> None:
         if self.lost or self.session not in self.server.sessions:
             raise RowUnknown("the server is not reached")
+
+    def _refuse_lost_session(self, holder: str) -> None:
+        row = self.server.row
+        if row.holder == holder and row.session in self.server.sessions - {self.session}:
+            raise RowUnknown("a lost session has the row, and has not ended on the server")
 
     def _answer(self) -> HeldLease:
         self._arrive()

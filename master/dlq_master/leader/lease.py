@@ -119,7 +119,8 @@ class LeaderLease:
         if self._out or self.standing is Standing.OVER or now_s < self._due_s:
             return None
         self._out = True
-        fence = self.known if self.standing is Standing.STANDBY else self.fence
+        looks = self._next in (RowQuestion.READ, RowQuestion.TRY)
+        fence = self.known if looks else self.fence
         return Ask(self._next, fence, now_s)
 
     def due_s(self) -> float:
@@ -133,8 +134,9 @@ class LeaderLease:
             case RowQuestion.READ | RowQuestion.TRY:
                 self._looked(ask, row, now_s)
             case RowQuestion.RENEW if self._is_mine(row) and row.fence == self.fence:
-                self._confirmed_s = max(self._confirmed_s, ask.sent_s)
-                self._then(RowQuestion.RENEW, ask.sent_s + self.terms.renew_s)
+                self._confirmed(ask)
+            case RowQuestion.RENEW if self.standing is Standing.STANDBY:
+                self._then(RowQuestion.READ, now_s)
             case RowQuestion.RENEW:
                 self._end(_lost(self.fence, row))
             case RowQuestion.RELEASE:
@@ -144,12 +146,12 @@ class LeaderLease:
         """No answer came. The row may have changed all the same."""
         self._out = False
         match ask.question:
-            case RowQuestion.READ | RowQuestion.TRY:
-                self._then(RowQuestion.READ, now_s + self.terms.poll_s)
-            case RowQuestion.RENEW:
-                self._then(RowQuestion.RENEW, now_s + self.terms.poll_s / 2)
             case RowQuestion.RELEASE:
                 self._end("it could not be given back")
+            case RowQuestion.RENEW if self.standing is not Standing.STANDBY:
+                self._then(RowQuestion.RENEW, now_s + self.terms.poll_s / 2)
+            case _:
+                self._then(RowQuestion.READ, now_s + self.terms.poll_s)
 
     # --- what this master may do --------------------------------------------------------------
 
@@ -195,7 +197,14 @@ class LeaderLease:
 
     def _looked(self, ask: Ask, row: HeldLease, now_s: float) -> None:
         if self._is_mine(row):
-            self._lead(ask, row, now_s)
+            self.fence = row.fence
+            self.known = later(self.known, row.fence)
+            if ask.question is RowQuestion.TRY:
+                self._confirmed(ask)
+            else:
+                # The answer to an earlier try was lost, and its session may end at any moment. A
+                # rival is free to take the row then, so a renewal must confirm it first.
+                self._then(RowQuestion.RENEW, now_s)
             return
         self.leader = "" if row.free else row.address
         if not row.free:  # others have taken it
@@ -216,16 +225,12 @@ class LeaderLease:
             pause_s = min(pause_s, max(LEAST_S, row.left_s))
         self._then(RowQuestion.READ, now_s + pause_s)
 
-    def _lead(self, ask: Ask, row: HeldLease, now_s: float) -> None:
-        """It is ours. Where only a later look tells so, a renewal must confirm it first."""
-        self.standing, self.fence, self.leader, self.why = Standing.LEADING, row.fence, "", ""
-        self.known = later(self.known, row.fence)
-        if ask.question is RowQuestion.TRY:
-            self._confirmed_s = ask.sent_s
-            self._then(RowQuestion.RENEW, ask.sent_s + self.terms.renew_s)
-        else:
-            self._confirmed_s = now_s - SPEAKS * self.terms.ttl_s
-            self._then(RowQuestion.RENEW, now_s)
+    def _confirmed(self, ask: Ask) -> None:
+        """It is ours, counted from the question."""
+        if self.standing is Standing.STANDBY:
+            self.standing, self.leader, self.why = Standing.LEADING, "", ""
+        self._confirmed_s = max(self._confirmed_s, ask.sent_s)
+        self._then(RowQuestion.RENEW, ask.sent_s + self.terms.renew_s)
 
     def _objection(self, row: HeldLease) -> str:
         following = row.fence._replace(epoch=row.epoch + 1)  # what this master would be

@@ -128,7 +128,10 @@ class PostgresRow:
             if not self._given_back:
                 line.own(_END_STUCK, [_LOCK, NAME, STUCK_S, seen_epoch])
             self._change(line, _TRY, [_LOCK, holder, address, ttl_s, JUMP, seen_epoch])
-            return self._read(line)
+            told = self._read(line)
+            if told.holder == holder and told.epoch != self._locked:
+                raise RowUnknown("a lost session took the row, and has not ended on the server")
+            return told
 
         return self._asked(take)
 

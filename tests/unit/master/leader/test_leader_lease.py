@@ -193,7 +193,8 @@ def test_a_lost_session_silences_the_leader_until_the_row_is_renewed(pair: Pair)
     assert pair.one.lease.fence.epoch == 1
 
 
-def test_a_row_that_was_taken_without_an_answer_is_renewed_before_a_word(pair: Pair) -> None:
+def finds_its_lost_try(pair: Pair) -> None:
+    """The second master has taken the row without an answer, and reads that it is its own."""
     pair.one.row.end()
     pair.two.row.cut = True
     ask = Ask(RowQuestion.TRY, LeaderFence("71", 1, 1), pair.now_s)
@@ -206,10 +207,25 @@ def test_a_row_that_was_taken_without_an_answer_is_renewed_before_a_word(pair: P
     assert found.question is RowQuestion.READ
     told = carried_out(found, pair.two.lease, pair.two.row, "two:7320")
     pair.two.lease.answered(found, told, pair.now_s)
-    assert pair.two.lease.standing is Standing.LEADING
-    assert not pair.two.lease.may_speak(pair.now_s)
+
+
+def test_a_row_that_was_taken_without_an_answer_is_renewed_before_a_word(pair: Pair) -> None:
+    finds_its_lost_try(pair)
+    assert pair.two.lease.standing is Standing.STANDBY
     pair.two.step(pair.now_s)
+    assert pair.two.lease.standing is Standing.LEADING
     assert pair.two.lease.may_speak(pair.now_s)
+
+
+def test_a_rival_may_take_a_row_whose_lost_session_ended_before_the_renewal(pair: Pair) -> None:
+    finds_its_lost_try(pair)
+    pair.two.row.end()  # its lost session ends on the server
+    third = Candidate("third", pair.server)
+    pair.pass_s(1.0, third)
+    pair.two.row.reopened()
+    pair.pass_s(1.0, pair.two, third)
+    assert third.lease.may_speak(pair.now_s)
+    assert pair.two.lease.standing is Standing.STANDBY
 
 
 def test_a_promoted_second_server_ends_the_leader_and_keeps_the_epochs_going(pair: Pair) -> None:
