@@ -82,6 +82,12 @@ def test_members_find_each_other_and_end_with_the_learner(
     told = facts["jobs"][0]
     assert (told["group_member"], told["group_ends"], told["attempt_count"]) == ("actor", "each", 1)
     assert daemons.dlq("wait", group.id).code == 0
+    named = [f"{group.id}+{at}" for at in range(3)]
+    lines = daemons.said("slurm", "sacct", "-nXo", "jobid,state", "-j", group.id).splitlines()
+    assert [line.split()[:2] for line in lines] == [
+        [name, state]
+        for name, state in zip(named, ["COMPLETED", "CANCELLED", "CANCELLED"], strict=True)
+    ]
 
 
 def test_a_master_that_dies_between_the_starts_of_two_members(
@@ -102,6 +108,8 @@ def test_a_master_that_dies_between_the_starts_of_two_members(
     daemons.thaw("n2")
     wait_until(lambda: {job.state for job in group} == {"running"}, what="all run", timeout_s=90.0)
     assert {job.facts["attempt_count"] for job in group} == {1}
+    listed = daemons.said("slurm", "squeue", "-h", "-S", "i", "-o", "%i %t").split("\n")
+    assert listed[:2] == [f"{group_id}+0 R", f"{group_id}+1 R"]
     assert daemons.dlq("cancel", f"{group_id}_actor").code == 0
     wait_until(
         lambda: {job.state for job in group} == {"cancelled"}, what="all ended", timeout_s=60.0

@@ -53,6 +53,14 @@ from support.wire_jobs import EPOCH_S
 CHUNK = 16
 
 
+def names_of(job: job_pb2.Job) -> set[str]:
+    """The words that mean this job, or the array or group that it is part of."""
+    if not job.HasField("array_task"):
+        return {job.job_id}
+    place = job.array_task
+    return {job.job_id, place.array_id, f"{place.array_id}_{place.index}"}
+
+
 class FakeMaster(
     wire_grpc.JobServiceServicer,
     nodes_grpc.NodeServiceServicer,
@@ -244,7 +252,7 @@ class FakeMaster(
         wanted = [
             job
             for job in self.jobs.values()
-            if (not request.job_ids or job.job_id in request.job_ids)
+            if (not request.job_ids or names_of(job) & set(request.job_ids))
             and (not request.states or shown_state(job) in request.states)
             and (not request.name or job.name == request.name)
             and (not self.knows_lists or request.text in f"{job.name} {job.user}")
@@ -284,7 +292,7 @@ class FakeMaster(
         self._note("CancelJobs", request, context)
         response = wire.CancelJobsResponse()
         for job_id in request.job_ids:
-            job = self.jobs.get(job_id)
+            job = next((it for it in self.jobs.values() if job_id in names_of(it)), None)
             if job is None or job_id in self.hidden:
                 what = f"there is no job {job_id}"
                 response.refusals.add(job_id=job_id, reason="NOT_FOUND", detail=what)
@@ -813,11 +821,12 @@ class FakeMaster(
             context.abort(grpc.StatusCode.UNAVAILABLE, "the line broke")
 
     def _job(self, job_id: str, context: Any) -> job_pb2.Job:
-        if job_id not in self.jobs:
+        found = next((job for job in self.jobs.values() if job_id in names_of(job)), None)
+        if found is None:
             _abort(
                 context, grpc.StatusCode.NOT_FOUND, "NOT_FOUND", what=f"there is no job {job_id}"
             )
-        return self.jobs[job_id]
+        return found
 
     def _queued(self, job_id: str, context: Any) -> job_pb2.Job:
         job = self._job(job_id, context)

@@ -24,7 +24,7 @@ from dlq_cli.output.said import SlurmSays
 from dlq_cli.slurm.allocate import holder
 from dlq_cli.slurm.jobs.listing import everybody, named
 from dlq_cli.slurm.jobs.seen import SeenJob
-from dlq_cli.slurm.words import Grammar, SlurmWords, ended, only_here, read
+from dlq_cli.slurm.words import Grammar, SlurmWords, ended, only_here, own_word, read
 from dlq_client.inside.command import CommandInside
 from dlq_client.jobs import Edited, Jobs
 from dlq_common.errors import DlqError, NotFound, error_from
@@ -61,7 +61,7 @@ _FILTERS = frozenset(
     {"account", "me", "name", "nodelist", "partition", "qos", "reservation", "state", "user",
      "wckey"}
 )  # fmt: skip
-_ID = re.compile(r"\d+(_(\d+|\[[\d,-]+\]))?(\.\d+)?")
+_ID = re.compile(r"\d+(_(\d+|\[[\d,-]+\])|\+\d+)?(\.\d+)?")
 _GONE = "Invalid job id specified"
 _DONE = "Job/step already completing or completed"
 _DENIED = "Access/permission denied"
@@ -216,15 +216,18 @@ def _act(app: App, jobs: Jobs, word: str, order: _Order) -> int:
 
 def _cancel_all(app: App, jobs: Jobs, words: Sequence[str], order: _Order) -> int:
     """Of all of them, in few calls. Others' jobs are told; a job that is not there is none."""
-    done = jobs.cancel_many(words, kill=order.signal == "KILL")
+    asked = {own_word(word): word for word in words}
+    done = jobs.cancel_many(list(asked), kill=order.signal == "KILL")
     codes = [0]
     for refusal in done.refusals:
         error = error_from(refusal.reason, refusal.detail, {})
-        codes.append(_failed(app, refusal.job_id, order, error))
+        word = asked.get(refusal.job_id, refusal.job_id)
+        codes.append(_failed(app, word, order, error))
     return max(codes)
 
 
 def _call(jobs: Jobs, word: str, order: _Order) -> Edited:
+    word = own_word(word)
     if not order.signal:
         return jobs.cancel_each(word, only_first=True)
     if order.signal == "KILL":
@@ -269,7 +272,7 @@ def _inside(app: App, word: str, order: _Order) -> int:
     part = [f"--{order.part}"] if order.part else []
     signal = [f"--signal={order.signal}"] if order.signal else []
     try:
-        job_id = one_job(Jobs(app.connection()), named_job).job_id
+        job_id = one_job(Jobs(app.connection()), own_word(named_job)).job_id
         target = f"{job_id}{dot}{step}"
         inside = CommandInside(app.connection(), job_id, holder.canceller([*signal, *part, target]))
         inside.end_stdin()

@@ -119,7 +119,7 @@ def _found(app: App, ids: Sequence[str], *, every: bool) -> Iterator[SeenStep]:
         job, dot, number = word.partition(".")
         steps = [one for found in by_job.values() for one in found if one.is_named(job)]
         wanted = [one for one in steps if one.is_named(word)]
-        if not any(job in (one.shown_id, one.raw_id, one.array_id) for one in jobs):
+        if not any(job in one.names for one in jobs):
             _complain(f"couldn't get steps for job {job}")
         elif dot and not wanted:
             _complain(f"StepId={job}.{number} not found running.")

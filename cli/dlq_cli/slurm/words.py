@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
@@ -11,6 +12,15 @@ from dlq_cli import exit_codes
 from dlq_cli.app import App
 from dlq_cli.output.said import SlurmSays, unknown_option
 from dlq_common.errors import InvalidRequest
+
+_COMPONENT = re.compile(r"([0-9]+)\+([0-9]+)(?=$|\.)", re.ASCII)
+
+
+def own_word(word: str) -> str:
+    """A job's name as dlq takes it. Slurm writes `12+1` for a component of a heterogeneous job,
+    which is `12_1` of a group here.
+    """
+    return _COMPONENT.sub(r"\1_\2", word, count=1)
 
 
 class Grammar(NamedTuple):

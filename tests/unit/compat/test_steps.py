@@ -338,6 +338,8 @@ def test_exact_steps_share_the_cores_of_a_node(counted_job: TwoNodes) -> None:
         ("--bogus true", 255, "srun: unrecognized option '--bogus'"),
         ("", 1, "srun: fatal: No command given to execute."),
         ("-n x true", 1, "Invalid value for --ntasks: 'x'"),
+        ("--het-group=1 true", 1, "--het-group: dlq's srun does not do that inside a job: a step"),
+        ("echo a : -n 1 echo b", 1, "`:` begins another part of the step: a step has the nodes of"),
         ("--bcast true", 1, "--bcast: dlq's srun does not do that inside a job"),
         ("--gpus-per-task=3 -n1 true", 1, "Invalid generic resource (gres) specification"),
         ("--mpi=pmix true", 1, "Invalid MPI type 'pmix'"),
@@ -348,6 +350,11 @@ def test_a_wrong_step_is_refused_in_slurms_words(
 ) -> None:
     ended, output = counted_job.run(f"srun {command}; exit $?")
     assert (ended, words in output) == (code, True), output
+
+
+def test_a_colon_is_a_word_of_the_program_behind_two_dashes(job: TwoNodes) -> None:
+    """A command of several tasks is started so, whatever its words are."""
+    assert job.run("srun -n1 -- echo a : b; exit $?") == (0, "a : b\n")
 
 
 def test_several_programs_in_one_step(job: TwoNodes) -> None:

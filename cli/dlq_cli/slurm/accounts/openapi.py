@@ -25,14 +25,14 @@ NOTHING_FOUND = {
 def account_object(job: SeenJob, steps: Sequence[SeenStep]) -> dict[str, object]:
     """All keys, in Slurm's order."""
     wire, task = job.job, job.job.array_task
-    in_array = wire.HasField("array_task")
+    in_array = job.in_array
     state = account_state(wire)
     return {
         "account": job.account,
         "comment": {"administrator": None, "job": job.comment or None, "system": None},
         "allocation_nodes": len(job.nodes),
         "array": {
-            "job_id": int(task.array_id or 0),
+            "job_id": int(task.array_id) if in_array else 0,
             "limits": {"max": {"running": {"tasks": task.concurrent_count}}},
             "task": job.task_text if in_array and not job.task_text.isdecimal() else None,
             "task_id": task.index if in_array and job.task_text.isdecimal() else None,
@@ -62,7 +62,7 @@ def account_object(job: SeenJob, steps: Sequence[SeenStep]) -> dict[str, object]
         "exit_code": exit_object(wire.exit_code, wire.exit_signal),
         "flags": [],
         "group": job.group,
-        "het": {"job_id": 0, "job_offset": None},
+        "het": {"job_id": int(job.het_id or 0), "job_offset": job.het_offset},
         "job_id": int(job.raw_id or 0),
         "name": wire.name,
         "mcs": {"label": ""},

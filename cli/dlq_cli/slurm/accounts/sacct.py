@@ -157,8 +157,7 @@ def _rows(
     rows: list[AccountRow] = []
     for job in jobs:
         own = known.get(job.raw_id, [])
-        names = {job.shown_id, job.raw_id, job.array_id, f"{job.array_id}_{job.task_text}"}
-        is_whole = not steps or bool(names & whole)
+        is_whole = not steps or bool(job.names & whole)
         if is_whole:
             rows.append(AccountRow(job, own=own))
         if alone:

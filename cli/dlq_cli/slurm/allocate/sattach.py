@@ -14,6 +14,7 @@ from dlq_cli.app import App
 from dlq_cli.interactive.command import attended
 from dlq_cli.lists.select import one_job
 from dlq_cli.slurm.allocate import holder
+from dlq_cli.slurm.words import own_word
 from dlq_client.inside.command import CommandInside
 from dlq_client.jobs import Jobs
 from dlq_common.errors import InvalidRequest, NotFound
@@ -28,7 +29,7 @@ def main(app: App, words: Sequence[str]) -> None:
         raise exit_codes.Ended(exit_codes.FAILURE)
     jobs = Jobs(app.connection())
     try:
-        job_id = one_job(jobs, job).job_id
+        job_id = one_job(jobs, own_word(job)).job_id
     except (NotFound, InvalidRequest):
         raise InvalidRequest("Invalid job id specified") from None
     inside_words = [f"{job_id}.{step}" if word == named else word for word in words]

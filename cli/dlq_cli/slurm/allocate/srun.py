@@ -28,6 +28,7 @@ from dlq_cli.lists.select import one_job
 from dlq_cli.slurm.allocate import holder
 from dlq_cli.slurm.allocate.allocation import Handler, KeptAllocation, handling
 from dlq_cli.slurm.allocate.words import SplitWords, split
+from dlq_cli.slurm.words import own_word
 from dlq_cli.spec.caller import own_limits, own_umask
 from dlq_client.inside.command import CommandInside
 from dlq_client.jobs import Jobs
@@ -211,7 +212,7 @@ def _beside(app: App, named: str, given: SplitWords) -> int:
     """A step in a job of the caller's that runs already, such as an allocation of `salloc`."""
     jobs = Jobs(app.connection())
     try:
-        found = jobs.get(one_job(jobs, named).job_id).job
+        found = jobs.get(one_job(jobs, own_word(named)).job_id).job
     except (NotFound, InvalidRequest):
         what = f"Unable to confirm allocation for job {named[:40]}: Invalid job id specified"
         raise InvalidRequest(what) from None

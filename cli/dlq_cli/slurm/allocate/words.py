@@ -13,7 +13,8 @@ from dataclasses import dataclass, field
 import click
 
 from dlq_cli import exit_codes
-from dlq_cli.spec.slurm.sbatch import KNOWN, SHORT, SWITCHES
+from dlq_cli.spec.slurm.sbatch import ANOTHER_PART, KNOWN, PARTS_HINT, SHORT, SWITCHES
+from dlq_cli.spec.values.given import wrong
 
 _SHORT = {
     **SHORT, "-E": "--preserve-env", "-I": "--immediate", "-K": "--kill-on-bad-exit",
@@ -72,14 +73,19 @@ class SplitWords:
 
 
 def split(words: Sequence[str], program: str) -> SplitWords:
-    """Share the words out. Ended with Slurm's code and words for an option that is none of its."""
-    made, left = SplitWords(), list(words)
+    """Share the words out. Ended with Slurm's code and words for an option that is none of its,
+    InvalidRequest where another part of a heterogeneous job begins.
+    """
+    made, left, word = SplitWords(), list(words), ""
     while left and left[0].startswith("-") and left[0] != "-":
         word = left.pop(0)
         if word == "--":
             break
         for name, value in _options(word, left, program):
             _enter(made, name, value)
+    # Slurm's srun takes it for no word of the program; here one may, behind `--`.
+    if word != "--" and ":" in (left if program == "srun" else left[:1]):
+        raise wrong(program, ANOTHER_PART, hint=PARTS_HINT)
     made.command = left
     return made
 

@@ -16,13 +16,15 @@ def facts_of(job: SeenJob, *, details: bool = False) -> dict[str, str]:
 
 def _identity(job: SeenJob) -> dict[str, str]:
     wire, task = job.job, job.job.array_task
-    in_array = wire.HasField("array_task")
     throttle = str(task.concurrent_count) if task.concurrent_count else ""
     return {
         "JobId": job.raw_id,
-        "ArrayJobId": task.array_id,
-        "ArrayTaskId": job.task_text if in_array else "",
+        "ArrayJobId": task.array_id if job.in_array else "",
+        "ArrayTaskId": job.task_text,
         "ArrayTaskThrottle": throttle,
+        "HetJobId": job.het_id,
+        "HetJobOffset": "" if job.het_offset is None else str(job.het_offset),
+        "HetJobIdSet": job.het_set,
         "JobName": wire.name,
         "UserId": f"{wire.user}({job.uid})",
         "GroupId": f"{job.group}({job.gid})",

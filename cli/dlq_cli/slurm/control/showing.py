@@ -18,6 +18,7 @@ from dlq_cli.slurm.jobs.seen import SeenJob
 from dlq_cli.slurm.jobs.steps import SeenStep, steps_of
 from dlq_cli.slurm.nodes.facts import all_nodes
 from dlq_cli.slurm.nodes.pages import node_page, partition_page
+from dlq_cli.slurm.words import own_word
 from dlq_client.queues import Queues
 from dlq_common.text.hostlist import compress_hostlist, expand_hostlist
 from dlq_compat.job_page import NULL, UNKNOWN, page
@@ -33,13 +34,13 @@ class ShowOptions(NamedTuple):
 
 
 def ids_of(rest: Sequence[str]) -> list[str]:
-    """`17,18`, `JobId=17`, `jobid 17`."""
+    """`17,18`, `JobId=17`, `jobid 17`; of `12+1` dlq's own word."""
     found = []
     for word in rest:
         name, equals, value = word.partition("=")
         if not equals and name.lower() in ("job", "jobid"):
             continue
-        found += [part for part in (value if equals else name).split(",") if part]
+        found += [own_word(part) for part in (value if equals else name).split(",") if part]
     return found
 
 

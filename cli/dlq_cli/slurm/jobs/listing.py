@@ -10,6 +10,7 @@ from dlq_cli.app import App
 from dlq_cli.lists.select import several_jobs
 from dlq_cli.lists.tasks import folded
 from dlq_cli.slurm.jobs.seen import NO_DETAIL, SeenJob
+from dlq_cli.slurm.words import own_word
 from dlq_cli.words import SLURM_CODES
 from dlq_client.jobs import JobList, Jobs
 from dlq_common.errors import NotFound, PermissionDenied
@@ -59,11 +60,11 @@ def at_work(app: App) -> list[SeenJob]:
 
 
 def named(app: App, ids: Sequence[str], *, detailed: bool) -> list[SeenJob]:
-    """The jobs of `17`, `12_4`, `12`, `12_[0-3]` that the caller may see; of a step such as
+    """The jobs of `17`, `12_4`, `12`, `12_[0-3]`, `12+0` that the caller may see; of a step such as
     `17.batch` its job. Missing jobs are left out.
     """
     jobs = Jobs(app.connection())
-    words = list(dict.fromkeys(each.partition(".")[0] for each in ids))
+    words = list(dict.fromkeys(own_word(each.partition(".")[0]) for each in ids))
     try:
         return _seen(app, _listed(jobs, words, detailed=detailed))
     except NotFound:
@@ -107,18 +108,31 @@ def name_cancellers(app: App, jobs: Sequence[SeenJob]) -> None:
 
 
 def folded_lines(jobs: Sequence[SeenJob]) -> list[SeenJob]:
-    """One line for all tasks of an array that wait in the same state."""
-    if not any(job.job.HasField("array_task") for job in jobs):
+    """One line for all tasks of an array that wait in the same state. Members of groups differ, and
+    have a line each.
+    """
+    if not any(job.in_array for job in jobs):
         return list(jobs)
     by_first: dict[str, SeenJob] = {}
     for job in jobs:
         by_first[job.job.job_id] = job
-        if job.job.HasField("array_task"):
+        if job.in_array:
             by_first.setdefault(job.job.array_task.array_id, job)
-    return [_line(line, by_first) for line in folded([job.job for job in jobs])]
+    members = [job for job in jobs if job.het_id]
+    lines = folded([job.job for job in jobs if not job.het_id])
+    if not members:
+        return [_line(line, by_first) for line in lines]
+    at = {id(job): number for number, job in enumerate(jobs)}
+    placed = [(at[id(_first(line, by_first))], _line(line, by_first)) for line in lines]
+    placed += [(at[id(job)], job) for job in members]
+    return [line for _, line in sorted(placed, key=lambda one: one[0])]
+
+
+def _first(line: job_pb2.Job, known: dict[str, SeenJob]) -> SeenJob:
+    number, bar, _ = line.job_id.partition("_")
+    return known[number if bar else line.job_id]
 
 
 def _line(line: job_pb2.Job, known: dict[str, SeenJob]) -> SeenJob:
-    number, bar, _ = line.job_id.partition("_")
-    first = known[number if bar else line.job_id]
+    first = _first(line, known)
     return SeenJob(line, first.cluster, first.now_s, first.detail)

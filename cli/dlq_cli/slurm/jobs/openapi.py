@@ -19,13 +19,13 @@ def job_object(job: SeenJob) -> dict[str, object]:
     """All keys of openapi v0.0.38, in its order; a thing that dlq has not is as Slurm's unset."""
     wire, nodes = job.job, compress_hostlist(job.nodes)
     task = wire.array_task
-    in_array = wire.HasField("array_task")
+    in_array = job.in_array
     held = bool(job.nodes)
     return {
         "account": job.account,
         "accrue_time": int(job.eligible_s),
         "admin_comment": "",
-        "array_job_id": int(task.array_id or 0),
+        "array_job_id": int(task.array_id) if in_array else 0,
         "array_task_id": task.index if in_array else None,
         "array_max_tasks": task.concurrent_count,
         "array_task_string": "",
@@ -85,9 +85,9 @@ def job_object(job: SeenJob) -> dict[str, object]:
         "cpus": job.cpus,
         "node_count": job.node_count,
         "tasks": job.tasks,
-        "het_job_id": 0,
-        "het_job_id_set": "",
-        "het_job_offset": 0,
+        "het_job_id": int(job.het_id or 0),
+        "het_job_id_set": job.het_set,
+        "het_job_offset": job.het_offset or 0,
         "partition": wire.queue,
         "prefer": "",
         "memory_per_node": job.memory_mib or None,

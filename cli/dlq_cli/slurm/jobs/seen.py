@@ -62,20 +62,51 @@ class SeenJob:
 
     @property
     def shown_id(self) -> str:
+        """`17`; of a task of an array `12_4`, of a member of a group `12+0`."""
+        if self.het_offset is not None:
+            return f"{self.het_id}+{self.het_offset}"
         return shown_id(self.job)
+
+    @property
+    def het_offset(self) -> int | None:
+        """Its place in its group, which is a heterogeneous job to Slurm's programs; None: none."""
+        task = self.job.array_task
+        return task.index if self.job.HasField("array_task") and task.member else None
+
+    @property
+    def het_id(self) -> str:
+        """The number of its group; empty: it is in none."""
+        return "" if self.het_offset is None else self.job.array_task.array_id
+
+    @property
+    def het_set(self) -> str:
+        """The numbers of its group and of all jobs of it, `17-19`; empty: it is in none."""
+        first = self.het_id
+        return first and f"{first}-{int(first) + self.job.array_task.task_count}"
+
+    @property
+    def in_array(self) -> bool:
+        return self.job.HasField("array_task") and self.het_offset is None
 
     @property
     def array_id(self) -> str:
         """The array's number, else the job's own."""
-        task = self.job.array_task
-        return task.array_id if self.job.HasField("array_task") else self.raw_id
+        return self.job.array_task.array_id if self.in_array else self.raw_id
 
     @property
     def task_text(self) -> str:
         """`4`; of a line that stands for many `4-99%4`; empty: no task."""
-        if not self.job.HasField("array_task"):
+        if not self.in_array:
             return ""
         return self.shown_id.partition("_")[2].strip("[]")
+
+    @property
+    def names(self) -> frozenset[str]:
+        """All words that mean it, or that mean its array or group."""
+        words = {self.shown_id, self.raw_id, self.array_id, f"{self.array_id}_{self.task_text}"}
+        if self.het_id:
+            words |= {self.het_id, f"{self.het_id}_{self.het_offset}"}
+        return frozenset(words)
 
     @property
     def uid(self) -> int:
@@ -331,10 +362,10 @@ def _below(job: SeenJob, path: str) -> str:
 def _written(job: SeenJob, path: str) -> str:
     if not path:
         return ""
-    task = job.task_text
+    task = job.task_text if job.het_offset is None else str(job.het_offset)
     names = OutputNames(
         job_id=int(job.raw_id or 0),
-        array_id=int(job.array_id or 0),
+        array_id=int(job.het_id or job.array_id or 0),
         array_index=int(task) if task.isdecimal() else NO_ARRAY_TASK,
         job_name=job.job.name,
         user=job.job.user,

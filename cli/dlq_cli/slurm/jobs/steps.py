@@ -71,7 +71,7 @@ class SeenStep:
     def is_named(self, word: str) -> bool:
         """Whether `17`, `17.0`, `12_4.batch`, or of an array `12`, means it."""
         if "." not in word:
-            return word in (self.job.shown_id, self.job.raw_id, self.job.array_id)
+            return word in self.job.names
         return word in (self.shown_id, self.raw_id)
 
 

@@ -21,6 +21,10 @@ def always(text: str) -> JobText:
     return lambda job: text
 
 
+def _offset(job: SeenJob) -> str:
+    return NOT_SET if job.het_offset is None else str(job.het_offset)
+
+
 def _left(job: SeenJob) -> str:
     return words.short(job.left_s)
 
@@ -133,9 +137,9 @@ _FIELDS: tuple[Letter[SeenJob], ...] = (
     Letter("DERIVED_EC", "", ("derivedec",), always("0")),
     Letter("ELIGIBLE_TIME", "", ("eligibletime",), lambda j: _instant(j.eligible_s)),
     Letter("EXIT_CODE", "", ("exit_code",), lambda j: str(j.exit_status)),
-    Letter("HET_JOB_ID", "", ("hetjobid",), always(NOT_SET)),
-    Letter("HET_JOB_ID_SET", "", ("hetjobidset",), always(NOT_SET)),
-    Letter("HET_JOB_OFFSET", "", ("hetjoboffset",), always(NOT_SET)),
+    Letter("HET_JOB_ID", "", ("hetjobid",), lambda j: j.het_id or NOT_SET),
+    Letter("HET_JOB_ID_SET", "", ("hetjobidset",), lambda j: j.het_set or NOT_SET),
+    Letter("HET_JOB_OFFSET", "", ("hetjoboffset",), _offset),
     Letter("LAST_SCHED_EVAL", "", ("lastschedeval",), always(NOT_SET)),
     Letter("MAX_CPUS", "", ("maxcpus",), lambda j: str(j.cpus), detailed=True),
     Letter("MAX_NODES", "", ("maxnodes",), lambda j: str(j.node_count)),

@@ -121,7 +121,7 @@ def _print_steps(app: App, given: SlurmWords) -> None:
     )
     ids = [word for word in given.listed("steps") if word]
     for word in ids:
-        if not re.fullmatch(r"[\d_]+\.\w+", word):
+        if not re.fullmatch(r"[\d_+]+\.\w+", word):
             raise SlurmSays(f"squeue: error: Invalid job_step id: {word[:40]}.??")
     keep = _filter(app, given)
     jobs = named(app, ids, detailed=True) if ids else at_work(app)

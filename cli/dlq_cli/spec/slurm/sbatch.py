@@ -61,6 +61,9 @@ KNOWN = frozenset(SHORT.values()) | SWITCHES | VALUED
 HETJOB = frozenset({"hetjob", "packjob"})
 
 
+ANOTHER_PART = "`:` begins another part of the job; a job here has one part"
+PARTS_HINT = "parts that start and end together: dlq submit --group"
+
 _MISREAD = 255  # the exit code of Slurm's programs for words that they cannot read
 
 
@@ -97,7 +100,7 @@ def read_words(words: Sequence[str], origin: str) -> tuple[list[Option], list[st
         if word == "--":
             break
         if word == ":":
-            raise wrong(origin, "`:` begins another part of the job; a job here is of one kind")
+            raise wrong(origin, ANOTHER_PART, hint=PARTS_HINT)
         if not word.startswith("-") or word == "-":
             return found, [word, *left]
         option = _option(word, left, 0, origin)

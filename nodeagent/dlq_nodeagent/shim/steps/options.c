@@ -148,8 +148,8 @@ static const struct option OPTIONS[] = {
     {"task-epilog", 0, VALUE, REFUSED, "run it in the task"},
     {"task-prolog", 0, VALUE, REFUSED, "run it in the task"},
     {"gpus-per-socket", 0, VALUE, REFUSED, "sockets are not counted here"},
-    {"het-group", 0, VALUE, REFUSED, "there are no heterogeneous jobs"},
-    {"pack-group", 0, VALUE, REFUSED, "there are no heterogeneous jobs"},
+    {"het-group", 0, VALUE, REFUSED, "a step has the nodes of one job"},
+    {"pack-group", 0, VALUE, REFUSED, "a step has the nodes of one job"},
     {"no-allocate", 'Z', SWITCH, REFUSED, "a step has the nodes of its job"},
     {"ntasks-per-gpu", 0, VALUE, REFUSED, "say --gpus-per-task"},
     {"ntasks-per-tres", 0, VALUE, REFUSED, "say --gpus-per-task"},
@@ -512,12 +512,14 @@ static int read_word(struct options *options, const char *word, const char *next
 int options_read(int argc, char **argv, struct options *options)
 {
     int at = 1;
+    bool closed = false;
     *options = (struct options){.relative = -1, .limits = ~0u};
     take_variables(options);
     while (at < argc && argv[at][0] == '-' && argv[at][1] != '\0') {
         int used = 1;
         if (strcmp(argv[at], "--") == 0) {
             at++;
+            closed = true;
             break;
         }
         int code = read_word(options, argv[at], at + 1 < argc ? argv[at + 1] : NULL, &used);
@@ -530,5 +532,10 @@ int options_read(int argc, char **argv, struct options *options)
         fprintf(stderr, "srun: fatal: No command given to execute.\n");
         return 2;
     }
+    /* As in Slurm it is no word of the program, but behind `--`: a rank's command comes so. */
+    for (int word = at; word < argc && !closed; word++)
+        if (strcmp(argv[word], ":") == 0)
+            return wrong("`:` begins another part of the step: %s%s",
+                         "a step has the nodes of one job", "");
     return 0;
 }
