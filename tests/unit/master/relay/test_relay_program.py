@@ -219,6 +219,27 @@ def test_a_caller_takes_no_node_of_another_cluster(lying: RelayHouse) -> None:
         lying.called(tickets, person).result(60.0)
 
 
+def test_two_callers_whose_lines_are_swapped_reach_no_nodes_command(lying: RelayHouse) -> None:
+    """Each agent was told of one certificate, so a line of the other caller is worth nothing."""
+    alice, bob, node = lying.person(), lying.person("bob"), lying.node()
+    hers, his = lying.expect(alice), lying.expect(bob)
+    lying.called(hers, bob)
+    lying.called(his, alice)
+    for tickets, expected in ((hers, alice), (his, bob)):
+        with pytest.raises(LineLost, match="another certificate"):
+            lying.answered(tickets, node, expected).result(60.0)
+
+
+def test_a_caller_does_not_talk_with_itself(lying: RelayHouse) -> None:
+    """A relay that gives a caller's own certificate to it is no node."""
+    person = lying.person()
+    tickets = lying.expect(person)
+    called = lying.called(tickets, person)
+    lying.answered(tickets, person, person)
+    with pytest.raises(LineLost, match="another certificate"):
+        called.result(60.0)
+
+
 def test_a_changed_byte_ends_the_line_and_is_no_word_of_anybody() -> None:
     """A relay that changes what it passes on is noticed at once."""
     with RelayHouse(spoils=True).up() as house:

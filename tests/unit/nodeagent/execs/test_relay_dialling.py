@@ -64,3 +64,31 @@ async def test_a_job_whose_callers_never_come_leaves_threads_to_others() -> None
         for line in held:
             line.close()
     await server.close()
+
+
+class KnownCommand:
+    """A kept command, of which only its end is of interest."""
+
+    def __init__(self, ticket: str) -> None:
+        self.ticket, self.has_ended = ticket, False
+        self.handle = SimpleNamespace(key=RankKey("1", 1, 0))
+
+    async def end(self) -> None:
+        self.has_ended = True
+
+
+async def test_a_caller_who_does_not_come_back_ends_the_command_of_that_line_alone() -> None:
+    nothing = cast(Any, None)
+    server = ExecServer(nothing, nothing, None)
+    commands = [KnownCommand(ticket) for ticket in ("left", "other", "")]
+    for number, command in enumerate(commands):
+        server._kept[str(number)] = cast(Any, command)
+        server._commands.add(cast(Any, command))
+    order = OpenExec(
+        relay_id="", key=RankKey("1", 1, 0), fence=Fence(1, 1),
+        relay_ticket="left", relay_over=True,
+    )  # fmt: skip
+    for _ in range(2):  # the word may come twice
+        server.run(order, None)
+        await asyncio.gather(*server._tasks)
+        assert [command.has_ended for command in commands] == [True, False, False]
