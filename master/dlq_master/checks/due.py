@@ -11,7 +11,7 @@ from dlq_master.model.nodes.node import LastCheck
 PAIR = "all_reduce"  # the kind of check that takes two nodes
 WIDE = "wide"  # the occasion of checks before a wide start
 SUSPECT = "suspect"  # that of a suspected straggler: these go before jobs at once
-RETRY = "retry"  # the word for a check of a quarantined node
+RETRY = "retry"  # the word for a check of a quarantined node, or after one that told nothing
 
 
 class CheckRule(NamedTuple):
@@ -109,6 +109,10 @@ def _occasion(rule: CheckRule, node: IdleNode, periods: Periods) -> _Occasion | 
     for word, at_s in sorted(node.marked.items(), key=lambda one: one[0] != SUSPECT):
         if word in rule.when and (told is None or told.time_s < at_s):
             return _Occasion(word, at_s)
+    occasions = rule.when & node.marked.keys() - {WIDE}
+    if told is not None and told.passed is None and occasions:
+        # It was ended, or told nothing: it comes again, but does not go first at once.
+        return _Occasion(RETRY, told.time_s + periods.retry_s)
     if "idle" not in rule.when:
         return None
     if told is None:

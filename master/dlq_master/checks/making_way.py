@@ -22,6 +22,11 @@ from dlq_master.model.transitions import StopCause
 from dlq_master.policy.pipeline import decide
 
 
+def may_end(turn: Turn) -> bool:
+    """Whether there is a check that a job could end."""
+    return any(True for _ in _on_open_nodes(turn))
+
+
 def wanted(turn: Turn) -> Set[NodeId]:
     """The nodes on which jobs would start now if no check ran on an open node."""
     cluster = turn.state.cluster

@@ -37,8 +37,10 @@ def watch(turn: Turn) -> None:
     looks = turn.now_s >= checks.look_s or bool(checks.wide)
     if not (checks.living or looks):
         return
-    jobs_start_on = making_way.wanted(turn)
-    making_way.make_way(turn, jobs_start_on)
+    # Asking the policy costs a plan: only where a check may have to end, or to stay away.
+    jobs_start_on = making_way.wanted(turn) if making_way.may_end(turn) else None
+    if jobs_start_on:
+        making_way.make_way(turn, jobs_start_on)
     if not looks:
         return
     checks.look_s = turn.now_s + LOOK_S
@@ -50,7 +52,10 @@ def watch(turn: Turn) -> None:
         return
     if checks.wide:
         wide.mark(turn)
-    found = list(due(_rules(turn), list(_idle(turn, jobs_start_on)), _periods(turn), turn.now_s))
+    found = _due(turn, frozenset() if jobs_start_on is None else jobs_start_on)
+    nodes = state.cluster.nodes
+    if jobs_start_on is None and any(nodes[one].open for check in found for one in check.node_ids):
+        found = _due(turn, making_way.wanted(turn))
     heard = _heard(turn)
     if checks.wide:
         wide.let_begin(turn, found, heard)
@@ -96,6 +101,12 @@ def _overdue(turn: Turn, node_ids: Iterable[NodeId]) -> Iterator[DueCheck]:
     looks = [_look(turn, node) for node in opened]
     able = [look for look in looks if look.devices[1]]
     return overdue(_rules(turn), able, _periods(turn), turn.now_s)
+
+
+def _due(turn: Turn, jobs_start_on: Set[NodeId]) -> list[DueCheck]:
+    """The checks that are due on idle nodes, without those on which jobs are about to start."""
+    idle = list(_idle(turn, jobs_start_on))
+    return list(due(_rules(turn), idle, _periods(turn), turn.now_s))
 
 
 def _begin(turn: Turn, found: Sequence[DueCheck]) -> set[JobId]:

@@ -6,11 +6,14 @@ from typing import Any
 
 from dlq_master.checks.due import (
     PAIR,
+    SUSPECT,
+    WIDE,
     CheckRule,
     DueCheck,
     IdleNode,
     Periods,
     due,
+    overdue,
 )
 from dlq_master.model.ids import NodeId
 from dlq_master.model.nodes.node import LastCheck
@@ -51,6 +54,24 @@ def test_an_occasion_asks_for_each_kind_once() -> None:
     assert found == [DueCheck("disk", (NodeId("n1"),), "join")]
     checked = a_node("n1", last={"disk": LastCheck(4600.0, False)}, marked=marked)
     assert list(due(rules, [checked], PERIODS, 5000.0)) == []
+
+
+def test_a_check_that_told_nothing_comes_again_whatever_its_occasion_was() -> None:
+    for word in ("join", "undrain", SUSPECT):
+        rules = [CheckRule("disk", frozenset({word}))]
+        ended = {"disk": LastCheck(4600.0, None)}
+        node = a_node("n1", last=ended, marked={word: 4500.0})
+        assert list(due(rules, [node], PERIODS, 4699.0)) == []
+        assert list(due(rules, [node], PERIODS, 4700.0)) == [DueCheck("disk", (NodeId("n1"),), "retry")]
+        patient = PERIODS._replace(overdue_s=50.0)  # a suspicion goes first at once only once
+        assert list(overdue(rules, [node], patient, 4749.0)) == []
+        assert list(overdue(rules, [node], patient, 4750.0)) != []
+
+
+def test_a_check_before_a_wide_start_that_told_nothing_is_not_made_for_it_again() -> None:
+    rules = [CheckRule("disk", frozenset({WIDE}))]
+    node = a_node("n1", last={"disk": LastCheck(4600.0, None)}, marked={WIDE: 4500.0})
+    assert list(due(rules, [node], PERIODS, 9000.0)) == []
 
 
 def test_a_node_has_one_check_at_a_time_and_closed_nodes_come_first() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Set
 from dataclasses import replace
 from functools import partial
 
@@ -18,9 +18,11 @@ from dlq_common.errors import (
     Unsatisfiable,
 )
 from dlq_common.start_causes import StartCause
+from dlq_master.checks import making_way
 from dlq_master.checks.watching import room_of
 from dlq_master.control.activity_config import CheckConfig, ChecksConfig
 from dlq_master.control.config import MasterConfig, QueueConfig
+from dlq_master.control.loop.turn import Turn
 from dlq_master.control.stimuli import AskedArray, AskedMember, Caller, CheckNodes, SubmitGroup
 from dlq_master.model.attempts.attempt import Attempt
 from dlq_master.model.event import JournalEvent
@@ -254,6 +256,29 @@ def test_a_check_goes_on_while_no_job_that_waits_could_have_its_node(site: Site)
     site.master.tick(1.0)
     assert site.master.attempt(open_one.job_id).stop_cause is StopCause.CANCEL
     assert site.master.attempt(closed.job_id).stop_cause is None
+
+
+def test_the_policy_is_asked_only_where_a_check_could_be_in_its_way(
+    masters: Callable[..., Master], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Asking costs a whole plan, which is long where many jobs wait."""
+    asked: list[Turn] = []
+    wanted = making_way.wanted
+
+    def counted(turn: Turn) -> Set[NodeId]:
+        asked.append(turn)
+        return wanted(turn)
+
+    monkeypatch.setattr(making_way, "wanted", counted)
+    site = Site(masters(checking("matrix", when=("idle",))), 1)
+    site.later(10)
+    assert asked  # a check is due
+    (job,) = site.living()
+    site.run(job)
+    site.end(job, passed=True)
+    asked.clear()
+    site.later(60)
+    assert asked == []
 
 
 def test_no_more_than_a_share_of_the_nodes_is_closed(site: Site) -> None:
