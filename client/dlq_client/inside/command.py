@@ -19,7 +19,7 @@ from dlq.v1 import job_service_pb2 as wire
 from dlq.v1.job_service_pb2_grpc import JobServiceStub
 from dlq_client.inside.counted import CountedInputs, CountedOutputs, Piece
 from dlq_client.line.connection import Connection, apart
-from dlq_client.line.errors import from_rpc_error, is_lost
+from dlq_client.line.errors import did_nothing, from_rpc_error, is_lost
 from dlq_common.errors import DlqError, TryAgain, Unavailable
 
 if TYPE_CHECKING:
@@ -155,6 +155,9 @@ class CommandInside:
         spec = self._opening.spec
         if not spec.resume_key or self._inputs.closed:
             return False
+        if not spec.resumed and did_nothing(error):
+            self._tell(f"{failure.what}; trying for {_COMES_BACK_S:.0f} s")
+            return True  # it never began, and begins anew
         if not is_lost(error):
             if spec.resumed and isinstance(failure, TryAgain):
                 return True  # its former stream may still count as open, here or at the agent

@@ -22,6 +22,7 @@ from dlq_common.errors import (
     InternalError,
     InvalidRequest,
     NotFound,
+    NotLeader,
     PermissionDenied,
     TryAgain,
     Unauthenticated,
@@ -59,6 +60,9 @@ _BY_CODE: Mapping[grpc.StatusCode, type[DlqError]] = {
     grpc.StatusCode.CANCELLED: Unavailable,
 }
 
+# The words of gRPC where no connection was made, so that no byte of the call was sent.
+_NO_CONNECTION = "failed to connect to all addresses"
+
 _Failed: TypeAlias = "grpc.Call | grpc.aio.AioRpcError"
 
 
@@ -75,6 +79,19 @@ def is_lost(error: grpc.RpcError) -> bool:
     if call is None or call.code() not in LOST:
         return False
     return _details(call).reason != AuditUnavailable.reason  # its word: a repeat finds the same
+
+
+def did_nothing(error: grpc.RpcError) -> bool:
+    """Whether a lost call cannot have begun anything: it never left this host, or its master does
+    not lead, or says so. A repeat is then no second time.
+    """
+    call = _call(error)
+    if call is None or call.code() is not grpc.StatusCode.UNAVAILABLE:
+        return False
+    details = _details(call)
+    if not details.reason:
+        return (call.details() or "").startswith(_NO_CONNECTION)
+    return details.reason == NotLeader.reason or details.facts.get("command") == "not begun"
 
 
 def is_crowded(error: DlqError) -> bool:

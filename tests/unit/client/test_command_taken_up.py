@@ -20,6 +20,7 @@ from unit.client.test_masters import FailedCall
 
 FULL, LOST = grpc.StatusCode.RESOURCE_EXHAUSTED, grpc.StatusCode.UNAVAILABLE
 STARTED = exec_pb2.ExecOutput(started=exec_pb2.ExecStarted(kept=True))
+ASKED: list[bool] = []  # of each stream, whether it takes the command up again
 ENDED = exec_pb2.ExecOutput(ended=exec_pb2.ExecEnded(exit_code=3))
 
 
@@ -42,11 +43,17 @@ class ScriptedStream:
 def begun(*streams: ScriptedStream) -> CommandInside:
     """A kept command whose master answers with these streams in turn."""
     left, clock = list(streams), FakeClock()
+
+    def next_stream(inputs: Iterator[wire.ExecJobRequest]) -> ScriptedStream:
+        ASKED.append(next(inputs).opening.spec.resumed)
+        return left.pop(0)
+
+    ASKED.clear()
     channel = SimpleNamespace(
         unary_unary=lambda *_, **__: None,
         unary_stream=lambda *_, **__: None,
         stream_unary=lambda *_, **__: None,
-        stream_stream=lambda *_, **__: lambda _inputs: left.pop(0),
+        stream_stream=lambda *_, **__: next_stream,
     )
     connection: Any = SimpleNamespace(
         channel=channel,
@@ -70,3 +77,23 @@ def test_one_that_begins_in_a_full_house_is_refused_at_once() -> None:
     command = begun(ScriptedStream(FailedCall(FULL)))
     with pytest.raises(TryAgain):
         list(command.outputs())
+
+
+@pytest.mark.parametrize(
+    "refused",
+    [
+        FailedCall(LOST, leader="other:7320"),
+        FailedCall(LOST, words="failed to connect to all addresses; x"),
+    ],
+    ids=["by a standby", "before it left"],
+)
+def test_one_that_never_began_begins_anew(refused: FailedCall) -> None:
+    command = begun(ScriptedStream(refused), ScriptedStream(STARTED, ENDED))
+    assert list(command.outputs())[-1].ended.exit_code == 3
+    assert ASKED == [False, False]
+
+
+def test_one_whose_answer_was_lost_is_taken_up_and_never_begun_twice() -> None:
+    command = begun(ScriptedStream(FailedCall(LOST)), ScriptedStream(STARTED, ENDED))
+    list(command.outputs())
+    assert ASKED == [False, True]

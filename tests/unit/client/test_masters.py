@@ -23,15 +23,16 @@ AWAY = grpc.StatusCode.UNAVAILABLE
 class FailedCall(grpc.RpcError, grpc.Call):
     """What gRPC raises; `leader`: the refusal of a standby."""
 
-    def __init__(self, code: grpc.StatusCode, leader: str = "") -> None:
+    def __init__(self, code: grpc.StatusCode, leader: str = "", words: str = "refused") -> None:
         super().__init__()
+        self._words = words
         self._code, self._trailing = code, _trailing(leader) if leader else ()
 
     def code(self) -> grpc.StatusCode:
         return self._code
 
     def details(self) -> str:
-        return "refused"
+        return self._words
 
     def trailing_metadata(self) -> Any:
         return self._trailing

@@ -167,7 +167,7 @@ class ExecRelay:
         """
         line = None if self._leaving else self._sessions.line(node_id)
         if line is None:
-            raise Unavailable(f"node {node_id} is not connected")
+            raise Unavailable(f"node {node_id} is not connected", command="not begun")
         if self._beside is None:
             raise Unavailable("this master has no relay")
         if self._child is None:
@@ -218,7 +218,7 @@ class ExecRelay:
         """Ask the node to run it; the pipe to it. Unavailable without a session."""
         line = None if self._leaving else self._sessions.line(node_id)
         if line is None:
-            raise Unavailable(f"node {node_id} is not connected")
+            raise Unavailable(f"node {node_id} is not connected", command="not begun")
         relay_id: Final = self._ids.secret()
         pipe = ExecPipe(node_id, spec)
         self._pipes[relay_id] = pipe

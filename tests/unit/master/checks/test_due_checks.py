@@ -62,7 +62,9 @@ def test_a_check_that_told_nothing_comes_again_whatever_its_occasion_was() -> No
         ended = {"disk": LastCheck(4600.0, None)}
         node = a_node("n1", last=ended, marked={word: 4500.0})
         assert list(due(rules, [node], PERIODS, 4699.0)) == []
-        assert list(due(rules, [node], PERIODS, 4700.0)) == [DueCheck("disk", (NodeId("n1"),), "retry")]
+        assert list(due(rules, [node], PERIODS, 4700.0)) == [
+            DueCheck("disk", (NodeId("n1"),), "retry")
+        ]
         patient = PERIODS._replace(overdue_s=50.0)  # a suspicion goes first at once only once
         assert list(overdue(rules, [node], patient, 4749.0)) == []
         assert list(overdue(rules, [node], patient, 4750.0)) != []
