@@ -89,9 +89,18 @@ class Host:
         _settle(self)
 
     def run(
-        self, script: str, *, user: str = "root", check: bool = True, timeout_s: float = 600.0
+        self,
+        script: str,
+        *,
+        user: str = "root",
+        check: bool = True,
+        timeout_s: float = 600.0,
+        typed: str = "",
     ) -> Done:
-        """Run a script by `bash -eu` in the host, as if `user` had just logged in."""
+        """Run a script by `bash -eu` in the host, as if `user` had just logged in.
+
+        `typed` is its standard input.
+        """
         shell = ["/bin/bash", "-eu", "-o", "pipefail", "-c", f"cd\n{script}"]
         home = "/root" if user == "root" else f"/home/{user}"
         if user != "root":
@@ -102,7 +111,7 @@ class Host:
         ]  # fmt: skip
         ran = subprocess.run(
             command,
-            stdin=subprocess.DEVNULL,
+            input=typed,
             capture_output=True,
             text=True,
             timeout=timeout_s,

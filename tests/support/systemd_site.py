@@ -54,12 +54,15 @@ class Site:
                 "[global]\nno-index = true\nfind-links = /root/wheels\n"
             )
 
-    def follow(self, section: str, at: int = 0, *, token: str = "", on: Host | None = None) -> str:
-        """Run one block of the runbook as it stands there; what it printed on the last host."""
+    def follow(self, section: str, at: int = 0, *, typed: str = "", on: Host | None = None) -> str:
+        """Run one block of the runbook as it stands there; what it printed on the last host.
+
+        `typed` is what an operator pastes while it runs.
+        """
         block = self.runbook.take(section, at)
         out = ""
         for host in [on] if on is not None else self._hosts_of(block):
-            out = host.run(block.script.replace("TOKEN", token), user=block.user).out
+            out = host.run(block.script, user=block.user, typed=typed).out
         return out
 
     def _hosts_of(self, block: Block) -> list[Host]:
