@@ -6,6 +6,7 @@ The line itself is mutual TLS, so the host key need not be known before.
 
 from __future__ import annotations
 
+import fcntl
 import os
 import shlex
 import shutil
@@ -124,11 +125,18 @@ def _make_key(key: Path) -> None:
             hint="dlq shell needs none",
         )
     key.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    fresh = key.with_name(f".{key.name}.{os.getpid()}")
-    words = [program, "-q", "-t", "ed25519", "-N", "", "-C", "dlq", "-f", str(fresh)]
-    subprocess.run(words, check=True, stdin=subprocess.DEVNULL)
-    os.replace(fresh, key)
-    os.replace(f"{fresh}.pub", key.with_suffix(".pub"))
+    # Two first calls at once: a private key without its public one would open nothing.
+    with (key.parent / ".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if key.with_suffix(".pub").is_file():
+            return
+        fresh = key.with_name(f".{key.name}.fresh")
+        for former in (fresh, Path(f"{fresh}.pub")):
+            former.unlink(missing_ok=True)
+        words = [program, "-q", "-t", "ed25519", "-N", "", "-C", "dlq", "-f", str(fresh)]
+        subprocess.run(words, check=True, stdin=subprocess.DEVNULL)
+        os.replace(fresh, key)
+        os.replace(f"{fresh}.pub", key.with_suffix(".pub"))
 
 
 def options(app: App, proxy: str, user: str) -> dict[str, str]:
