@@ -66,6 +66,7 @@ class CommandInside:
         self._inputs = CountedInputs(counted=kept)
         self._received = CountedOutputs(self._inputs)
         self._relays: RelaySeeker | None = None
+        self._refusals = 0  # by masters that did nothing: each of them may be asked in silence
         if bulky and kept:
             from dlq_client.inside.relayed import RelaySeeker  # it loads OpenSSL
 
@@ -155,9 +156,11 @@ class CommandInside:
         spec = self._opening.spec
         if not spec.resume_key or self._inputs.closed:
             return False
-        if not spec.resumed and did_nothing(error):
-            self._tell(f"{failure.what}; trying for {_COMES_BACK_S:.0f} s")
-            return True  # it never began, and begins anew
+        if not spec.resumed and did_nothing(error):  # it never began, and begins anew
+            self._refusals += 1
+            if self._refusals == len(self._connection.identity.address.split(",")):
+                self._tell(f"{failure.what}; trying for {_COMES_BACK_S:.0f} s")
+            return True
         if not is_lost(error):
             if spec.resumed and isinstance(failure, TryAgain):
                 return True  # its former stream may still count as open, here or at the agent

@@ -16,8 +16,8 @@ def test_the_heads_are_those_of_protobuf(size: int) -> None:
     said = exec_pb2.ExecOutput(stdout=data).SerializeToString()
     assert stdin_head(size) + data == told
     assert stdout_head(size) + data == said
-    assert stdin_of(told) == data
-    assert stdout_of(said) == data
+    assert bytes(stdin_of(told) or b"") == data
+    assert bytes(stdout_of(said) or b"") == data
 
 
 def test_another_message_is_left_to_protobuf() -> None:
