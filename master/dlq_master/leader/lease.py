@@ -133,6 +133,8 @@ class LeaderLease:
         match ask.question:
             case RowQuestion.READ | RowQuestion.TRY:
                 self._looked(ask, row, now_s)
+            case RowQuestion.RENEW if self.standing is Standing.STANDBY and self._lacks(row):
+                self._then(RowQuestion.READ, now_s)
             case RowQuestion.RENEW if self._is_mine(row) and row.fence == self.fence:
                 self._confirmed(ask)
             case RowQuestion.RENEW if self.standing is Standing.STANDBY:
@@ -197,6 +199,11 @@ class LeaderLease:
 
     def _looked(self, ask: Ask, row: HeldLease, now_s: float) -> None:
         if self._is_mine(row):
+            # Another server may have come between the look and the try.
+            self.why = self._lacks(row)
+            if self.why:
+                self._then(RowQuestion.READ, now_s + self.terms.poll_s)
+                return
             self.fence = row.fence
             self.known = later(self.known, row.fence)
             if ask.question is RowQuestion.TRY:
@@ -238,12 +245,17 @@ class LeaderLease:
             return f"the database lost commits: epoch {row.epoch} after {self.known.epoch}"
         if refused := refusal(self.known, following, self.former):
             return f"the database is not the one of before: {refused}"
-        if row.turn < self.turn:
-            last = f"its last turn is {row.turn}, and turn {self.turn} was seen"
-            return f"the database lost commits: {last}"
+        if lacks := self._lacks(row):
+            return lacks
         if not row.synchronous and not self.allow_async:
             return "no second server confirms commits (synchronous_standby_names is empty)"
         return ""
+
+    def _lacks(self, row: HeldLease) -> str:
+        if row.turn >= self.turn:
+            return ""
+        last = f"its last turn is {row.turn}, and turn {self.turn} was seen"
+        return f"the database lost commits: {last}"
 
     def _is_mine(self, row: HeldLease) -> bool:
         return row.holder == self.holder

@@ -267,6 +267,30 @@ def test_a_second_server_that_lacks_a_turn_is_refused_before_anybody_leads_there
     assert late.lease.may_speak(pair.now_s)
 
 
+def test_a_server_that_lacks_a_turn_and_comes_between_the_look_and_the_try_is_refused(
+    pair: Pair,
+) -> None:
+    pair.one.row.end()
+    pair.server.row.turn = 815
+    lease, row = pair.two.lease, pair.two.row
+    lease.turn = 815
+    pair.now_s = lease.due_s()
+    look = lease.due(pair.now_s)
+    assert look is not None
+    lease.answered(look, carried_out(look, lease, row, "two:7320"), pair.now_s)
+    pair.server.row.turn = 812  # a server that lags is promoted, and the epoch is the same there
+    ask = lease.due(pair.now_s)
+    assert ask is not None
+    assert ask.question is RowQuestion.TRY
+    told = carried_out(ask, lease, row, "two:7320")
+    assert told.holder == "two"
+    lease.answered(ask, told, pair.now_s)
+    assert lease.standing is Standing.STANDBY
+    assert "its last turn is 812, and turn 815 was seen" in lease.why
+    pair.pass_s(10.0, pair.two)
+    assert not pair.two.lease.may_speak(pair.now_s)
+
+
 def test_another_database_is_refused_until_an_operator_names_the_former_one(pair: Pair) -> None:
     other = LeaseServer(system="72")
     late = Candidate("late", other)
