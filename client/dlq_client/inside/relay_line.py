@@ -212,7 +212,7 @@ class RelayLine:
             self._writing.insert(0, piece[_PIECE_BYTES:])
 
     def _say_last(self) -> None:
-        """The word of TLS, where the kernel takes it at once. What it cannot follow is cut."""
+        """Sends the end of TLS if the kernel takes it at once; else the line is simply cut."""
         with suppress(OSError, ValueError):
             self._session.unwrap()
         if not self._unsent:
@@ -313,13 +313,13 @@ def names_of(certificate: Mapping[str, Any]) -> list[str]:
 
 
 def stdin_head(size: int) -> bytes:
-    """What stands before so many bytes of stdin in a RelayedInput; they end it."""
+    """The fields of a RelayedInput in front of its last one, ``size`` bytes of stdin."""
     inner = _STDIN + _number(size)
     return _INPUT + _number(len(inner) + size) + inner
 
 
 def stdout_head(size: int) -> bytes:
-    """What stands before so many bytes of stdout in an ExecOutput; they end it."""
+    """The fields of an ExecOutput in front of its last one, ``size`` bytes of stdout."""
     return _STDOUT + _number(size)
 
 

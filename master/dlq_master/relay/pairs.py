@@ -76,7 +76,7 @@ class JoinedWay:
         return got
 
     def _sent(self, piece: memoryview) -> memoryview:
-        """What did not fit."""
+        """Sends a piece and returns the rest that the kernel did not take."""
         if not piece:
             return piece
         try:
