@@ -95,9 +95,17 @@ def test_a_broken_pipe_ends_a_program_as_it_does_without_files(tmp_path: Path) -
     assert done.stdout == b"y\nafter\n"
 
 
-@pytest.mark.parametrize("name", ["missing/out", "directory", "fifo", "/dev/zero", "/dev/full"])
+def test_missing_directories_are_made(tmp_path: Path) -> None:
+    both = [str(tmp_path / "logs" / "17" / name) for name in ("out", "err")]
+    done = ran("truncate", *both, shell="echo here; echo there >&2")
+    assert done.returncode == 0, done.stderr
+    assert [Path(each).read_text() for each in both] == ["here\n", "there\n"]
+
+
+@pytest.mark.parametrize("name", ["plain/out", "directory", "fifo", "/dev/zero", "/dev/full"])
 def test_a_path_that_is_no_file_fails_the_start_and_says_why(tmp_path: Path, name: str) -> None:
     (tmp_path / "directory").mkdir()
+    (tmp_path / "plain").touch()
     os.mkfifo(tmp_path / "fifo")
     path = str(tmp_path / name)
     done = ran("append", path, shell="echo never")
@@ -216,7 +224,8 @@ def test_a_requeued_job_goes_on_in_its_file(daemons: Daemons, tmp_path: Path) ->
 def test_a_file_that_cannot_be_opened_fails_the_job_and_its_log_says_why(
     daemons: Daemons, tmp_path: Path
 ) -> None:
-    job = submitted(daemons, "-o", f"{tmp_path}/missing/out", "--", "/bin/true")
+    (tmp_path / "plain").touch()
+    job = submitted(daemons, "-o", f"{tmp_path}/plain/out", "--", "/bin/true")
     assert daemons.dlq("wait", job).code == CANNOT_OPEN
     assert "cannot write the output file" in daemons.said("logs", job)
 

@@ -14,6 +14,7 @@
 #include "../passing_on.h"
 
 #include <fcntl.h>
+#include <limits.h>
 #include <linux/magic.h>
 #include <poll.h>
 #include <stdint.h>
@@ -121,6 +122,21 @@ static bool is_of_kernel(int fd)
     }
 }
 
+/* Makes the directories of a file that are missing. A name such as logs/%j/out cannot stand before
+ * the job has its number. What fails here fails again, with its reason, when the file is opened. */
+static void make_directories(const char *path)
+{
+    char parent[PATH_MAX];
+    if (strlen(path) >= sizeof parent)
+        return;
+    strcpy(parent, path);
+    for (char *end = strchr(parent + 1, '/'); end != NULL; end = strchr(end + 1, '/')) {
+        *end = '\0';
+        (void)mkdir(parent, 0777);
+        *end = '/';
+    }
+}
+
 /* Links are followed: the rights are the user's own. Only a regular file or /dev/null is opened:
  * a FIFO would wait, and a device or a terminal might act. The look before spares them the open,
  * and the look after it decides. */
@@ -131,7 +147,12 @@ static int open_file(const char *path, bool truncate)
         errno = S_ISDIR(info.st_mode) ? EISDIR : EACCES;
         return -1;
     }
-    int fd = open(path, O_WRONLY | O_CREAT | O_APPEND | O_NONBLOCK | O_NOCTTY | O_CLOEXEC, 0666);
+    const int flags = O_WRONLY | O_CREAT | O_APPEND | O_NONBLOCK | O_NOCTTY | O_CLOEXEC;
+    int fd = open(path, flags, 0666);
+    if (fd < 0 && errno == ENOENT) {
+        make_directories(path);
+        fd = open(path, flags, 0666);
+    }
     if (fd < 0)
         return -1;
     if (fstat(fd, &info) == 0 && is_null(&info))
