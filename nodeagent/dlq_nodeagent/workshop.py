@@ -101,6 +101,7 @@ class Workshop:
         self._reading = ThreadPoolExecutor(_READING, thread_name_prefix="profile")
         self._preparing: set[RankKey] = set()
         self._at_gpus = False
+        self._closed = False
 
     def prepare(self, order: PrepareOrder) -> None:
         launch = order.launch
@@ -192,7 +193,12 @@ class Workshop:
         self._reading.submit(self._station.places.keep_only, tuple(keys))
 
     def close(self) -> None:
-        """Wait for nothing: a thread in a dead file system would hang for ever."""
+        """Wait for nothing: a thread in a dead file system would hang for ever.
+
+        No answer is given any more. The next agent reads the records that were being read.
+        """
+        self._closed = True
+        self._station.reader.stop()
         self._threads.close()
         for threads in (self._asking, self._reading):
             threads.shutdown(wait=False, cancel_futures=True)
@@ -279,8 +285,9 @@ class Workshop:
         loop = asyncio.get_running_loop()
 
         def give(found: _Answer) -> None:
-            answer(found)
-            self._wake()
+            if not self._closed:
+                answer(found)
+                self._wake()
 
         def do() -> None:
             try:

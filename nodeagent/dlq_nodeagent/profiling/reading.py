@@ -10,7 +10,7 @@ import sys
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -44,6 +44,12 @@ class RingReader:
 
     python: str = sys.executable
     timeout_s: float = _TIMEOUT_S
+    _programs: set[subprocess.Popen[bytes]] = field(default_factory=set, compare=False, repr=False)
+
+    def stop(self) -> None:
+        """End the programs that run. Their readings fail."""
+        for program in tuple(self._programs):
+            program.kill()
 
     def read(self, rings: Path, rights: UserRights, *, drop: bool) -> RingReading:
         """Read a directory of rings. `drop`: this process is root, and takes the user's rights.
@@ -79,12 +85,14 @@ class RingReader:
             assert program.stdout is not None
             watch = threading.Timer(self.timeout_s, program.kill)
             watch.start()
+            self._programs.add(program)
             try:
                 output = program.stdout.read(_MOST_OUTPUT_BYTES)
                 if program.stdout.read(1):
                     program.kill()
                 return program.wait(), output
             finally:
+                self._programs.discard(program)
                 watch.cancel()
 
 

@@ -384,3 +384,13 @@ async def test_a_look_at_traffic_is_answered_also_where_nothing_is_recorded(
     bench.workshop.look_at_traffic(a_launch(), 0.0)
     await bench.asker.wait()
     assert bench.asker.traffic == [None]
+
+
+async def test_a_closed_one_gives_no_answers(make_bench: MakeBench) -> None:
+    bench = make_bench()
+    asked = asyncio.create_task(bench.look(a_launch(), Purpose.RELEASE))
+    await asyncio.sleep(0)  # the look is made at once, and its answer comes with the next turn
+    bench.workshop.close()
+    done, _ = await asyncio.wait([asked], timeout=0.05)
+    asked.cancel()
+    assert (done, bench.asker.looks) == (set(), [])

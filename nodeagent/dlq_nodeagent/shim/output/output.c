@@ -123,7 +123,7 @@ static bool is_of_kernel(int fd)
 }
 
 /* Makes the directories of a file that are missing. A name such as logs/%j/out cannot stand before
- * the job has its number. What fails here fails again, with its reason, when the file is opened. */
+ * the job has its number. Errors are left to the open that follows: it tells their reason. */
 static void make_directories(const char *path)
 {
     char parent[PATH_MAX];

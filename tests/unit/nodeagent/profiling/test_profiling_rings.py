@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 import tempfile
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +33,7 @@ from support.agent_bench import a_launch
 from support.fake_clock import FakeClock
 from support.model_shapes import buckets, tensors
 from support.traffic import ring_rank, write_file
+from support.waiting import wait_until
 
 LAUNCH = a_launch(profile=ProfileOrder(60.0))
 ME = UserRights(os.geteuid(), os.getegid(), tuple(os.getgroups()))
@@ -199,6 +201,21 @@ def test_a_program_that_never_answers_is_given_up(places: Places, tmp_path: Path
     reader = RingReader(python=str(tmp_path / "python"), timeout_s=0.05)
     found = station(places, reader).read(ReadOrder(launch=LAUNCH, window_s=60.0))
     assert found.traffic.reason == "analysis-failed"
+
+
+def test_an_agent_that_stops_ends_the_program(places: Places, tmp_path: Path) -> None:
+    record(make(places))
+    begun = tmp_path / "begun"
+    (tmp_path / "python").write_text(f"#!/bin/sh\ntouch {begun}\nexec sleep 60\n")
+    (tmp_path / "python").chmod(0o755)
+    reader = RingReader(python=str(tmp_path / "python"))
+    with ThreadPoolExecutor(1) as thread:
+        reading = thread.submit(
+            station(places, reader).read, ReadOrder(launch=LAUNCH, window_s=60.0)
+        )
+        wait_until(begun.exists, what="the program runs")
+        reader.stop()
+        assert reading.result(30.0).traffic.reason == "analysis-failed"
 
 
 def test_a_program_that_says_too_much_is_given_up(places: Places, tmp_path: Path) -> None:
