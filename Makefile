@@ -132,6 +132,11 @@ check: setup  ## style, types, layers, and generated code that follows from its 
 # Directories of which no test is taken: reading them costs every worker a second.
 ELSEWHERE := $(addprefix --ignore=tests/,browser e2e slurm systemd)
 
+# A run of tests leaves the names of those that failed, and its exit code, for make test-failed.
+RUNS := build/tests
+run_tests = run=$(RUNS)/$(1); mkdir -p $$run; $(PY) -m pytest -q -o cache_dir=$$run
+and_its_code = ; code=$$?; echo $$code > $$run/code; exit $$code
+
 # Parts of the tests that run side by side, the longest first. A part collects only its own files: xdist
 # would let every worker collect all of them. The last one takes the folders that no other part names.
 PARTS := integration_p_z integration_a_o unit control worlds others
@@ -145,16 +150,22 @@ FILES_others := tests/unit/house $(filter-out $(addprefix tests/,browser e2e int
 
 .PHONY: test
 test: setup  ## the tests of every day: all that need nothing special, but those that repeat a smaller one
+	rm -rf $(RUNS)
 	$(MAKE) --no-print-directory --keep-going --output-sync=target --jobs=$(WORKERS) $(PARTS:%=test-part-%)
 
 .PHONY: $(PARTS:%=test-part-%)
 $(PARTS:%=test-part-%): test-part-%: setup
-	$(PY) -m pytest -q $(FILES_$*) -m '$(NOTHING_SPECIAL) and not long'
+	$(call run_tests,$*) $(FILES_$*) -m '$(NOTHING_SPECIAL) and not long'$(and_its_code)
 
 # What `make test` leaves out: it repeats a smaller test with real daemons, or on more random worlds.
 .PHONY: test-rest
 test-rest: setup  ## the tests that repeat a smaller one of make test (marker long): real daemons, more worlds
-	$(PY) -m pytest -q -n $(WORKERS) $(IN_ORDER) $(ELSEWHERE) -m '$(NOTHING_SPECIAL) and long'
+	rm -rf $(RUNS)
+	$(call run_tests,rest) -n $(WORKERS) $(IN_ORDER) $(ELSEWHERE) -m '$(NOTHING_SPECIAL) and long'$(and_its_code)
+
+.PHONY: test-failed
+test-failed: setup  ## the tests that failed in the last make test or make test-rest, once more and one by one
+	$(PY) tests/support/failed_again.py $(RUNS)
 
 .PHONY: test-long
 test-long: setup  ## both of them with every seed, setting and random example (tests/support/extent.py), and coverage
