@@ -120,8 +120,6 @@ def decode_all(bodies: Sequence[str], kind: type[T]) -> list[T]:
             raise BodyDamaged(f"a stored {kind.__name__} does not match its checksum", hint=REMEDY)
         objects.append(_unsealed(body))
     data = _loads(f"[{','.join(objects)}]")
-    if len(data) != len(bodies):
-        raise ValueError(f"a stored {kind.__name__} is not one value")
     for one in data:
         version = one.pop("v", None)
         if version != VERSION:
@@ -141,11 +139,12 @@ def opened(body: str, what: str) -> dict[str, Any]:
 
 
 def is_intact(body: str) -> bool:
-    """Whether a body is as it was written. Bodies of older masters have no checksum, and pass."""
-    if body[-16:-10] != _MARK:
-        return True
-    told = crc32(f"{body[:-16]}}}".encode("utf-8", "surrogatepass"))
-    return f"{told:08x}{_END}" == body[-10:]
+    """Whether a body is as it was written. Bodies of older masters have no checksum.
+
+    Without the mark of a checksum, a body passes if nothing says that the mark itself was changed.
+    """
+    is_sum = f"{_checksum(f'{body[:-16]}}}')}{_END}" == body[-10:]
+    return is_sum if body[-16:-10] == _MARK else not is_sum and _is_object(body)
 
 
 # A field that no message has, and the CRC-32 of all before it. Older masters pass over it.
@@ -160,10 +159,26 @@ def with_sum(row: tuple[int, bytes]) -> tuple[int, bytes]:
 
 
 def is_spec_intact(stored: bytes) -> bool:
-    """Whether a spec is as it was written. Specs of older masters have no checksum, and pass."""
-    if stored[-_SUMMED:-4] != _SPEC_SUM:
-        return True
-    return crc32(stored[:-_SUMMED]) == int.from_bytes(stored[-4:], "little")
+    """Whether a spec is as it was written. Specs of older masters have no checksum.
+
+    Without the mark of a checksum, a spec passes if nothing says that the mark itself was changed.
+    """
+    is_sum = crc32(stored[:-_SUMMED]) == int.from_bytes(stored[-4:], "little")
+    if stored[-_SUMMED:-4] == _SPEC_SUM:
+        return is_sum
+    return len(stored) < _SUMMED or not (is_sum or _ends_in_zeros(stored))
+
+
+def _ends_in_zeros(stored: bytes) -> bool:
+    """Whether zeros took the place of the mark: a lost sector, or the end of a cut page.
+
+    No message ends like that. At most 7 bytes of a number are zeros, and its last one is not.
+    """
+    mark = stored[-_SUMMED:-4]
+    is_half = any(mark) and all(
+        found in (0, right) for found, right in zip(mark, _SPEC_SUM, strict=True)
+    )
+    return is_half or not any(stored[-4:]) or not any(stored[-_SUMMED - 8 : -4])
 
 
 def spec_of(stored: bytes) -> bytes:
@@ -179,6 +194,13 @@ def coder(kind: Any) -> Coder:
     if known is None:
         known = _CODERS[kind] = _derived(getattr(kind, "__supertype__", kind))
     return known
+
+
+def _is_object(body: str) -> bool:
+    try:
+        return isinstance(_loads(body), dict)
+    except ValueError:
+        return False
 
 
 def _unsealed(body: str) -> str:
