@@ -8,6 +8,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from dlq_client.queues import Queues
+from dlq_master.leader.turn_seen import NAME
 from support.harness import Daemons
 from support.held_lines import HeldLine
 from support.pair_daemons import MASTERS, TAKEN_S, PairDaemons
@@ -46,6 +47,10 @@ class LinedPair(PairDaemons):
     def has_said(self, name: str, word: str) -> bool:
         """Whether this master has written it, in this life."""
         return self._said(name, word.encode())
+
+    def turn_seen(self, name: str) -> int:
+        """The last turn that this master knows."""
+        return int((self.root / name / NAME).read_bytes().split()[0])
 
     def first_to_lead(self, *names: str) -> str:
         """Wait until one of these masters serves."""

@@ -314,19 +314,26 @@ class World:
             self.operator.do("open", {"node": name})
 
     async def _rest(self) -> None:
+        if not await self._at_rest():
+            return
+        for job_id in sorted(self.labels.values()):
+            await self.clients["c1"].look(job_id)
+        # Meanwhile a slow database may have kept the leader silent for a moment.
+        if await self._at_rest():
+            self.judge.last()
+
+    async def _at_rest(self) -> bool:
+        """Wait until nothing happens any more; False, and the world is broken: it never is."""
         end_s = self.loop.time() + CALM_S
         while True:
             await asyncio.sleep(LOOK_S)
             busy = any(client.busy for client in (*self.clients.values(), self.operator))
             why = "a client waits" if busy else self.judge.unfinished()
             if not why:
-                break
+                return True
             if self.loop.time() > end_s:
                 self.judge.broken(f"after {CALM_S:g} s of calm {why}")
-                return
-        for job_id in sorted(self.labels.values()):
-            await self.clients["c1"].look(job_id)
-        self.judge.last()
+                return False
 
     # --- trouble --------------------------------------------------------------------------------
 
