@@ -111,7 +111,7 @@ class Takeovers:
         behind.kill()
         missed = self._site.turn() + TURNS_MISSED
         wait_until(lambda: self._site.turn() > missed, what="turns that it misses")
-        # A master cannot miss a turn that it has never seen: its try would wait for a second server.
+        # A master cannot miss a turn that it has never seen: its try waits for a second server.
         wait_until(
             lambda: self._daemons.turn_seen(self.other) > missed, what="the standby has read them"
         )
