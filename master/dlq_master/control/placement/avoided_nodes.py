@@ -2,9 +2,10 @@
 and reserved ones (control/reservations/reservations.py).
 
 A job avoids the nodes on which its attempts failed as long as others, all taken together and empty,
-could hold it. When there are none (any more) it may go anywhere. After an attempt that was
-preempted in good order nothing is held against any node. When the master restarts, the nodes are in
-the job's row. The agents and a silent line have no part in it.
+could hold it. When there are none (any more) it may go anywhere. A member of a group avoids them
+only if the nodes could hold all members that way: the group starts whole, or never. After an
+attempt that was preempted in good order nothing is held against any node. When the master restarts,
+the nodes are in the job's row. The agents and a silent line have no part in it.
 """
 
 from math import isfinite
@@ -16,6 +17,7 @@ from dlq_master.model.ids import NodeId
 from dlq_master.model.jobs import job_steps as on_job
 from dlq_master.model.jobs.job import Job
 from dlq_master.model.nodes.node import NodeState
+from dlq_master.policy.place.allocation.room_for_group import could_hold
 
 _THERE = (NodeState.UP, NodeState.SUSPECT)  # a node that is late for a moment is still there
 
@@ -39,7 +41,8 @@ def steer(turn: Turn) -> None:
 
 
 def _steer(turn: Turn, job: Job) -> None:
-    failed = job.failed_nodes if job.failed_nodes and _fits_elsewhere(turn, job) else ()
+    fits = job.failed_nodes and _fits_elsewhere(turn, job) and _leaves_room(turn, job)
+    failed = job.failed_nodes if fits else ()
     kept = reservations.kept_off(turn.state, job, turn.now_s)
     if isfinite(kept.until_s):
         turn.state.reservations.conflict_watch.due.set(job.job_id, kept.until_s)
@@ -57,6 +60,18 @@ def _fits_elsewhere(turn: Turn, job: Job) -> bool:
     pools = [pool.without(out) for _, pool in shape.of_types(capacity.total)]
     find = turn.state.policy.placement.find
     return sheltered(lambda: any(find(pool, shape) is not None for pool in pools), lambda _: False)
+
+
+def _leaves_room(turn: Turn, job: Job) -> bool:
+    """Whether the group of the job can be placed although the job avoids nodes."""
+    if job.group is None:
+        return True
+    cluster, gone = turn.state.cluster, _gone(turn)
+    there = [node for node in cluster.nodes.values() if node.node_id not in gone]
+    own = cluster.shape(job)._replace(avoid=job.failed_nodes)
+    members = [cluster.jobs[it] for it in cluster.groups[job.group.array_id]]
+    shapes = [own if it.job_id == job.job_id else cluster.shape(it) for it in members]
+    return could_hold(there, shapes) is True
 
 
 def _gone(turn: Turn) -> set[NodeId]:

@@ -190,6 +190,10 @@ def test_what_no_nodes_could_ever_hold_is_refused_as_a_whole(
         submitted(master, LEARNER, ("huge", 64, MemberEnds.EACH))
     with pytest.raises(Unsatisfiable, match="need 12 GPUs at one time, and there are 8"):
         submitted(master, LEARNER, ACTOR, ("more", 4, MemberEnds.EACH))
+    with pytest.raises(Unsatisfiable, match="cannot hold all members at one time"):
+        submitted(
+            master, ("a", 3, MemberEnds.EACH), ("b", 3, MemberEnds.EACH), ("c", 2, MemberEnds.EACH)
+        )
     assert not master.state.cluster.jobs
 
 
