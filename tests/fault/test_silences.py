@@ -17,6 +17,7 @@ import pytest
 from dlq.v1 import job_pb2, node_pb2
 from dlq_client.jobs import Jobs
 from dlq_client.nodes import Nodes
+from dlq_nodeagent.shim.contact import ContactFile
 from support.parted_daemons import PartedDaemons
 from support.proofs import proved
 from support.waiting import wait_until
@@ -72,7 +73,7 @@ class Silences:
 
     def heal(self, names: Sequence[str], *, running: int) -> None:
         """Let them speak; wait until each of them is up and so many jobs run."""
-        began_s = time.monotonic()
+        began_s, healed_s = time.monotonic(), time.clock_gettime(time.CLOCK_BOOTTIME)
         self.daemons.heal(names)
         wait_until(
             lambda: self.silent(()) and len(self.running()) >= running,
@@ -80,6 +81,15 @@ class Silences:
             timeout_s=PATIENCE_S,
         )
         self.figures.setdefault("healed", []).append(time.monotonic() - began_s)
+        # A hold counts from the last answered heartbeat, and a greeting is none.
+        wait_until(
+            lambda: all(self.contact_s(name) > healed_s for name in names),
+            what="heartbeats are answered",
+        )
+
+    def contact_s(self, name: str) -> float:
+        """The last contact of an agent on CLOCK_BOOTTIME, as the guards of its jobs read it."""
+        return ContactFile(self.daemons.root / name / "contact").boottime_s() or 0.0
 
     def end(self) -> None:
         for job in self.living():
