@@ -5,12 +5,10 @@ block.
 import json
 from collections.abc import Mapping
 from contextlib import suppress
-from http.client import HTTPException
 from pathlib import Path
 from typing import Any
 from urllib.error import HTTPError
 from urllib.parse import quote, unquote, urlsplit
-from urllib.request import urlopen
 
 from dlq_common.clock import SteadyClock
 
@@ -42,7 +40,7 @@ def read_load(source: str, timeout_s: float = TIMEOUT_S, max_age_s: float = 0.0)
     """
     try:
         load = _told(source, timeout_s, max_age_s)
-    except (OSError, HTTPException, ValueError, RecursionError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         if isinstance(error, HTTPError):
             error.close()  # it is the answer, and holds the connection
         raise LoadUnknown(f"{source[:80]}: {error}") from error
@@ -122,15 +120,22 @@ def _last_line(path: Path, max_age_s: float) -> str:
 
 def _fetched(url: str, timeout_s: float) -> str:
     """All of the answer: half of a number is another number."""
+    # Most masters read no load by HTTP. Python's own library changes with no release of dlq.
+    from http.client import HTTPException
+    from urllib.request import urlopen
+
     clock, body = SteadyClock(), b""
     until_s = clock.boottime_s() + timeout_s
-    with urlopen(url, timeout=timeout_s) as answer:
-        while piece := answer.read1(LARGEST_BYTES):
-            body += piece
-            if len(body) > LARGEST_BYTES:
-                raise ValueError(f"it answers more than {LARGEST_BYTES} bytes")
-            if clock.boottime_s() > until_s:
-                raise TimeoutError("timed out")
-        if answer.length:
-            raise ValueError("its answer was cut off")
+    try:
+        with urlopen(url, timeout=timeout_s) as answer:
+            while piece := answer.read1(LARGEST_BYTES):
+                body += piece
+                if len(body) > LARGEST_BYTES:
+                    raise ValueError(f"it answers more than {LARGEST_BYTES} bytes")
+                if clock.boottime_s() > until_s:
+                    raise TimeoutError("timed out")
+            if answer.length:
+                raise ValueError("its answer was cut off")
+    except HTTPException as error:
+        raise OSError(str(error)) from error
     return body.decode()
