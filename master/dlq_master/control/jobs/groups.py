@@ -43,6 +43,7 @@ from dlq_master.model.jobs import job_steps as on_job
 from dlq_master.model.jobs.eligible import Array, GroupedMember
 from dlq_master.model.jobs.job import Job
 from dlq_master.model.transitions import StopCause
+from dlq_master.policy.place.allocation.room_for_group import could_hold
 from dlq_master.policy.place.allocation.together import never
 
 MASTER = "master"
@@ -189,9 +190,6 @@ def _check_together(turn: Turn, jobs: Sequence[Job]) -> None:
             f"the members need {need} GPUs at one time, and there are {have}",
             hint="see what there is: dlq nodes",
         )
-    # Most masters see no group: this import is not part of their start.
-    from dlq_master.policy.place.allocation.room_for_group import could_hold
-
     asked = [job.request.shape for job in jobs if not job.request.without_gpus]
     nodes = turn.state.cluster.nodes.values()
     if nodes and could_hold(nodes, asked) is False:

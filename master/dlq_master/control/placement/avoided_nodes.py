@@ -17,6 +17,7 @@ from dlq_master.model.ids import NodeId
 from dlq_master.model.jobs import job_steps as on_job
 from dlq_master.model.jobs.job import Job
 from dlq_master.model.nodes.node import NodeState
+from dlq_master.policy.place.allocation.room_for_group import could_hold
 
 _THERE = (NodeState.UP, NodeState.SUSPECT)  # a node that is late for a moment is still there
 
@@ -65,9 +66,6 @@ def _leaves_room(turn: Turn, job: Job) -> bool:
     """Whether the group of the job can be placed although the job avoids nodes."""
     if job.group is None:
         return True
-    # Most masters see no group: this import is not part of their start.
-    from dlq_master.policy.place.allocation.room_for_group import could_hold
-
     cluster, gone = turn.state.cluster, _gone(turn)
     there = [node for node in cluster.nodes.values() if node.node_id not in gone]
     own = cluster.shape(job)._replace(avoid=job.failed_nodes)
