@@ -4,6 +4,8 @@ SHELL := /bin/bash
 .DEFAULT_GOAL := help
 
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
+# Of jobs of `make gpu`: it has PyTorch.
+GPU_PYTHON ?= python3
 # `make test VENV=build/matrix/3.12 PYTHON=python3.12` leaves the usual environment as it is.
 VENV ?= .venv
 BIN := $(VENV)/bin
@@ -32,7 +34,7 @@ FRAMEWORKS_STAMP := .venv-frameworks/.stamp
 DOCS_STAMP := .venv-docs/.stamp
 NEEDS_FRAMEWORKS = $(filter lightning submitit hf framework% podman podman-framework%,$(or $(ONLY),framework))
 # Marked tests need more than a fresh machine, or more than two minutes; they have their own targets.
-NOTHING_SPECIAL := not (e2e or torture or attack or podman or netns or systemd or slurm or strangers or browser or torch or frameworks or gpu or profiler)
+NOTHING_SPECIAL := not (e2e or torture or attack or podman or netns or systemd or slurm or strangers or browser or torch or frameworks or profiler)
 # What runs PyTorch or a framework in them needs an environment that make e2e makes.
 CONTAINERS := podman and not (torch or frameworks)
 N ?= 30
@@ -322,7 +324,7 @@ systemd: setup  ## the runbook on two booted hosts: install, a gang, upgrade, re
 
 .PHONY: profiler
 profiler: setup $(TORCH_STAMP)  ## the profiler's libraries and analysis, the slow tests too, on real trainings by PyTorch
-	$(PY) -m pytest -q $(PATIENT) -m 'not gpu' tests/profiler tests/unit/profiler $(wildcard tests/e2e/test_profiler_*.py)
+	$(PY) -m pytest -q $(PATIENT) tests/profiler tests/unit/profiler $(wildcard tests/e2e/test_profiler_*.py)
 
 .PHONY: bench
 bench: setup $(TORCH_STAMP)  ## measure; figures beside their goals and conditions, and one table at the end
@@ -340,6 +342,15 @@ race: setup  ## dlq beside a real Slurm, line by line (root; Debian: slurm-wlm m
 .PHONY: torture
 torture: setup  ## kill the daemons N times under load: make torture N=30
 	N=$(N) $(PY) -m pytest -q -s $(PATIENT) -m torture tests/fault
+
+# No `setup`: the host may have no network, and another Python; bare.py says what it lacks.
+.PHONY: gpu
+gpu: compiler  ## dlq on the GPUs of this host, in 8 minutes and without a network; ONLY='facts killed' OUT=DIR STAND_IN=numpy
+	$(GPU_PYTHON) benchmarks/gpu/bare.py $(ONLY) $(if $(OUT),--out $(OUT)) $(if $(STAND_IN),--stand-in $(STAND_IN))
+
+.PHONY: gpu-wheels
+gpu-wheels: setup  ## wheels of our daemons for a GPU host without a network, in build/gpu-wheels: FOR=3.12 HAVE='numpy scipy'
+	$(PY) -m benchmarks.gpu.wheels $(or $(FOR),3.11) $(PYTHON) $(if $(HAVE),--have $(HAVE))
 
 .PHONY: prove
 prove: setup  ## campaigns that try to break the promises about failures; ONLY='kills partitions' FULL=1, PART=3/10 a part of the full form; PAGE=1 writes docs/reliability.md

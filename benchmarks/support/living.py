@@ -122,13 +122,15 @@ class Living:
         )  # fmt: skip
 
     def run(self, *command: str) -> str:
-        """The output of one command of ours."""
+        """The output of one command of ours. RuntimeError has its words if it fails."""
         name, *arguments = command
         done = subprocess.run(
             [BIN / name, *arguments],
-            env=self.environment, check=True, stdout=subprocess.PIPE, text=True,
-            stderr=subprocess.DEVNULL,
+            env=self.environment, check=False, capture_output=True, text=True,
         )  # fmt: skip
+        if done.returncode:
+            said = (done.stderr or done.stdout).strip()
+            raise RuntimeError(f"{name} {arguments[0]} ends with {done.returncode}: {said}")
         return done.stdout
 
     def _start(self, *command: str) -> subprocess.Popen[bytes]:

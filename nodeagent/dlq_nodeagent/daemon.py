@@ -27,7 +27,7 @@ from dlq_nodeagent.devices.cores import divide, host_cores
 from dlq_nodeagent.devices.fake import FakeDevices
 from dlq_nodeagent.devices.host import HostFacts, read_host_facts
 from dlq_nodeagent.devices.job_mapping import JobMapping
-from dlq_nodeagent.devices.nodes import own_gpus
+from dlq_nodeagent.devices.nodes import own_gpus, without_node
 from dlq_nodeagent.devices.port import Devices
 from dlq_nodeagent.devices.watch import GpuWatch
 from dlq_nodeagent.execs.serving import ExecServer
@@ -278,17 +278,16 @@ def _cgroups(config: AgentConfig, node_id: str) -> CgroupTree:
 def _separates(config: AgentConfig, devices: Devices, cgroups: CgroupTree) -> bool:
     """Whether jobs can be kept from other jobs' GPUs; ConfigError when they must and cannot be."""
     wanted = config.jobs.own_gpus
-    if not cgroups.devices_open:
-        return wanted != "off"
-    if any(not device.virtual for device in devices.devices()) and wanted != "off":
+    why = cgroups.devices_open or without_node(devices.devices())
+    if why and any(not device.virtual for device in devices.devices()) and wanted != "off":
         if wanted == "required":
             raise ConfigError(
-                f"jobs cannot be kept from each other's GPUs: {cgroups.devices_open}",
+                f"jobs cannot be kept from each other's GPUs: {why}",
                 hint="run the agent as root, or set jobs.own_gpus to auto",
                 key="jobs.own_gpus",
             )
-        log.warning("gpus_not_exclusive", why=cgroups.devices_open)
-    return False
+        log.warning("gpus_not_exclusive", why=why)
+    return not cgroups.devices_open and wanted != "off"
 
 
 def _runtime(

@@ -101,6 +101,22 @@ def test_a_driver_older_than_the_versioned_calls_still_answers(tmp_path: Path) -
     probed.close()
 
 
+def test_a_card_that_mps_shares_is_in_use_and_said_to_be_shared(box: NvmlBox) -> None:
+    box.add_gpu("GPU-a")
+    box.say("mps|0|78|1048576")
+    probed = ProbedDevices(box.start_probe())
+    usage = probed.usage("GPU-a")
+    assert ([p.pid for p in usage.processes], usage.mps_pids) == ([78], (78,))
+    assert "shared by MPS, which dlq gives to no job: 78" in usage.words
+    probed.close()
+
+
+def test_a_card_that_could_be_cut_into_parts_and_is_not_has_no_symptom(box: NvmlBox) -> None:
+    box.add_gpu("GPU-a")
+    box.say("mig|0|0")
+    assert vitals_of(box) == {}
+
+
 def vitals_of(box: NvmlBox) -> dict[str, str]:
     """What is wrong with the only card, by code."""
     probed = ProbedDevices(box.start_probe())
@@ -121,6 +137,7 @@ def vitals_of(box: NvmlBox) -> dict[str, str]:
             ("throttle|0|80", "power_brake", "power supply"),
             ("recovery|0|1", "recovery_reset", "driver asks"),
             ("recovery|0|2", "recovery_reboot", "driver asks"),
+            ("mig|0|1", "mig_mode", "whole GPUs"),
             ("error|0|15", "gpu_is_lost", ""),
             ("error|0|16", "reset_required", ""),
         ],

@@ -1,6 +1,6 @@
 /* A fake libnvidia-ml.so.1: answers the NVML calls the agent makes from a small text file.
  *
- * The file is named by DLQ_FAKE_NVML and read anew by every call, so that a test can change the
+ * The file is named by FAKE_NVML and read anew by every call, so that a test can change the
  * machine under a running agent. One fact per line, fields separated by '|':
  *
  *   driver|580.65.06
@@ -20,13 +20,26 @@
  *   link|INDEX|LINK|ACTIVE|ERRORS          NVLink; a GPU without such lines has none
  *   recovery|INDEX|ACTION                  NVML_GPU_RECOVERY_ACTION_*
  *   xid|INDEX|NUMBER                       sent once, to the first who waits for events
+ *   mig|INDEX|MODE                         1: the GPU is cut into parts; not told: it cannot be
+ *   mps|INDEX|PID|BYTES                    a client of an MPS server
+ *   cuda|13000                             the newest CUDA that the driver runs
+ *   linger|MILLISECONDS                    memory of a killed process stays so long
+ *
+ * Programs that use fake_cuda.c tell in files of the directory FAKE_CUDA, one named by each PID:
+ *
+ *   hold|INDEX|BYTES|HIDDEN|BUSY|STATE     HIDDEN: it is in no list; BUSY: percent; STATE: CUprocessState
  *
  * Compiled with -DOLD_DRIVER it exports no _v3 process call, no memory _v2 and no remapped rows,
  * as drivers before 510 did.
  */
+#include <ctype.h>
+#include <dirent.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
 
 #define MAX_GPUS 64
 #define MAX_PROCESSES 256
@@ -52,6 +65,7 @@ struct gpu {
     unsigned int temperature, utilization, recovery, power, clock;
     unsigned int links, active[MAX_LINKS];
     unsigned long long link_errors[MAX_LINKS];
+    int can_mig, mig;
 };
 
 struct xid {
@@ -66,11 +80,12 @@ struct process {
 
 struct machine {
     char driver[80];
-    int init_error;
-    unsigned int gpus, processes, xids;
+    int init_error, cuda;
+    long linger_ms;
+    unsigned int gpus, processes, clients, xids;
     struct xid xid[MAX_XIDS];
     struct gpu gpu[MAX_GPUS];
-    struct process process[MAX_PROCESSES];
+    struct process process[MAX_PROCESSES], client[MAX_PROCESSES];
 };
 
 /* The layouts of nvml.h. */
@@ -159,7 +174,8 @@ static void read_line(struct machine *m, const char *line)
     unsigned int index;
     int code;
 
-    if (sscanf(line, "driver|%79[^\n]", m->driver) == 1 || sscanf(line, "init|%d", &m->init_error) == 1)
+    if (sscanf(line, "driver|%79[^\n]", m->driver) == 1 || sscanf(line, "init|%d", &m->init_error) == 1 ||
+        sscanf(line, "cuda|%d", &m->cuda) == 1 || sscanf(line, "linger|%ld", &m->linger_ms) == 1)
         return;
     if (sscanf(line, "gpu|%95[^|]|%95[^|]|%llu|%llu|%llu", g.uuid, g.name, &g.total, &g.used,
                &g.reserved) == 5 && m->gpus < MAX_GPUS) {
@@ -169,6 +185,11 @@ static void read_line(struct machine *m, const char *line)
     else if (sscanf(line, "process|%u|%u|%llu", &p.gpu, &p.pid, &p.bytes) == 3 &&
              m->processes < MAX_PROCESSES)
         m->process[m->processes++] = p;
+    else if (sscanf(line, "mps|%u|%u|%llu", &p.gpu, &p.pid, &p.bytes) == 3 &&
+             m->clients < MAX_PROCESSES)
+        m->client[m->clients++] = p;
+    else if (sscanf(line, "mig|%u|%d", &index, &code) == 2 && index < MAX_GPUS)
+        m->gpu[index].can_mig = 1, m->gpu[index].mig = code;
     else if (sscanf(line, "error|%u|%d", &index, &code) == 2 && index < MAX_GPUS)
         m->gpu[index].error = code;
     else if (sscanf(line, "remap_failure|%u", &index) == 1 && index < MAX_GPUS)
@@ -179,10 +200,93 @@ static void read_line(struct machine *m, const char *line)
         read_vitals(m, line);
 }
 
+/* A process that has ended, also one whose end nobody has asked for yet. */
+static int has_ended(unsigned int pid)
+{
+    char path[64], state = 'Z';
+    FILE *file;
+
+    snprintf(path, sizeof path, "/proc/%u/stat", pid);
+    if ((file = fopen(path, "r"))) {
+        if (fscanf(file, "%*d (%*[^)]) %c", &state) != 1)
+            state = 'Z';
+        fclose(file);
+    }
+    return state == 'Z' || state == 'X';
+}
+
+static long ms_since(const struct timespec *then)
+{
+    struct timespec now;
+
+    clock_gettime(CLOCK_REALTIME, &now);
+    return (now.tv_sec - then->tv_sec) * 1000 + (now.tv_nsec - then->tv_nsec) / 1000000;
+}
+
+/* Adds what one process has; with pid 0 it is dead, and only its memory counts. */
+static void add_holds(struct machine *m, const char *path, unsigned int pid)
+{
+    char line[128];
+    unsigned int hidden, busy, state;
+    struct process p = {.pid = pid};
+    FILE *file = fopen(path, "r");
+
+    while (file && fgets(line, sizeof line, file)) {
+        if (sscanf(line, "hold|%u|%llu|%u|%u|%u", &p.gpu, &p.bytes, &hidden, &busy, &state) != 5 ||
+            p.gpu >= m->gpus || state == 2 /* CU_PROCESS_STATE_CHECKPOINTED */)
+            continue;
+        m->gpu[p.gpu].used += p.bytes;
+        if (pid && !hidden && m->processes < MAX_PROCESSES)
+            m->process[m->processes++] = p;
+        if (pid && busy) {
+            m->gpu[p.gpu].utilization = busy;
+            m->gpu[p.gpu].power = 650000;
+            m->gpu[p.gpu].clock = 1980;
+        }
+    }
+    if (file)
+        fclose(file);
+}
+
+static void read_holds(struct machine *m)
+{
+    char path[512], dead[520];
+    const char *home = getenv("FAKE_CUDA");
+    DIR *directory = home ? opendir(home) : NULL;
+    struct dirent *entry;
+    struct stat found;
+
+    while (directory && (entry = readdir(directory))) {
+        if (!isdigit((unsigned char)entry->d_name[0]))
+            continue;
+        snprintf(path, sizeof path, "%s/%s", home, entry->d_name);
+        if (strstr(entry->d_name, ".dead")) {
+            if (stat(path, &found) == 0 && ms_since(&found.st_ctim) < m->linger_ms)
+                add_holds(m, path, 0);
+            else
+                unlink(path);
+        }
+        else if (!strchr(entry->d_name, '.')) {
+            unsigned int pid = (unsigned int)atoi(entry->d_name);
+
+            if (!has_ended(pid)) {
+                add_holds(m, path, pid);
+                continue;
+            }
+            snprintf(dead, sizeof dead, "%s.dead", path);
+            rename(path, dead);
+            if (m->linger_ms)
+                add_holds(m, dead, 0);
+        }
+    }
+    if (directory)
+        closedir(directory);
+}
+
 static int machine(struct machine *m)
 {
     char line[512];
-    const char *path = getenv("DLQ_FAKE_NVML");
+    const char *path = getenv("FAKE_NVML");
     FILE *file = path ? fopen(path, "r") : NULL;
 
     memset(m, 0, sizeof *m);
@@ -191,6 +295,7 @@ static int machine(struct machine *m)
     while (fgets(line, sizeof line, file))
         read_line(m, line);
     fclose(file);
+    read_holds(m);
     return SUCCESS;
 }
 
@@ -296,21 +401,24 @@ int nvmlDeviceGetMemoryInfo(void *handle, struct memory_v1 *memory)
     return SUCCESS;
 }
 
-static int processes_of(void *handle, unsigned int *count, struct process_info *out)
+static int processes_of(void *handle, unsigned int *count, struct process_info *out, int clients)
 {
     struct machine m;
     struct gpu *gpu;
-    unsigned int found = 0, room = *count, i;
+    unsigned int found = 0, room = *count, i, all;
+    const struct process *each;
     int rc = gpu_of(&m, handle, &gpu);
 
     if (rc)
         return rc;
-    for (i = 0; i < m.processes; i++) {
-        if (m.process[i].gpu != (size_t)handle - 1)
+    each = clients ? m.client : m.process;
+    all = clients ? m.clients : m.processes;
+    for (i = 0; i < all; i++) {
+        if (each[i].gpu != (size_t)handle - 1)
             continue;
         if (out && found < room) {
-            out[found].pid = m.process[i].pid;
-            out[found].used_gpu_memory = m.process[i].bytes;
+            out[found].pid = each[i].pid;
+            out[found].used_gpu_memory = each[i].bytes;
             out[found].gpu_instance = out[found].compute_instance = ~0u;
         }
         found++;
@@ -321,7 +429,7 @@ static int processes_of(void *handle, unsigned int *count, struct process_info *
 
 int nvmlDeviceGetComputeRunningProcesses_v2(void *handle, unsigned int *count, struct process_info *out)
 {
-    return processes_of(handle, count, out);
+    return processes_of(handle, count, out, 0);
 }
 
 int nvmlDeviceGetPciInfo_v3(void *handle, struct pci_info *pci)
@@ -480,7 +588,33 @@ int nvmlEventSetWait_v2(void *set, struct event *event, unsigned int timeout_ms)
     return SUCCESS;
 }
 
+int nvmlSystemGetCudaDriverVersion_v2(int *version)
+{
+    struct machine m;
+    int rc = machine(&m);
+
+    *version = m.cuda;
+    return rc;
+}
+
 #ifndef OLD_DRIVER
+int nvmlDeviceGetMigMode(void *handle, unsigned int *now, unsigned int *after_reset)
+{
+    struct machine m;
+    struct gpu *gpu;
+    int rc = gpu_of(&m, handle, &gpu);
+
+    if (rc || !gpu->can_mig)
+        return rc ? rc : NOT_SUPPORTED;
+    *now = *after_reset = (unsigned int)gpu->mig;
+    return SUCCESS;
+}
+
+int nvmlDeviceGetMPSComputeRunningProcesses_v3(void *handle, unsigned int *count, struct process_info *out)
+{
+    return processes_of(handle, count, out, 1);
+}
+
 int nvmlDeviceGetFieldValues(void *handle, int count, struct field_value *values)
 {
     struct machine m;
@@ -496,7 +630,7 @@ int nvmlDeviceGetFieldValues(void *handle, int count, struct field_value *values
 
 int nvmlDeviceGetComputeRunningProcesses_v3(void *handle, unsigned int *count, struct process_info *out)
 {
-    return processes_of(handle, count, out);
+    return processes_of(handle, count, out, 0);
 }
 
 int nvmlDeviceGetMemoryInfo_v2(void *handle, struct memory_v2 *memory)

@@ -71,7 +71,7 @@ class NvmlBox:
         self.write()
         environment = os.environ | {
             "LD_LIBRARY_PATH": str(self.library),
-            "DLQ_FAKE_NVML": str(self.facts),
+            "FAKE_NVML": str(self.facts),
         }
         return subprocess.Popen(
             [sys.executable, str(HERE / "devices_probe.py"), word],
@@ -133,7 +133,7 @@ class ProbedDevices:
 
 def _usage(fields: Any) -> DeviceUsage:
     processes = tuple(DeviceProcess(**process) for process in fields["processes"])
-    return DeviceUsage(fields["used_memory_bytes"], processes)
+    return DeviceUsage(fields["used_memory_bytes"], processes, tuple(fields["mps_pids"]))
 
 
 def _vitals(fields: Any) -> DeviceVitals:

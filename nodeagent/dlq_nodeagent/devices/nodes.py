@@ -36,6 +36,18 @@ def own_gpus(
     )
 
 
+def without_node(
+    devices: Iterable[Device], *, dev: Path = DEV, driver_gpus: Path = DRIVER_GPUS
+) -> str:
+    """Why GPUs cannot be told apart by their nodes: one has none. Empty: each has its own."""
+    for device in devices:
+        if not device.virtual:
+            node = node_of(device, dev=dev, driver_gpus=driver_gpus)
+            if not _is_node(node):
+                return f"GPU {device.index} has no device file {node}"
+    return ""
+
+
 def node_of(device: Device, *, dev: Path = DEV, driver_gpus: Path = DRIVER_GPUS) -> Path:
     """The node of a GPU by its minor number, which need not be its index; it may be missing."""
     minor = _minor(device.uuid, driver_gpus)

@@ -4,6 +4,7 @@ import ctypes
 import importlib
 from collections.abc import Callable
 from contextlib import suppress
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
@@ -61,10 +62,14 @@ class NvmlDevices:
     def usage(self, uuid: str) -> DeviceUsage:
         handle = self._handles[uuid]
         memory = self._ask(uuid, self._memory, handle)
-        processes = self._ask(uuid, self._compute_processes, handle)
+        listed = self._ask(uuid, self._compute_processes, handle)
+        clients = self._ask(uuid, self._mps_clients, handle)
+        processes = {int(p.pid): p.usedGpuMemory for p in (*clients, *listed)}
+        of_mps = {int(p.pid) for p in clients} | {pid for pid in processes if _serves_mps(pid)}
         return DeviceUsage(
             used_memory_bytes=int(memory.used),
-            processes=tuple(DeviceProcess(int(p.pid), p.usedGpuMemory) for p in processes),
+            processes=tuple(DeviceProcess(*one) for one in sorted(processes.items())),
+            mps_pids=tuple(sorted(of_mps)),
         )
 
     def vitals(self) -> tuple[DeviceVitals, ...]:
@@ -138,6 +143,15 @@ class NvmlDevices:
         except self._nvml.NVMLError_FunctionNotFound:  # drivers older than 510
             return self._nvml.nvmlDeviceGetComputeRunningProcesses_v2(handle)
 
+    def _mps_clients(self, handle: Any) -> Any:
+        """They are in a list of their own, which not every driver has. One that does not answer at
+        all has failed the question before.
+        """
+        try:
+            return self._nvml.nvmlDeviceGetMPSComputeRunningProcesses_v3(handle)
+        except self._nvml.NVMLError:
+            return ()
+
     def _open(self) -> None:
         nvml = self._nvml
         remedies = {
@@ -209,6 +223,14 @@ def _same(one: Any, other: Any) -> bool:
     return bool(
         ctypes.cast(one, ctypes.c_void_p).value == ctypes.cast(other, ctypes.c_void_p).value
     )
+
+
+def _serves_mps(pid: int, proc: Path = Path("/proc")) -> bool:
+    try:
+        # The kernel keeps 15 bytes of a name.
+        return (proc / str(pid) / "comm").read_text().startswith("nvidia-cuda-mps")
+    except OSError:
+        return False
 
 
 def _load() -> ModuleType:

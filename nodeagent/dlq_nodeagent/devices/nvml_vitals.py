@@ -59,6 +59,7 @@ class Examiner:
         yield from self._clocks(handle)
         yield from self._links(uuid, handle)
         yield from self._recovery(handle)
+        yield from self._parts(handle)
 
     def _memory(self, handle: Any) -> Iterator[tuple[str, str]]:
         nvml = self._nvml
@@ -138,6 +139,12 @@ class Examiner:
         code = _RECOVERY.get(int(values[0].value.uiVal))
         if code is not None:
             yield code, "the driver asks for it"
+
+    def _parts(self, handle: Any) -> Iterator[tuple[str, str]]:
+        nvml = self._nvml
+        modes = self._if_supported(lambda: nvml.nvmlDeviceGetMigMode(handle))
+        if modes is not None and modes[0] == nvml.NVML_DEVICE_MIG_ENABLE:
+            yield "mig_mode", "it is cut into parts, and dlq gives out whole GPUs"
 
     def _if_supported(self, ask: Callable[[], Any]) -> Any:
         nvml = self._nvml

@@ -46,6 +46,8 @@ class DeviceUsage:
 
     used_memory_bytes: int
     processes: tuple[DeviceProcess, ...]
+    mps_pids: tuple[int, ...] = ()
+    """Of these processes, the clients of an MPS server and the server itself."""
 
     def released_below(self, memory_bytes: int) -> bool:
         """The same, with this bound for the memory that the driver keeps for itself."""
@@ -54,7 +56,9 @@ class DeviceUsage:
     @property
     def words(self) -> str:
         pids = ", ".join(str(process.pid) for process in self.processes) or "none"
-        return f"{self.used_memory_bytes} bytes used, processes: {pids}"
+        mps = ", ".join(map(str, self.mps_pids))
+        shared = f"; shared by MPS, which dlq gives to no job: {mps}" if mps else ""
+        return f"{self.used_memory_bytes} bytes used, processes: {pids}{shared}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,9 @@
 """Faults of a GPU, the actions on them, and when they are over: one table, pure functions.
 
-The buckets follow NVIDIA's catalogue of Xids (docs.nvidia.com/deploy/xid-errors). An application's
-own fault is no reason to lose a GPU; a fault that needs a reset or a new part is.
+The buckets follow NVIDIA's catalogue of Xids for Ampere and newer GPUs, as
+docs.nvidia.com/deploy/xid-errors/analyzing-xid-catalog.html had it with Xids 1 to 172 (compared on
+2026-11-29). docs/running/gpu-health.md has the differences. An application's own fault is no reason
+to lose a GPU; a fault that needs a reset or a new part is.
 """
 
 from __future__ import annotations
@@ -36,16 +38,17 @@ def _xids(action: Action, *numbers: int) -> dict[str, Action]:
 # A code that is missing here is `monitor`.
 ACTIONS: Mapping[str, Action] = {
     # RESTART_APP and IGNORE: engine exceptions, page faults and channels of an application
-    **_xids(Action.NONE, 8, 11, 13, 31, 32, 37, 39, 40, 41, 42, 43, 45, 66, 67, 68, 69, 70, 71, 72),
-    **_xids(Action.NONE, 75, 76, 77, 80, 82, 83, 84, 85, 86, 88, 89, 96, 97, 98, 99, 100, 101, 102),
-    **_xids(Action.NONE, 103, 104, 105, 106, 107, 108, 126, 127, 128, 129, 130, 131, 132, 134, 137),
+    **_xids(Action.NONE, 8, 11, 13, 14, 25, 31, 32, 37, 38, 39, 40, 41, 42, 43, 44, 45, 60, 66, 67),
+    **_xids(Action.NONE, 68, 69, 70, 71, 72, 75, 76, 77, 80, 82, 83, 84, 85, 86, 88, 89, 96, 97),
+    **_xids(Action.NONE, 98, 99, 100, 101, 102, 103, 104, 105, 106, 107, 108, 126, 127, 128, 129),
+    **_xids(Action.NONE, 130, 131, 132, 133, 134, 135, 137, 139, 141),
     # notices; the facts below carry their consequences
     **_xids(Action.MONITOR, 63, 74, 92, 94, 121, 154),
     # RESET_GPU: memory or a microcontroller in an unknown state
     **_xids(Action.RESET, 46, 48, 61, 62, 64, 95, 109, 110, 119, 120, 136, 140, 143, 155, 156, 158),
-    # RESTART_BM: the bus, or the whole machine
+    # RESTART_BM: the bus, or the whole machine (167 is in no bucket yet)
     **_xids(Action.DRAIN, 79, 167),
-    # no row, or no channel, is left to replace a bad one
+    # no row, or no channel, is left to replace a bad one (the catalogue: ignore, and ask support)
     **_xids(Action.RMA, 157, 161),
     # facts: told as long as they are so
     "gpu_is_lost": Action.DRAIN,
@@ -61,6 +64,7 @@ ACTIONS: Mapping[str, Action] = {
     "nvlink_down": Action.MONITOR,
     "nvlink_errors": Action.MONITOR,
     "held": Action.WAIT,  # something computes on it, or holds its memory, for no job of ours
+    "mig_mode": Action.WAIT,  # MIG is on: it is no whole GPU
     "timeout": Action.WAIT,
     "driver_hangs": Action.WAIT,
 }

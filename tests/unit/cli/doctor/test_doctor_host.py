@@ -206,7 +206,7 @@ def test_nvml_tells_driver_and_gpus(
     box = NvmlBox(Path(library).parent, tmp_path / "machine")
     box.add_gpu("GPU-a")
     box.add_gpu("GPU-b")
-    monkeypatch.setenv("DLQ_FAKE_NVML", str(tmp_path / "machine"))
+    monkeypatch.setenv("FAKE_NVML", str(tmp_path / "machine"))
     verdict = nvidia.nvml(HostWish(), library)
     assert (healths(verdict), verdict.found) == (["ok"], "driver 580.65.06, 2 GPUs")
 
@@ -217,7 +217,7 @@ def test_a_driver_that_refuses_says_why(
 ) -> None:
     box = NvmlBox(Path(library).parent, tmp_path / "machine")
     box.say(f"init|{code}")
-    monkeypatch.setenv("DLQ_FAKE_NVML", str(tmp_path / "machine"))
+    monkeypatch.setenv("FAKE_NVML", str(tmp_path / "machine"))
     verdict = nvidia.nvml(HostWish(), library)
     assert healths(verdict) == ["fail"]
     assert word in verdict.found

@@ -35,6 +35,7 @@ def one(code: str, time_s: float = 10.0) -> dict[int, tuple[Symptom, ...]]:
         ("xid_13", Action.NONE),
         ("xid_31", Action.NONE),
         ("xid_43", Action.NONE),
+        ("xid_60", Action.NONE),
         ("xid_48", Action.RESET),
         ("xid_63", Action.MONITOR),
         ("xid_64", Action.RESET),
@@ -44,10 +45,17 @@ def one(code: str, time_s: float = 10.0) -> dict[int, tuple[Symptom, ...]]:
         ("xid_119", Action.RESET),
         ("row_remap_failed", Action.RMA),
         ("thermal_slowdown", Action.MONITOR),
+        ("mig_mode", Action.WAIT),
     ],
 )
 def test_the_table_has_the_buckets_of_the_catalogue(code: str, action: Action) -> None:
     assert ACTIONS[code] is action
+
+
+def test_a_gpu_in_parts_is_given_out_where_an_operator_says_so() -> None:
+    (refused,) = judged(one("mig_mode"))
+    (given,) = judged(one("mig_mode"), mig_mode="monitor")
+    assert (refused.withholds, given.withholds) == (True, False)
 
 
 def test_an_applications_own_fault_is_no_condition() -> None:

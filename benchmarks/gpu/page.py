@@ -1,0 +1,83 @@
+"""The page docs/gpu-proof.md: the last run of each device and driver, from the kept files."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from benchmarks import ROOT
+from benchmarks.gpu.checks.registry import CHECKS, WHOLE_S
+from benchmarks.gpu.proof import FOLDER, table
+
+PATH = ROOT / "docs" / "gpu-proof.md"
+HEAD = f"""\
+<!-- Generated from benchmarks/gpu/results by benchmarks/gpu/page.py; do not edit. -->
+
+# Proofs on a GPU
+
+`make gpu` shows dlq on the GPUs of a host, within {WHOLE_S // 60} minutes. It starts a master and
+an agent there, and ends both. Each section below is the last run on a device with a driver.
+
+## How to run it
+
+```sh
+make gpu                                # all checks, on the first GPU
+make gpu ONLY='facts killed' OUT=out    # some of them
+```
+
+The host needs Python 3.11 or newer with PyTorch, a C compiler, make, and the driver. It needs no
+network, no root and no packages of the system. `GPU_PYTHON=...` names the Python. Without make,
+`python3 benchmarks/gpu/bare.py` does the same. Let no job run on these GPUs meanwhile: the checks
+use most of the memory of the first one.
+
+Packages of dlq's daemons come from a directory, where the Python has none. Make it on a host with a
+network, and copy it to the same place:
+
+```sh
+make gpu-wheels FOR=3.12 HAVE='numpy scipy'    # build/gpu-wheels, for Python 3.12
+```
+
+Each check has a limit of its own. `proof.json` and `proof.md` in build/gpu, or in `OUT`, are
+written anew after each one. A run of all checks is kept in benchmarks/gpu/results, and makes this
+page anew. `python -m benchmarks.gpu --take proof.json` keeps the file of another host. If a claim
+breaks, or a check cannot be made, the exit code is not 0, and the last lines say which.
+
+A check that finds a fault leaves nothing behind: its jobs, its agent and its master end with it.
+
+"""
+NEVER = "No run on a GPU has been kept yet. So none of these claims has been seen on hardware:\n\n"
+
+
+def runs(folder: Path = FOLDER) -> list[dict[str, Any]]:
+    """The kept runs, the newest first."""
+    found = [json.loads(path.read_text()) for path in sorted(folder.glob("*.json"))]
+    return sorted(found, key=lambda told: str(told["day"]), reverse=True)
+
+
+def page_text(kept: Sequence[dict[str, Any]]) -> str:
+    """Its text."""
+    if not kept:
+        claims = [f"| {check.name} | {check.claim} |" for check in CHECKS]
+        return (
+            HEAD
+            + "## Runs\n\n"
+            + NEVER
+            + "\n".join(["| check | claim |", "| --- | --- |", *claims])
+            + "\n"
+        )
+    sections = []
+    for told in kept:
+        machine = told["machine"]
+        sections.append(f"## {machine['device']}, driver {machine['driver']}\n\n{table(told)}")
+    return HEAD + "\n".join(sections)
+
+
+def write_page() -> None:
+    """Write it from the runs that are kept."""
+    PATH.write_text(page_text(runs()))
+
+
+if __name__ == "__main__":
+    write_page()
