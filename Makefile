@@ -212,6 +212,10 @@ demo-cost: setup  ## machines rented from a failing provider where being late co
 demo-ha: setup  ## two masters and a PostgreSQL pair: the leader is killed, stopped, told to leave, and the database killed; no job notices (Debian: postgresql)
 	$(PY) examples/demo/ha.py
 
+.PHONY: demo-many
+demo-many: setup  ## three clusters and one door: jobs with deadlines go to the best offer, one cluster is cut off, one emptied; JOBS=60
+	JOBS='$(JOBS)' $(PY) examples/demo/many.py
+
 .PHONY: demo-web
 demo-web: setup  ## a cluster to look at in a browser: it says the address, and goes on until Ctrl-C
 	$(PY) examples/demo/page.py

@@ -54,11 +54,14 @@ def _changed_s(path: Path) -> float:
 class App:
     """One run of `dlq`. Each part is made when a command first asks for it."""
 
-    def __init__(self, *, home: Path | None, flags: Mapping[str, str]) -> None:
-        """`flags` are the settings that the command line names."""
+    def __init__(self, *, home: Path | None, flags: Mapping[str, str], cluster: str = "") -> None:
+        """`flags` are the settings that the command line names. `cluster`: the name of the home's
+        cluster in the list of this user.
+        """
         from dlq_common.clock import SteadyClock
 
         self._home = home
+        self._cluster = cluster
         self._flags = flags
         self._connection: Connection | None = None
         self.clock: Clock = SteadyClock()
@@ -69,6 +72,14 @@ class App:
         from dlq_client.line.identity import default_home
 
         return self._home or default_home(os.environ)
+
+    def at(self, cluster: str, home: Path) -> App:
+        """The same run at another cluster."""
+        return App(home=home, flags=self._flags, cluster=cluster)
+
+    def named(self, job_id: str) -> str:
+        """The name by which this user may name the job: of a cluster in the list a global one."""
+        return f"{self._cluster}:{job_id}" if self._cluster else job_id
 
     @property
     def home_origin(self) -> str:
@@ -162,12 +173,16 @@ class App:
         from dlq_cli.sign_in import log_in
 
         socket = Path(self.settings.get("login_socket").value)
-        if os.path.exists(socket):
+        # The broker of this host is not asked for a cluster of the list: it may be another one's.
+        if os.path.exists(socket) and not self._cluster:
             return log_in(self.home, socket)
+        raise self._no_identity(expired=expired)
+
+    def _no_identity(self, *, expired: bool) -> Unauthenticated:
         state = "your certificate has expired" if expired else "nobody is logged in here"
         page = self.settings.get("web_address").value
         at_home = "run `dlq login` on the master's host, or name a directory with --home"
-        raise Unauthenticated(
+        return Unauthenticated(
             f"{state}: {self.home} holds no valid identity",
             hint="run `dlq login --oidc`" if page else at_home,
         )

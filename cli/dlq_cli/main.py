@@ -68,6 +68,13 @@ COMMANDS = {
     "checkpoint": Lazy(
         "dlq_cli.commands.jobs.steer:checkpoint", "Ask a job to save now and go on."
     ),
+    "clusters": Lazy(
+        "dlq_cli.commands.many.clusters:clusters", "Your list of clusters, for `submit --to`."
+    ),
+    "move": Lazy("dlq_cli.commands.many.move:move", "A waiting job to another cluster of yours."),
+    "handovers": Lazy(
+        "dlq_cli.commands.many.handovers:handovers", "Jobs that were handed to one of several."
+    ),
     "nodes": Lazy("dlq_cli.commands.cluster.nodes:nodes", "The machines and their GPUs."),
     "gpus": Lazy("dlq_cli.commands.cluster.gpus:gpus", "Every GPU: its job and its health."),
     "queues": Lazy("dlq_cli.commands.cluster.queues:queues", "The queues and their waiting jobs."),

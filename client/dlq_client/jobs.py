@@ -78,6 +78,13 @@ class Jobs(ServiceCalls[JobServiceStub]):
         )
         return self._change(self.stub.SubmitJob, request)
 
+    def withdraw_submission(self, request_id: str) -> str:
+        """The number of the job that was accepted under this key; empty: there is none, and none
+        will come.
+        """
+        request = wire.WithdrawSubmissionRequest(request_id=request_id)
+        return self._connection.call(self.stub.WithdrawSubmission, request).job_id
+
     def submit_many(
         self, specs: Sequence[job_pb2.JobSpec], *, request_id: str = ""
     ) -> list[wire.SubmittedJob]:

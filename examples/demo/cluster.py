@@ -146,6 +146,10 @@ class Cluster:
         daemon.kill()
         daemon.wait()
 
+    def signal(self, name: str, number: signal.Signals) -> None:
+        """Such as SIGSTOP: it is there, and does nothing."""
+        self._daemons[name].send_signal(number)
+
     def stop(self, name: str) -> None:
         """A graceful stop; nothing if it does not run."""
         daemon = self._daemons.pop(name, None)

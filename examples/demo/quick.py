@@ -25,9 +25,11 @@ def slowness() -> int:
     return min(SLOWEST, max(1, round((time.monotonic() - began_s) / USUAL_S)))
 
 
-def quick(more: str = "", *, lease: str = "", settings: str = "", stretch: int = 1) -> str:
+def quick(
+    more: str = "", *, lease: str = "", settings: str = "", stretch: int = 1, twin: bool = False
+) -> str:
     """The tables appended to the configuration: `lease` and `settings` beside those here, and
-    `more` tables. The terms are `stretch` times as long.
+    `more` tables. The terms are `stretch` times as long. `twin`: starts are forecast.
     """
     return f"""
 [lease]
@@ -43,7 +45,7 @@ reconnect_jitter = "1s"
 start_grace = "10s"
 
 [twin]
-enabled = false
+enabled = {str(twin).lower()}
 
 [scheduler]
 policy = "dlq"

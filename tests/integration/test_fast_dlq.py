@@ -169,6 +169,17 @@ def test_a_login_starts_the_helper_for_the_calls_after_it(front: FrontDlq) -> No
     assert front.alone() == started
 
 
+def test_it_hands_a_job_over_and_finds_it_by_its_global_name(front: FrontDlq) -> None:
+    home = Path(front.environment["DLQ_HOME"])
+    (home / "clusters.toml").write_text('[clusters.lab]\nhome = "."\n')
+    started = front.alone()
+    words = ("submit", "--to", "any", "--within", "30s", "--hold", "--parsable", "--", "true")
+    name = front.dlq(*words).stdout.strip()
+    assert name.startswith("lab:")
+    assert front.dlq("why", name).stdout.startswith(f"Job {name.removeprefix('lab:')} ")
+    assert front.alone() == started
+
+
 @pytest.fixture
 def short() -> Iterator[Path]:
     """The address of a socket has 108 characters: not below pytest's own directories."""

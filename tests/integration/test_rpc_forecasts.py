@@ -15,7 +15,7 @@ from dlq.v1 import forecast_pb2
 from dlq.v1 import forecast_service_pb2 as wire
 from dlq.v1 import job_service_pb2 as jobs
 from dlq.v1.forecast_service_pb2_grpc import ForecastServiceStub
-from dlq.v1.job_pb2 import JobSpec
+from dlq.v1.job_pb2 import DeadlineStep, JobSpec
 from dlq.v1.job_service_pb2_grpc import JobServiceStub
 from dlq_common.identity.pki import Role
 from dlq_common.text.wire import from_duration, from_timestamp, to_duration
@@ -87,6 +87,24 @@ async def test_a_spec_is_looked_at_and_not_accepted(house: RpcHouse) -> None:
     assert (job.job_id, job.name, job.user) == (NOT_SUBMITTED, "train", "alice")
     assert answer.HasField("start")
     assert house.control.published.all_jobs == {}
+
+
+@pytest.mark.parametrize(
+    ("judged", "promised", "state"),
+    [(True, 0, "guaranteed"), (True, None, "unguaranteed"), (False, None, "")],
+)
+async def test_the_verdict_of_the_forecast_is_told_for_a_spec_with_deadlines(
+    house: RpcHouse, judged: bool, promised: int | None, state: str
+) -> None:
+    house.foresight.told = StartEstimate(
+        1_000.0, SOON, SOON, "guess", judged=judged, promised=promised
+    )
+    due = DeadlineStep(due_duration=to_duration(3_600.0), reward=100.0)
+    answer = await estimate(house, spec=a_spec(deadlines=[due]))
+    assert answer.promise_state == state
+    assert answer.HasField("promised_time") is (promised is not None)
+    without = await estimate(house, spec=a_spec())
+    assert without.promise_state == ""
 
 
 @pytest.mark.parametrize(

@@ -15,6 +15,8 @@ from dlq.v1 import job_service_pb2 as wire
 from dlq.v1.job_service_pb2_grpc import JobServiceStub
 from dlq_client.jobs import Jobs
 from dlq_common.identity.pki import Role
+from dlq_master.control.stimuli import WithdrawSubmission
+from dlq_master.model.ids import JobId
 from support.harness import Daemons
 from support.rpc_house import DEADLINE_S, RpcHouse, refusal, rpc_house
 
@@ -78,6 +80,21 @@ async def test_without_a_key_nothing_is_submitted(house: RpcHouse, alice: Any) -
     code = await refusal(alice.SubmitJobs(request, timeout=DEADLINE_S))
     assert code is grpc.StatusCode.INVALID_ARGUMENT
     assert house.control.asked == []
+
+
+@pytest.mark.parametrize(("found", "job_id"), [(None, ""), (JobId(7), "7")])
+async def test_a_withdrawal_names_the_job_or_none(
+    house: RpcHouse, alice: Any, found: JobId | None, job_id: str
+) -> None:
+    house.control.answers[WithdrawSubmission] = lambda ask: found
+    asked = wire.WithdrawSubmissionRequest(request_id="r")
+    assert (await alice.WithdrawSubmission(asked, timeout=DEADLINE_S)).job_id == job_id
+    (ask,) = house.control.asked
+    assert (ask.caller.name, ask.request_id) == ("alice", "r")
+    house.audit.close()
+    lines = [json.loads(line) for line in house.audit_path.read_text().splitlines()]
+    methods = [line.get("method", "") for line in lines]
+    assert any(method.endswith("/WithdrawSubmission") for method in methods)
 
 
 async def test_another_users_jobs_are_not_submitted(house: RpcHouse) -> None:

@@ -86,6 +86,7 @@ REFUSED = {
     "dlq logs --rank worker:2": "the job has no roles",
     "dlq doctor --node": "",
     "dlq profile show 17": "none of its starts was recorded",
+    "dlq move lab:17": "has run already",
     "dlq diff 17 1 2": "has no attempt 2",
     "dlq notify test": "there is no rule n17",
     "dlq notify remove": "there is no rule n17",
@@ -170,6 +171,8 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemons]:
             daemons.said("admin", "team", "set", team, "--gpus", "16")
             daemons.said("admin", "team", "add-user", team, getpass.getuser())
         daemons.said("admin", "policy", "set", "-y", "dlq")
+        tables = "".join(f'[clusters.{name}]\nhome = "."\n' for name in ("lab", "roof"))
+        (root / "home" / "clusters.toml").write_text(tables)
         yield daemons
 
 

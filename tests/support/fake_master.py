@@ -115,6 +115,8 @@ class FakeMaster(
         self.own_profile = master_profile_pb2.MasterProfile()
         self.role = "user"  # what the master takes callers for
         self.submitted: dict[str, str] = {}  # request id -> job id
+        self.cancelled: dict[str, str] = {}  # the same of CancelJob
+        self.withdrawn: set[str] = set()  # request ids that are used up
         self.hidden: set[str] = set()  # jobs of others, for CancelJobs
         self._losses: dict[str, int] = {}
         self._once: set[str] = set()
@@ -202,6 +204,7 @@ class FakeMaster(
 
     def SubmitJob(self, request: wire.SubmitJobRequest, context: Any) -> wire.SubmitJobResponse:
         user = self._note("SubmitJob", request, context)
+        self._check_withdrawn(request.request_id, context)
         job_id = self.submitted.get(request.request_id) or str(17 + len(self.submitted))
         job = self.jobs.get(job_id) or job_pb2.Job(
             job_id="" if request.validate_only else job_id,
@@ -225,6 +228,16 @@ class FakeMaster(
             reasons=self.reasons.get(job_id, ()),
             jobs_ahead_count=2 if shown_state(job) == "queued" else None,
         )
+
+    def WithdrawSubmission(
+        self, request: wire.WithdrawSubmissionRequest, context: Any
+    ) -> wire.WithdrawSubmissionResponse:
+        self._note("WithdrawSubmission", request, context)
+        job_id = (self.submitted | self.cancelled).get(request.request_id, "")
+        if not job_id:
+            self.withdrawn.add(request.request_id)
+        self._lose("WithdrawSubmission", context)
+        return wire.WithdrawSubmissionResponse(job_id=job_id)
 
     def SubmitJobs(self, request: wire.SubmitJobsRequest, context: Any) -> wire.SubmitJobsResponse:
         self._note("SubmitJobs", request, context)
@@ -283,6 +296,11 @@ class FakeMaster(
     def CancelJob(self, request: wire.CancelJobRequest, context: Any) -> wire.CancelJobResponse:
         self._note("CancelJob", request, context)
         job = self._job(request.job_id, context)
+        self._check_withdrawn(request.request_id, context)
+        if request.request_id not in self.cancelled:
+            if request.expected_version not in (0, job.version):
+                _abort(context, grpc.StatusCode.ABORTED, "CONFLICT", what="it has changed")
+            self.cancelled[request.request_id] = job.job_id
         if not has_ended(job):
             job.state = job_pb2.JOB_STATE_CANCELLED
         self._lose("CancelJob", context)
@@ -819,6 +837,10 @@ class FakeMaster(
         if told == 1 and self._stream_cuts > 0:
             self._stream_cuts -= 1
             context.abort(grpc.StatusCode.UNAVAILABLE, "the line broke")
+
+    def _check_withdrawn(self, request_id: str, context: Any) -> None:
+        if request_id in self.withdrawn:
+            _abort(context, grpc.StatusCode.ALREADY_EXISTS, "ALREADY_EXISTS", what="withdrawn")
 
     def _job(self, job_id: str, context: Any) -> job_pb2.Job:
         found = next((job for job in self.jobs.values() if job_id in names_of(job)), None)

@@ -107,8 +107,9 @@ def detaching(app: App, job_ids: Sequence[str]) -> Iterator[None]:
             yield
     except KeyboardInterrupt:
         if job_ids:
-            many = f"jobs {', '.join(job_ids)} go" if len(job_ids) > 1 else f"job {job_ids[0]} goes"
-            app.say(f"detached; {many} on. To end: dlq cancel {' '.join(job_ids)}")
+            names = [app.named(job_id) for job_id in job_ids]
+            many = f"jobs {', '.join(names)} go" if len(names) > 1 else f"job {names[0]} goes"
+            app.say(f"detached; {many} on. To end: dlq cancel {' '.join(names)}")
         else:
             app.say("detached; nothing was changed")
         raise exit_codes.Ended(exit_codes.INTERRUPTED) from None

@@ -33,6 +33,8 @@ def estimate_words(estimate: StartEstimate) -> dict[str, Any]:
         "start": None if start is None else _words(start),
         "end": None if end is None else _words(end),
         "basis": estimate.basis,
+        "judged": estimate.judged,
+        "promised": estimate.promised,
     }
 
 
@@ -82,6 +84,8 @@ def read_estimate(content: Mapping[str, Any]) -> StartEstimate:
             start=None if start is None else _range(start),
             end=None if end is None else _range(end),
             basis=basis,
+            judged=content["judged"] is True,
+            promised=None if content["promised"] is None else _whole(content["promised"]),
         )
     except (KeyError, TypeError) as error:
         raise Nonsense(f"{type(error).__name__}: {error}"[:200]) from None

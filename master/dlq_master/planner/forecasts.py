@@ -44,12 +44,16 @@ class Forecast(NamedTuple):
 
 
 class StartEstimate(NamedTuple):
-    """The same for one job. None: in no world. `basis`: the source of its run time."""
+    """The same for one job. None: in no world. `basis`: the source of its run time. `judged`: the
+    likely world has judged its deadlines, and promised the step `promised`, or none.
+    """
 
     at_s: float
     start: Range | None
     end: Range | None
     basis: str
+    judged: bool = False
+    promised: int | None = None
 
 
 class Compared(NamedTuple):

@@ -49,6 +49,7 @@ SERVICES: Mapping[str, Mapping[str, RpcMethod]] = {
     "dlq.v1.JobService": {
         "SubmitJob": RpcMethod(USERS, jobs.submit_job, changes=True),
         "SubmitJobs": RpcMethod(USERS, submitting.submit_jobs, changes=True),
+        "WithdrawSubmission": RpcMethod(USERS, submitting.withdraw_submission, changes=True),
         "GetJob": RpcMethod(USERS, jobs.get_job),
         "ListJobs": RpcMethod(USERS, jobs.list_jobs),
         "ListSteps": RpcMethod(USERS, steps.list_steps),

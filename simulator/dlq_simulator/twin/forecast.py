@@ -90,6 +90,7 @@ def foresee_one(worlds: Worlds, spent: Spent, job: Job) -> StartEstimate:
     starts: list[float] = []
     ends: list[float] = []
     cost = 0.0
+    likely: Job | None = None  # at its start in the first world
     cluster, _ = worlds.thaw()
     come = () if job.job_id in cluster.jobs else (job,)
     for number in range(WORLDS):
@@ -97,13 +98,16 @@ def foresee_one(worlds: Worlds, spent: Spent, job: Job) -> StartEstimate:
             break
         twin = worlds.twin(number, come)
         enough = partial(_over, spent, 1.0 if number else 0.5)
-        start_s, end_s = _life(twin, job.job_id, worlds.now_s + HORIZON_S, enough)
-        starts.append(start_s)
-        ends.append(end_s)
+        starts.append(_start(twin, job.job_id, worlds.now_s + HORIZON_S, enough))
+        likely = likely or twin.cluster.jobs.get(job.job_id)
+        ends.append(_end(twin, job.job_id, worlds.now_s + HORIZON_S, enough))
         cost = cost or spent()
     basis = worlds.run_times.basis(job).value
     now_s = worlds.now_s
-    return StartEstimate(now_s, _found(starts, now_s), _found(ends, now_s), basis)
+    found = StartEstimate(now_s, _found(starts, now_s), _found(ends, now_s), basis)
+    if not come or likely is None:
+        return found
+    return found._replace(judged=bool(likely.verdict), promised=likely.promised)
 
 
 def _submitted(job: Job, now_s: float) -> Job:
@@ -117,12 +121,14 @@ def _over(spent: Spent, most: float) -> bool:
     return spent() > most
 
 
-def _life(
-    twin: TwinWorld, job_id: JobId, until_s: float, enough: Callable[[], bool]
-) -> tuple[float, float]:
-    """When it starts (next) and ends in one world; inf: not in that time."""
+def _start(twin: TwinWorld, job_id: JobId, until_s: float, enough: Callable[[], bool]) -> float:
+    """When it starts (next) in one world; inf: not in that time."""
     _run(twin, until_s, lambda: job_id not in twin.waiting or enough())
-    start_s = twin.starts.get(job_id, inf)
+    return twin.starts.get(job_id, inf)
+
+
+def _end(twin: TwinWorld, job_id: JobId, until_s: float, enough: Callable[[], bool]) -> float:
+    """When it ends in a world that has come to its start; inf: not in that time."""
     end_s: float | None = None
     if job_id not in twin.waiting:
         try:
@@ -131,7 +137,7 @@ def _life(
             end_s = None
         if end_s is None and job_id in twin.courses and twin.courses[job_id].attempt:
             end_s = twin.courses[job_id].finish_s
-    return start_s, inf if end_s is None else end_s
+    return inf if end_s is None else end_s
 
 
 def _ranges(worlds: Sequence[Mapping[JobId, float]], now_s: float) -> dict[JobId, Range]:

@@ -7,7 +7,10 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[3]
-ROOMS = ("cli", "client", "common", "master", "nodeagent", "profiler", "simulator", "web", "notify")
+ROOMS = (
+    "broker", "cli", "client", "common", "master", "nodeagent", "profiler", "simulator", "web",
+    "notify",
+)  # fmt: skip
 # The same thing on both sides of the wire, of a state machine, or of the public modules for users.
 SHARED = {
     "Beat",

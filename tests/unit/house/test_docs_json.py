@@ -7,10 +7,16 @@ import pytest
 
 from dlq.v1 import event_pb2, forecast_pb2, job_pb2, node_pb2, queue_pb2, queue_service_pb2
 from dlq.v1.resource_pb2 import ResourceRequest
+from dlq_broker.handover import HandOver
+from dlq_broker.offers import NoOffer
+from dlq_cli.clusters.shown import handover_facts, offer_facts
 from dlq_cli.facts import cluster, job
 from dlq_cli.output import json_errors
 
 PAGE = Path(__file__).resolve().parents[3] / "docs/reference/json.md"
+HAND = HandOver(
+    number="1", made_s=0.0, name="train", digest="", spec=b"", order=("lab",), sites=("",)
+)
 SHOWN = {
     "Job": job.job_facts(job_pb2.Job()),
     "Resources": job.request_facts(ResourceRequest()),
@@ -27,6 +33,8 @@ SHOWN = {
     "Node": cluster.node_facts(node_pb2.Node()),
     "Queue": cluster.queue_facts(queue_pb2.Queue()),
     "Cluster": cluster.cluster_facts(queue_service_pb2.GetClusterResponse()),
+    "Hand-over": handover_facts(HAND),
+    "Offer": offer_facts(NoOffer("lab", "no answer"), {}),
     "Event": cluster.event_facts(event_pb2.Event()),
 }
 

@@ -6,8 +6,9 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[3]
-ROOMS = ("benchmarks", "cli", "client", "common", "docs", "examples", "master", "nodeagent",
-         "profiler", "proto", "simulator", "web", "notify", "tests", "deploy")  # fmt: skip
+ROOMS = ("benchmarks", "broker", "cli", "client", "common", "docs", "examples", "master",
+         "nodeagent", "profiler", "proto", "simulator", "web", "notify", "tests",
+         "deploy")  # fmt: skip
 FILES = [path.as_posix() for room in ROOMS for path in (ROOT / room).rglob("*.*")]
 PAGES = [
     *(ROOT / name for name in ("README.md", "CONTRIBUTING.md", "SECURITY.md")),
@@ -18,6 +19,7 @@ MODULES = [
     for room in (
         "cli",
         "client",
+        "broker",
         "common",
         "master",
         "nodeagent",

@@ -22,6 +22,7 @@ PRODUCT = (
     "benchmarks",
     "cli",
     "client",
+    "broker",
     "common",
     "deploy",
     "examples",

@@ -12,6 +12,7 @@ ROOT = Path(__file__).resolve().parents[3]
 PRODUCT = (
     "cli",
     "client",
+    "broker",
     "common",
     "master",
     "nodeagent",

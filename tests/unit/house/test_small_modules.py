@@ -11,6 +11,7 @@ ROOT = Path(__file__).resolve().parents[3]
 PRODUCT = (
     "common",
     "client",
+    "broker",
     "cli",
     "master",
     "nodeagent",

@@ -12,6 +12,7 @@ import click
 
 from dlq_cli import exit_codes
 from dlq_cli.app import App
+from dlq_cli.clusters.listed import job_argument
 from dlq_cli.commands.look.logs import follow_job
 from dlq_cli.commands.look.wait import RUNNING, exit_code, wait_for
 from dlq_cli.commands.options import detaching, examples, pass_app
@@ -29,7 +30,7 @@ from dlq_common.job_fields.reading.words import PIPE
 @click.option("--rank", type=click.IntRange(min=0), default=0, show_default=True, metavar="R")
 @click.option("--raw", is_flag=True, help="Print all control sequences, also on a terminal.")
 @click.option("--stdin", is_flag=True, help="Bring our stdin to it, where its stdin is open.")
-@click.argument("job")
+@job_argument(several=False)
 @pass_app
 def attach(app: App, job: str, rank: int, raw: bool, stdin: bool) -> None:
     """Join the output of JOB (stdout and stderr as one) from now on; exits as the job does.

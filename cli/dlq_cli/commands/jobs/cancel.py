@@ -10,6 +10,7 @@ import click
 from dlq.v1 import job_pb2
 from dlq_cli import exit_codes
 from dlq_cli.app import App
+from dlq_cli.clusters.listed import job_argument
 from dlq_cli.commands.jobs.each import change_each, tell_edited
 from dlq_cli.commands.look.wait import wait_for
 from dlq_cli.commands.options import examples, json_option, pass_app, yes_option
@@ -50,7 +51,7 @@ from dlq_common.errors import InvalidRequest
 @click.option("--timeout", metavar="TIME", help="With --wait: at most this long; exit code 124.")
 @yes_option
 @json_option
-@click.argument("job", nargs=-1)
+@job_argument()
 @pass_app
 def cancel(
     app: App,

@@ -9,6 +9,7 @@ import click
 from dlq.v1 import job_pb2
 from dlq_cli import exit_codes
 from dlq_cli.app import App
+from dlq_cli.clusters.listed import job_argument
 from dlq_cli.commands.jobs.each import for_each
 from dlq_cli.commands.options import (
     detaching,
@@ -36,7 +37,7 @@ from dlq_common.text.wire import from_timestamp
 @click.option("--admin", is_flag=True, help="Hold it as an operator: its owner cannot release it.")
 @click.option("--reason", metavar="TEXT", default="", help="Words for the owner.")
 @json_option
-@click.argument("job", nargs=-1, required=True)
+@job_argument(required=True)
 @pass_app
 def hold(app: App, job: tuple[str, ...], admin: bool, reason: str, as_json: bool) -> None:
     """Keep JOB... from starting. One that runs goes on, but is not queued again."""
@@ -47,7 +48,7 @@ def hold(app: App, job: tuple[str, ...], admin: bool, reason: str, as_json: bool
 
 @click.command(epilog=examples("dlq release 17"))
 @json_option
-@click.argument("job", nargs=-1, required=True)
+@job_argument(required=True)
 @pass_app
 def release(app: App, job: tuple[str, ...], as_json: bool) -> None:
     """Take the hold of JOB... back. An operator's hold takes an operator to release."""
@@ -58,7 +59,7 @@ def release(app: App, job: tuple[str, ...], as_json: bool) -> None:
 @click.command(epilog=examples("dlq pause 17", "dlq pause -y 17"))
 @yes_option
 @json_option
-@click.argument("job", nargs=-1, required=True)
+@job_argument(required=True)
 @pass_app
 def pause(app: App, job: tuple[str, ...], yes: bool, as_json: bool) -> None:
     """Checkpoint JOB..., free the GPUs and keep the jobs until `dlq resume`.
@@ -76,7 +77,7 @@ def pause(app: App, job: tuple[str, ...], yes: bool, as_json: bool) -> None:
 @click.command(epilog=examples("dlq resume 17"))
 @never_asks_option
 @json_option
-@click.argument("job", nargs=-1, required=True)
+@job_argument(required=True)
 @pass_app
 def resume(app: App, job: tuple[str, ...], as_json: bool) -> None:
     """Queue paused JOB... again; they go on from their checkpoints."""
@@ -100,7 +101,7 @@ PATIENCE = "10m"
 @click.option("--hold", is_flag=True, help="Also keep it from starting until `dlq release`.")
 @yes_option
 @json_option
-@click.argument("job", nargs=-1, required=True)
+@job_argument(required=True)
 @pass_app
 def requeue(app: App, job: tuple[str, ...], hold: bool, yes: bool, as_json: bool) -> None:
     """Let JOB... save, leave the GPUs and wait again; they go on from their checkpoints.
@@ -119,7 +120,7 @@ def requeue(app: App, job: tuple[str, ...], hold: bool, yes: bool, as_json: bool
 )
 @click.option("--all-ranks", is_flag=True, help="Send it to every rank, not to rank 0 alone.")
 @json_option
-@click.argument("job")
+@job_argument(several=False)
 @click.argument("signal", metavar="SIG")
 @pass_app
 def signal(app: App, job: str, signal: str, all_ranks: bool, as_json: bool) -> None:
@@ -152,7 +153,7 @@ def signal(app: App, job: str, signal: str, all_ranks: bool, as_json: bool) -> N
 )
 @click.option("--no-wait", is_flag=True, help="Return without waiting for the checkpoint.")
 @json_option
-@click.argument("job")
+@job_argument(several=False)
 @pass_app
 def checkpoint(app: App, job: str, timeout: str, no_wait: bool, as_json: bool) -> None:
     """Ask JOB to save now and go on; print the path once the checkpoint is committed.

@@ -117,6 +117,18 @@ def _write_section(
     "--test-only", is_flag=True, help="Check everything and show the result, without submitting."
 )
 @click.option("--request-id", metavar="TEXT", help="Submit at most once under this key.")
+@click.option(
+    "--to",
+    metavar="CLUSTERS",
+    help="Ask these clusters of your list for offers, and submit to the best: any, or a,b.",
+)
+@click.option(
+    "--choose",
+    "rule",
+    metavar="RULE",
+    help="With --to: soonest or cheapest.  [default: soonest]",
+)
+@click.option("--within", metavar="TIME", help="With --to: wait for offers.  [default: 10s]")
 @json_option
 @click.argument("source", nargs=-1, type=click.UNPROCESSED, metavar="[SCRIPT ARGS | SPEC | -- CMD]")
 @click.pass_context
@@ -135,6 +147,9 @@ def submit(
     parsable: bool,
     test_only: bool,
     request_id: str | None,
+    to: str | None,
+    rule: str | None,
+    within: str | None,
     as_json: bool,
     **flags: Any,
 ) -> None:
@@ -146,6 +161,14 @@ def submit(
     your login environment.
     """
     app: App = ctx.obj
+    if to is None and (rule or within):
+        raise InvalidRequest("--choose and --within go with --to")
+    if to is not None:
+        unlike = (("--group", group_file), ("--wait-admission", wait_admission),
+                  ("--interactive", interactive), ("--stdin", stdin))  # fmt: skip
+        for flag, given in unlike:
+            if given:
+                raise InvalidRequest(f"{flag} is for one cluster, and --to asks several")
     if group_file is not None:
         if source or wrap or ctx.meta["dlq.command"]:
             raise InvalidRequest("--group takes the place of a script, a spec or a command")
@@ -158,6 +181,21 @@ def submit(
         submit_group(app, members, over, manner, request_id=key, test_only=test_only)
         return
     spec = asked_spec(ctx, source, wrap, flags)
+    if to is not None:
+        with quiet_grpc():
+            from dlq_cli.clusters.going import ManyWishes, read_rule, read_within
+            from dlq_cli.commands.jobs.submitted_to import submit_spec_to
+        wishes = ManyWishes(
+            to=to,
+            rule=read_rule(rule),
+            within_s=read_within(within),
+            request_id=request_id or "",
+            test_only=test_only,
+            parsable=parsable,
+            as_json=as_json,
+        )
+        submit_spec_to(app, spec, wishes, wait=wait_end, follow=follow)
+        return
     if wait_admission:
         _check_admission(spec, stays=wait_end or follow, leaves=no_wait)
     with quiet_grpc():

@@ -113,7 +113,7 @@ def submit_spec(
             app, several_jobs(jobs, [job_id]) if array else [job_id], as_json=manner.as_json
         )
     if stays:
-        _stay(app, several_jobs(jobs, [job_id]) if array else [job_id], manner)
+        stay(app, several_jobs(jobs, [job_id]) if array else [job_id], manner)
 
 
 def send_spec(
@@ -187,7 +187,8 @@ def _tell_place(app: App, answer: job_service_pb2.SubmitJobResponse) -> None:
         app.say("1 job is ahead of it" if ahead == 1 else f"{ahead} jobs are ahead of it")
 
 
-def _stay(app: App, job_ids: list[str], manner: Manner) -> None:
+def stay(app: App, job_ids: list[str], manner: Manner) -> None:
+    """Follow the job or wait for its end; exits as it does."""
     from dlq_cli.commands.look.logs import follow_job
     from dlq_cli.commands.look.wait import exit_code, wait_for
 

@@ -9,6 +9,7 @@ import click
 
 from dlq.v1 import event_pb2, job_service_pb2
 from dlq_cli.app import App
+from dlq_cli.clusters.listed import job_argument
 from dlq_cli.commands.options import detaching, examples, json_option, pass_app
 from dlq_cli.facts.cluster import event_facts
 from dlq_cli.facts.common import document
@@ -59,7 +60,7 @@ class Asked(NamedTuple):
 @click.option("--node", "nodes", multiple=True, metavar="HOSTS", help="Only events of these nodes.")
 @click.option("--jsonl", is_flag=True, help="One JSON object a line, for each event.")
 @json_option
-@click.argument("job", nargs=-1)
+@job_argument()
 @pass_app
 def events(
     app: App,

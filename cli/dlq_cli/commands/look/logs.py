@@ -10,6 +10,7 @@ import click
 
 from dlq.v1 import job_pb2, job_service_pb2
 from dlq_cli.app import App
+from dlq_cli.clusters.listed import job_argument
 from dlq_cli.commands.options import detaching, examples, pass_app
 from dlq_cli.jobs.attempts import next_attempt
 from dlq_cli.jobs.held import HoldTeller
@@ -60,7 +61,7 @@ WAITING = frozenset({"pending", "queued"})
 @click.option("--attempt", type=click.IntRange(min=1), metavar="K", help="[default: the last]")
 @click.option("--all", "every", is_flag=True, help="Of all attempts, the first one first.")
 @click.option("--raw", is_flag=True, help="Print all control sequences, also on a terminal.")
-@click.argument("job")
+@job_argument(several=False)
 @pass_app
 def logs(
     app: App,
@@ -97,7 +98,7 @@ def logs(
     if not answer.attempts:
         raise IllegalTransition(
             f"job {named.job_id} has not started yet; it has no output",
-            hint=f"dlq why {named.job_id}",
+            hint=f"dlq why {app.named(named.job_id)}",
         )
     if every:
         _print_all(app, answer, rank, wanted, raw=raw)

@@ -9,6 +9,7 @@ import click
 
 from dlq.v1 import job_service_pb2
 from dlq_cli.app import App
+from dlq_cli.clusters.listed import job_argument
 from dlq_cli.commands.options import examples, json_option, pass_app
 from dlq_cli.facts.answers import whole_job_facts
 from dlq_cli.facts.common import document
@@ -23,7 +24,7 @@ from dlq_common.text.hook_words import hook_words
 
 @click.command(epilog=examples("dlq show 17", "dlq show 17 --json | jq '.jobs[0].attempts'"))
 @json_option
-@click.argument("job", nargs=-1, required=True)
+@job_argument(required=True)
 @pass_app
 def show(app: App, job: tuple[str, ...], as_json: bool) -> None:
     """The request, the placement, attempts and checkpoints of JOB...

@@ -7,6 +7,7 @@ import click
 from dlq.v1 import job_pb2
 from dlq_cli import exit_codes
 from dlq_cli.app import App
+from dlq_cli.clusters.listed import job_argument
 from dlq_cli.commands.look.live import watch_status
 from dlq_cli.commands.options import examples, json_option, pass_app
 from dlq_cli.facts.job_list import jobs_document
@@ -61,7 +62,7 @@ RECENT_S = 3600
 @click.option("--no-header", is_flag=True, help="No headings.")
 @click.option("-r", "--array", "one_line_each", is_flag=True, help="A line for every array task.")
 @json_option
-@click.argument("job", nargs=-1)
+@job_argument()
 @pass_app
 def status(
     app: App,

@@ -9,6 +9,7 @@ import click
 from dlq.v1 import job_pb2
 from dlq_cli import exit_codes
 from dlq_cli.app import App
+from dlq_cli.clusters.listed import job_argument
 from dlq_cli.commands.options import detaching, examples, json_option, pass_app
 from dlq_cli.facts.common import document
 from dlq_cli.facts.job import job_facts
@@ -45,7 +46,7 @@ RUNNING = frozenset({"running", "profiling", "pausing"})
 )
 @click.option("--timeout", metavar="TIME", help="Give up after this long: 30s, 10m; exit code 124.")
 @json_option
-@click.argument("job", nargs=-1, required=True)
+@job_argument(required=True)
 @pass_app
 def wait(
     app: App,

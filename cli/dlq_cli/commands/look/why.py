@@ -6,6 +6,7 @@ import click
 
 from dlq.v1 import job_pb2, job_service_pb2
 from dlq_cli.app import App
+from dlq_cli.clusters.listed import job_argument
 from dlq_cli.commands.options import examples, json_option, pass_app
 from dlq_cli.facts.answers import explained_facts
 from dlq_cli.facts.common import document
@@ -23,7 +24,7 @@ from dlq_common.text.wire import from_duration
 
 @click.command(epilog=examples("dlq why 17", "dlq why 17 --json | jq '.jobs[0].reasons[].code'"))
 @json_option
-@click.argument("job", nargs=-1, required=True)
+@job_argument(required=True)
 @pass_app
 def why(app: App, job: tuple[str, ...], as_json: bool) -> None:
     """All reasons why JOB... does not run, the jobs in its way, and its place in the queue."""

@@ -84,6 +84,7 @@ def _share_authority(turn: Turn, ask: ShareAuthority) -> None:
 # These answer with what they return.
 _PLAIN: Final[tuple[Callable[[Turn, Any], Any], ...]] = (
     _open_session,
+    submitting.withdraw,
     nodes.close_session,
     nodes.heartbeat,
     nodes.rank_reports,

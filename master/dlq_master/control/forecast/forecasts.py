@@ -86,6 +86,8 @@ class ForecastKeeper:
         self._changed = asyncio.Event()
         self._changed.set()
         self._looked_s = -math.inf  # when the twin was given the state that it has
+        self._looked_cpu_s = 0.0  # and the CPU time that it took
+        self._changes = self._looked_changes = 0  # turns that changed something, now and then
         self._read_past = past
         self._past: deque[PastRuns] = deque(maxlen=PAST_KEPT)
         newest = [*state.cluster.jobs.values()][-RECENT_KEPT:]
@@ -100,6 +102,7 @@ class ForecastKeeper:
         if not (batch.jobs or batch.nodes or batch.forgotten_nodes):
             return
         self._changed.set()
+        self._changes += 1
         self._submitted(batch.jobs)
         if self._read_past is None:  # what is on disk has been read
             self.remember(job for job in batch.jobs if job.ended and job.live_attempt is None)
@@ -186,8 +189,7 @@ class ForecastKeeper:
                 async with asyncio.timeout(UNCHANGED_S):
                     await self._changed.wait()
             cpu_s = await self.refresh()
-            rest_s = max(float(self._config.refresh_every), cpu_s / self._config.cpu_share)
-            await asyncio.sleep(rest_s)
+            await asyncio.sleep(self._rest_s(cpu_s))
 
     async def rest(self) -> None:
         """Nobody wants to know: the twin leaves, until somebody does."""
@@ -234,6 +236,7 @@ class ForecastKeeper:
     async def _look(self, now_s: float) -> Forecast:
         await self._know_past()
         number, cpu_s = next(self._numbers), float(self._config.cpu_seconds)
+        changes = self._changes
         shot = questions.state_of(self._state.cluster, self._state.policy, now_s)
         past, recent = tuple(self._past), tuple(self._recent)
         # Most of the work is done where turns go on meanwhile.
@@ -245,7 +248,8 @@ class ForecastKeeper:
             await self._twin.restart(str(error))
             raise
         forecast = await self._believed(read_forecast, content)
-        self._looked_s = now_s
+        self._looked_s, self._looked_changes = now_s, changes
+        self._looked_cpu_s = forecast.cpu_s
         self._health.answered()
         return forecast
 
@@ -272,7 +276,7 @@ class ForecastKeeper:
         self._want(self._clock.now_s())
         try:
             async with asyncio.timeout(patience_s):
-                if self._clock.now_s() - self._looked_s > FRESH_S:
+                if self._is_old():
                     await self._look_for_one()
                 async with self._asking:
                     return await self._twin.ask(number, question, patience_s)
@@ -285,8 +289,20 @@ class ForecastKeeper:
 
     async def _look_for_one(self) -> None:
         async with self._looking:
-            if self._clock.now_s() - self._looked_s > FRESH_S:
+            if self._is_old():
                 await self._look(self._clock.now_s())
+
+    def _is_old(self) -> bool:
+        """Whether a question needs another look. Jobs that have come meanwhile are in the way of
+        the next one; the twin's share of a core bounds such looks.
+        """
+        age_s = self._clock.now_s() - self._looked_s
+        changed = self._changes > self._looked_changes
+        return age_s > FRESH_S or (changed and age_s > self._rest_s(self._looked_cpu_s))
+
+    def _rest_s(self, cpu_s: float) -> float:
+        """From one look, which took so much CPU time, to the next."""
+        return max(float(self._config.refresh_every), cpu_s / self._config.cpu_share)
 
     async def _believed(
         self, read: Callable[[Mapping[str, Any]], Answer], content: Mapping[str, Any]

@@ -8,6 +8,7 @@ from itertools import groupby
 from operator import attrgetter
 
 from dlq_common.errors import (
+    AlreadyExists,
     DlqError,
     InvalidRequest,
     PermissionDenied,
@@ -21,7 +22,7 @@ from dlq_master.control.config import JobsConfig
 from dlq_master.control.deadlines import deadline_updates
 from dlq_master.control.jobs import dependencies, elastic, eligible
 from dlq_master.control.loop.once import Done, once
-from dlq_master.control.loop.turn import Answer, Turn
+from dlq_master.control.loop.turn import WITHDRAWN, Answer, Turn
 from dlq_master.control.machines import renting
 from dlq_master.control.people import counts, queues, teams
 from dlq_master.control.people.queues import MOST_NICE, ClassWish
@@ -35,6 +36,7 @@ from dlq_master.control.stimuli import (
     SubmitJob,
     SubmitMany,
     Submitted,
+    WithdrawSubmission,
 )
 from dlq_master.model.estimates.estimate import DECLARED, NOTHING_KNOWN, Basis, Unmeasured
 from dlq_master.model.ids import JobId
@@ -107,6 +109,23 @@ def submit_many(turn: Turn, ask: SubmitMany) -> Answer:
     for _, group in groupby(ask.asks, _terms_of):
         answers += _submit_alike(turn, [*group])
     return lambda: tuple(answers)
+
+
+def withdraw(turn: Turn, ask: WithdrawSubmission) -> JobId | None:
+    """The job of a submission that was accepted; else its request id is used up in this turn.
+
+    A message that is still on its way is refused then, as another request of that id.
+    """
+    known = turn.known_request(ask)
+    if known is None:
+        turn.remember(ask, WITHDRAWN)
+    elif known.result.isdecimal():
+        return JobId(int(known.result))
+    elif known.result != WITHDRAWN:
+        raise AlreadyExists(
+            f"request id {ask.request_id} was used for no submission", kind="request_id"
+        )
+    return None
 
 
 # --- helpers, in order of use ---------------------------------------------------------------------

@@ -40,6 +40,7 @@ else:  # types only: they are made of slices that the rooms own, and the loop im
 K = TypeVar("K")
 V = TypeVar("V")
 _JOB_LEAP = 10_000_000  # an agent that claims a higher one is not believed
+WITHDRAWN = "withdrawn"  # the result of a request id that nothing may come of
 Answer = Callable[[], Any]  # evaluated at the end of the turn, after the plan
 
 
@@ -272,17 +273,21 @@ class Turn:
         self._check_person(ask.caller)
         if not ask.request_id:
             return None
-        key = (ask.caller.key, ask.request_id)
-        known = self._answered.get(key) or self._known_request(key)
+        known = self.known_request(ask)
         if known is None:
             return None
         if known.digest != digest(ask):
-            raise AlreadyExists(
-                f"request id {ask.request_id} was used for another request", kind="request_id"
-            )
+            withdrawn = known.result == WITHDRAWN
+            use = "withdrawn before its job came" if withdrawn else "used for another request"
+            raise AlreadyExists(f"request id {ask.request_id} was {use}", kind="request_id")
         return known.result
 
-    def _known_request(self, key: tuple[str, str]) -> StoredRequest | None:
+    def known_request(self, ask: OnceRequest) -> StoredRequest | None:
+        """The earlier request of this caller with this id, whatever it asked for."""
+        key = (ask.caller.key, ask.request_id)
+        return self._answered.get(key) or self._stored_request(key)
+
+    def _stored_request(self, key: tuple[str, str]) -> StoredRequest | None:
         if key in self._recalled:
             return self._recalled[key]
         return self.archive.request(*key)

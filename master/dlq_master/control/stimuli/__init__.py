@@ -69,6 +69,7 @@ from dlq_master.control.stimuli.jobs import TakeHookResults as TakeHookResults
 from dlq_master.control.stimuli.jobs import UpdatedJob as UpdatedJob
 from dlq_master.control.stimuli.jobs import UpdateJob as UpdateJob
 from dlq_master.control.stimuli.jobs import UpdateNote as UpdateNote
+from dlq_master.control.stimuli.jobs import WithdrawSubmission as WithdrawSubmission
 from dlq_master.control.stimuli.loans import LookAtGpus as LookAtGpus
 from dlq_master.control.stimuli.loans import SwitchLoans as SwitchLoans
 from dlq_master.control.stimuli.loans import TakeLook as TakeLook

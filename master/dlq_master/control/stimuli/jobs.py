@@ -138,6 +138,13 @@ class SubmitMany(CallerRequest["tuple[JobId | DlqError, ...]"]):
     asks: tuple[SubmitJob, ...]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WithdrawSubmission(CallerRequest["JobId | None"]):
+    """Make certain whether a submission with this request id was accepted; None: none is, or will
+    be.
+    """
+
+
 class AskedMember(NamedTuple):
     """So many jobs alike of a group."""
 

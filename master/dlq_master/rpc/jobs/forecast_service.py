@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
 
 from dlq.v1 import forecast_pb2
 from dlq.v1 import forecast_service_pb2 as wire
@@ -19,10 +20,11 @@ from dlq_master.model.attempts.deadlines import due_s
 from dlq_master.model.ids import JobId, NodeId
 from dlq_master.model.jobs.job import Job
 from dlq_master.model.nodes.node import Gpu, Node, NodeState
-from dlq_master.planner.forecasts import Changes, Forecast, Range
+from dlq_master.planner.forecasts import Changes, Forecast, Range, StartEstimate
 from dlq_master.rpc.calls.call import Call
 from dlq_master.rpc.calls.reads import ENCODED
 from dlq_master.rpc.jobs.visible import visible_job
+from dlq_master.rpc.specs.deadlines import GUARANTEED, UNGUARANTEED
 from dlq_master.rpc.specs.intake import node_id_of, submit_stimulus
 from dlq_master.rpc.views.convert import range_message
 from dlq_master.rpc.views.job_view import job_message
@@ -51,7 +53,18 @@ async def estimate_job(call: Call, request: wire.EstimateJobRequest) -> wire.Est
         basis=found.basis,
         start=_range(found.start),
         end=_range(found.end),
+        **_verdict(job, found),
     )
+
+
+def _verdict(job: Job, found: StartEstimate) -> dict[str, Any]:
+    """On the deadlines of a job that has not been submitted."""
+    if not (found.judged and job.steps):
+        return {}
+    if found.promised is None or found.promised >= len(job.steps):
+        return {"promise_state": UNGUARANTEED}
+    due = to_timestamp(due_s(job, found.promised))
+    return {"promise_state": GUARANTEED, "promised_time": due}
 
 
 async def get_forecast_quality(

@@ -14,7 +14,13 @@ from dlq.v1.job_pb2 import JobSpec
 from dlq_common.errors import DlqError, InvalidRequest
 from dlq_common.text.names import check_word, shown
 from dlq_master.control.jobs.groups import check_size, of_member
-from dlq_master.control.stimuli import AskedMember, SubmitGroup, SubmitJob, SubmitMany
+from dlq_master.control.stimuli import (
+    AskedMember,
+    SubmitGroup,
+    SubmitJob,
+    SubmitMany,
+    WithdrawSubmission,
+)
 from dlq_master.model.ids import JobId
 from dlq_master.model.jobs.eligible import MemberEnds
 from dlq_master.rpc.calls.call import Call
@@ -44,6 +50,13 @@ async def submit_jobs(call: Call, request: wire.SubmitJobsRequest) -> wire.Submi
     while some := [(f"{request_id}#{number}", spec) for number, spec in islice(specs, IN_A_TURN)]:
         response.jobs.extend(await _submit(call, some))
     return response
+
+
+async def withdraw_submission(
+    call: Call, request: wire.WithdrawSubmissionRequest
+) -> wire.WithdrawSubmissionResponse:
+    job_id = await call.ask(WithdrawSubmission(**call.signed(request)))
+    return wire.WithdrawSubmissionResponse(job_id="" if job_id is None else str(job_id))
 
 
 async def _submit(call: Call, specs: Sequence[tuple[str, JobSpec]]) -> list[wire.SubmittedJob]:

@@ -32,6 +32,7 @@ SIZES = (1, 2, 4, 8)  # of a job that names no number of GPUs
 _HOUR_S = 3600.0
 CONTINUE, CANCEL = "continue", "cancel"
 ON_MISS = (CONTINUE, CANCEL)
+GUARANTEED, UNGUARANTEED = "guaranteed", "unguaranteed"  # states of a promise
 
 
 def check_deadlines(spec: JobSpec) -> None:
@@ -105,7 +106,7 @@ def promise_message(
     if risk is not None and job.promised is not None:
         message.risk = risk.cause
         message.risk_time.CopyFrom(to_timestamp(risk.since_s))
-    if job.alternative is not None and state == "unguaranteed":
+    if job.alternative is not None and state == UNGUARANTEED:
         _add_alternative(message, job.alternative)
     return message
 
@@ -209,9 +210,9 @@ def _asked(step: DeadlineStep) -> AskedDeadline:
 
 def _state(job: Job, profile_s: float | None, *, offered: bool) -> str:
     if job.promised is not None:
-        return "guaranteed"
+        return GUARANTEED
     if job.verdict:
-        return "unguaranteed"
+        return UNGUARANTEED
     if not offered:
         return "not_offered"
     if job.ended or job.timed or is_awaited(job, profile_s):

@@ -70,10 +70,16 @@ class EstimateJobResponse(_message.Message):
     BASIS_FIELD_NUMBER: _builtins.int
     MISSING_FIELD_NUMBER: _builtins.int
     JOB_FIELD_NUMBER: _builtins.int
+    PROMISE_STATE_FIELD_NUMBER: _builtins.int
+    PROMISED_TIME_FIELD_NUMBER: _builtins.int
     basis: _builtins.str
     """The source of its run time: "estimate", "family", "limit", "user", "all", "guess"."""
     missing: _builtins.str
     """Why there is no estimate; empty: there is one."""
+    promise_state: _builtins.str
+    """Of a job with deadlines that has not been submitted, the verdict of the forecast: "guaranteed" or "unguaranteed".
+    It is no promise. Empty: the forecast has none.
+    """
     @_builtins.property
     def start(self) -> _forecast_pb2.TimeRange:
         """When it starts (again); unset: it runs, has ended, or no start was seen."""
@@ -90,6 +96,10 @@ class EstimateJobResponse(_message.Message):
     def job(self) -> _job_pb2.Job:
         """The present job, or the job as it would be accepted."""
 
+    @_builtins.property
+    def promised_time(self) -> _timestamp_pb2.Timestamp:
+        """The deadline that it would be promised; unset: none."""
+
     def __init__(
         self,
         *,
@@ -99,10 +109,12 @@ class EstimateJobResponse(_message.Message):
         basis: _builtins.str = ...,
         missing: _builtins.str = ...,
         job: _job_pb2.Job | None = ...,
+        promise_state: _builtins.str = ...,
+        promised_time: _timestamp_pb2.Timestamp | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["end", b"end", "estimate_time", b"estimate_time", "job", b"job", "start", b"start"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["end", b"end", "estimate_time", b"estimate_time", "job", b"job", "promised_time", b"promised_time", "start", b"start"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["basis", b"basis", "end", b"end", "estimate_time", b"estimate_time", "job", b"job", "missing", b"missing", "start", b"start"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["basis", b"basis", "end", b"end", "estimate_time", b"estimate_time", "job", b"job", "missing", b"missing", "promise_state", b"promise_state", "promised_time", b"promised_time", "start", b"start"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -268,6 +268,52 @@ class GroupMember(_message.Message):
 Global___GroupMember: _TypeAlias = GroupMember  # noqa: Y015
 
 @_typing.final
+class WithdrawSubmissionRequest(_message.Message):
+    """Request of WithdrawSubmission."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    REQUEST_ID_FIELD_NUMBER: _builtins.int
+    request_id: _builtins.str
+    """The idempotency key of the SubmitJob, or of the CancelJob."""
+    def __init__(
+        self,
+        *,
+        request_id: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["request_id", b"request_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___WithdrawSubmissionRequest: _TypeAlias = WithdrawSubmissionRequest  # noqa: Y015
+
+@_typing.final
+class WithdrawSubmissionResponse(_message.Message):
+    """Answer of WithdrawSubmission."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    JOB_ID_FIELD_NUMBER: _builtins.int
+    job_id: _builtins.str
+    """The job that was accepted under this key, of an array its first task, or that was cancelled. Empty: the request
+    has had no effect, and will have none.
+    """
+    def __init__(
+        self,
+        *,
+        job_id: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["job_id", b"job_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___WithdrawSubmissionResponse: _TypeAlias = WithdrawSubmissionResponse  # noqa: Y015
+
+@_typing.final
 class SubmittedJob(_message.Message):
     """One job of SubmitJobs: accepted, or refused."""
 

@@ -45,6 +45,11 @@ class JobServiceStub:
                 request_serializer=dlq_dot_v1_dot_job__service__pb2.SubmitJobsRequest.SerializeToString,
                 response_deserializer=dlq_dot_v1_dot_job__service__pb2.SubmitJobsResponse.FromString,
                 _registered_method=True)
+        self.WithdrawSubmission = channel.unary_unary(
+                '/dlq.v1.JobService/WithdrawSubmission',
+                request_serializer=dlq_dot_v1_dot_job__service__pb2.WithdrawSubmissionRequest.SerializeToString,
+                response_deserializer=dlq_dot_v1_dot_job__service__pb2.WithdrawSubmissionResponse.FromString,
+                _registered_method=True)
         self.GetJob = channel.unary_unary(
                 '/dlq.v1.JobService/GetJob',
                 request_serializer=dlq_dot_v1_dot_job__service__pb2.GetJobRequest.SerializeToString,
@@ -161,6 +166,16 @@ class JobServiceServicer:
         would do it; a refusal stands in the place of its job. The answer is sent after all are on disk.
         Idempotent by request_id: a repeat with the same specs answers with the same jobs, and tries the refused ones again.
         INVALID_ARGUMENT for no spec, and for more than 1,000.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def WithdrawSubmission(self, request, context):
+        """Makes certain whether a SubmitJob of the caller has been accepted, where its answer is lost. If it was, the
+        answer names its job, and nothing changes. If not, its request_id is used up: a SubmitJob that arrives later is
+        ALREADY_EXISTS. The same holds for a CancelJob of one job. The answer is sent after that is on disk. May be
+        repeated at will, and answers the same.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -337,6 +352,11 @@ def add_JobServiceServicer_to_server(servicer, server):
                     request_deserializer=dlq_dot_v1_dot_job__service__pb2.SubmitJobsRequest.FromString,
                     response_serializer=dlq_dot_v1_dot_job__service__pb2.SubmitJobsResponse.SerializeToString,
             ),
+            'WithdrawSubmission': grpc.unary_unary_rpc_method_handler(
+                    servicer.WithdrawSubmission,
+                    request_deserializer=dlq_dot_v1_dot_job__service__pb2.WithdrawSubmissionRequest.FromString,
+                    response_serializer=dlq_dot_v1_dot_job__service__pb2.WithdrawSubmissionResponse.SerializeToString,
+            ),
             'GetJob': grpc.unary_unary_rpc_method_handler(
                     servicer.GetJob,
                     request_deserializer=dlq_dot_v1_dot_job__service__pb2.GetJobRequest.FromString,
@@ -488,6 +508,33 @@ class JobService:
             '/dlq.v1.JobService/SubmitJobs',
             dlq_dot_v1_dot_job__service__pb2.SubmitJobsRequest.SerializeToString,
             dlq_dot_v1_dot_job__service__pb2.SubmitJobsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def WithdrawSubmission(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/dlq.v1.JobService/WithdrawSubmission',
+            dlq_dot_v1_dot_job__service__pb2.WithdrawSubmissionRequest.SerializeToString,
+            dlq_dot_v1_dot_job__service__pb2.WithdrawSubmissionResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -52,6 +52,12 @@ class JobServiceStub:
     Idempotent by request_id: a repeat with the same specs answers with the same jobs, and tries the refused ones again.
     INVALID_ARGUMENT for no spec, and for more than 1,000.
     """
+    WithdrawSubmission: _grpc.UnaryUnaryMultiCallable[_job_service_pb2.WithdrawSubmissionRequest, _job_service_pb2.WithdrawSubmissionResponse]
+    """Makes certain whether a SubmitJob of the caller has been accepted, where its answer is lost. If it was, the
+    answer names its job, and nothing changes. If not, its request_id is used up: a SubmitJob that arrives later is
+    ALREADY_EXISTS. The same holds for a CancelJob of one job. The answer is sent after that is on disk. May be
+    repeated at will, and answers the same.
+    """
     GetJob: _grpc.UnaryUnaryMultiCallable[_job_service_pb2.GetJobRequest, _job_service_pb2.GetJobResponse]
     """Returns one job. NOT_FOUND also when it is another user's."""
     ListJobs: _grpc.UnaryUnaryMultiCallable[_job_service_pb2.ListJobsRequest, _job_service_pb2.ListJobsResponse]
@@ -144,6 +150,12 @@ class JobServiceAsyncStub(JobServiceStub):
     would do it; a refusal stands in the place of its job. The answer is sent after all are on disk.
     Idempotent by request_id: a repeat with the same specs answers with the same jobs, and tries the refused ones again.
     INVALID_ARGUMENT for no spec, and for more than 1,000.
+    """
+    WithdrawSubmission: _aio.UnaryUnaryMultiCallable[_job_service_pb2.WithdrawSubmissionRequest, _job_service_pb2.WithdrawSubmissionResponse]  # type: ignore[assignment]
+    """Makes certain whether a SubmitJob of the caller has been accepted, where its answer is lost. If it was, the
+    answer names its job, and nothing changes. If not, its request_id is used up: a SubmitJob that arrives later is
+    ALREADY_EXISTS. The same holds for a CancelJob of one job. The answer is sent after that is on disk. May be
+    repeated at will, and answers the same.
     """
     GetJob: _aio.UnaryUnaryMultiCallable[_job_service_pb2.GetJobRequest, _job_service_pb2.GetJobResponse]  # type: ignore[assignment]
     """Returns one job. NOT_FOUND also when it is another user's."""
@@ -246,6 +258,18 @@ class JobServiceServicer(metaclass=_abc_1.ABCMeta):
         would do it; a refusal stands in the place of its job. The answer is sent after all are on disk.
         Idempotent by request_id: a repeat with the same specs answers with the same jobs, and tries the refused ones again.
         INVALID_ARGUMENT for no spec, and for more than 1,000.
+        """
+
+    @_abc_1.abstractmethod
+    def WithdrawSubmission(
+        self,
+        request: _job_service_pb2.WithdrawSubmissionRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_job_service_pb2.WithdrawSubmissionResponse, _abc.Awaitable[_job_service_pb2.WithdrawSubmissionResponse]]:
+        """Makes certain whether a SubmitJob of the caller has been accepted, where its answer is lost. If it was, the
+        answer names its job, and nothing changes. If not, its request_id is used up: a SubmitJob that arrives later is
+        ALREADY_EXISTS. The same holds for a CancelJob of one job. The answer is sent after that is on disk. May be
+        repeated at will, and answers the same.
         """
 
     @_abc_1.abstractmethod

@@ -212,3 +212,21 @@ def test_a_job_that_comes_waits_behind_the_others_and_has_an_end_if_it_is_due() 
     forecast = foresee(busy_worlds(), lambda: 0.0, [come])
     assert forecast.starts[JobId(99)].likely_s - NOW_S == pytest.approx(RUN_S, rel=2 * COARSE)
     assert {*forecast.ends} == {JobId(1), JobId(99)}
+
+
+@pytest.mark.parametrize(("hours", "promised"), [(12.0, 0), (0.5, None)])
+def test_a_deadline_that_is_asked_for_is_judged_as_the_policy_would(
+    hours: float, promised: int | None
+) -> None:
+    def thaw() -> tuple[Cluster, Policy]:
+        policy = build("chronus")
+        cluster = Cluster(policy.ordering, Terms())
+        for name in ("n1", "n2"):
+            cluster.put_node(a_node(name))
+        return cluster, policy
+
+    worlds = Worlds(thaw, NOW_S, KNOWN)
+    asked = a_job(99, 8, duration_estimate_s=3_600.0, steps=strict(hours * 3_600.0))
+    found = foresee_one(worlds, lambda: 0.0, asked)
+    assert (found.judged, found.promised) == (True, promised)
+    assert not foresee_one(worlds, lambda: 0.0, a_job(99, 8)).judged

@@ -196,6 +196,25 @@ def test_a_job_that_nobody_has_submitted_comes_after_those_that_wait(story: Stor
     assert NOT_SUBMITTED not in story.master.state.cluster.jobs
 
 
+def test_a_question_sees_jobs_that_have_come_since_the_last_look_but_not_at_once(
+    story: Story,
+) -> None:
+    new = story.waits._replace(
+        job_id=NOT_SUBMITTED, state=JobState.PENDING, sequence=0, name="asked"
+    )
+
+    def start_s() -> float:
+        found = story.estimate(new).start
+        assert found is not None
+        return found.likely_s - story.master.clock.now_s()
+
+    alone_s = start_s()
+    story.submit("third", time_limit_s=LIMIT_S)
+    assert start_s() == pytest.approx(alone_s)
+    story.master.clock.advance(float(TwinConfig().refresh_every) + 1.0)
+    assert start_s() > alone_s + LIMIT_S / 4
+
+
 def test_a_job_that_runs_has_only_an_end(story: Story) -> None:
     found = story.estimate(story.master.job(story.runs.job_id))
     assert found.start is None

@@ -1,0 +1,114 @@
+"""Goes on with a hand-over until it is certain where its job is, or the patience is over.
+
+The order of effects is the whole safety: the record first, then the message, then the record of the
+answer. A kill between any two leaves a record that says which cluster may have the job.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from dlq_broker.doors import ClusterDoor
+from dlq_broker.handover import (
+    HandOver,
+    NextAct,
+    given_up,
+    kept,
+    leaving,
+    proven,
+    taken,
+    tried,
+)
+from dlq_broker.records import HandOverRecords
+from dlq_common.errors import AlreadyExists, NotFound
+
+
+class Carrier:
+    """Carries hand-overs to clusters. `now_s` is UTC."""
+
+    def __init__(
+        self,
+        records: HandOverRecords,
+        doors: Mapping[str, ClusterDoor],
+        now_s: Callable[[], float],
+    ) -> None:
+        self._records = records
+        self._doors = doors
+        self._now_s = now_s
+
+    def known(self, number: str, digest: str) -> HandOver | None:
+        """The hand-over that this number has begun. AlreadyExists: it is of another spec."""
+        hand = self._records.read(number)
+        if hand is not None and hand.digest != digest:
+            raise AlreadyExists(f"hand-over {number} is of another job", kind="handover", id=number)
+        return hand
+
+    def begin(self, hand: HandOver) -> None:
+        """Write it down. From here on its job comes to be once, whatever is killed."""
+        with self._records.held(hand.number):
+            if self._records.read(hand.number) is not None:
+                what = f"hand-over {hand.number} has begun already"
+                raise AlreadyExists(what, kind="handover", id=hand.number)
+            self._records.write(hand)
+
+    def go_on(self, number: str, wait: Callable[[], bool]) -> HandOver:
+        """Ask until it has ended. `wait` pauses before a question is asked again; False: enough.
+
+        The hand-over as it is then: an open one may be gone on with later. NotFound, TryAgain: as
+        the records say.
+        """
+        with self._records.held(number):
+            hand = self._read(number)
+            while hand.is_open:
+                door = self._doors.get(hand.cluster)
+                if door is None or door.site != hand.site or hand.is_too_old(self._now_s()):
+                    break
+                before = hand
+                hand = self._step(door, hand)
+                stands = hand.is_open and (hand.place, hand.act) == (before.place, before.act)
+                if stands and not wait():
+                    break
+            return hand
+
+    def give_up(self, number: str, wait: Callable[[], bool]) -> HandOver:
+        """Want it no more: once it is certain that no cluster has the job, it has ended."""
+        with self._records.held(number):
+            hand = given_up(self._read(number))
+            self._records.write(hand)
+        return self.go_on(number, wait)
+
+    def _read(self, number: str) -> HandOver:
+        hand = self._records.read(number)
+        if hand is None:
+            raise NotFound(f"there is no hand-over {number}", kind="handover", id=number)
+        return hand
+
+    def _step(self, door: ClusterDoor, hand: HandOver) -> HandOver:
+        if hand.act is NextAct.SUBMIT:
+            hand = self._written(leaving(hand))
+            return self._written(tried(hand, door.submit(hand.spec, hand.key)))
+        moving = hand.moving
+        if hand.act is NextAct.TAKE and moving is not None:
+            hand = self._written(leaving(hand))
+            return self._written(taken(hand, door.take(moving.job, moving.version, hand.key)))
+        step = kept if hand.act is NextAct.KEEP else proven
+        return self._written(step(hand, door.withdraw(hand.key)))
+
+    def _written(self, hand: HandOver) -> HandOver:
+        self._records.write(hand)
+        return hand
+
+
+def why_open(hand: HandOver, doors: Mapping[str, ClusterDoor], now_s: float) -> str:
+    """Why an open hand-over has not ended, and how it would end."""
+    door = doors.get(hand.cluster)
+    if door is None:
+        return f"cluster {hand.cluster} is not in the list any more, and may have the job"
+    if door.site != hand.site:
+        return f"the list means another cluster by {hand.cluster} now: it was {hand.site}"
+    if hand.is_too_old(now_s):
+        return (
+            f"it is too old to be sent again: look for the job at {hand.cluster}, and then "
+            f"remove the record"
+        )
+    return f"cluster {hand.cluster} may have the job, and has not answered yet"

@@ -1,0 +1,72 @@
+"""The port to a cluster: the questions of a hand-over, and the possible answers."""
+
+from __future__ import annotations
+
+from typing import NamedTuple, Protocol
+
+from dlq_broker.offers import OfferAnswer
+
+
+class Accepted(NamedTuple):
+    """There is a job under this key, from this try or an earlier one."""
+
+    job: str  # its number there, of an array that of the array
+
+
+class Declined(NamedTuple):
+    """This try was refused, and has made nothing. It says nothing of earlier tries."""
+
+    why: str
+    reason: str = ""  # the word of the error
+
+
+class Unheard(NamedTuple):
+    """There was no answer. `left`: the message may have reached the cluster."""
+
+    why: str
+    left: bool = True
+
+
+class Withdrawn(NamedTuple):
+    """There is no job under this key, and none will come."""
+
+
+Tried = Accepted | Declined | Unheard
+Proof = Accepted | Withdrawn | Unheard
+
+
+class ClusterDoor(Protocol):
+    """One listed cluster. Each call is one try, ends in bounded time, and raises no DlqError."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def site(self) -> str:
+        """The cluster itself, and the user there: a list may give its name to another one."""
+        ...
+
+    def offer(self, spec: bytes, within_s: float) -> OfferAnswer:
+        """When the job would start and end there, or why there is no offer. Changes nothing."""
+        ...
+
+    def offer_of(self, job: str, within_s: float) -> OfferAnswer:
+        """The same of a job that waits there."""
+        ...
+
+    def take(self, job: str, version: int, key: str) -> Tried:
+        """End a job that waits there, if it has not changed since this version. A repeat of an
+        accepted order is accepted, and changes nothing.
+        """
+        ...
+
+    def submit(self, spec: bytes, key: str) -> Tried:
+        """Submit the job under this key. A repeat of an accepted one is accepted as the same
+        job.
+        """
+        ...
+
+    def withdraw(self, key: str) -> Proof:
+        """Make certain whether the request of this key has taken effect; if not, it never will. May
+        be repeated.
+        """
+        ...

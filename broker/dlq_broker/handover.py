@@ -1,0 +1,233 @@
+"""The steps of a hand-over: pure. One job goes to one cluster of an order, or to none.
+
+The next cluster gets it only when the present one has proven that it has no job of this hand-over,
+and will have none. So at every instant at most one cluster can have the job.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from typing import NamedTuple, assert_never
+
+from dlq_broker.doors import Accepted, Declined, Proof, Tried, Unheard, Withdrawn
+from dlq_broker.offers import OfferAnswer
+
+# Masters keep keys for seven days. Afterwards a repeat would be a new job.
+KEY_GOOD_S = 6 * 86_400.0
+
+
+class HandOverState(StrEnum):
+    """OPEN until it is certain where the job is."""
+
+    OPEN = "open"
+    PLACED = "placed"  # a cluster has the job
+    REFUSED = "refused"  # no cluster has it: all that offered have refused it, or are away
+    GIVEN_UP = "given_up"  # no cluster has it: its user has given it up
+    STAYED = "stayed"  # it was to move, and the cluster that has it kept it
+
+
+class NextAct(StrEnum):
+    """The next question to the present cluster."""
+
+    TAKE = "take"  # end the waiting job, which is to move; asked of the cluster that has it
+    KEEP = "keep"  # that it has not ended it, and will not; likewise
+    SUBMIT = "submit"
+    PROVE = "prove"  # that it has no job, before the next cluster gets it
+    END = "end"  # likewise, before it is given up
+
+
+class MovingJob(NamedTuple):
+    """A job that waits at a cluster, and is to move. `version`: it has not changed since."""
+
+    cluster: str
+    site: str
+    job: str
+    version: int
+
+    @property
+    def global_name(self) -> str:
+        return f"{self.cluster}:{self.job}"
+
+
+_AT_ITS_OWN = frozenset({NextAct.TAKE, NextAct.KEEP})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HandOver:
+    """One job on its way. `number` names it, and makes its keys: one for each cluster."""
+
+    number: str
+    made_s: float  # UTC
+    name: str  # of the job, for people
+    digest: str  # of its spec
+    spec: bytes  # a serialized dlq.v1.JobSpec; empty once it has ended
+    order: tuple[str, ...]  # clusters, the best offer first
+    sites: tuple[str, ...]  # of these clusters: a key is good at one site alone
+    answers: tuple[OfferAnswer, ...] = ()
+    reasons: tuple[tuple[str, str], ...] = ()  # for the place of each cluster
+    place: int = 0  # of the present cluster in the order
+    tries: int = 0  # submissions to it that may have left
+    act: NextAct = NextAct.SUBMIT
+    state: HandOverState = HandOverState.OPEN
+    job: str = ""  # its number at the present cluster
+    moving: MovingJob | None = None  # None: a new job
+    story: tuple[str, ...] = ()  # what clusters have answered, for people
+
+    @property
+    def cluster(self) -> str:
+        """The present cluster: it has the job, or may have it."""
+        return self.order[self.place] if self._left is None else self._left.cluster
+
+    @property
+    def site(self) -> str:
+        """The present cluster, whatever the list calls it by now."""
+        return self.sites[self.place] if self._left is None else self._left.site
+
+    @property
+    def _left(self) -> MovingJob | None:
+        """The job that is to move, until its cluster has ended it."""
+        return self.moving if self.act in _AT_ITS_OWN else None
+
+    @property
+    def key(self) -> str:
+        """The idempotency key of the request to the present cluster. No name has a colon."""
+        return f"{self.number}.{self.cluster}" if self._left is None else f"{self.number}:take"
+
+    @property
+    def is_open(self) -> bool:
+        return self.state is HandOverState.OPEN
+
+    @property
+    def in_doubt(self) -> bool:
+        """Whether the present cluster may have the job."""
+        return self.is_open and self.tries > 0
+
+    @property
+    def global_name(self) -> str:
+        """Such as `a:17`; empty while no cluster is known to have the job."""
+        return f"{self.cluster}:{self.job}" if self.job else ""
+
+    def is_too_old(self, now_s: float) -> bool:
+        """Whether its key may be forgotten by now: a repeat could be a second job."""
+        return self.in_doubt and now_s - self.made_s > KEY_GOOD_S
+
+
+def digest_of(spec: bytes) -> str:
+    """Equal for equal specs."""
+    return hashlib.sha256(spec).hexdigest()[:32]
+
+
+def leaving(hand: HandOver) -> HandOver:
+    """Before a submission leaves: from now on the cluster may have the job."""
+    return replace(hand, tries=hand.tries + 1)
+
+
+def tried(hand: HandOver, answer: Tried) -> HandOver:
+    """After the submission that `leaving` has announced."""
+    match answer:
+        case Accepted():
+            return _placed(hand, answer)
+        case Declined():
+            told = _told(hand, f"refused it: {answer.why}")
+            # An earlier try may still be on its way, and nothing says that it is refused too.
+            return replace(told, act=NextAct.PROVE) if hand.tries > 1 else _next(told)
+        case Unheard() if answer.left:
+            return _told(hand, f"did not answer: {answer.why}")
+        case Unheard():
+            back = _told(replace(hand, tries=hand.tries - 1), f"was not reached: {answer.why}")
+            return back if back.tries else _next(back)
+        case _:
+            assert_never(answer)
+
+
+def taken(hand: HandOver, answer: Tried) -> HandOver:
+    """After the order to end the waiting job, that `leaving` has announced."""
+    match answer:
+        case Accepted():
+            return _free(hand)
+        case Declined():
+            told = _told(hand, f"keeps it: {answer.why}")
+            return replace(told, act=NextAct.KEEP) if hand.tries > 1 else _stayed(told)
+        case Unheard() if answer.left:
+            return _told(hand, f"did not answer: {answer.why}")
+        case Unheard():
+            back = _told(replace(hand, tries=hand.tries - 1), f"was not reached: {answer.why}")
+            return back if back.tries else _stayed(back)
+        case _:
+            assert_never(answer)
+
+
+def kept(hand: HandOver, answer: Proof) -> HandOver:
+    """After the question whether the order to end it has taken effect."""
+    match answer:
+        case Accepted():
+            return _free(hand)
+        case Withdrawn():
+            return _stayed(hand)
+        case Unheard():
+            return _told(hand, f"did not answer: {answer.why}")
+        case _:
+            assert_never(answer)
+
+
+def proven(hand: HandOver, answer: Proof) -> HandOver:
+    """After the question whether a job came of the key."""
+    match answer:
+        case Accepted():
+            return _placed(hand, answer)
+        case Withdrawn() if hand.act is NextAct.END:
+            return _ended(_told(hand, "has no job of it"), HandOverState.GIVEN_UP)
+        case Withdrawn():
+            return _next(_told(hand, "has no job of it"))
+        case Unheard():
+            return _told(hand, f"did not answer: {answer.why}")
+        case _:
+            assert_never(answer)
+
+
+def given_up(hand: HandOver) -> HandOver:
+    """Its user wants it no more. Where a cluster may have the job, that is asked first. A job that
+    was to move stays, if its cluster has not ended it.
+    """
+    if not hand.is_open:
+        return hand
+    if hand.act in _AT_ITS_OWN:
+        return replace(hand, act=NextAct.KEEP) if hand.tries else _stayed(hand)
+    if hand.tries:
+        return replace(hand, act=NextAct.END)
+    return _ended(hand, HandOverState.GIVEN_UP)
+
+
+def _placed(hand: HandOver, answer: Accepted) -> HandOver:
+    told = _told(hand, f"has it as job {answer.job}")
+    return _ended(replace(told, job=answer.job), HandOverState.PLACED)
+
+
+def _free(hand: HandOver) -> HandOver:
+    """The waiting job has ended, and never ran: another cluster may get it."""
+    told = _told(hand, "has let it go")
+    return replace(told, act=NextAct.SUBMIT, tries=0)
+
+
+def _stayed(hand: HandOver) -> HandOver:
+    job = "" if hand.moving is None else hand.moving.job
+    return _ended(replace(hand, job=job), HandOverState.STAYED)
+
+
+def _next(hand: HandOver) -> HandOver:
+    """The next cluster of the order; without one, no cluster has the job."""
+    if hand.place + 1 == len(hand.order):
+        return _ended(hand, HandOverState.REFUSED)
+    return replace(hand, place=hand.place + 1, tries=0, act=NextAct.SUBMIT)
+
+
+def _ended(hand: HandOver, state: HandOverState) -> HandOver:
+    """Its spec may hold secrets, and nobody needs it any more."""
+    return replace(hand, state=state, spec=b"")
+
+
+def _told(hand: HandOver, words: str) -> HandOver:
+    line = f"{hand.cluster} {words}"
+    return hand if hand.story[-1:] == (line,) else replace(hand, story=(*hand.story, line))

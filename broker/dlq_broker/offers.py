@@ -1,0 +1,117 @@
+"""The answers of clusters for one spec, as values. Instants are UTC seconds."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from math import inf, isfinite
+from typing import Any, NamedTuple
+
+HOUR_S = 3_600.0
+GUARANTEED, UNGUARANTEED = "guaranteed", "unguaranteed"
+
+
+class TimeSpan(NamedTuple):
+    """An uncertain instant: one time in ten it is earlier than the first, one in ten later than the
+    last. `inf`: later than the forecast reaches.
+    """
+
+    earliest_s: float
+    likely_s: float
+    latest_s: float
+
+
+class ClusterOffer(NamedTuple):
+    """A cluster would take the job. Without a forecast `start` and `end` are None, and `unknown`
+    says why.
+    """
+
+    cluster: str
+    start: TimeSpan | None = None
+    end: TimeSpan | None = None
+    basis: str = ""  # the source of its run time
+    unknown: str = ""
+    promise: str = ""  # the verdict of the forecast on its deadline; "": there is none
+    promised_s: float | None = None
+    gpus: int = 0
+    price: float | None = None  # of a GPU-hour; None: the list names none
+
+    @property
+    def likely_end_s(self) -> float:
+        return inf if self.end is None else self.end.likely_s
+
+    @property
+    def likely_start_s(self) -> float:
+        return inf if self.start is None else self.start.likely_s
+
+    @property
+    def cost(self) -> float | None:
+        """Of its GPUs for the likely time from start to end; None: without a price or a time."""
+        time_s = self.likely_end_s - self.likely_start_s
+        if self.price is None or not isfinite(time_s):
+            return None
+        return self.price * self.gpus * max(0.0, time_s) / HOUR_S
+
+
+class NoOffer(NamedTuple):
+    """A cluster that is silent, or that refuses the job. `reason` is the word of its error."""
+
+    cluster: str
+    why: str
+    reason: str = ""
+    silent: bool = False
+
+
+OfferAnswer = ClusterOffer | NoOffer
+
+
+def answer_facts(answer: OfferAnswer) -> dict[str, Any]:
+    """An answer as JSON has it: null for what is unknown, or later than was looked ahead."""
+    if isinstance(answer, NoOffer):
+        state = "silent" if answer.silent else "refused"
+        return {
+            "cluster": answer.cluster, "state": state, "why": answer.why, "reason": answer.reason,
+        }  # fmt: skip
+    return {
+        "cluster": answer.cluster,
+        "state": "offered",
+        "start": _span_facts(answer.start),
+        "end": _span_facts(answer.end),
+        "basis": answer.basis or None,
+        "unknown": answer.unknown or None,
+        "promise": answer.promise or None,
+        "promised_s": answer.promised_s,
+        "gpus": answer.gpus,
+        "price_per_gpu_hour": answer.price,
+        "cost": None if answer.cost is None else round(answer.cost, 4),
+    }
+
+
+def answer_from(facts: Mapping[str, Any]) -> OfferAnswer:
+    """The same answer again. KeyError, TypeError or ValueError: these are no facts of one."""
+    cluster, state = facts["cluster"], facts["state"]
+    if state != "offered":
+        return NoOffer(cluster, facts["why"], facts["reason"], silent=state == "silent")
+    return ClusterOffer(
+        cluster,
+        _span_from(facts["start"]),
+        _span_from(facts["end"]),
+        facts["basis"] or "",
+        facts["unknown"] or "",
+        facts["promise"] or "",
+        facts["promised_s"],
+        facts["gpus"],
+        facts["price_per_gpu_hour"],
+    )
+
+
+def _span_facts(span: TimeSpan | None) -> dict[str, float | None] | None:
+    if span is None:
+        return None
+    return {key: at_s if isfinite(at_s) else None for key, at_s in span._asdict().items()}
+
+
+def _span_from(facts: Mapping[str, float | None] | None) -> TimeSpan | None:
+    if facts is None:
+        return None
+    known = {key: inf if at_s is None else float(at_s) for key, at_s in facts.items()}
+    return TimeSpan(**known)

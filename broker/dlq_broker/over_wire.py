@@ -1,0 +1,177 @@
+"""A listed cluster over the SDK: the port of `doors` on real calls."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import grpc
+
+from dlq.v1 import forecast_pb2, job_pb2
+from dlq.v1 import forecast_service_pb2 as forecasts
+from dlq.v1 import job_service_pb2 as wire
+from dlq.v1.forecast_service_pb2_grpc import ForecastServiceStub
+from dlq.v1.job_service_pb2_grpc import JobServiceStub
+from dlq_broker.doors import Accepted, Declined, Proof, Tried, Unheard, Withdrawn
+from dlq_broker.offers import (
+    GUARANTEED,
+    UNGUARANTEED,
+    ClusterOffer,
+    NoOffer,
+    OfferAnswer,
+    TimeSpan,
+)
+from dlq_client.line.connection import CALL_DEADLINE_S, Connection
+from dlq_client.line.errors import did_nothing, from_rpc_error, is_lost
+from dlq_common.errors import DlqError, InternalError, Unavailable
+from dlq_common.text.wire import from_timestamp, to_duration
+
+# Of the bound, so much is for the way there and back.
+_WAY_SHARE = 0.1
+
+
+class WireCluster:
+    """One cluster. `connect` makes its line when it is first needed, and may raise a DlqError."""
+
+    def __init__(
+        self,
+        name: str,
+        site: str,
+        connect: Callable[[], Connection],
+        now_s: float,
+        price: float | None = None,
+    ) -> None:
+        """`now_s`: the caller's clock in UTC seconds, the same for all clusters of a question. A
+        cluster may have another one.
+        """
+        self._name = name
+        self._site = site
+        self._connect = connect
+        self._now_s = now_s
+        self._price = price
+
+    @property
+    def name(self) -> str:
+        return self._name
+
+    @property
+    def site(self) -> str:
+        return self._site
+
+    def offer(self, spec: bytes, within_s: float) -> OfferAnswer:
+        return self._asked(
+            forecasts.EstimateJobRequest(spec=job_pb2.JobSpec.FromString(spec)), within_s
+        )
+
+    def offer_of(self, job: str, within_s: float) -> OfferAnswer:
+        return self._asked(forecasts.EstimateJobRequest(job_id=job), within_s)
+
+    def _asked(self, asked: forecasts.EstimateJobRequest, within_s: float) -> OfferAnswer:
+        asked.wait_duration.CopyFrom(to_duration(max(0.1, within_s * (1 - _WAY_SHARE))))
+        try:
+            line = self._connect()
+        except DlqError as error:
+            return self._no_offer(error, silent=isinstance(error, Unavailable))
+        stub = ForecastServiceStub(line.channel)
+        try:
+            return self._offered(self._once(line, stub.EstimateJob, asked, within_s))
+        except grpc.RpcError as error:
+            failure = from_rpc_error(error, line.identity.address)
+            return self._no_offer(failure, silent=is_lost(error))
+
+    def submit(self, spec: bytes, key: str) -> Tried:
+        asked = wire.SubmitJobRequest(request_id=key, spec=job_pb2.JobSpec.FromString(spec))
+        asked.brief = True
+        return self._changed("SubmitJob", asked)
+
+    def take(self, job: str, version: int, key: str) -> Tried:
+        asked = wire.CancelJobRequest(request_id=key, job_id=job, expected_version=version)
+        return self._changed("CancelJob", asked)
+
+    def _changed(self, method: str, asked: Any) -> Tried:
+        """One try of a request that is answered with a job."""
+        try:
+            line = self._connect()
+        except DlqError as error:
+            return Unheard(error.what, left=False)
+        try:
+            answer = self._once(line, getattr(JobServiceStub(line.channel), method), asked)
+        except grpc.RpcError as error:
+            failure = from_rpc_error(error, line.identity.address)
+            if is_lost(error) or isinstance(failure, InternalError):
+                return Unheard(failure.what, left=not did_nothing(error))
+            return Declined("; ".join(filter(None, (failure.what, failure.hint))), failure.reason)
+        job = answer.job
+        return Accepted(job.array_task.array_id if job.HasField("array_task") else job.job_id)
+
+    def withdraw(self, key: str) -> Proof:
+        asked = wire.WithdrawSubmissionRequest(request_id=key)
+        try:
+            line = self._connect()
+        except DlqError as error:
+            return Unheard(error.what)
+        stub = JobServiceStub(line.channel)
+        try:
+            job_id = self._once(line, stub.WithdrawSubmission, asked).job_id
+        except grpc.RpcError as error:
+            return Unheard(_words(error, line))
+        return Accepted(self._named(line, stub, job_id)) if job_id else Withdrawn()
+
+    def _no_offer(self, error: DlqError, *, silent: bool) -> NoOffer:
+        return NoOffer(self._name, error.what, error.reason, silent=silent)
+
+    def _once(
+        self, line: Connection, method: Any, request: Any, deadline_s: float = CALL_DEADLINE_S
+    ) -> Any:
+        """One try: a hand-over counts them itself."""
+        return line.asking(partial(method, request, timeout=deadline_s))
+
+    def _named(self, line: Connection, stub: JobServiceStub, job_id: str) -> str:
+        """Of a task the number of its array, as a submission answers."""
+        try:
+            job = self._once(line, stub.GetJob, wire.GetJobRequest(job_id=job_id)).job
+        except grpc.RpcError:  # its events are gone, or the line: the number is right all the same
+            return job_id
+        return str(job.array_task.array_id) if job.HasField("array_task") else job_id
+
+    def _offered(self, answer: forecasts.EstimateJobResponse) -> ClusterOffer:
+        has, promise = answer.HasField, answer.job.promise
+        # The forecast begins when its cluster was looked at, by the clock there. It is taken to
+        # begin now: else an old look, or a clock that is behind, would make the earliest offer.
+        shift_s = self._now_s - from_timestamp(answer.estimate_time)
+        state, due = answer.promise_state, answer.promised_time
+        if promise.state == GUARANTEED and promise.HasField("guaranteed_index"):
+            state, due = GUARANTEED, promise.deadlines[promise.guaranteed_index].due_time
+        elif promise.state == UNGUARANTEED:
+            state = UNGUARANTEED
+        return ClusterOffer(
+            self._name,
+            _span(answer.start, shift_s) if has("start") else None,
+            _span(answer.end, shift_s) if has("end") else None,
+            answer.basis,
+            answer.missing,
+            state,
+            from_timestamp(due) if state == GUARANTEED else None,
+            answer.job.resources.gpu_count,
+            self._price,
+        )
+
+
+def _words(error: grpc.RpcError, line: Connection) -> str:
+    failed: Any = error  # it is a grpc.Call too, as the stubs do not say
+    if failed.code() is grpc.StatusCode.UNIMPLEMENTED:
+        return "it is of a former release, and cannot say whether it has the job"
+    return from_rpc_error(error, line.identity.address).what
+
+
+def _span(told: forecast_pb2.TimeRange, shift_s: float) -> TimeSpan:
+    has = told.HasField
+    return TimeSpan(
+        from_timestamp(told.earliest_time) + shift_s if has("earliest_time") else _NEVER,
+        from_timestamp(told.likely_time) + shift_s if has("likely_time") else _NEVER,
+        from_timestamp(told.latest_time) + shift_s if has("latest_time") else _NEVER,
+    )
+
+
+_NEVER = float("inf")

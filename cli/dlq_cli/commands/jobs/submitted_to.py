@@ -1,0 +1,34 @@
+"""`dlq submit --to`: the job of a command line to one of several clusters."""
+
+from __future__ import annotations
+
+from dlq_cli.app import App
+from dlq_cli.clusters.going import ManyWishes, submit_to
+from dlq_cli.clusters.listed import Clusters
+from dlq_cli.commands.jobs.submitted import Manner, stay
+from dlq_cli.lists.select import several_jobs
+from dlq_cli.output.zone import LocalZone
+from dlq_cli.spec.message import put_instants, to_message
+from dlq_cli.spec.slurm.request import WHOLE
+from dlq_cli.spec.validate import Spec
+from dlq_client.jobs import Jobs
+from dlq_common.errors import InvalidRequest
+
+
+def submit_spec_to(app: App, spec: Spec, wishes: ManyWishes, *, wait: bool, follow: bool) -> None:
+    """Hand a spec over, and stay with its job if that is wished."""
+    if spec.origins.get("nodes") == WHOLE:
+        raise InvalidRequest("--exclusive takes nodes of one cluster, and --to asks several")
+    message = to_message(spec)
+    put_instants(message, spec, now_s=app.clock.now_s(), zone=LocalZone())
+    clusters = Clusters(app)
+    try:
+        hand = submit_to(app, clusters, message, wishes)
+        if hand is None or not (wait or follow):
+            return
+        there = clusters.app(hand.cluster)
+        job_ids = several_jobs(Jobs(there.connection()), [hand.job])
+        manner = Manner(parsable=False, as_json=False, wait=wait, follow=follow)
+        stay(there, job_ids, manner)
+    finally:
+        clusters.close()

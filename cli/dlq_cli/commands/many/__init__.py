@@ -1,0 +1,1 @@
+"""Commands about the user's list of clusters."""

@@ -1,0 +1,275 @@
+#!/usr/bin/env python3
+"""make demo-many: three clusters of virtual GPUs behind one door: offers, one cluster cut off, and
+one emptied.
+
+Exits 0 only if no job was lost or doubled, and each promise was kept, refused, or given up in time.
+JOBS=60 says how many jobs; KEEP=1 leaves the logs.
+"""
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import processes
+from alone import perform_alone
+from cluster import BIN, MASTER, Cluster, wait_until
+from dlq_client.line.identity import load_identity, save_identity
+from proof import ProofFailed
+from quick import STAYS, quick, slowness
+from screen import Screen
+from site_of_jobs import ENDED, ENOUGH_S, Job
+
+# Each with its price of a GPU-hour. The second one is cut off, the third one is emptied.
+PRICES = {"lab": 0.0, "roof": 0.3, "shed": 0.2}
+CUT_OFF, EMPTIED = "roof", "shed"
+NODE = "node-1"
+GPUS = 8
+STRETCH = slowness()
+# A master that stands still for a while is no reason to give its nodes up.
+PATIENT = """
+ttl = "60s"
+unreachable = "90s"
+hold = "600s"
+"""
+AT_A_TIME = 2  # questions of one user that a master takes at a time
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """One job: it sleeps, and may ask for a deadline (seconds from its submission)."""
+
+    name: str
+    gpus: int
+    run_s: int
+    deadline_s: int | None
+
+    def words(self) -> list[str]:
+        due = () if self.deadline_s is None else ("--deadline", f"{self.deadline_s}s")
+        work = ("--work", f"{2 * self.run_s}s")
+        return ["--gpus", str(self.gpus), *work, *due, "--", "sleep", str(self.run_s)]
+
+
+def asks(count: int) -> list[Ask]:
+    """Most have time enough, some are too late from the start, and some have no deadline."""
+    draw = random.Random(26)
+    made = []
+    for number in range(count):
+        run_s = draw.randint(5, 20)
+        kind = draw.random()
+        due_s = 900 * STRETCH if kind < 0.65 else 2 * run_s + 5 if kind < 0.8 else None
+        made.append(Ask(f"job-{number:03d}", draw.choice((1, 1, 2, 2, 4, 8)), run_s, due_s))
+    return made
+
+
+@dataclass
+class Door:
+    """The user with the list of clusters."""
+
+    root: Path
+    clusters: dict[str, Cluster]
+    screen: Screen
+    handed: dict[str, Job] = field(default_factory=dict)  # the hand-over of each job, by name
+
+    def write_list(self) -> None:
+        identity = load_identity(next(iter(self.clusters.values())).home)
+        assert identity is not None
+        save_identity(self.root / "me", identity)
+        tables = [
+            f'[clusters.{name}]\nhome = "{one.home}"\nprice_per_gpu_hour = {PRICES[name]}\n'
+            for name, one in self.clusters.items()
+        ]
+        (self.root / "me" / "clusters.toml").write_text("\n".join(tables))
+
+    def ask(self, *words: str) -> subprocess.CompletedProcess[str]:
+        """One `dlq` of this user, with any exit code."""
+        environment = {"PATH": os.environ["PATH"], "DLQ_HOME": str(self.root / "me")}
+        words = (str(BIN / "dlq"), *words)
+        return subprocess.run(words, env=environment, capture_output=True, text=True)
+
+    def told(self, what: str, *words: str) -> Any:
+        """One key of a command's JSON output; ProofFailed if it fails."""
+        done = self.ask(*words, "--json")
+        if done.returncode:
+            raise ProofFailed(f"dlq {' '.join(words)}: {done.stderr}")
+        return json.loads(done.stdout)[what]
+
+    def submit(self, ask: Ask, *, to: str = "any", within: str = "20s") -> None:
+        """Hand one job over."""
+        words = ("submit", "--to", to, "--within", within, "--json", "-J", ask.name, "-D", "/tmp")
+        done = self.ask(*words, *ask.words())
+        if done.returncode:
+            raise ProofFailed(f"{ask.name} was not taken: {done.stderr}")
+        self.handed[ask.name] = json.loads(done.stdout)["handover"]
+
+    def submit_all(self, some: Sequence[Ask], *, within: str = "20s") -> None:
+        """Hand these over, a few at a time, and say where they are."""
+        with ThreadPoolExecutor(AT_A_TIME) as pool:
+            list(pool.map(lambda ask: self.submit(ask, within=within), some))
+        counts = Counter(self.handed[ask.name]["cluster"] for ask in some)
+        told = ", ".join(f"{count} to {name}" for name, count in sorted(counts.items()))
+        self.screen.say(f"{len(some)} jobs are handed over: {told}")
+
+    def jobs(self) -> list[tuple[str, Job]]:
+        """All jobs of all clusters."""
+        found = []
+        for name, one in self.clusters.items():
+            listed = json.loads(one.dlq("status", "--since", "all", "--json"))["jobs"]
+            found += [(name, job) for job in listed]
+        return found
+
+
+def cut_off(door: Door, some: Sequence[Ask]) -> str:
+    """A master stands still: it is silent, and its jobs go on."""
+    door.screen.act(f"The master of {CUT_OFF} stands still (SIGSTOP), and more jobs come")
+    door.clusters[CUT_OFF].signal(MASTER, signal.SIGSTOP)
+    try:
+        door.submit_all(some, within="5s")
+    finally:
+        door.clusters[CUT_OFF].signal(MASTER, signal.SIGCONT)
+    for ask in some:
+        states = {one["cluster"]: one["state"] for one in door.handed[ask.name]["offers"]}
+        if states[CUT_OFF] != "silent" or door.handed[ask.name]["cluster"] == CUT_OFF:
+            raise ProofFailed(f"{ask.name}: {CUT_OFF} stood still, and is {states[CUT_OFF]}")
+    return f"{len(some)} jobs went to the two others while {CUT_OFF} stood still"
+
+
+def empty(door: Door) -> str:
+    """A cluster takes no new work, and its waiting jobs move."""
+    door.screen.act(f"{EMPTIED} takes no new work, and its waiting jobs move to the others")
+    for number in range(4):  # so that there are some
+        door.submit(Ask(f"wide-{number}", GPUS, 8, None), to=EMPTIED)
+    there = door.clusters[EMPTIED]
+    there.dlq("admin", "node", "cordon", NODE, "--reason", "the demo empties it")
+    moved = 0
+    for name, job in door.jobs():
+        if name != EMPTIED or job["state"] != "queued" or job["attempt_count"]:
+            continue
+        hand = door.told("handover", "move", f"{EMPTIED}:{job['job_id']}", "--anyway")
+        door.screen.say(f"{hand['moved_from']} is {hand['global_name']} now ({job['name']})")
+        door.handed[job["name"]] = hand
+        moved += 1
+    if not moved:
+        raise ProofFailed(f"no job waited at {EMPTIED}")
+    return f"{moved} waiting jobs moved away from {EMPTIED}"
+
+
+def judge(door: Door, expected: int) -> list[str]:
+    """Every job has completed once, and every promise was kept."""
+    mine: dict[str, list[tuple[str, Job]]] = {}
+    for name, job in door.jobs():
+        if job["state"] != "cancelled":
+            mine.setdefault(job["name"], []).append((name, job))
+    if len(mine) != expected or len(door.handed) != expected:
+        raise ProofFailed(f"{expected} jobs were handed over, and {len(mine)} are there")
+    ends = Counter[str]()
+    for name, there in mine.items():
+        if len(there) != 1:
+            raise ProofFailed(f"{name} is there {len(there)} times")
+        cluster, job = there[0]
+        if f"{cluster}:{job['job_id']}" != door.handed[name]["global_name"]:
+            raise ProofFailed(f"{name} is not where its hand-over says: {door.handed[name]}")
+        if job["state"] != "completed":
+            raise ProofFailed(f"{name} is {job['state']} at {cluster}")
+        ends[_promise(door, cluster, job)] += 1
+    return [
+        f"all {expected} jobs completed, each once, and where its hand-over says",
+        f"deadlines promised and kept: {ends['kept']}, refused at the submission: "
+        f"{ends['refused']}, given up in time when {EMPTIED} took no more work: "
+        f"{ends['given up']}",
+    ]
+
+
+def _promise(door: Door, cluster: str, job: Job) -> str:
+    """The end of its promise. ProofFailed if it was late, or given up without a reason."""
+    promise = job["promise"]
+    if promise is None:
+        return "none"
+    told = json.loads(door.clusters[cluster].dlq("events", job["job_id"], "--json"))["events"]
+    kinds = {event["kind"] for event in told}
+    if "promise_broken" in kinds and cluster == EMPTIED:
+        return "given up"
+    if kinds & {"promise_broken", "promise_missed"}:
+        raise ProofFailed(f"the promise of {cluster}:{job['job_id']} was broken: {promise}")
+    if promise["guaranteed_index"] is None:
+        return "refused"
+    due = datetime.fromisoformat(promise["deadlines"][promise["guaranteed_index"]]["due_time"])
+    if datetime.fromisoformat(job["end_time"]) > due:
+        raise ProofFailed(f"{cluster}:{job['job_id']} ended after its promised deadline")
+    return "kept"
+
+
+def table(door: Door) -> str:
+    """Where jobs ran, and the reasons."""
+    reasons: dict[str, Counter[str]] = {name: Counter() for name in door.clusters}
+    for hand in door.handed.values():
+        chosen = next(one for one in hand["offers"] if one["cluster"] == hand["cluster"])
+        moved = f"moved from {hand['moved_from'].partition(':')[0]}" if hand["moved_from"] else ""
+        reasons[hand["cluster"]][moved or _short(chosen["why"] or "its only offer")] += 1
+    lines = [f"{'CLUSTER':<9}{'JOBS':>5}  WHY"]
+    for name, counts in reasons.items():
+        told = ", ".join(f"{why} ({count})" for why, count in counts.most_common())
+        lines.append(f"{name:<9}{counts.total():>5}  {told}")
+    return "\n".join(lines)
+
+
+def _short(why: str) -> str:
+    """A reason without its figures."""
+    return "costs less" if why.startswith("costs") else why.partition(",")[0]
+
+
+def perform(door: Door, count: int) -> list[str]:
+    """All acts; their results, as sentences."""
+    every = asks(count)
+    third = count // 3
+    door.screen.act(f"{third} jobs come to the door; most of them have deadlines")
+    door.submit_all(every[:third])
+    proofs = [cut_off(door, every[third : 2 * third])]
+    proofs.append(empty(door))
+    door.screen.act("The rest of the jobs comes, and all run to their ends")
+    door.submit_all(every[2 * third :])
+    wait_until(
+        lambda: all(job["state"] in ENDED for _, job in door.jobs()),
+        "all jobs to end", patience_s=ENOUGH_S,
+    )  # fmt: skip
+    open_ = [hand for hand in door.told("handovers", "handovers") if hand["state"] == "open"]
+    if open_:
+        raise ProofFailed(f"hand-overs are open: {open_}")
+    return [*proofs, *judge(door, count + 4)]
+
+
+def show(root: Path) -> None:
+    began_s, count = time.monotonic(), int(os.environ.get("JOBS") or 60)
+    with ExitStack() as opened:
+        screen = opened.enter_context(Screen())
+        screen.act("Three clusters start: each has a master, its twin and eight virtual GPUs")
+        clusters = {}
+        settings = quick(lease=PATIENT, settings=STAYS, stretch=STRETCH, twin=True)
+        for name in PRICES:
+            (root / name).mkdir()
+            one = Cluster(root / name, settings=settings, nodes=(NODE,))
+            clusters[name] = opened.enter_context(one)
+        door = Door(root, clusters, screen)
+        door.write_list()
+        proofs = perform(door, count)
+        told = table(door)
+        opened.close()
+    processes.kill_all(root)
+    print(told)
+    screen.proved(proofs)
+    print(f"all of it in {time.monotonic() - began_s:.0f} s")
+
+
+if __name__ == "__main__":
+    sys.exit(perform_alone("demo-many", show))

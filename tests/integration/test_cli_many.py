@@ -1,0 +1,300 @@
+"""`dlq submit --to` and global names, against two masters of canned answers on real lines."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import grpc
+import pytest
+from syrupy.assertion import SnapshotAssertion
+
+from dlq.v1 import forecast_pb2, job_pb2
+from dlq.v1 import forecast_service_pb2 as wire
+from dlq_broker.records import HandOverFiles
+from dlq_common.text.wire import to_timestamp
+from support.cli_run import Dlq, Said
+from support.fake_master import FakeMaster
+from support.wire_jobs import EPOCH_S, a_job
+
+pytestmark = pytest.mark.integration
+
+
+class Two(NamedTuple):
+    """Two clusters, and a user who has both in a list."""
+
+    a: FakeMaster
+    b: FakeMaster
+    home: Path
+    dlq: Dlq
+
+    def to(self, *words: str, patience_s: float = 1.0) -> Said:
+        given = ("--to", "any", "--gpus", "1", "--name", "train", *words, "--", "true")
+        return self.dlq("submit", *given, patience_s=patience_s)
+
+    @property
+    def jobs(self) -> list[str]:
+        """All that were accepted, by global name."""
+        sites = (("a", self.a), ("b", self.b))
+        return [f"{name}:{job}" for name, site in sites for job in site.submitted.values() if job]
+
+
+def an_estimate(ends_after_s: int) -> wire.EstimateJobResponse:
+    def around(at_s: int) -> forecast_pb2.TimeRange:
+        early, late = to_timestamp(EPOCH_S + at_s), to_timestamp(EPOCH_S + at_s + 600)
+        return forecast_pb2.TimeRange(earliest_time=early, likely_time=early, latest_time=late)
+
+    answer = wire.EstimateJobResponse(
+        start=around(60),
+        end=around(ends_after_s),
+        basis="estimate",
+        estimate_time=to_timestamp(EPOCH_S),
+    )
+    answer.job.resources.gpu_count = 1
+    return answer
+
+
+@pytest.fixture
+def two(tmp_path: Path) -> Iterator[Two]:
+    a, b = FakeMaster(), FakeMaster()
+    a.estimate, b.estimate = an_estimate(7_200), an_estimate(3_600)
+    home = a.home(tmp_path / "home")
+    b.home(tmp_path / "other")
+    (home / "clusters.toml").write_text(
+        '[clusters.a]\nhome = "."\nprice_per_gpu_hour = 0.5\n[clusters.b]\nhome = "../other"\n'
+    )
+    yield Two(a, b, home, Dlq(home))
+    a.stop()
+    b.stop()
+
+
+def test_the_best_offer_gets_the_job_and_every_place_has_a_reason(
+    two: Two, snapshot: SnapshotAssertion
+) -> None:
+    said = two.to()
+    assert (said.code, said.out) == (0, "Submitted batch job b:17\n")
+    assert re.sub(r"≈\S+", "≈INSTANT", said.err) == snapshot
+    assert two.jobs == ["b:17"]
+    cheap = two.to("--parsable", "--choose", "cheapest")
+    assert cheap.out == "b:18\n"
+
+
+def test_a_question_alone_submits_nothing(two: Two, snapshot: SnapshotAssertion) -> None:
+    said = two.to("--test-only", "--json")
+    assert (said.code, two.jobs) == (0, [])
+    assert json.loads(re.sub(r"2[0-9-]{9}T[0-9:.]+Z", "INSTANT", said.out)) == snapshot
+
+
+def test_a_repeat_under_the_same_key_is_the_same_job(two: Two) -> None:
+    first = two.to("--request-id", "k", "--parsable")
+    two.b.estimate = an_estimate(99_999)
+    again = two.to("--request-id", "k", "--parsable")
+    assert (first.out, again.out, two.jobs) == ("b:17\n", "b:17\n", ["b:17"])
+    other = two.to("--request-id", "k", "--nice", "3")
+    assert other.code == 1
+    assert "is of another job" in other.err
+
+
+def test_a_lost_answer_is_asked_for_again_at_the_same_cluster(two: Two) -> None:
+    two.b.lose_replies("SubmitJob", 2)
+    said = two.to("--parsable", patience_s=20.0)
+    assert (said.out, two.jobs) == ("b:17\n", ["b:17"])
+
+
+def test_an_open_hand_over_is_told_settled_and_never_goes_elsewhere(two: Two) -> None:
+    two.b.lose_replies("SubmitJob", 1_000)
+    said = two.to()
+    assert said.code == 69
+    assert "cluster b may have the job" in said.err
+    (hand,) = HandOverFiles(two.home / "handovers").all()
+    assert hand.in_doubt
+    assert "b:?" in two.dlq("handovers").out
+    still = two.dlq("handovers", "--settle", "--json", patience_s=0.0)
+    assert (still.code, json.loads(still.out)["handovers"][0]["state"]) == (69, "open")
+    assert "cluster b may have the job" in still.err
+    two.b.lose_replies("SubmitJob", 0)
+    settled = two.dlq("handovers", "--settle", "--json")
+    assert json.loads(settled.out)["handovers"][0]["global_name"] == "b:17"
+    assert two.jobs == ["b:17"]
+    assert two.dlq("handovers", "--settle").err == "dlq: no hand-over is open\n"
+
+
+def test_a_cluster_of_a_former_release_keeps_a_hand_over_in_doubt(two: Two) -> None:
+    two.b.lose_replies("SubmitJob", 1)
+    two.b.refuse("WithdrawSubmission", grpc.StatusCode.UNIMPLEMENTED, "")
+    two.to(patience_s=0.0)
+    (hand,) = HandOverFiles(two.home / "handovers").all()
+    said = two.dlq("handovers", "--give-up", hand.number, patience_s=0.0)
+    assert said.code == 69
+    assert "former release" in said.out
+    assert two.jobs == ["b:17"]
+
+
+def test_giving_up_names_the_job_that_is_there(two: Two) -> None:
+    two.b.lose_replies("SubmitJob", 1_000)
+    two.to()
+    (hand,) = HandOverFiles(two.home / "handovers").all()
+    said = two.dlq("handovers", "--give-up", hand.number)
+    assert said.code == 0
+    assert said.out.splitlines()[1].split()[:2] == ["placed", "b:17"]
+
+
+def test_a_refusal_after_the_offer_goes_to_the_next_cluster(two: Two) -> None:
+    code = grpc.StatusCode.RESOURCE_EXHAUSTED
+    two.b.refuse("SubmitJob", code, "QUOTA_EXCEEDED", what="alice has 3 jobs")
+    said = two.to("--json")
+    hand = json.loads(said.out)["handover"]
+    assert hand["global_name"] == "a:17"
+    assert hand["story"] == ["b refused it: alice has 3 jobs", "a has it as job 17"]
+
+
+def test_a_cluster_that_is_cut_off_is_only_silent(two: Two) -> None:
+    two.b.stop()
+    said = two.to("--within", "3s")
+    assert said.out == "Submitted batch job a:17\n"
+    assert "silent" in said.err
+
+
+def test_when_none_offers_nothing_is_submitted_and_all_reasons_are_told(two: Two) -> None:
+    for site in (two.a, two.b):
+        site.refuse(
+            "EstimateJob", grpc.StatusCode.FAILED_PRECONDITION, "UNSATISFIABLE", what="too wide"
+        )
+    said = two.to()
+    assert (said.code, two.jobs) == (5, [])
+    assert "a: too wide" in said.err
+    told = two.to("--json")
+    assert (told.code, json.loads(told.out)["chosen"]) == (5, None)
+    two.a.stop()
+    assert two.to("--within", "3s").code == 69
+
+
+@pytest.mark.parametrize(
+    ("words", "code"),
+    [
+        (("--to", "c"), 2),
+        (("--to", "a,b", "--after", "17"), 2),
+        (("--to", "any", "--interactive"), 2),
+        (("--to", "any", "--choose", "best"), 2),
+        (("--to", "any", "--within", "2h"), 2),
+        (("--within", "5s"), 2),
+    ],
+)
+def test_what_cannot_be_meant_is_refused(two: Two, words: tuple[str, ...], code: int) -> None:
+    said = two.dlq("submit", *words, "--gpus", "1", "--", "true")
+    assert (said.code, two.jobs, said.out) == (code, [], "")
+
+
+def test_a_global_name_means_the_job_of_that_cluster(two: Two) -> None:
+    two.a.jobs["17"] = a_job(17, "running", name="here")
+    two.b.jobs["17"] = a_job(17, "queued", name="there")
+    two.b.reasons["17"] = [job_pb2.WaitReason(code="resources", detail="it is full")]
+    two.b.logs[("17", 1, 0)] = b"from b\n"
+    assert "here" in two.dlq("status", "17").out
+    assert "there" in two.dlq("status", "b:17").out
+    assert "it is full" in two.dlq("why", "b:17").out
+    cancelled = two.dlq("cancel", "--json", "b:17")
+    assert json.loads(cancelled.out)["jobs"][0]["name"] == "there"
+    assert two.a.requests("CancelJob") == []
+    mixed = two.dlq("why", "a:17", "b:17")
+    assert mixed.code == 2
+    assert "of several clusters" in mixed.err
+    assert two.dlq("status", "c:17").code == 3
+
+
+def test_the_list_says_who_one_is_at_each_cluster(two: Two) -> None:
+    rows = json.loads(two.dlq("clusters", "--json").out)["clusters"]
+    assert [(row["cluster"], row["user"], row["state"]) for row in rows] == [
+        ("a", "alice", "ready"),
+        ("b", "alice", "ready"),
+    ]
+    assert two.dlq("clusters").out.splitlines()[0].split()[:2] == ["CLUSTER", "USER"]
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("[clusters.Any]\nhome = '.'", "is no name"),
+        ("[clusters.any]\nhome = '.'", "is no name"),
+        ("[clusters.a]", "must name an identity directory"),
+        ("[clusters.a]\nhome = '.'\nprize = 3", "is not known"),
+        ("[clusters.a]\nhome = '.'\nprice_per_gpu_hour = -1", "a number from 0 up"),
+        ("color = 'never'", "want tables named"),
+        ("[clusters", "not TOML"),
+    ],
+)
+def test_a_wrong_list_is_refused_with_its_place(two: Two, text: str, told: str) -> None:
+    (two.home / "clusters.toml").write_text(text)
+    said = two.to()
+    assert said.code == 2
+    assert told in said.err
+
+
+def test_without_a_list_a_colon_is_a_letter(two: Two) -> None:
+    (two.home / "clusters.toml").unlink()
+    two.a.jobs["17"] = a_job(17, "running", name="b:17")
+    assert "b:17" in two.dlq("status", "b:17").out
+    said = two.to()
+    assert said.code == 2
+    assert "there is no list of clusters" in said.err
+
+
+def waiting_at_a(two: Two, **more: object) -> None:
+    """Job 5 waits at a, as its user submitted it."""
+    two.a.jobs["5"] = a_job(5, "queued", name="slow", version=4, attempt_count=0, **more)
+    two.a.specs["5"] = job_pb2.JobSpec(name="slow", command=["true"])
+
+
+def test_a_waiting_job_moves_where_it_would_end_earlier(two: Two) -> None:
+    waiting_at_a(two)
+    said = two.dlq("move", "a:5", "--within", "5s")
+    assert (said.code, said.out) == (0, "job a:5 is b:17 now\n")
+    (order,) = two.a.requests("CancelJob")
+    assert (order.job_id, order.expected_version) == ("5", 4)
+    assert two.a.jobs["5"].state == job_pb2.JOB_STATE_CANCELLED
+    assert two.b.specs["17"].name == "slow"
+    (hand,) = json.loads(two.dlq("handovers", "--json").out)["handovers"]
+    assert hand["story"] == ["a has let it go", "b has it as job 17"]
+
+
+def test_a_job_stays_where_no_offer_is_better_unless_it_is_moved_anyway(two: Two) -> None:
+    waiting_at_a(two)
+    two.a.estimate = an_estimate(60)
+    said = two.dlq("move", "a:5")
+    assert (said.code, said.out, two.jobs) == (0, "", [])
+    assert "job a:5 stays: no other cluster has a better offer" in said.err
+    assert two.dlq("move", "a:5", "--test-only", "--anyway").out == ""
+    assert two.a.requests("CancelJob") == []
+    assert two.dlq("move", "a:5", "--anyway", "--parsable").out == "b:17\n"
+
+
+def test_a_job_that_starts_meanwhile_stays(two: Two) -> None:
+    waiting_at_a(two)
+    two.a.refuse("CancelJob", grpc.StatusCode.ABORTED, "CONFLICT", what="job 5 has changed")
+    said = two.dlq("move", "a:5")
+    assert (said.code, said.out, two.jobs) == (75, "", [])
+    assert "job a:5 has not moved: a keeps it: job 5 has changed" in said.err
+
+
+@pytest.mark.parametrize(
+    ("fields", "words", "told"),
+    [
+        ({"state": "running"}, ("a:5",), "only a job that waits"),
+        ({"attempt_count": 2}, ("a:5",), "has run already"),
+        ({"user": "bob"}, ("a:5",), "belongs to"),
+        ({}, ("5",), "name the job with its cluster"),
+        ({}, ("a:5", "--to", "a"), "names no other cluster"),
+    ],
+)
+def test_what_cannot_move_stays_untouched(
+    two: Two, fields: dict[str, object], words: tuple[str, ...], told: str
+) -> None:
+    state = str(fields.pop("state", "queued"))
+    two.a.jobs["5"] = a_job(5, state, **{"attempt_count": 0, **fields})
+    said = two.dlq("move", *words)
+    assert said.code != 0
+    assert told in said.err
+    assert two.a.requests("CancelJob") == []

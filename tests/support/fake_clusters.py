@@ -1,0 +1,189 @@
+"""Clusters in this process that obey the port of `dlq_broker.doors`, with lines that lose messages.
+
+Each keeps what a master keeps: one job for one key, and keys that are used up.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+from dlq_broker.doors import Accepted, Declined, Proof, Tried, Unheard, Withdrawn
+from dlq_broker.handover import HandOver
+from dlq_broker.offers import ClusterOffer, NoOffer, OfferAnswer, TimeSpan
+from dlq_broker.records import HandOverRecords
+
+NOW_S = 1_200_000.0  # a whole minute
+
+
+def an_offer(cluster: str, ends_after_s: float = 3_600.0, **more: object) -> ClusterOffer:
+    """It starts at once, and ends so long after now."""
+    end_s = NOW_S + ends_after_s
+    fields: dict[str, object] = {
+        "start": TimeSpan(NOW_S, NOW_S, NOW_S + 60.0),
+        "end": TimeSpan(end_s - 60.0, end_s, end_s + 600.0),
+        "basis": "estimate",
+        "gpus": 8,
+    }
+    return ClusterOffer(cluster, **fields | more)  # type: ignore[arg-type]  # a builder
+
+
+@dataclass
+class FakeCluster:
+    """One of them. The next answers of its line are in `line`: "lost" (it acts, and its answer is
+    lost), "late" (it acts after the next call), "away" (nothing arrives). Then all goes well.
+    """
+
+    name: str
+    refuses: str = ""  # why it takes no job
+    away: bool = False
+    line: list[str] = field(default_factory=list)
+    jobs: dict[str, str] = field(default_factory=dict)  # key -> number
+    used_up: set[str] = field(default_factory=set)
+    specs: list[bytes] = field(default_factory=list)
+    late: list[Callable[[], object]] = field(default_factory=list)
+    site: str = "fake"
+    versions: dict[str, int] = field(default_factory=dict)  # of jobs that wait, by number
+    takes: dict[str, str] = field(default_factory=dict)  # key -> number
+
+    def offer(self, spec: bytes, within_s: float) -> OfferAnswer:
+        if self.away:
+            return NoOffer(self.name, "away", "UNAVAILABLE", silent=True)
+        if self.refuses:
+            return NoOffer(self.name, self.refuses, "UNSATISFIABLE")
+        return an_offer(self.name)
+
+    def offer_of(self, job: str, within_s: float) -> OfferAnswer:
+        return self.offer(b"", within_s)
+
+    def take(self, job: str, version: int, key: str) -> Tried:
+        return self._try(lambda: self._take(job, version, key))
+
+    def _take(self, job: str, version: int, key: str) -> Tried:
+        if key in self.takes:
+            return Accepted(self.takes[key])
+        if key in self.used_up:
+            return Declined("withdrawn", "ALREADY_EXISTS")
+        if self.versions.get(job) != version:
+            return Declined("it has changed", "CONFLICT")
+        del self.versions[job]
+        self.takes[key] = job
+        return Accepted(job)
+
+    def submit(self, spec: bytes, key: str) -> Tried:
+        return self._try(lambda: self._submit(spec, key))
+
+    def _try(self, act: Callable[[], Tried]) -> Tried:
+        fate = self._fate()
+        if fate == "away":
+            return Unheard("away", left=False)
+        if fate == "late":
+            self.late.append(act)
+            return Unheard("no answer")
+        answer = act()
+        return Unheard("no answer") if fate == "lost" else answer
+
+    def withdraw(self, key: str) -> Proof:
+        fate = self._fate()
+        if fate in ("away", "late"):
+            return Unheard("away")
+        done = self.jobs | self.takes
+        if key not in done:
+            self.used_up.add(key)
+        answer: Proof = Accepted(done[key]) if key in done else Withdrawn()
+        return Unheard("no answer") if fate == "lost" else answer
+
+    def deliver(self) -> None:
+        """Messages that were late arrive now."""
+        while self.late:
+            self.late.pop(0)()
+
+    def _fate(self) -> str:
+        return "away" if self.away else self.line.pop(0) if self.line else ""
+
+    def _submit(self, spec: bytes, key: str) -> Tried:
+        if key in self.jobs:
+            return Accepted(self.jobs[key])
+        if key in self.used_up:
+            return Declined("withdrawn", "ALREADY_EXISTS")
+        if self.refuses:
+            return Declined(self.refuses, "QUOTA_EXCEEDED")
+        self.jobs[key] = str(17 + len(self.jobs))
+        self.specs.append(spec)
+        return Accepted(self.jobs[key])
+
+
+class MemoryRecords:
+    """Records that survive the process of a test, without a disk."""
+
+    def __init__(self) -> None:
+        self._hands: dict[str, HandOver] = {}
+
+    def read(self, number: str) -> HandOver | None:
+        return self._hands.get(number)
+
+    def write(self, hand: HandOver) -> None:
+        self._hands[hand.number] = hand
+
+    @contextmanager
+    def held(self, number: str) -> Iterator[None]:
+        yield
+
+
+class Killed(BaseException):
+    """kill -9."""
+
+
+class MortalRecords:
+    """Records and lines of a process that is killed at its n-th effect: before it, or after it."""
+
+    def __init__(self, files: HandOverRecords, dies_at: int = -1) -> None:
+        self.files = files
+        self._left = dies_at
+
+    def read(self, number: str) -> HandOver | None:
+        return self.files.read(number)
+
+    def write(self, hand: HandOver) -> None:
+        self.effect(lambda: self.files.write(hand))
+
+    @contextmanager
+    def held(self, number: str) -> Iterator[None]:
+        with self.files.held(number):
+            yield
+
+    def effect(self, act: Callable[[], object]) -> object:
+        """It may end before the act, and after it."""
+        self._live()
+        found = act()
+        self._live()
+        return found
+
+    def _live(self) -> None:
+        if self._left == 0:
+            raise Killed
+        self._left -= 1
+
+
+class MortalDoor:
+    """A cluster at the end of such a line."""
+
+    def __init__(self, cluster: FakeCluster, process: MortalRecords) -> None:
+        self.name, self.site = cluster.name, cluster.site
+        self._cluster, self._process = cluster, process
+
+    def offer(self, spec: bytes, within_s: float) -> OfferAnswer:
+        return self._cluster.offer(spec, within_s)
+
+    def submit(self, spec: bytes, key: str) -> Tried:
+        return self._process.effect(lambda: self._cluster.submit(spec, key))  # type: ignore[return-value]
+
+    def offer_of(self, job: str, within_s: float) -> OfferAnswer:
+        return self._cluster.offer_of(job, within_s)
+
+    def take(self, job: str, version: int, key: str) -> Tried:
+        return self._process.effect(lambda: self._cluster.take(job, version, key))  # type: ignore[return-value]
+
+    def withdraw(self, key: str) -> Proof:
+        return self._process.effect(lambda: self._cluster.withdraw(key))  # type: ignore[return-value]
