@@ -8,15 +8,15 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import AsyncIterator, Callable, Coroutine, Generator, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Generator, Mapping, Sequence
 from contextlib import suppress
 from types import TracebackType
-from typing import Any, Self, TypeVar, Unpack
+from typing import Any, Self, TypeVar, Unpack, overload
 
 from dlq_api import cluster as cluster_module
 from dlq_api.cluster import Cluster
 from dlq_api.ends import WaitTimeout
-from dlq_api.job import Job, JobArray, Until
+from dlq_api.job import Job, JobArray, JobGroup, Until
 from dlq_api.values import Eta, JobPromise, Why
 from dlq_api.words import Source, SubmitWords, Text
 
@@ -118,6 +118,69 @@ class AsyncJob:
         return self.sync._repr_html_()
 
 
+class AsyncArray(Sequence[AsyncJob]):
+    """A `dlq.JobArray` whose calls are awaited."""
+
+    def __init__(self, array: JobArray) -> None:
+        self.sync = array
+        """The same array for calls that block."""
+        self.id = array.id
+        self._tasks = [AsyncJob(job) for job in array]
+
+    def __len__(self) -> int:
+        return len(self._tasks)
+
+    @overload
+    def __getitem__(self, index: int) -> AsyncJob: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[AsyncJob]: ...
+    def __getitem__(self, index: int | slice) -> AsyncJob | list[AsyncJob]:
+        return self._tasks[index]
+
+    async def wait(self, timeout: float | None = None) -> Self:  # noqa: ASYNC109
+        """See `dlq.JobArray.wait`. Cancelling the task ends the wait, and no job."""
+        found = await asyncio.to_thread(self.sync.futures)
+        ends = [asyncio.wrap_future(each) for each in found]
+        try:
+            async with asyncio.timeout(timeout):
+                for job, end in zip(self.sync, ends, strict=True):
+                    job.took(await end)
+        except TimeoutError:
+            raise WaitTimeout(f"waited {timeout} s; {self.id} goes on") from None
+        finally:
+            for end in ends:
+                end.cancel()
+        return self
+
+    async def result(self, timeout: float | None = None) -> list[int]:  # noqa: ASYNC109
+        """See `dlq.JobArray.result`, and that of `dlq.JobGroup`."""
+        await self.wait(timeout)
+        return await asyncio.to_thread(self.sync.ended)
+
+    async def cancel(self, *, kill: bool = False) -> Self:
+        """See `dlq.JobArray.cancel`."""
+        await asyncio.to_thread(lambda: self.sync.cancel(kill=kill))
+        return self
+
+    def __repr__(self) -> str:
+        return repr(self.sync).replace("dlq.Job", "dlq.aio.Async")
+
+    def _repr_html_(self) -> str:
+        return self.sync._repr_html_()
+
+
+class AsyncGroup(AsyncArray):
+    """A `dlq.JobGroup` whose calls are awaited."""
+
+    def __init__(self, group: JobGroup) -> None:
+        super().__init__(group)
+        self.sync: JobGroup = group
+
+    def member(self, name: str) -> list[AsyncJob]:
+        """See `dlq.JobGroup.member`."""
+        return [AsyncJob(job) for job in self.sync.member(name)]
+
+
 class AsyncCluster:
     """A `dlq.Cluster` whose calls are awaited."""
 
@@ -132,6 +195,16 @@ class AsyncCluster:
             raise RuntimeError("not connected: use `async with`, or await it")
         return self._sync
 
+    @property
+    def user(self) -> str:
+        """See `dlq.Cluster.user`."""
+        return self.sync.user
+
+    @property
+    def name(self) -> str:
+        """See `dlq.Cluster.name`."""
+        return self.sync.name
+
     async def submit(
         self, source: Source, *arguments: Text, request_id: str = "", **words: Unpack[SubmitWords]
     ) -> AsyncJob:
@@ -141,18 +214,34 @@ class AsyncCluster:
 
     async def submit_array(
         self, source: Source, *arguments: Text, request_id: str = "", **words: Unpack[SubmitWords]
-    ) -> Sequence[AsyncJob]:
-        """See `dlq.Cluster.submit_array`; the tasks."""
+    ) -> AsyncArray:
+        """See `dlq.Cluster.submit_array`."""
         call = lambda: self.sync.submit_array(source, *arguments, request_id=request_id, **words)  # noqa: E731
-        return _each(await asyncio.to_thread(call))
+        return AsyncArray(await asyncio.to_thread(call))
+
+    async def submit_group(
+        self,
+        source: Text | Mapping[str, object],
+        *,
+        request_id: str = "",
+        **words: Unpack[SubmitWords],
+    ) -> AsyncGroup:
+        """See `dlq.Cluster.submit_group`."""
+        call = lambda: self.sync.submit_group(source, request_id=request_id, **words)  # noqa: E731
+        return AsyncGroup(await asyncio.to_thread(call))
 
     async def job(self, job_id: int | str) -> AsyncJob:
         """See `dlq.Cluster.job`."""
         return AsyncJob(await asyncio.to_thread(self.sync.job, job_id))
 
-    async def jobs(self, **chosen: Any) -> Sequence[AsyncJob]:
+    async def array(self, array_id: int | str) -> AsyncArray:
+        """See `dlq.Cluster.array`."""
+        return AsyncArray(await asyncio.to_thread(self.sync.array, array_id))
+
+    async def jobs(self, **chosen: Any) -> list[AsyncJob]:
         """See `dlq.Cluster.jobs`."""
-        return _each(await asyncio.to_thread(lambda: self.sync.jobs(**chosen)))
+        found = await asyncio.to_thread(lambda: self.sync.jobs(**chosen))
+        return [AsyncJob(job) for job in found]
 
     async def close(self) -> None:
         """See `dlq.Cluster.close`."""
@@ -178,10 +267,6 @@ class AsyncCluster:
 def connect(home: Text | None = None, *, patience: float | None = None) -> AsyncCluster:
     """See `dlq.connect`; `async with` opens the connection, and so does `await`."""
     return AsyncCluster(lambda: cluster_module.connect(home, patience=patience))
-
-
-def _each(jobs: Sequence[Job] | JobArray) -> list[AsyncJob]:
-    return [AsyncJob(job) for job in jobs]
 
 
 class _LineReader:

@@ -12,13 +12,11 @@ from types import TracebackType
 from typing import Self, Unpack
 
 from dlq_api.executor import Executor
-from dlq_api.job import Job, JobArray, JobGroup
+from dlq_api.job import Job, JobArray, JobGroup, list_table
 from dlq_api.line import ClusterLine, caller
 from dlq_api.submitting import submitted, submitted_array, submitted_group
-from dlq_api.values import html_table
 from dlq_api.words import Source, SubmitWords, Text
 from dlq_cli.lists.select import one_job
-from dlq_cli.words import shown_state
 from dlq_common.errors import NotFound
 
 
@@ -26,8 +24,7 @@ class JobTable(list[Job]):
     """Jobs as a list, drawn as a table in notebooks."""
 
     def _repr_html_(self) -> str:
-        rows = [(job.id, f"{job.name}: {shown_state(job._last)}") for job in self]
-        return html_table(rows, f"{len(self)} jobs")
+        return list_table(self, f"{len(self)} jobs")
 
 
 def connect(home: Text | None = None, *, patience: float | None = None) -> Cluster:

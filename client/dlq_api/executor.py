@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent import futures
 from functools import partial
 from pathlib import Path
+from types import TracebackType
 from typing import Any, Generic, TypeVar, Unpack
 
 from dlq.v1 import job_pb2
@@ -44,11 +45,12 @@ class FunctionFuture(futures.Future[T], Generic[T]):
         return True
 
     def _is_cancelled_by(self, job: job_pb2.Job) -> bool:
-        """End it as cancelled, if that was asked for and is how the job has ended."""
-        if self._asked and shown_state(job) == "cancelled":
-            super().cancel()
-            return self.set_running_or_notify_cancel() is False
-        return False
+        """Whether that was asked for, and is how the job has ended."""
+        return self._asked and shown_state(job) == "cancelled"
+
+    def _end_cancelled(self) -> None:
+        super().cancel()
+        self.set_running_or_notify_cancel()
 
 
 class Executor(futures.Executor):
@@ -82,7 +84,7 @@ class Executor(futures.Executor):
         self._largest_result = largest_result
         self._words = words
         self._lock = threading.Lock()
-        self._pending: set[futures.Future[Any]] = set()
+        self._pending: set[FunctionFuture[Any]] = set()
         self._closed = False
         # Results are read apart from the watch: unpickling runs code of the user.
         self._reader = futures.ThreadPoolExecutor(1, "dlq-results")
@@ -127,15 +129,35 @@ class Executor(futures.Executor):
             self._closed = True
             left = list(self._pending)
         if cancel_futures:
-            for each in left:
-                each.cancel()
+            lives = [each for each in left if not each.done()]
+            for each in lives:
+                each._asked = True
+            self._line.jobs.cancel_many([each.job.id for each in lives])
         if wait:
             try:
                 futures.wait(left)
             except KeyboardInterrupt as error:
-                error.add_note(f"{sum(not each.done() for each in left)} jobs go on")
+                self._note_left(error)
                 raise
         self._close_reader()
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Shut down, and wait for all calls. After Ctrl-C nothing is waited for."""
+        stopped = isinstance(error, KeyboardInterrupt)
+        self.shutdown(wait=not stopped)
+        if error is not None and stopped:
+            self._note_left(error)
+
+    def _note_left(self, error: BaseException) -> None:
+        with self._lock:
+            left = sum(not each.done() for each in self._pending)
+        if left:
+            error.add_note("1 job goes on" if left == 1 else f"{left} jobs go on")
 
     def _start(
         self, fn: Callable[..., T], calls: Sequence[Call], *, array: bool
@@ -193,7 +215,10 @@ class Executor(futures.Executor):
     ) -> None:
         try:
             job = end.result()
-            if not future._is_cancelled_by(job):
+            if future._is_cancelled_by(job):
+                files.taken()
+                future._end_cancelled()
+            else:
                 value = self._value(job, files, number)
                 files.taken()
                 future.set_result(value)

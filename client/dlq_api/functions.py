@@ -108,7 +108,10 @@ class FunctionFiles:
         try:
             return open_own(path)
         except FileNotFoundError:
-            raise FunctionLost(f"there is no result in {path}") from None
+            raise FunctionLost(
+                f"there is no result in {path}",
+                hint="the function has ended its process, or its node does not see this directory",
+            ) from None
         except OSError as error:
             raise FunctionLost(str(error)) from None
 

@@ -5,7 +5,7 @@ No object of this kind owns its job. A job goes on when the object, its program 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Literal, TypeAlias, overload
 
 from dlq.v1 import job_pb2
@@ -160,6 +160,12 @@ def job_rows(job: job_pb2.Job) -> list[tuple[str, object]]:
     ]
 
 
+def list_table(jobs: Iterable[Job], title: str) -> str:
+    """Jobs for a notebook: the values that were read last."""
+    rows = [(job.id, f"{job.name}: {shown_state(job._last)}") for job in jobs]
+    return html_table(rows, title)
+
+
 class JobArray(Sequence[Job]):
     """The tasks of an array, in the order of their indexes."""
 
@@ -182,17 +188,28 @@ class JobArray(Sequence[Job]):
 
     def wait(self, timeout: float | None = None) -> JobArray:
         """Return when all tasks have ended. WaitTimeout after `timeout` seconds."""
-        futures = self._line.watch.until([task.id for task in self], is_over)
         clock = self._line.clock
         until_s = None if timeout is None else clock.boottime_s() + timeout
-        for task in self:
+        for task, future in zip(self, self.futures(), strict=True):
             left_s = None if until_s is None else max(0.0, until_s - clock.boottime_s())
-            task.took(awaited(futures[task.id], [self.id], left_s))
+            task.took(awaited(future, [self.id], left_s))
         return self
+
+    def futures(self) -> list[JobFuture]:
+        """A future for the end of each task, for `concurrent.futures.as_completed`. The master is
+        asked once for all of them.
+        """
+        ids = [task.id for task in self]
+        found = self._line.watch.until(ids, is_over)
+        return [found[each] for each in ids]
 
     def result(self, timeout: float | None = None) -> list[int]:
         """Wait for all tasks; a 0 for each. Raises JobFailed for the first that ended otherwise."""
-        return [task.ended() for task in self.wait(timeout)]
+        return self.wait(timeout).ended()
+
+    def ended(self) -> list[int]:
+        """The result of an array that has been waited for."""
+        return [task.ended() for task in self]
 
     def cancel(self, *, kill: bool = False) -> JobArray:
         """Ask for the end of all tasks that have not ended."""
@@ -201,6 +218,9 @@ class JobArray(Sequence[Job]):
 
     def __repr__(self) -> str:
         return f"<dlq.JobArray {self.id} of {len(self)} tasks>"
+
+    def _repr_html_(self) -> str:
+        return list_table(self, repr(self).strip("<>"))
 
 
 class JobGroup(JobArray):
@@ -217,7 +237,11 @@ class JobGroup(JobArray):
         """Wait for all jobs; a 0 for each that counts. Where a member that ends all has completed,
         these are its jobs. Raises JobFailed for the first that counts and ended otherwise.
         """
-        jobs = [*self.wait(timeout)]
+        return super().result(timeout)
+
+    def ended(self) -> list[int]:
+        """The result of a group that has been waited for."""
+        jobs = [*self]
         ends = {job.id: job._last.array_task.ends for job in jobs}
         well = [it for it in jobs if ends[it.id] == "all" and is_well(it._last)]
         return [job.ended() for job in well or jobs if ends[job.id] != "alone"]

@@ -152,6 +152,12 @@ def init(
         admin = found(charter, SteadyClock().now_s())
     click.echo(f"cluster {cluster} made in {state_dir}; first admin: {admin.name}")
     click.echo(f"checkpoints of jobs: {charter.checkpoint_root} (every node must have it)")
+    if os.geteuid() == 0 and not charter.checkpoint_root.stat().st_mode & 0o022:
+        click.echo(
+            f"{charter.checkpoint_root} was there, and users may make no directory in it: their "
+            "jobs cannot start. chmod 1777 makes it as /tmp is",
+            err=True,
+        )
     click.echo(f"start it: dlq-master run --config {charter.config_path}")
     click.echo(f"then log in: dlq login --socket {login_socket or state_dir / 'login.sock'}")
 
@@ -472,6 +478,8 @@ def _checked(config: MasterConfig) -> None:
     _check_interactive(config)
     _check_groups(config)
     config.checks.check()
+    config.stall.rule()
+    config.straggler.rule()
     with _naming("loans.load"):
         check_source(config.loans.load)
     check_pools(config.pools, config.renting)

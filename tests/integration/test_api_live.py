@@ -113,6 +113,10 @@ def test_an_array_is_waited_for_as_one(at_home: dlq.Cluster) -> None:
         array.result()
     assert failed.value.job_id == array[1].id
     assert [task.id for task in at_home.array(array.id)] == [task.id for task in array]
+    assert {future.result(PATIENCE_S).job_id for future in as_completed(array.futures())} == {
+        task.id for task in array
+    }
+    assert f'<th style="text-align:left">{array[1].id}</th>' in array._repr_html_()
 
 
 # --- functions ------------------------------------------------------------------------------------
@@ -165,10 +169,16 @@ def test_a_function_that_raises_and_a_job_that_dies_are_told_apart(
         died.result(PATIENCE_S)
     assert failed.value.exit_signal == 9
     sleeps.job.wait(PATIENCE_S, until="running")
+    with pytest.raises(KeyboardInterrupt) as stopped, executor:
+        raise KeyboardInterrupt  # waits for nothing
+    assert stopped.value.__notes__ == ["1 job goes on"]
+    assert not sleeps.done()
     executor.shutdown(wait=True, cancel_futures=True)
     with pytest.raises(CancelledError):
         sleeps.result(PATIENCE_S)
     assert sleeps.cancelled()
+    kept = [each.job.id for each in (raised, died)]
+    assert len(list((tmp_path / "calls").iterdir())) == len(kept)  # not that of the cancelled one
 
 
 def test_coroutines_have_the_same_names(at_home: dlq.Cluster, tmp_path: Path) -> None:
@@ -195,6 +205,14 @@ def test_coroutines_have_the_same_names(at_home: dlq.Cluster, tmp_path: Path) ->
             assert {job.id for job in await cluster.jobs(states="failed")} >= {
                 job.id for job in jobs
             }
+            tasks = await cluster.submit_array(["true"], array="0-1", gpus=1)
+            assert await tasks.result(PATIENCE_S) == [0, 0]
+            assert await tasks[1].state == "completed"
+            assert len(await cluster.array(tasks.id)) == 2
+            members = {each: {"command": ["true"]} for each in ("a", "b")}
+            group = await cluster.submit_group({"members": members}, gpus=1)
+            assert await group.result(PATIENCE_S) == [0, 0]
+            assert [job.id for job in group.member("b")] == [group[1].id]
             follower = (await cluster.job(jobs[1].id)).logs()
             assert [line async for line in follower] == ["begun", "seen"]
 

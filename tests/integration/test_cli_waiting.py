@@ -15,6 +15,7 @@ import pytest
 from dlq.v1 import forecast_service_pb2 as forecasts
 from dlq.v1 import job_pb2, queue_pb2
 from dlq_cli.interactive import waiting
+from dlq_cli.output.render import OutputLook
 from dlq_client.line.connection import Connection
 from dlq_common.clock import SteadyClock
 from dlq_common.text.wire import to_duration, to_timestamp
@@ -97,6 +98,13 @@ def test_a_waiting_job_tells_its_place_its_start_and_what_would_start_now(
     assert "starts ≈ " in line
     assert line.endswith("--gpus 2 would start now")
     assert said.code == 0
+
+
+def test_on_a_terminal_the_offer_is_a_line_of_its_own_that_is_not_cut_off() -> None:
+    news = waiting.News("17", 3, "8 GPUs are held by job 12", starts_in(3600.0), ("--gpus 2",))
+    terminal = OutputLook(tty=True, color=False, now_s=EPOCH_S)
+    assert news.words(terminal).endswith("8 GPUs are held by job 12")
+    assert news.offer == "--gpus 2 would start now"
 
 
 def test_it_may_be_another_type_or_the_queue_of_interactive_jobs(
@@ -198,6 +206,8 @@ def test_submit_goes_there_only_when_it_is_told_to(master: FakeMaster, dlq: Dlq)
     assert master.specs["18"].queue == "desk"
     refused = dlq("submit", "--interactive", "-G", "4", "--wrap", "true")
     assert "queue desk does not take it: 4 GPUs are more than 2" in refused.err
+    assert "leave --interactive out" in refused.err
+    assert "8 GPUs are more than 2" in dlq("run", "--interactive", "-G", "8", "--", "true").err
     refused = dlq("submit", "--interactive", "-p", "default", "--wrap", "true")
     assert "say one" in refused.err
 

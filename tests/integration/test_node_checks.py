@@ -62,6 +62,9 @@ def test_a_planted_slow_disk_closes_its_node_until_it_is_repaired(tmp_path: Path
         assert "n2:" in daemons.said("events", job)
         busy = daemons.dlq("admin", "check", "run", "n2", "--kind", "disk")
         assert "node n2 is busy: it was not checked" in busy.err
+        assert busy.code == 75
+        assert daemons.dlq("admin", "check", "run", "n1", "--kind", "all_reduce").code == 2
+        assert daemons.dlq("admin", "check", "history", "nope").code == 3
         daemons.said("cancel", job)
         wait_until(lambda: "job_cancelled" in daemons.said("events", job), what="it is over")
 

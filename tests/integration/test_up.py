@@ -109,7 +109,7 @@ def test_a_tool_client_plans_submits_reads_and_cancels(box: UpBox) -> None:
         queued = client.told("submit", confirm=plan["confirm"])
         job = queued["jobs"][0]["job_id"] if "jobs" in queued else queued["job_id"]
         box.said("wait", job)
-        assert client.text("logs_tail", job=job) == "from a tool\n"
+        assert client.told("logs_tail", job=job)["output"] == "from a tool\n"
         assert client.told("show", job=job)["jobs"][0]["job_id"] == job
         assert client.told("nodes")["nodes"]
         ends = client.told("cancel", jobs=[job])

@@ -17,8 +17,8 @@ _USERS = frozenset(
      "comment", "labels"}
 )  # fmt: skip
 _NAMES = (
-    r"(?:password|passwd|passphrase|secret|token|api_?key|private_?key|credential|authorization"
-    r"|cookie|webhook|dsn)"
+    r"(?:password|passwd|passphrase|secret|token|credential|authorization|cookie|webhook|dsn"
+    r"|(?:api|private|access|account|signing|encryption|shared)[_-]?key)"
 )
 _SECRET_KEY = re.compile(rf"(?i){_NAMES}|\A(?:pass|pwd)\Z")
 _VALUE = (
@@ -32,6 +32,7 @@ _PATTERNS: tuple[tuple[re.Pattern[str], str], ...] = (
     (re.compile(r"dlq1\.[A-Za-z0-9_.-]+"), GONE),  # join tokens
     # tokens of others that are known by their first letters
     (re.compile(r"\b(?:sk-|hf_|gh[pousr]_|github_pat_|glpat-|xox[a-z]-)[\w-]{8,}"), GONE),
+    (re.compile(r"\b(?:npm_|pypi-|dckr_pat_|dop_v1_|AIza|[rs]k_(?:live|test)_)[\w-]{8,}"), GONE),
     (re.compile(r"\b(?:AKIA|ASIA)[A-Z0-9]{12,}|\beyJ[\w-]{8,}\.[\w-]+\.[\w-]*"), GONE),
     (re.compile(r"(?i)([?&#](?:link|token|code|secret|key)=)[^&\s\"']+"), rf"\1{GONE}"),
     (re.compile(r"(?i)/wall#\S+"), f"/wall#{GONE}"),

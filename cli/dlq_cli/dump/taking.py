@@ -7,12 +7,14 @@ just when something does not work.
 from __future__ import annotations
 
 import io
+import json
 import os
 import platform
 import subprocess
 import sys
 import tarfile
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from importlib.metadata import distributions
 from pathlib import Path
 from typing import NamedTuple
@@ -22,8 +24,10 @@ from dlq_cli.up.place import read_box
 from dlq_common.errors import DlqError
 
 LARGEST_PART = 1024 * 1024
+LARGEST_ANSWER = 64 * LARGEST_PART  # it is read whole, and cut when its secrets are out
 LARGEST_DUMP = 20 * 1024 * 1024
 COMMAND_S = 30.0
+_CODE = "exit code "
 CONFIGS = tuple(
     Path("/etc/dlq") / name for name in ("master.toml", "nodeagent.toml", "web.toml", "notify.toml")
 )
@@ -52,6 +56,8 @@ class DumpPart(NamedTuple):
     name: str
     text: str
     note: str
+    refusal: str = ""
+    """The error of a command that refused."""
 
 
 def parts_of(home: Path, job: str | None, *, with_commands: bool) -> Iterator[DumpPart]:
@@ -63,13 +69,23 @@ def parts_of(home: Path, job: str | None, *, with_commands: bool) -> Iterator[Du
         except (DlqError, OSError, ValueError, subprocess.SubprocessError) as error:
             yield DumpPart(name, "", f"not taken: {str(error).splitlines()[0]}")
             continue
-        clean = redacted(text, with_commands=with_commands)
+        clean = cleaned(text, with_commands=with_commands)
         size = len(clean.encode("utf-8", "replace"))
         if size > room:
             yield DumpPart(name, "", "not taken: the dump is large enough")
             continue
         room -= size
-        yield DumpPart(name, clean, f"{size} bytes")
+        refusal = _refusal(clean)
+        note = f"{size} bytes: {refusal}" if refusal else f"{size} bytes"
+        yield DumpPart(name, clean, note, refusal)
+
+
+def cleaned(text: str, *, with_commands: bool) -> str:
+    """The end of a text without its secrets, as long as a part may be. They are taken out before it
+    is cut: those of a document are known by their keys, and the half of one is no document.
+    """
+    raw = redacted(text, with_commands=with_commands).encode("utf-8", "replace")
+    return raw[-LARGEST_PART:].decode("utf-8", "ignore")
 
 
 def write_dump(path: Path, parts: list[DumpPart], *, with_commands: bool) -> str:
@@ -145,8 +161,10 @@ def _answer(home: Path, words: tuple[str, ...]) -> Callable[[], str]:
             [sys.executable, "-P", "-c", main, "--home", str(home), "--patience", "3", *words],
             stdin=subprocess.DEVNULL, capture_output=True, timeout=COMMAND_S, check=False,
         )  # fmt: skip
-        text = done.stdout[-LARGEST_PART:] + b"\n" + done.stderr[-LARGEST_PART:]
-        return f"{text.decode('utf-8', 'replace').strip()}\nexit code {done.returncode}\n"
+        text = done.stdout + b"\n" + done.stderr
+        if len(text) > LARGEST_ANSWER:
+            raise ValueError(f"an answer of {len(text)} bytes")
+        return f"{text.decode('utf-8', 'replace').strip()}\n{_CODE}{done.returncode}\n"
 
     return ask
 
@@ -157,7 +175,8 @@ def _journal(unit: str) -> Callable[[], str]:
             ["journalctl", "-u", unit, "-n", "3000", "--no-pager", "-o", "cat"],
             stdin=subprocess.DEVNULL, capture_output=True, timeout=COMMAND_S, check=False,
         )  # fmt: skip
-        return (done.stdout or done.stderr)[-LARGEST_PART:].decode("utf-8", "replace")
+        text = (done.stdout or done.stderr).decode("utf-8", "replace")
+        return _whole_lines(text[-LARGEST_PART:], cut=len(text) > LARGEST_PART)
 
     return ask
 
@@ -165,7 +184,21 @@ def _journal(unit: str) -> Callable[[], str]:
 def _tail(path: Path) -> Callable[[], str]:
     def read() -> str:
         with path.open("rb") as file:
-            file.seek(max(0, os.fstat(file.fileno()).st_size - LARGEST_PART))
-            return file.read(LARGEST_PART).decode("utf-8", "replace")
+            first = max(0, os.fstat(file.fileno()).st_size - LARGEST_PART)
+            file.seek(first)
+            return _whole_lines(file.read(LARGEST_PART).decode("utf-8", "replace"), cut=first > 0)
 
     return read
+
+
+def _whole_lines(text: str, *, cut: bool) -> str:
+    """Without half a line: secrets of a line in JSON are known by their keys."""
+    return text.partition("\n")[2] if cut else text
+
+
+def _refusal(answer: str) -> str:
+    """The error of a command that refused; empty: there is none."""
+    for line in answer.splitlines() if f"\n{_CODE}" in answer else ():
+        with suppress(ValueError, KeyError, TypeError):
+            return str(json.loads(line)["error"]["message"])
+    return ""

@@ -42,7 +42,10 @@ def ask_for_it(app: App, message: job_pb2.JobSpec) -> None:
             f"--interactive means queue {queue.name}, and -p says {message.queue}: say one"
         )
     if why := beyond(message, queue):
-        raise InvalidRequest(f"queue {queue.name} does not take it: {why}")
+        raise InvalidRequest(
+            f"queue {queue.name} does not take it: {why}",
+            hint="ask for less, or leave --interactive out: the usual queue takes it",
+        )
     message.queue = queue.name
 
 

@@ -54,7 +54,7 @@ class News(NamedTuple):
     at_once: tuple[str, ...]
 
     def words(self, look: OutputLook) -> str:
-        """One line for people."""
+        """One line for people. On a terminal `offer` is a line of its own: it would be cut off."""
         parts = []
         if self.ahead is not None:
             jobs = "1 job" if self.ahead == 1 else f"{self.ahead} jobs"
@@ -63,9 +63,14 @@ class News(NamedTuple):
             parts.append(f"starts {long_range(self.start.start, look)}")
         if self.reason:
             parts.append(self.reason)
-        if self.at_once:
-            parts.append(f"{', '.join(self.at_once)} would start now")
+        if self.at_once and not look.tty:
+            parts.append(self.offer)
         return f"job {self.job_id} waits: {'; '.join(parts) or 'no more is known'}"
+
+    @property
+    def offer(self) -> str:
+        """The smaller wishes that would start now, in words; empty: none is known."""
+        return f"{', '.join(self.at_once)} would start now" if self.at_once else ""
 
     def facts(self) -> str:
         """The same as one JSON object."""
@@ -94,6 +99,7 @@ class WaitTeller(HoldTeller):
         self._waits = ""  # the job that waits
         self._over = threading.Event()
         self._started = False
+        self._offered = ""  # the last of the offers on a terminal
         self._job_id = ""
         self._queue: queue_pb2.Queue | None = None
         self._warned = 0  # the last attempt whose wall limit was told to be near
@@ -170,6 +176,9 @@ class WaitTeller(HoldTeller):
         look = OutputLook(tty=sys.stderr.isatty(), color=False, now_s=self._app.clock.now_s())
         text = clean_line(news.words(look))
         if look.tty:
+            if news.offer not in ("", self._offered):
+                self._offered = news.offer
+                self._app.say(news.offer)
             refresh_line(f"dlq: {text}"[: size()[0] - 1])
         elif text != told:
             self._app.say(text)

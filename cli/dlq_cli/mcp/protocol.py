@@ -30,10 +30,13 @@ class NoAnswer(Exception):
 class ToolServer:
     """Answers one client until its stream ends."""
 
-    def __init__(self, tools: Iterable[Message], call: Call, instructions: str) -> None:
+    def __init__(
+        self, tools: Iterable[Message], call: Call, instructions: str, notice: str
+    ) -> None:
+        """`instructions`: for the whole session; `notice`: behind the text of each tool."""
         self._tools = {tool["name"]: tool for tool in tools}
         self._call = call
-        self._instructions = instructions
+        self._instructions, self._notice = instructions, notice
 
     def serve(self, lines: BinaryIO, answers: BinaryIO) -> None:
         """Read a message from each line; a line that is too long is no message."""
@@ -100,7 +103,8 @@ class ToolServer:
         if not isinstance(arguments, dict):
             raise NoAnswer(BAD_PARAMS, "arguments are an object")
         text, failed = self._call(name, arguments)
-        return {"content": [{"type": "text", "text": text}], "isError": failed}
+        content = [{"type": "text", "text": each} for each in (text, self._notice)]
+        return {"content": content, "isError": failed}
 
 
 def _error(number: str | int | None, code: int, words: str) -> Message:

@@ -79,14 +79,15 @@ def new_token(app: App, node: str) -> str:
 
 
 def node_is_up(app: App, box: Box) -> bool:
-    """Whether the master hears this machine's agent."""
+    """Whether the master hears this machine's agent, as the record wants it."""
     with quiet_grpc():
         from dlq.v1.node_pb2 import NODE_STATE_UP
         from dlq_client.nodes import Nodes
     if not part_lives(box, AGENT):
         return False
     with suppress(DlqError):
-        return Nodes(app.connection()).get(box.node).state == NODE_STATE_UP
+        node = Nodes(app.connection()).get(box.node)
+        return node.state == NODE_STATE_UP and box.cores in (None, node.job_core_count)
     return False
 
 

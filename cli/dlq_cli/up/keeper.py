@@ -68,6 +68,8 @@ def environment_of(box: Box, part: str) -> dict[str, str]:
         if box.address:
             kept["DLQ_NODE__ADDRESS"] = box.address
         kept["DLQ_NODE__DEVICES"] = box.devices
+        if box.cores is not None:
+            kept["DLQ_NODE__JOB_CPUS"] = str(box.cores)
         if group := jobs_group(box.name, Path("/proc/self/cgroup"), Path("/sys/fs/cgroup")):
             kept["DLQ_NODE__CGROUP"] = group
     return kept

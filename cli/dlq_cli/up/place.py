@@ -53,6 +53,7 @@ class Box:
     api: str = ""  # where the master listens; "" on a joined box
     join: str = ""
     address: str = ""  # of this machine for others, once it is open to them
+    cores: int | None = None  # for jobs without GPUs; None: as the agent divides them
 
     @property
     def master(self) -> Path:
@@ -109,7 +110,8 @@ class Box:
             raise ConfigError(f"{self.home / RECORD}: {error.strerror}") from None
 
     def _text(self) -> str:
-        facts = {name: _plain(value) for name, value in asdict(self).items() if name != "home"}
+        told = {name: value for name, value in asdict(self).items() if value is not None}
+        facts = {name: _plain(value) for name, value in told.items() if name != "home"}
         return json.dumps({"v": VERSION, **facts}, indent=2) + "\n"
 
 
@@ -198,11 +200,13 @@ def make_state(state: Path, home: Path) -> None:
     """
     owner = state / "home"
     try:
-        for path in (state, state / "logs", state / "checkpoints"):
-            path.mkdir(mode=0o700, parents=True, exist_ok=True)
-        found = state.stat()
-        if found.st_uid != os.geteuid():
+        state.mkdir(mode=0o700, parents=True, exist_ok=True)
+        found, ours = state.stat(), os.geteuid()
+        # A link of another user's leads to a directory of ours now, and elsewhere later.
+        if found.st_uid != ours or state.lstat().st_uid not in (ours, 0):
             raise ConfigError(f"{state} belongs to another user", hint="--dir names another one")
+        for path in (state / "logs", state / "checkpoints"):
+            path.mkdir(mode=0o700, exist_ok=True)
         if found.st_mode & 0o077:
             state.chmod(0o700)
         if not owner.exists():

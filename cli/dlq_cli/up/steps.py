@@ -98,6 +98,16 @@ def changed(
     return box
 
 
+def with_cores(box: Box, cores: int) -> Box:
+    """The same box with so many cores for jobs without GPUs. InvalidRequest for too many."""
+    here = len(os.sched_getaffinity(0))
+    most = here if box.devices == "none" else here - 1
+    if cores > most:
+        rest = "" if most == here else ", as jobs with GPUs need one"
+        raise InvalidRequest(f"--cores: {cores} of {here} cores are too many{rest}; {most} at most")
+    return replace(box, cores=cores)
+
+
 def start(app: App, box: Box) -> None:
     """Bring up all parts of a first box."""
     make_state(box.state, box.home)

@@ -107,7 +107,7 @@ class HookFollower:
             answer = await self._answer(hook, told)
         except HookFailed as failed:
             return self._failed(hook, key, failed)
-        notes = answer.get("notes") or ()
+        notes = answer.get("notes") or []
         if not isinstance(notes, list):
             return self._failed(hook, key, HookFailed("it answered what makes no sense"))
         words = tuple(_line(note) for note in notes[:MOST_NOTES])

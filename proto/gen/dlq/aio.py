@@ -2,7 +2,7 @@
 
 from importlib import import_module
 
-_NAMES = ("AsyncCluster", "AsyncJob", "connect")
+_NAMES = ("AsyncArray", "AsyncCluster", "AsyncGroup", "AsyncJob", "connect")
 __all__ = list(_NAMES)
 
 

@@ -95,6 +95,7 @@ def test_every_package_in_the_wheel_is_seen_by_the_other_tools(project: dict[str
         project["tool"]["hatch"]["build"]["dev-mode-dirs"]
     )
     assert all((ROOT / path / "__init__.py").is_file() for path in packages)
+    assert [path for path in packages if not (ROOT / path / "py.typed").is_file()] == []
 
 
 def test_the_page_of_the_package_has_no_relative_link(project: dict[str, Any]) -> None:

@@ -70,8 +70,17 @@ def test_init_makes_the_checkpoint_root_for_all_submitters_or_for_its_only_user(
 def test_init_leaves_a_checkpoint_root_that_is_there_as_it_is(tmp_path: Path) -> None:
     root = tmp_path / "shared"
     root.mkdir(mode=0o750)
-    assert init(tmp_path, "--checkpoint-root", str(root)).exit_code == 0
+    ran = init(tmp_path, "--checkpoint-root", str(root))
+    assert ran.exit_code == 0
     assert mode_of(root) == 0o750
+    assert ("users may make no directory in it" in ran.output) is (os.geteuid() == 0)
+
+
+@pytest.mark.parametrize("words", ["[stall]\nfactor = 0.1", "[straggler]\nlimit = 0.0"])
+def test_a_rule_that_cannot_be_is_told_before_the_start(tmp_path: Path, words: str) -> None:
+    ran = checked(tmp_path, words)
+    assert ran.exit_code == 1
+    assert words[1:6] in ran.output
 
 
 def test_init_writes_what_others_dial_and_where_people_log_in(tmp_path: Path) -> None:

@@ -19,7 +19,8 @@ from dlq_cli.output.render import Cell, Columns, OutputLook, listing, when
 from dlq_cli.words import has_ended
 from dlq_client.admin import Admin
 from dlq_client.jobs import Jobs
-from dlq_common.errors import Conflict, DlqError
+from dlq_client.nodes import Nodes
+from dlq_common.errors import Conflict, DlqError, InvalidRequest
 from dlq_common.text.wire import from_timestamp, to_timestamp
 
 PAIR = "all_reduce"
@@ -56,9 +57,12 @@ def run(app: App, node_id: tuple[str, ...], kinds: tuple[str, ...], as_json: boo
     """Check NODE... now, one after the other, and print the results.
 
     A check takes a whole idle node. A busy one is left out, and a line says so. A node that is
-    quarantined or cordoned is checked too. The exit code is 1 when a node has failed.
+    quarantined or cordoned is checked too. The exit code is 1 when a node has failed, and 75 when
+    all were busy.
     """
     names, admin, jobs = names_of(node_id), Admin(app.connection()), Jobs(app.connection())
+    if PAIR in kinds and len(names) < 2:
+        raise InvalidRequest(f"{PAIR} is of two nodes: name at least two")
     found: list[Event] = []
     for kind in kinds or ALONE:
         for group in combinations(names, 2) if kind == PAIR else zip(names, strict=True):
@@ -71,6 +75,8 @@ def run(app: App, node_id: tuple[str, ...], kinds: tuple[str, ...], as_json: boo
     _tell(app, found, as_json=as_json)
     if any(event.data["result"] == "failed" for event in found):
         raise exit_codes.Ended(exit_codes.FAILURE)
+    if not found:
+        raise exit_codes.Ended(exit_codes.TRY_AGAIN)
 
 
 @check.command(
@@ -85,11 +91,15 @@ def run(app: App, node_id: tuple[str, ...], kinds: tuple[str, ...], as_json: boo
 @pass_app
 def history(app: App, node_id: tuple[str, ...], since: str | None, as_json: bool) -> None:
     """Results of checks of NODE..., or of all nodes, the oldest first."""
-    chosen = EventFilter(kinds=["node_checked"], node_ids=names_of(node_id) if node_id else ())
+    names = names_of(node_id) if node_id else []
+    chosen = EventFilter(kinds=["node_checked"], node_ids=names)
     if since is not None:
         from_s = past_instant(since, app.clock.now_s(), "--since", TIMES)
         chosen.since_time.CopyFrom(to_timestamp(from_s))
-    _tell(app, list(Jobs(app.connection()).events(chosen=chosen)), as_json=as_json)
+    found = list(Jobs(app.connection()).events(chosen=chosen))
+    for name in () if found else names:
+        Nodes(app.connection()).get(name)  # NotFound for a slip
+    _tell(app, found, as_json=as_json)
 
 
 # --- helpers, in order of use ---------------------------------------------------------------------

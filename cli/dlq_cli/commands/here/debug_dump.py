@@ -38,4 +38,7 @@ def debug_dump(app: App, output: Path | None, job: str | None, with_commands: bo
     except OSError as error:
         raise ConfigError(f"{path}: {error.strerror}", hint="-o names another file") from None
     click.echo(listed, nl=False)
+    for part in parts:
+        if part.name == "job/show.json" and part.refusal:
+            app.say(f"nothing about job {job} is in it: {part.refusal}")
     click.echo(f"written: {path}")

@@ -29,10 +29,10 @@ def mcp(app: App, allow_actions: bool) -> None:
     so that a person can look at the plan first.
     """
     from dlq_cli.mcp.protocol import ToolServer
-    from dlq_cli.mcp.tools import INSTRUCTIONS, Tools, runner
+    from dlq_cli.mcp.tools import INSTRUCTIONS, UNTRUSTED, Tools, runner
 
     tools = Tools(runner(app.home), acts=allow_actions)
     # Nothing else may write among the answers.
     answers = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
-    ToolServer(tools.listed, tools.call, INSTRUCTIONS).serve(sys.stdin.buffer, answers)
+    ToolServer(tools.listed, tools.call, INSTRUCTIONS, UNTRUSTED).serve(sys.stdin.buffer, answers)

@@ -19,6 +19,7 @@ from dlq_common.errors import ConfigError
     epilog=examples(
         "dlq up",
         "dlq up --devices fake:2",
+        "dlq up --cores 4",
         "dlq up --at-login",
         "dlq up --invite",
         "dlq up --join 192.168.1.5:7321 --token - < token.txt",
@@ -27,6 +28,8 @@ from dlq_common.errors import ConfigError
 )
 @click.option("--devices", metavar="WORD", help="nvml, none, or virtual GPUs: fake:2, "
               "fake:8xH100-80GB.  [default: nvml]")  # fmt: skip
+@click.option("--cores", type=click.IntRange(min=0), metavar="N",
+              help="Cores for jobs without GPUs.  [default: 0 beside GPUs]")  # fmt: skip
 @click.option("--status", "look", is_flag=True, help="Say how the box is, and start nothing.")
 @click.option("--invite", is_flag=True, help="Let another machine join: prints its command.")
 @click.option("--join", "join_address", metavar="HOST:PORT", help="Join the box at this address.")
@@ -48,6 +51,7 @@ from dlq_common.errors import ConfigError
 def up(
     app: App,
     devices: str | None,
+    cores: int | None,
     look: bool,
     invite: bool,
     join_address: str | None,
@@ -79,6 +83,8 @@ def up(
         box = steps.new_box(app, wished, directory, port, name or host_word(), joined=joins)
     else:
         box = steps.changed(app, box, devices, port, directory)
+    if cores is not None:
+        box = steps.with_cores(box, cores)
     if join_address is not None:
         steps.join(app, box, join_address, "" if box.has_node else _token(token))
     elif box.joined:

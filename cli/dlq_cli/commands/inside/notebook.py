@@ -27,6 +27,7 @@ from dlq_cli.interactive.notebook import found_notebook, starting_words
 from dlq_cli.interactive.queue import send_interactive
 from dlq_cli.interactive.rank_stdin import running_attempt, still_runs
 from dlq_cli.interactive.waiting import WaitTeller
+from dlq_cli.jobs.cancelled import tell_cancel
 from dlq_cli.jobs.held import HoldTeller
 from dlq_cli.lists.select import one_job
 from dlq_cli.spec.message import to_message
@@ -89,6 +90,8 @@ def notebook(
     ended = wait_for(app, [job_id])
     if code := exit_code(ended.values()):
         follow_job(app, job_id, lines=_LAST_LINES, holds=HoldTeller(app))
+        for job in ended.values():
+            tell_cancel(app, job)
         raise exit_codes.Ended(code)
 
 

@@ -26,10 +26,11 @@ from dlq_cli.commands.options import detaching, examples
 from dlq_cli.interactive.attendance import Attendance
 from dlq_cli.interactive.job_terminal import JobTerminal
 from dlq_cli.interactive.piped import PipedStdin
-from dlq_cli.interactive.queue import send_interactive
+from dlq_cli.interactive.queue import ask_for_it, send_interactive
 from dlq_cli.interactive.rank_stdin import first_piece, piped_stdin
 from dlq_cli.interactive.terminal import needed_size
 from dlq_cli.interactive.waiting import WaitTeller
+from dlq_cli.jobs.cancelled import tell_cancel
 from dlq_cli.output import json_errors
 from dlq_cli.spec.message import to_message
 from dlq_client.jobs import Jobs
@@ -54,6 +55,7 @@ TWICE_S = 2.0
 )
 @click.option("--wrap", metavar="LINE", help="Run one line by /bin/sh instead of a script.")
 @click.option("--pty", "terminal", is_flag=True, help="Give rank 0 a terminal, at this one.")
+@click.option("--interactive", is_flag=True, help="In the queue of interactive jobs, or refused.")
 @click.option("--no-stdin", is_flag=True, help="Read nothing: the job's stdin is /dev/null.")
 @click.option(
     "--json", "as_json", is_flag=True, callback=json_errors.ask_lines,
@@ -67,6 +69,7 @@ def run(
     source: tuple[str, ...],
     wrap: str | None,
     terminal: bool,
+    interactive: bool,
     no_stdin: bool,
     as_json: bool,
     **flags: Any,
@@ -98,6 +101,8 @@ def run(
         app.say("an elastic job is run again on another size, so its stdin is empty")
         stdin = _Stdin()
     stdin.ask(message)
+    if interactive:
+        ask_for_it(app, message)
     again = "see `dlq status`, or submit under {} again"
     answer = send_interactive(app, message, partial(send_spec, app, spec, message, again))
     job_id = answer.job.job_id
@@ -112,6 +117,8 @@ def run(
         else:
             follow_job(app, job_id, lines=None, holds=holds)
         ended = wait_for(app, [job_id], holds=holds)
+    for job in ended.values():
+        tell_cancel(app, job)
     if code := exit_code(ended.values()):
         raise exit_codes.Ended(code)
 

@@ -13,6 +13,7 @@ from dlq_cli.clusters.listed import job_argument
 from dlq_cli.commands.options import examples, json_option, pass_app
 from dlq_cli.facts.answers import whole_job_facts
 from dlq_cli.facts.common import document
+from dlq_cli.jobs.cancelled import cancel_words
 from dlq_cli.lists.select import several_jobs
 from dlq_cli.lists.steps import steps_facts, steps_text
 from dlq_cli.lists.story import attempts_text, end_note_text, failure_text, images_text, job_text
@@ -41,6 +42,7 @@ def show(app: App, job: tuple[str, ...], as_json: bool) -> None:
     for number, answer in enumerate(answers):
         click.echo("\n" if number else "", nl=False)
         click.echo(job_text(answer.job, look, answer.spec), nl=False, color=look.color)
+        click.echo(facts([("cancelled", cancel_words(jobs, answer.job))]), nl=False)
         click.echo(facts(("hook", hook_words(note)) for note in answer.spec.hook_notes), nl=False)
         click.echo(facts(traffic_pairs(answer.traffic, look)), nl=False)
         click.echo(attempts_text(answer.attempts, look), nl=False, color=look.color)

@@ -10,6 +10,7 @@ from dlq_cli.clusters.listed import job_argument
 from dlq_cli.commands.options import examples, json_option, pass_app
 from dlq_cli.facts.answers import explained_facts
 from dlq_cli.facts.common import document
+from dlq_cli.jobs.cancelled import cancel_words
 from dlq_cli.lists.columns import where, where_beside_state
 from dlq_cli.lists.select import several_jobs
 from dlq_cli.lists.story import end_note_text, failure_text, reason_text
@@ -36,6 +37,8 @@ def why(app: App, job: tuple[str, ...], as_json: bool) -> None:
     look = app.look()
     for answer in answers:
         click.echo(_text(answer, look), nl=False)
+        if words := cancel_words(jobs, answer.job):
+            click.echo(f"  cancelled {words}")
         attempts = jobs.get(answer.job.job_id).attempts if answer.job.attempt_count else ()
         click.echo(end_note_text(attempts), nl=False)
         if not answer.reasons and shown_state(answer.job) in ENDED:

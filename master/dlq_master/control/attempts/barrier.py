@@ -24,7 +24,7 @@ from dlq_master.control.attempts import reports
 from dlq_master.control.loop.turn import Turn
 from dlq_master.model.attempts import gang
 from dlq_master.model.attempts.attempt import Attempt
-from dlq_master.model.ids import AttemptKey
+from dlq_master.model.ids import AttemptKey, JobId
 from dlq_master.model.nodes.node import NodeState
 from dlq_master.model.transitions import StopCause
 
@@ -34,6 +34,7 @@ _SILENT = (NodeState.UNREACHABLE, NodeState.DOWN)
 def watch(turn: Turn) -> None:
     """Once a second: give up gangs whose last node is too late, and let go of what cannot start."""
     timeout_s = turn.state.config.jobs.barrier_timeout
+    _open_groups(turn)
     for key in sorted(turn.state.attempts.starting):
         attempt = turn.state.cluster.attempts.get(key)
         if attempt is None or not attempt.live or attempt.started_time_s is not None:
@@ -43,6 +44,22 @@ def watch(turn: Turn) -> None:
         if late and not any(_at_work(turn, attempt, rank) for rank in late):
             _give_up(turn, attempt, late)
         _release_unreachable(turn, key)
+
+
+def _open_groups(turn: Turn) -> None:
+    """Let groups go whose last unready member has ended, and alone: no report of the others is to
+    come.
+    """
+    attempts, jobs = turn.state.cluster.attempts, turn.state.cluster.jobs
+    ready: dict[JobId, AttemptKey] = {}
+    for key in turn.state.attempts.starting:
+        attempt = attempts.get(key)
+        if attempt is not None and attempt.together and gang.all_ready(attempt):
+            group = jobs[key.job_id].group
+            if group is not None:
+                ready[group.array_id] = key
+    for key in ready.values():
+        reports.open_barrier(turn, key)
 
 
 def _first_ready_s(turn: Turn, attempt: Attempt) -> float | None:

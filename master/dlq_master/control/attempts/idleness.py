@@ -43,22 +43,18 @@ WRITE_S = 600.0
 
 @dataclass(slots=True)
 class Idleness:
-    """`windows` by attempt and node; `found`: the rules by which an attempt is idle now, by number,
-    with words. `uses`: the last report on each rank.
+    """`windows` by attempt, by their seconds, and by node: a long one is too coarse for a rule with
+    a short one. `found`: the rules by which an attempt is idle now, by number, with words. `uses`:
+    the last report on each rank.
     """
 
     rules: tuple[IdleRule, ...] = ()
-    windows: dict[AttemptKey, dict[str, UseWindow]] = field(default_factory=dict)
+    windows: dict[AttemptKey, dict[float, dict[str, UseWindow]]] = field(default_factory=dict)
     found: dict[AttemptKey, dict[int, str]] = field(default_factory=dict)
     uses: dict[AttemptKey, dict[int, ToldUse]] = field(default_factory=dict)
     unwritten: dict[Account, float] = field(default_factory=dict)  # idle GPU-seconds
     charged_s: dict[NodeId, float] = field(default_factory=dict)  # when a node last told of some
     write_s: float = 0.0
-
-    @property
-    def longest_s(self) -> float:
-        """The longest window of all rules."""
-        return max(max(rule.window_s, rule.interactive_window_s) for rule in self.rules)
 
 
 def take(turn: Turn, node_id: NodeId, told: Iterable[ToldGpu]) -> None:
@@ -172,25 +168,26 @@ def _add(turn: Turn, node_id: NodeId, attempt: Attempt, span: UseSpan) -> None:
     idleness, job = turn.state.attempts.idleness, turn.state.cluster.jobs[attempt.key.job_id]
     if job.check:  # a check of a disk leaves the GPUs idle, and has its own time limit
         return
+    worker = worker_of(job, turn.state.config.interactive.queue)
     windows = idleness.windows.setdefault(attempt.key, {})
-    window = windows.get(node_id)
-    if window is None:
-        window = windows[node_id] = UseWindow(idleness.longest_s)
-    window.add(turn.now_s, span)
-    _judge(turn, attempt, job)
+    for window_s in {rule.window_of(worker) for rule in idleness.rules if rule.covers(worker)}:
+        each = windows.setdefault(window_s, {})
+        if node_id not in each:
+            each[node_id] = UseWindow(window_s)
+        each[node_id].add(turn.now_s, span)
+    _judge(turn, attempt, job, worker)
 
 
-def _judge(turn: Turn, attempt: Attempt, job: Job) -> None:
+def _judge(turn: Turn, attempt: Attempt, job: Job, worker: Worker) -> None:
     idleness, now_s = turn.state.attempts.idleness, turn.now_s
     windows, nodes = idleness.windows[attempt.key], attempt.lease.allocation.node_ids
     beat = turn.state.jobs.beats.get(job.job_id)
     beat_s = None if beat is None else beat.time_s
-    worker = worker_of(job, turn.state.config.interactive.queue)
     for number, rule in enumerate(idleness.rules):
         if not rule.covers(worker):
             continue
         window_s = rule.window_of(worker)
-        use = mean_use(windows, nodes, window_s, now_s)
+        use = mean_use(windows[window_s], nodes, window_s, now_s)
         known = idleness.found.get(attempt.key, {})
         if is_idle(rule, worker, use, beat_s, now_s):
             if number not in known:

@@ -95,7 +95,7 @@ def fail_start(turn: Turn, launch: Intention, why: str) -> None:
 def settle_return(turn: Turn, key: AttemptKey) -> None:
     """All nodes of an UNKNOWN attempt answer again: it goes back to what its ranks say it is."""
     turn.step_attempt(key, gang.returned(turn.state.cluster.attempts[key]), actor="master")
-    _open_barrier(turn, key)
+    open_barrier(turn, key)
 
 
 def never_ran(turn: Turn, key: AttemptKey, rank: int, why: str) -> None:
@@ -109,6 +109,22 @@ def never_ran(turn: Turn, key: AttemptKey, rank: int, why: str) -> None:
         start_cause=StartCause.BARRIER,
     )
     _gather(turn, key, rank, gone, "master")
+
+
+def open_barrier(turn: Turn, key: AttemptKey) -> None:
+    """Let the ranks of a gang go once all of them are ready: the same launches again, without the
+    barrier and with everybody's ports. The gangs of a group go at one instant.
+    """
+    attempt = turn.state.cluster.attempts.get(key)
+    if attempt is None or not gang.all_ready(attempt):
+        return
+    gangs = gangs_beside(turn, key) if attempt.together else [attempt]
+    ready = [one for one in gangs if one is not None and gang.all_ready(one)]
+    whole = len(ready) == len(gangs)
+    if attempt.together and any(rank.gone for one in ready for rank in one.ranks):
+        whole = False
+    for one in ready if whole else ():
+        _let_go(turn, one)
 
 
 def _disowned(turn: Turn, node_id: NodeId, report: ReportedRank) -> bool:
@@ -214,7 +230,7 @@ def _gather(turn: Turn, key: AttemptKey, rank: int, status: RankStatus, actor: s
         _drop_launches(turn, key, rank)
     if (event := gang.progress(attempt)) is not None:
         turn.step_attempt(key, event, actor=actor)
-    _open_barrier(turn, key)
+    open_barrier(turn, key)
     _stop_the_rest(turn, key, actor)
     if live_resizes.settle(turn, key):
         _come_back(turn, key)
@@ -341,21 +357,6 @@ def _take_late(turn: Turn, node_id: NodeId, report: ReportedRank) -> None:
         signal=status.signal,
     )
     _note_first(turn, attempt, after)
-
-
-def _open_barrier(turn: Turn, key: AttemptKey) -> None:
-    """Let the ranks of a gang go once all of them are ready: the same launches again, without the
-    barrier and with everybody's ports. The gangs of a group go at one instant."""
-    attempt = turn.state.cluster.attempts.get(key)
-    if attempt is None or not gang.all_ready(attempt):
-        return
-    gangs = gangs_beside(turn, key) if attempt.together else [attempt]
-    ready = [one for one in gangs if one is not None and gang.all_ready(one)]
-    whole = len(ready) == len(gangs)
-    if attempt.together and any(rank.gone for one in ready for rank in one.ranks):
-        whole = False
-    for one in ready if whole else ():
-        _let_go(turn, one)
 
 
 def gangs_beside(turn: Turn, key: AttemptKey) -> list[Attempt | None]:

@@ -32,8 +32,8 @@ _QUIET = StallRule(1.0, 1.0)  # ranks that have sent nothing for so long do not 
 @dataclass(slots=True)
 class Stalls:
     """`paces` of jobs that tell their steps; `seen`: the beats of the last look. `late`: jobs that
-    the last look found late; `told`: stalled jobs, with words. `awake_s`: the end of the last time
-    in which nobody looked.
+    the last look found late; `told`: stalled jobs, with words. `unnamed`: those of which no rank
+    stood out. `awake_s`: the end of the last time in which nobody looked.
     """
 
     rule: StallRule | None
@@ -41,6 +41,7 @@ class Stalls:
     seen: dict[JobId, Beat] = field(default_factory=dict)
     late: set[JobId] = field(default_factory=set)
     told: dict[JobId, str] = field(default_factory=dict)
+    unnamed: set[JobId] = field(default_factory=set)
     steps: dict[JobId, dict[int, int]] = field(default_factory=dict)  # of ranks beyond the first
     sending: dict[AttemptKey, GangSends] = field(default_factory=dict)  # of ranks that are recorded
     look_s: float = 0.0
@@ -51,6 +52,7 @@ class Stalls:
         for kept in (self.paces, self.seen, self.told, self.steps):
             kept.pop(job_id, None)
         self.late.discard(job_id)
+        self.unnamed.discard(job_id)
 
 
 def watch(turn: Turn) -> None:
@@ -140,6 +142,7 @@ def _stepped(turn: Turn, attempt: Attempt, beat: Beat) -> None:
     else:
         stalls.paces[job_id] = pace.heard(step, time_s)
     stalls.late.discard(job_id)
+    stalls.unnamed.discard(job_id)
     if stalls.told.pop(job_id, None) is not None:
         turn.note("job_stall_over", job_id=job_id, cause=f"step {step} has come")
 
@@ -149,7 +152,9 @@ def _look(turn: Turn, rule: StallRule, attempt: Attempt, pace: StepPace) -> None
     patience_s, silent_s = pace.patience_s(rule), turn.now_s - pace.since_s
     stalls.paces[job_id] = pace._replace(silent_s=silent_s)
     runs = attempt.state is AttemptState.RUNNING and attempt.stop_cause is None
-    if not runs or patience_s is None or silent_s <= patience_s or job_id in stalls.told:
+    if runs and job_id in stalls.unnamed:
+        _name(turn, attempt, pace, silent_s)
+    elif not runs or patience_s is None or silent_s <= patience_s or job_id in stalls.told:
         stalls.late.discard(job_id)
     elif job_id not in stalls.late:
         stalls.late.add(job_id)  # the next beat decides
@@ -158,18 +163,37 @@ def _look(turn: Turn, rule: StallRule, attempt: Attempt, pace: StepPace) -> None
 
 
 def _tell(turn: Turn, attempt: Attempt, pace: StepPace, silent_s: float) -> None:
-    stalls, key = turn.state.attempts.stalls, attempt.key
-    steps = {0: pace.step, **stalls.steps.get(key.job_id, {})}
-    cores, count = _cores(turn, key), len(attempt.ranks)
-    sending = stalls.sending.get(key)
-    found = behind(steps, cores, count)
-    if found is None and sending is not None and sending.silent_s(_QUIET, count, turn.now_s):
-        found = sending.behind()
-    words = (
+    found, stalls = _behind(turn, attempt, pace), turn.state.attempts.stalls
+    if found is None and len(attempt.ranks) > 1:
+        stalls.unnamed.add(attempt.key.job_id)
+    _note(turn, attempt, _stood(pace, silent_s), found, step=pace.step)
+
+
+def _name(turn: Turn, attempt: Attempt, pace: StepPace, silent_s: float) -> None:
+    """Fast steps are missed before any report on CPU time is of the time without steps alone. So a
+    job of which no rank stood out is told once more, when a later report shows one.
+    """
+    found = _behind(turn, attempt, pace)
+    if found is not None:
+        turn.state.attempts.stalls.unnamed.discard(attempt.key.job_id)
+        _note(turn, attempt, _stood(pace, silent_s), found, step=pace.step)
+
+
+def _stood(pace: StepPace, silent_s: float) -> str:
+    return (
         f"no step for {approximate_span(silent_s)} after step {pace.step}, where one took"
         f" {_span(pace.step_s or 0.0)}"
     )
-    _note(turn, attempt, words, found, step=pace.step)
+
+
+def _behind(turn: Turn, attempt: Attempt, pace: StepPace) -> tuple[int, str] | None:
+    stalls, key, count = turn.state.attempts.stalls, attempt.key, len(attempt.ranks)
+    steps = {0: pace.step, **stalls.steps.get(key.job_id, {})}
+    sending = stalls.sending.get(key)
+    found = behind(steps, _cores(turn, key), count)
+    if found is None and sending is not None and sending.silent_s(_QUIET, count, turn.now_s):
+        return sending.behind()
+    return found
 
 
 def _cores(turn: Turn, key: AttemptKey) -> dict[int, float]:

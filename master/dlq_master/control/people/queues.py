@@ -90,8 +90,8 @@ def check_class(turn: Turn, queue: str, user: str, wish: ClassWish) -> None:
     used = turn.state.jobs.counts.gpus[user] + turn.entered[gpus_of(user)]
     if limits.gpus_per_user is not None and used + wish.more > limits.gpus_per_user:
         raise QuotaExceeded(
-            f"jobs of {user} in queue {queue} have {used} GPUs, and {wish.more} more are asked "
-            f"for; the limit is {limits.gpus_per_user}",
+            f"{user} may have {limits.gpus_per_user} GPUs in queue {queue}: jobs there have "
+            f"{used}, and this asks for {wish.more} more",
             hint=f"end one of them (dlq status -p {queue}), or use another -p",
             queue=queue,
             limit=limits.gpus_per_user,

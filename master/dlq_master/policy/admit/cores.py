@@ -12,7 +12,8 @@ from dlq_master.model.why import Reason, ReasonCode
 from dlq_master.policy.place.placement import Placement
 
 NO_CORES = (
-    "no node gives cores to CPU jobs (node.job_cpus in the configuration of an agent says how many)"
+    "no node gives cores to CPU jobs (node.job_cpus in the configuration of an agent says how "
+    "many; on a machine of your own, `dlq up --cores N`)"
 )
 
 

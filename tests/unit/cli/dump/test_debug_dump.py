@@ -45,6 +45,10 @@ from support.cli_run import Dlq
         "hf_HUSHHUSHHUSH",
         "ghp_HUSHHUSHHUSHHUSH",
         "AKIAHUSHHUSHHUSHHUSH",
+        "pypi-HUSHHUSHHUSH",
+        "sk_live_HUSHHUSHHUSH",
+        "AccountName=ada;AccountKey=HUSH;",
+        'access_key = "HUSH"',
         "eyJHUSHHUSHHUSH.eyJHUSHHUSH.HUSH",
         '  {"command": ["HUSH"]}',
     ],
@@ -129,3 +133,33 @@ def test_a_part_that_fails_leaves_its_reason(
         if each.name.startswith("config/")
     ]  # fmt: skip
     assert part.note.startswith("not taken: ")
+
+
+def test_secrets_of_a_long_answer_are_out_before_it_is_cut(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(taking, "LARGEST_PART", 1_000)
+    spec = '"environment": {"A": "HUSH"}, "script": "HUSH"'
+    for answer in ('{"end": "' + "x" * 980 + f'", {spec}}}', f'{{{spec}, "end": "{"x" * 980}"}}'):
+        clean = taking.cleaned(answer, with_commands=False)
+        assert 900 < len(clean) <= 1_000
+        assert "HUSH" not in clean
+
+
+def test_the_first_line_of_a_cut_log_is_left_out_unless_it_is_whole(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = tmp_path / "nodeagent.toml"
+    log.write_text('{"environment": {"A": "HUSH", "B": "HUSH"}}\nlast\n')
+    monkeypatch.setattr(taking, "ASKED", ())
+    monkeypatch.setattr(taking, "CONFIGS", (log,))
+    monkeypatch.setattr(taking, "LARGEST_PART", 30)
+    texts = {part.name: part.text for part in taking.parts_of(tmp_path, None, with_commands=False)}
+    assert texts["config/nodeagent.toml"] == "last\n"
+
+
+def test_a_job_that_is_not_there_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(taking, "ASKED", ())
+    said = Dlq(tmp_path / "home")("debug-dump", "--job", "99", "-o", str(tmp_path / "d.tar.gz"))
+    assert said.code == 0
+    assert "nothing about job 99 is in it: nobody is logged in here" in said.err

@@ -15,7 +15,9 @@ TOOLS = [{"name": "echo", "inputSchema": {"type": "object"}}]
 
 
 def server() -> ToolServer:
-    return ToolServer(TOOLS, lambda name, given: (f"{name} {json.dumps(given)}", False), "be kind")
+    return ToolServer(
+        TOOLS, lambda name, given: (f"{name} {json.dumps(given)}", False), "be kind", "hearsay"
+    )
 
 
 def asked(*messages: Any) -> list[dict[str, Any]]:
@@ -52,7 +54,10 @@ def test_a_version_that_nobody_knows_gets_the_newest() -> None:
 def test_a_tool_is_called_and_a_ping_answered() -> None:
     called, pong = asked(request("tools/call", name="echo", arguments={"a": 1}), request("ping", 9))
     assert called["result"] == {
-        "content": [{"type": "text", "text": 'echo {"a": 1}'}], "isError": False
+        "content": [
+            {"type": "text", "text": 'echo {"a": 1}'}, {"type": "text", "text": "hearsay"}
+        ],
+        "isError": False,
     }  # fmt: skip
     assert pong["result"] == {}
 

@@ -37,6 +37,7 @@ def test_a_record_comes_back_as_it_was(tmp_path: Path) -> None:
     assert read_box(tmp_path) is None
     a_box(tmp_path).save()
     assert read_box(tmp_path) == a_box(tmp_path)
+    assert "cores" not in json.loads((tmp_path / "up.json").read_text())  # a former keeper reads it
 
 
 def test_a_record_of_another_machine_is_refused_because_homes_are_shared(tmp_path: Path) -> None:
@@ -72,6 +73,19 @@ def test_a_network_file_system_is_refused_with_a_local_place(tmp_path: Path, kin
 def test_the_deepest_mount_counts(tmp_path: Path) -> None:
     mounts = f"{ROOT_MOUNT}server:/ {tmp_path.parent} nfs rw 0 0\nx {tmp_path} xfs rw 0 0\n"
     check_state(tmp_path / "x", mounts)
+
+
+def test_a_link_of_another_user_to_a_directory_of_ours_is_refused(tmp_path: Path) -> None:
+    if os.geteuid():
+        pytest.skip("needs root, to give a link to another user")
+    (tmp_path / "ours").mkdir(mode=0o755)
+    link = tmp_path / "link"
+    link.symlink_to(tmp_path / "ours")
+    os.chown(link, 12345, 12345, follow_symlinks=False)
+    with pytest.raises(ConfigError, match="belongs to another user"):
+        make_state(link, tmp_path / "home")
+    assert (tmp_path / "ours").stat().st_mode & 0o777 == 0o755
+    assert not [*(tmp_path / "ours").iterdir()]
 
 
 def test_a_path_that_is_too_long_for_a_socket_is_refused(tmp_path: Path) -> None:

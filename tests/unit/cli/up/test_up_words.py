@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import socket
 import subprocess
@@ -12,9 +13,10 @@ import pytest
 
 from dlq_cli.app import App
 from dlq_cli.up import asking, making, steps, units
-from dlq_cli.up.keeper import jobs_group
+from dlq_cli.up.keeper import environment_of, jobs_group
 from dlq_cli.up.looking import box_facts, isolation
 from dlq_cli.up.place import Box
+from dlq_cli.up.processes import AGENT
 from dlq_common.errors import ConfigError, DlqError, InvalidRequest
 from dlq_nodeagent.devices.choose import check_devices_word
 from support.cli_run import Dlq
@@ -235,3 +237,13 @@ def test_the_words_about_linger_say_what_ends_with_a_session(
 
     (tmp_path / pwd.getpwuid(os.geteuid()).pw_name).touch()
     assert "after you log out" in units.linger_words()
+
+
+def test_cores_for_jobs_without_gpus_reach_the_agent_and_leave_one_for_gpus(box: Box) -> None:
+    here = len(os.sched_getaffinity(0))
+    assert "DLQ_NODE__JOB_CPUS" not in environment_of(box, AGENT)
+    given = environment_of(steps.with_cores(box, here - 1), AGENT)
+    assert given["DLQ_NODE__JOB_CPUS"] == str(here - 1)
+    with pytest.raises(InvalidRequest, match=f"{here - 1} at most"):
+        steps.with_cores(box, here)
+    assert steps.with_cores(replace(box, devices="none"), here).cores == here

@@ -126,6 +126,15 @@ def test_a_hold_keeps_the_next_attempt_from_starting(master: Master) -> None:
     assert job.hold_reason == "exit 3 means a broken data set"
 
 
+@pytest.mark.parametrize(("name", "hold"), [("silent", ""), ("bare", "look first")])
+def test_a_hook_that_says_nothing_more_has_not_failed(
+    master: Master, agent: SimAgent, name: str, hold: str
+) -> None:
+    key = a_run(master, agent, code=3, name=name)
+    (asked,) = follow(master, master.events(), on_end="closed")
+    assert asked.results[-1] == HookResult(key, "on_end", (), hold)
+
+
 def test_a_hold_of_an_ended_job_is_left_out(master: Master, agent: SimAgent) -> None:
     key = a_run(master, agent, code=3)
     for asked in follow(master, master.events()):

@@ -94,6 +94,18 @@ def test_an_idle_job_is_told_once_after_its_window_and_again_after_it_has_worked
     assert cluster.told() == ["job_idle", "job_idle_over", "job_idle"]
 
 
+def test_a_rule_with_a_long_window_makes_none_with_a_short_one_late(
+    site: Callable[..., Site],
+) -> None:
+    cluster = site(rule(window=Seconds(600.0)), rule("warn", window=Seconds(7 * 86_400.0)))
+    running(cluster.master, *cluster.agents)
+    cluster.for_s(3600.0, 0.9)
+    cluster.for_s(540.0, 0.0)
+    assert cluster.told() == []
+    cluster.for_s(60.0, 0.0)
+    assert cluster.told() == ["job_idle"]
+
+
 def test_the_event_says_why_and_by_which_rule(site: Callable[..., Site]) -> None:
     cluster = site(rule(window=Seconds(3600.0)), rule("warn"))
     key = running(cluster.master, *cluster.agents)

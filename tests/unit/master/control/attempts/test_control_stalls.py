@@ -114,6 +114,25 @@ def test_where_all_stand_at_one_step_the_cpu_tells(job: Callable[..., Job]) -> N
     assert "rank 3 on gpu03 fell behind: it uses no CPU, and the others do" in one.cause()
 
 
+def test_a_rank_that_a_later_report_shows_is_told_once_more(job: Callable[..., Job]) -> None:
+    one = job(nodes=4)
+    one.steps(5)
+    one.beat(FOUND_S)
+    assert "no single one of its 4 ranks stands out" in one.cause()
+    for _ in range(2):
+        for rank, agent in enumerate(one.agents):
+            assert agent.session_id is not None
+            use = ToldUse(one.key, 1, rank, 30.0, 0.1 if rank == 3 else 29.0)
+            one.master.turn(
+                Heartbeat(node_id=agent.node_id, session_id=agent.session_id, rank_uses=(use,))
+            )
+        one.beat(30.0)
+    events = [each for each in one.master.events() if each.kind == "job_stalled"]
+    assert [each.data["node_rank"] for each in events] == [None, 3]
+    one.steps(2)
+    assert one.told() == ["job_stalled", "job_stalled", "job_stall_over"]
+
+
 def test_where_nothing_tells_no_rank_is_named(job: Callable[..., Job]) -> None:
     one = job(nodes=2)
     one.steps(5)

@@ -229,7 +229,7 @@ def test_the_gpus_of_all_members_count_in_the_queue_of_interactive_jobs(
     queues = (QueueConfig("default"), QueueConfig("desk"))
     desk = InteractiveConfig(queue="desk", gpus_per_job=4, gpus_per_user=6)
     master = masters(replace(config_of(), queues=queues, interactive=desk))
-    with pytest.raises(QuotaExceeded, match=r"member 'actor'.*limit is 6"):
+    with pytest.raises(QuotaExceeded, match=r"member 'actor'.*may have 6 GPUs"):
         submitted(master, LEARNER, ("actor", 3, MemberEnds.EACH), queue="desk")
     assert not master.state.cluster.jobs
     submitted(master, ("a", 1, MemberEnds.EACH), ("b", 1, MemberEnds.EACH), LEARNER, queue="desk")
@@ -415,6 +415,28 @@ def test_a_member_may_end_alone(
     spread_word(agent, other)
     assert states(master, learner) == ["running"]
     assert master.job(evaluator).ended
+
+
+@pytest.mark.parametrize("how", ["fails", "is cancelled"])
+def test_a_member_that_ends_alone_at_the_barrier_keeps_nobody_waiting(
+    master: Master, agent: SimAgent, other: SimAgent, how: str
+) -> None:
+    learner, evaluator = submitted(master, LEARNER, ("evaluator", 4, MemberEnds.ALONE))
+    for each in (agent, other):
+        each.obey()
+    first, second = (agent_of(master, it, agent, other) for it in (learner, evaluator))
+    first.ready(key_of(master, learner), 20_001)
+    first.report()
+    if how == "fails":
+        second.start(key_of(master, evaluator))  # as an agent tells of a directory that is missing
+        second.exit(key_of(master, evaluator), 127)
+    else:
+        master.ask(CancelJob(caller=ALICE, request_id="c", job_id=evaluator))
+    spread_word(second)
+    assert master.job(evaluator).ended
+    master.tick()
+    spread_word(first)
+    assert states(master, learner) == ["running"]
 
 
 def test_a_member_that_completes_leaves_the_others_running(
