@@ -323,7 +323,7 @@ api-fuzz: setup $(FUZZ_STAMP)  ## hostile calls of the HTTP API of dlq web, by s
 	  --phases $(if $(SHORT),coverage,coverage$(COMMA)fuzzing)
 
 .PHONY: systemd
-systemd: setup  ## the runbook on two booted hosts: install, a gang, upgrade, remove (needs root)
+systemd: setup  ## two booted hosts: the runbook from install to remove, and dlq up with logins and reboots (needs root)
 	$(PY) -m pytest -q -x $(PATIENT) tests/systemd
 
 .PHONY: profiler

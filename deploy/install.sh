@@ -278,6 +278,8 @@ uninstall() {
         systemctl disable --quiet "$unit" 2>/dev/null || true
         systemctl stop "$unit"
     done
+    # systemd keeps a group for the instances of a template, and instances may still run in it.
+    systemctl stop 'system-dlq\x2dhooks.slice' 'system-dlq\x2dprovider.slice' 2>/dev/null || true
     for unit in $MASTER_UNITS $NODE_UNITS $WEB_UNITS; do
         rm -f "$UNIT_DIR/$unit"
         [ -z "$purge" ] || rm -rf "$UNIT_DIR/$unit.d"

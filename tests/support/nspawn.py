@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import select
 import shlex
 import shutil
 import signal
@@ -19,10 +20,15 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import IO
 
 from support.waiting import wait_until
 
-PACKAGES = "systemd,systemd-sysv,dbus,iproute2,procps,python3,python3-venv,passwd,adduser,logrotate"
+PACKAGES = (
+    "systemd,systemd-sysv,dbus,iproute2,procps,python3,python3-venv,passwd,adduser,logrotate,"
+    # What a host with users has: their sessions, their systemd, their rights, and OpenSSH.
+    "libpam-systemd,dbus-user-session,polkitd,openssh-server,openssh-client"
+)
 SUITE = "bookworm"
 GROUPS = Path("/sys/fs/cgroup")
 HIERARCHIES = (
@@ -37,6 +43,8 @@ done
 exec /usr/lib/systemd/systemd
 """
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+# A login as on a console: PAM opens a session, which ends with the script.
+LOGIN = ("systemd-run", "--quiet", "--wait", "--pipe", "--collect", "--property=PAMName=login")
 
 
 class HostFailed(AssertionError):
@@ -63,6 +71,37 @@ class Machine:
     tag: str
     binds: dict[Path, str]
     addresses: dict[str, str]
+
+
+class Conversation:
+    """The lines of a program that runs on a host."""
+
+    def __init__(self, process: subprocess.Popen[bytes]) -> None:
+        self._process = process
+
+    def say(self, line: str) -> None:
+        """Write a line to its standard input."""
+        assert self._process.stdin is not None
+        self._process.stdin.write(f"{line}\n".encode())
+
+    def hear(self, timeout_s: float = 120.0) -> str:
+        """Its next line."""
+        assert self._process.stdout is not None
+        return self._line_of(self._process.stdout, timeout_s)
+
+    def hear_error(self, timeout_s: float = 120.0) -> str:
+        """Its next line for people."""
+        assert self._process.stderr is not None
+        return self._line_of(self._process.stderr, timeout_s)
+
+    def _line_of(self, stream: IO[bytes], timeout_s: float) -> str:
+        ready, _, _ = select.select([stream], [], [], timeout_s)
+        assert ready, "it says nothing"
+        line = stream.readline().decode()
+        if not line:
+            assert self._process.stderr is not None
+            raise HostFailed(f"it has ended: {self._process.stderr.read().decode()}")
+        return line.rstrip("\n")
 
 
 # Of our daemons, for whoever has to find out why something failed.
@@ -93,24 +132,18 @@ class Host:
         script: str,
         *,
         user: str = "root",
+        login: bool = False,
         check: bool = True,
         timeout_s: float = 600.0,
         typed: str = "",
     ) -> Done:
-        """Run a script by `bash -eu` in the host, as if `user` had just logged in.
+        """Run a script by `bash -eu` in the host, in the account `user`; with `login` in a session
+        of theirs, which ends with the script.
 
         `typed` is its standard input.
         """
-        shell = ["/bin/bash", "-eu", "-o", "pipefail", "-c", f"cd\n{script}"]
-        home = "/root" if user == "root" else f"/home/{user}"
-        if user != "root":
-            shell = ["runuser", "-u", user, "--", *shell]
-        command = [
-            "nsenter", "-t", str(self.pid), "-m", "-u", "-i", "-n", "-p", "-C",
-            "env", "-i", f"PATH={PATH}", f"HOME={home}", f"USER={user}", "LANG=C.UTF-8", *shell,
-        ]  # fmt: skip
         ran = subprocess.run(
-            command,
+            self._command(script, user, login=login),
             input=typed,
             capture_output=True,
             text=True,
@@ -127,6 +160,36 @@ class Host:
     def read(self, script: str, *, user: str = "root") -> str:
         """What a script prints."""
         return self.run(script, user=user).out.strip()
+
+    @contextmanager
+    def begun(
+        self, script: str, *, user: str = "root", login: bool = False
+    ) -> Iterator[Conversation]:
+        """A script that runs meanwhile, and is killed at the end."""
+        told = f"echo $$\n{script}"
+        pipe = subprocess.PIPE
+        with subprocess.Popen(
+            self._command(told, user, login=login),
+            stdin=pipe, stdout=pipe, stderr=pipe, bufsize=0,
+        ) as process:  # fmt: skip
+            begun = Conversation(process)
+            pid = begun.hear()
+            try:
+                yield begun
+            finally:
+                self.run(f"kill -KILL {pid}", check=False)
+
+    def _command(self, script: str, user: str, *, login: bool = False) -> list[str]:
+        shell = ["/bin/bash", "-eu", "-o", "pipefail", "-c", f"cd\n{script}"]
+        home = "/root" if user == "root" else f"/home/{user}"
+        if login:
+            shell = [*LOGIN, f"--uid={user}", *shell]
+        elif user != "root":
+            shell = ["runuser", "-u", user, "--", *shell]
+        return [
+            "nsenter", "-t", str(self.pid), "-m", "-u", "-i", "-n", "-p", "-C",
+            "env", "-i", f"PATH={PATH}", f"HOME={home}", f"USER={user}", "LANG=C.UTF-8", *shell,
+        ]  # fmt: skip
 
     def root(self) -> Path:
         """The host's file system, seen from here."""

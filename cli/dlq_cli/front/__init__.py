@@ -5,6 +5,7 @@ to a process of this room, which has everything imported. Without one it takes t
 Python of its own, with the same answer.
 
     server    keeps two spare processes ready; ends when nobody calls, or when dlq was upgraded
+    login     the login session in which it lives: a server ends with it
     spare     one process: takes a call, runs the command, and takes the next one
     likeness  such a process becomes like its caller, and like nobody again
     request   the bytes of a call

@@ -18,6 +18,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from dlq_cli.front import line, spare
+from dlq_cli.front.login import LoginSession
 
 SPARES = 2
 """One is being used while the next one waits. Both take call after call."""
@@ -100,6 +101,7 @@ class CommandServer:
         self._line_path = directory / f"{key}.line"
         self._files = _files()
         self._places = _places()
+        self._login = LoginSession()
         self._spares: set[int] = set()
         self._single: set[int] = set()  # they wait for one call, where all spares have one
         self._busy_since_s: dict[int, float] = {}
@@ -141,6 +143,8 @@ class CommandServer:
         while time.monotonic() - last_s < IDLE_S:
             if time.monotonic() >= look_s:
                 if _inode(self._path) != here or self._files != _files():
+                    return
+                if self._login.is_over():
                     return
                 look_s = time.monotonic() + LOOK_EVERY_S
             self._reap()

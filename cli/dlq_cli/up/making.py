@@ -161,8 +161,13 @@ def start_keeper(box: Box) -> None:
             )  # fmt: skip
     except OSError as error:
         raise ConfigError(f"{error.filename or box.state}: {error.strerror}") from None
+    wait_for_keeper(box, lambda: last_words(box.log("keeper")))
+
+
+def wait_for_keeper(box: Box, why: Callable[[], str]) -> None:
+    """Until a keeper holds the lock. TryAgain with these words when none does."""
     if not wait_for(lambda: keeper_lives(box), PATIENCE_S):
-        raise TryAgain(f"the keeper did not start: {last_words(box.log('keeper'))}")
+        raise TryAgain(f"the keeper did not start: {why()}")
 
 
 def stop_keeper(box: Box) -> None:

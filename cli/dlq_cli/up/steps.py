@@ -108,14 +108,16 @@ def with_cores(box: Box, cores: int) -> Box:
     return replace(box, cores=cores)
 
 
-def start(app: App, box: Box) -> None:
-    """Bring up all parts of a first box."""
+def start(app: App, box: Box, *, at_login: bool | None) -> None:
+    """Bring up all parts of a first box. `at_login`: start it by systemd, or no more; None: as
+    before.
+    """
     make_state(box.state, box.home)
     making.check_ports(box)
     making.follow_record(box)
     making.found(box)
     making.configure_agent(box)
-    _keep(box)
+    _keep(app, box, at_login)
     making.wait_for_part(box, MASTER, lambda: asking.logged_in(app, box))
     change_file(app.home / FILE, "login_socket", str(box.login_socket))
     first = not box.has_node
@@ -129,7 +131,7 @@ def start(app: App, box: Box) -> None:
         _tell_isolation(app, box)
 
 
-def join(app: App, box: Box, address: str, token: str) -> None:
+def join(app: App, box: Box, address: str, token: str, *, at_login: bool | None) -> None:
     """Make this machine a node of another one's cluster."""
     if not box.joined:
         raise InvalidRequest(
@@ -141,18 +143,18 @@ def join(app: App, box: Box, address: str, token: str) -> None:
     if first:
         making.configure_agent(box)
         making.join(box, token, address)
-    start_joined(app, box)
+    start_joined(app, box, at_login=at_login)
     if first:
         _tell_isolation(app, box)
         app.say("`dlq nodes` on the first machine shows this one; jobs are submitted there")
 
 
-def start_joined(app: App, box: Box) -> None:
+def start_joined(app: App, box: Box, *, at_login: bool | None) -> None:
     """Bring up the agent of a machine that has joined."""
     if not box.has_node:
         raise ConfigError("this machine has not joined yet", hint="dlq up --join HOST:PORT")
     making.follow_record(box)
-    _keep(box)
+    _keep(app, box, at_login)
     making.wait_for_part(box, AGENT, lambda: asking.was_welcomed(box))
 
 
@@ -173,19 +175,6 @@ def invite(app: App, box: Box, address: str | None) -> tuple[str, Box]:
     return command, opened
 
 
-def set_login(box: Box, *, at_login: bool) -> str:
-    """Start the box at login, or no more; the words for it."""
-    if not at_login:
-        if units.is_installed(box, os.environ):
-            units.remove(box, os.environ)
-        return "the box does not start at login"
-    if not units.is_installed(box, os.environ):
-        units.install(box, os.environ)
-        making.stop_keeper(box)  # systemd runs the next one
-    units.start(box)
-    return units.linger_words()
-
-
 def _page_fault(box: Box) -> str:
     """Wait for the page; the words of its failure, which stops nothing else."""
     if name := missing(PAGE):
@@ -197,9 +186,23 @@ def _page_fault(box: Box) -> str:
     return ""
 
 
-def _keep(box: Box) -> None:
-    if units.is_installed(box, os.environ) and not keeper_lives(box):
+def _keep(app: App, box: Box, at_login: bool | None) -> None:
+    """See that a keeper lives, by systemd where the box starts at login."""
+    installed = units.is_installed(box, os.environ)
+    if at_login and not units.is_current(box, os.environ):
+        units.install(box, os.environ)
+        if not installed:
+            making.stop_keeper(box)  # systemd runs the next one
+        installed = True
+    elif at_login is False and installed:
+        units.remove(box, os.environ)
+        installed = False
+    if at_login is not None:
+        app.say(units.login_words(at_login=at_login))
+    if installed and not keeper_lives(box):
         units.start(box)
+        unit = units.unit_of(box)
+        making.wait_for_keeper(box, lambda: f"`journalctl --user -u {unit}` tells why")
     making.start_keeper(box)
 
 

@@ -1,19 +1,24 @@
 """Units of the user's systemd: the box starts at login, and systemd starts its keeper anew.
 
 Jobs live in a unit of their own, as on servers. A control group below the keeper's unit would keep
-systemd from starting that unit again (docs/internals/adr/0014-jobs-beside-the-agents-unit.md).
+systemd from starting that unit again (docs/internals/adr/0014-jobs-beside-the-agents-unit.md). When
+the machine goes down, or the last session ends, that unit stops last, and this module is its word
+for the jobs: `python -m dlq_cli.up.units HOME`.
 """
 
 from __future__ import annotations
 
 import os
 import pwd
+import signal
 import subprocess
 import sys
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 
-from dlq_cli.up.place import Box
+from dlq_cli.up.place import Box, read_box
+from dlq_cli.up.processes import jobs_here
 from dlq_common.errors import ConfigError
 
 LINGER = Path("/var/lib/systemd/linger")
@@ -26,6 +31,10 @@ RefuseManualStop=no
 [Service]
 Type=exec
 ExecStart=/bin/sleep infinity
+# Guards first: a job that answers SIGTERM by saving and leaving with 0 would be recorded as
+# completed. Without a record its attempt counts as lost, and the job runs again.
+ExecStop=-{python} -P -m dlq_cli.up.units {home}
+KillSignal=SIGKILL
 Delegate=yes
 TasksMax=infinity
 OOMPolicy=continue
@@ -62,8 +71,8 @@ def unit_of(box: Box) -> str:
 def units(box: Box) -> dict[str, str]:
     """File name -> text."""
     jobs = f"dlq-{box.name}-jobs.service"
-    text = _BOX.format(jobs=jobs, python=_quoted(sys.executable), home=_quoted(str(box.home)))
-    return {jobs: _JOBS, unit_of(box): text}
+    words = {"python": _quoted(sys.executable), "home": _quoted(str(box.home))}
+    return {jobs: _JOBS.format(**words), unit_of(box): _BOX.format(jobs=jobs, **words)}
 
 
 def unit_dir(environ: Mapping[str, str]) -> Path:
@@ -75,6 +84,15 @@ def unit_dir(environ: Mapping[str, str]) -> Path:
 def is_installed(box: Box, environ: Mapping[str, str]) -> bool:
     """Whether the box starts at login."""
     return (unit_dir(environ) / unit_of(box)).exists()
+
+
+def is_current(box: Box, environ: Mapping[str, str]) -> bool:
+    """Whether it does so by the units of this release."""
+    directory = unit_dir(environ)
+    try:
+        return all((directory / name).read_text() == text for name, text in units(box).items())
+    except OSError:
+        return False
 
 
 def install(box: Box, environ: Mapping[str, str]) -> None:
@@ -114,8 +132,10 @@ def lingers() -> bool:
     return (LINGER / pwd.getpwuid(os.geteuid()).pw_name).exists()
 
 
-def linger_words() -> str:
-    """The meaning of a start at login on this host."""
+def login_words(*, at_login: bool) -> str:
+    """When the box starts by itself from now on."""
+    if not at_login:
+        return "the box does not start at login"
     if lingers():
         return "it starts with this machine, and goes on after you log out (linger is on)"
     return (
@@ -140,7 +160,19 @@ def systemctl(*words: str) -> None:
         )
 
 
+def main(home: str) -> None:
+    """Kill the guards of all jobs here. Their jobs are killed next, by systemd."""
+    box = read_box(Path(home))
+    for pid in () if box is None else jobs_here(box):
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+
+
 def _quoted(text: str) -> str:
     """A word of a unit's command line."""
     escaped = text.replace("\\", "\\\\").replace('"', '\\"').replace("%", "%%").replace("$", "$$")
     return f'"{escaped}"'
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])

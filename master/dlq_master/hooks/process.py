@@ -2,7 +2,8 @@
 
 It is started by the first call. A call that takes too long, ends the process or gets an answer that
 makes no sense ends it; the next call finds another one. After failures in a row the next start
-waits, ever longer up to LONGEST_REST_S. A process that has grown is replaced between two calls.
+waits, ever longer up to LONGEST_REST_S. Between two calls a process that has grown, or has ended,
+is replaced, and no call fails by it.
 """
 
 from __future__ import annotations
@@ -92,7 +93,7 @@ class HookProcess:
     @property
     def running(self) -> bool:
         """Whether there is a process now."""
-        return self._line is not None
+        return self._line is not None and not self._line.reader.at_eof()
 
     @property
     def rest_s(self) -> float:
@@ -138,7 +139,10 @@ class HookProcess:
 
     async def _running(self) -> HookLine:
         if self._line is not None:
-            return self._line
+            if not self._line.reader.at_eof():
+                return self._line
+            _log.warning("hooks_ended")  # killed from outside, or its unit was stopped
+            await self.stop()
         if self.rest_s > 0.0:
             words = f"{self.last_failure}; it is started again in {self.rest_s:.1f} s"
             raise HookFailed(words, self.rest_s)

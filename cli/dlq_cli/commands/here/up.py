@@ -86,13 +86,12 @@ def up(
     if cores is not None:
         box = steps.with_cores(box, cores)
     if join_address is not None:
-        steps.join(app, box, join_address, "" if box.has_node else _token(token))
+        secret = "" if box.has_node else _token(token)
+        steps.join(app, box, join_address, secret, at_login=at_login)
     elif box.joined:
-        steps.start_joined(app, box)
+        steps.start_joined(app, box, at_login=at_login)
     else:
-        steps.start(app, box)
-    if at_login is not None:
-        app.say(steps.set_login(box, at_login=at_login))
+        steps.start(app, box, at_login=at_login)
     if invite:
         command, box = steps.invite(app, box, address)
         click.echo(command)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import platform
 import re
+import signal
 import socket
 import subprocess
 from dataclasses import replace
@@ -86,7 +88,7 @@ def test_a_machine_that_cannot_join_keeps_its_token(
     monkeypatch.setattr("dlq_cli.up.steps.making.join", lambda *_: ran.append("join"))
     app = App(home=box.home, flags={})
     with pytest.raises(refusal, match=words):
-        steps.join(app, replace(box, joined=True), address, "dlq1.1.a.b")
+        steps.join(app, replace(box, joined=True), address, "dlq1.1.a.b", at_login=None)
     assert ran == []
     assert not (box.home / "up.json").exists()
 
@@ -177,7 +179,20 @@ def test_the_unit_runs_the_keeper_and_leaves_jobs_alone(box: Box) -> None:
     text = made["dlq-up.service"]
     assert "KillMode=process" in text
     assert f'dlq_cli.up.keeper "{box.home}"'.replace("%", "%%") in text
-    assert "Delegate=yes" in made["dlq-up-jobs.service"]
+    jobs = made["dlq-up-jobs.service"]
+    assert "Delegate=yes" in jobs
+    assert f'dlq_cli.up.units "{box.home}"'.replace("%", "%%") in jobs
+    assert "KillSignal=SIGKILL" in jobs
+
+
+def test_before_the_jobs_of_a_unit_end_their_guards_are_killed(
+    box: Box, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    replace(box, machine=platform.node()).save()
+    with subprocess.Popen(["sleep", "3600"]) as guard:
+        monkeypatch.setattr("dlq_cli.up.units.jobs_here", lambda known: [guard.pid])
+        units.main(str(box.home))
+        assert guard.wait(60.0) == -signal.SIGKILL
 
 
 def test_jobs_of_a_unit_live_beside_it(tmp_path: Path) -> None:
@@ -211,6 +226,10 @@ def test_units_are_written_enabled_and_taken_away(
     units.install(box, environ)
     assert units.is_installed(box, environ)
     assert ["enable", "dlq-up-jobs.service", "dlq-up.service"] in systemctl.calls
+    assert units.is_current(box, environ)
+    jobs = units.unit_dir(environ) / "dlq-up-jobs.service"
+    jobs.write_text("of another release")
+    assert not units.is_current(box, environ)
     units.remove(box, environ)
     assert not units.is_installed(box, environ)
     assert systemctl.calls[-1] == ["daemon-reload"]
@@ -231,12 +250,12 @@ def test_the_words_about_linger_say_what_ends_with_a_session(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("dlq_cli.up.units.LINGER", tmp_path)
-    assert "loginctl enable-linger" in units.linger_words()
+    assert "loginctl enable-linger" in units.login_words(at_login=True)
     import os
     import pwd
 
     (tmp_path / pwd.getpwuid(os.geteuid()).pw_name).touch()
-    assert "after you log out" in units.linger_words()
+    assert "after you log out" in units.login_words(at_login=True)
 
 
 def test_cores_for_jobs_without_gpus_reach_the_agent_and_leave_one_for_gpus(box: Box) -> None:

@@ -64,6 +64,17 @@ async def test_a_process_that_ends_or_talks_nonsense_is_replaced(
     assert process.starts == 2
 
 
+async def test_a_process_that_ends_between_two_calls_fails_none(process: HookProcess) -> None:
+    await process.call("on_submit", a_call("fine"))
+    line = process._line
+    assert line is not None
+    assert line.child is not None
+    line.child.kill()
+    assert await line.reader.read() == b""
+    await process.call("on_submit", a_call("fine"))
+    assert process.starts == 2
+
+
 async def test_a_hook_that_hangs_is_killed() -> None:
     process = a_process(call_s=0.3)
     assert (await failure(process, "hang")).words == "it took longer than 0.3 s"
