@@ -5,9 +5,9 @@
 A submit counts when its answer has come: the job is on disk then. Client and master share the
 machine. The sync rate of the disk is printed beside them: with 1 in flight it bounds the rate.
 Answers are brief, as `sbatch` asks for them; with `--full` they hold the whole job and its reasons.
-Then come many jobs in few calls: specs that differ by `SubmitJobs`, and arrays. `--floor` measures
-a server that does nothing but answer first (`benchmarks.live.grpc_floor`). No master that serves by
-grpc.aio can spend less on a call.
+Then come many jobs in few calls: specs that differ by `SubmitJobs`, and arrays. `--floor` first
+measures a server that does nothing but answer, and one that keeps the specs and does nothing else
+(`benchmarks.live.grpc_floor`). No master that serves by grpc.aio can spend less on a call.
 Goals (issue 21): 1,800 a second with 64 in flight on two cores, at 0.6 ms of CPU of the master for
 each. A job of a batch or an array costs 50 us.
 """
@@ -72,9 +72,17 @@ def a_spec(*arguments: str) -> job_pb2.JobSpec:
 
 
 async def submit_many(
-    identity: Identity, count: int, in_flight: int, stretch: int = 0, *, brief: bool = False
+    identity: Identity,
+    count: int,
+    in_flight: int,
+    stretch: int = 0,
+    *,
+    brief: bool = False,
+    kept: bool = False,
 ) -> tuple[float, list[float]]:
-    """Seconds for all, and for each. Stretches of one benchmark have different numbers."""
+    """Seconds for all, and for each. Stretches of one benchmark have different numbers. `kept`: by
+    the call that the floor keeps.
+    """
     took: list[float] = []
     async with calling(identity) as stub:
         left = iter(range(count))
@@ -82,14 +90,14 @@ async def submit_many(
         async def client(number: int) -> None:
             for each in left:
                 start_s = time.perf_counter()
-                await stub.SubmitJob(
-                    job_service_pb2.SubmitJobRequest(
-                        request_id=f"{os.getpid()}-{stretch}-{in_flight}-{number}-{each}",
-                        spec=a_spec(str(each)),
-                        brief=brief,
-                    ),
-                    timeout=30,
-                )
+                key = f"{os.getpid()}-{stretch}-{in_flight}-{number}-{each}"
+                spec = a_spec(str(each))
+                if kept:
+                    many = job_service_pb2.SubmitJobsRequest(request_id=key, specs=[spec])
+                    await stub.SubmitJobs(many, timeout=30)
+                else:
+                    one = job_service_pb2.SubmitJobRequest(request_id=key, spec=spec, brief=brief)
+                    await stub.SubmitJob(one, timeout=30)
                 took.append(time.perf_counter() - start_s)
 
         start_s = time.perf_counter()
@@ -127,7 +135,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n\n")[0])
     parser.add_argument("--count", type=int, default=4000)
     parser.add_argument("--full", action="store_true", help="answers with the whole job")
-    parser.add_argument("--floor", action="store_true", help="a server that only answers, first")
+    parser.add_argument("--floor", action="store_true", help="first the servers of the floor")
     report = Report.begin("live.submits", parser)
     count, brief = report.options.count, not report.options.full
     with tempfile.TemporaryDirectory() as directory:
@@ -135,8 +143,11 @@ def main() -> None:
         if report.options.floor:
             with floor_server(Path(directory)) as (pid, identity):
                 for in_flight, share in IN_FLIGHT.items():
-                    calls = submit_many(identity, count // share, in_flight)
-                    _measure(report, pid, f"floor, {in_flight} in flight", calls)
+                    for name, kept in (("floor", False), ("floor that keeps", True)):
+                        calls = submit_many(identity, count // share, in_flight, kept=kept)
+                        _measure(report, pid, f"{name}, {in_flight} in flight", calls)
+                batches = submit_batches(identity, 2 * count)
+                _measure(report, pid, "floor that keeps, SubmitJobs", batches)
         with Living(Path(directory), SETTINGS) as living:
             living.run("dlq", "login")
             user = load_identity(living.home)

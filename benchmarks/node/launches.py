@@ -5,19 +5,22 @@
 Measured in one process over a state directory of its own, one rank after another. From
 `Runtime.start` to the record that the program runs, and to the record that it has ended without
 remains. Floors: a posix_spawn of /bin/true, waited for; and for containers a bare `podman run` of
-the same image. Containers need root, podman and a static busybox; without them they are left out,
-and the text says so.
+the same image. The CPU of a shim with its program is told too. It is the floor of a job on a node:
+the agent, the master and the client come on top of it (`node.chain`). Containers need root, podman
+and a static busybox; without them they are left out, and the text says so.
 """
 
 from __future__ import annotations
 
 import argparse
 import os
+import resource
 import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
 
+from benchmarks.live.dispatch import spent_s
 from benchmarks.live.starts import launch_floor_s
 from benchmarks.node.containers import IMAGE, bare, store, why_no_containers
 from benchmarks.support.conditions import percentile
@@ -31,11 +34,15 @@ from dlq_nodeagent.runtimes.process.runtime import ProcessRuntime
 from dlq_nodeagent.shim.binary import ensure_init, ensure_shim
 from dlq_nodeagent.shim.contact import ContactFile
 
+SPAWNS = 200
 
-def lives(runtime: ProcessRuntime, count: int, box: ContainerPlan | None) -> list[list[float]]:
-    """Seconds to the start and to the end of each of `count` ranks."""
+
+def lives(
+    runtime: ProcessRuntime, count: int, box: ContainerPlan | None, first: int = 1
+) -> list[list[float]]:
+    """Seconds to the start and to the end of each of `count` ranks, of jobs from `first` on."""
     started, ended = [], []
-    for number in range(1, count + 1):
+    for number in range(first, first + count):
         plan = LaunchPlan(
             job_id=str(number),
             attempt=1,
@@ -73,8 +80,12 @@ def main() -> None:
 
 def _measure(report: Report, directory: Path) -> None:
     report.disk(directory)
-    floor_ms = 1e3 * launch_floor_s()
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    floor_ms = 1e3 * launch_floor_s(SPAWNS)
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    cpu_s = used.ru_utime + used.ru_stime - before.ru_utime - before.ru_stime
     report.figure("launch floor: posix_spawn of /bin/true, p50", floor_ms, "ms")
+    report.figure("launch floor: CPU of /bin/true", 1e3 * cpu_s / SPAWNS, "ms")
     clock, group = SteadyClock(), f"bench-{os.getpid()}"
     tree, boxes = detect(group), detect_for_containers(group)
     state_dir = directory / "state"
@@ -89,7 +100,11 @@ def _measure(report: Report, directory: Path) -> None:
         shim=ensure_shim(),
         clock=clock,
     )
-    _tell(report, "process", lambda: lives(plain, report.options.count, None))
+    lives(plain, 1, None)  # its launcher lives
+    below_s = spent_s(os.getpid())[1]
+    _tell(report, "process", lambda: lives(plain, report.options.count, None, first=2))
+    used_ms = 1e3 * (spent_s(os.getpid())[1] - below_s)
+    report.figure("process: CPU of the shim and /bin/true", used_ms / report.options.count, "ms")
     plain.close()
     if why := why_no_containers():
         report.say(f"no containers measured: {why}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import pwd
 import shutil
 import subprocess
 import sys
@@ -32,7 +33,7 @@ from dlq_master.serving import read_authority
 
 DEVICES = f"fake:{GPUS}xH100-80GB"
 ALIVE = ("queued", "running")
-USERS = ("ada", "bea", "cas")
+USERS = tuple(pwd.getpwuid(each).pw_name for each in USER_IDS)  # the master looks them up
 
 
 class DlqSide:

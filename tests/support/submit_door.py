@@ -138,14 +138,19 @@ class SubmitDoor:
 
 
 @asynccontextmanager
-async def submit_door(directory: Path, *, policy: str = "dlq") -> AsyncIterator[SubmitDoor]:
-    """A door to a master that has just started, and has no nodes."""
+async def submit_door(
+    directory: Path, *, policy: str = "dlq", more: Batch | None = None
+) -> AsyncIterator[SubmitDoor]:
+    """A door to a master that has just started. `more` rows of its database, such as nodes; without
+    them it has none.
+    """
     database = directory / "dlq.db"
     create_database(database)
     rows = open_database(database)
     alice = User("alice", "user", 1001, 1001, (), 0.0)
     with write(rows):
         write_batch(rows, Batch(changes=put(USERS, [alice])))
+        write_batch(rows, more or Batch())
     rows.close()
     clock = SteadyClock()
     config = MasterConfig(

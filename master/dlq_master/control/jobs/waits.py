@@ -8,9 +8,8 @@ last row count until the new master's first look. Agents and a silent line have 
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable, Mapping
-from itertools import islice
+from collections import Counter, deque
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
 from dlq_master.model.ids import JobId
@@ -32,6 +31,10 @@ class PendingGpus:
         """Of no jobs."""
         self.sums: Counter[tuple[str, str]] = Counter()
         self._parts: dict[JobId, tuple[str, str, int]] = {}
+        self._alike: Alike[tuple[str, str, int]] = Alike()
+
+    def __contains__(self, job_id: JobId) -> bool:
+        return job_id in self._parts
 
     def put(self, jobs: Iterable[Job], code_of: Mapping[JobId, str]) -> None:
         """They wait for these reasons; jobs without a code have just come. The tasks of an array
@@ -42,8 +45,8 @@ class PendingGpus:
             if job.request is not request:
                 request, gpus = job.request, job.request.real_gpus
             before = self._parts.get(job.job_id)
-            part = job.queue, code_of.get(job.job_id, UNSEEN), gpus
-            if before == part:
+            part = self._alike.one((job.queue, code_of.get(job.job_id, UNSEEN), gpus))
+            if before is part:
                 continue
             if before is not None:
                 self.sums[before[:2]] -= before[2]
@@ -58,6 +61,43 @@ class PendingGpus:
             self.sums[queue, code] -= gpus
 
 
+class _Line:
+    """Jobs in the order in which they are looked at, at 8 bytes each: most masters hold thousands.
+
+    The place of a job that leaves stays empty until it comes to the head. One that comes back
+    before has it again.
+    """
+
+    def __init__(self) -> None:
+        self._places: deque[JobId] = deque()
+        self._empty: set[JobId] = set()
+
+    def join(self, job_id: JobId) -> None:
+        """It comes; it does not stand in the line."""
+        if job_id in self._empty:
+            self._empty.discard(job_id)
+        else:
+            self._places.append(job_id)
+
+    def leave(self, job_id: JobId) -> None:
+        """It goes; it stands in the line."""
+        self._empty.add(job_id)
+
+    def next(self, most: int) -> Iterator[JobId]:
+        """The first ones, which stand behind all others then."""
+        places = self._places
+        for _ in range(len(places)):
+            job_id = places.popleft()
+            if job_id in self._empty:
+                self._empty.discard(job_id)
+                continue
+            places.append(job_id)
+            yield job_id
+            most -= 1
+            if not most:
+                return
+
+
 class Waits:
     """The waiting times of every job that has not ended. Touched by the loop alone."""
 
@@ -65,7 +105,7 @@ class Waits:
         self.pending = PendingGpus()
         self._known = {row.job_id: row for row in loaded}
         self._written_s: dict[JobId, float] = {}
-        self._waiting: dict[JobId, None] = {}  # who was looked at for longest first
+        self._line = _Line()  # of those that wait
         self._changed: dict[JobId, None] = {}
         self._kinds: Alike[tuple[str, ...]] = Alike()
         self.touched(jobs)
@@ -76,10 +116,10 @@ class Waits:
         codes: dict[JobId, str] = {}
         for job in jobs:
             if job.ended or job.live_attempt is not None:
-                self._waiting.pop(job.job_id, None)
-                self.pending.drop(job.job_id)
+                self._leave(job.job_id)
             else:
-                self._waiting.setdefault(job.job_id, None)
+                if job.job_id not in self.pending:
+                    self._line.join(job.job_id)
                 wait.append(job)
                 if job.job_id in self._known:
                     codes[job.job_id] = self._main(job.job_id)
@@ -102,9 +142,7 @@ class Waits:
         """Some of the waiting jobs, the longest unseen first. `since_s`: earlier times are unknown
         for jobs without a look so far. Its cost does not grow with the queue.
         """
-        for job_id in list(islice(self._waiting, AT_ONCE)):
-            del self._waiting[job_id]
-            self._waiting[job_id] = None
+        for job_id in self._line.next(AT_ONCE):
             job = jobs[job_id]
             if job.live_attempt is None and not job.ended:  # it has moved in this turn
                 self._look_at(job, find, now_s, since_s)
@@ -126,10 +164,14 @@ class Waits:
 
     def forget(self, job_id: JobId) -> None:
         """Its row is all that is left of it."""
-        self._waiting.pop(job_id, None)
-        self.pending.drop(job_id)
+        self._leave(job_id)
         self._known.pop(job_id, None)
         self._written_s.pop(job_id, None)
+
+    def _leave(self, job_id: JobId) -> None:
+        if job_id in self.pending:
+            self._line.leave(job_id)
+            self.pending.drop(job_id)
 
     def _main(self, job_id: JobId) -> str:
         """The code of the main reason at the last look; the subject of a reason is left out."""

@@ -6,7 +6,7 @@ The job cores of nodes are one pool more, of the type CORE_TYPE.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterable, Mapping
+from collections.abc import Hashable, Iterable, Mapping
 from itertools import islice
 from typing import NamedTuple
 
@@ -20,6 +20,7 @@ Pools = dict[str, Pool]
 
 _ALL_ANEW = 4  # more than one of so many nodes: it is cheaper to place all of them
 _PARTS_KEPT = 4096  # allocations; more than run at once on all but the largest clusters
+_HELD_KEPT = 4096  # shapes of the jobs of late
 
 
 class _Home(NamedTuple):
@@ -47,6 +48,7 @@ class Capacity:
         "closed",
         "free",
         "free_devices",
+        "held",
         "marked",
         "node_ids",
         "nodes",
@@ -73,6 +75,8 @@ class Capacity:
         # Of gangs: every boundary asks for all that run.
         self._parts: dict[Allocation, Mapping[str, Parts]] = {}
         self._traits = Traits({})
+        self.held: set[Hashable] = set()
+        """Shapes that all nodes together could hold, by the finder; until a node comes or goes."""
         # Nodes that came, went, or have other GPUs or traits, since the pools were read last.
         self._unplaced: dict[NodeId, None] = {}
 
@@ -139,6 +143,12 @@ class Capacity:
         """Bring the pools up to date; every reader of pools goes through here."""
         if self._unplaced:
             self._place()
+
+    def note_held(self, what: Hashable) -> None:
+        """All nodes together could hold this."""
+        if len(self.held) >= _HELD_KEPT:
+            self.held.clear()
+        self.held.add(what)
 
     @property
     def free_gpus(self) -> int:
@@ -232,6 +242,7 @@ class Capacity:
         """Give a place to each node that has come or changed, and take it from those gone."""
         unplaced, self._unplaced = sorted(self._unplaced), {}
         self._parts.clear()
+        self.held.clear()
         if len(unplaced) * _ALL_ANEW > len(self.nodes):
             self._rebuild()
             return

@@ -50,8 +50,17 @@ def admissions(
 
 def never(cluster: Cluster, placement: Placement, shape: Shape) -> Reason | None:
     """Why no set of the registered nodes could ever hold the shape; None if one could."""
-    cluster.capacity.ready()
-    shape = shape._replace(avoid=())  # what it avoids just now says nothing about ever
+    capacity = cluster.capacity
+    capacity.ready()
+    if (placement.find, shape) in capacity.held:
+        return None
+    reason = _never(cluster, placement, shape._replace(avoid=()))  # it avoids those just for now
+    if reason is None:
+        capacity.note_held((placement.find, shape))
+    return reason
+
+
+def _never(cluster: Cluster, placement: Placement, shape: Shape) -> Reason | None:
     totals = cluster.capacity.total
     pools = [pool for _, pool in shape.of_types(totals)]
     if shape.gpu_types == CORES_ONLY:

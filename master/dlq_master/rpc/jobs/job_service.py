@@ -90,8 +90,10 @@ def _told_submitted(
 ) -> wire.SubmitJobResponse:
     if request.brief:
         return wire.SubmitJobResponse(job=brief_message(submitted.job))
+    # The first reason is the main one, which lists tell. It need not be looked for once more.
+    why = submitted.reasons[0].code if submitted.reasons else None
     return wire.SubmitJobResponse(
-        job=job_message(submitted.job, call.read, call.now_s),
+        job=job_message(submitted.job, call.read, call.now_s, why),
         reasons=reason_messages(submitted.reasons, submitted.job, call.caller.name),
         jobs_ahead_count=submitted.jobs_ahead,
     )

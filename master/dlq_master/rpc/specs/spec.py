@@ -51,6 +51,7 @@ RUNTIMES = ("process", "podman")
 DEFAULT_SIGNAL = "TERM"
 DEFAULT_RUNTIME = "process"
 DEFAULT_DIRECTORY = "/"
+MOST_KNOWN_LETTERS = 8_192  # of an environment that is known again
 
 
 # The fields of a job's program: jobs of one loop often differ in these alone.
@@ -97,9 +98,14 @@ def _awake(said: tuple[str, ...]) -> Sequence[Callable[[JobSpec], None]]:
 def check_terms(spec: JobSpec) -> None:
     """The same checks but for those of a program, for a spec without one."""
     said = [descriptor.name for descriptor, _ in spec.ListFields()]
-    for check, fields in CHECKS:
-        if not _is_of_program(check, fields) and not (fields and fields.isdisjoint(said)):
+    for check, fields in _checks_of_terms():
+        if not (fields and fields.isdisjoint(said)):
             check(spec)
+
+
+@cache
+def _checks_of_terms() -> Sequence[Check]:
+    return [each for each in CHECKS if not _is_of_program(*each)]
 
 
 def check_program(spec: JobSpec) -> None:
@@ -145,11 +151,14 @@ def _check_command(spec: JobSpec) -> None:
     if sum(len(word.encode()) + 1 for word in spec.command) > LARGEST_COMMAND_BYTES:
         raise refused("command", f"is larger than {LARGEST_COMMAND_BYTES} bytes")
     for word in spec.command:
-        Passes(check_argument, "a word of the command").check("command", word)
+        _WORD.check("command", word)
     if spec.script:
         _check_script(spec.script)
     elif not spec.command or not spec.command[0]:
         raise refused("command", "is empty: say what to run")
+
+
+_WORD = Passes(check_argument, "a word of the command")
 
 
 def _check_script(script: str) -> None:
@@ -161,12 +170,21 @@ def _check_script(script: str) -> None:
 
 
 def _check_environment(spec: JobSpec) -> None:
-    environment = spec.environment
+    items = tuple(spec.environment.items())
+    letters = sum([len(name) + len(value) for name, value in items])
+    (_let_known_pass if letters <= MOST_KNOWN_LETTERS else _let_pass)(items)
+
+
+def _let_pass(environment: tuple[tuple[str, str], ...]) -> None:
     # The cheap sum first: a text that is far too large is not looked at further.
-    size = sum(len(name) + len(value.encode()) + 2 for name, value in environment.items())
+    size = sum(len(name) + len(value.encode()) + 2 for name, value in environment)
     if size > LARGEST_ENV_BYTES:
         raise refused("environment", f"is {size} bytes, {LARGEST_ENV_BYTES} at most")
     Passes(check_env).check("environment", dict(environment))
+
+
+# The jobs of one loop mostly share their environment. A fault is told anew each time.
+_let_known_pass = lru_cache(maxsize=64)(_let_pass)
 
 
 def _check_soft_limits(spec: JobSpec) -> None:

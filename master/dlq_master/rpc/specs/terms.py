@@ -34,8 +34,8 @@ class KnownTerms(Generic[T]):
         self._kept = lru_cache(maxsize=MOST_KEPT)(self._look)
 
     def of(self, spec: JobSpec) -> tuple[JobSpec, T] | None:
-        """The spec after all checks, with its defaults, and what its terms say. None: it is to be
-        checked as a whole, which may tell why it is refused.
+        """The spec after all checks, with its defaults, and what its terms say. None: it is as it
+        was, and to be checked as a whole, which may tell why it is refused.
         """
         if spec.HasField("elastic") or is_sized(spec):
             return None
@@ -49,11 +49,9 @@ class KnownTerms(Generic[T]):
             check_program(spec)
         except InvalidRequest:
             return None
-        made = JobSpec()
-        made.CopyFrom(spec)
-        made.MergeFrom(defaults)
-        made.name = named(spec)
-        return made, told
+        spec.MergeFrom(defaults)
+        spec.name = named(spec)
+        return spec, told
 
     def _look(self, raw: bytes) -> tuple[JobSpec, T]:
         asked, filled = JobSpec.FromString(raw), JobSpec.FromString(raw)

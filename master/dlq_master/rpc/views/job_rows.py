@@ -1,9 +1,10 @@
 """Jobs as the bytes of a list: the standing part of each is encoded once for all who ask.
 
-A row belongs to one value of a job, and a changed job has another. The rest of a job that only
-waits stays with it until the next plan. The rows of a block of jobs are kept joined: a list of many
-thousands of jobs is made of a few hundred parts. Nothing of it is kept: a master that starts again
-encodes what it is asked for. Rows live in the event loop's thread.
+A row belongs to one value of a job, and a changed job has another. Jobs of one loop are alike but
+for their numbers and times, so most of a new row is that of a job before it. The rest of a job that
+only waits stays with it until the next plan. The rows of a block of jobs are kept joined: a list of
+many thousands of jobs is made of a few hundred parts. Nothing of it is kept: a master that starts
+again encodes what it is asked for. Rows live in the event loop's thread.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from dataclasses import dataclass, field
 from functools import cache
 from itertools import groupby
 from math import inf
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 from weakref import WeakKeyDictionary
 
 from dlq.v1 import job_service_pb2
@@ -22,10 +23,18 @@ from dlq_master.control.read_model.published import Published
 from dlq_master.model.ids import JobId
 from dlq_master.model.jobs.job import Job
 from dlq_master.planner.forecasts import Range
-from dlq_master.rpc.views.job_view import is_still, present, redacted, standing
+from dlq_master.rpc.views.job_view import (
+    alike_part,
+    is_still,
+    likeness,
+    own_part,
+    present,
+    redacted,
+)
 from dlq_master.store.tables.chosen_policy import Chosen
 
 MOST_KEPT: Final = 100_000  # rows of about 300 bytes
+MOST_KINDS: Final = 1_000  # of jobs that are alike
 OLDEST_S: Final = 1.0  # of a foreseen start that should have come by now
 _JOBS: Final = job_service_pb2.ListJobsResponse.JOBS_FIELD_NUMBER
 
@@ -41,6 +50,13 @@ class _Row:
     plan: object = None  # None: the rest of it is made anew each time
     start: Range | None = None
     stop_costs: int = 0
+
+
+class _Kind(NamedTuple):
+    """The common part of some jobs, and its bytes."""
+
+    likeness: Sequence[Any]
+    content: bytes
 
 
 @dataclass(slots=True)
@@ -62,6 +78,7 @@ class JobRows:
         self._most = most
         self._rows: dict[JobId, _Row] = {}
         self._redacted: dict[JobId, tuple[Job, bytes]] = {}
+        self._kinds: dict[tuple[str, str, int], _Kind] = {}
         self._joined: WeakKeyDictionary[JobBlock, _Joined] = WeakKeyDictionary()
         self._chosen: Chosen | None = None  # the policy has a part in the words of a row
         self.encoded = 0
@@ -143,12 +160,24 @@ class JobRows:
     def _standing(self, job: Job, read: Published) -> bytes:
         if read.chosen is not self._chosen:
             self._rows.clear()
+            self._kinds.clear()
             self._chosen = read.chosen
         self.encoded += 1  # of a row that is kept only the rest
         kept = self._rows.get(job.job_id)
         if kept is not None and kept.job is job:
             return kept.content[kept.standing]
-        return standing(job, read).SerializeToString()
+        return own_part(job) + self._kind(job, read).content
+
+    def _kind(self, job: Job, read: Published) -> _Kind:
+        """The last job of the same name and request tells, if it was like this one."""
+        key = job.user, job.name, id(job.request)  # a kind keeps its request
+        shared, kept = likeness(job), self._kinds.get(key)
+        if kept is not None and kept.likeness == shared:
+            return kept
+        if len(self._kinds) >= MOST_KINDS:
+            self._kinds.clear()
+        kept = self._kinds[key] = _Kind(shared, alike_part(job, read))
+        return kept
 
     def _has_room(self, rows: dict[JobId, Any], job_id: JobId, read: Published) -> bool:
         """Whether this one may be kept; rows of jobs that have gone make room."""

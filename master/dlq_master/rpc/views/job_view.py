@@ -8,6 +8,7 @@ one of the parts alone.
 from __future__ import annotations
 
 from functools import lru_cache
+from operator import itemgetter
 
 from dlq.v1 import job_pb2, resource_pb2
 from dlq_common.job_fields.reading.words import ATTEMPT_SCOPE, JOB_SCOPE
@@ -31,10 +32,14 @@ from dlq_master.rpc.views.preemption_view import add_preemptions, add_stop_loss,
 MOST_ALIKE = 4_096  # waits that many jobs share
 
 
-def job_message(job: Job, read: Published, now_s: float) -> job_pb2.Job:
-    """A job as its owner sees it at `now_s`, with what is known of its living attempt."""
+def job_message(
+    job: Job, read: Published, now_s: float, why: ReasonCode | None = None
+) -> job_pb2.Job:
+    """A job as its owner sees it at `now_s`, with what is known of its living attempt. `why` it
+    waits, where that was just found out; None: it is looked for.
+    """
     message = standing(job, read)
-    message.MergeFromString(present(job, read, now_s))
+    message.MergeFromString(present(job, read, now_s, why))
     return message
 
 
@@ -83,10 +88,41 @@ def standing(job: Job, read: Published) -> job_pb2.Job:
     return message
 
 
-def present(job: Job, read: Published, now_s: float) -> bytes:
-    """The rest of the message as bytes: its attempt, why it waits, and all that time changes."""
+def own_part(job: Job) -> bytes:
+    """The part of `standing` by which jobs differ that are alike otherwise: those of one loop."""
+    message = job_pb2.Job(
+        job_id=str(job.job_id),
+        submit_time=to_timestamp(job.submit_time_s),
+        queue_time=to_timestamp(job.queued_since_s),
+        array_task=_array_task_message(job),
+    )
+    return message.SerializeToString()
+
+
+def alike_part(job: Job, read: Published) -> bytes:
+    """The rest of `standing`. It is equal for jobs whose `likeness` is."""
+    message = standing(job, read)
+    for name in ("job_id", "submit_time", "queue_time", "array_task"):
+        message.ClearField(name)
+    return message.SerializeToString()
+
+
+# Fields in `own_part`, and fields that no message shows.
+_OWN = frozenset(
+    {
+        "job_id", "submit_time_s", "queued_since_s", "array", "array_index",
+        "sequence", "family", "program", "person",
+    }
+)  # fmt: skip
+likeness = itemgetter(*(place for place, name in enumerate(Job._fields) if name not in _OWN))
+
+
+def present(job: Job, read: Published, now_s: float, why: ReasonCode | None = None) -> bytes:
+    """The rest of the message as bytes: its attempt, why it waits, and all that time changes.
+    `why`: as for `job_message`.
+    """
     cost_s = None if job.ended else read.stop_cost_s(job)
-    waits = _waiting(read.wait_code(job, now_s), cost_s, read.start_range(job))
+    waits = _waiting(why or read.wait_code(job, now_s), cost_s, read.start_range(job))
     if is_still(job):
         return waits
     message = job_pb2.Job()

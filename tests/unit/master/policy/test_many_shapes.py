@@ -13,6 +13,7 @@ from dlq_master.model.ids import JobId
 from dlq_master.model.resources import Request
 from dlq_master.model.view import View
 from dlq_master.model.why import ReasonCode
+from dlq_master.policy.admit.any_that_fits import never
 from dlq_master.policy.reasons.explain import explain
 from dlq_master.policy.reasons.summary import ReasonSummary
 from support.builders import World, a_job, a_node
@@ -107,3 +108,19 @@ def test_each_job_is_told_the_size_for_which_it_asked() -> None:
         assert told[0].subject.startswith("nodes with ")
     subjects = {explain(view, world.policy, JobId(it))[0].subject for it in (3, 4, 5)}
     assert subjects == {f"nodes with {gib}GiB of memory" for gib in (65, 127, 90)}
+
+
+def test_what_all_nodes_could_hold_is_looked_for_again_when_one_comes_or_goes() -> None:
+    world, wide = World("dlq", nodes=2), Request(gpus=2 * GPUS).shape
+
+    def hopeless() -> tuple[bool, int]:
+        with counted_calls() as calls:
+            reason = never(world.cluster, world.policy.placement, wide)
+        return reason is not None, calls["policy/admit/any_that_fits.py:_never"]
+
+    assert [hopeless(), hopeless()] == [(False, 1), (False, 0)]
+    world.cluster.put_node(a_node("n3", GPUS))
+    assert hopeless() == (False, 1)
+    for node_id in [*world.cluster.nodes][:2]:
+        world.cluster.remove_node(node_id)
+    assert [hopeless(), hopeless()] == [(True, 1), (True, 1)]

@@ -181,6 +181,14 @@ def test_what_a_look_costs_does_not_grow_with_who_runs_has_ended_or_waits(
     for _ in range(4):
         waits.look(jobs, glance, 1.0, 0.0)
     assert jobs.read == [2, 3, 4, 5, 6, 7, 2, 3, 4, 5, 6, 7]
+    jobs.read.clear()
+    for job in (queued[0], queued[2]._replace(live_attempt=1), queued[2], queued[0]):
+        waits.touched([job])
+    waits.forget(JobId(4))
+    waits.forget(JobId(4))
+    for _ in range(4):
+        waits.look(jobs, glance, 1.0, 0.0)
+    assert jobs.read == [2, 3, 5, 6, 7, 1, 2, 3, 5, 6, 7, 1], "nobody stands there twice"
 
 
 def test_an_ended_job_still_says_what_it_waited_for(busy: Master) -> None:

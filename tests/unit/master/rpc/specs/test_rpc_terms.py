@@ -11,7 +11,7 @@ from dlq.v1.resource_pb2 import ResourceRequest
 from dlq_common.errors import InvalidRequest
 from dlq_master.control.stimuli import Caller
 from dlq_master.rpc.specs.intake import job_stimulus
-from dlq_master.rpc.specs.spec import CHECKS, PROGRAM, checked
+from dlq_master.rpc.specs.spec import CHECKS, PROGRAM, checked, known_parts
 from dlq_master.rpc.specs.terms import LARGEST_BYTES, KnownTerms
 
 ANN = Caller("ann", "user")
@@ -53,7 +53,7 @@ BAD = [
 
 @pytest.mark.parametrize("spec", GOOD)
 def test_by_its_parts_it_is_the_same(spec: JobSpec) -> None:
-    found = KnownTerms(lambda filled, _: filled.working_directory).of(spec)
+    found = KnownTerms(lambda filled, _: filled.working_directory).of(known_parts(spec))
     whole = checked(spec)
     if spec.HasField("elastic"):
         assert found is None

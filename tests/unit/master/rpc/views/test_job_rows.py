@@ -13,7 +13,7 @@ from dlq_master.model.resources import Request
 from dlq_master.planner.forecasts import Range
 from dlq_master.rpc.views import job_rows
 from dlq_master.rpc.views.job_rows import JobRows
-from dlq_master.rpc.views.job_view import job_message, present, standing
+from dlq_master.rpc.views.job_view import job_message, likeness, present, standing
 from dlq_master.store.tables.chosen_policy import Chosen
 from support.counted_calls import counted_calls
 from support.fake_clock import FakeClock
@@ -51,6 +51,37 @@ def test_a_list_encodes_only_jobs_that_have_changed_since_the_last(control: Fake
     control.published.chosen = Chosen("las", {}, "", 0.0)
     _page(rows, control)
     assert rows.encoded == 201
+
+
+def test_alike_jobs_share_the_most_of_their_rows(control: FakeControl) -> None:
+    jobs, rows, one = control.published.all_jobs, JobRows(), Request(gpus=1)
+    for number in range(1, 101):
+        job = jobs[JobId(number)]._replace(name="loop", request=one, submit_time_s=float(number))
+        jobs[JobId(number)] = job._replace(family=f"f{number}", sequence=number)
+    jobs[JobId(50)] = jobs[JobId(50)]._replace(nice=3)
+    with counted_calls() as calls:
+        told = _page(rows, control)
+    assert calls["rpc/views/job_view.py:standing"] == 3, "of the first, of another, and of the next"
+    assert told == [job_message(job, control.published, 0.0) for job in jobs.values()]
+
+
+def test_a_likeness_leaves_out_what_is_encoded_for_each_job_or_not_shown(
+    control: FakeControl,
+) -> None:
+    seen: set[str] = set()
+
+    class Watched:
+        def __getattr__(self, name: str) -> object:
+            seen.add(name)
+            return getattr(job, name)
+
+    job = control.published.all_jobs[JobId(1)]
+    standing(Watched(), control.published)  # type: ignore[arg-type]  # as a job
+    own = {name for place, name in enumerate(Job._fields) if place not in likeness(range(1_000))}
+    assert own - {"sequence", "family", "program", "person"} == {
+        "job_id", "submit_time_s", "queued_since_s", "array", "array_index",
+    }  # fmt: skip
+    assert not seen & {"sequence", "family", "program", "person"}
 
 
 def _blocks(rows: JobRows, control: FakeControl, blocks: JobBlocks) -> list[job_pb2.Job]:
