@@ -65,6 +65,13 @@ class HostileDaemons(Daemons):
         path.write_text(text + _SMALL_DISK if name == self.small else text)
 
 
+def _found(mount: Path, below: str) -> list[Path]:
+    """The directories of this pattern. A job that ends meanwhile takes its own away: look again."""
+    while True:
+        with suppress(FileNotFoundError):
+            return [*mount.glob(below)]
+
+
 class RankGroups:
     """The control groups of one rank: what the kernel itself counts there."""
 
@@ -74,7 +81,7 @@ class RankGroups:
         self._dirs = tuple(
             CgroupDir(kind, str(found))
             for kind, mount in mounts.items()
-            for found in mount.glob(below)
+            for found in _found(mount, below)
         )
         self._counters = [Path(each.path) for each in self._dirs if _counts(Path(each.path))]
         assert len(self._counters) == 1, (self._dirs, self._counters)
