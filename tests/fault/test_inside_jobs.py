@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from fault.test_run_stdin import as_another, cut_often
 from support.harness import BIN, Daemons
 from support.process_box import is_alive
 from support.terminal import Terminal
@@ -100,7 +101,7 @@ def test_a_caller_that_is_killed_takes_its_command_along(daemons: Daemons) -> No
         with started(daemons, "exec", job_id, "--", "sh", "-c", "echo $$; sleep 1000") as caller:
             pid = int(line_of(caller))
             assert is_alive(pid)
-        wait_until(lambda: not is_alive(pid), what="the end of the command", timeout_s=60.0)
+        wait_until(lambda: not is_alive(pid), what="the end of the command", timeout_s=90.0)
         assert "running" in daemons.said("status", job_id)
 
 
@@ -110,7 +111,7 @@ def test_ctrl_c_ends_the_command_and_not_the_job(daemons: Daemons) -> None:
             pid = int(line_of(caller))
             caller.send_signal(signal.SIGINT)
             assert caller.wait(timeout=60.0) == 130
-        wait_until(lambda: not is_alive(pid), what="the end of the command", timeout_s=60.0)
+        wait_until(lambda: not is_alive(pid), what="the end of the command", timeout_s=90.0)
         assert "running" in daemons.said("status", job_id)
 
 
@@ -123,7 +124,7 @@ def test_a_caller_goes_away_while_its_command_reads_nothing(daemons: Daemons) ->
             with suppress(BlockingIOError):
                 while True:
                     os.write(caller.stdin.fileno(), b"x" * 65_536)
-        wait_until(lambda: not is_alive(pid), what="the end of the command", timeout_s=60.0)
+        wait_until(lambda: not is_alive(pid), what="the end of the command", timeout_s=90.0)
 
 
 def test_the_end_of_the_job_ends_its_commands_and_is_not_held_up(daemons: Daemons) -> None:
@@ -310,6 +311,19 @@ def test_output_that_nobody_hears_waits_for_the_caller(daemons: Daemons) -> None
         assert out == b"".join(b"%d\n" % number for number in range(1, 400_001))
 
 
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_output_over_a_line_that_is_cut_often_is_whole(daemons: Daemons, seed: int) -> None:
+    data = os.urandom(8 << 20)
+    source = daemons.root / "source"
+    source.write_bytes(data)
+    with running_job(daemons) as job_id, cut_often(daemons, seed) as (proxy, home):
+        words = ("exec", "-n", job_id, "--", "cat", str(source))
+        done = as_another(daemons, home, *words, stdin=b"")
+        assert proxy.cuts > 0
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == data
+
+
 def test_an_end_that_nobody_heard_is_told_to_the_caller_who_comes_back(daemons: Daemons) -> None:
     flag = daemons.root / "end"
     script = f"echo up; until [ -e {flag} ]; do sleep 0.1; done; echo last; exit 6"
@@ -347,7 +361,7 @@ def test_an_agent_that_dies_takes_its_commands_along_and_no_job(daemons: Daemons
         with started(daemons, "exec", job_id, "--", "sh", "-c", "echo $$; sleep 1000") as caller:
             pid = int(line_of(caller))
             daemons.kill("n1")
-            wait_until(lambda: not is_alive(pid), what="the end of the command", timeout_s=60.0)
+            wait_until(lambda: not is_alive(pid), what="the end of the command", timeout_s=90.0)
             daemons.start("n1")
             daemons.wait_for("n1")
             assert caller.wait(timeout=60.0) == 69

@@ -11,10 +11,15 @@ import signal
 import subprocess
 import time
 from collections.abc import Iterator
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
+from dlq_client.line.identity import load_identity, save_identity
+from dlq_common.identity.pki import Role, new_key_and_csr
+from dlq_master.serving import read_authority
 from support.cutting_proxy import CuttingProxy
 from support.harness import BIN, Daemons
 from support.sessions import Session, interrupt
@@ -187,22 +192,36 @@ def test_a_restart_in_the_middle_loses_and_repeats_nothing(daemons: Daemons, whi
 
 def test_a_line_that_is_cut_often_loses_and_repeats_nothing(daemons: Daemons) -> None:
     data = random.Random(3).randbytes(4 << 20)
-    with CuttingProxy(daemons.api, share=0.05, seed=4).running() as proxy:
-        home = daemons.root / "cut-home"
-        shutil.copytree(daemons.root / "home", home)
+    with cut_often(daemons, 4) as (proxy, home):
+        done = as_another(daemons, home, "run", "-G", "1", "--", "sha256sum", stdin=data)
+        assert proxy.cuts > 0
+    assert done.stdout.split()[0].decode() == hashlib.sha256(data).hexdigest(), done.stderr
+
+
+@contextmanager
+def cut_often(daemons: Daemons, seed: int) -> Iterator[tuple[CuttingProxy, Path]]:
+    """An identity directory of the same user whose line to the master is cut often."""
+    home = daemons.root / f"cut-home-{seed}"
+    shutil.copytree(daemons.root / "home", home)
+    with CuttingProxy(daemons.api, share=0.05, seed=seed).running() as proxy:
         for path in home.rglob("*"):
             if path.is_file() and daemons.api in (text := path.read_text(errors="replace")):
                 path.write_text(text.replace(daemons.api, proxy.address))
-        done = subprocess.run(
-            [DLQ, "run", "-G", "1", "--", "sha256sum"],
-            env=daemons.environment() | {"DLQ_HOME": str(home)},
-            input=data,
-            capture_output=True,
-            timeout=3 * DEADLINE_S,
-            cwd="/tmp",
-        )
-        assert proxy.cuts > 0
-    assert done.stdout.split()[0].decode() == hashlib.sha256(data).hexdigest(), done.stderr
+        yield proxy, home
+
+
+def as_another(
+    daemons: Daemons, home: Path, *words: str, stdin: bytes
+) -> subprocess.CompletedProcess[bytes]:
+    """With the identity of this directory."""
+    return subprocess.run(
+        [DLQ, *words],
+        env=daemons.environment() | {"DLQ_HOME": str(home)},
+        input=stdin,
+        capture_output=True,
+        timeout=3 * DEADLINE_S,
+        cwd="/tmp",
+    )
 
 
 # ---- a terminal
@@ -310,6 +329,48 @@ def test_attach_brings_its_stdin_and_a_second_writer_is_refused(daemons: Daemons
         assert b"another client writes to its stdin" in other.stderr
         out, err = client.communicate(b"three\n", timeout=DEADLINE_S)
         assert (client.returncode, out) == (0, b"three\n"), err
+
+
+def test_attach_over_a_line_that_is_cut_often_loses_and_repeats_nothing(daemons: Daemons) -> None:
+    data = random.Random(5).randbytes(4 << 20)
+    daemons.said("submit", "--stdin", "-G", "1", "-J", "cut", "--", "sha256sum")
+    until(daemons, "cut", "running")
+    with cut_often(daemons, 6) as (proxy, home):
+        done = as_another(daemons, home, "attach", "--stdin", "cut", stdin=data)
+        assert proxy.cuts > 0
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.split()[0].decode() == hashlib.sha256(data).hexdigest(), done.stderr
+
+
+@pytest.mark.parametrize("role", [Role.USER, Role.OPERATOR])
+def test_another_user_brings_nothing_to_a_job(daemons: Daemons, role: Role) -> None:
+    name = f"stranger-{role}"
+    home = home_of(daemons, name, role)
+    job = f"mine-{role}"
+    said = daemons.said("submit", "--parsable", "--stdin", "-G", "1", "-J", job, "--", "cat")
+    until(daemons, job, "running")
+    job_id = said.strip()
+    refused = as_another(daemons, home, "attach", "--stdin", job_id, stdin=b"evil\n")
+    assert refused.returncode not in (0, 69), refused
+    assert refused.stderr.strip()
+    assert b"Traceback" not in refused.stderr
+    with attached(daemons, job) as client:
+        out, err = client.communicate(b"own\n", timeout=DEADLINE_S)
+    assert (client.returncode, out) == (0, b"own\n"), err
+
+
+def home_of(daemons: Daemons, name: str, role: Role) -> Path:
+    """An identity directory of another user."""
+    uid = str(4_700 + len(name))
+    daemons.said("admin", "user", "set", name, "--role", str(role), "--uid", uid, "--gid", uid)
+    own = load_identity(daemons.root / "home")
+    assert own is not None
+    made = new_key_and_csr(name)
+    authority = read_authority(daemons.root / "master", "torture")
+    signed = authority.sign_user(made.request, name, role, time.time())
+    home = daemons.root / name
+    save_identity(home, replace(own, key=made.key, certificate=signed, user=name, role=role.value))
+    return home
 
 
 def test_attach_to_a_job_without_a_stdin_says_how_to_get_one(daemons: Daemons) -> None:

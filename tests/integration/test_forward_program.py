@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
+import platform
 import select
 import signal
 import socket
@@ -44,6 +46,45 @@ else:
     while True:
         kept.append(listening.accept())  # and never reads
 """
+
+
+# Of seccomp: socket(AF_NETLINK, ...) has the error EAFNOSUPPORT, all else is allowed.
+NETLINK, REFUSED, ALLOWED = 16, 0x0005_0000 | 97, 0x7FFF_0000
+SOCKET_CALLS = {"x86_64": 41, "aarch64": 198}
+PR_SET_NO_NEW_PRIVS, PR_SET_SECCOMP = 38, 22
+LIBC = ctypes.CDLL(None)
+
+
+def without_netlink() -> None:
+    """This process, and those that it becomes."""
+    loads, jumps, returns = 0x20, 0x15, 0x06
+    steps = [
+        (loads, 0, 0, 0),  # the number of the call
+        (jumps, 0, 3, SOCKET_CALLS[platform.machine()]),
+        (loads, 0, 0, 16),  # its first argument
+        (jumps, 0, 1, NETLINK),
+        (returns, 0, 0, REFUSED),
+        (returns, 0, 0, ALLOWED),
+    ]
+    code = ctypes.create_string_buffer(b"".join(struct.pack("HBBI", *each) for each in steps))
+    program = struct.pack("HxxxxxxP", len(steps), ctypes.addressof(code))
+    assert LIBC.prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0
+    assert LIBC.prctl(PR_SET_SECCOMP, 2, program) == 0
+
+
+both = pytest.mark.parametrize(
+    "line",
+    [
+        "asked",
+        pytest.param(
+            "tables",
+            marks=pytest.mark.skipif(
+                platform.machine() not in SOCKET_CALLS, reason="its system calls are not known here"
+            ),
+        ),
+    ],
+    indirect=True,
+)
 
 
 @contextmanager
@@ -99,23 +140,31 @@ class Line:
                 self.say(b"w", stream, len(frame.data))
         return data
 
+    def kill(self) -> None:
+        self._program.kill()
+
     def is_over(self) -> bool:
         self._in.close()
         return self._program.wait(timeout=60.0) == 0
 
 
 @pytest.fixture
-def line() -> Iterator[Line]:
+def line(request: pytest.FixtureRequest) -> Iterator[Line]:
+    """With the parameter "tables" the kernel does not let the program ask who listens."""
     words = [PROGRAM, "forward"]
     pipe = subprocess.PIPE
-    with subprocess.Popen(words, stdin=pipe, stdout=pipe, env=OURS, bufsize=0) as program:
+    with subprocess.Popen(
+        words, stdin=pipe, stdout=pipe, env=OURS, bufsize=0,
+        preexec_fn=without_netlink if getattr(request, "param", "") == "tables" else None,
+    ) as program:  # fmt: skip
         made = Line(program)
         assert made.next() == Frame(b"h", 0, WINDOW)
         yield made
         program.kill()
 
 
-@pytest.mark.parametrize("address", ["127.0.0.1", "0.0.0.0", "::1", "::"])
+@both
+@pytest.mark.parametrize("address", ["127.0.0.1", "0.0.0.0", "::1", "::", "::ffff:127.0.0.1"])
 def test_bytes_pass_both_ways_and_each_end_is_told(line: Line, address: str) -> None:
     with listening(address) as port:
         line.say(b"o", 1, port)
@@ -134,6 +183,7 @@ def test_bytes_may_be_said_before_the_connection_is_made(line: Line) -> None:
         assert [line.next().letter, line.next().data] == [b"k", b"early"]
 
 
+@both
 def test_a_port_of_another_program_is_refused(line: Line) -> None:
     another = {**OURS, "DLQ_JOB_ID": "18"}
     with listening(variables=another) as port, listening(variables={}) as hosts:
@@ -157,6 +207,7 @@ def test_a_program_that_has_lost_its_environment_is_of_the_job_that_started_it(l
             os.killpg(shell.pid, signal.SIGKILL)
 
 
+@both
 def test_a_port_of_ipv6_alone_never_leads_to_another_programs_port_of_ipv4(line: Line) -> None:
     with listening(kind="deaf", variables={}) as port, listening("::", "beside", port=port):
         line.say(b"o", 1, port)
@@ -165,6 +216,7 @@ def test_a_port_of_ipv6_alone_never_leads_to_another_programs_port_of_ipv4(line:
         assert line.next() == Frame(b"d", 1, 5, b"hello")
 
 
+@both
 def test_a_closed_port_and_one_of_another_address_are_refused(line: Line) -> None:
     with listening("127.0.0.2") as port:
         for stream, each in ((1, port), (2, 0), (3, 70_000)):
@@ -240,6 +292,78 @@ def test_a_program_that_ends_resets_its_connections(line: Line) -> None:
         assert line.next().letter == b"k"
         line.say(b"d", 1, data=b"unread")
     assert line.next().letter in (b"x", b"e")
+
+
+# Says how its only connection ended. With a word it has little room, and reads when it is told to.
+ENDS = """
+import socket, sys
+listening = socket.socket()
+if sys.argv[1:]:
+    listening.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+listening.bind(("127.0.0.1", 0))
+listening.listen()
+print(listening.getsockname()[1], flush=True)
+line, _ = listening.accept()
+if sys.argv[1:]:
+    sys.stdin.readline()
+had = 0
+try:
+    while data := line.recv(65536):
+        had += len(data)
+    print("whole", had, flush=True)
+except ConnectionResetError:
+    print("reset", flush=True)
+"""
+
+
+@pytest.mark.parametrize("how", ["broken off", "client gone", "killed"])
+def test_an_input_that_is_cut_is_no_whole_one(line: Line, how: str) -> None:
+    with reading() as (program, port):
+        assert program.stdout is not None
+        line.say(b"o", 1, port)
+        assert line.next().letter == b"k"
+        line.say(b"d", 1, data=b"half")
+        if how == "broken off":
+            line.say(b"x", 1)
+        elif how == "client gone":
+            assert line.is_over()
+        else:
+            line.kill()
+        assert program.stdout.readline() == b"reset\n"
+
+
+def test_an_input_that_has_ended_is_a_whole_one_whatever_comes_then(line: Line) -> None:
+    """Also where the kernel still has most of it when the line ends."""
+    size = 300_000
+    with reading("late") as (program, port):
+        assert program.stdin is not None
+        assert program.stdout is not None
+        line.say(b"o", 1, port)
+        assert line.next().letter == b"k"
+        for _ in range(3):
+            line.say(b"d", 1, data=bytes(size // 3))
+        line.say(b"e", 1)
+        for stream in (2, 3):  # two rounds later it has said the end
+            line.say(b"o", stream, 0)
+            while line.next().letter != b"r":
+                pass
+        line.kill()
+        program.stdin.write(b"now\n")
+        program.stdin.flush()
+        assert program.stdout.readline() == b"whole %d\n" % size
+
+
+@contextmanager
+def reading(*words: str) -> Iterator[tuple[subprocess.Popen[bytes], int]]:
+    """A program of the job, and its port."""
+    pipe = subprocess.PIPE
+    python = [sys.executable, "-c", ENDS, *words]
+    with subprocess.Popen(python, stdin=pipe, stdout=pipe, env=OURS) as program:
+        assert program.stdout is not None
+        try:
+            yield program, int(program.stdout.readline())
+        finally:
+            program.kill()
 
 
 @pytest.mark.parametrize("garbage", [b"z" + bytes(8), b"d" + b"\xff" * 8])

@@ -237,6 +237,34 @@ async def test_a_caller_who_goes_away_ends_the_agents_stream_with_an_error(house
     assert await asyncio.wait_for(serving.code(), DEADLINE_S) is grpc.StatusCode.NOT_FOUND
 
 
+def polite_opening() -> wire.ExecJobRequest:
+    spec = exec_pb2.ExecSpec(command=["id"], resume_key="k" * 32, says_left=True)
+    return wire.ExecJobRequest(opening=wire.ExecJobOpening(job_id="1", spec=spec))
+
+
+async def test_the_line_of_a_caller_who_says_when_he_leaves_is_lost_without_that(
+    house: RpcHouse,
+) -> None:
+    call, serving = await a_running_command(house, first=polite_opening())
+    call.cancel()
+    assert await asyncio.wait_for(serving.code(), DEADLINE_S) is grpc.StatusCode.UNAVAILABLE
+
+
+async def test_a_caller_who_says_that_he_leaves_has_gone(house: RpcHouse) -> None:
+    call, serving = await a_running_command(house, first=polite_opening())
+    await call.write(wire.ExecJobRequest(input=exec_pb2.ExecInput(left=True)))
+    assert await asyncio.wait_for(serving.code(), DEADLINE_S) is grpc.StatusCode.NOT_FOUND
+    assert await asyncio.wait_for(call.code(), DEADLINE_S) is not grpc.StatusCode.OK
+
+
+async def test_a_removed_user_does_not_come_back(house: RpcHouse) -> None:
+    call, serving = await a_running_command(house, first=polite_opening())
+    del house.control.published.all_users["alice"]
+    assert house.server.open_calls.look() == 1
+    assert await asyncio.wait_for(serving.code(), DEADLINE_S) is grpc.StatusCode.NOT_FOUND
+    assert await asyncio.wait_for(call.code(), DEADLINE_S) is grpc.StatusCode.UNAUTHENTICATED
+
+
 async def test_input_is_sent_as_it_is_taken_so_that_the_end_never_waits_behind_it(
     house: RpcHouse,
 ) -> None:
@@ -449,6 +477,7 @@ async def test_both_ends_hear_of_the_relay_each_with_a_ticket(
     assert asked.relay_address == told.address
     assert told.address.startswith(":"), "at the host at which the master is dialled"
     assert asked.relay_ticket
+    assert asked.relay_key == KEY, "no other command may be taken up there"
     assert told.ticket not in ("", asked.relay_ticket)
     assert (asked.job_id, asked.fence.epoch, asked.fence.attempt) == ("1", 3, 1)
     assert [line["decision"] for line in audit(house)] == ["RELAYED"]

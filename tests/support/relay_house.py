@@ -16,14 +16,59 @@ from dataclasses import dataclass, field
 from typing import Any
 from unittest.mock import patch
 
-from dlq_client.inside.relay_line import RelayLine, dial
+from dlq_client.inside.relay_line import GREETING, RelayLine, dial
 from dlq_common.identity.files import StoredIdentity
 from dlq_common.identity.pki import Authority, Role, fingerprint, new_key_and_csr, parse_identity
+from dlq_master.relay import program
 from dlq_master.relay.pairs import JoinedWay, TicketHolder
-from dlq_master.relay.program import RelayProgram
 from support.fake_clock import FakeClock
 
 CLUSTER = "lab"
+
+Sent = Callable[[JoinedWay, memoryview], memoryview]
+Lie = Callable[[JoinedWay, memoryview, Sent], memoryview]
+"""What it does with a piece instead of sending it; the rest that waits."""
+_NOTHING = memoryview(b"")
+
+
+def changed(way: JoinedWay, piece: memoryview, sent: Sent) -> memoryview:
+    """One bit of it."""
+    piece[len(piece) - 1] ^= 1
+    return sent(way, piece)
+
+
+def dropped(_way: JoinedWay, _piece: memoryview, _sent: Sent) -> memoryview:
+    """All of it; later ones pass."""
+    return _NOTHING
+
+
+def repeated(way: JoinedWay, piece: memoryview, sent: Sent) -> memoryview:
+    """It comes twice."""
+    return sent(way, memoryview(bytes(piece) * 2))
+
+
+def swapped(way: JoinedWay, piece: memoryview, sent: Sent) -> memoryview:
+    """Its halves, in the other order."""
+    half = len(piece) // 2
+    return sent(way, memoryview(bytes(piece[half:]) + bytes(piece[:half])))
+
+
+def cut_short(way: JoinedWay, piece: memoryview, sent: Sent) -> memoryview:
+    """Half of it, and then the end of the line."""
+    sent(way, piece[: len(piece) // 2])
+    return ended_early(way, piece, sent)
+
+
+def ended_early(way: JoinedWay, _piece: memoryview, _sent: Sent) -> memoryview:
+    """The end of the line instead, as if there were nothing more."""
+    way._target.shutdown(socket.SHUT_WR)
+    way.heard_end = True
+    return _NOTHING
+
+
+LIES: dict[str, Lie] = {
+    each.__name__: each for each in (changed, dropped, repeated, swapped, cut_short, ended_early)
+}
 
 
 @dataclass
@@ -38,17 +83,21 @@ class PairTickets:
 class RelayHouse:
     """`tell` is what a master writes; `heard` what it reads."""
 
-    def __init__(self, *, believes_all: bool = False, spoils: bool = False) -> None:
-        """`believes_all`: it joins all holders of tickets. `spoils`: see `spoiling`."""
-        self.spoiling = threading.Event()
-        """Once set, it changes the bytes that it passes on."""
+    def __init__(
+        self, *, believes_all: bool = False, lie: Lie | None = None, greeting: bytes = GREETING
+    ) -> None:
+        """`believes_all`: it joins all holders of tickets. `lie`: see `lying`. `greeting`: the only
+        one that it takes.
+        """
+        self.lying, self.has_lied = threading.Event(), threading.Event()
+        """Once set, it lies about the next piece that it passes on; and then it has."""
         self._lies = ExitStack()
         if believes_all:
             self._lies.enter_context(patch.object(TicketHolder, "is_of", return_value=True))
-        if spoils:
-            self._lies.enter_context(
-                patch.object(JoinedWay, "_sent", self._spoilt(JoinedWay._sent))
-            )
+        if lie is not None:
+            told = self._told(lie, JoinedWay._sent)
+            self._lies.enter_context(patch.object(JoinedWay, "_sent", told))
+        self._lies.enter_context(patch.object(program, "GREETING", greeting))
         self.clock = FakeClock()
         self.authority = Authority.create(CLUSTER, time.time())
         self.heard: queue.Queue[dict[str, Any]] = queue.Queue()
@@ -56,18 +105,15 @@ class RelayHouse:
         self.port: int = self._listening.getsockname()[1]
         self._orders, self._words = os.pipe()
         self._lines: list[RelayLine] = []
-        program = RelayProgram(self._listening, self._orders, self.heard.put, self.clock)
-        self._thread = threading.Thread(target=program.run, daemon=True)
+        made = program.RelayProgram(self._listening, self._orders, self.heard.put, self.clock)
+        self._thread = threading.Thread(target=made.run, daemon=True)
         self._number = 0
         self._pool = ThreadPoolExecutor(8)
 
     @contextmanager
     def up(self) -> Iterator[RelayHouse]:
         self._thread.start()
-        made = new_key_and_csr("master")
-        chain = self.authority.sign_master(made.request, time.time())
-        roots = self.authority.certificate_pem().decode()
-        self.tell(do="keys", pem=(made.key + chain).decode(), roots=roots)
+        self.show(self.authority, self.authority.certificate_pem())
         try:
             yield self
         finally:
@@ -77,13 +123,17 @@ class RelayHouse:
             self._lies.close()
             self.close()
 
-    def _spoilt(self, sent: Callable[[Any, memoryview], memoryview]) -> Any:
-        def change(way: JoinedWay, piece: memoryview) -> memoryview:
-            if piece and self.spoiling.is_set():
-                piece[len(piece) - 1] ^= 1
-            return sent(way, piece)
+    def _told(self, lie: Lie, sent: Sent) -> Any:
+        def send(way: JoinedWay, piece: memoryview) -> memoryview:
+            if not piece or not self.lying.is_set():
+                return sent(way, piece)
+            self.lying.clear()
+            try:
+                return lie(way, piece, sent)
+            finally:
+                self.has_lied.set()
 
-        return change
+        return send
 
     def close(self) -> None:
         """Let go of what it has opened."""
@@ -91,6 +141,12 @@ class RelayHouse:
         self._listening.close()
         for line in self._lines:
             line.end(cleanly=False)
+
+    def show(self, authority: Authority, roots: bytes) -> None:
+        """From now on it has a certificate of this CA, and takes those below these roots."""
+        made = new_key_and_csr("master")
+        chain = authority.sign_master(made.request, time.time())
+        self.tell(do="keys", pem=(made.key + chain).decode(), roots=roots.decode())
 
     def tell(self, **order: Any) -> None:
         os.write(self._words, json.dumps(order).encode() + b"\n")

@@ -1,10 +1,11 @@
 """Former releases beside this tree: a cluster whose daemons change from one to another and back.
 
-`tests/data/former_releases.json` names two commits. `last` is the last release: this tree takes
-over its state directories. `near` is a later one, whose rows have the same fields as those of this
-tree, so that it can also take over from this tree. The wheel of each is built from the history of
-this repository, once, and unpacked below `build/releases`. All daemons run on the libraries of the
-development environment.
+`tests/data/former_releases.json` names commits. `last` is the last release: this tree takes over
+its state directories. `near` is a later one, whose rows have the same fields as those of this tree,
+so that it can also take over from this tree. `unrelayed` forwards ports through the master alone,
+and `first-relay` through a relay that could read the bytes. The wheel of each is built from the
+history of this repository, once, and unpacked below `build/releases`. All daemons run on the
+libraries of the development environment.
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ from support.wheels import ROOT, run
 NAMED = ROOT / "tests/data/former_releases.json"
 KEPT = ROOT / "build/releases"
 LAST, NEAR, PRESENT = "last", "near", "present"
+UNRELAYED, FIRST_RELAY = "unrelayed", "first-relay"
 # Says in the log of a daemon which files it runs, so that a run cannot try one release alone.
 SAYS = "runs the release in"
 LAUNCH = """
@@ -45,7 +47,7 @@ class NoHistory(Exception):
 
 
 def former_release(name: str) -> Path:
-    """The unpacked wheel of LAST or NEAR. Raises NoHistory."""
+    """The unpacked wheel of a named release. Raises NoHistory."""
     commit = str(json.loads(NAMED.read_text())[name]["commit"])
     made = KEPT / commit
     if made.is_dir():
@@ -105,6 +107,12 @@ class Releases(Daemons):
 
     def _path(self, release: str) -> dict[str, str]:
         return {} if release == PRESENT else {"PYTHONPATH": str(self._former[release])}
+
+    def client(self, release: str) -> tuple[list[str], dict[str, str]]:
+        """The first words of a `dlq` of that release, and its environment."""
+        program = "from dlq_cli.main import main; main()"
+        words = [sys.executable, "-P", "-c", program]
+        return words, self.environment() | self._path(release)
 
     def _command(self, name: str) -> list[str]:
         kind = "master" if name == "master" else "nodeagent"

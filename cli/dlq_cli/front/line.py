@@ -231,6 +231,11 @@ class RelayedChannel(grpc.Channel):
         except OSError:
             self._let_go()
 
+    @property
+    def masters(self) -> Any:
+        """Those of a real channel, once there is one."""
+        return getattr(self._own, "masters", None)
+
     def unary_unary(
         self, method: str, request_serializer: Any = None, response_deserializer: Any = None,
         *rest: Any, **more: Any,

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import grpc
 
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from dlq_client.inside.relayed import RelaySeeker
 
 _LARGE_PIECE_BYTES = 512 * 1024
+_LEAVING_S = 1.0
 _COMES_BACK_S = 35.0  # the agent keeps the command for 45 s
 
 
@@ -42,20 +44,23 @@ class CommandInside:
         terminal: tuple[int, int] | None = None,
         terminal_type: str = "",
         kept: bool = False,
+        comes_back: bool = False,
         forward: bool = False,
         tell: Callable[[str], object] = lambda _: None,
         bulky: bool = False,
         tell_more: Callable[[str], object] = lambda _: None,
     ) -> None:
         """Begin it; `terminal` (columns, rows) gives it one. `kept`: it outlives a lost line, and
-        `tell` gets a word for people when one is lost. `forward`: see ExecSpec. `bulky`: its bytes
-        go through the relay where there is one, and `tell_more` hears which way they go.
+        `tell` gets a word for people when one is lost. `comes_back`: also a line of ours; then the
+        command of a client that is killed waits in vain for it. `forward`: see ExecSpec. `bulky`:
+        its bytes go through the relay where there is one, and `tell_more` hears which way they go.
         """
         spec = exec_pb2.ExecSpec(command=command, forward=forward)
         if forward:
             spec.largest_piece_bytes = _LARGE_PIECE_BYTES
         if kept:
             spec.resume_key = secrets.token_urlsafe(32)
+            spec.says_left = comes_back
         if terminal is not None:
             spec.terminal = True
             spec.terminal_size.CopyFrom(_size(terminal))
@@ -73,7 +78,8 @@ class CommandInside:
             counted = (self._inputs, self._received)
             self._relays = RelaySeeker(connection, self._opening, *counted, tell_more)
         # No deadline: it may run for days. A dead line is noticed by its keepalive.
-        self._call = apart(partial(self._exec, self._inputs.stream(self._opening)))
+        # grpc's stubs do not say that it is a future, too.
+        self._call: Any = apart(partial(self._exec, self._inputs.stream(self._opening)))
 
     def outputs(self) -> Iterator[exec_pb2.ExecOutput]:
         """The command's output as it comes; its exit comes last. Raises a DlqError when the master
@@ -146,6 +152,10 @@ class CommandInside:
 
     def kill(self) -> None:
         """End it, if it has not ended. May be called from any thread, and twice."""
+        if self._opening.spec.says_left and not self._inputs.closed:
+            self._inputs.leave()
+            with suppress(grpc.FutureTimeoutError, grpc.FutureCancelledError):
+                self._call.exception(timeout=_LEAVING_S)  # until the master has heard it
         self._inputs.close()
         if self._relays is not None:
             self._relays.close()

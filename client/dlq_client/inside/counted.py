@@ -73,6 +73,7 @@ class CountedInputs:
         self._may_send = True
         self._held = False
         self._counted = counted
+        self._leaving = False
         self.closed = False
         self.piece_bytes = PIECE_BYTES
 
@@ -120,6 +121,12 @@ class CountedInputs:
         with self._changed:
             self._held = held
 
+    def leave(self) -> None:
+        """The last word of the stream through the master: nobody comes back."""
+        with self._changed:
+            self._leaving = True
+            self._changed.notify_all()
+
     def close(self) -> None:
         """There is no command any more."""
         with self._changed:
@@ -156,6 +163,8 @@ class CountedInputs:
             if isinstance(message, bytes):
                 message = exec_pb2.ExecInput(stdin=message)
             yield wire.ExecJobRequest(input=message)
+        if self._leaving and self._stream == stream:
+            yield wire.ExecJobRequest(input=exec_pb2.ExecInput(left=True))
 
     def _pieces(self, stream: int, beat_s: float | None) -> Iterator[Input]:
         while (message := self._wait_for_next(stream, beat_s)) is not None:
@@ -164,7 +173,7 @@ class CountedInputs:
     def _wait_for_next(self, stream: int, beat_s: float | None) -> Input | None:
         with self._changed:
             while True:
-                if self.closed or self._stream != stream:
+                if self.closed or self._leaving or self._stream != stream:
                     return None
                 if self._confirmation:
                     count, self._confirmation = self._confirmation, 0

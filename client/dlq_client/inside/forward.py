@@ -33,6 +33,7 @@ _LARGE_BYTES = 4096  # of a frame that is not copied
 _MOST_ARRIVED = 1024  # frames that wait for the thread of the sockets
 _WITH_BYTES = (b"d", b"r")
 _NOT_FOUND = 127
+_LINGER = struct.Struct("ii")
 
 
 class Frame(NamedTuple):
@@ -132,6 +133,7 @@ class Forward:
             *(connection, job_id, [COMMAND]),
             node_rank=node_rank,
             kept=True,
+            comes_back=True,
             forward=True,
             tell=tell,
             bulky=True,
@@ -180,6 +182,7 @@ class Forward:
         try:
             while self._ended is None and self._failure is None:
                 self._step(ready)
+            self._take_arrived(ready)  # its last words came before its end
             self._say_end()
         finally:
             self.close()
@@ -254,13 +257,16 @@ class Forward:
                 self._serve_local(key.data, events)
             elif isinstance(key.fileobj, socket.socket):
                 self._accept(key.fileobj)
-        while self._arrived:
-            self._take(self._arrived.popleft(), ready)
+        self._take_arrived(ready)
         with self._taken:
             self._taken.notify()
         for each in list(self._locals.values()):
             self._watch(each)
         self._watch_listening()
+
+    def _take_arrived(self, ready: Callable[[], object]) -> None:
+        while self._arrived:
+            self._take(self._arrived.popleft(), ready)
 
     def _take(self, frame: Frame, ready: Callable[[], object]) -> None:
         local = self._locals.get(frame.stream)
@@ -299,6 +305,7 @@ class Forward:
             return  # it has gone again
         line.setblocking(False)
         line.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        _close_as(line, broken=True)
         self._next += 1
         self._locals[self._next] = _Local(line, self._next, self._window)
         self._line.put(_HEAD.pack(b"o", self._next, self._listening[made]))
@@ -349,6 +356,7 @@ class Forward:
             local.shut = True
             with suppress(OSError):
                 local.line.shutdown(socket.SHUT_WR)
+                _close_as(local.line, broken=False)
             self._forget_if_over(local)
 
     def _forget_if_over(self, local: _Local) -> None:
@@ -386,6 +394,13 @@ class Forward:
             self._selector.unregister(line)
         elif known.events != events:
             self._selector.modify(line, events, data)
+
+
+def _close_as(line: socket.socket, *, broken: bool) -> None:
+    """How it closes, also where this process is killed. `broken`: by a reset. Then the program at
+    our side never takes half an answer for a whole one.
+    """
+    line.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _LINGER.pack(broken, 0))
 
 
 class _Line:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from typing import Any, Final
 
 import grpc
@@ -53,11 +54,12 @@ class RelayedLine:
         """The command runs on this line from now on. Raises LineLost where it does not."""
         self._first = spec.output_count
         self._say(exec_pb2.RelayedInput(spec=spec))
-        self._early = self._hear(STARTED_S)
-        first = self._early.pop(0)
-        if isinstance(first, memoryview) or not first.HasField("started"):
-            raise LineLost("the agent does not find the command")
-        return first.started
+        with suppress(LineOver):
+            self._early = self._hear(STARTED_S)
+            first = self._early.pop(0)
+            if not isinstance(first, memoryview) and first.HasField("started"):
+                return first.started
+        raise LineLost("the agent does not find the command")
 
     def outputs(self, had: int) -> Iterator[Piece]:
         """The outputs of the command from this number on. Raises LineLost, and RpcError where the
@@ -122,7 +124,7 @@ class RelayedLine:
             error = None
         if isinstance(error, grpc.RpcError):
             return error
-        return Unavailable("the command's line ended before the command did")
+        return Unavailable("the agent has ended the command's line, and the command with it")
 
 
 class RelaySeeker:
@@ -202,7 +204,7 @@ class RelaySeeker:
             except grpc.RpcError as error:
                 refused = from_rpc_error(error, self._connection.identity.address)
                 self._say_way(f"bytes go through the master: {refused.what}")
-            except (LineLost, LineOver, Unavailable) as error:
+            except (LineLost, Unavailable) as error:
                 self._say_way(f"bytes go through the master: {error}")
             self._closed.wait(rest_s)
             rest_s = min(2.0 * rest_s, LONGEST_REST_S)
@@ -216,15 +218,14 @@ class RelaySeeker:
         control: Any = JobServiceStub(self._connection.channel).ExecJob(iter((asked,)))
         try:
             told = next(control).output.relay
-            line = dial(
-                told.address, identity.first_address, told.ticket, identity, expected=told.node
-            )
+            master = self._connection.dialled
+            line = dial(told.address, master, told.ticket, identity, expected=told.node)
         except StopIteration:
             raise LineLost("the master has no relay") from None
         except BaseException:
             control.cancel()
             raise
-        return RelayedLine(line, control, full_address(told.address, identity.first_address))
+        return RelayedLine(line, control, full_address(told.address, master))
 
     def _switch(self, line: RelayedLine) -> None:
         spec = exec_pb2.ExecSpec()

@@ -166,6 +166,12 @@ class Connection:
                     continue
                 raise failure from None
 
+    @property
+    def dialled(self) -> str:
+        """HOST:PORT of the master that is taken for the leader."""
+        masters = getattr(self.channel, "masters", None)
+        return self.identity.first_address if masters is None else str(masters.address)
+
     def patience(self, limit_s: float) -> Patience:
         """A fresh count of retries that gives up after `limit_s` of silence."""
         return Patience(limit_s, self.clock, self.rng())

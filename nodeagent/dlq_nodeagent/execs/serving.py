@@ -137,6 +137,8 @@ class ExecServer:
         talk = relay.RelayTalk(line)
         try:
             spec = await asyncio.wait_for(talk.spec(), _SPEC_S)
+            if order.relay_key not in ("", spec.resume_key):
+                raise ValueError("this line is another command's")  # the relay has swapped two
             command, ending = self._taken_up(order, spec)
             if command is None:
                 await _finish(talk, ending)
@@ -148,10 +150,10 @@ class ExecServer:
 
     async def _leave(self, ticket: str) -> None:
         """The caller of this line does not come back. A command that it has taken up elsewhere
-        goes on.
+        goes on. Commands that come through the master have no ticket.
         """
         for key, command in list(self._kept.items()):
-            if command.ticket == ticket:
+            if ticket and command.ticket == ticket:
                 await self._end(key, command)
 
     async def _run(self, order: OpenExec, handle: Handle | None, talk: Talk) -> None:

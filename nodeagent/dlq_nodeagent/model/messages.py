@@ -200,8 +200,9 @@ class OpenLog:
 class OpenExec:
     """Run a command inside a rank, for the relay of that name. With an address: take it up for a
     caller who comes through the relay process beside the master, which the ticket opens.
-    `relay_caller`: the SHA-256 of the caller's certificate, hexadecimal. `relay_over`: the caller
-    of the line with this ticket does not come back.
+    `relay_caller`: the SHA-256 of the caller's certificate, hexadecimal. `relay_key`: the resume
+    key of that command; "": the master does not tell it. `relay_over`: the caller of the line with
+    this ticket does not come back.
     """
 
     relay_id: str
@@ -210,6 +211,7 @@ class OpenExec:
     relay_address: str = ""
     relay_ticket: str = ""
     relay_caller: str = ""
+    relay_key: str = ""
     relay_over: bool = False
 
 

@@ -161,6 +161,16 @@ def test_a_late_failure_of_a_master_that_was_left_changes_nothing() -> None:
     assert masters.address == "a"
 
 
+def test_a_relay_without_a_host_is_sought_at_the_master_that_leads(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    connection = connection_to(FakeMasters(), monkeypatch)
+    first = connection.dialled
+    channel = cast(MastersChannel, connection.channel)
+    channel.masters.failed(first)
+    assert connection.dialled == channel.masters.address != first
+
+
 def test_the_environment_names_the_masters(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("identity.key", "identity.crt", "ca.crt"):
         (tmp_path / name).write_bytes(b"x")

@@ -40,10 +40,11 @@ def exec_(
     """Run CMD inside JOB, beside its own processes: its user, limits, directory, environment, GPUs.
 
     It counts against the job's limits, and ends with the job. When this command ends for any reason
-    (Ctrl-C, a lost line), CMD and its children are killed; the job goes on.
+    (Ctrl-C, a kill), CMD and its children are killed; the job goes on.
 
     Exits as CMD does, with 128+n for signal n, 127 when it is not found, 126 when it cannot be run.
-    A cut line is exit code 69, within 8 seconds; the terminal is then as it was before.
+    A cut line is taken up again within 35 seconds, and no byte is lost. After that, or when the
+    agent restarts, this ends with exit code 69; the terminal is then as it was before.
     """
     if terminal and no_stdin:
         raise InvalidRequest("-t needs a terminal, and here is none", hint="leave -t out")
@@ -73,6 +74,7 @@ def stay_with(
         terminal=size,
         terminal_type=os.environ.get("TERM", "") if size else "",
         kept=True,
+        comes_back=True,
         tell=app.say,
         bulky=bulky,
     )

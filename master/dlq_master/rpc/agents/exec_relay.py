@@ -36,6 +36,8 @@ LARGEST_PIECE_BYTES = 64 * 1024
 MOST_UNTAKEN_BYTES = 256 * 1024
 # Where both ends say that they take larger ones. The master's CPU goes with the number of pieces.
 MOST_PIECE_BYTES = 512 * 1024
+CALL_ENDED = (asyncio.CancelledError, GeneratorExit)
+"""The caller's call has ended from outside."""
 
 
 class ExecPipe:
@@ -45,6 +47,8 @@ class ExecPipe:
         self.node_id = node_id
         self.spec = spec
         self.claimed = False
+        self.is_lost = False
+        """The line of its caller broke: he may come back, and the agent keeps the command."""
         self.largest_output = _agreed(spec.largest_piece_bytes)
         self.largest_input = LARGEST_PIECE_BYTES
         """The size that the agent takes; its first message names it."""
@@ -158,12 +162,14 @@ class ExecRelay:
         command: wire.OpenExecCommand,
         caller: CertifiedIdentity,
         fingerprint: str,
+        comes_back: Callable[[], bool],
     ) -> AsyncIterator[RelayedPair]:
         """A line between this caller and the node, which is asked to come there. It ends with this
         context. Where the caller has gone, or may not go on, its command ends too. Unavailable
         without a session, and without a relay.
 
-        `fingerprint`: the SHA-256 of the caller's certificate, hexadecimal.
+        `fingerprint`: the SHA-256 of the caller's certificate, hexadecimal. `comes_back`: whether a
+        caller whose call has ended without a word may still do so.
         """
         line = None if self._leaving else self._sessions.line(node_id)
         if line is None:
@@ -180,9 +186,10 @@ class ExecRelay:
             yield pair
         except Unavailable:
             raise  # the line is lost: the caller comes back
-        except BaseException:
+        except BaseException as error:
+            lost = isinstance(error, CALL_ENDED) and comes_back()
             present = None if self._leaving else self._sessions.line(node_id)
-            if present is not None:
+            if present is not None and not lost:
                 command.relay_over = True
                 self._say(present, command)
             raise
@@ -249,6 +256,8 @@ class ExecRelay:
             await asyncio.gather(taking, return_exceptions=True)
         if self._leaving:
             raise Unavailable("the master is stopping")
+        if pipe.is_lost:
+            raise Unavailable("the line of the caller is lost")
         raise NotFound("nobody wants this command any more", kind="relay")
 
     async def _claim(

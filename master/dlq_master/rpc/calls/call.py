@@ -55,6 +55,7 @@ class Call:
     note: AuditNote | None = None  # of a change, from its first moment
     hook: str = ""  # what a hook has done to the job that is submitted
     cut: DlqError | None = None  # why it was ended from outside (open_calls.py)
+    writing: bool = False  # gRPC has an answer of its stream, and has not come back for the next
 
     @property
     def caller(self) -> Caller:

@@ -15,6 +15,8 @@ from dlq_common.daemon.logs import get_logger
 from dlq_common.errors import DlqError
 from dlq_common.identity.pki import CertifiedIdentity
 
+WRITING_S = 5.0
+"""For a client that takes no more of its stream; then it hears nothing of the end."""
 _log = get_logger("master.rpc")
 
 
@@ -24,6 +26,7 @@ class LastingCall(Protocol):
     streaming: bool
     identity: CertifiedIdentity | None
     cut: DlqError | None
+    writing: bool
 
 
 Check = Callable[[CertifiedIdentity], object]  # raises a DlqError for a holder without a right
@@ -58,10 +61,24 @@ class OpenCalls:
                     self._check(call.identity)
                 except DlqError as refusal:
                     call.cut = refusal
-                    cut += task.cancel()
+                    self._cut(call, task)
+                    cut += 1
         if cut:
             _log.info("open_calls_cut", calls=cut)
         return cut
+
+    def _cut(self, call: LastingCall, task: asyncio.Task[object]) -> None:
+        """gRPC tells a client nothing where a task is cancelled while it writes. Such a call ends
+        when that answer is out (surround.py).
+        """
+        if not call.writing:
+            task.cancel()
+            return
+        asyncio.get_running_loop().call_later(WRITING_S, self._cut_at_last, call, task)
+
+    def _cut_at_last(self, call: LastingCall, task: asyncio.Task[object]) -> None:
+        if id(call) in self._tasks:
+            task.cancel()
 
     def refusal(self, call: LastingCall, error: BaseException | None) -> BaseException | None:
         """Why a call has ended: the refusal where it was cut off, else `error`."""

@@ -103,7 +103,11 @@ def _streaming(
         try:
             async with passage.of(call):
                 async for response in handler(call, _read(request)):
+                    call.writing = True
                     yield response
+                    call.writing = False
+                    if call.cut is not None:
+                        raise call.cut
         except aio.AbortError as end:
             forget_frames(end)
             del call, request, context

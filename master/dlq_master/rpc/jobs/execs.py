@@ -26,7 +26,7 @@ from dlq_master.model.attempts.attempt import Attempt
 from dlq_master.model.ids import NodeId
 from dlq_master.model.jobs.job import Job
 from dlq_master.model.jobs.naming import shown_id
-from dlq_master.rpc.agents.exec_relay import ExecPipe
+from dlq_master.rpc.agents.exec_relay import CALL_ENDED, ExecPipe
 from dlq_master.rpc.calls.auth import fingerprint_of
 from dlq_master.rpc.calls.call import Call
 from dlq_master.rpc.jobs.visible import visible_job
@@ -76,7 +76,8 @@ async def exec_job(
     )
     node_id = ranks[opening.node_rank].node_id
     if opening.spec.relay:
-        async for answer in _relayed(call, node_id, command):
+        command.relay_key = opening.spec.resume_key
+        async for answer in _relayed(call, node_id, command, opening.spec):
             yield answer
         return
     with call.parts.execs.opened(node_id, command, opening.spec) as pipe:
@@ -96,14 +97,22 @@ async def exec_job(
                 if task.done():
                     task.result()  # raises what the pipe was cut for
             raise
+        except CALL_ENDED:
+            pipe.is_lost = _comes_back(call, opening.spec)
+            raise
         finally:
             for task in beside:
                 task.cancel()
             await asyncio.gather(*beside, return_exceptions=True)
 
 
+def _comes_back(call: Call, spec: ExecSpec) -> bool:
+    """Whether a caller may come back whose call has ended without a word."""
+    return spec.says_left and bool(spec.resume_key) and call.cut is None
+
+
 async def _relayed(
-    call: Call, node_id: NodeId, command: agent.OpenExecCommand
+    call: Call, node_id: NodeId, command: agent.OpenExecCommand, spec: ExecSpec
 ) -> AsyncIterator[wire.ExecJobResponse]:
     """A line through the relay beside the master, for a command that runs already. The line ends
     with this call, so it ends when the caller goes, or is removed.
@@ -112,7 +121,8 @@ async def _relayed(
     if call.identity.by is not None:
         raise Unavailable("a service that acts for somebody has no line through the relay")
     fingerprint = fingerprint_of(call.context)
-    async with call.parts.execs.relayed(node_id, command, call.identity, fingerprint) as pair:
+    place = (node_id, command, call.identity, fingerprint, lambda: _comes_back(call, spec))
+    async with call.parts.execs.relayed(*place) as pair:
         relay = ExecRelay(address=pair.address, ticket=pair.caller_ticket, node=pair.node)
         yield wire.ExecJobResponse(output=ExecOutput(relay=relay))
         over = asyncio.ensure_future(pair.over())
@@ -217,6 +227,9 @@ async def _feed(pipe: ExecPipe, requests: AsyncIterator[wire.ExecJobRequest]) ->
         if len(request.input.stdin) > pipe.largest_input:
             words = f"more than {pipe.largest_input} bytes in one message"
             raise InvalidRequest(words, field="input.stdin")
+        if request.input.left:
+            pipe.cut()
+            return
         if request.input.signal:
             request.input.signal = signal_of(request.input.signal)
         await pipe.put_input(request.input)

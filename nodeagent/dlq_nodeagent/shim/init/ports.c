@@ -5,6 +5,7 @@
  * process that started it. The kernel keeps the rest out: we have the rights of the job's user, and
  * no more. */
 #include "forward.h"
+#include "listening.h"
 
 #include <ctype.h>
 #include <dirent.h>
@@ -16,63 +17,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define MOST_SOCKETS 16
-#define LISTENING 0x0A
 #define FILE_BYTES 65536
 #define MOST_ANCESTORS 32
-
-struct listener {
-    unsigned long inode;
-    bool on_6;
-};
-
-struct listeners {
-    struct listener each[MOST_SOCKETS];
-    size_t count;
-};
-
-static bool is_reached_by_loopback(const char *address)
-{
-    static const char *const reached[] = {
-        "0100007F",
-        "00000000",
-        "00000000000000000000000000000000",
-        "00000000000000000000000001000000",
-        "0000000000000000FFFF00000100007F",
-    };
-    for (size_t at = 0; at < sizeof reached / sizeof *reached; at++)
-        if (strcmp(address, reached[at]) == 0)
-            return true;
-    return false;
-}
-
-/* 127.0.0.1 reaches a socket of IPv6 too if that is open to all, or is IPv4 in disguise. One that
- * is open to all of IPv6 alone may stand beside another program's of IPv4: 127.0.0.1 is that. */
-static bool needs_6(const char *address, bool has_4)
-{
-    if (strcmp(address, "00000000000000000000000001000000") == 0)
-        return true;
-    return has_4 && strcmp(address, "00000000000000000000000000000000") == 0;
-}
-
-static void add_listeners(const char *path, int port, struct listeners *found)
-{
-    char line[512], address[64];
-    unsigned place, state;
-    unsigned long inode;
-    bool has_4 = found->count > 0; /* the table of IPv4 comes first */
-    FILE *table = fopen(path, "re");
-    if (table == NULL)
-        return;
-    while (fgets(line, sizeof line, table) != NULL && found->count < MOST_SOCKETS) {
-        if (sscanf(line, " %*d: %63[0-9A-F]:%x %*[0-9A-F]:%*x %x %*s %*s %*s %*u %*u %lu", address,
-                   &place, &state, &inode) != 4)
-            continue;
-        if (state == LISTENING && (int)place == port && is_reached_by_loopback(address))
-            found->each[found->count++] = (struct listener){inode, needs_6(address, has_4)};
-    }
-    fclose(table);
-}
 
 static ssize_t slurp(const char *path, char *text, size_t size)
 {
@@ -216,11 +162,10 @@ static enum port_place place_of(const struct listener *one)
 enum port_place port_find(int port)
 {
     static char last[24]; /* the process that was found last time is mostly the one */
-    struct listeners found = {.count = 0};
+    struct listeners found;
     const struct listener *one;
     const struct dirent *entry;
-    add_listeners("/proc/net/tcp", port, &found);
-    add_listeners("/proc/net/tcp6", port, &found);
+    find_listeners(port, &found);
     if (found.count == 0)
         return PORT_CLOSED;
     if (last[0] != '\0' && (one = held_by(last, &found)) != NULL && is_of_job(last))

@@ -2148,6 +2148,7 @@ class OpenExecCommand(_message.Message):
     RELAY_TICKET_FIELD_NUMBER: _builtins.int
     RELAY_CALLER_FIELD_NUMBER: _builtins.int
     RELAY_OVER_FIELD_NUMBER: _builtins.int
+    RELAY_KEY_FIELD_NUMBER: _builtins.int
     relay_id: _builtins.str
     """Names it in ServeExec."""
     job_id: _builtins.str
@@ -2162,6 +2163,8 @@ class OpenExecCommand(_message.Message):
     """The SHA-256 (hexadecimal) of the certificate (DER) that the caller proves at the other end of the line."""
     relay_over: _builtins.bool
     """The caller of the line with this ticket has gone, or may not go on: end its command. Start nothing."""
+    relay_key: _builtins.str
+    """The resume key of the command that the caller takes up at the relay. No other one may be. Empty: the master is older."""
     @_builtins.property
     def fence(self) -> _lease_pb2.Fence:
         """The attempt's fence."""
@@ -2177,10 +2180,11 @@ class OpenExecCommand(_message.Message):
         relay_ticket: _builtins.str = ...,
         relay_caller: _builtins.str = ...,
         relay_over: _builtins.bool = ...,
+        relay_key: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["fence", b"fence"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["fence", b"fence", "job_id", b"job_id", "node_rank", b"node_rank", "relay_address", b"relay_address", "relay_caller", b"relay_caller", "relay_id", b"relay_id", "relay_over", b"relay_over", "relay_ticket", b"relay_ticket"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["fence", b"fence", "job_id", b"job_id", "node_rank", b"node_rank", "relay_address", b"relay_address", "relay_caller", b"relay_caller", "relay_id", b"relay_id", "relay_key", b"relay_key", "relay_over", b"relay_over", "relay_ticket", b"relay_ticket"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

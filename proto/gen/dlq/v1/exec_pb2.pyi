@@ -34,6 +34,7 @@ class ExecSpec(_message.Message):
     FORWARD_FIELD_NUMBER: _builtins.int
     LARGEST_PIECE_BYTES_FIELD_NUMBER: _builtins.int
     RELAY_FIELD_NUMBER: _builtins.int
+    SAYS_LEFT_FIELD_NUMBER: _builtins.int
     terminal: _builtins.bool
     """Give it a terminal: then stdout and stderr are one."""
     terminal_type: _builtins.str
@@ -59,6 +60,10 @@ class ExecSpec(_message.Message):
     """With resumed: the caller wants a line through the relay beside the master. The only output of the call is then a
     `relay`. The call lasts as long as that line, and starts nothing.
     """
+    says_left: _builtins.bool
+    """With a resume key: the caller says when it leaves for good, by `left`. A call that ends without that word is a lost
+    line, and the command waits for its caller. False: it has gone then, and the command is killed.
+    """
     @_builtins.property
     def command(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """The program and its arguments, never passed through a shell; at most 64 KiB in all."""
@@ -80,10 +85,11 @@ class ExecSpec(_message.Message):
         forward: _builtins.bool = ...,
         largest_piece_bytes: _builtins.int = ...,
         relay: _builtins.bool = ...,
+        says_left: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["terminal_size", b"terminal_size"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["command", b"command", "forward", b"forward", "largest_piece_bytes", b"largest_piece_bytes", "output_count", b"output_count", "relay", b"relay", "resume_key", b"resume_key", "resumed", b"resumed", "terminal", b"terminal", "terminal_size", b"terminal_size", "terminal_type", b"terminal_type"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["command", b"command", "forward", b"forward", "largest_piece_bytes", b"largest_piece_bytes", "output_count", b"output_count", "relay", b"relay", "resume_key", b"resume_key", "resumed", b"resumed", "says_left", b"says_left", "terminal", b"terminal", "terminal_size", b"terminal_size", "terminal_type", b"terminal_type"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -188,6 +194,7 @@ class ExecInput(_message.Message):
     TERMINAL_SIZE_FIELD_NUMBER: _builtins.int
     SIGNAL_FIELD_NUMBER: _builtins.int
     OUTPUT_COUNT_FIELD_NUMBER: _builtins.int
+    LEFT_FIELD_NUMBER: _builtins.int
     stdin: _builtins.bytes
     """Bytes for its stdin, at most 64 KiB."""
     stdin_end: _builtins.bool
@@ -198,6 +205,8 @@ class ExecInput(_message.Message):
     """
     output_count: _builtins.int
     """With a resume key: the caller has had so many outputs in all. No input is counted for it."""
+    left: _builtins.bool
+    """The caller leaves, and does not come back: the command is killed. No input is counted for it."""
     @_builtins.property
     def terminal_size(self) -> Global___TerminalSize:
         """Its terminal has another size now."""
@@ -210,12 +219,13 @@ class ExecInput(_message.Message):
         terminal_size: Global___TerminalSize | None = ...,
         signal: _builtins.str = ...,
         output_count: _builtins.int = ...,
+        left: _builtins.bool = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["body", b"body", "output_count", b"output_count", "signal", b"signal", "stdin", b"stdin", "stdin_end", b"stdin_end", "terminal_size", b"terminal_size"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["body", b"body", "left", b"left", "output_count", b"output_count", "signal", b"signal", "stdin", b"stdin", "stdin_end", b"stdin_end", "terminal_size", b"terminal_size"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["body", b"body", "output_count", b"output_count", "signal", b"signal", "stdin", b"stdin", "stdin_end", b"stdin_end", "terminal_size", b"terminal_size"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["body", b"body", "left", b"left", "output_count", b"output_count", "signal", b"signal", "stdin", b"stdin", "stdin_end", b"stdin_end", "terminal_size", b"terminal_size"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_body: _TypeAlias = _typing.Literal["stdin", "stdin_end", "terminal_size", "signal", "output_count"]  # noqa: Y015
+    _WhichOneofReturnType_body: _TypeAlias = _typing.Literal["stdin", "stdin_end", "terminal_size", "signal", "output_count", "left"]  # noqa: Y015
     _WhichOneofArgType_body: _TypeAlias = _typing.Literal["body", b"body"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_body) -> _WhichOneofReturnType_body | None: ...
 

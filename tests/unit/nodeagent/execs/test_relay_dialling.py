@@ -7,14 +7,20 @@ import select
 import socket
 import time
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any, cast
 
+import pytest
+
+from dlq.v1 import exec_pb2
+from dlq_client.inside.relay_line import LineOver
 from dlq_common.identity.files import StoredIdentity
-from dlq_common.identity.pki import Authority, new_key_and_csr
+from dlq_common.identity.pki import Authority, fingerprint, new_key_and_csr
 from dlq_nodeagent.execs.serving import MOST_DIALLED_OF_JOB, ExecServer
 from dlq_nodeagent.model.launch import RankKey
 from dlq_nodeagent.model.messages import Fence, OpenExec
+from support.relay_house import RelayHouse, hear, say
 
 LONG_S = 60.0
 
@@ -88,7 +94,37 @@ async def test_a_caller_who_does_not_come_back_ends_the_command_of_that_line_alo
         relay_id="", key=RankKey("1", 1, 0), fence=Fence(1, 1),
         relay_ticket="left", relay_over=True,
     )  # fmt: skip
+    server.run(replace(order, relay_ticket=""), None)  # those through the master have none
+    await asyncio.gather(*server._tasks)
+    assert not any(command.has_ended for command in commands)
     for _ in range(2):  # the word may come twice
         server.run(order, None)
         await asyncio.gather(*server._tasks)
         assert [command.has_ended for command in commands] == [True, False, False]
+
+
+async def test_a_relay_that_swaps_the_lines_of_one_caller_joins_no_other_command() -> None:
+    """Both ends are the right ones, and each line is told for which command it is."""
+    person_asks = exec_pb2.RelayedInput(spec=exec_pb2.ExecSpec(resumed=True, resume_key="hers"))
+    with RelayHouse().up() as house:
+        person, node = house.person(), house.node()
+        channels: Any = SimpleNamespace(
+            masters=SimpleNamespace(address="127.0.0.1:1"), identity=lambda: node
+        )
+        server = ExecServer(channels, cast(Any, None), None)
+        command = KnownCommand("")
+        server._kept["hers"] = cast(Any, command)
+        tickets = house.expect(person)
+        order = OpenExec(
+            relay_id="", key=RankKey("1", 1, 0), fence=Fence(1, 1),
+            relay_address=f"127.0.0.1:{house.port}", relay_ticket=tickets.agent,
+            relay_caller=fingerprint(person.certificate), relay_key="of another command",
+        )  # fmt: skip
+        server.run(order, None)
+        caller = await asyncio.wrap_future(house.called(tickets, person))
+        say(caller, person_asks.SerializeToString())
+        with pytest.raises(LineOver):
+            await asyncio.to_thread(hear, caller)
+        await server.close()
+        assert not command.ticket
+        assert not command.has_ended
