@@ -173,7 +173,8 @@ def _build(
         cores=cores,
     )
     transport = GrpcTransport(channels, facts, wake=wake.set)
-    relay, execs = LogRelay(channels, runtime), ExecServer(channels, runtime, state_dir)
+    relay = LogRelay(channels, runtime)
+    execs = ExecServer(channels, runtime, state_dir, config.jobs.command_kept)
     samples = SampleSender(channels, clock)
     places = Places.of(state_dir)
     launching = Launching(

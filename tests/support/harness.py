@@ -70,6 +70,7 @@ allow_root = {allow_root}
 startup_grace = "2s"
 term = "2s"
 leave = "2s"
+command_kept = "15s"
 
 [reconnect]
 first_try = "100ms"

@@ -29,6 +29,7 @@ from dlq_nodeagent.execs.passing import (
     size_of,
 )
 from dlq_nodeagent.launch.programs import program_at
+from dlq_nodeagent.launch.rules import AgentJobsConfig
 from dlq_nodeagent.line.channel import Channels
 from dlq_nodeagent.model.launch import RankKey
 from dlq_nodeagent.model.messages import OpenExec
@@ -41,8 +42,6 @@ MOST_AT_ONCE = 64
 MOST_OF_JOB = 16
 MOST_DIALLED_OF_JOB = 2
 """Each dialling holds a thread for seconds if the caller never comes to the relay."""
-KEPT_S = 45.0
-"""For a caller whose line was lost."""
 _DIAL_S = 10.0
 _SPEC_S = 10.0
 _RANK_ENDS_S = 2.0
@@ -56,9 +55,18 @@ log = get_logger("nodeagent.execs")
 class ExecServer:
     """Answers OpenExec commands. Never waits for anything the session waits for."""
 
-    def __init__(self, channels: Channels, runtime: Runtime, state_dir: Path | None) -> None:
-        """`state_dir` has the copies of programs that users can start, where they need one."""
+    def __init__(
+        self,
+        channels: Channels,
+        runtime: Runtime,
+        state_dir: Path | None,
+        kept_s: float = AgentJobsConfig().command_kept,
+    ) -> None:
+        """`state_dir` has the copies of programs that users can start, where they need one. A
+        command waits `kept_s` for a caller whose line was lost.
+        """
         self._state_dir = state_dir
+        self._kept_s = kept_s
         self._channels = channels
         self._runtime = runtime
         self._tasks: set[asyncio.Task[None]] = set()
@@ -193,8 +201,8 @@ class ExecServer:
                 self._begin(self._wait_for_caller(spec.resume_key, command))
 
     async def _wait_for_caller(self, key: str, command: TakenCommand) -> None:
-        log.info("exec_kept", key=str(command.handle.key), kept_s=KEPT_S)
-        await asyncio.sleep(KEPT_S)
+        log.info("exec_kept", key=str(command.handle.key), kept_s=self._kept_s)
+        await asyncio.sleep(self._kept_s)
         if not command.attended and self._kept.get(key) is command:
             await self._end(key, command)
 

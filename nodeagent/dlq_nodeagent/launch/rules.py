@@ -26,6 +26,7 @@ class AgentJobsConfig:
     startup_grace: Seconds = Seconds(20.0)  # a job without a beat is not asked to leave before
     leave: Seconds = Seconds(10.0)  # how long a job may stay after the save it was asked for
     term: Seconds = Seconds(10.0)  # SIGTERM comes this long before SIGKILL
+    command_kept: Seconds = Seconds(45.0)  # a command of dlq exec waits so long for a lost client
     pids_max: int = 4096  # processes and threads of one rank
     # Jobs can open their own GPUs only. auto: where the kernel lets us, else the log says why not.
     own_gpus: Literal["auto", "required", "off"] = "auto"
