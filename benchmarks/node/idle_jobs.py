@@ -82,12 +82,14 @@ class Master:
         self.of_node = {job.node_id: job.key for job in jobs}
         attempts = {job.key: _attempt(job) for job in jobs}
         cluster = SimpleNamespace(
+            nodes={},
             attempts=attempts,
             attempts_on=lambda node_id: (self.of_node[node_id],),
             jobs={job.key.job_id: _job(job) for job in jobs},
         )
         self.beats: dict[JobId, Beat] = {}
         self.state = SimpleNamespace(
+            config=SimpleNamespace(interactive=SimpleNamespace(queue="")),
             cluster=cluster,
             jobs=SimpleNamespace(beats=self.beats),
             attempts=SimpleNamespace(
@@ -138,6 +140,7 @@ def _job(job: Simulated) -> SimpleNamespace:
         team="",
         queue="default",
         name=job.kind,
+        check="",
         hold=None,
         live_key=job.key,
         live_attempt=1,

@@ -30,6 +30,7 @@ from dlq_master.control.loop.turn import Turn
 from dlq_master.control.stimuli.nodes import ToldUse
 from dlq_master.model.attempts.attempt import Attempt
 from dlq_master.model.ids import AttemptKey, JobId, NodeId
+from dlq_master.model.nodes import node_steps
 from dlq_master.policy.stragglers import WorkTimes
 
 RANKS, REPORT_S, SLOWER = 8, 30.0, 0.10
@@ -62,6 +63,18 @@ class Master:
         """As a turn notes an event."""
         self.notes.append(StragglerNote(kind, node_id, self.step))
 
+    def step_node(self, node_id: str, event: object) -> None:
+        """As a turn lets a suspicion begin or end."""
+        self.state.cluster.nodes[node_id].doubted = isinstance(event, node_steps.Doubted)
+
+    def suspects(self) -> list[str]:
+        """The nodes that are suspected now."""
+        scores = self.state.attempts.stragglers.scores
+        return [node for node, one in scores.items() if one.suspected]
+
+    def job(self, job_id: JobId) -> Any:
+        return self.state.cluster.jobs[job_id]
+
     def take(self, attempt: Any, rank: int, work: WorkTimes) -> None:
         """A report, with its CPU time."""
         node_id = attempt.ranks[rank].node_id
@@ -75,8 +88,9 @@ class Master:
         """An attempt on these nodes."""
         key = AttemptKey(JobId(number), 1)
         cluster = self.state.cluster
-        cluster.nodes.update({node: SimpleNamespace(gpus=(GPU,)) for node in nodes})
-        cluster.jobs[key.job_id] = SimpleNamespace(family=family, job_id=key.job_id)
+        for node in nodes:  # one that has had a gang before keeps its suspicion
+            cluster.nodes.setdefault(node, SimpleNamespace(gpus=(GPU,), doubted=False))
+        cluster.jobs[key.job_id] = SimpleNamespace(family=family, job_id=key.job_id, user="ada")
         slot = SimpleNamespace(mask=1, core_indices=())
         ranks = [SimpleNamespace(node_id=NodeId(node), gone=False) for node in nodes]
         attempt = SimpleNamespace(key=key, ranks=ranks, slot_of=lambda _rank: slot)
@@ -161,8 +175,8 @@ def skewed(report: Report, rng: random.Random, jobs: int, noise: float) -> None:
             attempt = master.gang(3 * number + place, f"skewed-{number}", nodes)
             run(master, attempt, rng, 300, {0: SLOWER})
             if place == 0:
-                first += master.state.attempts.stragglers.suspected() > 0
-        left += master.state.attempts.stragglers.suspected() > 0
+                first += bool(master.suspects())
+        left += bool(master.suspects())
     report.figure("jobs with more work on a rank", jobs, "jobs")
     report.figure("with a node told at first", first, "jobs")
     report.figure("with a node told in the end", left, "jobs", at_most=0.02 * jobs)
@@ -177,8 +191,7 @@ def moving(report: Report, rng: random.Random, cases: int, noise: float) -> None
             nodes = [f"n{(rank + 3 * place) % RANKS}" for rank in range(RANKS)]
             attempt = master.gang(3 * number + place, f"job-{number}", nodes)
             run(master, attempt, rng, 300, {nodes.index(bad): SLOWER})
-        scores = master.state.attempts.stragglers.scores
-        kept += [node for node, one in scores.items() if one.suspected] == [bad]
+        kept += master.suspects() == [bad]
     report.figure("sick nodes in three runs", cases, "nodes")
     report.figure("told in the end, and alone", 100.0 * kept / cases, "%", at_least=98.0)
 

@@ -1,9 +1,9 @@
 """The process of hooks (`dlq_hooks.program`) as the master sees it: one line, one call at a time.
 
 It is started by the first call. A call that takes too long, ends the process or gets an answer that
-makes no sense ends it; the next call finds another one. After failures in a row the next start
-waits, ever longer up to LONGEST_REST_S. Between two calls a process that has grown, or has ended,
-is replaced, and no call fails by it.
+makes no sense ends it; the next call finds another one. After failures in a row of a hook its next
+start waits, ever longer up to LONGEST_REST_S; other hooks do not wait for it. Between two calls a
+process that has grown, or has ended, is replaced, and no call fails by it.
 """
 
 from __future__ import annotations
@@ -68,6 +68,14 @@ class HookLine(NamedTuple):
     child: asyncio.subprocess.Process | None
 
 
+class FailuresInARow(NamedTuple):
+    """Those of one hook: it starts no process until `rest_until_s`."""
+
+    in_a_row: int
+    rest_until_s: float
+    words: str
+
+
 class HookStarter(Protocol):
     """Starts a process of hooks. Raises OSError."""
 
@@ -87,8 +95,7 @@ class HookProcess:
         self._limits, self._start, self._clock = limits, start, clock
         self._line: HookLine | None = None
         self._number = 0
-        self._in_a_row = 0
-        self._rest_until_s = 0.0
+        self._failures: dict[str, FailuresInARow] = {}  # by hook
 
     @property
     def running(self) -> bool:
@@ -97,22 +104,22 @@ class HookProcess:
 
     @property
     def rest_s(self) -> float:
-        """So long no process is started."""
-        return max(0.0, self._rest_until_s - self._clock.boottime_s())
+        """So long some hook starts no process."""
+        return max(map(self._rest_of_s, self._failures), default=0.0)
 
     async def call(self, hook: str, told: Mapping[str, Any]) -> Mapping[str, Any]:
         """The answer of the hook. Raises HookFailed when there is none."""
-        line = await self._running()
+        line = await self._running(hook)
         if hook not in self.facts.get("hooks", ()):
             raise HookFailed(f"{self.file.name} has no function {hook}")
         self._number += 1
         limit_s = self._limits.call_s
         asked = {"number": self._number, "hook": hook, "told": told}
         asked |= {"limit_s": limit_s, "file": self.file.name}
-        answer = await self._exchange(line, asked, limit_s)
+        answer = await self._exchange(line, asked, limit_s, hook)
         if answer.get("number") != self._number:
-            raise await self._fail("it answered what makes no sense")
-        self._in_a_row = 0
+            raise await self._fail(hook, "it answered what makes no sense")
+        self._failures.pop(hook, None)
         if int(answer.get("memory_bytes", 0)) > GROWN * self._limits.memory_bytes:
             _log.warning("hooks_grown", memory_bytes=answer["memory_bytes"])
             await self.stop()
@@ -122,7 +129,7 @@ class HookProcess:
 
     async def load(self) -> None:
         """Start the process, so that the file is read. Raises HookFailed when it cannot be."""
-        await self._running()
+        await self._running("")
 
     async def stop(self) -> None:
         """End the process, and wait until it is gone."""
@@ -137,31 +144,35 @@ class HookProcess:
 
     # --- helpers, in order of use -----------------------------------------------------------------
 
-    async def _running(self) -> HookLine:
+    def _rest_of_s(self, hook: str) -> float:
+        return max(0.0, self._failures[hook].rest_until_s - self._clock.boottime_s())
+
+    async def _running(self, hook: str) -> HookLine:
         if self._line is not None:
             if not self._line.reader.at_eof():
                 return self._line
             _log.warning("hooks_ended")  # killed from outside, or its unit was stopped
             await self.stop()
-        if self.rest_s > 0.0:
-            words = f"{self.last_failure}; it is started again in {self.rest_s:.1f} s"
-            raise HookFailed(words, self.rest_s)
+        if hook in self._failures and (rest_s := self._rest_of_s(hook)) > 0.0:
+            words = f"{self._failures[hook].words}; it is started again in {rest_s:.1f} s"
+            raise HookFailed(words, rest_s)
         self.starts += 1
         try:
             self._line = line = await self._start()
         except OSError as error:
-            raise await self._fail(f"it cannot be started: {error.strerror or error}") from None
+            words = f"it cannot be started: {error.strerror or error}"
+            raise await self._fail(hook, words) from None
         hello = {"source": self.file.source, "file": self.file.name, "load_s": LOAD_S}
         hello["memory_bytes"] = self._limits.memory_bytes
-        facts = await self._exchange(line, hello, LOAD_S)
+        facts = await self._exchange(line, hello, LOAD_S, hook)
         if facts.get("fault"):
-            raise await self._fail(f"{self.file.name} cannot be loaded: {facts['fault']}")
+            raise await self._fail(hook, f"{self.file.name} cannot be loaded: {facts['fault']}")
         self.facts = facts
         _log.info("hooks_started", file=self.file.name, walls=facts.get("walls"))
         return line
 
     async def _exchange(
-        self, line: HookLine, asked: Mapping[str, Any], limit_s: float
+        self, line: HookLine, asked: Mapping[str, Any], limit_s: float, hook: str
     ) -> Mapping[str, Any]:
         try:
             async with asyncio.timeout(limit_s):
@@ -169,27 +180,28 @@ class HookProcess:
                 await line.writer.drain()
                 answer = json.loads(await _message(line.reader))
         except TimeoutError:
-            raise await self._fail(f"it took longer than {limit_s:g} s") from None
+            raise await self._fail(hook, f"it took longer than {limit_s:g} s") from None
         except (asyncio.IncompleteReadError, OSError):
-            raise await self._fail("its process ended") from None
+            raise await self._fail(hook, "its process ended") from None
         except (BadFrame, ValueError, RecursionError):
-            raise await self._fail("it answered what makes no sense") from None
+            raise await self._fail(hook, "it answered what makes no sense") from None
         except BaseException:  # the caller has left: nobody would read the answer
             await self.stop()
             raise
         if not isinstance(answer, dict):
-            raise await self._fail("it answered what makes no sense")
+            raise await self._fail(hook, "it answered what makes no sense")
         return answer
 
-    async def _fail(self, words: str) -> HookFailed:
+    async def _fail(self, hook: str, words: str) -> HookFailed:
         """End the process. The first failure in a row lets the next call start another at once."""
-        self._in_a_row += 1
-        rest_s = 0.0
-        if self._in_a_row > 1:
-            rest_s = min(FIRST_REST_S * 2.0 ** (self._in_a_row - 2), LONGEST_REST_S)
-        self._rest_until_s = self._clock.boottime_s() + rest_s
+        before = self._failures.get(hook)
+        count, rest_s = 1 if before is None else before.in_a_row + 1, 0.0
+        if count > 1:
+            rest_s = min(FIRST_REST_S * 2.0 ** (count - 2), LONGEST_REST_S)
+        rest_until_s = self._clock.boottime_s() + rest_s
+        self._failures[hook] = FailuresInARow(count, rest_until_s, words)
         self.last_failure = words
-        _log.error("hooks_failed", cause=words, in_a_row=self._in_a_row, rest_s=rest_s)
+        _log.error("hooks_failed", hook=hook, cause=words, in_a_row=count, rest_s=rest_s)
         await self.stop()
         return HookFailed(words, rest_s)
 

@@ -25,6 +25,7 @@ from dlq_master.model.attempts.unsaved import stop_loss
 from dlq_master.model.ids import AttemptKey, NodeId
 from dlq_master.model.jobs import job_steps as on_job
 from dlq_master.model.jobs.job import HoldKind, Job
+from dlq_master.model.transitions import StopCause
 from dlq_master.model.usage.accounting import DAY_S, Account, Used, class_of
 from dlq_master.policy.activity import (
     IdleAction,
@@ -234,9 +235,11 @@ def _act(turn: Turn, rule: IdleRule, job: Job, attempt: Attempt, words: str) -> 
         action=action.value,
         dry_run=rule.dry_run,
     )
-    if rule.dry_run or job.hold is not None:
+    if rule.dry_run:
         return
-    if action is IdleAction.PAUSE:
+    if action is IdleAction.PAUSE and job.hold is not None:  # it runs all the same, and stays held
+        turn.stop(attempt.key, StopCause.PAUSE, actor="master")
+    elif action is IdleAction.PAUSE:
         held = on_job.Held(kind=HoldKind.PAUSED, reason=words)
         turn.step_job(job.job_id, held, actor="master", cause=words)
     elif action is IdleAction.CANCEL:

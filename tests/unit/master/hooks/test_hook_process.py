@@ -111,6 +111,20 @@ async def test_failures_in_a_row_wait_ever_longer() -> None:
     assert process.starts == 2
 
 
+async def test_a_hook_that_fails_again_and_again_makes_no_other_hook_wait(
+    process: HookProcess,
+) -> None:
+    for _ in range(3):
+        with pytest.raises(HookFailed):
+            await process.call("on_end", {"attempt": an_end("die")})
+    assert process.rest_s > 0.0
+    answer = await process.call("on_submit", a_call("print"))
+    assert answer["said"] == "looked at print\n"
+    await process.stop()
+    with pytest.raises(HookFailed, match=r"its process ended; it is started again in"):
+        await process.call("on_end", {"attempt": an_end("fine")})
+
+
 async def test_a_process_that_cannot_be_started_is_told() -> None:
     async def start() -> HookLine:
         raise FileNotFoundError(2, "No such file or directory")

@@ -173,6 +173,22 @@ def test_cancel_ends_it(site: Callable[..., Site]) -> None:
     assert cluster.master.attempt(key.job_id).stop_cause == "cancel"
 
 
+@pytest.mark.parametrize(("action", "held"), [("pause", HoldKind.USER), ("cancel", None)])
+def test_a_hold_of_a_running_job_is_no_way_around_a_rule(
+    site: Callable[..., Site], action: str, held: HoldKind | None
+) -> None:
+    cluster = site(rule(action))
+    (agent,) = cluster.agents
+    key = running(cluster.master, agent)
+    agent.save(key, step=7)
+    agent.report()
+    cluster.master.hold(key.job_id)
+    assert cluster.master.attempt(key.job_id).stop_cause is None
+    cluster.for_s(HALF_HOUR, 0.0)
+    assert cluster.master.attempt(key.job_id).stop_cause == action
+    assert cluster.master.job(key.job_id).hold is held
+
+
 def test_a_job_that_tells_steps_is_not_idle_whatever_its_gpus_do(
     site: Callable[..., Site],
 ) -> None:
