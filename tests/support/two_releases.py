@@ -85,7 +85,7 @@ def _built(commit: str, scratch: Path) -> Path:
 class Releases(Daemons):
     """A cluster each of whose daemons runs a former release or this tree."""
 
-    relay = ""  # a former release knows no such table
+    kept = relay = ""  # a former release knows no such settings
 
     def __init__(
         self,
