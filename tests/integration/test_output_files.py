@@ -97,12 +97,14 @@ def test_a_broken_pipe_ends_a_program_as_it_does_without_files(tmp_path: Path) -
 
 def test_missing_directories_are_made(tmp_path: Path) -> None:
     both = [str(tmp_path / "logs" / "17" / name) for name in ("out", "err")]
-    done = ran("truncate", *both, shell="echo here; echo there >&2")
+    done = ran("truncate,mkdir", *both, shell="echo here; echo there >&2")
     assert done.returncode == 0, done.stderr
     assert [Path(each).read_text() for each in both] == ["here\n", "there\n"]
 
 
-@pytest.mark.parametrize("name", ["plain/out", "directory", "fifo", "/dev/zero", "/dev/full"])
+@pytest.mark.parametrize(
+    "name", ["missing/out", "plain/out", "directory", "fifo", "/dev/zero", "/dev/full"]
+)
 def test_a_path_that_is_no_file_fails_the_start_and_says_why(tmp_path: Path, name: str) -> None:
     (tmp_path / "directory").mkdir()
     (tmp_path / "plain").touch()
@@ -278,3 +280,11 @@ def test_a_bad_word_is_named_at_submission(daemons: Daemons, flag: tuple[str, st
     said = daemons.dlq("submit", *flag, "--", "/bin/true")
     assert said.code == 2
     assert flag[0].lstrip("-")[:2] in said.err
+
+
+def test_a_directory_with_the_number_of_the_job_is_made(daemons: Daemons, tmp_path: Path) -> None:
+    job = submitted(daemons, "-o", f"{tmp_path}/logs/%j/out", "--", "/bin/echo", "here")
+    assert daemons.dlq("wait", job).code == 0
+    assert (tmp_path / "logs" / job / "out").read_text() == "here\n"
+    plain = submitted(daemons, "-o", f"{tmp_path}/missing/out", "--", "/bin/echo", "here")
+    assert daemons.dlq("wait", plain).code == CANNOT_OPEN

@@ -55,8 +55,14 @@ def output_mount(launch: Launch, state_dir: Path | None) -> tuple[Mount, ...]:
 
 
 def _open_mode(launch: Launch) -> str:
-    """As asked; else the first attempt begins the file anew, and later ones go on in it."""
-    return OPEN_MODE.of(launch.fields) or ("truncate" if launch.key.attempt == 1 else "append")
+    """As asked; else the first attempt begins the file anew, and later ones go on in it.
+
+    A directory with the job's number in its name cannot stand before the submission: it is made.
+    """
+    patterns = (STDOUT.of(launch.fields), STDERR.of(launch.fields))
+    made = any("%" in os.path.dirname(pattern) for pattern in patterns if pattern is not None)
+    mode = OPEN_MODE.of(launch.fields) or ("truncate" if launch.key.attempt == 1 else "append")
+    return f"{mode},mkdir" if made else mode
 
 
 def _names(launch: Launch) -> OutputNames:

@@ -2,8 +2,9 @@
  * program, and copies its output into the files and to our own stdout and stderr, which the shim
  * keeps for `dlq logs`. Forwards signals, and ends as the program did.
  *
- *   dlq-output append|truncate STDOUT [STDERR] -- COMMAND...
+ *   dlq-output append|truncate[,mkdir] STDOUT [STDERR] -- COMMAND...
  *
+ * With mkdir the directories of the files are made where they are missing.
  * Without STDERR both streams go to one file. It runs as the job, so the kernel judges the paths
  * by the rights of the job's user. A process of its own writes each file. So a file system that is
  * full or hung stops no job; a line in the file tells how many bytes are missing.
@@ -47,6 +48,7 @@ struct stream {
 
 static struct writer writers[STREAMS];
 static struct stream streams[STREAMS];
+static bool makes_directories;
 
 static int64_t now_ms(void)
 {
@@ -149,7 +151,7 @@ static int open_file(const char *path, bool truncate)
     }
     const int flags = O_WRONLY | O_CREAT | O_APPEND | O_NONBLOCK | O_NOCTTY | O_CLOEXEC;
     int fd = open(path, flags, 0666);
-    if (fd < 0 && errno == ENOENT) {
+    if (fd < 0 && errno == ENOENT && makes_directories) {
         make_directories(path);
         fd = open(path, flags, 0666);
     }
@@ -337,11 +339,12 @@ int main(int argc, char **argv)
     while (command < argc && command < 5 && strcmp(argv[command], "--") != 0)
         command++;
     if (command + 1 >= argc || command > 4 || strcmp(argv[command], "--") != 0) {
-        dprintf(2, "dlq-output: append|truncate STDOUT [STDERR] -- COMMAND...\n");
+        dprintf(2, "dlq-output: append|truncate[,mkdir] STDOUT [STDERR] -- COMMAND...\n");
         return 125;
     }
     int signals = catch_all();
-    bool truncate = strcmp(argv[1], "truncate") == 0;
+    bool truncate = strncmp(argv[1], "truncate", strlen("truncate")) == 0;
+    makes_directories = strstr(argv[1], ",mkdir") != NULL;
     writers[0].fd = writers[1].fd = -1;
     streams[0].writer = streams[1].writer = &writers[0];
     streams[1].from = -1;
