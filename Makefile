@@ -136,8 +136,8 @@ ELSEWHERE := $(addprefix --ignore=tests/,browser e2e slurm systemd)
 
 # A run of tests leaves the names of those that failed, and its exit code, for make test-failed.
 RUNS := build/tests
-run_tests = run=$(RUNS)/$(1); mkdir -p $$run; $(PY) -m pytest -q -o cache_dir=$$run
-and_its_code = ; code=$$?; echo $$code > $$run/code; exit $$code
+run_tests = run=$(RUNS)/$(1) code=0; mkdir -p $$run; $(PY) -m pytest -q -o cache_dir=$$run
+and_its_code = || code=$$?; echo $$code > $$run/code; exit $$code
 
 # Parts of the tests that run side by side, the longest first. A part collects only its own files: xdist
 # would let every worker collect all of them. The last one takes the folders that no other part names.
@@ -157,13 +157,13 @@ test: setup  ## the tests of every day: all that need nothing special, but those
 
 .PHONY: $(PARTS:%=test-part-%)
 $(PARTS:%=test-part-%): test-part-%: setup
-	$(call run_tests,$*) $(FILES_$*) -m '$(NOTHING_SPECIAL) and not long'$(and_its_code)
+	$(call run_tests,$*) $(FILES_$*) -m '$(NOTHING_SPECIAL) and not long' $(and_its_code)
 
 # What `make test` leaves out: it repeats a smaller test with real daemons, or on more random worlds.
 .PHONY: test-rest
 test-rest: setup  ## the tests that repeat a smaller one of make test (marker long): real daemons, more worlds
 	rm -rf $(RUNS)
-	$(call run_tests,rest) -n $(WORKERS) $(IN_ORDER) $(ELSEWHERE) -m '$(NOTHING_SPECIAL) and long'$(and_its_code)
+	$(call run_tests,rest) -n $(WORKERS) $(IN_ORDER) $(ELSEWHERE) -m '$(NOTHING_SPECIAL) and long' $(and_its_code)
 
 .PHONY: test-failed
 test-failed: setup  ## the tests that failed in the last make test or make test-rest, once more and one by one
