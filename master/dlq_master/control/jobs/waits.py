@@ -9,7 +9,7 @@ last row count until the new master's first look. Agents and a silent line have 
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Final
 
 from dlq_master.model.ids import JobId
@@ -36,22 +36,28 @@ class PendingGpus:
     def __contains__(self, job_id: JobId) -> bool:
         return job_id in self._parts
 
-    def put(self, jobs: Iterable[Job], code_of: Mapping[JobId, str]) -> None:
-        """They wait for these reasons; jobs without a code have just come. The tasks of an array
-        share their request, so that a thousand of them cost few calls.
+    def put(self, jobs: Iterable[Job], code_of: Mapping[JobId, str]) -> list[JobId]:
+        """They wait for these reasons; jobs without a code have just come. Return those that did
+        not wait before. The tasks of an array share their request, so that a thousand of them cost
+        few calls.
         """
-        request, gpus = None, 0
+        came: list[JobId] = []
+        request, part = None, ("", "", 0)
         for job in jobs:
-            if job.request is not request:
-                request, gpus = job.request, job.request.real_gpus
+            code = code_of.get(job.job_id, UNSEEN)
+            if job.request is not request or part[:2] != (job.queue, code):
+                request = job.request
+                part = self._alike.one((job.queue, code, request.real_gpus))
             before = self._parts.get(job.job_id)
-            part = self._alike.one((job.queue, code_of.get(job.job_id, UNSEEN), gpus))
             if before is part:
                 continue
-            if before is not None:
+            if before is None:
+                came.append(job.job_id)
+            else:
                 self.sums[before[:2]] -= before[2]
             self._parts[job.job_id] = part
-            self.sums[part[:2]] += gpus
+            self.sums[part[:2]] += part[2]
+        return came
 
     def drop(self, job_id: JobId) -> None:
         """It does not wait, or not any more."""
@@ -72,12 +78,11 @@ class _Line:
         self._places: deque[JobId] = deque()
         self._empty: set[JobId] = set()
 
-    def join(self, job_id: JobId) -> None:
-        """It comes; it does not stand in the line."""
-        if job_id in self._empty:
-            self._empty.discard(job_id)
-        else:
-            self._places.append(job_id)
+    def join(self, job_ids: Collection[JobId]) -> None:
+        """They come; none of them stands in the line."""
+        empty = self._empty
+        self._places += [job_id for job_id in job_ids if job_id not in empty]
+        empty.difference_update(job_ids)
 
     def leave(self, job_id: JobId) -> None:
         """It goes; it stands in the line."""
@@ -118,12 +123,10 @@ class Waits:
             if job.ended or job.live_attempt is not None:
                 self._leave(job.job_id)
             else:
-                if job.job_id not in self.pending:
-                    self._line.join(job.job_id)
                 wait.append(job)
                 if job.job_id in self._known:
                     codes[job.job_id] = self._main(job.job_id)
-        self.pending.put(wait, codes)
+        self._line.join(self.pending.put(wait, codes))
 
     def moved(self, job: Job, now_s: float) -> None:
         """Something has happened to the job: whether it holds GPUs may be otherwise."""

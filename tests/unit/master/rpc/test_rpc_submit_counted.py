@@ -64,4 +64,4 @@ async def test_a_task_of_an_array_costs_a_fraction_of_a_job(tmp_path: Path) -> N
         await door.submit_array(10)
         with counted_calls() as calls:
             await door.submit_array(1_000)
-    assert sum(calls.values()) / 1_000 <= 78
+    assert sum(calls.values()) / 1_000 <= 75
