@@ -4,14 +4,26 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from queue import Empty, SimpleQueue
+from typing import NamedTuple
 
-from dlq_broker.doors import ClusterDoor
+from dlq_broker.doors import ClusterDoor, JobWait
 from dlq_broker.offers import NoOffer, OfferAnswer
 
 _NONE: Mapping[str, str] = {}
+_NO_JOBS: Mapping[str, Sequence[str]] = {}
+# Of the bound, so much is for the waits of former jobs.
+_WAITS_SHARE = 0.2
 # The answer of a cluster that took the whole time is still on its way back.
 GRACE_S = 0.5
+
+
+class ClusterAnswers(NamedTuple):
+    """`offers`: one for each cluster. `waits`: of its former jobs, by cluster and number."""
+
+    offers: list[OfferAnswer]
+    waits: Mapping[str, Mapping[str, JobWait]]
 
 
 def ask_all(
@@ -20,33 +32,43 @@ def ask_all(
     within_s: float,
     steady_s: Callable[[], float],
     waiting: Mapping[str, str] = _NONE,
-) -> list[OfferAnswer]:
+    former: Mapping[str, Sequence[str]] = _NO_JOBS,
+) -> ClusterAnswers:
     """One answer for each cluster, in their order; one that has not answered by then is silent.
 
     A thread for each: a cluster that hangs keeps no other from its answer. Threads of silent ones
     are left alone; their answers are dropped. `steady_s`: a clock that is never set. `waiting`: the
-    job that waits already, by its cluster.
+    job that waits already, by its cluster. `former`: jobs there whose waits are asked for too.
     """
-    answers: SimpleQueue[OfferAnswer] = SimpleQueue()
+    answers: SimpleQueue[tuple[OfferAnswer, Mapping[str, JobWait]]] = SimpleQueue()
     until_s = steady_s() + within_s + GRACE_S
 
     def ask(door: ClusterDoor) -> None:
-        answers.put(_answer(door, spec, within_s, waiting.get(door.name)))
+        left_s, jobs = within_s, former.get(door.name, ())
+        waits: Mapping[str, JobWait] = {}
+        if jobs:
+            begin_s = steady_s()
+            with suppress(Exception):  # the thread has nobody who would hear of it
+                waits = door.waits(jobs, within_s * _WAITS_SHARE)
+            left_s -= min(steady_s() - begin_s, within_s * _WAITS_SHARE)
+        answers.put((_answer(door, spec, left_s, waiting.get(door.name)), waits))
 
     for door in doors:
         threading.Thread(target=ask, args=(door,), daemon=True, name=f"ask {door.name}").start()
     found: dict[str, OfferAnswer] = {}
+    waits: dict[str, Mapping[str, JobWait]] = {}
     while len(found) < len(doors):
         try:
-            answer = answers.get(timeout=max(0.0, until_s - steady_s()))
+            answer, known = answers.get(timeout=max(0.0, until_s - steady_s()))
         except Empty:
             break
-        found[answer.cluster] = answer
+        found[answer.cluster], waits[answer.cluster] = answer, known
     why = f"no answer within {within_s:g} s"
-    return [
+    offers = [
         found.get(door.name) or NoOffer(door.name, why, "UNAVAILABLE", silent=True)
         for door in doors
     ]
+    return ClusterAnswers(offers, waits)
 
 
 def _answer(door: ClusterDoor, spec: bytes, within_s: float, job: str | None) -> OfferAnswer:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from enum import StrEnum
 from typing import NamedTuple, Protocol
 
 from dlq_broker.offers import OfferAnswer
@@ -31,6 +33,21 @@ class Withdrawn(NamedTuple):
     """There is no job under this key, and none will come."""
 
 
+class WaitState(StrEnum):
+    """The outcome of the wait of a job for its first start."""
+
+    WAITS = "waits"
+    STARTED = "started"
+    LEFT = "left"  # it was held, or has ended, before a start: nobody foretold that
+
+
+class JobWait(NamedTuple):
+    """`waited_s`: from its submission to its first start by the clock there; 0 without a start."""
+
+    state: WaitState
+    waited_s: float = 0.0
+
+
 Tried = Accepted | Declined | Unheard
 Proof = Accepted | Withdrawn | Unheard
 
@@ -51,6 +68,12 @@ class ClusterDoor(Protocol):
 
     def offer_of(self, job: str, within_s: float) -> OfferAnswer:
         """The same of a job that waits there."""
+        ...
+
+    def waits(self, jobs: Sequence[str], within_s: float) -> Mapping[str, JobWait]:
+        """The waits of these jobs there, of an array that of its first task. Jobs that it does not
+        tell of in this time are left out. Changes nothing.
+        """
         ...
 
     def take(self, job: str, version: int, key: str) -> Tried:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import NamedTuple, assert_never
 
-from dlq_broker.doors import Accepted, Declined, Proof, Tried, Unheard, Withdrawn
+from dlq_broker.doors import Accepted, Declined, JobWait, Proof, Tried, Unheard, Withdrawn
 from dlq_broker.offers import OfferAnswer
 
 # Masters keep keys for seven days. Afterwards a repeat would be a new job.
@@ -74,6 +74,7 @@ class HandOver:
     job: str = ""  # its number at the present cluster
     moving: MovingJob | None = None  # None: a new job
     story: tuple[str, ...] = ()  # what clusters have answered, for people
+    wait: JobWait | None = None  # of its job for a start; None: it may wait still
 
     @property
     def cluster(self) -> str:

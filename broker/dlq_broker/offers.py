@@ -34,14 +34,21 @@ class ClusterOffer(NamedTuple):
     promised_s: float | None = None
     gpus: int = 0
     price: float | None = None  # of a GPU-hour; None: the list names none
+    late_s: float = 0.0  # so much later it counts, as jobs there have started later than foretold
+    late_jobs: int = 0  # the jobs that this was measured by
 
     @property
-    def likely_end_s(self) -> float:
-        return inf if self.end is None else self.end.likely_s
+    def told_start_s(self) -> float:
+        """The likely start by its cluster's own words."""
+        return inf if self.start is None else self.start.likely_s
 
     @property
     def likely_start_s(self) -> float:
-        return inf if self.start is None else self.start.likely_s
+        return self.told_start_s + self.late_s
+
+    @property
+    def likely_end_s(self) -> float:
+        return inf if self.end is None else self.end.likely_s + self.late_s
 
     @property
     def cost(self) -> float | None:
@@ -83,6 +90,8 @@ def answer_facts(answer: OfferAnswer) -> dict[str, Any]:
         "gpus": answer.gpus,
         "price_per_gpu_hour": answer.price,
         "cost": None if answer.cost is None else round(answer.cost, 4),
+        "late_s": answer.late_s,
+        "late_jobs": answer.late_jobs,
     }
 
 
@@ -101,6 +110,8 @@ def answer_from(facts: Mapping[str, Any]) -> OfferAnswer:
         facts["promised_s"],
         facts["gpus"],
         facts["price_per_gpu_hour"],
+        float(facts.get("late_s", 0.0)),  # records of the first release have none
+        int(facts.get("late_jobs", 0)),
     )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -13,7 +13,16 @@ from dlq.v1 import forecast_service_pb2 as forecasts
 from dlq.v1 import job_service_pb2 as wire
 from dlq.v1.forecast_service_pb2_grpc import ForecastServiceStub
 from dlq.v1.job_service_pb2_grpc import JobServiceStub
-from dlq_broker.doors import Accepted, Declined, Proof, Tried, Unheard, Withdrawn
+from dlq_broker.doors import (
+    Accepted,
+    Declined,
+    JobWait,
+    Proof,
+    Tried,
+    Unheard,
+    WaitState,
+    Withdrawn,
+)
 from dlq_broker.offers import (
     GUARANTEED,
     UNGUARANTEED,
@@ -79,6 +88,20 @@ class WireCluster:
         except grpc.RpcError as error:
             failure = from_rpc_error(error, line.identity.address)
             return self._no_offer(failure, silent=is_lost(error))
+
+    def waits(self, jobs: Sequence[str], within_s: float) -> Mapping[str, JobWait]:
+        found: dict[str, JobWait] = {}
+        try:
+            line = self._connect()
+            stub = JobServiceStub(line.channel)
+            for job in jobs:
+                # The first start of an array comes first.
+                asked = wire.ListJobsRequest(job_ids=[job], order="start", page_size=1)
+                for there in self._once(line, stub.ListJobs, asked, within_s / len(jobs)).jobs:
+                    found[job] = _wait_of(there)
+        except (DlqError, grpc.RpcError):
+            pass  # what is not told now is asked for again at the next offer
+        return found
 
     def submit(self, spec: bytes, key: str) -> Tried:
         asked = wire.SubmitJobRequest(request_id=key, spec=job_pb2.JobSpec.FromString(spec))
@@ -156,6 +179,14 @@ class WireCluster:
             answer.job.resources.gpu_count,
             self._price,
         )
+
+
+def _wait_of(job: job_pb2.Job) -> JobWait:
+    if job.HasField("start_time"):
+        waited_s = from_timestamp(job.start_time) - from_timestamp(job.submit_time)
+        return JobWait(WaitState.STARTED, max(0.0, waited_s))
+    waits = job.state in (job_pb2.JOB_STATE_PENDING, job_pb2.JOB_STATE_QUEUED)
+    return JobWait(WaitState.WAITS if waits else WaitState.LEFT)
 
 
 def _words(error: grpc.RpcError, line: Connection) -> str:

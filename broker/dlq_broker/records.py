@@ -16,6 +16,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Protocol
 
+from dlq_broker.doors import JobWait, WaitState
 from dlq_broker.handover import HandOver, HandOverState, MovingJob, NextAct
 from dlq_broker.offers import answer_facts, answer_from
 from dlq_common.errors import ConfigError, TryAgain
@@ -130,6 +131,7 @@ def _facts(hand: HandOver) -> dict[str, Any]:
         "job": hand.job,
         "moving": hand.moving,
         "story": hand.story,
+        "wait": hand.wait,
     }
 
 
@@ -153,4 +155,10 @@ def _hand_from(facts: dict[str, Any]) -> HandOver:
         job=facts["job"],
         moving=None if facts["moving"] is None else MovingJob(*facts["moving"]),
         story=tuple(facts["story"]),
+        wait=_wait_from(facts.get("wait")),
     )
+
+
+def _wait_from(facts: list[Any] | None) -> JobWait | None:
+    """Records of the first release have none."""
+    return None if facts is None else JobWait(WaitState(facts[0]), float(facts[1]))

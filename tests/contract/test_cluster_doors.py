@@ -12,11 +12,19 @@ import pytest
 
 from dlq.v1 import forecast_pb2, job_pb2
 from dlq.v1 import forecast_service_pb2 as wire
-from dlq_broker.doors import Accepted, ClusterDoor, Declined, Unheard, Withdrawn
+from dlq_broker.doors import (
+    Accepted,
+    ClusterDoor,
+    Declined,
+    JobWait,
+    Unheard,
+    WaitState,
+    Withdrawn,
+)
 from dlq_broker.offers import ClusterOffer, NoOffer
 from dlq_broker.over_wire import WireCluster
 from dlq_client.line.connection import Connection
-from dlq_common.text.wire import to_timestamp
+from dlq_common.text.wire import from_timestamp, to_timestamp
 from support.fake_clusters import FakeCluster
 from support.fake_master import FakeMaster
 from support.wire_jobs import a_job
@@ -38,6 +46,10 @@ class Site(Protocol):
         """A job that waits there: its number and its version."""
         ...
 
+    def become(self, job: str, state: str, waited_s: float | None = None) -> None:
+        """A job there is in this state, with so long a wait for its start."""
+        ...
+
     def refuse(self, why: str) -> None: ...
     def cut_off(self) -> None: ...
     def jobs(self) -> int: ...
@@ -53,6 +65,13 @@ class FakeSite:
     def job_waits(self) -> tuple[str, int]:
         self.door.versions["5"] = 4
         return "5", 4
+
+    def become(self, job: str, state: str, waited_s: float | None = None) -> None:
+        if waited_s is not None:
+            self.door.starts[job] = JobWait(WaitState.STARTED, waited_s)
+            return
+        waits = state == "queued"
+        self.door.starts[job] = JobWait(WaitState.WAITS if waits else WaitState.LEFT)
 
     def refuse(self, why: str) -> None:
         self.door.refuses = why
@@ -80,6 +99,12 @@ class WireSite:
     def job_waits(self) -> tuple[str, int]:
         self.master.jobs["5"] = a_job(5, "queued", version=4)
         return "5", 4
+
+    def become(self, job: str, state: str, waited_s: float | None = None) -> None:
+        made = a_job(int(job), state)
+        if waited_s is not None:
+            made.start_time.CopyFrom(to_timestamp(from_timestamp(made.submit_time) + waited_s))
+        self.master.jobs[job] = made
 
     def refuse(self, why: str) -> None:
         for method in ("SubmitJob", "EstimateJob"):
@@ -184,6 +209,26 @@ def test_an_order_whose_answer_is_lost_is_proven(site: Site) -> None:
     site.lose_answer("CancelJob")
     assert isinstance(site.door.take(job, version, "k"), Unheard)
     assert site.door.withdraw("k") == Accepted(job)
+
+
+def test_the_waits_of_jobs_are_told_and_unknown_ones_left_out(site: Site) -> None:
+    site.become("7", "running", 90.0)
+    site.become("8", "queued")
+    site.become("9", "cancelled")
+    site.become("10", "held")
+    told = site.door.waits(["7", "8", "9", "10", "11"], 5.0)
+    assert told == {
+        "7": JobWait(WaitState.STARTED, 90.0),
+        "8": JobWait(WaitState.WAITS),
+        "9": JobWait(WaitState.LEFT),
+        "10": JobWait(WaitState.LEFT),
+    }
+
+
+def test_a_cluster_that_is_cut_off_tells_no_waits(site: Site) -> None:
+    site.become("7", "running", 90.0)
+    site.cut_off()
+    assert site.door.waits(["7"], 1.0) == {}
 
 
 def test_a_forecast_counts_from_now_whatever_the_clock_of_its_cluster_says() -> None:

@@ -22,11 +22,14 @@ from dlq_common.daemon.config import Seconds
 from dlq_master.control.pool_config import PoolConfig
 from dlq_master.providers.calls import call
 from dlq_master.providers.exec import ExecProvider
-from dlq_master.providers.port import MachineWish, Provider, ProviderFailed
+from dlq_master.providers.port import Provider, ProviderFailed
 from dlq_master.providers.slurm import SlurmProvider
 from dlq_master.providers.static import StaticProvider
+from support.fake_cloud import FakeCloud
+from support.fake_kubernetes import FakeKubernetes
 from support.fake_provider import FakeProvider
 from support.fake_slurm import FakeSlurm
+from support.provider_programs import WISH, cloud_program, kubernetes_program
 from support.waiting import wait_until
 
 
@@ -41,15 +44,6 @@ def living(word: str) -> list[str]:
 
 
 TOKENS = f"/tmp/dlq-pilots-{os.getpid()}"
-WISH = MachineWish(
-    request_id="spot-3-1",
-    pool="spot",
-    node_id="spot-3-1",
-    gpu_type="h100-80gb",
-    gpu_count=8,
-    join_address="head:7321",
-    token="dlq1.a.secret",
-)
 # A machine is a file of its name.
 HONEST = """\
 here=$(dirname "$0")/there; mkdir -p "$here"
@@ -101,9 +95,31 @@ def _pool(provider: str, **more: Any) -> PoolConfig:
     return PoolConfig("spot", provider, "H100", 8, 10.0, **more)
 
 
-@pytest.fixture(params=["fake", "static", "exec", "slurm"])
-def provider(request: pytest.FixtureRequest, write: Write) -> Provider:
-    """The one of Slurm is the real one; Slurm itself is a fake."""
+@pytest.fixture
+def cloud(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FakeCloud:
+    """Its `aws` and `gcloud` are those that are found."""
+    fake = FakeCloud(tmp_path / "cloud")
+    monkeypatch.setenv("PATH", f"{fake.bin}:{os.environ['PATH']}")
+    return fake
+
+
+@pytest.fixture
+def cluster() -> Iterator[FakeKubernetes]:
+    fake = FakeKubernetes()
+    yield fake
+    fake.close()
+
+
+@pytest.fixture(params=["fake", "static", "exec", "slurm", "kubernetes", "aws", "google"])
+def provider(request: pytest.FixtureRequest, write: Write, tmp_path: Path) -> Provider:
+    """The ones of engines and clouds are the real ones; Slurm, Kubernetes and the clouds' commands
+    are fakes.
+    """
+    if request.param in ("aws", "google"):
+        request.getfixturevalue("cloud")
+        return cloud_program(tmp_path, request.param)
+    if request.param == "kubernetes":
+        return kubernetes_program(tmp_path, request.getfixturevalue("cluster"))
     if request.param == "slurm":
         request.getfixturevalue("slurm")
     made: dict[str, Callable[[], Provider]] = {

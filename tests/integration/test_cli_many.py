@@ -6,7 +6,7 @@ import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import grpc
 import pytest
@@ -80,6 +80,21 @@ def test_the_best_offer_gets_the_job_and_every_place_has_a_reason(
     assert two.jobs == ["b:17"]
     cheap = two.to("--parsable", "--choose", "cheapest")
     assert cheap.out == "b:18\n"
+
+
+def test_a_cluster_that_starts_jobs_late_loses_the_next_one(two: Two) -> None:
+    hands: list[Any] = []
+    for _ in range(3):
+        hand = json.loads(two.to("--json").out)["handover"]
+        hands.append(hand)
+        job = a_job(int(hand["job_id"]), "running")
+        job.start_time.seconds = job.submit_time.seconds + 36_000
+        two.b.jobs[hand["job_id"]] = job
+    assert [hand["cluster"] for hand in hands] == ["b", "b", "a"]
+    (late,) = [offer for offer in hands[-1]["offers"] if offer["cluster"] == "b"]
+    assert late["late_seconds"] > 3_600
+    assert late["late_job_count"] == 2
+    assert "later than offered, as its last" in two.to("--test-only").err
 
 
 def test_a_question_alone_submits_nothing(two: Two, snapshot: SnapshotAssertion) -> None:

@@ -5,11 +5,11 @@ Each keeps what a master keeps: one job for one key, and keys that are used up.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-from dlq_broker.doors import Accepted, Declined, Proof, Tried, Unheard, Withdrawn
+from dlq_broker.doors import Accepted, Declined, JobWait, Proof, Tried, Unheard, Withdrawn
 from dlq_broker.handover import HandOver
 from dlq_broker.offers import ClusterOffer, NoOffer, OfferAnswer, TimeSpan
 from dlq_broker.records import HandOverRecords
@@ -45,6 +45,8 @@ class FakeCluster:
     late: list[Callable[[], object]] = field(default_factory=list)
     site: str = "fake"
     versions: dict[str, int] = field(default_factory=dict)  # of jobs that wait, by number
+    starts: dict[str, JobWait] = field(default_factory=dict)  # what became of waits, by number
+    told: Callable[[str], ClusterOffer] | None = None  # its offers; None: it starts at once
     takes: dict[str, str] = field(default_factory=dict)  # key -> number
 
     def offer(self, spec: bytes, within_s: float) -> OfferAnswer:
@@ -52,10 +54,15 @@ class FakeCluster:
             return NoOffer(self.name, "away", "UNAVAILABLE", silent=True)
         if self.refuses:
             return NoOffer(self.name, self.refuses, "UNSATISFIABLE")
-        return an_offer(self.name)
+        return an_offer(self.name) if self.told is None else self.told(self.name)
 
     def offer_of(self, job: str, within_s: float) -> OfferAnswer:
         return self.offer(b"", within_s)
+
+    def waits(self, jobs: Sequence[str], within_s: float) -> Mapping[str, JobWait]:
+        if self.away:
+            return {}
+        return {job: self.starts[job] for job in jobs if job in self.starts}
 
     def take(self, job: str, version: int, key: str) -> Tried:
         return self._try(lambda: self._take(job, version, key))
@@ -181,6 +188,9 @@ class MortalDoor:
 
     def offer_of(self, job: str, within_s: float) -> OfferAnswer:
         return self._cluster.offer_of(job, within_s)
+
+    def waits(self, jobs: Sequence[str], within_s: float) -> Mapping[str, JobWait]:
+        return self._cluster.waits(jobs, within_s)
 
     def take(self, job: str, version: int, key: str) -> Tried:
         return self._process.effect(lambda: self._cluster.take(job, version, key))  # type: ignore[return-value]

@@ -30,10 +30,10 @@ from support.postgres_site import (
 from support.waiting import wait_until
 
 NAMES: Final = ("one", "two", "three")
-_DISK_BYTES: Final = 160 << 20
+_DISK_BYTES: Final = 256 << 20
 _SETTINGS: Final = {
     "max_wal_size": "64MB",
-    "wal_keep_size": "16MB",
+    "wal_keep_size": "96MB",  # a standby that lags behind a full disk still follows
     "restart_after_crash": "off",  # a tool of the site decides
     "wal_retrieve_retry_interval": "100ms",  # a standby finds its new primary soon
 }
@@ -108,6 +108,24 @@ class RotatingSite(PostgresSite):
             " AND pid NOT IN (SELECT pid FROM pg_locks WHERE locktype = 'advisory')"
         )
         return len(ended)
+
+    def told(self) -> str:
+        """The end of each server's log, who confirms the commits, and the room for logs."""
+        lines = [f"primary: {self.primary.name}"]
+        with suppress(psycopg.Error):
+            rows = self.primary.ask(
+                "SELECT application_name, state, sync_state, flush_lsn FROM pg_stat_replication"
+            )
+            waits = self.primary.ask(
+                "SELECT pid, state, wait_event, left(query, 60) FROM pg_stat_activity"
+                " WHERE wait_event IN ('SyncRep', 'tuple', 'transactionid')"
+            )
+            lines += [f"streams: {rows}", f"waits: {waits}"]
+        for server in self.servers:
+            room = shutil.disk_usage(self._disk(server)).free if self._disks else -1
+            lines.append(f"--- {server.name}, {room} bytes free for its log")
+            lines += server.log.read_text().splitlines()[-12:]
+        return "\n".join(lines)
 
     # --- disks --------------------------------------------------------------------------------
 

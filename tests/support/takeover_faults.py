@@ -28,12 +28,19 @@ class Takeovers:
     def __init__(self, daemons: LinedPair, site: RotatingSite, chance: random.Random) -> None:
         self._daemons, self._site, self._chance = daemons, site, chance
         self.took_s: dict[str, list[float]] = {}
+        self._befallen = 0
         self.refused = 0  # promotions that both masters have refused
         self.leader, self.other = MASTERS
 
     def befall(self, fault: str) -> None:
         """Let it happen, wait for the next leader, and mend everything."""
-        FAULTS[fault](self)
+        self._befallen += 1
+        try:
+            FAULTS[fault](self)
+        except BaseException as error:
+            error.add_note(f"takeover {self._befallen}, {fault}, of {self.leader}")
+            error.add_note(self._site.told())
+            raise
 
     # --- faults of the leader -----------------------------------------------------------------
 

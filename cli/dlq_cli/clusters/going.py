@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import NoReturn
 
 import click
 
 from dlq.v1 import job_pb2
-from dlq_broker.asking import ask_all
+from dlq_broker.asking import ClusterAnswers, ask_all
 from dlq_broker.carrying import Carrier, why_open
 from dlq_broker.choosing import DEFAULT_RULE, RULES, Ranking, ranked
+from dlq_broker.doors import ClusterDoor
 from dlq_broker.handover import HandOver, HandOverState, digest_of
+from dlq_broker.measuring import measured_offers
 from dlq_broker.offers import ClusterOffer, NoOffer, OfferAnswer
 from dlq_cli.app import App
 from dlq_cli.clusters.listed import Clusters
@@ -86,7 +88,7 @@ def submit_to(
         tell_open(app, clusters)
         spec = message.SerializeToString(deterministic=True)
         doors = [clusters.door(name) for name in asked]
-        answers = ask_all(doors, spec, wishes.within_s, app.clock.boottime_s)
+        answers = offers_of(app, clusters, doors, spec, wishes.within_s)
         ranking = ranked_by(answers, wishes.rule)
         tell_offers(app, answers, ranking, ranking.order[:1], wishes)
         if not ranking.order:
@@ -107,6 +109,22 @@ def submit_to(
         )
         begin(app, clusters, hand)
     return carry(app, clusters, hand, wishes, "Submitted batch job {}")
+
+
+def offers_of(
+    app: App,
+    clusters: Clusters,
+    doors: Sequence[ClusterDoor],
+    spec: bytes,
+    within_s: float,
+    waiting: Mapping[str, str] | None = None,
+) -> list[OfferAnswer]:
+    """An answer of each, as late as its former jobs let it count. `waiting`: as in `ask_all`."""
+
+    def ask(former: Mapping[str, Sequence[str]]) -> ClusterAnswers:
+        return ask_all(doors, spec, within_s, app.clock.boottime_s, waiting or {}, former)
+
+    return measured_offers(clusters.records, doors, ask, app.clock.now_s())
 
 
 def begin(app: App, clusters: Clusters, hand: HandOver) -> None:

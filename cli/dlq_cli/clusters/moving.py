@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from dlq.v1 import job_pb2, job_service_pb2
-from dlq_broker.asking import ask_all
 from dlq_broker.handover import HandOver, MovingJob, NextAct, digest_of
 from dlq_broker.offers import ClusterOffer, OfferAnswer
 from dlq_cli.app import App
@@ -18,6 +17,7 @@ from dlq_cli.clusters.going import (
     begin,
     carry,
     new_number,
+    offers_of,
     ranked_by,
     tell_offers,
     tell_open,
@@ -115,7 +115,7 @@ def _answers(
 ) -> list[OfferAnswer]:
     """Its own cluster is asked about the job as it waits there, the others about a new one."""
     doors = [clusters.door(at), *(clusters.door(name) for name in asked)]
-    return ask_all(doors, spec, wishes.within_s, app.clock.boottime_s, waiting={at: job_id})
+    return offers_of(app, clusters, doors, spec, wishes.within_s, waiting={at: job_id})
 
 
 def _better(order: Sequence[ClusterOffer], at: str, *, anyway: bool) -> list[ClusterOffer]:

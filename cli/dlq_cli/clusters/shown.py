@@ -15,6 +15,7 @@ from dlq_cli.facts.job import range_facts
 from dlq_cli.output.render import Cell, OutputLook, clean_line, table
 from dlq_cli.text.foreseen import short_range
 from dlq_common.text.instants import format_instant
+from dlq_common.text.units import format_duration
 from dlq_common.text.wire import to_timestamp
 
 OFFERS = (
@@ -54,8 +55,16 @@ def _row(
         _span(answer.end, look),
         answer.promise,
         "" if answer.cost is None else f"{answer.cost:.2f}",
-        clean_line(reasons.get(answer.cluster, "")),
+        clean_line(reasons.get(answer.cluster, "") + _lateness_words(answer)),
     ]
+
+
+def _lateness_words(offer: ClusterOffer) -> str:
+    """The words for an offer that counts later than its cluster says."""
+    if not offer.late_s:
+        return ""
+    last = "its last job" if offer.late_jobs == 1 else f"its last {offer.late_jobs} jobs"
+    return f"; counts {format_duration(offer.late_s)} later than offered, as {last} started late"
 
 
 def _span(span: TimeSpan | None, look: OutputLook) -> str:
@@ -82,6 +91,8 @@ def offer_facts(answer: OfferAnswer, reasons: Mapping[str, str]) -> dict[str, An
         "promise_state": offer.promise or None,
         "promised_time": None if due_s is None else format_instant(due_s),
         "cost": None if offer.cost is None else round(offer.cost, 4),
+        "late_seconds": offer.late_s or None,
+        "late_job_count": offer.late_jobs or None,
         "error": refused.reason or None,
         "why": refused.why or reasons.get(answer.cluster),
     }
