@@ -154,7 +154,8 @@ def test_a_refusal_names_the_call_and_the_reason(
 
 
 def test_a_check_makes_nothing(cluster: FakeKubernetes, tmp_path: Path) -> None:
-    said = a_program(tmp_path, "kubernetes_pods.py", kubernetes_settings(tmp_path, cluster), "check")
+    settings = kubernetes_settings(tmp_path, cluster)
+    said = a_program(tmp_path, "kubernetes_pods.py", settings, "check")
     assert (said.returncode, said.stderr) == (0, "")
     assert "would take a pod in namespace batch" in said.stdout
     assert (cluster.pods, cluster.secrets) == ({}, {})
