@@ -4,6 +4,7 @@ Half at once is likelier the master's own line: nothing is queued again while th
 node alone is lost after its hold and the margin. `make prove ONLY=silences` cuts many lines.
 """
 
+import math
 import os
 import random
 import threading
@@ -129,7 +130,9 @@ def lost(jobs: Jobs, job_id: str, attempt: int) -> bool:
 
 @pytest.mark.torture
 def test_half_of_the_nodes_cut_within_their_hold_requeue_nothing(tmp_path: Path) -> None:
-    daemons, chance = PartedDaemons(tmp_path, AGENTS), random.Random(SEED)
+    # A job is told to save while its hold has `grace` left: 60 s.
+    daemons = PartedDaemons(tmp_path, AGENTS, hold_s=60 + 2 * math.ceil(LONGEST_S))
+    chance = random.Random(SEED)
     with daemons.up(), daemons.connect() as line:
         silences = Silences(daemons, Jobs(line), Nodes(line))
         silences.occupy()
