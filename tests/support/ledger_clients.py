@@ -14,7 +14,7 @@ from dlq_client.jobs import Jobs
 from support.cutting_proxy import CuttingProxy
 from support.fake_clock import SeededIds
 from support.harness import Daemons
-from support.waiting import wait_until
+from support.waiting import wait_while_it_moves
 
 LOST_REPLIES = 0.10
 DRAIN_S = 180.0
@@ -116,13 +116,17 @@ def drain(daemons: Daemons) -> dict[str, int]:
     """Wait until every job has ended and let the checker judge."""
     with daemons.connect() as line:
         jobs = Jobs(line)
-        wait_until(
-            lambda: all(job.HasField("end_time") for job in jobs.list(user="*").jobs),
-            what="every job has ended",
-            timeout_s=DRAIN_S,
+        # A long run on a busy machine leaves a long queue, and that is no fault.
+        wait_while_it_moves(
+            lambda: not living(jobs), lambda: living(jobs), what="jobs end", still_s=DRAIN_S
         )
         daemons.write_rows(jobs)
     return daemons.judge()
+
+
+def living(jobs: Jobs) -> int:
+    """So many jobs that have not ended."""
+    return sum(not job.HasField("end_time") for job in jobs.list(user="*").jobs)
 
 
 def kill_at_random(daemons: Daemons, master: int, agents: int, chance: random.Random) -> None:
