@@ -4,8 +4,9 @@ SHELL := /bin/bash
 .DEFAULT_GOAL := help
 
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
-# Of jobs of `make gpu`: it has PyTorch.
+# Of `make gpu`: it has PyTorch. If it is older than dlq allows, GPU_JOB_PYTHON names it, for jobs.
 GPU_PYTHON ?= python3
+GPU_JOB_PYTHON ?=
 # `make test VENV=build/matrix/3.12 PYTHON=python3.12` leaves the usual environment as it is.
 VENV ?= .venv
 BIN := $(VENV)/bin
@@ -347,10 +348,11 @@ race: setup  ## dlq beside a real Slurm, line by line (root; Debian: slurm-wlm m
 torture: setup  ## kill the daemons N times under load: make torture N=30
 	N=$(N) $(PY) -m pytest -q -s $(PATIENT) -m torture tests/fault
 
-# No `setup`: the host may have no network, and another Python; bare.py says what it lacks.
+# No `setup`: the host may have no network, no compiler and another Python; bare.py says what it lacks.
 .PHONY: gpu
-gpu: compiler  ## dlq on the GPUs of this host, in 8 minutes and without a network; ONLY='facts killed' OUT=DIR STAND_IN=numpy
-	$(GPU_PYTHON) benchmarks/gpu/bare.py $(ONLY) $(if $(OUT),--out $(OUT)) $(if $(STAND_IN),--stand-in $(STAND_IN))
+gpu:  ## dlq on the GPUs of this host, in 8 minutes and without a network; ONLY='facts killed' OUT=DIR STAND_IN=numpy
+	$(GPU_PYTHON) benchmarks/gpu/bare.py $(ONLY) $(if $(OUT),--out $(OUT)) $(if $(STAND_IN),--stand-in $(STAND_IN)) \
+	  $(if $(GPU_JOB_PYTHON),--job-python $(GPU_JOB_PYTHON))
 
 .PHONY: gpu-wheels
 gpu-wheels: setup  ## wheels of our daemons for a GPU host without a network, in build/gpu-wheels: FOR=3.12 HAVE='numpy scipy'
@@ -361,12 +363,13 @@ prove: setup  ## campaigns that try to break the promises about failures; ONLY='
 	$(PY) -m benchmarks.prove $(ONLY) $(if $(FULL),--full) $(if $(PART),--part $(PART)) $(if $(PAGE),--page)
 
 .PHONY: world
-world: setup  ## a whole cluster in one process, seed after seed: make world SEEDS=1000 SEED=1
-	PYTHONPATH=tests $(PY) -m world seeds --seeds $(or $(SEEDS),1000) --seed $(or $(SEED),1) --workers $(or $(PROCESSES),2)
+world: setup  ## a whole cluster in one process, seed after seed: make world SEEDS=1000 SEED=1; STATES=1 fails where an interesting state is not reached
+	PYTHONPATH=tests $(PY) -m world seeds --seeds $(or $(SEEDS),1000) --seed $(or $(SEED),1) --workers $(or $(PROCESSES),2) \
+	  $(if $(STATES),--every-state)
 
 .PHONY: world-bugs
-world-bugs: setup  ## plant known bugs in the world, and say how many seeds it takes to find each: make world-bugs BUGS='name name' MOST=200
-	PYTHONPATH=tests $(PY) -m world bugs $(BUGS) --most $(or $(MOST),200) --workers $(or $(PROCESSES),2)
+world-bugs: setup  ## plant known bugs in the world, and say how many seeds it takes to find each: make world-bugs BUGS='name name' MOST=1000
+	PYTHONPATH=tests $(PY) -m world bugs $(BUGS) --most $(or $(MOST),1000) --workers $(or $(PROCESSES),2)
 
 .PHONY: disks
 disks: setup  ## N injections of bad disks into files and writers, from a seed: make disks N=300 SEED=1

@@ -33,11 +33,11 @@ def _commands() -> list[str]:
 
 NAMES = _commands()
 # Whole tables of papers, and Slurm beside dlq: they take from ten minutes to hours. Two need the
-# environment of `make browser`, and one needs PostgreSQL.
+# environment of `make browser`, one needs PostgreSQL, and one a package index.
 ONLY_BY_NAME = (
     "race", "papers.vm_allocation", "papers.aryl_tables",
     "papers.deadlines", "papers.matrix", "profiler.unseen_run_times", "commands.lanes_frames",
-    "commands.screen", "store.pair",
+    "commands.screen", "store.pair", "commands.first_job",
 )  # fmt: skip
 
 

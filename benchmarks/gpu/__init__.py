@@ -5,6 +5,7 @@
     check.py      the port: a check has a claim, needs, a limit, and tells findings as it goes
     running.py    each check in a process of its own, so that a driver may hang and hold up no other
     machine.py    the machine: its interpreter for jobs, its driver, its stand-in
+    evidence.py   logs and outputs of a check that did not hold
     site.py       one master and one agent on this machine, and jobs of ours
     watching.py   the memory of a GPU from look to look, by the agent's own code
     checks/       the checks, by subject

@@ -1,4 +1,4 @@
-"""An environment for `make gpu` on a host with Python, a C compiler, and no network.
+"""An environment for `make gpu` on a host with Python and no network.
 
     python3 benchmarks/gpu/bare.py [ARGUMENT ...]       make it, and run the checks with these
     python3 benchmarks/gpu/bare.py --only-make
@@ -6,7 +6,9 @@
 Needs the standard library alone. build/gpu/venv gets this tree, and foreign packages from three
 places. First come the wheels in build/gpu-wheels (`make gpu-wheels` on a host with a network), then
 .venv of `make setup`, then the Python that runs us. The shim and the recorder are compiled here.
-Jobs run on the Python that runs us: it has PyTorch.
+Without a C compiler they come from build/gpu-wheels too; without both, all that needs no agent is
+run. Jobs run on the Python that runs us: it has PyTorch. GPU_HOME names another place than
+build/gpu.
 """
 
 from __future__ import annotations
@@ -18,7 +20,6 @@ import shutil
 import site
 import subprocess
 import sys
-import tomllib
 import venv
 import zipfile
 from collections.abc import Iterator, Sequence
@@ -26,8 +27,10 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[2]
-HOME = ROOT / "build" / "gpu"
+HOME = Path(os.environ.get("GPU_HOME") or ROOT / "build" / "gpu")
 WHEELS = ROOT / "build" / "gpu-wheels"
+BUILT = WHEELS / "built"  # what is compiled, by its path in this tree
+OLDEST = (3, 11)
 EXTRAS = ("master", "agent")
 PYTHON = f"{sys.version_info.major}.{sys.version_info.minor}"
 PROGRAMS = {
@@ -53,16 +56,48 @@ TRIAL = "import dlq_master.app, dlq_nodeagent.app, dlq_cli.main, hatch_build, nu
 
 def main() -> None:
     """Make it, compile, run."""
+    if words := too_old(sys.version_info[:2]):
+        sys.exit(words)
+    # Only here: an older Python has no such module, and would not say what is wrong.
+    import tomllib
+
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())
     python = make(project, [unpacked(WHEELS, HOME / "site"), *_elsewhere()])
-    compiled = subprocess.run([python, "hatch_build.py"], cwd=ROOT, check=False)
-    if compiled.returncode:
-        sys.exit("the shim and the recorder were not built: the lines above say why")
+    compile_or_take(python)
     if sys.argv[1:] == ["--only-make"]:
         return
     named = [] if "--job-python" in sys.argv else ["--job-python", sys.executable]
     os.chdir(ROOT)
     os.execv(python, [str(python), "-m", "benchmarks.gpu", *named, *sys.argv[1:]])
+
+
+def too_old(version: tuple[int, ...]) -> str:
+    """Why this Python cannot run dlq's daemons; empty: it can."""
+    if version >= OLDEST:
+        return ""
+    oldest, this = (".".join(map(str, each)) for each in (OLDEST, version))
+    return (
+        f"Python {this} runs this, and dlq's daemons need {oldest} or newer. Name one by "
+        "GPU_PYTHON=..., and the Python with PyTorch, which may be older, by GPU_JOB_PYTHON=..."
+    )
+
+
+def compile_or_take(python: Path, built: Path = BUILT, root: Path = ROOT) -> None:
+    """Compile the shim and the recorder, or take those that came with the wheels."""
+    compiler = any(map(shutil.which, ("cc", "gcc", "clang"))) or os.environ.get("CC")
+    if compiler and not subprocess.run([python, "hatch_build.py"], cwd=root).returncode:
+        return
+    found = [path for path in sorted(built.rglob("*")) if path.is_file()]
+    for path in found:
+        target = root / path.relative_to(built)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        fresh = target.with_name(f".{target.name}.{os.getpid()}")
+        shutil.copy2(path, fresh)
+        fresh.replace(target)  # one that runs keeps its file
+    why = "they could not be compiled" if compiler else "there is no C compiler here"
+    words = f"the shim and the recorder: {why}; {len(found)} files came from {built}"
+    more = "" if found else ": checks that need an agent or the recorder cannot be made"
+    print(words + more, file=sys.stderr)
 
 
 def make(project: dict[str, Any], places: Sequence[Path]) -> Path:

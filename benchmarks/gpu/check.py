@@ -20,6 +20,9 @@ class Outcome(StrEnum):
     NONE_HERE = "none here"  # the claim is about something that this machine has not, nor should
 
 
+GOOD = (Outcome.HELD, Outcome.NONE_HERE)
+
+
 class ClaimBroken(Exception):
     """The claim does not hold; the text says by what."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import subprocess
 import time
@@ -12,11 +13,13 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks import ROOT
-from benchmarks.gpu.check import Finding, Outcome
+from benchmarks.gpu.check import GOOD, Finding, Outcome
 from benchmarks.gpu.running import Result
 
 SCHEMA = "dlq.gpu-proof.v1"
 FOLDER = ROOT / "benchmarks" / "gpu" / "results"
+COMMIT = "GPU_COMMIT"  # names the commit of a tree without .git
+UNKNOWN = "?"
 
 
 @dataclass
@@ -48,8 +51,16 @@ class Proof:
 
     def undone(self) -> list[Result]:
         """The checks that show nothing, or the contrary."""
-        good = (Outcome.HELD, Outcome.NONE_HERE)
-        return [result for result in self.results if result.outcome not in good]
+        return [result for result in self.results if result.outcome not in GOOD]
+
+    def missed(self) -> list[tuple[str, Finding]]:
+        """The goals that were missed, with the names of their checks."""
+        return [
+            (result.name, finding)
+            for result in self.results
+            for finding in result.findings
+            if finding.missed
+        ]
 
     def keep(self) -> Path:
         """Put it into the repository, in the place of the last one of this device and driver."""
@@ -57,7 +68,11 @@ class Proof:
 
 
 def kept(told: Mapping[str, Any], folder: Path = FOLDER) -> Path:
-    """Put a run into the repository. ValueError: it proves nothing of a GPU."""
+    """Put a run into the repository. ValueError: it proves nothing of a GPU.
+
+    A run of some checks takes the place of these checks in the kept run of the same device, driver
+    and commit. Beside a kept run of another commit it is refused.
+    """
     machine = told.get("machine", {})
     if told.get("schema") != SCHEMA:
         raise ValueError(f"it is no {SCHEMA}")
@@ -68,8 +83,25 @@ def kept(told: Mapping[str, Any], folder: Path = FOLDER) -> Path:
     folder.mkdir(parents=True, exist_ok=True)
     name = re.sub(r"[^a-z0-9.]+", "-", f"{machine['device']}-{machine['driver']}".lower())
     path = folder / f"{name}.json"
+    if path.exists():
+        told = _merged(json.loads(path.read_text()), told)
     path.write_text(json.dumps(told, indent=1) + "\n")
     return path
+
+
+def _merged(before: Mapping[str, Any], now: Mapping[str, Any]) -> Mapping[str, Any]:
+    fresh = {one["check"]: one for one in now["checks"]}
+    names = [one["check"] for one in before["checks"]]
+    if fresh.keys() >= set(names):
+        return now
+    if now["commit"] != before["commit"] or now["commit"] == UNKNOWN:
+        raise ValueError(
+            f"it has {len(fresh)} checks at commit {now['commit']}; the kept run has {len(names)} "
+            f"at {before['commit']}. Run all of them, or these at that commit"
+        )
+    added = [one for name, one in fresh.items() if name not in names]
+    checks = [fresh.get(one["check"], one) for one in before["checks"]]
+    return {**now, "checks": [*checks, *added]}
 
 
 def table(told: Mapping[str, Any]) -> str:
@@ -109,9 +141,11 @@ def _cell(text: str) -> str:
 
 
 def _commit() -> str:
+    if named := os.environ.get(COMMIT):
+        return named
     words = ["git", "describe", "--always", "--dirty", "--abbrev=10"]
     try:
         said = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=False)
     except FileNotFoundError:
-        return "?"
-    return said.stdout.strip() or "?"
+        return UNKNOWN
+    return said.stdout.strip() or UNKNOWN

@@ -20,12 +20,20 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks import ROOT
-from benchmarks.gpu.check import Check, ClaimBroken, CouldNot, Finding, NoneHere, Outcome
-from benchmarks.gpu.machine import Machine
+from benchmarks.gpu.check import (
+    GOOD,
+    Check,
+    ClaimBroken,
+    CouldNot,
+    Finding,
+    NoneHere,
+    Outcome,
+)
+from benchmarks.gpu.evidence import SAID, keep, last_words
+from benchmarks.gpu.machine import PATIENCE, Machine
 from benchmarks.gpu.site import end_all, opened
-from benchmarks.gpu.watching import PATIENCE
 
-MACHINE = Check("machine", "What it is.", (), 20, lambda site: site.machine.described())
+MACHINE = Check("machine", "What it is.", (), 40, lambda site: site.machine.described())
 LEAVE_S = 10.0  # for a process that is asked to end, before it is killed
 LEAST_S = 5.0  # with less left no check begins
 _LAST = 600  # characters of an unexpected error
@@ -51,8 +59,12 @@ class Result:
         }  # fmt: skip
 
 
-def run_check(check: Check, machine: Machine, limit_s: float) -> Result:
-    """Run it in a process of its own, for so long at most."""
+def run_check(
+    check: Check, machine: Machine, limit_s: float, evidence: Path | None = None
+) -> Result:
+    """Run it in a process of its own, for so long at most. If it does not hold, its logs are
+    copied into the directory `evidence`.
+    """
     result = Result(check.name, check.claim)
     if limit_s < LEAST_S:
         result.outcome, result.words = Outcome.COULD_NOT, "no time was left"
@@ -63,6 +75,14 @@ def run_check(check: Check, machine: Machine, limit_s: float) -> Result:
         code = _run(check.name, machine, root, limit_s)
         result.took_s = time.monotonic() - began_s
         _take(result, root / "told", code, limit_s)
+        if code is None and limit_s < check.limit_s * PATIENCE:
+            result.outcome = Outcome.COULD_NOT
+            result.words = f"no more time was left: it was ended after {limit_s:g} s"
+        if result.outcome not in GOOD:
+            if last := last_words(root):
+                result.words += f" (the agent's last words: {last})"
+            if evidence is not None:
+                keep(check.name, root, evidence)
     return result
 
 
@@ -77,7 +97,9 @@ def _run(name: str, machine: Machine, root: Path, limit_s: float) -> int | None:
         sys.executable, "-m", "benchmarks.gpu", "--one", name, "--root", str(root),
         "--job-python", machine.job_python, "--stand-in", machine.stand_in,
     ]  # fmt: skip
-    with (root / "said").open("w") as said:
+    if machine.no_torch is not None:
+        command += ["--no-torch", machine.no_torch]
+    with (root / SAID).open("w") as said:
         process = subprocess.Popen(
             command, cwd=ROOT, stdin=subprocess.DEVNULL, stdout=said, stderr=said,
             start_new_session=True,
@@ -108,7 +130,7 @@ def _take(result: Result, told: Path, code: int | None, limit_s: float) -> None:
     if code is None:
         result.words = f"it took longer than its limit of {limit_s:g} s"
     else:
-        said = (told.parent / "said").read_text(errors="replace").strip()
+        said = (told.parent / SAID).read_text(errors="replace").strip()
         result.words = f"exit code {code}: {said[-_LAST:]}"
 
 
@@ -142,4 +164,10 @@ def _findings(check: Check, machine: Machine, root: Path) -> Iterator[Finding]:
         raise CouldNot(why)
     with opened(machine, root / "site") as site:
         site.root.mkdir()
-        yield from check.run(site)
+        try:
+            yield from check.run(site)
+        except NoneHere:
+            raise
+        except BaseException:  # also when this process is told to end
+            site.keep_outputs()
+            raise

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import time
 from collections.abc import Callable, Sequence
@@ -10,12 +9,12 @@ from dataclasses import dataclass, field
 
 from benchmarks.gpu.check import ClaimBroken, CouldNot
 from benchmarks.gpu.jobs.notes import now_s
+from benchmarks.gpu.machine import PATIENCE
 from dlq_nodeagent.devices.nvml import NvmlDevices
 from dlq_nodeagent.devices.port import RELEASED_MEMORY_BYTES, Device, DeviceUsage
 
 LOOK_S = 0.02
-# A host that is busy with other work needs more: all waits and limits are so many times as long.
-PATIENCE = float(os.environ.get("GPU_PATIENCE", "1"))
+GPU = "--query-gpu"  # of nvidia-smi
 
 
 @dataclass
@@ -43,20 +42,22 @@ class Watched:
         return now_s()
 
 
-def wait(seen: Callable[[], object], patience_s: float, what: str) -> None:
+def wait(seen: Callable[[], object], patience_s: float, what: str, every_s: float = LOOK_S) -> None:
     """Return as soon as it is seen. Raises ClaimBroken after `patience_s`."""
     patience_s *= PATIENCE
     end_s = time.monotonic() + patience_s
     while not seen():
         if time.monotonic() > end_s:
             raise ClaimBroken(f"waited {patience_s:g} s until {what}")
-        time.sleep(LOOK_S)
+        time.sleep(every_s)
 
 
-def smi(fields: Sequence[str]) -> list[list[str]]:
-    """The words of nvidia-smi on each GPU, one for each field; without units."""
+def smi(fields: Sequence[str], switch: str = GPU) -> list[list[str]]:
+    """The words of nvidia-smi on each GPU, one for each field; without units. CouldNot where it
+    refuses.
+    """
     said = subprocess.run(
-        ["nvidia-smi", f"--query-gpu={','.join(fields)}", "--format=csv,noheader,nounits"],
+        ["nvidia-smi", f"{switch}={','.join(fields)}", "--format=csv,noheader,nounits"],
         capture_output=True, text=True, check=False, timeout=20,
     )  # fmt: skip
     if said.returncode:
@@ -65,8 +66,10 @@ def smi(fields: Sequence[str]) -> list[list[str]]:
 
 
 def number(word: str) -> float | None:
-    """The number that nvidia-smi prints; None where it has none to tell, such as [N/A]."""
+    """The number that nvidia-smi prints, or its Yes or No; None where it has none to tell, such as
+    [N/A].
+    """
     try:
-        return float(word)
+        return {"yes": 1.0, "no": 0.0}.get(word.lower()) if word.isalpha() else float(word)
     except ValueError:
         return None

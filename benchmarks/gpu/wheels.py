@@ -3,7 +3,8 @@
     python -m benchmarks.gpu.wheels PYTHON_VERSION PIP_PYTHON [--have NAME ...]
 
 Fetches into build/gpu-wheels. PYTHON_VERSION is that of the host, such as 3.12. PIP_PYTHON has pip
-here. `--have` leaves out packages that the host has, such as numpy beside PyTorch.
+here. `--have` leaves out packages that the host has, such as numpy beside PyTorch. The shim and the
+recorder of this tree go beside the wheels, for a host without a C compiler.
 """
 
 from __future__ import annotations
@@ -14,13 +15,15 @@ import shutil
 import subprocess
 from collections.abc import Iterable, Iterator
 from importlib.metadata import requires
+from pathlib import Path
 
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 from benchmarks import ROOT
-from benchmarks.gpu.bare import EXTRAS, WHEELS
+from benchmarks.gpu.bare import BUILT, EXTRAS, WHEELS
 
+COMPILED = (("nodeagent/dlq_nodeagent/shim", "dlq-*"), ("profiler/dlq_profiler/lib", "*.so"))
 BUILD = ("hatchling",)  # hatch_build.py, which compiles the shim, is a plugin of it
 PLATFORMS = ("manylinux_2_28", "manylinux_2_27", "manylinux_2_17", "manylinux2014")
 
@@ -45,9 +48,25 @@ def main() -> None:
         ],
         check=True,
     )  # fmt: skip
+    keep_built()
     found = list(WHEELS.glob("*.whl"))
     size = sum(path.stat().st_size for path in found) / 2**20
     print(f"{len(found)} wheels, {size:.0f} MiB, in {WHEELS}")
+
+
+def keep_built(root: Path = ROOT, to: Path = BUILT) -> list[Path]:
+    """Copy what is compiled in this tree, by its path there. Processor and C library must be
+    those of the host.
+    """
+    kept = []
+    for folder, pattern in COMPILED:
+        for path in sorted((root / folder).glob(pattern)):
+            if path.is_file():
+                target = to / path.relative_to(root)
+                target.parent.mkdir(parents=True, exist_ok=True)
+                shutil.copy2(path, target)
+                kept.append(target)
+    return kept
 
 
 def needed(version: str) -> set[str]:

@@ -128,6 +128,8 @@ def _attempt(job: Simulated) -> SimpleNamespace:
         # A checkpoint of a while ago: a pause loses nothing.
         checkpoint=SimpleNamespace(time_s=0.0),
         started_time_s=0.0,
+        carried_s=0.0,
+        is_out=False,
         resume_from=None,
         ended_time_s=None,
     )

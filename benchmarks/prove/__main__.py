@@ -5,9 +5,9 @@
 
 Each campaign prints what it found and keeps it in benchmarks/prove/results. `--page` writes
 docs/reliability.md anew from what is kept, and runs no campaign that is not named. The exit code is
-1 when a campaign failed. `--part` runs some of the full form and keeps it beside the other parts;
-`--take` keeps parts that other runs have left in files of DLQ_PROOFS. All that a campaign wrote
-stands in build/prove/NAME.log.
+1 when a campaign failed or missed one of its bounds (goals.py). `--part` runs some of the full form
+and keeps it beside the other parts; `--take` keeps parts that other runs have left in files of
+DLQ_PROOFS. All that a campaign wrote stands in build/prove/NAME.log.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks import ROOT
+from benchmarks.prove.bounds import judged
 from benchmarks.prove.campaigns import CAMPAIGNS, Campaign, Command
 from benchmarks.prove.page import write_page
 from benchmarks.prove.parts import Part, PartRefused, summed, told_part, with_part
@@ -46,12 +47,12 @@ def main() -> None:
     parser.add_argument("--take", nargs="+", metavar="FILE", default=(), help="parts of other runs")
     parser.add_argument("--commit", help="of the parts that are taken")
     parser.add_argument("--day", default=time.strftime("%Y-%m-%d"), help="of those parts")
-    parser.add_argument("--took-s", type=int, default=0, help="of each of those parts")
+    parser.add_argument("--took-s", type=int, default=0, help="of parts that do not say it")
     chosen = parser.parse_args()
     if unknown := [name for name in chosen.name if name not in NAMES]:
         sys.exit(f"no campaign {unknown[0]!r}; there are: {', '.join(NAMES)}")
     names = chosen.name or ([] if chosen.page else NAMES)
-    failed = []
+    failed, missed = [], []
     for campaign in CAMPAIGNS:
         if campaign.name in names:
             try:
@@ -61,10 +62,20 @@ def main() -> None:
             result.keep()
             if result.failed:
                 failed.append(campaign.name)
+            missed += told_bounds(campaign, result)
     if chosen.page:
         write_page(CAMPAIGNS)
-    if failed:
-        sys.exit(f"failed: {', '.join(failed)}")
+    if failed or missed:
+        names = f"failed: {', '.join(failed)}\n" if failed else ""
+        sys.exit(names + "\n".join(missed))
+
+
+def told_bounds(campaign: Campaign, result: Result) -> list[str]:
+    """Print each bound of a run with its verdict; return the missed ones, in words."""
+    verdicts = judged(campaign.bounds, result.found, full=result.full)
+    for each in verdicts:
+        print(f"{campaign.name}: {each}", flush=True)
+    return [f"{campaign.name}: {each}" for each in verdicts if each.missed]
 
 
 def _found(campaign: Campaign, chosen: argparse.Namespace) -> Result:
@@ -111,10 +122,10 @@ def with_parts(campaign: Campaign, before: Result | None, part: Part) -> Result:
         campaign=campaign.name,
         day=max(each.day for each in parts),
         commit=part.commit,
-        full=sum(each.size for each in parts if not each.failed) >= whole,
+        full=sum(each.size for each in parts) >= whole,
         took_s=sum(each.took_s for each in parts),
         conditions=conditions_line(conditions()).removeprefix("conditions: "),
-        found=summed([each for each in parts if not each.failed]),
+        found=summed(parts),
         failed="\n".join(failed),
         parts=parts,
     )

@@ -19,9 +19,12 @@ LEAST, MOST, RANGE = "least", "most", "range"
 # A figure's name tells how parts are put together. All other numbers are counts.
 RULES: tuple[tuple[str, str], ...] = (
     (r"first_seed|least|not_reached", LEAST),
-    (r"worst|longest|most_", MOST),
-    (r"^seed$|median|per_s$|percent|sizes|_after_s|hold_s|took_s", RANGE),
+    (r"worst|longest|most_|_within_s", MOST),
+    (r"^seed$|^agents$|median|per_s$|percent|_after_s|hold_s|took_s", RANGE),
+    (r"sizes|_mib$|_files|threads", RANGE),
 )
+# Lists: all that some part has, and only what every part has.
+OF_ANY, OF_ALL = "broken_seeds", "states_not_reached"
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,14 +65,19 @@ def with_part(parts: Iterable[Part], new: Part) -> list[Part]:
 
 
 def told_part(path: Path, commit: str, day: str, took_s: int) -> Part:
-    """The part of the seeds that another run left in its file of DLQ_PROOFS. Raises PartRefused for
-    a file that does not say which seeds.
+    """The part of the seeds that another run left in its file of DLQ_PROOFS. One in which seeds
+    broke has failed. `took_s`: of a part that does not say it. Raises PartRefused for a file that
+    does not say which seeds.
     """
     found = [json.loads(line) for line in path.read_text().splitlines()]
     if len(found) != 1 or not {"first_seed", "seeds"} <= found[0].keys():
         raise PartRefused(f"{path} does not say its first seed, and how many it has run")
-    first, seeds = found[0]["first_seed"], found[0]["seeds"]
-    return Part(first, seeds, seeds, commit, day, took_s, found)
+    told = found[0]
+    took_s = round(told.pop("took_s", took_s))
+    first, seeds = told["first_seed"], told["seeds"]
+    broken = ", ".join(map(str, told.get("broken_seeds", ()))) or "some"
+    failed = f"{told['broken']} of {seeds} seeds broke: {broken}" if told.get("broken") else ""
+    return Part(first, seeds, seeds, commit, day, took_s, found, failed)
 
 
 def summed(parts: Sequence[Part]) -> list[dict[str, Any]]:
@@ -89,7 +97,11 @@ def _one_row(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 
 
 def _together(name: str, values: Sequence[Any]) -> Any:
+    if name == OF_ALL:
+        return [one for one in values[0] if all(one in value for value in values)]
     flat = [each for value in values for each in (value if isinstance(value, list) else [value])]
+    if name == OF_ANY:
+        return sorted(flat)
     if all(each == flat[0] for each in flat) and isinstance(flat[0], str):
         return flat[0]
     rule = next((rule for words, rule in RULES if re.search(words, name)), "")
@@ -106,11 +118,12 @@ def _together(name: str, values: Sequence[Any]) -> Any:
 
 def words_of(parts: Sequence[Part], whole: int, what: str) -> str:
     """How much of the whole there is, of which commits, and how long it took together."""
-    if not parts:
+    well = [each for each in parts if not each.failed]
+    if not well:
         return f"No part has ended well. Full form: {number(whole)} ({what})."
-    size = sum(each.size for each in parts)
+    size = sum(each.size for each in well)
     commits = dict[str, list[Part]]()
-    for each in parts:
+    for each in well:
         commits.setdefault(each.commit, []).append(each)
     told = ", ".join(
         f"{commit} ({number(sum(each.size for each in those))})"
@@ -120,9 +133,11 @@ def words_of(parts: Sequence[Part], whole: int, what: str) -> str:
     when = days[0] if len(days) == 1 else f"{days[0]} to {days[-1]}"
     known_s = sum(each.took_s for each in parts)
     lasted = f", {known_s // 60} min together" if all(each.took_s for each in parts) else ""
-    parted = "part" if len(parts) == 1 else "parts"
+    parted = "part" if len(well) == 1 else "parts"
     so_far = "" if size >= whole else f" of {number(whole)} so far"
+    failed = len(parts) - len(well)
+    more = f" {failed} more failed, and their figures are in the sum." if failed else ""
     return (
-        f"Run in {len(parts)} {parted} on {when}: {number(size)}{so_far} ({what}), full "
-        f"form{lasted}. Commits: {told}."
+        f"Run in {len(well)} {parted} on {when}: {number(size)}{so_far} ({what}), full "
+        f"form{lasted}. Commits: {told}.{more}"
     )

@@ -20,7 +20,7 @@ class Result:
     campaign: str
     day: str
     commit: str
-    full: bool
+    full: bool  # the whole of the full form was run, well or not
     took_s: int
     conditions: str
     found: list[dict[str, Any]]  # figures, as each command told them

@@ -25,6 +25,7 @@ from dlq_common.identity.pki import Authority, new_key_and_csr
 SAVE_S = 1.0
 MEMORY_BYTES = 500 << 30
 RUN = "RUN_S"
+RECONNECT_MS = 1_000
 
 
 class Rank(NamedTuple):
@@ -198,7 +199,7 @@ class Fleet:
         self._authority = authority
         self._names = [f"n{number:04d}" for number in range(count)]
         self._gpus = gpus
-        self._channels: list[aio.Channel] = []
+        self._channels = dict[str, aio.Channel]()
         self._tasks: list[asyncio.Task[None]] = []
 
     async def join(self, at_once: int = 50) -> None:
@@ -211,16 +212,50 @@ class Fleet:
                 made = new_key_and_csr(name)
                 signed = self._authority.sign_node(made.request, name, time.time())
                 credentials = ssl_channel_credentials(ca, made.key, signed)
-                options = [("grpc.ssl_target_name_override", SERVER_NAME)]
+                options = [
+                    ("grpc.ssl_target_name_override", SERVER_NAME),
+                    ("grpc.max_reconnect_backoff_ms", RECONNECT_MS),
+                ]
                 channel = aio.secure_channel(self._address, credentials, options=options)
-                self._channels.append(channel)
-                welcomed = asyncio.Event()
-                node = VirtualNode(channel, name, self._gpus, self.tally, self._pool)
-                self._tasks.append(asyncio.create_task(node.run(welcomed.set)))
+                self._channels[name] = channel
                 async with asyncio.timeout(60.0):
-                    await welcomed.wait()
+                    if not await self._welcomed(name, channel):
+                        raise RuntimeError(f"the master does not welcome {name}")
 
         await asyncio.gather(*(one(name) for name in self._names))
+
+    async def come_back(self, jitter_s: float) -> None:
+        """After a restart of the master: every node dials within this time, and again until it is
+        welcomed. Ranks of before are forgotten.
+        """
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        self._tasks.clear()
+
+        async def one(name: str, channel: aio.Channel) -> None:
+            pause_s = random.uniform(0.0, jitter_s)
+            welcomed = False
+            while not welcomed:
+                await asyncio.sleep(pause_s)
+                welcomed = await self._welcomed(name, channel)
+                pause_s = RECONNECT_MS / 1e3
+
+        await asyncio.gather(*(one(*each) for each in self._channels.items()))
+
+    async def _welcomed(self, name: str, channel: aio.Channel) -> bool:
+        """Open a session; whether the master takes it."""
+        welcomed = asyncio.Event()
+        node = VirtualNode(channel, name, self._gpus, self.tally, self._pool)
+        task = asyncio.create_task(node.run(welcomed.set))
+        waiting = asyncio.create_task(welcomed.wait())
+        await asyncio.wait((task, waiting), return_when=asyncio.FIRST_COMPLETED)
+        if not waiting.done():
+            waiting.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+            return False
+        self._tasks.append(task)
+        return True
 
     def check(self) -> None:
         """Raise the error that ended a node's session."""
@@ -234,4 +269,4 @@ class Fleet:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-        await asyncio.gather(*(channel.close() for channel in self._channels))
+        await asyncio.gather(*(channel.close() for channel in self._channels.values()))

@@ -7,6 +7,7 @@ and will have none. So at every instant at most one cluster can have the job.
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import NamedTuple, assert_never
@@ -125,37 +126,38 @@ def leaving(hand: HandOver) -> HandOver:
     return replace(hand, tries=hand.tries + 1)
 
 
+class HandOverOrder(NamedTuple):
+    """The steps after the answers to an order: to submit a job, or to end the waiting one."""
+
+    obeyed: Callable[[HandOver, Accepted], HandOver]
+    refused: Callable[[HandOver], HandOver]  # by the only one that has left
+    words: str  # of a refusal
+    doubt: NextAct  # the question after it, where an earlier try may still be on its way
+
+
 def tried(hand: HandOver, answer: Tried) -> HandOver:
     """After the submission that `leaving` has announced."""
-    match answer:
-        case Accepted():
-            return _placed(hand, answer)
-        case Declined():
-            told = _told(hand, f"refused it: {answer.why}")
-            # An earlier try may still be on its way, and nothing says that it is refused too.
-            return replace(told, act=NextAct.PROVE) if hand.tries > 1 else _next(told)
-        case Unheard() if answer.left:
-            return _told(hand, f"did not answer: {answer.why}")
-        case Unheard():
-            back = _told(replace(hand, tries=hand.tries - 1), f"was not reached: {answer.why}")
-            return back if back.tries else _next(back)
-        case _:
-            assert_never(answer)
+    return _ordered(hand, answer, HandOverOrder(_placed, _next, "refused it", NextAct.PROVE))
 
 
 def taken(hand: HandOver, answer: Tried) -> HandOver:
     """After the order to end the waiting job, that `leaving` has announced."""
+    return _ordered(hand, answer, HandOverOrder(_free, _stayed, "keeps it", NextAct.KEEP))
+
+
+def _ordered(hand: HandOver, answer: Tried, order: HandOverOrder) -> HandOver:
     match answer:
         case Accepted():
-            return _free(hand)
+            return order.obeyed(hand, answer)
         case Declined():
-            told = _told(hand, f"keeps it: {answer.why}")
-            return replace(told, act=NextAct.KEEP) if hand.tries > 1 else _stayed(told)
+            told = _told(hand, f"{order.words}: {answer.why}")
+            # Nothing says that an earlier try is refused too.
+            return replace(told, act=order.doubt) if hand.tries > 1 else order.refused(told)
         case Unheard() if answer.left:
-            return _told(hand, f"did not answer: {answer.why}")
+            return _silent(hand, answer)
         case Unheard():
             back = _told(replace(hand, tries=hand.tries - 1), f"was not reached: {answer.why}")
-            return back if back.tries else _stayed(back)
+            return back if back.tries else order.refused(back)
         case _:
             assert_never(answer)
 
@@ -164,11 +166,11 @@ def kept(hand: HandOver, answer: Proof) -> HandOver:
     """After the question whether the order to end it has taken effect."""
     match answer:
         case Accepted():
-            return _free(hand)
+            return _free(hand, answer)
         case Withdrawn():
             return _stayed(hand)
         case Unheard():
-            return _told(hand, f"did not answer: {answer.why}")
+            return _silent(hand, answer)
         case _:
             assert_never(answer)
 
@@ -183,7 +185,7 @@ def proven(hand: HandOver, answer: Proof) -> HandOver:
         case Withdrawn():
             return _next(_told(hand, "has no job of it"))
         case Unheard():
-            return _told(hand, f"did not answer: {answer.why}")
+            return _silent(hand, answer)
         case _:
             assert_never(answer)
 
@@ -206,7 +208,12 @@ def _placed(hand: HandOver, answer: Accepted) -> HandOver:
     return _ended(replace(told, job=answer.job), HandOverState.PLACED)
 
 
-def _free(hand: HandOver) -> HandOver:
+def _silent(hand: HandOver, answer: Unheard) -> HandOver:
+    """The question may have arrived, and comes again."""
+    return _told(hand, f"did not answer: {answer.why}")
+
+
+def _free(hand: HandOver, _: Accepted) -> HandOver:
     """The waiting job has ended, and never ran: another cluster may get it."""
     told = _told(hand, "has let it go")
     return replace(told, act=NextAct.SUBMIT, tries=0)

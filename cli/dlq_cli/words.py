@@ -16,7 +16,7 @@ ENDED = frozenset({"completed", "failed", "cancelled", "timed_out"})
 # is silent still holds its job: NF is an end, and programs would submit such a job again.
 SLURM_CODES: Mapping[str, str] = {
     "pending": "PD", "queued": "PD", "held": "PD", "assigned": "CF", "preparing": "CF",
-    "starting": "CF", "running": "R", "profiling": "R", "pausing": "CG", "unknown": "R", "completed": "CD",  # noqa: E501
+    "starting": "CF", "running": "R", "profiling": "R", "suspended": "S", "pausing": "CG", "unknown": "R", "completed": "CD",  # noqa: E501
     "failed": "F", "cancelled": "CA", "timed_out": "TO",
 }  # fmt: skip
 

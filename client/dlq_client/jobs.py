@@ -247,8 +247,10 @@ class Jobs(ServiceCalls[JobServiceStub]):
         request = wire.ReleaseJobRequest(job_id=target, only_first=only_first)
         return _edited(self._change(self.stub.ReleaseJob, request))
 
-    def pause_each(self, target: str, *, accept_loss: bool = False) -> Edited:
-        request = wire.PauseJobRequest(job_id=target, accept_loss=accept_loss)
+    def pause_each(
+        self, target: str, *, accept_loss: bool = False, in_memory: bool = False
+    ) -> Edited:
+        request = wire.PauseJobRequest(job_id=target, accept_loss=accept_loss, in_memory=in_memory)
         answer = self._change(self.stub.PauseJob, request)
         return replace(_edited(answer), losses=list(answer.losses))
 

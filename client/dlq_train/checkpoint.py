@@ -19,6 +19,7 @@ from dlq_train import clock, files
 MARKER = "COMMITTED"
 INCOMPLETE = ".incomplete"
 
+_PIECE_BYTES = 1 << 20
 _NAME = re.compile(r"step-(\d{6,})")
 
 
@@ -140,8 +141,12 @@ def _seal(path: Path, root: Path) -> dict[str, str | int]:
 
 
 def _sha256(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
+    # `hashlib.file_digest` came with Python 3.11, and trainings run on older ones too.
+    digest = hashlib.sha256()
+    with path.open("rb", buffering=0) as file:
+        while piece := file.read(_PIECE_BYTES):
+            digest.update(piece)
+    return digest.hexdigest()
 
 
 def _files_in(root: Path) -> list[Path]:

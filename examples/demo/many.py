@@ -258,8 +258,10 @@ def show(root: Path) -> None:
         settings = quick(lease=PATIENT, settings=STAYS, stretch=STRETCH, twin=True)
         for name in PRICES:
             (root / name).mkdir()
-            one = Cluster(root / name, settings=settings, nodes=(NODE,))
-            clusters[name] = opened.enter_context(one)
+            clusters[name] = Cluster(root / name, settings=settings, nodes=(NODE,))
+            opened.push(clusters[name])  # also one that has not quite begun is stopped
+        with ThreadPoolExecutor() as pool:
+            list(pool.map(Cluster.__enter__, clusters.values()))
         door = Door(root, clusters, screen)
         door.write_list()
         proofs = perform(door, count)

@@ -4,7 +4,6 @@ import gc
 import logging
 import math
 import os
-import pwd
 import resource
 import sys
 from collections.abc import Callable, Iterable, Iterator
@@ -44,7 +43,7 @@ from dlq_master.databases import (
     place_of,
     stored_meta,
 )
-from dlq_master.founding import Charter, found
+from dlq_master.founding import Charter, caller_name, found
 from dlq_master.model.jobs.job import RestartLimits
 from dlq_master.model.nodes.gpu_health import actions_of
 from dlq_master.pair_commands import pair
@@ -278,7 +277,7 @@ def restore_copy(
             replace=replace,
             passphrase=read_private(passphrase_file).strip() if passphrase_file else None,
             ca_key=ca_key,
-            by=pwd.getpwuid(os.getuid()).pw_name,
+            by=caller_name(),
         )
         said = restore(wanted, SteadyClock().now_s())
     for line in said:
@@ -309,7 +308,7 @@ def reset_clock_(config_path: Path, yes: bool) -> None:
         config = load_config(MasterConfig, config_path)
         need_sqlite(config, "dlq-master reset-clock")
         database = path_of(config)
-        slot_s, actor = config.lease.terms().slo_term_s, pwd.getpwuid(os.getuid()).pw_name
+        slot_s, actor = config.lease.terms().slo_term_s, caller_name()
         done = reset_clock(database, now_s, MOST_APART_S, slot_s, actor)
     if done.shift_s:
         back, since = approximate_span(done.shift_s), format_instant(done.since_s)
@@ -478,7 +477,7 @@ def _checked(config: MasterConfig) -> None:
     _check_interactive(config)
     _check_groups(config)
     config.checks.check()
-    config.stall.rule()
+    config.first_step_rule()
     config.straggler.rule()
     with _naming("loans.load"):
         check_source(config.loans.load)

@@ -38,17 +38,18 @@ class Charter:
 def found(charter: Charter, now_s: float) -> User:
     """Make the cluster; return its first admin, the user that runs this.
 
-    Raises ConfigError when there is one already, OSError, or ValueError for a bad name. A founding
-    that was cut short has no ca.key: it can be begun again in an empty directory.
+    Raises ConfigError when there is one already or the caller has no account, OSError, or
+    ValueError for a bad name. A founding that was cut short has no ca.key: it can be begun again in
+    an empty directory.
     """
     state_dir, config_path = charter.state_dir, charter.config_path
     if (state_dir / "ca.key").exists() or config_path.exists():
         raise ConfigError(f"there is a cluster in {state_dir} already, or {config_path} exists")
     check_owner(charter.owner)
+    admin = _invoker(now_s)
     state_dir.mkdir(mode=0o755, parents=True, exist_ok=True)
     _make_checkpoint_root(charter.checkpoint_root)
     authority = Authority.create(charter.cluster, now_s)
-    admin = _invoker(now_s)
     _first_database(state_dir / "dlq.db", charter.cluster, admin)
     write_public(state_dir / "ca.crt", authority.certificate_pem())
     write_public(config_path, _first_config(charter).encode())
@@ -96,8 +97,25 @@ def _make_checkpoint_root(path: Path) -> None:
     path.chmod(0o1777 if os.geteuid() == 0 else 0o700)
 
 
+def caller_name() -> str:
+    """The account that runs this, for records; `uid 4711` where this host has no name for it."""
+    try:
+        return pwd.getpwuid(os.getuid()).pw_name
+    except KeyError:
+        return f"uid {os.getuid()}"
+
+
 def _invoker(now_s: float) -> User:
-    account = pwd.getpwuid(os.getuid())
+    """The account that founds the cluster, as its first admin. ConfigError for a uid without
+    one.
+    """
+    try:
+        account = pwd.getpwuid(os.getuid())
+    except KeyError:
+        raise ConfigError(
+            f"uid {os.getuid()} has no account on this host, and a cluster needs a first admin",
+            hint="make the account (useradd), or call `dlq-master init` from another one",
+        ) from None
     groups = tuple(sorted(set(os.getgrouplist(account.pw_name, account.pw_gid))))
     return User(account.pw_name, "admin", account.pw_uid, account.pw_gid, groups, now_s)
 

@@ -89,8 +89,8 @@ def run_hook(copies: Copies, made: Path) -> None:
     settings = copies.settings
     if not settings.hook:
         return
-    account = settings.hook_user or pwd.getpwuid(copies.state_dir.stat().st_uid).pw_name
     try:
+        account = settings.hook_user or pwd.getpwuid(copies.state_dir.stat().st_uid).pw_name
         what = _ended(settings, pwd.getpwnam(account), made)
     except (OSError, KeyError) as error:
         what = f"could not be started: {error}"

@@ -34,12 +34,13 @@ from dlq_master.control.forecast.forecasts import PAST_KEPT, ForecastKeeper
 from dlq_master.control.forecast.twin_process import TwinProcess
 from dlq_master.control.jobs.state import window_of
 from dlq_master.control.loans.loan_auto import Follower
-from dlq_master.control.loop.failpoints import Failpoints
+from dlq_master.control.loop.failpoints import Failpoints, OnPurpose
 from dlq_master.control.loop.incidents import HandlerFailed
 from dlq_master.control.loop.loop import Loop
 from dlq_master.control.loop.meter import Meter
 from dlq_master.control.loop.preload import preload
 from dlq_master.control.loop.ticks import PERIODS_S, start_metronome
+from dlq_master.control.nodes.state import MasterBoots
 from dlq_master.control.pool_config import PoolConfig
 from dlq_master.control.read_model.ports import Foresight
 from dlq_master.control.stimuli import PlanMade
@@ -60,7 +61,7 @@ from dlq_master.rpc.people.groups import Groups
 from dlq_master.rpc.people.host_accounts import HostAccounts
 from dlq_master.rpc.people.login_broker import BrokerSettings, LoginBroker
 from dlq_master.rpc.server import MasterServer, ServerSettings
-from dlq_master.start_clock import anchor, start_clock, this_boot
+from dlq_master.start_clock import anchor, former_boot, start_clock, this_boot
 from dlq_master.store.batch import CA_FILES, HOOKS_SEEN, Batch, Loaded, PastJobs
 from dlq_master.store.committing import BatchWriter
 from dlq_master.store.reader import StoreReader
@@ -88,7 +89,7 @@ def serve_until_stopped(config: MasterConfig, early: EarlyCheck | None) -> None:
     """
     pin()
     clock, faults = SteadyClock(), deque[float](maxlen=MOST_FAULTS)
-    stepped_down = False
+    stepped_down, staggers = False, Failpoints(config.debug.failpoint).staggers
     while True:
         try:
             stepped_down = asyncio.run(serve(config, early, stepped_down=stepped_down))
@@ -105,6 +106,8 @@ def serve_until_stopped(config: MasterConfig, early: EarlyCheck | None) -> None:
                 where=told.where,
                 failures=told.failures,
             )
+            if staggers and isinstance(failed.__cause__, OnPurpose):
+                continue
             faults.append(clock.boottime_s())
             if len(faults) == MOST_FAULTS and faults[-1] - faults[0] < MINUTE:
                 raise DlqError(f"the master failed {MOST_FAULTS} times within a minute") from failed
@@ -153,6 +156,7 @@ async def _serve(
         get_logger("master").error(kind, cause=cause, **facts)
     state, first = start(config, loaded, clock.now_s(), losses)
     first.meta |= anchor(clock, boot_id)
+    state.nodes.instances.boots = MasterBoots(former_boot(loaded.meta), boot_id)
     _begin_to_follow(config, state, first)
     state.machines.seed = seed_of(state_dir, "pools")
     if config.pools or state.cluster.due:
@@ -228,8 +232,8 @@ async def _serve(
     )
     _make_desk(config, state, loop, server, authority, audit, leaving)
     listening = passed.get(LOGIN_SOCKET)
-    groups = Groups(loop, HostAccounts(), server.open_calls.look)
-    server.door.refusal = groups.refusal
+    groups = Groups(loop, HostAccounts(), server.open_calls.look, state_dir=state_dir)
+    server.door.refusal, server.door.looks = groups.refusal, groups.due
     leaving.callback(groups.close)
     broker = _broker(config, server.advertised, loop, authority, audit, clock, groups, listening)
     if config.listen.metrics:
@@ -418,6 +422,7 @@ def _server(
         lead=leads,
         hooks=hooks,
         relay=_relay(config),
+        failpoints=Failpoints(config.debug.failpoint),
     )
 
 
@@ -495,7 +500,7 @@ def _pools(config: MasterConfig) -> tuple[PoolConfig, ...]:
     """Pools with the accounts of their programs; few masters have any."""
     from dlq_master.providers.accounts import with_accounts
 
-    return with_accounts(config.pools, config.renting)
+    return with_accounts(config.pools, config.renting, listens=config.listen.api)
 
 
 def _broker(

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import pwd
 import sys
 import threading
 from pathlib import Path
@@ -72,6 +70,7 @@ def recover_shipped(
       dlq-master recover --from /srv/dlq-shipped --passphrase-file /root/dlq.passphrase
     """
     from dlq_master.control.config import MasterConfig
+    from dlq_master.founding import caller_name
     from dlq_master.recovering import Recovery, folder_with_config, recover
     from dlq_master.restoring import Restore, check_config
 
@@ -85,7 +84,7 @@ def recover_shipped(
             replace=replace,
             passphrase=read_private(passphrase_file).strip() if passphrase_file else None,
             ca_key=ca_key,
-            by=pwd.getpwuid(os.getuid()).pw_name,
+            by=caller_name(),
         )
         wanted = Recovery(place=place, restore=restore, although_alive=although_alive, again=again)
         said = recover(wanted, SteadyClock().now_s(), threading.Event().wait)

@@ -68,6 +68,12 @@ def anchor(clock: Clock, boot_id: str) -> dict[str, str]:
     return {ANCHOR: json.dumps(told)}
 
 
+def former_boot(meta: Mapping[str, str]) -> str:
+    """The boot in which the last master began, as `this_boot` tells it; empty where none did."""
+    stored = meta.get(ANCHOR)
+    return str(json.loads(stored)["boot_id"]).replace("-", "") if stored is not None else ""
+
+
 def _check(wall_s: float, last_time_s: float, passed_s: float | None, state_dir: Path) -> None:
     if last_time_s == 0.0:
         return  # nothing was ever stored
@@ -97,6 +103,6 @@ def _passed_to(meta: Mapping[str, str], host: Clock, boot_id: str) -> float | No
     if stored is None:
         return None
     found = json.loads(stored)
-    if not boot_id or found["boot_id"].replace("-", "") != boot_id:
+    if not boot_id or former_boot(meta) != boot_id:
         return None
     return float(found["now_s"]) + host.boottime_s() - float(found["boottime_s"])

@@ -20,6 +20,7 @@ from dlq_nodeagent.launch.rules import AgentJobsConfig, LaunchRules, OutputConfi
 from dlq_nodeagent.line.uplink import ReconnectConfig
 from dlq_nodeagent.model.launch import RunAs
 from dlq_nodeagent.runtimes.podman.client import PodmanConfig
+from dlq_nodeagent.suspension.port import SuspendConfig
 from dlq_nodeagent.users_map import check_users_map
 
 _LONGEST_RUN_ROOT = 50  # podman's own limit
@@ -75,6 +76,7 @@ class AgentConfig:
     output: OutputConfig = field(default_factory=OutputConfig)
     disk: DiskConfig = field(default_factory=DiskConfig)
     gpus: GpusConfig = field(default_factory=GpusConfig)
+    suspend: SuspendConfig = field(default_factory=SuspendConfig)
     reconnect: ReconnectConfig = field(default_factory=ReconnectConfig)
     # lines below it are not written
     log_level: Literal["debug", "info", "warning", "error"] = "info"

@@ -14,7 +14,7 @@ from dlq_common.daemon.logs import get_logger
 from dlq_common.fence import LeaderFence
 from dlq_nodeagent.launch.rules import AgentJobsConfig
 from dlq_nodeagent.line.uplink import Contact, LinkState, ReconnectConfig, Uplink, UplinkTransport
-from dlq_nodeagent.model.errands import Errands, Look, Preparation, Purpose
+from dlq_nodeagent.model.errands import Errands, Look, MoveResult, Preparation, Purpose
 from dlq_nodeagent.model.launch import RankKey
 from dlq_nodeagent.model.messages import (
     TAKES_STEPS,
@@ -37,10 +37,12 @@ from dlq_nodeagent.model.messages import (
     ProfileFound,
     RankReport,
     ReportAck,
+    Resume,
     Save,
     Signal,
     StepsAck,
     Stop,
+    Suspend,
     UnexplainedRank,
     Welcome,
 )
@@ -211,6 +213,9 @@ class AgentCore:
     def looked(self, key: RankKey, purpose: Purpose, look: Look) -> None:
         self.supervisor.looked(key, purpose, look)
 
+    def moved(self, key: RankKey, result: MoveResult) -> None:
+        self.supervisor.moves.done(key, result)
+
     def gpus_seen(self, look: GpuLook) -> None:
         self.uplink.send(look)
 
@@ -274,6 +279,8 @@ class AgentCore:
                 return self.supervisor.signal(order)
             case Save():
                 return self.supervisor.ask_save(order)
+            case Suspend() | Resume():
+                return self.supervisor.moves.ask(order)
             case OpenLog():
                 self._open_log(order)
                 return ""

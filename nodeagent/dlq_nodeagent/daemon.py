@@ -20,6 +20,7 @@ from dlq_common.ids import Ids
 from dlq_nodeagent.cgroups.detect import detect, node_group
 from dlq_nodeagent.cgroups.port import CgroupTree
 from dlq_nodeagent.cgroups.trees import NoTree
+from dlq_nodeagent.cgroups.trial import tried
 from dlq_nodeagent.config import AgentConfig, check_master_address, node_address
 from dlq_nodeagent.core import AgentCore
 from dlq_nodeagent.devices.choose import open_devices
@@ -62,6 +63,7 @@ from dlq_nodeagent.state.disk_watch import DiskWatch
 from dlq_nodeagent.state.instance import open_instance, read_machine_id
 from dlq_nodeagent.state.journal import FileJournal
 from dlq_nodeagent.state.state_dir import refuse_if_foreign
+from dlq_nodeagent.suspension.suspender import open_suspender
 from dlq_nodeagent.workshop import Workshop
 from dlq_profiler.injection import built
 
@@ -162,6 +164,7 @@ def _build(
     elif cores.count and not cores.host:
         log.warning("cores_not_exclusive", why="node.cpus names another number than the host has")
     runtime, contact, podman = _runtime(config, node_id, cgroups, clock)
+    suspender = open_suspender(config.suspend, devices, config.gpus.free_below, clock)
     facts = wire.node_facts(
         host,
         devices.devices(),
@@ -171,6 +174,7 @@ def _build(
         instance_id=config.node.instance,
         runtimes=() if podman is None else (runtime.name,),
         cores=cores,
+        suspend_bytes=0 if suspender.why_not else config.suspend.memory,
     )
     transport = GrpcTransport(channels, facts, wake=wake.set)
     relay = LogRelay(channels, runtime)
@@ -207,6 +211,7 @@ def _build(
         wake=wake.set,
         free_below_bytes=config.gpus.free_below,
     )
+    workshop.suspender = suspender
     core = AgentCore(
         clock=clock,
         runtime=runtime,
@@ -223,6 +228,7 @@ def _build(
     transport.listener = core
     workshop.answers = core
     _say_hello_to_the_log(config, node_id, address, host, devices, runtime)
+    core.supervisor.moves.short = suspender.is_short
     if podman is not None:
         core.supervisor.secrets_of = partial(secrets_of, podman.containers.secrets)
     core.start()
@@ -268,7 +274,7 @@ def _cgroups(config: AgentConfig, node_id: str) -> CgroupTree:
         return NoTree("fake jobs have no processes")
     group = node_group(node_id, config.node.state_dir)
     try:
-        cgroups = detect(group, base=config.node.cgroup)
+        cgroups = tried(detect(group, base=config.node.cgroup))
     except FileNotFoundError as error:
         raise ConfigError(f"node.cgroup: {error.strerror}", key="node.cgroup") from None
     if cgroups.mode == "none":
@@ -277,7 +283,10 @@ def _cgroups(config: AgentConfig, node_id: str) -> CgroupTree:
 
 
 def _separates(config: AgentConfig, devices: Devices, cgroups: CgroupTree) -> bool:
-    """Whether jobs can be kept from other jobs' GPUs; ConfigError when they must and cannot be."""
+    """Whether jobs are kept from other jobs' GPUs; ConfigError when they must and cannot be.
+
+    Where a GPU has no node of its own, no rule is made: it would keep jobs from their own GPUs.
+    """
     wanted = config.jobs.own_gpus
     why = cgroups.devices_open or without_node(devices.devices())
     if why and any(not device.virtual for device in devices.devices()) and wanted != "off":
@@ -288,7 +297,7 @@ def _separates(config: AgentConfig, devices: Devices, cgroups: CgroupTree) -> bo
                 key="jobs.own_gpus",
             )
         log.warning("gpus_not_exclusive", why=why)
-    return not cgroups.devices_open and wanted != "off"
+    return not why and wanted != "off"
 
 
 def _runtime(

@@ -27,6 +27,7 @@ from dlq_nodeagent.model.port import AttemptExists, ExitRecord, Handle, Runtime,
 from dlq_nodeagent.model.rank import (
     ALIVE,
     OVER,
+    SUSPENSION,
     Acknowledged,
     Effect,
     Exited,
@@ -54,6 +55,7 @@ from dlq_nodeagent.ranks.holding import Holding
 from dlq_nodeagent.ranks.keeping import Keeping
 from dlq_nodeagent.ranks.last_words import blames_others, is_told, last_lines, no_secrets
 from dlq_nodeagent.ranks.looking import Looking
+from dlq_nodeagent.ranks.moves import RankMoves
 from dlq_nodeagent.ranks.orders import Orders
 from dlq_nodeagent.ranks.step_lists import StepLists
 from dlq_nodeagent.ranks.using import RankUses
@@ -96,6 +98,7 @@ class Supervisor:
     secrets_of: Callable[[Launch], Sequence[bytes] | None] = no_secrets
     """The secrets of a rank, hidden in its output; None: not known any more."""
     profiles: Profiles = field(init=False)
+    moves: RankMoves = field(init=False)
     step_lists: StepLists = field(init=False)
     _uses: RankUses = field(init=False)
     _watched: dict[RankKey, Watched] = field(default_factory=dict)
@@ -130,6 +133,15 @@ class Supervisor:
             runtime=self.runtime,
             record=self._keeping.record,
             watched=self._watched.get,
+        )
+        self.moves = RankMoves(
+            clock=self.clock,
+            runtime=self.runtime,
+            errands=self.errands,
+            apply=self._apply,
+            sync=self.sync,
+            fit=self._known,
+            open_ranks=self._open.values(),
         )
         self._uses = RankUses(self.clock, self.runtime)
         self.step_lists = StepLists(
@@ -332,7 +344,8 @@ class Supervisor:
         watched = self._watched.get(key)
         if watched is None or watched.rank.launch.fence != fence:
             return None
-        return watched.handle if watched.rank.state in ALIVE else None
+        state = watched.rank.state
+        return watched.handle if state in ALIVE and state not in SUSPENSION else None
 
     def progress(self) -> tuple[RankProgress, ...]:
         now_s = self.clock.boottime_s()
@@ -348,7 +361,7 @@ class Supervisor:
         return frozenset(
             index
             for watched in list(self._open.values())
-            if watched.rank.state not in OVER
+            if watched.rank.state not in OVER and watched.rank.state is not RankState.SUSPENDED
             for index in watched.rank.launch.gpu_indexes
         )
 
@@ -357,7 +370,7 @@ class Supervisor:
         return {
             index: watched.rank.launch.key.job_id
             for watched in self._open.values()
-            if watched.rank.state in ALIVE
+            if watched.rank.state in ALIVE and watched.rank.state is not RankState.SUSPENDED
             for index in watched.rank.launch.gpu_indexes
         }
 
@@ -406,6 +419,7 @@ class Supervisor:
             self._drive(watched, now_s)
             self.profiles.drive(watched, now_s)
             self.step_lists.drive(watched, now_s)
+        self.moves.make_room(now_s)
         self._holding.apply(self._open.values())
         self._keeping.catch_up(self._open.values())
         settled = [watched for watched in self._open.values() if self._is_settled(watched)]
@@ -446,6 +460,8 @@ class Supervisor:
                 self._drive_preparing(watched, now_s)
             case RankState.LAUNCHING | RankState.RUNNING:
                 self._looking.if_due(watched, Purpose.WATCH, _WATCH_S)
+            case RankState.SUSPENDING | RankState.SUSPENDED | RankState.RESUMING:
+                self.moves.drive(watched, now_s)
             case RankState.STOP_WAITING:
                 self._drive_waiting(watched, now_s)
             case RankState.STOPPING:

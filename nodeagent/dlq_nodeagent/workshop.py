@@ -20,6 +20,8 @@ from dlq_nodeagent.launch.launching import Launching, place_of, refusal, watch_o
 from dlq_nodeagent.model.errands import (
     Look,
     LookOrder,
+    Move,
+    MoveResult,
     Preparation,
     PrepareOrder,
     Purpose,
@@ -39,6 +41,7 @@ from dlq_nodeagent.model.mistakes import LaunchRefused
 from dlq_nodeagent.model.port import Handle
 from dlq_nodeagent.profiling.places import Station
 from dlq_nodeagent.runtimes.podman.pulls import ImageWanted, PullWish
+from dlq_nodeagent.suspension.port import MoveBroken, MoveOrder, MoveRefused, Suspender
 from dlq_profiler.records.tail import TrafficLook
 
 # A rank on a dead file system holds at most three: one for each purpose of a look.
@@ -61,6 +64,8 @@ class Answers(Protocol):
 
     def looked(self, key: RankKey, purpose: Purpose, look: Look) -> None: ...
 
+    def moved(self, key: RankKey, result: MoveResult) -> None: ...
+
     def gpus_seen(self, look: GpuLook) -> None: ...
 
     def profile_read(self, key: RankKey, found: ProfileFound) -> None: ...
@@ -73,6 +78,8 @@ class Workshop:
 
     answers: Answers
     """Set once, before the first errand."""
+    suspender: Suspender | None = None
+    """None: no rank is ever suspended here."""
 
     def __init__(
         self,
@@ -144,6 +151,29 @@ class Workshop:
         with suppress(LaunchRefused):
             return not all(device.virtual for device in self._launching.devices_of(launch))
         return False
+
+    def move(self, order: Move) -> None:
+        launch = order.launch
+        self._run(
+            lambda: self._move(order),
+            lambda result: self.answers.moved(launch.key, result),
+            lambda error: MoveResult(broken=f"{type(error).__name__}: {error}"),
+            self._threads,
+        )
+
+    def _move(self, order: Move) -> MoveResult:
+        suspender = self.suspender
+        if suspender is None:
+            return MoveResult(refusal="this node suspends no jobs")
+        uuids = tuple(device.uuid for device in self._launching.devices_of(order.launch))
+        wanted = MoveOrder(key=order.launch.key, uuids=uuids, still=order.still, held=order.held)
+        try:
+            moved = suspender.suspend(wanted) if order.out else suspender.resume(wanted)
+        except MoveRefused as refused:
+            return MoveResult(refusal=str(refused))
+        except MoveBroken as broken:
+            return MoveResult(broken=str(broken))
+        return MoveResult(nbytes=moved.nbytes, took_s=moved.took_s)
 
     def look_at_gpus(self, number: int) -> None:
         if self._at_gpus:

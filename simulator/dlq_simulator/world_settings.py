@@ -17,6 +17,8 @@ from dlq_simulator.world.speed import Speed
 # One pause and resume cost about a minute in the papers' testbeds. It is 57 to 62 s in Tiresias
 # (lost time over preemptions), 63 s in Aryl. Half of it is charged on each side.
 COSTS: Mapping[str, float] = MappingProxyType({"save_s": 30, "resume_s": 30, "term_s": 300})
+# Of suspended jobs: GB on each GPU, and GB that the memory of a host takes up.
+GPU_GB, HOST_GB = 30.0, 512.0
 
 
 def costs(words: Mapping[str, str]) -> dict[str, float]:
@@ -45,6 +47,12 @@ def terms(cost_s: Mapping[str, float], slot_terms: int = 4) -> Terms:
             "correct --set",
         )
     return Terms(be_term_s=term_s, slo_term_s=slo_term_s, save_lead_s=save_s, resume_s=resume_s)
+
+
+def moves(words: Mapping[str, str]) -> tuple[int, int]:
+    """Bytes that a job holds on each GPU, and bytes of GPU memory that each host takes up."""
+    told = {"gpu_gb": GPU_GB, "host_gb": HOST_GB, **read(words, _MOVES)}
+    return int(told["gpu_gb"] * 1e9), int(told["host_gb"] * 1e9)
 
 
 def speed(words: Mapping[str, str]) -> Speed:
@@ -106,10 +114,13 @@ _SPEED: Readers = MappingProxyType(
         "mixed": ("mixed", _share),
     }
 )
+_MOVES: Readers = MappingProxyType(
+    {"gpu_gb": ("gpu_gb", positive), "host_gb": ("host_gb", positive)}
+)
 _PROFILING: Readers = MappingProxyType(
     {"profile_s": ("profile_s", seconds), "noise": ("noise", seconds)}
 )
-WORLD = (*_COSTS, *_SPEED)  # settings of every replay
+WORLD = (*_COSTS, *_SPEED, *_MOVES)  # settings of every replay
 PROFILING = tuple(_PROFILING)  # of those whose policy uses run times
 
 

@@ -25,6 +25,7 @@ from dlq_client.jobs import Jobs
 from dlq_client.nodes import Nodes
 from dlq_common.identity.pki import Role
 from support.ledger_clients import drain, load
+from support.proofs import proved
 from support.waiting import wait_until
 
 pytestmark = [
@@ -73,6 +74,17 @@ def test_nothing_is_lost_nothing_runs_twice_and_no_wall_falls() -> None:
         assert harm_done(site) == []
         assert [wrong for one in crowd for wrong in one.wrongs if "secret" in wrong] == []
         assert site.wrongs() == []
+        proved(
+            "everything at once",
+            seed=SEED,
+            kills=sum(kills.values()),
+            freezes=freezes,
+            hostile_jobs=sum(scripts.values()),
+            most_kinds_of_them=len(scripts),
+            forged_calls=sum(sum(one.codes.values()) for one in crowd),
+            walls_fallen=0,
+            **found,
+        )
 
 
 def trouble(site: AttackedSite, chance: random.Random, until_s: float) -> int:

@@ -157,6 +157,51 @@ def test_each_fact_of_the_driver_is_a_symptom(
     assert words in found.symptoms[0][1]
 
 
+def test_an_odd_answer_to_a_side_question_is_shown_and_takes_nothing_away(box: NvmlBox) -> None:
+    """The GPU is as well known as without that answer, and the question is named."""
+    box.add_gpu("GPU-a")
+    probed = ProbedDevices(box.start_probe())
+    for line in (
+        *("temperature|0|54", "utilization|0|97", "link|0|0|1|0"),
+        *("fails|0|nvmlDeviceGetNvLinkState|999", "fails|0|nvmlDeviceGetTemperature|999"),
+    ):
+        box.say(line)
+    (found,) = probed.vitals()
+    (sample,) = probed.samples()
+    probed.close()
+    ((code, words),) = found.symptoms
+    assert code == "odd_answer"
+    assert "nvmlDeviceGetNvLinkState answers with error 999" in words
+    assert "nvmlDeviceGetTemperature answers with error 999" in words
+    assert (found.temperature_celsius, found.utilization_percent) == (None, 97)
+    assert (sample.utilization_percent, found.usage is not None) == (97, True)
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "code"),
+    [
+        ("nvmlDeviceGetMigMode", 15, "gpu_is_lost"),
+        ("nvmlDeviceGetComputeRunningProcesses_v3", 999, "nvml_error_999"),
+    ],
+)
+def test_a_silent_card_and_one_whose_use_is_not_known_are_faults(
+    box: NvmlBox, call: str, error: int, code: str
+) -> None:
+    box.add_gpu("GPU-a")
+    box.say(f"fails|0|{call}|{error}")
+    assert list(vitals_of(box)) == [code]
+
+
+def test_the_drivers_own_minor_number_is_told(box: NvmlBox) -> None:
+    box.add_gpu("GPU-a")
+    box.add_gpu("GPU-b")
+    box.say("minor|1|7")
+    box.say("fails|1|nvmlDeviceGetPciInfo_v3|999")
+    probed = ProbedDevices(box.start_probe())
+    assert [device.minor for device in probed.devices()] == [None, 7]
+    probed.close()
+
+
 def test_a_card_that_is_well_has_no_symptoms_and_its_figures(box: NvmlBox) -> None:
     box.add_gpu("GPU-a")
     for line in ("temperature|0|54", "utilization|0|97", "throttle|0|4", "recovery|0|0"):

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from dlq_common.fence import LeaderFence
+from dlq_master.leader.lease import LeaderLease, LeaseTerms, carried_out
 from dlq_master.leader.row import LeaseRow, RowUnknown
 from support.postgres_site import PostgresServer, postgres_site
 from support.simulated_lease import LeaseServer, SimulatedRow
@@ -231,6 +232,41 @@ def test_a_session_whose_descriptor_is_high_lives_on(server: PostgresServer) -> 
     wait_until(lambda: not row.wait(0.01), what="the end is noticed")
     end(row)
     opened.close()
+
+
+@pytest.mark.long("unit/master/leader/test_leader_lease.py")
+def test_a_leader_falls_silent_when_its_server_is_told_to_confirm_alone() -> None:
+    from dlq_master.leader.postgres_row import PostgresRow
+    from dlq_master.store.postgres.line import PostgresPlace
+    from support.postgres_store import begin_anew
+
+    with postgres_site() as site:
+        site.add_standby()
+        place = PostgresPlace(site.primary.dsn, tls="disable")
+        begin_anew(place)
+        site.primary.ask("UPDATE leader SET holder = '', ttl_s = 0")
+        lease, row, now_s = LeaderLease("one", LeaseTerms()), PostgresRow(place, TTL_S), 100.0
+
+        def pass_s(span_s: float) -> None:
+            nonlocal now_s
+            end_s = now_s + span_s
+            while now_s < end_s:
+                now_s += 0.25
+                if not lease.is_over(now_s) and (ask := lease.due(now_s)) is not None:
+                    lease.answered(ask, carried_out(ask, lease, row, "one:7320"), now_s)
+
+        pass_s(2.0)
+        assert lease.may_speak(now_s)
+        site.primary.configure({"synchronous_standby_names": "''"})
+        site.primary.reload()
+        shown = "SELECT current_setting('synchronous_standby_names')"
+        wait_until(lambda: site.primary.ask(shown) == [("",)], what="the server has read it")
+        pass_s(lease.terms.renew_s + 0.25)
+        assert not lease.may_speak(now_s)
+        pass_s(lease.terms.ttl_s)
+        assert lease.is_over(now_s)
+        assert "no second server confirms commits" in lease.why
+        row.close()
 
 
 @contextmanager

@@ -331,6 +331,29 @@ def test_a_job_deaf_to_its_own_signal_gets_a_blunt_sigterm(box: Box) -> None:
     assert (record.why, record.code) == (ExitWhy.EXITED, 99)
 
 
+def test_a_rank_that_stands_still_does_nothing_until_it_may_move_again(box: Box) -> None:
+    handle = box.start(runs_for_s=LONG_S, saves=True)
+    still = box.runtime.standstill(handle)
+    still.freeze()
+    still.freeze()
+    box.runtime.signal(handle, signal.SIGUSR1, epoch=5)
+    box.let_pass(0.2)
+    assert box.runtime.poll(handle) is None
+    box.restart_agent()
+    still = box.runtime.standstill(handle)
+    still.thaw()
+    still.thaw()
+    assert box.wait_exit(handle).code == 99
+
+
+def test_a_kill_ends_a_rank_that_stands_still(box: Box) -> None:
+    handle = box.start(runs_for_s=LONG_S, ignores_signals=True)
+    box.runtime.standstill(handle).freeze()
+    box.runtime.kill(handle, epoch=5)
+    record = box.wait_exit(handle)
+    assert (record.why, record.signal) == (ExitWhy.KILLED, signal.SIGKILL)
+
+
 def test_a_later_stop_replaces_the_grace_of_an_earlier_one(box: Box) -> None:
     handle = box.start(runs_for_s=LONG_S, ignores_signals=True)
     box.runtime.stop(handle, epoch=5, signal=signal.SIGTERM, grace_s=900, term_s=5)

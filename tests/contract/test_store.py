@@ -14,6 +14,7 @@ from dlq_master.model.jobs.person import Owner
 from dlq_master.model.machines.fleet import DAY_S, MOST_ENDED
 from dlq_master.model.machines.rented import MachineState
 from dlq_master.model.resources import CORE_TYPE, Request
+from dlq_master.shipping.chain import rebuild
 from dlq_master.store.batch import (
     HORIZON,
     Batch,
@@ -43,8 +44,9 @@ from dlq_master.store.stored_tables import (
 )
 from dlq_master.store.tables.table import put
 from support.memory_store import MemoryStore, admits
-from support.postgres_site import postgres_site
+from support.postgres_site import DURABLE, postgres_site
 from support.postgres_store import begin_anew
+from support.shipped_site import ShippedSite
 from support.stored_values import (
     a_job,
     a_machine,
@@ -93,17 +95,32 @@ def server() -> Iterator[PostgresPlace]:
         yield PostgresPlace(site.primary.dsn, allow_asynchronous=True)
 
 
-@pytest.fixture(params=["sqlite", "postgresql", "memory"])
+@pytest.fixture(scope="module")
+def pair() -> Iterator[PostgresPlace]:
+    """A server each of whose commits waits for a second one."""
+    with postgres_site(DURABLE) as site:
+        site.add_standby()
+        yield PostgresPlace(site.primary.dsn)
+
+
+MANY = pytest.mark.long("contract/test_store.py")
+
+
+@pytest.fixture(
+    params=["sqlite", "recovered", "postgresql", pytest.param("pair", marks=MANY), "memory"]
+)
 def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Halves]:
     if request.param == "memory":
         memory = MemoryStore()
         yield Halves(memory, memory)
         return
-    writer, reader = (
-        sqlite_halves(tmp_path)
-        if request.param == "sqlite"
-        else postgres_halves(request.getfixturevalue("server"))
-    )
+    if request.param in ("sqlite", "recovered"):
+        writer, reader = {"sqlite": sqlite_halves, "recovered": recovered_halves}[request.param](
+            tmp_path
+        )
+    else:
+        server = {"postgresql": "server", "pair": "pair"}[request.param]
+        writer, reader = postgres_halves(request.getfixturevalue(server))
     yield Halves(writer, reader)
     writer.close()
     reader.close()
@@ -111,6 +128,15 @@ def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Halves]:
 
 def sqlite_halves(tmp_path: Path) -> tuple[BatchWriter, StoreReader]:
     create_database(tmp_path / "dlq.db")
+    return Writer(tmp_path / "dlq.db"), Reader(tmp_path / "dlq.db")
+
+
+def recovered_halves(tmp_path: Path) -> tuple[BatchWriter, StoreReader]:
+    """A store that was put together from a shipped snapshot and the segment behind it."""
+    site = ShippedSite(tmp_path)
+    site.shipper().cycle()
+    site.writer.close()
+    rebuild(site.place, tmp_path / "dlq.db")
     return Writer(tmp_path / "dlq.db"), Reader(tmp_path / "dlq.db")
 
 

@@ -20,6 +20,7 @@ from support.podman_box import (
     submitter_name,
 )
 from support.podman_images import trusted_registry
+from support.proofs import proved
 from support.small_registry import SmallRegistry, layer_of
 from support.users_view import UsersView
 from support.waiting import wait_until
@@ -107,6 +108,12 @@ def test_a_container_is_pulled_runs_with_what_it_was_given_and_no_secret_is_anyw
         assert not [form for form in forms_of(secret) if form in shown]
         places = [cluster.root / name for name in ("master", "e2e-a", "e2e-b", "handed")]
         assert files_with(secret, [*places, *cluster.root.glob("*.log"), store.at]) == []
+    proved("secrets of a container", secrets=2, kinds=2, files=count_of(cluster.root), found=0)
+
+
+def count_of(root: Path) -> int:
+    """The files below it."""
+    return sum(1 for path in root.rglob("*") if path.is_file())
 
 
 def test_a_job_that_prints_its_secret_last_and_fails_tells_it_to_its_own_node_only(

@@ -13,7 +13,7 @@ import pytest
 
 from dlq_client.jobs import Jobs
 from dlq_client.queues import Queues
-from support.disk_campaign import AT_REST, KINDS, STALL_S, Campaign
+from support.disk_campaign import AT_REST, KINDS, OTHERS_AT_WORK, STALL_S, Campaign
 from support.fake_clock import SeededIds
 from support.harness import Daemons
 from support.ledger_clients import drain, load
@@ -43,6 +43,12 @@ def test_one_injection_of_each_kind_at_rest(tmp_path: Path) -> None:
 def test_twelve_injections_of_all_kinds(tmp_path: Path) -> None:
     kinds = ("failing calls", "database", "log", "failing reads", "stalls", "shipped")
     Campaign(tmp_path, library(tmp_path)).run(kinds, 12, 2)
+
+
+@pytest.mark.long("unit/nodeagent/state/test_agent_journal.py")
+@pytest.mark.parametrize("kind", OTHERS_AT_WORK)
+def test_the_other_writers_go_on_when_their_disk_is_well(tmp_path: Path, kind: str) -> None:
+    Campaign(tmp_path, library(tmp_path)).run([kind], 8, 3)
 
 
 @pytest.mark.torture

@@ -78,7 +78,7 @@ def test_a_node_whose_hello_fails_is_left_out_and_the_others_work(daemons: Daemo
     assert {path.stat().st_mode & 0o777 for path in found} == {0o600}
     told = json.loads(found[0].read_text())
     assert (told["kind"], told["sender"]) == ("OpenSession", "node:n2")
-    assert any("RuntimeError" in text for text in told["trace"])
+    assert any("OnPurpose" in text for text in told["trace"])
     doctor = daemons.dlq("doctor")
     assert doctor.code != 0
     assert f"incidents/{told['incident_id']}.json" in doctor.out

@@ -6,36 +6,21 @@ import select
 import signal
 import socket
 import subprocess
-import sys
 import threading
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import psutil
 import pytest
 
+from support.echo_jobs import connected, echoed, echoing, job_with_port
 from support.harness import BIN, Daemons
 from support.pair_daemons import PairDaemons
 from support.postgres_site import PostgresServer, postgres_site
 from support.waiting import wait_until
 
 pytestmark = [pytest.mark.integration, pytest.mark.long("integration/test_forward_program.py")]
-
-ECHO = """
-import socket, threading
-listening = socket.socket()
-listening.bind(("127.0.0.1", 0))
-listening.listen(300)
-print("port", listening.getsockname()[1], flush=True)
-def answer(line):
-    while data := line.recv(65536):
-        line.sendall(data)
-    line.close()
-while True:
-    line, _ = listening.accept()
-    threading.Thread(target=answer, args=(line,), daemon=True).start()
-"""
 
 
 @pytest.fixture(scope="module", params=["relay", "off"])
@@ -67,30 +52,6 @@ Path(sys.argv[1]).write_text(how)
 """
 
 
-def echoing(daemons: Daemons) -> AbstractContextManager[tuple[str, int]]:
-    """A job that answers with the bytes it gets, and its port."""
-    return job_with_port(daemons, ECHO)
-
-
-@contextmanager
-def job_with_port(daemons: Daemons, program: str, *words: str) -> Iterator[tuple[str, int]]:
-    """A job of this program, and the port that it says."""
-    python = (sys.executable, "-c", program, *words)
-    asked = ("submit", "--parsable", "-G", "1", "--", *python)
-    job_id = daemons.said(*asked).strip()
-    try:
-        found: list[str] = []
-
-        def says_port() -> bool:
-            found[:] = re.findall(r"port (\d+)", daemons.dlq("logs", job_id).out)
-            return bool(found)
-
-        wait_until(says_port, what="the job's port", timeout_s=60.0)
-        yield job_id, int(found[0])
-    finally:
-        daemons.dlq("cancel", "--kill", job_id)
-
-
 @contextmanager
 def forwarded(
     daemons: Daemons, job_id: str, port: int, *more: str
@@ -104,21 +65,6 @@ def forwarded(
         found = re.match(rb"127\.0\.0\.1:(\d+) -> port", process.stdout.readline())
         assert found
         yield process, int(found[1])
-
-
-def connected(local: int) -> socket.socket:
-    return socket.create_connection(("127.0.0.1", local), timeout=60.0)
-
-
-def echoed(line: socket.socket, data: bytes) -> bytes:
-    """Its answer to these bytes."""
-    sender = threading.Thread(target=line.sendall, args=(data,))
-    sender.start()
-    back = bytearray()
-    while len(back) < len(data) and (piece := line.recv(1 << 20)):
-        back += piece
-    sender.join(60.0)
-    return bytes(back)
 
 
 def is_reset(line: socket.socket) -> bool:

@@ -13,7 +13,8 @@ import pytest
 
 from dlq_client.line.identity import save_identity
 from dlq_client.login import renew
-from fault.test_forwards import connected, echoed, echoing, forwarded, said
+from fault.test_forwards import forwarded, said
+from support.echo_jobs import connected, echoed, echoing
 from support.harness import Daemons
 from support.waiting import wait_until
 

@@ -11,13 +11,12 @@ import re
 import select
 import signal
 import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 import pytest
 
-from fault.test_forwards import ECHO, connected, echoed
+from support.echo_jobs import connected, echoed, echoing
 from support.two_releases import (
     FIRST_RELAY,
     PRESENT,
@@ -26,7 +25,6 @@ from support.two_releases import (
     Releases,
     former_release,
 )
-from support.waiting import wait_until
 
 pytestmark = [
     pytest.mark.integration,
@@ -49,23 +47,6 @@ def mixed(
     made.releases[OURS] = PRESENT
     with made.up():
         yield made, release
-
-
-@contextmanager
-def echoing_on(daemons: Releases, node: str) -> Iterator[tuple[str, int]]:
-    asked = ("submit", "--parsable", "-G", "1", "-w", node, "--", sys.executable, "-c", ECHO)
-    job_id = daemons.said(*asked).strip()
-    try:
-        found: list[str] = []
-
-        def says_port() -> bool:
-            found[:] = re.findall(r"port (\d+)", daemons.dlq("logs", job_id).out)
-            return bool(found)
-
-        wait_until(says_port, what="the job's port", timeout_s=60.0)
-        yield job_id, int(found[0])
-    finally:
-        daemons.dlq("cancel", "--kill", job_id)
 
 
 @contextmanager
@@ -97,7 +78,7 @@ def passes(daemons: Releases, client: str, node: str, *, asks: bool) -> None:
     """Bytes pass at once, before and after the client has tried a relay that is no use to it."""
     data = os.urandom(1 << 20)
     with (
-        echoing_on(daemons, node) as (job_id, port),
+        echoing(daemons, node) as (job_id, port),
         forwarded_by(daemons, client, job_id, port) as (process, local),
         connected(local) as line,
     ):

@@ -42,9 +42,16 @@ class TwoTypes(Daemons):
 def daemons(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Daemons]:
     monkeypatch.setattr(verdict, "PATIENCE_S", 60.0)  # however busy the machine is
     with TwoTypes(tmp_path, ("n1", "n2"), lease=LEASE).up() as made:
-        settings = ("-s", "be_floor=0", "-s", "profile_floor=0")
-        made.said("admin", "policy", "set", "chronus", *settings, "-y")
         yield made
+
+
+def run_all(daemons: Daemons, *jobs: tuple[str, ...]) -> None:
+    """Run these all at once, where the policy of the test would try them one by one."""
+    daemons.said("admin", "policy", "set", "chronus", "-s", "trials=in-place", "-y")
+    numbers = [daemons.said("submit", "--parsable", *words).strip() for words in jobs]
+    daemons.said("wait", *numbers)
+    settings = ("-s", "be_floor=0", "-s", "profile_floor=0")
+    daemons.said("admin", "policy", "set", "chronus", *settings, "-y")
 
 
 def with_deadline(daemons: Daemons, gpu_type: str) -> tuple[str, Said]:
@@ -59,9 +66,8 @@ def with_deadline(daemons: Daemons, gpu_type: str) -> tuple[str, Said]:
 
 
 def test_a_family_known_on_one_type_is_promised_there_and_not_on_another(daemons: Daemons) -> None:
-    flags = ("--parsable", "-G", "1", "--gpu-type", "h100-80gb")
-    numbers = [daemons.said("submit", *flags, *PROGRAM).strip() for _ in range(RUNS)]
-    daemons.said("wait", *numbers)
+    flags = ("-G", "1", "--gpu-type", "h100-80gb")
+    run_all(daemons, *[(*flags, *PROGRAM)] * RUNS)
     for _ in range(2):
         state, _told = with_deadline(daemons, "h100-80gb")
         assert state == "guaranteed"
@@ -90,11 +96,7 @@ def test_other_arguments_under_one_name_are_a_guess_that_is_promised_nothing(
 ) -> None:
     flags = ("-G", "1", "--gpu-type", "h100-80gb", "--label", "family=sweep")
     zeros = ["10" if not at else f"10.{'0' * at}" for at in range(RUNS)]  # equal, written otherwise
-    numbers = [
-        daemons.said("submit", "--parsable", *flags, "--", "/bin/sleep", each).strip()
-        for each in zeros
-    ]
-    daemons.said("wait", *numbers)
+    run_all(daemons, *[(*flags, "--", "/bin/sleep", each) for each in zeros])
     held = ("--hold", "--deadline", "1h", "--", "/bin/sleep", "11")
     job_id = daemons.said("submit", "--parsable", *flags, *held).strip()
     daemons.kill("master")

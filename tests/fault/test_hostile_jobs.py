@@ -179,6 +179,8 @@ def poison(runs: HostileRuns) -> None:
     assert held.hold_kind == job_pb2.HOLD_KIND_POISON
     nodes = [attempt.ranks[0].node_id for attempt in runs.jobs.get(job).attempts]
     assert len(nodes) == len(set(nodes)) <= 3
+    most = runs.figures.get("poison_attempts", 0)
+    runs.figures["poison_attempts"] = max(most, len(nodes))
     runs.jobs.cancel(job)
 
 

@@ -19,12 +19,13 @@ pytestmark = [
     pytest.mark.long("unit/cli/interactive/test_notebook.py"),
 ]
 DLQ = str(BIN / "dlq")
+SILENCE = 'attend_silence = "12s"'  # half a minute by default
 
 
 @pytest.fixture(scope="module")
 def daemons(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemons]:
     """A master and one node with eight virtual GPUs."""
-    made = Daemons(tmp_path_factory.mktemp("notebooks"), ("n1",))
+    made = Daemons(tmp_path_factory.mktemp("notebooks"), ("n1",), settings=f"{SILENCE}\n")
     with made.up():
         yield made
 
@@ -94,8 +95,8 @@ def test_one_whose_command_was_killed_lives_by_the_command_that_opens_it_again(
     again = (DLQ, "notebook", "--job", job_id)
     with daemons.begun(*again, stdin=subprocess.DEVNULL) as process:
         assert page_of(process) == f"notebook of job {job_id}: lab"
-        heard = daemons.ran(*(DLQ, "wait", "--timeout", "45s", job_id), stdin=b"", timeout_s=90.0)
-        assert heard.returncode != 0, "more than 30 s of silence have ended it"
+        heard = daemons.ran(*(DLQ, "wait", "--timeout", "18s", job_id), stdin=b"", timeout_s=90.0)
+        assert heard.returncode == 124, "more than 12 s without its first command have ended it"
         assert not is_over(daemons, job_id)
         process.kill()
     wait_until(lambda: is_over(daemons, job_id), what="nobody is there", timeout_s=90.0)

@@ -19,6 +19,7 @@ import pytest
 
 from dlq.v1 import job_pb2
 from dlq_client.jobs import Jobs
+from dlq_master.control.config import StoreConfig
 from dlq_master.store.sqlite.migrations import migrations
 from support.harness import HERE, Daemons
 from support.postgres_site import PostgresSite, need_postgres, postgres_site
@@ -179,6 +180,7 @@ def test_a_copy_that_is_restored_under_living_agents_kills_no_job(tmp_path: Path
         restores=RESTORES,
         jobs=len(known),
         newer_jobs=len(unknown),
+        copies_every_s=StoreConfig().backup_every,
         reported=len(unknown),
         killed=0,
         ran_twice=0,

@@ -28,6 +28,7 @@ from support.waiting import wait_until
 
 N = int(os.environ.get("N", "30"))
 SEED = int(os.environ.get("SEED", "1"))
+PASSAGES = int(os.environ.get("PASSAGES", str(max(1, N // 4))))  # of each failpoint
 
 
 def report(daemons: Daemons, proxy: CuttingProxy, found: dict[str, int]) -> None:
@@ -122,15 +123,20 @@ def test_a_crash_at_each_of_many_passages_of_a_failpoint_loses_nothing(
     daemons = Daemons(tmp_path)
     with daemons.up():
         with load(daemons, SEED) as proxy:
-            for passage in range(1, 1 + max(1, N // 4)):
+            deaths = 0
+            for passage in range(1, 1 + PASSAGES):
                 daemons.kill("master")
                 daemons.start("master", DLQ_DEBUG__FAILPOINT=f"{name}:{passage}")
                 daemons.wait_for_death("master")
+                deaths += 1
                 daemons.start("master")
                 daemons.wait_for("master")
         found = drain(daemons)
-        report(daemons, proxy, found)
     assert found["more_than_one_attempt"] == 0
+    proved(
+        "deaths at a failpoint", failpoint=name, passages=PASSAGES, deaths=deaths,
+        replies_lost=proxy.cuts, **found,
+    )  # fmt: skip
 
 
 @pytest.mark.torture

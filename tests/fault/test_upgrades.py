@@ -1,8 +1,10 @@
 """Upgrades and downgrades under load: whatever each release has acknowledged, the other knows.
 
 Former releases and this tree take turns on the same state directories, while clients submit and
-jobs run (tests/support/two_releases.py). The ledger of the jobs says what was lost
-(tests/support/ledger_check.py). `make upgrades N=100` changes the whole cluster a hundred times.
+jobs run (tests/support/two_releases.py). Only the way back to the last release needs a cluster
+without jobs. The ledger of the jobs says what was lost (tests/support/ledger_check.py). `make
+upgrades N=100` changes the whole cluster a hundred times between the last release and this tree,
+and ten times between a near one and this tree.
 """
 
 from __future__ import annotations
@@ -14,6 +16,8 @@ import random
 import re
 import subprocess
 import sys
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -60,15 +64,51 @@ def former() -> dict[str, Path]:
         pytest.skip(str(error))
 
 
+def turns(changes: int) -> list[str]:
+    """So many changes between the last release and this tree, in both directions; then a tenth as
+    many between a near one and this tree.
+    """
+    last = [PRESENT if number % 2 else LAST for number in range(changes + 1)]
+    near = [NEAR if number % 2 == 0 else PRESENT for number in range(max(2, changes // 10))]
+    return [*last, *([] if last[-1] == PRESENT else [PRESENT]), *near]
+
+
+def stretches(releases: Sequence[str]) -> Iterator[list[str]]:
+    """Changes under one load, at most AT_ONCE; jobs wait meanwhile, and run out afterwards.
+
+    A change back to the last release stands alone, on a cluster without jobs. Its agents do not
+    read this tree's records of ranks, and its masters do not read a job that was started again.
+    """
+    stretch: list[str] = []
+    for release in releases:
+        if stretch and (release == LAST or len(stretch) == AT_ONCE):
+            yield stretch
+            stretch = []
+        if release == LAST:
+            yield [LAST]
+        else:
+            stretch.append(release)
+    if stretch:
+        yield stretch
+
+
+def changes_with(release: str, releases: Sequence[str]) -> int:
+    """So many changes lead to this release or away from it."""
+    return sum(release in pair for pair in pairwise(releases))
+
+
 def changed_under_load(root: Path, former: dict[str, Path], *releases: str) -> dict[str, int]:
     """Begin with the first release, and go to each other one; the counts of the ledger's judge."""
     daemons, chance = Releases(root, former, releases[0]), random.Random(SEED)
     replies = cuts = 0
     found: dict[str, int] = {}
     with daemons.up():
-        for done in range(0, len(releases) - 1, AT_ONCE):
-            with load(daemons, SEED + done) as proxy:
-                for release in releases[1:][done : done + AT_ONCE]:
+        for number, stretch in enumerate(stretches(releases[1:])):
+            if stretch == [LAST]:
+                daemons.change_all(LAST, chance)
+                continue
+            with load(daemons, SEED * 1_000 + number) as proxy:
+                for release in stretch:
                     daemons.change_all(release, chance)
             replies, cuts = replies + proxy.replies, cuts + proxy.cuts
             found = drain(daemons)
@@ -78,6 +118,8 @@ def changed_under_load(root: Path, former: dict[str, Path], *releases: str) -> d
         proved(
             "upgrades",
             changes=len(releases) - 1,
+            changes_with_the_last_release=changes_with(LAST, releases),
+            changes_with_a_near_one=changes_with(NEAR, releases),
             daemons_changed=sum(daemons.changes.values()),
             kills=sum(daemons.kills.values()),
             replies=replies,
@@ -99,10 +141,21 @@ def test_this_tree_takes_over_from_the_last_release_goes_back_to_a_near_one_and_
 
 @pytest.mark.torture
 def test_many_upgrades_and_downgrades_lose_nothing(tmp_path: Path, former: dict[str, Path]) -> None:
-    turns = (NEAR if number % 2 else PRESENT for number in range(N))
-    found = changed_under_load(tmp_path, former, LAST, *turns)
+    found = changed_under_load(tmp_path, former, *turns(N))
     assert found["accepted"] > 0
     assert found["more_than_one_attempt"] == 0
+
+
+def test_the_changes_are_those_between_the_last_release_and_this_tree() -> None:
+    for count in (1, 6, 100):
+        those = turns(count)
+        assert those[0] == LAST
+        assert changes_with(LAST, those) == count + (those[count] == LAST)
+        assert changes_with(NEAR, those) >= 2
+        assert all(PRESENT in pair and len(set(pair)) == 2 for pair in pairwise(those))
+        parts = [*stretches(those[1:])]
+        assert [each for part in parts for each in part] == those[1:]
+        assert all(part == [LAST] or LAST not in part for part in parts)
 
 
 def written(path: Path, *more: Batch) -> Path:

@@ -6,13 +6,17 @@ import asyncio
 import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator, Sequence
-from typing import Any
+from contextlib import suppress
+from typing import Any, Protocol
 
 import grpc
 from grpc import aio
 
 from attack.calling import FAULTS, HANGS_S
+from dlq.v1 import job_pb2, job_service_pb2
+from dlq_client.jobs import Jobs
 from dlq_client.line.identity import Identity
+from dlq_common.errors import DlqError
 from dlq_common.identity.facts import SERVER_NAME
 from fuzz.corpus import Mutator
 from support.wire_methods import Method
@@ -23,11 +27,26 @@ MOST_WRONGS = 20
 TOO_LARGE = 5 * 1024 * 1024 + 1
 # Of the client's own library, when it writes on a stream that the master has ended meanwhile.
 OWN_FAULT = b"Internal error from Core"
-PUT_ASIDE = "the master failed on"
+# Of a fault on purpose, in the loop or outside of it.
+PUT_ASIDE = (b"the master failed on", b"a fault of the master; its log has more")
+READY_S = 30.0
+MOST_OWN = 20  # jobs of the user who changes hers
+
+
+class Speaker(Protocol):
+    """One of a crowd."""
+
+    shares: int  # of the messages of all
+    said: int
+    wrongs: list[str]
+
+    async def say(self, messages: int) -> None: ...
 
 
 class Barrage:
     """One identity, or nobody, that says so many messages."""
+
+    shares = 1
 
     def __init__(
         self,
@@ -86,9 +105,14 @@ class Barrage:
         self.codes[code.name] += 1
         if code is grpc.StatusCode.UNAVAILABLE:
             await asyncio.sleep(0.02)
+            if self._stumbles and channel.get_state() is not grpc.ChannelConnectivity.READY:
+                self.said -= len(requests)  # the master begins anew, and has heard nothing
+                async with asyncio.timeout(READY_S):
+                    await channel.channel_ready()
+                return
         shown = f"{self.name} {method.path} {b'|'.join(requests)[:300].hex()}"
         told = came[-1] if came else b""
-        if code in FAULTS and not (self._stumbles and PUT_ASIDE.encode() in told):
+        if code in FAULTS and not (self._stumbles and any(one in told for one in PUT_ASIDE)):
             self.wrongs.append(f"{code.name}: {shown}: {told[:300]!r}")
         if code is grpc.StatusCode.DEADLINE_EXCEEDED:
             self.wrongs.append(f"never answered: {shown}")
@@ -137,17 +161,64 @@ async def _ask(
     return grpc.StatusCode.OK, came
 
 
-async def all_say(crowd: Sequence[Barrage], messages: int, beside: Awaitable[None]) -> None:
-    """They share so many messages, while something else goes on beside them."""
+class Changes:
+    """A user who changes jobs of her own as people do, once while another one says `EACH` messages.
+    Few forged messages come as far as the loop of the master; each of these does.
+    """
+
+    shares = 0
+    EACH = 4
+
+    def __init__(self, jobs: Jobs, spec: job_pb2.JobSpec) -> None:
+        """`spec`: of a job that is held."""
+        self._jobs, self._spec = jobs, spec
+        self.said = 0
+        self.wrongs: list[str] = []
+
+    def __str__(self) -> str:
+        return f"  changes of jobs: {self.said}"
+
+    async def say(self, messages: int) -> None:
+        """Changes, refused or not."""
+        for number in range(messages // self.EACH):
+            await asyncio.to_thread(self._one, number)
+            self.said += 1
+
+    def _one(self, number: int) -> None:
+        jobs = self._jobs
+        with suppress(DlqError):
+            mine = [job.job_id for job in jobs.list().jobs if not job.HasField("end_time")]
+            if number % 5 == 0 or not mine:
+                jobs.submit(self._spec)
+            elif number % 5 == 1 or len(mine) > MOST_OWN:
+                jobs.cancel(mine[0])
+            elif number % 5 == 2:
+                jobs.hold(mine[-1], reason=f"change {number}")
+            else:
+                wishes = job_service_pb2.UpdateJobRequest(nice=number % 7)
+                jobs.update_each(mine[-1], wishes)
+
+
+async def all_say(crowd: Sequence[Speaker], messages: int, beside: Awaitable[None]) -> None:
+    """They share so many messages, while something else goes on beside them. It goes on without an
+    end: its own failure ends all, and is raised.
+    """
     witness = asyncio.ensure_future(beside)
+    share = messages // sum(each.shares for each in crowd)
+    talk = asyncio.gather(*(each.say(share) for each in crowd))
     try:
-        await asyncio.gather(*(each.say(messages // len(crowd)) for each in crowd))
+        await asyncio.wait((witness, talk), return_when=asyncio.FIRST_COMPLETED)
+        if witness.done():
+            witness.result()
+            raise AssertionError("the witness has stopped looking")
+        await talk
     finally:
-        witness.cancel()
-        await asyncio.gather(witness, return_exceptions=True)
+        for task in (talk, witness):
+            task.cancel()
+        await asyncio.gather(talk, witness, return_exceptions=True)
 
 
-def wrongs(crowd: Sequence[Barrage]) -> Iterator[str]:
+def wrongs(crowd: Sequence[Speaker]) -> Iterator[str]:
     """What went wrong, of all of them."""
     for each in crowd:
         yield from each.wrongs

@@ -12,7 +12,7 @@ import hmac
 import random
 import socket
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
@@ -30,6 +30,8 @@ STEPS: Final = (
 )
 MARKS: Final = (b'{"step": 300, "files": ["a.pt", "b.pt"]}', b'{"step": 9223372036854775807}')
 ORDERS: Final = (b"1 1 1 signal 10\n", b"1 1 1 hold 600000\n", b"1 1 1 stop 15 60000 5000\n")
+VERBS: Final = {b"signal": 1, b"kill": 0, b"stop": 3, b"hold": 1}  # with so many numbers
+LONGEST_LINE: Final = 4_095  # the shim drops what it has of a longer one
 FRAME: Final = struct.Struct("=IHH")  # of the servers of steps: length, type, task
 TYPES: Final = (*range(1, 7), *range(16, 27), *range(32, 36), *range(48, 53))
 ASK_SIGNAL: Final = 5
@@ -41,6 +43,7 @@ class JobWords:
     def __init__(self, seed: str, real: tuple[bytes, ...] = ()) -> None:
         self.chance = random.Random(seed)
         self._forger, self._real = Forger(seed, {}), real
+        self._begun = b""  # of a line to the shim that has no end yet
 
     def beat(self) -> bytes:
         return self._changed(BEATS)
@@ -52,8 +55,16 @@ class JobWords:
         return self._changed(MARKS)
 
     def order(self) -> bytes:
-        """For the shim. No order of the right fence: a job with its rights may end itself."""
-        return self._changed(ORDERS).replace(b"1 1 1 ", b"1 1 7 ")[:4_000]
+        """For the shim. All of them must be written, each in one piece. None is an order that the
+        shim has to obey, also not together with those before it: a job with the shim's rights may
+        end itself.
+        """
+        while True:
+            said = self._changed(ORDERS)[:4_000]
+            *lines, rest = (self._begun + said).split(b"\n")
+            if not any(map(is_order, lines)):
+                self._begun = rest[-LONGEST_LINE:]
+                return said
 
     def steps_line(self) -> bytes:
         """For the server of steps: some frames, real ones, changed ones and noise. It may not ask
@@ -90,6 +101,23 @@ class JobWords:
         if kind < 0.1:
             return self.chance.choice(real)
         return self._noise() if kind < 0.25 else self._forger.bend(self.chance.choice(real))
+
+
+def is_order(line: bytes) -> bool:
+    """Whether the shim of attempt 1, launched in epoch 1, obeys it (shim/ctl.c). Of a line that was
+    too long it reads the rest alone, so an order at the end counts too.
+    """
+    words = [word for word in line.partition(b"\0")[0].split(b" ") if word]
+    return any(_is_lawful(words[at:]) for at in range(len(words)))
+
+
+def _is_lawful(words: Sequence[bytes]) -> bool:
+    """A higher epoch is that of a newer master."""
+    if len(words) < 4 or not words[0].endswith(b"1"):
+        return False
+    _, epoch, attempt, verb, *numbers = words
+    fence = epoch.isdigit() and epoch.strip(b"0") and attempt.lstrip(b"0") == b"1"
+    return bool(fence) and VERBS.get(verb) == len(numbers) and all(map(bytes.isdigit, numbers))
 
 
 @contextmanager

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import pytest
+
 from dlq.v1 import agent_service_pb2 as wire
 from dlq.v1 import job_service_pb2
 from fuzz.corpus import SESSION, Mutator, session
+from fuzz.job_words import JobWords, is_order
 from support.wire_methods import Method, every_method
 
 SUBMIT = "/dlq.v1.JobService/SubmitJob"
@@ -52,3 +55,29 @@ def test_a_session_begins_with_a_hello_and_may_repeat_reports_under_other_fences
             continue
         bodies.add(message.WhichOneof("body"))
     assert {"hello", "heartbeat", "report", "command_result", "gpu_look"} <= bodies
+
+
+@pytest.mark.parametrize(
+    ("line", "obeyed"),
+    [
+        (b"1 1 1 signal 10", True),
+        (b"1 3 1 kill", True),  # of a newer master
+        (b"1  1 01 stop 15 60000 5000", True),
+        (b"1 1 1 hold 60\0 and more", True),
+        (b"what was too long 1 1 1 kill", True),  # the shim may have dropped what is in front
+        (b"1 0 1 kill", False),
+        (b"1 1 7 kill", False),
+        (b"1 1 1 signal", False),
+        (b"1 1 1 signal ten", False),
+        (b"1 1 1 dance", False),
+    ],
+)
+def test_an_order_is_known_as_the_shim_knows_it(line: bytes, obeyed: bool) -> None:
+    assert is_order(line) == obeyed
+
+
+def test_the_words_to_a_shim_are_no_order_one_after_another() -> None:
+    words = JobWords("1")
+    said = b"".join(words.order() for _ in range(3_000))
+    assert not any(map(is_order, said.split(b"\n")))
+    assert sum(line.startswith(b"1 1 1 ") for line in said.split(b"\n")) > 30

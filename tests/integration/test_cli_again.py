@@ -64,11 +64,6 @@ def master() -> Iterator[FakeMaster]:
     running.stop()
 
 
-@pytest.fixture
-def dlq(master: FakeMaster, tmp_path: Path) -> Dlq:
-    return Dlq(master.home(tmp_path / "home"))
-
-
 @pytest.mark.parametrize("words", ["7 8", "7 .1", "7 1 2", "7.1 8.1", "7 7", "8 .1", "train wide"])
 def test_the_differences_of(words: str, dlq: Dlq, snapshot: SnapshotAssertion) -> None:
     said = dlq("diff", *words.split())

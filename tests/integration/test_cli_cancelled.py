@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
@@ -16,18 +14,6 @@ from support.wire_jobs import a_job, an_event
 pytestmark = pytest.mark.integration
 
 RULE = "its use was 0.0 % over 1 h, below the 5 % of [interactive]"
-
-
-@pytest.fixture
-def master() -> Iterator[FakeMaster]:
-    running = FakeMaster()
-    yield running
-    running.stop()
-
-
-@pytest.fixture
-def dlq(master: FakeMaster, tmp_path: Path) -> Dlq:
-    return Dlq(master.home(tmp_path / "home"))
 
 
 def cancelled(master: FakeMaster, number: int, actor: str, cause: str = "") -> None:

@@ -221,11 +221,6 @@ def master() -> Iterator[FakeMaster]:
     running.stop()
 
 
-@pytest.fixture
-def dlq(master: FakeMaster, tmp_path: Path) -> Dlq:
-    return Dlq(master.home(tmp_path / "home"))
-
-
 READS = [
     "status",
     "status 17",

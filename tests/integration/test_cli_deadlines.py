@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from pathlib import Path
 from threading import Timer
 
 import pytest
@@ -27,11 +26,6 @@ def master() -> Iterator[FakeMaster]:
     made = FakeMaster()
     yield made
     made.stop()
-
-
-@pytest.fixture
-def dlq(master: FakeMaster, tmp_path: Path) -> Dlq:
-    return Dlq(master.home(tmp_path / "home"))
 
 
 def promised(state: str, detail: str = "so it is", **more: object) -> job_pb2.Promise:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -18,13 +17,6 @@ from support.cli_run import Dlq, Said
 from support.fake_master import FakeMaster
 
 pytestmark = pytest.mark.integration
-
-
-@pytest.fixture
-def master() -> Iterator[FakeMaster]:
-    running = FakeMaster()
-    yield running
-    running.stop()
 
 
 @pytest.fixture

@@ -37,11 +37,6 @@ def master() -> Iterator[FakeMaster]:
     running.stop()
 
 
-@pytest.fixture
-def dlq(master: FakeMaster, tmp_path: Path) -> Dlq:
-    return Dlq(master.home(tmp_path / "home"))
-
-
 @pytest.mark.parametrize(
     ("line", "code", "words"),
     [

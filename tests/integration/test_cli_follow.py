@@ -7,7 +7,6 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Callable, Iterator
-from pathlib import Path
 
 import grpc
 import pytest
@@ -36,11 +35,6 @@ def master() -> Iterator[FakeMaster]:
     running.events = [an_event(1, "attempt_running", 17, attempt=1)]
     yield running
     running.stop()
-
-
-@pytest.fixture
-def dlq(master: FakeMaster, tmp_path: Path) -> Dlq:
-    return Dlq(master.home(tmp_path / "home"))
 
 
 class Running:

@@ -43,11 +43,6 @@ def master() -> Iterator[FakeMaster]:
     made.stop()
 
 
-@pytest.fixture
-def dlq(master: FakeMaster, tmp_path: Path) -> Dlq:
-    return Dlq(master.home(tmp_path / "home"))
-
-
 def listed(dlq: Dlq, *words: str) -> list[str]:
     said = dlq("slurm", *words)
     assert said.code == 0, said.err

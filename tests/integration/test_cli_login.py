@@ -27,13 +27,6 @@ pytestmark = pytest.mark.integration
 DAY_S = 86_400.0
 
 
-@pytest.fixture
-def master() -> Iterator[FakeMaster]:
-    running = FakeMaster()
-    yield running
-    running.stop()
-
-
 class Broker:
     """A login socket that answers each line with what `answer` makes of it."""
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -37,11 +36,6 @@ def master() -> Iterator[FakeMaster]:
     running = ArrayMaster()
     yield running
     running.stop()
-
-
-@pytest.fixture
-def dlq(master: FakeMaster, tmp_path: Path) -> Dlq:
-    return Dlq(master.home(tmp_path / "home"))
 
 
 def test_a_signal_to_an_array_says_of_every_task_whether_it_got_it(dlq: Dlq) -> None:

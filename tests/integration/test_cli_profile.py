@@ -26,11 +26,6 @@ def master() -> Iterator[FakeMaster]:
     running.stop()
 
 
-@pytest.fixture
-def dlq(master: FakeMaster, tmp_path: Path) -> Dlq:
-    return Dlq(master.home(tmp_path / "home"))
-
-
 FOLDED = [
     "loop;Loop.run (dlq_master/control/loop/loop.py:160);Handle._run (asyncio/events.py:78) 37",
     "loop;Loop.run (dlq_master/control/loop/loop.py:160)"

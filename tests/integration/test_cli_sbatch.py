@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 
 import grpc
@@ -22,18 +21,6 @@ SAME = (
     "--signal=bogus", "--dependency=bogus:1",
 )  # fmt: skip
 TOO_LARGE = ("SubmitJob", grpc.StatusCode.FAILED_PRECONDITION, "UNSATISFIABLE")
-
-
-@pytest.fixture
-def master() -> Iterator[FakeMaster]:
-    running = FakeMaster()
-    yield running
-    running.stop()
-
-
-@pytest.fixture
-def dlq(master: FakeMaster, tmp_path: Path) -> Dlq:
-    return Dlq(master.home(tmp_path / "home"))
 
 
 def sent(master: FakeMaster) -> list[job_pb2.JobSpec]:

@@ -32,11 +32,6 @@ def master() -> Iterator[FakeMaster]:
     running.stop()
 
 
-@pytest.fixture
-def dlq(master: FakeMaster, tmp_path: Path) -> Dlq:
-    return Dlq(master.home(tmp_path / "home"))
-
-
 def cancelled(master: FakeMaster) -> list[str]:
     many = [job_id for request in master.requests("CancelJobs") for job_id in request.job_ids]
     return many + [request.job_id for request in master.requests("CancelJob")]

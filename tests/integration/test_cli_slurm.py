@@ -93,11 +93,6 @@ def master(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeMaster]:
     time.tzset()
 
 
-@pytest.fixture
-def dlq(master: FakeMaster, tmp_path: Path) -> Dlq:
-    return Dlq(master.home(tmp_path / "home"))
-
-
 READS = [
     "squeue",
     "squeue --me -l",

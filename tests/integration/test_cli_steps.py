@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -96,11 +95,6 @@ def master(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeMaster]:
     made.stop()
     monkeypatch.undo()
     time.tzset()
-
-
-@pytest.fixture
-def dlq(master: FakeMaster, tmp_path: Path) -> Dlq:
-    return Dlq(master.home(tmp_path / "home"))
 
 
 def lines(dlq: Dlq, *words: str) -> list[str]:

@@ -80,11 +80,6 @@ def master() -> Iterator[FakeMaster]:
     fake.stop()
 
 
-@pytest.fixture
-def dlq(master: FakeMaster, tmp_path: Path) -> Dlq:
-    return Dlq(master.home(tmp_path / "home"))
-
-
 def test_show_says_what_is_believed_how_sure_it_is_and_from_which_start(
     master: FakeMaster, dlq: Dlq
 ) -> None:

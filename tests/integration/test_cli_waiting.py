@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -34,11 +33,6 @@ def master(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeMaster]:
     running = FakeMaster()
     yield running
     running.stop()
-
-
-@pytest.fixture
-def dlq(master: FakeMaster, tmp_path: Path) -> Dlq:
-    return Dlq(master.home(tmp_path / "home"))
 
 
 def desk(gpus_per_job: int = 2) -> list[queue_pb2.Queue]:

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from structlog.testing import capture_logs
 
 from dlq_common.errors import ConfigError
 from dlq_master import serving
@@ -26,6 +27,7 @@ from support.provider_helper import HOST_PYTHON
 from support.waiting import wait_until
 
 pytestmark = pytest.mark.integration
+HERE_ALONE = "127.0.0.1:7320"
 ME = pwd.getpwuid(os.getuid()).pw_name
 needs_root = pytest.mark.skipif(
     os.getuid() != 0 or HOST_PYTHON is None, reason="only root can become somebody else"
@@ -39,7 +41,7 @@ def pool(**more: Any) -> PoolConfig:
 
 def refused(one: PoolConfig, **renting: Any) -> ConfigError:
     with pytest.raises(ConfigError) as told:
-        with_accounts((one,), RentingConfig(**renting))
+        with_accounts((one,), RentingConfig(**renting), listens=HERE_ALONE)
     return told.value
 
 
@@ -152,18 +154,35 @@ def test_a_helper_of_another_account_is_refused(
     helper: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     one = pool(user="nobody", helper=str(helper))
-    assert with_accounts((one,), RentingConfig()) == (one,)
+    assert with_accounts((one,), RentingConfig(), listens=HERE_ALONE) == (one,)
     told = refused(replace(one, user="daemon"))
     assert f"run as uid {pwd.getpwnam('nobody').pw_uid}, and not as daemon" in told.what
 
 
-def test_a_development_machine_may_say_that_it_is_one() -> None:
-    assert with_accounts((pool(),), RentingConfig(allow_master_account=True)) == (pool(),)
+def exception(listens: str = HERE_ALONE) -> tuple[PoolConfig, ...]:
+    return with_accounts((pool(),), RentingConfig(allow_master_account=True), listens=listens)
+
+
+def test_a_machine_of_one_user_may_say_that_it_is_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    with capture_logs() as said:
+        assert exception() == (pool(),)
+    (told,) = said
+    assert (told["event"], told["log_level"]) == ("programs_can_read_the_keys", "warning")
+    with capture_logs() as said:
+        renting = RentingConfig(allow_master_account=True)
+        assert with_accounts((), renting, listens="0.0.0.0:7320") == ()
+    assert said == [], "a master without programs has nothing to say"
+
+
+def test_a_machine_that_other_hosts_reach_has_more_users_than_one() -> None:
+    with pytest.raises(ConfigError, match=r"other hosts reach this master at 0.0.0.0:7320"):
+        exception("0.0.0.0:7320")
 
 
 def test_static_pools_run_nothing() -> None:
     one = PoolConfig("desk", "static", "H100", 8, 10.0, hosts=("a",))
-    assert with_accounts((one,), RentingConfig()) == (one,)
+    assert with_accounts((one,), RentingConfig(), listens=HERE_ALONE) == (one,)
 
 
 @needs_root

@@ -138,6 +138,44 @@ def test_an_editor_reaches_loopback_and_no_other_address(config: Path) -> None:
             program.kill()
 
 
+DIRECT = """
+import socket, sys
+with socket.create_connection(("127.0.0.1", int(sys.argv[1]))) as line:
+    print(line.recv(100).decode())
+"""
+
+
+def test_a_tunnel_reaches_a_port_of_the_host_just_as_a_program_of_the_job_does(
+    config: Path,
+) -> None:
+    """The port belongs to root, and to no job."""
+    with subprocess.Popen([sys.executable, "-c", LISTENING], stdout=subprocess.PIPE) as program:
+        assert program.stdout is not None
+        port = program.stdout.readline().decode().strip()
+        drop = ["setpriv", f"--reuid={UID}", f"--regid={UID}", "--clear-groups"]
+        try:
+            direct = [*drop, "/usr/bin/python3", "-c", DIRECT, port]
+            alone = subprocess.run(direct, capture_output=True, check=True, timeout=60.0)
+            assert alone.stdout == b"from the job\n"
+            assert _through(config, f"127.0.0.1:{port}").stdout == b"from the job"
+        finally:
+            program.kill()
+
+
+def test_a_job_with_a_network_of_its_own_has_no_tunnel_to_the_host(config: Path) -> None:
+    """As in a container with `--network none`: its sshd is in its network namespace."""
+    line = config.with_name("line")
+    line.write_text(line.read_text().replace("exec unshare -m", "exec unshare -n -m"))
+    with subprocess.Popen([sys.executable, "-c", LISTENING], stdout=subprocess.PIPE) as program:
+        assert program.stdout is not None
+        port = int(program.stdout.readline())
+        try:
+            assert ssh(config, "true").returncode == 0  # the session itself needs no network
+            assert _through(config, f"127.0.0.1:{port}").returncode == 255
+        finally:
+            program.kill()
+
+
 def _through(config: Path, target: str) -> subprocess.CompletedProcess[bytes]:
     return subprocess.run(
         ["ssh", "-F", str(config), "-W", target, "dlq-17"],

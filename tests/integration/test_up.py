@@ -90,7 +90,7 @@ def test_down_asks_about_running_jobs_and_up_goes_on_with_the_rest(box: UpBox) -
     wait_until(lambda: "running" in box.said("status", runs), what="it runs")
     refused = box.ask("down")
     assert refused.returncode == 2
-    assert f"1 job runs ({runs})" in refused.stderr
+    assert f"1 job runs ({runs}): cancel, with 5m00s to save" in refused.stderr
     assert box.facts()["state"] == "up"
     assert box.said("down", "--force") == "down\n"
     assert box.facts()["state"] == "down"
@@ -98,6 +98,21 @@ def test_down_asks_about_running_jobs_and_up_goes_on_with_the_rest(box: UpBox) -
     box.said("up")
     assert "held" in box.said("status", waits)
     assert "cancelled" in box.said("status", runs)
+
+
+@pytest.mark.long("unit/cli/up/test_up_words.py")
+def test_down_by_force_kills_a_job_that_ignores_the_request_to_end(box: UpBox) -> None:
+    box.said("up")
+    deaf = "trap '' TERM; echo deaf; while :; do sleep 1; done"
+    job = box.said("submit", "-G", "1", "--", "sh", "-c", deaf).split()[-1]
+    wait_until(lambda: "deaf" in box.ask("logs", job).stdout, what="it ignores the signal")
+    done = box.ask("down", "--force")
+    assert (done.returncode, done.stdout) == (0, "down\n"), done.stderr
+    assert f"job {job}: cancelled, with up to 30s to save and end; then it is killed" in done.stderr
+    assert f"not ended, so killed: {job}" in done.stderr
+    assert box.facts()["ranks_here"] == 0
+    box.said("up")
+    assert "cancelled" in box.said("status", job)
 
 
 def test_a_tool_client_plans_submits_reads_and_cancels(box: UpBox) -> None:
@@ -112,8 +127,9 @@ def test_a_tool_client_plans_submits_reads_and_cancels(box: UpBox) -> None:
         assert client.told("logs_tail", job=job)["output"] == "from a tool\n"
         assert client.told("show", job=job)["jobs"][0]["job_id"] == job
         assert client.told("nodes")["nodes"]
-        ends = client.told("cancel", jobs=[job])
-        assert ends["jobs"]["jobs"][0]["state"] == "completed"
+        assert client.told("submit", confirm=plan["confirm"]) == queued  # no second job
+        assert "ended already" in client.failure("cancel", jobs=[job])
+        assert "64 GPUs" in client.failure("submit_plan", command=["true"], gpus="64")
     with mcp_session(box) as reader:
         assert not reader.tools & {"submit", "cancel"}
 

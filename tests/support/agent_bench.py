@@ -12,6 +12,8 @@ from dlq_nodeagent.core import AgentCore, CoreSettings
 from dlq_nodeagent.line.uplink import UplinkTransport
 from dlq_nodeagent.model.errands import (
     Look,
+    Move,
+    MoveResult,
     Preparation,
     Purpose,
     ReadOrder,
@@ -152,6 +154,7 @@ class AgentBench:
         self.prepare: Callable[[Launch], Preparation | None] = a_preparation
         self.checkpoint: SeenCheckpoint | None = None
         self.released: bool | None = True
+        self.move: Callable[[Move], MoveResult | None] = made  # None: it is still under way
         self.answers_looks = True
         self.hangs_on: Purpose | None = None  # looks of this purpose never come back
         self.answers_heartbeats = True
@@ -330,7 +333,15 @@ class AgentBench:
         for read in reads:
             self.profiles.append(read)
             self.core.profile_read(read.launch.key, a_found(read, self.clock.now_s()))
-        return bool(looks or reads) or len(self.errands.prepares) < len(orders)
+        moves, self.errands.moves = self.errands.moves, []
+        for move in moves:
+            result = self.move(move)
+            if result is None:
+                self.errands.moves.append(move)
+            else:
+                self.core.moved(move.launch.key, result)
+        moved = len(self.errands.moves) < len(moves)
+        return bool(looks or reads or moved) or len(self.errands.prepares) < len(orders)
 
     def _seen(self) -> SeenCheckpoint | None:
         if self.checkpoint is None:
@@ -381,6 +392,15 @@ def a_preparation(launch: Launch) -> Preparation:
         signal=10,
     )
     return Preparation(plan=plan)
+
+
+def made(move: Move) -> MoveResult:
+    """A move that succeeds."""
+    if move.out:
+        move.still.freeze()
+    else:
+        move.still.thaw()
+    return MoveResult(nbytes=2 << 30 if move.out else 0, took_s=0.5)
 
 
 def a_found(order: ReadOrder, now_s: float) -> ProfileFound:

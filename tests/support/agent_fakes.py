@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 
-from dlq_nodeagent.model.errands import LookOrder, PrepareOrder, ReadOrder
+from dlq_nodeagent.model.errands import LookOrder, Move, PrepareOrder, ReadOrder
 from dlq_nodeagent.model.launch import RankKey
 from dlq_nodeagent.model.messages import Launch, OpenExec, OpenLog, OpenSamples
 from dlq_nodeagent.model.port import Handle
@@ -15,6 +15,7 @@ class FakeErrands:
     def __init__(self) -> None:
         self.prepares: list[PrepareOrder] = []
         self.looks: list[LookOrder] = []
+        self.moves: list[Move] = []
         self.gpu_looks: list[int] = []
         self.logs: list[tuple[OpenLog, Handle | None, str]] = []
         self.samples: list[OpenSamples] = []
@@ -34,6 +35,9 @@ class FakeErrands:
 
     def look(self, order: LookOrder) -> None:
         self.looks.append(order)
+
+    def move(self, order: Move) -> None:
+        self.moves.append(order)
 
     def look_at_gpus(self, number: int) -> None:
         self.gpu_looks.append(number)

@@ -27,11 +27,12 @@ from dlq_nodeagent.core import AgentCore
 from dlq_nodeagent.line import wire as agent_wire
 from dlq_nodeagent.line.uplink import UplinkTransport
 from dlq_nodeagent.model import messages
+from dlq_nodeagent.model.errands import Move, MoveResult
 from dlq_nodeagent.model.launch import RankKey
 from dlq_nodeagent.model.messages import Launch
 from dlq_nodeagent.model.port import Runtime
 from dlq_nodeagent.state.journal import Journal
-from support.agent_bench import AgentBench, a_preparation
+from support.agent_bench import AgentBench, a_preparation, made
 from support.master_harness import Master
 
 ROOT = "/ckpt"
@@ -40,6 +41,7 @@ PORT = 29_777
 # What changes the host, the disk or the master's mind. Looks and heartbeats change nothing.
 _ACTS = frozenset(
     {"start", "stop", "kill", "signal", "notice", "forget", "save_rank", "drop_rank", "send"}
+    | {"standstill"}
 )
 
 
@@ -74,7 +76,14 @@ class CoreAgent(AgentBench):
     node is then without an agent."""
 
     def __init__(
-        self, master: Master, name: str, gpus: int = 4, *, dies_at: int = 0, away_s: float = 0.0
+        self,
+        master: Master,
+        name: str,
+        gpus: int = 4,
+        *,
+        dies_at: int = 0,
+        away_s: float = 0.0,
+        suspend_bytes: int = 0,
     ) -> None:
         self.passages = self.deaths = 0
         self._dies_at, self._away_s, self._back_s = dies_at, away_s, 0.0
@@ -84,10 +93,16 @@ class CoreAgent(AgentBench):
         self._gpus_of: dict[RankKey, frozenset[int]] = {}
         gpu = (Gpu(index=at, gpu_type="h100", uuid=f"{name}-{at}") for at in range(gpus))
         self._facts = wire.NodeFacts(
-            hostname=name, address="10.0.0.1", boot_id="1", gpus=gpu, features=[FEATURE]
+            hostname=name,
+            address="10.0.0.1",
+            boot_id="1",
+            gpus=gpu,
+            features=[FEATURE],
+            suspend_memory_bytes=suspend_bytes,
         )
         super().__init__(clock=master.clock)
         self.prepare = self._prepared
+        self.move = self._moved
 
     def step(self) -> None:
         """One moment of its life, in which it may die."""
@@ -105,6 +120,11 @@ class CoreAgent(AgentBench):
         self._say_what_was_said(to_nobody=True)
         self._cut()
         self.restart()
+
+    def lose_master(self) -> None:
+        """The master is another process: the line is gone, and what was on it."""
+        self._session_id = None
+        self.core.closed()
 
     def end(self, job_id: int, code: int = 0) -> None:
         """What runs of this job here ends by itself."""
@@ -132,9 +152,14 @@ class CoreAgent(AgentBench):
 
     def _must_have_room(self, key: RankKey) -> None:
         for other, attempt in self.host.attempts.items():
-            if attempt.record is None and other != key:
+            if attempt.record is None and other != key and not attempt.frozen:
                 both = self._gpus_of[key] & self._gpus_of[other]
                 assert not both, f"{key} gets GPUs {both} of {other}\n{self._master.story()}"
+
+    def _moved(self, move: Move) -> MoveResult:
+        if not move.out:
+            self._must_have_room(move.launch.key)
+        return made(move)
 
     def _live(self) -> None:
         opens = self.transport.opens

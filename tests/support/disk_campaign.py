@@ -11,6 +11,8 @@ import asyncio
 import json
 import os
 import random
+import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -19,6 +21,9 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
+
+from structlog.testing import capture_logs
 
 from dlq_common.errors import DlqError
 from dlq_master.model.ids import JobId
@@ -31,20 +36,24 @@ from dlq_master.shipping.place import Directory
 from dlq_master.store.batch import AUDIT_HEAD, Batch
 from dlq_master.store.sqlite.halves import Reader, Writer
 from dlq_master.store.sqlite.open import create_database, read_meta
-from dlq_nodeagent.model.launch import RankKey
-from dlq_nodeagent.model.port import ExitRecord, ExitWhy
-from dlq_nodeagent.model.rank import RankState
-from dlq_nodeagent.runtimes.process import records
+from dlq_nodeagent.model.port import ExitWhy
+from dlq_nodeagent.shim.binary import ensure_shim
 from dlq_nodeagent.state.journal import FileJournal, JournalDamaged, NodeRecord, RankRecord
-from support.agent_bench import a_launch
+from support.disk_writers import RANKS, a_record
 from support.fake_clock import FakeClock
+from support.process_box import process_box
 from support.shipped_site import ShippedSite, content_of
 from support.stored_values import a_job
+from support.waiting import wait_until
 
 SPEC = b"\x01" * 700
 JOBS = 40
 COMMITS = 120
-REMEDIES = ("restore", "init", "make room", "look at", "move the file", "older", "verify-audit")
+REMEDY = re.compile(
+    r"\b(restore|dlq-master init|make room|look at|move the file|older chain)\b"
+)  # in the product's own words
+CODES = (0, 1, 3, 137)
+NO_FIFOS = shutil.ignore_patterns("ctl")
 FAULTS = ("sync", "eio", "enospc", "short")
 STALL_S = float(os.environ.get("STALL_S", "1"))
 WRITER_FILES = ("dlq.db-wal", "dlq.db", "dlq.db.commits")
@@ -150,7 +159,7 @@ def harm(path: Path, dice: random.Random) -> str:
 
 def refused(words: str, file: str) -> str:
     """A refusal that helps. Raises FalseAck for another one."""
-    if file not in words or not any(remedy in words for remedy in REMEDIES):
+    if file not in words or not REMEDY.search(words):
         raise FalseAck(f"a refusal without file or remedy: {words}")
     return "refused"
 
@@ -353,11 +362,14 @@ def shipped_files(campaign: Campaign, place: Path, dice: random.Random) -> str:
     states = json.loads((template / "states.json").read_text())
     shutil.copytree(template / "there", place / "there")
     files = sorted((place / "there").rglob("0*"))
-    what = harm(dice.choice(files), dice)
+    harmed = dice.choice(files)
+    what = harm(harmed, dice)
     try:
         made = rebuild(Directory(place / "there"), place / "rebuilt.db")
     except DlqError as error:
-        return refused(f"{error} an older chain", "there")
+        return refused(str(error), harmed.name)  # with its hint
+    if made.said and not any(str(harmed) in said for said in made.said):
+        raise FalseAck(f"{what}: what is lost is told without the file: {made.said}")
     if content_of(place / "rebuilt.db") not in states:
         raise FalseAck(f"{what}: the recovered database is one that never was")
     if content_of(place / "rebuilt.db") != states[-1] and not made.said:
@@ -368,66 +380,186 @@ def shipped_files(campaign: Campaign, place: Path, dice: random.Random) -> str:
 # --- the agent's files --------------------------------------------------------------------------
 
 
-def an_exit(key: RankKey, code: int) -> ExitRecord:
-    return ExitRecord(
-        key=key, epoch=7, why=ExitWhy.EXITED, code=code, signal=None, peak_memory_bytes=4096,
-        cpu_s=0.25, started_boottime_ns=1, ended_boottime_ns=3, started_wall_ns=2, boot_id="b",
-    )  # fmt: skip
+def make_ends(path: Path) -> None:
+    """Attempts whose shims have ended; each record is the shim's own."""
+    with process_box(path, "none") as box:
+        for number, code in enumerate(CODES, 1):
+            handle = box.sh(f"exit {code}")
+            assert box.wait_exit(handle).code == code
+            shutil.copytree(box.path(handle), path / f"kept-{number}", ignore=NO_FIFOS)
 
 
 def exit_record(campaign: Campaign, place: Path, dice: random.Random) -> str:
-    place.mkdir()
-    key, code = RankKey("5", 1, 0), dice.choice((0, 1, 3, 137))
-    at = os.open(place, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        records.write_exit(at, an_exit(key, code))
-    finally:
-        os.close(at)
-    what = harm(place / "exit.json", dice)
-    try:
-        found = records.parse_exit((place / "exit.json").read_bytes(), key, 7)
-    except ValueError as error:
-        return "refused" if "exit record" in str(error) or "JSON" in str(error) else "unreadable"
-    if found != an_exit(key, code):
+    """Harm a shim's record while no agent lives. The next agent reads it, or says that it cannot
+    and counts the end as unknown.
+    """
+    template, number = campaign.template("ends", make_ends), dice.randrange(len(CODES)) + 1
+    attempt = place / "attempts" / f"{number}.1.0"
+    shutil.copytree(template / f"kept-{number}", attempt)
+    what = harm(attempt / "exit.json", dice)
+    return ended(place, CODES[number - 1], what)
+
+
+def ended(place: Path, code: int, what: str) -> str:
+    """The end of the one attempt, as an agent that starts now tells it."""
+    with capture_logs() as said, process_box(place, "none") as box:
+        (handle,) = box.runtime.recover()
+        found = box.wait_exit(handle)
+    if found.code == code and found.why is ExitWhy.EXITED:
+        return "whole"
+    if (found.code, found.why) != (None, ExitWhy.SHIM_LOST):
         raise FalseAck(f"{what}: a wrong end: {found}")
-    return "whole"
+    told = [one for one in said if one["event"] == "exit_record_damaged"]
+    if not told:
+        raise FalseAck(f"{what}: the end is lost, and nothing says so")
+    return refused(f"{told[0]['file']} {told[0]['remedy']}", f"{handle.key}/exit.json.damaged")
+
+
+SYNCED, UNSYNCED = 6, 2
+NODE = NodeRecord(highest_epoch=1005, sequence_limit=3000)
 
 
 def make_agent(path: Path) -> None:
+    """Ranks whose last records were synced, and some behind them that were not."""
     journal = FileJournal(path)
     journal.load()
-    journal.save_node(NodeRecord(highest_epoch=1005, sequence_limit=3000))
-    for number in range(6):
+    journal.save_node(NODE)
+    for number in range(SYNCED + UNSYNCED):
         for state in ("launching", "running"):
             journal.save_rank(a_record(number, state))
-    journal.sync()
-
-
-def a_record(number: int, state: str) -> RankRecord:
-    return RankRecord(launch=a_launch(number + 1), state=RankState(state), recorded_s=1.8e9)
+        if number == SYNCED - 1:
+            journal.sync()
 
 
 def agent_journal(name: str) -> Callable[[Campaign, Path, random.Random], str]:
     def inject(campaign: Campaign, place: Path, dice: random.Random) -> str:
         shutil.copytree(campaign.template("agent", make_agent), place)
         what = harm(place / name, dice)
-        journal = FileJournal(place)
-        try:
-            node, ranks = journal.load()
-        except JournalDamaged as error:
-            return refused(str(error), name)
-        if node != NodeRecord(highest_epoch=1005, sequence_limit=3000):
+        with capture_logs() as said:
+            journal = FileJournal(place)
+            try:
+                node, ranks = journal.load()
+            except JournalDamaged as error:
+                return refused(str(error), name)
+        if node != NODE:
             raise FalseAck(f"{what}: another node record: {node}")
-        states = ("launching", "running")
-        saved = [a_record(number, state) for number in range(6) for state in states]
-        if any(rank not in saved for rank in ranks):
-            raise FalseAck(f"{what}: a rank that never was")
-        newest = [rank for rank in ranks if rank.state == RankState.RUNNING]
-        if len(newest) < 6 and not journal.damaged() and "cut" not in what:
-            raise FalseAck(f"{what}: records are gone, and nothing is put aside")
-        return "put aside" if journal.damaged() else "whole"
+        found = judge_ranks(ranks, what)
+        lacks = [one for one in range(SYNCED) if found.get(one) != "running"]
+        if lacks and not journal.damaged():
+            raise FalseAck(f"{what}: records {lacks} are gone, and nothing is put aside")
+        if journal.damaged():
+            told = [one for one in said if one["event"] == "rank_log_damaged"]
+            return refused(f"{told[0]['file']} {told[0]['remedy']}", journal.damaged()[0].name)
+        return "whole"
 
     return inject
+
+
+def judge_ranks(ranks: Sequence[RankRecord], what: str) -> dict[int, str]:
+    """The states of ranks by their numbers. Raises FalseAck for one that nobody recorded."""
+    known = {a_record(number, "running").launch.key: number for number in range(RANKS)}
+    found = {known.get(rank.launch.key, -1): rank.state.value for rank in ranks}
+    for rank in ranks:
+        if rank != a_record(known.get(rank.launch.key, -1), rank.state.value):
+            raise FalseAck(f"{what}: a rank that never was: {rank.launch.key}")
+    return found
+
+
+# --- writers at work, whose disk gets well again ------------------------------------------------
+
+
+def at_work(
+    campaign: Campaign, place: Path, dice: random.Random, kind: str, files: Sequence[str]
+) -> tuple[list[Any], str]:
+    """Run a writer of support.disk_writers. Its acknowledgements, and a word for the fault."""
+    place.mkdir()
+    file, fault = dice.choice(files), dice.choice((*FAULTS, "stall"))
+    what = f"{fault} of {file}"
+    done = subprocess.run(
+        [sys.executable, "-m", "support.disk_writers", kind, str(place / "here"), place / "well"],
+        env={
+            **campaign.faulty(file, fault, dice.randrange(1, 15)),
+            "DISK_STALL_MS": str(round(STALL_S * 1000)),
+            "DISK_WELL": str(place / "well"),
+        },
+        capture_output=True,
+        text=True,
+        timeout=STALL_S + 120,
+    )
+    if done.returncode != 0:
+        raise FalseAck(f"{what}: the writer died: {done.stderr[-1500:]}")
+    said = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("[")]
+    failed = [told for word, told in said if word == "failed"]
+    named = file if file.startswith(("audit", "ranks", "node")) else "there"
+    for words in failed:
+        if named.partition(".")[0] not in words:
+            raise FalseAck(f"{what}: a failure that names no file: {words}")
+    is_hurt = "failed and went on" if failed else "went on"
+    return [told for word, told in said if word == "acknowledged"], f"{what}, {is_hurt}"
+
+
+def journal_at_work(campaign: Campaign, place: Path, dice: random.Random) -> str:
+    files = ("ranks.log", "ranks.tmp", "node.tmp")
+    told, what = at_work(campaign, place, dice, "journal", files)
+    journal = FileJournal(place / "here")
+    node, ranks = journal.load()
+    found = judge_ranks(ranks, what)
+    if node.highest_epoch != max(epoch for name, epoch in told if name == "node"):
+        raise FalseAck(f"{what}: the node's record is of {node.highest_epoch}")
+    if found != dict.fromkeys(range(RANKS), "running"):
+        raise FalseAck(f"{what}: {found}")
+    return what
+
+
+def audit_at_work(campaign: Campaign, place: Path, dice: random.Random) -> str:
+    told, what = at_work(campaign, place, dice, "audit", ("audit.jsonl",))
+    audit = place / "here" / "audit.jsonl"
+    verdict = verify_all(audit)
+    if verdict.broken:
+        raise FalseAck(f"{what}: {verdict.broken}")
+    lines = [json.loads(line) for line in audit.read_bytes().splitlines() if line.endswith(b"}")]
+    written = [line["object"] for line in lines if line["decision"] == "OK"]
+    if written != told:
+        raise FalseAck(f"{what}: acknowledged {told}, and written {written}")
+    return what
+
+
+def shipping_at_work(campaign: Campaign, place: Path, dice: random.Random) -> str:
+    told, what = at_work(campaign, place, dice, "shipping", (".part",))
+    made = rebuild(Directory(place / "here" / "there"), place / "rebuilt.db")
+    if content_of(place / "rebuilt.db") != told[-1]:
+        raise FalseAck(f"{what}: what was shipped last is not what is recovered: {made.said}")
+    return what
+
+
+def shim_at_work(campaign: Campaign, place: Path, dice: random.Random) -> str:
+    """A rank ends while its shim's disk fails. Its end is told when the disk is well, and nothing
+    else is told before.
+    """
+    fault, code = dice.choice((*FAULTS, "stall")), dice.choice(CODES)
+    what, well, told = f"{fault} of an exit record", place / "well", place / "told"
+    place.mkdir()
+    words = campaign.faulty("exit.tmp", fault, 1) | {
+        "DISK_WELL": str(well),
+        "DISK_TOLD": str(told),
+        "DISK_STALL_MS": str(round(STALL_S * 1000)),
+    }
+    names = [name for name in words if name.startswith(("LD_", "DISK_"))]
+    given = " ".join(shlex.quote(f"{name}={words[name]}") for name in names)
+    shim = place / "shim"
+    shim.write_text(f'#!/bin/sh\nexec env {given} {shlex.quote(str(ensure_shim()))} "$@"\n')
+    shim.chmod(0o755)
+    with process_box(place / "state", "none", shim) as box:
+        handle = box.sh(f"exit {code}")
+        wait_until(told.exists, what="the disk fails", timeout_s=60.0)
+        early = box.runtime.poll(handle)
+        if early is not None and (early.code, early.why) != (code, ExitWhy.EXITED):
+            raise FalseAck(f"{what}: a wrong end: {early}")
+        well.touch()
+        found = box.wait_exit(handle)
+    if (found.code, found.why) != (code, ExitWhy.EXITED):
+        raise FalseAck(f"{what}: a wrong end: {found}")
+    return f"{fault}, then the true end"
 
 
 KINDS: dict[str, Callable[[Campaign, Path, random.Random], str]] = {
@@ -442,6 +574,11 @@ KINDS: dict[str, Callable[[Campaign, Path, random.Random], str]] = {
     "failing calls": failing_calls,
     "failing reads": failing_reads,
     "stalls": stalled_syncs,
+    "journal at work": journal_at_work,
+    "audit at work": audit_at_work,
+    "shipping at work": shipping_at_work,
+    "shim at work": shim_at_work,
 }
-AT_WORK = ("failing calls", "failing reads", "stalls")
+OTHERS_AT_WORK = ("journal at work", "audit at work", "shipping at work", "shim at work")
+AT_WORK = ("failing calls", "failing reads", "stalls", *OTHERS_AT_WORK)
 AT_REST = tuple(kind for kind in KINDS if kind not in AT_WORK)

@@ -4,7 +4,8 @@
  * (writes fail), "short" (one write takes half of its bytes, and later ones fail with ENOSPC), or
  * "read" (reads fail with EIO). The DISK_AFTER-th operation fails (default 1), and so do all that
  * follow. With "stall" none fails: the DISK_AFTER-th sync takes DISK_STALL_MS, and makes the empty
- * file DISK_TOLD when it begins. With DISK_DELAY_MS none fails: each sync takes so long. */
+ * file DISK_TOLD when it begins. With DISK_DELAY_MS none fails: each sync takes so long. The first
+ * operation that fails makes DISK_TOLD too. Nothing fails any more once the file DISK_WELL is there. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
@@ -19,6 +20,7 @@
 static long left = -1;
 static int was_short = 0;
 static int has_stalled = 0;
+static int has_told = 0;
 
 static int is_ours(int fd) {
     const char *wanted = getenv("DISK_FILE");
@@ -37,20 +39,30 @@ static int is_fault(const char *kind) {
     return strcmp(fault != NULL ? fault : "sync", kind) == 0;
 }
 
+static void tell(void) {
+    const char *told = getenv("DISK_TOLD");
+    if (told != NULL && !has_told) close(open(told, O_WRONLY | O_CREAT | O_CLOEXEC, 0600));
+    has_told = 1;
+}
+
 static int is_due(void) {
+    const char *well = getenv("DISK_WELL");
     if (left < 0) left = getenv("DISK_AFTER") ? atol(getenv("DISK_AFTER")) : 1;
     if (left > 1) {
         left--;
         return 0;
     }
-    return 1;
+    int kept = errno;
+    int is_well = well != NULL && access(well, F_OK) == 0;
+    if (!is_well) tell();
+    errno = kept;
+    return !is_well;
 }
 
 static void stall(void) {
-    const char *told = getenv("DISK_TOLD"), *lasts = getenv("DISK_STALL_MS");
+    const char *lasts = getenv("DISK_STALL_MS");
     if (has_stalled || !is_due()) return;
     has_stalled = 1;
-    if (told != NULL) close(open(told, O_WRONLY | O_CREAT | O_CLOEXEC, 0600));
     usleep((useconds_t)(lasts != NULL ? atol(lasts) : 30000) * 1000);
 }
 

@@ -4,6 +4,9 @@
  * long as the process lives. Memory is never touched but at the ends of each piece, so a test may hold
  * 100 GB of it. With FAKE_CUDA_HIDDEN the process is in no list of NVML. `dlqFakeBusy` tells how busy
  * the GPU is with this process, in percent. Compiled with -DNO_SUSPENSION it checkpoints no process.
+ *
+ * FAKE_CUDA_FAULT plants a fault: `error|FUNCTION|CODE` in a function of copies and waits,
+ * `wrong|GPU` in copies within that GPU, `slow|GPU|MILLISECONDS` in each of them.
  */
 #define _GNU_SOURCE
 #include "fake_nvml.c"
@@ -18,7 +21,8 @@ enum {
     CUDA_OUT_OF_MEMORY = 2,
     CUDA_NOT_INITIALIZED = 3,
     CUDA_NO_DEVICE = 100,
-    CUDA_INVALID_DEVICE = 101
+    CUDA_INVALID_DEVICE = 101,
+    CUDA_ILLEGAL_STATE = 401
 };
 
 struct piece {
@@ -59,6 +63,12 @@ static void see(const struct machine *m)
 {
     const char *word = getenv("CUDA_VISIBLE_DEVICES");
     unsigned int i;
+    char path[512];
+
+    /* A test may let every program see every GPU, whatever the variable says. */
+    snprintf(path, sizeof path, "%s/all", getenv("FAKE_CUDA") ? getenv("FAKE_CUDA") : "");
+    if (access(path, F_OK) == 0)
+        word = NULL;
 
     visible = 0;
     if (!word)
@@ -73,6 +83,31 @@ static void see(const struct machine *m)
                 seen[visible++] = i;
         word += length + (word[length] == ',');
     }
+}
+
+static int planted(const char *kind, const char *name, int *number)
+{
+    const char *told = getenv("FAKE_CUDA_FAULT");
+    char wanted[128];
+    size_t length = (size_t)snprintf(wanted, sizeof wanted, "%s|%s", kind, name);
+
+    if (!told || strncmp(told, wanted, length) || (told[length] && told[length] != '|'))
+        return 0;
+    *number = told[length] ? atoi(told + length + 1) : 0;
+    return 1;
+}
+
+static int error_of(const char *name)
+{
+    int code = SUCCESS;
+
+    return planted("error", name, &code) ? code : SUCCESS;
+}
+
+int cuGetErrorName(int code, const char **name)
+{
+    *name = code == 214 ? "CUDA_ERROR_ECC_UNCORRECTABLE" : NULL;
+    return *name ? SUCCESS : CUDA_INVALID_VALUE;
 }
 
 int cuInit(unsigned int flags)
@@ -136,7 +171,18 @@ int cuCtxSetCurrent(void *context)
 
 int cuCtxSynchronize(void)
 {
+    return error_of("cuCtxSynchronize");
+}
+
+int cuStreamCreate(void **stream, unsigned int flags)
+{
+    *stream = flags == 1 ? &current : NULL;
     return SUCCESS;
+}
+
+int cuStreamSynchronize(void *stream)
+{
+    return stream == &current ? error_of("cuStreamSynchronize") : CUDA_INVALID_VALUE;
 }
 
 int cuMemGetInfo_v2(size_t *left, size_t *total)
@@ -193,6 +239,35 @@ int cuMemsetD8_v2(unsigned long long at, unsigned char value, size_t bytes)
     return SUCCESS;
 }
 
+int cuMemsetD32_v2(unsigned long long at, unsigned int value, size_t count)
+{
+    size_t i;
+
+    for (i = 0; i < count; i++)
+        ((unsigned int *)(size_t)at)[i] = value;
+    return error_of("cuMemsetD32_v2");
+}
+
+int cuMemcpyHtoD_v2(unsigned long long to, const void *from, size_t bytes)
+{
+    memcpy((void *)(size_t)to, from, bytes);
+    return SUCCESS;
+}
+
+int cuMemcpyDtoD_v2(unsigned long long to, unsigned long long from, size_t bytes)
+{
+    char gpu[16];
+    int number = 0;
+
+    snprintf(gpu, sizeof gpu, "%u", current);
+    memcpy((void *)(size_t)to, (void *)(size_t)from, bytes);
+    if (planted("wrong", gpu, &number))
+        ((unsigned char *)(size_t)to)[bytes / 2] ^= 4;
+    if (planted("slow", gpu, &number))
+        usleep((useconds_t)number * 1000);
+    return error_of("cuMemcpyDtoD_v2");
+}
+
 int cuMemcpyDtoH_v2(void *to, unsigned long long from, size_t bytes)
 {
     memcpy(to, (void *)(size_t)from, bytes);
@@ -206,16 +281,38 @@ int dlqFakeBusy(unsigned int percent)
 }
 
 #ifndef NO_SUSPENSION
-/* Rewrites the state in the file of another process: from one of `from` to `to`. */
-static int step_state(int pid, unsigned int from, unsigned int to)
+/* CUDA's error for a call that a test refuses: lines `Checkpoint|PID|ERROR` of FAKE_CUDA/refuse. */
+static int refused(const char *call, int pid)
+{
+    char path[512], line[128], name[32];
+    const char *home = getenv("FAKE_CUDA");
+    int of, code, rc = SUCCESS;
+    FILE *file;
+
+    snprintf(path, sizeof path, "%s/refuse", home ? home : "");
+    file = fopen(path, "r");
+    while (file && fgets(line, sizeof line, file))
+        if (sscanf(line, "%31[^|]|%d|%d", name, &of, &code) == 3 && !strcmp(name, call) &&
+            (of == pid || !of))
+            rc = code;
+    if (file)
+        fclose(file);
+    return rc;
+}
+
+/* Rewrites the state in the file of another process: from `from` to `to`, and its GPU with it. */
+static int step_state(const char *call, int pid, unsigned int from, unsigned int to,
+                      const unsigned int *onto)
 {
     char path[512], draft[520], line[128];
     unsigned int gpu, hidden, busy, state;
     unsigned long long bytes;
     const char *home = getenv("FAKE_CUDA");
     FILE *in, *out;
-    int rc = CUDA_INVALID_VALUE;
+    int rc = CUDA_INVALID_VALUE, wrong = 0, code = refused(call, pid);
 
+    if (code)
+        return code;
     snprintf(path, sizeof path, "%s/%d", home ? home : "", pid);
     snprintf(draft, sizeof draft, "%s/draft.state.%d", home ? home : "", pid);
     if (!(in = fopen(path, "r")))
@@ -225,37 +322,101 @@ static int step_state(int pid, unsigned int from, unsigned int to)
         return rc;
     }
     while (fgets(line, sizeof line, in))
-        if (sscanf(line, "hold|%u|%llu|%u|%u|%u", &gpu, &bytes, &hidden, &busy, &state) == 5 &&
-            state == from) {
-            fprintf(out, "hold|%u|%llu|%u|%u|%u\n", gpu, bytes, hidden, busy, to);
+        if (sscanf(line, "hold|%u|%llu|%u|%u|%u", &gpu, &bytes, &hidden, &busy, &state) == 5) {
+            wrong |= state != from;
+            fprintf(out, "hold|%u|%llu|%u|%u|%u\n", onto ? onto[gpu] : gpu, bytes, hidden, busy, to);
             rc = SUCCESS;
         }
     fclose(in);
     fclose(out);
+    if (wrong)
+        return CUDA_ILLEGAL_STATE;
     return rc || rename(draft, path) ? CUDA_INVALID_VALUE : SUCCESS;
+}
+
+/* The layouts of cuda.h. */
+struct gpu_pair {
+    unsigned char from[16], to[16];
+};
+struct restore_args {
+    struct gpu_pair *pairs;
+    unsigned int count;
+    char reserved[52 - sizeof(struct gpu_pair *)];
+    unsigned long long reserved1;
+};
+
+static int gpu_of_bytes(const struct machine *m, const unsigned char *bytes)
+{
+    unsigned int i, k;
+
+    for (i = 0; i < m->gpus; i++) {
+        const char *at = m->gpu[i].uuid + strlen("GPU-");
+        unsigned char raw;
+
+        for (k = 0; k < 16 && sscanf(at, "%2hhx", &raw) == 1 && raw == bytes[k]; k++)
+            at += at[2] == '-' ? 3 : 2;
+        if (k == 16)
+            return (int)i;
+    }
+    return -1;
+}
+
+int cuCheckpointProcessGetState(int pid, int *state)
+{
+    char path[512], line[128];
+    unsigned int gpu, hidden, busy, found;
+    unsigned long long bytes;
+    const char *home = getenv("FAKE_CUDA");
+    FILE *file;
+    int rc = CUDA_INVALID_VALUE;
+
+    snprintf(path, sizeof path, "%s/%d", home ? home : "", pid);
+    if (!(file = fopen(path, "r")))
+        return rc;
+    while (fgets(line, sizeof line, file))
+        if (sscanf(line, "hold|%u|%llu|%u|%u|%u", &gpu, &bytes, &hidden, &busy, &found) == 5) {
+            *state = (int)found;
+            rc = SUCCESS;
+        }
+    fclose(file);
+    return rc;
 }
 
 int cuCheckpointProcessLock(int pid, void *arguments)
 {
     (void)arguments;
-    return step_state(pid, 0, 1);
+    return step_state("Lock", pid, 0, 1, NULL);
 }
 
 int cuCheckpointProcessCheckpoint(int pid, void *arguments)
 {
     (void)arguments;
-    return step_state(pid, 1, 2);
+    return step_state("Checkpoint", pid, 1, 2, NULL);
 }
 
 int cuCheckpointProcessRestore(int pid, void *arguments)
 {
-    (void)arguments;
-    return step_state(pid, 2, 1);
+    const struct restore_args *args = arguments;
+    unsigned int onto[MAX_GPUS], i;
+    struct machine m;
+
+    if (machine(&m))
+        return CUDA_NOT_INITIALIZED;
+    for (i = 0; i < MAX_GPUS; i++)
+        onto[i] = i;
+    for (i = 0; args && i < args->count; i++) {
+        int from = gpu_of_bytes(&m, args->pairs[i].from), to = gpu_of_bytes(&m, args->pairs[i].to);
+
+        if (from < 0 || to < 0 || strcmp(m.gpu[from].name, m.gpu[to].name))
+            return CUDA_INVALID_DEVICE;
+        onto[from] = (unsigned int)to;
+    }
+    return step_state("Restore", pid, 2, 1, onto);
 }
 
 int cuCheckpointProcessUnlock(int pid, void *arguments)
 {
     (void)arguments;
-    return step_state(pid, 1, 0);
+    return step_state("Unlock", pid, 1, 0, NULL);
 }
 #endif

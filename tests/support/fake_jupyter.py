@@ -8,6 +8,7 @@ _PROGRAM = """\
 import http.server, json, os, sys
 assert sys.argv[1] == "lab", sys.argv
 class Page(http.server.BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"  # a line stays open, as that of a browser does
     def do_GET(self):
         good = self.path.endswith("?token=secret")
         name = self.path.split("?")[0].strip("/")

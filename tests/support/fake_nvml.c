@@ -24,6 +24,9 @@
  *   mps|INDEX|PID|BYTES                    a client of an MPS server
  *   cuda|13000                             the newest CUDA that the driver runs
  *   linger|MILLISECONDS                    memory of a killed process stays so long
+ *   late|MILLISECONDS                      a busy process is seen to be so only after so long
+ *   minor|INDEX|NUMBER                     of its device file; not told: not supported
+ *   fails|INDEX|CALL|15                    this call about this GPU answers with this error
  *
  * Programs that use fake_cuda.c tell in files of the directory FAKE_CUDA, one named by each PID:
  *
@@ -45,6 +48,7 @@
 #define MAX_PROCESSES 256
 #define MAX_LINKS 18
 #define MAX_XIDS 64
+#define MAX_FAILS 16
 
 enum {
     SUCCESS = 0,
@@ -65,7 +69,14 @@ struct gpu {
     unsigned int temperature, utilization, recovery, power, clock;
     unsigned int links, active[MAX_LINKS];
     unsigned long long link_errors[MAX_LINKS];
-    int can_mig, mig;
+    int can_mig, mig, has_minor;
+    unsigned int minor;
+};
+
+struct fail {
+    unsigned int gpu;
+    char call[64];
+    int code;
 };
 
 struct xid {
@@ -81,8 +92,9 @@ struct process {
 struct machine {
     char driver[80];
     int init_error, cuda;
-    long linger_ms;
-    unsigned int gpus, processes, clients, xids;
+    long linger_ms, late_ms;
+    unsigned int gpus, processes, clients, xids, fails;
+    struct fail fail[MAX_FAILS];
     struct xid xid[MAX_XIDS];
     struct gpu gpu[MAX_GPUS];
     struct process process[MAX_PROCESSES], client[MAX_PROCESSES];
@@ -140,6 +152,11 @@ static void read_vitals(struct machine *m, const char *line)
         m->xid[m->xids++].number = number;
         return;
     }
+    if (m->fails < MAX_FAILS && sscanf(line, "fails|%u|%63[^|]|%d", &m->fail[m->fails].gpu,
+                                       m->fail[m->fails].call, &m->fail[m->fails].code) == 3) {
+        m->fails++;
+        return;
+    }
     if (sscanf(line, "%*[a-z]|%u", &index) != 1 || index >= MAX_GPUS)
         return;
     g = &m->gpu[index];
@@ -157,6 +174,8 @@ static void read_vitals(struct machine *m, const char *line)
         g->power = a;
     else if (sscanf(line, "clock|%*u|%u", &a) == 1)
         g->clock = a;
+    else if (sscanf(line, "minor|%*u|%u", &a) == 1)
+        g->has_minor = 1, g->minor = a;
     else if (sscanf(line, "recovery|%*u|%u", &a) == 1)
         g->recovery = a;
     else if (sscanf(line, "link|%*u|%u|%u|%llu", &link, &active, &number) == 3 && link < MAX_LINKS) {
@@ -175,7 +194,8 @@ static void read_line(struct machine *m, const char *line)
     int code;
 
     if (sscanf(line, "driver|%79[^\n]", m->driver) == 1 || sscanf(line, "init|%d", &m->init_error) == 1 ||
-        sscanf(line, "cuda|%d", &m->cuda) == 1 || sscanf(line, "linger|%ld", &m->linger_ms) == 1)
+        sscanf(line, "cuda|%d", &m->cuda) == 1 || sscanf(line, "linger|%ld", &m->linger_ms) == 1 ||
+        sscanf(line, "late|%ld", &m->late_ms) == 1)
         return;
     if (sscanf(line, "gpu|%95[^|]|%95[^|]|%llu|%llu|%llu", g.uuid, g.name, &g.total, &g.used,
                &g.reserved) == 5 && m->gpus < MAX_GPUS) {
@@ -229,7 +249,9 @@ static void add_holds(struct machine *m, const char *path, unsigned int pid)
     char line[128];
     unsigned int hidden, busy, state;
     struct process p = {.pid = pid};
+    struct stat found;
     FILE *file = fopen(path, "r");
+    int late = stat(path, &found) == 0 && ms_since(&found.st_mtim) < m->late_ms;
 
     while (file && fgets(line, sizeof line, file)) {
         if (sscanf(line, "hold|%u|%llu|%u|%u|%u", &p.gpu, &p.bytes, &hidden, &busy, &state) != 5 ||
@@ -238,7 +260,7 @@ static void add_holds(struct machine *m, const char *path, unsigned int pid)
         m->gpu[p.gpu].used += p.bytes;
         if (pid && !hidden && m->processes < MAX_PROCESSES)
             m->process[m->processes++] = p;
-        if (pid && busy) {
+        if (pid && busy && !late) {
             m->gpu[p.gpu].utilization = busy;
             m->gpu[p.gpu].power = 650000;
             m->gpu[p.gpu].clock = 1980;
@@ -299,10 +321,11 @@ static int machine(struct machine *m)
     return SUCCESS;
 }
 
-/* A handle is the index plus one, so that it is never NULL. */
-static int gpu_of(struct machine *m, void *handle, struct gpu **gpu)
+/* A handle is the index plus one, so that it is never NULL. `call` is the question. */
+static int gpu_asked(const char *call, struct machine *m, void *handle, struct gpu **gpu)
 {
     size_t index = (size_t)handle - 1;
+    unsigned int i;
     int rc = initialized ? machine(m) : UNINITIALIZED;
 
     if (rc)
@@ -310,8 +333,13 @@ static int gpu_of(struct machine *m, void *handle, struct gpu **gpu)
     if (!handle || index >= m->gpus)
         return INVALID_ARGUMENT;
     *gpu = &m->gpu[index];
+    for (i = 0; i < m->fails; i++)
+        if (m->fail[i].gpu == index && !strcmp(m->fail[i].call, call))
+            return m->fail[i].code;
     return (*gpu)->error;
 }
+
+#define gpu_of(m, handle, gpu) gpu_asked(__func__, m, handle, gpu)
 
 int nvmlInitWithFlags(unsigned int flags)
 {
@@ -344,6 +372,16 @@ int nvmlSystemGetDriverVersion(char *text, unsigned int size)
 
     if (!rc)
         snprintf(text, size, "%s", m.driver);
+    return rc;
+}
+
+int nvmlSystemGetNVMLVersion(char *text, unsigned int size)
+{
+    struct machine m;
+    int rc = machine(&m);
+
+    if (!rc)
+        snprintf(text, size, "13.%s", m.driver);
     return rc;
 }
 
@@ -401,13 +439,13 @@ int nvmlDeviceGetMemoryInfo(void *handle, struct memory_v1 *memory)
     return SUCCESS;
 }
 
-static int processes_of(void *handle, unsigned int *count, struct process_info *out, int clients)
+static int processes_of(const char *call, void *handle, unsigned int *count, struct process_info *out, int clients)
 {
     struct machine m;
     struct gpu *gpu;
     unsigned int found = 0, room = *count, i, all;
     const struct process *each;
-    int rc = gpu_of(&m, handle, &gpu);
+    int rc = gpu_asked(call, &m, handle, &gpu);
 
     if (rc)
         return rc;
@@ -429,7 +467,7 @@ static int processes_of(void *handle, unsigned int *count, struct process_info *
 
 int nvmlDeviceGetComputeRunningProcesses_v2(void *handle, unsigned int *count, struct process_info *out)
 {
-    return processes_of(handle, count, out, 0);
+    return processes_of(__func__, handle, count, out, 0);
 }
 
 int nvmlDeviceGetPciInfo_v3(void *handle, struct pci_info *pci)
@@ -442,6 +480,18 @@ int nvmlDeviceGetPciInfo_v3(void *handle, struct pci_info *pci)
         return rc;
     memset(pci, 0, sizeof *pci);
     pci->domain = gpu->domain, pci->bus = gpu->bus, pci->device = gpu->device;
+    return SUCCESS;
+}
+
+int nvmlDeviceGetMinorNumber(void *handle, unsigned int *minor)
+{
+    struct machine m;
+    struct gpu *gpu;
+    int rc = gpu_of(&m, handle, &gpu);
+
+    if (rc || !gpu->has_minor)
+        return rc ? rc : NOT_SUPPORTED;
+    *minor = gpu->minor;
     return SUCCESS;
 }
 
@@ -612,7 +662,7 @@ int nvmlDeviceGetMigMode(void *handle, unsigned int *now, unsigned int *after_re
 
 int nvmlDeviceGetMPSComputeRunningProcesses_v3(void *handle, unsigned int *count, struct process_info *out)
 {
-    return processes_of(handle, count, out, 1);
+    return processes_of(__func__, handle, count, out, 1);
 }
 
 int nvmlDeviceGetFieldValues(void *handle, int count, struct field_value *values)
@@ -630,7 +680,7 @@ int nvmlDeviceGetFieldValues(void *handle, int count, struct field_value *values
 
 int nvmlDeviceGetComputeRunningProcesses_v3(void *handle, unsigned int *count, struct process_info *out)
 {
-    return processes_of(handle, count, out, 0);
+    return processes_of(__func__, handle, count, out, 0);
 }
 
 int nvmlDeviceGetMemoryInfo_v2(void *handle, struct memory_v2 *memory)

@@ -1,4 +1,5 @@
-"""A fake nvidia-smi over the machine of fake_nvml.c: `--query-gpu=FIELDS --format=csv,...`.
+"""A fake nvidia-smi over the machine of fake_nvml.c: `--query-gpu=FIELDS --format=csv,...`, and
+`--query-remapped-rows=FIELDS`. Each refuses the fields of the other, as the real one does.
 
 It reads the text file itself and asks no library, so that it is another witness than NVML.
 """
@@ -16,13 +17,18 @@ PLAIN = {
     "ecc.errors.uncorrected.volatile.total": "ecc",
     "temperature.gpu": "temperature",
 }
+ROWS = "--query-remapped-rows"
 FLAGS = {"remapped_rows.pending": "remap_pending", "remapped_rows.failure": "remap_failure"}
 
 
 def main() -> None:
     """Print one line for each GPU."""
     lines = [line.split("|") for line in Path(os.environ["FAKE_NVML"]).read_text().split("\n")]
-    fields = sys.argv[1].removeprefix("--query-gpu=").split(",")
+    switch, _, named = sys.argv[1].partition("=")
+    fields = named.split(",")
+    for field in fields:
+        if (field in FLAGS) != (switch == ROWS):
+            sys.exit(f'Field "{field}" is not a valid field to query.')
     gpus = [words for words in lines if words[0] == "gpu"]
     for index, gpu in enumerate(gpus):
         told = {words[0]: words[2:] for words in lines if words[1:2] == [str(index)]}
@@ -33,13 +39,14 @@ def main() -> None:
 
 
 def _value(field: str, index: int, gpu: list[str], told: dict[str, list[str]], driver: str) -> str:
-    name, _, lie = os.environ.get("FAKE_SMI_LIE", "").partition("=")
-    if field == name:
-        return lie
+    for each in os.environ.get("FAKE_SMI_LIE", "").split(";"):
+        name, _, lie = each.partition("=")
+        if field == name:
+            return lie
     if field in PLAIN:
         return told.get(PLAIN[field], ["0" if "ecc" in field else NOTHING])[0]
     if field in FLAGS:
-        return "1" if FLAGS[field] in told else "0"
+        return "Yes" if FLAGS[field] in told else "No"
     busy = _busy(index)
     pci = told.get("pci", ["0", f"{index + 1:x}", "0"])
     return {

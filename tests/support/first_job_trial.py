@@ -1,4 +1,5 @@
-"""From an empty environment to the first job, as a new user goes: the last step of `make package`.
+"""From an empty environment to the first job, as a new user goes: the last step of `make package`,
+and the measurement of `benchmarks/commands/first_job.py`.
 
 Pip installs `dlq[all]` from the wheel, `dlq up` starts the cluster, and a job runs. Root lets an
 unprivileged account do all of it. The goal is five minutes; the figures are printed, never judged.
@@ -20,6 +21,7 @@ from pathlib import Path
 from support.host_account import CAN_MAKE_ACCOUNTS, free_name, host_account
 
 GOAL_S = 300.0
+UNTIL = ("environment", "pip install", "dlq up", "first job")
 STOCK = "/usr/bin/python3"  # an unprivileged account may not reach another one
 
 
@@ -71,19 +73,24 @@ def attempt(wheel: Path, home: Path, account: pwd.struct_passwd | None) -> dict[
     return user.took_s
 
 
-def main(wheel: Path) -> None:
-    """Print the steps and their sum."""
+def timed(wheel: Path) -> dict[str, float]:
+    """The seconds of each step, in a home that is gone afterwards."""
     place = Path(tempfile.mkdtemp(prefix="dlq-first-job-"))
     try:
         home, given = place / "home", place / wheel.name
         home.mkdir()
         shutil.copy(wheel, given)
         with host_account(free_name()) if CAN_MAKE_ACCOUNTS else nullcontext() as account:
-            took_s = attempt(given, home, account)
+            return attempt(given, home, account)
     finally:
         shutil.rmtree(place, ignore_errors=True)
+
+
+def main(wheel: Path) -> None:
+    """Print the steps and their sum."""
+    took_s = timed(wheel)
     parts = ", ".join(f"{name} {seconds:.1f} s" for name, seconds in took_s.items())
-    until = sum(took_s[name] for name in ("environment", "pip install", "dlq up", "first job"))
+    until = sum(took_s[name] for name in UNTIL)
     load = os.getloadavg()[0]
     print(f"until the first job: {until:.0f} s of {GOAL_S:.0f} s ({parts}; load {load:.1f})")
 

@@ -32,6 +32,18 @@ def compile_fakes(directory: Path, *flags: str) -> Path:
     return directory
 
 
+def compile_check_fakes(directory: Path) -> Path:
+    """Fakes of NVML, of CUDA's driver, of cuBLAS and of NCCL that compute and send."""
+    compile_fake_nvml(directory)
+    for name, source in (
+        ("libcuda.so.1", "fake_cuda.c"),
+        ("libcublas.so.12", "fake_cublas.c"),
+        ("libnccl.so.2", "fake_nccl.c"),
+    ):
+        subprocess.run([*LIBRARY, "-o", directory / name, HERE / source, "-lm"], check=True)
+    return directory
+
+
 @dataclass
 class GpuBox:
     """One H100 with everything told; `nvml` changes it."""
@@ -65,24 +77,50 @@ class GpuBox:
 
     def lie(self, field: str, value: str) -> None:
         """Let nvidia-smi print this in a field, whatever is so."""
-        self.lies = f"{field}={value}"
+        self.lies = ";".join(filter(None, [self.lies, f"{field}={value}"]))
 
     @staticmethod
     def findings(told: dict[str, Any]) -> dict[str, Any]:
         """The values of one check's findings, by their names."""
         return {one["name"]: one["value"] for one in told["findings"]}
 
-    def run(self, *checks: str, free_below: str = "") -> tuple[int, dict[str, Any], str]:
+    @property
+    def out(self) -> Path:
+        """The directory of results."""
+        return self.root / "out"
+
+    def run(
+        self,
+        *checks: str,
+        free_below: str = "",
+        spoiled: str = "",
+        stand_in: str = "numpy",
+        python: Path = Path(sys.executable),
+    ) -> tuple[int, dict[str, Any], str]:
         """`make gpu` here with the stand-in: its exit code, its results by check, its words.
 
-        `free_below` spoils the agent's proof that a GPU is free.
+        `free_below` spoils the agent's proof that a GPU is free, and `spoiled` names a fault of the
+        stand-in. `python` runs the jobs of another stand-in.
         """
-        out = self.root / "out"
-        words = ["--stand-in", "numpy", "--out", str(out)]
+        out = self.out
+        words = ["--stand-in", stand_in, "--out", str(out), "--job-python", str(python)]
+        faults = {"GPU_FREE_BELOW": free_below, "GPU_SPOILED": spoiled}
         done = subprocess.run(
             [sys.executable, "-m", "benchmarks.gpu", *checks, *words],
-            cwd=ROOT, env=self.environment() | {"GPU_FREE_BELOW": free_below},
+            cwd=ROOT, env=self.environment() | faults,
             capture_output=True, text=True, check=False,
         )  # fmt: skip
         told = json.loads((out / "proof.json").read_text())
         return done.returncode, {one["check"]: one for one in told["checks"]}, done.stdout
+
+    def run_on_one_site(self, *checks: str) -> dict[str, str]:
+        """The same checks one after another, with one master and one agent: each with its outcome.
+        It takes half the time, and shows no limits.
+        """
+        done = subprocess.run(
+            [sys.executable, HERE / "gpu_one_site.py", self.root, *checks],
+            cwd=ROOT, env=self.environment() | {"PYTHONPATH": f"{ROOT}:{ROOT / 'tests'}"},
+            capture_output=True, text=True, check=False,
+        )  # fmt: skip
+        found: dict[str, str] = json.loads(done.stdout.splitlines()[-1]) if done.stdout else {}
+        return found or {"error": done.stderr}

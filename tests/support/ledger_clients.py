@@ -17,7 +17,7 @@ from support.harness import Daemons
 from support.waiting import wait_while_it_moves
 
 LOST_REPLIES = 0.10
-DRAIN_S = 180.0
+DRAIN_S = 180.0  # without the end of any job
 
 
 class Client(threading.Thread):
@@ -113,10 +113,11 @@ def load(daemons: Daemons, seed: int, clients: int = 3) -> Iterator[CuttingProxy
 
 
 def drain(daemons: Daemons) -> dict[str, int]:
-    """Wait until every job has ended and let the checker judge."""
+    """Wait until every job has ended and let the checker judge. A long queue on a busy machine is
+    no hang: only if no job ends for a while, it gives up.
+    """
     with daemons.connect() as line:
         jobs = Jobs(line)
-        # A long run on a busy machine leaves a long queue, and that is no fault.
         wait_while_it_moves(
             lambda: not living(jobs), lambda: living(jobs), what="jobs end", still_s=DRAIN_S
         )

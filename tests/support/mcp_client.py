@@ -35,6 +35,13 @@ class McpClient:
         document: dict[str, Any] = json.loads(self.text(tool, **arguments))
         return document
 
+    def failure(self, tool: str, /, **arguments: Any) -> str:
+        """The text of an answer that is a failure."""
+        result = self._ask("tools/call", name=tool, arguments=arguments)
+        text: str = result["content"][0]["text"]
+        assert result["isError"] is True, text
+        return text
+
     def _ask(self, method: str, /, **params: Any) -> dict[str, Any]:
         self._number += 1
         self._send({"jsonrpc": "2.0", "id": self._number, "method": method, "params": params})

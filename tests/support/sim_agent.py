@@ -23,10 +23,13 @@ from dlq_master.control.stimuli import (
     ReportedPhase,
     ReportedProgress,
     ReportedRank,
+    Resume,
     Save,
     Signal,
     Stop,
+    Suspend,
 )
+from dlq_master.control.stimuli.nodes import AgentInstance
 from dlq_master.model.ids import AttemptKey, NodeId
 from dlq_master.model.nodes.node import Gpu
 from dlq_master.model.nodes.node_steps import Registered
@@ -87,6 +90,7 @@ class SimAgent:
     tells_unnoticed: bool = True  # False: an agent from before it was told who heard no notice
     pool_name: str = ""  # of a rented machine, and what its provider calls it
     instance_id: str = ""
+    agent: AgentInstance | None = None  # its process, memory and machine
     ranks: dict[AttemptKey, SimRank] = field(default_factory=dict)
     session_id: int | None = None
     highest_epoch: int = 0
@@ -129,6 +133,7 @@ class SimAgent:
                 facts=self.facts(),
                 pool_name=self.pool_name,
                 instance_id=self.instance_id,
+                agent=self.agent,
                 highest_epoch=self.highest_epoch,
                 reports=tuple(
                     self._report(key) for key, rank in self.ranks.items() if not rank.confirmed
@@ -248,6 +253,8 @@ class SimAgent:
             case Signal() | Save():
                 self.words.append(command)
                 return "" if command.key in self.ranks else "unknown_rank"
+            case Suspend() | Resume():  # an agent of before
+                return "unknown_order"
 
     def _launch(self, launch: Launch) -> str:
         if launch.key in self._absent:

@@ -6,27 +6,13 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from support.echo_jobs import ECHO, said_port
 from support.nspawn import Conversation, Host
 from support.systemd_site import MASTER, Site
 from support.waiting import wait_until
 
 PORT = 7323
 PROGRAM = "dlq_master.relay.program"
-# Sends the bytes of each connection back.
-ECHO = """
-import socket, threading
-listening = socket.socket()
-listening.bind(("127.0.0.1", 0))
-listening.listen(8)
-print("port", listening.getsockname()[1], flush=True)
-def answer(line):
-    while data := line.recv(65536):
-        line.sendall(data)
-    line.close()
-while True:
-    line, _ = listening.accept()
-    threading.Thread(target=answer, args=(line,), daemon=True).start()
-"""
 # One connection. For each number that it reads it sends so many bytes, and compares the answer.
 TALK = """
 import os, socket, sys, threading
@@ -88,13 +74,8 @@ class RelayOfHead:
         words = f"dlq submit --parsable -w {node} -G 1 -- python3 /shared/echo.py"
         job_id = head.read(words, user="ada")
         try:
-            found = wait_until(
-                lambda: re.findall(
-                    r"port (\d+)", head.run(f"dlq logs {job_id}", user="ada", check=False).out
-                ),
-                what=f"the job on {node} says its port",
-            )
-            yield job_id, int(found[0])
+            logs = f"dlq logs {job_id}"
+            yield job_id, said_port(lambda: head.run(logs, user="ada", check=False).out)
         finally:
             head.run(f"dlq cancel --kill {job_id}", user="ada", check=False)
 

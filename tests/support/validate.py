@@ -60,7 +60,7 @@ def _attempts_and_jobs_agree(cluster: Cluster) -> None:
         _equal(f"attempt {key} is live", attempt.live, True)
         job = cluster.jobs[key.job_id]
         _equal(f"live attempt of job {key.job_id}", job.live_attempt, key.number)
-        width, sizes = attempt.lease.allocation.width, job.request.sizes
+        width, sizes = attempt.place.width, job.request.sizes
         _equal(f"width of attempt {key}", width, width if width in sizes else job.gpus_now)
         _equal(f"fence of attempt {key}", attempt.fence, (attempt.epoch, key.number))
     for job_id, job in cluster.jobs.items():

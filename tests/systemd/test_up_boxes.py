@@ -184,6 +184,8 @@ def test_it_starts_with_the_machine_and_a_job_that_answers_a_shutdown_runs_again
     desk.wait_up()
     desk.goes_on(job, 2)
     assert desk.host.read("loginctl list-sessions --no-legend") == ""
+    refusals = "grep -c 'another agent speaks' ~/.local/state/dlq/up/logs/agent.log || true"
+    assert desk.said(refusals).strip() == "0"
     assert (desk.shown(job)["state"], ends_of(desk, job)) == ("running", ["node_lost"])
     assert desk.shown(held)["state"] == "held"
 

@@ -11,6 +11,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from typing import Any, NamedTuple
 from unittest.mock import patch
+from weakref import WeakKeyDictionary
 
 from dlq.v1 import agent_service_pb2 as wire
 from dlq_master.control.attempts import reports
@@ -35,16 +36,20 @@ from dlq_master.policy.legal import check
 from dlq_master.policy.place.allocation import together
 from dlq_master.policy.transit import kept_gpus
 from dlq_master.rpc.reports.agent_service import _Conversation
+from dlq_master.store.batch import Batch
 from dlq_master.store.port import CommitFailed
+from dlq_master.store.tables import codec
 from dlq_master.taking_part import Leadership
 from dlq_nodeagent.core import AgentCore
 from dlq_nodeagent.line.uplink import Uplink
 from dlq_nodeagent.ranks.pending import PendingReports
 from dlq_nodeagent.supervisor import Supervisor
 from support.invariants import END_WORDS
+from support.memory_store import MemoryStore
 from world.cast import masters
 from world.cast.hosts import HostAttempt, NodeHost
 from world.cast.masters import Led
+from world.stage.disk import Disk, DiskHarmed, Door
 from world.stage.lease_row import Candidate
 
 Plant = Callable[[Any, str, Any], None]
@@ -188,6 +193,52 @@ def keeps_the_epoch(plant: Plant) -> None:
         return original(config, replace(loaded, meta={**loaded.meta, "epoch": str(epoch)}), now_s)
 
     plant(masters, "start", start)
+
+
+@bug("a body that the disk has changed is served")
+def serves_changed_bodies(plant: Plant) -> None:
+    plant(codec, "is_intact", lambda body: True)
+
+
+@bug("a start that cannot read the database takes it for a new one")
+def starts_empty(plant: Plant) -> None:
+    original = Disk.load
+
+    def load(self: Disk, window: Any) -> Any:
+        try:
+            return original(self, window)
+        except DiskHarmed:
+            fresh = MemoryStore()
+            fresh.write(Batch(meta={"epoch": str(self.rows.load(window).meta["epoch"])}))
+            return fresh.load(window)
+
+    plant(Disk, "load", load)
+
+
+@bug("a batch that is torn at the end of the log counts, as far as it is there")
+def keeps_torn_batches(plant: Plant) -> None:
+    original = Door._settle
+
+    def settle(self: Door) -> bool:
+        torn = self._waiting
+        kept = original(self)
+        if torn is not None and not kept and self._fence.holds() and torn.requests:
+            self._disk.write(Batch(jobs=torn.jobs, specs=torn.specs), self._writer)
+        return kept
+
+    plant(Door, "_settle", settle)
+
+
+@bug("the sync of a commit says that all is on disk, and the last batch is lost with the master")
+def loses_synced_batches(plant: Plant) -> None:
+    original, last = Door.commit, WeakKeyDictionary[Door, Any]()
+
+    async def commit(self: Door, batch: Any) -> None:
+        before, last[self] = last.get(self), batch
+        if before is not None:
+            await original(self, before)
+
+    plant(Door, "commit", commit)
 
 
 # --- the master: requests -------------------------------------------------------------------------

@@ -14,6 +14,7 @@ import structlog
 
 from world.bugs import planted
 from world.cast.world import Outcome, World
+from world.shrink import MOST_RUNS, Shrinking, Story
 from world.stage.plot import draw
 
 # Interesting states. A change of the world after which no seed reaches one of them is a loss.
@@ -21,6 +22,8 @@ SOMETIMES = (
     "a master died between its commit and its answer",
     "a master ended: disk I/O error",
     "a master ended: database or disk is full",
+    "a master ended: it does not start: a stored body does not match its checksum",
+    "a master ended: it does not start: disk I/O error in a read",
     "a shim ended its job when the hold was over",
     "a launch could not be prepared",
     "GPUs were not free at once",
@@ -107,6 +110,27 @@ def summed(outcomes: Iterable[Outcome]) -> Run:
         if outcome.broken:
             broken.append((outcome.seed, outcome.broken))
     return Run(seeds, virtual_s, steps, tuple(broken), seen)
+
+
+class Shrunk(NamedTuple):
+    """The shortest story of a seed that breaks, as it is told, and how many runs that took."""
+
+    story: Story
+    lines: tuple[str, ...]
+    runs: int
+
+
+def shrunk_seed(seed: int, bug: str = "", most_runs: int = MOST_RUNS) -> Shrunk | None:
+    """The story of this seed; None: it does not break. `bug`: the planted one that it finds."""
+    outcome = play(seed)
+    if not outcome.broken:
+        return None
+    name = bug.replace("_", "-") or f"seed-{seed}"
+    story = Story(name, outcome.broken, bug, seed, draw(seed), outcome.draws)
+    with quiet():
+        shrinking = Shrinking(story, most_runs)
+        shortest = shrinking.run()
+        return Shrunk(shortest, shortest.play().lines, shrinking.runs)
 
 
 class Hunt(NamedTuple):

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
+
 import pytest
 
 from support.extent import LONG
@@ -15,6 +18,7 @@ SOME = (
     "acknowledges_reports_early", "ignores_boots", "shims_outlive_the_hold",
 )  # fmt: skip
 MOST = 1_000
+PAGE = Path(__file__).parents[2] / "docs" / "internals" / "planted-bugs.md"
 
 
 @pytest.mark.parametrize("bug", QUICK)
@@ -28,6 +32,12 @@ def test_a_planted_bug_is_found(bug: str) -> None:
 def test_more_planted_bugs_are_found(bug: str) -> None:
     found = hunt(bug, most=MOST)
     assert found.seeds, BUGS[bug].words
+
+
+def test_the_page_of_planted_bugs_has_each_of_them_and_no_other() -> None:
+    told = re.findall(r"(?m)^\| `(\w+)` \|", PAGE.read_text())
+    assert sorted(told) == sorted(BUGS)
+    assert len(told) == len(set(told)) >= 20
 
 
 def test_a_planted_bug_is_gone_afterwards() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import pytest
@@ -16,7 +16,7 @@ from world.bugs import planted
 from world.cast.world import World
 from world.journal import plot_of
 from world.judging.history import Operation, is_linearizable
-from world.seeds import play, quiet, summed
+from world.seeds import play, quiet, shrunk_seed, summed
 from world.shrink import kind_of, read_story
 from world.stage.plot import draw
 
@@ -24,6 +24,7 @@ HERE = Path(__file__).parent
 STORIES = sorted((HERE / "stories").glob("*.json"))
 FEW, SHORT, FULL = 5, 50, 1000
 PARTS = 4
+MOST_RUNS = 60  # to shrink one
 
 
 @pytest.fixture(autouse=True)
@@ -32,18 +33,34 @@ def _quiet() -> Iterator[None]:
         yield
 
 
+def judge(seeds: Iterable[int], most_runs: int = MOST_RUNS) -> None:
+    """Fail with the story of the first seed that breaks, shrunk in so many runs."""
+    done = summed(play(seed) for seed in seeds)
+    for seed, broken in done.broken[:1]:
+        shrunk = shrunk_seed(seed, most_runs=most_runs)
+        told = "\n".join(shrunk.lines if shrunk else ())
+        pytest.fail(f"seeds {[it for it, _ in done.broken]} break. {seed}: {broken}\n\n{told}")
+
+
 def test_a_few_worlds_are_sound() -> None:
-    done = summed(play(seed) for seed in range(1, FEW + 1))
-    assert done.broken == ()
+    judge(range(1, FEW + 1))
+
+
+def test_a_seed_that_breaks_is_shrunk_and_its_story_told() -> None:
+    """The short form of .ci/run said only its number."""
+    with planted("keeps_the_epoch"), pytest.raises(pytest.fail.Exception) as told:
+        judge([1], most_runs=15)
+    first, *story = str(told.value).splitlines()
+    assert "seeds [1] break" in first
+    assert "BROKEN" in story[-1]
+    assert len(story) < len(play(1).lines)
 
 
 @pytest.mark.long("world/test_world.py::test_a_few_worlds_are_sound")
 @pytest.mark.parametrize("part", range(PARTS))
 def test_more_worlds_are_sound(part: int) -> None:
     """In parts, so that all cores take some."""
-    seeds = range(FEW + 1 + part, (FULL if LONG else SHORT) + 1, PARTS)
-    done = summed(play(seed) for seed in seeds)
-    assert done.broken == ()
+    judge(range(FEW + 1 + part, (FULL if LONG else SHORT) + 1, PARTS))
 
 
 def test_a_seed_is_the_same_world_under_any_order_of_sets() -> None:

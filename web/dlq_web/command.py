@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import sys
+import threading
+from collections.abc import Callable
 from urllib.parse import urlencode
 
 import click
 
 from dlq_cli.app import App
 from dlq_cli.commands.options import examples, pass_app
+from dlq_client.line.identity import Identity
 from dlq_client.login import make_sign_in_link
 from dlq_common.daemon.logs import configure_logging
-from dlq_common.errors import ConfigError
+from dlq_common.errors import ConfigError, Unavailable
 from dlq_common.ids import RandomIds
 
+AGAIN_S = 2.0  # until a login broker that is away is asked again
 MISSING = "the web page needs more packages"
 
 
@@ -58,10 +62,26 @@ def web(app: App, port: int | None, link: bool, wall: bool | None) -> None:
         raise ConfigError(
             f"{MISSING}: {error.name} is not installed", hint="pip install 'dlq[web]'"
         ) from None
-    identity = app.connection().identity
+    identity = identity_of(app)
     app.close()
     ids = RandomIds(app.clock)
     asyncio.run(serve(identity, app.home, port, app.clock, ids, app.say, wall=wall))
+
+
+def identity_of(app: App, pause: Callable[[float], object] | None = None) -> Identity:
+    """The caller's identity. Without one the login broker makes it, and that is the master's: while
+    it is away this waits, and says so once. Raises a DlqError when the broker refuses.
+    """
+    pause = pause or threading.Event().wait
+    told = False
+    while True:
+        try:
+            return app.connection().identity
+        except Unavailable as error:
+            if not told:
+                app.say(f"{error.what}; the page comes when the master answers")
+            told = True
+            pause(AGAIN_S)
 
 
 def sign_in_link(app: App) -> str:

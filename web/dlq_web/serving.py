@@ -22,7 +22,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from dlq.v1 import queue_service_pb2
 from dlq_client.line.identity import Identity
 from dlq_common.clock import Clock
-from dlq_common.errors import ConfigError, Unavailable
+from dlq_common.errors import ConfigError
 from dlq_common.identity.files import write_private
 from dlq_common.ids import Ids
 from dlq_web.app import build_app
@@ -31,7 +31,7 @@ from dlq_web.door.peers import is_stranger
 from dlq_web.door.sessions import Person, WebSessions
 from dlq_web.door.wall import WallToken
 from dlq_web.line.calls import Asking, MasterLine
-from dlq_web.line.feed import EventFeed
+from dlq_web.line.feed import AWAY, EventFeed
 from dlq_web.line.methods import named
 from dlq_web.orderly import OrderlyServer
 
@@ -104,7 +104,7 @@ async def cluster_told(
                 named("QueueService", "GetCluster"), queue_service_pb2.GetClusterRequest()
             )
             return answer
-        except Unavailable as error:
+        except AWAY as error:
             if not told:
                 say(f"{error.what}; the page comes when the master answers")
             told = True

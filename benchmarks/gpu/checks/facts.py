@@ -4,18 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from benchmarks.gpu.check import Check, Finding, NoneHere, broken_unless
+from benchmarks.gpu.check import Check, CouldNot, Finding, NoneHere, broken_unless
 from benchmarks.gpu.jobs.cuda import Driver
 from benchmarks.gpu.machine import cuda_words
-from benchmarks.gpu.site import Site
-from benchmarks.gpu.watching import Watched, number, smi, wait
+from benchmarks.gpu.site import ASK_S, Site
+from benchmarks.gpu.watching import GPU, Watched, number, smi, wait
 from dlq_nodeagent.devices.port import MIB
 
 NAMED = ("index", "uuid", "name", "memory.total", "driver_version", "pci.bus_id")
+# Fields of nvidia-smi, its switch for them, and the symptom that dlq has where they are not 0.
+ROWS = "--query-remapped-rows"
 COUNTED = {
-    "ecc.errors.uncorrected.volatile.total": "ecc_uncorrected",
-    "remapped_rows.pending": "row_remap_pending",
-    "remapped_rows.failure": "row_remap_failed",
+    "ecc.errors.uncorrected.volatile.total": (GPU, "ecc_uncorrected"),
+    "remapped_rows.pending": (ROWS, "row_remap_pending"),
+    "remapped_rows.failure": (ROWS, "row_remap_failed"),
 }
 NEAR_CELSIUS = 5
 
@@ -56,8 +58,10 @@ def health(site: Site) -> Iterator[Finding]:
     yield Finding("symptoms", ", ".join(sorted(told)) or "none")
     errors = sorted(code for code in told if code.startswith("nvml_error"))
     broken_unless(not errors, f"NVML answers with errors: {', '.join(errors)}")
-    celsius, *counts = map(number, smi(("temperature.gpu", *COUNTED))[0])
-    for (field, code), count in zip(COUNTED.items(), counts, strict=True):
+    yield Finding("odd answers of NVML", dict(vitals.symptoms).get("odd_answer", "none"))
+    celsius = _told_by_smi("temperature.gpu", GPU)
+    for field, (switch, code) in COUNTED.items():
+        count = _told_by_smi(field, switch)
         yield Finding(field, "not told" if count is None else int(count))
         holds = count is None or bool(count) == (code in told)
         broken_unless(holds, f"{field} is {count}, and dlq has the symptoms {sorted(told)}")
@@ -70,12 +74,25 @@ def health(site: Site) -> Iterator[Finding]:
     if celsius is not None and vitals.temperature_celsius is not None:
         apart = abs(celsius - vitals.temperature_celsius)
         broken_unless(apart <= NEAR_CELSIUS, f"{apart:g} degrees apart from nvidia-smi")
-    wait(lambda: site.gpu()["used_memory_bytes"] is not None, 20, "dlq gpus shows the used memory")
+    wait(
+        lambda: site.gpu()["used_memory_bytes"] is not None,
+        20,
+        "dlq gpus shows the used memory",
+        ASK_S,
+    )
     shown = site.gpu()
     yield Finding("in dlq gpus", shown["state"])
     codes = {one["code"] for one in shown["conditions"]}
     lost = {code for code in told if code not in codes}
     broken_unless(not lost, f"dlq gpus does not show {', '.join(sorted(lost))}")
+
+
+def _told_by_smi(field: str, switch: str) -> float | None:
+    """One field of the first GPU, asked for alone: one that it does not know spoils the others."""
+    try:
+        return number(smi((field,), switch)[0][0])
+    except (CouldNot, IndexError):
+        return None
 
 
 def parts(site: Site) -> Iterator[Finding]:
@@ -91,7 +108,7 @@ def parts(site: Site) -> Iterator[Finding]:
     yield Finding("MPS by NVML", "yes" if shared else "no")
     if not cut and not shared:
         raise NoneHere("no GPU here is in parts or shared")
-    wait(lambda: site.gpu()["state"] == "withheld", 20, "dlq gpus shows the GPU as withheld")
+    wait(lambda: site.gpu()["state"] == "withheld", 20, "dlq gpus shows the GPU as withheld", ASK_S)
     shown = site.gpu()["conditions"]
     yield Finding("in dlq gpus", "; ".join(f"{one['code']}: {one['detail']}" for one in shown))
 
@@ -110,6 +127,6 @@ CHECKS = (
     Check(
         "parts",
         "A GPU in parts (MIG), or shared by an MPS server, is named so and given to no job.",
-        ("nvml", "smi"), 20, parts,
+        ("nvml", "smi"), 15, parts,
     ),
 )  # fmt: skip

@@ -10,18 +10,18 @@ from typing import Any
 
 from benchmarks.gpu.check import Check, Finding, broken_unless
 from benchmarks.gpu.jobs.notes import now_s
-from benchmarks.gpu.site import Site, Submitted
+from benchmarks.gpu.site import ASK_S, Site, Submitted
 from benchmarks.gpu.watching import Watched, number, smi, wait
 from dlq_nodeagent.devices.port import DeviceSample
 
 TRAINED_BYTES, TRAINED_SHARE = 20 * 10**9, 0.4
-STEPS = 200
+STEPS = 100
 STEP_S = 0.05  # at least; the stand-in would be through before it is paused
 PAUSE_BEYOND_S = 0.5  # the goal beyond the job's own save
 START_S = 60.0
 BUSY_S, IDLE_S, SAMPLE_S = 12.0, 5.0, 0.2
 BUSY_PERCENT, IDLE_PERCENT = 80, 20
-NEAR_PERCENT = 20
+NEAR_PERCENT = 20  # of utilization, and of power and clock in parts of a hundred
 
 
 def paused(site: Site) -> Iterator[Finding]:
@@ -40,10 +40,10 @@ def paused(site: Site) -> Iterator[Finding]:
     # However late the pause comes, it comes in the middle.
     job = site.submit("train", *words, f"--no-further={3 * steps // 4}")
     job.noted("trains", START_S)
-    wait(lambda: (site.job(job)["progress"] or {}).get("step"), 20, "dlq show has its steps")
+    wait(lambda: (site.job(job)["progress"] or {}).get("step"), 20, "dlq show has its steps", ASK_S)
     site.ask("pause", "-y", job.job_id)
     noticed, saved = job.noted("noticed", START_S), job.noted("saved", START_S)
-    wait(lambda: site.job(job)["state"] == "held", START_S, "the job is paused")
+    wait(lambda: site.job(job)["state"] == "held", START_S, "the job is paused", ASK_S)
     yield from _pause(site, job, noticed["wall_s"], saved["wall_s"])
     wait(Watched().is_free, 20, "the GPU of the paused job is free")
     resumed_s = now_s()
@@ -63,7 +63,9 @@ def _pause(site: Site, job: Submitted, noticed_s: float, saved_s: float) -> Iter
     yield Finding("its own save", round(saved_s - noticed_s, 2), "s")
     yield Finding("save to GPUs given back", round(given_back_s - saved_s, 2), "s")
     beyond_s = given_back_s - asked_s - (saved_s - noticed_s)
-    yield Finding("pause beyond the save", round(beyond_s, 2), "s", PAUSE_BEYOND_S)
+    yield Finding(
+        "pause beyond the save", round(beyond_s, 2), "s", site.machine.goal(PAUSE_BEYOND_S)
+    )
 
 
 def _the_same(
@@ -88,8 +90,8 @@ def sampled(site: Site) -> Iterator[Finding]:
     watched = Watched()
     idle = _samples(watched, site.machine.scaled(IDLE_S))
     job = site.submit("train", _size() // 4, f"--seconds={BUSY_S + 30}")
-    job.noted("trains", START_S)
-    wait(lambda: (_percent(watched.devices.samples()) or 100) >= BUSY_PERCENT, 20, "it is busy")
+    job.noted("stepped", START_S)  # a first step takes longer, as kernels are loaded
+    wait(lambda: _is_busy(watched.devices.samples()[0]), 20, "the GPU is seen to be busy")
     busy = _samples(watched, site.machine.scaled(BUSY_S))
     beside = smi(("utilization.gpu", "power.draw", "clocks.sm"))[0]
     shown = site.gpu()
@@ -104,9 +106,13 @@ def sampled(site: Site) -> Iterator[Finding]:
     assert rest is not None
     broken_unless(used >= BUSY_PERCENT, f"a training that never waits is seen at {used:g} %")
     broken_unless(rest <= IDLE_PERCENT, f"a GPU without a job is seen at {rest:g} %")
-    theirs = number(beside[0])
-    near = theirs is None or abs(theirs - used) <= NEAR_PERCENT
-    broken_unless(near, f"nvidia-smi has {theirs} %, and the samples {used:g} %")
+    theirs = dict(zip(("utilization", "watts", "MHz"), map(number, beside), strict=True))
+    for name, its in theirs.items():
+        mine = busy[name]
+        apart = 0.0 if its is None or mine is None else abs(its - mine)
+        most = NEAR_PERCENT if name == "utilization" else NEAR_PERCENT / 100 * (its or 0.0)
+        words = f"{name}: nvidia-smi has {its}, and the samples {mine}"
+        broken_unless(apart <= most, words)
     for name in ("watts", "MHz"):
         low, high = idle[name], busy[name]
         rises = low is None or high is None or high >= low
@@ -133,8 +139,10 @@ def _mean(values: list[int | None] | list[float | None]) -> float | None:
     return statistics.fmean(known) if known else None
 
 
-def _percent(samples: tuple[DeviceSample, ...]) -> int | None:
-    return samples[0].utilization_percent
+def _is_busy(sample: DeviceSample) -> bool:
+    """Also where the driver does not tell."""
+    percent = sample.utilization_percent
+    return percent is None or percent >= BUSY_PERCENT
 
 
 def _size() -> int:
@@ -145,11 +153,11 @@ CHECKS = (
     Check(
         "paused",
         "A training is paused by a checkpoint and resumed, and not one bit differs.",
-        ("nvml", "cuda", "torch"), 95, paused,
+        ("nvml", "cuda", "torch"), 70, paused,
     ),
     Check(
         "sampled",
         "Use, power and clock as they are sampled follow what ran, and agree with nvidia-smi.",
-        ("nvml", "smi", "torch"), 55, sampled,
+        ("nvml", "smi", "torch"), 45, sampled,
     ),
 )  # fmt: skip

@@ -1,15 +1,18 @@
 """A job that holds memory of its GPU, and does nothing else.
 
-    python -m benchmarks.gpu.jobs.hold NOTES BYTES [--escape] [--seconds N]
+    python -m benchmarks.gpu.jobs.hold NOTES BYTES [--escape] [--hide] [--seconds N]
 
 Notes: `begun` before CUDA, `context` with the free memory, `holding` when it has all of it. On
 SIGTERM, or after N seconds, it looks whether its memory is whole, notes `whole`, and ends. With
-`--escape` a child in a session of its own holds the memory, and the job itself ends with 0.
+`--escape` a child in a session of its own holds the memory, and the job itself ends with 0. With
+`--hide` a child in a namespace of processes of its own does, where that is allowed; it ends with
+this process. The note `hidden` says so.
 """
 
 from __future__ import annotations
 
 import argparse
+import ctypes
 import os
 import signal
 import time
@@ -18,6 +21,9 @@ from types import FrameType
 from benchmarks.gpu.jobs.cuda import Driver
 from benchmarks.gpu.jobs.notes import Notes
 
+NEW_PIDS = 0x20000000  # CLONE_NEWPID
+DEATH_SIGNAL = 1  # PR_SET_PDEATHSIG
+
 
 def main() -> None:
     """Hold, until told otherwise."""
@@ -25,6 +31,7 @@ def main() -> None:
     parser.add_argument("notes")
     parser.add_argument("bytes", type=int)
     parser.add_argument("--escape", action="store_true")
+    parser.add_argument("--hide", action="store_true")
     parser.add_argument("--seconds", type=float, default=600.0)
     options = parser.parse_args()
     notes = Notes(options.notes)
@@ -38,7 +45,23 @@ def main() -> None:
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
         if os.fork():
             os._exit(0)
+    if options.hide:
+        hide(notes)
     hold(notes, options.bytes, options.seconds)
+
+
+def hide(notes: Notes) -> None:
+    """Go on in a child that is process 1 of a namespace of its own, or here if that is refused."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.unshare(NEW_PIDS):
+        notes.take("hidden", done=False, why=os.strerror(ctypes.get_errno()))
+        return
+    child = os.fork()
+    if child:
+        _, status = os.waitpid(child, 0)
+        os._exit(os.waitstatus_to_exitcode(status) & 0xFF)
+    libc.prctl(DEATH_SIGNAL, signal.SIGKILL)
+    notes.take("hidden", done=True, why="")
 
 
 def hold(notes: Notes, nbytes: int, seconds: float) -> None:

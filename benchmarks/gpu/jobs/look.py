@@ -2,20 +2,21 @@
 
     python -m benchmarks.gpu.jobs.look NOTES
 
-Notes: `saw` with the uuids that CUDA gives by the job's own variables. `pried` has the same after
-the variables are gone, and the device files that could be opened. CUDA is asked in processes of
-their own, as it reads its variables once.
+Notes: `saw` with the uuids that CUDA gives by the job's own variables, or CUDA's error. `pried` has
+the same after the variables are gone, the device files that could be opened, and the errors of the
+others. CUDA is asked in processes of their own, as it reads its variables once.
 """
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import subprocess
 import sys
 from pathlib import Path
 
-from benchmarks.gpu.jobs.cuda import CudaError, Driver
+from benchmarks.gpu.jobs.cuda import CudaError, Driver, NoCuda
 from benchmarks.gpu.jobs.notes import Notes
 
 VARIABLES = ("CUDA_VISIBLE_DEVICES", "NVIDIA_VISIBLE_DEVICES")
@@ -29,7 +30,8 @@ def main() -> None:
     notes = Notes(sys.argv[1])
     notes.take("saw", **_told(dict(os.environ)))
     bare = {name: value for name, value in os.environ.items() if name not in VARIABLES}
-    notes.take("pried", **_told(bare), opened=_opened())
+    opened, refused = _opened()
+    notes.take("pried", **_told(bare), opened=opened, refused=refused)
 
 
 def _told(environment: dict[str, str]) -> dict[str, object]:
@@ -38,28 +40,33 @@ def _told(environment: dict[str, str]) -> dict[str, object]:
         command, env=environment, stdout=subprocess.PIPE, text=True, check=False, timeout=30
     )
     if said.returncode:
-        return {"uuids": [], "error": f"exit code {said.returncode}"}
+        return {"uuids": [], "code": None, "error": f"exit code {said.returncode}"}
     found: dict[str, object] = json.loads(said.stdout)
     return found
 
 
 def _asked() -> dict[str, object]:
     try:
-        return {"uuids": Driver().uuids(), "error": ""}
+        driver = Driver()
+        driver.call("cuInit", 0)
+        return {"uuids": driver.uuids(), "code": 0, "error": ""}
     except CudaError as error:
-        return {"uuids": [], "error": str(error)}
+        return {"uuids": [], "code": error.code, "error": str(error)}
+    except NoCuda as error:
+        return {"uuids": [], "code": None, "error": str(error)}
 
 
-def _opened() -> list[str]:
-    """GPUs whose device file this process may open."""
-    found = []
+def _opened() -> tuple[list[str], dict[str, str]]:
+    """GPUs whose device file this process may open, and the errors of those that it may not."""
+    found, refused = [], {}
     for path in sorted(Path("/dev").glob("nvidia[0-9]*")):
         try:
             os.close(os.open(path, os.O_RDWR | os.O_CLOEXEC))
-        except OSError:
+        except OSError as error:
+            refused[path.name] = errno.errorcode.get(error.errno or 0, str(error))
             continue
         found.append(path.name)
-    return found
+    return found, refused
 
 
 if __name__ == "__main__":

@@ -2,8 +2,9 @@
 
     python -m benchmarks.gpu.jobs.train NOTES BYTES [--steps N] [--seconds S] [--no-further N]
 
-Notes: `begun`; `trains` with the step it begins with; `noticed` and `saved` around a save;
-`ended` with all losses of this attempt, to the last bit, and the digest of the state.
+Notes: `begun`; `trains` with the step it begins with; `stepped` after that step; `noticed` and
+`saved` around a save; `ended` with all losses of this attempt, to the last bit, and the digest of
+the state.
 """
 
 from __future__ import annotations
@@ -42,6 +43,8 @@ def main() -> None:
     for step in range(first, options.steps):
         step_ends_s = time.monotonic() + options.step_s
         losses.append(model.step(step).hex())
+        if step == first:
+            notes.take("stepped", step=step + 1)
         run.beat(step + 1, total=options.steps)
         while first == 0 and step + 1 == options.no_further and not run.should_stop():
             time.sleep(0.02)

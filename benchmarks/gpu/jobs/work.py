@@ -6,12 +6,15 @@ beside CUDA's driver, which may be a fake (tests/support/fake_cuda.c).
 
 from __future__ import annotations
 
+import ctypes
 import hashlib
 import os
 from pathlib import Path
 from typing import Any, Protocol
 
 VARIABLE = "GPU_STAND_IN"
+# Only tests set this: faults of the stand-in `numpy` that a check must find, such as `save`.
+SPOILED = "GPU_SPOILED"
 # cuBLAS is reproducible with this: docs.nvidia.com/cuda/cublas, "Results Reproducibility".
 WORKSPACE = "CUBLAS_WORKSPACE_CONFIG"
 LAYERS = 8
@@ -63,7 +66,7 @@ class TorchWork:
         self._torch: Any = torch
         torch.use_deterministic_algorithms(True)
         self._device = device
-        self._width = 8192 if device == "cuda" else 128
+        self._width = 4096 if device == "cuda" else 128
         draw = torch.Generator(device=device).manual_seed(SEED)
         kind: dict[str, Any] = {"dtype": torch.bfloat16, "device": device}
         square = (self._width, self._width)
@@ -111,7 +114,8 @@ class TorchWork:
         """See the port."""
         found = hashlib.sha256()
         for tensor in self._tensors():
-            found.update(tensor.detach().view(self._torch.int16).cpu().numpy().tobytes())
+            held = tensor.detach().cpu().contiguous()  # without numpy, which may not be there
+            found.update(ctypes.string_at(held.data_ptr(), held.numel() * held.element_size()))
         return found.hexdigest()
 
     def memory_bytes(self) -> int:
@@ -161,6 +165,8 @@ class NumpyWork:
     def load(self, directory: Path) -> None:
         """See the port."""
         self._weights[:] = self._numpy.load(directory / "state.npy")
+        if "save" in os.environ.get(SPOILED, "").split():
+            self._weights.view("uint64")[0, 0] ^= self._numpy.uint64(1)  # the last bit of one
 
     def digest(self) -> str:
         """See the port."""

@@ -68,6 +68,11 @@ preemption_facts = described(job_pb2.Preemption, "for_job_id user rule decide_ti
 
 checkpoint_facts = described(job_pb2.Checkpoint, "path step commit_time attempt")
 
+# Off its GPUs without a save; null: it is not.
+suspension_facts = described(
+    job_pb2.Suspension, "phase since_time for_job_id? memory_bytes nodes=node_ids"
+)
+
 progress_facts = described(job_pb2.Progress, "step total_step_count loss beat_time")
 
 # The use that a running job makes of its nodes.
@@ -91,7 +96,7 @@ _whole_job_facts = described(
     end_time end_reason? exit_code exit_signal? time_limit_s time_limit_scope? time_left_s
     run_time_s=run_duration level attained_gpu_seconds lost_gpu_seconds attempt_count
     preemption_count displaced_count last_preemption stop_cost_s checkpoint work_at_risk_s
-    never_saved stop_loses_work progress activity promise estimate=run_estimate grace_s
+    never_saved stop_loses_work suspension progress activity promise estimate=run_estimate grace_s
     observed_save_count observed_resume_count restart_counts version redacted
     """,
     restart_counts=lambda job: dict(sorted(job.restart_counts.items())),
@@ -107,6 +112,7 @@ _whole_job_facts = described(
     last_preemption=preemption_facts,
     checkpoint=checkpoint_facts,
     stop_loses_work=lambda job: job.HasField("stop_loss"),
+    suspension=suspension_facts,
     progress=progress_facts,
     activity=activity_facts,
     promise=promise_facts,

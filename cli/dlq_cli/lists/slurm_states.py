@@ -7,7 +7,8 @@ from dlq_cli.output.said import SlurmSays
 from dlq_cli.words import SLURM_CODES, shown_state
 
 _LONG = {
-    "PD": "PENDING", "CF": "CONFIGURING", "R": "RUNNING", "CG": "COMPLETING", "NF": "NODE_FAIL",
+    "PD": "PENDING", "CF": "CONFIGURING", "R": "RUNNING", "S": "SUSPENDED",
+    "CG": "COMPLETING", "NF": "NODE_FAIL",
     "CD": "COMPLETED", "F": "FAILED", "CA": "CANCELLED", "TO": "TIMEOUT", "OOM": "OUT_OF_MEMORY",
 }  # fmt: skip
 _BY_REASON = {"oom_host": "OOM", "oom_gpu": "OOM", "node_lost": "NF"}
@@ -39,7 +40,7 @@ def account_state(job: job_pb2.Job) -> str:
 
 # Slurm's further states: known words that match no job here.
 _OTHERS = {
-    "S": "SUSPENDED", "PR": "PREEMPTED", "BF": "BOOT_FAIL", "DL": "DEADLINE",
+    "PR": "PREEMPTED", "BF": "BOOT_FAIL", "DL": "DEADLINE",
     "RS": "RESIZING", "RD": "RESV_DEL_HOLD", "RQ": "REQUEUED", "RF": "REQUEUE_FED",
     "RH": "REQUEUE_HOLD", "RV": "REVOKED", "SI": "SIGNALING", "SE": "SPECIAL_EXIT",
     "SO": "STAGE_OUT", "ST": "STOPPED",

@@ -81,6 +81,7 @@ def job_pairs(job: job_pb2.Job, look: OutputLook) -> tuple[tuple[str, str], ...]
         ("idle", job.activity.idle_reason),
         ("stalled", job.activity.stall_reason),
         ("slowed down", job.activity.straggler_reason),
+        ("suspended", _suspended(job, look)),
         ("checkpoint", _checkpoint(job, look)),
         ("unsaved work", _unsaved(job)),
         ("next grace", _grace(job)),
@@ -415,6 +416,20 @@ def _checkpoint(job: job_pb2.Job, look: OutputLook) -> str:
         else ""
     )
     return f"{saved.path} (attempt {saved.attempt}{step}{time})"
+
+
+_PHASES = {"leaving": "on its way off its GPUs", "coming": "on its way back to its GPUs"}
+
+
+def _suspended(job: job_pb2.Job, look: OutputLook) -> str:
+    """Its place in the memory of its hosts, and for whom it left."""
+    if not job.HasField("suspension"):
+        return ""
+    out = job.suspension
+    held = f"{approximate_size(out.memory_bytes)} in the memory of {', '.join(out.node_ids)}"
+    what = _PHASES.get(out.phase, held)
+    whom = f"for job {out.for_job_id}" if out.for_job_id else "until dlq resume"
+    return f"{what}, {whom}, since {when(from_timestamp(out.since_time), look)}"
 
 
 def _unsaved(job: job_pb2.Job) -> str:

@@ -19,7 +19,8 @@ _COLORS = {
     "failed": "31", "timed_out": "31", "node_lost": "31", "start_failed": "31", "down": "31",
     "preempted_lost": "31", "unreachable": "31",
     "held": "33", "cancelled": "33", "preempted": "33", "suspect": "33",
-    "pausing": "35", "unknown": "35", "assigned": "36", "preparing": "36", "starting": "36",
+    "suspended": "35", "pausing": "35", "unknown": "35",
+    "assigned": "36", "preparing": "36", "starting": "36",
 }  # fmt: skip
 
 

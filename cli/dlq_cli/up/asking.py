@@ -12,6 +12,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from dlq_cli.output.progress import ProgressBar
+from dlq_cli.output.render import age
 from dlq_cli.quiet import quiet_grpc
 from dlq_cli.up.place import Box
 from dlq_cli.up.processes import (
@@ -30,7 +32,9 @@ if TYPE_CHECKING:
     from dlq.v1.job_pb2 import Job
     from dlq_cli.app import App
 
-END_S = 90.0  # for jobs that save before they end
+FORCED_S = 30.0  # at most, for jobs that save before `dlq down --force` kills them
+LATE_S = 60.0  # a job that has just begun gets its notice later
+KILLED_S = 30.0  # for the end of processes that were killed
 LINK_S = 10.0
 _WAITING = frozenset({"pending", "queued", "held"})
 _LINK = re.compile(rb"open (http://\S+)")
@@ -119,26 +123,64 @@ def running_jobs(app: App, box: Box) -> Sequence[Job] | None:
 def impact_of(box: Box, jobs: Sequence[Job] | None) -> str:
     """The words for jobs that an end of the box would meet; "" when none runs."""
     if jobs:
-        named = ", ".join(job.job_id for job in jobs[:8]) + (", ..." if len(jobs) > 8 else "")
-        one = len(jobs) == 1
-        return f"{'1 job runs' if one else f'{len(jobs)} jobs run'} ({named}): cancel, then end dlq"
+        return (
+            f"{'1 job runs' if len(jobs) == 1 else f'{len(jobs)} jobs run'} ({_named(jobs)}): "
+            f"cancel, with {age(grace_s(jobs))} to save, then end dlq"
+        )
     if jobs_here(box):
         why = "only the first machine can" if box.joined else "the master does not answer to"
         return f"jobs run here, and go on without dlq for an hour at most: {why} cancel them"
     return ""
 
 
-def end_jobs(app: App, box: Box, jobs: Sequence[Job]) -> None:
-    """Cancel them, and wait until their processes here are gone. TryAgain when some stay.
+def grace_s(jobs: Sequence[Job], *, force: bool = False) -> float:
+    """How long these jobs may save: the longest of their own times, cut short by `force`."""
+    own_s = max(job.grace_duration.ToTimedelta().total_seconds() for job in jobs)
+    return min(own_s, FORCED_S) if force else own_s
+
+
+def end_jobs(app: App, box: Box, jobs: Sequence[Job], *, force: bool) -> None:
+    """Cancel them, kill what is there after their grace, and wait until their processes here are
+    gone. TryAgain when some stay even so.
 
     A job on a machine that is away cannot be waited for: it ends there when its hold is over.
     """
     from dlq_client.jobs import Jobs
 
-    Jobs(app.connection()).cancel_many([job.job_id for job in jobs])
-    app.say("waiting for them to end")
-    if not wait_for(lambda: not running_jobs(app, box) or _all_away(app, box), END_S):
-        raise TryAgain("some jobs do not end", hint="dlq cancel --kill, then dlq down")
+    patience_s = grace_s(jobs, force=force)
+    one = len(jobs) == 1
+    app.say(
+        f"{'job' if one else 'jobs'} {_named(jobs)}: cancelled, with up to {age(patience_s)} to "
+        f"save and end; then {'it is' if one else 'they are'} killed"
+    )
+    asked = Jobs(app.connection())
+    asked.cancel_many([job.job_id for job in jobs])
+    if _gone_within(app, box, patience_s + (0.0 if force else LATE_S), "jobs end"):
+        return
+    left = running_jobs(app, box) or ()
+    app.say(f"not ended, so killed: {_named(left)}; work since the last save is lost")
+    asked.cancel_many([job.job_id for job in left], kill=True)
+    if not _gone_within(app, box, KILLED_S, "killed jobs end"):
+        raise TryAgain(
+            "some jobs do not end, though they were killed",
+            hint="`dlq down --leave-jobs` ends the rest",
+        )
+
+
+def _gone_within(app: App, box: Box, patience_s: float, what: str) -> bool:
+    """Wait until no job runs here; False when the time is over."""
+    began_s = time.monotonic()
+
+    def gone() -> bool:
+        bar.at(time.monotonic() - began_s)
+        return not running_jobs(app, box) or _all_away(app, box)
+
+    with ProgressBar(what, patience_s) as bar:
+        return wait_for(gone, patience_s)
+
+
+def _named(jobs: Sequence[Job]) -> str:
+    return ", ".join(job.job_id for job in jobs[:8]) + (", ..." if len(jobs) > 8 else "")
 
 
 def _all_away(app: App, box: Box) -> bool:

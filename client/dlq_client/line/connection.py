@@ -50,6 +50,8 @@ FIRST_DELAY_S = 0.1
 LONGEST_DELAY_S = 2.0
 # A standby may lead in a moment, and its refusal costs it little.
 STANDBY_DELAY_S = 0.5
+# A takeover ends within it, or somebody is needed.
+TAKEOVER_S = 10.0
 
 
 class Patience:
@@ -65,8 +67,11 @@ class Patience:
         rng: random.Random,
         *,
         pause: Callable[[float], object] | None = None,
+        has_standby: bool = False,
     ) -> None:
+        """`has_standby`: another master leads within seconds, and is asked often until then."""
         self._limit_s = limit_s
+        self._has_standby = has_standby
         self._clock = clock
         self._rng = rng
         # An event that is never set: a sleep that Ctrl-C ends at once.
@@ -91,7 +96,8 @@ class Patience:
         if now_s + delay_s - self._began_s >= self._limit_s:
             return False
         if not standby:
-            self._delay_s = min(LONGEST_DELAY_S, self._delay_s * 2)
+            soon = self._has_standby and now_s - self._began_s < TAKEOVER_S
+            self._delay_s = min(STANDBY_DELAY_S if soon else LONGEST_DELAY_S, self._delay_s * 2)
         self._pause(delay_s)
         return True
 
@@ -174,7 +180,8 @@ class Connection:
 
     def patience(self, limit_s: float) -> Patience:
         """A fresh count of retries that gives up after `limit_s` of silence."""
-        return Patience(limit_s, self.clock, self.rng())
+        has_standby = "," in self.identity.address
+        return Patience(limit_s, self.clock, self.rng(), has_standby=has_standby)
 
     def rng(self) -> random.Random:
         """Randomness for jitter."""
@@ -273,6 +280,7 @@ def open_channel(identity: Identity) -> grpc.Channel:
         return grpc.secure_channel(identity.address, credentials, options=options)
     from dlq_client.line.masters import DIAL_MS, Masters, MastersChannel
 
+    options = [*(dict(options) | PAIR_OPTIONS).items()]
     options.append(("grpc.min_reconnect_backoff_ms", DIAL_MS))
     return MastersChannel(
         Masters(split_addresses(identity.address)),
@@ -283,6 +291,16 @@ def open_channel(identity: Identity) -> grpc.Channel:
 def channel_credentials(identity: Identity) -> grpc.ChannelCredentials:
     """Mutual TLS with this identity."""
     return grpc.ssl_channel_credentials(identity.ca, identity.key, identity.certificate)
+
+
+# Where another master can be asked, one that stands still is given up after 5.5 seconds. Masters
+# take a ping every four seconds (rpc/server.py), also those of before.
+PAIR_OPTIONS: dict[str, object] = {
+    "grpc.keepalive_time_ms": 4_200,
+    "grpc.keepalive_timeout_ms": 1_300,
+    "grpc.http2.ping_timeout_ms": 1_300,
+    "grpc.max_reconnect_backoff_ms": 500,
+}
 
 
 def channel_options() -> list[tuple[str, object]]:

@@ -123,10 +123,12 @@ def _text(value: object) -> str:
 
 
 def _words(told: Mapping[str, Any], facts: dict[str, Any]) -> str:
+    why = _text(told.get("why"))
     if "figure" not in facts:
-        return _text(told.get("why")) or "no figure"
+        return why or "no figure"
     words = f"{facts['figure']:g} {facts['unit']}"
-    return f"{words}, limit {facts['limit']:g} {facts['unit']}" if facts.get("limit") else words
+    words += f", limit {facts['limit']:g} {facts['unit']}" if facts.get("limit") else ""
+    return f"{words}; {why}" if why else words
 
 
 def _failed(words: str) -> NodeVerdict:

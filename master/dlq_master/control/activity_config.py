@@ -1,17 +1,18 @@
-"""`[[idle]]`, `[stall]`, `[straggler]` and `[checks]` of master.toml: jobs that do nothing
-(docs/running/idle.md), nodes that slow their jobs down (docs/running/stragglers.md), and checks of
-nodes (docs/running/checks.md).
+"""`[[idle]]`, `[stall]`, `[first_step]`, `[straggler]` and `[checks]` of master.toml.
+
+Their pages are docs/running/idle.md, first-steps.md, stragglers.md and checks.md.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from dlq_common.daemon.config import Seconds
 from dlq_common.errors import ConfigError
 from dlq_common.text.suggest import did_you_mean
-from dlq_master.policy.activity import IdleAction, IdleRule, StallRule
+from dlq_master.policy.activity import FirstStepRule, IdleAction, IdleRule, StallRule
 from dlq_master.policy.stragglers import MOST_STEPS, StragglerRule
 
 SHORTEST_S, LONGEST_S = 10.0, 7 * 86_400.0  # of a window
@@ -50,6 +51,33 @@ class StallConfig:
         if not 0.0 <= self.margin <= LONGEST_S:
             _refuse("stall.margin", "not between 0s and 7d")
         return StallRule(self.factor, self.margin) if self.enabled else None
+
+
+@dataclass(frozen=True, slots=True)
+class FirstStepConfig:
+    """When a job that is known to tell its steps, and has told no second one, counts as stalled. It
+    has no pace then. The first steps of its family count where five of them are known.
+    """
+
+    enabled: bool = True  # false: such a job is never stalled
+    window: Seconds = Seconds(900.0)  # so long after its start, while its family shows no more
+    interactive_window: Seconds = Seconds(7200.0)  # the same for interactive jobs
+    # "warn": shown; "notify": also told by dlq-notify; "pause": saved and taken off; "cancel".
+    action: str = "warn"
+    dry_run: bool = True  # only the journal says what would be done
+    queue: str = ""  # only jobs of this queue; "": of all
+    team: str = ""  # only jobs of this team; "": of all
+    exempt_users: tuple[str, ...] = ()  # users whose jobs it never judges
+    exempt_jobs: tuple[str, ...] = ()  # numbers and names of jobs that it never judges
+
+    def rule(self, stall: StallRule | None, queues: Collection[str]) -> FirstStepRule | None:
+        """The same for the core. ConfigError, with the key, for a value that cannot be. `stall`:
+        the rule about jobs with a pace; None: nobody is told.
+        """
+        values = _rule_values(self, "first_step.", queues)
+        if stall is None or not self.enabled:
+            return None
+        return FirstStepRule(**values, stall=stall, section="[first_step]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,11 +173,19 @@ def idle_rules(rules: Sequence[IdleConfig], queues: Collection[str]) -> tuple[Id
 
 def idle_rule(rule: IdleConfig, where: str, queues: Collection[str]) -> IdleRule:
     """One rule; its keys begin with `where` in the file."""
+    values = _rule_values(rule, where, queues)
+    if not 0.0 < rule.below <= 0.5:
+        _refuse(f"{where}below", f"{rule.below:g} is not above 0 and at most 0.5")
+    return IdleRule(**values, below=rule.below)
+
+
+def _rule_values(
+    rule: IdleConfig | FirstStepConfig, where: str, queues: Collection[str]
+) -> dict[str, Any]:
+    """The values of any rule that acts on jobs."""
     for key in ("window", "interactive_window"):
         if not SHORTEST_S <= getattr(rule, key) <= LONGEST_S:
             _refuse(where + key, "a window is between 10s and 7d")
-    if not 0.0 < rule.below <= 0.5:
-        _refuse(f"{where}below", f"{rule.below:g} is not above 0 and at most 0.5")
     actions = [action.value for action in IdleAction]
     if rule.action not in actions:
         told = f"{rule.action!r} is none of {', '.join(actions)}"
@@ -157,17 +193,16 @@ def idle_rule(rule: IdleConfig, where: str, queues: Collection[str]) -> IdleRule
     if rule.queue and rule.queue not in queues:
         told = f"there is no queue {rule.queue!r}{did_you_mean(rule.queue, queues)}"
         _refuse(f"{where}queue", told)
-    return IdleRule(
-        window_s=rule.window,
-        interactive_window_s=rule.interactive_window,
-        below=rule.below,
-        action=IdleAction(rule.action),
-        dry_run=rule.dry_run,
-        queue=rule.queue,
-        team=rule.team,
-        exempt_users=frozenset(rule.exempt_users),
-        exempt_jobs=frozenset(rule.exempt_jobs),
-    )
+    return {
+        "window_s": rule.window,
+        "interactive_window_s": rule.interactive_window,
+        "action": IdleAction(rule.action),
+        "dry_run": rule.dry_run,
+        "queue": rule.queue,
+        "team": rule.team,
+        "exempt_users": frozenset(rule.exempt_users),
+        "exempt_jobs": frozenset(rule.exempt_jobs),
+    }
 
 
 def _refuse(key: str, words: str) -> None:

@@ -9,6 +9,7 @@ from dlq_common.daemon.config import Bytes, Seconds
 from dlq_common.errors import ConfigError
 from dlq_master.control.activity_config import (
     ChecksConfig,
+    FirstStepConfig,
     IdleConfig,
     StallConfig,
     StragglerConfig,
@@ -16,11 +17,12 @@ from dlq_master.control.activity_config import (
     idle_rules,
 )
 from dlq_master.control.pool_config import PoolConfig, RentingConfig
+from dlq_master.model.attempts.suspending import SuspendRules
 from dlq_master.model.jobs.job import RestartLimits
 from dlq_master.model.lease import Terms
 from dlq_master.model.nodes.type_speeds import TypeSpeeds
 from dlq_master.model.resources import CORE_TYPE
-from dlq_master.policy.activity import IdleRule
+from dlq_master.policy.activity import FirstStepRule, IdleRule
 
 
 @dataclass(frozen=True, slots=True)
@@ -298,6 +300,21 @@ class JobsConfig:
 
 
 @dataclass(frozen=True, slots=True)
+class SuspensionConfig:
+    """Jobs that leave their GPUs without a save (docs/running/suspend.md). Nodes allow it by
+    suspend.memory of their agents.
+    """
+
+    longest: Seconds = Seconds(3600.0)  # off its GPUs for another job; then its checkpoint counts
+    wait: Seconds = Seconds(60.0)  # for the job that it left for, to start
+    move: Seconds = Seconds(120.0)  # off its GPUs, or back; then it is given up
+
+    def rules(self) -> SuspendRules:
+        """As the core wants them."""
+        return SuspendRules(longest_s=self.longest, wait_s=self.wait, move_s=self.move)
+
+
+@dataclass(frozen=True, slots=True)
 class IdentityConfig:
     """People that the login broker may let in, and those for whom a web server may act."""
 
@@ -494,8 +511,10 @@ class MasterConfig:
     queues: tuple[QueueConfig, ...] = (QueueConfig("default"),)
     interactive: InteractiveConfig = InteractiveConfig()
     jobs: JobsConfig = JobsConfig()
+    suspend: SuspensionConfig = SuspensionConfig()
     idle: tuple[IdleConfig, ...] = ()
     stall: StallConfig = field(default_factory=StallConfig)
+    first_step: FirstStepConfig = field(default_factory=FirstStepConfig)
     straggler: StragglerConfig = field(default_factory=StragglerConfig)
     checks: ChecksConfig = field(default_factory=ChecksConfig)
     identity: IdentityConfig = IdentityConfig()
@@ -509,6 +528,11 @@ class MasterConfig:
     visibility: VisibilityConfig = VisibilityConfig()
     log: LogConfig = LogConfig()
     debug: DebugConfig = DebugConfig()
+
+    def first_step_rule(self) -> FirstStepRule | None:
+        """The rule of `[first_step]`. Raises ConfigError, with the key, for one that cannot be."""
+        queues = [queue.name for queue in self.queues]
+        return self.first_step.rule(self.stall.rule(), queues)
 
     def idle_rules(self) -> tuple[IdleRule, ...]:
         """The rules of `[[idle]]`, and that of interactive jobs behind them. Raises ConfigError,

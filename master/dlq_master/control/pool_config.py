@@ -92,8 +92,8 @@ class RentingConfig:
     most_per_hour: float | None = None  # of all machines at a time
     most_per_day: float | None = None  # of what was rented in the last 24 hours
     look_every: Seconds = Seconds(30.0)  # at what providers say is there
-    # Programs of pools may run in the master's account, which owns the CA's key: for a development
-    # machine.
+    # Programs of pools may run in the master's account, which owns the CA's key: on a machine of
+    # one user. Refused where the master listens beyond loopback.
     allow_master_account: bool = False
 
 

@@ -27,6 +27,7 @@ SEEN: Final = "leader-seen.json"  # in the state directory: the highest fence th
 LOOK_S: Final = 0.1
 EXIT_CODE: Final = 75
 _leave: Final = os._exit
+_SAYS_WHY: Final = {Standing.STANDBY: "cannot_lead", Standing.LEADING: "leader_is_silent"}
 
 _log = get_logger("master.leader")
 
@@ -140,10 +141,10 @@ class LeaseKeeper:
             if self.lease.known != seen:
                 seen = self.lease.known
                 self._remember(seen)
-            if self.lease.why != why and self.lease.standing is Standing.STANDBY:
+            if self.lease.why != why and self.lease.standing in _SAYS_WHY:
                 why = self.lease.why
                 if why:
-                    _log.error("cannot_lead", cause=why)
+                    _log.error(_SAYS_WHY[self.lease.standing], cause=why)
             if self.lease.standing is not standing:
                 standing, self._since_s = self.lease.standing, self._clock.boottime_s()
                 self._changed()

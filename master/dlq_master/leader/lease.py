@@ -28,6 +28,7 @@ NO_FENCE = LeaderFence()
 # A standby that has read the turns so lately has all that count.
 READY_S = 2.0
 LEAST_S = 0.01  # between two looks
+ONE_SERVER = "no second server confirms commits (synchronous_standby_names is empty)"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -136,7 +137,7 @@ class LeaderLease:
             case RowQuestion.RENEW if self.standing is Standing.STANDBY and self._lacks(row):
                 self._then(RowQuestion.READ, now_s)
             case RowQuestion.RENEW if self._is_mine(row) and row.fence == self.fence:
-                self._confirmed(ask)
+                self._renewed(ask, row, now_s)
             case RowQuestion.RENEW if self.standing is Standing.STANDBY:
                 self._then(RowQuestion.READ, now_s)
             case RowQuestion.RENEW:
@@ -176,7 +177,7 @@ class LeaderLease:
     def is_over(self, now_s: float) -> bool:
         """Whether the process must end: it has led, and does so no more."""
         if self.standing is Standing.LEADING and now_s >= self._confirmed_s + self.terms.ttl_s:
-            self._end("no renewal was confirmed in time")
+            self._end(self.why or "no renewal was confirmed in time")
         return self.standing is Standing.OVER
 
     def session_lost(self, now_s: float) -> None:
@@ -200,7 +201,7 @@ class LeaderLease:
     def _looked(self, ask: Ask, row: HeldLease, now_s: float) -> None:
         if self._is_mine(row):
             # Another server may have come between the look and the try.
-            self.why = self._lacks(row)
+            self.why = self._lacks(row) or self._unsafe(row)
             if self.why:
                 self._then(RowQuestion.READ, now_s + self.terms.poll_s)
                 return
@@ -232,6 +233,26 @@ class LeaderLease:
             pause_s = min(pause_s, max(LEAST_S, row.left_s))
         self._then(RowQuestion.READ, now_s + pause_s)
 
+    def _renewed(self, ask: Ask, row: HeldLease, now_s: float) -> None:
+        """It is ours. A database with one server confirms nothing: it may lose acknowledged work.
+        This master is silent at once. Its process ends after the last third of the time, unless a
+        second server is named before.
+        """
+        unsafe = self._unsafe(row)
+        if unsafe and self.standing is Standing.LEADING:
+            self.why = unsafe
+            self._confirmed_s = min(self._confirmed_s, now_s - SPEAKS * self.terms.ttl_s)
+            self._then(RowQuestion.RENEW, now_s + self.terms.poll_s)
+        elif unsafe and self.standing is Standing.STANDBY:
+            self.why = unsafe
+            self._then(RowQuestion.READ, now_s + self.terms.poll_s)
+        else:
+            self.why = ""
+            self._confirmed(ask)
+
+    def _unsafe(self, row: HeldLease) -> str:
+        return "" if row.synchronous or self.allow_async else ONE_SERVER
+
     def _confirmed(self, ask: Ask) -> None:
         """It is ours, counted from the question."""
         if self.standing is Standing.STANDBY:
@@ -247,9 +268,7 @@ class LeaderLease:
             return f"the database is not the one of before: {refused}"
         if lacks := self._lacks(row):
             return lacks
-        if not row.synchronous and not self.allow_async:
-            return "no second server confirms commits (synchronous_standby_names is empty)"
-        return ""
+        return self._unsafe(row)
 
     def _lacks(self, row: HeldLease) -> str:
         if row.turn >= self.turn:

@@ -59,6 +59,8 @@ class ReasonCode(StrEnum):
     PROFILER_FULL = "profiler_full"  # Trials hold as many GPUs as are reserved for trials.
     KEPT_FOR_TRIALS = "kept_for_trials"  # The free GPUs are reserved for jobs that need a trial.
     KEPT_FOR_QUEUE = "kept_for_queue"  # The free GPUs are the floor of another queue.
+    # The job is off its GPUs without a save, and comes back when they are free.
+    SUSPENDED = "suspended"
     PREEMPTED = "preempted"  # Another job took the GPUs of this job.
     # Jobs of lower priority hold GPUs, but `min_run` or `max_preemptions` protects them.
     PROTECTED = "protected"

@@ -39,12 +39,11 @@ class Worker(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class IdleRule:
+class ActivityRule:
     """A rule: the jobs that it covers, its bound, and its action. Empty words cover all."""
 
     window_s: float
     interactive_window_s: float
-    below: float  # the mean utilization of the window, from 0 to 1
     action: IdleAction
     dry_run: bool
     queue: str = ""
@@ -63,6 +62,13 @@ class IdleRule:
     def window_of(self, job: Worker) -> float:
         """Its window for this job."""
         return self.interactive_window_s if job.interactive else self.window_s
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IdleRule(ActivityRule):
+    """A rule about jobs that hold GPUs and do not use them."""
+
+    below: float  # the mean utilization of the window, from 0 to 1
 
 
 class UseSpan(NamedTuple):
@@ -161,6 +167,26 @@ class StallRule:
 
     factor: float
     margin_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FirstStepRule(ActivityRule):
+    """A rule about jobs that have no pace yet, since they have made no second step. `stall`: that
+    of jobs with a pace.
+    """
+
+    stall: StallRule
+
+    def patience_s(self, window_s: float, longest_s: float, enough: bool) -> float:
+        """After so long without a step such a job counts as stalled. `longest_s`: the longest first
+        step of its family. A slow family has more than the window. A quick one has less, if enough
+        are known: a part of the window beyond its own times, for a cold cache.
+        """
+        own_s = self.stall.factor * longest_s + self.stall.margin_s if longest_s else 0.0
+        return max(own_s, min(window_s, own_s + _COLD * window_s) if enough else window_s)
+
+
+_COLD: Final = 1.0 / 3.0  # of the window
 
 
 class StepPace(NamedTuple):

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from dlq_master.model.attempts.suspending import SuspendRules
 from dlq_master.model.order.order import Ordering
 from dlq_master.policy.admit.stage import Admits
 from dlq_master.policy.order.share import ShareRules
@@ -63,9 +64,10 @@ class Policy:
     unknown run time are tried first, on a part of the cluster; None: they are not. `promises`:
     deadlines are promised, and SLO leases keep them; None: a deadline is only a number.
     `profile_s`: seconds that a job runs until its run time is known; None: no job is measured.
-    `guards`: the jobs that the order may not preempt. `rule`: the order in words, for those whom it
-    does. `reclaim`: the choice of lent servers that go back. `sizing`: how elastic jobs share what
-    is left beyond their bases; None: every job gets what it asked. `renting`: the choice of
+    `guards`: the jobs that the order may not preempt. `suspends`: the jobs that leave their GPUs
+    without a save when they are preempted; None: none. `rule`: the order in words, for those whom
+    it does. `reclaim`: the choice of lent servers that go back. `sizing`: how elastic jobs share
+    what is left beyond their bases; None: every job gets what it asked. `renting`: the choice of
     machines that are rented; None: there are no pools.
     """
 
@@ -93,6 +95,7 @@ class Policy:
     profiling: TrialRules | None = None
     profile_s: float | None = None
     guards: Guards = NONE
+    suspends: SuspendRules | None = None
     rule: str = ""
     admit: Admits = field(init=False, repr=False, compare=False)
     partition: Partition = field(init=False, repr=False, compare=False)

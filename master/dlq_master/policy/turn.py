@@ -44,6 +44,7 @@ def decide(
     """Plan for the cluster as it is now and apply the plan. Master and simulator both call this."""
     happened: list[Happened] = []
     last: Outcome | None = None
+    cluster.suspends = policy.suspends
     while True:
         view = View(cluster, now_s, pause_starts)
         try:
@@ -64,4 +65,5 @@ def carry_out(view: View, plan: Plan, policy: Policy, epoch: int) -> list[Happen
     if not plan.changes:
         return []
     check_delta(view, plan, policy)
+    view.cluster.suspends = policy.suspends
     return drive.apply(view.cluster, plan, view.now_s, epoch)

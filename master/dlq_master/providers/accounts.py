@@ -4,6 +4,9 @@ The master's account owns the CA's key, the database, and the login socket's tru
 in the same account could read all of that, and become every user. So each pool with a program has
 an account of its own. A master that is root becomes it; another one asks the helper of that account
 (`runner`). A pool without either is refused when the master starts.
+
+There is one exception, by name: `[renting] allow_master_account`, on a machine of one user, such as
+that of a demo. It is refused where other hosts reach the master, and each start says what it means.
 """
 
 from __future__ import annotations
@@ -13,21 +16,45 @@ import pwd
 from collections.abc import Iterator
 from dataclasses import replace
 
+from dlq_common.daemon.logs import get_logger
 from dlq_common.errors import ConfigError
+from dlq_common.text.addresses import is_loopback
 from dlq_master.control.pool_config import STATIC, PoolConfig, RentingConfig
 from dlq_master.providers.calls import call
 from dlq_master.providers.port import ProviderFailed
 
 DEFAULT = "dlq-provider"  # made by deploy/sysusers.d/dlq-provider.conf
 _LOOK_S = 20.0
-_DEVELOPING = "on a development machine: [renting] allow_master_account = true"
+_KEY = "renting.allow_master_account"
+_DEVELOPING = "on a machine of one user, on loopback: [renting] allow_master_account = true"
+
+log = get_logger("master.renting")
 
 
-def with_accounts(pools: tuple[PoolConfig, ...], renting: RentingConfig) -> tuple[PoolConfig, ...]:
+def with_accounts(
+    pools: tuple[PoolConfig, ...], renting: RentingConfig, *, listens: str
+) -> tuple[PoolConfig, ...]:
     """The pools, each with the account of its program. ConfigError, in words, for a pool whose
-    program could only run in the master's account, or as root.
+    program could only run in the master's account, or as root, and for an exception that is none.
+    `listens`: the address of the API.
     """
+    programs = [pool.name for pool in pools if pool.provider != STATIC]
+    if renting.allow_master_account and programs:
+        _check_exception(listens)
+        log.warning(
+            "programs_can_read_the_keys",
+            pools=programs,
+            cause=f"{_KEY}: they run in the account that owns the CA's key"
+            + (", which is root" if os.geteuid() == 0 else ""),
+        )
     return tuple(_with_accounts(pools, renting))
+
+
+def _check_exception(listens: str) -> None:
+    if not is_loopback(listens):
+        told = f"{_KEY}: other hosts reach this master at {listens}, so it has more users than one"
+        hint = f"systemctl enable --now {DEFAULT}.socket, or listen on 127.0.0.1"
+        raise ConfigError(told, hint=hint, key=_KEY)
 
 
 def _with_accounts(pools: tuple[PoolConfig, ...], renting: RentingConfig) -> Iterator[PoolConfig]:

@@ -13,7 +13,6 @@ most an hour.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from shlex import quote
 
 from dlq_master.control.pool_config import PoolConfig
 from dlq_master.control.stimuli.machines import Listed
@@ -61,6 +60,8 @@ class SlurmProvider:
 
     def start(self, wish: MachineWish) -> str:
         """See the port. One that is in the queue already is not asked for again."""
+        from shlex import quote  # a master without such a pool starts without it
+
         known = [one.instance_id for one in self._named(wish.request_id)]
         if known:
             return known[0]

@@ -42,6 +42,7 @@ from dlq_master.rpc.views.job_rows import JobRows
 from dlq_master.rpc.views.shared_maps import SharedMaps
 
 if TYPE_CHECKING:
+    from dlq_master.control.loop.failpoints import Failpoints
     from dlq_master.relay.child import RelayChild
     from dlq_master.rpc.calls.signs import Signs
     from dlq_master.rpc.specs.hooked import SubmitHooks
@@ -119,8 +120,10 @@ class MasterServer:
         lead: Lead | None = None,
         hooks: SubmitHooks | None = None,
         relay: type[RelayChild] | None = None,
+        failpoints: Failpoints | None = None,
     ) -> None:
         """Bind both ports; nothing is served before `start`. OSError when a port is taken."""
+        stumble = failpoints.stumble if failpoints and failpoints.staggers else None
         self._settings = settings
         self._sessions = sessions
         self.lead, self.hooks = lead, hooks
@@ -177,10 +180,14 @@ class MasterServer:
         errors, limits = Errors(ids), CallLimits(slices)
         self.times = CallTimes(clock.boottime_s)
         passage = Passage(
-            errors, audit, door.let_in, limits.enter, limits.leave, self.times, open_calls
-        )
+            errors, audit, door.let_in, limits.enter, limits.leave, self.times, open_calls,
+            door.account_due,
+        )  # fmt: skip
         self._api.add_generic_rpc_handlers(
-            [served(service, methods, passage, parts) for service, methods in SERVICES.items()]
+            [
+                served(service, methods, passage, parts, stumble)
+                for service, methods in SERVICES.items()
+            ]
         )
         # A joining node has no certificate yet, and a deadline all the same.
         passage = Passage(errors, audit, _unknown, _with_deadline, _unknown, self.times, open_calls)

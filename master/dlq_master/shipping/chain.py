@@ -77,7 +77,10 @@ def rebuild(place: Directory, database: Path, system: str = "") -> Recovered:
             continue
         made.said[:0] = said
         return made
-    raise NothingShipped("; ".join([f"{place.path} holds no whole snapshot", *said]))
+    raise NothingShipped(
+        "; ".join([f"{place.path} holds no whole snapshot", *said]),
+        hint="restore a backup instead (docs/running/backup.md), or look for a copy of this place",
+    )
 
 
 def _snapshots(place: Directory) -> Iterator[Path]:

@@ -125,7 +125,10 @@ class Directory:
 
     def note(self, name: str, data: bytes) -> None:
         unfinished = self._unfinished(name)
-        unfinished.write_bytes(data)
+        try:
+            unfinished.write_bytes(data)
+        except OSError as error:
+            raise _named(error, unfinished) from None
         unfinished.replace(self._at(name))
 
     def append(self, name: str, at: int, data: bytes) -> None:
@@ -133,6 +136,8 @@ class Directory:
         try:
             _write_all(handle, data, at)
             os.fsync(handle)
+        except OSError as error:
+            raise _named(error, self._at(name)) from None
         finally:
             os.close(handle)
 
@@ -176,12 +181,19 @@ def _write(path: Path, parts: Iterable[bytes]) -> None:
             _write_all(handle, part, at)
             at += len(part)
         os.fsync(handle)
-    except BaseException:
+    except BaseException as error:
         with suppress(OSError):  # it gives its room back: the disk may be full
             path.unlink()
+        if isinstance(error, OSError):
+            raise _named(error, path) from None
         raise
     finally:
         os.close(handle)
+
+
+def _named(error: OSError, path: Path) -> OSError:
+    """The same error, and the file that it is about: a descriptor has no name."""
+    return OSError(error.errno, error.strerror, str(path))
 
 
 def _write_all(handle: int, data: bytes, at: int) -> None:

@@ -34,7 +34,8 @@ class V2Tree:
 
     v2 forbids processes in a group whose children have controllers. The processes in `base` itself
     (the agent, its shims) therefore move to the leaf `base`/agent first. `base` must be delegated
-    to us.
+    to us. The root of a machine is exempt, and has threads of the kernel, which cannot be moved:
+    its processes stay.
     """
 
     mode: Mode = "v2"
@@ -57,10 +58,11 @@ class V2Tree:
         self.cores_open = "" if _has_cpuset(base) else _NO_CPUSET
         if not self.cores_open:
             controllers = (*controllers, "cpuset")
-        make_dir(base / "agent")
-        for pid in (base / "cgroup.procs").read_text().split():
-            with suppress(ProcessLookupError):
-                write_existing(base / "agent" / "cgroup.procs", pid)
+        if (base / "cgroup.type").exists():  # the root of a machine has no such file
+            make_dir(base / "agent")
+            for pid in (base / "cgroup.procs").read_text().split():
+                with suppress(ProcessLookupError):
+                    write_existing(base / "agent" / "cgroup.procs", pid)
         self._parent = base / "dlq" / node_id
         for path in (base, base / "dlq", self._parent):
             make_dir(path)

@@ -24,13 +24,13 @@ from dlq_nodeagent.checks.result import (
 )
 
 KINDS: Mapping[str, Callable[[argparse.Namespace], Figure]] = {
-    "memory": lambda asked: compute.memory(asked.seconds),
-    "matrix": lambda asked: compute.matrix(asked.seconds),
+    "memory": lambda asked: compute.memory(asked.seconds, asked.part),
+    "matrix": lambda asked: compute.matrix(asked.seconds, asked.part),
     "disk": lambda asked: host.directory(asked.directory, asked.mib),
     "checkpoints": lambda asked: host.directory(_checkpoints(), asked.mib),
     "clock": lambda asked: host.clock(asked.server),
     "pull": lambda asked: host.pull(asked.image),
-    "all_reduce": lambda asked: pair.all_reduce(asked.patience),
+    "all_reduce": lambda asked: pair.all_reduce(asked.patience, asked.part),
 }
 
 
@@ -71,6 +71,9 @@ def _asked(words: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("kind", choices=KINDS)
     parser.add_argument("--limit", type=float, default=0.0, help="0: every figure passes")
     parser.add_argument("--seconds", type=float, default=2.0, help="how long memory and matrix run")
+    parser.add_argument(
+        "--part", type=float, default=1.0, help="of the usual sizes on GPUs, from 0 to 1"
+    )
     parser.add_argument("--mib", type=int, default=64, help="how much is written")
     parser.add_argument("--directory", default="/tmp", help="of the check `disk`")
     parser.add_argument("--server", default="", help="HOST[:PORT] of a time server")
@@ -81,4 +84,6 @@ def _asked(words: Sequence[str]) -> argparse.Namespace:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    code = main(sys.argv[1:])
+    sys.stdout.flush()
+    os._exit(code)  # a library whose call hangs does not end by itself

@@ -21,12 +21,16 @@ class NotMeasured(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Figure:
-    """A measured value. `on` names its means, such as "numpy" or "torch, 8 GPUs"."""
+    """A measured value. `on` names its means, such as "numpy" or "CUDA, 8 GPUs"; `note`: a word
+    for people.
+    """
 
     value: float
     unit: str
     on: str
     least: bool = True  # its limit is the least that passes; else the most
+    note: str = ""
+    instead_of: str = ""  # why it is of other means than the limit, such as "NCCL not found"
 
     def passes(self, limit: float) -> bool:
         """Whether it is within the limit; a limit of 0 lets everything pass."""
@@ -35,7 +39,9 @@ class Figure:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckResult:
-    """`passed` None: nothing was learned about the node, and `why` says the reason."""
+    """`passed` None: nothing was learned about the node, and `why` says the reason. With a verdict,
+    `why` is a word for people.
+    """
 
     check: str
     limit: float = 0.0
@@ -61,9 +67,16 @@ class CheckResult:
 
 def judged(check: str, figure: Figure, limit: float, *, load: float = 0.0) -> CheckResult:
     """The verdict on a figure. A failure says nothing on a node that others keep busy; `load`: its
-    processes that wanted a core before the check, for each core; 0: nobody asks.
+    processes that wanted a core before the check, for each core; 0: nobody asks. A limit is none
+    for a figure of other means.
     """
-    told = CheckResult(check=check, limit=limit, figure=figure, passed=figure.passes(limit))
+    if figure.instead_of:
+        passed = None if limit else True
+        return CheckResult(
+            check=check, limit=limit, figure=figure, passed=passed, why=figure.instead_of
+        )
+    passed = figure.passes(limit)
+    told = CheckResult(check=check, limit=limit, figure=figure, passed=passed, why=figure.note)
     if not told.passed and load > MOST_LOAD:
         why = f"the node is busy: a load of {load:.1f} for each core"
         return CheckResult(check=check, limit=limit, figure=figure, why=why)

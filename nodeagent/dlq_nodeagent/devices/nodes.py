@@ -50,7 +50,7 @@ def without_node(
 
 def node_of(device: Device, *, dev: Path = DEV, driver_gpus: Path = DRIVER_GPUS) -> Path:
     """The node of a GPU by its minor number, which need not be its index; it may be missing."""
-    minor = _minor(device.uuid, driver_gpus)
+    minor = _minor(device.uuid, driver_gpus) if device.minor is None else device.minor
     return dev / f"nvidia{device.index if minor is None else minor}"
 
 

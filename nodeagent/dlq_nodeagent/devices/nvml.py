@@ -59,6 +59,13 @@ class NvmlDevices:
     def driver_version(self) -> str:
         return self._driver_version
 
+    def library_version(self) -> str:
+        """The version of NVML; "?" where it does not tell it."""
+        try:
+            return str(self._nvml.nvmlSystemGetNVMLVersion())
+        except self._nvml.NVMLError:
+            return "?"
+
     def usage(self, uuid: str) -> DeviceUsage:
         handle = self._handles[uuid]
         memory = self._ask(uuid, self._memory, handle)
@@ -191,16 +198,23 @@ class NvmlDevices:
             memory_bytes=memory_bytes,
             virtual=False,
             pci=self._pci(handle),
+            minor=self._minor(handle),
         )
 
     def _pci(self, handle: Any) -> str:
         """`00000000:3B:00.0` of NVML is `0000:3b:00` in the kernel's log."""
-        nvml = self._nvml
         try:
-            place = nvml.nvmlDeviceGetPciInfo(handle)
-        except (nvml.NVMLError_NotSupported, nvml.NVMLError_FunctionNotFound):
+            place = self._nvml.nvmlDeviceGetPciInfo(handle)
+        except self._nvml.NVMLError:  # it finds messages in that log, and no more
             return ""
         return f"{place.domain:04x}:{place.bus:02x}:{place.device:02x}"
+
+    def _minor(self, handle: Any) -> int | None:
+        """Sandboxed kernels do not show it in /proc, and the driver itself knows it."""
+        try:
+            return int(self._nvml.nvmlDeviceGetMinorNumber(handle))
+        except self._nvml.NVMLError:
+            return None
 
     def _ask(self, uuid: str, call: Callable[[Any], Any], handle: Any) -> Any:
         try:

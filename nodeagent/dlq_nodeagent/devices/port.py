@@ -30,6 +30,8 @@ class Device:
     """`0000:3b:00`, as the kernel's log names it; empty when it has no such place."""
     script: str = ""
     """The file that describes the state of a virtual device; empty: there is none."""
+    minor: int | None = None
+    """The number of its device file, as the driver tells it; None: it does not."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -96,6 +96,9 @@ class TakenCommand:
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
+            # An error of one would keep this frame, and with it the connection.
+            tasks.clear()
+            del over, hearing, saying, task
 
     async def _say(self, talk: CallerStream, first: int) -> None:
         """Say the outputs from this number on, up to the end."""

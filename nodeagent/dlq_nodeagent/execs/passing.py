@@ -96,7 +96,10 @@ class Talk:
         """
         writing = asyncio.ensure_future(self._write(message))
         writing.add_done_callback(heeded)
-        await asyncio.shield(writing)
+        try:
+            await asyncio.shield(writing)
+        finally:
+            del writing  # its error would keep this frame, and with it the connection
 
     async def _write(self, message: wire.ServeExecRequest) -> None:
         async with self._speaking:

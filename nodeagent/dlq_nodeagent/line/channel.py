@@ -143,9 +143,12 @@ def hang_up(call: Any) -> None:
     """End a call of grpc.aio, and let go of its connection.
 
     After a failed write grpc.aio takes the call for done, and `cancel` does nothing. Its core would
-    wait for ever, and would hold the connection.
+    wait for ever, and would hold the connection. A call and the generator of its messages hold each
+    other, and with them the connection's socket, until Python looks at all old objects.
     """
     call.cancel()
     core = getattr(call, "_cython_call", None)
     if core is not None:
         core.cancel("hung up")
+    if hasattr(call, "_message_aiter"):
+        call._message_aiter = None

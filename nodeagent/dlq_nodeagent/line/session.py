@@ -109,6 +109,7 @@ class GrpcTransport:
                 self._task = None
                 self.listener.closed()
                 self._wake()
+            del me  # a task that was cancelled keeps this frame, and with it the connection
 
     def _dial_s(self) -> float:
         return _DIAL_S if self._channels.count == 1 else _DIAL_OF_SEVERAL_S
@@ -145,6 +146,7 @@ class GrpcTransport:
         finally:
             sender.cancel()
             hang_up(call)
+            del me
 
     async def _send_all(
         self, call: grpc.aio.StreamStreamCall[wire.SessionRequest, wire.SessionResponse]

@@ -44,6 +44,8 @@ _VALUES: Mapping[type[Message], type] = {
     wire.StopCommand: values.Stop,
     wire.SignalCommand: values.Signal,
     wire.SaveCommand: values.Save,
+    wire.SuspendCommand: values.Suspend,
+    wire.ResumeCommand: values.Resume,
     wire.OpenLogCommand: values.OpenLog,
     wire.OpenExecCommand: values.OpenExec,
     wire.OpenSamplesCommand: values.OpenSamples,
@@ -60,7 +62,7 @@ _OTHER_NAMES = {
 }
 _NOT_SENT = frozenset({"ended_s"})
 # Words that may repeat a job's file names; they are cut, and made fit for any message.
-_FREE_WORDS = frozenset({"error", "detail", "last_lines", "failed_task", "gpus_held"})
+_FREE_WORDS = frozenset({"error", "detail", "last_lines", "failed_task", "gpus_held", "failure"})
 _LONGEST_WORDS = 1000
 _MAY_BE_UNSET = frozenset({"profile", "shm_size_bytes", "time_left_s"})
 _AT_LAUNCH = tuple(
@@ -86,8 +88,11 @@ def node_facts(
     instance_id: str = "",
     runtimes: Iterable[str] = (),
     cores: JobCores = NO_CORES,
+    suspend_bytes: int = 0,
 ) -> wire.NodeFacts:
-    """The facts of this machine for a Hello."""
+    """The facts of this machine for a Hello. `suspend_bytes`: how much GPU memory of suspended jobs
+    it may hold.
+    """
     listed = list(devices)
     facts = wire.NodeFacts(
         gpus=[
@@ -108,6 +113,7 @@ def node_facts(
         address=address,
         job_core_count=cores.count,
         core_memory_bytes=cores.memory_bytes,
+        suspend_memory_bytes=suspend_bytes,
     )
     _fill(facts, host)
     return facts

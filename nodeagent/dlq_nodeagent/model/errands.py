@@ -3,14 +3,14 @@
 The core sends an errand and goes on; the answer comes back as a call on the core.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Protocol
 
 from dlq_nodeagent.model.launch import LaunchPlan, RankKey
 from dlq_nodeagent.model.messages import Launch, OpenExec, OpenLog, OpenSamples
-from dlq_nodeagent.model.port import Handle
+from dlq_nodeagent.model.port import Handle, Standstill
 
 
 class Purpose(StrEnum):
@@ -97,6 +97,30 @@ class ReadOrder:
     main_pid: int | None = None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Move:
+    """Take a rank off its GPUs (`out`), or bring it back. `held`: the bytes of GPU memory that the
+    other suspended ranks of this node have in the host's memory.
+    """
+
+    launch: Launch
+    out: bool
+    still: Standstill
+    held: Mapping[RankKey, int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MoveResult:
+    """How a move ended. `refusal`: it stays where it was, in words. `broken`: it can neither run
+    nor be brought back, in words.
+    """
+
+    nbytes: int = 0
+    took_s: float = 0.0
+    refusal: str = ""
+    broken: str = ""
+
+
 class Errands(Protocol):
     """The port to which the core sends its errands. Calls return at once; at most one of a kind per
     rank is under way at a time (the core sees to it).
@@ -112,6 +136,10 @@ class Errands(Protocol):
 
     def look(self, order: LookOrder) -> None:
         """Answered by `core.looked(key, purpose, Look)`."""
+        ...
+
+    def move(self, order: Move) -> None:
+        """Always answered by `core.moved(key, MoveResult)`."""
         ...
 
     def look_at_gpus(self, number: int) -> None:

@@ -187,6 +187,24 @@ class Save:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Suspend:
+    """Take a rank off its GPUs without a save; `number` rises with every order of this kind."""
+
+    key: RankKey
+    fence: Fence
+    number: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Resume:
+    """Bring a suspended rank back to its GPUs; `number` likewise."""
+
+    key: RankKey
+    fence: Fence
+    number: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class OpenLog:
     """Send the output of a rank through the relay of that name."""
 
@@ -231,7 +249,9 @@ class LookAtGpus:
     number: int
 
 
-Order = Launch | Stop | Signal | Save | OpenLog | OpenExec | OpenSamples | LookAtGpus
+Order = (
+    Launch | Stop | Signal | Save | Suspend | Resume | OpenLog | OpenExec | OpenSamples | LookAtGpus
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -320,6 +340,17 @@ class CheckpointFact:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SuspensionFact:
+    """The answer to the order with this number: "moving", "suspended", "running", "stranded"."""
+
+    number: int
+    state: str
+    memory_bytes: int = 0
+    took_s: float = 0.0
+    failure: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RankReport:
     """An event of one rank, `age_s` ago; the master judges its meaning for the attempt."""
 
@@ -360,6 +391,8 @@ class RankReport:
     """Why it could not be started, in a fixed word (dlq_common/start_causes.py)."""
     image_digest: str = ""
     """The image that its name stood for here."""
+    suspension: SuspensionFact | None = None
+    """None: it has never been asked to leave its GPUs."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -60,6 +60,30 @@ class StepsFile(NamedTuple):
     content: bytes
 
 
+class NotStill(Exception):
+    """The processes of a rank do not stand still, or do not move again; the text says why."""
+
+
+class Standstill(Protocol):
+    """The processes of one rank, for as long as it lives. May be used from any thread."""
+
+    def pids(self) -> frozenset[int]:
+        """All of them, as the agent's host numbers them."""
+        ...
+
+    def freeze(self) -> None:
+        """None of them runs from now on; a kill still ends them. Raises NotStill."""
+        ...
+
+    def thaw(self) -> None:
+        """They run again; no effect on those that do. Raises NotStill."""
+        ...
+
+    def room(self) -> int | None:
+        """Bytes of memory that they may still take before their limit; None: it has none."""
+        ...
+
+
 class ExitWhy(StrEnum):
     """The decision that ended the attempt."""
 
@@ -307,6 +331,10 @@ class Runtime(Protocol):
 
         RuntimeFault when the main process does not run, or where there are no processes.
         """
+        ...
+
+    def standstill(self, handle: Handle) -> Standstill:
+        """The means to make its processes stand still. RuntimeFault where there are none."""
         ...
 
     def boxed_init(self, handle: Handle) -> str:

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import partial
-from typing import assert_never
+from typing import Any, assert_never
 
 from dlq_nodeagent.model.messages import Launch, Stop
 from dlq_nodeagent.model.port import ExitRecord
@@ -21,6 +21,9 @@ class RankState(StrEnum):
     PREPARING = "preparing"  # taken and journaled; directories are being made
     LAUNCHING = "launching"  # handed to the runtime; the main process is not exec'ed yet
     RUNNING = "running"
+    SUSPENDING = "suspending"  # its GPU memory goes to the host's memory
+    SUSPENDED = "suspended"  # it stands still, and its GPUs are free
+    RESUMING = "resuming"  # it comes back to its GPUs
     STOP_WAITING = "stop_waiting"  # to be stopped: delay, start-up grace, or a look at checkpoints
     STOPPING = "stopping"  # noticed, or killed; the runtime enforces the end
     RELEASING = "releasing"  # ended; not yet proven that its GPUs are free
@@ -78,6 +81,49 @@ class StopAsked:
 
 
 @dataclass(frozen=True, slots=True)
+class OutAsked:
+    """The master wants it off its GPUs; a lower number than that of the last order is old."""
+
+    number: int
+
+
+@dataclass(frozen=True, slots=True)
+class BackAsked:
+    """The master wants it on its GPUs again; likewise."""
+
+    number: int
+
+
+@dataclass(frozen=True, slots=True)
+class WentOut:
+    """It stands still, with so much GPU memory in the host's memory, and its GPUs are free."""
+
+    nbytes: int
+    took_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class StayedIn:
+    """It was not suspended, and runs on as before; why, in words."""
+
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class CameBack:
+    """It runs on its GPUs again."""
+
+    took_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Stranded:
+    """It cannot stay suspended, or not come back: the master must end it; why, in words."""
+
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
 class NoticeDue:
     """All waiting is over; checkpoints newer than the baseline answer the notice."""
 
@@ -108,6 +154,12 @@ RankEvent = (
     | HandedOver
     | MainStarted
     | StopAsked
+    | OutAsked
+    | BackAsked
+    | WentOut
+    | StayedIn
+    | CameBack
+    | Stranded
     | NoticeDue
     | Exited
     | Released
@@ -126,6 +178,30 @@ TABLE: Mapping[tuple[RankState, type[RankEvent]], RankState] = {
     (_S.LAUNCHING, Exited): _S.RELEASING,  # the shim's exit record (also: could not exec)
     (_S.RUNNING, StopAsked): _S.STOP_WAITING,  # master
     (_S.RUNNING, Exited): _S.RELEASING,  # the shim's exit record
+    (_S.RUNNING, OutAsked): _S.SUSPENDING,  # master
+    (_S.RUNNING, BackAsked): _S.RUNNING,  # master, a repeat, or after a refusal: told again
+    (_S.SUSPENDING, OutAsked): _S.SUSPENDING,  # master, a repeat
+    (_S.SUSPENDING, BackAsked): _S.SUSPENDING,  # master; it comes back as soon as it has left
+    (_S.SUSPENDING, WentOut): _S.SUSPENDED,  # the errand
+    (_S.SUSPENDING, StayedIn): _S.RUNNING,  # the errand
+    (_S.SUSPENDING, Stranded): _S.SUSPENDED,  # the errand; nothing of it can be used again
+    (_S.SUSPENDED, OutAsked): _S.SUSPENDED,  # master, a repeat
+    (_S.SUSPENDED, BackAsked): _S.RESUMING,  # master
+    (_S.SUSPENDED, Stranded): _S.SUSPENDED,  # the supervisor: the host needs the memory
+    (_S.RESUMING, BackAsked): _S.RESUMING,  # master, a repeat
+    (_S.RESUMING, CameBack): _S.RUNNING,  # the errand
+    (_S.RESUMING, Stranded): _S.SUSPENDED,  # the errand
+    # after a restart of the agent; the moved processes have been running for long
+    (_S.SUSPENDING, MainStarted): _S.SUSPENDING,
+    (_S.SUSPENDED, MainStarted): _S.SUSPENDED,
+    (_S.RESUMING, MainStarted): _S.RESUMING,
+    # master; without its GPUs it can save nothing, so this is a kill
+    (_S.SUSPENDING, StopAsked): _S.STOP_WAITING,
+    (_S.SUSPENDED, StopAsked): _S.STOP_WAITING,
+    (_S.RESUMING, StopAsked): _S.STOP_WAITING,
+    (_S.SUSPENDING, Exited): _S.RELEASING,  # the shim's exit record
+    (_S.SUSPENDED, Exited): _S.RELEASING,  # the shim's exit record
+    (_S.RESUMING, Exited): _S.RELEASING,  # the shim's exit record
     (_S.STOP_WAITING, MainStarted): _S.STOP_WAITING,  # the shim's start record
     (_S.STOP_WAITING, StopAsked): _S.STOP_WAITING,  # master; the sooner end wins
     (_S.STOP_WAITING, NoticeDue): _S.STOPPING,  # the supervisor's timers
@@ -140,7 +216,9 @@ TABLE: Mapping[tuple[RankState, type[RankEvent]], RankState] = {
     (_S.KEPT, StopAsked): _S.KEPT,  # master, a late repeat: told again
 }
 
-ALIVE = frozenset({_S.LAUNCHING, _S.RUNNING, _S.STOP_WAITING, _S.STOPPING})
+MOVING = frozenset({_S.SUSPENDING, _S.RESUMING})
+SUSPENSION = MOVING | {_S.SUSPENDED}
+ALIVE = frozenset({_S.LAUNCHING, _S.RUNNING, _S.STOP_WAITING, _S.STOPPING}) | SUSPENSION
 OVER = frozenset({_S.ENDED, _S.KEPT})
 
 
@@ -176,6 +254,21 @@ class Stopping:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class RankSuspension:
+    """The last order to suspend a rank or to bring it back, and its result."""
+
+    number: int
+    """Rises with every order."""
+    out: bool
+    """Whether it is to be off its GPUs."""
+    nbytes: int = 0
+    """Of its GPU memory, as long as that lies in the host's memory."""
+    took_s: float = 0.0
+    failure: str = ""
+    """Why the order was not carried out, in words."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class FoundCheckpoint:
     """A committed checkpoint; `mtime_ns` is the file system's time, `committed_s` boottime."""
 
@@ -205,6 +298,7 @@ class Rank:
     started_s: float | None = None
     beaten: bool = False
     stopping: Stopping | None = None
+    suspension: RankSuspension | None = None
     checkpoint: FoundCheckpoint | None = None
     done: bool = False
     record: ExitRecord | None = None
@@ -246,7 +340,9 @@ def accept(launch: Launch, *, now_s: float) -> RankStep:
     return RankStep(Rank(launch=launch, accepted_s=now_s), (Effect.RECORD, Effect.TELL))
 
 
-def step(rank: Rank, event: RankEvent, *, now_s: float) -> RankStep:
+def step(  # noqa: C901 one case per event
+    rank: Rank, event: RankEvent, *, now_s: float
+) -> RankStep:
     """The rank after `event` (`now_s`: boottime). Raises IllegalRankEvent without a row."""
     target = TABLE.get((rank.state, type(event)))
     if target is None:
@@ -276,6 +372,8 @@ def step(rank: Rank, event: RankEvent, *, now_s: float) -> RankStep:
             return RankStep(moved(started_s=at_s), (Effect.TELL,))
         case StopAsked(stop):
             return _stop_asked(rank, moved(), stop, now_s)
+        case OutAsked() | BackAsked() | WentOut() | CameBack() | StayedIn() | Stranded():
+            return _move_step(rank, moved(), event)
         case NoticeDue(baseline_mtime_ns):
             return _notice(moved(), baseline_mtime_ns, now_s)
         case Exited(record):
@@ -326,6 +424,44 @@ def leave_now(rank: Rank, *, now_s: float, term_s: float) -> RankStep:
     return _sooner(rank, asked, now_s)
 
 
+def _move_step(
+    rank: Rank,
+    moved: Rank,
+    event: OutAsked | BackAsked | WentOut | CameBack | StayedIn | Stranded,
+) -> RankStep:
+    match event:
+        case OutAsked(number):
+            return _move_asked(rank, moved, number, out=True)
+        case BackAsked(number):
+            return _move_asked(rank, moved, number, out=False)
+        case WentOut(nbytes, took_s):
+            return _moved(moved, nbytes=nbytes, took_s=took_s)
+        case CameBack(took_s):
+            return _moved(moved, nbytes=0, took_s=took_s, failure="")
+        case StayedIn(why) | Stranded(why):
+            return _moved(moved, failure=why)
+
+
+def _move_asked(rank: Rank, moved: Rank, number: int, *, out: bool) -> RankStep:
+    """An order that is not newer than the last one is only answered. The last one may have come
+    while the one before it was carried out.
+    """
+    known = rank.suspension
+    waits = known is not None and rank.state is RankState.SUSPENDED and not (known.out or out)
+    if known is not None and number <= known.number - waits:
+        return RankStep(rank, (Effect.TELL,))
+    nbytes = 0 if known is None or rank.state is RankState.RUNNING else known.nbytes
+    asked = RankSuspension(number=number, out=out, nbytes=nbytes)
+    return RankStep(replace(moved, suspension=asked), (Effect.RECORD, Effect.TELL))
+
+
+def _moved(rank: Rank, **result: Any) -> RankStep:
+    """Recorded before it is reported: a later agent must know where the memory lies."""
+    assert rank.suspension is not None
+    ended = replace(rank.suspension, **result)
+    return RankStep(replace(rank, suspension=ended), (Effect.RECORD, Effect.TELL))
+
+
 def _ended(rank: Rank, now_s: float) -> RankStep:
     return RankStep(replace(rank, ended_s=now_s), (Effect.RECORD, Effect.TELL))
 
@@ -337,6 +473,9 @@ def _stop_asked(rank: Rank, moved: Rank, stop: Stop, now_s: float) -> RankStep:
             return _ended(replace(moved, stopping=asked), now_s)
         case RankState.LAUNCHING | RankState.RUNNING:
             return RankStep(replace(moved, stopping=asked), (Effect.RECORD, Effect.TELL))
+        case RankState.SUSPENDING | RankState.SUSPENDED | RankState.RESUMING:
+            at_once = replace(asked, grace_s=0.0, due_s=now_s)
+            return RankStep(replace(moved, stopping=at_once), (Effect.RECORD, Effect.TELL))
         case RankState.STOP_WAITING | RankState.STOPPING:
             return _sooner(moved, asked, now_s)
         case _:

@@ -3,7 +3,7 @@
 import errno
 
 from dlq_common.live_resize import JOIN_FAILED
-from dlq_nodeagent.model.messages import CheckpointFact, Phase, RankReport
+from dlq_nodeagent.model.messages import CheckpointFact, Phase, RankReport, SuspensionFact
 from dlq_nodeagent.model.mistakes import cause_of_stage, start_exit_code
 from dlq_nodeagent.model.port import ExitRecord, ExitWhy
 from dlq_nodeagent.model.rank import Rank, RankState, answered_notice
@@ -14,10 +14,14 @@ _PHASES = {
     RankState.PREPARING: Phase.PREPARING,
     RankState.LAUNCHING: Phase.PREPARING,
     RankState.RUNNING: Phase.STARTED,
+    RankState.SUSPENDING: Phase.STARTED,
+    RankState.SUSPENDED: Phase.STARTED,
+    RankState.RESUMING: Phase.STARTED,
     RankState.STOP_WAITING: Phase.STOPPING,
     RankState.STOPPING: Phase.STOPPING,
     RankState.RELEASING: Phase.STOPPING,
 }
+_MOVES = {RankState.RUNNING: "running", RankState.SUSPENDED: "suspended"}
 
 
 def phase_of(rank: Rank) -> Phase:
@@ -70,6 +74,7 @@ def report_of(rank: Rank, *, sequence: int, now_s: float) -> RankReport:
         no_room=ended and _no_room(rank),
         start_cause=_start_cause(rank) if ended else "",
         image_digest=rank.image_digest,
+        suspension=None if ended else _suspension(rank),
     )
 
 
@@ -150,6 +155,22 @@ def _checkpoint(rank: Rank, now_s: float) -> CheckpointFact | None:
         age_s=max(0.0, now_s - found.committed_s),
         evidence=found.evidence,
         after_notice=answered_notice(rank) or _answered_shim(rank),
+    )
+
+
+def _suspension(rank: Rank) -> SuspensionFact | None:
+    found = rank.suspension
+    if found is None:
+        return None
+    state = _MOVES.get(rank.state, "moving")
+    if rank.state is RankState.SUSPENDED and found.failure:
+        state = "stranded"
+    return SuspensionFact(
+        number=found.number,
+        state=state,
+        memory_bytes=found.nbytes,
+        took_s=found.took_s,
+        failure=found.failure,
     )
 
 

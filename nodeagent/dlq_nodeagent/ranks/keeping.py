@@ -11,7 +11,7 @@ from dlq_nodeagent.model.messages import Launch
 from dlq_nodeagent.model.port import Runtime, RuntimeFault
 from dlq_nodeagent.model.rank import OVER, Rank, RankState
 from dlq_nodeagent.ranks.watched import Watched
-from dlq_nodeagent.state.journal import KEPT_OF_A_RANK, Journal, RankRecord
+from dlq_nodeagent.state.journal import DISK_REMEDY, KEPT_OF_A_RANK, Journal, RankRecord
 
 _RECORD_AGAIN_S = 5.0
 
@@ -68,7 +68,12 @@ class Keeping:
 
     def _mark(self, watched: Watched, error: OSError) -> None:
         if not watched.unrecorded:
-            log.error("rank_not_recorded", key=str(watched.rank.launch.key), error=str(error))
+            log.error(
+                "rank_not_recorded",
+                key=str(watched.rank.launch.key),
+                error=str(error),
+                remedy=DISK_REMEDY,
+            )
         watched.unrecorded = True
 
     def catch_up(self, watched: Iterable[Watched]) -> None:

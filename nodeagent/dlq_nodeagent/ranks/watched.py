@@ -9,7 +9,14 @@ from dlq_nodeagent.model.errands import Purpose, SeenCheckpoint
 from dlq_nodeagent.model.launch import LaunchPlan
 from dlq_nodeagent.model.messages import Fence, Launch, ProfileFound, RankProgress
 from dlq_nodeagent.model.port import Handle
-from dlq_nodeagent.model.rank import OVER, Effect, FoundCheckpoint, Rank, RankState
+from dlq_nodeagent.model.rank import (
+    OVER,
+    SUSPENSION,
+    Effect,
+    FoundCheckpoint,
+    Rank,
+    RankState,
+)
 from dlq_nodeagent.model.steps import StepList
 from dlq_nodeagent.state.journal import KEPT_OF_A_RANK, RankRecord
 from dlq_profiler.records.tail import TrafficLook
@@ -59,6 +66,10 @@ class Watched:
     look_sent_s: float = 0.0
     undelivered: Effect | None = None
     """The effect that the runtime has not taken yet; given again at the next tick."""
+    moving: bool = False
+    """Its move off its GPUs, or back, is under way."""
+    move_at_s: float = 0.0
+    """When that is tried again."""
     answered_s: float | None = None
     hold_extension_s: float | None = 0.0
     """How much longer than its launch its shim holds; None: an earlier agent knew."""
@@ -174,8 +185,9 @@ def _state_of(record: RankRecord, handle: Handle | None) -> RankState:
         return record.state
     if handle is None:
         # A stop of a running rank is recorded as such: that one did run, and must not run again.
-        ran = record.end_told or record.state in (RankState.STOP_WAITING, RankState.STOPPING)
+        stopped = record.state in (RankState.STOP_WAITING, RankState.STOPPING)
+        ran = record.end_told or stopped or record.suspension is not None
         return RankState.ENDED if ran else RankState.PREPARING
     if record.stopping is None:
-        return RankState.LAUNCHING
+        return record.state if record.state in SUSPENSION else RankState.LAUNCHING
     return RankState.STOP_WAITING if record.stopping.noticed_s is None else RankState.STOPPING

@@ -86,15 +86,36 @@ static void put_fence(struct json *json, const struct plan *plan, const char *bo
     put_string(json, "boot_id", boot_id);
 }
 
+/* A disk that is nearly full takes less than it is given. */
+static bool write_all(int fd, const char *text, size_t length)
+{
+    size_t at = 0;
+    while (at < length) {
+        ssize_t taken = pwrite(fd, text + at, length - at, (off_t)at);
+        if (taken > 0) {
+            at += (size_t)taken;
+        } else if (taken == 0) {
+            errno = ENOSPC;
+            return false;
+        } else if (errno != EINTR) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* errno says why where it returns -1. */
 static int write_whole(int dir_fd, const char *name, int flags, mode_t mode, bool synced,
                        const struct json *json)
 {
     int fd = openat(dir_fd, name, O_WRONLY | O_CREAT | O_NOFOLLOW | O_CLOEXEC | flags, mode);
     if (fd < 0)
         return -1;
-    bool good = pwrite(fd, json->text, json->used, 0) == (ssize_t)json->used &&
+    bool good = write_all(fd, json->text, json->used) &&
                 ftruncate(fd, (off_t)json->used) == 0 && (!synced || fsync(fd) == 0);
+    int why = errno;
     close(fd);
+    errno = why;
     return good ? 0 : -1;
 }
 

@@ -18,14 +18,16 @@ from dlq_common.daemon.logs import get_logger
 from dlq_common.fence import LeaderFence
 from dlq_nodeagent.model.launch import RankKey
 from dlq_nodeagent.model.messages import Launch, ProfileFound
-from dlq_nodeagent.model.rank import FoundCheckpoint, RankState, Stopping
+from dlq_nodeagent.model.rank import FoundCheckpoint, RankState, RankSuspension, Stopping
 from dlq_nodeagent.state.rank_log import DAMAGED, RankLog
 from dlq_nodeagent.state.state_dir import replace_file
 from dlq_nodeagent.state.values import changed_fields, from_plain, to_json
 
 _VERSION = 1
 _SUM = b', "crc": '
+_HAS_HEAD = "ranks_have_head"  # of node.json: ranks.log was written by an agent that heads it
 _END_OF_BEFORE = re.compile(rb'"sequence_limit": ?\d+\}\s*$')  # of an agent that wrote no sum
+DISK_REMEDY = "make room, or look at the disk of this node; it is recorded again then"
 _REMEDY = "look at the disk; when no former master runs any more, move the file away"
 
 log = get_logger("nodeagent.journal")
@@ -61,6 +63,7 @@ class RankRecord:
     state: RankState
     floor_mtime_ns: int = 0
     stopping: Stopping | None = None
+    suspension: RankSuspension | None = None
     checkpoint: FoundCheckpoint | None = None
     done: bool = False
     error: str = ""
@@ -82,7 +85,7 @@ class RankRecord:
 
 KEPT_OF_A_RANK = (
     *("floor_mtime_ns", "stopping", "checkpoint", "done", "error", "exit_code", "no_room"),
-    *("start_cause", "image_digest", "ports"),
+    *("start_cause", "image_digest", "ports", "suspension"),
 )
 """Fields of a rank that its record has by the same names."""
 
@@ -127,8 +130,10 @@ class FileJournal:
 
     def load(self) -> tuple[NodeRecord, tuple[RankRecord, ...]]:
         """A log with a record that cannot be read is put aside too, never deleted."""
-        node = _read_node(self._node) if self._node.exists() else NodeRecord()
-        self._log.read()
+        node, has_head = NodeRecord(), False
+        if self._node.exists():
+            node, has_head = _read_node(self._node)
+        self._log.read(has_head=has_head)
         self._take_over()
         records = [record for key in list(self._log.entries) if (record := self._record_of(key))]
         with suppress(OSError):  # a full disk
@@ -139,7 +144,8 @@ class FileJournal:
         return (*self._log.damaged(), *sorted(self._before.glob(f"*{DAMAGED}")))
 
     def save_node(self, record: NodeRecord) -> None:
-        replace_file(self._node, _with_sum({"v": _VERSION} | asdict(record)))
+        told = {"v": _VERSION, _HAS_HEAD: self._log.has_head} | asdict(record)
+        replace_file(self._node, _with_sum(told))
 
     def save_rank(self, record: RankRecord) -> None:
         key, launch = str(record.launch.key), record.launch
@@ -213,7 +219,7 @@ class Sequences:
         try:
             self._journal.save_node(node)
         except OSError as error:
-            log.error("node_not_recorded", error=str(error))
+            log.error("node_not_recorded", error=str(error), remedy=DISK_REMEDY)
 
 
 _UNREADABLE = (ValueError, KeyError, TypeError, AttributeError)
@@ -226,13 +232,17 @@ def _read(path: Path, kind: Any) -> Any:
         raise JournalDamaged(f"{path}: {error}") from error
 
 
-def _read_node(path: Path) -> NodeRecord:
-    """A lower epoch than the true one would let a former master give orders."""
+def _read_node(path: Path) -> tuple[NodeRecord, bool]:
+    """A lower epoch than the true one would let a former master give orders. The other answer:
+    whether the log of ranks must have its head.
+    """
     try:
-        node: NodeRecord = _structure(_summed(path.read_bytes()), NodeRecord)
+        content = _summed(path.read_bytes())
+        has_head = content.pop(_HAS_HEAD, False) is True
+        node: NodeRecord = _structure(content, NodeRecord)
     except _UNREADABLE as error:
         raise JournalDamaged(f"{path} is damaged: {error}; {_REMEDY}") from error
-    return node
+    return node, has_head
 
 
 def _with_sum(content: dict[str, Any]) -> bytes:

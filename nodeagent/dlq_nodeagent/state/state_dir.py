@@ -35,10 +35,13 @@ def refuse_if_foreign(state_dir: Path) -> None:
 def replace_file(path: Path, content: bytes) -> None:
     """Put a private file in the place of another, on the disk when this returns. Raises OSError."""
     draft = path.with_suffix(".tmp")
-    with open(draft, "wb", opener=_private) as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
+    try:
+        with open(draft, "wb", opener=_private) as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+    except OSError as error:  # a descriptor has no name
+        raise OSError(error.errno, error.strerror, str(path)) from None
     draft.rename(path)
     directory = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
     try:

@@ -20,6 +20,10 @@ struct comm {
 static struct comm comms[COMMS];
 static struct comm nameless; /* when there are more */
 
+/* The version of the interface that NCCL has started; 3 stands for 1 to 3, and 0 for none. A program
+ * may read it, to say with what it was recorded. */
+EXPORT int dlqprof_nccl_version;
+
 __attribute__((constructor)) static void start(void)
 {
     dlqprof_start();
@@ -54,6 +58,7 @@ static int wanted(int events)
 
 static int init_without_names(void **context, int *mask)
 {
+    dlqprof_nccl_version = 3;
     *context = new_comm(NULL, 0, 0, 0, -1);
     *mask = wanted(EVENT_COLL | EVENT_P2P);
     return 0;
@@ -63,6 +68,7 @@ static int init_v4(void **context, int *mask, const char *name, uint64_t hash, i
                    void *log)
 {
     (void)log;
+    dlqprof_nccl_version = 4;
     *context = new_comm(name, hash, nodes, ranks, rank);
     *mask = wanted(EVENT_COLL | EVENT_P2P);
     return 0;
@@ -72,6 +78,7 @@ static int init_v5(void **context, uint64_t id, int *mask, const char *name, int
                    void *log)
 {
     (void)log;
+    dlqprof_nccl_version = 5;
     *context = new_comm(name, id, nodes, ranks, rank);
     *mask = wanted(EVENT_COLL_API | EVENT_P2P_API);
     return 0;

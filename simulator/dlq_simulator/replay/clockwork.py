@@ -17,6 +17,7 @@ from dlq_master.model.attempts.attempt_steps import (
     Running,
     StopRequested,
     Succeeded,
+    SuspendAsked,
 )
 from dlq_master.model.cluster import drive
 from dlq_master.model.cluster.cluster import Cluster
@@ -35,6 +36,7 @@ from dlq_simulator.replay.estimates import Estimates
 from dlq_simulator.replay.events import STEPS, Agenda, Event, InstantKind
 from dlq_simulator.replay.leaving import Leaving, stranded
 from dlq_simulator.replay.reserving import Reserving
+from dlq_simulator.replay.suspending import Suspending
 from dlq_simulator.settings import ReplaySettings
 from dlq_simulator.world.clusters import ClusterSpec, NodeGroup
 from dlq_simulator.world.course import Course, Seconds
@@ -82,6 +84,7 @@ class Engine(ABC):
         self.fleet = SimulatedFleet(spec, cluster, begin_s)
         self.agenda = Agenda([change.at_s for change in self.fleet.changes], arrivals)
         self.leaving = Leaving(cluster, courses, self.agenda, settings)
+        self.suspending = Suspending(cluster, courses, self.agenda, self.rates, policy.suspends)
         self.reserving = Reserving(cluster, self.agenda, self.leaving, begin_s)
         self.beside = None if spec.renting is None else self._beside(labels)
         self._now_s: Seconds = begin_s
@@ -175,6 +178,8 @@ class Engine(ABC):
             elif kind is InstantKind.LEAVE:
                 self.leaving.leave(AttemptKey(job_id, number), now_s)
                 self.estimates.stopped(job_id, self.courses[job_id], now_s)
+            elif kind is InstantKind.MOVE:
+                self.suspending.moved(AttemptKey(job_id, number), now_s)
             elif kind is InstantKind.PROFILE:
                 self._profiled(job_id, number, now_s)
             elif kind is InstantKind.NODES:
@@ -183,17 +188,23 @@ class Engine(ABC):
 
     def _decide(self, now_s: Seconds) -> bool:
         """Decide as the master would now, and apply the effects; False if nothing."""
+        if self.cluster.claims.out:
+            self.suspending.settle(now_s, planned=False)
         began_s = time.thread_time()
         decided = decide(self.cluster, self.policy, now_s, EPOCH)
         if decided.fault is not None:
             raise decided.fault
         self.plan_times_s.append(time.thread_time() - began_s)
         self._carry_out(decided.happened, now_s)
+        if self.cluster.claims.out:
+            self.suspending.settle(now_s, planned=True)
         if self.watch is not None:
             self.watch(self.cluster, decided, now_s)
         return bool(decided.happened)
 
-    def _carry_out(self, happened: Sequence[Happened], now_s: Seconds) -> None:
+    def _carry_out(  # noqa: C901 one case per change
+        self, happened: Sequence[Happened], now_s: Seconds
+    ) -> None:
         """The effects of a plan's changes on the world.
 
         A later round of the same decision may stop a job that an earlier one has started. That job
@@ -215,6 +226,8 @@ class Engine(ABC):
                 self.leaving.lapse(change, now_s)
                 if change.grace_s == 0:
                     self.estimates.stopped(job_id, self.courses[job_id], now_s)
+            elif isinstance(change, Lapse) and isinstance(event, SuspendAsked):
+                self.suspending.leave(change.key, now_s)
             elif isinstance(change, Revoke) and isinstance(event, StopRequested):
                 self.leaving.revoke(change.key, now_s)
             elif isinstance(change, Reject):

@@ -17,7 +17,14 @@ from dlq_simulator.workload import Trace
 from dlq_simulator.world.clusters import ClusterSpec
 from dlq_simulator.world.course import Course, Seconds
 from dlq_simulator.world.fleet import cost, gpu_seconds
-from dlq_simulator.world.world import GpuMemory, asked_types, build_cluster, build_job, sizes_of
+from dlq_simulator.world.world import (
+    GpuMemory,
+    asked_types,
+    build_cluster,
+    build_job,
+    room,
+    sizes_of,
+)
 
 Progress = Callable[[int], object]  # jobs finished since the last call
 
@@ -71,9 +78,12 @@ class Replay(Engine):
     ) -> None:
         self.queues = TraceQueues(trace, settings.policy, settings.queues)
         self.memory = GpuMemory(trace, spec)
+        cluster = build_cluster(spec, settings.policy.ordering, settings.terms, self.memory)
+        if settings.policy.suspends is not None:
+            room(cluster, *settings.moves)
         courses = {JobId(number): Course(row) for number, row in enumerate(trace.jobs, start=1)}
         super().__init__(
-            build_cluster(spec, settings.policy.ordering, settings.terms, self.memory),
+            cluster,
             self.queues.policy,
             settings,
             spec,

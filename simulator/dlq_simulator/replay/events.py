@@ -20,6 +20,8 @@ class InstantKind(IntEnum):
     NODES = 4  # nodes come or go; its number is a place in `Fleet.changes`
     RESERVE = 5  # a reservation begins, or is over
     RENT = 6  # a machine boots, has been paid for, or is looked at again
+    # A suspended job has left its GPUs, has come back, or is looked at again.
+    MOVE = 7
 
 
 # A job comes, ends or is measured, or nodes change. The other events may recur for ever.

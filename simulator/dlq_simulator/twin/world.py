@@ -176,7 +176,7 @@ class TwinWorld(Engine):
         job = self.cluster.jobs[job_id]
         attempt = self.cluster.live_attempt(job)
         row, done_s = _row(job), job.worked_s
-        if attempt is not None and not job.reduced:
+        if attempt is not None and not job.reduced and not attempt.is_out:
             ran_s = max(0.0, self._until_s(attempt) - self._progress_s(job, attempt))
             allocation = attempt.lease.allocation
             done_s += ran_s * self.rates.rate(row, allocation, allocation.width)
@@ -219,6 +219,11 @@ class TwinWorld(Engine):
         if attempt.state is AttemptState.UNKNOWN:
             known = attempt.known_before_silence or AttemptState.RUNNING
             attempt = attempt._replace(state=known, known_before_silence=None)
+            self.cluster.put_attempt(attempt)
+        if attempt.suspension is not None and attempt.stop_cause is None:
+            if attempt.is_out:
+                return  # it comes back as soon as its GPUs are free
+            attempt = attempt._replace(state=AttemptState.RUNNING, suspension=None)
             self.cluster.put_attempt(attempt)
         if attempt.state is AttemptState.PAUSING:
             course = self.courses[key.job_id]

@@ -69,6 +69,15 @@ def build_cluster(
     return cluster
 
 
+def room(cluster: Cluster, each: int, host: int) -> None:
+    """Every job holds so many bytes on each GPU, and every host takes up so many of suspended
+    jobs.
+    """
+    cluster.move_costs.each = each
+    for node in list(cluster.nodes.values()):
+        cluster.put_node(node._replace(suspend_bytes=host))
+
+
 def build_node(node_id: NodeId, group: NodeGroup, labels: frozenset[str]) -> Node:
     gpus = tuple(
         Gpu(index=index, gpu_type=group.gpu_type, memory_bytes=group.memory_bytes)

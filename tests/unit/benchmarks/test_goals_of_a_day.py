@@ -6,7 +6,7 @@ import sys
 
 import pytest
 from benchmarks.node import idle_jobs
-from benchmarks.profiler import stragglers
+from benchmarks.profiler import hung_starts, stragglers
 
 
 def test_idle_jobs_are_judged_by_the_masters_own_rules(
@@ -17,6 +17,16 @@ def test_idle_jobs_are_judged_by_the_masters_own_rules(
     said = capsys.readouterr().out
     assert "stalls with the right rank: 2 jobs" in said
     assert "other jobs that were paused: 0 jobs" in said
+
+
+def test_hung_starts_are_found_by_the_masters_own_rule(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["hung_starts", "--jobs", "40"])
+    hung_starts.main()
+    said = capsys.readouterr().out
+    assert "hung jobs found, first: 6 jobs" in said
+    assert "other jobs that were told: 0 jobs" in said
 
 
 def test_stragglers_are_found_by_the_masters_own_scores(

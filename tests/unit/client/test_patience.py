@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import random
 
-from dlq_client.line.connection import LONGEST_DELAY_S, STANDBY_DELAY_S, Patience
+from dlq_client.line.connection import LONGEST_DELAY_S, STANDBY_DELAY_S, TAKEOVER_S, Patience
 from support.fake_clock import FakeClock
 
 
-def a_patience(limit_s: float, pauses: list[float]) -> Patience:
+def a_patience(limit_s: float, pauses: list[float], *, has_standby: bool = False) -> Patience:
     clock = FakeClock()
 
     def pause(seconds: float) -> None:
         pauses.append(seconds)
         clock.advance(seconds + 0.05)
 
-    return Patience(limit_s, clock, random.Random(1), pause=pause)
+    return Patience(limit_s, clock, random.Random(1), pause=pause, has_standby=has_standby)
 
 
 def test_it_gives_up_when_the_limit_is_reached_and_not_much_before() -> None:
@@ -62,3 +62,17 @@ def test_pauses_after_the_refusal_of_a_standby_stay_short() -> None:
     patience.restored()
     patience.wait()
     assert pauses[-1] <= 0.1, "they count for no line that was lost"
+
+
+def test_where_another_master_will_lead_pauses_stay_short_for_the_time_of_a_takeover() -> None:
+    pauses: list[float] = []
+    patience = a_patience(60.0, pauses, has_standby=True)
+    while patience.wait():
+        pass
+    passed_s, early = 0.0, []
+    for pause in pauses:
+        if passed_s < TAKEOVER_S - LONGEST_DELAY_S:
+            early.append(pause)
+        passed_s += pause + 0.05
+    assert max(early) <= STANDBY_DELAY_S
+    assert max(pauses) > STANDBY_DELAY_S, "then somebody is needed, and it asks less often"

@@ -25,9 +25,11 @@ SHARED = {
     "Launch",
     "LookAtGpus",
     "Released",
+    "Resume",
     "Save",
     "Signal",
     "Stop",
+    "Suspend",
     "TimedOut",
     "Updated",
 }

@@ -33,6 +33,16 @@ def test_the_masters_example_is_accepted_and_differs_from_the_defaults() -> None
     assert config != MasterConfig()
 
 
+def test_what_the_masters_example_has_as_comments_is_accepted_too(tmp_path: Path) -> None:
+    text = (CONFIG / "master.toml").read_text()
+    whole = tmp_path / "master.toml"
+    whole.write_text(re.sub(r"(?m)^# (?=\[|[a-z_]+ = )", "", text))
+    config = load_config(MasterConfig, whole, {})
+    notebooks, interactive = config.idle_rules()
+    assert (notebooks.interactive_window_s, notebooks.dry_run) == (7_200.0, False)
+    assert interactive.section == "[interactive]"
+
+
 def test_the_agents_example_is_accepted_and_differs_from_the_defaults() -> None:
     config = load_config(AgentConfig, CONFIG / "nodeagent.toml", {})
     assert config.rules() is not None

@@ -77,6 +77,26 @@ def test_ci_ends_within_forty_minutes() -> None:
     assert int(most) < 40
     assert len(re.findall(r"timeout .*limit < left \? limit : left", text)) == 1
     assert text.count("timeout ") == 3  # the other two look for a browser and for promtool
+    (more,) = re.findall(r"(?m)^WORLD_S=\$\(\((\d+) \* 60\)\)", text)
+    assert int(more) < 10
+
+
+def test_the_long_form_of_ci_plays_a_thousand_worlds_that_reach_every_state() -> None:
+    text = (ROOT / ".ci/run").read_text()
+    assert re.search(r"= short \] \|\| run .* make world SEEDS=1000 STATES=1\n", text)
+    assert ".ci/run long" in (ROOT / "CONTRIBUTING.md").read_text()
+
+
+def test_ci_says_that_no_pair_was_tested_or_fails_where_a_test_of_one_is_skipped() -> None:
+    """They were skipped, and all was green."""
+    text = (ROOT / ".ci/run").read_text()
+    assert text.index("export DLQ_NEED_POSTGRES=1") < text.index("make test\n")
+    assert "NOT RUN: two masters" in text
+    assert re.findall(r"(?m)^ *missed(\+?)=", text) == ["", "+", "+", "+"]
+    for path in (".github/workflows/ci.yml", ".gitlab-ci.yml"):
+        hosted = (ROOT / path).read_text()
+        assert "install -y -q postgresql" in hosted
+        assert 'DLQ_NEED_POSTGRES: "1"' in hosted
 
 
 def test_no_glossary_word_is_explained_twice() -> None:

@@ -16,6 +16,7 @@ from dlq_common.daemon.config import dump_config, load_config
 from dlq_common.errors import ConfigError
 from dlq_master.app import main
 from dlq_master.control.config import MasterConfig
+from dlq_master.founding import caller_name
 from dlq_master.model.lease import Terms
 from dlq_master.rpc.audit.chain import Chain
 from dlq_master.serving import read_authority
@@ -105,6 +106,17 @@ def test_init_for_an_account_that_does_not_exist_has_made_no_cluster(tmp_path: P
     assert ran.exit_code == 1
     assert "there is no account 'dlq-nobody' on this host" in ran.stderr
     assert not (tmp_path / "master/ca.key").exists()
+
+
+def test_init_of_a_uid_without_an_account_is_refused_in_words_and_makes_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "getuid", lambda: 54_321)
+    ran = init(tmp_path)
+    assert ran.exit_code == 1
+    assert "uid 54321 has no account on this host" in ran.output
+    assert list(tmp_path.iterdir()) == []
+    assert caller_name() == "uid 54321"
 
 
 def test_init_that_cannot_make_the_checkpoint_root_has_made_no_cluster(tmp_path: Path) -> None:

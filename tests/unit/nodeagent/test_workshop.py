@@ -9,13 +9,22 @@ from typing import Protocol
 
 import pytest
 
+from dlq_common.clock import SteadyClock
 from dlq_common.daemon.config import Bytes
 from dlq_common.start_causes import StartCause
 from dlq_nodeagent.devices.fake import FakeDevices, parse_virtual
 from dlq_nodeagent.devices.port import GIB, DeviceProcess, DeviceUsage
 from dlq_nodeagent.launch.launching import Launching
 from dlq_nodeagent.launch.rules import AgentJobsConfig, LaunchRules, OutputConfig
-from dlq_nodeagent.model.errands import Look, LookOrder, Preparation, PrepareOrder, Purpose
+from dlq_nodeagent.model.errands import (
+    Look,
+    LookOrder,
+    Move,
+    MoveResult,
+    Preparation,
+    PrepareOrder,
+    Purpose,
+)
 from dlq_nodeagent.model.launch import ContainerPlan, RankKey
 from dlq_nodeagent.model.messages import ContainerRequest, GpuLook, GpuReading, Launch, ProfileFound
 from dlq_nodeagent.model.port import JobFiles
@@ -23,9 +32,12 @@ from dlq_nodeagent.profiling.places import Places, Station
 from dlq_nodeagent.runtimes.podman.prepare import Containers
 from dlq_nodeagent.runtimes.podman.pull import NotWanted, PullEnding, Say
 from dlq_nodeagent.runtimes.podman.pulls import Done, ImageWanted, Pulls, PullWish
+from dlq_nodeagent.suspension.port import SuspendConfig
+from dlq_nodeagent.suspension.suspender import open_suspender
 from dlq_nodeagent.workshop import Workshop
 from dlq_profiler.records.tail import TrafficLook
 from support.agent_bench import a_launch
+from support.fake_checkpoints import FakeCheckpoints, FakeStandstill
 from support.fake_clock import FakeClock
 
 
@@ -35,6 +47,7 @@ class Asker:
 
     preparations: list[Preparation] = field(default_factory=list)
     looks: list[Look] = field(default_factory=list)
+    moves: list[MoveResult] = field(default_factory=list)
     at_gpus: list[GpuLook] = field(default_factory=list)
     details: list[str] = field(default_factory=list)
     profiles: list[ProfileFound] = field(default_factory=list)
@@ -49,6 +62,9 @@ class Asker:
 
     def looked(self, key: RankKey, purpose: Purpose, look: Look) -> None:
         self.looks.append(look)
+
+    def moved(self, key: RankKey, result: MoveResult) -> None:
+        self.moves.append(result)
 
     def gpus_seen(self, look: GpuLook) -> None:
         self.at_gpus.append(look)
@@ -140,6 +156,22 @@ async def test_a_refused_rank_has_its_reason(make_bench: MakeBench) -> None:
     preparation = await make_bench().prepare(a_launch(gpu_indexes=(9,), checkpoint_directory=""))
     assert preparation.error == "this node has no GPU 9"
     assert preparation.exit_code is None
+
+
+async def test_a_rank_is_moved_off_virtual_gpus_by_standing_still(make_bench: MakeBench) -> None:
+    bench, driver = make_bench(), FakeCheckpoints()
+    still = FakeStandstill(driver, frozenset({11}))
+    order = Move(launch=a_launch(gpu_indexes=(0,)), out=True, still=still, held={})
+    bench.workshop.move(order)
+    await bench.asker.wait()
+    assert bench.asker.moves[-1].refusal == "this node suspends no jobs"
+    bench.workshop.suspender = open_suspender(
+        SuspendConfig(memory=Bytes(GIB)), bench.devices, GIB, SteadyClock()
+    )
+    for out in (True, False):
+        bench.workshop.move(replace(order, out=out))
+        await bench.asker.wait()
+        assert (bench.asker.moves[-1].refusal, still.frozen) == ("", out)
 
 
 async def test_nothing_is_started_on_a_gpu_that_something_else_holds(

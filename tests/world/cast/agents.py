@@ -15,6 +15,8 @@ from dlq_nodeagent.line import wire as agent_wire
 from dlq_nodeagent.model.errands import (
     Look,
     LookOrder,
+    Move,
+    MoveResult,
     Preparation,
     PrepareOrder,
     Purpose,
@@ -184,7 +186,7 @@ class Line:
         master, link = node.world.masters[name], node.links[name]
         if link.cut or not master.serving or master.process is None or master.process.stopped:
             if left_s <= 0:
-                node.world.turn_away(node.name)
+                node.world.turn_away(node.name, name)
                 self._closed()
             else:
                 self._process.later(1.0, self._connect, dial, name, left_s - 1.0)
@@ -290,6 +292,9 @@ class Errands:
         except Killed:
             return
         self._node.wake.set()
+
+    def move(self, order: Move) -> None:
+        self._answer(1.0, "moved", order.launch.key, MoveResult(refusal="off"))
 
     def prepare(self, order: PrepareOrder) -> None:
         launch = order.launch

@@ -292,10 +292,10 @@ class Client:
             answer = await asyncio.wait_for(back, TIMEOUT_S)
         except TimeoutError:
             world.seen("a call was not answered")
-            world.turn_away(self.name)
+            world.turn_away(self.name, name)
             return None
         if isinstance(answer.refusal, Unavailable):
-            world.turn_away(self.name)
+            world.turn_away(self.name, name)
         return answer
 
     def _arrive(self, name: str, ask: ASK, back: asyncio.Future[Answer]) -> None:

@@ -30,7 +30,7 @@ from dlq_master.store.port import CommitFailed
 from dlq_master.taking_part import Leadership
 from support.inline_planner import InlinePlanner
 from world.stage.clocks import HostClock, ProcessClock
-from world.stage.disk import SOLE, Disk, Door
+from world.stage.disk import SOLE, Disk, DiskHarmed, Door
 from world.stage.lease_row import Candidate, SeenHere
 from world.stage.lines import AgentStream, incoming
 from world.stage.virtual_loop import Process
@@ -139,6 +139,8 @@ class Master:
             return
         except CommitFailed as failed:
             why = failed.what
+        except DiskHarmed as harmed:
+            why = f"it does not start: {harmed.what}"
         except DlqError as error:
             self._world.judge.broken(f"master {self.name} cannot serve: {error.what}")
             return
@@ -172,7 +174,7 @@ class Master:
         fence = SOLE if self.candidate is None else self.candidate
         self.door = Door(disk, fence, process.name)
         leads = None if self.candidate is None else Led(self.candidate, self._waits)
-        loaded = disk.rows.load(window_of(self.config))
+        loaded = disk.load(window_of(self.config))
         clock = ProcessClock(self.clock, floor_s=loaded.last_time_s)
         state, first = start(self.config, loaded, clock.now_s())
         await self.door.commit(first)

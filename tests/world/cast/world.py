@@ -40,6 +40,8 @@ from world.stage.plot import Plot
 from world.stage.tape import Draws, Tape
 from world.stage.virtual_loop import Deadlock, Order, Process, VirtualLoop
 
+# In worlds of one master and few lost calls: jobs of minutes change their level, and starve.
+LEVELS = {"thresholds": "60", "promote_knob": "1", "max_preemptions": "3"}
 LAGS = "a server that has not heard of the leader was promoted"
 CALM_S = 1500.0  # the longest time until all is at rest
 LOOK_S = 5.0
@@ -62,11 +64,10 @@ class Outcome(NamedTuple):
 def config_of(plot: Plot) -> MasterConfig:
     """The master's configuration in this world."""
     settings = plot.settings
-    more = (
-        {"keep_gpus_s": f"{settings.keep_s:g}"}
-        if settings.keep_s and settings.policy == "dlq"
-        else {}
-    )
+    levels = settings.policy == "tiresias-las" and settings.masters == 1 and settings.lost < 150
+    more = dict(LEVELS) if levels else {}
+    if settings.keep_s and settings.policy == "dlq":
+        more["keep_gpus_s"] = f"{settings.keep_s:g}"
     return MasterConfig(
         scheduler=SchedulerConfig(settings.policy, more),
         lease=LeaseConfig(
@@ -170,9 +171,12 @@ class World:
         names = tuple(self.masters)
         return names[self._tried[who] % len(names)]
 
-    def turn_away(self, who: str) -> None:
-        """It got no answer there."""
-        self._tried[who] += 1
+    def turn_away(self, who: str, master: str) -> None:
+        """It got no answer there. Another call of it may have turned to the next one already: two
+        that fail together would come back to the same one again and again.
+        """
+        if self.next_master(who) == master:
+            self._tried[who] += 1
 
     def leader(self) -> Master | None:
         """The master that serves, if there is one."""
@@ -452,6 +456,18 @@ class World:
         self.say(f"the master's disk is {how} for {for_s:g} s")
         setattr(self.disk, how, True)
         self.later(for_s, setattr, self.disk, how, False)
+
+    def _harmed_disk(self, how: str, for_s: float) -> None:
+        """All masters are dead when it comes; a restored copy of all rows ends it."""
+        for master in self.masters.values():
+            master.crash()
+        if how == "unreadable":
+            self.say(f"nothing can be read from the master's disk for {for_s:g} s")
+            self.disk.unreadable = True
+            self.later(for_s, setattr, self.disk, "unreadable", False)
+        elif body := self.disk.turn_a_bit():
+            self.say(f"the disk turns a bit of {body}, and its copy is there after {for_s:g} s")
+            self.later(for_s, self.disk.restore)
 
     def _set_clock(self, host: str, by_s: float) -> None:
         self.say(f"somebody sets the wall clock of {host} by {by_s:g} s")

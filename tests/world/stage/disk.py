@@ -1,8 +1,11 @@
 """The master's disk: what a crash keeps of it, and the door through which one master writes.
 
-A batch is on disk whole or not at all, as a transaction of SQLite is. A master that dies while it
-waits for its commit cannot know which: the tape decides. A failed sync ends the process, and the
-tape decides again whether its batch is there.
+A batch is on disk whole or not at all, as a transaction of SQLite is: what is torn at the end of
+its log does not count. A master that dies while it waits for its commit cannot know which: the tape
+decides. A failed sync ends the process, and the tape decides again whether its batch is there.
+
+While the master is dead a bit may turn, or reads may fail. No start may serve then, until somebody
+puts a copy of the rows in their place.
 """
 
 from __future__ import annotations
@@ -10,15 +13,21 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
+from dlq_common.errors import DlqError
 from dlq_master.model.ids import AttemptKey
-from dlq_master.store.batch import Batch
+from dlq_master.store.batch import Batch, Loaded, MemoryWindow
 from dlq_master.store.port import CommitFailed
+from dlq_master.store.tables import codec
 from support.memory_store import MemoryStore
 from world.stage.tape import Stream
 
 FAST_S = (0.0005, 0.002, 0.008, 0.03)
+
+
+class DiskHarmed(DlqError):
+    """What a start says of rows that the disk has changed, or does not give."""
 
 
 class Fence(Protocol):
@@ -38,7 +47,7 @@ SOLE = Sole()
 
 
 class Disk:
-    """Knobs: `slow_s` more for each commit, `full`, `broken` (syncs fail)."""
+    """Knobs: `slow_s` more for each commit, `full`, `broken` (syncs fail), `unreadable`."""
 
     def __init__(self, draws: Stream) -> None:
         self.rows = MemoryStore()
@@ -46,11 +55,53 @@ class Disk:
         self.slow_s = 0.0
         self.full = False
         self.broken = False
+        self.unreadable = False
+        self._turned: tuple[dict[Any, str], Any, str] | None = None  # a body as the disk gives it
         self.written: Callable[[Batch, str], None] = lambda batch, writer: None
         """Told of every batch that is on disk, and of the process that has written it."""
 
     def heal(self) -> None:
-        self.slow_s, self.full, self.broken = 0.0, False, False
+        self.slow_s, self.full, self.broken, self.unreadable = 0.0, False, False, False
+        self.restore()
+
+    def turn_a_bit(self) -> str:
+        """A digit of a stored body is another one; which body it is. "": there is none."""
+        rows = self.rows._rows
+        found: list[tuple[dict[Any, str], Any]] = [(rows.jobs, key) for key in sorted(rows.jobs)]
+        found += [(rows.attempts, key) for key in sorted(rows.attempts)]
+        found += [(rows.nodes, key) for key in sorted(rows.nodes)]
+        if not found:
+            return ""
+        bodies, key = self.draws.pick(found)
+        body = bodies[key]
+        digits = [at for at, letter in enumerate(body[:-16]) if letter.isdigit()]
+        at = self.draws.pick(digits)
+        self._turned = bodies, key, f"{body[:at]}{chr(ord(body[at]) ^ 1)}{body[at + 1 :]}"
+        return f"{type(key).__name__} {key}"
+
+    def restore(self) -> None:
+        """A whole copy of the rows is in their place."""
+        self._turned = None
+
+    @property
+    def harmed(self) -> bool:
+        """No start may serve."""
+        return self.unreadable or self._turned is not None
+
+    def load(self, window: MemoryWindow) -> Loaded:
+        """What a start reads, after a look at all bodies. Raises DiskHarmed."""
+        if self.unreadable:
+            raise DiskHarmed("disk I/O error in a read")
+        if self._turned is None:
+            return self.rows.load(window)
+        bodies, key, body = self._turned
+        if not codec.is_intact(body):
+            raise DiskHarmed("a stored body does not match its checksum")
+        whole, bodies[key] = bodies[key], body
+        try:
+            return self.rows.load(window)
+        finally:
+            bodies[key] = whole
 
     def write(self, batch: Batch, writer: str) -> None:
         """It is on disk."""

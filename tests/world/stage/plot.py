@@ -57,6 +57,7 @@ def draw(seed: int) -> Plot:
         acts = _work(draws, settings)
     for kind in kinds:
         acts += TROUBLE[kind](draws, settings)
+    acts += _harmed_disks(Tape(seed).stream("disk plot"), settings)
     return Plot(settings, tuple(sorted(acts, key=lambda act: (act.at_s, act.what))))
 
 
@@ -237,6 +238,15 @@ def _slow_kills(draws: Stream, settings: Settings) -> list[Act]:
 def _bad_disks(draws: Stream, settings: Settings) -> list[Act]:
     return _some(draws, settings, "bad_disk", 3, lambda: {
         "how": draws.pick(("broken", "full")), "for_s": draws.pick((0.5, 10.0, 40.0))
+    })  # fmt: skip
+
+
+def _harmed_disks(draws: Stream, settings: Settings) -> list[Act]:
+    """In one of eight seeds; from a stream of their own, as `LATER`."""
+    if draws.below(8) != 7:
+        return []
+    return _some(draws, settings, "harmed_disk", 3, lambda: {
+        "how": draws.pick(("turned", "turned", "unreadable")), "for_s": draws.pick((3.0, 20.0))
     })  # fmt: skip
 
 

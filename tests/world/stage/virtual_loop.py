@@ -73,13 +73,44 @@ class Process:
         self._held.append(handle)
 
 
-class Timer(asyncio.TimerHandle):
+class Soon(asyncio.Handle):
+    """A handle of a loop that never debugs: made and ended some hundred thousand times a seed."""
+
+    __slots__ = ()
+
+    def __init__(
+        self, callback: Callable[..., object], args: tuple[Any, ...], loop: VirtualLoop,
+        context: Context | None,
+    ) -> None:  # fmt: skip
+        self._context = copy_context() if context is None else context
+        self._loop = loop
+        self._callback = callback
+        self._args = args
+        self._cancelled = False
+        self._repr = None
+        self._source_traceback = None
+
+    def cancel(self) -> None:
+        """It is not called any more."""
+        self._cancelled = True
+        self._callback = self._args = None  # type: ignore[assignment] # as asyncio does
+
+
+class Timer(Soon, asyncio.TimerHandle):
     """Stands beside its instant in the heap, which compares instants alone: those of one instant
     are equal there.
     """
 
     __slots__ = ()
     __hash__ = object.__hash__
+
+    def __init__(
+        self, when: float, callback: Callable[..., object], args: tuple[Any, ...],
+        loop: VirtualLoop, context: Context | None,
+    ) -> None:  # fmt: skip
+        Soon.__init__(self, callback, args, loop, context)
+        self._when = when
+        self._scheduled = True
 
     def __eq__(self, other: object) -> bool:
         return self is other
@@ -125,8 +156,14 @@ class VirtualLoop(asyncio.BaseEventLoop):
     ) -> Timer:
         timer = Timer(when, callback, args, self, context)
         heappush(self._scheduled, (when, timer))
-        timer._scheduled = True  # type: ignore[attr-defined] # of TimerHandle
         return timer
+
+    def call_soon(  # type: ignore[override] # likewise
+        self, callback: Callable[..., object], *args: Any, context: Any = None
+    ) -> Soon:
+        handle = Soon(callback, args, self, context)
+        self._ready.append(handle)
+        return handle
 
     def ready(self, handles: list[asyncio.Handle]) -> None:
         """They are ready again."""
@@ -136,18 +173,19 @@ class VirtualLoop(asyncio.BaseEventLoop):
         """Run until somebody stops the loop. asyncio calls it once for each round."""
         ready, scheduled = self._ready, self._scheduled
         while not self._stopping:  # type: ignore[attr-defined] # of BaseEventLoop
-            while scheduled and scheduled[0][0] <= self._now_s:
+            now_s = self._now_s
+            while scheduled and scheduled[0][0] <= now_s:
                 timer = heappop(scheduled)[1]
-                timer._scheduled = False  # type: ignore[attr-defined]
-                if not timer.cancelled():
+                if not timer._cancelled:
                     ready.append(timer)
             if not ready:
                 self._wait()
                 continue
-            handle = self._next()
-            if handle.cancelled():
+            handle = ready.popleft() if len(ready) == 1 else self._next()
+            if handle._cancelled:
                 continue
-            process = handle._context.get(CURRENT)  # type: ignore[attr-defined]
+            context: Context = handle._context  # type: ignore[attr-defined]
+            process = context.get(CURRENT)
             if process is not None and (process.stopped or not process.alive):
                 if process.alive:
                     process.hold(handle)
@@ -158,23 +196,29 @@ class VirtualLoop(asyncio.BaseEventLoop):
                 if not process.fuse:
                     process.burnt()
                     continue
-            handle._run()
+            try:
+                context.run(handle._callback, *handle._args)  # type: ignore[attr-defined]
+            except (SystemExit, KeyboardInterrupt):
+                raise
+            except BaseException as error:  # noqa: BLE001 - as asyncio does
+                told = {"message": f"Exception in callback {handle}", "exception": error}
+                self.call_exception_handler(told)
 
     def _wait(self) -> None:
         """Time passes until the next timer."""
         scheduled = self._scheduled
-        while scheduled and scheduled[0][1].cancelled():
-            heappop(scheduled)[1]._scheduled = False  # type: ignore[attr-defined]
+        while scheduled and scheduled[0][1]._cancelled:
+            heappop(scheduled)
         if not scheduled:
             raise Deadlock
         self._now_s = max(self._now_s, scheduled[0][0])
 
     def _next(self) -> asyncio.Handle:
+        """One of several."""
         ready = self._ready
-        count = len(ready)
-        if count == 1 or self.order is Order.FIFO:
+        if self.order is Order.FIFO:
             return ready.popleft()
-        at = self._picks.below(count)
+        at = self._picks.below(len(ready))
         if at and self.order is Order.PROCESSES:
             process = ready[at]._context.get(CURRENT)  # type: ignore[attr-defined]
             at = next(

@@ -156,6 +156,7 @@ class OpenIdDoor:
         answer = await self._entrance.begin(
             http, ActsFor(name), "openid",
             to=begun.to, allowed=self._allowed(groups), groups=self._rules.told(groups),
+            told_s=float(claims["exp"]) - self._clock.now_s(),
         )  # fmt: skip
         self._subjects[str(claims["sub"])] = name
         while len(self._subjects) > MOST_KNOWN:

@@ -26,7 +26,10 @@ from dlq_web.line.scope import Scope
 from dlq_web.pages.page import open_page
 
 LARGEST_FORM = 4096
-GROUPS_S = 2 * HOUR  # of a session with groups; then the issuer is asked for them anew
+# A session with groups ends with the issuer's token, and then the issuer is asked anew. Some tokens
+# last for a minute, in which nobody works, and some for a day.
+GROUPS_S = HOUR
+LEAST_GROUPS_S = 300.0
 UseLink = Callable[[str, str], Awaitable[ActsFor]]
 
 
@@ -136,10 +139,12 @@ class Entrance:
         certificate: str = "",
         allowed: Callable[[str], None] = _everyone,
         groups: tuple[str, ...] = (),
+        told_s: float = GROUPS_S,
     ) -> Response:
         """A new session in a cookie, and the way to the page. A session that the browser had ends.
         Raises a DlqError when the master knows no such user, or when `allowed` refuses the user's
-        own role. `groups`: of the issuer; such a session ends early.
+        own role. `groups`: of the issuer, whose word on them lasts for `told_s`: such a session
+        ends early.
         """
         try:
             person = await self._persons.admit(user, groups)
@@ -154,7 +159,7 @@ class Entrance:
         self.sessions.leave(http.cookies.get(self._cookie, ""))
         secret = self.sessions.begin(
             person, by_cookie=True, certificate=certificate, scope=Scope.ALL,
-            longest_s=GROUPS_S if groups else LONGEST_S,
+            longest_s=min(GROUPS_S, max(LEAST_GROUPS_S, told_s)) if groups else LONGEST_S,
         )  # fmt: skip
         get_logger("web").info(
             "signed_in", way=way, user=person.name, role=person.role, groups=",".join(groups)

@@ -112,7 +112,8 @@ def up(
     "--force",
     "force",
     is_flag=True,
-    help="Cancel the jobs that run here, without asking.",
+    help="Cancel the jobs that run here, without asking. They may save for 30 seconds at most, and "
+    "are killed then.",
 )
 @click.option(
     "--leave-jobs",
@@ -123,7 +124,9 @@ def up(
 def down(app: App, force: bool, leave_jobs: bool) -> None:
     """End the cluster that `dlq up` runs. Its files stay, and `dlq up` goes on with them.
 
-    Jobs that wait keep their places. Jobs that run are cancelled, after a question.
+    Jobs that wait keep their places. Jobs that run are cancelled, after a question. They may save
+    for as long as their own grace says, and are killed then. Ctrl-C stops the waiting: the jobs end
+    all the same, and the cluster stays up.
     """
     from dlq_cli.up import asking, making, units
 
@@ -135,7 +138,7 @@ def down(app: App, force: bool, leave_jobs: bool) -> None:
         if impact := asking.impact_of(box, jobs):
             app.confirm(impact, yes=force, declined="everything goes on")
         if jobs:
-            asking.end_jobs(app, box, jobs)
+            asking.end_jobs(app, box, jobs, force=force)
     installed = units.is_installed(box, os.environ)
     if installed:
         units.stop(box)

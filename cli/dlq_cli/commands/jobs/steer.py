@@ -56,12 +56,17 @@ def release(app: App, job: tuple[str, ...], as_json: bool) -> None:
     for_each(app, targets(jobs, job), jobs.release_each, standing, as_json=as_json)
 
 
-@click.command(epilog=examples("dlq pause 17", "dlq pause -y 17"))
+@click.command(epilog=examples("dlq pause 17", "dlq pause -y 17", "dlq pause --in-memory 17"))
+@click.option(
+    "--in-memory",
+    is_flag=True,
+    help="Without a save: GPU memory goes to the memory of its hosts, where the node allows it.",
+)
 @yes_option
 @json_option
 @job_argument(required=True)
 @pass_app
-def pause(app: App, job: tuple[str, ...], yes: bool, as_json: bool) -> None:
+def pause(app: App, job: tuple[str, ...], in_memory: bool, yes: bool, as_json: bool) -> None:
     """Checkpoint JOB..., free the GPUs and keep the jobs until `dlq resume`.
 
     Asks before it stops a job that is not known to save its work. Without a terminal it refuses,
@@ -69,8 +74,8 @@ def pause(app: App, job: tuple[str, ...], yes: bool, as_json: bool) -> None:
     """
     jobs = Jobs(app.connection())
 
-    change = partial(jobs.pause_each, accept_loss=yes)
-    accepted = partial(jobs.pause_each, accept_loss=True)
+    change = partial(jobs.pause_each, accept_loss=yes, in_memory=in_memory)
+    accepted = partial(jobs.pause_each, accept_loss=True, in_memory=in_memory)
     for_each(app, targets(jobs, job), change, standing, as_json=as_json, accepted=accepted)
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import shlex
 from collections.abc import Mapping
 
 from dlq_common.job_fields.reading.words import read_text, worded
@@ -24,6 +23,8 @@ def read_command(raw: object) -> tuple[str, ...]:
     if isinstance(raw, list):
         words = tuple(check_argument(worded(word), "the command") for word in raw)
     else:
+        import shlex  # a master that starts has no such line
+
         line = read_text(raw)
         if found := _SHELL_SYNTAX.search(_unquoted(line)):
             raise ValueError(

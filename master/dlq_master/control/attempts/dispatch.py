@@ -4,12 +4,21 @@ The answer to an agent's hello names all ranks that shall run on its node, and a
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Protocol
 
 from dlq_master.control.attempts.ranks import RankRole, ranks_on, role_of
 from dlq_master.control.loop.turn import State, Turn
-from dlq_master.control.stimuli import Command, Launch, Save, Signal, Stop, User
+from dlq_master.control.stimuli import (
+    Command,
+    Launch,
+    Resume,
+    Save,
+    Signal,
+    Stop,
+    Suspend,
+    User,
+)
 from dlq_master.model.attempts import live_resize
 from dlq_master.model.attempts.attempt import Attempt
 from dlq_master.model.attempts.gang import is_reduced
@@ -23,6 +32,7 @@ from dlq_master.model.resources import Slot
 from dlq_master.model.transitions import StopCause
 from dlq_master.store.batch import Intention
 
+SUSPEND, RESUME = "suspend", "resume"  # kinds of commands
 RESIZE = "resize"  # why a rank is stopped that leaves while the others go on
 
 
@@ -38,6 +48,7 @@ def launches_for(turn: Turn, node_id: NodeId) -> tuple[Launch, ...]:
         launch_command(turn.state, turn.archive, attempt, rank, turn.now_s)
         for attempt, rank, found in ranks_on(turn.state.cluster, node_id)
         if found is RankRole.RUNS
+        and attempt.suspension is None  # its agent has it, or it is lost
         and (attempt.key, rank) not in turn.state.nodes.unaccounted.get(node_id, {})
     )
 
@@ -228,7 +239,7 @@ def delay_s(attempt: Attempt, now_s: float) -> float:
     return 0.0 if due_s is None else max(0.0, due_s - now_s)
 
 
-def word_to_rank(row: Intention) -> Signal | Save:
+def word_to_rank(row: Intention) -> Signal | Save | Suspend | Resume:
     """The command for a rank that goes on."""
     rank = (row.sequence, row.key, row.epoch, row.node_id, row.node_rank)
     sequence, key, epoch, node_id, node_rank = rank
@@ -241,6 +252,15 @@ def word_to_rank(row: Intention) -> Signal | Save:
             node_rank=node_rank,
             signal=row.cause,
         )
+    if row.kind in _ORDERS:
+        return _ORDERS[row.kind](
+            sequence=sequence,
+            key=key,
+            epoch=epoch,
+            node_id=node_id,
+            node_rank=node_rank,
+            number=int(row.cause),
+        )
     return Save(
         sequence=sequence,
         key=key,
@@ -249,6 +269,9 @@ def word_to_rank(row: Intention) -> Signal | Save:
         node_rank=node_rank,
         number=int(row.cause),
     )
+
+
+_ORDERS: Mapping[str, type[Suspend | Resume]] = {SUSPEND: Suspend, RESUME: Resume}
 
 
 def commands_for(
@@ -265,7 +288,7 @@ def commands_for(
         attempt = state.cluster.attempts.get(row.key)
         if row.kind == "stop":
             sent[row.node_id].append(stop_command(state, row, now_s))
-        elif row.kind in ("signal", "save"):
+        elif row.kind in ("signal", "save", SUSPEND, RESUME):
             if attempt is not None:
                 sent[row.node_id].append(word_to_rank(row))
         elif attempt is not None and _shall_run(state, row):

@@ -28,6 +28,7 @@ from dlq_master.model.jobs.job import HoldKind, Job
 from dlq_master.model.transitions import StopCause
 from dlq_master.model.usage.accounting import DAY_S, Account, Used, class_of
 from dlq_master.policy.activity import (
+    ActivityRule,
     IdleAction,
     IdleRule,
     UseSpan,
@@ -105,6 +106,43 @@ class Activity(NamedTuple):
     stall: str
     straggler: str
     uses: Mapping[int, ToldUse]
+
+
+class Consequence(NamedTuple):
+    """The action of a rule on a job. `told`: by notifications, too. `ending`: of its words."""
+
+    action: IdleAction
+    dry_run: bool
+    told: bool
+    ending: str = ""
+
+
+def decided(turn: Turn, rule: ActivityRule, job: Job, attempt: Attempt) -> Consequence:
+    """The action of a rule that a job has met. A pause never loses work."""
+    action = rule.action
+    if rule.dry_run:
+        ending = f"; a dry run, so nothing is done ({action.value} without it)"
+        return Consequence(action, dry_run=True, told=False, ending=ending)
+    if action is IdleAction.PAUSE:
+        loss = stop_loss(job, attempt, turn.now_s)
+        if loss is not None:
+            ending = f"; not paused: {loss_words(job, loss)} would be lost"
+            return Consequence(IdleAction.NOTIFY, dry_run=False, told=True, ending=ending)
+    return Consequence(action, dry_run=False, told=action is not IdleAction.WARN)
+
+
+def carry_out(turn: Turn, job: Job, attempt: Attempt, found: Consequence, words: str) -> None:
+    """Pause or cancel the job, after the event was noted; `words` are the reason."""
+    if found.dry_run:
+        return
+    action = found.action
+    if action is IdleAction.PAUSE and job.hold is not None:  # it runs all the same, and stays held
+        turn.stop(attempt.key, StopCause.PAUSE, actor="master")
+    elif action is IdleAction.PAUSE:
+        held = on_job.Held(kind=HoldKind.PAUSED, reason=words)
+        turn.step_job(job.job_id, held, actor="master", cause=words)
+    elif action is IdleAction.CANCEL:
+        turn.step_job(job.job_id, on_job.Cancelled(), actor="master", cause=words)
 
 
 def forget_ended(turn: Turn) -> None:
@@ -220,30 +258,15 @@ def _words(rule: IdleRule, use: float, window_s: float, number: int) -> str:
 
 
 def _act(turn: Turn, rule: IdleRule, job: Job, attempt: Attempt, words: str) -> None:
-    action, cause = rule.action, words
-    if rule.dry_run:
-        cause = f"{words}; a dry run, so nothing is done ({action.value} without it)"
-    elif action is IdleAction.PAUSE:
-        loss = stop_loss(job, attempt, turn.now_s)
-        if loss is not None:
-            action = IdleAction.NOTIFY
-            cause = f"{words}; not paused: {loss_words(job, loss)} would be lost"
+    found = decided(turn, rule, job, attempt)
     turn.note(
-        "job_idle_seen" if rule.dry_run or action is IdleAction.WARN else "job_idle",
+        "job_idle" if found.told else "job_idle_seen",
         job_id=job.job_id,
-        cause=cause,
-        action=action.value,
-        dry_run=rule.dry_run,
+        cause=words + found.ending,
+        action=found.action.value,
+        dry_run=found.dry_run,
     )
-    if rule.dry_run:
-        return
-    if action is IdleAction.PAUSE and job.hold is not None:  # it runs all the same, and stays held
-        turn.stop(attempt.key, StopCause.PAUSE, actor="master")
-    elif action is IdleAction.PAUSE:
-        held = on_job.Held(kind=HoldKind.PAUSED, reason=words)
-        turn.step_job(job.job_id, held, actor="master", cause=words)
-    elif action is IdleAction.CANCEL:
-        turn.step_job(job.job_id, on_job.Cancelled(), actor="master", cause=words)
+    carry_out(turn, job, attempt, found, words)
 
 
 def _end(turn: Turn, rule: IdleRule, job: Job, number: int, key: AttemptKey) -> None:

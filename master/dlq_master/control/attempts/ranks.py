@@ -132,6 +132,7 @@ def status_of(before: RankStatus, report: ReportedRank, now_s: float) -> RankSta
         gpu_oom=any(map(says_gpu_oom, report.last_lines)),
         peer_lost=any(map(says_peer_lost, report.last_lines)),
         image_digest=report.image_digest or before.image_digest,
+        move=report.move or before.move,
     )
 
 

@@ -12,7 +12,7 @@ ends. A later report of its end is written down beside the others. Attempt and j
 from collections.abc import Iterable
 
 from dlq_common.start_causes import StartCause
-from dlq_master.control.attempts import live_resizes, quarantine
+from dlq_master.control.attempts import live_resizes, quarantine, suspensions
 from dlq_master.control.attempts.ranks import (
     NEVER_STARTED,
     OTHERS,
@@ -96,6 +96,7 @@ def settle_return(turn: Turn, key: AttemptKey) -> None:
     """All nodes of an UNKNOWN attempt answer again: it goes back to what its ranks say it is."""
     turn.step_attempt(key, gang.returned(turn.state.cluster.attempts[key]), actor="master")
     open_barrier(turn, key)
+    suspensions.heard(turn, key)
 
 
 def never_ran(turn: Turn, key: AttemptKey, rank: int, why: str) -> None:
@@ -232,6 +233,8 @@ def _gather(turn: Turn, key: AttemptKey, rank: int, status: RankStatus, actor: s
         turn.step_attempt(key, event, actor=actor)
     open_barrier(turn, key)
     _stop_the_rest(turn, key, actor)
+    if attempt.suspension is not None:
+        suspensions.heard(turn, key)
     if live_resizes.settle(turn, key):
         _come_back(turn, key)
     attempt = turn.state.cluster.attempts[key]
@@ -246,7 +249,7 @@ def _gather(turn: Turn, key: AttemptKey, rank: int, status: RankStatus, actor: s
 def _come_back(turn: Turn, key: AttemptKey) -> None:
     """A job that was UNKNOWN for a node on which it has no GPUs any more is so no longer."""
     attempt, nodes = turn.state.cluster.attempts[key], turn.state.cluster.nodes
-    states = {nodes[name].state for name in attempt.lease.allocation.node_ids}
+    states = {nodes[name].state for name in attempt.place.node_ids}
     if turn.state.nodes.is_unaccounted(attempt):
         return
     if attempt.state is AttemptState.UNKNOWN and states <= {NodeState.UP, NodeState.SUSPECT}:

@@ -87,6 +87,7 @@ class AttemptsState:
     next_port: int = 0
     starting: set[AttemptKey] = field(default_factory=set)  # gangs that do not run yet
     resizing: set[AttemptKey] = field(default_factory=set)  # ranks are being added or removed
+    suspended: set[AttemptKey] = field(default_factory=set)  # off their GPUs, or on the way
     preparing: dict[tuple[AttemptKey, int], str] = field(default_factory=dict)
 
     def restore(self, loaded: Loaded, cluster: Cluster, now_s: float) -> None:
@@ -98,6 +99,7 @@ class AttemptsState:
                 self.starting.add(attempt.key)
         living = cluster.attempts.values()
         self.resizing = {attempt.key for attempt in living if attempt.resize is not None}
+        self.suspended = {attempt.key for attempt in living if attempt.suspension is not None}
         self.outbox = Outbox(loaded.intentions)
         self.next_command = max(self.outbox, default=0) + 1
         self.bookkeeping = Bookkeeping.begin(cluster, loaded.meta.get(LEVELS), now_s)

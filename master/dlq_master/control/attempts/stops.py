@@ -2,10 +2,17 @@
 
 from typing import TypeGuard
 
-from dlq_master.control.attempts.dispatch import RESIZE
+from dlq_master.control.attempts.dispatch import RESIZE, RESUME, SUSPEND
 from dlq_master.control.loop.turn import Steps, Turn
 from dlq_master.model.attempts.attempt import Attempt, AttemptState
-from dlq_master.model.attempts.attempt_steps import LeaveAsked, ResizeBegun, StopRequested
+from dlq_master.model.attempts.attempt_steps import (
+    LeaveAsked,
+    ResizeBegun,
+    ResumeAsked,
+    StopRequested,
+    SuspendAsked,
+    SuspendRefused,
+)
 from dlq_master.model.attempts.grace import SAVE_FACTOR, percentile_95
 from dlq_master.model.cluster.drive import Happened
 from dlq_master.model.ids import AttemptKey
@@ -22,6 +29,8 @@ def tell(turn: Turn, steps: Steps) -> None:
             _tell_to_stop(turn, one)
         elif isinstance(one.event, ResizeBegun | LeaveAsked):
             _tell_to_resize(turn, one)
+        elif isinstance(one.event, SuspendAsked | SuspendRefused | ResumeAsked):
+            _tell_to_move(turn, one)
 
 
 def _tell_to_stop(turn: Turn, one: Happened) -> None:
@@ -55,6 +64,22 @@ def _tell_to_resize(turn: Turn, one: Happened) -> None:
             turn.intend("launch", *to)
         elif status.leaving and not status.gone:
             turn.intend("stop", *to, cause=RESIZE, grace_s=grace_s)
+
+
+def _tell_to_move(turn: Turn, one: Happened) -> None:
+    """All ranks get the order. Some have carried it out already, and only answer. An older order
+    that waits for a silent node is not needed any more.
+    """
+    attempt = _attempt(turn, one)
+    turn.state.attempts.suspended.add(attempt.key)
+    kind = SUSPEND if isinstance(one.event, SuspendAsked) else RESUME
+    for rank, status in enumerate(attempt.ranks):
+        for row in turn.state.attempts.outbox.of_rank(attempt.key, rank):
+            if row.kind in (SUSPEND, RESUME):
+                turn.delivered(row.sequence)
+        if not status.gone:
+            to = (status.node_id, attempt.key, attempt.epoch, rank)
+            turn.intend(kind, *to, cause=str(attempt.moves))
 
 
 def _attempt(turn: Turn, one: Happened) -> Attempt:

@@ -79,7 +79,7 @@ class State:
         self.attempts = AttemptsState(
             Bookkeeping(Levels(self.started_s, {})),
             Idleness(self.config.idle_rules()),
-            Stalls(self.config.stall.rule()),
+            Stalls(self.config.stall.rule(), self.config.first_step_rule()),
             Stragglers(self.config.straggler.rule()),
         )
         self.nodes = NodesState.begin(self.config)

@@ -2,7 +2,14 @@
 
 from typing import Final
 
-from dlq_master.control.attempts import barrier, dispatch, live_resizes, stalls, stops
+from dlq_master.control.attempts import (
+    barrier,
+    dispatch,
+    live_resizes,
+    stalls,
+    stops,
+    suspensions,
+)
 from dlq_master.control.composition.handlers import HANDLERS
 from dlq_master.control.deadlines import missed, risks
 from dlq_master.control.jobs import eligible, groups, limits
@@ -15,7 +22,7 @@ from dlq_master.control.placement import avoided_nodes, scheduling, usage
 from dlq_master.control.read_model import journal
 from dlq_master.control.read_model.published import Published
 from dlq_master.control.reservations import reservations
-from dlq_master.control.trials import traffic, trials
+from dlq_master.control.trials import first_steps, traffic, trials
 from dlq_master.model.attempts.attempt_steps import Renewed
 from dlq_master.model.cluster.cluster import Touched
 from dlq_master.store.stored_tables import FORESEEN, LESSONS, WAITED
@@ -115,6 +122,18 @@ def _forget_requests(turn: Turn) -> None:
     turn.batch.forget_requests_before_s = turn.now_s - retention_s
 
 
+def _settle_suspensions(turn: Turn) -> None:
+    if turn.state.attempts.suspended:
+        suspensions.settle(turn, planned=False)
+
+
+def _plan(turn: Turn) -> float | None:
+    wake_at_s = scheduling.plan(turn)
+    if turn.state.attempts.suspended:
+        suspensions.settle(turn, planned=True)
+    return wake_at_s
+
+
 def _ask_planner(state: State, now_s: float) -> None:
     """Ask the planning process for what may take long (control/placement/offloaded.py)."""
     state.placement.offloaded.ask(
@@ -147,6 +166,7 @@ WIRING: Final = Wiring(
             risks.watch,
             missed.watch,
             stalls.watch,
+            first_steps.watch,
             traffic.close_overdue,
             reservations.watch,
             scheduling.notice_pause,
@@ -170,12 +190,13 @@ WIRING: Final = Wiring(
     ),
     before_plan=(
         groups.settle,
+        _settle_suspensions,
         eligible.settle,
         avoided_nodes.steer,
         renting.arrive,
         _settle_checks,
     ),
-    plan=scheduling.plan,
+    plan=_plan,
     before_commit=(_write_waits, _write_forecasts, _write_lessons, _write_usage, _write_costs),
     commands=dispatch.commands_for,
     after_turn=(_ask_planner, _ask_solver, _ask_providers),

@@ -27,7 +27,10 @@ from dlq_master.control.stimuli import (
     SignalJob,
     TakeHookResults,
 )
+from dlq_master.model.attempts import suspending
 from dlq_master.model.attempts.attempt import Attempt, AttemptState
+from dlq_master.model.attempts.attempt_steps import WantedBack
+from dlq_master.model.cluster import drive
 from dlq_master.model.ids import JobId
 from dlq_master.model.jobs import job_steps as on_job
 from dlq_master.model.jobs.job import HoldKind, Job, JobState
@@ -124,6 +127,8 @@ def pause(turn: Turn, ask: PauseJob) -> Done[Answer]:
     is taken off its GPUs too, and keeps its hold."""
     job = editable(turn, ask)
     must_live(job, "paused")
+    if ask.in_memory:
+        return _pause_in_memory(turn, ask, job)
     held_otherwise = job.hold not in (None, HoldKind.PAUSED)
     if held_otherwise and job.live_key is None:
         raise IllegalTransition(f"job {shown_id(job)} is on hold already", state=job.state.value)
@@ -147,6 +152,9 @@ def resume(turn: Turn, ask: ResumeJob) -> Done[Answer]:
             hint=f"take the hold back: dlq release {shown_id(job)}",
             state=job.state.value,
         )
+    attempt = None if job.live_key is None else turn.state.cluster.attempts[job.live_key]
+    if attempt is not None and attempt.suspension is not None and attempt.stop_cause is None:
+        turn.step_attempt(attempt.key, WantedBack(), actor=ask.caller.actor)
     return _let_go(turn, ask)
 
 
@@ -226,6 +234,28 @@ def find(turn: Turn, caller: Caller, job_id: JobId) -> Job:
     if job is None or not caller.may_see(job):
         raise NotFound(f"there is no job {job_id}", kind="job", id=job_id)
     return job
+
+
+def _pause_in_memory(turn: Turn, ask: PauseJob, job: Job) -> Done[Answer]:
+    """Off its GPUs without a save; one that is there already stays."""
+    cluster = turn.state.cluster
+    attempt = None if job.live_key is None else cluster.attempts[job.live_key]
+    if attempt is None or attempt.suspension is None:
+        if attempt is None:
+            why = "it does not run"
+        else:
+            nodes = [cluster.nodes[node_id] for node_id in attempt.place.node_ids]
+            why = suspending.obstacle(attempt, job, nodes)
+        if why or attempt is None:
+            raise IllegalTransition(
+                f"job {shown_id(job)} cannot leave its GPUs without a save: {why}",
+                hint=f"let it save: dlq pause {shown_id(job)}",
+                state=job.state.value,
+            )
+        why = f"by {ask.caller.name}"
+        happened = drive.suspend_attempt(cluster, attempt.key, turn.now_s, for_job=None, why=why)
+        turn.follow(happened, actor=ask.caller.actor)
+    return Done(standing(turn, ask), job.job_id)
 
 
 def must_live(job: Job, done: str) -> None:

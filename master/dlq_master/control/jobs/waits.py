@@ -1,20 +1,22 @@
 """How long each job has waited for what: `dlq why` tells it beside each reason.
 
 Once a second it looks at waiting jobs, a bounded number of them, in turn. A reason of the last look
-counts until this one. A start, an end and a requeue are noted in their own turn. When the master
-restarts, rows exist for starts and ends, and for every few minutes in between. The reasons of the
-last row count until the new master's first look. Agents and a silent line have no part in it.
+counts until this one. A look that finds the same reasons as before changes nothing. A start, an end
+and a requeue are noted in their own turn. When the master restarts, rows exist for starts and ends,
+and for other reasons that came more than a few minutes ago. The reasons of the last row count until
+the new master's first look. Agents and a silent line have no part in it.
 """
 
 from __future__ import annotations
 
 from collections import Counter, deque
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from typing import Final
+from math import inf
+from typing import Final, NamedTuple
 
 from dlq_master.model.ids import JobId
 from dlq_master.model.jobs.job import Job
-from dlq_master.model.values import Alike
+from dlq_master.model.values import Alike, changer
 from dlq_master.policy.reasons.summary import ReasonSummary
 from dlq_master.store.tables.tenants import Spent, Waited
 
@@ -23,48 +25,26 @@ WRITTEN_EVERY_S: Final = 300.0
 RUNS: Final = "running"  # in place of a reason: it holds GPUs
 UNSEEN: Final = "not_looked_at"  # likewise: it has just come to wait
 
+# Queue, main reason of the last look, GPUs.
+_Part = tuple[str, str, int]
 
-class PendingGpus:
-    """The GPUs for which jobs wait, by queue and by the main reason of the last look."""
 
-    def __init__(self) -> None:
-        """Of no jobs."""
-        self.sums: Counter[tuple[str, str]] = Counter()
-        self._parts: dict[JobId, tuple[str, str, int]] = {}
-        self._alike: Alike[tuple[str, str, int]] = Alike()
+class _Wait(NamedTuple):
+    """All that is known of one job, or of several that came and were looked at together.
 
-    def __contains__(self, job_id: JobId) -> bool:
-        return job_id in self._parts
+    `part`: of the GPUs for which jobs wait; None: it holds some, or has ended. `since_s`: nothing
+    else than `now` has held since then; None: nobody has looked at it. `spent`: until then.
+    `due_s`: its row is written then; infinite: the written one says the same.
+    """
 
-    def put(self, jobs: Iterable[Job], code_of: Mapping[JobId, str]) -> list[JobId]:
-        """They wait for these reasons; jobs without a code have just come. Return those that did
-        not wait before. The tasks of an array share their request, so that a thousand of them cost
-        few calls.
-        """
-        came: list[JobId] = []
-        request, part = None, ("", "", 0)
-        for job in jobs:
-            code = code_of.get(job.job_id, UNSEEN)
-            if job.request is not request or part[:2] != (job.queue, code):
-                request = job.request
-                part = self._alike.one((job.queue, code, request.real_gpus))
-            before = self._parts.get(job.job_id)
-            if before is part:
-                continue
-            if before is None:
-                came.append(job.job_id)
-            else:
-                self.sums[before[:2]] -= before[2]
-            self._parts[job.job_id] = part
-            self.sums[part[:2]] += part[2]
-        return came
+    part: _Part | None
+    since_s: float | None = None
+    now: tuple[str, ...] = ()
+    spent: tuple[Spent, ...] = ()
+    due_s: float = inf
 
-    def drop(self, job_id: JobId) -> None:
-        """It does not wait, or not any more."""
-        part = self._parts.pop(job_id, None)
-        if part is not None:
-            queue, code, gpus = part
-            self.sums[queue, code] -= gpus
+
+_changed = changer(_Wait)
 
 
 class _Line:
@@ -107,37 +87,56 @@ class Waits:
     """The waiting times of every job that has not ended. Touched by the loop alone."""
 
     def __init__(self, loaded: Iterable[Waited] = (), jobs: Iterable[Job] = ()) -> None:
-        self.pending = PendingGpus()
-        self._known = {row.job_id: row for row in loaded}
-        self._written_s: dict[JobId, float] = {}
+        # The GPUs for which jobs wait, by queue and by the main reason of the last look.
+        self.pending: Counter[tuple[str, str]] = Counter()
+        self._known = {row.job_id: _Wait(None, row.at_s, row.now, row.spent) for row in loaded}
         self._line = _Line()  # of those that wait
-        self._changed: dict[JobId, None] = {}
+        self._unwritten: dict[JobId, None] = {}  # their rows are written in this turn
         self._kinds: Alike[tuple[str, ...]] = Alike()
+        self._parts: Alike[_Part] = Alike()
+        self._waits: Alike[_Wait] = Alike()
         self.touched(jobs)
 
     def touched(self, jobs: Iterable[Job]) -> None:
-        """These have other values; jobs that have come to wait are looked at from here on."""
-        wait: list[Job] = []
-        codes: dict[JobId, str] = {}
+        """These have other values; jobs that have come to wait are looked at from here on. The
+        tasks of an array share their request, so that a thousand of them cost few calls.
+        """
+        came: list[JobId] = []
+        known, request, fresh = self._known, None, _Wait(None)
         for job in jobs:
             if job.ended or job.live_attempt is not None:
                 self._leave(job.job_id)
+                continue
+            before = known.get(job.job_id)
+            if before is not None and before.since_s is not None:
+                if before.part is None:
+                    came.append(job.job_id)
+                self._place(job, before)
+                continue
+            if job.request is not request or fresh.part is None or job.queue != fresh.part[0]:
+                request = job.request
+                part = self._parts.one((job.queue, UNSEEN, request.real_gpus))
+                fresh = self._waits.one(_Wait(part))
+            if before is fresh:
+                continue
+            if before is None:
+                came.append(job.job_id)
             else:
-                wait.append(job)
-                if job.job_id in self._known:
-                    codes[job.job_id] = self._main(job.job_id)
-        self._line.join(self.pending.put(wait, codes))
+                self._count(before.part, -1)
+            known[job.job_id] = fresh
+            self._count(fresh.part, 1)
+        self._line.join(came)
 
     def moved(self, job: Job, now_s: float) -> None:
         """Something has happened to the job: whether it holds GPUs may be otherwise."""
         known = self._known.get(job.job_id)
-        if known is None:
+        if known is None or known.since_s is None:
             return
-        if job.ended:
-            self._put(settled(known, now_s)._replace(now=()))
-        elif (job.live_attempt is not None) is not (known.now == (RUNS,)):
-            now = (RUNS,) if job.live_attempt is not None else ()
-            self._put(settled(known, now_s)._replace(now=now))
+        runs = job.live_attempt is not None
+        if job.ended or runs is not (known.now == (RUNS,)):
+            now = (RUNS,) if runs and not job.ended else ()
+            self._known[job.job_id] = _from_here(known, now, now_s, known.due_s)
+            self._unwritten[job.job_id] = None
 
     def look(
         self, jobs: Mapping[JobId, Job], find: ReasonSummary, now_s: float, since_s: float
@@ -145,59 +144,90 @@ class Waits:
         """Some of the waiting jobs, the longest unseen first. `since_s`: earlier times are unknown
         for jobs without a look so far. Its cost does not grow with the queue.
         """
+        earliest_s, due_s = min(since_s, now_s), now_s + WRITTEN_EVERY_S
         for job_id in self._line.next(AT_ONCE):
             job = jobs[job_id]
-            if job.live_attempt is None and not job.ended:  # it has moved in this turn
-                self._look_at(job, find, now_s, since_s)
+            if job.live_attempt is not None or job.ended:  # it has moved in this turn
+                continue
+            kinds = self._kinds.one(tuple([kind.word for kind in find.kinds(job)]))
+            known = self._known[job_id]
+            if not kinds or known.now != kinds:
+                known = self._found(job, known, kinds, now_s, earliest_s, due_s)
+            if now_s >= known.due_s:
+                self._unwritten[job_id] = None
 
     def rows(self, now_s: float) -> list[Waited]:
         """The rows to write in this turn."""
         found = []
-        for job_id in self._changed:
-            row = self._known[job_id]
-            found.append(row)
-            self._written_s[job_id] = now_s
-        self._changed.clear()
+        for job_id in self._unwritten:
+            known = self._known[job_id]
+            if known.since_s is not None:
+                found.append(Waited(job_id, known.spent, known.since_s, known.now))
+                self._known[job_id] = self._waits.one(_changed(known, {"due_s": inf}))
+        self._unwritten.clear()
         return found
 
     def told(self, job_id: JobId, now_s: float) -> Waited | None:
         """The waiting times of a job, up to now; None: nothing."""
         known = self._known.get(job_id)
-        return None if known is None else settled(known, now_s)
+        if known is None or known.since_s is None:
+            return None
+        return settled(Waited(job_id, known.spent, known.since_s, known.now), now_s)
 
     def forget(self, job_id: JobId) -> None:
         """Its row is all that is left of it."""
         self._leave(job_id)
         self._known.pop(job_id, None)
-        self._written_s.pop(job_id, None)
+        self._unwritten.pop(job_id, None)
 
     def _leave(self, job_id: JobId) -> None:
-        if job_id in self.pending:
-            self._line.leave(job_id)
-            self.pending.drop(job_id)
-
-    def _main(self, job_id: JobId) -> str:
-        """The code of the main reason at the last look; the subject of a reason is left out."""
+        """It waits no more, or did not wait."""
         known = self._known.get(job_id)
-        if known is None or not known.now or known.now[0] == RUNS:
-            return UNSEEN
-        return known.now[0].partition(" ")[0]
+        if known is None or known.part is None:
+            return
+        self._line.leave(job_id)
+        self._count(known.part, -1)
+        if known.since_s is None:
+            del self._known[job_id]
+        else:
+            self._known[job_id] = _changed(known, {"part": None})
 
-    def _look_at(self, job: Job, find: ReasonSummary, now_s: float, since_s: float) -> None:
-        kinds = self._kinds.one(tuple([kind.word for kind in find.kinds(job)]))
-        known = self._known.get(job.job_id)
-        if known is None:
-            known = Waited(job.job_id, (), max(_began_s(job, now_s), min(since_s, now_s)))
-        if not known.now:
-            known = known._replace(now=kinds)
-        self._known[job.job_id] = settled(known, now_s)._replace(now=kinds)
-        self.pending.put((job,), {job.job_id: self._main(job.job_id)})
-        if now_s >= self._written_s.setdefault(job.job_id, now_s) + WRITTEN_EVERY_S:
-            self._changed[job.job_id] = None
+    def _found(
+        self,
+        job: Job,
+        known: _Wait,
+        kinds: tuple[str, ...],
+        now_s: float,
+        earliest_s: float,
+        due_s: float,
+    ) -> _Wait:
+        """Other reasons than at the last look, or the first ones."""
+        if known.since_s is None:
+            began_s = max(_began_s(job, now_s), earliest_s)
+            known = _changed(known, {"since_s": began_s, "now": kinds})
+        elif not known.now:
+            known = _changed(known, {"now": kinds})
+        due_s = min(known.due_s, due_s)
+        same = known.now == kinds and bool(kinds)
+        known = (
+            _changed(known, {"due_s": due_s}) if same else _from_here(known, kinds, now_s, due_s)
+        )
+        return self._place(job, known)
 
-    def _put(self, row: Waited) -> None:
-        self._known[row.job_id] = row
-        self._changed[row.job_id] = None
+    def _place(self, job: Job, known: _Wait) -> _Wait:
+        """It waits, with these reasons."""
+        code = known.now[0].partition(" ")[0] if known.now and known.now[0] != RUNS else UNSEEN
+        before = self._known[job.job_id]
+        part = self._parts.one((job.queue, code, job.request.real_gpus))
+        if part != before.part:
+            self._count(before.part, -1)
+            self._count(part, 1)
+        found = self._known[job.job_id] = self._waits.one(_changed(known, {"part": part}))
+        return found
+
+    def _count(self, part: _Part | None, times: int) -> None:
+        if part is not None:
+            self.pending[part[:2]] += times * part[2]
 
 
 def _began_s(job: Job, now_s: float) -> float:
@@ -207,6 +237,13 @@ def _began_s(job: Job, now_s: float) -> float:
     if job.queued_since_s is not None:
         return job.queued_since_s
     return now_s if job.attempts else job.submit_time_s
+
+
+def _from_here(known: _Wait, now: tuple[str, ...], now_s: float, due_s: float) -> _Wait:
+    """The same up to now, where something else begins to hold."""
+    assert known.since_s is not None
+    until = settled(Waited(JobId(0), known.spent, known.since_s, known.now), now_s)
+    return _Wait(known.part, until.at_s, now, until.spent, due_s)
 
 
 def settled(row: Waited, now_s: float) -> Waited:

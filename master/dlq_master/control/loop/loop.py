@@ -39,7 +39,7 @@ from dlq_common.clock import Clock
 from dlq_common.daemon.logs import get_logger
 from dlq_common.errors import DlqError, Unavailable
 from dlq_master.control.loop import compaction
-from dlq_master.control.loop.failpoints import Failpoints
+from dlq_master.control.loop.failpoints import AFTER, Failpoints
 from dlq_master.control.loop.inbox import Envelope, Inbox
 from dlq_master.control.loop.incidents import HandlerFailed, Incidents, refused_for, sent_by
 from dlq_master.control.loop.listening import LISTEN_S, Listening
@@ -271,14 +271,14 @@ class Loop:
         if isinstance(letter.stimulus, Tick):
             self._watchdog.heard(letter.stimulus.name, self._clock.boottime_s())
         refused = self._incidents.refusal(letter.stimulus, turn.now_s)
-        if refused is not None:
+        kind, sender = sent_by(letter.stimulus)
+        if refused is not None and not self._failpoints.forgives(sender):
             return lambda: refused
         try:
-            kind, sender = sent_by(letter.stimulus)
             self._failpoints.met(kind, sender)
             answer = self._take(turn, letter.stimulus)
             if self._failpoints.stumbles:
-                self._failpoints.stumble(sender)
+                self._failpoints.stumble(sender, AFTER)
         except DlqError as error:
             refusal = error
             if isinstance(letter.stimulus, Tick):  # nobody asked, so nobody would learn of it

@@ -27,6 +27,10 @@ def take(turn: Turn, node_id: NodeId, told: Iterable[ToldGpu]) -> None:
     last = state.nodes.gpu_figures.get(node_id, {})
     figures = {one.gpu: _figures(one, last.get(one.gpu)) for one in told}
     state.nodes.note_figures(node_id, figures)
+    if state.cluster.nodes[node_id].suspend_bytes:
+        known = [one for one in told if one.used_memory_bytes is not None]
+        used = {one.gpu: one.used_memory_bytes or 0 for one in known}
+        state.cluster.move_costs.used[node_id] = used
     idleness.take(turn, node_id, told)
     node = state.cluster.nodes[node_id]
     conditions = judge(

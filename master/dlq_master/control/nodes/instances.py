@@ -1,9 +1,10 @@
 """The agent that speaks for a node: one process at a time, and whether it still has its memory.
 
-A certificate can be copied. While one process is heard within the TTL, another one is refused. The
-exception is a process that holds the lock of the same place, which proves that the first is gone.
-The last accepted one is stored, so that a copy cannot slip in while the master restarts. An agent
-of before, which says nothing of itself, is taken as it was: at any time, with an unbroken memory.
+A certificate can be copied. While one process is heard within the TTL, another one is refused. Two
+exceptions prove that the first is gone. A process holds the lock of the same place. Or the first
+ran on the master's own machine, as in a box of one machine, and that has booted since. The last
+accepted one is stored, so that a copy cannot slip in while the master restarts. An agent of before,
+which says nothing of itself, is taken as it was: at any time, with an unbroken memory.
 """
 
 from __future__ import annotations
@@ -12,8 +13,8 @@ import json
 
 from dlq_common.errors import IllegalTransition
 from dlq_master.control.loop.turn import Turn
-from dlq_master.control.nodes.state import META
-from dlq_master.control.stimuli.nodes import OpenSession
+from dlq_master.control.nodes.state import META, MasterBoots
+from dlq_master.control.stimuli.nodes import AgentInstance, OpenSession
 from dlq_master.model.ids import NodeId
 
 
@@ -28,6 +29,8 @@ def check(turn: Turn, ask: OpenSession) -> None:
         return
     if new.process_id == holder.process_id or new.place == holder.place:
         return
+    if _has_booted(state.nodes.instances.boots, holder, new):
+        return
     silent_s = turn.now_s - contact_s
     if silent_s >= state.terms.ttl_s:
         return
@@ -40,6 +43,28 @@ def check(turn: Turn, ask: OpenSession) -> None:
         id=ask.node_id,
         state="held",
     )
+
+
+def _has_booted(boots: MasterBoots, holder: AgentInstance, new: AgentInstance) -> bool:
+    """Whether the machine of the first, which was the former master's, has booted, and is ours now.
+    The first ended with its boot then.
+
+    Nothing else will do. A copied disk in another machine may tell the same machine id. But it has
+    a boot of its own, and shares none with this master.
+    """
+    return (
+        bool(new.machine_id)
+        and new.machine_id == holder.machine_id
+        and new.memory_id == holder.memory_id
+        and boots.former not in ("", boots.present)
+        and _boot_of(holder) == boots.former
+        and _boot_of(new) == boots.present
+    )
+
+
+def _boot_of(agent: AgentInstance) -> str:
+    """The id of its kernel's boot: the last part of its place."""
+    return agent.place.rpartition(":")[2].replace("-", "")
 
 
 def is_same_machine(turn: Turn, ask: OpenSession) -> bool:

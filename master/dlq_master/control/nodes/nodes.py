@@ -6,6 +6,8 @@ back. A silent node is SUSPECT, then UNREACHABLE with its attempts UNKNOWN. Only
 a margin is it DOWN, with its attempts lost.
 """
 
+import math
+
 from dlq_common.errors import Conflict, IllegalTransition, InvalidRequest, StaleFence
 from dlq_master.control.attempts import (
     dispatch,
@@ -44,7 +46,7 @@ from dlq_master.control.stimuli import (
     SetNodeFlags,
 )
 from dlq_master.control.stimuli.nodes import Beat
-from dlq_master.control.trials import resume_times, speeds
+from dlq_master.control.trials import first_steps, resume_times, speeds
 from dlq_master.model.attempts import attempt_steps as on_attempt
 from dlq_master.model.attempts.attempt import AttemptState
 from dlq_master.model.ids import NodeId
@@ -72,6 +74,7 @@ def open_session(turn: Turn, ask: OpenSession) -> Opened:
     turn.plan_due = True  # its GPUs may have been waited for
     state.nodes.unowned[ask.node_id] = {}
     state.nodes.unreleased[ask.node_id] = {}
+    first_steps.hello(turn, ask)
     # Its word on ends first: one that was recorded before a boot is an end, not a loss.
     acknowledged = reports.take(turn, ask.node_id, ask.reports)
     unbroken = instances.remembers(turn, ask)
@@ -346,7 +349,10 @@ def _hear(turn: Turn, node_id: NodeId, word: ReportedProgress) -> None:
             cause = f"{word.key} runs for nobody"
             turn.note("node_out_of_step", node_id=node_id, actor=f"node:{node_id}", cause=cause)
             turn.hang_up(node_id)
-    elif word.node_rank == 0 and word.age_s is not None:
+        return
+    if word.node_rank == 0:
+        _hear_of_start(turn, word)
+    if word.node_rank == 0 and word.age_s is not None:
         beat = Beat(word.step, word.total, word.loss, turn.now_s - word.age_s)
         resume_times.hear(turn, word.key, beat)
         turn.state.jobs.beats[word.key.job_id] = beat
@@ -355,6 +361,14 @@ def _hear(turn: Turn, node_id: NodeId, word: ReportedProgress) -> None:
     elif word.step is not None:  # of another node's rank: told when the job stalls
         steps = turn.state.attempts.stalls.steps
         steps.setdefault(word.key.job_id, {})[word.node_rank] = word.step
+
+
+def _hear_of_start(turn: Turn, word: ReportedProgress) -> None:
+    start = turn.state.attempts.stalls.starts.get(word.key.job_id)
+    if start is None or start.attempt != word.key.number:
+        first_steps.hear(turn, word)
+    elif start.due_s < math.inf:
+        first_steps.heard_again(turn, start, None if word.step is not None else word.age_s)
 
 
 def _watch_silence_of(turn: Turn, node: Node) -> None:
@@ -389,7 +403,7 @@ def _return_attempts(turn: Turn, node_id: NodeId) -> None:
         attempt = cluster.attempts[key]
         if attempt.state is not AttemptState.UNKNOWN or turn.state.nodes.is_unaccounted(attempt):
             continue
-        nodes = [cluster.nodes[slot.node_id] for slot in attempt.lease.allocation.slots]
+        nodes = [cluster.nodes[slot.node_id] for slot in attempt.place.slots]
         if all(node.state in (NodeState.UP, NodeState.SUSPECT) for node in nodes):
             reports.settle_return(turn, key)
 

@@ -27,6 +27,13 @@ from dlq_master.store.batch import Loaded
 META = "agent:"  # key of meta, before the node's id
 
 
+class MasterBoots(NamedTuple):
+    """The boots of the hosts of the former master and of this one, as 32 digits; "": unknown."""
+
+    former: str = ""
+    present: str = ""
+
+
 @dataclass(slots=True)
 class Instances:
     """`heard`: the agent that opened the last session. `known`: agents whose memory accounts for
@@ -37,6 +44,7 @@ class Instances:
     known: dict[NodeId, AgentInstance] = field(default_factory=dict)
     refused: dict[NodeId, AgentInstance] = field(default_factory=dict)  # and not yet told
     told: dict[NodeId, str] = field(default_factory=dict)  # whose refusal is in the journal
+    boots: MasterBoots = field(default_factory=MasterBoots)
 
 
 def restore_instances(instances: Instances, meta: Mapping[str, str]) -> None:

@@ -112,7 +112,7 @@ def where(allocation: Allocation) -> str:
     )
 
 
-_OF_CORES = ("cores", "core_memory_bytes")
+_OF_CORES = ("cores", "core_memory_bytes", "suspend_bytes")
 
 
 def _facts(event: object) -> dict[str, Fact]:

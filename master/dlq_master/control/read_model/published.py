@@ -273,18 +273,18 @@ class Published:
         before = self._attempts.get(attempt.key)
         self._keep(before, attempt if living else None)
         if before is not None and before.lease.allocation != attempt.lease.allocation:
-            for node_id in before.lease.allocation.node_ids:
+            for node_id in before.place.node_ids:
                 self._on_node[node_id].pop(attempt.key, None)
                 self.node_tally.touched(node_id)
         if living:
             self._attempts[attempt.key] = attempt
         else:
             self._attempts.pop(attempt.key, None)
-        for slot in attempt.lease.allocation.slots:
+        for slot in attempt.place.slots:
             here = self._on_node.setdefault(slot.node_id, {})
             self.node_tally.touched(slot.node_id)
             if living:
-                here[attempt.key] = slot.mask
+                here[attempt.key] = 0 if attempt.is_out else slot.mask
             else:
                 here.pop(attempt.key, None)
 
@@ -363,7 +363,7 @@ class Published:
 
     def pending_gpus(self) -> Counter[tuple[str, str]]:
         """The GPUs for which jobs wait, by queue and by the code of their main reason."""
-        return self._state.jobs.waits.pending.sums
+        return self._state.jobs.waits.pending
 
     def forecast_within(self) -> float | None:
         """The part of the newest starts that came in their forecast range; None: there are none."""

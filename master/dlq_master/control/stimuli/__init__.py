@@ -90,9 +90,11 @@ from dlq_master.control.stimuli.nodes import ReportedCheckpoint as ReportedCheck
 from dlq_master.control.stimuli.nodes import ReportedPhase as ReportedPhase
 from dlq_master.control.stimuli.nodes import ReportedProgress as ReportedProgress
 from dlq_master.control.stimuli.nodes import ReportedRank as ReportedRank
+from dlq_master.control.stimuli.nodes import Resume as Resume
 from dlq_master.control.stimuli.nodes import Save as Save
 from dlq_master.control.stimuli.nodes import Signal as Signal
 from dlq_master.control.stimuli.nodes import Stop as Stop
+from dlq_master.control.stimuli.nodes import Suspend as Suspend
 from dlq_master.control.stimuli.nodes import TakeEvidence as TakeEvidence
 from dlq_master.control.stimuli.nodes import ToldDisk as ToldDisk
 from dlq_master.control.stimuli.nodes import ToldGpu as ToldGpu
@@ -121,4 +123,4 @@ class PlanMade(Stimulus):
     answer: Answer
 
 
-Command: TypeAlias = Launch | Stop | Signal | Save | LookAtGpus
+Command: TypeAlias = Launch | Stop | Signal | Save | Suspend | Resume | LookAtGpus

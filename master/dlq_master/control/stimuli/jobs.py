@@ -250,6 +250,7 @@ class PauseJob(JobEdit):
     """Checkpoint it, free its GPUs, keep it on hold."""
 
     accept_loss: bool = True  # False: WorkWouldBeLost when it would lose what it has done
+    in_memory: bool = False  # without a save: it stays on its nodes, off their GPUs
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

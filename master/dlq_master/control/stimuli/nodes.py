@@ -5,6 +5,7 @@ from enum import StrEnum
 from typing import NamedTuple
 
 from dlq_master.control.stimuli.caller import Answered, NodeRequest, SessionReport
+from dlq_master.model.attempts.attempt import RankMove
 from dlq_master.model.ids import AttemptKey, NodeId
 from dlq_master.model.jobs.eligible import Array
 from dlq_master.model.jobs.recording import Evidence
@@ -209,6 +210,7 @@ class ReportedRank:
     gpus_held: str = ""  # it has ended, and this is why its GPUs are not proven free
     no_room: bool = False  # of one that could not start: a disk of its node is full
     image_digest: str = ""
+    move: RankMove | None = None  # of its GPU memory, as the last order wanted; None: none did
     start_cause: str = (
         ""  # why one could not be started, in a fixed word (dlq_common/start_causes.py)
     )
@@ -334,5 +336,19 @@ class Signal(RankCommand):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Save(RankCommand):
     """Ask one rank to save and go on; `number` rises with every request."""
+
+    number: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Suspend(RankCommand):
+    """Take one rank off its GPUs without a save; `number` rises with every order of its attempt."""
+
+    number: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Resume(RankCommand):
+    """Bring one suspended rank back to its GPUs; `number` likewise."""
 
     number: int

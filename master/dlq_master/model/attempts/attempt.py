@@ -7,7 +7,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from dlq_master.model.estimates.estimate import Basis
-from dlq_master.model.ids import AttemptKey, Fence, NodeId
+from dlq_master.model.ids import AttemptKey, Fence, JobId, NodeId
 from dlq_master.model.jobs.job import Checkpoint, EndReason
 from dlq_master.model.lease import Lease, LeaseKind
 from dlq_master.model.resources import Allocation, Request, Slot
@@ -22,6 +22,7 @@ class AttemptState(StrEnum):
     PREPARING = "preparing"  # image, directories
     STARTING = "starting"  # the barrier is open: all ranks are let go
     RUNNING = "running"
+    SUSPENDED = "suspended"  # off its GPUs without a save, on the way there, or on the way back
     PAUSING = "pausing"  # told to save and leave
     UNKNOWN = "unknown"  # at least one of its nodes is silent
     SUCCEEDED = "succeeded"
@@ -40,15 +41,16 @@ LIVE = frozenset(
         AttemptState.PREPARING,
         AttemptState.STARTING,
         AttemptState.RUNNING,
+        AttemptState.SUSPENDED,
         AttemptState.PAUSING,
         AttemptState.UNKNOWN,
     }
 )
 
 
-# States that hold GPUs and are neither stopping nor silent: a plan may renew them or let them
-# lapse.
-ACTIVE = LIVE - {AttemptState.PAUSING, AttemptState.UNKNOWN}
+# States that hold GPUs and are neither stopping, suspended nor silent: a plan may renew them or let
+# them lapse.
+ACTIVE = LIVE - {AttemptState.SUSPENDED, AttemptState.PAUSING, AttemptState.UNKNOWN}
 
 
 class RankPhase(StrEnum):
@@ -59,6 +61,16 @@ class RankPhase(StrEnum):
     STARTING = "starting"  # ready, at the barrier or past it
     RUNNING = "running"
     EXITED = "exited"  # confirmed gone: cgroup empty, GPUs released or withheld on its node
+
+
+class RankMove(NamedTuple):
+    """The answer of a rank to the last order to leave its GPUs without a save, or to come back."""
+
+    number: int  # of the order
+    state: str  # "moving", "suspended", "running", "stranded"
+    memory_bytes: int = 0  # of its GPU memory, in the memory of its host
+    took_s: float = 0.0
+    failure: str = ""  # why the order was not carried out
 
 
 class RankStatus(NamedTuple):
@@ -94,6 +106,7 @@ class RankStatus(NamedTuple):
     leaving: bool = False  # told to leave while the others go on
     joined_time_s: float | None = None  # of one that came while the others ran
     unfit: bool = False  # it was to join, and failed by itself
+    move: RankMove | None = None  # None: it has never been suspended
 
     @property
     def joined(self) -> bool:
@@ -146,6 +159,27 @@ class LiveResize(NamedTuple):
     fault: str = ""  # who was to join and does not, and why
 
 
+class SuspensionPhase(StrEnum):
+    """Where a suspended attempt stands."""
+
+    LEAVING = "leaving"  # its ranks were told to leave; its GPUs are still its own
+    OUT = "out"  # its GPUs are others' to have
+    COMING = "coming"  # its GPUs are its own again, and its ranks come back
+
+
+class Suspension(NamedTuple):
+    """An attempt is off its GPUs without a save (model/attempts/suspending.py), or moves."""
+
+    phase: SuspensionPhase
+    since_s: float  # when it was told to leave
+    allocation: Allocation  # its GPUs, to which it comes back
+    for_job: JobId | None = None  # for whom it left; None: a person's wish
+    why: str = ""
+    wanted_back: bool = False  # a person wants it back; not needed where it left for a job
+    out_s: float | None = None  # when its GPUs were free
+    memory_bytes: int = 0  # of GPU memory in the memory of its hosts
+
+
 class Attempt(NamedTuple):
     """One try. It holds its allocation's GPUs as long as it is live.
 
@@ -187,6 +221,10 @@ class Attempt(NamedTuple):
     # Seconds of its job's run time that a second did then, as measured; None: by that speed.
     pace: float | None = None
     together: bool = False  # of a member of a group: no rank starts before those of all members
+    suspension: Suspension | None = None  # it is SUSPENDED, or was when it was told to stop
+    moves: int = 0  # orders to its ranks to leave or to come back: the number of the last one
+    suspensions: int = 0  # how often it was off its GPUs so
+    carried_s: float = 0.0  # executed before it has its present GPUs, and in no checkpoint then
 
     @property
     def live(self) -> bool:
@@ -211,6 +249,19 @@ class Attempt(NamedTuple):
     def waits_for_others(self) -> bool:
         """Whether a rank that is ready waits for more than itself."""
         return self.together or len(self.ranks) > 1
+
+    @property
+    def is_out(self) -> bool:
+        """Whether it is off its GPUs without a save. It keeps its fence and its place."""
+        return self.suspension is not None and self.suspension.phase is SuspensionPhase.OUT
+
+    @property
+    def place(self) -> Allocation:
+        """Its GPUs, or those to which it comes back."""
+        out = self.suspension
+        if out is None or out.phase is not SuspensionPhase.OUT:
+            return self.lease.allocation
+        return out.allocation
 
     @property
     def claims(self) -> Allocation:
@@ -238,6 +289,8 @@ class Attempt(NamedTuple):
         """Whether those are soon free."""
         if self.state is AttemptState.RUNNING:
             return self.resize is not None
+        if self.state is AttemptState.SUSPENDED:
+            return self.suspension is not None and self.suspension.phase is SuspensionPhase.LEAVING
         return self.state is AttemptState.PAUSING
 
     @property
@@ -270,7 +323,7 @@ class Attempt(NamedTuple):
 
     def executed_s(self, now_s: float) -> float:
         started_s = self.started_time_s
-        if started_s is None:
+        if started_s is None or self.is_out:
             return 0.0
         until_s = now_s if self.ended_time_s is None else self.ended_time_s
         return until_s - started_s if until_s > started_s else 0.0

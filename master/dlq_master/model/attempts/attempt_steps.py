@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import assert_never
 
-from dlq_master.model.attempts import live_resize
+from dlq_master.model.attempts import live_resize, suspending
 from dlq_master.model.attempts.attempt import Attempt, AttemptState, LiveResize
 from dlq_master.model.estimates.estimate import Basis
-from dlq_master.model.ids import NodeId
+from dlq_master.model.ids import JobId, NodeId
 from dlq_master.model.jobs.job import Checkpoint, EndReason
 from dlq_master.model.lease import LeaseKind, until
 from dlq_master.model.resources import Allocation
@@ -112,6 +112,49 @@ class ResizeSettled:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SuspendAsked:
+    """Its ranks are to leave their GPUs without a save, for a job or by a person's wish."""
+
+    for_job: JobId | None = None
+    why: str = ""
+    memory_bytes: int = 0  # expected in the memory of its hosts
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Suspended:
+    """All its ranks stand still off their GPUs, which are proven free."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SuspendRefused:
+    """A rank did not leave. All of them run on, or come back."""
+
+    detail: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ResumeAsked:
+    """Its GPUs are its own again until the end of this term, and its ranks are to come back."""
+
+    term_end_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Unsuspended:
+    """All its ranks run on their GPUs again."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WantedBack:
+    """A person wants it back as soon as its GPUs are free."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReturnedSuspended:
+    """All nodes answer again; it is suspended."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Succeeded:
     """All ranks exited with 0, or the program said that it is done."""
 
@@ -186,6 +229,13 @@ AttemptEvent = (
     | ResizeBegun
     | LeaveAsked
     | ResizeSettled
+    | SuspendAsked
+    | Suspended
+    | SuspendRefused
+    | ResumeAsked
+    | Unsuspended
+    | WantedBack
+    | ReturnedSuspended
     | Succeeded
     | Measured
     | Failed
@@ -198,11 +248,12 @@ AttemptEvent = (
 )
 
 _S = AttemptState
-_A, _P, _B, _R, _X, _U = (
+_A, _P, _B, _R, _Z, _X, _U = (
     _S.ASSIGNED,
     _S.PREPARING,
     _S.STARTING,
     _S.RUNNING,
+    _S.SUSPENDED,
     _S.PAUSING,
     _S.UNKNOWN,
 )
@@ -220,28 +271,37 @@ TABLE: Mapping[tuple[AttemptState, type[AttemptEvent]], AttemptState] = {
     (_P, StopRequested): _X,
     (_B, StopRequested): _X,
     (_R, StopRequested): _X,
+    (_Z, StopRequested): _X,  # without its GPUs it can save nothing
     (_X, StopRequested): _X,  # another cause, or a shorter grace
     (_U, StopRequested): _U,  # remembered until the node returns
     **{(state, Renewed): state for state in (_A, _P, _B, _R, _U)},
     # node liveness
-    **{(state, NodeSilent): _U for state in (_A, _P, _B, _R, _X)},
+    **{(state, NodeSilent): _U for state in (_A, _P, _B, _R, _Z, _X)},
     (_U, ReturnedAssigned): _A,
     (_U, ReturnedPreparing): _P,
     (_U, ReturnedStarting): _B,
     (_U, ReturnedRunning): _R,
     (_U, ReturnedPausing): _X,
+    (_U, ReturnedSuspended): _Z,
     # checkpoints may be announced late
-    **{(state, Committed): state for state in (_A, _P, _B, _R, _X, _U)},
+    **{(state, Committed): state for state in (_A, _P, _B, _R, _Z, _X, _U)},
     # the scheduler, where a job is resized while it runs; then the agents' reports
     (_R, ResizeBegun): _R,
     **{(state, LeaveAsked): state for state in (_R, _U)},
     **{(state, ResizeSettled): state for state in (_R, _U)},
+    # the scheduler or a person; then the agents' reports; then the master, or a person
+    (_R, SuspendAsked): _Z,
+    (_Z, Suspended): _Z,
+    (_Z, SuspendRefused): _R,
+    (_Z, ResumeAsked): _Z,
+    (_Z, Unsuspended): _R,
+    **{(state, WantedBack): state for state in (_Z, _U)},
     # the end, once every rank is confirmed gone (or fenced)
-    **{(state, Succeeded): _S.SUCCEEDED for state in (_A, _P, _B, _R, _X, _U)},
+    **{(state, Succeeded): _S.SUCCEEDED for state in (_A, _P, _B, _R, _Z, _X, _U)},
     **{(state, Measured): _S.SUCCEEDED for state in (_R, _X, _U)},
-    **{(state, Failed): _S.FAILED for state in (_A, _P, _B, _R, _X, _U)},
+    **{(state, Failed): _S.FAILED for state in (_A, _P, _B, _R, _Z, _X, _U)},
     **{(state, StartFailed): _S.START_FAILED for state in (_A, _P, _B, _X, _U)},
-    **{(state, NodeLost): _S.NODE_LOST for state in (_A, _P, _B, _R, _X, _U)},
+    **{(state, NodeLost): _S.NODE_LOST for state in (_A, _P, _B, _R, _Z, _X, _U)},
     # only after a StopRequested, which UNKNOWN remembers
     **{(state, Preempted): _S.PREEMPTED for state in (_X, _U)},
     **{(state, PreemptedLost): _S.PREEMPTED_LOST for state in (_X, _U)},
@@ -268,6 +328,7 @@ _WEIGHT: Mapping[StopCause, int] = {
 _changed = changer(Attempt)
 _COMPLETED = EndReason.COMPLETED  # looked up once: it costs as much as two fields of a copy
 _OF_THE_LEASE = (Renewed, ResizeBegun, LeaveAsked, ResizeSettled)
+_OF_A_SUSPENSION = (SuspendAsked, Suspended, SuspendRefused, ResumeAsked, Unsuspended, WantedBack)
 
 
 def step(attempt: Attempt, event: AttemptEvent, *, at_s: float) -> Attempt:
@@ -282,6 +343,8 @@ def step(attempt: Attempt, event: AttemptEvent, *, at_s: float) -> Attempt:
         if isinstance(event, Renewed):
             return renewed(attempt, event)
         return _resized(attempt, event, at_s)._replace(state=target)
+    if isinstance(event, _OF_A_SUSPENSION):
+        return _moved(attempt, event, at_s)._replace(state=target)
     changes = _changes(attempt, event, at_s)
     changes["state"] = target
     return _changed(attempt, changes)
@@ -325,12 +388,22 @@ def _changes(  # noqa: C901 one case per event
             | ReturnedStarting()
             | ReturnedRunning()
             | ReturnedPausing()
+            | ReturnedSuspended()
         ):
             return {"known_before_silence": None}
         case Preparing() | Starting():
             return {}
         case Renewed() | ResizeBegun() | LeaveAsked() | ResizeSettled():
             return {}  # `step` replaces the lease
+        case (
+            SuspendAsked()
+            | Suspended()
+            | SuspendRefused()
+            | ResumeAsked()
+            | Unsuspended()
+            | WantedBack()
+        ):
+            return {}  # `step` replaces the suspension
         case _:
             assert_never(event)
 
@@ -378,6 +451,26 @@ def _resized(
     if after.lease.allocation is not attempt.lease.allocation and after.started_time_s is not None:
         return after._replace(started_time_s=at_s, resized_time_s=at_s)
     return after
+
+
+def _moved(
+    attempt: Attempt,
+    event: SuspendAsked | Suspended | SuspendRefused | ResumeAsked | Unsuspended | WantedBack,
+    at_s: float,
+) -> Attempt:
+    match event:
+        case SuspendAsked():
+            return suspending.leaving(attempt, event.for_job, event.why, event.memory_bytes, at_s)
+        case Suspended():
+            return suspending.gone_out(attempt, at_s)
+        case SuspendRefused():
+            return suspending.refused(attempt)
+        case ResumeAsked():
+            return suspending.coming(attempt, event.term_end_s, at_s)
+        case Unsuspended():
+            return attempt._replace(suspension=None)
+        case WantedBack():
+            return suspending.wanted_back(attempt)
 
 
 def _stopped(attempt: Attempt, event: StopRequested, at_s: float) -> Changes:

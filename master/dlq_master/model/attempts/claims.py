@@ -5,6 +5,7 @@ from __future__ import annotations
 from dlq_master.model.attempts.attempt import Attempt, AttemptState
 from dlq_master.model.ids import AttemptKey
 from dlq_master.model.nodes.capacity import Capacity
+from dlq_master.model.resources import Allocation
 
 # Looking an enum's member up costs more than comparing it, and these are on the hot path.
 _PAUSING = AttemptState.PAUSING
@@ -17,10 +18,15 @@ class Claims:
     def __init__(self, capacity: Capacity) -> None:
         self._capacity = capacity
         self.silent: dict[AttemptKey, None] = {}  # UNKNOWN attempts
+        self.out: dict[AttemptKey, Allocation] = {}  # suspended: where they come back to
         self.outgrown: list[Attempt] = []  # as they were before their GPUs changed
 
     def change(self, held: Attempt | None, holds: Attempt | None) -> None:
         """From one value of a live attempt to the next; None where there is none."""
+        if holds is not None and holds.is_out:
+            self.out[holds.key] = holds.place
+        elif held is not None and held.is_out:
+            del self.out[held.key]
         if held is not None and holds is not None:
             if _other_gpus(held, holds):
                 if held.lease.allocation != holds.lease.allocation:
@@ -77,4 +83,6 @@ def _other_gpus(held: Attempt, holds: Attempt) -> bool:
 
 
 def _is_going(attempt: Attempt | None) -> bool:
-    return attempt is not None and (attempt.regrant is not None or attempt.resize is not None)
+    return attempt is not None and (
+        attempt.regrant is not None or attempt.resize is not None or attempt.suspension is not None
+    )

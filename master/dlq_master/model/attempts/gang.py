@@ -55,6 +55,8 @@ _KEEPS_ALL = frozenset(
         on_attempt.Measured,
         on_attempt.ResizeBegun,
         on_attempt.ResizeSettled,
+        on_attempt.Suspended,
+        on_attempt.ResumeAsked,
     }
 )
 
@@ -128,6 +130,8 @@ def returned(attempt: Attempt) -> on_attempt.AttemptEvent:
     """All nodes of an UNKNOWN attempt answer again: where it stands by its ranks' phases."""
     if attempt.stop_cause is not None:
         return on_attempt.ReturnedPausing()
+    if attempt.suspension is not None:
+        return on_attempt.ReturnedSuspended()
     phases = [status.phase for status in attempt.ranks if not status.joining]
     if all(_ORDER[phase] >= _ORDER[RankPhase.RUNNING] for phase in phases):
         return on_attempt.ReturnedRunning()
@@ -228,7 +232,7 @@ def usage(attempt: Attempt, end: on_attempt.AttemptEvent, job: Job, until_s: flo
     """The consumption of a live attempt that ended so at `until_s` (`ended_s`): GPU-seconds of the
     reference, seconds, and seconds of its job's run time."""
     executed_s = attempt.executed_s(until_s)
-    width = attempt.lease.allocation.width
+    width = attempt.place.width
     gpus = job.request.weighed(width) * attempt.speed
     lost_s = 0.0 if type(end) in _KEEPS_ALL else work_at_risk_s(attempt, until_s)
     worked_s = executed_s - lost_s

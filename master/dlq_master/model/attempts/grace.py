@@ -5,7 +5,7 @@ Running jobs that need longer than is usually left are indexed, with the time le
 
 from __future__ import annotations
 
-from dlq_master.model.attempts.attempt import Attempt
+from dlq_master.model.attempts.attempt import Attempt, AttemptState
 from dlq_master.model.ids import JobId
 from dlq_master.model.jobs.job import Job, RunRules
 from dlq_master.model.lease import Terms
@@ -31,7 +31,7 @@ def stop_grace_s(attempt: Attempt, job: Job, cause: StopCause = StopCause.PREEMP
     """Seconds that a stop grants: 0 before the attempt runs, then the learned grace. A job of
     Slurm's that is over for good gets Slurm's wait.
     """
-    if attempt.started_time_s is None:
+    if attempt.started_time_s is None or attempt.state is AttemptState.SUSPENDED:
         return 0.0
     if cause in _FOR_GOOD and job.rules.kill_wait_s is not None:
         return job.rules.kill_wait_s
@@ -57,11 +57,13 @@ def work_at_risk_s(attempt: Attempt, now_s: float) -> float:
     """Seconds of execution that a kill at `now_s` would lose; 0 before it runs."""
     if attempt.started_time_s is None:
         return 0.0
-    safe_s = attempt.started_time_s
-    if attempt.checkpoint is not None:
-        safe_s = max(safe_s, attempt.checkpoint.time_s)
+    safe_s, carried_s = attempt.started_time_s, attempt.carried_s
+    if attempt.checkpoint is not None and attempt.checkpoint.time_s >= safe_s:
+        safe_s, carried_s = attempt.checkpoint.time_s, 0.0
+    if attempt.is_out:
+        return carried_s
     until_s = now_s if attempt.ended_time_s is None else attempt.ended_time_s
-    return max(0.0, until_s - safe_s)
+    return carried_s + max(0.0, until_s - safe_s)
 
 
 def percentile_95(values: tuple[float, ...]) -> float:

@@ -12,9 +12,11 @@ from dlq_master.model.attempts.attempt import ACTIVE, LIVE, Attempt
 from dlq_master.model.attempts.claims import Claims
 from dlq_master.model.attempts.costs import StopCosts
 from dlq_master.model.attempts.grace import SlowSaves
+from dlq_master.model.attempts.suspending import MoveCosts, SuspendRules
 from dlq_master.model.cache import Memo
 from dlq_master.model.cluster.migrations import Migrations
 from dlq_master.model.estimates.demand import Offers
+from dlq_master.model.estimates.first_steps import FirstSteps
 from dlq_master.model.estimates.history import History
 from dlq_master.model.estimates.slowdowns import Slowdowns
 from dlq_master.model.estimates.traffic import Packing
@@ -95,6 +97,8 @@ class Cluster:
         self.groups: dict[JobId, dict[JobId, None]] = {}  # members that have not ended, by group
         self.migrations = Migrations()
         self.by_term = self.running.by_term
+        self.suspends: SuspendRules | None = None  # of the policy; None: it saves and leaves
+        self.move_costs = MoveCosts()
         self.resizes_live = True  # False: a forecast, in which no joining rank is launched
         self._jobs: dict[JobId, Job] = {}
         self._attempts: dict[AttemptKey, Attempt] = {}
@@ -126,6 +130,7 @@ class Cluster:
         self.profiling = Profiling(terms.resume_s)
         self.history = History(ordering.refresh)
         self.costs = StopCosts()
+        self.first_steps = FirstSteps()
         self.ran = no_runs()  # how long jobs took, for machines that may be rented
         self.packing: Packing | None = None  # set by plans; None: shapes say nothing of it
         self.slowdowns = Slowdowns()
@@ -318,18 +323,31 @@ class Cluster:
             return position(job, (job.trial_time_s or 0.0,))
         return position(job, self.key(job, had(job, None, 0.0)))
 
+    def stands_first(self, job: Job) -> bool:
+        """Whether nobody who waits stands before it; it may have a live attempt."""
+        own = self.priority(job)
+        for priority, lines in self.waiting.by_priority.items():
+            if priority < own and lines:
+                return False
+            if priority == own and (front := next(lines.fronts(), None)) is not None:
+                return front[0] > self.stands(job)
+        return True
+
     def attempts_on(self, node_id: NodeId) -> tuple[AttemptKey, ...]:
-        """Live attempts that hold GPUs of the node, in the order of their keys. Attempts whose jobs
-        only have GPUs kept there, to go on later, are left out.
+        """Live attempts that hold GPUs of the node or are suspended there, in the order of their
+        keys. Attempts whose jobs only have GPUs kept there, to go on later, are left out.
         """
-        held = self.capacity.claims.get(node_id)
+        held = self.capacity.claims.get(node_id) or {}
+        if self.claims.out:  # suspended attempts hold no GPUs, and come back to these
+            out = [key for key, place in self.claims.out.items() if node_id in place.node_ids]
+            held = dict.fromkeys((*held, *out), 0)
         return tuple([key for key in sorted(held) if self._is_on(key, node_id)]) if held else ()
 
     def _is_on(self, key: AttemptKey, node_id: NodeId) -> bool:
         attempt = self._attempts[key]
         if attempt.regrant is None:
             return True
-        return any(slot.node_id == node_id for slot in attempt.lease.allocation.slots)
+        return any(slot.node_id == node_id for slot in attempt.place.slots)
 
     def put_node(self, node: Node) -> None:
         before = self.capacity.nodes.get(node.node_id)

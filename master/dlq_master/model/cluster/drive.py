@@ -11,11 +11,12 @@ from dataclasses import replace
 from functools import cache, lru_cache
 from typing import NamedTuple, assert_never
 
-from dlq_master.model.attempts import attempt_steps, gang, groups, live_resize
+from dlq_master.model.attempts import attempt_steps, gang, groups, live_resize, suspending
 from dlq_master.model.attempts.attempt import LIVE, Attempt, assigned
 from dlq_master.model.attempts.attempt_steps import AttemptEvent
 from dlq_master.model.attempts.first_failure import on_ailing_gpu
 from dlq_master.model.attempts.grace import stop_grace_s
+from dlq_master.model.attempts.suspending import SuspendRules
 from dlq_master.model.cluster.cluster import Cluster
 from dlq_master.model.estimates.demand import Offer
 from dlq_master.model.ids import AttemptKey, Fence, JobId, NodeId
@@ -120,6 +121,20 @@ def stop_attempt(
     """Ask a live attempt to save and leave, with the grace learned for its job."""
     grace_s = stop_grace_s(cluster.attempts[key], cluster.jobs[key.job_id], cause)
     event = attempt_steps.StopRequested(cause=cause, grace_s=grace_s)
+    return step_attempt(cluster, key, event, now_s)
+
+
+def suspend_attempt(
+    cluster: Cluster, key: AttemptKey, now_s: float, *, for_job: JobId | None, why: str
+) -> list[Happened]:
+    """Ask a running attempt to leave its GPUs without a save."""
+    attempt = cluster.attempts[key]
+    nodes = [cluster.nodes[node_id] for node_id in attempt.place.node_ids]
+    event = attempt_steps.SuspendAsked(
+        for_job=for_job,
+        why=why,
+        memory_bytes=sum(cluster.move_costs.nbytes(attempt, node) for node in nodes),
+    )
     return step_attempt(cluster, key, event, now_s)
 
 
@@ -358,6 +373,8 @@ def _renewed(term_end_s: float, kind: LeaseKind | None) -> attempt_steps.Renewed
 
 def _lapse(cluster: Cluster, lapse: Lapse, now_s: float) -> list[Happened]:
     key = lapse.key
+    if cluster.suspends is not None and _may_stay(cluster, lapse, cluster.suspends):
+        return suspend_attempt(cluster, key, now_s, for_job=lapse.for_job, why="outranked")
     stop = attempt_steps.StopRequested(
         cause=StopCause.PREEMPT, grace_s=lapse.grace_s, detail=f"for job {lapse.for_job}"
     )
@@ -366,6 +383,37 @@ def _lapse(cluster: Cluster, lapse: Lapse, now_s: float) -> list[Happened]:
     if lapse.grace_s == 0.0:  # preemption is free: it has saved already
         happened += step_attempt(cluster, key, attempt_steps.Preempted(), now_s)
     return happened
+
+
+def _may_stay(cluster: Cluster, lapse: Lapse, rules: SuspendRules) -> bool:
+    """Whether an outranked job leaves its GPUs without a save, and keeps its place. It does so for
+    a short one, where its node can hold it. The policy may ask that it is cheaper, too.
+    """
+    if lapse.reason.code is not ReasonCode.OUTRANKED or lapse.grace_s == 0.0:
+        return False
+    attempt, job = cluster.attempts[lapse.key], cluster.jobs[lapse.key.job_id]
+    nodes = [cluster.nodes[node_id] for node_id in attempt.lease.allocation.node_ids]
+    if len(nodes) != 1 or suspending.obstacle(attempt, job, nodes):
+        return False  # a gang would wait for all of its GPUs at once
+    if not suspending.is_short(cluster.jobs[lapse.for_job], rules):
+        return False
+    if any(_held_bytes(cluster, attempt, node) > node.suspend_bytes for node in nodes):
+        return False
+    if not rules.only_cheaper:
+        return True
+    terms, costs = cluster.terms, cluster.costs
+    stop_s = costs.pause_s(job, terms) + costs.resume_s(job, terms)
+    return 2.0 * cluster.move_costs.seconds(attempt, nodes) < stop_s
+
+
+def _held_bytes(cluster: Cluster, attempt: Attempt, node: Node) -> int:
+    """GPU memory in the memory of a node, with that of an attempt that is to leave."""
+    there = 0
+    for key, place in cluster.claims.out.items():
+        out = cluster.attempts[key].suspension
+        if out is not None and node.node_id in place.node_ids:
+            there += out.memory_bytes // len(place.node_ids)
+    return there + cluster.move_costs.nbytes(attempt, node)
 
 
 def _leaving(cluster: Cluster, lapse: Lapse) -> JobEvent:
@@ -441,7 +489,8 @@ def _rewidened(
     if job.ended:
         return None
     used = gang.usage(before, event, job, gang.ended_s(before, now_s))
-    return job_steps.WidthChanged(usage=used, gpu_type=_gpu_type(cluster, after, job))
+    has = before if after.is_out else after
+    return job_steps.WidthChanged(usage=used, gpu_type=_gpu_type(cluster, has, job))
 
 
 def _charge_share(cluster: Cluster, attempt: Attempt, job: Job, until_s: float) -> None:

@@ -16,8 +16,9 @@ from typing import Final, NamedTuple, TypeVar
 
 from dlq_master.model.attempts import costs
 from dlq_master.model.cluster.cluster import Cluster
-from dlq_master.model.estimates import demand, history
+from dlq_master.model.estimates import demand, first_steps, history
 from dlq_master.model.estimates.demand import Offer
+from dlq_master.model.estimates.first_steps import FirstSteps
 from dlq_master.model.estimates.lessons import Lesson, Newest, Ring, newest_of
 from dlq_master.model.jobs import machine_runs, trials, type_paces
 from dlq_master.model.jobs.likeness import Likeness
@@ -52,13 +53,15 @@ _RAN: Final = Ring[MachineRun](
     lambda fact: (fact[:-2], fact[-2:]),
     lambda of, words: MachineRun(of[0], int(of[1]), of[2], of[3], of[4], of[5], *words),
 )
-RUNS, COSTS, ERRORS, PACES = "run", "cost", "error", "pace"  # kinds of the rows of families
+# Kinds of the rows of families.
+RUNS, COSTS, ERRORS, PACES, FIRST_STEPS = "run", "cost", "error", "pace", "first"
 SCALE, DEMAND, DISTRIBUTION = "scale", "demand", "distribution"  # rows of which there is one
 _MOST: Final = {
     RUNS: trials.FAMILIES_KEPT,
     COSTS: costs.FAMILIES_KEPT,
     ERRORS: trials.ERRING_KEPT,
     PACES: type_paces.KINDS_KEPT,
+    FIRST_STEPS: first_steps.FAMILIES_KEPT,
 }
 
 
@@ -98,6 +101,10 @@ class LearnedRows:
         changes = cluster.costs.changes
         if changes != told[COSTS]:
             self._of_families(COSTS, changes, _cost_rows(cluster, told[COSTS]), rows, dropped)
+        begun = cluster.first_steps
+        if begun.changes != told[FIRST_STEPS]:
+            new = _first_step_rows(begun, told[FIRST_STEPS])
+            self._of_families(FIRST_STEPS, begun.changes, new, rows, dropped)
         rows += self._changed_singles(cluster, known)
         return ChangedLessons(rows, dropped)
 
@@ -158,6 +165,8 @@ class LearnedRows:
         cluster.ran = newest_of(*_RAN.facts(by_kind[_RAN.kind], 6, 2), machine_runs.RING)
         families = {name: _costs(row) for name, row in _in_order(by_kind[COSTS])}
         cluster.costs.recollect(families, self._told[COSTS])
+        begun = {name: row.numbers for name, row in _in_order(by_kind[FIRST_STEPS])}
+        cluster.first_steps.recollect(begun, self._told[FIRST_STEPS])
         known = cluster.profiling.remembered
         self._told |= {
             _RATIOS.kind: known.ratios.total,
@@ -233,6 +242,13 @@ def _cost_rows(cluster: Cluster, told: int) -> Iterator[Lesson]:
     for back, (family, seen) in zip(range(len(new) - 1, -1, -1), reversed(new), strict=True):
         numbers = (float(len(seen.pauses)), *seen.pauses, *seen.resumes)
         yield Lesson(f"{COSTS}/{family}", count - back, numbers)
+
+
+def _first_step_rows(known: FirstSteps, told: int) -> Iterator[Lesson]:
+    """Likewise of first steps."""
+    new = list(islice(reversed(known.families.items()), known.changes - told))
+    for back, (family, times) in zip(range(len(new) - 1, -1, -1), reversed(new), strict=True):
+        yield Lesson(f"{FIRST_STEPS}/{family}", known.changes - back, times)
 
 
 def _by_number(row: Lesson) -> int:

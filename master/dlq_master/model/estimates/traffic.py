@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import NamedTuple
 
 from dlq_master.model.resources import Shape
@@ -55,7 +56,7 @@ class Packing(NamedTuple):
         explicit number of nodes is its user's choice."""
         if shape.gpus == 1 or shape.nodes is not None:
             return shape
-        return shape._replace(together=self.together(profile))
+        return _kept(shape, self.together(profile))
 
     def cause(self, profile: TrafficProfile | None) -> str:
         """Why the job is kept together, for people."""
@@ -76,6 +77,12 @@ class Packing(NamedTuple):
             f"its largest tensor is {skew:.0%} of its model (PACKLIMIT "
             f"{self.skew_limit:.1%}{learned})"
         )
+
+
+@lru_cache(maxsize=4096)
+def _kept(shape: Shape, together: bool | None) -> Shape:
+    """One value for all jobs of a shape: a plan and a list ask for that of each."""
+    return shape._replace(together=together)
 
 
 _UNKNOWN = TrafficProfile()

@@ -63,6 +63,7 @@ ACTIONS: Mapping[str, Action] = {
     "power_brake": Action.MONITOR,
     "nvlink_down": Action.MONITOR,
     "nvlink_errors": Action.MONITOR,
+    "odd_answer": Action.MONITOR,  # a side question failed: the GPU itself answers
     "held": Action.WAIT,  # something computes on it, or holds its memory, for no job of ours
     "mig_mode": Action.WAIT,  # MIG is on: it is no whole GPU
     "timeout": Action.WAIT,

@@ -125,6 +125,7 @@ class Node(NamedTuple):
     resizes_live: bool = False  # its agent knows how ranks join and leave a job that runs
     cores: int = 0  # that it gives to jobs without GPUs; the others are for its GPUs
     core_memory_bytes: int = 0  # that each of these brings to its job
+    suspend_bytes: int = 0  # of its memory, for GPU memory of suspended jobs; 0: it suspends none
     doubt: Doubt | None = None  # jobs over several nodes rather get others
 
     @property

@@ -61,6 +61,7 @@ class Registered:
     pool: NodePool = NodePool.TRAINING
     cores: int = 0
     core_memory_bytes: int = 0
+    suspend_bytes: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -237,6 +238,7 @@ def step(  # noqa: C901 one case per event
                 pool=event.pool,
                 cores=event.cores,
                 core_memory_bytes=event.core_memory_bytes,
+                suspend_bytes=event.suspend_bytes,
                 last_contact_s=at_s,
                 vanished_time_s=None,
             )

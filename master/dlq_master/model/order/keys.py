@@ -62,8 +62,8 @@ def had(job: Job, attempt: Attempt | None, now_s: float, kept_s: float = 0.0) ->
     """`attempt`: its live one, if it has one. `kept_s`: it stands ahead by so many seconds."""
     if job.request.sizes:
         return _had_elastic(job, attempt, now_s, kept_s)
-    executed_s = job.worked_s
-    unaged_s = _unaged_s(job, now_s)
+    executed_s, since_s = job.worked_s, job.queued_since_s
+    unaged_s = (now_s if since_s is None else since_s) - job.queued_s
     if attempt is None or attempt.started_time_s is None:
         return _had((job.attained_gpu_s, executed_s, None, unaged_s, kept_s))
     runs_s = now_s - attempt.started_time_s
@@ -78,7 +78,8 @@ def had(job: Job, attempt: Attempt | None, now_s: float, kept_s: float = 0.0) ->
 
 def _had_elastic(job: Job, attempt: Attempt | None, now_s: float, kept_s: float) -> Had:
     """Its seconds count as many as they would on the GPUs that it asked for."""
-    unaged_s = _unaged_s(job, now_s)
+    since_s = job.queued_since_s
+    unaged_s = (now_s if since_s is None else since_s) - job.queued_s
     if attempt is None or attempt.started_time_s is None:
         return Had(job.attained_gpu_s, job.worked_s, None, unaged_s, kept_s)
     runs_s, gpus = now_s - attempt.started_time_s, attempt.lease.allocation.width
@@ -86,11 +87,6 @@ def _had_elastic(job: Job, attempt: Attempt | None, now_s: float, kept_s: float)
     worked_s = job.worked_s + runs_s * job.sure_speed_on(gpus) * paced
     attained_gpu_s = job.attained_gpu_s + runs_s * gpus * attempt.speed
     return Had(attained_gpu_s, worked_s, attempt.started_time_s, unaged_s, kept_s)
-
-
-def _unaged_s(job: Job, now_s: float) -> float:
-    since_s = job.queued_since_s
-    return (now_s if since_s is None else since_s) - job.queued_s
 
 
 def position(job: Job, key: tuple[float, ...]) -> int:

@@ -69,6 +69,7 @@ _TEMPLATES: Mapping[ReasonCode, str] = {
     ReasonCode.MACHINE_COMING: "a machine is rented for it: {detail}",
     ReasonCode.NOT_RENTED: "nothing can be rented for it now: {detail}",
     ReasonCode.RUNTIME: "it has an image, and {detail}",
+    ReasonCode.SUSPENDED: "it is off its GPUs without a save, {detail}{holders}",
     ReasonCode.NODES_CLOSED: "it fits only when these nodes take new work again: {detail}",
     ReasonCode.FRAGMENTATION: "needs {gpus} {detail}{holders}",
     ReasonCode.CONSOLIDATION: "waits to be kept together: needs {gpus} {detail}{holders}",

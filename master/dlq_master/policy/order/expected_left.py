@@ -44,9 +44,14 @@ def expected_left(profile_s: float | None, aging: float = 0.0) -> KeyRule:
         def key(job: Job, had: Had) -> tuple[float, ...]:
             request = job.request
             base = request.weighed(request.base)
-            left = _left(job, had, profile_s, base)
-            if left is not None:
-                return left + aging * had.unaged_s, base
+            if (
+                job.duration_estimate_s is not None
+                or job.steps
+                or (profile_s is not None and had.executed_s < profile_s)
+            ):  # of most jobs nothing is known, and an order asks for thousands of keys
+                left = _left(job, had, profile_s, base)
+                if left is not None:
+                    return left + aging * had.unaged_s, base
             left = _unknown_gpu_s(known, had.attained_gpu_s, had.kept_s * base)
             if stride_s:
                 left += floor(had.unaged_s / stride_s) * FIRST_GPU_S

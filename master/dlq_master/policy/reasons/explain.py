@@ -101,7 +101,7 @@ def _before_any_decision(view: View, policy: Policy, job_id: JobId) -> tuple[Rea
     if job.ended:
         return (Reason(ReasonCode.ENDED, detail=job.state.value),)
     if job.live_attempt is not None:
-        return ()
+        return _suspended(view, job)
     if job.state is JobState.HELD:
         held = Reason(hold_code(job), detail=job.hold_reason)
         # A user that releases it shall know what it waits for then.
@@ -117,6 +117,24 @@ def _before_any_decision(view: View, policy: Policy, job_id: JobId) -> tuple[Rea
     if job.state is JobState.PENDING:
         return (_not_admitted(view, policy, job),)
     return None
+
+
+def _suspended(view: View, job: Job) -> tuple[Reason, ...]:
+    """For a job that is off its GPUs without a save: the reason, and the jobs on them now."""
+    attempt = view.cluster.live_attempt(job)
+    out = None if attempt is None else attempt.suspension
+    if attempt is None or out is None:
+        return ()
+    there = {
+        key.job_id
+        for node_id, mask in out.allocation.slots
+        for key, held in view.cluster.capacity.claims.get(node_id, {}).items()
+        if held & mask and key != attempt.key
+    }
+    left = "until dlq resume" if out.for_job is None else f"for job {out.for_job}"
+    wanted = out.for_job is None and out.wanted_back
+    words = "and comes back when its GPUs are free" if wanted else left
+    return (Reason(ReasonCode.SUSPENDED, detail=words, blocking_jobs=tuple(sorted(there))),)
 
 
 def _paused(view: View, policy: Policy, job: Job, *, holders: bool) -> tuple[Reason, ...]:

@@ -62,7 +62,8 @@ class Preset(NamedTuple):
 SKEW = ("pack", "packlimit", "predict", "tolerate")
 PLACE = ("place", "search", "reclaim", *SKEW)
 COMMON = (*PLACE, "preempt")
-GUARDED = ("min_run", "max_preemptions")  # of a policy that preempts
+# Of a policy that preempts.
+GUARDED = ("min_run", "max_preemptions", "suspend", "suspend_guests_s")
 _BY_WORK = (*GUARDED, "hysteresis", "aging")  # and whose key is in what is left to do
 _TRIALS = ("profile_s", "profile_floor", "submit_gpus")
 _CHRONUS = (

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from types import MappingProxyType
 
+from dlq_master.model.attempts.suspending import SuspendRules
 from dlq_master.model.jobs.accounts import tells_of_members
 from dlq_master.model.order.keys import KeyRule
 from dlq_master.model.order.order import Ordering
@@ -57,6 +58,8 @@ def build(
     chosen = chosen._replace(place=packing(chosen.place, chosen.pack))
     if "search" in words and chosen.place.name != "local-search":
         raise PolicyError(f"policy {name}: setting 'search' needs place=local-search")
+    if chosen.preempt is Taking.SUSPEND:
+        chosen = chosen._replace(preempt=Taking.AT_ONCE, suspend=chosen.suspend or SuspendRules())
     if chosen.preempt is Taking.AT_ONCE:
         chosen = _at_once(name, preset, chosen, words)
     if preset.promises and chosen.spot not in BY_WORK:
@@ -83,6 +86,7 @@ def build(
         packing=_packing(name, chosen, words),
         taking=_taking(preset, chosen),
         guards=chosen.guards,
+        suspends=chosen.suspends if preset.preempts else None,
         rule=_rule(preset, chosen),
         know=chosen.know if preset.knows else Know.UNKNOWN,
         blocking=preset.blocking,

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from difflib import get_close_matches
 from typing import Any, NamedTuple
 
+from dlq_master.model.attempts.suspending import SuspendRules
 from dlq_master.model.jobs.trials import WINDOW_S
 from dlq_master.model.order.order import Discipline, PromoteTo
 from dlq_master.policy.order.gittins import Index, Last
@@ -115,6 +115,15 @@ class PolicySettings(NamedTuple):
     foresight: bool = False
     queue_floor: QueueFloor | None = None
     keep_gpus_s: float = 0.0
+    suspend: SuspendRules | None = None
+    suspend_guests_s: float = SuspendRules().guest_s
+
+    @property
+    def suspends(self) -> SuspendRules | None:
+        """The rules by which jobs leave their GPUs without a save; None: none does."""
+        if self.suspend is None:
+            return None
+        return self.suspend._replace(guest_s=self.suspend_guests_s)
 
     @property
     def guards(self) -> Guards:
@@ -138,7 +147,13 @@ PLACEMENTS = {
 }
 _ORDERS = {order.value: order for order in (Discipline.REQUEUE, Discipline.FIRST_START)}
 _KNOWLEDGE = {know.value: know for know in Know}
-_TAKINGS = {"charged": Taking.BOUNDARY, "at-once": Taking.AT_ONCE, "free": Taking.FREE}
+_TAKINGS = {
+    "charged": Taking.BOUNDARY,
+    "at-once": Taking.AT_ONCE,
+    "suspend": Taking.SUSPEND,
+    "free": Taking.FREE,
+}
+_SUSPENDS = {"off": None, "always": SuspendRules(), "cheaper": SuspendRules(only_cheaper=True)}
 
 
 def parse(name: str, allowed: tuple[str, ...], words: Mapping[str, str]) -> PolicySettings:
@@ -172,6 +187,8 @@ def read(
 
 def suggestion(word: str, known: tuple[str, ...]) -> str:
     """`; did you mean ...?` or what there is."""
+    from difflib import get_close_matches  # a master starts without it
+
     close = get_close_matches(word, known, n=1)
     return f"; did you mean {close[0]!r}?" if close else f" (there are: {', '.join(sorted(known))})"
 
@@ -342,6 +359,8 @@ _READERS: Mapping[str, tuple[str, Callable[[str], object]]] = {
     "submit_gpus": ("submit_gpus", _or_word({"off": None}, count)),
     "min_run": ("min_run", _or_word({"0": 0.0, "off": 0.0}, _positive)),
     "hysteresis": ("hysteresis", _or_word({"0": 0.0, "off": 0.0}, _positive)),
+    "suspend": ("suspend", one_of(_SUSPENDS)),
+    "suspend_guests_s": ("suspend_guests_s", _positive),
     "max_preemptions": ("max_preemptions", _or_word({"off": None}, count)),
     "aging": ("aging", _or_word({"off": 0.0}, _share)),
     "foresight": ("foresight", one_of({"off": False, "on": True})),

@@ -54,22 +54,18 @@ def protects(
         return False
     if guards.most is not None and job.displaced >= guards.most and band < _BORROW:
         return True
-    return _is_new(cluster, guards, job, attempt, by_s)
-
-
-def _is_new(
-    cluster: Cluster, guards: Guards, job: Job, attempt: Attempt, by_s: float | None = None
-) -> bool:
     if not guards.min_run:
         return False
-    if by_s is None:
-        by_s = attempt.lease.term_end_s
-    return by_s < _old_s(cluster, guards, job, attempt)
+    until_s = attempt.lease.term_end_s if by_s is None else by_s
+    return until_s < _old_s(cluster, guards, job, attempt)
 
 
 def _old_s(cluster: Cluster, guards: Guards, job: Job, attempt: Attempt) -> float:
     """When it has run for its minimum."""
-    return _since_s(attempt) + guards.min_run * pause_and_resume_s(cluster, job)
+    since_s = attempt.started_time_s
+    if since_s is None:
+        since_s = attempt.assigned_time_s
+    return since_s + guards.min_run * pause_and_resume_s(cluster, job)
 
 
 def _since_s(attempt: Attempt) -> float:
@@ -102,7 +98,8 @@ def young(cluster: Cluster, guards: Guards, keys: Iterable[AttemptKey]) -> froze
             for key in keys
             if key.job_id in sized
             and cluster.elastic(jobs[key.job_id])
-            and _is_new(cluster, guards, jobs[key.job_id], attempts[key])
+            and attempts[key].lease.term_end_s
+            < _old_s(cluster, guards, jobs[key.job_id], attempts[key])
         ]
     )
 

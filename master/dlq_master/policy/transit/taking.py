@@ -20,6 +20,8 @@ class Taking(StrEnum):
     BOUNDARY = "boundary"  # at a boundary of the best-effort grid, decided early enough to save
     AT_ONCE = "at-once"  # at any event, with the time to save; terms end on the grid all the same
     FREE = "free"  # at any event and at no cost; simulations only
+    # In settings only: as at-once, and without a save for a short job.
+    SUSPEND = "suspend"
 
 
 class LeaseRules(NamedTuple):

@@ -10,7 +10,17 @@ from typing import Any, Final, NamedTuple
 from dlq.v1 import agent_service_pb2 as agent
 from dlq.v1 import job_pb2, lease_pb2
 from dlq_common.text.wire import filled, to_duration
-from dlq_master.control.stimuli import Command, Launch, LookAtGpus, Opened, Save, Signal, Stop
+from dlq_master.control.stimuli import (
+    Command,
+    Launch,
+    LookAtGpus,
+    Opened,
+    Resume,
+    Save,
+    Signal,
+    Stop,
+    Suspend,
+)
 from dlq_master.control.stimuli.nodes import RankCommand
 from dlq_master.rpc.agents.checkpoint_places import CheckpointPlaces
 from dlq_master.rpc.agents.task import fit_to_task
@@ -67,6 +77,10 @@ def command_message(command: Command, epoch: int, places: CheckpointPlaces) -> a
             message.signal.CopyFrom(filled(agent.SignalCommand, command, **_rank_of(command)))
         case Save():
             message.save.CopyFrom(filled(agent.SaveCommand, command, **_rank_of(command)))
+        case Suspend():
+            message.suspend.CopyFrom(filled(agent.SuspendCommand, command, **_rank_of(command)))
+        case Resume():
+            message.resume.CopyFrom(filled(agent.ResumeCommand, command, **_rank_of(command)))
     return message
 
 

@@ -218,7 +218,7 @@ class AuditWriter:
         """Nothing since the last sync is believed to be there. Waiting callers hear of it."""
         if not self._failure:
             self._log.error("audit_not_written", error=str(error), lines=len(self._entries))
-        self._failure = error.strerror or str(error)
+        self._failure = f"{self._path}: {error.strerror or error}"
         if self._chain is not None:
             self._chain.rewind()
         with self._changed:
@@ -281,5 +281,5 @@ class AuditWriter:
 def _unavailable(why: str) -> AuditUnavailable:
     return AuditUnavailable(
         f"the audit log cannot be written ({why}); the change may have been made all the same",
-        hint="look before you repeat it",
+        hint="look before you repeat it; make room, or mend the disk, on the master's host",
     )

@@ -10,7 +10,7 @@ this user, too, and the master decides about their roles and teams (group_grants
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
@@ -68,6 +68,7 @@ class Door:
         """
         self.signs: Signs | None = None  # None: each certificate that TLS believes counts
         self.refusal: Callable[[User], str] = lambda _user: ""  # of a user, by the host's accounts
+        self.looks: Callable[[str], Awaitable[object] | None] = lambda _name: None  # at the host
         self._cluster = cluster
         self._members = members
         self._clock = clock
@@ -101,6 +102,12 @@ class Door:
                 user=identity.name,
                 needs=" or ".join(sorted(call.method.roles)) or "nobody",
             )
+
+    def account_due(self, call: Call) -> Awaitable[object] | None:
+        """The look-up of the caller's account, where it is due. The call waits for it, and must be
+        let in anew.
+        """
+        return None if call.caller.role == Role.NODE else self.looks(call.caller.name)
 
     def check_member(self, identity: CertifiedIdentity) -> LetIn:
         """Unauthenticated unless this holder is known here, now, with this role.

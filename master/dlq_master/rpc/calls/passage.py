@@ -38,6 +38,8 @@ class Passage:
     leave: Callable[[Call], None]  # for each call that has entered
     times: CallTimes
     open: OpenCalls
+    account_due: Callable[[Call], Awaitable[object] | None] = lambda _call: None
+    """The look-up of the caller's account, where one is due. The rights may be others then."""
 
     def of(self, call: Call) -> Passing:
         """This call passes: a context for its handler."""
@@ -59,6 +61,9 @@ class Passing:
         passage.audit.begin(call)
         try:
             passage.let_in(call)
+            if (due := passage.account_due(call)) is not None:
+                await due
+                passage.let_in(call)
             passage.audit.accept(call)
             await passage.enter(call)
             if call.streaming:

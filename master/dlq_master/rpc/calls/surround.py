@@ -13,12 +13,15 @@ from google.protobuf.message_factory import GetMessageClass
 from grpc import aio
 
 from dlq_common.errors import InvalidRequest
+from dlq_common.identity.pki import Role
+from dlq_master.control.loop.failpoints import AFTER, BEFORE
 from dlq_master.rpc.calls.call import Call, Context
 from dlq_master.rpc.calls.errors import forget_frames
 from dlq_master.rpc.calls.parts import MasterParts
 from dlq_master.rpc.calls.passage import Passage
 from dlq_master.rpc.calls.roles import NOBODY, RpcMethod
 
+Stumble = Callable[[str, str], None]  # the sender, and when; it may raise
 UNREADABLE = object()  # in place of a request whose bytes are no message
 _KINDS: Mapping[tuple[bool, bool], Callable[..., Any]] = {
     (False, False): grpc.unary_unary_rpc_method_handler,
@@ -36,17 +39,46 @@ NOBODYS = RpcMethod(NOBODY, _nobodys)  # a method that is missing in the table
 
 
 def served(
-    service: str, methods: Mapping[str, RpcMethod], passage: Passage, parts: MasterParts
+    service: str,
+    methods: Mapping[str, RpcMethod],
+    passage: Passage,
+    parts: MasterParts,
+    stumble: Stumble | None = None,
 ) -> grpc.GenericRpcHandler:
     """All methods of a service of the wire. A method that the table lacks is let through to
-    nobody.
+    nobody. `stumble`: a failpoint that handlers pass.
     """
     wire = Default().FindServiceByName(service)
-    handlers = {
-        one.name: _handler(one, methods.get(one.name, NOBODYS), passage, parts)
-        for one in wire.methods
-    }
+    handlers = {}
+    for one in wire.methods:
+        method = methods.get(one.name, NOBODYS)
+        if stumble is not None:
+            method = method._replace(handler=stumbling(method.handler, stumble))
+        handlers[one.name] = _handler(one, method, passage, parts)
     return grpc.method_handlers_generic_handler(service, handlers)
+
+
+def stumbling(handler: Callable[..., Any], stumble: Stumble) -> Callable[..., Any]:
+    """The same handler, between two passages of the failpoint."""
+
+    def passed(call: Call, when: str) -> None:
+        if call.identity is not None:
+            kind = "node" if call.identity.role is Role.NODE else "user"
+            stumble(f"{kind}:{call.identity.name}", when)
+
+    async def answering(call: Call, request: Any) -> Any:
+        passed(call, BEFORE)
+        answer = await handler(call, request)
+        passed(call, AFTER)
+        return answer
+
+    async def streaming(call: Call, request: Any) -> AsyncIterator[Any]:
+        passed(call, BEFORE)
+        async for response in handler(call, request):
+            yield response
+        passed(call, AFTER)
+
+    return streaming if inspect.isasyncgenfunction(handler) else answering
 
 
 def _handler(

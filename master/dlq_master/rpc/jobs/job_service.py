@@ -221,8 +221,8 @@ async def release_job(call: Call, request: wire.ReleaseJobRequest) -> wire.Relea
 
 
 async def pause_job(call: Call, request: wire.PauseJobRequest) -> wire.PauseJobResponse:
-    accept = request.accept_loss
-    after = await changed(call, request, lambda edit: PauseJob(**edit, accept_loss=accept))
+    how = {"accept_loss": request.accept_loss, "in_memory": request.in_memory}
+    after = await changed(call, request, lambda edit: PauseJob(**edit, **how))
     return wire.PauseJobResponse(**after, losses=_losses(after))
 
 

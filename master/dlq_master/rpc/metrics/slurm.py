@@ -18,9 +18,10 @@ from dlq_master.model.jobs.job import JobState
 from dlq_master.rpc.metrics.exposition import MetricFamily, by, gauge
 from dlq_master.rpc.metrics.page import shown_jobs
 
-_PENDING, _RUNNING, _CONFIGURING, _COMPLETING = STATES = (
+_PENDING, _RUNNING, _SUSPENDED, _CONFIGURING, _COMPLETING = STATES = (
     "pending",
     "running",
+    "suspended",
     "configuring",
     "completing",
 )
@@ -35,6 +36,7 @@ _STATES: Final[Mapping[str, str]] = {
     AttemptState.RUNNING.value: _RUNNING,
     AttemptState.UNKNOWN.value: _RUNNING,
     PROFILING: _RUNNING,
+    AttemptState.SUSPENDED.value: _SUSPENDED,
     AttemptState.PAUSING.value: _COMPLETING,
 }
 # The words of node_tally.py, and the ends of names: those of exporters and those of Slurm.

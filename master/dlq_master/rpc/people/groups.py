@@ -1,26 +1,39 @@
-"""The groups of users follow their accounts on the master's host. A removed group is gone at the
-next start of a job. A uid with another name there ends the rights of its user.
+"""Users and their groups follow the accounts on the master's host.
 
-Accounts are read at each login, once a minute for everybody, and within a second of a change of
-`/etc/passwd` or `/etc/group`. An account that cannot be found changes nothing: a directory service
-that is away looks the same as an account that was deleted. A uid with another name is an answer.
-Its user is refused from then on, since jobs and files of that uid are the other person's.
+An account is read at each login, and at a call when that was not done in the last two seconds
+(`FRESH_S`). A call waits half a second for it (`WAIT_S`), and the loop for nothing. A directory
+service that answers later, or not, leaves what was read before; after five minutes (`KNOWN_S`) the
+groups count no more. Everybody is looked up once a minute too, and within a second of a change of
+`/etc/passwd` or `/etc/group`. That ends open streams.
+
+Two answers end the rights of a user. Their uid has another name, so that jobs and files of it are
+another person's. Or their account is gone. An account of the host's own files is believed to be
+gone. A directory is believed when it finds another of its accounts at this moment: otherwise one
+that is away would end everybody's rights. Users without an account here keep the rights that
+an admin gave. `accounts-seen.json` in the state directory names the others.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+import json
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
 from dlq_common.daemon.logs import get_logger
 from dlq_common.errors import DlqError, PermissionDenied
+from dlq_common.identity.files import write_public
 from dlq_master.control.read_model.ports import Control
 from dlq_master.control.stimuli import RefreshUser, User
-from dlq_master.rpc.people.host_accounts import HostAccount, HostAccounts
+from dlq_master.rpc.people.host_accounts import AccountGone, HostAccount, HostAccounts
 
+FRESH_S: Final = 2.0  # a call believes what was read so lately
+WAIT_S: Final = 0.5  # of a call, for the host's answer
+KNOWN_S: Final = 300.0  # so long groups count of which the host says nothing
+SEEN: Final = "accounts-seen.json"
+WITNESSES: Final = 3
 EVERY_S: Final = 60.0
 LOOK_S: Final = 1.0
 FILES: Final = (Path("/etc/passwd"), Path("/etc/group"))
@@ -35,8 +48,11 @@ class Groups:
         accounts: HostAccounts,
         lost: Callable[[], object] = lambda: None,
         files: Sequence[Path] = FILES,
+        state_dir: Path | None = None,
     ) -> None:
-        """`lost` hears when a user has lost a right. `files`: the host's own accounts."""
+        """`lost` hears when a user has lost a right. `files`: the host's own accounts.
+        `state_dir`: where it is kept who had an account; None: it is not.
+        """
         self.accounts = accounts
         self._lost = lost
         self._files = files
@@ -44,6 +60,12 @@ class Groups:
         self._control = control
         self._log = get_logger("master.groups")
         self._differing: set[tuple[str, int]] = set()  # users of whom it was said
+        self._read_s: dict[tuple[str, int], float] = {}  # when the host was asked last
+        self._answered_s: dict[tuple[str, int], float] = {}  # and when it last answered
+        self._looking: dict[tuple[str, int], asyncio.Task[None]] = {}
+        self._began_s: float | None = None
+        self._seen_path = None if state_dir is None else state_dir / SEEN
+        self._seen = _read_seen(self._seen_path)  # whether the account was one of the files
 
     def close(self) -> None:
         """No further look-ups; one that hangs is not waited for."""
@@ -64,23 +86,64 @@ class Groups:
         """Why this user may do nothing: their uid is another person's by now. "": they may."""
         return self._others.get((user.name, user.uid), "") if self._others else ""
 
+    def due(self, name: str) -> Awaitable[object] | None:
+        """The look-up for a call of this user, for which it waits; None: none is due. One that is
+        under way holds up the call that began it, and no other.
+        """
+        user = self._control.published.user(name)
+        if user is None or user.uid == 0:
+            return None
+        key, now_s = (user.name, user.uid), asyncio.get_running_loop().time()
+        if key in self._looking or now_s - self._read_s.get(key, -FRESH_S) < FRESH_S:
+            return None
+        return asyncio.wait([self._begun(user)], timeout=WAIT_S)
+
     async def refresh_all(self) -> None:
-        """Read the groups of all users, one after another."""
+        """Look up all users, one after another. One who hangs holds up the others for a moment."""
         for user in tuple(self._control.published.users()):
-            try:
-                account = await self.accounts.find(user.uid)
-            except PermissionDenied as error:
-                self._say(user, error.what)
-                continue
-            if account.name != user.name:
-                self._give_up(user, f"the account of uid {user.uid} is {account.name}")
-                continue
-            self._others.pop((user.name, user.uid), None)
-            self._differing.discard((user.name, user.uid))
-            try:
-                await self.refresh(user, account)
-            except DlqError as error:
-                self._log.warning("groups_not_refreshed", user=user.name, cause=error.what)
+            await asyncio.wait([self._begun(user)], timeout=WAIT_S)
+
+    def _begun(self, user: User) -> asyncio.Task[None]:
+        key = (user.name, user.uid)
+        if key not in self._looking:
+            self._read_s[key] = asyncio.get_running_loop().time()
+            task = self._looking[key] = asyncio.create_task(self._look(user, key))
+            task.add_done_callback(lambda _: self._looking.pop(key, None))
+        return self._looking[key]
+
+    async def _look(self, user: User, key: tuple[str, int]) -> None:
+        clock_s = asyncio.get_running_loop().time
+        self._began_s = clock_s() if self._began_s is None else self._began_s
+        left_s = self._answered_s.get(key, self._began_s) + KNOWN_S - clock_s()
+        finding = asyncio.ensure_future(self.accounts.find(user.uid))
+        await asyncio.wait([finding], timeout=max(0.0, left_s))
+        if not finding.done():
+            self._say(user, "the host's accounts do not answer")
+            await self._forget_groups(user)
+        try:
+            account = await finding
+        except PermissionDenied as error:
+            if isinstance(error, AccountGone) and await self._is_believed(key):
+                self._give_up(user, f"the account of uid {user.uid} is gone")
+                return
+            self._say(user, error.what)
+            if clock_s() - self._answered_s.get(key, self._began_s) >= KNOWN_S:
+                await self._forget_groups(user)
+            return
+        self._answered_s[key] = clock_s()
+        if account.name != user.name:
+            self._give_up(user, f"the account of uid {user.uid} is {account.name}")
+            return
+        self._others.pop(key, None)
+        self._differing.discard(key)
+        self._note_seen(key, account.local)
+        present = self._control.published.user(user.name)
+        if present is None or present.uid != user.uid:
+            return
+        try:
+            await self.refresh(present, account)
+        except DlqError as error:
+            self._log.warning("groups_not_refreshed", user=user.name, cause=error.what)
 
     async def refresh(self, user: User, account: HostAccount) -> User:
         """The user with the groups of this account, which is theirs. Root's groups are never
@@ -97,6 +160,46 @@ class Groups:
             raise PermissionDenied(f"the user {user.name} was removed or changed meanwhile")
         assert isinstance(stored, User)
         return stored
+
+    async def _is_believed(self, key: tuple[str, int]) -> bool:
+        """Whether an account that was here is gone: its directory must find another one now."""
+        if key not in self._seen:
+            return False
+        if self._seen[key]:
+            return True
+        others = [other for other, local in self._seen.items() if not local and other != key]
+        for name, uid in others[:WITNESSES]:
+            with suppress(PermissionDenied):
+                if (await self.accounts.find(uid)).name == name:
+                    return True
+        return False
+
+    async def _forget_groups(self, user: User) -> None:
+        """Nobody has said for too long that they hold. A user without an account here has those
+        that an admin gave.
+        """
+        key = (user.name, user.uid)
+        present = self._control.published.user(user.name)
+        if key not in self._seen or present is None or present.uid != user.uid:
+            return
+        if not present.groups:
+            return
+        self._log.error("groups_dropped", user=user.name, unanswered_s=KNOWN_S)
+        with suppress(DlqError):
+            await self._control.ask(
+                RefreshUser(name=user.name, uid=user.uid, gid=present.gid, groups=())
+            )
+
+    def _note_seen(self, key: tuple[str, int], local: bool) -> None:
+        if self._seen.get(key) is local:
+            return
+        self._seen[key] = local
+        if self._seen_path is not None:
+            rows = sorted([*one, here] for one, here in self._seen.items())
+            try:
+                write_public(self._seen_path, json.dumps(rows).encode())
+            except OSError as error:  # a full disk ends nothing
+                self._log.error("accounts_not_kept", file=str(self._seen_path), cause=str(error))
 
     def _stamps(self) -> tuple[tuple[int, int, int], ...]:
         """Of the files of accounts. One that is away has none."""
@@ -118,3 +221,15 @@ class Groups:
         if (user.name, user.uid) not in self._differing:
             self._differing.add((user.name, user.uid))
             self._log.warning("user_without_account", user=user.name, uid=user.uid, cause=why)
+
+
+def _read_seen(path: Path | None) -> dict[tuple[str, int], bool]:
+    """Nobody where the file is missing or damaged: each look-up adds to it again."""
+    if path is None:
+        return {}
+    try:
+        return {
+            (str(name), int(uid)): bool(local) for name, uid, local in json.loads(path.read_bytes())
+        }
+    except (OSError, ValueError, TypeError):
+        return {}

@@ -18,18 +18,26 @@ from dlq_common.text.names import check_user_name
 
 NOBODY_UIDS: Final = frozenset({65534, 65535, 2**32 - 2, 2**32 - 1})
 _OVERFLOW_UID = Path("/proc/sys/kernel/overflowuid")
+_PASSWD: Final = Path("/etc/passwd")
 _NO_LOGIN_SHELLS: Final = frozenset({"nologin", "false", "sync", "true"})
 _THREADS: Final = 2
 
 
+class AccountGone(PermissionDenied):
+    """The host answers that there is no such account. A directory that is away may look so too."""
+
+
 class HostAccount(NamedTuple):
-    """An account as the host knows it now. `groups`: supplementary ones, without those of root."""
+    """An account as the host knows it now. `groups`: supplementary ones, without those of root.
+    `local`: it is in the host's own file, and no directory is asked.
+    """
 
     name: str
     uid: int
     gid: int
     groups: tuple[int, ...]
     shell: str
+    local: bool = False
 
     @property
     def may_log_in(self) -> bool:
@@ -64,13 +72,34 @@ def host_account(uid: int) -> HostAccount:
     try:
         entry = pwd.getpwuid(uid)
         name = check_user_name(entry.pw_name)
-    except (KeyError, ValueError):
-        raise PermissionDenied(
+    except (KeyError, ValueError) as error:
+        kind = AccountGone if isinstance(error, KeyError) and _is_gone(uid) else PermissionDenied
+        raise kind(
             f"uid {uid} has no account here with a usable name",
             hint="the master's host must know the account: getent passwd UID",
         ) from None
     others = {gid for gid in _group_list(name, entry.pw_gid) if gid > 0} - {entry.pw_gid}
-    return HostAccount(name, uid, entry.pw_gid, tuple(sorted(others)), entry.pw_shell)
+    groups = tuple(sorted(others))
+    return HostAccount(name, uid, entry.pw_gid, groups, entry.pw_shell, _is_local(uid))
+
+
+def _is_gone(uid: int) -> bool:
+    """Whether "no such account" was the answer, and not that some service gave none."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    entry, room = ctypes.create_string_buffer(512), ctypes.create_string_buffer(1 << 16)
+    found = ctypes.c_void_p()
+    code = libc.getpwuid_r(
+        ctypes.c_uint32(uid), entry, room, ctypes.c_size_t(len(room)), ctypes.byref(found)
+    )
+    return code == 0 and not found.value
+
+
+def _is_local(uid: int) -> bool:
+    try:
+        lines = _PASSWD.read_text(errors="replace").splitlines()
+    except OSError:
+        return False
+    return any(line.split(":")[2:3] == [str(uid)] for line in lines)
 
 
 def _group_list(name: str, gid: int) -> list[int]:

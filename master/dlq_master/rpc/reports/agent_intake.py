@@ -28,6 +28,7 @@ from dlq_master.control.stimuli import (
 )
 from dlq_master.control.stimuli.loans import Reading, TakeLook
 from dlq_master.control.stimuli.nodes import ToldLoad, ToldUse
+from dlq_master.model.attempts.attempt import RankMove
 from dlq_master.model.ids import AttemptKey, NodeId
 from dlq_master.model.nodes.node import Gpu, NodePool
 from dlq_master.model.nodes.node_steps import Registered
@@ -35,6 +36,8 @@ from dlq_master.policy.stragglers import WorkTimes
 from dlq_master.rpc.agents.checkpoint_places import CheckpointPlaces
 from dlq_master.rpc.specs.intake import LONGEST_WORDS, job_id_of, words_of
 from dlq_master.rpc.specs.node_choice import passing
+
+MOVE_STATES = frozenset({"moving", "suspended", "running", "stranded"})
 
 log = get_logger("master.agent_intake")
 
@@ -78,6 +81,7 @@ def facts_of(facts: agent.NodeFacts) -> Registered:
         pool=_pool(facts.pool),
         cores=_cores(facts),
         core_memory_bytes=facts.core_memory_bytes,
+        suspend_bytes=max(0, facts.suspend_memory_bytes),
     )
 
 
@@ -208,6 +212,19 @@ def report_of(report: agent.RankReport) -> ReportedRank:
         gpus_held=printable(report.gpus_held[:LONGEST_WORDS]),
         no_room=report.no_room,
         image_digest=_image_digest(report.image_digest),
+        move=_move(report.suspension) if report.HasField("suspension") else None,
+    )
+
+
+def _move(fact: agent.SuspensionFact) -> RankMove:
+    if fact.state not in MOVE_STATES:
+        raise InvalidRequest(f"no state {shown(fact.state)} of a move", field="suspension.state")
+    return RankMove(
+        number=fact.number,
+        state=fact.state,
+        memory_bytes=max(0, fact.memory_bytes),
+        took_s=max(0.0, from_duration(fact.took_duration)),
+        failure=printable(fact.failure[:LONGEST_WORDS]),
     )
 
 

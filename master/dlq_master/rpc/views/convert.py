@@ -20,7 +20,7 @@ from dlq.v1 import (
 from dlq_common.text.wire import filled, to_duration, to_timestamp
 from dlq_master.control.nodes.labels import by_name
 from dlq_master.control.read_model.published import Published
-from dlq_master.model.attempts.attempt import Attempt, AttemptState, RankStatus
+from dlq_master.model.attempts.attempt import Attempt, AttemptState, RankStatus, Suspension
 from dlq_master.model.attempts.exit_zero import words as end_note
 from dlq_master.model.event import Fact, JournalEvent
 from dlq_master.model.ids import NodeId
@@ -105,11 +105,22 @@ def attempt_message(attempt: Attempt, rules: RunRules, contact_s: float | None) 
     )
 
 
+def suspension_message(out: Suspension) -> job_pb2.Suspension:
+    """An attempt that is off its GPUs without a save, or moves."""
+    return job_pb2.Suspension(
+        phase=out.phase.value,
+        since_time=to_timestamp(out.since_s),
+        for_job_id="" if out.for_job is None else str(out.for_job),
+        memory_bytes=out.memory_bytes,
+        node_ids=out.allocation.node_ids,
+    )
+
+
 def contact_of(attempt: Attempt, read: Published) -> float | None:
     """The last word of the attempt's most silent node; None when one has not been heard of. An
     absence that was announced counts as if it had been heard of for so long.
     """
-    contacts = [_heard_s(node_id, read) for node_id in attempt.lease.allocation.node_ids]
+    contacts = [_heard_s(node_id, read) for node_id in attempt.place.node_ids]
     known = [contact_s for contact_s in contacts if contact_s is not None]
     return min(known) if known and len(known) == len(contacts) else None
 

@@ -9,7 +9,7 @@ again encodes what it is asked for. Rows live in the event loop's thread.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from itertools import groupby
@@ -97,10 +97,11 @@ class JobRows:
         ):
             if kept is None:
                 kept = self._joined[block] = _Joined()
-            kept.parts = [*self._parts(block, read, now_s)]
+            ranges = [read.start_range(job) for job in block.jobs]
+            kept.parts = [*self._parts(zip(block.jobs, ranges, strict=True), read, now_s, plan)]
             kept.plan, kept.starts, kept.chosen = plan, starts, read.chosen
             kept.stop_costs = read.stop_cost_changes
-            kept.until_s = min(_until_s(read.start_range(job), now_s) for job in block.jobs)
+            kept.until_s = min([_until_s(start, now_s) for start in ranges])
         else:
             read.start_range(block.jobs[0])  # somebody looks at it
         return [
@@ -110,37 +111,47 @@ class JobRows:
 
     def row(self, job: Job, read: Published, now_s: float) -> bytes:
         """The job as a field of ListJobsResponse.jobs."""
-        kept, plan = self._rows.get(job.job_id), read.last_plan(now_s)
+        return self._row(job, read.start_range(job), read, now_s, read.last_plan(now_s))
+
+    def _row(
+        self, job: Job, start: Range | None, read: Published, now_s: float, plan: object
+    ) -> bytes:
+        self._follow(read)
+        kept, stop_costs = self._rows.get(job.job_id), read.stop_cost_changes
+        if kept is not None and kept.job is not job:
+            kept = None
         if (
             kept is not None
             and kept.plan is plan
-            and kept.job is job
-            and kept.stop_costs == read.stop_cost_changes
-            and kept.start == read.start_range(job)
-            and read.chosen is self._chosen
+            and kept.stop_costs == stop_costs
+            and kept.start == start
         ):
             return kept.content
-        standing_part, rest = self._standing(job, read), present(job, read, now_s)
-        kept = self._rows.get(job.job_id)
-        if kept is not None and kept.job is job and kept.rest == rest and kept.plan is not None:
+        standing_part, rest = self._standing(job, read), present(job, read, now_s, start)
+        if kept is not None and kept.rest == rest and kept.plan is not None:
             row, content = kept, kept.content
         else:
             content = field_of(_JOBS, standing_part + rest)
-            begin = content.index(standing_part)
-            row = _Row(job, slice(begin, begin + len(standing_part)), content, rest)
+            end = len(content) - len(rest)
+            row = _Row(job, slice(end - len(standing_part), end), content, rest)
         if is_still(job):
-            row.plan, row.stop_costs = plan, read.stop_cost_changes
-            row.start = read.start_range(job)
+            row.plan, row.stop_costs, row.start = plan, stop_costs, start
         if self._has_room(self._rows, job.job_id, read):
             self._rows[job.job_id] = row
         return content
 
-    def _parts(self, block: JobBlock, read: Published, now_s: float) -> Iterator[bytes | Job]:
-        for still, jobs in groupby(block.jobs, is_still):
+    def _parts(
+        self,
+        jobs: Iterable[tuple[Job, Range | None]],
+        read: Published,
+        now_s: float,
+        plan: object,
+    ) -> Iterator[bytes | Job]:
+        for still, some in groupby(jobs, lambda each: is_still(each[0])):
             if still:
-                yield b"".join([self.row(job, read, now_s) for job in jobs])
+                yield b"".join([self._row(job, start, read, now_s, plan) for job, start in some])
             else:
-                yield from jobs
+                yield from [job for job, _ in some]
 
     def redacted_row(self, job: Job, read: Published, now_s: float) -> bytes:
         """As much of it as other people see, as the same field."""
@@ -155,13 +166,17 @@ class JobRows:
 
     def content(self, job: Job, read: Published, now_s: float) -> bytes:
         """The job as its owner sees it."""
-        return self._standing(job, read) + present(job, read, now_s)
+        self._follow(read)
+        return self._standing(job, read) + present(job, read, now_s, read.start_range(job))
 
-    def _standing(self, job: Job, read: Published) -> bytes:
+    def _follow(self, read: Published) -> None:
+        """Nothing of another policy is kept."""
         if read.chosen is not self._chosen:
             self._rows.clear()
             self._kinds.clear()
             self._chosen = read.chosen
+
+    def _standing(self, job: Job, read: Published) -> bytes:
         self.encoded += 1  # of a row that is kept only the rest
         kept = self._rows.get(job.job_id)
         if kept is not None and kept.job is job:

@@ -17,7 +17,7 @@ from dlq_master.control.config import OTHERS
 from dlq_master.control.nodes.labels import named
 from dlq_master.control.read_model.published import Published
 from dlq_master.model.attempts.attempt import Attempt
-from dlq_master.model.attempts.grace import grace_s, limit_left_s
+from dlq_master.model.attempts.grace import grace_s, limit_left_s, work_at_risk_s
 from dlq_master.model.jobs.job import Checkpoint, Job
 from dlq_master.model.jobs.naming import shown_dependency
 from dlq_master.model.nodes.node import Node
@@ -26,7 +26,13 @@ from dlq_master.model.why import ReasonCode
 from dlq_master.planner.forecasts import Range
 from dlq_master.rpc.specs.deadlines import promise_message
 from dlq_master.rpc.specs.elastic import add_elasticity
-from dlq_master.rpc.views.convert import ATTEMPT_STATES, HOLD_KINDS, JOB_STATES, range_message
+from dlq_master.rpc.views.convert import (
+    ATTEMPT_STATES,
+    HOLD_KINDS,
+    JOB_STATES,
+    range_message,
+    suspension_message,
+)
 from dlq_master.rpc.views.preemption_view import add_preemptions, add_stop_loss, estimate_message
 
 MOST_ALIKE = 4_096  # waits that many jobs share
@@ -39,7 +45,7 @@ def job_message(
     waits, where that was just found out; None: it is looked for.
     """
     message = standing(job, read)
-    message.MergeFromString(present(job, read, now_s, why))
+    message.MergeFromString(present(job, read, now_s, read.start_range(job), why))
     return message
 
 
@@ -117,12 +123,14 @@ _OWN = frozenset(
 likeness = itemgetter(*(place for place, name in enumerate(Job._fields) if name not in _OWN))
 
 
-def present(job: Job, read: Published, now_s: float, why: ReasonCode | None = None) -> bytes:
+def present(
+    job: Job, read: Published, now_s: float, start: Range | None, why: ReasonCode | None = None
+) -> bytes:
     """The rest of the message as bytes: its attempt, why it waits, and all that time changes.
-    `why`: as for `job_message`.
+    `start`: its range. `why`: as for `job_message`.
     """
     cost_s = None if job.ended else read.stop_cost_s(job)
-    waits = _waiting(why or read.wait_code(job, now_s), cost_s, read.start_range(job))
+    waits = _waiting(why or read.wait_code(job, now_s), cost_s, start)
     if is_still(job):
         return waits
     message = job_pb2.Job()
@@ -254,16 +262,15 @@ def _add_living(
     message.stop_cause = attempt.stop_cause.value if attempt.stop_cause is not None else ""
     if attempt.warned_time_s is not None:
         message.warning_time.CopyFrom(to_timestamp(attempt.warned_time_s))
-    message.node_ids.extend(attempt.lease.allocation.node_ids)
-    first = read.node(attempt.lease.allocation.slots[0].node_id)
+    message.node_ids.extend(attempt.place.node_ids)
+    first = read.node(attempt.place.slots[0].node_id)
     if first is not None:
         message.virtual_devices = first.virtual
-        message.gpu_type = _shown_gpu_type(first, attempt.lease.allocation)
+        message.gpu_type = _shown_gpu_type(first, attempt.place)
+    if attempt.suspension is not None:
+        message.suspension.CopyFrom(suspension_message(attempt.suspension))
     if attempt.started_time_s is not None:
-        saved_s = max(
-            attempt.started_time_s, attempt.checkpoint.time_s if attempt.checkpoint else 0
-        )
-        message.work_at_risk_duration.CopyFrom(to_duration(max(0.0, now_s - saved_s)))
+        message.work_at_risk_duration.CopyFrom(to_duration(work_at_risk_s(attempt, now_s)))
         add_stop_loss(message, job, attempt, now_s)
     told = read.activity(attempt.key)
     if told.idle or told.stall:

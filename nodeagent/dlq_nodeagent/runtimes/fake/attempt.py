@@ -100,6 +100,8 @@ class FakeAttempt:
         self._stop_kill_s: float | None = None
         self._stop_term_s: float | None = None
         self._last_signal = 0
+        self._frozen_s: float | None = None  # since when its time stands still
+        self._unheard: list[int] = []  # signals that came meanwhile
         if job.start_error:
             error = StartError(stage="exec", errno=2, text=job.start_error)
             self._end(start_s, ExitWhy.START_ERROR, start_error=error)
@@ -128,8 +130,28 @@ class FakeAttempt:
     def cpu_s(self, now_s: float) -> float:
         return now_s - self._start_s
 
+    def freeze(self, now_s: float) -> None:
+        """Only a kill ends it from now on."""
+        if self._frozen_s is None:
+            self._frozen_s = now_s
+
+    def thaw(self, now_s: float) -> None:
+        """It goes on, with all the time that it had left."""
+        if self._frozen_s is not None:
+            self._exits_at_s += now_s - self._frozen_s
+            self._frozen_s, unheard, self._unheard = None, self._unheard, []
+            for number in unheard:
+                self.signal(number, now_s)
+
+    @property
+    def frozen(self) -> bool:
+        return self._frozen_s is not None
+
     def signal(self, number: int, now_s: float) -> None:
         """The main process's reaction to a signal."""
+        if self.frozen and number != signals.SIGKILL:
+            self._unheard.append(number)
+            return
         if self.record is not None or number in _HARMLESS or number == 0:
             return
         if number != signals.SIGKILL and self.job.ignores_signals:
@@ -156,7 +178,8 @@ class FakeAttempt:
         return contact_s + self.hold_s - min(self.plan.grace_s, self.hold_s / 2)
 
     def _events(self, contact_s: float) -> Iterator[_Event]:
-        yield _Event(self._exits_at_s, 0, "exit")
+        if not self.frozen:
+            yield _Event(self._exits_at_s, 0, "exit")
         if self._stop_kill_s is not None:
             if self._stop_term_s is not None:
                 yield _Event(self._stop_term_s, 1, "stop_term")

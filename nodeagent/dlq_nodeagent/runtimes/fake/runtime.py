@@ -4,7 +4,7 @@ Used by tests, and by an agent that was started with this runtime by name. It ke
 the port. Knobs in the command itself (`fake run_for=5 exit_code=3`) set a job's behaviour.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from dlq_common.clock import Clock
 from dlq_nodeagent.cgroups.port import RankUsage
@@ -18,6 +18,7 @@ from dlq_nodeagent.model.port import (
     LogChunk,
     RuntimeFault,
     StaleEpoch,
+    Standstill,
     Started,
     StepsFile,
     StopNotice,
@@ -52,6 +53,25 @@ class FakeHost:
         now_s = self.clock.boottime_s()
         for attempt in self.attempts.values():
             attempt.settle(now_s, self._contact_s)
+
+
+class FakeStandstill(Standstill):
+    """The time of a fake job stands still. It has no processes."""
+
+    def __init__(self, attempt: FakeAttempt, now_s: Callable[[], float]) -> None:
+        self._attempt, self._now_s = attempt, now_s
+
+    def pids(self) -> frozenset[int]:
+        return frozenset()
+
+    def freeze(self) -> None:
+        self._attempt.freeze(self._now_s())
+
+    def thaw(self) -> None:
+        self._attempt.thaw(self._now_s())
+
+    def room(self) -> int | None:
+        return None
 
 
 class FakeRuntime:
@@ -190,6 +210,9 @@ class FakeRuntime:
         """There is no process that it could join."""
         self._settled(handle)
         raise RuntimeFault("this node runs fake jobs, which have no processes")
+
+    def standstill(self, handle: Handle) -> Standstill:
+        return FakeStandstill(self._settled(handle), self._now_s)
 
     def boxed_init(self, handle: Handle) -> str:
         self._settled(handle)

@@ -5,6 +5,7 @@ import os
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 
 from dlq_common.clock import Clock
@@ -25,6 +26,7 @@ from dlq_nodeagent.model.port import (
     LogChunk,
     NotDelivered,
     RuntimeFault,
+    Standstill,
     Started,
     StepsFile,
     StopNotice,
@@ -34,6 +36,7 @@ from dlq_nodeagent.runtimes.process import layout, logs, planfile, records, shim
 from dlq_nodeagent.runtimes.process.attempts import OpenAttempt
 from dlq_nodeagent.runtimes.process.logs import highest_start
 from dlq_nodeagent.shim.contact import read_boot_id
+from dlq_nodeagent.suspension.standstill import GroupStandstill, SessionStandstill
 
 _MAX_BEAT_BYTES = 65_536
 _MAX_TASK_BYTES = 64
@@ -210,6 +213,16 @@ class ProcessRuntime:
             shim_pidfd=pidfd,
             uid=attempt.uid,
         )
+
+    def standstill(self, handle: Handle) -> Standstill:
+        attempt = self._known(handle)
+        if attempt.dirs:
+            return GroupStandstill(attempt.dirs)
+        started = attempt.started()
+        if started is None:
+            raise RuntimeFault(f"{handle.key} does not run")
+        of = partial(shim_process.session_pids, started.main_pid, started.main_start_ticks)
+        return SessionStandstill(lambda: frozenset(of()))
 
     def boxed_init(self, handle: Handle) -> str:
         return ""

@@ -217,6 +217,7 @@ class NodeFacts(_message.Message):
     FEATURES_FIELD_NUMBER: _builtins.int
     JOB_CORE_COUNT_FIELD_NUMBER: _builtins.int
     CORE_MEMORY_BYTES_FIELD_NUMBER: _builtins.int
+    SUSPEND_MEMORY_BYTES_FIELD_NUMBER: _builtins.int
     hostname: _builtins.str
     """The host's own name."""
     boot_id: _builtins.str
@@ -243,6 +244,10 @@ class NodeFacts(_message.Message):
     """Cores that the node gives to jobs without GPUs. 0: none, as from an older agent."""
     core_memory_bytes: _builtins.int
     """Memory that each of these cores brings to its job."""
+    suspend_memory_bytes: _builtins.int
+    """Host memory that GPU memory of suspended jobs may take. 0: this node suspends none, as an older
+    agent.
+    """
     @_builtins.property
     def gpus(self) -> _containers.RepeatedCompositeFieldContainer[_resource_pb2.Gpu]:
         """GPUs."""
@@ -275,10 +280,11 @@ class NodeFacts(_message.Message):
         features: _abc.Iterable[_builtins.str] | None = ...,
         job_core_count: _builtins.int = ...,
         core_memory_bytes: _builtins.int = ...,
+        suspend_memory_bytes: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["address", b"address", "agent_version", b"agent_version", "boot_id", b"boot_id", "core_memory_bytes", b"core_memory_bytes", "cpu_count", b"cpu_count", "features", b"features", "gpus", b"gpus", "hostname", b"hostname", "instance_id", b"instance_id", "job_core_count", b"job_core_count", "memory_bytes", b"memory_bytes", "pool", b"pool", "root_jobs", b"root_jobs", "runtimes", b"runtimes", "virtual_devices", b"virtual_devices"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["address", b"address", "agent_version", b"agent_version", "boot_id", b"boot_id", "core_memory_bytes", b"core_memory_bytes", "cpu_count", b"cpu_count", "features", b"features", "gpus", b"gpus", "hostname", b"hostname", "instance_id", b"instance_id", "job_core_count", b"job_core_count", "memory_bytes", b"memory_bytes", "pool", b"pool", "root_jobs", b"root_jobs", "runtimes", b"runtimes", "suspend_memory_bytes", b"suspend_memory_bytes", "virtual_devices", b"virtual_devices"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -1043,6 +1049,7 @@ class RankReport(_message.Message):
     UNNOTICED_FIELD_NUMBER: _builtins.int
     START_CAUSE_FIELD_NUMBER: _builtins.int
     CATCHES_FIELD_NUMBER: _builtins.int
+    SUSPENSION_FIELD_NUMBER: _builtins.int
     sequence: _builtins.int
     """Rises over all sessions of the agent's life; acknowledged by ReportAck."""
     job_id: _builtins.str
@@ -1141,6 +1148,10 @@ class RankReport(_message.Message):
     def last_lines(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """The last lines of output of a rank that failed."""
 
+    @_builtins.property
+    def suspension(self) -> Global___SuspensionFact:
+        """The result of the last SuspendCommand or ResumeCommand; unset: there was none."""
+
     def __init__(
         self,
         *,
@@ -1174,10 +1185,11 @@ class RankReport(_message.Message):
         unnoticed: _builtins.bool = ...,
         start_cause: _builtins.str = ...,
         catches: _builtins.bool | None = ...,
+        suspension: Global___SuspensionFact | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_catches", b"_catches", "_exit_code", b"_exit_code", "age_duration", b"age_duration", "catches", b"catches", "checkpoint", b"checkpoint", "cpu_duration", b"cpu_duration", "exit_code", b"exit_code", "fence", b"fence", "run_duration", b"run_duration", "save_duration", b"save_duration"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_catches", b"_catches", "_exit_code", b"_exit_code", "age_duration", b"age_duration", "catches", b"catches", "checkpoint", b"checkpoint", "cpu_duration", b"cpu_duration", "exit_code", b"exit_code", "fence", b"fence", "run_duration", b"run_duration", "save_duration", b"save_duration", "suspension", b"suspension"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_catches", b"_catches", "_exit_code", b"_exit_code", "age_duration", b"age_duration", "catches", b"catches", "checkpoint", b"checkpoint", "cpu_duration", b"cpu_duration", "detail", b"detail", "done", b"done", "ended_by", b"ended_by", "error", b"error", "exit_code", b"exit_code", "failed_task", b"failed_task", "fence", b"fence", "gpu_indexes", b"gpu_indexes", "gpus_held", b"gpus_held", "image_digest", b"image_digest", "job_id", b"job_id", "last_lines", b"last_lines", "no_room", b"no_room", "node_rank", b"node_rank", "noticed", b"noticed", "oom_killed", b"oom_killed", "peak_memory_bytes", b"peak_memory_bytes", "phase", b"phase", "ports", b"ports", "run_duration", b"run_duration", "save_duration", b"save_duration", "sequence", b"sequence", "signal", b"signal", "start_cause", b"start_cause", "unnoticed", b"unnoticed", "workers_done", b"workers_done"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_catches", b"_catches", "_exit_code", b"_exit_code", "age_duration", b"age_duration", "catches", b"catches", "checkpoint", b"checkpoint", "cpu_duration", b"cpu_duration", "detail", b"detail", "done", b"done", "ended_by", b"ended_by", "error", b"error", "exit_code", b"exit_code", "failed_task", b"failed_task", "fence", b"fence", "gpu_indexes", b"gpu_indexes", "gpus_held", b"gpus_held", "image_digest", b"image_digest", "job_id", b"job_id", "last_lines", b"last_lines", "no_room", b"no_room", "node_rank", b"node_rank", "noticed", b"noticed", "oom_killed", b"oom_killed", "peak_memory_bytes", b"peak_memory_bytes", "phase", b"phase", "ports", b"ports", "run_duration", b"run_duration", "save_duration", b"save_duration", "sequence", b"sequence", "signal", b"signal", "start_cause", b"start_cause", "suspension", b"suspension", "unnoticed", b"unnoticed", "workers_done", b"workers_done"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__catches: _TypeAlias = _typing.Literal["catches"]  # noqa: Y015
     _WhichOneofArgType__catches: _TypeAlias = _typing.Literal["_catches", b"_catches"]  # noqa: Y015
@@ -1189,6 +1201,48 @@ class RankReport(_message.Message):
     def WhichOneof(self, oneof_group: _WhichOneofArgType__exit_code) -> _WhichOneofReturnType__exit_code | None: ...
 
 Global___RankReport: _TypeAlias = RankReport  # noqa: Y015
+
+@_typing.final
+class SuspensionFact(_message.Message):
+    """The result of an order to suspend a rank, or to bring it back."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NUMBER_FIELD_NUMBER: _builtins.int
+    STATE_FIELD_NUMBER: _builtins.int
+    MEMORY_BYTES_FIELD_NUMBER: _builtins.int
+    TOOK_DURATION_FIELD_NUMBER: _builtins.int
+    FAILURE_FIELD_NUMBER: _builtins.int
+    number: _builtins.int
+    """Number of the order."""
+    state: _builtins.str
+    """"moving"; "suspended": its GPUs are free; "running": on its GPUs; "stranded": it can neither run
+    nor stay as it is, and must be ended.
+    """
+    memory_bytes: _builtins.int
+    """Its GPU memory in the memory of the host."""
+    failure: _builtins.str
+    """Why the order was not carried out, in words; empty: it was."""
+    @_builtins.property
+    def took_duration(self) -> _duration_pb2.Duration:
+        """How long the move took."""
+
+    def __init__(
+        self,
+        *,
+        number: _builtins.int = ...,
+        state: _builtins.str = ...,
+        memory_bytes: _builtins.int = ...,
+        took_duration: _duration_pb2.Duration | None = ...,
+        failure: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["took_duration", b"took_duration"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["failure", b"failure", "memory_bytes", b"memory_bytes", "number", b"number", "state", b"state", "took_duration", b"took_duration"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___SuspensionFact: _TypeAlias = SuspensionFact  # noqa: Y015
 
 @_typing.final
 class ReportAck(_message.Message):
@@ -1434,6 +1488,8 @@ class Command(_message.Message):
     OPEN_EXEC_FIELD_NUMBER: _builtins.int
     LOOK_AT_GPUS_FIELD_NUMBER: _builtins.int
     OPEN_SAMPLES_FIELD_NUMBER: _builtins.int
+    SUSPEND_FIELD_NUMBER: _builtins.int
+    RESUME_FIELD_NUMBER: _builtins.int
     sequence: _builtins.int
     """Rises over the master's life; answered by CommandResult. 0 in open_log, open_samples, open_exec
     and look_at_gpus, which PushLog, ServeExec and GpuLook answer.
@@ -1472,6 +1528,14 @@ class Command(_message.Message):
     def open_samples(self) -> Global___OpenSamplesCommand:
         """Take a profile of the agent."""
 
+    @_builtins.property
+    def suspend(self) -> Global___SuspendCommand:
+        """Take a rank off its GPUs without a save."""
+
+    @_builtins.property
+    def resume(self) -> Global___ResumeCommand:
+        """Bring a suspended rank back."""
+
     def __init__(
         self,
         *,
@@ -1485,12 +1549,14 @@ class Command(_message.Message):
         open_exec: Global___OpenExecCommand | None = ...,
         look_at_gpus: Global___LookAtGpusCommand | None = ...,
         open_samples: Global___OpenSamplesCommand | None = ...,
+        suspend: Global___SuspendCommand | None = ...,
+        resume: Global___ResumeCommand | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["body", b"body", "launch", b"launch", "look_at_gpus", b"look_at_gpus", "open_exec", b"open_exec", "open_log", b"open_log", "open_samples", b"open_samples", "save", b"save", "signal", b"signal", "stop", b"stop"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["body", b"body", "launch", b"launch", "look_at_gpus", b"look_at_gpus", "open_exec", b"open_exec", "open_log", b"open_log", "open_samples", b"open_samples", "resume", b"resume", "save", b"save", "signal", b"signal", "stop", b"stop", "suspend", b"suspend"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["body", b"body", "epoch", b"epoch", "launch", b"launch", "look_at_gpus", b"look_at_gpus", "open_exec", b"open_exec", "open_log", b"open_log", "open_samples", b"open_samples", "save", b"save", "sequence", b"sequence", "signal", b"signal", "stop", b"stop"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["body", b"body", "epoch", b"epoch", "launch", b"launch", "look_at_gpus", b"look_at_gpus", "open_exec", b"open_exec", "open_log", b"open_log", "open_samples", b"open_samples", "resume", b"resume", "save", b"save", "sequence", b"sequence", "signal", b"signal", "stop", b"stop", "suspend", b"suspend"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_body: _TypeAlias = _typing.Literal["launch", "stop", "open_log", "signal", "save", "open_exec", "look_at_gpus", "open_samples"]  # noqa: Y015
+    _WhichOneofReturnType_body: _TypeAlias = _typing.Literal["launch", "stop", "open_log", "signal", "save", "open_exec", "look_at_gpus", "open_samples", "suspend", "resume"]  # noqa: Y015
     _WhichOneofArgType_body: _TypeAlias = _typing.Literal["body", b"body"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_body) -> _WhichOneofReturnType_body | None: ...
 
@@ -1930,6 +1996,81 @@ class SaveCommand(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___SaveCommand: _TypeAlias = SaveCommand  # noqa: Y015
+
+@_typing.final
+class SuspendCommand(_message.Message):
+    """Take a rank off its GPUs without a save: its GPU memory goes to the memory of its host, and its
+    processes stand still. It may come twice; a number that is not higher than the last is only
+    answered. The result is in the reports of the rank.
+    """
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    JOB_ID_FIELD_NUMBER: _builtins.int
+    FENCE_FIELD_NUMBER: _builtins.int
+    NODE_RANK_FIELD_NUMBER: _builtins.int
+    NUMBER_FIELD_NUMBER: _builtins.int
+    job_id: _builtins.str
+    """The job."""
+    node_rank: _builtins.int
+    """The rank."""
+    number: _builtins.int
+    """Rises with every SuspendCommand and ResumeCommand of the attempt."""
+    @_builtins.property
+    def fence(self) -> _lease_pb2.Fence:
+        """Its fence."""
+
+    def __init__(
+        self,
+        *,
+        job_id: _builtins.str = ...,
+        fence: _lease_pb2.Fence | None = ...,
+        node_rank: _builtins.int = ...,
+        number: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["fence", b"fence"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["fence", b"fence", "job_id", b"job_id", "node_rank", b"node_rank", "number", b"number"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___SuspendCommand: _TypeAlias = SuspendCommand  # noqa: Y015
+
+@_typing.final
+class ResumeCommand(_message.Message):
+    """Bring a suspended rank back to its GPUs, which are free. As SuspendCommand otherwise."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    JOB_ID_FIELD_NUMBER: _builtins.int
+    FENCE_FIELD_NUMBER: _builtins.int
+    NODE_RANK_FIELD_NUMBER: _builtins.int
+    NUMBER_FIELD_NUMBER: _builtins.int
+    job_id: _builtins.str
+    """The job."""
+    node_rank: _builtins.int
+    """The rank."""
+    number: _builtins.int
+    """Rises with every SuspendCommand and ResumeCommand of the attempt."""
+    @_builtins.property
+    def fence(self) -> _lease_pb2.Fence:
+        """Its fence."""
+
+    def __init__(
+        self,
+        *,
+        job_id: _builtins.str = ...,
+        fence: _lease_pb2.Fence | None = ...,
+        node_rank: _builtins.int = ...,
+        number: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["fence", b"fence"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["fence", b"fence", "job_id", b"job_id", "node_rank", b"node_rank", "number", b"number"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ResumeCommand: _TypeAlias = ResumeCommand  # noqa: Y015
 
 @_typing.final
 class OpenLogCommand(_message.Message):

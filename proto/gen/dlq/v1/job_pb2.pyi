@@ -140,6 +140,10 @@ class _AttemptStateEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_AttemptS
     """A node was lost for longer than its hold, or came back with another boot."""
     ATTEMPT_STATE_START_FAILED: _AttemptState.ValueType  # 14
     """A rank could not be started."""
+    ATTEMPT_STATE_SUSPENDED: _AttemptState.ValueType  # 15
+    """Off its GPUs without a save, its GPU memory in the memory of its hosts; or on the way there or
+    back. Clients that do not know it may take it for running.
+    """
 
 class AttemptState(_AttemptState, metaclass=_AttemptStateEnumTypeWrapper):
     """The state of one attempt (docs/reference/states/attempt.md)."""
@@ -174,6 +178,10 @@ ATTEMPT_STATE_NODE_LOST: AttemptState.ValueType  # 13
 """A node was lost for longer than its hold, or came back with another boot."""
 ATTEMPT_STATE_START_FAILED: AttemptState.ValueType  # 14
 """A rank could not be started."""
+ATTEMPT_STATE_SUSPENDED: AttemptState.ValueType  # 15
+"""Off its GPUs without a save, its GPU memory in the memory of its hosts; or on the way there or
+back. Clients that do not know it may take it for running.
+"""
 Global___AttemptState: _TypeAlias = AttemptState  # noqa: Y015
 
 class _DependencyRelation:
@@ -1602,6 +1610,48 @@ class Attempt(_message.Message):
 Global___Attempt: _TypeAlias = Attempt  # noqa: Y015
 
 @_typing.final
+class Suspension(_message.Message):
+    """An attempt that is off its GPUs without a save, or moves."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    PHASE_FIELD_NUMBER: _builtins.int
+    SINCE_TIME_FIELD_NUMBER: _builtins.int
+    FOR_JOB_ID_FIELD_NUMBER: _builtins.int
+    MEMORY_BYTES_FIELD_NUMBER: _builtins.int
+    NODE_IDS_FIELD_NUMBER: _builtins.int
+    phase: _builtins.str
+    """"leaving", "out" or "coming"."""
+    for_job_id: _builtins.str
+    """The job that it left for; empty: a person's wish."""
+    memory_bytes: _builtins.int
+    """Its GPU memory in the memory of its hosts."""
+    @_builtins.property
+    def since_time(self) -> _timestamp_pb2.Timestamp:
+        """When it was told to leave, or to come back."""
+
+    @_builtins.property
+    def node_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """The nodes on which it stays."""
+
+    def __init__(
+        self,
+        *,
+        phase: _builtins.str = ...,
+        since_time: _timestamp_pb2.Timestamp | None = ...,
+        for_job_id: _builtins.str = ...,
+        memory_bytes: _builtins.int = ...,
+        node_ids: _abc.Iterable[_builtins.str] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["since_time", b"since_time"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["for_job_id", b"for_job_id", "memory_bytes", b"memory_bytes", "node_ids", b"node_ids", "phase", b"phase", "since_time", b"since_time"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Suspension: _TypeAlias = Suspension  # noqa: Y015
+
+@_typing.final
 class Job(_message.Message):
     """A job as its owner sees it."""
 
@@ -1687,6 +1737,7 @@ class Job(_message.Message):
     TIME_LEFT_DURATION_FIELD_NUMBER: _builtins.int
     ACTIVITY_FIELD_NUMBER: _builtins.int
     RESTART_COUNTS_FIELD_NUMBER: _builtins.int
+    SUSPENSION_FIELD_NUMBER: _builtins.int
     job_id: _builtins.str
     """Short decimal integer, never reused."""
     user: _builtins.str
@@ -1875,6 +1926,10 @@ class Job(_message.Message):
         out. Failures of the cluster are forgotten once an attempt has got on, or the job is released.
         """
 
+    @_builtins.property
+    def suspension(self) -> Global___Suspension:
+        """Its attempt is off its GPUs without a save, or moves; unset: it is not."""
+
     def __init__(
         self,
         *,
@@ -1938,10 +1993,11 @@ class Job(_message.Message):
         time_left_duration: _duration_pb2.Duration | None = ...,
         activity: Global___JobActivity | None = ...,
         restart_counts: _abc.Mapping[_builtins.str, _builtins.int] | None = ...,
+        suspension: Global___Suspension | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_attempt_state", b"_attempt_state", "_exit_code", b"_exit_code", "activity", b"activity", "array_task", b"array_task", "attempt_state", b"attempt_state", "begin_time", b"begin_time", "checkpoint", b"checkpoint", "elastic", b"elastic", "end_time", b"end_time", "exit_code", b"exit_code", "grace_duration", b"grace_duration", "last_preemption", b"last_preemption", "progress", b"progress", "promise", b"promise", "queue_time", b"queue_time", "resources", b"resources", "run_duration", b"run_duration", "run_estimate", b"run_estimate", "start_estimate", b"start_estimate", "start_time", b"start_time", "stop_cost_duration", b"stop_cost_duration", "stop_loss", b"stop_loss", "submit_time", b"submit_time", "time_left_duration", b"time_left_duration", "time_limit_duration", b"time_limit_duration", "warning_time", b"warning_time", "work_at_risk_duration", b"work_at_risk_duration"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_attempt_state", b"_attempt_state", "_exit_code", b"_exit_code", "activity", b"activity", "array_task", b"array_task", "attempt_state", b"attempt_state", "begin_time", b"begin_time", "checkpoint", b"checkpoint", "elastic", b"elastic", "end_time", b"end_time", "exit_code", b"exit_code", "grace_duration", b"grace_duration", "last_preemption", b"last_preemption", "progress", b"progress", "promise", b"promise", "queue_time", b"queue_time", "resources", b"resources", "run_duration", b"run_duration", "run_estimate", b"run_estimate", "start_estimate", b"start_estimate", "start_time", b"start_time", "stop_cost_duration", b"stop_cost_duration", "stop_loss", b"stop_loss", "submit_time", b"submit_time", "suspension", b"suspension", "time_left_duration", b"time_left_duration", "time_limit_duration", b"time_limit_duration", "warning_time", b"warning_time", "work_at_risk_duration", b"work_at_risk_duration"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_attempt_state", b"_attempt_state", "_exit_code", b"_exit_code", "activity", b"activity", "array_task", b"array_task", "attained_gpu_seconds", b"attained_gpu_seconds", "attempt_count", b"attempt_count", "attempt_state", b"attempt_state", "begin_time", b"begin_time", "checkpoint", b"checkpoint", "dependency", b"dependency", "displaced_count", b"displaced_count", "elastic", b"elastic", "end_reason", b"end_reason", "end_time", b"end_time", "exit_code", b"exit_code", "exit_signal", b"exit_signal", "gpu_seconds", b"gpu_seconds", "gpu_type", b"gpu_type", "grace_duration", b"grace_duration", "held_by", b"held_by", "held_core_count", b"held_core_count", "held_gpu_count", b"held_gpu_count", "hold_kind", b"hold_kind", "hold_reason", b"hold_reason", "job_id", b"job_id", "last_preemption", b"last_preemption", "level", b"level", "lost_gpu_seconds", b"lost_gpu_seconds", "name", b"name", "never_saved", b"never_saved", "nice", b"nice", "node_ids", b"node_ids", "observed_resume_count", b"observed_resume_count", "observed_save_count", b"observed_save_count", "preemption_count", b"preemption_count", "profiling", b"profiling", "progress", b"progress", "promise", b"promise", "queue", b"queue", "queue_time", b"queue_time", "redacted", b"redacted", "resources", b"resources", "restart_counts", b"restart_counts", "run_duration", b"run_duration", "run_estimate", b"run_estimate", "start_estimate", b"start_estimate", "start_time", b"start_time", "state", b"state", "stop_cause", b"stop_cause", "stop_cost_duration", b"stop_cost_duration", "stop_loss", b"stop_loss", "submit_time", b"submit_time", "team", b"team", "time_left_duration", b"time_left_duration", "time_limit_duration", b"time_limit_duration", "time_limit_scope", b"time_limit_scope", "user", b"user", "version", b"version", "virtual_devices", b"virtual_devices", "wait_code", b"wait_code", "warning_time", b"warning_time", "work_at_risk_duration", b"work_at_risk_duration"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_attempt_state", b"_attempt_state", "_exit_code", b"_exit_code", "activity", b"activity", "array_task", b"array_task", "attained_gpu_seconds", b"attained_gpu_seconds", "attempt_count", b"attempt_count", "attempt_state", b"attempt_state", "begin_time", b"begin_time", "checkpoint", b"checkpoint", "dependency", b"dependency", "displaced_count", b"displaced_count", "elastic", b"elastic", "end_reason", b"end_reason", "end_time", b"end_time", "exit_code", b"exit_code", "exit_signal", b"exit_signal", "gpu_seconds", b"gpu_seconds", "gpu_type", b"gpu_type", "grace_duration", b"grace_duration", "held_by", b"held_by", "held_core_count", b"held_core_count", "held_gpu_count", b"held_gpu_count", "hold_kind", b"hold_kind", "hold_reason", b"hold_reason", "job_id", b"job_id", "last_preemption", b"last_preemption", "level", b"level", "lost_gpu_seconds", b"lost_gpu_seconds", "name", b"name", "never_saved", b"never_saved", "nice", b"nice", "node_ids", b"node_ids", "observed_resume_count", b"observed_resume_count", "observed_save_count", b"observed_save_count", "preemption_count", b"preemption_count", "profiling", b"profiling", "progress", b"progress", "promise", b"promise", "queue", b"queue", "queue_time", b"queue_time", "redacted", b"redacted", "resources", b"resources", "restart_counts", b"restart_counts", "run_duration", b"run_duration", "run_estimate", b"run_estimate", "start_estimate", b"start_estimate", "start_time", b"start_time", "state", b"state", "stop_cause", b"stop_cause", "stop_cost_duration", b"stop_cost_duration", "stop_loss", b"stop_loss", "submit_time", b"submit_time", "suspension", b"suspension", "team", b"team", "time_left_duration", b"time_left_duration", "time_limit_duration", b"time_limit_duration", "time_limit_scope", b"time_limit_scope", "user", b"user", "version", b"version", "virtual_devices", b"virtual_devices", "wait_code", b"wait_code", "warning_time", b"warning_time", "work_at_risk_duration", b"work_at_risk_duration"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__attempt_state: _TypeAlias = _typing.Literal["attempt_state"]  # noqa: Y015
     _WhichOneofArgType__attempt_state: _TypeAlias = _typing.Literal["_attempt_state", b"_attempt_state"]  # noqa: Y015

@@ -936,6 +936,7 @@ class PauseJobRequest(_message.Message):
     JOB_ID_FIELD_NUMBER: _builtins.int
     EXPECTED_VERSION_FIELD_NUMBER: _builtins.int
     ACCEPT_LOSS_FIELD_NUMBER: _builtins.int
+    IN_MEMORY_FIELD_NUMBER: _builtins.int
     request_id: _builtins.str
     """Idempotency key."""
     job_id: _builtins.str
@@ -946,6 +947,10 @@ class PauseJobRequest(_message.Message):
     """Do it although work would be lost. Else FAILED_PRECONDITION (reason WORK_WOULD_BE_LOST) for a
     job that is not known to save its work. Of several jobs those refuse, and the others change.
     """
+    in_memory: _builtins.bool
+    """Do not save: its GPU memory goes to the memory of its hosts, and it keeps its place there until
+    ResumeJob. FAILED_PRECONDITION when it does not run, or its nodes suspend none.
+    """
     def __init__(
         self,
         *,
@@ -953,10 +958,11 @@ class PauseJobRequest(_message.Message):
         job_id: _builtins.str = ...,
         expected_version: _builtins.int = ...,
         accept_loss: _builtins.bool = ...,
+        in_memory: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["accept_loss", b"accept_loss", "expected_version", b"expected_version", "job_id", b"job_id", "request_id", b"request_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["accept_loss", b"accept_loss", "expected_version", b"expected_version", "in_memory", b"in_memory", "job_id", b"job_id", "request_id", b"request_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -37,4 +37,4 @@ def test_every_job_in_a_state_is_among_those_that_the_master_is_asked_for(wanted
 
 
 def test_a_state_that_no_job_here_has_asks_for_all() -> None:
-    assert words_of(frozenset(("SUSPENDED",))) == words_of(frozenset()) == []
+    assert words_of(frozenset(("RESIZING",))) == words_of(frozenset()) == []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -147,6 +148,40 @@ def test_an_action_without_an_answer_may_have_happened(code: int) -> None:
     text, failed = desk.tools.call("submit", {"confirm": plan["confirm"]})
     assert failed
     assert "may have been done all the same" in text
+    desk.commands.answer = ToolOutput('{"job_id": "17"}', 0)
+    again = desk.tools.call("submit", {"confirm": plan["confirm"]})
+    assert again == ('{"job_id": "17"}', False)
+    first, second = desk.commands.calls[-2:]
+    assert first == second  # one request id: at most one job
+
+
+@pytest.mark.parametrize("code", [2, 4, 5, 69])
+def test_a_job_that_the_master_would_refuse_gets_no_token(code: int) -> None:
+    desk = Desk()
+    desk.commands.answer = ToolOutput("no set of the registered nodes has 64 GPUs", code)
+    text, failed = desk.tools.call("submit_plan", {"command": ["true"], "gpus": "64"})
+    assert failed
+    assert text == "no set of the registered nodes has 64 GPUs"
+    assert [words[:2] for words in desk.commands.calls] == [["submit", "--test-only"]]
+
+
+def test_jobs_that_have_ended_get_no_token() -> None:
+    desk = Desk()
+    desk.commands.answer = ToolOutput('{"jobs": [{"state": "completed"}], "total": 1}', 0)
+    text, failed = desk.tools.call("cancel", {"jobs": ["17"]})
+    assert failed
+    assert "ended already" in text
+    desk.commands.answer = ToolOutput('{"jobs": [{"state": "failed"}], "total": 2}', 0)
+    assert desk.plan("cancel", jobs=["17"])["confirm"]  # the other one is not shown
+
+
+def test_an_action_whose_answer_is_too_long_is_done_all_the_same() -> None:
+    desk = Desk()
+    plan = desk.plan("cancel", jobs=["17"])
+    desk.commands.answer = ToolOutput("x" * (LARGEST_TEXT + 1), 0)
+    text, failed = desk.tools.call("cancel", {"confirm": plan["confirm"]})
+    assert not failed
+    assert text.startswith("It is done.")
 
 
 def test_a_job_is_queued_only_with_the_token_of_its_plan_and_once() -> None:
@@ -154,11 +189,16 @@ def test_a_job_is_queued_only_with_the_token_of_its_plan_and_once() -> None:
     plan = desk.plan("submit_plan", command=["python", "t.py", "a b"], gpus="2", name="x y")
     assert plan["would_run"] == "dlq submit '--name=x y' --gpus=2 -- python t.py 'a b'"
     described = ["--name=x y", "--gpus=2", "--", "python", "t.py", "a b"]
-    assert desk.commands.calls == [["estimate", "--json", *described]]
-    assert desk.tools.call("submit", {"confirm": plan["confirm"]})[1] is False
-    assert desk.commands.calls[1:] == [["submit", "--json", *described]]
-    assert desk.tools.call("submit", {"confirm": plan["confirm"]})[1] is True
-    assert len(desk.commands.calls) == 2
+    asked = [["submit", "--test-only", "--json", *described], ["estimate", "--json", *described]]
+    assert desk.commands.calls == asked
+    first = desk.tools.call("submit", {"confirm": plan["confirm"]})
+    assert first[1] is False
+    assert len(desk.commands.calls) == 3
+    words = desk.commands.calls[2]
+    assert re.fullmatch("--request-id=mcp-[0-9a-f]{32}", words[2])
+    assert words[:2] + words[3:] == ["submit", "--json", *described]
+    assert desk.tools.call("submit", {"confirm": plan["confirm"]}) == first
+    assert len(desk.commands.calls) == 3
 
 
 def test_jobs_are_cancelled_only_with_the_token_of_the_plan_that_named_them() -> None:

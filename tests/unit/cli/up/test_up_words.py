@@ -12,7 +12,9 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from google.protobuf.duration_pb2 import Duration
 
+from dlq.v1.job_pb2 import Job
 from dlq_cli.app import App
 from dlq_cli.up import asking, making, steps, units
 from dlq_cli.up.keeper import environment_of, jobs_group
@@ -266,3 +268,14 @@ def test_cores_for_jobs_without_gpus_reach_the_agent_and_leave_one_for_gpus(box:
     with pytest.raises(InvalidRequest, match=f"{here - 1} at most"):
         steps.with_cores(box, here)
     assert steps.with_cores(replace(box, devices="none"), here).cores == here
+
+
+@pytest.mark.parametrize(
+    ("own", "force", "given_s"),
+    [([300], False, 300), ([300], True, 30), ([5], True, 5), ([5, 20], True, 20)],
+)
+def test_jobs_may_save_for_their_own_grace_and_by_force_for_half_a_minute(
+    own: list[int], force: bool, given_s: float
+) -> None:
+    jobs = [Job(job_id="1", grace_duration=Duration(seconds=each)) for each in own]
+    assert asking.grace_s(jobs, force=force) == given_s

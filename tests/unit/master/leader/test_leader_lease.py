@@ -313,6 +313,54 @@ def test_without_a_second_server_nobody_leads_unless_it_is_asked_for() -> None:
     assert pair.speak() == ["one"]
 
 
+def test_a_leader_whose_second_server_is_named_no_more_is_silent_and_ends(pair: Pair) -> None:
+    """The setting can change under a leader: a reload is enough."""
+    pair.server.synchronous = False
+    pair.pass_s(TERMS.renew_s + 0.1, pair.one, pair.two)
+    assert pair.speak() == [], "the next renewal shows it"
+    assert "no second server" in pair.one.lease.why
+    pair.pass_s(TERMS.ttl_s, pair.one, pair.two)
+    assert pair.one.lease.is_over(pair.now_s)
+    assert "no second server" in pair.one.lease.why
+    assert pair.speak() == [], "and nobody else leads"
+
+
+def test_a_leader_whose_second_server_is_named_again_soon_goes_on(pair: Pair) -> None:
+    pair.server.synchronous = False
+    pair.pass_s(TERMS.renew_s + 0.1, pair.one)
+    pair.server.synchronous = True
+    pair.pass_s(TERMS.poll_s + 0.1, pair.one)
+    assert pair.speak() == ["one"]
+    assert pair.one.lease.why == ""
+
+
+def test_a_leader_that_may_lose_commits_by_name_goes_on_with_one_server(pair: Pair) -> None:
+    pair.one.lease.allow_async = True
+    pair.server.synchronous = False
+    pair.pass_s(TERMS.ttl_s, pair.one)
+    assert pair.speak() == ["one"]
+
+
+def test_a_leader_that_leaves_a_database_with_one_server_gives_the_lease_back(pair: Pair) -> None:
+    pair.server.synchronous = False
+    pair.one.lease.step_down(pair.now_s)
+    pair.pass_s(1.0, pair.one)
+    assert pair.one.lease.standing is Standing.OVER
+    assert pair.server.told().free
+
+
+def test_a_second_server_that_goes_between_the_look_and_the_try_leaves_nobody_leading() -> None:
+    pair = Pair()
+    lease, row = pair.one.lease, pair.one.row
+    look = lease.due(pair.now_s)
+    assert look is not None
+    lease.answered(look, carried_out(look, lease, row, "one:7320"), pair.now_s)
+    pair.server.synchronous = False
+    pair.pass_s(TERMS.ttl_s, pair.one)
+    assert pair.speak() == []
+    assert "no second server" in lease.why
+
+
 def test_a_renewal_of_a_row_that_a_rival_has_taken_ends_the_leader(pair: Pair) -> None:
     ask = Ask(RowQuestion.RENEW, pair.one.lease.fence, pair.now_s)
     taken = HeldLease(2, "two", "two:7320", 5.0, "71", 1, synchronous=True)

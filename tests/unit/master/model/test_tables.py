@@ -6,7 +6,7 @@ from typing import Any, get_args
 import pytest
 
 from dlq_master.model.attempts import attempt_steps
-from dlq_master.model.attempts.attempt import LIVE, AttemptState
+from dlq_master.model.attempts.attempt import LIVE, AttemptState, Suspension, SuspensionPhase
 from dlq_master.model.estimates.estimate import Basis, Unmeasured
 from dlq_master.model.ids import JobId, NodeId
 from dlq_master.model.jobs import job_steps
@@ -70,6 +70,13 @@ ATTEMPT_EVENTS: tuple[attempt_steps.AttemptEvent, ...] = (
     attempt_steps.ResizeBegun(allocation=Allocation((Slot(NodeId("n1"), 1),)), grace_s=60.0),
     attempt_steps.LeaveAsked(node_ids=()),
     attempt_steps.ResizeSettled(),
+    attempt_steps.SuspendAsked(for_job=JobId(2)),
+    attempt_steps.Suspended(),
+    attempt_steps.SuspendRefused(detail="no room"),
+    attempt_steps.ResumeAsked(term_end_s=600.0),
+    attempt_steps.Unsuspended(),
+    attempt_steps.WantedBack(),
+    attempt_steps.ReturnedSuspended(),
     attempt_steps.Succeeded(),
     attempt_steps.Measured(work_s=60.0),
     attempt_steps.Failed(reason=EndReason.USER_ERROR, exit_code=1),
@@ -131,6 +138,10 @@ def test_every_cell_of_the_attempt_table(
     state: AttemptState, event: attempt_steps.AttemptEvent
 ) -> None:
     attempt = an_attempt(state=state)
+    if state in (AttemptState.SUSPENDED, AttemptState.UNKNOWN):
+        held = attempt.lease.allocation
+        out = Suspension(SuspensionPhase.LEAVING, 1.0, held)
+        attempt = attempt._replace(suspension=out)
     target = attempt_steps.TABLE.get((state, type(event)))
     if target is None:
         with pytest.raises(IllegalStep, match=r"attempt 1\.1"):

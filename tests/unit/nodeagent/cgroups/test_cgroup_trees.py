@@ -18,6 +18,7 @@ KINDS = ("memory", "pids", "cpu", "cpuacct", "freezer")
 
 V2_FILES = {
     "cgroup.procs": "",
+    "cgroup.type": "domain",
     "cgroup.subtree_control": "",
     "cgroup.controllers": "cpuset cpu io memory hugetlb pids rdma misc",
     "cgroup.kill": "",
@@ -121,6 +122,25 @@ def test_v2_moves_the_agent_to_a_leaf_and_then_enables_controllers(tmp_path: Pat
     assert (base / "agent/cgroup.procs").read_text() == "42"  # the last pid written there
     for path in (base, base / "dlq", base / "dlq/n1"):
         assert (path / "cgroup.subtree_control").read_text() == "+memory +pids +cpu +cpuset"
+
+
+def test_v2_leaves_the_processes_of_a_machines_root_where_they_are(tmp_path: Path) -> None:
+    """A thread of the kernel there refuses to move: EINVAL. The root may have processes."""
+    root = tmp_path / "fs"
+    make_v2(root)
+    (root / "cgroup.type").unlink()
+    (root / "cgroup.procs").write_text("1\n2\n")
+
+    def make(path: Path) -> None:
+        make_v2(path)
+        if path == root / "agent":
+            (path / "cgroup.procs").unlink()
+            (path / "cgroup.procs").mkdir()  # it refuses every pid
+
+    proc = write_proc(tmp_path, mounts=f"cgroup2 {root} cgroup2 rw 0 0\n", own="0::/\n")
+    assert detect("n1", proc=proc, make_dir=make).mode == "v2"
+    assert (root / "cgroup.subtree_control").read_text() == "+memory +pids +cpu +cpuset"
+    assert not (root / "agent").exists()
 
 
 def test_v2_goes_below_the_base_that_outlives_the_agent_and_leaves_the_agents_own_group_alone(

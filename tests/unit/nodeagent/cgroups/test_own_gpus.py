@@ -3,6 +3,8 @@
 import os
 import subprocess
 from collections.abc import Callable, Iterator
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -11,8 +13,10 @@ from dlq_nodeagent.cgroups import device_filter
 from dlq_nodeagent.cgroups.detect import detect
 from dlq_nodeagent.cgroups.port import CgroupTree, Limits, OnlyMinors
 from dlq_nodeagent.cgroups.trees import V1Tree, V2Tree
+from dlq_nodeagent.config import AgentConfig
+from dlq_nodeagent.daemon import _separates
 from dlq_nodeagent.devices.fake import FakeDevices, parse_virtual
-from dlq_nodeagent.devices.nodes import own_gpus
+from dlq_nodeagent.devices.nodes import own_gpus, without_node
 from dlq_nodeagent.devices.port import Device
 from support.process_box import ProcessBox
 from support.waiting import wait_until
@@ -66,6 +70,13 @@ def test_the_drivers_minor_number_counts_and_not_the_index(dev: Path, tmp_path: 
     assert rules == (OnlyMinors(MEM, frozenset({FULL, NULL})),)
 
 
+@as_root
+def test_the_minor_number_that_the_driver_tells_comes_first(dev: Path, tmp_path: Path) -> None:
+    """Also where the kernel shows no /proc/driver."""
+    rules = own_gpus([replace(gpu(0), minor=1)], dev=dev, driver_gpus=tmp_path / "none")
+    assert rules == (OnlyMinors(MEM, frozenset({FULL, NULL})),)
+
+
 def test_a_host_without_gpu_nodes_has_nothing_to_refuse(tmp_path: Path) -> None:
     (tmp_path / "nvidia0").write_text("a plain file is no node")
     assert own_gpus([gpu(0)], dev=tmp_path, driver_gpus=tmp_path) == ()
@@ -91,6 +102,20 @@ def box(tmp_path: Path, tree: CgroupTree) -> Iterator[ProcessBox]:
     one = ProcessBox(tmp_path / "node", tree=tree)
     yield one
     one.clean()
+
+
+@pytest.mark.parametrize(("minor", "kept"), [(9, False), (1, True)])
+@as_root
+def test_jobs_are_not_kept_from_gpus_whose_own_device_file_is_not_found(
+    dev: Path, monkeypatch: pytest.MonkeyPatch, minor: int, kept: bool
+) -> None:
+    """A rule would keep the job from the GPU that it has: it names the wrong file."""
+    monkeypatch.setattr("dlq_nodeagent.daemon.without_node", partial(without_node, dev=dev))
+    devices = FakeDevices(parse_virtual("1xH100-80GB"), "n1")
+    monkeypatch.setattr(FakeDevices, "devices", lambda _: (replace(gpu(0), minor=minor),))
+    tree = V1Tree.__new__(V1Tree)
+    tree.devices_open = ""
+    assert _separates(AgentConfig(), devices, tree) is kept
 
 
 OPENS = 'for n in nvidia0 nvidia1 nvidiactl nvidia-uvm; do (: < "$0/$n") 2>&- && echo $n; done; echo end'  # noqa: E501

@@ -5,6 +5,9 @@ from __future__ import annotations
 import asyncio
 import gc
 import sys
+import weakref
+from collections.abc import AsyncIterator
+from typing import Any
 
 import grpc
 import pytest
@@ -149,3 +152,38 @@ async def test_a_real_call_is_cancelled_in_its_core() -> None:
         assert hasattr(call, "_cython_call")
         hang_up(call)
         assert call.cancelled()
+
+
+async def test_a_call_that_was_heard_goes_with_its_last_holder() -> None:
+    """Its socket would stay until Python looks at all old objects: in a quiet agent, for ever."""
+
+    async def serve(requests: AsyncIterator[bytes], context: object) -> AsyncIterator[bytes]:
+        yield wire.ServeExecResponse().SerializeToString()
+        await anext(requests)  # the agent's name
+        await anext(requests)  # it never says more
+
+    server = grpc.aio.server()
+    handler: Any = grpc.stream_stream_rpc_method_handler(serve)
+    made = grpc.method_handlers_generic_handler("dlq.v1.AgentService", {"ServeExec": handler})
+    server.add_generic_rpc_handlers((made,))
+    port = server.add_insecure_port("127.0.0.1:0")
+    await server.start()
+    gc.collect()
+    gc.disable()
+    try:
+        async with grpc.aio.insecure_channel(f"127.0.0.1:{port}") as channel:
+            call = AgentServiceStub(channel).ServeExec()
+            talk = Talk(call)
+            await talk.name("r")
+            await anext(talk.messages)
+            talk.end()
+        gone = weakref.ref(call)
+        del talk, call
+        for _ in range(1_000):
+            if gone() is None:
+                break
+            await asyncio.sleep(0.01)
+        assert gone() is None
+    finally:
+        gc.enable()
+        await server.stop(None)

@@ -9,8 +9,11 @@ from hypothesis import strategies as st
 from dlq_nodeagent.model.port import ExitRecord, ExitWhy
 from dlq_nodeagent.model.rank import (
     ALIVE,
+    SUSPENSION,
     TABLE,
     Acknowledged,
+    BackAsked,
+    CameBack,
     Effect,
     Exited,
     HandedOver,
@@ -19,13 +22,18 @@ from dlq_nodeagent.model.rank import (
     LetGo,
     MainStarted,
     NoticeDue,
+    OutAsked,
     Prepared,
     Rank,
     RankEvent,
     RankState,
+    RankSuspension,
     Released,
+    StayedIn,
     StopAsked,
     Stopping,
+    Stranded,
+    WentOut,
     accept,
     notice_due_s,
     step,
@@ -42,6 +50,12 @@ EVENTS: tuple[RankEvent, ...] = (
     HandedOver(),
     MainStarted(11.0),
     StopAsked(a_stop(LAUNCH)),
+    OutAsked(5),
+    BackAsked(6),
+    WentOut(1 << 30, 0.5),
+    StayedIn("no room"),
+    CameBack(0.5),
+    Stranded("no way back"),
     NoticeDue(0),
     Exited(RECORD),
     Released(),
@@ -55,7 +69,9 @@ def a_rank(state: RankState) -> Rank:
     if state is RankState.STOPPING:
         stopping = Stopping(cause="preempt", grace_s=60.0, due_s=10.0, noticed_s=10.0)
     needs = state in (RankState.STOP_WAITING, RankState.STOPPING)
-    return Rank(launch=LAUNCH, state=state, stopping=stopping if needs else None)
+    suspension = RankSuspension(number=1, out=True) if state in SUSPENSION else None
+    asked = stopping if needs else None
+    return Rank(launch=LAUNCH, state=state, stopping=asked, suspension=suspension)
 
 
 @pytest.mark.parametrize("event", EVENTS, ids=lambda event: type(event).__name__)

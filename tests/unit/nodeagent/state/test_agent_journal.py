@@ -1,6 +1,7 @@
 """The agent's own memory: one contract for the files and the fake, and what only files can do."""
 
 import contextlib
+import errno
 import json
 import os
 import threading
@@ -103,14 +104,61 @@ def log_of(tmp_path: Path) -> Path:
     return tmp_path / "journal" / "ranks.log"
 
 
-def test_a_line_that_was_cut_short_is_no_record(tmp_path: Path) -> None:
+@pytest.mark.parametrize("left", [b"", bytes(4096)], ids=["cut", "zeros"])
+def test_a_line_that_was_cut_short_is_no_record(tmp_path: Path, left: bytes) -> None:
+    """A power cut does so, and so does a disk that loses a sector: people can look at the file."""
     journal = FileJournal(tmp_path / "journal")
     journal.save_rank(RECORD)
     journal.save_rank(replace(RECORD, state=RankState.KEPT))
     written = log_of(tmp_path).read_bytes().rstrip(b"\0")
-    log_of(tmp_path).write_bytes(written[:-20])
+    log_of(tmp_path).write_bytes(written[:-20] + left)
+    again = FileJournal(tmp_path / "journal")
+    assert again.load()[1] == (RECORD,)
+    assert [aside.name for aside in again.damaged()] == ["ranks.log.1.damaged"]
+
+
+def test_a_log_that_was_cut_between_two_lines_is_put_aside(tmp_path: Path) -> None:
+    journal = FileJournal(tmp_path / "journal")
+    journal.save_rank(RECORD)
+    journal.save_rank(replace(RECORD, state=RankState.KEPT))
+    journal.save_node(NodeRecord())
+    lines = log_of(tmp_path).read_bytes().rstrip(b"\0").splitlines(keepends=True)
+    for left in range(len(lines)):
+        log_of(tmp_path).write_bytes(b"".join(lines[:left]))
+        again = FileJournal(tmp_path / "journal")
+        again.load()
+        assert len(again.damaged()) == left + 1, left
+        again.save_node(NodeRecord())
+
+
+def test_a_log_of_an_older_agent_ends_with_a_line_and_is_whole(tmp_path: Path) -> None:
+    journal = FileJournal(tmp_path / "journal")
+    journal.save_rank(RECORD)
+    lines = log_of(tmp_path).read_bytes().rstrip(b"\0").splitlines(keepends=True)
+    log_of(tmp_path).write_bytes(b"".join(lines[1:]))
+    again = FileJournal(tmp_path / "journal")
+    assert again.load()[1] == (RECORD,)
+    assert again.damaged() == ()
+
+
+def test_after_a_sync_that_failed_the_log_is_written_anew(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The kernel calls pages clean that it could not write, and the next sync says nothing."""
+    journal = FileJournal(tmp_path / "journal")
+    journal.save_rank(RECORD)
+    before = log_of(tmp_path).stat().st_ino
+
+    def fails(_: int) -> None:
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fdatasync", fails)
+        with pytest.raises(OSError, match="Input/output"):
+            journal.sync()
+    journal.sync()
+    assert log_of(tmp_path).stat().st_ino != before
     assert FileJournal(tmp_path / "journal").load()[1] == (RECORD,)
-    assert journal.damaged() == ()
 
 
 def test_a_log_with_a_damaged_line_is_put_aside_and_named(tmp_path: Path) -> None:

@@ -89,10 +89,10 @@ class Site:
             self.agents[status.node_id].start(key)
             self.agents[status.node_id].report()
 
-    def end(self, job: Job, passed: bool | None, figure: float = 12.5) -> None:
+    def end(self, job: Job, passed: bool | None, figure: float = 12.5, **more: str) -> None:
         """All its ranks print a result and end."""
         key = AttemptKey(job.job_id, 1)
-        told = {"check": job.check, "figure": figure, "unit": "GB/s", "on": "numpy"}
+        told = {"check": job.check, "figure": figure, "unit": "GB/s", "on": "numpy", **more}
         line = json.dumps({**told, "limit": 50.0, "passed": passed})
         for status in self.master.attempt(job.job_id).ranks:
             agent = self.agents[status.node_id]
@@ -299,6 +299,39 @@ def test_an_all_reduce_blames_a_node_only_with_a_second_partner(site: Site) -> N
         frozenset(),
         frozenset(),
     )
+
+
+def test_an_all_reduce_of_gpus_closes_a_node_with_what_nccl_has_met(site: Site) -> None:
+    words = "all-reduce 3 over NCCL did not end within 30 s: it hangs"
+    for partner in ("n1", "n2"):
+        job = site.ask("all_reduce", "n0", partner)
+        key, told = AttemptKey(job.job_id, 1), {"check": "all_reduce", "limit": 40.0}
+        lost = json.dumps({**told, "passed": None, "why": "the other node has left"})
+        site.agents["n0"].exit(
+            key, 1, "exited", json.dumps({**told, "passed": False, "why": words})
+        )
+        site.agents[partner].exit(key, 3, "exited", lost)
+        for name in ("n0", partner):
+            site.agents[name].report()
+    note = site.master.node("n0").note(NodeFlag.QUARANTINED)
+    assert note is not None
+    assert note.reason.startswith(f"check all_reduce: {words} (job ")
+    assert (site.flags("n1"), site.flags("n2")) == (frozenset(), frozenset())
+
+
+def test_the_word_of_a_check_is_part_of_the_evidence_and_of_no_result(site: Site) -> None:
+    job = site.ask("memory", "n0")
+    site.end(job, passed=False, on="CUDA, 8 GPUs", why="the slowest is GPU 3")
+    note = site.master.node("n0").note(NodeFlag.QUARANTINED)
+    assert note is not None
+    assert note.reason == (
+        f"check memory: 12.5 GB/s, limit 50 GB/s; the slowest is GPU 3 (job {job.job_id})"
+    )
+    instead = "NCCL not found, gloo over the host network used"
+    site.end(site.ask("all_reduce", "n1", "n2"), passed=None, why=instead)
+    last = site.results()[-1]
+    assert last.cause == f"check all_reduce unknown: nothing was learned: {instead}"
+    assert (last.data["result"], last.data["figure"]) == ("unknown", 12.5)
 
 
 def test_what_cannot_be_checked_is_refused(site: Site, masters: Callable[..., Master]) -> None:

@@ -191,6 +191,35 @@ def test_what_a_look_costs_does_not_grow_with_who_runs_has_ended_or_waits(
     assert jobs.read == [2, 3, 5, 6, 7, 1, 2, 3, 5, 6, 7, 1], "nobody stands there twice"
 
 
+def test_jobs_that_came_and_were_looked_at_together_share_what_is_known_of_them() -> None:
+    queued = [a_waiting_job(number) for number in range(1, 6)]
+    waits = Waits((), queued)
+    world = World().submit(a_job(99))
+    for now_s in (10.0, 20.0, 30.0):
+        glance = ReasonSummary(View(world.cluster, now_s), world.policy)
+        waits.look({job.job_id: job for job in queued}, glance, now_s, 0.0)
+        assert len({id(known) for known in waits._known.values()}) == 1
+    told = [waits.told(job.job_id, 40.0) for job in queued]
+    assert {one.job_id for one in told if one} == {job.job_id for job in queued}
+    assert {(one.at_s, one.spent[0].main_s, one.now) for one in told if one} == {
+        (40.0, 40.0, ("behind_higher_rank",))
+    }
+
+
+def test_other_reasons_are_written_minutes_after_they_came(busy: Master) -> None:
+    seconds(busy, int(WRITTEN_EVERY_S) + 5)
+    (first,) = busy.store.load().waited
+    busy.hold(JobId(2))
+    seconds(busy, 100)
+    busy.ask(ReleaseJob(caller=ALICE, request_id="r", job_id=JobId(2)))
+    seconds(busy, 100)
+    assert busy.store.load().waited == (first,), "the hold came and went within minutes"
+    seconds(busy, int(WRITTEN_EVERY_S))
+    (row,) = busy.store.load().waited
+    assert {one.code for one in row.spent} == {"resources", "nodes_closed", "held_user"}
+    assert row.now[0] == "nodes_closed", "nothing was heard of the node any more"
+
+
 def test_an_ended_job_still_says_what_it_waited_for(busy: Master) -> None:
     seconds(busy, 10)
     busy.cancel(JobId(2))

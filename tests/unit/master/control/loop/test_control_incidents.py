@@ -86,10 +86,15 @@ def _other(kind: type[JobEdit], caller: Caller = ALICE) -> JobEdit:
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_a_handler_that_fails_at_random_changes_nothing_and_serves_the_others(seed: int) -> None:
-    """Before its handler or after it: what the draft holds then is gone."""
+@pytest.mark.parametrize(("failpoint", "least", "most"), [("stumble", 2, 2), ("stagger", 4, 30)])
+def test_a_handler_that_fails_at_random_changes_nothing_and_serves_the_others(
+    seed: int, failpoint: str, least: int, most: int
+) -> None:
+    """Before its handler or after it: what the draft holds then is gone. Of the one, all of its
+    kind are refused for a while after two failures; of the other nobody is put aside.
+    """
     mallory = Caller("mallory", "user")
-    master = Master(failpoints=Failpoints("stumble:3@user:mallory"))
+    master = Master(failpoints=Failpoints(f"{failpoint}:3@user:mallory"))
     master.loop._failpoints._chance.seed(seed)
     try:
         told, failures, taken = master.submit(), 0, 1
@@ -104,7 +109,7 @@ def test_a_handler_that_fails_at_random_changes_nothing_and_serves_the_others(se
                 master.loop._incidents, master.loop._failpoints = incidents, failpoints
             assert master.job(told.job_id) == told
             assert len(master.state.cluster.jobs) == taken
-        assert failures == 2  # then all of this kind are refused for a while
+        assert least <= failures <= most
         assert isinstance(master.submit(name="alice is served"), Job)
     finally:
         master.close()

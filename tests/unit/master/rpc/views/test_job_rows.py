@@ -162,9 +162,9 @@ def test_a_row_of_a_job_that_waits_is_made_anew_only_after_a_plan(
 ) -> None:
     rows, made = JobRows(), list[JobId]()
 
-    def noted(job: Job, read: FakeRead, now_s: float) -> bytes:
+    def noted(job: Job, read: FakeRead, now_s: float, start: Range | None) -> bytes:
         made.append(job.job_id)
-        return present(job, read, now_s)
+        return present(job, read, now_s, start)
 
     monkeypatch.setattr(job_rows, "present", noted)
     control.place(JobId(1), "gpu01")

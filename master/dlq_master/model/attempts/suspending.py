@@ -1,0 +1,262 @@
+"""An attempt leaves its GPUs without a save, and comes back to them; pure rules.
+
+Its GPU memory lies in the memory of its hosts meanwhile, and its processes stand still. It keeps
+its fence, its ranks and its place: it comes back to the same GPUs on the same nodes. While it is
+out it holds no GPU, so its lease names none. A gang leaves as a whole or not at all. Its processes
+talk to each other, and those that still ran would wait for the others until their own time limits.
+
+`control/attempts/suspensions.py` drives it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from enum import StrEnum
+from typing import NamedTuple
+
+from dlq_master.model.attempts.attempt import (
+    Attempt,
+    AttemptState,
+    RankMove,
+    Suspension,
+    SuspensionPhase,
+)
+from dlq_master.model.attempts.grace import work_at_risk_s
+from dlq_master.model.ids import JobId, NodeId
+from dlq_master.model.jobs.job import Job, JobState
+from dlq_master.model.lease import LeaseKind, until
+from dlq_master.model.nodes.node import Node, NodeFlag, NodeState
+from dlq_master.model.resources import Allocation
+
+NOTHING = Allocation(())
+# Bytes a second each way, where no move has been measured yet: half of what PCIe 4.0 carries.
+FIRST_RATE = 10e9
+_KEPT = 0.7  # of what was known, at a new measurement
+# After so many refusals its agents are not asked again.
+MOST_REFUSALS = 3
+
+
+class SuspendRules(NamedTuple):
+    """`longest_s`: after so long without its GPUs it is thrown back to its last checkpoint.
+    `guest_s`: only jobs that are expected to run no longer make others leave so. `wait_s`: so long
+    its GPUs wait for the job that it left them to. `move_s`: the longest time of a move.
+    """
+
+    longest_s: float = 3600.0
+    guest_s: float = 300.0
+    wait_s: float = 60.0
+    move_s: float = 120.0
+    only_cheaper: bool = False  # than the job's own save and resume, as they were learned
+
+
+class Next(StrEnum):
+    """The next step of a suspended attempt."""
+
+    NOTHING = "nothing"
+    RESUME = "resume"
+    THROW_BACK = "throw_back"  # it ends, and its job goes on from its last checkpoint
+
+
+# ---- steps
+
+
+def leaving(
+    attempt: Attempt, for_job: JobId | None, why: str, memory_bytes: int, at_s: float
+) -> Attempt:
+    """Its ranks are told to leave; so many bytes are expected in the memory of its hosts."""
+    suspension = Suspension(
+        SuspensionPhase.LEAVING, at_s, attempt.lease.allocation, for_job, why,
+        memory_bytes=memory_bytes,
+    )  # fmt: skip
+    return attempt._replace(suspension=suspension, moves=attempt.moves + 1)
+
+
+def gone_out(attempt: Attempt, at_s: float) -> Attempt:
+    """Its GPUs are free: it begins a stretch without any."""
+    before = attempt.suspension
+    assert before is not None
+    moved = [status.move for status in attempt.ranks if status.move is not None]
+    told = sum(move.memory_bytes for move in moved)
+    nbytes = told if moved else before.memory_bytes
+    out = before._replace(phase=SuspensionPhase.OUT, out_s=at_s, memory_bytes=nbytes)
+    return attempt._replace(
+        suspension=out,
+        suspensions=attempt.suspensions + 1,
+        carried_s=work_at_risk_s(attempt, at_s),
+        lease=attempt.lease._replace(allocation=NOTHING),
+        started_time_s=at_s,
+        resized_time_s=at_s,
+    )
+
+
+def refused(attempt: Attempt) -> Attempt:
+    """It runs on; ranks that have left are told to come back by a later number."""
+    return attempt._replace(suspension=None, moves=attempt.moves + 1)
+
+
+def coming(attempt: Attempt, term_end_s: float, at_s: float) -> Attempt:
+    """Its GPUs are its own again."""
+    before = attempt.suspension
+    assert before is not None
+    lease = until(attempt.lease, term_end_s)._replace(allocation=before.allocation)
+    return attempt._replace(
+        suspension=before._replace(phase=SuspensionPhase.COMING, since_s=at_s),
+        moves=attempt.moves + 1,
+        lease=lease,
+        started_time_s=at_s,
+        resized_time_s=at_s,
+    )
+
+
+def wanted_back(attempt: Attempt) -> Attempt:
+    """A person does not want it out any longer."""
+    before = attempt.suspension
+    assert before is not None
+    return attempt._replace(suspension=before._replace(wanted_back=True))
+
+
+# ---- what its ranks say
+
+
+def moves_of(attempt: Attempt) -> list[RankMove | None]:
+    """The answers of its ranks to the last order; None: not yet."""
+    answers = []
+    for status in attempt.ranks:
+        move = status.move
+        told = move is not None and move.number == attempt.moves and move.state != "moving"
+        answers.append(move if told else None)
+    return answers
+
+
+def all_are(attempt: Attempt, state: str) -> bool:
+    """Whether every rank has carried out the last order."""
+    return all(
+        move is not None and move.state == state and not move.failure for move in moves_of(attempt)
+    )
+
+
+def failure(attempt: Attempt) -> str:
+    """Why a rank has not carried out the last order; empty: none has failed."""
+    for status, move in zip(attempt.ranks, moves_of(attempt), strict=True):
+        if move is not None and (move.failure or move.state == "stranded"):
+            return f"{status.node_id}: {move.failure or move.state}"
+    return ""
+
+
+def is_stranded(attempt: Attempt) -> bool:
+    """Whether a rank can neither run nor stay as it is, by whatever order."""
+    return any(it.move is not None and it.move.state == "stranded" for it in attempt.ranks)
+
+
+# ---- what may be done
+
+
+def obstacle(attempt: Attempt, job: Job, nodes: Iterable[Node]) -> str:
+    """Why it cannot leave its GPUs without a save, in words; empty: it can be tried."""
+    if attempt.state is not AttemptState.RUNNING or attempt.stop_cause is not None:
+        return "it does not run"
+    if attempt.resize is not None or attempt.regrant is not None:
+        return "it is being resized"
+    if attempt.lease.kind is LeaseKind.PROFILE:
+        return "it is being measured"
+    if job.request.without_gpus:
+        return "it has no GPUs"
+    if job.state is not JobState.QUEUED:
+        return "it is held"
+    if any(status.gone for status in attempt.ranks):
+        return "a rank of it has ended"
+    if attempt.moves - 2 * attempt.suspensions >= 2 * MOST_REFUSALS:
+        return "its agents have refused it several times"
+    for node in nodes:
+        if not node.suspend_bytes:
+            return f"node {node.node_id} suspends no jobs"
+        if node.state is not NodeState.UP or NodeFlag.DRAINING in node.flags:
+            return f"node {node.node_id} is being emptied, or is silent"
+    return ""
+
+
+def is_short(guest: Job, rules: SuspendRules) -> bool:
+    """Whether another one may stand still for it. Such a job is interactive, a trial, or known to
+    end soon.
+    """
+    if guest.rules.attended or guest.reduced:
+        return True
+    known = [it for it in (guest.time_limit_s, guest.duration_estimate_s) if it is not None]
+    return bool(known) and min(known) <= rules.guest_s
+
+
+def next_step(
+    attempt: Attempt,
+    nodes: Iterable[Node],
+    *,
+    guest_waits: bool,
+    gpus_free: bool,
+    now_s: float,
+    rules: SuspendRules,
+) -> tuple[Next, str]:
+    """The next step of an attempt that is out, and why. `guest_waits`: the job that it left for has
+    not started yet. `gpus_free`: all its GPUs are.
+    """
+    out = attempt.suspension
+    if attempt.state is not AttemptState.SUSPENDED or out is None:
+        return Next.NOTHING, ""
+    if is_stranded(attempt):
+        return Next.THROW_BACK, failure(attempt) or "a rank of it cannot be brought back"
+    if out.phase is not SuspensionPhase.OUT:
+        return Next.NOTHING, ""
+    for node in nodes:
+        if NodeFlag.DRAINING in node.flags:
+            return Next.THROW_BACK, f"node {node.node_id} is being emptied"
+    since_s = now_s - (out.out_s or out.since_s)
+    back = out.wanted_back if out.for_job is None else since_s >= rules.wait_s or not guest_waits
+    if back and gpus_free:
+        return Next.RESUME, ""
+    if out.for_job is not None and since_s >= rules.longest_s:
+        return Next.THROW_BACK, f"it was off its GPUs for {rules.longest_s:g} s"
+    return Next.NOTHING, ""
+
+
+# ---- how long a move takes: bytes over measured bandwidth
+
+
+class MoveCosts:
+    """The bytes on GPUs just now, as agents tell, and the bandwidth of each node.
+
+    Nothing of it is stored: agents tell the first anew, and moves the second.
+    """
+
+    __slots__ = ("_rates", "each", "used")
+
+    def __init__(self, each: int | None = None) -> None:
+        """`each`: bytes of any GPU of which nobody has told; None: all of its memory."""
+        self.used: dict[NodeId, Mapping[int, int]] = {}
+        self.each = each
+        self._rates: dict[NodeId, float] = {}
+
+    def measured(self, node_id: NodeId, nbytes: int, took_s: float) -> None:
+        """A rank of this node has moved so much."""
+        if nbytes > 0 and took_s > 0.0:
+            rate, known = nbytes / took_s, self._rates.get(node_id)
+            new = rate if known is None else _KEPT * known + (1 - _KEPT) * rate
+            self._rates[node_id] = new
+
+    def rate(self, node_id: NodeId) -> float:
+        """Bytes a second, each way."""
+        return self._rates.get(node_id, FIRST_RATE)
+
+    def nbytes(self, attempt: Attempt, node: Node) -> int:
+        """Bytes of the attempt on the GPUs of a node."""
+        slot = next((it for it in attempt.place.slots if it.node_id == node.node_id), None)
+        told = self.used.get(node.node_id, {})
+        sizes = {gpu.index: gpu.memory_bytes for gpu in node.gpus}
+        found = 0
+        for index in () if slot is None else slot.gpu_indices:
+            whole = sizes.get(index, 0) if self.each is None else self.each
+            found += told.get(index, whole)
+        return found
+
+    def seconds(self, attempt: Attempt, nodes: list[Node]) -> float:
+        """One way; the nodes move at the same time."""
+        return max(
+            (self.nbytes(attempt, node) / self.rate(node.node_id) for node in nodes), default=0.0
+        )

@@ -1,0 +1,85 @@
+"""A move of a rank: its order, its result, and the port through which it is made."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Protocol
+
+from dlq_common.daemon.config import Bytes, Seconds
+from dlq_nodeagent.model.launch import RankKey
+from dlq_nodeagent.model.port import Standstill
+
+
+@dataclass(frozen=True, slots=True)
+class SuspendConfig:
+    """GPU memory of suspended jobs in this host's memory (docs/running/suspend.md)."""
+
+    memory: Bytes = Bytes(0)  # the most that all of it may take; 0 = no job is suspended here
+    spare: Bytes = Bytes(8 * 1024**3)  # of the host's memory, left to others in any case
+    lock: Seconds = Seconds(10.0)  # how long a process may take to stop its work on the GPU
+    free: Seconds = Seconds(5.0)  # from then until its GPUs are proven free, else it goes on
+
+
+class MoveRefusal(StrEnum):
+    """Why a rank was not suspended, in a fixed word. It runs on as before."""
+
+    OFF = "off"  # This node suspends none.
+    DRIVER = "driver"  # The driver is too old, or has no such calls.
+    MEMORY = "memory"  # The host has no room for it.
+    SHARED = "shared"  # Another process is on its GPUs, or they are shared by MPS.
+    STILL = "still"  # Its processes cannot be made to stand still.
+    LOCK = "lock"  # A process did not stop its work in time.
+    MOVE = "move"  # The driver could not move the memory of a process.
+    NOT_FREE = "not_free"  # Its GPUs could not be proven free.
+
+
+class MoveRefused(Exception):
+    """The rank runs on as before; `words` are for people."""
+
+    def __init__(self, word: MoveRefusal, words: str) -> None:
+        super().__init__(f"{word}: {words}")
+        self.word, self.words = word, words
+
+
+class MoveBroken(Exception):
+    """The rank can neither run on nor be brought back: it must be ended."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MoveOrder:
+    """Move a rank off its GPUs, or back. May be repeated: it goes on from where it stands.
+
+    `held` are the bytes of the other suspended ranks of this node. `onto`: the uuids of its GPUs
+    from now on, in the order of `uuids`; empty: the same.
+    """
+
+    key: RankKey
+    uuids: tuple[str, ...]
+    still: Standstill
+    held: Mapping[RankKey, int] = field(default_factory=dict)
+    onto: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Moved:
+    """A move that was made: bytes of GPU memory, and how long it took."""
+
+    nbytes: int
+    took_s: float
+
+
+class Suspender(Protocol):
+    """Moves ranks. Calls block for as long as the driver does, and come from threads."""
+
+    @property
+    def why_not(self) -> str:
+        """Why no rank can be suspended here; empty: they can."""
+        ...
+
+    def suspend(self, order: MoveOrder) -> Moved:
+        """Off its GPUs, which are proven free then. Raises MoveRefused, MoveBroken."""
+        ...
+
+    def resume(self, order: MoveOrder) -> Moved:
+        """Back onto its GPUs. Raises MoveRefused while somebody else is on them, MoveBroken."""
+        ...

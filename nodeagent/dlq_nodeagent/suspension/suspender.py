@@ -1,0 +1,283 @@
+"""The steps of a move, and the way back from each of them.
+
+Off its GPUs: all processes that use CUDA are locked, then all are checkpointed, then the rank
+stands still, then its GPUs are proven free. Until that proof everything can be undone, and is:
+processes are restored and unlocked, and the rank runs on. Back: the rank moves again, then every
+process is restored, then every one is unlocked. A step that is done already is left out, so that an
+order that comes again after the agent's death goes on.
+"""
+
+import threading
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import NoReturn
+
+from dlq_common.clock import Clock
+from dlq_common.daemon.logs import get_logger
+from dlq_nodeagent.devices.port import DeviceFault, Devices
+from dlq_nodeagent.model.launch import RankKey
+from dlq_nodeagent.model.port import NotStill
+from dlq_nodeagent.suspension.checkpoints import (
+    Checkpoints,
+    DriverCheckpoints,
+    DriverFault,
+    NoCheckpoints,
+    ProcessState,
+)
+from dlq_nodeagent.suspension.port import (
+    MoveBroken,
+    Moved,
+    MoveOrder,
+    MoveRefusal,
+    MoveRefused,
+    SuspendConfig,
+)
+
+_LOOK_S = 0.02
+_MEMINFO = "/proc/meminfo"
+
+log = get_logger("nodeagent.suspender")
+
+
+def free_host_bytes(path: str = _MEMINFO) -> int:
+    """Memory of the host that can be had without taking it from anybody."""
+    with open(path) as file:
+        for line in file:
+            name, _, rest = line.partition(":")
+            if name == "MemAvailable":
+                return int(rest.split()[0]) * 1024
+    return 0
+
+
+@dataclass(slots=True, kw_only=True)
+class HostSuspender:
+    """The real one. `checkpoints` None: no device of this host has a driver, so only processes
+    stand still (virtual devices).
+    """
+
+    clock: Clock
+    config: SuspendConfig
+    devices: Devices
+    free_below_bytes: int
+    checkpoints: Checkpoints | None
+    why_not: str = ""
+    free_host: Callable[[], int] = free_host_bytes
+    _taking: dict[RankKey, int] = field(default_factory=dict)
+    """Bytes of moves that are under way."""
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def suspend(self, order: MoveOrder) -> Moved:
+        began_s = self.clock.boottime_s()
+        if self.why_not:
+            raise MoveRefused(MoveRefusal.OFF, self.why_not)
+        try:
+            with suppress(NotStill):  # an earlier agent may have got so far
+                order.still.thaw()
+            pids = self._users(order)
+            nbytes = self._reserved(order, pids)
+            self._leave(order, pids)
+        finally:
+            with self._lock:
+                self._taking.pop(order.key, None)
+        return Moved(nbytes, self.clock.boottime_s() - began_s)
+
+    def resume(self, order: MoveOrder) -> Moved:
+        began_s = self.clock.boottime_s()
+        pairs = self._pairs(order)
+        for uuid in order.onto or order.uuids:
+            if held_by := self._strangers(order, uuid):
+                raise MoveRefused(MoveRefusal.NOT_FREE, f"{uuid}: {held_by}")
+        try:
+            order.still.thaw()
+        except NotStill as error:
+            raise MoveBroken(f"it still stands still: {error}") from None
+        pids = self._users(order)
+        try:
+            for pid in pids:
+                self._back(pid, pairs)
+            for pid in pids:
+                self._unlock(pid)
+        except DriverFault as fault:
+            raise MoveBroken(str(fault)) from None
+        return Moved(0, self.clock.boottime_s() - began_s)
+
+    def is_short(self) -> bool:
+        """Whether the host has less memory left than it is to keep for others."""
+        return self.free_host() < self.config.spare
+
+    # ---- what there is to move
+
+    def _users(self, order: MoveOrder) -> list[int]:
+        """Its processes that use CUDA, also those that are off their GPUs just now."""
+        if self.checkpoints is None:
+            return []
+        checkpoints = self.checkpoints
+        return [pid for pid in sorted(order.still.pids()) if checkpoints.state(pid) is not None]
+
+    def _reserved(self, order: MoveOrder, pids: Sequence[int]) -> int:
+        """The bytes that the host must take up, for which there is room."""
+        if self.checkpoints is None:
+            return 0
+        nbytes = self._used_bytes(order, pids)
+        room = order.still.room()
+        with self._lock:
+            others = {**order.held, **self._taking}
+            others.pop(order.key, None)
+            left = self.config.memory - sum(others.values())
+            under_way = sum(size for key, size in self._taking.items() if key not in order.held)
+            free = self.free_host() - self.config.spare - under_way
+            for most, what in (
+                (left, "of suspend.memory"),
+                (free, "of the host's memory"),
+                (nbytes if room is None else room, "of its memory limit"),
+            ):
+                if nbytes > most:
+                    raise MoveRefused(
+                        MoveRefusal.MEMORY, f"{nbytes} bytes to keep, {max(0, most)} {what} left"
+                    )
+            self._taking[order.key] = nbytes
+        return nbytes
+
+    def _used_bytes(self, order: MoveOrder, pids: Sequence[int]) -> int:
+        nbytes = 0
+        for uuid in order.uuids:
+            try:
+                usage = self.devices.usage(uuid)
+            except DeviceFault as fault:
+                raise MoveRefused(MoveRefusal.NOT_FREE, str(fault)) from None
+            if usage.mps_pids:
+                raise MoveRefused(MoveRefusal.SHARED, f"{uuid} is shared by MPS")
+            strangers = [one.pid for one in usage.processes if one.pid not in pids]
+            if strangers:
+                raise MoveRefused(MoveRefusal.SHARED, f"process {strangers[0]} is on {uuid} too")
+            told = [one.memory_bytes for one in usage.processes]
+            known = [size for size in told if size is not None]
+            nbytes += sum(known) if len(known) == len(told) else usage.used_memory_bytes
+        return nbytes
+
+    # ---- off
+
+    def _leave(self, order: MoveOrder, pids: Sequence[int]) -> None:
+        try:
+            for pid in pids:
+                self._locked(pid)
+        except DriverFault as fault:
+            self._undo(order, pids, MoveRefusal.LOCK, str(fault))
+        try:
+            for pid in pids:
+                self._out(pid)
+        except DriverFault as fault:
+            self._undo(order, pids, MoveRefusal.MOVE, str(fault))
+        try:
+            order.still.freeze()
+        except NotStill as error:
+            self._undo(order, pids, MoveRefusal.STILL, str(error))
+        if held_by := self._held_by(order.uuids):
+            self._undo(order, pids, MoveRefusal.NOT_FREE, held_by)
+
+    def _held_by(self, uuids: Sequence[str]) -> str:
+        """The first of these GPUs that does not get free in time, and why; empty: all are free."""
+        end_s = self.clock.boottime_s() + self.config.free
+        pause = threading.Event()
+        for uuid in uuids:
+            while held_by := self._holds(uuid):
+                if self.clock.boottime_s() >= end_s:
+                    return f"{uuid}: {held_by}"
+                pause.wait(_LOOK_S)
+        return ""
+
+    def _holds(self, uuid: str) -> str:
+        try:
+            usage = self.devices.usage(uuid)
+        except DeviceFault as fault:
+            return str(fault)
+        return "" if usage.released_below(self.free_below_bytes) else usage.words
+
+    def _strangers(self, order: MoveOrder, uuid: str) -> str:
+        """Why it cannot come back there yet; its own processes may be there already."""
+        try:
+            usage = self.devices.usage(uuid)
+        except DeviceFault as fault:
+            return str(fault)
+        own = order.still.pids()
+        others = [one for one in usage.processes if one.pid not in own]
+        if others or (not usage.processes and not usage.released_below(self.free_below_bytes)):
+            return usage.words
+        return ""
+
+    def _undo(
+        self, order: MoveOrder, pids: Sequence[int], word: MoveRefusal, words: str
+    ) -> NoReturn:
+        """The rank runs on, and MoveRefused says why; MoveBroken if it cannot."""
+        log.warning("suspension_undone", key=str(order.key), refusal=word.value, why=words)
+        try:
+            with suppress(NotStill):
+                order.still.thaw()
+            for pid in pids:
+                self._back(pid, ())
+            for pid in pids:
+                self._unlock(pid)
+        except DriverFault as fault:
+            raise MoveBroken(f"{words}; then {fault}") from None
+        raise MoveRefused(word, words)
+
+    # ---- one process, from whatever state it is in
+
+    def _locked(self, pid: int) -> None:
+        if self._state(pid) is ProcessState.RUNNING:
+            self._driver.lock(pid, self.config.lock)
+
+    def _out(self, pid: int) -> None:
+        if self._state(pid) is ProcessState.LOCKED:
+            self._driver.checkpoint(pid)
+
+    def _back(self, pid: int, pairs: Sequence[tuple[str, str]]) -> None:
+        state = self._state(pid)
+        if state is ProcessState.FAILED:
+            raise DriverFault("restore", pid, 0)
+        if state is ProcessState.CHECKPOINTED:
+            self._driver.restore(pid, pairs)
+
+    def _unlock(self, pid: int) -> None:
+        if self._state(pid) is ProcessState.LOCKED:
+            self._driver.unlock(pid)
+
+    def _state(self, pid: int) -> ProcessState | None:
+        """None: it has ended meanwhile."""
+        return self._driver.state(pid)
+
+    def _pairs(self, order: MoveOrder) -> list[tuple[str, str]]:
+        if not order.onto or order.onto == order.uuids:
+            return []
+        if not self._driver.remaps:
+            raise MoveBroken("this driver brings a process back to its own GPUs only")
+        return list(zip(order.uuids, order.onto, strict=True))
+
+    @property
+    def _driver(self) -> Checkpoints:
+        if self.checkpoints is None:
+            raise MoveBroken("there is no driver here")
+        return self.checkpoints
+
+
+def open_suspender(
+    config: SuspendConfig, devices: Devices, free_below_bytes: int, clock: Clock
+) -> HostSuspender:
+    """The suspender of this host; `why_not` says why it suspends none."""
+    virtual = all(device.virtual for device in devices.devices())
+    checkpoints: Checkpoints | None = None
+    why_not = "" if config.memory else "suspend.memory is 0"
+    if not why_not and not virtual:
+        try:
+            checkpoints = DriverCheckpoints()
+        except NoCheckpoints as error:
+            why_not = str(error)
+    return HostSuspender(
+        clock=clock,
+        config=config,
+        devices=devices,
+        free_below_bytes=free_below_bytes,
+        checkpoints=checkpoints,
+        why_not=why_not,
+    )

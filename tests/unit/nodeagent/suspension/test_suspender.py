@@ -1,0 +1,202 @@
+"""Moves of a rank with two processes: every step may be refused, and the agent may die after it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import pytest
+
+from dlq_common.clock import SteadyClock
+from dlq_common.daemon.config import Bytes, Seconds
+from dlq_nodeagent.model.launch import RankKey
+from dlq_nodeagent.suspension.checkpoints import ProcessState
+from dlq_nodeagent.suspension.port import (
+    MoveBroken,
+    MoveOrder,
+    MoveRefusal,
+    MoveRefused,
+    SuspendConfig,
+)
+from dlq_nodeagent.suspension.suspender import HostSuspender
+from support.fake_checkpoints import (
+    GIB,
+    UUIDS,
+    Died,
+    FakeCheckpoints,
+    FakeStandstill,
+    HeldDevices,
+)
+
+PIDS = (11, 12)
+STEPS_OUT = 5  # two locks, two checkpoints, one freezing
+CONFIG = SuspendConfig(memory=Bytes(8 * GIB), spare=Bytes(GIB), free=Seconds(0.0))
+
+
+@dataclass
+class Box:
+    """A rank of two processes on one GPU, and its suspender."""
+
+    driver: FakeCheckpoints = field(
+        default_factory=lambda: FakeCheckpoints(states=dict.fromkeys(PIDS, ProcessState.RUNNING))
+    )
+    free_host: int = 64 * GIB
+
+    def __post_init__(self) -> None:
+        self.still = FakeStandstill(self.driver, frozenset((*PIDS, 13)))
+        self.devices = HeldDevices(self.driver)
+        self.order = MoveOrder(key=RankKey("7", 1, 0), uuids=UUIDS[:1], still=self.still)
+        self.renew()
+
+    def renew(self, config: SuspendConfig = CONFIG, why_not: str = "") -> None:
+        """Another agent on the same host."""
+        self.suspender = HostSuspender(
+            clock=SteadyClock(), config=config, devices=self.devices, why_not=why_not,
+            free_below_bytes=GIB // 2, checkpoints=self.driver, free_host=lambda: self.free_host,
+        )  # fmt: skip
+
+    def is_out(self) -> bool:
+        return self.still.frozen and set(self.driver.states.values()) == {ProcessState.CHECKPOINTED}
+
+    def runs(self) -> bool:
+        return not self.still.frozen and set(self.driver.states.values()) == {ProcessState.RUNNING}
+
+    def refused(self, **changes: Any) -> MoveRefused:
+        with pytest.raises(MoveRefused) as caught:
+            self.suspender.suspend(replace(self.order, **changes))
+        assert self.runs()
+        return caught.value
+
+
+def test_a_rank_leaves_its_gpu_and_comes_back() -> None:
+    box = Box()
+    assert box.suspender.suspend(box.order).nbytes == 2 * GIB
+    assert box.is_out()
+    box.suspender.resume(box.order)
+    assert box.runs()
+
+
+@pytest.mark.parametrize("pid", PIDS)
+@pytest.mark.parametrize(
+    ("call", "word"), [("lock", MoveRefusal.LOCK), ("checkpoint", MoveRefusal.MOVE)]
+)
+def test_a_refused_step_is_undone_and_the_rank_runs_on(
+    call: str, word: MoveRefusal, pid: int
+) -> None:
+    box = Box()
+    box.driver.refuses = {(call, pid)}
+    assert box.refused().word is word
+
+
+def test_a_rank_that_cannot_stand_still_runs_on() -> None:
+    box = Box()
+    box.still.refuses = True
+    assert box.refused().word is MoveRefusal.STILL
+
+
+def test_gpus_that_do_not_get_free_bring_the_rank_back() -> None:
+    box = Box()
+    box.devices.lingers = GIB
+    refused = box.refused()
+    assert refused.word is MoveRefusal.NOT_FREE
+    assert UUIDS[0] in refused.words
+
+
+def test_a_way_back_that_is_refused_too_leaves_nothing_to_run() -> None:
+    box = Box()
+    box.driver.refuses = {("checkpoint", 12), ("restore", 11)}
+    with pytest.raises(MoveBroken):
+        box.suspender.suspend(box.order)
+
+
+@pytest.mark.parametrize(("call", "pid"), [("restore", 11), ("restore", 12), ("unlock", 12)])
+def test_a_rank_that_cannot_come_back_is_said_to_be_broken(call: str, pid: int) -> None:
+    box = Box()
+    box.suspender.suspend(box.order)
+    box.driver.refuses = {(call, pid)}
+    with pytest.raises(MoveBroken):
+        box.suspender.resume(box.order)
+
+
+@pytest.mark.parametrize("dies_after", range(1, STEPS_OUT + 1))
+def test_an_agent_that_dies_on_the_way_out_is_followed_by_one_that_goes_on(
+    dies_after: int,
+) -> None:
+    box = Box()
+    box.driver.dies_after = dies_after
+    with pytest.raises(Died):
+        box.suspender.suspend(box.order)
+    box.renew()
+    box.suspender.suspend(box.order)
+    assert box.is_out()
+    box.suspender.resume(box.order)
+    assert box.runs()
+
+
+@pytest.mark.parametrize("dies_after", range(1, 5))
+def test_an_agent_that_dies_on_the_way_back_is_followed_by_one_that_goes_on(
+    dies_after: int,
+) -> None:
+    box = Box()
+    box.suspender.suspend(box.order)
+    box.driver.calls.clear()
+    box.driver.dies_after = dies_after
+    with pytest.raises(Died):
+        box.suspender.resume(box.order)
+    box.renew()
+    box.suspender.resume(box.order)
+    assert box.runs()
+
+
+def test_the_host_s_budget_counts_what_others_have_there() -> None:
+    box = Box()
+    held = {RankKey("8", 1, 0): 7 * GIB}
+    assert "of suspend.memory left" in box.refused(held=held).words
+    box.suspender.suspend(replace(box.order, held={RankKey("8", 1, 0): 6 * GIB}))
+    assert box.is_out()
+
+
+def test_memory_that_the_host_keeps_for_others_is_not_taken() -> None:
+    box = Box(free_host=2 * GIB)
+    assert "of the host's memory" in box.refused().words
+    box.still.limit_left = GIB
+    box.free_host = 64 * GIB
+    assert "of its memory limit" in box.refused().words
+    assert box.refused().word is MoveRefusal.MEMORY
+
+
+def test_a_gpu_with_others_on_it_is_left_alone() -> None:
+    box = Box()
+    box.devices.strangers = (99,)
+    assert "process 99" in box.refused().words
+    box.devices.strangers, box.devices.mps = (), (11,)
+    assert box.refused().word is MoveRefusal.SHARED
+
+
+def test_nobody_comes_back_to_a_gpu_while_another_is_on_it() -> None:
+    box = Box()
+    box.suspender.suspend(box.order)
+    box.devices.strangers = (99,)
+    with pytest.raises(MoveRefused):
+        box.suspender.resume(box.order)
+    assert box.is_out()
+
+
+def test_a_rank_comes_back_to_another_gpu_where_the_driver_can() -> None:
+    box = Box()
+    box.suspender.suspend(box.order)
+    elsewhere = replace(box.order, onto=UUIDS[1:])
+    box.driver.remaps = False
+    with pytest.raises(MoveBroken):
+        box.suspender.resume(elsewhere)
+    assert box.is_out()
+    box.driver.remaps = True
+    box.suspender.resume(elsewhere)
+    assert box.runs()
+    assert box.driver.onto == [(UUIDS[0], UUIDS[1])]
+
+
+def test_a_node_that_suspends_none_says_why() -> None:
+    box = Box()
+    box.renew(why_not="the driver is older than 570")
+    assert box.refused().words == "the driver is older than 570"

@@ -1,0 +1,80 @@
+"""Jobs that are suspended for short ones in a replay: the rules of the master in virtual time."""
+
+from __future__ import annotations
+
+import pytest
+
+from dlq_master.policy.registry.registry import build
+from dlq_master.policy.registry.settings import PolicyError
+from dlq_simulator.replay.engine import Replay
+from dlq_simulator.settings import read_settings
+from dlq_simulator.workload import Trace, TraceJob
+from dlq_simulator.world.clusters import read_cluster
+
+LONG = TraceJob(job_id="long", submit_time_s=0, num_gpus=8, duration_s=4000)
+SHORT = TraceJob(job_id="short", submit_time_s=1000, num_gpus=2, duration_s=120)
+WORLD = ("save_s=100", "resume_s=100", "term_s=900", "gpu_gb=40")
+
+
+def replay(*words: str, jobs: tuple[TraceJob, ...] = (LONG, SHORT), policy: str = "srtf") -> Replay:
+    (settings,) = read_settings([policy], [*WORLD, *words])
+    found = Replay(Trace.of("test", list(jobs)), read_cluster("1x8"), settings)
+    found.run()
+    return found
+
+
+def finish_s(found: Replay, name: str) -> float:
+    return next(it.finish_s for it in found.outcomes.values() if it.job.job_id == name)
+
+
+def test_a_short_job_waits_for_a_move_and_not_for_a_save() -> None:
+    """320 GB at 10 GB a second are 32 s each way."""
+    found = replay("preempt=suspend")
+    assert found.suspending.count == 1
+    assert finish_s(found, "short") == 1000 + 32 + 120
+    assert finish_s(found, "long") == 4000 + 32 + 120 + 32
+
+
+def test_at_once_saves_instead() -> None:
+    found = replay("preempt=at-once")
+    assert found.suspending.count == 0
+    assert finish_s(found, "long") == 4000 + 100 + 120 + 100
+
+
+def test_no_job_is_suspended_for_a_long_one() -> None:
+    middle = TraceJob(job_id="middle", submit_time_s=1000, num_gpus=2, duration_s=600)
+    found = replay("preempt=suspend", jobs=(LONG, middle))
+    assert found.suspending.count == 0
+    longer = replay("preempt=suspend", "suspend_guests_s=600", jobs=(LONG, middle))
+    assert longer.suspending.count == 1
+
+
+def test_cheaper_compares_with_a_save_and_a_resume() -> None:
+    cheap = replay("preempt=at-once", "suspend=cheaper")
+    assert cheap.suspending.count == 1
+    quick = ("save_s=10", "resume_s=10", "term_s=900", "gpu_gb=40")
+    (settings,) = read_settings(["srtf"], [*quick, "preempt=at-once", "suspend=cheaper"])
+    dear = Replay(Trace.of("test", [LONG, SHORT]), read_cluster("1x8"), settings)
+    dear.run()
+    assert dear.suspending.count == 0
+
+
+def test_a_host_without_room_suspends_none() -> None:
+    assert replay("preempt=suspend", "host_gb=300").suspending.count == 0
+
+
+def test_a_gang_over_two_nodes_saves() -> None:
+    wide = TraceJob(job_id="long", submit_time_s=0, num_gpus=16, duration_s=4000)
+    (settings,) = read_settings(["srtf"], [*WORLD, "preempt=suspend"])
+    found = Replay(Trace.of("test", [wide, SHORT]), read_cluster("2x8"), settings)
+    found.run()
+    assert found.suspending.count == 0
+
+
+def test_policies_that_never_preempt_have_no_such_setting() -> None:
+    with pytest.raises(PolicyError, match="suspend"):
+        build("fifo", {"suspend": "always"})
+    assert build("dlq").suspends is None
+    told = build("dlq", {"suspend": "cheaper", "suspend_guests_s": "60"}).suspends
+    assert told is not None
+    assert (told.only_cheaper, told.guest_s) == (True, 60.0)
