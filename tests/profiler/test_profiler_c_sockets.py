@@ -81,7 +81,10 @@ def test_connections_have_their_ends_and_sides(profiling: Profiling, program: Pr
     assert client["closed_ns"] > client["seen_ns"] > recording.opened_ns
 
 
-def test_identity_holds_the_rank_and_no_secret(profiling: Profiling, program: Program) -> None:
+def test_identity_holds_the_rank_and_no_secret(
+    profiling: Profiling, program: Program, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("DLQ_NEED_POSTGRES", raising=False)  # the tests' own
     profiling.environment.update(
         RANK="3",
         WORLD_SIZE="4",

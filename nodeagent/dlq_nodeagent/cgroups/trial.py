@@ -5,8 +5,10 @@ at its start, with a rule against a harmless device. A child joins it, and opens
 """
 
 import os
+import select
+import signal
 import stat
-import subprocess
+import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -55,16 +57,34 @@ def tried(tree: CgroupTree, dev: Path = Path("/dev")) -> CgroupTree:
 
 
 def _child(dirs: Sequence[CgroupDir], device: Path | None) -> tuple[int, str]:
-    """The child's exit code, and its last words."""
+    """The child's exit code, and its last words. posix_spawn: the agent never forks."""
+    words = ["sh", "-c", _CHILD, "sh", str(device or "/dev/null"), *(str(it.path) for it in dirs)]
+    with tempfile.TemporaryFile() as said:
+        actions = (
+            (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
+            (os.POSIX_SPAWN_OPEN, 1, os.devnull, os.O_WRONLY, 0),
+            (os.POSIX_SPAWN_DUP2, said.fileno(), 2),
+        )
+        try:
+            pid = os.posix_spawn("/bin/sh", words, {"LC_ALL": "C"}, file_actions=actions)
+        except OSError as error:
+            return 3, str(error)
+        code = _waited(pid)
+        said.seek(0)
+        return code, " ".join(said.read().decode("utf-8", "replace").split()[-20:])
+
+
+def _waited(pid: int) -> int:
+    """Its exit code; 3 for one that has not ended in time, and is killed."""
+    process = os.pidfd_open(pid)
     try:
-        done = subprocess.run(
-            ["/bin/sh", "-c", _CHILD, "sh", str(device or "/dev/null"), *(it.path for it in dirs)],
-            stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
-            text=True, errors="replace", env={"LC_ALL": "C"}, timeout=_PATIENCE_S, check=False,
-        )  # fmt: skip
-    except (OSError, subprocess.TimeoutExpired) as error:
-        return 3, str(error)
-    return done.returncode, " ".join(done.stderr.split()[-20:])
+        ended, _, _ = select.select([process], [], [], _PATIENCE_S)
+        if not ended:
+            os.kill(pid, signal.SIGKILL)
+        code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+    finally:
+        os.close(process)
+    return code if ended else 3
 
 
 def _harmless(dev: Path) -> Path | None:

@@ -59,7 +59,8 @@ def test_every_state_of_the_wire_has_a_slurm_code() -> None:
     shown = {state for state in JOB_STATES.values() if state} | {
         state for number, state in ATTEMPT_STATES.items() if state and number <= 6
     }
-    assert set(SLURM_CODES) == {*shown, "profiling"}  # a trial that runs
+    # A trial that runs, and a job that is out in its node's memory.
+    assert set(SLURM_CODES) == {*shown, "profiling", "suspended"}
 
 
 def test_a_living_attempt_shows_its_state_and_an_unheard_of_one_is_unknown() -> None:
