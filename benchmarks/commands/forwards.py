@@ -1,17 +1,19 @@
-"""Bytes and latency through `dlq forward`, and what they cost each process.
+"""Bytes and latency through `dlq forward`, and what they cost each process; bytes by ssh and shell.
 
     python -m benchmarks.commands.forwards [--mb N] [--rounds N] [--without-relay] [--json]
 
 A real master and agent over loopback. A job sends or takes bytes at a port, one connection alone
 and many at once. The same client speaks to the job's port directly, in turns: that is the floor.
-The CPU time of each process is told for each MB. Goals: at least 200 MB/s, at most 5 ms more for a
-round trip, and 200 connections at once.
+The CPU time of each process is told for each MB. `dlq shell` and `dlq ssh` carry bytes too, of the
+stdin and stdout of a command. Goals: at least 200 MB/s, at most 5 ms more for a round trip, and 200
+connections at once.
 """
 
 from __future__ import annotations
 
 import argparse
 import os
+import shutil
 import socket
 import subprocess
 import sys
@@ -80,6 +82,8 @@ def main() -> None:
                 _tell_copies(report, way, direct, local, pids)
             _tell_round_trips(report, direct, local)
             _tell_many(report, local)
+        for name in ("shell", "ssh"):
+            _tell_command(report, living, name)
     report.end()
 
 
@@ -145,6 +149,62 @@ def _tell_copies(report: Report, way: str, direct: int, local: int, pids: dict[s
     for name, seconds in used.items():
         each = 1e3 * seconds / (rounds * report.options.mb)
         report.figure(f"bytes {words}: CPU of the {name}", each, "ms/MB")
+
+
+def _tell_command(report: Report, living: Living, name: str) -> None:
+    """Bytes of the stdout and of the stdin of a command inside, beyond its start."""
+    if name == "ssh" and not all(shutil.which(word) for word in ("ssh", "sshd")):
+        report.figure("bytes by dlq ssh", 0.0, "MB/s", note="not run: no OpenSSH here")
+        return
+    size, rounds = report.options.mb * MB, report.options.rounds
+    took: dict[str, list[float]] = {"out of": [], "into": []}
+    for _ in range(rounds):
+        took["out of"].append(_command_out(living, name, size))
+        took["into"].append(_command_in(living, name, size))
+    for way, seconds in took.items():
+        report.figure(
+            f"bytes {way} a job, by dlq {name}, median", size / MB / percentile(seconds, 0.5),
+            "MB/s", at_least=200, note=f"{rounds} copies of {report.options.mb} MB",
+        )  # fmt: skip
+
+
+@contextmanager
+def _command(living: Living, name: str, script: str) -> Iterator[subprocess.Popen[bytes]]:
+    """A command inside that has said its first line."""
+    words = [str(BIN / "dlq-python"), name, "served", script]
+    pipe = subprocess.PIPE
+    with subprocess.Popen(words, env=living.environment, stdin=pipe, stdout=pipe) as process:
+        assert process.stdout is not None
+        if process.stdout.readline() != b"begun\n":
+            raise SystemExit(f"dlq {name} has not begun")
+        yield process
+
+
+def _command_out(living: Living, name: str, size: int) -> float:
+    with _command(living, name, f"echo begun; head -c {size} /dev/zero") as process:
+        assert process.stdout is not None
+        begin_s, left = time.perf_counter(), size
+        while left and (piece := process.stdout.read1(1 << 20)):
+            left -= len(piece)
+        took_s = time.perf_counter() - begin_s
+    if left:
+        raise SystemExit(f"dlq {name} lacks {left} bytes")
+    return took_s
+
+
+def _command_in(living: Living, name: str, size: int) -> float:
+    with _command(living, name, "echo begun; wc -c") as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        begin_s = time.perf_counter()
+        for at in range(0, size, len(PIECE)):
+            process.stdin.write(PIECE[: size - at])
+        process.stdin.close()
+        came = int(process.stdout.readline())
+        took_s = time.perf_counter() - begin_s
+    if came != size:
+        raise SystemExit(f"dlq {name} has brought {came} bytes")
+    return took_s
 
 
 def _relay_pid(master: int) -> int:

@@ -15,6 +15,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
 
+import psutil
 import pytest
 
 from support.harness import BIN, HERE, Daemons
@@ -41,7 +42,7 @@ class RelayedSite(Daemons):
     def __init__(self, root: Path, relayed: bool) -> None:
         listen = "127.0.0.1:0" if relayed else "off"
         super().__init__(root, ("n1",), settings=f'[relay]\nlisten = "{listen}"\n')
-        self._relayed = relayed
+        self.relayed = relayed
 
     def environment(self) -> dict[str, str]:
         return super().environment() | {"PYTHONPATH": str(HERE.parent)}
@@ -50,7 +51,7 @@ class RelayedSite(Daemons):
     def command(self, job_id: str, script: str) -> Iterator[subprocess.Popen[bytes]]:
         """Through the relay, where there is one, as `dlq ssh` has it; else by `dlq exec`."""
         words = [str(BIN / "dlq"), "exec", job_id, "--"]
-        if self._relayed:
+        if self.relayed:
             words = [sys.executable, "-m", "support.bulky_client", job_id]
         with self.begun(*words, "sh", "-c", script, stdin=subprocess.PIPE) as process:
             yield process
@@ -65,7 +66,7 @@ class RelayedSite(Daemons):
             with self.command(job_id, SCRIPT) as process:
                 pids = [int(each) for each in line_of(process.stdout).split()]
                 assert all(map(is_alive, pids))
-                if self._relayed:
+                if self.relayed:
                     said = b""
                     while b"bytes go through the relay" not in said:
                         said = line_of(process.stderr)
@@ -165,3 +166,25 @@ def test_a_client_that_dies_with_the_master_leaves_nothing(site: RelayedSite) ->
         site.start("master")
         site.wait_for("master")
         wait_until(lambda: not any(map(is_alive, pids)), what="the end", timeout_s=90.0)
+
+
+def test_the_bytes_of_a_shell_without_a_terminal_go_by_the_relay(site: RelayedSite) -> None:
+    """Both ways, whole; without a relay they go through the master."""
+    job_id = site.said("submit", "--parsable", "-G", "1", "--", "sleep", "1000").strip()
+    site.said("wait", "--for", "running", "--timeout", "60s", job_id)
+    try:
+        data = os.urandom(8_000_000)
+        words = (str(BIN / "dlq"), "shell", job_id, "cat")
+        with site.begun(*words, stdin=subprocess.PIPE) as process:
+            back, err = process.communicate(data, timeout=90.0)
+        assert (process.returncode, back == data) == (0, True), err
+        assert (relay_bytes(site) > 2 * len(data)) is site.relayed
+    finally:
+        site.dlq("cancel", "--kill", job_id)
+
+
+def relay_bytes(site: RelayedSite) -> int:
+    """The bytes that the relay's process has read so far."""
+    children = psutil.Process(site.pid("master")).children()
+    relays = [one for one in children if "dlq_master.relay.program" in one.cmdline()]
+    return sum(one.io_counters().read_chars for one in relays)

@@ -6,6 +6,7 @@ import os
 import select
 import sys
 import threading
+from collections.abc import Callable
 from contextlib import nullcontext
 
 from dlq.v1 import exec_pb2
@@ -13,11 +14,16 @@ from dlq_cli.interactive.terminal import STDIN, StreamPrinter, raw_terminal, wai
 from dlq_client.inside.command import CommandInside
 from dlq_client.inside.counted import PIECE_BYTES
 
+Heard = Callable[[bytes], object]
 
-def attended(inside: CommandInside, *, stdin: bool, raw: bool) -> exec_pb2.ExecEnded:
+
+def attended(
+    inside: CommandInside, *, stdin: bool, raw: bool, heard: Heard | None = None
+) -> exec_pb2.ExecEnded:
     """Stay with a command to its end, and return that. Any end of this kills the command.
 
-    With `raw` our terminal is its terminal, and is as before afterwards. Unavailable: the line was
+    With `raw` our terminal is its terminal, and is as before afterwards. `heard` gets its stdout
+    too. Unavailable: the line was
     cut, and the command has been killed.
     """
     try:
@@ -26,7 +32,7 @@ def attended(inside: CommandInside, *, stdin: bool, raw: bool) -> exec_pb2.ExecE
                 threading.Thread(target=_feed, args=(inside,), daemon=True).start()
             else:
                 inside.end_stdin()
-            return _print_all(inside, raw=raw)
+            return _print_all(inside, raw, heard)
     finally:
         inside.kill()
 
@@ -63,13 +69,15 @@ def _read_stdin() -> bytes:
             wait_for(STDIN, select.POLLIN)
 
 
-def _print_all(inside: CommandInside, *, raw: bool) -> exec_pb2.ExecEnded:
+def _print_all(inside: CommandInside, raw: bool, heard: Heard | None) -> exec_pb2.ExecEnded:
     out, err = StreamPrinter(sys.stdout.buffer, raw=raw), StreamPrinter(sys.stderr.buffer, raw=raw)
     ended = exec_pb2.ExecEnded()
     for output in inside.outputs():
         match output.WhichOneof("body"):
             case "stdout":
                 out.write(output.stdout)
+                if heard is not None:
+                    heard(output.stdout)
             case "stderr":
                 err.write(output.stderr)
             case "ended":

@@ -11,7 +11,7 @@ from dlq.v1 import exec_pb2
 from dlq_cli import exit_codes
 from dlq_cli.app import App
 from dlq_cli.commands.options import examples, pass_app
-from dlq_cli.interactive.command import attended
+from dlq_cli.interactive.command import Heard, attended
 from dlq_cli.interactive.terminal import needed_size
 from dlq_cli.lists.select import Named, one_job
 from dlq_client.inside.command import CommandInside
@@ -62,9 +62,11 @@ def stay_with(
     size: tuple[int, int] | None = None,
     stdin: bool = True,
     bulky: bool = False,
+    heard: Heard | None = None,
 ) -> None:
     """Run a command inside, with our stdin and stdout, and end as it does. `size` (columns, rows):
     our terminal is its terminal. `bulky`: its bytes go through the relay where there is one.
+    `heard` gets its stdout too.
     """
     inside = CommandInside(
         app.connection(),
@@ -78,7 +80,7 @@ def stay_with(
         tell=app.say,
         bulky=bulky,
     )
-    ended = attended(inside, stdin=stdin, raw=size is not None)
+    ended = attended(inside, stdin=stdin, raw=size is not None, heard=heard)
     if code := _exit_code(app, ended):
         raise exit_codes.Ended(code)
 

@@ -67,4 +67,5 @@ def open_shell(
 ) -> None:
     """Stay with a shell inside, and end as it does."""
     words = ["/bin/sh", "-c", _SHELL, "dlq-shell", *command]
-    stay_with(app, job_id, words, rank=rank, size=size)
+    # Without a terminal it may carry files, as rsync does.
+    stay_with(app, job_id, words, rank=rank, size=size, bulky=size is None)

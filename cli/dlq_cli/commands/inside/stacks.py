@@ -9,6 +9,8 @@ from dlq_cli.app import App
 from dlq_cli.commands.inside.exec import running_job, stay_with
 from dlq_cli.commands.options import examples, pass_app
 from dlq_cli.lists.select import one_job
+from dlq_cli.output.render import clean_line
+from dlq_cli.text.stacks import apart, standing
 from dlq_client.jobs import Jobs
 from dlq_common.errors import IllegalTransition
 
@@ -66,7 +68,8 @@ fi
 def stacks(app: App, job: str, ranks: tuple[int, ...]) -> None:
     """Print the stacks of the Python processes of JOB, rank by rank.
 
-    For a job that hangs: `dlq show` names the rank that fell behind. The processes are stopped for
+    For a job that hangs: `dlq show` names the rank that fell behind, and the last line here names
+    the ranks whose main thread stands elsewhere than most. The processes are stopped for
     some milliseconds while py-spy looks at them; it must be installed where the job runs.
     """
     jobs = Jobs(app.connection())
@@ -74,15 +77,20 @@ def stacks(app: App, job: str, ranks: tuple[int, ...]) -> None:
     nodes = jobs.get(job_id).job.node_ids
     if not nodes:
         raise IllegalTransition(f"job {job_id} does not run, so it has no stacks")
-    code = 0
+    code, places = 0, dict[str, str]()
     for rank in ranks or range(len(nodes)):
         place = f" on {nodes[rank]}" if rank < len(nodes) else ""
         click.echo(f"--- rank {rank}{place}")
+        said = bytearray()
         try:
-            stay_with(app, job_id, ["/bin/sh", "-c", SCRIPT, "dlq-stacks"], rank=rank, stdin=False)
+            words = ["/bin/sh", "-c", SCRIPT, "dlq-stacks"]
+            stay_with(app, job_id, words, rank=rank, stdin=False, heard=said.extend)
         except exit_codes.Ended as ended:
             code = ended.code
             if code == exit_codes.INTERRUPTED:
                 break
+        places |= standing(rank, said.decode("utf-8", "replace"))
+    if told := apart(places):
+        click.echo(f"--- {clean_line(told)}")
     if code:
         raise exit_codes.Ended(code)
