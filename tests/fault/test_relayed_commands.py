@@ -169,22 +169,46 @@ def test_a_client_that_dies_with_the_master_leaves_nothing(site: RelayedSite) ->
 
 
 def test_the_bytes_of_a_shell_without_a_terminal_go_by_the_relay(site: RelayedSite) -> None:
-    """Both ways, whole; without a relay they go through the master."""
+    """Both ways, whole; while the relay stands still they do too."""
     job_id = site.said("submit", "--parsable", "-G", "1", "--", "sleep", "1000").strip()
     site.said("wait", "--for", "running", "--timeout", "60s", job_id)
     try:
-        data = os.urandom(8_000_000)
         words = (str(BIN / "dlq"), "shell", job_id, "cat")
         with site.begun(*words, stdin=subprocess.PIPE) as process:
+            assert process.stdin is not None
+            assert process.stdout is not None
+            say(process, b"begun")
+            assert line_of(process.stdout) == b"begun\n"
+            if site.relayed:
+                # It begins through the master, and goes by the relay as soon as both are there.
+                wait_until(lambda: stands_still_with_its_relay(site, process), what="it goes by it")
+            data = os.urandom(8_000_000)
             back, err = process.communicate(data, timeout=90.0)
         assert (process.returncode, back == data) == (0, True), err
-        assert (relay_bytes(site) > 2 * len(data)) is site.relayed
     finally:
         site.dlq("cancel", "--kill", job_id)
 
 
-def relay_bytes(site: RelayedSite) -> int:
-    """The bytes that the relay's process has read so far."""
+def say(process: subprocess.Popen[bytes], line: bytes) -> None:
+    assert process.stdin is not None
+    process.stdin.write(line + b"\n")
+    process.stdin.flush()
+
+
+def stands_still_with_its_relay(site: RelayedSite, process: subprocess.Popen[bytes]) -> bool:
+    """Whether a line comes back only once the relay goes on."""
+    assert process.stdout is not None
+    relays = relays_of(site)
+    for relay in relays:
+        relay.suspend()
+    say(process, b"stands still")
+    waits = not select.select([process.stdout], [], [], 0.5)[0]
+    for relay in relays:
+        relay.resume()
+    assert line_of(process.stdout) == b"stands still\n"
+    return waits and bool(relays)
+
+
+def relays_of(site: RelayedSite) -> list[psutil.Process]:
     children = psutil.Process(site.pid("master")).children()
-    relays = [one for one in children if "dlq_master.relay.program" in one.cmdline()]
-    return sum(one.io_counters().read_chars for one in relays)
+    return [one for one in children if "dlq_master.relay.program" in one.cmdline()]
