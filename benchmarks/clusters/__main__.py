@@ -5,9 +5,9 @@
         [--way WAY ...] [--seeds 1] [--keep FILE] [--json]
 
 Jobs are drawn from Microsoft's Philly log. Each cluster serves first come, first served, with gangs
-whole; its offer is the start that it foretells from foretold run times. `--told-every`: an answer is
-at most so old, in s. All clusters are empty at first, so waits and use count from the hour of the
-longest run time on. With `--keep FILE` a killed run goes on after the last row that it wrote.
+whole; its offer is the start that it foretells from foretold run times. `--told-every`: the
+greatest age of an answer, in s. All clusters are empty at first, so waits and use count from the
+hour of the longest run time on. With `--keep FILE` a killed run goes on after its last row.
 """
 
 from __future__ import annotations

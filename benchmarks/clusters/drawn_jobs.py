@@ -44,8 +44,9 @@ def draw_jobs(
     """Draw `jobs` jobs of `days` days.
 
     Sizes and run times are pairs of the log. Run times are scaled, and cut at `longest_s`, so that
-    all jobs together are `load` of the GPUs of `members` clusters with `gpus` each. Homes follow Zipf's law with the
-    exponent 0.5. `error` is the standard deviation of the logarithm of foretold over real times.
+    all jobs together are `load` of the GPUs of `members` clusters with `gpus` each. Homes follow
+    Zipf's law with the exponent 0.5. `error` is the standard deviation of the logarithm of foretold
+    over real times.
     `with_deadline` is the share of jobs with a deadline, 1.5 to 4 foretold times after submission.
     """
     rng = np.random.default_rng(seed)
