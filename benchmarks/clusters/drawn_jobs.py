@@ -85,7 +85,8 @@ def _scaled(run_s: Numbers, wanted: NDArray[np.int64], total_s: float, longest_s
     high = 1.0
     while beyond(high) < 0.0:
         high *= 2.0
-    return np.minimum(run_s * brentq(beyond, 0.0, high), longest_s)
+    scale: float = brentq(beyond, 0.0, high)
+    return np.minimum(run_s * scale, longest_s)
 
 
 def _waved(at_s: Numbers) -> Numbers:

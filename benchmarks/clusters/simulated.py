@@ -122,7 +122,7 @@ class _Run:
 
     def used_s(self, until_s: float) -> float:
         """GPU-seconds of all starts, without those after this instant."""
-        left = sum((end_s - until_s) * self._shapes[job][0] for end_s, job, _ in self._ends)
+        left: float = sum((end_s - until_s) * self._shapes[job][0] for end_s, job, _ in self._ends)
         return self._used_s - left
 
     # --- helpers, in order of use -----------------------------------------------------------------

@@ -173,9 +173,9 @@ def _command(living: Living, name: str, script: str) -> Iterator[subprocess.Pope
     """A command inside that has said its first line."""
     words = [str(BIN / "dlq-python"), name, "served", script]
     pipe = subprocess.PIPE
-    with subprocess.Popen(words, env=living.environment, stdin=pipe, stdout=pipe) as process:
+    with subprocess.Popen(words, 0, env=living.environment, stdin=pipe, stdout=pipe) as process:
         assert process.stdout is not None
-        if process.stdout.readline() != b"begun\n":
+        if process.stdout.readline() != b"begun\n":  # unbuffered: the rest stays in the pipe
             raise SystemExit(f"dlq {name} has not begun")
         yield process
 
@@ -184,7 +184,7 @@ def _command_out(living: Living, name: str, size: int) -> float:
     with _command(living, name, f"echo begun; head -c {size} /dev/zero") as process:
         assert process.stdout is not None
         begin_s, left = time.perf_counter(), size
-        while left and (piece := process.stdout.read1(1 << 20)):
+        while left and (piece := os.read(process.stdout.fileno(), 1 << 20)):
             left -= len(piece)
         took_s = time.perf_counter() - begin_s
     if left:
