@@ -119,13 +119,13 @@ class HookDesk:
         _log.info("hooks_reloaded", file=new.file.name)
 
     async def trial(
-        self, file: HookFile, tolds: Sequence[Mapping[str, Any]]
+        self, file: HookFile, hook: str, tolds: Sequence[Mapping[str, Any]]
     ) -> list[Mapping[str, Any] | HookFailed]:
         """The answers of another file, in its own process. ConfigError: it cannot be loaded."""
         async with self._trials:
             process = await self._loaded(file)
             try:
-                return [await _tried(process, told) for told in tolds]
+                return [await _tried(process, hook, told) for told in tolds]
             finally:
                 await process.stop()
 
@@ -183,8 +183,10 @@ class HookDesk:
             task.exception()  # its caller may have left, and nobody else asks
 
 
-async def _tried(process: HookProcess, told: Mapping[str, Any]) -> Mapping[str, Any] | HookFailed:
+async def _tried(
+    process: HookProcess, hook: str, told: Mapping[str, Any]
+) -> Mapping[str, Any] | HookFailed:
     try:
-        return await process.call(ON_SUBMIT, told)
+        return await process.call(hook, told)
     except HookFailed as failed:
         return failed
