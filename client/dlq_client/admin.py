@@ -21,6 +21,7 @@ from dlq_common.text.wire import to_duration
 Parts = Mapping[str, "wire.MasterPart | DlqError"]
 LEADING = ("leads", "alone")
 ASKED_S = 3.0  # one master has so long to tell its part
+TRIAL_S, TRIED_S = 20.0, 2.0  # a trial of hooks: to load their file, and for each of the last
 
 
 def parts_of(identity: Identity) -> Parts:
@@ -142,7 +143,8 @@ class Admin(ServiceCalls[AdminServiceStub]):
         request = wire.TestHooksRequest(
             source=source, file=file, spec=spec, user=user, last_count=last, hook=hook
         )
-        answer = self._connection.call(self.stub.TestHooks, request)
+        longest_s = TRIAL_S + TRIED_S * last
+        answer = self._connection.call(self.stub.TestHooks, request, deadline_s=longest_s)
         if (answer.hook or "on_submit") != (hook or "on_submit"):  # "" of a former release
             raise InvalidRequest(
                 f"the master is of a former release, and cannot try {hook}",

@@ -32,6 +32,7 @@ HOOKS: Final = (ON_SUBMIT, "on_start", "on_end")
 OK, REFUSED, FAILED = "ok", "refused", "failed"
 MOST_KNOWN: Final = 256  # answers of late
 BUSY_S: Final = 1.0  # then there may be room again
+TRIAL_REST_S: Final = 1.0  # a trial waits so long for another process, so that each call is made
 Knows = Callable[[str, str], bool]
 Key = tuple[str, ...]
 
@@ -186,6 +187,8 @@ class HookDesk:
 async def _tried(
     process: HookProcess, hook: str, told: Mapping[str, Any]
 ) -> Mapping[str, Any] | HookFailed:
+    if 0.0 < process.rest_s <= TRIAL_REST_S:
+        await asyncio.sleep(process.rest_s)
     try:
         return await process.call(hook, told)
     except HookFailed as failed:
