@@ -15,12 +15,13 @@ from dlq.v1.admin_service_pb2_grpc import AdminServiceStub
 from dlq_client.line.connection import CALL_DEADLINE_S, Connection, ServiceCalls, apart
 from dlq_client.line.errors import from_rpc_error
 from dlq_client.line.identity import Identity
-from dlq_common.errors import DlqError, Unavailable
+from dlq_common.errors import DlqError, InvalidRequest, Unavailable
 from dlq_common.text.wire import to_duration
 
 Parts = Mapping[str, "wire.MasterPart | DlqError"]
 LEADING = ("leads", "alone")
 ASKED_S = 3.0  # one master has so long to tell its part
+TRIAL_S, TRIED_S = 20.0, 2.0  # a trial of hooks: to load their file, and for each of the last
 
 
 def parts_of(identity: Identity) -> Parts:
@@ -133,12 +134,23 @@ class Admin(ServiceCalls[AdminServiceStub]):
         spec: job_pb2.JobSpec | None = None,
         user: str = "",
         last: int = 0,
+        hook: str = "",
     ) -> Sequence[wire.HookTrial]:
-        """Try another file on a job, or on the last ones. Nothing comes of it."""
+        """Try another file on a job, or on the last ones; or, with `hook` "on_start" or "on_end",
+        on the last attempts. Nothing comes of it. InvalidRequest: the master is of a former
+        release, and tries on_submit only.
+        """
         request = wire.TestHooksRequest(
-            source=source, file=file, spec=spec, user=user, last_count=last
+            source=source, file=file, spec=spec, user=user, last_count=last, hook=hook
         )
-        return self._connection.call(self.stub.TestHooks, request).trials
+        longest_s = TRIAL_S + TRIED_S * last
+        answer = self._connection.call(self.stub.TestHooks, request, deadline_s=longest_s)
+        if (answer.hook or "on_submit") != (hook or "on_submit"):  # "" of a former release
+            raise InvalidRequest(
+                f"the master is of a former release, and cannot try {hook}",
+                hint="update the master first; it has tried on_submit, and nothing came of it",
+            )
+        return answer.trials
 
     def fence_node(self, node_id: str, *, reason: str = "") -> wire.FenceNodeResponse:
         """Declare a node dead; the caller has made sure that the machine is off."""

@@ -370,11 +370,28 @@ def test_text_of_hooks(dlq: Dlq, tmp_path: Path, snapshot: SnapshotAssertion) ->
         ("reload",),
         ("test", str(file), "--job", str(job)),
         ("test", str(file), "--last", "3", "--json"),
+        ("test", str(file), "--last", "3", "--hook", "on_end"),
+        ("test", str(file), "--last", "3", "--hook", "on_start", "--json"),
     )
     said = [dlq("admin", "hooks", *line) for line in lines]
     assert [one.code for one in said] == [0] * len(lines), said
     assert "\n".join(one.out for one in said) == snapshot
     assert dlq("admin", "hooks", "test", str(file)).code != 0
+
+
+def test_a_hook_of_attempts_takes_no_job_and_a_master_that_knows_it(
+    master: FakeMaster, dlq: Dlq, tmp_path: Path
+) -> None:
+    file = tmp_path / "hooks.py"
+    file.write_text("def on_end(attempt): return None\n")
+    tried = ("admin", "hooks", "test", str(file), "--hook", "on_end")
+    assert [dlq(*tried, *more).code for more in ((), ("--last", "3", "--as", "bob"))] == [2, 2]
+    assert not master.requests("TestHooks")
+    master.tries_attempts = False
+    said = dlq(*tried, "--last", "3")
+    assert (said.code, said.out) == (2, "")
+    assert "the master is of a former release, and cannot try on_end" in said.err
+    assert dlq(*tried[:-2], "--last", "3").code == 0
 
 
 @pytest.mark.parametrize("line", [line for line in CHANGES if "--parsable" not in line])

@@ -126,5 +126,15 @@ def test_an_end_is_told_once_over_kills_of_the_master(tmp_path: Path) -> None:
         more = daemons.said("submit", "--parsable", "--", "true").strip()
         end_of_more = f"{more}.1.on_end: succeeded 0"
         wait_until(lambda: end_of_more in daemons.said("events", more), what="and the next")
+        faulty = tmp_path / "faulty.py"
+        faulty.write_text("def on_end(attempt): return attempt.no_such_field")
+        tried = daemons.dlq("admin", "hooks", "test", str(faulty), "--hook", "on_end", "--last=9")
+        assert tried.code == 1
+        failed = "AttributeError: 'HookAttempt' object has no attribute 'no_such_field' (line 1)"
+        assert (
+            f"job {more} (true) attempt 1: would be held: hook on_end failed: {failed}" in tried.out
+        )
+        assert f"job {job} (false) attempt 1: FAILED: {failed}\n" in tried.out
         told = daemons.said("events", job)
+        assert "hook_failed" not in told
         assert told.count(end) == told.count(f"{job}.1.on_start on 1 GPUs") == 1

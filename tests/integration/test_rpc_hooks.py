@@ -22,6 +22,7 @@ from dlq.v1.job_service_pb2_grpc import JobServiceStub
 from dlq_common.identity.pki import Role
 from dlq_common.text.hook_words import hook_words
 from dlq_master.control.stimuli import Caller
+from dlq_master.model.attempts.attempt import AttemptState
 from dlq_master.model.ids import JobId
 from dlq_master.rpc.specs.hooked import SubmitHooks
 from dlq_master.rpc.specs.intake import job_stimulus
@@ -300,6 +301,53 @@ async def test_a_trial_tells_all_and_does_nothing(hooked: HookedHouse) -> None:
     assert (last.job_id, last.name) == ("1", "change")
     assert dict(hooked.desk.calls) == before
     assert len(hooked.house.control.published.all_jobs) == 1
+
+
+async def test_a_trial_of_attempts_tells_all_and_does_nothing(hooked: HookedHouse) -> None:
+    control, operators = hooked.house.control, Operators(hooked)
+    for number, name in enumerate(("fine", "bare"), 1):
+        await hooked.submit(name, request_id=name)
+        attempt = control.place(JobId(number), "gpu01")
+        control.note("attempt_running", job_id=JobId(number), attempt=1)
+        ended = attempt._replace(state=AttemptState.FAILED, exit_code=3)
+        control.published.all_attempts[attempt.key] = ended
+        control.note("attempt_failed", job_id=JobId(number), attempt=1)
+    events, jobs = [*control.published.journal], dict(control.published.all_jobs)
+    before = dict(hooked.desk.calls)
+    faulty = SOURCE.replace('return Hold("look first")', "return attempt.end_code")
+    raised, held = await operators.test(faulty, hook="on_end", last_count=5)
+    assert (raised.job_id, raised.attempt, raised.name) == ("2", 1, "bare")
+    assert raised.failure.startswith("AttributeError: 'HookAttempt' object has no attribute")
+    assert (held.job_id, held.hold) == ("1", "exit 3 means a broken data set")
+    assert hook_words(held.notes[0]) == "on_end: 1.1.on_end failed"
+    (start,) = await operators.test(SOURCE, hook="on_start", last_count=1)
+    assert hook_words(start.notes[0]) == "on_start: 2.1.on_start on gpu01"
+    assert [*control.published.journal] == events
+    assert (control.published.all_jobs, dict(hooked.desk.calls)) == (jobs, before)
+
+
+@pytest.mark.parametrize(
+    ("more", "words"),
+    [
+        ({"hook": "on_ende", "last_count": 1}, "no hook 'on_ende'; did you mean 'on_end'?"),
+        ({"hook": "on_end"}, "name a job, or 1 to 100 of the last"),
+        ({"hook": "on_end", "last_count": 1, "user": "bob"}, "takes no job and no user"),
+    ],
+)
+async def test_a_trial_of_attempts_that_makes_no_sense_is_refused(
+    hooked: HookedHouse, more: dict[str, Any], words: str
+) -> None:
+    with pytest.raises(grpc.aio.AioRpcError) as caught:
+        await Operators(hooked).test(SOURCE, **more)
+    assert caught.value.code() is grpc.StatusCode.INVALID_ARGUMENT
+    assert words in (caught.value.details() or "")
+
+
+async def test_a_trial_says_which_hook_it_has_tried(hooked: HookedHouse) -> None:
+    for asked, told in (("", "on_submit"), ("on_end", "on_end")):
+        request = admin.TestHooksRequest(source=SOURCE, hook=asked, last_count=1)
+        answer = await Operators(hooked).root.TestHooks(request, timeout=DEADLINE_S)
+        assert answer.hook == told
 
 
 async def test_a_trial_of_what_cannot_be_loaded_is_refused(hooked: HookedHouse) -> None:

@@ -76,6 +76,7 @@ class FakeMaster(
         self.authority = Authority.create("lab", SteadyClock().now_s())
         self.asked: list[tuple[str, str, Any]] = []
         self.jobs: dict[str, job_pb2.Job] = {}
+        self.tries_attempts = True  # with their hooks: a former release tries on_submit instead
         self.knows_lists = True  # their words, orders and totals: a former release does not
         self.specs: dict[str, job_pb2.JobSpec] = {}
         self.attempts: dict[str, list[job_pb2.Attempt]] = {}
@@ -618,9 +619,15 @@ class FakeMaster(
     def TestHooks(self, request: admin.TestHooksRequest, context: Any) -> admin.TestHooksResponse:
         self._note("TestHooks", request, context)
         name = request.spec.name or "train"
+        if request.hook in ("on_start", "on_end") and self.tries_attempts:
+            told = admin.HookTrial(job_id="17", attempt=2, name=name, hold="a broken data set")
+            told.notes.add(hook=request.hook, text="17.2 failed")
+            quiet = admin.HookTrial(job_id="16", attempt=1, name=name)
+            return admin.TestHooksResponse(trials=[told, quiet], hook=request.hook)
         told = admin.HookTrial(job_id="" if request.spec.name else "17", name=name)
         told.notes.add(hook="on_submit", field="time limit", before="none", after="1d")
-        return admin.TestHooksResponse(trials=[told])
+        hook = "on_submit" if self.tries_attempts else ""
+        return admin.TestHooksResponse(trials=[told], hook=hook)
 
     def FenceNode(self, request: admin.FenceNodeRequest, context: Any) -> admin.FenceNodeResponse:
         self._note("FenceNode", request, context)

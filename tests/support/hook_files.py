@@ -6,12 +6,17 @@ from __future__ import annotations
 
 import os
 import pwd
+from dataclasses import replace
 from typing import Any
 
+from dlq.v1.job_pb2 import JobSpec
 from dlq_common.clock import Clock, SteadyClock
 from dlq_master.control.config import HooksConfig
 from dlq_master.hooks.desk import HookDesk
 from dlq_master.hooks.process import HookFile, HookLimits, HookProcess, HookStarter, spawning
+from dlq_master.model.ids import AttemptKey
+from support.master_harness import Master
+from support.sim_agent import SimAgent
 
 PATIENCE_S = 60.0  # a machine with other work is slow; nothing of ours takes so long
 MEMORY = 256 << 20
@@ -87,6 +92,11 @@ def on_start(attempt):
     return [f"{attempt.key} on {','.join(attempt.nodes)}"]
 
 def on_end(attempt):
+    if attempt.name == "hang":
+        while True:
+            pass
+    if attempt.name == "print":
+        print("looked at", attempt.key)
     if attempt.name == "throw":
         raise KeyError("cost centre")
     if attempt.name == "die":
@@ -136,6 +146,19 @@ def a_desk(
         queues=("default",),
         knows=lambda key, request_id: (key, request_id) in answered,
     )
+
+
+def a_run(master: Master, agent: SimAgent, code: int = 0, name: str = "train") -> AttemptKey:
+    """A job that has run, and has ended with this code."""
+    spec = JobSpec(name=name, labels={"project": "p1"}).SerializeToString()
+    job = master.ask(replace(master.submission(1, name=name), spec=spec)).job
+    key = AttemptKey(job.job_id, 1)
+    agent.obey()
+    agent.start(key)
+    agent.report()
+    agent.exit(key, code)
+    agent.report()
+    return key
 
 
 def a_call(name: str) -> dict[str, Any]:

@@ -261,6 +261,6 @@ hooks_facts = described(
 
 trial_facts = described(
     admin_service_pb2.HookTrial,
-    "job_id? name notes refusal? failure? printed?",
+    "job_id? attempt? name notes refusal? hold? failure? printed?",
     notes=described(job_pb2.HookNote, "hook field? before? after? text?"),
 )

@@ -32,6 +32,7 @@ HOOKS: Final = (ON_SUBMIT, "on_start", "on_end")
 OK, REFUSED, FAILED = "ok", "refused", "failed"
 MOST_KNOWN: Final = 256  # answers of late
 BUSY_S: Final = 1.0  # then there may be room again
+TRIAL_REST_S: Final = 1.0  # a trial waits so long for another process, so that each call is made
 Knows = Callable[[str, str], bool]
 Key = tuple[str, ...]
 
@@ -119,13 +120,13 @@ class HookDesk:
         _log.info("hooks_reloaded", file=new.file.name)
 
     async def trial(
-        self, file: HookFile, tolds: Sequence[Mapping[str, Any]]
+        self, file: HookFile, hook: str, tolds: Sequence[Mapping[str, Any]]
     ) -> list[Mapping[str, Any] | HookFailed]:
         """The answers of another file, in its own process. ConfigError: it cannot be loaded."""
         async with self._trials:
             process = await self._loaded(file)
             try:
-                return [await _tried(process, told) for told in tolds]
+                return [await _tried(process, hook, told) for told in tolds]
             finally:
                 await process.stop()
 
@@ -183,8 +184,12 @@ class HookDesk:
             task.exception()  # its caller may have left, and nobody else asks
 
 
-async def _tried(process: HookProcess, told: Mapping[str, Any]) -> Mapping[str, Any] | HookFailed:
+async def _tried(
+    process: HookProcess, hook: str, told: Mapping[str, Any]
+) -> Mapping[str, Any] | HookFailed:
+    if 0.0 < process.rest_s <= TRIAL_REST_S:
+        await asyncio.sleep(process.rest_s)
     try:
-        return await process.call(ON_SUBMIT, told)
+        return await process.call(hook, told)
     except HookFailed as failed:
         return failed

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from dlq.v1.job_pb2 import JobSpec
 from dlq_common.daemon.logs import get_logger
@@ -18,6 +18,7 @@ from dlq_common.errors import CursorExpired, DlqError
 from dlq_common.text.names import printable
 from dlq_master.control.config import CLOSED
 from dlq_master.control.read_model.ports import Control
+from dlq_master.control.read_model.published import Published
 from dlq_master.control.stimuli import HookResult, TakeHookResults
 from dlq_master.hooks.desk import HookDesk
 from dlq_master.hooks.process import HookFailed
@@ -84,7 +85,7 @@ class HookFollower:
 
     def _hook_of(self, event: JournalEvent) -> str:
         """The hook that wants to know of it; "": none does."""
-        hook = ON_START if event.kind == STARTED else ON_END if event.kind in ENDS else ""
+        hook = hook_for(event)
         return hook if hook and self._desk.policy(hook) else ""
 
     async def _store(self, sequence: int, results: tuple[HookResult, ...]) -> None:
@@ -93,25 +94,16 @@ class HookFollower:
 
     async def _result(self, event: JournalEvent) -> HookResult | None:
         """None: the job is not there any more."""
-        hook, read = self._hook_of(event), self._control.published
-        job = None if event.job_id is None else read.job(event.job_id)
-        if job is None or event.attempt is None:
+        hook = self._hook_of(event)
+        told = told_of(self._control.published, hook, event)
+        if told is None:
             return None
-        key = AttemptKey(job.job_id, event.attempt)
-        attempt = next((one for one in read.attempts(job.job_id) if one.key == key), None)
-        if attempt is None:
-            return None
-        labels = JobSpec.FromString(read.spec(job.spec_id)).labels
-        told = {"attempt": _told(hook, job, attempt, event, labels)}
+        answer: Mapping[str, Any] | HookFailed
         try:
-            answer = await self._answer(hook, told)
+            answer = await self._answer(hook, told.facts)
         except HookFailed as failed:
-            return self._failed(hook, key, failed)
-        notes = answer.get("notes") or []
-        if not isinstance(notes, list):
-            return self._failed(hook, key, HookFailed("it answered what makes no sense"))
-        words = tuple(_line(note) for note in notes[:MOST_NOTES])
-        return HookResult(key, hook, words, _line(answer.get("hold") or ""))
+            answer = failed
+        return result_of(hook, told.key, answer, self._desk.policy(hook))
 
     async def _answer(self, hook: str, told: Mapping[str, Any]) -> Mapping[str, Any]:
         """Of the hook, after so many tries where another one may help."""
@@ -124,10 +116,53 @@ class HookFollower:
                 await asyncio.sleep(max(failed.again_s, SHORTEST_WAIT_S))
         raise AssertionError  # the last try has raised
 
-    def _failed(self, hook: str, key: AttemptKey, failed: HookFailed) -> HookResult:
-        words = _line(failed.words)
-        hold = f"hook {hook} failed: {words}" if self._desk.policy(hook) == CLOSED else ""
+
+# --- what a hook is told, and what comes of it; also in a trial -----------------------------------
+
+
+class ToldAttempt(NamedTuple):
+    """A start or an end, as its hook is told of it."""
+
+    key: AttemptKey
+    job: Job
+    facts: Mapping[str, Any]
+
+
+def hook_for(event: JournalEvent) -> str:
+    """The hook that this event is for, called or not; "": for none."""
+    return ON_START if event.kind == STARTED else ON_END if event.kind in ENDS else ""
+
+
+def told_of(read: Published, hook: str, event: JournalEvent) -> ToldAttempt | None:
+    """None: the job is not there any more."""
+    job = None if event.job_id is None else read.job(event.job_id)
+    if job is None or event.attempt is None:
+        return None
+    key = AttemptKey(job.job_id, event.attempt)
+    attempt = next((one for one in read.attempts(job.job_id) if one.key == key), None)
+    if attempt is None:
+        return None
+    labels = JobSpec.FromString(read.spec(job.spec_id)).labels
+    return ToldAttempt(key, job, {"attempt": _told(hook, job, attempt, event, labels)})
+
+
+def result_of(
+    hook: str, key: AttemptKey, answer: Mapping[str, Any] | HookFailed, policy: str
+) -> HookResult:
+    """The notes and the hold of an answer. A failure holds the job where its policy is "closed"."""
+    if isinstance(answer, HookFailed):
+        words = _line(answer.words)
+        hold = f"hook {hook} failed: {words}" if policy == CLOSED else ""
         return HookResult(key, hook, (), hold, words)
+    notes = answer.get("notes") or []
+    if not isinstance(notes, list):
+        failed = HookFailed("it answered what makes no sense")
+        return result_of(hook, key, failed, policy)
+    texts = tuple(_line(note) for note in notes[:MOST_NOTES])
+    return HookResult(key, hook, texts, _line(answer.get("hold") or ""))
+
+
+# --- helpers, in order of use ---------------------------------------------------------------------
 
 
 def _told(

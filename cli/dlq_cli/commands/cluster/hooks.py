@@ -48,29 +48,48 @@ def reload(app: App, as_json: bool) -> None:
     epilog=examples(
         "dlq admin hooks test hooks.py --job train.toml --as alice",
         "dlq admin hooks test hooks.py --last 20",
+        "dlq admin hooks test hooks.py --hook on_end --last 20",
     )
 )
 @click.argument("file", type=click.Path(path_type=Path, exists=True, dir_okay=False))
+@click.option(
+    "--hook",
+    type=click.Choice(["on_submit", "on_start", "on_end"]),
+    default="on_submit",
+    show_default=True,
+    help="The function that is called.",
+)
 @click.option("--job", "job_file", help="A script or a spec, as `dlq submit` takes it.")
 @click.option("--as", "user", default="", help="Its user.  [default: you]")
-@click.option("--last", type=click.IntRange(1, 100), help="The newest so many jobs.")
+@click.option(
+    "--last", type=click.IntRange(1, 100), help="The newest so many jobs, starts or ends."
+)
 @json_option
 @pass_app
 def test(
-    app: App, file: Path, job_file: str | None, user: str, last: int | None, as_json: bool
+    app: App,
+    file: Path,
+    hook: str,
+    job_file: str | None,
+    user: str,
+    last: int | None,
+    as_json: bool,
 ) -> None:
-    """Call on_submit of FILE with a job, or with the newest ones. Nothing comes of it.
+    """Call a hook of FILE with a job, or with the newest jobs or attempts. Nothing comes of it.
 
-    The master calls it as it would at a submission, in a process of its own. Exits with 1 when a
-    call fails.
+    The master calls it as it would in earnest, in a process of its own. Exits with 1 when a call
+    fails.
     """
+    if hook != "on_submit" and (last is None or job_file is not None or user):
+        told = f"{hook} is tried on the last attempts: say --last N, without --job and --as"
+        raise InvalidRequest(told)
     if (job_file is None) == (last is None):
         raise InvalidRequest("say --job JOBFILE or --last N")
     spec = None if job_file is None else _spec(job_file)
     source, admin = file.read_text(encoding="utf-8"), Admin(app.connection())
-    trials = admin.test_hooks(source, file.name, spec=spec, user=user, last=last or 0)
-    facts = {"trials": [trial_facts(one) for one in trials]}
-    tell(facts, lambda: "".join(map(_trial_text, trials)), as_json=as_json)
+    trials = admin.test_hooks(source, file.name, spec=spec, user=user, last=last or 0, hook=hook)
+    facts = {"hook": hook, "trials": [trial_facts(one) for one in trials]}
+    tell(facts, lambda: "".join(map(_trial_text, trials)) or _NOTHING, as_json=as_json)
     if any(one.failure for one in trials):
         raise exit_codes.Ended(exit_codes.FAILURE)
 
@@ -126,12 +145,20 @@ def _mean(spent_s: float, calls: int) -> str:
     return f"{1000 * spent_s / calls:.1f}" if calls else "-"
 
 
+_NOTHING = "nothing was tried: the master knows no such jobs or attempts\n"
+
+
 def _trial_text(one: HookTrial) -> str:
     head = f"job {one.job_id} ({one.name})" if one.job_id else one.name
+    if one.attempt:
+        head += f" attempt {one.attempt}"
     lines = [f"hook {hook_words(note)}" for note in one.notes]
     if one.refusal:
         lines.append(f"refused: {one.refusal}")
+    if one.hold:
+        lines.append(f"would be held: {one.hold}")
     if one.failure:
         lines.append(f"FAILED: {one.failure}")
     lines += [f"printed: {line}" for line in one.printed.splitlines()]
-    return "".join(f"{clean_line(head)}: {clean_line(line)}\n" for line in lines or ["unchanged"])
+    lines = lines or ["says nothing" if one.attempt else "unchanged"]
+    return "".join(f"{clean_line(head)}: {clean_line(line)}\n" for line in lines)

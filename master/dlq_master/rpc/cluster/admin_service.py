@@ -120,11 +120,16 @@ async def test_hooks(call: Call, request: wire.TestHooksRequest) -> wire.TestHoo
     hooks, name = _hooks(call), words_of(request.file, "file") or "hooks.py"
     if len(request.source) > LARGEST_HOOKS:
         raise InvalidRequest("the file has more than 1 MiB", field="source")
-    tried = [*_tried(call, request)]
+    hook, of_attempts = hooks.named(request.hook)
     try:
-        return wire.TestHooksResponse(trials=await hooks.trials((name, request.source), tried))
+        if of_attempts:
+            tried = (call.read, hook, _attempt_count(request))
+            trials = await hooks.attempt_trials((name, request.source), *tried)
+        else:
+            trials = await hooks.trials((name, request.source), [*_tried(call, request)])
     except ConfigError as error:
         raise InvalidRequest(error.what, field="source") from None
+    return wire.TestHooksResponse(trials=trials, hook=hook)
 
 
 def _hooks(call: Call) -> SubmitHooks:
@@ -132,6 +137,20 @@ def _hooks(call: Call) -> SubmitHooks:
         told = "this master has no hooks"
         raise IllegalTransition(told, hint="set [hooks] file in master.toml, and restart it")
     return call.parts.hooks
+
+
+def _attempt_count(request: wire.TestHooksRequest) -> int:
+    for field, given in (("spec", request.HasField("spec")), ("user", bool(request.user))):
+        if given:
+            told = f"{request.hook} is tried on the last attempts, and takes no job and no user"
+            raise InvalidRequest(told, field=field)
+    return _last_count(request)
+
+
+def _last_count(request: wire.TestHooksRequest) -> int:
+    if not 1 <= request.last_count <= MOST_TRIED:
+        raise InvalidRequest(f"name a job, or 1 to {MOST_TRIED} of the last", field="last_count")
+    return request.last_count
 
 
 def _tried(call: Call, request: wire.TestHooksRequest) -> Iterator[tuple[str, JobSpec, SubmitJob]]:
@@ -142,9 +161,7 @@ def _tried(call: Call, request: wire.TestHooksRequest) -> Iterator[tuple[str, Jo
             raise NotFound(f"there is no user {shown(request.user)}", kind="user", id=request.user)
         yield "", request.spec, _asked(request.spec, user.name, user.role)
         return
-    if not 1 <= request.last_count <= MOST_TRIED:
-        raise InvalidRequest(f"name a job, or 1 to {MOST_TRIED} of the last", field="last_count")
-    for job in islice(reversed([*call.read.jobs()]), request.last_count):
+    for job in islice(reversed([*call.read.jobs()]), _last_count(request)):
         spec = JobSpec.FromString(call.read.spec(job.spec_id))
         spec.ClearField("hook_notes")
         user = call.read.user(job.user)

@@ -17,12 +17,16 @@ from dlq.v1 import job_service_pb2 as wire
 from dlq.v1.job_pb2 import HookNote, JobSpec
 from dlq_common.errors import DlqError, InvalidRequest, PermissionDenied
 from dlq_common.text.hook_words import hook_words
+from dlq_common.text.names import shown
+from dlq_common.text.suggest import did_you_mean
 from dlq_common.text.wire import to_duration
 from dlq_master.control.read_model.published import Published
 from dlq_master.control.stimuli import SubmitJob
 from dlq_master.hooks.desk import FAILED, HOOKS, OK, ON_SUBMIT, REFUSED, HookDesk
 from dlq_master.hooks.process import HookFailed, HookFile
+from dlq_master.hooks.trying import TriedAttempt, tried_attempts
 from dlq_master.model.ids import JobId
+from dlq_master.model.jobs.naming import shown_id
 from dlq_master.rpc.specs.hook_answers import (
     changed_field,
     note_line,
@@ -105,6 +109,14 @@ class SubmitHooks:
             hooks=[_facts_of(desk, hook) for hook in HOOKS if desk.policy(hook)],
         )
 
+    def named(self, word: str) -> tuple[str, bool]:
+        """The hook of this name, "" for on_submit, and whether it is one of attempts."""
+        hook = word or ON_SUBMIT
+        if hook not in HOOKS:
+            known = did_you_mean(hook, HOOKS) or f"; there are {', '.join(HOOKS)}"
+            raise InvalidRequest(f"there is no hook {shown(hook)}{known}", field="hook")
+        return hook, hook != ON_SUBMIT
+
     async def trials(
         self, file: tuple[str, str], tried: Sequence[tuple[str, JobSpec, SubmitJob]]
     ) -> Sequence[admin.HookTrial]:
@@ -112,9 +124,16 @@ class SubmitHooks:
         ConfigError: it cannot be loaded.
         """
         answers = await self.desk.trial(
-            HookFile(*file), [_told(self.desk, ask) for _, _, ask in tried]
+            HookFile(*file), ON_SUBMIT, [_told(self.desk, ask) for _, _, ask in tried]
         )
         return [_trial(*one, answer) for one, answer in zip(tried, answers, strict=True)]
+
+    async def attempt_trials(
+        self, file: tuple[str, str], read: Published, hook: str, count: int
+    ) -> Sequence[admin.HookTrial]:
+        """The same of on_start or on_end, for the newest starts or ends in the journal."""
+        tried = await tried_attempts(self.desk, read, HookFile(*file), hook, count)
+        return [_attempt_trial(one) for one in tried]
 
     def notes_of(self, spec: bytes) -> Sequence[HookNote]:
         """The changes and warnings of hooks in this spec."""
@@ -160,6 +179,19 @@ def _trial(
     except HookFailed as failed:
         told.failure = note_line(failed.words)
     return told
+
+
+def _attempt_trial(one: TriedAttempt) -> admin.HookTrial:
+    told, result = one.told, one.result
+    return admin.HookTrial(
+        job_id=shown_id(told.job),
+        attempt=told.key.number,
+        name=told.job.name,
+        notes=[HookNote(hook=result.hook, text=note) for note in result.notes],
+        hold=result.hold,
+        failure=result.failed,
+        printed=printed_lines(one.said),
+    )
 
 
 def printed_lines(text: object) -> str:

@@ -930,7 +930,7 @@ Global___HookFacts: _TypeAlias = HookFacts  # noqa: Y015
 
 @_typing.final
 class TestHooksRequest(_message.Message):
-    """Request of TestHooks: one job, or the last ones that were submitted."""
+    """Request of TestHooks: one job, or the last jobs or attempts."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -939,6 +939,7 @@ class TestHooksRequest(_message.Message):
     SPEC_FIELD_NUMBER: _builtins.int
     USER_FIELD_NUMBER: _builtins.int
     LAST_COUNT_FIELD_NUMBER: _builtins.int
+    HOOK_FIELD_NUMBER: _builtins.int
     source: _builtins.str
     """The text of the file."""
     file: _builtins.str
@@ -947,6 +948,10 @@ class TestHooksRequest(_message.Message):
     """The user who submits the job. Empty: the caller."""
     last_count: _builtins.int
     """Without a job: so many of the newest ones, 1 to 100."""
+    hook: _builtins.str
+    """"on_submit", "on_start" or "on_end". Empty: "on_submit". The other two are tried on the newest
+    starts or ends of attempts in the journal, and take no job.
+    """
     @_builtins.property
     def spec(self) -> _job_pb2.JobSpec:
         """The job. Unset: the last ones."""
@@ -959,10 +964,11 @@ class TestHooksRequest(_message.Message):
         spec: _job_pb2.JobSpec | None = ...,
         user: _builtins.str = ...,
         last_count: _builtins.int = ...,
+        hook: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["spec", b"spec"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["file", b"file", "last_count", b"last_count", "source", b"source", "spec", b"spec", "user", b"user"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["file", b"file", "hook", b"hook", "last_count", b"last_count", "source", b"source", "spec", b"spec", "user", b"user"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -975,18 +981,22 @@ class TestHooksResponse(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     TRIALS_FIELD_NUMBER: _builtins.int
+    HOOK_FIELD_NUMBER: _builtins.int
+    hook: _builtins.str
+    """The hook that was tried. Empty from an older master, which tries "on_submit" whatever is asked."""
     @_builtins.property
     def trials(self) -> _containers.RepeatedCompositeFieldContainer[Global___HookTrial]:
-        """In the order of the jobs, the newest first."""
+        """In the order of the jobs or attempts, the newest first."""
 
     def __init__(
         self,
         *,
         trials: _abc.Iterable[Global___HookTrial] | None = ...,
+        hook: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["trials", b"trials"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["hook", b"hook", "trials", b"trials"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -994,7 +1004,7 @@ Global___TestHooksResponse: _TypeAlias = TestHooksResponse  # noqa: Y015
 
 @_typing.final
 class HookTrial(_message.Message):
-    """The effect that a hook would have had on one job."""
+    """The effect that a hook would have had on one job, or about one attempt."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -1004,6 +1014,8 @@ class HookTrial(_message.Message):
     REFUSAL_FIELD_NUMBER: _builtins.int
     FAILURE_FIELD_NUMBER: _builtins.int
     PRINTED_FIELD_NUMBER: _builtins.int
+    ATTEMPT_FIELD_NUMBER: _builtins.int
+    HOLD_FIELD_NUMBER: _builtins.int
     job_id: _builtins.str
     """Of a job that was submitted. Empty: the job of the request."""
     name: _builtins.str
@@ -1014,6 +1026,10 @@ class HookTrial(_message.Message):
     """The failure. Empty: it has not failed."""
     printed: _builtins.str
     """The prints of the function."""
+    attempt: _builtins.int
+    """The number of the attempt that on_start or on_end was told of. 0: a job was tried."""
+    hold: _builtins.str
+    """The reason of the operator's hold, also of one for a failure. Empty: there is none."""
     @_builtins.property
     def notes(self) -> _containers.RepeatedCompositeFieldContainer[_job_pb2.HookNote]:
         """Changes and warnings."""
@@ -1027,10 +1043,12 @@ class HookTrial(_message.Message):
         refusal: _builtins.str = ...,
         failure: _builtins.str = ...,
         printed: _builtins.str = ...,
+        attempt: _builtins.int = ...,
+        hold: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["failure", b"failure", "job_id", b"job_id", "name", b"name", "notes", b"notes", "printed", b"printed", "refusal", b"refusal"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["attempt", b"attempt", "failure", b"failure", "hold", b"hold", "job_id", b"job_id", "name", b"name", "notes", b"notes", "printed", b"printed", "refusal", b"refusal"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

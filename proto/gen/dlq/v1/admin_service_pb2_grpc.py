@@ -278,8 +278,9 @@ class AdminServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def TestHooks(self, request, context):
-        """Calls on_submit of another text with jobs, in a process of its own (admin). Nothing comes of it.
-        INVALID_ARGUMENT: the text cannot be loaded. FAILED_PRECONDITION: no hooks are configured.
+        """Calls a hook of another text with jobs or attempts, in a process of its own (admin). Nothing
+        comes of it. INVALID_ARGUMENT: the text cannot be loaded. FAILED_PRECONDITION: no hooks are
+        configured.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

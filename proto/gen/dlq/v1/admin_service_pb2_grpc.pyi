@@ -77,8 +77,9 @@ class AdminServiceStub:
     the file again.
     """
     TestHooks: _grpc.UnaryUnaryMultiCallable[_admin_service_pb2.TestHooksRequest, _admin_service_pb2.TestHooksResponse]
-    """Calls on_submit of another text with jobs, in a process of its own (admin). Nothing comes of it.
-    INVALID_ARGUMENT: the text cannot be loaded. FAILED_PRECONDITION: no hooks are configured.
+    """Calls a hook of another text with jobs or attempts, in a process of its own (admin). Nothing
+    comes of it. INVALID_ARGUMENT: the text cannot be loaded. FAILED_PRECONDITION: no hooks are
+    configured.
     """
     FenceNode: _grpc.UnaryUnaryMultiCallable[_admin_service_pb2.FenceNodeRequest, _admin_service_pb2.FenceNodeResponse]
     """Declares a node dead: its attempts are lost now and their jobs are queued again (operator). The
@@ -189,8 +190,9 @@ class AdminServiceAsyncStub(AdminServiceStub):
     the file again.
     """
     TestHooks: _aio.UnaryUnaryMultiCallable[_admin_service_pb2.TestHooksRequest, _admin_service_pb2.TestHooksResponse]  # type: ignore[assignment]
-    """Calls on_submit of another text with jobs, in a process of its own (admin). Nothing comes of it.
-    INVALID_ARGUMENT: the text cannot be loaded. FAILED_PRECONDITION: no hooks are configured.
+    """Calls a hook of another text with jobs or attempts, in a process of its own (admin). Nothing
+    comes of it. INVALID_ARGUMENT: the text cannot be loaded. FAILED_PRECONDITION: no hooks are
+    configured.
     """
     FenceNode: _aio.UnaryUnaryMultiCallable[_admin_service_pb2.FenceNodeRequest, _admin_service_pb2.FenceNodeResponse]  # type: ignore[assignment]
     """Declares a node dead: its attempts are lost now and their jobs are queued again (operator). The
@@ -376,8 +378,9 @@ class AdminServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _admin_service_pb2.TestHooksRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_admin_service_pb2.TestHooksResponse, _abc.Awaitable[_admin_service_pb2.TestHooksResponse]]:
-        """Calls on_submit of another text with jobs, in a process of its own (admin). Nothing comes of it.
-        INVALID_ARGUMENT: the text cannot be loaded. FAILED_PRECONDITION: no hooks are configured.
+        """Calls a hook of another text with jobs or attempts, in a process of its own (admin). Nothing
+        comes of it. INVALID_ARGUMENT: the text cannot be loaded. FAILED_PRECONDITION: no hooks are
+        configured.
         """
 
     @_abc_1.abstractmethod

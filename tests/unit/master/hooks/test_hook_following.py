@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from dlq.v1.job_pb2 import JobSpec
 from dlq_master.control.config import HooksConfig
 from dlq_master.control.stimuli import HookResult, TakeHookResults
 from dlq_master.hooks.following import HookFollower
@@ -17,7 +15,7 @@ from dlq_master.model.event import JournalEvent
 from dlq_master.model.ids import AttemptKey, JobId, NodeId
 from dlq_master.model.jobs.job import HoldKind, JobState
 from dlq_master.store.batch import HOOKS_SEEN, Batch
-from support.hook_files import a_desk
+from support.hook_files import a_desk, a_run
 from support.master_harness import Master
 from support.sim_agent import SimAgent
 
@@ -47,19 +45,6 @@ def agent(master: Master) -> SimAgent:
     made = SimAgent(master, NodeId("gpu01"))
     made.hello()
     return made
-
-
-def a_run(master: Master, agent: SimAgent, code: int = 0, name: str = "train") -> AttemptKey:
-    """A job that has run, and has ended with this code."""
-    spec = JobSpec(name=name, labels={"project": "p1"}).SerializeToString()
-    job = master.ask(replace(master.submission(1, name=name), spec=spec)).job
-    key = AttemptKey(job.job_id, 1)
-    agent.obey()
-    agent.start(key)
-    agent.report()
-    agent.exit(key, code)
-    agent.report()
-    return key
 
 
 def follow(
