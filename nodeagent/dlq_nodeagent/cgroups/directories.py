@@ -24,7 +24,8 @@ def usage(dirs: Iterable[CgroupDir]) -> RankUsage:
     cpu_us = _number(unified, "cpu.stat", "usage_usec")
     return RankUsage(
         memory_bytes=_first(
-            _number(memory, "memory.usage_in_bytes"), _number(unified, "memory.current")
+            _without(_number(memory, "memory.usage_in_bytes"), memory, "total_inactive_file"),
+            _without(_number(unified, "memory.current"), unified, "inactive_file"),
         ),
         peak_memory_bytes=_first(
             _number(memory, "memory.max_usage_in_bytes"), _number(unified, "memory.peak")
@@ -138,6 +139,13 @@ def _v1_oom_kills(memory: Path | None) -> int | None:
     counts = [_number(at, "memory.oom_control", "oom_kill") for at in found]
     known = [count for count in counts if count is not None]
     return sum(known) if known else None
+
+
+def _without(used: int | None, group: Path | None, cache: str) -> int | None:
+    """Less the file cache that the kernel drops first: else a job that reads files seems to grow
+    until it fills its node.
+    """
+    return None if used is None else max(0, used - (_number(group, "memory.stat", cache) or 0))
 
 
 def _first(one: int | None, other: int | None) -> int | None:
