@@ -571,8 +571,8 @@ class RankUse(_message.Message):
     written_bytes: _builtins.int
     """Bytes that it wrote to disks in the span; unset: the node cannot tell."""
     memory_bytes: _builtins.int
-    """Memory in use by it at the end of the span, without the file cache that the kernel drops first;
-    unset: the node cannot tell.
+    """Memory in use by it at the end of the span, without the file cache; unset: the
+    node cannot tell.
     """
     @_builtins.property
     def fence(self) -> _lease_pb2.Fence:

@@ -2049,9 +2049,7 @@ class JobActivity(_message.Message):
     clock_mhz: _builtins.int
     """The lowest clock of its GPUs; unset: not known of all of them."""
     memory_bytes: _builtins.int
-    """Memory in use by its ranks, without the file cache that the kernel drops first; unset: not known
-    of all of them.
-    """
+    """Memory in use by its ranks, without the file cache; unset: not known of all of them."""
     @_builtins.property
     def idle_duration(self) -> _duration_pb2.Duration:
         """For how long none of its GPUs has been used at all; unset: not known of all of them."""
