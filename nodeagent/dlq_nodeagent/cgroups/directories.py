@@ -142,8 +142,8 @@ def _v1_oom_kills(memory: Path | None) -> int | None:
 
 
 def _without_files(used: int | None, group: Path | None, prefix: str = "") -> int | None:
-    """Less the cache of files, which the kernel drops when it must: else a job that reads files
-    seems to grow until it fills its node. Shared memory is no such cache.
+    """Less the cache of files. With it, a job that reads files seems to grow until it fills its
+    node. Shared memory is no such cache.
     """
     if used is None:
         return None
