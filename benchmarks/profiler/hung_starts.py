@@ -167,7 +167,7 @@ def _beat(master: Master, job: Starting, second: int) -> None:
     age_s = since_s if job.step is not None else since_s % job.step_s
     word = ReportedProgress(
         key=key, epoch=1, node_rank=0, step=done or None, total=None, loss=None,
-        age_s=age_s if done else None, memory_bytes=0,
+        age_s=age_s if done else None,
     )  # fmt: skip
     start = master.state.attempts.stalls.starts.get(key.job_id)
     if start is None:

@@ -350,7 +350,7 @@ class Supervisor:
     def progress(self) -> tuple[RankProgress, ...]:
         now_s = self.clock.boottime_s()
         living = (it for it in self._open.values() if it.rank.state in ALIVE)
-        return tuple(watched.progress(self.runtime.usage, now_s) for watched in living)
+        return tuple(watched.progress(now_s) for watched in living)
 
     def rank_uses(self) -> tuple[RankUse, ...]:
         """The use of the host by the ranks since the last time; empty until it is due."""

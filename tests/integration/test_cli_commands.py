@@ -251,6 +251,7 @@ READS = [
     "gpus lab1 sick1 --no-header",
     "gpus -t withheld -t busy",
     "gpus --unhealthy",
+    "top -a",
     "nodes -t up --flag draining,cordoned --type H100-80GB --search rack",
     "queues",
     "admin user list",

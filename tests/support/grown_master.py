@@ -165,7 +165,7 @@ class GrownMaster:
         told = tuple(
             ReportedProgress(
                 key=key, epoch=self.master.state.epoch, node_rank=0,
-                step=7, total=None, loss=None, age_s=1.0, memory_bytes=1 << 30,
+                step=7, total=None, loss=None, age_s=1.0,
             )
             for key, attempt in attempts.items() if key.job_id <= NARROW
             if attempt.lease.allocation.slots[0].node_id == some

@@ -194,7 +194,6 @@ class SimAgent:
             total=total,
             loss=None,
             age_s=None if at_s is None else self.master.clock.now_s() - at_s,
-            memory_bytes=0,
         )
 
     def _extend(self, revision: int, extension_s: float) -> None:

@@ -79,8 +79,9 @@ progress_facts = described(job_pb2.Progress, "step total_step_count loss beat_ti
 activity_facts = described(
     job_pb2.JobActivity,
     """
-    idle_reason? stall_reason? straggler_reason? utilization_percent idle_s power_watts busy_cores
-    read_bytes_per_second written_bytes_per_second
+    idle_reason? stall_reason? straggler_reason? utilization_percent idle_s power_watts
+    gpu_memory_bytes clock_mhz busy_cores memory_bytes read_bytes_per_second
+    written_bytes_per_second
     """,
 )
 

@@ -100,12 +100,18 @@ def job_pairs(job: job_pb2.Job, look: OutputLook) -> tuple[tuple[str, str], ...]
 
 
 def use_text(activity: job_pb2.JobActivity) -> str:
-    """`GPUs 37 %, 620 W, idle for 12 min; 3.2 cores; reads 12 MiB/s, writes 1 MiB/s`."""
+    """`GPUs 37 %, 70GiB of GPU memory, 620 W, 1410 MHz, idle for 12 min; 3.2 cores busy, 12GiB of
+    memory; reads 12MiB/s, writes 1MiB/s`.
+    """
     gpus = [
         f"GPUs {activity.utilization_percent:.0f} %"
         if activity.HasField("utilization_percent")
         else "",
+        f"{approximate_size(activity.gpu_memory_bytes)} of GPU memory"
+        if activity.HasField("gpu_memory_bytes")
+        else "",
         f"{activity.power_watts} W" if activity.HasField("power_watts") else "",
+        f"{activity.clock_mhz} MHz" if activity.HasField("clock_mhz") else "",
         f"idle for {approximate_span(from_duration(activity.idle_duration))}"
         if from_duration(activity.idle_duration) >= 1.0
         else "",
@@ -118,8 +124,13 @@ def use_text(activity: job_pb2.JobActivity) -> str:
         )
         if rate >= 1.0
     ]
-    cores = f"{activity.busy_cores:.1f} cores busy" if activity.HasField("busy_cores") else ""
-    return "; ".join(filter(None, [", ".join(filter(None, gpus)), cores, ", ".join(disks)]))
+    host = [
+        f"{activity.busy_cores:.1f} cores busy" if activity.HasField("busy_cores") else "",
+        f"{approximate_size(activity.memory_bytes)} of memory"
+        if activity.HasField("memory_bytes")
+        else "",
+    ]
+    return "; ".join(filter(None, [", ".join(filter(None, part)) for part in (gpus, host, disks)]))
 
 
 def _array(job: job_pb2.Job) -> str:

@@ -24,7 +24,8 @@ def usage(dirs: Iterable[CgroupDir]) -> RankUsage:
     cpu_us = _number(unified, "cpu.stat", "usage_usec")
     return RankUsage(
         memory_bytes=_first(
-            _number(memory, "memory.usage_in_bytes"), _number(unified, "memory.current")
+            _without_files(_number(memory, "memory.usage_in_bytes"), memory, "total_"),
+            _without_files(_number(unified, "memory.current"), unified),
         ),
         peak_memory_bytes=_first(
             _number(memory, "memory.max_usage_in_bytes"), _number(unified, "memory.peak")
@@ -138,6 +139,16 @@ def _v1_oom_kills(memory: Path | None) -> int | None:
     counts = [_number(at, "memory.oom_control", "oom_kill") for at in found]
     known = [count for count in counts if count is not None]
     return sum(known) if known else None
+
+
+def _without_files(used: int | None, group: Path | None, prefix: str = "") -> int | None:
+    """Less the cache of files. With it, a job that reads files seems to grow until it fills its
+    node. Shared memory is no such cache.
+    """
+    if used is None:
+        return None
+    keys = (f"{prefix}inactive_file", f"{prefix}active_file")
+    return max(0, used - sum(_number(group, "memory.stat", key) or 0 for key in keys))
 
 
 def _first(one: int | None, other: int | None) -> int | None:

@@ -18,6 +18,7 @@ class RankUsage(NamedTuple):
     """The use of an attempt; None where this node cannot tell (no cgroup)."""
 
     memory_bytes: int | None
+    """Now, without the file cache."""
     peak_memory_bytes: int | None
     cpu_s: float | None
     pids: int | None

@@ -405,7 +405,6 @@ class RankProgress:
     total: int | None
     loss: float | None
     age_s: float | None
-    memory_bytes: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -444,6 +443,8 @@ class RankUse:
     """How long ago that look was."""
     quiet_s: float | None = None
     """The longest time between two of its sends."""
+    memory_bytes: int | None = None
+    """In use at the end of the span."""
 
 
 class UnexplainedRank(NamedTuple):

@@ -1,4 +1,4 @@
-"""The CPU time, the use of disks and the work times of running ranks, told beside a heartbeat.
+"""The CPU time, memory, disks and work times of running ranks, told beside a heartbeat.
 
 Counters of the kernel are read twice, and the difference is told with its span. So nothing is
 kept for each sample. An agent that starts again, or a rank that is new, has no first reading: its
@@ -27,6 +27,7 @@ class _Reading(NamedTuple):
     read: int | None
     written: int | None
     work: StepWork | None
+    memory_bytes: int | None
 
 
 @dataclass(slots=True)
@@ -62,6 +63,7 @@ class RankUses:
                         read_bytes=_grown(was.read, now.read),
                         written_bytes=_grown(was.written, now.written),
                         work=now.work.since(was.work) if now.work and was.work else None,
+                        memory_bytes=now.memory_bytes,
                     )
                 )
                 found[-1] = _with_traffic(found[-1], watched, now_s)
@@ -70,7 +72,8 @@ class RankUses:
     def _reading(self, watched: Watched, handle: Handle, now_s: float) -> _Reading:
         read, written = self.runtime.disk(handle) or (None, None)
         work = None if watched.beat is None else watched.beat.work
-        return _Reading(now_s, self.runtime.usage(handle).cpu_s, read, written, work)
+        used = self.runtime.usage(handle)
+        return _Reading(now_s, used.cpu_s, read, written, work, used.memory_bytes)
 
 
 def _grown(was: NumberT | None, now: NumberT | None) -> NumberT | None:

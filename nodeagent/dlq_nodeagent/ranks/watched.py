@@ -1,9 +1,7 @@
 """A rank with its open work, and the takeover of one from an earlier agent."""
 
-from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
-from dlq_nodeagent.cgroups.port import RankUsage
 from dlq_nodeagent.jobtree.beats import Beat, parse_beat
 from dlq_nodeagent.model.errands import Purpose, SeenCheckpoint
 from dlq_nodeagent.model.launch import LaunchPlan
@@ -116,9 +114,8 @@ class Watched:
         if self.beat is not None and not self.rank.beaten:
             self.rank = replace(self.rank, beaten=True)
 
-    def progress(self, usage: Callable[[Handle], RankUsage], now_s: float) -> RankProgress:
+    def progress(self, now_s: float) -> RankProgress:
         beat = self.beat
-        used = None if self.handle is None else usage(self.handle)
         return RankProgress(
             key=self.rank.launch.key,
             fence=self.rank.launch.fence,
@@ -126,7 +123,6 @@ class Watched:
             total=None if beat is None else beat.total,
             loss=None if beat is None else beat.loss,
             age_s=None if beat is None else max(0.0, now_s - self.beat_seen_s),
-            memory_bytes=0 if used is None else (used.memory_bytes or 0),
         )
 
 

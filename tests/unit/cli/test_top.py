@@ -26,6 +26,7 @@ def gpu(number: int, index: int, percent: float | None, idle_s: float) -> node_p
     if percent is not None:
         status.mean_utilization_percent, status.power_watts = percent, 100
         status.idle_duration.CopyFrom(to_duration(idle_s))
+        status.used_memory_bytes, status.clock_mhz = 3 << 30, 1400 - index
     return status
 
 
@@ -39,6 +40,8 @@ def test_the_idlest_job_comes_first_and_a_job_is_as_idle_as_its_busiest_gpu() ->
     assert [use.job.job_id for use in found] == ["2", "3", "1"]
     two, three, one = found
     assert (one.percent, one.watts, one.idle_s) == (45.0, 200, 0.0)
+    assert (one.memory_bytes, one.clock_mhz) == (6 << 30, 1399)
+    assert (three.memory_bytes, three.clock_mhz) == (None, None)
     assert (two.percent, two.watts, two.idle_s) == (0.0, 200, 300.0)
     assert (three.percent, three.watts, three.idle_s) == (None, None, None), "one is not known"
 

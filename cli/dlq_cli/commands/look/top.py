@@ -19,7 +19,7 @@ from dlq_cli.output.render import Cell, OutputLook, clean_line, table
 from dlq_cli.words import shown_state
 from dlq_client.jobs import Jobs
 from dlq_client.nodes import Nodes
-from dlq_common.text.units import format_duration
+from dlq_common.text.units import approximate_size, format_duration
 from dlq_common.text.wire import from_duration
 
 EVERY_S = 5.0
@@ -33,6 +33,8 @@ class JobUse(NamedTuple):
     percent: float | None
     watts: int | None
     idle_s: float | None
+    memory_bytes: int | None = None
+    clock_mhz: int | None = None  # the lowest
 
     @property
     def words(self) -> str:
@@ -65,8 +67,9 @@ def top(
 ) -> None:
     """Running jobs, those first whose GPUs have been idle for longest.
 
-    UTIL is the mean of the last half a minute; agents take a sample every second. IDLE is how long
-    none of the job's GPUs has been used at all. On a terminal it goes on until Ctrl-C.
+    UTIL is the mean of the last half a minute; agents take a sample every second. MEM is the
+    memory in use on the job's GPUs. IDLE is how long none of them has been used at all. On a
+    terminal it goes on until Ctrl-C.
     """
     jobs, nodes = Jobs(app.connection()), Nodes(app.connection())
     owner = user_of(everybody, user)
@@ -105,6 +108,8 @@ def use_facts(use: JobUse) -> Mapping[str, Any]:
         "gpu_count": use.job.held_gpu_count,
         "utilization_percent": None if use.percent is None else round(use.percent, 1),
         "power_watts": use.watts,
+        "gpu_memory_bytes": use.memory_bytes,
+        "clock_mhz": use.clock_mhz,
         "idle_s": use.idle_s,
         "idle_reason": activity.idle_reason or None,
         "stall_reason": activity.stall_reason or None,
@@ -123,12 +128,16 @@ def _use(job: job_pb2.Job, gpus: Sequence[node_pb2.GpuStatus]) -> JobUse:
     count = len(gpus)
     means = [it.mean_utilization_percent for it in gpus if it.HasField("mean_utilization_percent")]
     watts = [it.power_watts for it in gpus if it.HasField("power_watts")]
+    memory = [it.used_memory_bytes for it in gpus if it.HasField("used_memory_bytes")]
+    clocks = [it.clock_mhz for it in gpus if it.HasField("clock_mhz")]
     idle = [from_duration(it.idle_duration) for it in gpus if it.HasField("idle_duration")]
     return JobUse(
         job,
         sum(means) / count if count and len(means) == count else None,
         sum(watts) if count and len(watts) == count else None,
         min(*idle, run_s(job) or 0.0) if count and len(idle) == count else None,
+        sum(memory) if count and len(memory) == count else None,
+        min(clocks) if count and len(clocks) == count else None,
     )
 
 
@@ -139,6 +148,7 @@ _CELLS = (
     Cell("QUEUE", most=12),
     Cell("GPUS", right=True),
     Cell("UTIL", right=True),
+    Cell("MEM", right=True),
     Cell("POWER", right=True),
     Cell("IDLE", right=True),
     Cell("TIME", right=True),
@@ -156,6 +166,7 @@ def _text(uses: Sequence[JobUse], look: OutputLook) -> str:
             clean_line(use.job.queue),
             str(use.job.held_gpu_count),
             "" if use.percent is None else f"{use.percent:.0f}%",
+            "" if use.memory_bytes is None else approximate_size(use.memory_bytes),
             "" if use.watts is None else f"{use.watts}W",
             format_duration(use.idle_s) if use.idle_s else "",
             format_duration(run_s(use.job) or 0.0),

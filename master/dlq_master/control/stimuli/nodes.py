@@ -74,7 +74,6 @@ class ReportedProgress:
     total: int | None
     loss: float | None
     age_s: float | None
-    memory_bytes: int
 
 
 class Beat(NamedTuple):
@@ -122,6 +121,7 @@ class ToldUse(NamedTuple):
     sent_ago_s: float | None = None  # that it had sent nothing at a look; None: not recorded
     looked_ago_s: float = 0.0  # since that look
     quiet_s: float = 0.0  # the longest time between two of its sends
+    memory_bytes: int | None = None  # in use at the end of the span
 
 
 class ToldGpu(NamedTuple):

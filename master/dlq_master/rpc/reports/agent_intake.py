@@ -53,6 +53,7 @@ MOST_SYMPTOMS = 32
 LONGEST_DETAIL = 200
 OLDEST_S = 366.0 * DAY
 LONGEST_SPAN_S = 3600.0  # of one report of loads
+MOST_MEMORY_BYTES = 1 << 47  # of a GPU, or of a rank
 MOST_TIMED_STEPS = 10_000_000  # of one report
 LARGEST_LOG = 20.0  # of a step of two nanoseconds, or of 15 years
 _CODE = re.compile(r"[a-z][a-z0-9_]{0,39}\Z", re.ASCII)
@@ -291,7 +292,6 @@ def progress_of(progress: agent.RankProgress) -> ReportedProgress:
         total=said(progress, "total_step_count"),
         loss=said(progress, "loss"),
         age_s=_positive(said(progress, "age_duration")),
-        memory_bytes=progress.memory_bytes,
     )
 
 
@@ -343,7 +343,7 @@ def _gpu_health(gpu: agent.GpuHealth) -> ToldGpu:
         symptoms=tuple(_symptom(symptom) for symptom in gpu.symptoms),
         temperature_celsius=said(gpu, "temperature_celsius"),
         utilization_percent=said(gpu, "utilization_percent"),
-        used_memory_bytes=said(gpu, "used_memory_bytes"),
+        used_memory_bytes=_memory(said(gpu, "used_memory_bytes")),
         load=_load(gpu.load) if gpu.HasField("load") else None,
     )
 
@@ -384,7 +384,13 @@ def _use(use: agent.RankUse) -> ToldUse:
         sent_ago_s=_positive(said(use, "sent_ago_duration")),
         looked_ago_s=max(0.0, from_duration(use.looked_ago_duration)),
         quiet_s=max(0.0, from_duration(use.quiet_duration)),
+        memory_bytes=_memory(said(use, "memory_bytes")),
     )
+
+
+def _memory(nbytes: int | None) -> int | None:
+    """The sum over a job's nodes must fit, whatever each of them says."""
+    return None if nbytes is None else min(MOST_MEMORY_BYTES, max(0, nbytes))
 
 
 def _work(told: agent.StepWork) -> WorkTimes | None:

@@ -7,8 +7,10 @@ one of the parts alone.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from functools import lru_cache
 from operator import itemgetter
+from typing import TypeVar
 
 from dlq.v1 import job_pb2, resource_pb2
 from dlq_common.job_fields.reading.words import ATTEMPT_SCOPE, JOB_SCOPE
@@ -36,6 +38,7 @@ from dlq_master.rpc.views.convert import (
 from dlq_master.rpc.views.preemption_view import add_preemptions, add_stop_loss, estimate_message
 
 MOST_ALIKE = 4_096  # waits that many jobs share
+T = TypeVar("T")
 
 
 def job_message(
@@ -291,19 +294,21 @@ def _add_living(
 
 def add_figures(message: job_pb2.Job, attempt: Attempt, read: Published, now_s: float) -> None:
     """The figures of its activity, for an answer about this job alone."""
-    slots = attempt.lease.allocation.slots
-    measured = [read.figures(slot.node_id).get(gpu) for slot in slots for gpu in slot.gpu_indices]
-    means = [one.mean_utilization_percent for one in measured if one is not None]
-    idle = [one.idle_s for one in measured if one is not None]
-    watts = [one.power_watts for one in measured if one is not None]
-    count, activity = len(measured), message.activity
-    if count and len(known := [one for one in means if one is not None]) == count:
-        activity.utilization_percent = sum(known) / count
-    if count and len(still := [one for one in idle if one is not None]) == count:
+    slots, activity = attempt.lease.allocation.slots, message.activity
+    gpus = _all_known(
+        read.figures(slot.node_id).get(gpu) for slot in slots for gpu in slot.gpu_indices
+    )
+    if means := _all_known(one.mean_utilization_percent for one in gpus):
+        activity.utilization_percent = sum(means) / len(means)
+    if idle := _all_known(one.idle_s for one in gpus):
         ran_s = now_s - (attempt.started_time_s or now_s)  # its GPUs may have been idle before
-        activity.idle_duration.CopyFrom(to_duration(min(*still, ran_s)))
-    if count and len(power := [one for one in watts if one is not None]) == count:
-        activity.power_watts = sum(power)
+        activity.idle_duration.CopyFrom(to_duration(min(*idle, ran_s)))
+    if watts := _all_known(one.power_watts for one in gpus):
+        activity.power_watts = sum(watts)
+    if memory := _all_known(one.used_memory_bytes for one in gpus):
+        activity.gpu_memory_bytes = sum(memory)
+    if clocks := _all_known(one.clock_mhz for one in gpus):
+        activity.clock_mhz = min(clocks)  # one that is throttled holds up the others
     _add_uses(activity, attempt, read)
 
 
@@ -311,15 +316,25 @@ def _add_uses(activity: job_pb2.JobActivity, attempt: Attempt, read: Published) 
     uses = [one for one in read.activity(attempt.key).uses.values() if one.span_s > 0.0]
     if len(uses) < len(attempt.ranks):
         return
-    cores = [one.cpu_s / one.span_s for one in uses if one.cpu_s is not None]
-    read_in = [one.read_bytes / one.span_s for one in uses if one.read_bytes is not None]
-    written = [one.written_bytes / one.span_s for one in uses if one.written_bytes is not None]
-    if len(cores) == len(uses):
+    if cores := _all_known(_rate(one.cpu_s, one.span_s) for one in uses):
         activity.busy_cores = sum(cores)
-    if len(read_in) == len(uses):
+    if memory := _all_known(one.memory_bytes for one in uses):
+        activity.memory_bytes = sum(memory)
+    if read_in := _all_known(_rate(one.read_bytes, one.span_s) for one in uses):
         activity.read_bytes_per_second = sum(read_in)
-    if len(written) == len(uses):
+    if written := _all_known(_rate(one.written_bytes, one.span_s) for one in uses):
         activity.written_bytes_per_second = sum(written)
+
+
+def _all_known(values: Iterable[T | None]) -> list[T]:
+    """All of them; none if one is not known."""
+    found = list(values)
+    known = [one for one in found if one is not None]
+    return known if len(known) == len(found) else []
+
+
+def _rate(amount: float | None, span_s: float) -> float | None:
+    return None if amount is None else amount / span_s
 
 
 def _put_held(message: job_pb2.Job, request: Request, allocation: Allocation) -> None:

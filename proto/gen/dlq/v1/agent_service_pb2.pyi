@@ -561,6 +561,7 @@ class RankUse(_message.Message):
     SENT_AGO_DURATION_FIELD_NUMBER: _builtins.int
     QUIET_DURATION_FIELD_NUMBER: _builtins.int
     LOOKED_AGO_DURATION_FIELD_NUMBER: _builtins.int
+    MEMORY_BYTES_FIELD_NUMBER: _builtins.int
     job_id: _builtins.str
     """The job."""
     node_rank: _builtins.int
@@ -569,6 +570,10 @@ class RankUse(_message.Message):
     """Bytes that it read from disks in the span; unset: the node cannot tell."""
     written_bytes: _builtins.int
     """Bytes that it wrote to disks in the span; unset: the node cannot tell."""
+    memory_bytes: _builtins.int
+    """Memory in use by it at the end of the span, without the file cache; unset: the
+    node cannot tell.
+    """
     @_builtins.property
     def fence(self) -> _lease_pb2.Fence:
         """The fence of its launch."""
@@ -611,15 +616,20 @@ class RankUse(_message.Message):
         sent_ago_duration: _duration_pb2.Duration | None = ...,
         quiet_duration: _duration_pb2.Duration | None = ...,
         looked_ago_duration: _duration_pb2.Duration | None = ...,
+        memory_bytes: _builtins.int | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_read_bytes", b"_read_bytes", "_written_bytes", b"_written_bytes", "cpu_duration", b"cpu_duration", "fence", b"fence", "looked_ago_duration", b"looked_ago_duration", "quiet_duration", b"quiet_duration", "read_bytes", b"read_bytes", "sent_ago_duration", b"sent_ago_duration", "span_duration", b"span_duration", "work", b"work", "written_bytes", b"written_bytes"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_memory_bytes", b"_memory_bytes", "_read_bytes", b"_read_bytes", "_written_bytes", b"_written_bytes", "cpu_duration", b"cpu_duration", "fence", b"fence", "looked_ago_duration", b"looked_ago_duration", "memory_bytes", b"memory_bytes", "quiet_duration", b"quiet_duration", "read_bytes", b"read_bytes", "sent_ago_duration", b"sent_ago_duration", "span_duration", b"span_duration", "work", b"work", "written_bytes", b"written_bytes"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_read_bytes", b"_read_bytes", "_written_bytes", b"_written_bytes", "cpu_duration", b"cpu_duration", "fence", b"fence", "job_id", b"job_id", "looked_ago_duration", b"looked_ago_duration", "node_rank", b"node_rank", "quiet_duration", b"quiet_duration", "read_bytes", b"read_bytes", "sent_ago_duration", b"sent_ago_duration", "span_duration", b"span_duration", "work", b"work", "written_bytes", b"written_bytes"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_memory_bytes", b"_memory_bytes", "_read_bytes", b"_read_bytes", "_written_bytes", b"_written_bytes", "cpu_duration", b"cpu_duration", "fence", b"fence", "job_id", b"job_id", "looked_ago_duration", b"looked_ago_duration", "memory_bytes", b"memory_bytes", "node_rank", b"node_rank", "quiet_duration", b"quiet_duration", "read_bytes", b"read_bytes", "sent_ago_duration", b"sent_ago_duration", "span_duration", b"span_duration", "work", b"work", "written_bytes", b"written_bytes"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__memory_bytes: _TypeAlias = _typing.Literal["memory_bytes"]  # noqa: Y015
+    _WhichOneofArgType__memory_bytes: _TypeAlias = _typing.Literal["_memory_bytes", b"_memory_bytes"]  # noqa: Y015
     _WhichOneofReturnType__read_bytes: _TypeAlias = _typing.Literal["read_bytes"]  # noqa: Y015
     _WhichOneofArgType__read_bytes: _TypeAlias = _typing.Literal["_read_bytes", b"_read_bytes"]  # noqa: Y015
     _WhichOneofReturnType__written_bytes: _TypeAlias = _typing.Literal["written_bytes"]  # noqa: Y015
     _WhichOneofArgType__written_bytes: _TypeAlias = _typing.Literal["_written_bytes", b"_written_bytes"]  # noqa: Y015
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__memory_bytes) -> _WhichOneofReturnType__memory_bytes | None: ...
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__read_bytes) -> _WhichOneofReturnType__read_bytes | None: ...
     @_typing.overload
@@ -919,7 +929,6 @@ class RankProgress(_message.Message):
     TOTAL_STEP_COUNT_FIELD_NUMBER: _builtins.int
     LOSS_FIELD_NUMBER: _builtins.int
     AGE_DURATION_FIELD_NUMBER: _builtins.int
-    MEMORY_BYTES_FIELD_NUMBER: _builtins.int
     job_id: _builtins.str
     """The job."""
     node_rank: _builtins.int
@@ -930,8 +939,6 @@ class RankProgress(_message.Message):
     """Steps in all."""
     loss: _builtins.float
     """Loss."""
-    memory_bytes: _builtins.int
-    """Resident memory of the rank."""
     @_builtins.property
     def fence(self) -> _lease_pb2.Fence:
         """The fence of its launch."""
@@ -950,11 +957,10 @@ class RankProgress(_message.Message):
         total_step_count: _builtins.int | None = ...,
         loss: _builtins.float | None = ...,
         age_duration: _duration_pb2.Duration | None = ...,
-        memory_bytes: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_loss", b"_loss", "_step", b"_step", "_total_step_count", b"_total_step_count", "age_duration", b"age_duration", "fence", b"fence", "loss", b"loss", "step", b"step", "total_step_count", b"total_step_count"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_loss", b"_loss", "_step", b"_step", "_total_step_count", b"_total_step_count", "age_duration", b"age_duration", "fence", b"fence", "job_id", b"job_id", "loss", b"loss", "memory_bytes", b"memory_bytes", "node_rank", b"node_rank", "step", b"step", "total_step_count", b"total_step_count"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_loss", b"_loss", "_step", b"_step", "_total_step_count", b"_total_step_count", "age_duration", b"age_duration", "fence", b"fence", "job_id", b"job_id", "loss", b"loss", "node_rank", b"node_rank", "step", b"step", "total_step_count", b"total_step_count"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__loss: _TypeAlias = _typing.Literal["loss"]  # noqa: Y015
     _WhichOneofArgType__loss: _TypeAlias = _typing.Literal["_loss", b"_loss"]  # noqa: Y015

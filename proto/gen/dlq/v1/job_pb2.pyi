@@ -2025,6 +2025,9 @@ class JobActivity(_message.Message):
     READ_BYTES_PER_SECOND_FIELD_NUMBER: _builtins.int
     WRITTEN_BYTES_PER_SECOND_FIELD_NUMBER: _builtins.int
     STRAGGLER_REASON_FIELD_NUMBER: _builtins.int
+    GPU_MEMORY_BYTES_FIELD_NUMBER: _builtins.int
+    CLOCK_MHZ_FIELD_NUMBER: _builtins.int
+    MEMORY_BYTES_FIELD_NUMBER: _builtins.int
     idle_reason: _builtins.str
     """Why it counts as idle, by a rule of the site; empty: it does not."""
     stall_reason: _builtins.str
@@ -2041,6 +2044,12 @@ class JobActivity(_message.Message):
     """Bytes a second that its ranks write to disks; unset: not known."""
     straggler_reason: _builtins.str
     """The ranks on suspected nodes that slow it down, in words; empty: none is known."""
+    gpu_memory_bytes: _builtins.int
+    """Memory in use on all its GPUs; unset: not known of all of them."""
+    clock_mhz: _builtins.int
+    """The lowest clock of its GPUs; unset: not known of all of them."""
+    memory_bytes: _builtins.int
+    """Memory in use by its ranks, without the file cache; unset: not known of all of them."""
     @_builtins.property
     def idle_duration(self) -> _duration_pb2.Duration:
         """For how long none of its GPUs has been used at all; unset: not known of all of them."""
@@ -2057,13 +2066,22 @@ class JobActivity(_message.Message):
         read_bytes_per_second: _builtins.float | None = ...,
         written_bytes_per_second: _builtins.float | None = ...,
         straggler_reason: _builtins.str = ...,
+        gpu_memory_bytes: _builtins.int | None = ...,
+        clock_mhz: _builtins.int | None = ...,
+        memory_bytes: _builtins.int | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_busy_cores", b"_busy_cores", "_power_watts", b"_power_watts", "_read_bytes_per_second", b"_read_bytes_per_second", "_utilization_percent", b"_utilization_percent", "_written_bytes_per_second", b"_written_bytes_per_second", "busy_cores", b"busy_cores", "idle_duration", b"idle_duration", "power_watts", b"power_watts", "read_bytes_per_second", b"read_bytes_per_second", "utilization_percent", b"utilization_percent", "written_bytes_per_second", b"written_bytes_per_second"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_busy_cores", b"_busy_cores", "_clock_mhz", b"_clock_mhz", "_gpu_memory_bytes", b"_gpu_memory_bytes", "_memory_bytes", b"_memory_bytes", "_power_watts", b"_power_watts", "_read_bytes_per_second", b"_read_bytes_per_second", "_utilization_percent", b"_utilization_percent", "_written_bytes_per_second", b"_written_bytes_per_second", "busy_cores", b"busy_cores", "clock_mhz", b"clock_mhz", "gpu_memory_bytes", b"gpu_memory_bytes", "idle_duration", b"idle_duration", "memory_bytes", b"memory_bytes", "power_watts", b"power_watts", "read_bytes_per_second", b"read_bytes_per_second", "utilization_percent", b"utilization_percent", "written_bytes_per_second", b"written_bytes_per_second"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_busy_cores", b"_busy_cores", "_power_watts", b"_power_watts", "_read_bytes_per_second", b"_read_bytes_per_second", "_utilization_percent", b"_utilization_percent", "_written_bytes_per_second", b"_written_bytes_per_second", "busy_cores", b"busy_cores", "idle_duration", b"idle_duration", "idle_reason", b"idle_reason", "power_watts", b"power_watts", "read_bytes_per_second", b"read_bytes_per_second", "stall_reason", b"stall_reason", "straggler_reason", b"straggler_reason", "utilization_percent", b"utilization_percent", "written_bytes_per_second", b"written_bytes_per_second"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_busy_cores", b"_busy_cores", "_clock_mhz", b"_clock_mhz", "_gpu_memory_bytes", b"_gpu_memory_bytes", "_memory_bytes", b"_memory_bytes", "_power_watts", b"_power_watts", "_read_bytes_per_second", b"_read_bytes_per_second", "_utilization_percent", b"_utilization_percent", "_written_bytes_per_second", b"_written_bytes_per_second", "busy_cores", b"busy_cores", "clock_mhz", b"clock_mhz", "gpu_memory_bytes", b"gpu_memory_bytes", "idle_duration", b"idle_duration", "idle_reason", b"idle_reason", "memory_bytes", b"memory_bytes", "power_watts", b"power_watts", "read_bytes_per_second", b"read_bytes_per_second", "stall_reason", b"stall_reason", "straggler_reason", b"straggler_reason", "utilization_percent", b"utilization_percent", "written_bytes_per_second", b"written_bytes_per_second"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__busy_cores: _TypeAlias = _typing.Literal["busy_cores"]  # noqa: Y015
     _WhichOneofArgType__busy_cores: _TypeAlias = _typing.Literal["_busy_cores", b"_busy_cores"]  # noqa: Y015
+    _WhichOneofReturnType__clock_mhz: _TypeAlias = _typing.Literal["clock_mhz"]  # noqa: Y015
+    _WhichOneofArgType__clock_mhz: _TypeAlias = _typing.Literal["_clock_mhz", b"_clock_mhz"]  # noqa: Y015
+    _WhichOneofReturnType__gpu_memory_bytes: _TypeAlias = _typing.Literal["gpu_memory_bytes"]  # noqa: Y015
+    _WhichOneofArgType__gpu_memory_bytes: _TypeAlias = _typing.Literal["_gpu_memory_bytes", b"_gpu_memory_bytes"]  # noqa: Y015
+    _WhichOneofReturnType__memory_bytes: _TypeAlias = _typing.Literal["memory_bytes"]  # noqa: Y015
+    _WhichOneofArgType__memory_bytes: _TypeAlias = _typing.Literal["_memory_bytes", b"_memory_bytes"]  # noqa: Y015
     _WhichOneofReturnType__power_watts: _TypeAlias = _typing.Literal["power_watts"]  # noqa: Y015
     _WhichOneofArgType__power_watts: _TypeAlias = _typing.Literal["_power_watts", b"_power_watts"]  # noqa: Y015
     _WhichOneofReturnType__read_bytes_per_second: _TypeAlias = _typing.Literal["read_bytes_per_second"]  # noqa: Y015
@@ -2074,6 +2092,12 @@ class JobActivity(_message.Message):
     _WhichOneofArgType__written_bytes_per_second: _TypeAlias = _typing.Literal["_written_bytes_per_second", b"_written_bytes_per_second"]  # noqa: Y015
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__busy_cores) -> _WhichOneofReturnType__busy_cores | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__clock_mhz) -> _WhichOneofReturnType__clock_mhz | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__gpu_memory_bytes) -> _WhichOneofReturnType__gpu_memory_bytes | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__memory_bytes) -> _WhichOneofReturnType__memory_bytes | None: ...
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__power_watts) -> _WhichOneofReturnType__power_watts | None: ...
     @_typing.overload

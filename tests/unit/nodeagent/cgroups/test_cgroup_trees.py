@@ -26,6 +26,7 @@ V2_FILES = {
     "memory.swap.max": "",
     "memory.current": "4096",
     "memory.peak": "8192",
+    "memory.stat": "anon 3000\ninactive_file 90\nactive_file 6\n",
     "memory.events": "low 0\nhigh 0\nmax 7\noom 2\noom_kill 1\noom_group_kill 0\n",
     "pids.max": "",
     "pids.current": "3",
@@ -38,6 +39,7 @@ V1_FILES = {
     "memory.memsw.limit_in_bytes": "",
     "memory.usage_in_bytes": "4096",
     "memory.max_usage_in_bytes": "8192",
+    "memory.stat": "inactive_file 1\ntotal_inactive_file 90\ntotal_active_file 6\n",
     "memory.oom_control": "oom_kill_disable 0\nunder_oom 0\noom_kill 5\n",
     "pids.max": "",
     "pids.current": "2",
@@ -168,7 +170,7 @@ def test_a_base_that_is_not_there_is_an_error_and_not_a_host_without_groups(
 def test_v2_reads_every_figure(tmp_path: Path) -> None:
     make_v2(tmp_path / "leaf")
     used = directories.usage([CgroupDir("unified", str(tmp_path / "leaf"))])
-    assert used == (4096, 8192, 2.5, 3, 1)
+    assert used == (4000, 8192, 2.5, 3, 1)
 
 
 def test_v1_writes_each_limit_into_its_hierarchy(tmp_path: Path) -> None:
@@ -218,7 +220,7 @@ def make_v2_and_v1(path: Path) -> None:
 def test_v1_reads_every_figure(tmp_path: Path) -> None:
     make_v1(tmp_path / "leaf")
     dirs = [CgroupDir(kind, str(tmp_path / "leaf")) for kind in ("memory", "pids", "cpuacct")]
-    assert directories.usage(dirs) == (4096, 8192, 1.5, 2, 5)
+    assert directories.usage(dirs) == (4000, 8192, 1.5, 2, 5)
 
 
 def test_figures_of_a_group_that_is_gone_are_unknown(tmp_path: Path) -> None:

@@ -103,7 +103,6 @@ def test_progress_that_a_job_did_not_tell_is_left_out() -> None:
         total=None,
         loss=None,
         age_s=None,
-        memory_bytes=0,
     )
     beat = encode(Heartbeat(sequence=3, progress=(silent,)), FACTS).heartbeat
     assert not beat.progress[0].HasField("step")

@@ -25,12 +25,13 @@ class Counters:
     """A runtime of which only counters are asked."""
 
     cpu_s: float | None = 10.0
+    memory_bytes: int | None = None
     disk_bytes: tuple[int, int] | None = (1000, 500)
     asked: list[Handle] = field(default_factory=list)
 
     def usage(self, handle: Handle) -> RankUsage:
         self.asked.append(handle)
-        return RankUsage(None, None, self.cpu_s, None, None)
+        return RankUsage(self.memory_bytes, None, self.cpu_s, None, None)
 
     def disk(self, handle: Handle) -> tuple[int, int] | None:
         return self.disk_bytes
@@ -52,6 +53,17 @@ def test_a_span_is_told_after_two_readings_and_not_sooner() -> None:
     clock.advance(1.0)
     (use,) = uses.told([watched])
     assert (use.span_s, use.cpu_s, use.read_bytes, use.written_bytes) == (30.0, 15.0, 3000, 200)
+
+
+def test_memory_is_told_as_it_is_now() -> None:
+    clock, counters, watched = FakeClock(), Counters(memory_bytes=700), rank()
+    uses = RankUses(clock, cast("Runtime", counters))
+    uses.told([watched])
+    found = []
+    for counters.memory_bytes in (500, None):
+        clock.advance(30.0)
+        found += [use.memory_bytes for use in uses.told([watched])]
+    assert found == [500, None]
 
 
 def test_counters_that_fall_or_are_missing_are_unknown() -> None:

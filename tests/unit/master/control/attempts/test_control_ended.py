@@ -130,7 +130,7 @@ def test_a_job_that_never_said_anything_has_said_nothing(master: Master, agent: 
     master.clock.advance(2.0)
     word = ReportedProgress(
         key=AttemptKey(job.job_id, 1), epoch=master.state.epoch, node_rank=0, step=None, total=None,
-        loss=None, age_s=None, memory_bytes=0,
+        loss=None, age_s=None,
     )  # fmt: skip
     assert agent.session_id is not None
     said = Heartbeat(node_id=agent.node_id, session_id=agent.session_id, progress=(word,))
@@ -155,7 +155,6 @@ def test_what_jobs_said_of_themselves_is_let_go_with_them(master: Master, agent:
         total=None,
         loss=None,
         age_s=0.0,
-        memory_bytes=0,
     )
     assert agent.session_id is not None
     said = Heartbeat(node_id=agent.node_id, session_id=agent.session_id, progress=(word,))

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from dlq_cli.lists.story import use_text
 from dlq_common.daemon.config import Seconds
 from dlq_common.errors import ConfigError
 from dlq_common.text.wire import from_duration
@@ -26,6 +27,7 @@ from support.sim_agent import SimAgent
 
 HALF_HOUR = 1800.0
 EVERY_S = 30.0
+GIB = 1 << 30
 
 
 def rule(action: str = "notify", **more: Any) -> IdleConfig:
@@ -52,7 +54,9 @@ class Site:
             agent.heartbeat()
             assert agent.session_id is not None
             load = ToldLoad(EVERY_S, EVERY_S * seen, 100.0 * use, round(100 * use), 300, 1700)
-            told = tuple(ToldGpu(index, load=load) for index in range(agent.gpus))
+            told = tuple(
+                ToldGpu(index, used_memory_bytes=GIB, load=load) for index in range(agent.gpus)
+            )
             self.master.turn(
                 Heartbeat(node_id=agent.node_id, session_id=agent.session_id, health=told)
             )
@@ -291,6 +295,8 @@ def test_a_job_shows_its_use_and_why_it_is_idle(site: Callable[..., Site]) -> No
     assert not message.activity.HasField("utilization_percent"), "lists leave figures out"
     add_figures(message, cluster.master.attempt(key.job_id), read, now_s)
     assert (message.activity.utilization_percent, message.activity.power_watts) == (0.0, 1200)
+    assert (message.activity.gpu_memory_bytes, message.activity.clock_mhz) == (4 * GIB, 1700)
+    assert not message.activity.HasField("memory_bytes"), "an agent of before tells none"
     assert from_duration(message.activity.idle_duration) == HALF_HOUR
     assert read.inactive() == (1, 0)
     cluster.report(0.5)
@@ -298,6 +304,16 @@ def test_a_job_shows_its_use_and_why_it_is_idle(site: Callable[..., Site]) -> No
     add_figures(message, cluster.master.attempt(key.job_id), read, now_s)
     assert message.activity.utilization_percent == 50.0
     assert from_duration(message.activity.idle_duration) == 0.0
+    (agent,) = cluster.agents
+    assert agent.session_id is not None
+    use = ToldUse(key, 1, 0, EVERY_S, 2.5 * EVERY_S, memory_bytes=3 * GIB)
+    beat = Heartbeat(node_id=agent.node_id, session_id=agent.session_id, rank_uses=(use,))
+    cluster.master.turn(beat)
+    add_figures(message, cluster.master.attempt(key.job_id), read, now_s)
+    assert message.activity.memory_bytes == 3 * GIB
+    assert use_text(message.activity) == (
+        "GPUs 50 %, 4GiB of GPU memory, 1200 W, 1700 MHz; 2.5 cores busy, 3GiB of memory"
+    )
 
 
 def test_the_idle_time_of_a_gpu_before_the_job_is_not_the_jobs(site: Callable[..., Site]) -> None:

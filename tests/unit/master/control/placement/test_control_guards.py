@@ -47,7 +47,6 @@ def beat(agent: SimAgent, key: AttemptKey, age_s: float = 0.0) -> None:
         total=None,
         loss=None,
         age_s=age_s,
-        memory_bytes=0,
     )
     agent.master.turn(
         Heartbeat(node_id=agent.node_id, session_id=agent.session_id, progress=(word,))

@@ -9,7 +9,7 @@ import pytest
 
 from dlq.v1 import agent_service_pb2 as wire
 from dlq_master.policy.stragglers import WorkTimes
-from dlq_master.rpc.reports.agent_intake import uses_of
+from dlq_master.rpc.reports.agent_intake import MOST_MEMORY_BYTES, uses_of
 from dlq_nodeagent.line.wire import encode
 from dlq_nodeagent.model.launch import RankKey
 from dlq_nodeagent.model.messages import Fence, Heartbeat, RankUse, StepWork
@@ -28,18 +28,27 @@ def test_the_sums_of_an_agent_arrive_as_they_are() -> None:
         key=RankKey("7", 1, 2),
         fence=Fence(1, 1),
         span_s=30.0,
+        memory_bytes=3 << 30,
         work=StepWork(step_count=3, log_sum=-1.5, log_square_sum=2.0, from_traffic=True),
     )
     beat = encode(Heartbeat(sequence=1, progress=(), rank_uses=(sent,)), wire.NodeFacts())
     (told,) = uses_of(beat.heartbeat.rank_uses)
     assert told.work == WorkTimes(3, -1.5, 2.0)
     assert told.traffic
-    assert told.node_rank == 2
+    assert (told.node_rank, told.memory_bytes) == (2, 3 << 30)
 
 
 def test_an_agent_of_before_tells_none() -> None:
     (told,) = uses_of([use()])
-    assert (told.work, told.traffic) == (None, False)
+    assert (told.work, told.traffic, told.memory_bytes) == (None, False, None)
+
+
+@pytest.mark.parametrize(("said", "taken"), [(-5, 0), ((1 << 63) - 1, MOST_MEMORY_BYTES)])
+def test_the_memory_of_a_wide_job_fits_whatever_its_nodes_say(said: int, taken: int) -> None:
+    lying = use()
+    lying.memory_bytes = said
+    (told,) = uses_of([lying])
+    assert told.memory_bytes == taken
 
 
 @pytest.mark.parametrize(
