@@ -1,4 +1,4 @@
-"""Who stands apart among the stacks of a job: the ranks whose main thread is elsewhere.
+"""The ranks of a job whose main thread stands elsewhere than most, by their stacks.
 
 A gang that hangs waits in one collective call, all but the rank that it waits for.
 """
