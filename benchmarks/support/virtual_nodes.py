@@ -102,6 +102,7 @@ class VirtualNode:
             for rank in self._ranks:
                 told = beat.progress.add(job_id=rank.job_id, node_rank=rank.number)
                 told.fence.epoch, told.fence.attempt = rank.epoch, rank.attempt
+                told.step = self._beats
                 told.age_duration.FromSeconds(1)
             self._sent_s[self._beats] = time.perf_counter()
             self._out.put_nowait(wire.SessionRequest(heartbeat=beat))
