@@ -165,15 +165,23 @@ class Workshop:
         suspender = self.suspender
         if suspender is None:
             return MoveResult(refusal="this node suspends no jobs")
-        uuids = tuple(device.uuid for device in self._launching.devices_of(order.launch))
-        wanted = MoveOrder(key=order.launch.key, uuids=uuids, still=order.still, held=order.held)
+        uuids: tuple[str, ...] = ()  # a refusal, which undoes what an earlier agent has done
+        with suppress(LaunchRefused, DeviceFault):
+            uuids = tuple(device.uuid for device in self._launching.devices_of(order.launch))
+        wanted = MoveOrder(
+            key=order.launch.key,
+            uuids=uuids,
+            still=order.still,
+            held=order.held,
+            processes=order.processes,
+        )
         try:
             moved = suspender.suspend(wanted) if order.out else suspender.resume(wanted)
         except MoveRefused as refused:
             return MoveResult(refusal=str(refused))
         except MoveBroken as broken:
             return MoveResult(broken=str(broken))
-        return MoveResult(nbytes=moved.nbytes, took_s=moved.took_s)
+        return MoveResult(nbytes=moved.nbytes, took_s=moved.took_s, processes=moved.processes)
 
     def look_at_gpus(self, number: int) -> None:
         if self._at_gpus:

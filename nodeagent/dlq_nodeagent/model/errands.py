@@ -100,13 +100,15 @@ class ReadOrder:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Move:
     """Take a rank off its GPUs (`out`), or bring it back. `held`: the bytes of GPU memory that the
-    other suspended ranks of this node have in the host's memory.
+    other suspended ranks of this node have in the host's memory. `processes`: so many of its own
+    have left; 0: it is not known.
     """
 
     launch: Launch
     out: bool
     still: Standstill
     held: Mapping[RankKey, int]
+    processes: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,6 +119,7 @@ class MoveResult:
 
     nbytes: int = 0
     took_s: float = 0.0
+    processes: int = 0
     refusal: str = ""
     broken: str = ""
 

@@ -96,10 +96,13 @@ class BackAsked:
 
 @dataclass(frozen=True, slots=True)
 class WentOut:
-    """It stands still, with so much GPU memory in the host's memory, and its GPUs are free."""
+    """It stands still, with so much GPU memory in the host's memory, and its GPUs are free. So many
+    of its processes had some.
+    """
 
     nbytes: int
     took_s: float
+    processes: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -263,6 +266,8 @@ class RankSuspension:
     """Whether it is to be off its GPUs."""
     nbytes: int = 0
     """Of its GPU memory, as long as that lies in the host's memory."""
+    processes: int = 0
+    """That have left their GPUs meanwhile; 0: it is not known."""
     took_s: float = 0.0
     failure: str = ""
     """Why the order was not carried out, in words."""
@@ -434,10 +439,10 @@ def _move_step(
             return _move_asked(rank, moved, number, out=True)
         case BackAsked(number):
             return _move_asked(rank, moved, number, out=False)
-        case WentOut(nbytes, took_s):
-            return _moved(moved, nbytes=nbytes, took_s=took_s)
+        case WentOut(nbytes, took_s, processes):
+            return _moved(moved, nbytes=nbytes, took_s=took_s, processes=processes)
         case CameBack(took_s):
-            return _moved(moved, nbytes=0, took_s=took_s, failure="")
+            return _moved(moved, nbytes=0, took_s=took_s, processes=0, failure="")
         case StayedIn(why) | Stranded(why):
             return _moved(moved, failure=why)
 
@@ -450,8 +455,9 @@ def _move_asked(rank: Rank, moved: Rank, number: int, *, out: bool) -> RankStep:
     waits = known is not None and rank.state is RankState.SUSPENDED and not (known.out or out)
     if known is not None and number <= known.number - waits:
         return RankStep(rank, (Effect.TELL,))
-    nbytes = 0 if known is None or rank.state is RankState.RUNNING else known.nbytes
-    asked = RankSuspension(number=number, out=out, nbytes=nbytes)
+    asked = RankSuspension(number=number, out=out)
+    if known is not None and rank.state is not RankState.RUNNING:
+        asked = replace(asked, nbytes=known.nbytes, processes=known.processes)
     return RankStep(replace(moved, suspension=asked), (Effect.RECORD, Effect.TELL))
 
 

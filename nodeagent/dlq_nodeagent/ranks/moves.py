@@ -79,11 +79,16 @@ class RankMoves:
         rank = watched.rank
         try:
             still = self.runtime.standstill(watched.handle)
-        except RuntimeFault as fault:
-            self._failed(watched, str(fault))
+        except RuntimeFault as fault:  # nothing has moved: the master waits only so long
+            watched.moving = False
+            watched.move_at_s = now_s + _AGAIN_S
+            log.warning("move_not_begun", key=str(rank.launch.key), why=str(fault))
             return
         out = rank.state is RankState.SUSPENDING
-        self.errands.move(Move(launch=rank.launch, out=out, still=still, held=self._held()))
+        left = 0 if out or asked is None else asked.processes
+        self.errands.move(
+            Move(launch=rank.launch, out=out, still=still, held=self._held(), processes=left)
+        )
 
     def done(self, key: RankKey, result: MoveResult) -> None:
         """The answer to a move; too late when the rank was stopped meanwhile, or has ended."""
@@ -128,7 +133,7 @@ class RankMoves:
         elif result.refusal:
             self.apply(watched, StayedIn(result.refusal))
         else:
-            self.apply(watched, WentOut(result.nbytes, result.took_s))
+            self.apply(watched, WentOut(result.nbytes, result.took_s, result.processes))
 
     def _failed(self, watched: Watched, why: str) -> None:
         watched.moving = False

@@ -49,8 +49,9 @@ class MoveBroken(Exception):
 class MoveOrder:
     """Move a rank off its GPUs, or back. May be repeated: it goes on from where it stands.
 
-    `held` are the bytes of the other suspended ranks of this node. `onto`: the uuids of its GPUs
-    from now on, in the order of `uuids`; empty: the same.
+    `held` are the bytes of the other suspended ranks of this node. `processes`: so many left their
+    GPUs, and must come back; 0: it is not known. `uuids` empty: its GPUs are not known. `onto`:
+    the uuids of its GPUs from now on, in the order of `uuids`; empty: the same.
     """
 
     key: RankKey
@@ -58,14 +59,16 @@ class MoveOrder:
     still: Standstill
     held: Mapping[RankKey, int] = field(default_factory=dict)
     onto: tuple[str, ...] = ()
+    processes: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class Moved:
-    """A move that was made: bytes of GPU memory, and how long it took."""
+    """A move that was made: bytes of GPU memory, how long it took, and processes that left."""
 
     nbytes: int
     took_s: float
+    processes: int = 0
 
 
 class Suspender(Protocol):

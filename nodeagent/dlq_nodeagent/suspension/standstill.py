@@ -20,6 +20,7 @@ _STEP_S = 0.005
 _ROUNDS = 50
 _LIMITS = ("memory.max", "memory.limit_in_bytes")
 _USES = ("memory.current", "memory.usage_in_bytes")
+_CACHED = ("inactive_file", "total_inactive_file")
 _NO_LIMIT = 1 << 62
 
 
@@ -39,14 +40,28 @@ class GroupStandstill(Standstill):
         self._set(frozen=True)
 
     def thaw(self) -> None:
-        self._set(frozen=False)
+        if not self._moves():
+            self._set(frozen=False)
 
     def room(self) -> int | None:
         limit = _number(self._memory, _LIMITS)
         used = _number(self._memory, _USES)
         if limit is None or used is None or limit >= _NO_LIMIT:
             return None
-        return max(0, limit - used)
+        return max(0, limit - max(0, used - _cached(self._memory)))
+
+    def _moves(self) -> bool:
+        """Whether nobody has told them to stand still: there is nothing to write then."""
+        for at, name, word in (
+            (self._unified, "cgroup.freeze", "0"),
+            (self._freezer, "freezer.state", "THAWED"),
+        ):
+            if at is not None and (at / name).exists():
+                try:
+                    return (at / name).read_text().strip() == word
+                except OSError:
+                    return False
+        return True  # it has no freezer, or is gone
 
     def _set(self, *, frozen: bool) -> None:
         if self._unified is not None and (self._unified / "cgroup.freeze").exists():
@@ -103,7 +118,8 @@ class SessionStandstill(Standstill):
 
     def thaw(self) -> None:
         for pid in self.pids():
-            _send(pid, signal.SIGCONT)
+            with suppress(NotStill):  # one that takes no signal was not stopped by one either
+                _send(pid, signal.SIGCONT)
 
     def room(self) -> int | None:
         return None
@@ -116,6 +132,18 @@ def _send(pid: int, number: signal.Signals) -> None:
         pass
     except PermissionError as error:
         raise NotStill(str(error)) from None
+
+
+def _cached(directory: Path | None) -> int:
+    """Bytes of files that the kernel gives up first, once the group needs memory."""
+    known: dict[str, int] = {}
+    if directory is not None:
+        with suppress(OSError, ValueError):
+            for line in (directory / "memory.stat").read_text().splitlines():
+                name, _, number = line.partition(" ")
+                if name in _CACHED:
+                    known[name] = int(number)
+    return max(known.values(), default=0)
 
 
 def _number(directory: Path | None, names: Sequence[str]) -> int | None:

@@ -36,6 +36,7 @@ from dlq_nodeagent.suspension.port import (
 
 _LOOK_S = 0.02
 _MEMINFO = "/proc/meminfo"
+_UNKNOWN = "its GPUs are not known just now"
 
 log = get_logger("nodeagent.suspender")
 
@@ -50,10 +51,15 @@ def free_host_bytes(path: str = _MEMINFO) -> int:
     return 0
 
 
+class _Refusal(MoveRefused):
+    """It has yet to be undone."""
+
+
 @dataclass(slots=True, kw_only=True)
 class HostSuspender:
-    """The real one. `checkpoints` None: no device of this host has a driver, so only processes
-    stand still (virtual devices).
+    """The real one. `why_not` keeps ranks from leaving, never from coming back. `checkpoints` None:
+    the driver is not open. `opens` opens it; None: no device of this host has a driver, so only
+    processes stand still (virtual devices).
     """
 
     clock: Clock
@@ -61,6 +67,7 @@ class HostSuspender:
     devices: Devices
     free_below_bytes: int
     checkpoints: Checkpoints | None
+    opens: Callable[[], Checkpoints] | None = None
     why_not: str = ""
     free_host: Callable[[], int] = free_host_bytes
     _taking: dict[RankKey, int] = field(default_factory=dict)
@@ -69,21 +76,25 @@ class HostSuspender:
 
     def suspend(self, order: MoveOrder) -> Moved:
         began_s = self.clock.boottime_s()
-        if self.why_not:
-            raise MoveRefused(MoveRefusal.OFF, self.why_not)
+        pids: list[int] = []
         try:
             with suppress(NotStill):  # an earlier agent may have got so far
                 order.still.thaw()
-            pids = self._users(order)
+            with suppress(NoCheckpoints):  # then `why_not` says so
+                pids = self._users(order)
             nbytes = self._reserved(order, pids)
             self._leave(order, pids)
+        except _Refusal as refusal:
+            self._undo(order, pids, refusal)
         finally:
             with self._lock:
                 self._taking.pop(order.key, None)
-        return Moved(nbytes, self.clock.boottime_s() - began_s)
+        return Moved(nbytes, self.clock.boottime_s() - began_s, len(pids))
 
     def resume(self, order: MoveOrder) -> Moved:
         began_s = self.clock.boottime_s()
+        if not order.uuids:
+            raise MoveRefused(MoveRefusal.NOT_FREE, _UNKNOWN)
         pairs = self._pairs(order)
         for uuid in order.onto or order.uuids:
             if held_by := self._strangers(order, uuid):
@@ -92,13 +103,15 @@ class HostSuspender:
             order.still.thaw()
         except NotStill as error:
             raise MoveBroken(f"it still stands still: {error}") from None
-        pids = self._users(order)
         try:
+            pids = self._users(order)
+            if len(pids) < order.processes:
+                raise MoveBroken(f"the driver knows {len(pids)} of {order.processes} processes")
             for pid in pids:
-                self._back(pid, pairs)
+                self._back(order, pid, pairs)
             for pid in pids:
                 self._unlock(pid)
-        except DriverFault as fault:
+        except (DriverFault, NoCheckpoints) as fault:
             raise MoveBroken(str(fault)) from None
         return Moved(0, self.clock.boottime_s() - began_s)
 
@@ -109,14 +122,22 @@ class HostSuspender:
     # ---- what there is to move
 
     def _users(self, order: MoveOrder) -> list[int]:
-        """Its processes that use CUDA, also those that are off their GPUs just now."""
+        """Its processes that use CUDA, also those that are off their GPUs just now. Raises
+        NoCheckpoints: nobody can tell.
+        """
         if self.checkpoints is None:
-            return []
+            if self.opens is None:
+                return []
+            self.checkpoints = self.opens()
         checkpoints = self.checkpoints
         return [pid for pid in sorted(order.still.pids()) if checkpoints.state(pid) is not None]
 
     def _reserved(self, order: MoveOrder, pids: Sequence[int]) -> int:
         """The bytes that the host must take up, for which there is room."""
+        if self.why_not:
+            raise _Refusal(MoveRefusal.OFF, self.why_not)
+        if not order.uuids:
+            raise _Refusal(MoveRefusal.NOT_FREE, _UNKNOWN)
         if self.checkpoints is None:
             return 0
         nbytes = self._used_bytes(order, pids)
@@ -133,7 +154,7 @@ class HostSuspender:
                 (nbytes if room is None else room, "of its memory limit"),
             ):
                 if nbytes > most:
-                    raise MoveRefused(
+                    raise _Refusal(
                         MoveRefusal.MEMORY, f"{nbytes} bytes to keep, {max(0, most)} {what} left"
                     )
             self._taking[order.key] = nbytes
@@ -145,12 +166,12 @@ class HostSuspender:
             try:
                 usage = self.devices.usage(uuid)
             except DeviceFault as fault:
-                raise MoveRefused(MoveRefusal.NOT_FREE, str(fault)) from None
+                raise _Refusal(MoveRefusal.NOT_FREE, str(fault)) from None
             if usage.mps_pids:
-                raise MoveRefused(MoveRefusal.SHARED, f"{uuid} is shared by MPS")
+                raise _Refusal(MoveRefusal.SHARED, f"{uuid} is shared by MPS")
             strangers = [one.pid for one in usage.processes if one.pid not in pids]
             if strangers:
-                raise MoveRefused(MoveRefusal.SHARED, f"process {strangers[0]} is on {uuid} too")
+                raise _Refusal(MoveRefusal.SHARED, f"process {strangers[0]} is on {uuid} too")
             told = [one.memory_bytes for one in usage.processes]
             known = [size for size in told if size is not None]
             nbytes += sum(known) if len(known) == len(told) else usage.used_memory_bytes
@@ -163,18 +184,18 @@ class HostSuspender:
             for pid in pids:
                 self._locked(pid)
         except DriverFault as fault:
-            self._undo(order, pids, MoveRefusal.LOCK, str(fault))
+            raise _Refusal(MoveRefusal.LOCK, str(fault)) from None
         try:
             for pid in pids:
                 self._out(pid)
         except DriverFault as fault:
-            self._undo(order, pids, MoveRefusal.MOVE, str(fault))
+            raise _Refusal(MoveRefusal.MOVE, str(fault)) from None
         try:
             order.still.freeze()
         except NotStill as error:
-            self._undo(order, pids, MoveRefusal.STILL, str(error))
+            raise _Refusal(MoveRefusal.STILL, str(error)) from None
         if held_by := self._held_by(order.uuids):
-            self._undo(order, pids, MoveRefusal.NOT_FREE, held_by)
+            raise _Refusal(MoveRefusal.NOT_FREE, held_by)
 
     def _held_by(self, uuids: Sequence[str]) -> str:
         """The first of these GPUs that does not get free in time, and why; empty: all are free."""
@@ -206,21 +227,20 @@ class HostSuspender:
             return usage.words
         return ""
 
-    def _undo(
-        self, order: MoveOrder, pids: Sequence[int], word: MoveRefusal, words: str
-    ) -> NoReturn:
-        """The rank runs on, and MoveRefused says why; MoveBroken if it cannot."""
-        log.warning("suspension_undone", key=str(order.key), refusal=word.value, why=words)
+    def _undo(self, order: MoveOrder, pids: Sequence[int], why: _Refusal) -> NoReturn:
+        """The rank runs on, and MoveRefused says why; MoveBroken if it cannot. Every refusal comes
+        here: an earlier agent may have moved some of it already.
+        """
+        log.warning("suspension_undone", key=str(order.key), refusal=why.word, why=why.words)
         try:
-            with suppress(NotStill):
-                order.still.thaw()
+            order.still.thaw()
             for pid in pids:
-                self._back(pid, ())
+                self._back(order, pid, ())
             for pid in pids:
                 self._unlock(pid)
-        except DriverFault as fault:
-            raise MoveBroken(f"{words}; then {fault}") from None
-        raise MoveRefused(word, words)
+        except (DriverFault, NotStill) as fault:
+            raise MoveBroken(f"{why.words}; then {fault}") from None
+        raise MoveRefused(why.word, why.words)
 
     # ---- one process, from whatever state it is in
 
@@ -232,8 +252,10 @@ class HostSuspender:
         if self._state(pid) is ProcessState.LOCKED:
             self._driver.checkpoint(pid)
 
-    def _back(self, pid: int, pairs: Sequence[tuple[str, str]]) -> None:
+    def _back(self, order: MoveOrder, pid: int, pairs: Sequence[tuple[str, str]]) -> None:
         state = self._state(pid)
+        if state is None and pid in order.still.pids():
+            raise DriverFault("state", pid, 0)
         if state is ProcessState.FAILED:
             raise DriverFault("restore", pid, 0)
         if state is ProcessState.CHECKPOINTED:
@@ -244,7 +266,7 @@ class HostSuspender:
             self._driver.unlock(pid)
 
     def _state(self, pid: int) -> ProcessState | None:
-        """None: it has ended meanwhile."""
+        """None: it has ended meanwhile, or the driver does not say."""
         return self._driver.state(pid)
 
     def _pairs(self, order: MoveOrder) -> list[tuple[str, str]]:
@@ -265,10 +287,11 @@ def open_suspender(
     config: SuspendConfig, devices: Devices, free_below_bytes: int, clock: Clock
 ) -> HostSuspender:
     """The suspender of this host; `why_not` says why it suspends none."""
-    virtual = all(device.virtual for device in devices.devices())
+    found = devices.devices()
+    virtual = bool(found) and all(device.virtual for device in found)
     checkpoints: Checkpoints | None = None
     why_not = "" if config.memory else "suspend.memory is 0"
-    if not why_not and not virtual:
+    if not why_not and not virtual:  # else it is opened once a rank of before comes back
         try:
             checkpoints = DriverCheckpoints()
         except NoCheckpoints as error:
@@ -279,5 +302,6 @@ def open_suspender(
         devices=devices,
         free_below_bytes=free_below_bytes,
         checkpoints=checkpoints,
+        opens=None if virtual else DriverCheckpoints,
         why_not=why_not,
     )

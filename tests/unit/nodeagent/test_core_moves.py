@@ -8,6 +8,7 @@ import pytest
 
 from dlq_nodeagent.model.errands import Move, MoveResult
 from dlq_nodeagent.model.messages import Fence, Launch, Phase, Resume, Suspend, SuspensionFact
+from dlq_nodeagent.model.port import Handle, RuntimeFault, Standstill
 from dlq_nodeagent.ranks.moves import MEMORY_NEEDED
 from support.agent_bench import AgentBench, a_launch, a_stop, made
 
@@ -155,6 +156,45 @@ def test_a_rank_that_cannot_be_brought_back_is_said_to_be_stranded() -> None:
     bench.order(back(launch))
     bench.run(1)
     assert told(bench, launch).state == "stranded"
+
+
+def test_a_move_that_cannot_begin_is_tried_again() -> None:
+    bench = AgentBench()
+    launch = running(bench)
+    runtime = bench.core.supervisor.moves.runtime
+    known = runtime.standstill
+
+    def fails(handle: Handle) -> Standstill:
+        raise RuntimeFault("does not run")
+
+    runtime.standstill = fails  # type: ignore[method-assign]
+    bench.order(out(launch))
+    bench.run(3)
+    assert told(bench, launch).state != "stranded"
+    runtime.standstill = known  # type: ignore[method-assign]
+    bench.run(3)
+    assert told(bench, launch).state == "suspended"
+
+
+def test_how_many_processes_must_come_back_outlives_the_agent() -> None:
+    bench = AgentBench()
+    launch = running(bench)
+    bench.move = lambda move: replace(made(move), processes=3)
+    bench.order(out(launch))
+    bench.run(1)
+    bench.restart(down_s=30)
+    bench.connect(launch)
+    bench.run(2)
+    seen: list[int] = []
+
+    def noted(move: Move) -> MoveResult:
+        seen.append(move.processes)
+        return made(move)
+
+    bench.move = noted
+    bench.order(back(launch))
+    bench.run(1)
+    assert seen == [3]
 
 
 def test_a_host_that_needs_its_memory_gives_up_the_last_one() -> None:

@@ -172,6 +172,11 @@ async def test_a_rank_is_moved_off_virtual_gpus_by_standing_still(make_bench: Ma
         bench.workshop.move(replace(order, out=out))
         await bench.asker.wait()
         assert (bench.asker.moves[-1].refusal, still.frozen) == ("", out)
+    elsewhere = a_launch(gpu_indexes=(9,))
+    for out in (True, False):
+        bench.workshop.move(replace(order, out=out, launch=elsewhere))
+        await bench.asker.wait()
+        assert "not known" in bench.asker.moves[-1].refusal, "nothing has moved"
 
 
 async def test_nothing_is_started_on_a_gpu_that_something_else_holds(

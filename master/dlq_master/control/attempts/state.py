@@ -88,6 +88,9 @@ class AttemptsState:
     starting: set[AttemptKey] = field(default_factory=set)  # gangs that do not run yet
     resizing: set[AttemptKey] = field(default_factory=set)  # ranks are being added or removed
     suspended: set[AttemptKey] = field(default_factory=set)  # off their GPUs, or on the way
+    unheard: dict[AttemptKey, float] = field(
+        default_factory=dict
+    )  # of these: when a node was, last
     preparing: dict[tuple[AttemptKey, int], str] = field(default_factory=dict)
 
     def restore(self, loaded: Loaded, cluster: Cluster, now_s: float) -> None:

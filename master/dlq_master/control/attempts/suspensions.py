@@ -7,9 +7,11 @@ free. From the order to come back on they are its own again, before any rank mov
 
 When an agent restarts, it goes on with the move, and says the rest. When the master restarts, the
 attempt, its number and the orders on their way are on disk. While a node is silent the attempt is
-UNKNOWN and stays where it is. A node that comes back with another boot has lost it, as any other. A
-rank that refuses brings all of them back, and the attempt saves and leaves as it would have
-otherwise. One that cannot come back ends all of them, and the job goes on from its last checkpoint.
+UNKNOWN and stays where it is. No limit of time runs then, nor while there is no master: each counts
+anew once all its nodes are heard. A node that comes back with another boot has lost it, as any
+other. A rank that refuses brings all of them back, and the attempt saves and leaves as it would
+have otherwise. One that cannot come back ends all of them, and the job goes on from its last
+checkpoint. Where a person wants it off its GPUs, it is held then, as by a pause.
 
 On its own GPUs an attempt that is out comes before all that stand behind it.
 """
@@ -32,6 +34,8 @@ from dlq_master.model.attempts.attempt_steps import (
 from dlq_master.model.attempts.grace import stop_grace_s
 from dlq_master.model.attempts.suspending import Next, SuspendRules
 from dlq_master.model.ids import AttemptKey, JobId
+from dlq_master.model.jobs import job_steps as on_job
+from dlq_master.model.jobs.job import HoldKind
 from dlq_master.model.lease import first_term_end_s
 from dlq_master.model.nodes.node import Node
 from dlq_master.model.resources import Allocation
@@ -62,21 +66,27 @@ def settle(turn: Turn, *, planned: bool) -> None:
     """Attempts that are out come back, or are thrown back to their last checkpoints. Before a plan
     only those that stand before all waiting jobs come back; after one, those whose GPUs are left.
     """
-    known = turn.state.attempts.suspended
+    known, unheard = turn.state.attempts.suspended, turn.state.attempts.unheard
     for key in sorted(known):
         attempt = turn.state.cluster.attempts.get(key)
         if attempt is None or attempt.suspension is None:
             known.discard(key)
-            continue
-        if planned or turn.state.cluster.stands_first(turn.job(key.job_id)):
+            unheard.pop(key, None)
+        elif not _heard_from(turn, attempt):
+            unheard[key] = turn.now_s
+        elif planned or turn.state.cluster.stands_first(turn.job(key.job_id)):
             _settle(turn, attempt)
 
 
 def throw_back(turn: Turn, attempt: Attempt, why: str) -> None:
-    """It ends, and its job waits again, for a person's or a job's sake as it left."""
-    out = attempt.suspension
-    by_person = out is not None and out.for_job is None and turn.job(attempt.key.job_id).hold
-    cause = StopCause.PAUSE if by_person else StopCause.PREEMPT
+    """It ends, and its job waits again. It is held if a person still wants it off its GPUs."""
+    out, job = attempt.suspension, turn.job(attempt.key.job_id)
+    by_person = out is not None and out.for_job is None
+    if out is not None and by_person and not out.wanted_back and job.hold is None:
+        held = on_job.Held(kind=HoldKind.PAUSED, reason=why)
+        turn.step_job(job.job_id, held, actor="master", cause=why)
+    paused = by_person and turn.job(job.job_id).hold is not None
+    cause = StopCause.PAUSE if paused else StopCause.PREEMPT
     stop = StopRequested(cause=cause, grace_s=0.0, detail=f"not suspended any longer: {why}")
     turn.step_attempt(attempt.key, stop, actor="master", cause=why)
 
@@ -113,7 +123,7 @@ def _settle(turn: Turn, attempt: Attempt) -> None:
     assert out is not None
     rules = turn.state.config.suspend.rules()
     if attempt.state is AttemptState.SUSPENDED and out.phase is not SuspensionPhase.OUT:
-        late_s = turn.now_s - out.since_s
+        late_s = turn.now_s - max(out.since_s, _heard_since_s(turn, attempt))
         if late_s >= rules.move_s:
             _late(turn, attempt, rules)
         return
@@ -124,6 +134,7 @@ def _settle(turn: Turn, attempt: Attempt) -> None:
         gpus_free=_are_free(turn, out.allocation),
         now_s=turn.now_s,
         rules=rules,
+        heard_s=_heard_since_s(turn, attempt),
     )
     if step is Next.RESUME:
         cluster, kind = turn.state.cluster, attempt.lease.kind
@@ -132,6 +143,18 @@ def _settle(turn: Turn, attempt: Attempt) -> None:
         turn.step_attempt(attempt.key, ResumeAsked(term_end_s=end_s), actor="master")
     elif step is Next.THROW_BACK:
         throw_back(turn, attempt, why)
+
+
+def _heard_from(turn: Turn, attempt: Attempt) -> bool:
+    """Whether this master knows what became of it in a silence, or without a master."""
+    greeted = turn.state.nodes.greeted
+    silent = attempt.state is AttemptState.UNKNOWN
+    return not silent and all(rank.gone or rank.node_id in greeted for rank in attempt.ranks)
+
+
+def _heard_since_s(turn: Turn, attempt: Attempt) -> float:
+    """Since when its nodes could have answered, and its guest could have left."""
+    return max(turn.state.started_s, turn.state.attempts.unheard.get(attempt.key, 0.0))
 
 
 def _late(turn: Turn, attempt: Attempt, rules: SuspendRules) -> None:

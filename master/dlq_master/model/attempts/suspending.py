@@ -161,6 +161,8 @@ def obstacle(attempt: Attempt, job: Job, nodes: Iterable[Node]) -> str:
         return "it is being measured"
     if job.request.without_gpus:
         return "it has no GPUs"
+    if attempt.together:
+        return "it starts and ends together with others"
     if job.state is not JobState.QUEUED:
         return "it is held"
     if any(status.gone for status in attempt.ranks):
@@ -175,14 +177,15 @@ def obstacle(attempt: Attempt, job: Job, nodes: Iterable[Node]) -> str:
     return ""
 
 
-def is_short(guest: Job, rules: SuspendRules) -> bool:
-    """Whether another one may stand still for it. Such a job is interactive, a trial, or known to
-    end soon.
+def is_short(guest: Job, rules: SuspendRules, *, can_save: bool) -> bool:
+    """Whether another one may stand still for it, which may save instead or not. Such a job is a
+    trial, or known to end soon. An interactive one lasts as long as its limit: nobody knows more.
     """
-    if guest.rules.attended or guest.reduced:
+    if guest.reduced or (guest.rules.attended and not can_save):
         return True
-    known = [it for it in (guest.time_limit_s, guest.duration_estimate_s) if it is not None]
-    return bool(known) and min(known) <= rules.guest_s
+    estimate_s = None if guest.rules.attended else guest.duration_estimate_s
+    known = [it for it in (guest.time_limit_s, estimate_s) if it is not None]
+    return bool(known) and min(known) <= min(rules.guest_s, rules.longest_s)
 
 
 def next_step(
@@ -193,9 +196,11 @@ def next_step(
     gpus_free: bool,
     now_s: float,
     rules: SuspendRules,
+    heard_s: float = 0.0,
 ) -> tuple[Next, str]:
     """The next step of an attempt that is out, and why. `guest_waits`: the job that it left for has
-    not started yet. `gpus_free`: all its GPUs are.
+    not started yet. `gpus_free`: all its GPUs are. `heard_s`: since then there is a master, and its
+    nodes are heard.
     """
     out = attempt.suspension
     if attempt.state is not AttemptState.SUSPENDED or out is None:
@@ -207,7 +212,7 @@ def next_step(
     for node in nodes:
         if NodeFlag.DRAINING in node.flags:
             return Next.THROW_BACK, f"node {node.node_id} is being emptied"
-    since_s = now_s - (out.out_s or out.since_s)
+    since_s = now_s - max(out.out_s or out.since_s, heard_s)
     back = out.wanted_back if out.for_job is None else since_s >= rules.wait_s or not guest_waits
     if back and gpus_free:
         return Next.RESUME, ""

@@ -395,7 +395,9 @@ def _may_stay(cluster: Cluster, lapse: Lapse, rules: SuspendRules) -> bool:
     nodes = [cluster.nodes[node_id] for node_id in attempt.lease.allocation.node_ids]
     if len(nodes) != 1 or suspending.obstacle(attempt, job, nodes):
         return False  # a gang would wait for all of its GPUs at once
-    if not suspending.is_short(cluster.jobs[lapse.for_job], rules):
+    if job.promised is not None:
+        return False  # nobody knows when it comes back, and its plan counts on these GPUs
+    if not suspending.is_short(cluster.jobs[lapse.for_job], rules, can_save=job.rules.saves):
         return False
     if any(_held_bytes(cluster, attempt, node) > node.suspend_bytes for node in nodes):
         return False

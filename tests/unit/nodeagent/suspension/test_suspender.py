@@ -10,7 +10,8 @@ import pytest
 from dlq_common.clock import SteadyClock
 from dlq_common.daemon.config import Bytes, Seconds
 from dlq_nodeagent.model.launch import RankKey
-from dlq_nodeagent.suspension.checkpoints import ProcessState
+from dlq_nodeagent.model.port import NotStill
+from dlq_nodeagent.suspension.checkpoints import NoCheckpoints, ProcessState
 from dlq_nodeagent.suspension.port import (
     MoveBroken,
     MoveOrder,
@@ -18,7 +19,7 @@ from dlq_nodeagent.suspension.port import (
     MoveRefused,
     SuspendConfig,
 )
-from dlq_nodeagent.suspension.suspender import HostSuspender
+from dlq_nodeagent.suspension.suspender import HostSuspender, open_suspender
 from support.fake_checkpoints import (
     GIB,
     UUIDS,
@@ -48,11 +49,14 @@ class Box:
         self.order = MoveOrder(key=RankKey("7", 1, 0), uuids=UUIDS[:1], still=self.still)
         self.renew()
 
-    def renew(self, config: SuspendConfig = CONFIG, why_not: str = "") -> None:
+    def renew(
+        self, config: SuspendConfig = CONFIG, why_not: str = "", *, opened: bool = True
+    ) -> None:
         """Another agent on the same host."""
         self.suspender = HostSuspender(
             clock=SteadyClock(), config=config, devices=self.devices, why_not=why_not,
-            free_below_bytes=GIB // 2, checkpoints=self.driver, free_host=lambda: self.free_host,
+            free_below_bytes=GIB // 2, checkpoints=self.driver if opened else None,
+            opens=lambda: self.driver, free_host=lambda: self.free_host,
         )  # fmt: skip
 
     def is_out(self) -> bool:
@@ -200,3 +204,67 @@ def test_a_node_that_suspends_none_says_why() -> None:
     box = Box()
     box.renew(why_not="the driver is older than 570")
     assert box.refused().words == "the driver is older than 570"
+
+
+def test_an_agent_that_suspends_none_brings_back_what_an_earlier_one_has_suspended() -> None:
+    box = Box()
+    box.suspender.suspend(box.order)
+    box.renew(why_not="suspend.memory is 0", opened=False)
+    box.suspender.resume(box.order)
+    assert box.runs()
+
+
+def test_without_a_driver_nobody_is_said_to_be_back() -> None:
+    def closed() -> FakeCheckpoints:
+        raise NoCheckpoints("no CUDA driver")
+
+    box = Box()
+    box.suspender.suspend(box.order)
+    box.renew(opened=False)
+    box.suspender.opens = closed
+    with pytest.raises(MoveBroken, match="no CUDA driver"):
+        box.suspender.resume(box.order)
+
+
+def test_a_host_whose_devices_are_not_seen_is_not_taken_for_a_virtual_one() -> None:
+    box = Box()
+    box.devices.devices = tuple  # type: ignore[method-assign]
+    suspender = open_suspender(SuspendConfig(), box.devices, GIB, SteadyClock())
+    assert suspender.opens is not None
+
+
+def test_a_process_of_which_the_driver_says_nothing_is_not_back() -> None:
+    box = Box()
+    left = box.suspender.suspend(box.order).processes
+    assert left == 2
+    del box.driver.states[12]
+    with pytest.raises(MoveBroken, match="1 of 2 processes"):
+        box.suspender.resume(replace(box.order, processes=left))
+
+
+@pytest.mark.parametrize("dies_after", range(1, STEPS_OUT + 1))
+@pytest.mark.parametrize("why", ["memory", "shared", "off", "unknown"])
+def test_a_refusal_after_the_agent_s_death_undoes_what_it_had_done(
+    why: str, dies_after: int
+) -> None:
+    box = Box()
+    box.driver.dies_after = dies_after
+    with pytest.raises(Died):
+        box.suspender.suspend(box.order)
+    box.renew(why_not="suspend.memory is 0" if why == "off" else "")
+    if why == "memory":
+        box.free_host = 0
+    box.devices.strangers = (99,) if why == "shared" else ()
+    box.refused(uuids=() if why == "unknown" else UUIDS[:1])
+
+
+def test_a_refused_rank_that_stays_frozen_is_said_to_be_broken() -> None:
+    box = Box()
+    box.devices.lingers = GIB
+
+    def stuck() -> None:
+        raise NotStill("the kernel has not done it")
+
+    box.still.thaw = stuck  # type: ignore[method-assign]
+    with pytest.raises(MoveBroken):
+        box.suspender.suspend(box.order)

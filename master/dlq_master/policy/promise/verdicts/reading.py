@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from dlq_master.model.attempts.attempt import ACTIVE, Attempt, AttemptState
+from dlq_master.model.attempts.attempt import ACTIVE, Attempt, AttemptState, SuspensionPhase
 from dlq_master.model.attempts.costs import measured
 from dlq_master.model.cluster.cluster import Cluster
 from dlq_master.model.estimates.estimate import Source
@@ -132,6 +132,8 @@ def worked_s(cluster: Cluster, job: Job, attempt: Attempt | None, at_s: float) -
     """
     if attempt is None or attempt.started_time_s is None or attempt.state is AttemptState.PAUSING:
         return job.worked_s
+    if attempt.suspension is not None and attempt.suspension.phase is not SuspensionPhase.LEAVING:
+        return job.worked_s  # it stands still
     begun_s = attempt.started_time_s + (
         pause_of(cluster, job).resume_s if job.goes_on(attempt.key.number) else 0.0
     )

@@ -17,13 +17,15 @@ from dlq_common.errors import IllegalTransition
 from dlq_master.control.config import SuspensionConfig
 from dlq_master.control.stimuli import PauseJob, ResumeJob, SetNodeFlags
 from dlq_master.model.attempts.attempt import Attempt, AttemptState, SuspensionPhase
+from dlq_master.model.attempts.suspending import SuspendRules, is_short
 from dlq_master.model.ids import JobId
-from dlq_master.model.jobs.job import EndReason, JobState
+from dlq_master.model.jobs.job import EndReason, HoldKind, JobState, RunRules
 from dlq_master.model.nodes.node import NodeFlag
 from dlq_master.model.resources import Request
 from dlq_master.model.why import ReasonCode
 from dlq_nodeagent.model.errands import Move, MoveResult
 from support.agent_bench import made
+from support.builders import a_job
 from support.core_agent import CoreAgent
 from support.master_harness import ROOT, Master, config_of
 
@@ -339,3 +341,99 @@ def test_a_node_that_suspends_none_says_so(site: Site) -> None:
     with pytest.raises(IllegalTransition, match="suspends no jobs"):
         site.pause(job_id)
     assert site.runs(job_id)
+
+
+@pytest.mark.parametrize("restarts", [True, False])
+def test_time_without_a_master_or_in_silence_does_not_count_for_longest(
+    busy: Site, restarts: bool
+) -> None:
+    site = busy
+    first = [site.submit(4), site.submit(4)]
+    site.until(lambda: all(map(site.runs, first)))
+    guest = site.submit(2, run_s=4000, time_limit_s=250.0, name="liar")
+    site.until(lambda: site.runs(guest))
+    (job_id,) = [it for it in first if site.is_out(it)]
+    if restarts:
+        site.master.clock.advance(100)
+        site.restart_master()
+    else:
+        away = site.agents[:]
+        site.agents.clear()
+        site.settle(100)
+        site.agents.extend(away)
+    site.master.state.config = replace(
+        site.master.state.config, suspend=SuspensionConfig(longest=Seconds(60.0))
+    )
+    site.settle(30)
+    assert site.state(job_id) is AttemptState.SUSPENDED
+    site.until(lambda: site.master.job(job_id).live_attempt is None)
+
+
+def test_time_without_a_master_does_not_count_for_a_move(site: Site) -> None:
+    job_id = site.submit()
+    site.until(lambda: site.runs(job_id))
+    with site.moving(lambda move: None):
+        site.pause(job_id)
+        site.settle(2)
+        site.master.clock.advance(150)
+        site.restart_master()
+        site.settle(30)
+        assert site.state(job_id) is AttemptState.SUSPENDED
+        assert "attempt_suspend_refused" not in site.master.words(job_id)
+        site.until(lambda: site.runs(job_id))
+
+
+def test_who_was_paused_and_is_thrown_back_stays_paused(site: Site) -> None:
+    job_id = site.out()
+    for agent in site.agents:
+        agent.core.supervisor.moves.short = lambda: True
+    site.until(lambda: site.living(job_id) is None)
+    site.settle(20)
+    job = site.master.job(job_id)
+    assert (job.state, job.hold) == (JobState.HELD, HoldKind.PAUSED)
+    for agent in site.agents:
+        agent.core.supervisor.moves.short = lambda: False
+    site.resume(job_id)
+    site.until(lambda: site.runs(job_id))
+
+
+def test_a_promised_job_is_not_suspended_for_a_plan(busy: Site) -> None:
+    site = busy
+    first = [site.submit(4), site.submit(4)]
+    site.until(lambda: all(map(site.runs, first)))
+    cluster = site.master.state.cluster
+    for job_id in first:
+        cluster.put_job(cluster.jobs[job_id]._replace(promised=0))
+    guest = site.submit(1, run_s=20, time_limit_s=120.0)
+    site.until(lambda: site.runs(guest))
+    assert not any(map(site.is_out, first))
+
+
+def test_a_member_of_a_group_is_not_suspended_alone(site: Site) -> None:
+    job_id = site.submit()
+    site.until(lambda: site.runs(job_id))
+    attempt = site.living(job_id)
+    assert attempt is not None
+    site.master.state.cluster.put_attempt(attempt._replace(together=True))
+    with pytest.raises(IllegalTransition, match="together with others"):
+        site.pause(job_id)
+
+
+@pytest.mark.parametrize(
+    ("guest", "short"),
+    [
+        ({"rules": RunRules(attended=True)}, False),
+        ({"rules": RunRules(attended=True), "time_limit_s": 120.0}, True),
+        ({"rules": RunRules(attended=True), "duration_estimate_s": 120.0}, False),
+        ({"rules": RunRules(attended=True), "time_limit_s": 28800.0}, False),
+        ({"duration_estimate_s": 120.0}, True),
+        ({}, False),
+    ],
+)
+def test_an_interactive_job_is_short_by_its_limit_or_where_nobody_can_save(
+    guest: dict[str, Any], short: bool
+) -> None:
+    job = a_job(**guest)
+    assert is_short(job, SuspendRules(), can_save=True) is short
+    assert is_short(job, SuspendRules(), can_save=False) is (short or job.rules.attended)
+    assert not is_short(job, SuspendRules(longest_s=60.0), can_save=True)

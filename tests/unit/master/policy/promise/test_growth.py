@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from dlq_master.model.attempts.attempt import Suspension, SuspensionPhase
 from dlq_master.model.attempts.attempt_steps import Preempted
 from dlq_master.model.attempts.gang import usage
 from dlq_master.model.cluster import drive
@@ -138,6 +139,13 @@ def test_its_work_counts_no_more_than_on_its_base_while_nobody_knows_better() ->
     assert worked_s(world.cluster, known, attempt, 210.0) == 200.0
     slower = job._replace(speeds=(1.0, 0.5))
     assert worked_s(world.cluster, slower, attempt, 210.0) == 100.0
+
+
+def test_a_suspended_one_does_no_work() -> None:
+    world = a_world(a_node("n1")).submit(elastic(1, 2, 8, run_s=5000.0)).at(10.0)
+    attempt, job = world.attempt(1), world.job(1)._replace(worked_s=40.0)
+    out = Suspension(SuspensionPhase.OUT, 50.0, attempt.lease.allocation, out_s=50.0)
+    assert worked_s(world.cluster, job, attempt._replace(suspension=out), 210.0) == 40.0
 
 
 def test_it_grows_on_the_cluster_s_own_nodes_alone() -> None:
