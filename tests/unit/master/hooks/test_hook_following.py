@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -12,9 +12,8 @@ from dlq_master.control.config import HooksConfig
 from dlq_master.control.stimuli import HookResult, TakeHookResults
 from dlq_master.hooks.following import HookFollower
 from dlq_master.model.event import JournalEvent
-from dlq_master.model.ids import AttemptKey, JobId, NodeId
+from dlq_master.model.ids import AttemptKey, JobId
 from dlq_master.model.jobs.job import HoldKind, JobState
-from dlq_master.store.batch import HOOKS_SEEN, Batch
 from support.hook_files import a_desk, a_run
 from support.master_harness import Master
 from support.sim_agent import SimAgent
@@ -29,22 +28,6 @@ class Told:
 
     async def ask(self, stimulus: TakeHookResults) -> None:
         self.asked.append(stimulus)
-
-
-@pytest.fixture
-def master() -> Iterator[Master]:
-    made = Master()
-    made.store.write(Batch(meta={HOOKS_SEEN: "0"}))
-    made.restart()
-    yield made
-    made.close()
-
-
-@pytest.fixture
-def agent(master: Master) -> SimAgent:
-    made = SimAgent(master, NodeId("gpu01"))
-    made.hello()
-    return made
 
 
 def follow(

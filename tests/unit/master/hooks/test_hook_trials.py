@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -12,27 +12,9 @@ from dlq_common.errors import ConfigError
 from dlq_master.hooks import trying
 from dlq_master.hooks.process import HookFile
 from dlq_master.hooks.trying import TriedAttempt, tried_attempts
-from dlq_master.model.ids import NodeId
-from dlq_master.store.batch import HOOKS_SEEN, Batch
 from support.hook_files import PATIENCE_S, SOURCE, a_desk, a_run
 from support.master_harness import Master
 from support.sim_agent import SimAgent
-
-
-@pytest.fixture
-def master() -> Iterator[Master]:
-    made = Master()
-    made.store.write(Batch(meta={HOOKS_SEEN: "0"}))
-    made.restart()
-    yield made
-    made.close()
-
-
-@pytest.fixture
-def agent(master: Master) -> SimAgent:
-    made = SimAgent(master, NodeId("gpu01"))
-    made.hello()
-    return made
 
 
 def tried(
