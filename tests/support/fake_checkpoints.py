@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from dlq_nodeagent.devices.choose import NoDevices
 from dlq_nodeagent.devices.port import (
     Device,
     DeviceProcess,
-    DeviceSample,
     DeviceUsage,
-    DeviceVitals,
 )
 from dlq_nodeagent.model.port import NotStill, Standstill
 from dlq_nodeagent.suspension.checkpoints import DriverFault, ProcessState
@@ -92,7 +91,7 @@ class FakeStandstill(Standstill):
 
 
 @dataclass
-class HeldDevices:
+class HeldDevices(NoDevices):
     """GPUs on which those processes of a driver are that have not left. `lingers`: bytes that stay
     on the first GPU.
     """
@@ -116,15 +115,6 @@ class HeldDevices:
         used = len(here) * self.nbytes + self.lingers
         processes = tuple(DeviceProcess(pid, self.nbytes) for pid in here)
         return DeviceUsage(used, processes, self.mps)
-
-    def vitals(self) -> tuple[DeviceVitals, ...]:
-        return ()
-
-    def samples(self) -> tuple[DeviceSample, ...]:
-        return ()
-
-    def next_xid(self) -> tuple[str, int] | None:
-        return None
 
     def driver_version(self) -> str:
         return "580.65.06"
