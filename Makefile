@@ -214,7 +214,7 @@ demo-ha: setup  ## two masters and a PostgreSQL pair: the leader is killed, stop
 	$(PY) examples/demo/ha.py
 
 .PHONY: demo-many
-demo-many: setup  ## three clusters and one door: jobs with deadlines go to the best offer, one cluster is cut off, one emptied; JOBS=60
+demo-many: setup  ## three clusters and one door: jobs with deadlines go to the best offer, one cluster is cut off, one emptied, one inside a real Slurm (Debian: slurm-wlm munge; root); JOBS=200
 	JOBS='$(JOBS)' $(PY) examples/demo/many.py
 
 .PHONY: demo-web

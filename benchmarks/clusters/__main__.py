@@ -15,6 +15,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -52,6 +53,7 @@ def rows(words: argparse.Namespace) -> Iterator[Row]:
 
 def run_row(row: Row, words: argparse.Namespace) -> dict[str, Any]:
     """The figures of one run. Waits in s."""
+    began_s = time.process_time()
     jobs = draw_jobs(
         row.seed,
         jobs=round(words.jobs_per_day * words.days),
@@ -94,6 +96,7 @@ def run_row(row: Row, words: argparse.Namespace) -> dict[str, Any]:
         "kept_percent": round(100.0 * found.kept / found.promised, 2) if found.promised else None,
         "started_twice": found.double_starts,
         "used_percent": round(100.0 * found.used, 1),
+        "cpu_s": round(time.process_time() - began_s),
     }
 
 

@@ -1,4 +1,4 @@
-"""The run of all clusters: arrivals, starts and ends in their order, under one way to choose.
+"""The run of all clusters: every job in its order, under one way to choose.
 
 Ways to choose a cluster for a job:
 
@@ -6,24 +6,29 @@ Ways to choose a cluster for a job:
 - `random`: any, drawn.
 - `least-loaded`: the one with the fewest waiting GPUs over free ones, as last told.
 - `offers`: the one with the earliest foretold start, as last told; `ask` of them are asked.
-- `broadcast`: all of them get the job. The first start cancels the others, `CANCEL_S` later.
+- `broadcast`: all of them get the job (`broadcast`).
+
+Clusters do not touch each other. So between two answers all jobs are dealt out at once, and each
+cluster plays its own ones.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from heapq import heappop, heappush
+from math import inf
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
+from benchmarks.clusters.broadcast import play_broadcast
 from benchmarks.clusters.drawn_jobs import DrawnJobs, Numbers
 from benchmarks.clusters.member import Member
 
 WAYS = ("home", "random", "least-loaded", "offers", "broadcast")
-# A cancel of a copy reaches its cluster so much later, in s.
-CANCEL_S = 0.2
 _SAME_S = 60.0
+# So many jobs are dealt out at once at most: offers take an entry for each job and cluster.
+_AT_ONCE = 10_000
 
 
 class RunOfClusters(NamedTuple):
@@ -52,146 +57,108 @@ def run_clusters(
     """Play all jobs until the last one has ended. All clusters are empty at first, so the time
     before `since_s` does not count as used. `tell` gets the number of arrivals so far.
     """
-    run = _Run(jobs, way, members, gpus, told_every_s, ask, seed)
-    submits = jobs.submit_s.tolist()
-    before_s = None
-    for job, at_s in enumerate(submits):
-        run.ends_until(at_s)
-        if before_s is None and at_s >= since_s:
-            before_s, since_s = run.used_s(at_s), at_s
-        run.arrive(job, at_s)
-        if job % 50_000 == 0:
-            tell(job)
-    used_s = run.used_s(submits[-1]) - (before_s or 0.0)
-    used = used_s / ((submits[-1] - since_s) * members * gpus)
-    run.ends_until(float("inf"))
-    wait_s = np.array(run.started_s) - jobs.submit_s
-    return RunOfClusters(wait_s, run.messages, run.promised, run.kept, run.double_starts, used)
+    count, promised, kept, doubles = len(jobs.submit_s), 0, 0, 0
+    if way == "broadcast":
+        starts_s, doubles = play_broadcast(jobs, members, gpus, seed, tell)
+        messages = (4 * members - 2) * count  # submit, cancel and their answers
+    else:
+        run = _Run(jobs, way, members, gpus, min(ask, members), seed)
+        starts_s = run.play(told_every_s, tell)
+        asked = {"offers": run.ask, "least-loaded": members}.get(way, 0)
+        messages = 2 * (asked + 1) * count  # each question, the submission, and their answers
+        promised = sum(one.promised for one in run.all)
+        kept = sum(one.kept for one in run.all)
+    until_s = float(jobs.submit_s[-1])
+    ends_s = np.minimum(starts_s + jobs.run_s, until_s)
+    held_s = np.maximum(0.0, ends_s - np.maximum(starts_s, since_s))
+    used = float(held_s @ jobs.gpus) / ((until_s - since_s) * members * gpus)
+    return RunOfClusters(starts_s - jobs.submit_s, messages, promised, kept, doubles, used)
 
 
 class _Run:
     def __init__(
-        self, jobs: DrawnJobs, way: str, members: int, gpus: int, told_every_s: float, ask: int,
-        seed: int,
-    ) -> None:  # fmt: skip
-        self._all = [Member(gpus) for _ in range(members)]
-        self._way, self._ask, self._told_every_s = way, min(ask, members), told_every_s
-        self._shapes = list(zip(jobs.gpus.tolist(), jobs.foretold_s.tolist(), strict=True))
-        self._run_s, self._due_s = jobs.run_s.tolist(), jobs.due_s.tolist()
-        self._home = jobs.home.tolist()
-        self._sizes = tuple(sorted(set(jobs.gpus.tolist())))
-        self._class = {size: number for number, size in enumerate(self._sizes)}
-        self._rng = np.random.default_rng(seed)
-        self._told_s = [-np.inf] * members
+        self, jobs: DrawnJobs, way: str, members: int, gpus: int, ask: int, seed: int
+    ) -> None:
+        self._jobs, self._way, self.ask = jobs, way, ask
+        self.all = [Member(gpus) for _ in range(members)]
+        self._sizes, self._class = np.unique(jobs.gpus, return_inverse=True)
+        self._rng = np.random.default_rng((seed, 1))  # another stream than that of the jobs
         self._starts = np.zeros((len(self._sizes), members))
         self._loads = np.zeros(members)
-        self._next_told_s = 0.0
-        self._ends: list[tuple[float, int, int]] = []
-        self._promise: dict[int, float] = {}
-        self._used_s = 0.0
-        self.started_s = [-1.0] * len(self._shapes)
-        self.messages = self.promised = self.kept = self.double_starts = 0
 
-    def arrive(self, job: int, now_s: float) -> None:
-        """A job is submitted."""
-        if self._way == "broadcast":
-            self.messages += 4 * len(self._all) - 2  # submit, cancel and their answers
-            for number in range(len(self._all)):
-                self._all[number].queue.append(job)
-                if self.started_s[job] < 0.0:
-                    self._start(number, now_s)
-            return
-        chosen = self._chosen(job, now_s)
-        member, (wanted, foretold_s) = self._all[chosen], self._shapes[job]
-        self._promise_it(job, member, now_s)
-        member.queue.append(job)
-        member.waiting_gpus += wanted
-        member.foretell(now_s, wanted, foretold_s)
-        self._start(chosen, now_s)
-
-    def ends_until(self, at_s: float) -> None:
-        """All ends up to this instant, and the starts that they make room for."""
-        ends = self._ends
-        while ends and ends[0][0] <= at_s:
-            end_s, job, number = heappop(ends)
-            member = self._all[number]
-            member.free += member.running.pop(job)[1]
-            if job in self._promise and end_s <= self._promise.pop(job):
-                self.kept += 1
-            self._start(number, end_s)
-
-    def used_s(self, until_s: float) -> float:
-        """GPU-seconds of all starts, without those after this instant."""
-        left: float = sum((end_s - until_s) * self._shapes[job][0] for end_s, job, _ in self._ends)
-        return self._used_s - left
+    def play(self, told_every_s: float, tell: Callable[[int], None]) -> Numbers:
+        """The starts of all jobs. Each cluster's answer is as old as `told_every_s` at most."""
+        submit_s = self._jobs.submit_s
+        starts_s, begin, count = np.empty(len(submit_s)), 0, len(submit_s)
+        hears = self._way in ("offers", "least-loaded")
+        while begin < count:
+            now_s = float(submit_s[begin])
+            self._hear(now_s)
+            until_s = now_s + told_every_s if hears else inf
+            told = max(begin + 1, int(np.searchsorted(submit_s, until_s)))
+            while begin < told:
+                some = slice(begin, min(told, begin + _AT_ONCE))
+                starts_s[some] = self._dealt(some)
+                begin = some.stop
+                tell(begin)
+        return starts_s
 
     # --- helpers, in order of use -----------------------------------------------------------------
 
-    def _chosen(self, job: int, now_s: float) -> int:
-        count = len(self._all)
-        self.messages += 2  # the submission and its answer
-        if self._way == "home":
-            return int(self._home[job])
-        if self._way == "random":
-            return int(self._rng.integers(count))
-        self._hear(now_s)
-        if self._way == "least-loaded":
-            self.messages += 2 * count
-            return int(self._loads.argmin())
-        self.messages += 2 * self._ask
-        starts = self._starts[self._class[self._shapes[job][0]]]
-        asked = (
-            np.arange(count)
-            if self._ask == count
-            else self._rng.choice(count, self._ask, replace=False)
-        )
-        found = starts[asked]
-        home = self._home[job]
-        # Starts of the same minute are equal: then its own cluster, else any of them.
-        best = asked[found <= max(float(found.min()), now_s) + _SAME_S]
-        return home if home in best else int(best[self._rng.integers(len(best))])
-
     def _hear(self, now_s: float) -> None:
-        """Each cluster's answer is as old as `told_every_s` at most."""
-        if now_s < self._next_told_s:
-            return
-        self._next_told_s = now_s + self._told_every_s
-        for number, member in enumerate(self._all):
-            if self._way == "offers":
-                member.look_again(now_s, self._shapes)
-                self._starts[:, number] = member.starts(now_s, self._sizes)
-            self._loads[number] = member.waiting_gpus - member.free
+        if self._way == "offers":
+            sizes = self._sizes.tolist()
+            for number, member in enumerate(self.all):
+                self._starts[:, number] = member.starts(now_s, sizes)
+        elif self._way == "least-loaded":
+            self._loads = np.array([member.load(now_s) for member in self.all])
 
-    def _promise_it(self, job: int, member: Member, now_s: float) -> None:
-        """The cluster promises a deadline that its own forecast keeps."""
-        due_s = self._due_s[job]
-        if due_s == np.inf:
-            return
-        member.look_again(now_s, self._shapes)
-        wanted, foretold_s = self._shapes[job]
-        if member.starts(now_s, (wanted,))[0] + foretold_s <= due_s:
-            self.promised += 1
-            self._promise[job] = due_s
+    def _dealt(self, some: slice) -> Numbers:
+        """Each cluster plays its own of these jobs."""
+        jobs, chosen = self._jobs, self._chosen(some)
+        order = np.argsort(chosen, kind="stable")
+        ends = np.cumsum(np.bincount(chosen, minlength=len(self.all))).tolist()
+        told = (jobs.submit_s, jobs.gpus, jobs.run_s, jobs.foretold_s, jobs.due_s)
+        facts = list(zip(*(one[some][order].tolist() for one in told), strict=True))
+        found, begin = [], 0
+        for member, end in zip(self.all, ends, strict=True):
+            if begin < end:
+                found += member.play(facts[begin:end])
+            begin = end
+        starts_s = np.empty(len(order))
+        starts_s[order] = found
+        return starts_s
 
-    def _start(self, number: int, now_s: float) -> None:
-        """Start the jobs at the head of a queue as long as they fit."""
-        member = self._all[number]
-        queue, started_s = member.queue, self.started_s
-        while queue:
-            job = queue[0]
-            wanted, foretold_s = self._shapes[job]
-            if started_s[job] >= 0.0:  # a copy: it runs elsewhere
-                if now_s < started_s[job] + CANCEL_S and wanted <= member.free:
-                    self.double_starts += 1
-                queue.popleft()
-                continue
-            if wanted > member.free:
-                return
-            queue.popleft()
-            started_s[job] = now_s
-            member.free -= wanted
-            if self._way != "broadcast":
-                member.waiting_gpus -= wanted
-            member.running[job] = (now_s + foretold_s, wanted)
-            heappush(self._ends, (now_s + self._run_s[job], job, number))
-            self._used_s += wanted * self._run_s[job]
+    def _chosen(self, some: slice) -> NDArray[np.int64]:
+        """The cluster of each of these jobs, by the answers as last told."""
+        jobs, members = self._jobs, len(self.all)
+        home = jobs.home[some]
+        if self._way == "home":
+            return home
+        if self._way == "random":
+            return self._rng.integers(members, size=len(home))
+        if self._way == "least-loaded":
+            return np.full(len(home), self._loads.argmin())
+        asked = drawn(self._rng, len(home), members, self.ask)
+        starts = self._starts[self._class[some, None], asked]
+        # Starts of the same minute are equal: then its own cluster, else any of them.
+        soon_s = np.maximum(starts.min(axis=1), jobs.submit_s[some]) + _SAME_S
+        best = starts <= soon_s[:, None]
+        any_of_them = self._rng.uniform(size=len(home)) * best.sum(axis=1)
+        place = (best.cumsum(axis=1) > any_of_them[:, None]).argmax(axis=1)
+        own = best & (asked == home[:, None])
+        place = np.where(own.any(axis=1), own.argmax(axis=1), place)
+        found: NDArray[np.int64] = asked[np.arange(len(home)), place]
+        return found
+
+
+def drawn(rng: np.random.Generator, rows: int, count: int, several: int) -> NDArray[np.int64]:
+    """In each row `several` different numbers below `count`, by Floyd's way to draw a subset."""
+    if several == count:
+        return np.broadcast_to(np.arange(count), (rows, count))
+    found = np.full((rows, several), -1)
+    for place, last in enumerate(range(count - several, count)):
+        one = rng.integers(last + 1, size=rows)
+        again = (found == one[:, None]).any(axis=1)
+        found[:, place] = np.where(again, last, one)
+    return found

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import subprocess
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -15,11 +14,11 @@ from typing import Any
 from benchmarks import ROOT
 from benchmarks.gpu.check import GOOD, Finding, Outcome
 from benchmarks.gpu.running import Result
+from benchmarks.support.conditions import UNKNOWN_COMMIT, commit_name
 
 SCHEMA = "dlq.gpu-proof.v1"
 FOLDER = ROOT / "benchmarks" / "gpu" / "results"
 COMMIT = "GPU_COMMIT"  # names the commit of a tree without .git
-UNKNOWN = "?"
 
 
 @dataclass
@@ -29,7 +28,7 @@ class Proof:
     machine: Sequence[Finding]
     stand_in: str = ""
     day: str = field(default_factory=lambda: time.strftime("%Y-%m-%d"))
-    commit: str = field(default_factory=lambda: _commit())
+    commit: str = field(default_factory=lambda: os.environ.get(COMMIT) or commit_name())
     results: list[Result] = field(default_factory=list)
 
     def told(self) -> dict[str, Any]:
@@ -94,7 +93,7 @@ def _merged(before: Mapping[str, Any], now: Mapping[str, Any]) -> Mapping[str, A
     names = [one["check"] for one in before["checks"]]
     if fresh.keys() >= set(names):
         return now
-    if now["commit"] != before["commit"] or now["commit"] == UNKNOWN:
+    if now["commit"] != before["commit"] or now["commit"] == UNKNOWN_COMMIT:
         raise ValueError(
             f"it has {len(fresh)} checks at commit {now['commit']}; the kept run has {len(names)} "
             f"at {before['commit']}. Run all of them, or these at that commit"
@@ -138,14 +137,3 @@ def _value(finding: Finding) -> str:
 
 def _cell(text: str) -> str:
     return " ".join(text.split()).replace("|", "\\|")
-
-
-def _commit() -> str:
-    if named := os.environ.get(COMMIT):
-        return named
-    words = ["git", "describe", "--always", "--dirty", "--abbrev=10"]
-    try:
-        said = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=False)
-    except FileNotFoundError:
-        return UNKNOWN
-    return said.stdout.strip() or UNKNOWN

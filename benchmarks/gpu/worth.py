@@ -6,6 +6,7 @@
 Long jobs of one GPU to eight offer `--load` times the work that the nodes of eight GPUs can do.
 Short guests come beside them: a share `--guests` of all jobs, of one GPU to four, for one to four
 minutes. A job that is preempted for them saves and queues again, or it is suspended in its place.
+One that is off its GPUs for an hour is thrown back to what it saved: every 30 minutes of its work.
 Rows are what a job holds on each GPU: 10, 30 and 60 GB. A save and a resume take 10 s, and the
 bytes over 0.5 GB a second of a shared file system for each GPU. A move takes the bytes over 10 GB a
 second. `--philly` takes the jobs of a trace instead, and those of at most four minutes are guests.
@@ -44,6 +45,7 @@ class Told(NamedTuple):
     makespan_s: float
     moves: int
     preemptions: int
+    thrown: int
 
 
 def mixed(jobs: int, gpus: int, share: float, load: float, seed: int) -> Trace:
@@ -85,13 +87,16 @@ def told(trace: Trace, nodes: int, policy: str, words: Sequence[str]) -> Told:
         max(it.finish_s for it in outcomes),
         replay.suspending.count,
         sum(it.preemptions for it in outcomes),
+        replay.suspending.thrown,
     )
 
 
-def costs(size_gb: int) -> list[str]:
-    """The costs of a save and of a resume, as settings of a replay."""
-    each_s = BASE_S + size_gb / FILE_GB_S
-    return [f"save_s={each_s:g}", f"resume_s={each_s:g}", f"gpu_gb={size_gb}", "term_s=900"]
+def costs(size_gb: int, policy: str) -> list[str]:
+    """The costs of a save and of a resume, as settings of a replay. `dlq` decides at the ends of
+    terms alone, so these are as short as its default.
+    """
+    each_s, term_s = BASE_S + size_gb / FILE_GB_S, 300 if policy == "dlq" else 900
+    return [f"save_s={each_s:g}", f"resume_s={each_s:g}", f"gpu_gb={size_gb}", f"term_s={term_s}"]
 
 
 def main() -> None:
@@ -109,9 +114,9 @@ def main() -> None:
     traces = _traces(asked)
     report.say(f"{traces[0].path}; {asked.nodes} nodes of 8 GPUs, policy {asked.policy}")
     for size_gb in GPU_GB:
-        _row(report, f"{size_gb} GB a GPU", traces, asked, costs(size_gb))
+        _row(report, f"{size_gb} GB a GPU", traces, asked, costs(size_gb, asked.policy))
     rows = [Trace.of(one.path, [_unsaving(job) for job in one.jobs]) for one in traces]
-    _row(report, "30 GB, long jobs cannot save", rows, asked, costs(30))
+    _row(report, "30 GB, long jobs cannot save", rows, asked, costs(30, asked.policy))
     report.end()
 
 
@@ -147,6 +152,7 @@ def _row(
         report.figure(f"{what}: makespan", max(run.makespan_s for run in runs), "s")
         report.figure(f"{what}: preemptions", sum(run.preemptions for run in runs), "")
         report.figure(f"{what}: of them suspensions", sum(run.moves for run in runs), "")
+        report.figure(f"{what}: of these thrown back", sum(run.thrown for run in runs), "")
 
 
 if __name__ == "__main__":

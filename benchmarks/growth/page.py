@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import subprocess
 import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from benchmarks import ROOT
 from benchmarks.growth.curves import Curve, markdown_tables
-from benchmarks.support.conditions import conditions_line
+from benchmarks.support.conditions import commit_name, conditions_line
 from benchmarks.support.drawing import Plot, draw
 
 FOLDER = ROOT / "docs" / "internals"
@@ -33,9 +32,7 @@ PICTURE = "growth.svg"
 
 def write_page(conditions: Mapping[str, Any], curves: Sequence[Curve]) -> None:
     """Write it, and the picture if matplotlib is there."""
-    words = ["git", "describe", "--always", "--dirty", "--abbrev=10"]
-    commit = subprocess.run(words, cwd=ROOT, capture_output=True, text=True).stdout.strip() or "?"
-    text = page_text(conditions, curves, commit, time.strftime("%Y-%m-%d"))
+    text = page_text(conditions, curves, commit_name(), time.strftime("%Y-%m-%d"))
     if draw(FOLDER / PICTURE, _plots(curves)):
         text += f"\n![Cost over size]({PICTURE})\n"
     (FOLDER / "growth.md").write_text(text)

@@ -30,7 +30,7 @@ from benchmarks.prove.campaigns import CAMPAIGNS, Campaign, Command
 from benchmarks.prove.page import write_page
 from benchmarks.prove.parts import Part, PartRefused, summed, told_part, with_part
 from benchmarks.prove.results import Result, kept
-from benchmarks.support.conditions import conditions, conditions_line
+from benchmarks.support.conditions import commit_name, conditions, conditions_line
 
 LAST_LINES = 25
 OUTPUT = ROOT / "build" / "prove"
@@ -134,7 +134,7 @@ def with_parts(campaign: Campaign, before: Result | None, part: Part) -> Result:
 def run(campaign: Campaign, *, full: bool) -> Result:
     """Run its commands one after another, until one fails."""
     print(f"\n=== {campaign.name}: {campaign.claim}", flush=True)
-    told, commit = conditions_line(conditions()), _commit()
+    told, commit = conditions_line(conditions()), commit_name()
     began_s, failed = time.monotonic(), ""
     found: list[dict[str, Any]] = []
     for command in campaign.commands:
@@ -180,11 +180,6 @@ def _run(command: Command, output: Path, *, full: bool) -> tuple[list[dict[str, 
         report = json.loads(said)
         return [{"benchmark": report["benchmark"], "figures": report["figures"]}], ""
     return found, "" if found else "it told no figures"
-
-
-def _commit() -> str:
-    words = ["git", "describe", "--always", "--dirty", "--abbrev=10"]
-    return subprocess.run(words, cwd=ROOT, capture_output=True, text=True).stdout.strip() or "?"
 
 
 if __name__ == "__main__":

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
 import time
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -10,7 +9,7 @@ from typing import Any
 from benchmarks import ROOT
 from benchmarks.race.pairs import LOUD, Row
 from benchmarks.race.table import markdown_table
-from benchmarks.support.conditions import conditions_line
+from benchmarks.support.conditions import commit_name, conditions_line
 
 FOLDER = ROOT / "docs" / "internals"
 HEAD = """\
@@ -36,7 +35,7 @@ def write_page(
     conditions: Mapping[str, Any], rows: Sequence[Row], repeat: int, short: bool
 ) -> None:
     """Write it, and the picture if matplotlib is there."""
-    text = page_text(conditions, rows, repeat, short, _commit(), time.strftime("%Y-%m-%d"))
+    text = page_text(conditions, rows, repeat, short, commit_name(), time.strftime("%Y-%m-%d"))
     if _draw(rows):
         text += f"\n![Times ahead of Slurm]({PICTURE})\n"
     (FOLDER / "race.md").write_text(text)
@@ -61,11 +60,6 @@ def page_text(
     )
     hows = "".join(f"- {row.name}: {row.how}.\n" for row in rows if row.how)
     return f"{text}{markdown_table(rows)}\n## What each row does\n\n{hows}"
-
-
-def _commit() -> str:
-    words = ["git", "describe", "--always", "--dirty", "--abbrev=10"]
-    return subprocess.run(words, cwd=ROOT, capture_output=True, text=True).stdout.strip() or "?"
 
 
 def _draw(rows: Sequence[Row]) -> bool:

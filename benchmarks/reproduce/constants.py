@@ -52,6 +52,8 @@ CONSTANTS = (
              "its value is not recorded"),
     Constant("CUSHION", f"{POLICY}.promise.slots.late", _DLQ, "one slot, by reason"),
     Constant("slots", _OF_DLQ, _DLQ, _RULE, **_ON_MATRIX),
+    Constant("select", _OF_DLQ, _DLQ, "a rule; one slot to spare was compared with 0, 3 and 6",
+             ("chances-fitted",), ("audited", "matrix")),
     Constant("spot", _OF_DLQ, _DLQ, "compared with `srtf` and `srsf`", **_ON_MATRIX),
     Constant("FIRST_GPU_S", f"{POLICY}.order.expected_left", _DLQ, "Tiresias' first threshold"),
     Constant("FACTOR", f"{POLICY}.order.expected_left", _DLQ, "not recorded"),

@@ -22,6 +22,7 @@ SETS: Mapping[str, str] = MappingProxyType(
         "chronus-released": "the SLO and MIX2 files that Chronus' authors released",
         "kept-fitted": "deadlines with errors in estimates, for choosing",
         "kept-check": "deadlines with errors in estimates, seeds 8701 to 8703",
+        "chances-fitted": "other rows, days and seeds of such jobs, for choosing",
         "audited": "parts of Chronus' MIX1 and three days of Philly, from an audit",
         "aryl-drawn": "workloads after Aryl 7.1, seeds 4, 9 and 16",
         "aryl-testbed": "jobs as on Aryl's testbed (7.5), seeds 201 to 210",

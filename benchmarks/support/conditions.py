@@ -7,11 +7,14 @@ from __future__ import annotations
 import os
 import platform
 import sqlite3
+import subprocess
 import tempfile
 import time
 from importlib import metadata
 from pathlib import Path
 from typing import Any
+
+from benchmarks import ROOT
 
 # Packages that the figures depend on besides Python; missing ones are left out.
 PACKAGES = ("dlq", "grpcio", "protobuf", "numpy", "scipy")
@@ -39,6 +42,38 @@ def conditions_line(found: dict[str, Any]) -> str:
         f"cores, load {found['load_1min']:.2f}, kernel {found['kernel']}, "
         f"Python {found['python']}, SQLite {found['sqlite']}, {packages}"
     )
+
+
+# Files that runs write: the first run of a series does not make the next one's tree dirty.
+WRITTEN = (
+    "benchmarks/prove/results",
+    "docs/reliability.md",
+    "docs/gpu-proof.md",
+    "docs/internals/race.md",
+    "docs/internals/growth.md",
+    "docs/internals/*.svg",
+)
+UNKNOWN_COMMIT = "?"
+
+
+def commit_name() -> str:
+    """The first ten digits of this tree's commit; "-dirty" behind them if tracked files other than
+    pages of results were changed since; "?" where git or its history is missing.
+    """
+    others = [f":(exclude){path}" for path in WRITTEN]
+    name = _git("rev-parse", "--short=10", "HEAD")
+    if not name:
+        return UNKNOWN_COMMIT
+    changed = _git("status", "--porcelain", "--untracked-files=no", "--", ".", *others)
+    return f"{name}-dirty" if changed else name
+
+
+def _git(*words: str) -> str:
+    try:
+        said = subprocess.run(["git", *words], cwd=ROOT, capture_output=True, text=True)
+    except FileNotFoundError:
+        return ""
+    return said.stdout.strip()
 
 
 def fsyncs_per_s(directory: Path | None = None, seconds: float = 1.0) -> float:

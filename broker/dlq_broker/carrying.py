@@ -8,14 +8,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from dlq_broker.doors import ClusterDoor
+from dlq_broker.doors import ClusterDoor, StillLeaves
 from dlq_broker.handover import (
     HandOver,
+    MovingJob,
     NextAct,
+    awaited,
     given_up,
     kept,
     leaving,
+    paused,
     proven,
+    resumed,
     taken,
     tried,
 )
@@ -51,8 +55,14 @@ class Carrier:
                 raise AlreadyExists(what, kind="handover", id=hand.number)
             self._records.write(hand)
 
-    def go_on(self, number: str, wait: Callable[[], bool]) -> HandOver:
+    def go_on(
+        self,
+        number: str,
+        wait: Callable[[], bool],
+        heard: Callable[[], None] = lambda: None,
+    ) -> HandOver:
         """Ask until it has ended. `wait` pauses before a question is asked again; False: enough.
+        `heard`: the cluster has answered that its job still saves, so the patience begins anew.
 
         The hand-over as it is then: an open one may be gone on with later. NotFound, TryAgain: as
         the records say.
@@ -64,7 +74,7 @@ class Carrier:
                 if door is None or door.site != hand.site or hand.is_too_old(self._now_s()):
                     break
                 before = hand
-                hand = self._step(door, hand)
+                hand = self._step(door, hand, heard)
                 stands = hand.is_open and (hand.place, hand.act) == (before.place, before.act)
                 if stands and not wait():
                     break
@@ -83,16 +93,29 @@ class Carrier:
             raise NotFound(f"there is no hand-over {number}", kind="handover", id=number)
         return hand
 
-    def _step(self, door: ClusterDoor, hand: HandOver) -> HandOver:
+    def _step(self, door: ClusterDoor, hand: HandOver, heard: Callable[[], None]) -> HandOver:
         if hand.act is NextAct.SUBMIT:
             hand = self._written(leaving(hand))
             return self._written(tried(hand, door.submit(hand.spec, hand.key)))
-        moving = hand.moving
-        if hand.act is NextAct.TAKE and moving is not None:
-            hand = self._written(leaving(hand))
-            return self._written(taken(hand, door.take(moving.job, moving.version, hand.key)))
+        if hand.moving is not None:
+            match hand.act:
+                case NextAct.TAKE | NextAct.PAUSE | NextAct.RESUME:
+                    return self._order(door, self._written(leaving(hand)), hand.moving)
+                case NextAct.AWAIT:
+                    answer = door.left(hand.moving.job)
+                    if isinstance(answer, StillLeaves):
+                        heard()
+                    return self._written(awaited(hand, answer))
         step = kept if hand.act is NextAct.KEEP else proven
         return self._written(step(hand, door.withdraw(hand.key)))
+
+    def _order(self, door: ClusterDoor, hand: HandOver, moving: MovingJob) -> HandOver:
+        """Ask the cluster that has the job to change it."""
+        if hand.act is NextAct.TAKE:
+            return self._written(taken(hand, door.take(moving.job, moving.version, hand.key)))
+        if hand.act is NextAct.PAUSE:
+            return self._written(paused(hand, door.pause(moving.job, hand.key)))
+        return self._written(resumed(hand, door.resume(moving.job, hand.key)))
 
     def _written(self, hand: HandOver) -> HandOver:
         self._records.write(hand)
@@ -111,4 +134,6 @@ def why_open(hand: HandOver, doors: Mapping[str, ClusterDoor], now_s: float) -> 
             f"it is too old to be sent again: look for the job at {hand.cluster}, and then "
             f"remove the record"
         )
+    if hand.act is NextAct.AWAIT:
+        return f"cluster {hand.cluster} has the job, and lets it save before it moves"
     return f"cluster {hand.cluster} may have the job, and has not answered yet"

@@ -3,6 +3,7 @@
     [clusters.lab]
     home = "/home/ada/.config/dlq"        # the identity directory for this cluster
     price_per_gpu_hour = 0.40             # what its owner charges; optional
+    storage = ["/shared"]                 # directories that other clusters reach too; optional
 
 The order of the file is the order of the list. The file is read when a command needs it.
 """
@@ -12,9 +13,10 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any, NamedTuple
 
+from dlq_broker.data_file import TABLES
 from dlq_common.errors import ConfigError, InvalidRequest
 from dlq_common.text.suggest import did_you_mean
 
@@ -22,7 +24,7 @@ FILE = "clusters.toml"
 ANY = "any"
 # A key is the number of a hand-over and this name, and has 64 characters at most.
 _NAME = re.compile(r"[a-z][a-z0-9-]{0,23}", re.ASCII)
-_KEYS = ("home", "price_per_gpu_hour")
+_KEYS = ("home", "price_per_gpu_hour", "storage")
 
 
 class ListedCluster(NamedTuple):
@@ -31,6 +33,13 @@ class ListedCluster(NamedTuple):
     name: str
     home: Path
     price: float | None = None  # of a GPU-hour
+    storage: tuple[str, ...] = ()  # directories that all clusters that name them have in common
+
+    def shares(self, directory: str, other: ListedCluster) -> bool:
+        """Whether both clusters reach this directory, under the same path."""
+        path = PurePosixPath(directory)
+        common = set(self.storage) & set(other.storage)
+        return ".." not in path.parts and any(path.is_relative_to(one) for one in common)
 
 
 ClusterList = Mapping[str, ListedCluster]
@@ -48,10 +57,14 @@ def read_clusters(path: Path) -> ClusterList:
         raise ConfigError(f"{path}: cannot be read: {error}", source=path) from None
     except tomllib.TOMLDecodeError as error:
         raise ConfigError(f"{path}: not TOML: {error}", source=path) from None
+    for word in TABLES:
+        tree.pop(word, None)
     tables = tree.pop("clusters", {})
     if tree or not isinstance(tables, dict):
         word = next(iter(tree), "clusters")
-        raise _wrong(path, word, "want tables named [clusters.NAME] and nothing else")
+        raise _wrong(
+            path, word, "want tables named [clusters.NAME], [data.NAME] and [transfer.NAME] alone"
+        )
     return {name: _cluster(path, name, table) for name, table in tables.items()}
 
 
@@ -86,8 +99,19 @@ def _cluster(path: Path, name: str, table: Any) -> ListedCluster:
         raise _wrong(path, f"{name}.home", "must name an identity directory")
     if price is not None and not _is_price(price):
         raise _wrong(path, f"{name}.price_per_gpu_hour", "must be a number from 0 up")
+    storage = table.get("storage", [])
+    if not isinstance(storage, list) or not all(_is_directory(one) for one in storage):
+        raise _wrong(path, f"{name}.storage", 'must be absolute directories, as ["/shared"]')
     place = path.parent / Path(home).expanduser()
-    return ListedCluster(name, place, None if price is None else float(price))
+    price = None if price is None else float(price)
+    return ListedCluster(name, place, price, tuple(one.rstrip("/") or "/" for one in storage))
+
+
+def _is_directory(value: object) -> bool:
+    if not isinstance(value, str) or "\0" in value:
+        return False
+    path = PurePosixPath(value)
+    return path.is_absolute() and ".." not in path.parts
 
 
 def _is_price(value: object) -> bool:

@@ -33,6 +33,19 @@ class Withdrawn(NamedTuple):
     """There is no job under this key, and none will come."""
 
 
+class SavedThere(NamedTuple):
+    """A paused job is off its GPUs. `more`: fields for its spec elsewhere, a serialized JobSpec, by
+    which it goes on from its checkpoint.
+    """
+
+    version: int
+    more: bytes
+
+
+class StillLeaves(NamedTuple):
+    """A paused job saves, or is on its way from its GPUs."""
+
+
 class WaitState(StrEnum):
     """The outcome of the wait of a job for its first start."""
 
@@ -50,6 +63,7 @@ class JobWait(NamedTuple):
 
 Tried = Accepted | Declined | Unheard
 Proof = Accepted | Withdrawn | Unheard
+Left = SavedThere | StillLeaves | Declined | Unheard
 
 
 class ClusterDoor(Protocol):
@@ -80,6 +94,22 @@ class ClusterDoor(Protocol):
         """End a job that waits there, if it has not changed since this version. A repeat of an
         accepted order is accepted, and changes nothing.
         """
+        ...
+
+    def pause(self, job: str, key: str) -> Tried:
+        """Let a job save and leave its GPUs, and keep it there. Refused where work would be lost. A
+        repeat of an accepted order is accepted, and changes nothing.
+        """
+        ...
+
+    def left(self, job: str) -> Left:
+        """Whether a paused job has left its GPUs. Declined: it is paused no more, or has ended.
+        Changes nothing.
+        """
+        ...
+
+    def resume(self, job: str, key: str) -> Tried:
+        """Let a paused job go on there. Repeats as `pause`."""
         ...
 
     def submit(self, spec: bytes, key: str) -> Tried:

@@ -12,7 +12,18 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import NamedTuple, assert_never
 
-from dlq_broker.doors import Accepted, Declined, JobWait, Proof, Tried, Unheard, Withdrawn
+from dlq_broker.doors import (
+    Accepted,
+    Declined,
+    JobWait,
+    Left,
+    Proof,
+    SavedThere,
+    StillLeaves,
+    Tried,
+    Unheard,
+    Withdrawn,
+)
 from dlq_broker.offers import OfferAnswer
 
 # Masters keep keys for seven days. Afterwards a repeat would be a new job.
@@ -32,6 +43,9 @@ class HandOverState(StrEnum):
 class NextAct(StrEnum):
     """The next question to the present cluster."""
 
+    PAUSE = "pause"  # let the running job save and leave, before it moves; asked of its cluster
+    AWAIT = "await"  # whether it has left; likewise
+    RESUME = "resume"  # let it go on there, since it does not move; likewise
     TAKE = "take"  # end the waiting job, which is to move; asked of the cluster that has it
     KEEP = "keep"  # that it has not ended it, and will not; likewise
     SUBMIT = "submit"
@@ -39,20 +53,29 @@ class NextAct(StrEnum):
     END = "end"  # likewise, before it is given up
 
 
+class BeforeMove(StrEnum):
+    """The state of a job that is to move, at its own cluster."""
+
+    WAITS = "waits"
+    RUNS = "runs"  # it is paused first
+    PAUSED = "paused"  # by this hand-over
+
+
 class MovingJob(NamedTuple):
-    """A job that waits at a cluster, and is to move. `version`: it has not changed since."""
+    """A job at a cluster that is to move. `version`: it has not changed since."""
 
     cluster: str
     site: str
     job: str
     version: int
+    before: BeforeMove = BeforeMove.WAITS
 
     @property
     def global_name(self) -> str:
         return f"{self.cluster}:{self.job}"
 
 
-_AT_ITS_OWN = frozenset({NextAct.TAKE, NextAct.KEEP})
+_AT_ITS_OWN = frozenset({NextAct.PAUSE, NextAct.AWAIT, NextAct.RESUME, NextAct.TAKE, NextAct.KEEP})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,6 +99,7 @@ class HandOver:
     moving: MovingJob | None = None  # None: a new job
     story: tuple[str, ...] = ()  # what clusters have answered, for people
     wait: JobWait | None = None  # of its job for a start; None: it may wait still
+    wanted: bool = True  # False: a job that was to move goes on where it is
 
     @property
     def cluster(self) -> str:
@@ -95,7 +119,19 @@ class HandOver:
     @property
     def key(self) -> str:
         """The idempotency key of the request to the present cluster. No name has a colon."""
-        return f"{self.number}.{self.cluster}" if self._left is None else f"{self.number}:take"
+        if self._left is None:
+            return f"{self.number}.{self.cluster}"
+        if self.act is NextAct.RESUME:
+            return f"{self.number}:resume"
+        match self._left.before:
+            case BeforeMove.WAITS:
+                return f"{self.number}:take"
+            case BeforeMove.RUNS:
+                return f"{self.number}:pause"
+            case BeforeMove.PAUSED:  # a paused job that has changed is taken under another key
+                return f"{self.number}:take{self._left.version}"
+            case _:
+                assert_never(self._left.before)
 
     @property
     def is_open(self) -> bool:
@@ -162,9 +198,51 @@ def _ordered(hand: HandOver, answer: Tried, order: HandOverOrder) -> HandOver:
             assert_never(answer)
 
 
-def kept(hand: HandOver, answer: Proof) -> HandOver:
-    """After the question whether the order to end it has taken effect."""
+def paused(hand: HandOver, answer: Tried) -> HandOver:
+    """After the order to save and leave its GPUs, that `leaving` has announced."""
+    return _ordered(hand, answer, HandOverOrder(_leaves, _stayed, "keeps it", NextAct.KEEP))
+
+
+def awaited(hand: HandOver, answer: Left) -> HandOver:
+    """After the question whether the paused job has left its GPUs."""
     match answer:
+        case SavedThere():
+            told, known = _told(hand, "has paused it"), _moving(hand)
+            if known.before is BeforeMove.PAUSED and known.version == answer.version:
+                # It has not changed, and yet its cluster does not end it.
+                return _leaves(replace(told, wanted=False), None)
+            moving = known._replace(version=answer.version, before=BeforeMove.PAUSED)
+            # Serialized specs one after the other are one: fields of the later one count.
+            spec = hand.spec + answer.more
+            return replace(told, moving=moving, act=NextAct.TAKE, tries=0, spec=spec)
+        case StillLeaves():
+            return _told(hand, "lets it save")
+        case Declined():
+            return _ended_there(_told(hand, f"keeps it: {answer.why}"))
+        case Unheard():
+            return _silent(hand, answer)
+        case _:
+            assert_never(answer)
+
+
+def resumed(hand: HandOver, answer: Tried) -> HandOver:
+    """After the order to go on there, that `leaving` has announced."""
+    match answer:
+        case Accepted():
+            return _ended_there(_told(hand, "lets it go on"))
+        case Declined():  # it has ended, or goes on already
+            return _ended_there(_told(hand, f"keeps it: {answer.why}"))
+        case Unheard():
+            return _silent(hand, answer)
+        case _:
+            assert_never(answer)
+
+
+def kept(hand: HandOver, answer: Proof) -> HandOver:
+    """After the question whether the order to end it, or to pause it, has taken effect."""
+    match answer:
+        case Accepted() if _moving(hand).before is BeforeMove.RUNS:
+            return _leaves(hand, answer)
         case Accepted():
             return _free(hand, answer)
         case Withdrawn():
@@ -197,7 +275,12 @@ def given_up(hand: HandOver) -> HandOver:
     if not hand.is_open:
         return hand
     if hand.act in _AT_ITS_OWN:
-        return replace(hand, act=NextAct.KEEP) if hand.tries else _stayed(hand)
+        unwanted = replace(hand, wanted=False)
+        if hand.act is NextAct.AWAIT:
+            return _leaves(unwanted, None)
+        if hand.act is NextAct.RESUME:
+            return unwanted
+        return replace(unwanted, act=NextAct.KEEP) if hand.tries else _stayed(unwanted)
     if hand.tries:
         return replace(hand, act=NextAct.END)
     return _ended(hand, HandOverState.GIVEN_UP)
@@ -213,6 +296,17 @@ def _silent(hand: HandOver, answer: Unheard) -> HandOver:
     return _told(hand, f"did not answer: {answer.why}")
 
 
+def _moving(hand: HandOver) -> MovingJob:
+    if hand.moving is None:
+        raise ValueError(f"hand-over {hand.number} moves no job")
+    return hand.moving
+
+
+def _leaves(hand: HandOver, _: Accepted | None) -> HandOver:
+    """The order to pause has taken effect."""
+    return replace(hand, act=NextAct.AWAIT if hand.wanted else NextAct.RESUME, tries=0)
+
+
 def _free(hand: HandOver, _: Accepted) -> HandOver:
     """The waiting job has ended, and never ran: another cluster may get it."""
     told = _told(hand, "has let it go")
@@ -220,8 +314,16 @@ def _free(hand: HandOver, _: Accepted) -> HandOver:
 
 
 def _stayed(hand: HandOver) -> HandOver:
-    job = "" if hand.moving is None else hand.moving.job
-    return _ended(replace(hand, job=job), HandOverState.STAYED)
+    """Its cluster has not ended it. One that this hand-over has paused is not left so: if it has
+    changed, it is looked at again.
+    """
+    if _moving(hand).before is BeforeMove.PAUSED:
+        return _leaves(hand, None)
+    return _ended_there(hand)
+
+
+def _ended_there(hand: HandOver) -> HandOver:
+    return _ended(replace(hand, job=_moving(hand).job), HandOverState.STAYED)
 
 
 def _next(hand: HandOver) -> HandOver:

@@ -36,11 +36,14 @@ class ClusterOffer(NamedTuple):
     price: float | None = None  # of a GPU-hour; None: the list names none
     late_s: float = 0.0  # so much later it counts, as jobs there have started later than foretold
     late_jobs: int = 0  # the jobs that this was measured by
+    data_s: float = 0.0  # to stage its data first
+    data_cost: float = 0.0  # of that way
+    data_bytes: int = 0
 
     @property
     def told_start_s(self) -> float:
-        """The likely start by its cluster's own words."""
-        return inf if self.start is None else self.start.likely_s
+        """The likely start by its cluster's own words, once its data is there."""
+        return inf if self.start is None else self.start.likely_s + self.data_s
 
     @property
     def likely_start_s(self) -> float:
@@ -48,15 +51,17 @@ class ClusterOffer(NamedTuple):
 
     @property
     def likely_end_s(self) -> float:
-        return inf if self.end is None else self.end.likely_s + self.late_s
+        return inf if self.end is None else self.end.likely_s + self.data_s + self.late_s
 
     @property
     def cost(self) -> float | None:
-        """Of its GPUs for the likely time from start to end; None: without a price or a time."""
+        """Of its GPUs for the likely time from start to end, and of the way of its data; None:
+        without a price or a time.
+        """
         time_s = self.likely_end_s - self.likely_start_s
         if self.price is None or not isfinite(time_s):
-            return None
-        return self.price * self.gpus * max(0.0, time_s) / HOUR_S
+            return self.data_cost or None
+        return self.price * self.gpus * max(0.0, time_s) / HOUR_S + self.data_cost
 
 
 class NoOffer(NamedTuple):
@@ -92,6 +97,9 @@ def answer_facts(answer: OfferAnswer) -> dict[str, Any]:
         "cost": None if answer.cost is None else round(answer.cost, 4),
         "late_s": answer.late_s,
         "late_jobs": answer.late_jobs,
+        "data_s": answer.data_s,
+        "data_cost": answer.data_cost,
+        "data_bytes": answer.data_bytes,
     }
 
 
@@ -112,6 +120,9 @@ def answer_from(facts: Mapping[str, Any]) -> OfferAnswer:
         facts["price_per_gpu_hour"],
         float(facts.get("late_s", 0.0)),  # records of the first release have none
         int(facts.get("late_jobs", 0)),
+        float(facts.get("data_s", 0.0)),
+        float(facts.get("data_cost", 0.0)),
+        int(facts.get("data_bytes", 0)),
     )
 
 

@@ -17,7 +17,10 @@ from dlq_broker.doors import (
     Accepted,
     Declined,
     JobWait,
+    Left,
     Proof,
+    SavedThere,
+    StillLeaves,
     Tried,
     Unheard,
     WaitState,
@@ -84,10 +87,15 @@ class WireCluster:
             return self._no_offer(error, silent=isinstance(error, Unavailable))
         stub = ForecastServiceStub(line.channel)
         try:
-            return self._offered(self._once(line, stub.EstimateJob, asked, within_s))
+            answer = self._once(line, stub.EstimateJob, asked, within_s)
         except grpc.RpcError as error:
             failure = from_rpc_error(error, line.identity.address)
             return self._no_offer(failure, silent=is_lost(error))
+        saves = answer.job.checkpoint.path or answer.job.HasField("attempt_state")
+        if (saves or asked.spec.checkpoint.resume_from) and not answer.knows_resume_from:
+            why = "it is of a former release, and would begin without the checkpoint"
+            return NoOffer(self._name, why, "FAILED_PRECONDITION")
+        return self._offered(answer)
 
     def waits(self, jobs: Sequence[str], within_s: float) -> Mapping[str, JobWait]:
         found: dict[str, JobWait] = {}
@@ -111,6 +119,31 @@ class WireCluster:
     def take(self, job: str, version: int, key: str) -> Tried:
         asked = wire.CancelJobRequest(request_id=key, job_id=job, expected_version=version)
         return self._changed("CancelJob", asked)
+
+    def pause(self, job: str, key: str) -> Tried:
+        return self._changed("PauseJob", wire.PauseJobRequest(request_id=key, job_id=job))
+
+    def left(self, job: str) -> Left:
+        try:
+            line = self._connect()
+        except DlqError as error:
+            return Unheard(error.what)
+        asked = wire.GetJobRequest(job_id=job)
+        try:
+            there = self._once(line, JobServiceStub(line.channel).GetJob, asked)
+        except grpc.RpcError as error:
+            failure = from_rpc_error(error, line.identity.address)
+            if is_lost(error) or isinstance(failure, InternalError):
+                return Unheard(failure.what)
+            return Declined(failure.what, failure.reason)
+        if there.job.hold_kind != job_pb2.HOLD_KIND_PAUSED:
+            return Declined("it is paused no more")
+        if there.job.HasField("attempt_state"):
+            return StillLeaves()
+        return SavedThere(there.job.version, from_checkpoint(there, f"{self._name}-{job}"))
+
+    def resume(self, job: str, key: str) -> Tried:
+        return self._changed("ResumeJob", wire.ResumeJobRequest(request_id=key, job_id=job))
 
     def _changed(self, method: str, asked: Any) -> Tried:
         """One try of a request that is answered with a job."""
@@ -179,6 +212,21 @@ class WireCluster:
             answer.job.resources.gpu_count,
             self._price,
         )
+
+
+def from_checkpoint(there: wire.GetJobResponse, place: str) -> bytes:
+    """Fields of a spec, serialized, by which a job goes on elsewhere from its newest checkpoint.
+
+    A script with a marker finds its own directory. Any other is told the checkpoint, and saves in
+    `place` below its directory: numbers of jobs of two clusters may be the same.
+    """
+    spec, saved = there.spec.checkpoint, there.job.checkpoint.path
+    if spec.marker or not saved:
+        return b""
+    more = job_pb2.JobSpec()
+    more.checkpoint.directory = f"{spec.directory.rstrip('/')}/{place}"
+    more.checkpoint.resume_from = saved
+    return more.SerializeToString(deterministic=True)
 
 
 def _wait_of(job: job_pb2.Job) -> JobWait:

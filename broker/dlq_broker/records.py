@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from dlq_broker.doors import JobWait, WaitState
-from dlq_broker.handover import HandOver, HandOverState, MovingJob, NextAct
+from dlq_broker.handover import BeforeMove, HandOver, HandOverState, MovingJob, NextAct
 from dlq_broker.offers import answer_facts, answer_from
 from dlq_common.errors import ConfigError, TryAgain
 
@@ -132,6 +132,7 @@ def _facts(hand: HandOver) -> dict[str, Any]:
         "moving": hand.moving,
         "story": hand.story,
         "wait": hand.wait,
+        "wanted": hand.wanted,
     }
 
 
@@ -153,10 +154,19 @@ def _hand_from(facts: dict[str, Any]) -> HandOver:
         act=NextAct(facts["act"]),
         state=HandOverState(facts["state"]),
         job=facts["job"],
-        moving=None if facts["moving"] is None else MovingJob(*facts["moving"]),
+        moving=_moving_from(facts["moving"]),
         story=tuple(facts["story"]),
         wait=_wait_from(facts.get("wait")),
+        wanted=bool(facts.get("wanted", True)),
     )
+
+
+def _moving_from(facts: list[Any] | None) -> MovingJob | None:
+    """Records of the first release know waiting jobs alone."""
+    if facts is None:
+        return None
+    cluster, site, job, version, *before = facts
+    return MovingJob(cluster, site, job, int(version), BeforeMove(*before or ["waits"]))
 
 
 def _wait_from(facts: list[Any] | None) -> JobWait | None:

@@ -41,6 +41,7 @@ def session_of_caller() -> int:
     return os.getsid(_called_by[0])
 
 
+GUEST = "guest"  # the role of a user of another organisation
 ASK_EVERY_S = 3600.0  # whether the CA of the cluster changes
 
 
@@ -76,6 +77,10 @@ class App:
     def at(self, cluster: str, home: Path) -> App:
         """The same run at another cluster."""
         return App(home=home, flags=self._flags, cluster=cluster)
+
+    def own(self, home: Path) -> App:
+        """The same run at the user's own cluster, which introduces its users to others."""
+        return App(home=home, flags=self._flags)
 
     def named(self, job_id: str) -> str:
         """The name by which this user may name the job: of a cluster in the list a global one."""
@@ -158,6 +163,8 @@ class App:
         from dlq_client.line.identity import load_identity
 
         identity = load_identity(self.home)
+        if identity is None or (identity.role == GUEST and self._is_due(identity)):
+            identity = self._entered(identity)
         if identity is None or not identity.is_valid(self.clock.now_s()):
             identity = self._login_by_socket(expired=identity is not None)
             if not identity.is_valid(self.clock.now_s()):
@@ -167,6 +174,31 @@ class App:
                     hint="set the clock (timedatectl)",
                 )
         return identity
+
+    def _is_due(self, identity: Identity) -> bool:
+        return identity.renewal_due(self.clock.now_s())
+
+    def _entered(self, identity: Identity | None) -> Identity | None:
+        """Another identity of a guest, where `dlq login --grant` has made the one here. While that
+        fails a good one goes on.
+        """
+        if not os.path.exists(self.home / "grant.json"):
+            return identity
+        from dlq_cli.sign_in import enter_as_guest
+        from dlq_client.guest_login import read_place
+
+        place = read_place(self.home)
+        assert place is not None
+        own = self.own(place.own_home)
+        try:
+            return enter_as_guest(self.home, own.connection(), place.grant, place.own_home)
+        except (DlqError, OSError) as error:
+            if identity is None or not identity.is_valid(self.clock.now_s()):
+                raise
+            self.say(f"your certificate could not be renewed yet: {error}")
+            return identity
+        finally:
+            own.close()
 
     def _login_by_socket(self, *, expired: bool) -> Identity:
         """Log in without being asked, where the master's host offers it."""
@@ -205,7 +237,9 @@ class App:
     def _keep_identity(self, connection: Connection) -> None:
         """Renew a certificate that has lived two thirds of its life; failing is no failure yet."""
         identity = connection.identity
-        due = identity.renewal_due(self.clock.now_s())
+        if identity.role == GUEST:
+            return
+        due = self._is_due(identity)
         if not due and not (identity.renews and self._renewal_wanted(connection)):
             return
         if not identity.renews:

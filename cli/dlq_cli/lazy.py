@@ -28,6 +28,17 @@ LENT_HELP = {
 }
 
 
+_MEANT = {
+    "help": "--help", "ls": "status", "list": "status", "ps": "status", "jobs": "status",
+    "queue": "status", "squeue": "status", "kill": "cancel JOB", "stop": "cancel JOB",
+    "rm": "cancel JOB", "delete": "cancel JOB", "abort": "cancel JOB", "scancel": "cancel JOB",
+    "info": "show JOB", "describe": "show JOB", "tail": "logs -f JOB", "cat": "logs JOB",
+    "output": "logs JOB", "sinfo": "nodes", "sbatch": "submit", "srun": "run", "sacct": "history",
+    "start": "submit", "suspend": "pause JOB",
+}  # fmt: skip
+"""Words of other programs, and the command here: `dlq ps` is not `dlq gpus`."""
+
+
 class Lazy(NamedTuple):
     """The place of a command, and its line in the list of commands."""
 
@@ -75,7 +86,10 @@ class LazyGroup(click.Group):
         if args and self.get_command_target(args[0]) is None and not args[0].startswith("-"):
             from dlq_common.text.suggest import did_you_mean
 
-            near = did_you_mean(args[0], self.list_commands(ctx))
+            meant = _MEANT.get(args[0].lower()) if self._lends else None
+            near = (
+                f"; write dlq {meant}" if meant else did_you_mean(args[0], self.list_commands(ctx))
+            )
             ctx.fail(f"there is no command {args[0][:64]!r}{near}")
         return super().resolve_command(ctx, args)
 

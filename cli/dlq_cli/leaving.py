@@ -18,6 +18,21 @@ _FLUSH_FAILED = 120  # the interpreter's own code
 _INTERRUPTED_FLUSH_S = 2.0  # the reader of an interrupted command may be gone or slow
 
 
+def fill_closed_streams() -> None:
+    """A stream that the caller has closed (`dlq status >&-`) leads to /dev/null.
+
+    Its number would go to the next file or connection, which would get the output.
+    """
+    for number, name in enumerate(("stdin", "stdout", "stderr")):
+        if getattr(sys, name) is not None:
+            continue
+        try:
+            os.fstat(number)  # a file of this process has it already
+        except OSError:
+            os.set_inheritable(os.open(os.devnull, os.O_RDWR), True)  # the lowest free number
+        setattr(sys, name, open(os.devnull, "w" if number else "r"))  # noqa: SIM115
+
+
 def leave(code: int) -> NoReturn:
     """End this process with an exit code; 120 where the output cannot be written."""
     if code == INTERRUPTED:

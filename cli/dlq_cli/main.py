@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import re
 import sys
 from collections.abc import Iterable
 from pathlib import Path
@@ -13,7 +14,7 @@ import click
 from dlq_cli import exit_codes
 from dlq_cli.app import App
 from dlq_cli.lazy import Lazy, LazyGroup, let_go_of_stdout
-from dlq_cli.leaving import leave
+from dlq_cli.leaving import fill_closed_streams, leave
 from dlq_cli.output import json_errors
 from dlq_cli.output.zone import in_viewers_zone, show_utc
 from dlq_common.errors import DlqError, Unsatisfiable
@@ -71,6 +72,7 @@ COMMANDS = {
     "clusters": Lazy(
         "dlq_cli.commands.many.clusters:clusters", "Your list of clusters, for `submit --to`."
     ),
+    "data": Lazy("dlq_cli.commands.many.data:data", "Data of your list, and staging it."),
     "move": Lazy("dlq_cli.commands.many.move:move", "A waiting job to another cluster of yours."),
     "handovers": Lazy(
         "dlq_cli.commands.many.handovers:handovers", "Jobs that were handed to one of several."
@@ -222,13 +224,18 @@ _GARBAGE = 50_000
 
 def main() -> NoReturn:
     """Entry point of the `dlq` script."""
+    fill_closed_streams()
     gc.set_threshold(_GARBAGE)
     leave(run(sys.argv[1:]))
 
 
+_FOLDED = re.compile(r"\s*[\n\t]+\s*")
+
+
 def _usage(error: click.UsageError) -> int:
     command = error.ctx.command_path if error.ctx else "dlq"
-    return _tell(error.format_message(), [f"{command} --help"], exit_codes.USAGE)
+    message = _FOLDED.sub(" ", error.format_message())  # choices come on lines of their own
+    return _tell(message, [f"{command} --help"], exit_codes.USAGE)
 
 
 def _tell(what: str, more: Iterable[str], code: int) -> int:

@@ -19,6 +19,7 @@ from dlq_cli.quiet import quiet_grpc
 from dlq_common.errors import ConfigError
 
 if TYPE_CHECKING:
+    from dlq_client.line.connection import Connection
     from dlq_client.line.identity import Identity
     from dlq_common.clock import Clock
 
@@ -50,6 +51,16 @@ def log_in_at_page(home: Path, page: str, say: Callable[[str], None], clock: Clo
     if identity.user != own:
         # Somebody else may have confirmed the code, to see what is submitted here.
         say(f"you are {own} on this host: unless you are {identity.user} too, remove {home}")
+    return identity
+
+
+def enter_as_guest(home: Path, own: Connection, grant: str, own_home: Path) -> Identity:
+    """Have the own cluster introduce the user, and keep the guest's certificate in `home`."""
+    with quiet_grpc():
+        from dlq_client.guest_login import GuestPlace, enter, keep_place
+
+    identity = _kept(home, enter(own, grant))
+    keep_place(home, GuestPlace(grant, own_home))
     return identity
 
 

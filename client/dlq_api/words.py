@@ -91,6 +91,7 @@ class SubmitWords(TypedDict, total=False):
     requeue_exit: Count | Sequence[int]
     max_restarts: Count | Sequence[Count] | Mapping[str, int]
     checkpoint_dir: Text
+    resume_from: Text
     checkpoint_marker: str
     checkpoint_settle: Span
     checkpoint_preset: str

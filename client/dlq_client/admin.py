@@ -96,6 +96,33 @@ class Admin(ServiceCalls[AdminServiceStub]):
         request = wire.ListRevocationsRequest()
         return self._connection.call(self.stub.ListRevocations, request).revocations
 
+    def make_grant(self, request: wire.MakeGrantRequest) -> wire.Grant:
+        """Lend GPUs to another organisation."""
+        return self._change(self.stub.MakeGrant, request).grant
+
+    def revoke_grant(self, serial: str, reason: str = "") -> wire.RevokeGrantResponse:
+        """End a grant that was given, with the jobs of its guests, or forget one that was got."""
+        request = wire.RevokeGrantRequest(serial=serial, reason=reason)
+        return self._change(self.stub.RevokeGrant, request)
+
+    def grants(self) -> Sequence[wire.Grant]:
+        """Grants of both directions: first the given ones."""
+        return self._connection.call(self.stub.ListGrants, wire.ListGrantsRequest()).grants
+
+    def sign_document(self, serial: str, kind: str) -> str:
+        """A grant that was given, or a statement about it, signed."""
+        request = wire.SignDocumentRequest(serial=serial, kind=kind)
+        return self._connection.call(self.stub.SignDocument, request).document
+
+    def take_document(
+        self, document: str, organisation: str = "", users: Sequence[str] = ()
+    ) -> wire.Grant:
+        """Keep what another organisation has signed."""
+        request = wire.TakeDocumentRequest(
+            document=document, organisation=organisation, users=users
+        )
+        return self._change(self.stub.TakeDocument, request).grant
+
     def rotate_authority(self) -> wire.AuthorityFacts:
         """Let another CA sign from now on; both count until `finish_authority`."""
         return self._change(self.stub.RotateAuthority, wire.RotateAuthorityRequest()).authority

@@ -34,8 +34,9 @@ def main(arguments: List[str]) -> int:
 def _requeue(words: List[str]) -> int:
     """Its own job: by telling its main process, which needs no identity. Others: as the user."""
     jobs = [job for word in words for job in word.split(",") if job]
-    others = [job for job in jobs if job not in own_names(os.environ)]
-    if others:
+    if not jobs:  # of a variable that is not set: not of this job
+        return _fail("Invalid job id specified")
+    if any(job not in own_names(os.environ) for job in jobs):
         return delegate.run("scontrol", ["requeue", *jobs])
     signal.signal(signal.SIGTERM, signal.SIG_IGN)  # it comes for all of the step, and so for us
     if control.tell(os.environ, control.REQUEUE):

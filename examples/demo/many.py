@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
 """make demo-many: three clusters of virtual GPUs behind one door: offers, one cluster cut off, and
-one emptied.
+one emptied by its operator. The node of one of them is a pilot inside a real Slurm.
 
 Exits 0 only if no job was lost or doubled, and each promise was kept, refused, or given up in time.
-JOBS=60 says how many jobs; KEEP=1 leaves the logs.
+JOBS=200 says how many jobs; KEEP=1 leaves the logs. Without Slurm, or without root, it says so, and
+takes a plain cluster instead.
 """
 
 import json
@@ -22,18 +23,23 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tests"))
+
 import processes
 from alone import perform_alone
 from cluster import BIN, MASTER, Cluster, wait_until
 from dlq_client.line.identity import load_identity, save_identity
+from in_slurm import ClusterInSlurm, why_not
 from proof import ProofFailed
 from quick import STAYS, quick, slowness
 from screen import Screen
 from site_of_jobs import ENDED, ENOUGH_S, Job
 
-# Each with its price of a GPU-hour. The second one is cut off, the third one is emptied.
-PRICES = {"lab": 0.0, "roof": 0.3, "shed": 0.2}
-CUT_OFF, EMPTIED = "roof", "shed"
+# Each with its price of a GPU-hour.
+PRICES = {"lab": 0.0, "roof": 0.3, "campus": 0.2}
+CUT_OFF, EMPTIED, IN_SLURM = "roof", "lab", "campus"
+STEPS = Path(__file__).resolve().parents[1] / "jobs" / "steps.py"
+WIDE = 4  # jobs that fill the cluster that is to be emptied
 NODE = "node-1"
 GPUS = 8
 STRETCH = slowness()
@@ -66,7 +72,7 @@ def asks(count: int) -> list[Ask]:
     draw = random.Random(26)
     made = []
     for number in range(count):
-        run_s = draw.randint(5, 20)
+        run_s = draw.randint(2, 10)
         kind = draw.random()
         due_s = 900 * STRETCH if kind < 0.65 else 2 * run_s + 5 if kind < 0.8 else None
         made.append(Ask(f"job-{number:03d}", draw.choice((1, 1, 2, 2, 4, 8)), run_s, due_s))
@@ -88,6 +94,7 @@ class Door:
         save_identity(self.root / "me", identity)
         tables = [
             f'[clusters.{name}]\nhome = "{one.home}"\nprice_per_gpu_hour = {PRICES[name]}\n'
+            f'storage = ["{self.root / "shared"}"]\n'
             for name, one in self.clusters.items()
         ]
         (self.root / "me" / "clusters.toml").write_text("\n".join(tables))
@@ -135,7 +142,7 @@ def cut_off(door: Door, some: Sequence[Ask]) -> str:
     door.screen.act(f"The master of {CUT_OFF} stands still (SIGSTOP), and more jobs come")
     door.clusters[CUT_OFF].signal(MASTER, signal.SIGSTOP)
     try:
-        door.submit_all(some, within="5s")
+        door.submit_all(some, within="3s")
     finally:
         door.clusters[CUT_OFF].signal(MASTER, signal.SIGCONT)
     for ask in some:
@@ -145,24 +152,60 @@ def cut_off(door: Door, some: Sequence[Ask]) -> str:
     return f"{len(some)} jobs went to the two others while {CUT_OFF} stood still"
 
 
-def empty(door: Door) -> str:
-    """A cluster takes no new work, and its waiting jobs move."""
-    door.screen.act(f"{EMPTIED} takes no new work, and its waiting jobs move to the others")
-    for number in range(4):  # so that there are some
-        door.submit(Ask(f"wide-{number}", GPUS, 8, None), to=EMPTIED)
-    there = door.clusters[EMPTIED]
-    there.dlq("admin", "node", "cordon", NODE, "--reason", "the demo empties it")
-    moved = 0
-    for name, job in door.jobs():
-        if name != EMPTIED or job["state"] != "queued" or job["attempt_count"]:
-            continue
-        hand = door.told("handover", "move", f"{EMPTIED}:{job['job_id']}", "--anyway")
-        door.screen.say(f"{hand['moved_from']} is {hand['global_name']} now ({job['name']})")
-        door.handed[job["name"]] = hand
-        moved += 1
-    if not moved:
-        raise ProofFailed(f"no job waited at {EMPTIED}")
-    return f"{moved} waiting jobs moved away from {EMPTIED}"
+def training(door: Door) -> None:
+    """A training runs at the cluster that will be emptied. It saves when it is asked to."""
+    (door.root / "shared").mkdir()
+    words = ("--checkpoint-dir", str(door.root / "shared" / "run"), "--work", "60s", "--gpus", "1")
+    steps = (sys.executable, str(STEPS), "--steps", "20", "--until", str(door.root / "enough"))
+    given = ("--to", EMPTIED, "--json", "-J", "training", "-D", "/tmp", *words, "--", *steps)
+    done = door.ask("submit", *given)
+    if done.returncode:
+        raise ProofFailed(f"the training was not taken: {done.stderr}")
+    door.handed["training"] = json.loads(done.stdout)["handover"]
+    name = door.handed["training"]["global_name"]
+    wait_until(lambda: "begins" in door.ask("logs", name).stdout, "the training to run")
+
+
+def empty(door: Door) -> list[str]:
+    """An operator reserves all nodes of a cluster, and its jobs move on to the others."""
+    door.screen.act(f"An operator empties {EMPTIED}: its jobs move to the others")
+    training(door)
+    for number in range(WIDE):  # so that some wait
+        door.submit(Ask(f"wide-{number}", GPUS, 4, None), to=EMPTIED)
+    reason = ("--reason", "the demo empties it", "-y")
+    door.clusters[EMPTIED].dlq("admin", "reserve", "--all", "--for", "6h", *reason)
+    wait_until(lambda: not _at_work(door), "running jobs to save and leave")
+    moved = door.ask("move", "--all", "--within", "20s").stdout.splitlines()
+    while _waiting(door):
+        told = door.ask("move", "--leave", EMPTIED, "--within", "20s")
+        if not told.stdout:
+            raise ProofFailed(f"{EMPTIED} is not empty: {told.stderr}")
+        moved += told.stdout.splitlines()
+    for line in moved:
+        door.screen.say(line)
+    for hand in door.told("handovers", "handovers"):
+        if hand["moved_from"] and hand["state"] == "placed":
+            door.handed[hand["name"]] = hand
+    (door.root / "enough").touch()
+    name = door.handed["training"]["global_name"]
+    if name.startswith(EMPTIED):
+        raise ProofFailed("the training has not moved")
+    door.ask("wait", name)
+    step = door.ask("logs", name).stdout.partition("begins after step ")[2].partition("\n")[0]
+    if not int(step or 0):
+        raise ProofFailed("the training began anew")
+    return [
+        f"{len(moved)} jobs moved away from {EMPTIED}, and none is left there",
+        f"the training among them went on at {name.partition(':')[0]} after step {step}",
+    ]
+
+
+def _at_work(door: Door) -> list[Job]:
+    return [job for name, job in door.jobs() if name == EMPTIED and job["attempt_state"]]
+
+
+def _waiting(door: Door) -> list[Job]:
+    return [job for name, job in door.jobs() if name == EMPTIED and job["state"] == "queued"]
 
 
 def judge(door: Door, expected: int) -> list[str]:
@@ -232,13 +275,13 @@ def _short(why: str) -> str:
 def perform(door: Door, count: int) -> list[str]:
     """All acts; their results, as sentences."""
     every = asks(count)
-    third = count // 3
-    door.screen.act(f"{third} jobs come to the door; most of them have deadlines")
-    door.submit_all(every[:third])
-    proofs = [cut_off(door, every[third : 2 * third])]
-    proofs.append(empty(door))
+    half, tenth = count // 2, max(1, count // 10)
+    door.screen.act(f"{half} jobs come to the door; most of them have deadlines")
+    door.submit_all(every[:half])
+    proofs = [cut_off(door, every[half : half + tenth])]
+    proofs += empty(door)
     door.screen.act("The rest of the jobs comes, and all run to their ends")
-    door.submit_all(every[2 * third :])
+    door.submit_all(every[half + tenth :])
     wait_until(
         lambda: all(job["state"] in ENDED for _, job in door.jobs()),
         "all jobs to end", patience_s=ENOUGH_S,
@@ -246,22 +289,29 @@ def perform(door: Door, count: int) -> list[str]:
     open_ = [hand for hand in door.told("handovers", "handovers") if hand["state"] == "open"]
     if open_:
         raise ProofFailed(f"hand-overs are open: {open_}")
-    return [*proofs, *judge(door, count + 4)]
+    return [*proofs, *judge(door, count + WIDE + 1)]
 
 
 def show(root: Path) -> None:
-    began_s, count = time.monotonic(), int(os.environ.get("JOBS") or 60)
+    began_s, count = time.monotonic(), int(os.environ.get("JOBS") or 200)
+    without = why_not()
     with ExitStack() as opened:
         screen = opened.enter_context(Screen())
         screen.act("Three clusters start: each has a master, its twin and eight virtual GPUs")
+        screen.say(
+            f"{IN_SLURM} is a plain cluster: {without}"
+            if without
+            else f"the node of {IN_SLURM} is a pilot: a job of a real Slurm with eight GPUs"
+        )
         clusters = {}
         settings = quick(lease=PATIENT, settings=STAYS, stretch=STRETCH, twin=True)
         for name in PRICES:
             (root / name).mkdir()
-            clusters[name] = Cluster(root / name, settings=settings, nodes=(NODE,))
+            kind = ClusterInSlurm if name == IN_SLURM and not without else Cluster
+            clusters[name] = kind(root / name, settings=settings, nodes=(NODE,))
             opened.push(clusters[name])  # also one that has not quite begun is stopped
         with ThreadPoolExecutor() as pool:
-            list(pool.map(Cluster.__enter__, clusters.values()))
+            list(pool.map(lambda one: one.__enter__(), clusters.values()))
         door = Door(root, clusters, screen)
         door.write_list()
         proofs = perform(door, count)

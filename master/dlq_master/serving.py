@@ -79,6 +79,7 @@ MOST_FAULTS = 20
 # The name of the login broker's socket in dlq-login.socket, when systemd holds it.
 LOGIN_SOCKET = "login"
 # Not imported here: it is another process, and the master needs it for nothing.
+GRANTS_EVERY_S = 30.0
 TWIN = (sys.executable, "-P", "-m", "dlq_simulator.twin")
 
 
@@ -154,7 +155,9 @@ async def _serve(
     losses = Losses(writer.lost, audit.writer.loss)
     for kind, facts, cause in losses.events():
         get_logger("master").error(kind, cause=cause, **facts)
-    state, first = start(config, loaded, clock.now_s(), losses)
+    ahead = None if leads is None else leads.built_ahead(loaded)
+    state, first = start(config, loaded, clock.now_s(), losses, ahead)
+    del ahead
     first.meta |= anchor(clock, boot_id)
     state.nodes.instances.boots = MasterBoots(former_boot(loaded.meta), boot_id)
     _begin_to_follow(config, state, first)
@@ -261,7 +264,10 @@ async def _serve(
     _let_check(config, state)
     follower = Follower(config.loans, loop, state.loans, clock, RandomIds(clock))
     told = _told_hooks(config, state, hooks, loop)
-    for beside in (forecasts.run(), collector.look_at_all(), follower.run(), groups.run(), *told):
+    _load_grants(state)
+    granted = _watch_grants(loop, clock, server.open_calls.look)
+    always = (forecasts.run(), collector.look_at_all(), follower.run(), groups.run(), granted)
+    for beside in (*always, *told):
         leaving.push_async_callback(_end, asyncio.create_task(beside))
     _say_serving(state, server)
     leaving.callback(service.stopping)
@@ -456,6 +462,28 @@ def _told_hooks(
         from dlq_master.hooks.following import HookFollower
 
         yield HookFollower(hooks.desk, loop, state.journal.hooks_seen).run()
+
+
+def _load_grants(state: State) -> None:
+    """Load the modules for guests, where there are grants: in the version that serves."""
+    if state.people.grants or state.people.held_grants:
+        from dlq_master.rpc.cluster import grant_service as _service
+        from dlq_master.rpc.people import guests as _guests
+
+        get_logger("master").info("grants_loaded", rooms=(_service.__name__, _guests.__name__))
+
+
+async def _watch_grants(loop: Loop, clock: Clock, lost: Callable[[], object]) -> None:
+    """Close grants that are spent or have ended, and open those with a new period."""
+    while True:
+        if loop.published.grants:
+            from dlq_master.rpc.people.grant_books import look  # most masters have none
+
+            try:
+                await look(loop, clock.now_s, lost)
+            except DlqError as error:  # at the next look
+                get_logger("master").warning("grants_not_looked_at", cause=error.what)
+        await asyncio.sleep(GRANTS_EVERY_S)
 
 
 def _relay(config: MasterConfig) -> type[RelayChild] | None:

@@ -12,24 +12,25 @@ import signal
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, suppress
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
 import psycopg
 
-from dlq_common.clock import SteadyClock
+from dlq_common.clock import Clock, SteadyClock
 from dlq_common.daemon.collector import Collector
 from dlq_common.daemon.logs import get_logger
 from dlq_common.daemon.systemd import Service
 from dlq_common.errors import DlqError
 from dlq_common.fence import LeaderFence
 from dlq_common.ids import RandomIds
+from dlq_master.ahead import Ahead
+from dlq_master.control.composition.state import BuiltAhead
 from dlq_master.control.config import MasterConfig
 from dlq_master.control.jobs.state import window_of
 from dlq_master.databases import place_of
 from dlq_master.leader.keeper import LeaseKeeper
 from dlq_master.leader.lease import NEVER_S, LeaderLease, LeaseTerms, MasterPart, Standing
 from dlq_master.leader.postgres_row import PostgresRow, ready_standbys, standby_name
-from dlq_master.leader.turn_seen import TurnSeen
 from dlq_master.model.ids import NodeId
 from dlq_master.model.nodes.node import Node
 from dlq_master.rpc.calls.auth import Door, Members
@@ -43,31 +44,57 @@ from dlq_master.store.committing import BatchWriter
 from dlq_master.store.port import DatabaseDamaged
 from dlq_master.store.postgres.fence import Fence
 from dlq_master.store.postgres.halves import PostgresWriter
-from dlq_master.store.postgres.tail import StoreTail
+from dlq_master.store.postgres.tail import PostgresRows, StoreTail
 from dlq_master.store.tables.revocations import Revocation
+from dlq_master.store.tables.tenants import GivenGrant
 
 if TYPE_CHECKING:
     from dlq_master.rpc.metrics.metrics import MetricsServer
 
 LOOK_S: Final = 0.1
 STUCK_S: Final = 60.0  # a standby that has read for so long reads from a server that is silent
+# The parts that are made ahead of a takeover follow the rows so often. They take one part in so
+# many of the time at most.
+AHEAD_EVERY_S: Final = 5.0
+AHEAD_SHARE: Final = 50
 
 _log = get_logger("master.leader")
 
 
+class SeenTurns(Protocol):
+    """The last turn of each database that was seen here, in earlier lives too (turn_seen.py)."""
+
+    def of(self, system: str) -> int: ...
+    def note(self, number: int, system: str) -> None: ...
+
+
 class WarmRows:
-    """The rows of a start, kept up to date while another master leads. Without them a start reads
-    everything.
+    """The rows of a start, kept up to date while another master leads, and the parts of a state
+    that are made of them. Without the rows a start reads everything.
     """
 
-    def __init__(self, config: MasterConfig, turns: TurnSeen) -> None:
+    def __init__(
+        self,
+        config: MasterConfig,
+        turns: SeenTurns,
+        new_tail: Callable[[], StoreTail] | None = None,
+        clock: Clock | None = None,
+    ) -> None:
+        """`new_tail`: of the rows to follow; None: those of the configured server. `clock`: None:
+        that of this host.
+        """
         self._config, self._turns = config, turns
+        self._new_tail = new_tail or self._tail_of_server
+        self._clock = clock
         self._tail: StoreTail | None = None
         self._failed = ""
         self._read_s = -math.inf
         self._began_s = math.inf  # of the reading that goes on
         self._patience = 1  # of STUCK_S: twice as long after each reading that was ended
         self._name = own_address(config)
+        self._ahead = Ahead(config)
+        self._ahead_turn = -1  # the last one that what is made ahead has in it
+        self._ahead_due_s = -math.inf
 
     @property
     def turn(self) -> int:
@@ -76,7 +103,7 @@ class WarmRows:
 
     def read_ago_s(self) -> float:
         """Since the last turns were read; infinite: none were."""
-        return SteadyClock().boottime_s() - self._read_s
+        return self._now_s() - self._read_s
 
     def user(self, name: str) -> User | None:
         return None if self._tail is None else self._tail.people[0].get(name)
@@ -93,17 +120,27 @@ class WarmRows:
     def revocations(self) -> Mapping[str, Revocation]:
         return {} if self._tail is None else self._tail.people[1]
 
+    @property
+    def grants(self) -> Mapping[str, GivenGrant]:
+        """A standby lets no guest in: the leader does."""
+        return {}
+
     def catch_up(self, *, ready: bool = True) -> None:
-        """Read what has changed. A database that does not answer is asked again. `ready`: this
-        standby would lead, and the leader may know it.
+        """Read what has changed, and build on it. A database that does not answer is asked again.
+        `ready`: this standby would lead, and the leader may know it.
         """
+        if self._read(ready):
+            self._build_ahead()
+            self._read_s = self._now_s()
+
+    def _read(self, ready: bool) -> bool:
         try:
             if self._tail is None:
-                self._tail = StoreTail(place_of(self._config), window_of(self._config))
-            self._began_s = SteadyClock().boottime_s()
+                self._tail = self._new_tail()
+            self._began_s = self._now_s()
             self._tail.catch_up()
             self._turns.note(self._tail.number, self._tail.system)
-            self._read_s, self._failed, self._patience = SteadyClock().boottime_s(), "", 1
+            self._failed, self._patience = "", 1
             whole = self._tail.number >= self._turns.of(self._tail.system)
             self._tail.call_itself(standby_name(self._name, ready=ready and whole))
         except (psycopg.Error, DlqError) as error:
@@ -112,12 +149,32 @@ class WarmRows:
                 _log.warning("standby_reads_nothing", cause=self._failed)
         finally:
             self._began_s = math.inf
+        return not self._failed
+
+    def _now_s(self) -> float:
+        return (self._clock or SteadyClock()).boottime_s()
+
+    def _tail_of_server(self) -> StoreTail:
+        """Raises Unavailable when the server cannot be reached."""
+        return StoreTail(PostgresRows(place_of(self._config)), window_of(self._config))
+
+    def _build_ahead(self) -> None:
+        """Make the parts of a state of the rows, where these have changed; now and then, so that it
+        costs little. It asks the database nothing.
+        """
+        tail, began_s = self._tail, self._now_s()
+        assert tail is not None
+        if began_s >= self._ahead_due_s and tail.number not in (0, self._ahead_turn):
+            self._ahead.follow(tail.loaded())
+            self._ahead_turn = tail.number
+            took_s = self._now_s() - began_s
+            self._ahead_due_s = began_s + max(AHEAD_EVERY_S, took_s * AHEAD_SHARE)
 
     def look(self) -> None:
         """From another thread, now and then: end a reading that a silent server holds up. A large
         database on a slow server gets the time that it needs at the next tries.
         """
-        tail, took_s = self._tail, SteadyClock().boottime_s() - self._began_s
+        tail, took_s = self._tail, self._now_s() - self._began_s
         if tail is not None and took_s > STUCK_S * self._patience:
             self._began_s = math.inf
             self._patience *= 2
@@ -128,9 +185,9 @@ class WarmRows:
 
         Raises DatabaseDamaged when turns are gone that this standby has seen.
         """
-        self.catch_up()
+        whole = self._read(ready=True)
         tail, self._tail = self._tail, None
-        if tail is None or self._failed:
+        if tail is None or not whole:
             return None
         if tail.number < (seen := self._turns.of(tail.system)):
             tail.close()
@@ -142,6 +199,12 @@ class WarmRows:
         rows = tail.loaded(fence)
         tail.close()
         return rows
+
+    def built(self, loaded: Loaded) -> BuiltAhead | None:
+        """The parts that were made ahead, brought up to the rows that were taken; None: there are
+        none, or they cannot be shown to be the same. Nothing is left here.
+        """
+        return self._ahead.taken(loaded)
 
     def close(self) -> None:
         """Give the connection back."""
@@ -173,6 +236,10 @@ class Leadership:
         writer.noted = partial(self._keeper.turns.note, system=fence.system)
         self.last_turn = writer.last_turn
         return self.rows.taken(Fence(int(fence.system), fence.timeline, fence.epoch))
+
+    def built_ahead(self, loaded: Loaded) -> BuiltAhead | None:
+        """As `WarmRows.built`, of the rows with which this master starts."""
+        return self.rows.built(loaded)
 
     def may_speak(self) -> bool:
         """Whether nobody else can lead now."""

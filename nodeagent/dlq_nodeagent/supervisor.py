@@ -118,6 +118,7 @@ class Supervisor:
             errands=self.errands,
             boot_id=self.boot_id,
             release_timeout_s=self.release_timeout_s,
+            open_ranks=self._open.values(),
         )
         self._keeping = Keeping(
             clock=self.clock,
@@ -359,10 +360,7 @@ class Supervisor:
     def gpus_in_use(self) -> frozenset[int]:
         """GPUs of ranks that may run or have not given them back. May be called from any thread."""
         return frozenset(
-            index
-            for watched in list(self._open.values())
-            if watched.rank.state not in OVER and watched.rank.state is not RankState.SUSPENDED
-            for index in watched.rank.launch.gpu_indexes
+            index for watched in list(self._open.values()) for index in watched.rank.gpus_of_its_own
         )
 
     def jobs_of_gpus(self) -> dict[int, str]:
@@ -370,8 +368,8 @@ class Supervisor:
         return {
             index: watched.rank.launch.key.job_id
             for watched in self._open.values()
-            if watched.rank.state in ALIVE and watched.rank.state is not RankState.SUSPENDED
-            for index in watched.rank.launch.gpu_indexes
+            if watched.rank.state in ALIVE
+            for index in watched.rank.gpus_of_its_own
         }
 
     def images_in_use(self) -> frozenset[str]:

@@ -1,7 +1,7 @@
 """The real errands: a few threads for calls that may hang, answers back on the event loop."""
 
 import asyncio
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import replace
@@ -41,7 +41,13 @@ from dlq_nodeagent.model.mistakes import LaunchRefused
 from dlq_nodeagent.model.port import Handle
 from dlq_nodeagent.profiling.places import Station
 from dlq_nodeagent.runtimes.podman.pulls import ImageWanted, PullWish
-from dlq_nodeagent.suspension.port import MoveBroken, MoveOrder, MoveRefused, Suspender
+from dlq_nodeagent.suspension.port import (
+    MoveBroken,
+    MoveOrder,
+    MoveRefused,
+    NotOnRecord,
+    Suspender,
+)
 from dlq_profiler.records.tail import TrafficLook
 
 # A rank on a dead file system holds at most three: one for each purpose of a look.
@@ -165,23 +171,44 @@ class Workshop:
         suspender = self.suspender
         if suspender is None:
             return MoveResult(refusal="this node suspends no jobs")
-        uuids: tuple[str, ...] = ()  # a refusal, which undoes what an earlier agent has done
-        with suppress(LaunchRefused, DeviceFault):
-            uuids = tuple(device.uuid for device in self._launching.devices_of(order.launch))
-        wanted = MoveOrder(
-            key=order.launch.key,
-            uuids=uuids,
-            still=order.still,
-            held=order.held,
-            processes=order.processes,
-        )
+        wanted = self._move_order(order)
         try:
             moved = suspender.suspend(wanted) if order.out else suspender.resume(wanted)
+        except NotOnRecord as found:
+            return MoveResult(found=found.pids, nbytes=found.nbytes)
         except MoveRefused as refused:
             return MoveResult(refusal=str(refused))
         except MoveBroken as broken:
             return MoveResult(broken=str(broken))
-        return MoveResult(nbytes=moved.nbytes, took_s=moved.took_s, processes=moved.processes)
+        own_only = suspender.own_only or self._launching.own_only(order.launch)
+        return MoveResult(
+            nbytes=moved.nbytes, took_s=moved.took_s, own_only=own_only if order.out else ""
+        )
+
+    def _move_order(self, order: Move) -> MoveOrder:
+        """Without its GPUs a refusal, which undoes what an earlier agent has done."""
+        launch, launching = order.launch, self._launching
+        wanted = MoveOrder(
+            key=launch.key,
+            uuids=(),
+            still=order.still,
+            held=order.held,
+            pids=order.pids,
+            nbytes=order.nbytes,
+        )
+        with suppress(LaunchRefused, DeviceFault):
+            devices = launching.devices_of(launch)
+            uuids = tuple(device.uuid for device in devices)
+            if not order.came_from:
+                return replace(wanted, uuids=uuids)
+            left = launching.devices_of(replace(launch, gpu_indexes=order.came_from))
+            return replace(
+                wanted,
+                uuids=tuple(device.uuid for device in left),
+                onto=uuids,
+                rules=launching.devices_for(devices),
+            )
+        return wanted
 
     def look_at_gpus(self, number: int) -> None:
         if self._at_gpus:
@@ -278,7 +305,7 @@ class Workshop:
     def _look(self, order: LookOrder) -> Look:
         launch = order.launch
         if order.purpose is Purpose.RELEASE:
-            held_by = self._held_by(launch, answers=True)
+            held_by = self._held_by(launch, answers=True, but=order.given_out)
             return Look(released=not held_by, held_by=held_by)
         seen = None
         if launch.checkpoint_directory:
@@ -293,15 +320,17 @@ class Workshop:
             sweep(Path(self._launching.job_files(launch.key).job_dir))
         return Look(checkpoint=seen)
 
-    def _held_by(self, launch: Launch, *, answers: bool) -> str:
+    def _held_by(self, launch: Launch, *, answers: bool, but: Collection[int] = frozenset()) -> str:
         """The first GPU of a launch that is not free, and why; empty when all are. `answers`: a
-        device whose driver does not answer is not free either.
+        device whose driver does not answer is not free either. `but`: not asked about.
         """
         try:
             devices = self._launching.devices_of(launch)
         except LaunchRefused:
             return ""  # it never had them
         for device in devices:
+            if device.index in but:
+                continue
             try:
                 usage = self._devices.usage(device.uuid)
             except DeviceFault as fault:

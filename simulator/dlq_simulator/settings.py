@@ -19,7 +19,17 @@ from dlq_simulator.priced.settings import KNOWN, NAMES, PricedSettings, priced_s
 from dlq_simulator.queues import QUEUES
 from dlq_simulator.world.knowledge import Knowledge
 from dlq_simulator.world.speed import Speed
-from dlq_simulator.world_settings import PROFILING, WORLD, costs, knowledge, moves, speed, terms
+from dlq_simulator.world_settings import (
+    MOVES,
+    PROFILING,
+    WORLD,
+    MoveSettings,
+    costs,
+    knowledge,
+    moves,
+    speed,
+    terms,
+)
 
 HISTORY, QUEUED_BY, TEAMS_BY = "history", "queues", "teams"
 
@@ -42,7 +52,7 @@ class ReplaySettings:
     knowledge: Knowledge
     queues: str = "class"  # the column of a row's queue, for a policy with quotas or a floor
     teams: str = "user"  # the column of its team, for a policy that knows teams
-    moves: tuple[int, int] = (0, 0)  # bytes on each GPU, and room of each host for them
+    moves: MoveSettings = MOVES
 
 
 def read_settings(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
-from typing import Any
+from typing import Any, NamedTuple
 
 from dlq_master.model.lease import Terms
 from dlq_master.policy.policy import Policy
@@ -17,8 +17,22 @@ from dlq_simulator.world.speed import Speed
 # One pause and resume cost about a minute in the papers' testbeds. It is 57 to 62 s in Tiresias
 # (lost time over preemptions), 63 s in Aryl. Half of it is charged on each side.
 COSTS: Mapping[str, float] = MappingProxyType({"save_s": 30, "resume_s": 30, "term_s": 300})
-# Of suspended jobs: GB on each GPU, and GB that the memory of a host takes up.
-GPU_GB, HOST_GB = 30.0, 512.0
+
+
+class MoveSettings(NamedTuple):
+    """Of suspended jobs: `gpu_bytes` on each GPU, and `host_bytes` that the memory of a host takes
+    up. Each GPU's share of a job takes `job_bytes` of that too, also of jobs that run. After
+    `longest_s` off its GPUs a job is thrown back to what it had saved: every `saved_s` of its work.
+    """
+
+    gpu_bytes: int = 30 * 10**9
+    host_bytes: int = 512 * 10**9
+    job_bytes: int = 0
+    longest_s: float = 3600.0
+    saved_s: float = 1800.0
+
+
+MOVES = MoveSettings()
 
 
 def costs(words: Mapping[str, str]) -> dict[str, float]:
@@ -49,10 +63,9 @@ def terms(cost_s: Mapping[str, float], slot_terms: int = 4) -> Terms:
     return Terms(be_term_s=term_s, slo_term_s=slo_term_s, save_lead_s=save_s, resume_s=resume_s)
 
 
-def moves(words: Mapping[str, str]) -> tuple[int, int]:
-    """Bytes that a job holds on each GPU, and bytes of GPU memory that each host takes up."""
-    told = {"gpu_gb": GPU_GB, "host_gb": HOST_GB, **read(words, _MOVES)}
-    return int(told["gpu_gb"] * 1e9), int(told["host_gb"] * 1e9)
+def moves(words: Mapping[str, str]) -> MoveSettings:
+    """The cost of moves of suspended jobs, and the causes that throw them back."""
+    return MOVES._replace(**read(words, _MOVES))
 
 
 def speed(words: Mapping[str, str]) -> Speed:
@@ -73,6 +86,10 @@ def _charged(text: str) -> bool:
     if text not in ("charged", "free"):
         raise BadValue("expected charged or free")
     return text == "charged"
+
+
+def _gigabytes(text: str) -> int:
+    return int(positive(text) * 1e9)
 
 
 def _overlap(text: str) -> float:
@@ -115,7 +132,13 @@ _SPEED: Readers = MappingProxyType(
     }
 )
 _MOVES: Readers = MappingProxyType(
-    {"gpu_gb": ("gpu_gb", positive), "host_gb": ("host_gb", positive)}
+    {
+        "gpu_gb": ("gpu_bytes", _gigabytes),
+        "host_gb": ("host_bytes", _gigabytes),
+        "job_gb": ("job_bytes", _gigabytes),
+        "longest_s": ("longest_s", positive),
+        "saved_s": ("saved_s", positive),
+    }
 )
 _PROFILING: Readers = MappingProxyType(
     {"profile_s": ("profile_s", seconds), "noise": ("noise", seconds)}

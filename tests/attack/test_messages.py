@@ -23,7 +23,7 @@ from support.wire_methods import Method, every_method
 
 pytestmark = pytest.mark.attack
 
-JOIN = "/dlq.v1.JoinService/Join"
+JOIN = "/dlq.v1.JoinService/"
 # They may not see alice's secret, whatever they ask.
 STRANGERS = ("mallory", "prism", EVIL)
 
@@ -54,7 +54,7 @@ def fuzzers(
     site: AttackedSite, roles: dict[str, Role], seed: int, jobs: Sequence[str]
 ) -> list[Fuzzer]:
     """One for each of these, and for a node one that speaks as nodes do."""
-    methods = [method for method in every_method() if method.path != JOIN]
+    methods = [method for method in every_method() if not method.path.startswith(JOIN)]
     agents = [method for method in methods if "AgentService" in method.path]
     made = []
     for number, (name, role) in enumerate(roles.items()):

@@ -17,6 +17,8 @@ from dlq_broker.doors import (
     ClusterDoor,
     Declined,
     JobWait,
+    SavedThere,
+    StillLeaves,
     Unheard,
     WaitState,
     Withdrawn,
@@ -46,6 +48,14 @@ class Site(Protocol):
         """A job that waits there: its number and its version."""
         ...
 
+    def job_runs(self) -> str:
+        """A job that runs there, and has saved once: its number."""
+        ...
+
+    def leaves(self, job: str) -> None:
+        """It is off its GPUs."""
+        ...
+
     def become(self, job: str, state: str, waited_s: float | None = None) -> None:
         """A job there is in this state, with so long a wait for its start."""
         ...
@@ -65,6 +75,14 @@ class FakeSite:
     def job_waits(self) -> tuple[str, int]:
         self.door.versions["5"] = 4
         return "5", 4
+
+    def job_runs(self) -> str:
+        self.door.versions["6"] = 4
+        self.door.running.add("6")
+        return "6"
+
+    def leaves(self, job: str) -> None:
+        self.door.saves_for = 0
 
     def become(self, job: str, state: str, waited_s: float | None = None) -> None:
         if waited_s is not None:
@@ -99,6 +117,17 @@ class WireSite:
     def job_waits(self) -> tuple[str, int]:
         self.master.jobs["5"] = a_job(5, "queued", version=4)
         return "5", 4
+
+    def job_runs(self) -> str:
+        saved = job_pb2.Checkpoint(path="/shared/run/6/1/step-3")
+        self.master.jobs["6"] = a_job(6, "running", version=4, checkpoint=saved)
+        self.master.specs["6"] = job_pb2.JobSpec(name="train", command=["true"])
+        self.master.specs["6"].checkpoint.directory = "/shared/run"
+        return "6"
+
+    def leaves(self, job: str) -> None:
+        self.master.jobs[job].ClearField("attempt_state")
+        self.master.jobs[job].version += 1
 
     def become(self, job: str, state: str, waited_s: float | None = None) -> None:
         made = a_job(int(job), state)
@@ -209,6 +238,49 @@ def test_an_order_whose_answer_is_lost_is_proven(site: Site) -> None:
     site.lose_answer("CancelJob")
     assert isinstance(site.door.take(job, version, "k"), Unheard)
     assert site.door.withdraw("k") == Accepted(job)
+
+
+def test_a_running_job_is_paused_saves_leaves_and_can_be_taken(site: Site) -> None:
+    job = site.job_runs()
+    assert isinstance(site.door.left(job), Declined)
+    assert site.door.pause(job, "k") == Accepted(job)
+    assert site.door.withdraw("k") == Accepted(job)
+    assert site.door.left(job) == StillLeaves()
+    site.leaves(job)
+    saved = site.door.left(job)
+    assert isinstance(saved, SavedThere)
+    assert saved.more
+    assert isinstance(site.door.take(job, saved.version - 1, "l"), Declined)
+    assert site.door.take(job, saved.version, "m") == Accepted(job)
+
+
+def test_a_paused_job_goes_on_and_a_repeat_of_the_pause_does_not_stop_it_again(site: Site) -> None:
+    job = site.job_runs()
+    site.lose_answer("PauseJob")
+    assert isinstance(site.door.pause(job, "k"), Unheard)
+    assert site.door.resume(job, "l") == Accepted(job)
+    assert site.door.pause(job, "k") == Accepted(job)
+    assert isinstance(site.door.left(job), Declined)
+    assert site.door.withdraw("n") == Withdrawn()
+    assert isinstance(site.door.pause(job, "n"), Declined)
+
+
+def test_a_checkpoint_moves_with_its_job_into_a_place_of_its_own() -> None:
+    site = WireSite()
+    try:
+        job = site.job_runs()
+        site.door.pause(job, "k")
+        site.leaves(job)
+        saved = site.door.left(job)
+        assert isinstance(saved, SavedThere)
+        spec = site.master.specs[job].SerializeToString() + saved.more
+        moved = job_pb2.JobSpec.FromString(spec)
+        assert (moved.name, moved.checkpoint.directory) == ("train", "/shared/run/a-6")
+        assert moved.checkpoint.resume_from == "/shared/run/6/1/step-3"
+        site.master.specs[job].checkpoint.marker = "*/done"
+        assert site.door.left(job) == SavedThere(saved.version, b"")
+    finally:
+        site.close()
 
 
 def test_the_waits_of_jobs_are_told_and_unknown_ones_left_out(site: Site) -> None:

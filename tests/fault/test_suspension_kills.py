@@ -1,11 +1,12 @@
 """Agents and masters are killed before and after whatever they do while a gang leaves its GPUs
-without a save and comes back: the same attempt goes on, no GPU has two owners, and nobody is
-started twice.
+without a save and comes back, to these GPUs or to others: the same attempt goes on, no GPU has two
+owners, and nobody is started twice. One that is cancelled meanwhile is gone at once.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from enum import StrEnum
 
 import pytest
 
@@ -13,7 +14,6 @@ from dlq.v1 import job_pb2
 from dlq_master.control.stimuli import PauseJob, ResumeJob
 from dlq_master.model.attempts.attempt import AttemptState
 from dlq_master.model.ids import JobId
-from dlq_master.model.jobs.job import JobState
 from dlq_master.model.resources import Request
 from support.core_agent import CoreAgent
 from support.extent import some
@@ -21,17 +21,33 @@ from support.master_harness import Master, config_of
 
 TRAINS = ("fake", "run_for=100000", "beat={}", "saves_for=1")
 BUDGET = 64 << 30
+ASKED = {
+    "back": [""],
+    "elsewhere": ["to others: n1: 4+5+6+7, n2: 4+5+6+7"],
+    "cancelled": [],
+}
 AWAY_S = 40.0  # long enough for a node to be silent, and its job unknown
+
+
+class How(StrEnum):
+    """How it ends."""
+
+    BACK = "back"  # The other one ends, and the first comes back.
+    ELSEWHERE = "elsewhere"  # The other one stays, and the first goes on beside it.
+    CANCELLED = "cancelled"  # The first is cancelled while the other one is on its GPUs.
 
 
 class Story:
     """A gang on two nodes is suspended, another one runs there meanwhile, and the first goes on."""
 
-    def __init__(self, at: int = 0, away_s: float = 0.0, master_at: int = 0) -> None:
+    def __init__(self, how: How, at: int = 0, away_s: float = 0.0, master_at: int = 0) -> None:
         """The agent of the first node dies at that passage, the master at that moment."""
-        self.master = Master(config_of())
-        self.first = CoreAgent(self.master, "n1", dies_at=at, away_s=away_s, suspend_bytes=BUDGET)
-        self.agents = [self.first, CoreAgent(self.master, "n2", suspend_bytes=BUDGET)]
+        self.master, self.how = Master(config_of()), how
+        gpus = 8 if how is How.ELSEWHERE else 4
+        self.first = CoreAgent(
+            self.master, "n1", gpus, dies_at=at, away_s=away_s, suspend_bytes=BUDGET
+        )
+        self.agents = [self.first, CoreAgent(self.master, "n2", gpus, suspend_bytes=BUDGET)]
         self._master_at, self.moments = master_at, 0
 
     def run(self) -> None:
@@ -42,12 +58,20 @@ class Story:
         self.until(lambda: self.out(self.job_id))
         guest = self.submit()
         self.until(lambda: self.runs(guest))
-        self.master.edit(ResumeJob, self.job_id, request_id="resume")
-        self.end(guest)
-        self.until(lambda: self.runs(self.job_id))
+        if self.how is How.CANCELLED:
+            self.master.cancel(self.job_id)
+            self.until(lambda: self.master.job(self.job_id).live_attempt is None)
+            assert self.runs(guest) or self.first.deaths
+            assert not any(node.strayed for node in self.master.state.cluster.nodes.values())
+        else:
+            self.master.edit(ResumeJob, self.job_id, request_id="resume")
+            if self.how is How.BACK:
+                self.end(guest)
+            self.until(lambda: self.runs(self.job_id))
         self.after = self.first.passages, self.moments
         self.end(self.job_id)
-        self.until(lambda: self.master.job(self.job_id).state is JobState.COMPLETED)
+        self.until(lambda: self.master.job(self.job_id).ended)
+        self.end(guest)
         self.until(lambda: not self.master.state.attempts.outbox)
         self.master.close()
 
@@ -93,14 +117,17 @@ def judge(story: Story) -> None:
     assert master.job(story.job_id).attempts == 1, master.story(story.job_id)
     words = master.words(story.job_id)
     moves = words.count("attempt_suspended"), words.count("attempt_unsuspended")
-    assert moves == (1, 1), master.story()
+    assert moves == (1, story.how is not How.CANCELLED), master.story()
     starts = [key for agent in story.agents for key in agent.starts]
     assert len(starts) == len(set(starts)) == 4
+    events = master.events(story.job_id)
+    asked = [it.cause for it in events if it.kind == "attempt_resume_asked"]
+    assert asked == ASKED[story.how]
 
 
-@pytest.fixture(scope="module")
-def calm() -> Story:
-    story = Story()
+@pytest.fixture(scope="module", params=list(How))
+def calm(request: pytest.FixtureRequest) -> Story:
+    story = Story(request.param)
     story.run()
     judge(story)
     return story
@@ -112,15 +139,15 @@ def moments(story: Story, which: int) -> Sequence[int]:
 
 @pytest.mark.parametrize("away_s", [0.0, AWAY_S])
 def test_an_agent_dies_in_the_middle_of_a_suspension(calm: Story, away_s: float) -> None:
-    for at in some(moments(calm, 0), 3):
-        story = Story(at=at, away_s=away_s)
+    for at in some(moments(calm, 0), 2):
+        story = Story(calm.how, at=at, away_s=away_s)
         story.run()
         assert story.first.deaths == 1, at
         judge(story)
 
 
 def test_a_master_dies_in_the_middle_of_a_suspension(calm: Story) -> None:
-    for at in some(moments(calm, 1), 4):
-        story = Story(master_at=at)
+    for at in some(moments(calm, 1), 2):
+        story = Story(calm.how, master_at=at)
         story.run()
         judge(story)

@@ -196,10 +196,16 @@ async def test_an_operator_reserves_nodes_and_lets_them_go(house: RpcHouse, tmp_
         (("gpu01", "--for", "soon"), "--for: "),
         (("gpu01", "--from", "yesterday", "--for", "1h"), "--from: "),
         (("gpu[01", "--for", "1h"), "gpu[01"),
+        (("--for", "1h"), "Name some, or say --all"),
+        (("gpu01", "--all", "--for", "1h"), "Name some, or say --all"),
     ):
         refused = await olga.types("admin", "reserve", *wrong)
         assert (refused.code, words in refused.err) == (2, True), refused.err
     assert (await olga.types("admin", "reservation", "cancel", "m1", "-y")).code == 0
+    said = await olga.types(
+        "admin", "reserve", "--all", "--from", "2100-12-01T08:00Z", "--for", "4h"
+    )
+    assert ": gpu[01-02], 2100-12-01" in said.out, said
     alice = Person(house, tmp_path, "alice", Role.USER)
     assert (await alice.types("admin", "reserve", "gpu01", "--for", "1h")).code == 4
     assert (await alice.types("admin", "reservation", "list")).code == 0

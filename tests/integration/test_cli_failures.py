@@ -49,6 +49,7 @@ def master() -> Iterator[FakeMaster]:
         ("status -w --json", 2, "use -w --jsonl"),
         ("submit", 2, "stdin: it is empty"),
         ("submit --", 2, "there is no command after --"),
+        ("completion", 2, "Choose from: bash, zsh, fish"),
         ("submit -t -5 -- true", 2, "--time: '-5' is not"),
         ("submit -G -1 -- true", 2, "--gpus: '-1' is not a number of GPUs"),
         ("submit --cpus -3 -- true", 2, "--cpus: '-3' is not a number of cores"),

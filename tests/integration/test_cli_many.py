@@ -12,15 +12,14 @@ import grpc
 import pytest
 from syrupy.assertion import SnapshotAssertion
 
-from dlq.v1 import forecast_pb2, job_pb2
-from dlq.v1 import forecast_service_pb2 as wire
+from dlq.v1 import job_pb2
 from dlq_broker.records import HandOverFiles
-from dlq_common.text.wire import to_timestamp
 from support.cli_run import Dlq, Said
 from support.fake_master import FakeMaster
-from support.wire_jobs import EPOCH_S, a_job
+from support.wire_jobs import a_job, an_estimate
 
 pytestmark = pytest.mark.integration
+SAVED = job_pb2.Checkpoint(path="/shared/run/5/1/step-3")
 
 
 class Two(NamedTuple):
@@ -40,21 +39,6 @@ class Two(NamedTuple):
         """All that were accepted, by global name."""
         sites = (("a", self.a), ("b", self.b))
         return [f"{name}:{job}" for name, site in sites for job in site.submitted.values() if job]
-
-
-def an_estimate(ends_after_s: int) -> wire.EstimateJobResponse:
-    def around(at_s: int) -> forecast_pb2.TimeRange:
-        early, late = to_timestamp(EPOCH_S + at_s), to_timestamp(EPOCH_S + at_s + 600)
-        return forecast_pb2.TimeRange(earliest_time=early, likely_time=early, latest_time=late)
-
-    answer = wire.EstimateJobResponse(
-        start=around(60),
-        end=around(ends_after_s),
-        basis="estimate",
-        estimate_time=to_timestamp(EPOCH_S),
-    )
-    answer.job.resources.gpu_count = 1
-    return answer
 
 
 @pytest.fixture
@@ -297,8 +281,10 @@ def test_a_job_that_starts_meanwhile_stays(two: Two) -> None:
 @pytest.mark.parametrize(
     ("fields", "words", "told"),
     [
-        ({"state": "running"}, ("a:5",), "only a job that waits"),
-        ({"attempt_count": 2}, ("a:5",), "has run already"),
+        ({"state": "completed"}, ("a:5",), "only a job that waits, runs or is paused"),
+        ({"state": "held"}, ("a:5",), "only a job that waits, runs or is paused"),
+        ({"state": "running", "attempt_count": 1}, ("a:5",), "where its cluster keeps them"),
+        ({"attempt_count": 2, "checkpoint": SAVED}, ("a:5",), "has run already"),
         ({"user": "bob"}, ("a:5",), "belongs to"),
         ({}, ("5",), "name the job with its cluster"),
         ({}, ("a:5", "--to", "a"), "names no other cluster"),
@@ -313,3 +299,108 @@ def test_what_cannot_move_stays_untouched(
     assert said.code != 0
     assert told in said.err
     assert two.a.requests("CancelJob") == []
+
+
+def running_at_a(two: Two, directory: str = "/shared/run") -> None:
+    """Job 5 runs at a, and has saved."""
+    two.a.jobs["5"] = a_job(5, "running", name="slow", version=4, checkpoint=SAVED)
+    two.a.specs["5"] = job_pb2.JobSpec(name="slow", command=["true"])
+    two.a.specs["5"].checkpoint.directory = directory
+
+
+def share(two: Two, directory: str = "/shared") -> None:
+    path = two.home / "clusters.toml"
+    tables = path.read_text().replace("]\n", f"]\nstorage = ['{directory}']\n")
+    path.write_text(tables)
+
+
+def test_a_running_job_moves_with_its_checkpoint(two: Two) -> None:
+    share(two)
+    running_at_a(two)
+    two.a.leaves_after_looks = 2
+    said = two.dlq("move", "a:5", "--anyway")
+    assert (said.code, said.out) == (0, "job a:5 is b:17 now\n")
+    assert two.a.jobs["5"].state == job_pb2.JOB_STATE_CANCELLED
+    moved = two.b.specs["17"]
+    assert moved.checkpoint.directory == "/shared/run/a-5"
+    assert moved.checkpoint.resume_from == "/shared/run/5/1/step-3"
+
+
+def test_a_running_job_stays_where_no_other_cluster_reaches_its_checkpoint(two: Two) -> None:
+    running_at_a(two)
+    said = two.dlq("move", "a:5", "--anyway")
+    assert said.code != 0
+    assert "no other cluster of --to reaches /shared/run" in said.err
+    share(two, "/other")
+    assert two.dlq("move", "a:5", "--anyway").code != 0
+    assert two.a.requests("PauseJob") == []
+
+
+def test_a_job_that_has_never_saved_begins_anew_elsewhere(two: Two) -> None:
+    waiting_at_a(two)
+    two.a.jobs["5"].attempt_count = 2
+    assert two.dlq("move", "a:5").out == "job a:5 is b:17 now\n"
+    assert two.b.specs["17"] == two.a.specs["5"]
+
+
+def test_a_cluster_of_a_former_release_gets_no_job_with_a_checkpoint(two: Two) -> None:
+    share(two)
+    running_at_a(two)
+    two.b.estimate.knows_resume_from = False
+    said = two.dlq("move", "a:5", "--anyway")
+    assert (said.code, two.jobs) == (0, [])
+    assert "would begin without the checkpoint" in said.err
+
+
+def test_a_round_moves_the_jobs_that_gain_and_lets_them_rest(two: Two) -> None:
+    waiting_at_a(two)
+    two.a.jobs["6"] = a_job(6, "queued", name="wide", user="alice", attempt_count=0)
+    two.a.specs["6"] = job_pb2.JobSpec(name="wide", command=["true"])
+    two.a.estimate, two.b.estimate = an_estimate(36_000), an_estimate(3_600)
+    said = two.dlq("move", "--all")
+    assert (said.code, said.out) == (0, "job a:5 is b:17 now\n")  # one for each cluster
+    assert two.dlq("move", "--all").out == "job a:6 is b:18 now\n"
+    two.a.estimate, two.b.estimate = an_estimate(60), an_estimate(36_000)
+    assert two.dlq("move", "--all").out == ""  # they rest
+
+
+def test_a_round_leaves_a_job_that_gains_little(two: Two) -> None:
+    waiting_at_a(two)
+    two.a.estimate, two.b.estimate = an_estimate(7_200), an_estimate(6_900)
+    assert two.dlq("move", "--all").out == ""
+    assert two.dlq("move", "a:5", "--test-only").code == 0
+
+
+def test_leaving_a_cluster_takes_all_jobs_along_and_names_those_that_cannot(two: Two) -> None:
+    waiting_at_a(two)
+    two.a.estimate = an_estimate(60)
+    two.a.jobs["6"] = a_job(6, "running", name="stuck")
+    two.a.specs["6"] = job_pb2.JobSpec(name="stuck", command=["true"])
+    said = two.dlq("move", "--leave", "a")
+    assert said.out == "job a:5 is b:17 now\n"
+    assert "a:6: job 6 has run already" in said.err
+
+
+def test_a_round_settles_what_is_open(two: Two) -> None:
+    two.b.lose_replies("SubmitJob", 1_000)
+    two.to(patience_s=0.0)
+    two.b.lose_replies("SubmitJob", 0)
+    assert two.dlq("move", "--all").code == 0
+    (hand,) = HandOverFiles(two.home / "handovers").all()
+    assert hand.global_name == "b:17"
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        (),
+        ("a:5", "--all"),
+        ("--all", "--leave", "a"),
+        ("--all", "--json"),
+        ("a:5", "--every", "5m"),
+        ("--all", "--every", "5s"),
+        ("--leave", "c"),
+    ],
+)
+def test_a_round_that_cannot_be_meant_is_refused(two: Two, words: tuple[str, ...]) -> None:
+    assert two.dlq("move", *words).code == 2

@@ -277,6 +277,33 @@ def test_scancel_by_state_takes_the_pending_ones_alone(master: FakeMaster, dlq: 
     assert [request.job_id for request in master.requests("CancelJob")] == ["26"]
 
 
+# Measured on Slurm 22.05: a script has them of a variable that is not set.
+@pytest.mark.parametrize(
+    ("words", "code"),
+    [
+        ("-n", 0), ("-A", 0), ("-p", 0), ("-q", 0), ("-w", 0), ("-R", 0), ("-u", 1), ("-t", 1),
+        ("--me -n", 0), ("", 1), ("17", 1),
+    ],
+)  # fmt: skip
+def test_an_empty_word_cancels_nothing(words: str, code: int, master: FakeMaster, dlq: Dlq) -> None:
+    assert dlq("slurm", "scancel", *words.split(), "").code == code
+    assert not master.requests("CancelJob")
+    assert not master.requests("CancelJobs")
+
+
+@pytest.mark.parametrize("option", ["-n", "-A", "-p", "-u", "-t", "-q", "-j"])
+def test_an_empty_word_lists_nothing(option: str, dlq: Dlq) -> None:
+    said = dlq("slurm", "squeue", "-h", option, "")
+    assert (said.code, said.out, said.err) == (0, "", "")
+
+
+@pytest.mark.parametrize("option", ["-u", "-n", "-t"])
+def test_an_empty_filter_is_refused(option: str, master: FakeMaster, dlq: Dlq) -> None:
+    said = dlq("cancel", "-t", "running", option, "")
+    assert (said.code, said.err) == (2, "dlq: the word behind -u, -n or -t is empty: which jobs?\n")
+    assert not master.requests("ListJobs")
+
+
 def test_formats_come_from_the_environment_too(master: FakeMaster, tmp_path: Path) -> None:
     home = master.home(tmp_path / "home")
     environ = {"SQUEUE_FORMAT": "%i", "SACCT_FORMAT": "JobID"}

@@ -34,6 +34,6 @@ def test_every_job_is_there_once_and_nothing_is_left(short_path: Path) -> None:
     )  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr
     proved = [line for line in done.stdout.splitlines() if line.startswith("proved ")]
-    assert len(proved) == 4, done.stdout
-    assert "all 10 jobs completed, each once" in done.stdout
+    assert len(proved) == 5, done.stdout
+    assert "all 11 jobs completed, each once" in done.stdout
     assert list(short_path.iterdir()) == []

@@ -19,9 +19,17 @@ from grpc import aio
 from dlq.v1 import job_service_pb2 as wire
 from dlq.v1.job_service_pb2_grpc import JobServiceStub
 from dlq_common.identity.acting import ActsFor
-from dlq_common.identity.pki import Authority, Role
+from dlq_common.identity.pki import Authority, Role, new_key_and_csr
 from dlq_master.rpc.calls.roles import GroupGrants
 from dlq_master.rpc.methods import JOIN_SERVICE, METHODS
+from dlq_master.store.batch import User
+from dlq_master.store.tables.tenants import (
+    GivenGrant,
+    GrantLimits,
+    GrantState,
+    GuestAccount,
+    through_word,
+)
 from support.rpc_house import DEADLINE_S, RpcHouse, refusal, rpc_house
 from support.wire_methods import Method, every_method
 
@@ -89,7 +97,9 @@ def call(channel: aio.Channel, method: Method, metadata: Metadata = ()) -> Any:
 
 async def outcomes(channel: aio.Channel, metadata: Metadata = ()) -> dict[str, grpc.StatusCode]:
     """How each method that the API could serve ends on this line."""
-    methods = [method for method in every_method() if method.path != f"/{JOIN_SERVICE}/Join"]
+    methods = [
+        method for method in every_method() if not method.path.startswith(f"/{JOIN_SERVICE}/")
+    ]
     return {method.path: await end_of(channel, method, metadata) for method in methods}
 
 
@@ -140,6 +150,62 @@ async def test_a_role_reaches_exactly_the_methods_of_the_table(
     own = {path: rule for path, rule in METHODS.items() if not rule.by_service}
     assert let_in == {path for path, rule in own.items() if role in rule.roles}
     assert let_in | refused == ends.keys(), "every end is one or the other"
+
+
+def a_guest(house: RpcHouse, **told: Any) -> aio.Channel:
+    """Somebody of another organisation, under a grant of this cluster."""
+    now_s = house.clock.now_s()
+    account = GuestAccount("guest1", 2001, 2001)
+    limits = GrantLimits(4, ("default",))
+    grant = GivenGrant(
+        "aa01", "orga", "PEM", "orga", (account,), limits, now_s, now_s + DAY_S, "root", 0
+    )._replace(**told)
+    published = house.control.published
+    published.all_grants["aa01"] = grant
+    published.all_users["ann@orga"] = User(
+        "ann@orga", "guest", 2001, 2001, (), now_s - 1.0, "ann@orga#1", "guest1", "aa01", "ann"
+    )
+    made = new_key_and_csr("ann")
+    word = through_word("aa01")
+    certificate = house.authority.sign_user_of(
+        word, made.request, "ann@orga", Role.GUEST, now_s, 3_600.0
+    )
+    return house.channel(made.key, certificate)
+
+
+async def test_a_guest_reaches_exactly_the_methods_for_jobs_of_their_own(house: RpcHouse) -> None:
+    channel = a_guest(house)
+    await submit(channel)
+    ends = await outcomes(channel)
+    assert let_in(ends) == {path for path, rule in METHODS.items() if Role.GUEST in rule.roles}
+    assert let_in(ends) | {p for p, code in ends.items() if code in REFUSED} == ends.keys()
+    services = {path.rsplit("/", 1)[0] for path in let_in(ends)}
+    assert services == {
+        *("/dlq.v1.JobService", "/dlq.v1.ForecastService", "/dlq.v1.UsageService"),
+        "/dlq.v1.QueueService",
+    }, "no node, no team, no rule, no certificate, nothing of operators"
+
+
+@pytest.mark.parametrize(
+    "told", [{"state": GrantState.REVOKED}, {"state": GrantState.REPLACED}, {"until_s": 1.0}]
+)
+async def test_under_a_grant_that_is_over_a_guest_reaches_nothing(
+    house: RpcHouse, told: dict[str, Any]
+) -> None:
+    ends = await outcomes(a_guest(house, **told))
+    assert set(ends.values()) == {grpc.StatusCode.UNAUTHENTICATED}
+
+
+async def test_a_certificate_of_a_guest_that_names_no_grant_is_worthless(house: RpcHouse) -> None:
+    a_guest(house)
+    ends = await outcomes(house.channel_as("ann@orga", Role.GUEST))
+    assert set(ends.values()) == {grpc.StatusCode.UNAUTHENTICATED}
+
+
+async def test_no_web_server_acts_for_a_guest(house: RpcHouse) -> None:
+    a_guest(house)
+    ends = await outcomes(house.channel_as("portal", Role.WEB), ActsFor("ann@orga").metadata())
+    assert set(ends.values()) == {grpc.StatusCode.INVALID_ARGUMENT}, "it is no user's name"
 
 
 async def test_nobody_gets_in_without_a_certificate(house: RpcHouse) -> None:

@@ -3,27 +3,20 @@
 from __future__ import annotations
 
 import json
-import shutil
 import subprocess
 import sys
-import tempfile
 from collections.abc import Iterator
-from contextlib import ExitStack, chdir
 from dataclasses import replace
-from pathlib import Path
-from typing import Any
 
 import pytest
 
 from dlq.v1 import job_pb2
 from dlq_broker.handover import HandOver, digest_of
-from dlq_broker.records import HandOverFiles
-from dlq_client.jobs import Jobs
 from dlq_client.line.identity import load_identity, save_identity
 from dlq_common.clock import SteadyClock
-from support.cli_run import Dlq, Said
 from support.cutting_proxy import CuttingProxy
 from support.harness import Daemons
+from support.two_clusters import GPUS, TwoClusters, two_clusters
 from support.waiting import wait_until
 
 pytestmark = [
@@ -32,82 +25,13 @@ pytestmark = [
         "integration/test_cli_many.py::test_an_open_hand_over_is_told_settled_and_never_goes_elsewhere"
     ),
 ]
-GPUS = 8  # of the node of each
 DLQ = "from dlq_cli.main import main; main()"
-
-
-class TwoClusters:
-    """Clusters a and b, each with a master, a twin and a node of virtual GPUs."""
-
-    def __init__(self, root: Path, clusters: dict[str, Daemons]) -> None:
-        self.root, self.clusters = root, clusters
-        self.home = root / "me"
-        a = load_identity(clusters["a"].root / "home")
-        assert a is not None
-        save_identity(self.home, a)
-        self.list_them({name: one.root / "home" for name, one in clusters.items()})
-        self.files = HandOverFiles(self.home / "handovers")
-
-    def list_them(self, homes: dict[str, Path]) -> None:
-        tables = [f'[clusters.{name}]\nhome = "{home}"\n' for name, home in homes.items()]
-        (self.home / "clusters.toml").write_text("".join(tables))
-
-    def dlq(self, *words: str, patience_s: float = 60.0) -> Said:
-        with chdir("/tmp"):
-            return Dlq(self.home, self.environment)(*words, patience_s=patience_s)
-
-    def said(self, *words: str) -> str:
-        done = self.dlq(*words)
-        assert done.code == 0, done.err
-        return done.out
-
-    @property
-    def environment(self) -> dict[str, str]:
-        return self.clusters["a"].environment() | {"DLQ_HOME": str(self.home)}
-
-    def submit(self, name: str, *words: str, gpus: int = 1) -> dict[str, Any]:
-        """The hand-over of a job that ends at once, as JSON."""
-        given = ("submit", "--to", "any", "--json", "--name", name, "--gpus", str(gpus), *words)
-        hand: dict[str, Any] = json.loads(self.said(*given, "--", "echo", name))["handover"]
-        return hand
-
-    def jobs(self, name: str) -> list[str]:
-        """All jobs of this name at both, by global name."""
-        found = []
-        for cluster, one in self.clusters.items():
-            with one.connect() as line:
-                listed = Jobs(line).list(name=name).jobs
-                found += [f"{cluster}:{job.job_id}" for job in listed]
-        return found
-
-    def site(self, cluster: str) -> str:
-        """As the command line names it."""
-        home = self.clusters[cluster].root / "home"
-        identity = load_identity(home)
-        assert identity is not None
-        return f"{identity.user}@{identity.cluster} in {home}"
-
-    def fill(self, cluster: str) -> str:
-        """A job takes all GPUs of it for hours."""
-        given = ("--gpus", str(GPUS), "-t", "10:00:00", "--work", "9h", "--parsable")
-        job = self.clusters[cluster].said("submit", *given, "--", "sleep", "36000").strip()
-        wait_until(lambda: "running" in self.clusters[cluster].said("status", job), what="it runs")
-        return job
 
 
 @pytest.fixture(scope="module")
 def two() -> Iterator[TwoClusters]:
-    root = Path(tempfile.mkdtemp(prefix="dlqmany", dir="/tmp"))
-    try:
-        with ExitStack() as stack:
-            clusters = {}
-            for name in ("a", "b"):
-                (root / name).mkdir()
-                made = Daemons(root / name, ("n1",), twin=True)
-                clusters[name] = stack.enter_context(made.up())
-            yield TwoClusters(root, clusters)
-    finally:
-        shutil.rmtree(root)
+    with two_clusters(dict.fromkeys("ab", lambda root: Daemons(root, ("n1",), twin=True))) as two:
+        yield two
 
 
 def test_the_free_cluster_gets_the_job_and_its_global_name_is_good_everywhere(
@@ -138,6 +62,45 @@ def test_a_waiting_job_moves_to_the_free_cluster_and_ends_there(two: TwoClusters
     assert two.said("logs", said) == "moved\n"
     assert "cancelled" in two.said("status", f"a:{waits}")
     two.said("cancel", "--kill", "--wait", f"a:{full}")
+
+
+def test_a_running_job_moves_and_goes_on_from_its_step(two: TwoClusters) -> None:
+    until = two.root / "moved.stop"
+    job = two.clusters["a"].said(*two.saving("steps", until)).strip()
+    assert two.begun(f"a:{job}") == 0
+    said = two.said("move", f"a:{job}", "--anyway", "--within", "50s", "--parsable").strip()
+    assert said.startswith("b:")
+    step = two.begun(said)
+    assert step > 0
+    saved = two.said("logs", f"a:{job}").partition("saved after step ")[2]
+    assert int(saved.split()[0]) == step
+    until.touch()
+    two.said("wait", said)
+    assert said in two.jobs("steps")
+    assert "cancelled" in two.said("status", f"a:{job}")
+
+
+def test_a_cluster_whose_nodes_are_all_reserved_is_emptied_into_the_other_one(
+    two: TwoClusters,
+) -> None:
+    """Running jobs save and wait, and their users' rounds move them on. Afterwards it is back."""
+    until = two.root / "emptied.stop"
+    a = two.clusters["a"]
+    runs = a.said(*two.saving("emptied", until)).strip()
+    two.begun(f"a:{runs}")
+    given = ("--name", "waits", "--gpus", str(GPUS), "--work", "10m", "--parsable")
+    waits = a.said("submit", *given, "--", "echo", "waits").strip()
+    told = json.loads(a.said("admin", "reserve", "--all", "--for", "10h", "-y", "--json"))
+    wait_until(lambda: "queued" in a.said("status", runs), what="it has saved")
+    moved = "".join(two.said("move", "--all", "--within", "50s") for _ in range(2))
+    names = {line.split()[1]: line.split()[3] for line in moved.splitlines()}
+    assert set(names) == {f"a:{runs}", f"a:{waits}"}
+    assert two.begun(names[f"a:{runs}"]) > 0
+    assert two.submit("elsewhere", "--work", "10m", "--within", "50s")["cluster"] == "b"
+    until.touch()
+    two.said("wait", names[f"a:{runs}"])
+    a.said("admin", "reservation", "cancel", told["reservations"][0]["reservation_id"], "-y")
+    two.said("wait", names[f"a:{waits}"])
 
 
 def test_a_cluster_that_is_cut_off_is_silent_and_the_other_one_gets_the_job(

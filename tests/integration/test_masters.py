@@ -33,6 +33,7 @@ from dlq_master.rpc.calls.signs import Signs
 from dlq_master.rpc.standing_by import StandbyFacts, StandbyServer
 from dlq_master.store.batch import User
 from dlq_master.store.tables.revocations import Revocation
+from dlq_master.store.tables.tenants import GivenGrant
 from dlq_web.line.calls import MasterLine
 from dlq_web.line.methods import named
 from support.agent_process import AgentProcess
@@ -93,6 +94,7 @@ class People:
     """The rows of users that a standby has read: an operator and a user."""
 
     revocations: Mapping[str, Revocation] = MappingProxyType({})
+    grants: Mapping[str, GivenGrant] = MappingProxyType({})
 
     def user(self, name: str) -> User | None:
         roles = {"olga": "operator", "alice": "user"}

@@ -102,17 +102,27 @@ def test_missing_directories_are_made(tmp_path: Path) -> None:
     assert [Path(each).read_text() for each in both] == ["here\n", "there\n"]
 
 
+_NO_FILE = "it is neither a plain file nor /dev/null"
+
+
 @pytest.mark.parametrize(
-    "name", ["missing/out", "plain/out", "directory", "fifo", "/dev/zero", "/dev/full"]
-)
-def test_a_path_that_is_no_file_fails_the_start_and_says_why(tmp_path: Path, name: str) -> None:
+    ("name", "why"),
+    [
+        ("missing/out", "No such file or directory"), ("plain/out", "Not a directory"),
+        ("directory", "Is a directory"), ("fifo", _NO_FILE), ("/dev/zero", _NO_FILE),
+        ("/dev/full", _NO_FILE), ("/proc/self/comm", _NO_FILE),
+    ],
+)  # fmt: skip
+def test_a_path_that_is_no_file_fails_the_start_and_says_why(
+    tmp_path: Path, name: str, why: str
+) -> None:
     (tmp_path / "directory").mkdir()
     (tmp_path / "plain").touch()
     os.mkfifo(tmp_path / "fifo")
     path = str(tmp_path / name)
     done = ran("append", path, shell="echo never")
     assert (done.returncode, done.stdout) == (CANNOT_OPEN, b"")
-    assert f"dlq: cannot write the output file {path}: " in done.stderr.decode()
+    assert f"dlq: cannot write the output file {path}: {why}" in done.stderr.decode()
 
 
 @pytest.mark.skipif(os.getuid() != 0, reason="takes the rights of another user")

@@ -18,7 +18,7 @@ from dlq_master.store.postgres import halves
 from dlq_master.store.postgres.fence import take_lead
 from dlq_master.store.postgres.halves import PostgresReader, PostgresWriter
 from dlq_master.store.postgres.line import WRITER, PostgresLine, PostgresPlace
-from dlq_master.store.postgres.tail import _BY_KEY, _WHOLE, StoreTail
+from dlq_master.store.postgres.tail import _BY_KEY, _WHOLE, PostgresRows, StoreTail
 from dlq_master.store.stored_tables import FORESEEN, LESSONS, MACHINES, TABLES, TEAMS, USERS, WAITED
 from support.postgres_site import PostgresSite, postgres_site
 from support.postgres_store import begin_anew
@@ -67,7 +67,7 @@ async def test_a_tail_is_what_a_start_reads_and_reads_everything_once(
     place: PostgresPlace,
 ) -> None:
     writer = PostgresWriter(place, "leader")
-    tail = StoreTail(place, MemoryWindow())
+    tail = StoreTail(PostgresRows(place), MemoryWindow())
     with closing(writer), closing(tail), closing(PostgresReader(place, writer.fence)) as fresh:
         assert tail.catch_up() == 0
         for batch in (first_batch(), mixed_batch(), Batch(audit_owed=[("n1", "line")])):
@@ -81,7 +81,7 @@ async def test_a_tail_is_what_a_start_reads_and_reads_everything_once(
 async def test_a_long_story_of_changes_is_followed(place: PostgresPlace) -> None:
     chance = random.Random(11)
     writer = PostgresWriter(place, "leader")
-    tail = StoreTail(place, WINDOW)
+    tail = StoreTail(PostgresRows(place), WINDOW)
     with closing(writer), closing(tail), closing(PostgresReader(place, writer.fence)) as fresh:
         await writer.commit(Batch(meta={"epoch": "1", TAUGHT: "yes"}))
         for turn in range(1, 121):
@@ -132,7 +132,7 @@ async def test_a_tail_that_was_away_too_long_reads_everything_anew(
     monkeypatch.setattr(halves, "TURNS_KEPT", 3)
     monkeypatch.setattr(halves, "_DROP_TURNS_EVERY", 1)
     writer = PostgresWriter(place, "leader")
-    tail = StoreTail(place, WINDOW)
+    tail = StoreTail(PostgresRows(place), WINDOW)
     with closing(writer), closing(tail), closing(PostgresReader(place, writer.fence)) as fresh:
         tail.catch_up()
         for number in range(1, 4):
@@ -147,7 +147,7 @@ async def test_a_tail_that_was_away_too_long_reads_everything_anew(
 async def test_a_standby_takes_over_from_its_copy(place: PostgresPlace) -> None:
     """The leader is replaced, and its last turns are in what the next one starts from."""
     leader = PostgresWriter(place, "leader")
-    tail = StoreTail(place, WINDOW)
+    tail = StoreTail(PostgresRows(place), WINDOW)
     tail.catch_up()
     await leader.commit(Batch(jobs=[a_job(1)], meta={"epoch": "1"}))
     with closing(PostgresLine(place, WRITER)) as line:
@@ -170,7 +170,7 @@ async def test_a_tail_says_that_the_server_is_away_and_goes_on_afterwards() -> N
         begin_anew(place)
         writer = PostgresWriter(place, "leader")
         await writer.commit(Batch(jobs=[a_job(1)]))
-        with closing(StoreTail(place, WINDOW)) as tail:
+        with closing(StoreTail(PostgresRows(place), WINDOW)) as tail:
             tail.catch_up()
             site.primary.kill()
             with pytest.raises(Unavailable):

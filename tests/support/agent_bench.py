@@ -12,6 +12,7 @@ from dlq_nodeagent.core import AgentCore, CoreSettings
 from dlq_nodeagent.line.uplink import UplinkTransport
 from dlq_nodeagent.model.errands import (
     Look,
+    LookOrder,
     Move,
     MoveResult,
     Preparation,
@@ -323,8 +324,8 @@ class AgentBench:
             if look.purpose is self.hangs_on:
                 continue
             asked = look.purpose is Purpose.RELEASE
-            released = self.released if asked else None
-            held_by = "GPU-0: 9 bytes used" if asked and not self.released else ""
+            released = self.is_released(look) if asked else None
+            held_by = "GPU-0: 9 bytes used" if asked and not released else ""
             seen = Look(checkpoint=self._seen(), released=released, held_by=held_by)
             self.core.looked(look.launch.key, look.purpose, seen)
         reads = []
@@ -342,6 +343,10 @@ class AgentBench:
                 self.core.moved(move.launch.key, result)
         moved = len(self.errands.moves) < len(moves)
         return bool(looks or reads or moved) or len(self.errands.prepares) < len(orders)
+
+    def is_released(self, look: LookOrder) -> bool | None:
+        """Whether the GPUs of a rank are free, as its node sees it."""
+        return self.released
 
     def _seen(self) -> SeenCheckpoint | None:
         if self.checkpoint is None:

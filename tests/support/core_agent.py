@@ -27,7 +27,7 @@ from dlq_nodeagent.core import AgentCore
 from dlq_nodeagent.line import wire as agent_wire
 from dlq_nodeagent.line.uplink import UplinkTransport
 from dlq_nodeagent.model import messages
-from dlq_nodeagent.model.errands import Move, MoveResult
+from dlq_nodeagent.model.errands import LookOrder, Move, MoveResult
 from dlq_nodeagent.model.launch import RankKey
 from dlq_nodeagent.model.messages import Launch
 from dlq_nodeagent.model.port import Runtime
@@ -84,8 +84,10 @@ class CoreAgent(AgentBench):
         dies_at: int = 0,
         away_s: float = 0.0,
         suspend_bytes: int = 0,
+        own_only: str = "",
     ) -> None:
         self.passages = self.deaths = 0
+        self.own_only = own_only
         self._dies_at, self._away_s, self._back_s = dies_at, away_s, 0.0
         self._master, self.node_id = master, NodeId(name)
         self._session_id: int | None = None
@@ -133,6 +135,11 @@ class CoreAgent(AgentBench):
                 attempt._exits_at_s, attempt._exit_code = self.clock.boottime_s(), code
         self.host.settle()
 
+    def gpus_of(self, job_id: int) -> frozenset[int]:
+        """GPUs of the ranks of a job, as the host knows them."""
+        found = [gpus for key, gpus in self._gpus_of.items() if key.job_id == str(job_id)]
+        return frozenset().union(*found)
+
     # ---- inside
 
     def _core(self, runtime: Runtime, transport: UplinkTransport, journal: Journal) -> AgentCore:
@@ -157,9 +164,22 @@ class CoreAgent(AgentBench):
                 assert not both, f"{key} gets GPUs {both} of {other}\n{self._master.story()}"
 
     def _moved(self, move: Move) -> MoveResult:
+        """Its processes go on record first, as those of a real job that uses CUDA."""
         if not move.out:
+            self._gpus_of[move.launch.key] = frozenset(move.launch.gpu_indexes)
             self._must_have_room(move.launch.key)
-        return made(move)
+        elif not move.pids:
+            return MoveResult(found=(11, 12), nbytes=2 << 30)
+        return replace(made(move), own_only=self.own_only if move.out else "")
+
+    def is_released(self, look: LookOrder) -> bool:
+        """Whatever runs there is seen, whoever it belongs to."""
+        asked = set(look.launch.gpu_indexes) - look.given_out
+        return not any(
+            asked & self._gpus_of[key]
+            for key, attempt in self.host.attempts.items()
+            if attempt.record is None and not attempt.frozen
+        )
 
     def _live(self) -> None:
         opens = self.transport.opens

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from dlq_nodeagent.cgroups.port import OnlyMinors
 from dlq_nodeagent.devices.choose import NoDevices
 from dlq_nodeagent.devices.port import (
     Device,
@@ -33,8 +34,13 @@ class FakeCheckpoints:
     """At which call the agent dies, just after it; 0: at none."""
     calls: list[str] = field(default_factory=list)
     onto: Sequence[tuple[str, str]] = ()
+    silent: dict[int, int] = field(default_factory=dict)
+    """Of which processes it says nothing, and how often it is asked in vain."""
 
     def state(self, pid: int) -> ProcessState | None:
+        if self.silent.get(pid, 0):
+            self.silent[pid] -= 1
+            return None
         return self.states.get(pid)
 
     def lock(self, pid: int, timeout_s: float) -> None:
@@ -73,6 +79,7 @@ class FakeStandstill(Standstill):
     frozen: bool = False
     refuses: bool = False
     limit_left: int | None = None
+    may_open: tuple[OnlyMinors, ...] = ()
 
     def pids(self) -> frozenset[int]:
         return self.known
@@ -88,6 +95,9 @@ class FakeStandstill(Standstill):
 
     def room(self) -> int | None:
         return self.limit_left
+
+    def open_only(self, rules: Sequence[OnlyMinors]) -> None:
+        self.may_open = tuple(rules)
 
 
 @dataclass

@@ -9,7 +9,18 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-from dlq_broker.doors import Accepted, Declined, JobWait, Proof, Tried, Unheard, Withdrawn
+from dlq_broker.doors import (
+    Accepted,
+    Declined,
+    JobWait,
+    Left,
+    Proof,
+    SavedThere,
+    StillLeaves,
+    Tried,
+    Unheard,
+    Withdrawn,
+)
 from dlq_broker.handover import HandOver
 from dlq_broker.offers import ClusterOffer, NoOffer, OfferAnswer, TimeSpan
 from dlq_broker.records import HandOverRecords
@@ -47,7 +58,10 @@ class FakeCluster:
     versions: dict[str, int] = field(default_factory=dict)  # of jobs that wait, by number
     starts: dict[str, JobWait] = field(default_factory=dict)  # what became of waits, by number
     told: Callable[[str], ClusterOffer] | None = None  # its offers; None: it starts at once
-    takes: dict[str, str] = field(default_factory=dict)  # key -> number
+    takes: dict[str, str] = field(default_factory=dict)  # key -> number; of pauses too
+    running: set[str] = field(default_factory=set)  # numbers of jobs that run
+    saves_for: int = 1  # so many looks at a paused job find that it still saves
+    paused: set[str] = field(default_factory=set)
 
     def offer(self, spec: bytes, within_s: float) -> OfferAnswer:
         if self.away:
@@ -75,7 +89,47 @@ class FakeCluster:
         if self.versions.get(job) != version:
             return Declined("it has changed", "CONFLICT")
         del self.versions[job]
+        self.paused.discard(job)
         self.takes[key] = job
+        return Accepted(job)
+
+    def pause(self, job: str, key: str) -> Tried:
+        return self._try(lambda: self._pause(job, key))
+
+    def _pause(self, job: str, key: str) -> Tried:
+        if key in self.takes:
+            return Accepted(self.takes[key])
+        if key in self.used_up:
+            return Declined("withdrawn", "ALREADY_EXISTS")
+        if job not in self.versions:
+            return Declined("it has ended", "ILLEGAL_TRANSITION")
+        self.paused.add(job)
+        self.takes[key] = job
+        return Accepted(job)
+
+    def left(self, job: str) -> Left:
+        fate = self._fate()
+        if fate:
+            return Unheard(fate)
+        if job not in self.paused:
+            return Declined("it is paused no more")
+        if job in self.running and self.saves_for > 0:
+            self.saves_for -= 1
+            return StillLeaves()
+        if job in self.running:
+            self.running.discard(job)
+            self.versions[job] += 1
+        return SavedThere(self.versions[job], b"+saved")
+
+    def resume(self, job: str, key: str) -> Tried:
+        return self._try(lambda: self._resume(job, key))
+
+    def _resume(self, job: str, key: str) -> Tried:
+        if key not in self.takes and job not in self.paused:
+            return Declined("it is not paused", "ILLEGAL_TRANSITION")
+        if key not in self.takes:
+            self.takes[key] = job
+            self.paused.discard(job)
         return Accepted(job)
 
     def submit(self, spec: bytes, key: str) -> Tried:
@@ -194,6 +248,15 @@ class MortalDoor:
 
     def take(self, job: str, version: int, key: str) -> Tried:
         return self._process.effect(lambda: self._cluster.take(job, version, key))  # type: ignore[return-value]
+
+    def pause(self, job: str, key: str) -> Tried:
+        return self._process.effect(lambda: self._cluster.pause(job, key))  # type: ignore[return-value]
+
+    def left(self, job: str) -> Left:
+        return self._process.effect(lambda: self._cluster.left(job))  # type: ignore[return-value]
+
+    def resume(self, job: str, key: str) -> Tried:
+        return self._process.effect(lambda: self._cluster.resume(job, key))  # type: ignore[return-value]
 
     def withdraw(self, key: str) -> Proof:
         return self._process.effect(lambda: self._cluster.withdraw(key))  # type: ignore[return-value]

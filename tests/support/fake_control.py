@@ -63,7 +63,7 @@ from dlq_master.store.tables.accounts import Books
 from dlq_master.store.tables.chosen_policy import Chosen
 from dlq_master.store.tables.notify_rules import NotifyRule, rules_of
 from dlq_master.store.tables.revocations import Revocation
-from dlq_master.store.tables.tenants import Reservation, Team
+from dlq_master.store.tables.tenants import GivenGrant, HeldGrant, Reservation, Team
 from support.memory_store import admits, in_order
 
 EPOCH = 3
@@ -118,6 +118,8 @@ class FakeRead(Published):
     all_teams: dict[str, Team] = field(default_factory=dict)
     all_notify_rules: dict[str, NotifyRule] = field(default_factory=dict)
     all_revocations: dict[str, Revocation] = field(default_factory=dict)
+    all_grants: dict[str, GivenGrant] = field(default_factory=dict)
+    all_held_grants: dict[str, HeldGrant] = field(default_factory=dict)
     lost_rights: int = 0
     all_reservations: dict[str, Reservation] = field(default_factory=dict)
     journal: list[JournalEvent] = field(default_factory=list)
@@ -373,6 +375,14 @@ class FakeRead(Published):
     def revocations(self) -> dict[str, Revocation]:
         return self.all_revocations
 
+    @property
+    def grants(self) -> dict[str, GivenGrant]:
+        return self.all_grants
+
+    @property
+    def held_grants(self) -> dict[str, HeldGrant]:
+        return self.all_held_grants
+
     def notify_rules(self, user: str = "") -> Sequence[NotifyRule]:
         rules = self.all_notify_rules
         return rules_of(rules, user) if user else list(rules.values())
@@ -618,6 +628,9 @@ class FakeControl:
         row = Revocation(ask.subject, now_s, good_from_s, ask.caller.name, ask.reason)
         self.published.all_revocations[row.subject] = row
         return row
+
+    def _RevokeGrant(self, ask: say.RevokeGrant) -> say.GrantRevoked:
+        raise NotFound(f"there is no grant {ask.serial}", kind="grant", id=ask.serial)
 
     def _UseToken(self, ask: say.UseToken) -> str:
         token = self.published.all_tokens.get(ask.token_id)

@@ -61,6 +61,9 @@ def names_of(job: job_pb2.Job) -> set[str]:
     return {job.job_id, place.array_id, f"{place.array_id}_{place.index}"}
 
 
+_CHANGES = frozenset({"SubmitJob", "CancelJob", "PauseJob", "ResumeJob", "WithdrawSubmission"})
+
+
 class FakeMaster(
     wire_grpc.JobServiceServicer,
     nodes_grpc.NodeServiceServicer,
@@ -104,6 +107,7 @@ class FakeMaster(
         self.part = admin.MasterPart(address="head1:7320", part="alone", epoch=7)
         self.renewal_wanted = False
         self.revocations: list[admin.Revocation] = []
+        self.grants: list[admin.Grant] = []
         self.tokens: dict[str, admin.JoinToken] = {}
         self.freeze_reason = ""
         self.estimate = forecasts.EstimateJobResponse(missing="nobody has looked yet")
@@ -116,10 +120,13 @@ class FakeMaster(
         self.own_profile = master_profile_pb2.MasterProfile()
         self.role = "user"  # what the master takes callers for
         self.submitted: dict[str, str] = {}  # request id -> job id
-        self.cancelled: dict[str, str] = {}  # the same of CancelJob
+        self.cancelled: dict[str, str] = {}  # the same of CancelJob, and of PauseJob
         self.withdrawn: set[str] = set()  # request ids that are used up
+        # After so many looks a paused job is off its GPUs; 0: it stays as it is.
+        self.leaves_after_looks = 0
         self.hidden: set[str] = set()  # jobs of others, for CancelJobs
         self._losses: dict[str, int] = {}
+        self._cut_at: tuple[int, int, bool] | None = None
         self._once: set[str] = set()
         self._refusals: dict[str, tuple[grpc.StatusCode, str, dict[str, str]]] = {}
         self._stream_cuts = 0
@@ -132,6 +139,18 @@ class FakeMaster(
     def lose_replies(self, method: str, count: int) -> None:
         """Act on the next `count` calls of a method, but let their answers get lost."""
         self._losses[method] = count
+
+    def cut(self, first: int, *, answers: bool, times: int = 1) -> None:
+        """The line breaks at some requests from now on: `times` of them, after `first` others.
+        `answers`: they have arrived, and their answers are lost.
+        """
+        begin = len(self.asked) + first
+        self._cut_at = begin, begin + times, answers
+
+    @property
+    def was_cut(self) -> bool:
+        """Whether the line has been broken."""
+        return self._cut_at is not None and len(self.asked) > self._cut_at[0]
 
     def refuse(self, method: str, code: grpc.StatusCode, reason: str, **facts: str) -> None:
         """Answer a method with this error from now on; `what` among the facts is the message."""
@@ -252,6 +271,11 @@ class FakeMaster(
     def GetJob(self, request: wire.GetJobRequest, context: Any) -> wire.GetJobResponse:
         self._note("GetJob", request, context)
         job = self._job(request.job_id, context)
+        if job.hold_kind == job_pb2.HOLD_KIND_PAUSED and self.leaves_after_looks:
+            self.leaves_after_looks -= 1
+            if not self.leaves_after_looks:
+                job.ClearField("attempt_state")
+                job.version += 1
         return wire.GetJobResponse(
             job=job,
             spec=self.specs.get(job.job_id),
@@ -338,7 +362,11 @@ class FakeMaster(
     def PauseJob(self, request: wire.PauseJobRequest, context: Any) -> wire.PauseJobResponse:
         self._note("PauseJob", request, context)
         job = self._job(request.job_id, context)
-        job.state, job.hold_kind = job_pb2.JOB_STATE_HELD, job_pb2.HOLD_KIND_PAUSED
+        self._check_withdrawn(request.request_id, context)
+        if request.request_id not in self.cancelled:
+            job.state, job.hold_kind = job_pb2.JOB_STATE_HELD, job_pb2.HOLD_KIND_PAUSED
+            self.cancelled[request.request_id] = job.job_id
+        self._lose("PauseJob", context)
         return wire.PauseJobResponse(job=job)
 
     def UpdateJob(self, request: wire.UpdateJobRequest, context: Any) -> wire.UpdateJobResponse:
@@ -366,7 +394,9 @@ class FakeMaster(
 
     def ResumeJob(self, request: wire.ResumeJobRequest, context: Any) -> wire.ResumeJobResponse:
         self._note("ResumeJob", request, context)
-        return wire.ResumeJobResponse(job=self._queued(request.job_id, context))
+        job = self._queued(request.job_id, context)
+        self._lose("ResumeJob", context)
+        return wire.ResumeJobResponse(job=job)
 
     def ExplainJob(self, request: wire.ExplainJobRequest, context: Any) -> wire.ExplainJobResponse:
         self._note("ExplainJob", request, context)
@@ -569,6 +599,50 @@ class FakeMaster(
     ) -> admin.ListRevocationsResponse:
         self._note("ListRevocations", request, context)
         return admin.ListRevocationsResponse(revocations=self.revocations)
+
+    def MakeGrant(self, request: admin.MakeGrantRequest, context: Any) -> admin.MakeGrantResponse:
+        self._note("MakeGrant", request, context)
+        grant = admin.Grant(
+            serial="5f0c9a2b1d3e4f60", organisation=request.organisation, cluster_name="orga",
+            team=request.team or request.organisation, accounts=request.accounts,
+            limits=request.limits, create_time=to_timestamp(EPOCH_S),
+            expire_time=to_timestamp(EPOCH_S + 86_400.0), state="good",
+            ca_fingerprint="ab" * 32,
+        )  # fmt: skip
+        self.grants.append(grant)
+        return admin.MakeGrantResponse(grant=grant)
+
+    def RevokeGrant(
+        self, request: admin.RevokeGrantRequest, context: Any
+    ) -> admin.RevokeGrantResponse:
+        self._note("RevokeGrant", request, context)
+        grant = next(one for one in self.grants if one.serial == request.serial)
+        grant.state, grant.reason = "revoked", request.reason
+        return admin.RevokeGrantResponse(grant=grant, cut_count=1, cancelled_count=2)
+
+    def ListGrants(
+        self, request: admin.ListGrantsRequest, context: Any
+    ) -> admin.ListGrantsResponse:
+        self._note("ListGrants", request, context)
+        return admin.ListGrantsResponse(grants=self.grants)
+
+    def SignDocument(
+        self, request: admin.SignDocumentRequest, context: Any
+    ) -> admin.SignDocumentResponse:
+        self._note("SignDocument", request, context)
+        return admin.SignDocumentResponse(document="{}")
+
+    def TakeDocument(
+        self, request: admin.TakeDocumentRequest, context: Any
+    ) -> admin.TakeDocumentResponse:
+        self._note("TakeDocument", request, context)
+        grant = admin.Grant(
+            serial="0a0b0c0d0e0f0a0b", organisation=request.organisation, held=True,
+            cluster_name="roof", ca_fingerprint="cd" * 32, users=request.users,
+            limits=admin.GrantLimits(gpu_count=4), expire_time=to_timestamp(EPOCH_S + 86_400.0),
+        )  # fmt: skip
+        self.grants.append(grant)
+        return admin.TakeDocumentResponse(grant=grant)
 
     def RotateAuthority(
         self, request: admin.RotateAuthorityRequest, context: Any
@@ -783,6 +857,11 @@ class FakeMaster(
     ) -> identity.CertifyUserResponse:
         raise NotImplementedError
 
+    def Introduce(
+        self, request: identity.IntroduceRequest, context: Any
+    ) -> identity.IntroduceResponse:
+        raise NotImplementedError
+
     def RenewCertificate(
         self, request: identity.RenewCertificateRequest, context: Any
     ) -> identity.RenewCertificateResponse:
@@ -827,6 +906,10 @@ class FakeMaster(
         """Who calls; aborts when the test said so."""
         user = str(context.auth_context()["x509_common_name"][0].decode())
         self.asked.append((method, user, request))
+        if self._cut_at is not None and self._cut_at[0] < len(self.asked) <= self._cut_at[1]:
+            if not self._cut_at[2] or method not in _CHANGES:
+                context.abort(grpc.StatusCode.UNAVAILABLE, "the line broke")
+            self._losses[method] = 1
         if method in self._refusals:
             code, reason, facts = self._refusals[method]
             if method in self._once:

@@ -9,7 +9,7 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 from dlq_master.model.attempts.attempt import Attempt
 from dlq_master.model.event import JournalEvent
@@ -39,6 +39,8 @@ from dlq_master.store.batch import (
 from dlq_master.store.list_order import ListOrder, Rank, has_type, has_words
 from dlq_master.store.stored_tables import (
     FORESEEN,
+    GRANTS,
+    HELD_GRANTS,
     LESSONS,
     MACHINES,
     NOTIFY_RULES,
@@ -103,6 +105,35 @@ class MemoryStore:
             self._onlooker._rows = self._rows
             self._onlooker._decode = lru_cache(maxsize=20_000)(decode)
         return self._onlooker
+
+    def as_it_is(self) -> "MemoryStore":
+        """A copy of the rows that a start reads, which changes no more."""
+        here, copy = self._rows, MemoryStore()
+        last = max(here.events, default=0)
+        copy._rows = _Rows(
+            meta=dict(here.meta),
+            jobs=dict(here.jobs),
+            attempts=dict(here.attempts),
+            nodes=dict(here.nodes),
+            tables={table: dict(bodies) for table, bodies in here.tables.items()},
+            events={last: here.events[last]} if last else {},
+            outbox=dict(here.outbox),
+            recordings=dict(here.recordings),
+            audit_owed=dict(here.audit_owed),
+        )
+        return copy
+
+    def bodies(self, name: str) -> dict[Any, str]:
+        """The stored bodies of a table, by the keys of their values."""
+        rows = self._rows
+        found: dict[str, dict[Any, str]] = {
+            "jobs": cast("dict[Any, str]", rows.jobs),
+            "attempts": cast("dict[Any, str]", rows.attempts),
+            "nodes": cast("dict[Any, str]", rows.nodes),
+            "recordings": cast("dict[Any, str]", rows.recordings),
+        }
+        found |= {table.name: bodies for table, bodies in rows.tables.items()}
+        return found[name]
 
     async def commit(self, batch: Batch) -> None:
         """All of the batch or, when `fail_with` is set, nothing."""
@@ -221,6 +252,8 @@ class MemoryStore:
             reservations=self._values(RESERVATIONS),
             notify_rules=self._values(NOTIFY_RULES),
             revocations=self._values(REVOCATIONS),
+            grants=self._values(GRANTS),
+            held_grants=self._values(HELD_GRANTS),
             waited=tuple(
                 one
                 for one in self._decoded(rows.tables[WAITED], Waited)

@@ -289,6 +289,11 @@ class _Identities(IdentityServiceServicer):
     ) -> identity.CertifyUserResponse:
         raise NotImplementedError
 
+    async def Introduce(
+        self, request: identity.IntroduceRequest, context: Any
+    ) -> identity.IntroduceResponse:
+        raise NotImplementedError
+
     async def CheckIdentity(
         self, request: identity.CheckIdentityRequest, context: Any
     ) -> identity.CheckIdentityResponse:
@@ -308,6 +313,11 @@ class _Identities(IdentityServiceServicer):
 class _Joins(JoinServiceServicer):
     def __init__(self, master: StubMaster) -> None:
         self._master = master
+
+    async def EnterAsGuest(
+        self, request: identity.EnterAsGuestRequest, context: Any
+    ) -> identity.EnterAsGuestResponse:
+        raise NotImplementedError
 
     async def Join(self, request: Any, context: Any) -> identity.JoinResponse:
         if request.token != self._master.token():

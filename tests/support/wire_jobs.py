@@ -4,7 +4,16 @@ from __future__ import annotations
 
 from typing import Any
 
-from dlq.v1 import event_pb2, job_pb2, lease_pb2, master_profile_pb2, node_pb2, resource_pb2
+from dlq.v1 import (
+    event_pb2,
+    forecast_pb2,
+    forecast_service_pb2,
+    job_pb2,
+    lease_pb2,
+    master_profile_pb2,
+    node_pb2,
+    resource_pb2,
+)
 from dlq_common.text.wire import to_duration, to_timestamp
 
 # 2026-11-20T08:00:00Z; every instant below is some seconds after it.
@@ -49,6 +58,24 @@ def _stand(job: job_pb2.Job, state: str) -> None:
     job.attempt_count = 1
     job.start_time.CopyFrom(to_timestamp(EPOCH_S + 60))
     job.run_duration.CopyFrom(to_duration(3723))
+
+
+def an_estimate(ends_after_s: int) -> forecast_service_pb2.EstimateJobResponse:
+    """It starts after a minute, and ends so long after the epoch."""
+
+    def around(at_s: int) -> forecast_pb2.TimeRange:
+        early, late = to_timestamp(EPOCH_S + at_s), to_timestamp(EPOCH_S + at_s + 600)
+        return forecast_pb2.TimeRange(earliest_time=early, likely_time=early, latest_time=late)
+
+    answer = forecast_service_pb2.EstimateJobResponse(
+        start=around(60),
+        end=around(ends_after_s),
+        basis="estimate",
+        estimate_time=to_timestamp(EPOCH_S),
+        knows_resume_from=True,
+    )
+    answer.job.resources.gpu_count = 1
+    return answer
 
 
 def an_attempt(job_id: int, number: int, state: str = "running") -> job_pb2.Attempt:

@@ -14,6 +14,7 @@ from unittest.mock import patch
 from weakref import WeakKeyDictionary
 
 from dlq.v1 import agent_service_pb2 as wire
+from dlq_master.ahead import Ahead, _Made
 from dlq_master.control.attempts import reports
 from dlq_master.control.composition import starting
 from dlq_master.control.composition.handlers import HANDLERS
@@ -24,7 +25,7 @@ from dlq_master.control.loop.turn import Turn
 from dlq_master.control.nodes import nodes
 from dlq_master.control.nodes.contacts import Contacts
 from dlq_master.control.people import teams
-from dlq_master.control.stimuli import Caller, CancelJob, RankReports
+from dlq_master.control.stimuli import Caller, CancelJob, RankReports, ReleaseJob
 from dlq_master.leader.lease import LeaderLease
 from dlq_master.leader.row import HeldLease
 from dlq_master.model.attempts import gang
@@ -38,8 +39,10 @@ from dlq_master.policy.transit import kept_gpus
 from dlq_master.rpc.reports.agent_service import _Conversation
 from dlq_master.store.batch import Batch
 from dlq_master.store.port import CommitFailed
+from dlq_master.store.postgres import turns
+from dlq_master.store.postgres.tail import StoreTail
 from dlq_master.store.tables import codec
-from dlq_master.taking_part import Leadership
+from dlq_master.taking_part import Leadership, WarmRows
 from dlq_nodeagent.core import AgentCore
 from dlq_nodeagent.line.uplink import Uplink
 from dlq_nodeagent.ranks.pending import PendingReports
@@ -50,6 +53,7 @@ from world.cast import masters
 from world.cast.hosts import HostAttempt, NodeHost
 from world.cast.masters import Led
 from world.stage.disk import Disk, DiskHarmed, Door
+from world.stage.followed import TurnsHere
 from world.stage.lease_row import Candidate
 
 Plant = Callable[[Any, str, Any], None]
@@ -281,6 +285,18 @@ def cancels_the_ended(plant: Plant) -> None:
     plant(HANDLERS, CancelJob, cancel)  # type: ignore[arg-type] # its key
 
 
+@bug("a job that is let go is not looked at, although its dependency can never come true")
+def lets_go_for_ever(plant: Plant) -> None:
+    original = HANDLERS[ReleaseJob]
+
+    def release(turn: Turn, ask: Any) -> Any:
+        reply = original(turn, ask)
+        turn.state.jobs.gates.stirred.pop(ask.job_id, None)
+        return reply
+
+    plant(HANDLERS, ReleaseJob, release)  # type: ignore[arg-type] # its key
+
+
 @bug("a master that starts forgets which tasks of an array are in")
 def forgets_array_places(plant: Plant) -> None:
     plant(gates, "holds_place", lambda job: False)
@@ -409,6 +425,11 @@ def starts_the_unwanted(plant: Plant) -> None:
     plant(reports, "_turn_away", lambda turn, node_id, report, found: None)
 
 
+@bug("the first hello after a boot does not wait for the ends of before")
+def greets_before_the_ends(plant: Plant) -> None:
+    plant(AgentCore, "_awaits_ends", lambda self: False)
+
+
 @bug("an agent forgets an end when it has sent it")
 def forgets_ends_when_sent(plant: Plant) -> None:
     original = AgentCore._send_reports
@@ -534,6 +555,47 @@ def reads_after_its_lease(plant: Plant) -> None:
 @bug("a master leads on a database that has lost commits")
 def leads_on_lost_commits(plant: Plant) -> None:
     plant(LeaderLease, "_objection", lambda self, row: "")
+
+
+@bug("a standby that leads does not read the last turns")
+def leads_without_the_last_turns(plant: Plant) -> None:
+    """Nor does it remember that there were any: each of the two guards is enough."""
+    original = WarmRows.taken
+
+    def taken(self: WarmRows, fence: Any) -> Any:
+        self._read = lambda ready: self._tail is not None  # type: ignore[method-assign]
+        return original(self, fence)
+
+    plant(WarmRows, "taken", taken)
+    plant(TurnsHere, "of", lambda self, system: 0)
+
+
+@bug("a turn does not say which commands have been delivered")
+def keeps_delivered_commands(plant: Plant) -> None:
+    plant(turns._LISTS, "delivered", ("nothing", int))
+
+
+@bug("a standby counts the turns of a reading that has failed as read")
+def counts_failed_readings(plant: Plant) -> None:
+    original = StoreTail._changed
+
+    def changed(self: StoreTail, copy: Any, told: Any, newest: int) -> Any:
+        copy.number = newest
+        return original(self, copy, told, newest)
+
+    plant(StoreTail, "_changed", changed)
+
+
+@bug("a standby leads from what it had built before the last turns")
+def leads_from_what_was_built_before(plant: Plant) -> None:
+    plant(Ahead, "_followed", lambda self, loaded: self._made is not None)
+    plant(_Made, "is_of", lambda self, loaded: True)
+
+
+@bug("what a standby builds ahead keeps attempts that have ended")
+def builds_on_ended_attempts(plant: Plant) -> None:
+    plant(_Made, "_end_attempts", lambda self, loaded: None)
+    plant(_Made, "is_of", lambda self, loaded: True)
 
 
 @bug("the row is taken while another master holds it")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
@@ -18,7 +19,7 @@ from world.journal import plot_of
 from world.judging.history import Operation, is_linearizable
 from world.seeds import play, quiet, shrunk_seed, summed
 from world.shrink import kind_of, read_story
-from world.stage.plot import draw
+from world.stage.plot import Plot, draw
 
 HERE = Path(__file__).parent
 STORIES = sorted((HERE / "stories").glob("*.json"))
@@ -89,16 +90,38 @@ def test_a_story_that_once_broke_is_sound(path: Path) -> None:
             assert kind_of(story.play().broken) == kind_of(story.broken)
 
 
-def test_a_journal_is_played_as_the_plot_of_a_world() -> None:
-    first = World(4, draw(4))
+def submitted(plot: Plot) -> Counter[str]:
+    """How many of a plot's jobs came alone, as tasks, as members, and with a deadline."""
+    found = Counter[str]()
+    for act in plot.acts:
+        if act.what in ("submit", "submit_group"):
+            kind = "members" if "members" in act.facts else "tasks"
+            of_many = act.facts.get(kind, 0)
+            many = len(of_many) if kind == "members" and of_many else of_many
+            found[kind if many else "alone"] += many or 1
+            found["due"] += "due_s" in act.facts
+    return found
+
+
+@pytest.mark.parametrize("seed", [5, 14, 45])
+def test_a_journal_is_played_as_the_plot_of_a_world(seed: int) -> None:
+    """All that was accepted comes again, together where it came together; and so does trouble."""
+    first = World(seed, draw(seed))
     first.run()
     told = first.disk.rows
-    plot = plot_of(told, 4)
-    submits = [act for act in plot.acts if act.what == "submit"]
-    assert len(submits) == len(told.load().jobs) > 0
-    second = World(4, plot)
+    plot = plot_of(told, seed, trouble=False)
+    again, jobs = submitted(plot), told.load().jobs
+    arrays = [job.array for job in jobs if job.array is not None]
+    assert again["alone"] == sum(job.array is None for job in jobs)
+    assert again["tasks"] == sum(not array.members for array in arrays)
+    assert again["members"] == sum(bool(array.members) for array in arrays)
+    assert again["due"] == sum(bool(job.steps) for job in jobs)
+    starts = [event for event in told.events(0, 100_000) if event.kind == "master_started"]
+    kills = [act for act in plot.acts if act.what == "kill_master"]
+    assert len(kills) == len(starts) - 1
+    second = World(seed, plot)
     assert second.run().broken == ""
-    assert len(second.disk.rows.load().jobs) > len(submits) / 2
+    assert len(second.disk.rows.load().jobs) > len(jobs) / 2
 
 
 def test_answers_that_have_an_order() -> None:

@@ -1,6 +1,7 @@
 """A job that trains, saves when asked, and tells every loss.
 
     python -m benchmarks.gpu.jobs.train NOTES BYTES [--steps N] [--seconds S] [--no-further N]
+                                                    [--pace FILE]
 
 Notes: `begun`; `trains` with the step it begins with; `stepped` after that step; `noticed` and
 `saved` around a save; `ended` with all losses of this attempt, to the last bit, and the digest of
@@ -26,6 +27,7 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=1_000_000)
     parser.add_argument("--seconds", type=float, default=1e9)
     parser.add_argument("--step-s", type=float, default=0.0, help="no step is shorter")
+    parser.add_argument("--pace", type=Path, help="no more steps than this file has bytes")
     parser.add_argument("--no-further", type=int, default=0, help="than this step, before a pause")
     options = parser.parse_args()
     notes = Notes(options.notes)
@@ -41,6 +43,8 @@ def main() -> None:
     losses: list[str] = []
     began_s = time.monotonic()
     for step in range(first, options.steps):
+        while options.pace is not None and options.pace.stat().st_size <= step:
+            time.sleep(0.002)
         step_ends_s = time.monotonic() + options.step_s
         losses.append(model.step(step).hex())
         if step == first:

@@ -135,8 +135,7 @@ def begin(app: App, clusters: Clusters, hand: HandOver) -> None:
 
 def carry(app: App, clusters: Clusters, hand: HandOver, wishes: ManyWishes, words: str) -> HandOver:
     """Go on with it, and tell where the job is; `words` with the place of its name."""
-    carrier = Carrier(clusters.records, clusters.doors(), app.clock.now_s)
-    hand = carrier.go_on(hand.number, _patience(app).wait)
+    hand = carried(app, clusters, hand)
     if wishes.as_json:
         click.echo(document({"handover": handover_facts(hand)}))
     elif hand.state is HandOverState.PLACED:
@@ -145,6 +144,13 @@ def carry(app: App, clusters: Clusters, hand: HandOver, wishes: ManyWishes, word
     if failure is not None:
         refuse(app, failure, told=wishes.as_json)
     return hand
+
+
+def carried(app: App, clusters: Clusters, hand: HandOver) -> HandOver:
+    """Go on with it as long as the patience lasts. TryAgain: another process does."""
+    carrier = Carrier(clusters.records, clusters.doors(), app.clock.now_s)
+    patience = _patience(app)
+    return carrier.go_on(hand.number, patience.wait, patience.restored)
 
 
 def refuse(app: App, failure: DlqError, *, told: bool) -> NoReturn:
@@ -174,11 +180,10 @@ def failure_of(app: App, clusters: Clusters, hand: HandOver) -> DlqError | None:
 
 def settle(app: App, clusters: Clusters, hands: Sequence[HandOver]) -> list[HandOver]:
     """Go on with these, one after the other, and tell of those that another process holds."""
-    carrier = Carrier(clusters.records, clusters.doors(), app.clock.now_s)
     after = []
     for hand in hands:
         try:
-            after.append(carrier.go_on(hand.number, _patience(app).wait))
+            after.append(carried(app, clusters, hand))
         except DlqError as error:
             app.say(error.what)
             after.append(hand)

@@ -16,6 +16,7 @@ from dlq_common.errors import DlqError, InvalidRequest
 
 if TYPE_CHECKING:
     from dlq_broker.clusters_file import ClusterList, ListedCluster
+    from dlq_broker.data_file import DataList
     from dlq_broker.doors import ClusterDoor
     from dlq_broker.records import HandOverFiles
 
@@ -31,6 +32,7 @@ class Clusters:
         self._app = app
         self.path: Path = app.home / FILE
         self._apps: dict[str, App] = {}
+        self.only_there = False  # jobs go where their data is, and nowhere else
         self._now_s = app.clock.now_s()
 
     @cached_property
@@ -39,6 +41,13 @@ class Clusters:
         from dlq_broker.clusters_file import read_clusters
 
         return read_clusters(self.path)
+
+    @cached_property
+    def data(self) -> DataList:
+        """Declared data, and the ways to it."""
+        from dlq_broker.data_file import read_data
+
+        return read_data(self.path)
 
     @cached_property
     def records(self) -> HandOverFiles:
@@ -69,7 +78,12 @@ class Clusters:
             from dlq_broker.over_wire import WireCluster
 
         app, price = self.app(name), self.all[name].price
-        return WireCluster(name, _site(app), app.connection, self._now_s, price)
+        line = name, _site(app), app.connection, self._now_s, price
+        if not self.data.data:
+            return WireCluster(*line)
+        from dlq_broker.staging_door import StagingCluster
+
+        return StagingCluster(*line, data=self.data, only_there=self.only_there)
 
     def close(self) -> None:
         for app in self._apps.values():

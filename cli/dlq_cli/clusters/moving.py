@@ -1,16 +1,18 @@
-"""`dlq move`: a job that waits at one cluster of the list to another one.
+"""`dlq move`: a job at one cluster of the list to another one.
 
 It ends at its cluster before another one gets it. So it never waits at two, and it loses its place
-in line. A job that has run stays: its checkpoints lie where it ran.
+in line. A job that has run moves with its checkpoint, if both clusters reach the directory.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
 
 from dlq.v1 import job_pb2, job_service_pb2
-from dlq_broker.handover import HandOver, MovingJob, NextAct, digest_of
-from dlq_broker.offers import ClusterOffer, OfferAnswer
+from dlq_broker.handover import BeforeMove, HandOver, MovingJob, NextAct, digest_of
+from dlq_broker.offers import ClusterOffer, NoOffer, OfferAnswer
+from dlq_broker.over_wire import from_checkpoint
 from dlq_cli.app import App
 from dlq_cli.clusters.going import (
     ManyWishes,
@@ -24,12 +26,24 @@ from dlq_cli.clusters.going import (
 )
 from dlq_cli.clusters.listed import Clusters
 from dlq_cli.lists.select import one_job, own_spec
-from dlq_cli.words import shown_state
+from dlq_cli.words import ENDED, HOLD_KINDS, shown_state
 from dlq_client.jobs import Jobs
 from dlq_common.errors import IllegalTransition, InvalidRequest
 from dlq_common.text.wire import from_duration, from_timestamp, to_timestamp
 
-_WAITS = frozenset({"queued", "pending"})
+WAITS = ("queued", "pending")
+
+
+class MovableJob(NamedTuple):
+    """A job that may move from the cluster `at` to the clusters of `asked`."""
+
+    at: str
+    job: job_pb2.Job
+    runs: bool
+    saved: bool  # it runs, or has a checkpoint: another cluster must reach that
+    asked: tuple[str, ...]
+    spec: bytes
+    asks: bytes  # the spec in questions: one that runs is asked for as if it had saved
 
 
 def move_job(
@@ -39,56 +53,127 @@ def move_job(
 
     `anyway`: also where its own cluster has the best offer. Raises as `going.submit_to`.
     """
+    job = movable(clusters, at, name, wishes.to)
+    tell_open(app, clusters)
+    answers = answers_for(app, clusters, job, wishes.within_s)
+    ranking = ranked_by(answers, wishes.rule)
+    check_way_back(job, answers)
+    better = _better(ranking.order, at, anyway=anyway)
+    tell_offers(app, answers, ranking, better[:1], wishes)
+    if not better:
+        app.say(f"job {at}:{job.job.job_id} stays: no other cluster has a better offer")
+    if not better or wishes.test_only:
+        return None
+    hand = begin_move(app, clusters, job, better, answers, ranking.reasons.items())
+    return carry(app, clusters, hand, wishes, f"job {at}:{job.job.job_id} is {{}} now")
+
+
+def movable(clusters: Clusters, at: str, name: str, to: str) -> MovableJob:
+    """The job, and the clusters that may get it. Raises why it does not move."""
     jobs = Jobs(clusters.app(at).connection())
     job_id = one_job(jobs, name).job_id
     there = own_spec(jobs, job_id, jobs.caller)
     _check(there)
-    spec = _spec_of(there).SerializeToString(deterministic=True)
-    asked = [one.name for one in clusters.named(wishes.to) if one.name != at]
+    asked = tuple(one.name for one in clusters.named(to) if one.name != at)
     if not asked:
         raise InvalidRequest(f"--to names no other cluster than {at}")
-    tell_open(app, clusters)
-    answers = _answers(app, clusters, at, job_id, asked, spec, wishes)
-    ranking = ranked_by(answers, wishes.rule)
-    better = _better(ranking.order, at, anyway=anyway)
-    tell_offers(app, answers, ranking, better[:1], wishes)
-    if not better:
-        app.say(f"job {at}:{job_id} stays: no other cluster has a better offer")
-    if not better or wishes.test_only:
-        return None
-    order = (*(offer.cluster for offer in better), at)
+    spec = _spec_of(there).SerializeToString(deterministic=True)
+    runs = there.job.HasField("attempt_state")
+    saved = runs or bool(there.job.checkpoint.path)  # without one it begins anew anywhere
+    if saved:
+        asked = _with_its_checkpoints(clusters, at, there, asked)
+        spec += from_checkpoint(there, f"{at}-{job_id}")
+    asks = spec + _as_if_saved(there) if runs else spec
+    return MovableJob(at, there.job, runs, saved, asked, spec, asks)
+
+
+def answers_for(
+    app: App, clusters: Clusters, job: MovableJob, within_s: float
+) -> list[OfferAnswer]:
+    """Its own cluster is asked about the job as it is there, the others about a new one."""
+    doors = [clusters.door(name) for name in (job.at, *job.asked)]
+    waiting = {job.at: job.job.job_id}
+    return offers_of(app, clusters, doors, job.asks, within_s, waiting=waiting)
+
+
+def check_way_back(job: MovableJob, answers: Sequence[OfferAnswer]) -> None:
+    """Where all others refuse a job that has run, its own cluster must take its checkpoint back.
+    Raises IllegalTransition if that is not certain.
+    """
+    own = next(answer for answer in answers if answer.cluster == job.at)
+    if job.saved and isinstance(own, NoOffer):
+        what = f"job {job.at}:{job.job.job_id} stays, as {job.at} could not take it back: {own.why}"
+        raise IllegalTransition(what, id=job.job.job_id)
+
+
+def begin_move(
+    app: App,
+    clusters: Clusters,
+    job: MovableJob,
+    better: Sequence[ClusterOffer],
+    answers: Sequence[OfferAnswer],
+    reasons: Iterable[tuple[str, str]],
+) -> HandOver:
+    """Write the hand-over down: to one of the better offers, else to its own cluster again."""
+    order = (*(offer.cluster for offer in better), job.at)
+    before = BeforeMove.RUNS if job.runs else BeforeMove.WAITS
+    site = clusters.door(job.at).site
     hand = HandOver(
         number=new_number(app),
         made_s=app.clock.now_s(),
-        name=there.job.name,
-        digest=digest_of(spec),
-        spec=spec,
+        name=job.job.name,
+        digest=digest_of(job.spec),
+        spec=job.spec,
         order=order,
         sites=tuple(clusters.door(cluster).site for cluster in order),
         answers=tuple(answers),
-        reasons=tuple(ranking.reasons.items()),
-        act=NextAct.TAKE,
-        moving=MovingJob(at, clusters.door(at).site, job_id, there.job.version),
+        reasons=tuple(reasons),
+        act=NextAct.PAUSE if job.runs else NextAct.TAKE,
+        moving=MovingJob(job.at, site, job.job.job_id, job.job.version, before),
     )
     begin(app, clusters, hand)
-    return carry(app, clusters, hand, wishes, f"job {at}:{job_id} is {{}} now")
+    return hand
 
 
 # --- helpers, in order of use ---------------------------------------------------------------------
 
 
 def _check(there: job_service_pb2.GetJobResponse) -> None:
-    """Only a job that waits, has never run, and stands alone."""
+    """A job that waits, or has run and can go on from a checkpoint; and it stands alone."""
     job, state = there.job, shown_state(there.job)
-    if state not in _WAITS or job.attempt_count:
-        has = "has run already" if job.attempt_count else f"is {state}"
+    paused = HOLD_KINDS.get(job.hold_kind) == "paused"
+    held = state == "held" and not paused
+    if state in ENDED or held:
         raise IllegalTransition(
-            f"job {job.job_id} {has}: only a job that waits, and has never run, moves",
+            f"job {job.job_id} is {state}: only a job that waits, runs or is paused moves",
             id=job.job_id, state=state,
         )  # fmt: skip
     if job.HasField("array_task") or there.spec.HasField("dependency"):
         what = "is of an array or a group" if job.HasField("array_task") else "waits for other jobs"
         raise InvalidRequest(f"job {job.job_id} {what}, and these are of one cluster")
+    if there.spec.HasField("interactive"):
+        raise InvalidRequest(f"job {job.job_id} is tied to its client")
+
+
+def _with_its_checkpoints(
+    clusters: Clusters, at: str, there: job_service_pb2.GetJobResponse, asked: Sequence[str]
+) -> tuple[str, ...]:
+    """The clusters that reach the checkpoints of a job that has run. IllegalTransition: none."""
+    job, saves = there.job, there.spec.checkpoint
+    failed = f"job {job.job_id} has run already"
+    if not saves.directory:
+        raise IllegalTransition(
+            f"{failed}, and its checkpoints are where its cluster keeps them",
+            id=job.job_id, hint="a job with --checkpoint-dir can move",
+        )  # fmt: skip
+    own = clusters.all[at]
+    found = tuple(name for name in asked if clusters.all[name].shares(saves.directory, own))
+    if not found:
+        raise IllegalTransition(
+            f"{failed}, and no other cluster of --to reaches {saves.directory}",
+            id=job.job_id, hint=f"{clusters.path} says it for both: storage = [...]",
+        )  # fmt: skip
+    return found
 
 
 def _spec_of(there: job_service_pb2.GetJobResponse) -> job_pb2.JobSpec:
@@ -104,18 +189,12 @@ def _spec_of(there: job_service_pb2.GetJobResponse) -> job_pb2.JobSpec:
     return spec
 
 
-def _answers(
-    app: App,
-    clusters: Clusters,
-    at: str,
-    job_id: str,
-    asked: Sequence[str],
-    spec: bytes,
-    wishes: ManyWishes,
-) -> list[OfferAnswer]:
-    """Its own cluster is asked about the job as it waits there, the others about a new one."""
-    doors = [clusters.door(at), *(clusters.door(name) for name in asked)]
-    return offers_of(app, clusters, doors, spec, wishes.within_s, waiting={at: job_id})
+def _as_if_saved(there: job_service_pb2.GetJobResponse) -> bytes:
+    """A cluster that cannot begin from a checkpoint makes no offer then."""
+    more = job_pb2.JobSpec()
+    if not there.spec.checkpoint.marker:
+        more.checkpoint.resume_from = there.spec.checkpoint.directory
+    return more.SerializeToString()
 
 
 def _better(order: Sequence[ClusterOffer], at: str, *, anyway: bool) -> list[ClusterOffer]:

@@ -55,7 +55,7 @@ def _row(
         _span(answer.end, look),
         answer.promise,
         "" if answer.cost is None else f"{answer.cost:.2f}",
-        clean_line(reasons.get(answer.cluster, "") + _lateness_words(answer)),
+        clean_line(reasons.get(answer.cluster, "") + _lateness_words(answer) + data_words(answer)),
     ]
 
 
@@ -65,6 +65,14 @@ def _lateness_words(offer: ClusterOffer) -> str:
         return ""
     last = "its last job" if offer.late_jobs == 1 else f"its last {offer.late_jobs} jobs"
     return f"; counts {format_duration(offer.late_s)} later than offered, as {last} started late"
+
+
+def data_words(offer: ClusterOffer) -> str:
+    """The words for an offer that begins with staging."""
+    if not offer.data_bytes:
+        return ""
+    span = format_duration(offer.data_s)
+    return f"; {offer.data_bytes / 1e9:.1f} GB of data come first, in about {span}"
 
 
 def _span(span: TimeSpan | None, look: OutputLook) -> str:
@@ -93,6 +101,8 @@ def offer_facts(answer: OfferAnswer, reasons: Mapping[str, str]) -> dict[str, An
         "cost": None if offer.cost is None else round(offer.cost, 4),
         "late_seconds": offer.late_s or None,
         "late_job_count": offer.late_jobs or None,
+        "data_bytes": offer.data_bytes or None,
+        "data_seconds": offer.data_s or None,
         "error": refused.reason or None,
         "why": refused.why or reasons.get(answer.cluster),
     }

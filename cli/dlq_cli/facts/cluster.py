@@ -116,6 +116,18 @@ revocation_facts = described(
     admin_service_pb2.Revocation, "kind name create_time created_by? reason?"
 )
 
+grant_facts = described(
+    admin_service_pb2.Grant,
+    "serial organisation held cluster_name ca_fingerprint team accounts limits create_time "
+    "expire_time state? used_gpu_seconds period_gpu_seconds account_time guests users reason?",
+    limits=described(
+        admin_service_pb2.GrantLimits,
+        "gpu_count gpu_hours? period_days queues running_job_count? guaranteed_gpu_count "
+        "quota_gpu_count",
+    ),
+    guests=described(admin_service_pb2.Guest, "name account"),
+)
+
 authority_facts = described(
     admin_service_pb2.AuthorityFacts,
     "fingerprint next_fingerprint? changing expire_time members",

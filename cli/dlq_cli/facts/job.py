@@ -70,7 +70,7 @@ checkpoint_facts = described(job_pb2.Checkpoint, "path step commit_time attempt"
 
 # Off its GPUs without a save; null: it is not.
 suspension_facts = described(
-    job_pb2.Suspension, "phase since_time for_job_id? memory_bytes nodes=node_ids"
+    job_pb2.Suspension, "phase since_time for_job_id? memory_bytes nodes=node_ids end_time"
 )
 
 progress_facts = described(job_pb2.Progress, "step total_step_count loss beat_time")

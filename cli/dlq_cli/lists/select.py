@@ -159,6 +159,10 @@ def _range(jobs: Jobs, first: int, last: int, text: str) -> list[str]:
 
 def _by_name(jobs: Jobs, name: str) -> job_pb2.Job:
     """The one job of this name: among the living ones, else among all."""
+    if not name.strip():  # it would fit every job
+        raise InvalidRequest(
+            "the word for a job is empty", hint="is a variable of a script not set?"
+        )
     found = jobs.list(name=name).jobs
     alive = [job for job in found if not has_ended(job)]
     candidates = alive or found

@@ -440,6 +440,8 @@ def _suspended(job: job_pb2.Job, look: OutputLook) -> str:
     held = f"{approximate_size(out.memory_bytes)} in the memory of {', '.join(out.node_ids)}"
     what = _PHASES.get(out.phase, held)
     whom = f"for job {out.for_job_id}" if out.for_job_id else "until dlq resume"
+    if out.HasField("end_time"):
+        whom += f" or {when(from_timestamp(out.end_time), look)}"
     return f"{what}, {whom}, since {when(from_timestamp(out.since_time), look)}"
 
 

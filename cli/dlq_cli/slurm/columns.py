@@ -13,11 +13,12 @@ from typing import Generic, NamedTuple, TypeVar
 import click
 
 from dlq_cli.output.render import clean_line, clean_lines
+from dlq_cli.slurm.words import column_width
 
 Row = TypeVar("Row")
 
-_LETTER = re.compile(r"([^%]*)%(\.?)(\d*)(.)", re.DOTALL)
-_NAMED = re.compile(r"([^:]*)(?::(\.?)(\d*)(.*))?", re.DOTALL)
+_LETTER = re.compile(r"([^%]*)%(\.?)([0-9]*)(.)", re.DOTALL)
+_NAMED = re.compile(r"([^:]*)(?::(\.?)([0-9]*)(.*))?", re.DOTALL)
 _NAME_WIDTH = 20  # of -O, where none is said
 
 
@@ -80,7 +81,7 @@ class FieldTable(Generic[Row]):
                 click.echo(f"{self._kind}{letter}", err=True)
                 columns.append(LaidOut(None, before=found[0]))
             else:
-                columns.append(LaidOut(field, int(width or 0), bool(right), before))
+                columns.append(LaidOut(field, column_width(width) or 0, bool(right), before))
         if text[end:]:
             columns.append(LaidOut(None, before=text[end:]))
         return columns
@@ -100,8 +101,16 @@ class FieldTable(Generic[Row]):
                 said = f"{self._program}: error: Invalid job format specification: "
                 click.echo(f"{said}{clean_line(word.partition(':')[0])}", err=True)
                 continue
-            width = int(found[3]) if found[3] else _NAME_WIDTH
-            columns.append(LaidOut(field, width, found[2] == ".", "", found[4] or ""))
+            width = column_width(found[3] or "")
+            columns.append(
+                LaidOut(
+                    field,
+                    _NAME_WIDTH if width is None else width,
+                    found[2] == ".",
+                    "",
+                    found[4] or "",
+                )
+            )
         return columns
 
 

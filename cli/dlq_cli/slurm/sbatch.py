@@ -22,7 +22,7 @@ from dlq_cli.slurm.batch_script import read_batch_script
 from dlq_cli.slurm.input_variables import options_of, own_environment
 from dlq_cli.slurm.jobs.origin import origin_of
 from dlq_cli.slurm.words import no_cluster
-from dlq_cli.spec.caller import caller_layer, own_limits
+from dlq_cli.spec.caller import caller_layer, callers_directory, own_limits
 from dlq_cli.spec.check import doubts
 from dlq_cli.spec.merge import merge, stacked
 from dlq_cli.spec.message import to_message
@@ -189,7 +189,7 @@ def spec_of(
     )
     layer |= _submitit(text, layer)
     merged = merge([layer], own_environment(os.environ))
-    return finish(merged, directory=os.getcwd(), arguments=tuple(arguments))
+    return finish(merged, directory=callers_directory(merged), arguments=tuple(arguments))
 
 
 def _batch(options: Sequence[Option], rest: Sequence[str]) -> _BatchScript:

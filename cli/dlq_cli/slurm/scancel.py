@@ -57,6 +57,7 @@ Usage: scancel [-A account] [--batch] [--full] [--interactive] [-n job_name]
                [-t PENDING | RUNNING | SUSPENDED] [--usage] [-u user_name]
                [--hurry] [-V] [-v] [-w hosts...] [--wckey=wckey]
                [job_id[_array_id][.step_id]]"""
+_TEXTS = ("name", "partition", "account", "qos")
 _FILTERS = frozenset(
     {"account", "me", "name", "nodelist", "partition", "qos", "reservation", "state", "user",
      "wckey"}
@@ -99,6 +100,8 @@ def main(app: App, words: Sequence[str]) -> None:
     for word in ids:
         if not _ID.fullmatch(word):
             raise SlurmSays(f"scancel: error: Invalid job id {word[:40]}")
+    if "" in given.rest and any(given.rest):  # of a variable that is not set: not only the others
+        raise SlurmSays("scancel: error: Invalid job id ")
     filtered = bool(given.options.keys() & _FILTERS)
     if not ids and not filtered:
         raise SlurmSays("scancel: error: No job identification provided")
@@ -136,12 +139,15 @@ def _order(given: SlurmWords) -> _Order:
 
 
 def _filter(app: App, given: SlurmWords) -> Callable[[SeenJob], bool]:
+    """Whether a job is meant. As in Slurm an empty word means no job, and not every one: scripts
+    have `scancel -n "$NAME"`, and the variable may not be set.
+    """
     states = _states(given)
     said = given.options
-    user = app.connection().identity.user if "me" in said else _user(said.get("user", ""))
+    user = app.connection().identity.user if "me" in said else _user(said.get("user"))
     nodes = set(expand_hostlist(said["nodelist"])) if said.get("nodelist") else set()
-    texts = {name: said.get(name, "") for name in ("name", "partition", "account", "qos")}
-    nothing = bool(said.get("reservation") or said.get("wckey"))
+    texts = {name: said[name] for name in _TEXTS if name in said}
+    nothing = "reservation" in said or "wckey" in said
 
     def keep(job: SeenJob) -> bool:
         of_job = {
@@ -153,8 +159,8 @@ def _filter(app: App, given: SlurmWords) -> Callable[[SeenJob], bool]:
             and not nothing
             and (not user or job.job.user == user)
             and (not states or queue_state(job.job) in states)
-            and (not nodes or bool(nodes & set(job.nodes)))
-            and all(not text or of_job[name] == text for name, text in texts.items())
+            and ("nodelist" not in said or bool(nodes & set(job.nodes)))
+            and all(text and of_job[name] == text for name, text in texts.items())
         )
 
     return keep
@@ -162,7 +168,8 @@ def _filter(app: App, given: SlurmWords) -> Callable[[SeenJob], bool]:
 
 def _states(given: SlurmWords) -> frozenset[str]:
     found = set()
-    for word in given.listed("state"):
+    words = given.listed("state")
+    for word in words if words or "state" not in given.options else [""]:
         long = WORDS.get(word.upper(), word.upper())
         if long not in WORDS.values():
             raise SlurmSays(
@@ -173,8 +180,8 @@ def _states(given: SlurmWords) -> frozenset[str]:
     return frozenset(found)
 
 
-def _user(word: str) -> str:
-    if not word:
+def _user(word: str | None) -> str:
+    if word is None:
         return ""
     try:
         return pwd.getpwuid(int(word)).pw_name if word.isdecimal() else pwd.getpwnam(word).pw_name

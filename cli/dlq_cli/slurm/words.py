@@ -13,6 +13,9 @@ from dlq_cli.app import App
 from dlq_cli.output.said import SlurmSays, unknown_option
 from dlq_common.errors import InvalidRequest
 
+_DIGITS = re.compile(r"\d+", re.ASCII)
+_WIDTH = re.compile(r"-?\d+", re.ASCII)
+_WIDEST = 1 << 16
 _COMPONENT = re.compile(r"([0-9]+)\+([0-9]+)(?=$|\.)", re.ASCII)
 
 
@@ -48,6 +51,12 @@ class SlurmWords(NamedTuple):
     def listed(self, name: str) -> list[str]:
         """The values of an option that takes a list with commas."""
         return [word.strip() for word in self.options.get(name, "").split(",") if word.strip()]
+
+    def names_nothing(self, *lists: str) -> bool:
+        """Whether one of these lists is given and empty. As in Slurm it means none, and not all: a
+        script has it of a variable that is not set.
+        """
+        return any(name in self.options and not self.listed(name) for name in lists)
 
 
 def read(grammar: Grammar, words: Sequence[str]) -> SlurmWords:
@@ -165,9 +174,25 @@ def seconds_between(given: SlurmWords, program: str) -> int | None:
     text = given.options.get("iterate")
     if text is None:
         return None
-    if not text.isdecimal() or int(text) < 1:
+    every_s = whole_seconds(text)
+    if not every_s:
         raise SlurmSays(f"{program}: error: --iterate={text[:40]}", "")
-    return int(text)
+    return every_s
+
+
+def whole_seconds(text: str) -> int | None:
+    """A number of seconds, a century at most; None: it is none."""
+    return int(text[:9]) if _DIGITS.fullmatch(text) else None
+
+
+def column_width(text: str) -> int | None:
+    """The width that a user gives a column, negative for the left side; None: it is none.
+
+    A line that is wider than any terminal would take the memory of the host.
+    """
+    if not _WIDTH.fullmatch(text):
+        return None
+    return max(-_WIDEST, min(int(text[:8]), _WIDEST))
 
 
 def ended(code: int) -> None:

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import os
 import resource
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from contextlib import suppress
 from pathlib import Path
 
 from dlq_cli.output.said import SlurmSays
 from dlq_cli.spec.values.given import Given, Layer
+from dlq_common.errors import InvalidRequest
 from dlq_common.job_fields.table.job import UMASK
 from dlq_common.text.soft_limits import NAMES, UNLIMITED, read_limit_names
 
@@ -74,3 +75,15 @@ def _hard(name: str) -> int:
 
 def _told(value: int) -> int:
     return UNLIMITED if value < 0 else value
+
+
+def callers_directory(merged: Container[str]) -> str:
+    """The caller's present directory, which a job runs in that names no other."""
+    try:
+        return os.getcwd()
+    except OSError:
+        if "workdir" in merged:
+            return "/"
+        raise InvalidRequest(
+            "your present directory is gone", hint="name the job's with --chdir"
+        ) from None

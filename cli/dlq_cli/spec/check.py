@@ -14,8 +14,11 @@ from dlq_cli.spec.toml_yaml import SUFFIXES, read_spec_file
 from dlq_cli.spec.validate import Spec, finish
 from dlq_cli.spec.values.given import Notes, collected
 from dlq_common.errors import InvalidRequest
+from dlq_common.job_fields.table.container import IMAGE
+from dlq_common.job_fields.table.job import WORKDIR
 from dlq_common.job_fields.table.order import RUN_ESTIMATE, STEPS, TIME_LIMIT
 from dlq_common.job_fields.table.output_files import OPEN_MODE, STDERR, STDOUT
+from dlq_common.text.names import shown
 from dlq_common.text.output_patterns import is_of_each_task
 
 
@@ -71,6 +74,7 @@ def doubts(spec: Spec) -> Iterator[str]:
     yield from _deadline_doubts(spec)
     yield from _warning_doubts(spec)
     yield from _shared_file_doubts(spec)
+    yield from _missing_place_doubts(spec)
 
 
 def _deadline_doubts(spec: Spec) -> Iterator[str]:
@@ -124,4 +128,20 @@ def _shared_file_doubts(spec: Spec) -> Iterator[str]:
             yield (
                 f"{spec.origins.get(field.key, flag)}: all tasks of the array write this file, and "
                 "each empties it when it starts: name %a in it, or say --open-mode append"
+            )
+
+
+def _missing_place_doubts(spec: Spec) -> Iterator[str]:
+    """A job whose output files have no directory fails when it starts, perhaps days later. Where
+    the working directory is not here either, this host does not know.
+    """
+    workdir = spec.of(WORKDIR)
+    if spec.of(IMAGE) is not None or not workdir or not os.path.isdir(workdir):
+        return
+    for field, flag in ((STDOUT, "--output"), (STDERR, "--error")):
+        place = os.path.dirname(spec.of(field) or "")
+        if place and "%" not in place and not os.path.isdir(os.path.join(workdir, place)):
+            yield (
+                f"{spec.origins.get(field.key, flag)}: there is no directory {shown(place)} here, "
+                "and the job fails where its node has none"
             )

@@ -83,6 +83,8 @@ _WORDS: Mapping[str, str] = {
     "`image_secret`, a secret's name": "registry_auth image_pull_secret",
     "`mounts`, a list of SRC:DST": "bind_mounts binds",
     "`shm_size` under resources": "shm_size shm",
+    "`stdout` under output": "stdout log log_file logfile",
+    "`stderr` under output": "stderr error",
 }
 SYNONYMS: Mapping[str, str] = {
     word: meant for meant, words in _WORDS.items() for word in words.split()

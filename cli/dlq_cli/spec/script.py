@@ -39,7 +39,8 @@ def decode_script(content: bytes, name: str) -> str:
             name, f"larger than a script may be ({LARGEST_SCRIPT_BYTES // 1024} KiB)", hint=program
         )
     if not content.strip():
-        raise wrong(name, "it is empty")
+        hint = "name a script or a spec, or -- COMMAND" if name == "stdin" else ""
+        raise wrong(name, "it is empty", hint=hint)
     try:
         # A byte order mark before `#!` would keep the kernel from running it.
         text = content.decode("utf-8-sig")

@@ -16,6 +16,8 @@ _VOUCHED = re.compile(r"([^ ]+) ([0-9]{1,7})", re.ASCII)
 _URI = re.compile(r"dlq://([^/]+)/([^/]+)/([^/]+)")
 
 LIFETIME_S = 30 * 86_400.0
+# Of a guest of another organisation; the introduction for it ends sooner.
+GUEST_LIFE_S = 4 * 3_600.0
 CA_LIFETIME_S = 10 * 365 * 86_400.0
 
 # Hosts disagree about the time. A certificate is valid from this instant (2020-01-01), so that a

@@ -30,9 +30,18 @@ from dlq_common.identity.facts import (
     vouched_in,
     vouched_word,
 )
-from dlq_common.text.names import check_node_name, check_user_name, check_word
+from dlq_common.text.names import (
+    GUEST_MARK,
+    check_node_name,
+    check_person_name,
+    check_user_name,
+    check_word,
+)
 
 LARGEST_REQUEST_BYTES = 16 * 1024
+EXCHANGE_NAME = "dlq-exchange"
+EXCHANGE_LIFE_S = 3_600.0
+_DOCUMENT_SIGNING = x509.ObjectIdentifier("1.3.6.1.5.5.7.3.36")  # RFC 9336
 
 
 class Role(StrEnum):
@@ -44,11 +53,18 @@ class Role(StrEnum):
     INFERENCE = "inference"
     NOTIFIER = "notifier"
     WEB = "web"
+    GUEST = "guest"
     NODE = "node"
     MASTER = "master"
+    EXCHANGE = "exchange"
 
 
-PEOPLE = frozenset({Role.USER, Role.OPERATOR, Role.ADMIN, Role.INFERENCE, Role.NOTIFIER, Role.WEB})
+PEOPLE = frozenset(
+    {
+        *(Role.USER, Role.OPERATOR, Role.ADMIN, Role.INFERENCE, Role.NOTIFIER, Role.WEB),
+        Role.GUEST,
+    }
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +120,7 @@ class Authority:
         self._chain = (certificate, *above)
         for lower, upper in zip(self._chain, (*above, self._chain[-1]), strict=True):
             _check_signed(lower, upper)
-        self.cluster = _ca_cluster(certificate)
+        self.cluster = ca_cluster(certificate)
 
     @classmethod
     def create(cls, cluster: str, now_s: float, *, signs_authorities: bool = False) -> Authority:
@@ -257,9 +273,11 @@ class Authority:
     def _sign_person(
         self, request: bytes, name: str, role: Role, now_s: float, life_s: float, unit: str
     ) -> bytes:
-        check_user_name(name)
+        check_person_name(name)
         if role not in PEOPLE:
             raise ValueError(f"{role} is not a role of people")
+        if (role is Role.GUEST) is not (GUEST_MARK in name):
+            raise ValueError(f"{name} cannot have the role {role}")
         usages = (ExtendedKeyUsageOID.CLIENT_AUTH,)
         return self._sign(request, name, role, now_s, usages, (), life_s, unit)
 
@@ -279,6 +297,14 @@ class Authority:
             now_s,
             (ExtendedKeyUsageOID.SERVER_AUTH,),
             (x509.DNSName(SERVER_NAME),),
+        )
+
+    def sign_exchange(self, request: bytes, now_s: float) -> bytes:
+        """A certificate for a key that signs documents for other organisations (signed.py); it
+        opens no door.
+        """
+        return self._sign(
+            request, EXCHANGE_NAME, Role.EXCHANGE, now_s, (_DOCUMENT_SIGNING,), (), EXCHANGE_LIFE_S
         )
 
     def _sign(
@@ -482,7 +508,8 @@ def _key_usage(*, signs_certificates: bool) -> x509.KeyUsage:
     )
 
 
-def _ca_cluster(certificate: x509.Certificate) -> str:
+def ca_cluster(certificate: x509.Certificate) -> str:
+    """The cluster of a CA. ValueError when its certificate names none."""
     names = certificate.subject.get_attributes_for_oid(NameOID.ORGANIZATION_NAME)
     if len(names) != 1:
         raise ValueError("the CA's certificate does not name its cluster")

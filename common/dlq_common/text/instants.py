@@ -23,6 +23,7 @@ _DAILY = {
     "midnight": (0, 0, 0), "tomorrow": (0, 0, 0), "elevenses": (11, 0, 0), "noon": (12, 0, 0),
     "fika": (15, 0, 0), "teatime": (16, 0, 0),
 }  # fmt: skip
+LATEST_S = 32_503_680_000  # the year 3000
 _FORMS = "write HH:MM, 2026-12-01T08:00, now+2hours or now+90m"
 
 
@@ -44,8 +45,15 @@ def parse_instant(text: str, *, now_s: float, zone: tzinfo) -> float:
     A time of day is the next such time, and so are `noon` and `midnight` (or `tomorrow`). A bare
     number behind `now+` is seconds, as in Slurm. A date without an offset is in `zone`, the
     caller's own. Slurm's dates (010127, 01/01/27) begin with the month, and without a year they are
-    the next such day. ValueError names the forms.
+    the next such day. ValueError names the forms, or the years that an instant may be in.
     """
+    at_s = _instant_s(text, now_s, zone)
+    if not 0 <= at_s < LATEST_S:  # what a calendar can show in every zone
+        raise ValueError(f"{text!r} is not an instant between 1970 and the year 3000")
+    return at_s
+
+
+def _instant_s(text: str, now_s: float, zone: tzinfo) -> float:
     compact = text.strip()
     if found := _NOW_PLUS.fullmatch(compact):
         return now_s + (_offset(found[1], text) if found[1] else 0.0)
@@ -62,8 +70,8 @@ def parse_instant(text: str, *, now_s: float, zone: tzinfo) -> float:
     aware = instant if instant.tzinfo else instant.replace(tzinfo=zone)
     try:
         return aware.timestamp()
-    except OverflowError:
-        raise ValueError(f"{text!r} is not an instant that a calendar here can hold") from None
+    except (OverflowError, ValueError):  # the years 1 and 9999, in zones where they end
+        return -1.0
 
 
 def _offset(offset: str, text: str) -> float:

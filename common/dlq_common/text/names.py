@@ -19,6 +19,9 @@ LARGEST_ENV_BYTES = 1024 * 1024
 
 _WORD = re.compile(r"[a-z0-9][a-z0-9_-]{0,62}", re.ASCII)
 _USER = re.compile(r"[a-z_][a-z0-9_.-]{0,31}", re.ASCII)
+_ORGANISATION = re.compile(r"[a-z0-9][a-z0-9-]{0,30}", re.ASCII)
+# Of a guest: USER@ORGANISATION. No user of this cluster has such a name.
+GUEST_MARK = "@"
 # The second form is that of functions that a bash exports, such as `module`.
 _ENV_NAME = re.compile(
     r"[A-Za-z_][A-Za-z0-9_]{0,255}|BASH_FUNC_[A-Za-z0-9_.:+-]{1,240}%%", re.ASCII
@@ -62,6 +65,25 @@ def check_user_name(name: str) -> str:
     """A portable POSIX login name of at most 32 characters."""
     if not _USER.fullmatch(name):
         raise ValueError(f"user name {shown(name)} is not allowed: it is not a POSIX login name")
+    return name
+
+
+def check_organisation(name: str) -> str:
+    """The word by which a cluster calls another organisation; a part of the names of its guests."""
+    if not _ORGANISATION.fullmatch(name):
+        raise ValueError(
+            f"organisation {shown(name)} is not allowed: use up to 31 lower-case letters, digits "
+            "and -"
+        )
+    return name
+
+
+def check_person_name(name: str) -> str:
+    """The name of a user, or of a guest of another organisation: `ann@orga`."""
+    user, mark, organisation = name.partition(GUEST_MARK)
+    check_user_name(user)
+    if mark:
+        check_organisation(organisation)
     return name
 
 

@@ -308,6 +308,8 @@ class SuspensionConfig:
     longest: Seconds = Seconds(3600.0)  # off its GPUs for another job; then its checkpoint counts
     wait: Seconds = Seconds(60.0)  # for the job that it left for, to start
     move: Seconds = Seconds(120.0)  # off its GPUs, or back; then it is given up
+    # Off its GPUs by a person's wish: then it comes back to save, and is paused. 0s: no limit.
+    by_person: Seconds = Seconds(0.0)
 
     def rules(self) -> SuspendRules:
         """As the core wants them."""

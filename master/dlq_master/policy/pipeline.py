@@ -109,7 +109,12 @@ def at_boundary(view: View, policy: Policy) -> Outcome:
 
 def lineup(view: View, policy: Policy) -> Lineup:
     """All jobs in the order of the policy."""
-    return policy.order.lineup(view, policy.guards.margin)
+    order = policy.order.lineup(view, policy.guards.margin)
+    if not view.cluster.claims.out:
+        return order
+    from dlq_master.policy.order.suspended import out_places
+
+    return order._replace(out=out_places(view, order, policy.guards.margin, policy.order.anew))
 
 
 def wake_at_s(cluster: Cluster, policy: Policy, now_s: float) -> float | None:

@@ -27,8 +27,11 @@ def stop_s(cluster: Cluster, job: Job, attempt: Attempt | None, now_s: float) ->
 
 def expected_end_s(job: Job, attempt: Attempt, began_s: float | None) -> float:
     """By its estimate, or else its time limit; inf: nobody knows. The rest of its work takes as
-    long as its live attempt needs on its GPUs. `began_s`: when that attempt started, or will.
+    long as its live attempt needs on its GPUs. `began_s`: when that attempt started, or will. While
+    it is suspended nobody knows.
     """
+    if attempt.is_out:
+        return inf
     left_s = job.limit_at_start_s
     if job.duration_estimate_s is not None:
         width = attempt.lease.allocation.width

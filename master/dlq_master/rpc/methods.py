@@ -5,12 +5,14 @@ A method that is missing here is refused to everybody.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from types import MappingProxyType
+from typing import Any
 
 from dlq_master.rpc.calls.call import Call
 from dlq_master.rpc.calls.roles import (
     ADMINS,
+    GREETED,
     HEARERS,
     LENDERS,
     LOOKERS,
@@ -20,6 +22,7 @@ from dlq_master.rpc.calls.roles import (
     NOTIFIERS,
     OPERATORS,
     USERS,
+    VISITORS,
     WEB,
     RpcMethod,
 )
@@ -45,30 +48,52 @@ async def _health(call: Call, request: object) -> object:
     return await getattr(call.parts.health, call.path.rsplit("/", 1)[-1])(request, call.context)
 
 
+def _of_grants(name: str) -> Callable[[Call, Any], Awaitable[object]]:
+    """A handler of `grant_service`, which most masters never load."""
+
+    async def handle(call: Call, request: Any) -> object:
+        from dlq_master.rpc.cluster import grant_service
+
+        return await getattr(grant_service, name)(call, request)
+
+    return handle
+
+
+def _of_guests(name: str) -> Callable[[Call, Any], Awaitable[object]]:
+    """A handler of `guests`, likewise."""
+
+    async def handle(call: Call, request: Any) -> object:
+        from dlq_master.rpc.people import guests
+
+        return await getattr(guests, name)(call, request)
+
+    return handle
+
+
 SERVICES: Mapping[str, Mapping[str, RpcMethod]] = {
     "dlq.v1.JobService": {
-        "SubmitJob": RpcMethod(USERS, jobs.submit_job, changes=True),
-        "SubmitJobs": RpcMethod(USERS, submitting.submit_jobs, changes=True),
-        "WithdrawSubmission": RpcMethod(USERS, submitting.withdraw_submission, changes=True),
-        "GetJob": RpcMethod(USERS, jobs.get_job),
-        "ListJobs": RpcMethod(USERS, jobs.list_jobs),
-        "ListSteps": RpcMethod(USERS, steps.list_steps),
-        "CancelJob": RpcMethod(USERS, jobs.cancel_job, changes=True),
-        "CancelJobs": RpcMethod(USERS, cancelling.cancel_jobs, changes=True),
-        "HoldJob": RpcMethod(USERS, jobs.hold_job, changes=True),
-        "ReleaseJob": RpcMethod(USERS, jobs.release_job, changes=True),
-        "PauseJob": RpcMethod(USERS, jobs.pause_job, changes=True),
-        "ResumeJob": RpcMethod(USERS, jobs.resume_job, changes=True),
-        "UpdateJob": RpcMethod(USERS, jobs.update_job, changes=True),
-        "RequeueJob": RpcMethod(USERS, jobs.requeue_job, changes=True),
-        "SignalJob": RpcMethod(USERS, jobs.signal_job, changes=True),
-        "CheckpointJob": RpcMethod(USERS, jobs.checkpoint_job, changes=True),
-        "ExplainJob": RpcMethod(USERS, jobs.explain_job),
-        "ListEvents": RpcMethod(USERS, jobs.list_events),
+        "SubmitJob": RpcMethod(VISITORS, jobs.submit_job, changes=True),
+        "SubmitJobs": RpcMethod(VISITORS, submitting.submit_jobs, changes=True),
+        "WithdrawSubmission": RpcMethod(VISITORS, submitting.withdraw_submission, changes=True),
+        "GetJob": RpcMethod(VISITORS, jobs.get_job),
+        "ListJobs": RpcMethod(VISITORS, jobs.list_jobs),
+        "ListSteps": RpcMethod(VISITORS, steps.list_steps),
+        "CancelJob": RpcMethod(VISITORS, jobs.cancel_job, changes=True),
+        "CancelJobs": RpcMethod(VISITORS, cancelling.cancel_jobs, changes=True),
+        "HoldJob": RpcMethod(VISITORS, jobs.hold_job, changes=True),
+        "ReleaseJob": RpcMethod(VISITORS, jobs.release_job, changes=True),
+        "PauseJob": RpcMethod(VISITORS, jobs.pause_job, changes=True),
+        "ResumeJob": RpcMethod(VISITORS, jobs.resume_job, changes=True),
+        "UpdateJob": RpcMethod(VISITORS, jobs.update_job, changes=True),
+        "RequeueJob": RpcMethod(VISITORS, jobs.requeue_job, changes=True),
+        "SignalJob": RpcMethod(VISITORS, jobs.signal_job, changes=True),
+        "CheckpointJob": RpcMethod(VISITORS, jobs.checkpoint_job, changes=True),
+        "ExplainJob": RpcMethod(VISITORS, jobs.explain_job),
+        "ListEvents": RpcMethod(VISITORS, jobs.list_events),
         "WatchEvents": RpcMethod(HEARERS, watch.watch_events),
         "ReadLogs": RpcMethod(HEARERS, logs.read_logs),
-        "ExecJob": RpcMethod(USERS, execs.exec_job, changes=True),
-        "AttendJob": RpcMethod(USERS, jobs.attend_job),
+        "ExecJob": RpcMethod(VISITORS, execs.exec_job, changes=True),
+        "AttendJob": RpcMethod(VISITORS, jobs.attend_job),
     },
     "dlq.v1.NodeService": {
         "ListNodes": RpcMethod(LOOKERS, facts.list_nodes),
@@ -77,10 +102,10 @@ SERVICES: Mapping[str, Mapping[str, RpcMethod]] = {
     },
     "dlq.v1.QueueService": {
         "ListQueues": RpcMethod(LOOKERS, facts.list_queues),
-        "GetCluster": RpcMethod(MEMBERS, facts.get_cluster),
+        "GetCluster": RpcMethod(GREETED, facts.get_cluster),
     },
     "dlq.v1.ForecastService": {
-        "EstimateJob": RpcMethod(USERS, forecasts.estimate_job),
+        "EstimateJob": RpcMethod(VISITORS, forecasts.estimate_job),
         "GetForecastQuality": RpcMethod(USERS, forecasts.get_forecast_quality),
         "CompareForecasts": RpcMethod(OPERATORS, forecasts.compare_forecasts),
     },
@@ -116,6 +141,11 @@ SERVICES: Mapping[str, Mapping[str, RpcMethod]] = {
         "ProfileMaster": RpcMethod(OPERATORS, profiling.profile_master),
         "ProfileNode": RpcMethod(OPERATORS, profiling.profile_node),
         "CheckNodes": RpcMethod(OPERATORS, admin.check_nodes, changes=True),
+        "MakeGrant": RpcMethod(ADMINS, _of_grants("make_grant"), changes=True),
+        "RevokeGrant": RpcMethod(ADMINS, _of_grants("revoke_grant"), changes=True),
+        "ListGrants": RpcMethod(OPERATORS, _of_grants("list_grants")),
+        "SignDocument": RpcMethod(OPERATORS, _of_grants("sign_document"), changes=True),
+        "TakeDocument": RpcMethod(ADMINS, _of_grants("take_document"), changes=True),
     },
     "dlq.v1.ReservationService": {
         "ListReservations": RpcMethod(USERS, reservations.list_reservations),
@@ -128,7 +158,7 @@ SERVICES: Mapping[str, Mapping[str, RpcMethod]] = {
         "DeleteTeam": RpcMethod(ADMINS, teams.delete_team, changes=True),
     },
     "dlq.v1.UsageService": {
-        "GetUsage": RpcMethod(USERS, usage.get_usage),
+        "GetUsage": RpcMethod(VISITORS, usage.get_usage),
         "GetCosts": RpcMethod(USERS, usage.get_costs),
     },
     "dlq.v1.LoanService": {
@@ -143,7 +173,7 @@ SERVICES: Mapping[str, Mapping[str, RpcMethod]] = {
         "StopMachines": RpcMethod(OPERATORS, pools.stop_machines, changes=True),
     },
     "dlq.v1.NotifyService": {
-        "ListNotifyRules": RpcMethod(HEARERS, notify.list_notify_rules),
+        "ListNotifyRules": RpcMethod(USERS | NOTIFIERS, notify.list_notify_rules),
         "AddNotifyRule": RpcMethod(USERS, notify.add_notify_rule, changes=True),
         "RemoveNotifyRule": RpcMethod(USERS, notify.remove_notify_rule, changes=True),
         "TestNotifyRule": RpcMethod(USERS, notify.test_notify_rule, changes=True),
@@ -164,6 +194,7 @@ SERVICES: Mapping[str, Mapping[str, RpcMethod]] = {
         ),
         "UseSignInLink": RpcMethod(WEB, signing_in.use_sign_in_link, changes=True, in_person=True),
         "CertifyUser": RpcMethod(USERS, certificates.certify_user, changes=True, by_service=True),
+        "Introduce": RpcMethod(USERS, _of_guests("introduce"), changes=True, in_person=True),
     },
     "dlq.v1.AgentService": {
         "Session": RpcMethod(NODES, agents.session),
@@ -189,4 +220,7 @@ METHODS: Mapping[str, RpcMethod] = MappingProxyType(
 
 # Served on the join port alone, where nobody has a certificate yet.
 JOIN_SERVICE = "dlq.v1.JoinService"
-JOIN_METHODS = {"Join": RpcMethod(NOBODY, certificates.join, changes=True)}
+JOIN_METHODS = {
+    "Join": RpcMethod(NOBODY, certificates.join, changes=True),
+    "EnterAsGuest": RpcMethod(NOBODY, _of_guests("enter_as_guest"), changes=True),
+}

@@ -19,7 +19,14 @@ from dlq_master.store.tables.accounts import PoolRow, UseRow
 from dlq_master.store.tables.notify_rules import NotifyRule
 from dlq_master.store.tables.revocations import Revocation
 from dlq_master.store.tables.table import Changes, Table
-from dlq_master.store.tables.tenants import Foreseen, Reservation, Team, Waited
+from dlq_master.store.tables.tenants import (
+    Foreseen,
+    GivenGrant,
+    HeldGrant,
+    Reservation,
+    Team,
+    Waited,
+)
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -36,6 +43,14 @@ class User:
     groups: tuple[int, ...]
     created_time_s: float
     person: str = ""  # tells apart the owners of the name; "" = one (model/jobs/person.py)
+    account: str = ""  # of a guest: the account of the host with this uid
+    grant: str = ""  # of a guest: the serial of the grant under which they came last
+    home: str = ""  # of a guest: the person, as their own cluster knows them
+
+    @property
+    def host_name(self) -> str:
+        """The account of the host with this uid."""
+        return self.account or self.name
 
     @property
     def key(self) -> str:
@@ -205,6 +220,8 @@ class Loaded:
     reservations: tuple[Reservation, ...] = ()
     notify_rules: tuple[NotifyRule, ...] = ()
     revocations: tuple[Revocation, ...] = ()
+    grants: tuple[GivenGrant, ...] = ()
+    held_grants: tuple[HeldGrant, ...] = ()
     waited: tuple[Waited, ...] = ()  # of jobs that have not ended
     foreseen: tuple[Foreseen, ...] = ()  # by job
     machines: tuple[Machine, ...] = ()  # rented machines that are open or ended lately

@@ -35,6 +35,8 @@ from dlq_master.store.port import StoreLine
 from dlq_master.store.rows import EVENT_FIELDS
 from dlq_master.store.stored_tables import (
     FORESEEN,
+    GRANTS,
+    HELD_GRANTS,
     MACHINES,
     NOTIFY_RULES,
     RESERVATIONS,
@@ -116,6 +118,8 @@ class StoreReader(Past):
             reservations=self._rows(RESERVATIONS),
             notify_rules=self._rows(NOTIFY_RULES),
             revocations=self._rows(REVOCATIONS),
+            grants=self._rows(GRANTS),
+            held_grants=self._rows(HELD_GRANTS),
             waited=self._all(_WAITED, Waited),
             foreseen=self._rows(FORESEEN),
             machines=self._machines(),

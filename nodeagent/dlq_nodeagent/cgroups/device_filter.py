@@ -8,15 +8,20 @@ import ctypes
 import os
 import struct
 from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
 
 from dlq_nodeagent.cgroups.port import OnlyMinors
 
 # linux/bpf.h
-_PROG_LOAD, _PROG_ATTACH = 5, 8
+_PROG_LOAD, _PROG_ATTACH, _PROG_DETACH = 5, 8, 9
+_PROG_BY_ID, _INFO_BY_FD, _PROG_QUERY = 13, 15, 16
 _CGROUP_DEVICE_PROGRAM, _CGROUP_DEVICE = 15, 6
 _ALLOW_MULTI = 2  # systemd and engines have programs of their own on groups
 _SYSCALL = {"x86_64": 321, "aarch64": 280}
+_NAME = b"dlq_devices"
+_NAME_AT, _NAME_BYTES = 64, 16  # in struct bpf_prog_info
+_MOST_PROGRAMS = 64  # that the kernel takes on one group
 _CHARACTER = 2  # lower half of bpf_cgroup_dev_ctx.access_type
 
 # Instructions: opcode, registers, jump, constant.
@@ -58,6 +63,49 @@ def attach(group: Path, rules: Iterable[OnlyMinors]) -> None:
         os.close(loaded)
 
 
+def exchange(group: Path, rules: Iterable[OnlyMinors]) -> None:
+    """Let these rules hold in the place of those of `attach`; a group without any gets none. Raises
+    OSError. The new program comes first: an agent that dies in between has opened nothing, and
+    there is still one of ours to exchange.
+    """
+    directory = os.open(group, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        before = [it for it in _attached(directory) if _name(it) == _NAME]
+        try:
+            if before:
+                attach(group, rules)
+            for old in before:
+                _bpf(_PROG_DETACH, struct.pack("=III", directory, old, _CGROUP_DEVICE))
+        finally:
+            for old in before:
+                os.close(old)
+    finally:
+        os.close(directory)
+
+
+def _attached(directory: int) -> list[int]:
+    """Descriptors of the programs on a group itself, for the caller to close."""
+    numbers = (ctypes.c_uint32 * _MOST_PROGRAMS)()
+    at = ctypes.addressof(numbers)
+    attributes = struct.pack("=IIIIQI4x", directory, _CGROUP_DEVICE, 0, 0, at, _MOST_PROGRAMS)
+    room = ctypes.create_string_buffer(attributes, len(attributes))
+    _bpf_in(_PROG_QUERY, room)
+    (count,) = struct.unpack_from("=I", room, struct.calcsize("=IIIIQ"))
+    found = []
+    for number in numbers[:count]:
+        with suppress(FileNotFoundError):  # it has just been detached
+            found.append(_bpf(_PROG_BY_ID, struct.pack("=III", number, 0, 0)))
+    return found
+
+
+def _name(loaded: int) -> bytes:
+    """The name under which a program was loaded."""
+    about = ctypes.create_string_buffer(_NAME_AT + _NAME_BYTES)
+    attributes = struct.pack("=IIQ", loaded, len(about), ctypes.addressof(about))
+    _bpf(_INFO_BY_FD, attributes)
+    return about.raw[_NAME_AT:].rstrip(b"\0")
+
+
 def obstacle() -> str:
     """Why this process cannot load such a program; empty when it can."""
     try:
@@ -81,7 +129,7 @@ def _load(code: bytes) -> int:
         0,
         0,  # any kernel version
         0,  # flags
-        b"dlq_devices",
+        _NAME,
         0,
         _CGROUP_DEVICE,
     )
@@ -89,12 +137,16 @@ def _load(code: bytes) -> int:
 
 
 def _bpf(command: int, attributes: bytes) -> int:
+    return _bpf_in(command, ctypes.create_string_buffer(attributes, len(attributes)))
+
+
+def _bpf_in(command: int, room: "ctypes.Array[ctypes.c_char]") -> int:
+    """The kernel answers in `room` too."""
     number = _SYSCALL.get(os.uname().machine)
     if number is None:
         raise OSError(38, f"the number of bpf(2) on {os.uname().machine} is not known")
     libc = ctypes.CDLL(None, use_errno=True)
-    room = ctypes.create_string_buffer(attributes, len(attributes))
-    answer = int(libc.syscall(number, command, room, len(attributes)))
+    answer = int(libc.syscall(number, command, room, len(room)))
     if answer < 0:
         code = ctypes.get_errno()
         raise OSError(code, os.strerror(code), "bpf")

@@ -2,7 +2,7 @@
 
 import errno
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -207,6 +207,20 @@ class NoTree:
 
     def remove(self) -> None:
         """Nothing was made."""
+
+
+def open_only(dirs: Iterable[CgroupDir], rules: Sequence[OnlyMinors]) -> None:
+    """Let these rules for device nodes hold in the groups of an attempt, in the place of those of
+    `create`. Groups that had none get none. May be repeated. Raises OSError.
+    """
+    at = {each.kind: Path(each.path) for each in dirs}
+    if "devices" in at:
+        allowed = [f"c {rule.major}:{minor} rwm" for rule in rules for minor in sorted(rule.minors)]
+        if allowed:
+            write_each(at["devices"] / "devices.allow", allowed)
+        _refuse_v1_devices(at["devices"], rules)
+    elif "unified" in at:
+        device_filter.exchange(at["unified"], rules)
 
 
 def _groups(parents: Mapping[str, Path]) -> dict[str, tuple[CgroupDir, ...]]:

@@ -125,6 +125,21 @@ class Launching:
             raise LaunchRefused(f"this node has no GPU {missing[0]}", StartCause.DEVICES)
         return tuple(have[index] for index in launch.gpu_indexes)
 
+    def own_only(self, launch: Launch) -> str:
+        """Why a suspended rank may come back to its own GPUs only; empty: to others as well.
+
+        Programs that it starts later read the variables of its start, and so name the GPUs that it
+        left. They are kept off these where each job has device nodes of its own. A container has
+        the nodes of its start, and steps of Slurm's start at any time.
+        """
+        if launch.container is not None:
+            return "it is a container"
+        if launch.compat:
+            return "it may start steps of Slurm's"
+        devices = self.devices_of(launch)
+        apart = all(device.virtual for device in devices) or self.devices_for(devices)
+        return "" if apart else "jobs of its node are not kept from the GPUs of others"
+
     def fetch(self, key: RankKey, wish: PullWish, say: Say, done: Done) -> None:
         assert self.containers is not None  # no other rank asks for an image
         self.containers.fetch(key, wish, say, done)
@@ -180,9 +195,10 @@ class Launching:
                     check_real_place(directory, what, roots)
                 if launch.resume_from:
                     what = "the checkpoint to resume from"
-                    check_saved(
-                        checked_path(launch.resume_from, what, ()), base_of(launch), rights.uid
-                    )
+                    # A user may name it too: then it is held to the same roots.
+                    named = roots if launch.checkpoint_named else ()
+                    path = checked_path(launch.resume_from, what, named)
+                    check_saved(path, base_of(launch), rights.uid)
         except PlaceRefused as error:
             raise _not_theirs(launch, f"{what} cannot be used: {error}") from None
 

@@ -62,7 +62,9 @@ _OTHER_NAMES = {
 }
 _NOT_SENT = frozenset({"ended_s"})
 # Words that may repeat a job's file names; they are cut, and made fit for any message.
-_FREE_WORDS = frozenset({"error", "detail", "last_lines", "failed_task", "gpus_held", "failure"})
+_FREE_WORDS = frozenset(
+    {"error", "detail", "last_lines", "failed_task", "gpus_held", "failure", "own_only"}
+)
 _LONGEST_WORDS = 1000
 _MAY_BE_UNSET = frozenset({"profile", "shm_size_bytes", "time_left_s"})
 _AT_LAUNCH = tuple(

@@ -56,13 +56,15 @@ class LookOrder:
     """Look at a rank's checkpoints; with RELEASE at its GPUs instead.
 
     `settled` says that no process writes any more, so that a marker need not be watched for a
-    while.
+    while. `given_out`: GPUs that the rank has left before its end, and that other ranks of this
+    node have by now.
     """
 
     launch: Launch
     purpose: Purpose
     floor_mtime_ns: int
     settled: bool = False
+    given_out: frozenset[int] = frozenset()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,26 +102,32 @@ class ReadOrder:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Move:
     """Take a rank off its GPUs (`out`), or bring it back. `held`: the bytes of GPU memory that the
-    other suspended ranks of this node have in the host's memory. `processes`: so many of its own
-    have left; 0: it is not known.
+    other suspended ranks of this node have in the host's memory. `pids`: its processes that are on
+    record as those that leave, or have left, with `nbytes` of GPU memory. `came_from`: it left
+    these GPUs, and comes back to those of its launch; empty: the same.
     """
 
     launch: Launch
     out: bool
     still: Standstill
     held: Mapping[RankKey, int]
-    processes: int = 0
+    pids: tuple[int, ...] = ()
+    nbytes: int = 0
+    came_from: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MoveResult:
-    """How a move ended. `refusal`: it stays where it was, in words. `broken`: it can neither run
-    nor be brought back, in words.
+    """How a move ended. `found`: it has not begun, as these processes are to be on record before,
+    with their `nbytes`. `own_only`: why the rank may come back to its own GPUs only; empty: to
+    others as well. `refusal`: it stays where it was, in words. `broken`: it can neither run nor be
+    brought back, in words.
     """
 
     nbytes: int = 0
     took_s: float = 0.0
-    processes: int = 0
+    found: tuple[int, ...] = ()
+    own_only: str = ""
     refusal: str = ""
     broken: str = ""
 

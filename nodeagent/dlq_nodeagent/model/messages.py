@@ -197,11 +197,14 @@ class Suspend:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Resume:
-    """Bring a suspended rank back to its GPUs; `number` likewise."""
+    """Bring a suspended rank back to its GPUs; `number` likewise. `gpu_indexes`: its GPUs from now
+    on; empty: the same as before.
+    """
 
     key: RankKey
     fence: Fence
     number: int
+    gpu_indexes: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -348,6 +351,10 @@ class SuspensionFact:
     memory_bytes: int = 0
     took_s: float = 0.0
     failure: str = ""
+    remaps: bool = False
+    """It stands still, and may come back to other GPUs of the type."""
+    own_only: str = ""
+    """Why it may not."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

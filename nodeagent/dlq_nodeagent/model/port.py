@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import NamedTuple, Protocol
 
-from dlq_nodeagent.cgroups.port import RankUsage
+from dlq_nodeagent.cgroups.port import OnlyMinors, RankUsage
 from dlq_nodeagent.model.launch import LaunchPlan, RankKey
 
 
@@ -81,6 +81,12 @@ class Standstill(Protocol):
 
     def room(self) -> int | None:
         """Bytes of memory that they may still take before their limit; None: it has none."""
+        ...
+
+    def open_only(self, rules: Sequence[OnlyMinors]) -> None:
+        """They may open these device nodes instead of those before. May be repeated. Raises
+        NotStill.
+        """
         ...
 
 

@@ -89,20 +89,31 @@ class OutAsked:
 
 @dataclass(frozen=True, slots=True)
 class BackAsked:
-    """The master wants it on its GPUs again; likewise."""
+    """The master wants it on its GPUs again; likewise. `gpu_indexes`: they are these from now on;
+    empty: the same as before.
+    """
 
     number: int
+    gpu_indexes: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class UsersFound:
+    """Its processes that use CUDA, and their GPU memory: on record before the first is moved."""
+
+    pids: tuple[int, ...]
+    nbytes: int
 
 
 @dataclass(frozen=True, slots=True)
 class WentOut:
-    """It stands still, with so much GPU memory in the host's memory, and its GPUs are free. So many
-    of its processes had some.
+    """It stands still, with so much GPU memory in the host's memory, and its GPUs are free.
+    `own_only`: why it may come back to these only; empty: to others of the type as well.
     """
 
     nbytes: int
     took_s: float
-    processes: int = 0
+    own_only: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,6 +170,7 @@ RankEvent = (
     | StopAsked
     | OutAsked
     | BackAsked
+    | UsersFound
     | WentOut
     | StayedIn
     | CameBack
@@ -185,6 +197,7 @@ TABLE: Mapping[tuple[RankState, type[RankEvent]], RankState] = {
     (_S.RUNNING, BackAsked): _S.RUNNING,  # master, a repeat, or after a refusal: told again
     (_S.SUSPENDING, OutAsked): _S.SUSPENDING,  # master, a repeat
     (_S.SUSPENDING, BackAsked): _S.SUSPENDING,  # master; it comes back as soon as it has left
+    (_S.SUSPENDING, UsersFound): _S.SUSPENDING,  # the errand, which then is ordered again
     (_S.SUSPENDING, WentOut): _S.SUSPENDED,  # the errand
     (_S.SUSPENDING, StayedIn): _S.RUNNING,  # the errand
     (_S.SUSPENDING, Stranded): _S.SUSPENDED,  # the errand; nothing of it can be used again
@@ -266,8 +279,16 @@ class RankSuspension:
     """Whether it is to be off its GPUs."""
     nbytes: int = 0
     """Of its GPU memory, as long as that lies in the host's memory."""
-    processes: int = 0
-    """That have left their GPUs meanwhile; 0: it is not known."""
+    pids: tuple[int, ...] = ()
+    """Its processes that leave or have left their GPUs: each must come back. Their numbers are the
+    host's, and live as long as it."""
+    left: bool = False
+    """Its GPUs were proven free of it, and no order to come back has come since: others may be
+    there."""
+    own_only: str = ""
+    """Why it may come back to its own GPUs only; empty: to others of the type as well."""
+    came_from: tuple[int, ...] = ()
+    """The GPUs that it left, while it comes back to others; those are in its launch by then."""
     took_s: float = 0.0
     failure: str = ""
     """Why the order was not carried out, in words."""
@@ -324,6 +345,16 @@ class Rank:
     gpus_held: str = ""
     """For reports only: it has ended, and this is the reason why its GPUs are not proven free."""
 
+    @property
+    def off_gpus(self) -> bool:
+        """Whether it is proven to be on none of its GPUs: others may be there, now or later."""
+        return self.suspension is not None and self.suspension.left
+
+    @property
+    def gpus_of_its_own(self) -> tuple[int, ...]:
+        """GPUs on which it may be, or from which it is not proven gone."""
+        return () if self.off_gpus or self.state in OVER else self.launch.gpu_indexes
+
 
 @dataclass(frozen=True, slots=True)
 class RankStep:
@@ -377,7 +408,15 @@ def step(  # noqa: C901 one case per event
             return RankStep(moved(started_s=at_s), (Effect.TELL,))
         case StopAsked(stop):
             return _stop_asked(rank, moved(), stop, now_s)
-        case OutAsked() | BackAsked() | WentOut() | CameBack() | StayedIn() | Stranded():
+        case (
+            OutAsked()
+            | BackAsked()
+            | UsersFound()
+            | WentOut()
+            | CameBack()
+            | StayedIn()
+            | Stranded()
+        ):
             return _move_step(rank, moved(), event)
         case NoticeDue(baseline_mtime_ns):
             return _notice(moved(), baseline_mtime_ns, now_s)
@@ -432,22 +471,41 @@ def leave_now(rank: Rank, *, now_s: float, term_s: float) -> RankStep:
 def _move_step(
     rank: Rank,
     moved: Rank,
-    event: OutAsked | BackAsked | WentOut | CameBack | StayedIn | Stranded,
+    event: OutAsked | BackAsked | UsersFound | WentOut | CameBack | StayedIn | Stranded,
 ) -> RankStep:
     match event:
         case OutAsked(number):
             return _move_asked(rank, moved, number, out=True)
-        case BackAsked(number):
-            return _move_asked(rank, moved, number, out=False)
-        case WentOut(nbytes, took_s, processes):
-            return _moved(moved, nbytes=nbytes, took_s=took_s, processes=processes)
+        case BackAsked(number, gpu_indexes):
+            return _move_asked(rank, moved, number, out=False, onto=gpu_indexes)
+        case UsersFound(pids, nbytes):
+            assert moved.suspension is not None
+            found = replace(moved.suspension, pids=pids, nbytes=nbytes)
+            return RankStep(replace(moved, suspension=found), (Effect.RECORD,))
+        case WentOut(nbytes, took_s, own_only):
+            return _moved(moved, nbytes=nbytes, took_s=took_s, left=True, own_only=own_only)
         case CameBack(took_s):
-            return _moved(moved, nbytes=0, took_s=took_s, processes=0, failure="")
-        case StayedIn(why) | Stranded(why):
+            return _moved(moved, nbytes=0, took_s=took_s, pids=(), came_from=(), failure="")
+        case StayedIn(why):
+            return _moved(moved, nbytes=0, pids=(), failure=why)
+        case Stranded(why):
             return _moved(moved, failure=why)
 
 
-def _move_asked(rank: Rank, moved: Rank, number: int, *, out: bool) -> RankStep:
+def refuses_gpus(rank: Rank, gpu_indexes: tuple[int, ...]) -> bool:
+    """Whether it cannot be told to have these GPUs: only at the order that brings it back from none
+    may they be others.
+    """
+    if not gpu_indexes or set(gpu_indexes) == set(rank.launch.gpu_indexes):
+        return False
+    out = rank.suspension
+    fits = len(gpu_indexes) == len(rank.launch.gpu_indexes)
+    return not (rank.off_gpus and out is not None and not out.own_only and fits)
+
+
+def _move_asked(
+    rank: Rank, moved: Rank, number: int, *, out: bool, onto: tuple[int, ...] = ()
+) -> RankStep:
     """An order that is not newer than the last one is only answered. The last one may have come
     while the one before it was carried out.
     """
@@ -457,7 +515,17 @@ def _move_asked(rank: Rank, moved: Rank, number: int, *, out: bool) -> RankStep:
         return RankStep(rank, (Effect.TELL,))
     asked = RankSuspension(number=number, out=out)
     if known is not None and rank.state is not RankState.RUNNING:
-        asked = replace(asked, nbytes=known.nbytes, processes=known.processes)
+        asked = replace(known, number=number, out=out, took_s=0.0, failure="")
+    if not out and rank.state is RankState.SUSPENDED:
+        asked = replace(asked, left=False, own_only="")
+        if onto and set(onto) != set(rank.launch.gpu_indexes):
+            # From now on nobody else has these, and it has no others: every look at its GPUs is at
+            # these. A GPU that it keeps stays in its place.
+            before = rank.launch.gpu_indexes
+            fresh = iter(sorted(set(onto) - set(before)))
+            now = tuple(index if index in onto else next(fresh) for index in before)
+            asked = replace(asked, came_from=before)
+            moved = replace(moved, launch=replace(rank.launch, gpu_indexes=now))
     return RankStep(replace(moved, suspension=asked), (Effect.RECORD, Effect.TELL))
 
 

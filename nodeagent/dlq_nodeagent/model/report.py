@@ -171,6 +171,8 @@ def _suspension(rank: Rank) -> SuspensionFact | None:
         memory_bytes=found.nbytes,
         took_s=found.took_s,
         failure=found.failure,
+        remaps=state == "suspended" and found.left and not found.own_only,
+        own_only=found.own_only,
     )
 
 

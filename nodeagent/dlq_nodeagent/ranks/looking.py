@@ -1,5 +1,6 @@
 """Looks at a rank's files and GPUs, one at a time; whether an ended rank's GPUs are free."""
 
+from collections.abc import Collection
 from dataclasses import dataclass, replace
 
 from dlq_common.clock import Clock
@@ -18,6 +19,7 @@ class Looking:
     boot_id: str
     release_timeout_s: float
     """How long memory of a GPU may stay in use after the end before the master must hear of it."""
+    open_ranks: Collection[Watched]
 
     def if_due(self, watched: Watched, purpose: Purpose, period_s: float) -> None:
         """Look, unless a look is under way or it is too early; again after `period_s`."""
@@ -36,8 +38,18 @@ class Looking:
                 purpose=purpose,
                 floor_mtime_ns=watched.rank.floor_mtime_ns,
                 settled=record is not None and record.code is not None,
+                given_out=self._given_out(watched) if purpose is Purpose.RELEASE else frozenset(),
             )
         )
+
+    def _given_out(self, watched: Watched) -> frozenset[int]:
+        """GPUs of a rank that ended while it was off them, and that others have, each with its own
+        fence. None of its processes has come back to them, since that would take an order.
+        """
+        if not watched.rank.off_gpus:
+            return frozenset()
+        others = (it.rank for it in self.open_ranks if it is not watched)
+        return frozenset(index for rank in others for index in rank.gpus_of_its_own)
 
     def take(self, watched: Watched, look: Look) -> bool:
         """Keep the result; returns whether it is a checkpoint newer than the known one."""

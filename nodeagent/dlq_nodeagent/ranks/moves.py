@@ -23,7 +23,9 @@ from dlq_nodeagent.model.rank import (
     RankState,
     StayedIn,
     Stranded,
+    UsersFound,
     WentOut,
+    refuses_gpus,
 )
 from dlq_nodeagent.ranks.watched import Watched
 
@@ -58,9 +60,14 @@ class RankMoves:
         found = self.fit(order.key, order.fence)
         if isinstance(found, str):
             return found
-        event = OutAsked(order.number) if isinstance(order, Suspend) else BackAsked(order.number)
+        if isinstance(order, Suspend):
+            event: OutAsked | BackAsked = OutAsked(order.number)
+        else:
+            event = BackAsked(order.number, order.gpu_indexes)
         if found.handle is None or (found.rank.state, type(event)) not in TABLE:
             return "not_running"
+        if isinstance(event, BackAsked) and refuses_gpus(found.rank, event.gpu_indexes):
+            return "other_gpus"
         log.info("move_taken", key=str(order.key), out=isinstance(order, Suspend))
         self.apply(found, event)
         return ""
@@ -84,10 +91,16 @@ class RankMoves:
             watched.move_at_s = now_s + _AGAIN_S
             log.warning("move_not_begun", key=str(rank.launch.key), why=str(fault))
             return
-        out = rank.state is RankState.SUSPENDING
-        left = 0 if out or asked is None else asked.processes
         self.errands.move(
-            Move(launch=rank.launch, out=out, still=still, held=self._held(), processes=left)
+            Move(
+                launch=rank.launch,
+                out=rank.state is RankState.SUSPENDING,
+                still=still,
+                held=self._held(),
+                pids=() if asked is None else asked.pids,
+                nbytes=0 if asked is None else asked.nbytes,
+                came_from=() if asked is None else asked.came_from,
+            )
         )
 
     def done(self, key: RankKey, result: MoveResult) -> None:
@@ -132,8 +145,11 @@ class RankMoves:
             self.apply(watched, CameBack(result.took_s))
         elif result.refusal:
             self.apply(watched, StayedIn(result.refusal))
+        elif result.found:
+            self.apply(watched, UsersFound(result.found, result.nbytes))
+            self.drive(watched, self.clock.boottime_s())
         else:
-            self.apply(watched, WentOut(result.nbytes, result.took_s, result.processes))
+            self.apply(watched, WentOut(result.nbytes, result.took_s, result.own_only))
 
     def _failed(self, watched: Watched, why: str) -> None:
         watched.moving = False

@@ -32,6 +32,14 @@ class DriverFault(Exception):
         self.code = code
 
 
+class DriverSilent(DriverFault):
+    """It says nothing of a process that uses CUDA, and that lives."""
+
+    def __init__(self, pid: int) -> None:
+        super().__init__("getstate", pid, 0)
+        self.args = (f"the driver says nothing of process {pid}",)
+
+
 class Checkpoints(Protocol):
     """The driver's calls for one process each; all but `state` raise DriverFault."""
 

@@ -6,6 +6,7 @@ from enum import StrEnum
 from typing import Protocol
 
 from dlq_common.daemon.config import Bytes, Seconds
+from dlq_nodeagent.cgroups.port import OnlyMinors
 from dlq_nodeagent.model.launch import RankKey
 from dlq_nodeagent.model.port import Standstill
 
@@ -49,9 +50,10 @@ class MoveBroken(Exception):
 class MoveOrder:
     """Move a rank off its GPUs, or back. May be repeated: it goes on from where it stands.
 
-    `held` are the bytes of the other suspended ranks of this node. `processes`: so many left their
-    GPUs, and must come back; 0: it is not known. `uuids` empty: its GPUs are not known. `onto`:
-    the uuids of its GPUs from now on, in the order of `uuids`; empty: the same.
+    `held` are the bytes of the other suspended ranks of this node. `pids` are on record: these
+    leave their GPUs with `nbytes`, and each must come back. `uuids` empty: its GPUs are not known.
+    `onto`: the uuids of its GPUs from now on, in the order of `uuids`; empty: the same. `rules`:
+    the device nodes of those.
     """
 
     key: RankKey
@@ -59,16 +61,27 @@ class MoveOrder:
     still: Standstill
     held: Mapping[RankKey, int] = field(default_factory=dict)
     onto: tuple[str, ...] = ()
-    processes: int = 0
+    rules: tuple[OnlyMinors, ...] = ()
+    pids: tuple[int, ...] = ()
+    nbytes: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class Moved:
-    """A move that was made: bytes of GPU memory, how long it took, and processes that left."""
+    """A move that was made: bytes of GPU memory, and how long it took."""
 
     nbytes: int
     took_s: float
-    processes: int = 0
+
+
+class NotOnRecord(Exception):
+    """Nothing has moved: these processes are to be on record before the first of them is, with the
+    GPU memory that they have. An agent that follows could not tell otherwise which to bring back.
+    """
+
+    def __init__(self, pids: tuple[int, ...], nbytes: int) -> None:
+        super().__init__(f"processes {', '.join(map(str, pids))}")
+        self.pids, self.nbytes = pids, nbytes
 
 
 class Suspender(Protocol):
@@ -79,8 +92,13 @@ class Suspender(Protocol):
         """Why no rank can be suspended here; empty: they can."""
         ...
 
+    @property
+    def own_only(self) -> str:
+        """Why a rank may come back to its own GPUs only; empty: to others of the type as well."""
+        ...
+
     def suspend(self, order: MoveOrder) -> Moved:
-        """Off its GPUs, which are proven free then. Raises MoveRefused, MoveBroken."""
+        """Off its GPUs, which are proven free then. Raises NotOnRecord, MoveRefused, MoveBroken."""
         ...
 
     def resume(self, order: MoveOrder) -> Moved:

@@ -12,7 +12,8 @@ from contextlib import suppress
 from pathlib import Path
 
 from dlq_nodeagent.cgroups import directories
-from dlq_nodeagent.cgroups.port import CgroupDir
+from dlq_nodeagent.cgroups.port import CgroupDir, OnlyMinors
+from dlq_nodeagent.cgroups.trees import open_only
 from dlq_nodeagent.model.port import NotStill, Standstill
 
 _WAIT_S = 5.0
@@ -49,6 +50,12 @@ class GroupStandstill(Standstill):
         if limit is None or used is None or limit >= _NO_LIMIT:
             return None
         return max(0, limit - max(0, used - _cached(self._memory)))
+
+    def open_only(self, rules: Sequence[OnlyMinors]) -> None:
+        try:
+            open_only(self._dirs, rules)
+        except OSError as error:
+            raise NotStill(f"its device nodes cannot be changed: {error}") from None
 
     def _moves(self) -> bool:
         """Whether nobody has told them to stand still: there is nothing to write then."""
@@ -123,6 +130,9 @@ class SessionStandstill(Standstill):
 
     def room(self) -> int | None:
         return None
+
+    def open_only(self, rules: Sequence[OnlyMinors]) -> None:
+        """Without groups no rule was made at its start either."""
 
 
 def _send(pid: int, number: signal.Signals) -> None:

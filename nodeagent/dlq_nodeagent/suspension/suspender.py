@@ -5,6 +5,10 @@ stands still, then its GPUs are proven free. Until that proof everything can be 
 processes are restored and unlocked, and the rank runs on. Back: the rank moves again, then every
 process is restored, then every one is unlocked. A step that is done already is left out, so that an
 order that comes again after the agent's death goes on.
+
+The processes are on record before the first of them is locked. So an agent that follows knows which
+ones it has to ask the driver about, also where the driver says nothing at first. A process that
+lives, and of which it says nothing for `suspend.lock`, cannot be brought back.
 """
 
 import threading
@@ -22,6 +26,7 @@ from dlq_nodeagent.suspension.checkpoints import (
     Checkpoints,
     DriverCheckpoints,
     DriverFault,
+    DriverSilent,
     NoCheckpoints,
     ProcessState,
 )
@@ -31,11 +36,13 @@ from dlq_nodeagent.suspension.port import (
     MoveOrder,
     MoveRefusal,
     MoveRefused,
+    NotOnRecord,
     SuspendConfig,
 )
 
 _LOOK_S = 0.02
 _MEMINFO = "/proc/meminfo"
+_OWN_ONLY = "the driver is older than 580"
 _UNKNOWN = "its GPUs are not known just now"
 
 log = get_logger("nodeagent.suspender")
@@ -74,43 +81,58 @@ class HostSuspender:
     """Bytes of moves that are under way."""
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
+    @property
+    def own_only(self) -> str:
+        """Where only processes stand still, they are on no GPU in particular."""
+        driver = self.checkpoints
+        may = self.opens is None if driver is None else driver.remaps
+        return "" if may else _OWN_ONLY
+
     def suspend(self, order: MoveOrder) -> Moved:
         began_s = self.clock.boottime_s()
         pids: list[int] = []
         try:
             with suppress(NotStill):  # an earlier agent may have got so far
                 order.still.thaw()
-            with suppress(NoCheckpoints):  # then `why_not` says so
-                pids = self._users(order)
+            pids = self._users(order)
             nbytes = self._reserved(order, pids)
+            if pids and not order.pids:
+                raise NotOnRecord(tuple(pids), nbytes)
             self._leave(order, pids)
         except _Refusal as refusal:
             self._undo(order, pids, refusal)
+        except NoCheckpoints as error:
+            if order.pids:
+                raise MoveBroken(f"an earlier agent may have moved it; now {error}") from None
+            raise MoveRefused(MoveRefusal.OFF, self.why_not or str(error)) from None
         finally:
             with self._lock:
                 self._taking.pop(order.key, None)
-        return Moved(nbytes, self.clock.boottime_s() - began_s, len(pids))
+        return Moved(nbytes, self.clock.boottime_s() - began_s)
 
     def resume(self, order: MoveOrder) -> Moved:
         began_s = self.clock.boottime_s()
         if not order.uuids:
             raise MoveRefused(MoveRefusal.NOT_FREE, _UNKNOWN)
-        pairs = self._pairs(order)
+        try:
+            pairs = self._pairs(order)
+        except NoCheckpoints as error:
+            raise MoveBroken(str(error)) from None
         for uuid in order.onto or order.uuids:
             if held_by := self._strangers(order, uuid):
                 raise MoveRefused(MoveRefusal.NOT_FREE, f"{uuid}: {held_by}")
         try:
+            if pairs:
+                order.still.open_only(order.rules)
             order.still.thaw()
         except NotStill as error:
             raise MoveBroken(f"it still stands still: {error}") from None
         try:
             pids = self._users(order)
-            if len(pids) < order.processes:
-                raise MoveBroken(f"the driver knows {len(pids)} of {order.processes} processes")
-            for pid in pids:
-                self._back(order, pid, pairs)
-            for pid in pids:
-                self._unlock(pid)
+            living = order.still.pids()
+            if ended := [pid for pid in order.pids if pid not in living]:
+                raise MoveBroken(f"process {ended[0]} has ended meanwhile")
+            self._all_back(order, pids, pairs)
         except (DriverFault, NoCheckpoints) as fault:
             raise MoveBroken(str(fault)) from None
         return Moved(0, self.clock.boottime_s() - began_s)
@@ -122,15 +144,14 @@ class HostSuspender:
     # ---- what there is to move
 
     def _users(self, order: MoveOrder) -> list[int]:
-        """Its processes that use CUDA, also those that are off their GPUs just now. Raises
-        NoCheckpoints: nobody can tell.
+        """Its processes that use CUDA, also those that are off their GPUs just now, and those on
+        record of which the driver says nothing. Raises NoCheckpoints: nobody can tell.
         """
-        if self.checkpoints is None:
-            if self.opens is None:
-                return []
-            self.checkpoints = self.opens()
-        checkpoints = self.checkpoints
-        return [pid for pid in sorted(order.still.pids()) if checkpoints.state(pid) is not None]
+        checkpoints = self._opened()
+        if checkpoints is None:
+            return []
+        known, living = frozenset(order.pids), sorted(order.still.pids())
+        return [pid for pid in living if pid in known or checkpoints.state(pid) is not None]
 
     def _reserved(self, order: MoveOrder, pids: Sequence[int]) -> int:
         """The bytes that the host must take up, for which there is room."""
@@ -175,19 +196,21 @@ class HostSuspender:
             told = [one.memory_bytes for one in usage.processes]
             known = [size for size in told if size is not None]
             nbytes += sum(known) if len(known) == len(told) else usage.used_memory_bytes
-        return nbytes
+        return max(nbytes, order.nbytes)  # an earlier agent may have moved some of it
 
     # ---- off
 
     def _leave(self, order: MoveOrder, pids: Sequence[int]) -> None:
+        if fresh := [pid for pid in pids if pid not in order.pids]:
+            raise _Refusal(MoveRefusal.LOCK, f"process {fresh[0]} uses CUDA only now")
         try:
             for pid in pids:
-                self._locked(pid)
+                self._locked(order, pid)
         except DriverFault as fault:
             raise _Refusal(MoveRefusal.LOCK, str(fault)) from None
         try:
             for pid in pids:
-                self._out(pid)
+                self._out(order, pid)
         except DriverFault as fault:
             raise _Refusal(MoveRefusal.MOVE, str(fault)) from None
         try:
@@ -234,52 +257,69 @@ class HostSuspender:
         log.warning("suspension_undone", key=str(order.key), refusal=why.word, why=why.words)
         try:
             order.still.thaw()
-            for pid in pids:
-                self._back(order, pid, ())
-            for pid in pids:
-                self._unlock(pid)
+            self._all_back(order, pids, ())
         except (DriverFault, NotStill) as fault:
             raise MoveBroken(f"{why.words}; then {fault}") from None
         raise MoveRefused(why.word, why.words)
 
-    # ---- one process, from whatever state it is in
+    def _all_back(
+        self, order: MoveOrder, pids: Sequence[int], pairs: Sequence[tuple[str, str]]
+    ) -> None:
+        for pid in pids:
+            self._back(order, pid, pairs)
+        for pid in pids:
+            self._unlock(order, pid)
 
-    def _locked(self, pid: int) -> None:
-        if self._state(pid) is ProcessState.RUNNING:
+    # ---- one process, from whatever state it is in; one that has ended needs no step
+
+    def _locked(self, order: MoveOrder, pid: int) -> None:
+        if self._state(order, pid) is ProcessState.RUNNING:
             self._driver.lock(pid, self.config.lock)
 
-    def _out(self, pid: int) -> None:
-        if self._state(pid) is ProcessState.LOCKED:
+    def _out(self, order: MoveOrder, pid: int) -> None:
+        if self._state(order, pid) is ProcessState.LOCKED:
             self._driver.checkpoint(pid)
 
     def _back(self, order: MoveOrder, pid: int, pairs: Sequence[tuple[str, str]]) -> None:
-        state = self._state(pid)
-        if state is None and pid in order.still.pids():
-            raise DriverFault("state", pid, 0)
+        state = self._state(order, pid)
         if state is ProcessState.FAILED:
             raise DriverFault("restore", pid, 0)
         if state is ProcessState.CHECKPOINTED:
             self._driver.restore(pid, pairs)
 
-    def _unlock(self, pid: int) -> None:
-        if self._state(pid) is ProcessState.LOCKED:
+    def _unlock(self, order: MoveOrder, pid: int) -> None:
+        if self._state(order, pid) is ProcessState.LOCKED:
             self._driver.unlock(pid)
 
-    def _state(self, pid: int) -> ProcessState | None:
-        """None: it has ended meanwhile, or the driver does not say."""
-        return self._driver.state(pid)
+    def _state(self, order: MoveOrder, pid: int) -> ProcessState | None:
+        """None: it has ended. Raises DriverFault for one that lives, and of which the driver says
+        nothing for `suspend.lock`.
+        """
+        end_s = self.clock.boottime_s() + self.config.lock
+        pause = threading.Event()
+        while (state := self._driver.state(pid)) is None and pid in order.still.pids():
+            if self.clock.boottime_s() >= end_s:
+                raise DriverSilent(pid)
+            pause.wait(_LOOK_S)
+        return state
 
     def _pairs(self, order: MoveOrder) -> list[tuple[str, str]]:
-        if not order.onto or order.onto == order.uuids:
+        """All of its GPUs, as the driver wants them; empty: it comes back to its own ones."""
+        if not order.onto or order.onto == order.uuids or self._opened() is None:
             return []
         if not self._driver.remaps:
-            raise MoveBroken("this driver brings a process back to its own GPUs only")
+            raise MoveBroken(f"it is to come back to other GPUs, and {_OWN_ONLY}")
         return list(zip(order.uuids, order.onto, strict=True))
+
+    def _opened(self) -> Checkpoints | None:
+        """The driver; None: there is none, and only processes stand still. Raises NoCheckpoints."""
+        if self.checkpoints is None and self.opens is not None:
+            self.checkpoints = self.opens()
+        return self.checkpoints
 
     @property
     def _driver(self) -> Checkpoints:
-        if self.checkpoints is None:
-            raise MoveBroken("there is no driver here")
+        assert self.checkpoints is not None  # else no process is known to use CUDA
         return self.checkpoints
 
 

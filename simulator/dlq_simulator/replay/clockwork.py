@@ -84,7 +84,10 @@ class Engine(ABC):
         self.fleet = SimulatedFleet(spec, cluster, begin_s)
         self.agenda = Agenda([change.at_s for change in self.fleet.changes], arrivals)
         self.leaving = Leaving(cluster, courses, self.agenda, settings)
-        self.suspending = Suspending(cluster, courses, self.agenda, self.rates, policy.suspends)
+        moves = (policy.suspends, settings.moves)
+        self.suspending = Suspending(
+            cluster, courses, self.agenda, self.rates, self.leaving, *moves
+        )
         self.reserving = Reserving(cluster, self.agenda, self.leaving, begin_s)
         self.beside = None if spec.renting is None else self._beside(labels)
         self._now_s: Seconds = begin_s
@@ -189,7 +192,7 @@ class Engine(ABC):
     def _decide(self, now_s: Seconds) -> bool:
         """Decide as the master would now, and apply the effects; False if nothing."""
         if self.cluster.claims.out:
-            self.suspending.settle(now_s, planned=False)
+            self.suspending.throw_back(now_s)
         began_s = time.thread_time()
         decided = decide(self.cluster, self.policy, now_s, EPOCH)
         if decided.fault is not None:
@@ -197,7 +200,7 @@ class Engine(ABC):
         self.plan_times_s.append(time.thread_time() - began_s)
         self._carry_out(decided.happened, now_s)
         if self.cluster.claims.out:
-            self.suspending.settle(now_s, planned=True)
+            self.suspending.settle(now_s)
         if self.watch is not None:
             self.watch(self.cluster, decided, now_s)
         return bool(decided.happened)

@@ -80,7 +80,7 @@ class Replay(Engine):
         self.memory = GpuMemory(trace, spec)
         cluster = build_cluster(spec, settings.policy.ordering, settings.terms, self.memory)
         if settings.policy.suspends is not None:
-            room(cluster, *settings.moves)
+            room(cluster, settings.moves.gpu_bytes, settings.moves.host_bytes)
         courses = {JobId(number): Course(row) for number, row in enumerate(trace.jobs, start=1)}
         super().__init__(
             cluster,

@@ -6,12 +6,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from dlq_master.model.attempts.attempt_steps import Preempted, PreemptedLost
+from dlq_master.model.attempts.attempt_steps import Preempted, PreemptedLost, StopRequested
 from dlq_master.model.cluster import drive
 from dlq_master.model.cluster.cluster import Cluster
 from dlq_master.model.ids import AttemptKey, JobId
 from dlq_master.model.jobs.job import Job
 from dlq_master.model.plan import Lapse, Resize
+from dlq_master.model.transitions import StopCause
 from dlq_master.policy.place.placement import Placement
 from dlq_simulator.errors import SimulateError
 from dlq_simulator.replay.events import Agenda, InstantKind
@@ -71,11 +72,24 @@ class Leaving:
         """The job has saved, or is dead: its GPUs are free."""
         course = self._courses[key.job_id]
         if self._saves(course):
+            course.saved_s = course.done_s
             worked_s = course.done_s - self._cluster.jobs[key.job_id].worked_s
             drive.step_attempt(self._cluster, key, Preempted(worked_s=worked_s), now_s)
         else:
             drive.step_attempt(self._cluster, key, PreemptedLost(), now_s)
         course.leave(now_s)
+
+    def throw_back(self, key: AttemptKey, saved_s: float, now_s: Seconds) -> None:
+        """It was suspended, and is killed: it goes on from its last save, every `saved_s`."""
+        course = self._courses[key.job_id]
+        if self._saves(course):
+            course.fall_back(saved_s)
+        else:
+            course.lose()
+        stop = StopRequested(cause=StopCause.PREEMPT, grace_s=0.0)
+        drive.step_attempt(self._cluster, key, stop, now_s)
+        worked_s = course.done_s - self._cluster.jobs[key.job_id].worked_s
+        drive.step_attempt(self._cluster, key, Preempted(worked_s=worked_s), now_s)
 
     def _stop(self, course: Course, key: AttemptKey, at_s: Seconds) -> None:
         """The job makes no progress from then on, and is gone when it has saved."""

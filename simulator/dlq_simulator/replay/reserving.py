@@ -83,7 +83,8 @@ class Reserving:
             flag = on_node.FlagSet(flag=NodeFlag.RESERVED)
             drive.step_node(self._cluster, node_id, flag, now_s)
             for key in sorted(self._cluster.attempts_on(node_id)):
-                if self._cluster.attempts[key].stop_cause is None:
+                attempt = self._cluster.attempts[key]  # a suspended one comes back first
+                if attempt.stop_cause is None and attempt.suspension is None:
                     drive.stop_attempt(self._cluster, key, StopCause.DRAIN, now_s)
                     self._leaving.drained(key, now_s)
 

@@ -2,14 +2,13 @@
 
 The rules are the master's (model/attempts/suspending.py). A move takes as long as its bytes over
 the bandwidth. A job makes no progress from when it is told to leave until it is back. It holds its
-GPUs for the first move, and for the second one. Nobody is thrown back: no host runs out of memory
-here.
+GPUs for the first move, and for the second one. One that is off its GPUs for too long is thrown
+back. So is the last one on a host whose memory is too small by now.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from math import inf
 
 from dlq_master.model.attempts import suspending
 from dlq_master.model.attempts.attempt import Attempt, AttemptState, SuspensionPhase
@@ -17,17 +16,24 @@ from dlq_master.model.attempts.attempt_steps import ResumeAsked, Suspended, Unsu
 from dlq_master.model.attempts.suspending import Next, SuspendRules
 from dlq_master.model.cluster import drive
 from dlq_master.model.cluster.cluster import Cluster
-from dlq_master.model.ids import AttemptKey, JobId
+from dlq_master.model.ids import AttemptKey, JobId, NodeId
 from dlq_master.model.lease import first_term_end_s
+from dlq_master.model.nodes.node import Node
+from dlq_master.model.transitions import StopCause
 from dlq_simulator.replay.events import Agenda, InstantKind
+from dlq_simulator.replay.leaving import Leaving
 from dlq_simulator.world.course import Course, Seconds
 from dlq_simulator.world.world import WorkRates
+from dlq_simulator.world_settings import MoveSettings
 
 
 class Suspending:
-    """`count`: how often a job left its GPUs so."""
+    """`count`: how often a job left its GPUs so; `thrown`: how often one was thrown back."""
 
-    __slots__ = ("_agenda", "_cluster", "_courses", "_rates", "_rules", "count")
+    __slots__ = (
+        *("_agenda", "_cluster", "_courses", "_leaving", "_rates", "_rules", "_settings"),
+        *("count", "thrown"),
+    )
 
     def __init__(
         self,
@@ -35,12 +41,14 @@ class Suspending:
         courses: Mapping[JobId, Course],
         agenda: Agenda,
         rates: WorkRates,
+        leaving: Leaving,
         rules: SuspendRules | None,
+        settings: MoveSettings,
     ) -> None:
         self._cluster, self._courses, self._agenda = cluster, courses, agenda
-        self._rates = rates
-        self._rules = (rules or SuspendRules())._replace(longest_s=inf)
-        self.count = 0
+        self._rates, self._leaving, self._settings = rates, leaving, settings
+        self._rules = (rules or SuspendRules())._replace(longest_s=settings.longest_s)
+        self.count = self.thrown = 0
 
     def leave(self, key: AttemptKey, now_s: Seconds) -> None:
         """It is told to leave."""
@@ -59,43 +67,69 @@ class Suspending:
         if out.phase is SuspensionPhase.LEAVING:
             drive.step_attempt(self._cluster, key, Suspended(), now_s)
             self._courses[key.job_id].leave(now_s)
-            self._agenda.foresee(now_s + self._rules.wait_s, InstantKind.MOVE, *key)
+            for later_s in (self._rules.wait_s, self._rules.longest_s):
+                self._agenda.foresee(now_s + later_s, InstantKind.MOVE, *key)
         elif out.phase is SuspensionPhase.COMING:
             drive.step_attempt(self._cluster, key, Unsuspended(), now_s)
+            if suspending.emptied(self._nodes(attempt)) is not None:
+                drive.stop_attempt(self._cluster, key, StopCause.DRAIN, now_s)
+                self._leaving.drained(key, now_s)
 
-    def settle(self, now_s: Seconds, *, planned: bool) -> None:
-        """Jobs that are out come back to their GPUs. Before a decision only those that stand before
-        all waiting jobs; after one, those whose GPUs are left.
-        """
-        cluster = self._cluster
-        for key in sorted(cluster.claims.out):
-            attempt = cluster.attempts[key]
-            first = planned or cluster.stands_first(cluster.jobs[key.job_id])
-            if first and self._comes_back(attempt, now_s):
+    def settle(self, now_s: Seconds) -> None:
+        """After a decision: jobs that are out come back to their GPUs if these are left."""
+        for key in sorted(self._cluster.claims.out):
+            attempt = self._cluster.attempts[key]
+            if self._next(attempt, now_s) in (Next.RESUME, Next.SAVE):
                 self._come(attempt, now_s)
 
-    def _comes_back(self, attempt: Attempt, now_s: Seconds) -> bool:
-        out = attempt.suspension
-        if out is None:
-            return False
-        cluster = self._cluster
+    def throw_back(self, now_s: Seconds) -> None:
+        """Before a decision: jobs that can stay no longer wait again."""
+        attempts, out = self._cluster.attempts, sorted(self._cluster.claims.out)
+        late = [key for key in out if self._next(attempts[key], now_s) is Next.THROW_BACK]
+        if self._settings.job_bytes:
+            late += [it for it in self._last_of_full_hosts() if it not in late]
+        for key in late:
+            self.thrown += 1
+            self._leaving.throw_back(key, self._settings.saved_s, now_s)
+
+    def _last_of_full_hosts(self) -> list[AttemptKey]:
+        """Of each host with too little memory the job that was suspended last."""
+        cluster, each = self._cluster, self._settings.job_bytes
+        moved: dict[NodeId, int] = {}
+        last: dict[NodeId, tuple[float, AttemptKey]] = {}
+        for key, place in cluster.claims.out.items():
+            out = cluster.attempts[key].suspension
+            assert out is not None
+            for node_id, mask in place.slots:
+                there = out.memory_bytes // len(place.slots) + each * mask.bit_count()
+                moved[node_id] = moved.get(node_id, 0) + there
+                last[node_id] = max(last.get(node_id, (-1.0, key)), (out.out_s or 0.0, key))
+        full = [
+            node_id
+            for node_id, nbytes in moved.items()
+            if nbytes + each * cluster.capacity.claimed(node_id).bit_count()
+            > self._settings.host_bytes
+        ]
+        return sorted({last[node_id][1] for node_id in full})
+
+    def _next(self, attempt: Attempt, now_s: Seconds) -> Next:
+        out, cluster = attempt.suspension, self._cluster
+        assert out is not None
         guest = None if out.for_job is None else cluster.jobs.get(out.for_job)
-        nodes = [cluster.nodes[it] for it in out.allocation.node_ids if it in cluster.nodes]
-        free = all(
-            node_id in cluster.nodes
-            and cluster.nodes[node_id].takes_work
-            and not cluster.capacity.claimed(node_id) & mask
-            for node_id, mask in out.allocation.slots
-        )
         step, _ = suspending.next_step(
             attempt,
-            nodes,
+            self._nodes(attempt),
             guest_waits=guest is not None and guest.waiting,
-            gpus_free=free,
+            gpus_free=cluster.is_free(out.allocation),
             now_s=now_s,
             rules=self._rules,
+            grace_s=cluster.jobs[attempt.key.job_id].rules.grace_cap_s,
         )
-        return step is Next.RESUME
+        return step
+
+    def _nodes(self, attempt: Attempt) -> list[Node]:
+        nodes = self._cluster.nodes
+        return [nodes[it] for it in attempt.place.node_ids if it in nodes]
 
     def _come(self, attempt: Attempt, now_s: Seconds) -> None:
         cluster, key = self._cluster, attempt.key

@@ -32,6 +32,7 @@ class Course:
     rate: Seconds = 1
     gpus: int = field(init=False)
     done_s: Seconds = 0
+    saved_s: Seconds = 0  # of that, when it last saved because it had to leave
     overhead_s: Seconds = 0
     # The time of the work done beyond its seconds; below 0: it was faster.
     slowed_s: Seconds = 0
@@ -98,7 +99,16 @@ class Course:
     def lose(self) -> None:
         """Its progress is lost: the GPUs were held for nothing."""
         self.overhead_s += self.done_s + self.slowed_s
-        self.done_s = self.slowed_s = 0
+        self.done_s = self.slowed_s = self.saved_s = 0
+
+    def fall_back(self, each_s: float) -> None:
+        """The work since its last save is lost; it saves every so many seconds of its work."""
+        lost_s = (self.done_s - self.saved_s) % each_s
+        if lost_s:
+            slowed_s = self.slowed_s * lost_s / self.done_s
+            self.overhead_s += lost_s + slowed_s
+            self.done_s -= lost_s
+            self.slowed_s -= slowed_s
 
     def leave(self, now_s: Seconds) -> None:
         """Its GPUs are free; it held them since the stop to save."""

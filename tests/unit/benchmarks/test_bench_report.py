@@ -6,8 +6,12 @@ from __future__ import annotations
 
 import argparse
 import json
+import subprocess
+from pathlib import Path
 
 import pytest
+from benchmarks.support import conditions as conditions_room
+from benchmarks.support.conditions import UNKNOWN_COMMIT, commit_name
 from benchmarks.support.report import Figure, Report, number, summary
 
 
@@ -80,3 +84,23 @@ def test_the_table_at_the_end_lists_what_has_a_goal_and_nothing_else() -> None:
 )
 def test_numbers_keep_the_digits_that_matter(value: float, shown: str) -> None:
     assert number(value) == shown
+
+
+def test_pages_of_results_do_not_change_the_name_of_the_commit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A series of runs is of one commit, although each of them writes its result."""
+    monkeypatch.setattr(conditions_room, "ROOT", tmp_path)
+    assert commit_name() == UNKNOWN_COMMIT
+    page, module = tmp_path / "docs" / "reliability.md", tmp_path / "module.py"
+    page.parent.mkdir()
+    for file in (page, module):
+        file.write_text("as committed")
+    person = ("-c", "user.name=ann", "-c", "user.email=ann@example.org")
+    for words in (("init", "-q"), ("add", "."), (*person, "commit", "-qm", "all")):
+        subprocess.run(["git", *words], cwd=tmp_path, check=True)
+    clean = commit_name()
+    page.write_text("written by a run")
+    assert commit_name() == clean
+    module.write_text("changed")
+    assert commit_name() == f"{clean}-dirty"

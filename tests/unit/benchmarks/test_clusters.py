@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from benchmarks.clusters.drawn_jobs import DAY_S, DrawnJobs, draw_jobs
 from benchmarks.clusters.member import Member
-from benchmarks.clusters.simulated import WAYS, RunOfClusters, run_clusters
+from benchmarks.clusters.simulated import WAYS, RunOfClusters, drawn, run_clusters
 
 MEMBERS, GPUS = 4, 100
 
@@ -48,19 +48,61 @@ def test_every_job_starts_once_and_not_before_its_submission(way: str) -> None:
     assert 0.3 < found.used <= 1.0
 
 
-def test_the_forecast_of_one_cluster_is_right_where_run_times_are_known() -> None:
-    """First come, first served: later jobs change nothing of an earlier forecast."""
-    jobs = jobs_of(members=1, jobs=500, error=0.0)
-    member, ends, told = Member(GPUS), np.zeros(500), []
-    for job in range(500):
-        at_s, wanted = float(jobs.submit_s[job]), int(jobs.gpus[job])
-        (start_s,) = member.starts(at_s, (wanted,))
-        member.foretell(at_s, wanted, float(jobs.foretold_s[job]))
-        told.append(start_s - at_s)
-        ends[job] = start_s
+def test_a_job_starts_as_soon_as_the_jobs_before_it_leave_room() -> None:
+    """Against a slow play of instants: first come, first served, with gangs whole."""
+    jobs = jobs_of(members=1, jobs=600, load=1.1, error=0.0)
     found = played(jobs, "home", members=1)
-    assert found.wait_s == pytest.approx(np.array(told))
+    starts_s = found.wait_s + jobs.submit_s
+    ends_s = starts_s + jobs.run_s
+    for job in range(600):
+        held = [
+            int(jobs.gpus[:job][(starts_s[:job] <= at_s) & (ends_s[:job] > at_s)].sum())
+            for at_s in (starts_s[job], np.nextafter(starts_s[job], 0.0))
+        ]
+        assert held[0] + jobs.gpus[job] <= GPUS
+        earliest_s = max(jobs.submit_s[job], starts_s[job - 1] if job else 0.0)
+        assert starts_s[job] == earliest_s or held[1] + jobs.gpus[job] > GPUS
+    assert found.wait_s.max() > 0.0
+
+
+def test_the_forecast_is_right_where_run_times_are_known() -> None:
+    jobs = jobs_of(members=1, jobs=500, error=0.0)
+    found = played(jobs, "home", members=1)
     assert found.kept == found.promised > 0
+    member = Member(GPUS)
+    facts = zip(
+        jobs.submit_s.tolist(), jobs.gpus.tolist(), jobs.run_s.tolist(),
+        jobs.foretold_s.tolist(), jobs.due_s.tolist(), strict=True,
+    )  # fmt: skip
+    for job, fact in enumerate(facts):
+        (told_s,) = member.starts(fact[0], [fact[1]])
+        assert member.play([fact]) == [pytest.approx(told_s)]
+        assert told_s - fact[0] == pytest.approx(found.wait_s[job])
+
+
+def test_the_load_of_a_cluster_counts_the_jobs_that_have_not_ended() -> None:
+    member = Member(GPUS)
+    member.play([(0.0, 80, 50.0, 50.0, np.inf), (0.0, 30, 10.0, 10.0, np.inf)])
+    assert [member.load(at_s) for at_s in (1.0, 55.0, 61.0)] == [10.0, -70.0, -100.0]
+
+
+def test_clusters_are_drawn_evenly_without_one_twice() -> None:
+    found = drawn(np.random.default_rng(1), 20_000, 5, 3)
+    assert all(len(set(row)) == 3 for row in found[:500].tolist())
+    counts = np.bincount(found.ravel())
+    assert counts == pytest.approx(np.full(5, 12_000), rel=0.03)
+    assert drawn(np.random.default_rng(1), 2, 3, 3).tolist() == [[0, 1, 2]] * 2
+
+
+def test_a_random_cluster_has_nothing_to_do_with_the_job() -> None:
+    """Both were once drawn from one stream: then a cluster got jobs of a kind."""
+    jobs = jobs_of(jobs=20_000)
+    random, home = played(jobs, "random"), played(jobs._replace(home=_even(20_000)), "home")
+    assert float(random.wait_s.mean()) == pytest.approx(float(home.wait_s.mean()), rel=0.5)
+
+
+def _even(jobs: int) -> Any:
+    return np.random.default_rng(99).integers(MEMBERS, size=jobs)
 
 
 def test_offers_wait_less_than_homes_and_cost_more_messages() -> None:

@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
-from itertools import count
+from contextlib import suppress
+from dataclasses import replace
+from itertools import count, product
 from typing import NamedTuple
 
 import pytest
 
 from dlq_broker.carrying import Carrier
-from dlq_broker.handover import HandOver, HandOverState, MovingJob, NextAct, digest_of
+from dlq_broker.doors import Declined, Tried
+from dlq_broker.handover import (
+    BeforeMove,
+    HandOver,
+    HandOverState,
+    MovingJob,
+    NextAct,
+    digest_of,
+)
 from support.fake_clusters import (
     NOW_S,
     FakeCluster,
@@ -144,3 +154,112 @@ def test_the_orders_of_a_move_have_keys_of_their_own() -> None:
     assert (hand.key, hand.cluster) == ("m1:take", "a")
     after = move.go_on()
     assert (after.key, after.cluster) == ("m1.b", "b")
+
+
+def a_running_one(*line: str) -> Move:
+    """The same job, but it runs: it is to be paused first."""
+    move = a_move(*line)
+    move.a.running.add("3")
+    hand = move.records.read("m1")
+    assert hand is not None
+    assert hand.moving is not None
+    moving = hand.moving._replace(before=BeforeMove.RUNS)
+    move.records.write(replace(hand, act=NextAct.PAUSE, moving=moving))
+    return move
+
+
+CUTS = ("away", "late", "lost")  # before it has left, on its way, and after it has acted
+
+
+def faults() -> list[tuple[str, ...]]:
+    """Each message of a move cut in each way, for one try and for two."""
+    single = [("",) * at + (cut,) for at in range(5) for cut in CUTS]
+    double = [("",) * at + cuts for at in range(5) for cuts in product(CUTS, CUTS)]
+    return [(), *single, *double]
+
+
+@pytest.mark.parametrize("line", faults(), ids=str)
+def test_a_running_job_that_moves_is_cut_off_or_killed_anywhere_and_is_there_once(
+    line: tuple[str, ...],
+) -> None:
+    """It is at one cluster in the end, and nowhere paused."""
+    for dies_at in count():
+        move = a_running_one(*line)
+        died = False
+        try:
+            move.go_on(3, dies_at)
+        except Killed:
+            died = True
+        assert len(move.there) <= 1
+        hand = move.go_on()
+        for site in (move.a, move.b):
+            site.deliver()
+        assert not hand.is_open
+        assert move.there == [hand.global_name]
+        assert not move.a.paused
+        if hand.cluster == "b":
+            assert move.b.specs == [SPEC + b"+saved"]
+        if not died:
+            return
+
+
+@pytest.mark.parametrize("line", faults(), ids=str)
+def test_a_move_that_is_given_up_anywhere_leaves_the_job_running(line: tuple[str, ...]) -> None:
+    for messages in range(5):
+        move = a_running_one(*line)
+        move.a.saves_for = 2
+        with suppress(Killed):
+            move.go_on(9, dies_at=4 * messages)
+        hand = move.process().give_up("m1", lambda: True)
+        for site in (move.a, move.b):
+            site.deliver()
+        assert not hand.is_open
+        assert len(move.there) <= 1
+        assert not move.a.paused
+        if hand.state is HandOverState.STAYED:
+            assert move.there == ["a:3"]
+        if hand.state is HandOverState.GIVEN_UP:  # its cluster had ended it, and no other has it
+            assert move.there == []
+
+
+def test_a_paused_job_that_changes_is_looked_at_again_and_moves() -> None:
+    move = a_running_one()
+    move.a.saves_for = 0
+
+    class Changed(FakeCluster):
+        """Its user changes it just before it is taken, once."""
+
+        def take(self, job: str, version: int, key: str) -> Tried:
+            if version == VERSION + 1:
+                self.versions[job] += 1
+            return super().take(job, version, key)
+
+    changed = Changed("a", running={"3"}, saves_for=0, versions={"3": VERSION})
+    moved = move._replace(a=changed)
+    hand = moved.go_on()
+    assert (hand.state, moved.there) == (HandOverState.PLACED, [hand.global_name])
+    assert hand.cluster == "b"
+
+
+def test_a_paused_job_that_its_cluster_does_not_end_goes_on_there() -> None:
+    move = a_running_one()
+
+    class Kept(FakeCluster):
+        def take(self, job: str, version: int, key: str) -> Tried:
+            return Declined("not today", "PERMISSION_DENIED")
+
+    moved = move._replace(a=Kept("a", running={"3"}, saves_for=0, versions={"3": VERSION}))
+    hand = moved.go_on()
+    assert (hand.state, moved.there) == (HandOverState.STAYED, ["a:3"])
+    assert not moved.a.paused
+    assert hand.story[-1] == "a lets it go on"
+
+
+def test_a_job_whose_user_resumes_it_meanwhile_stays() -> None:
+    move = a_running_one()
+    move.a.saves_for = 9
+    move.go_on(2)
+    move.a.paused.discard("3")
+    hand = move.go_on()
+    assert (hand.state, move.there) == (HandOverState.STAYED, ["a:3"])
+    assert hand.story[-1] == "a keeps it: it is paused no more"

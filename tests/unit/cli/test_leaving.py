@@ -85,3 +85,20 @@ def test_both_streams_may_be_full() -> None:
             check=False,
         )
     assert done.returncode == 120
+
+
+CLOSED = """
+import os, sys
+for number in (0, 1, 2):
+    os.close(number)
+sys.stdin = sys.stdout = sys.stderr = None
+from dlq_cli.leaving import fill_closed_streams, leave
+fill_closed_streams()
+print("nowhere")
+places = [os.readlink(f"/proc/self/fd/{number}") for number in (0, 1, 2)]
+leave(0 if places == ["/dev/null"] * 3 and not sys.stdin.isatty() else 1)
+"""
+
+
+def test_a_stream_that_the_caller_has_closed_leads_nowhere() -> None:
+    assert subprocess.run([sys.executable, "-c", CLOSED], timeout=60, check=False).returncode == 0

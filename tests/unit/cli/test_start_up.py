@@ -201,3 +201,12 @@ def test_help_reads_no_other_distribution(tmp_path: Path, monkeypatch: pytest.Mo
     }
     assert "foreign" not in dlq.list_commands(click.Context(dlq))
     assert "simulate" in dlq.list_commands(click.Context(dlq))
+
+
+@pytest.mark.parametrize(
+    ("word", "meant"), [("ps", "status"), ("kill", "cancel JOB"), ("HELP", "--help")]
+)
+def test_words_of_other_programs_are_known(word: str, meant: str) -> None:
+    said = CliRunner().invoke(dlq, [word])
+    assert said.exit_code == 2
+    assert f"there is no command '{word}'; write dlq {meant}" in said.output

@@ -166,6 +166,11 @@ def test_a_program_that_is_not_there_is_told_as_a_shell_would(job: TwoNodes) -> 
     assert process.returncode == 127
 
 
+def test_a_requeue_of_an_empty_word_is_none_of_this_job(job: TwoNodes) -> None:
+    said = "scontrol: error: Invalid job id specified\n"
+    assert job.run('scontrol requeue "$NOT_SET"; exit 3') == (3, said)
+
+
 def test_other_jobs_need_an_identity_and_without_dlq_that_is_said(job: TwoNodes) -> None:
     (job.programs.parent / "lib" / "dlq-cli").write_text("/nowhere/dlq\n")
     code, output = job.run("scontrol requeue 18")

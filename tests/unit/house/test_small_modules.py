@@ -68,7 +68,6 @@ REASONS = {
         "dlq_train/*.py",
         "dlq_master/rpc/calls/*.py",
         "policy/trial/rules.py",
-        "policy/stop_costs.py",
         "policy/elsewhere.py",
         "dlq_nodeagent/model/*.py",
     ),

@@ -29,6 +29,7 @@ from dlq_master.store.batch import User
 from dlq_master.store.port import DatabaseDamaged
 from dlq_master.store.postgres.fence import Fence
 from dlq_master.store.tables.revocations import Revocation
+from dlq_master.store.tables.tenants import GivenGrant
 from dlq_master.taking_part import WarmRows, door_of
 from support.waiting import wait_until
 
@@ -60,7 +61,7 @@ class FakeTail:
     def abandon(self) -> None:
         self.answers.set()
 
-    def loaded(self, fence: Fence) -> Any:
+    def loaded(self, fence: Fence | None = None) -> Any:
         return ("rows", fence)
 
     def close(self) -> None:
@@ -70,6 +71,7 @@ class FakeTail:
 @pytest.fixture
 def rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> WarmRows:
     monkeypatch.setattr(taking_part, "StoreTail", FakeTail)
+    monkeypatch.setattr(taking_part, "PostgresRows", lambda place: None)
     monkeypatch.setattr(FakeTail, "number", 0)
     monkeypatch.setattr(FakeTail, "away", False)
     monkeypatch.setattr(FakeTail, "silent", False)
@@ -80,7 +82,9 @@ def rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> WarmRows:
 def _rows(state_dir: Path) -> WarmRows:
     store = StoreConfig(backend="postgresql", dsn="host=db dbname=dlq")
     config = MasterConfig(cluster=ClusterConfig(state_dir=state_dir), store=store)
-    return WarmRows(config, TurnSeen(state_dir / NAME))
+    found = WarmRows(config, TurnSeen(state_dir / NAME))
+    found._ahead = cast(Any, CountedAhead())
+    return found
 
 
 def _taken(rows: WarmRows) -> Any:
@@ -123,6 +127,57 @@ def test_a_server_that_is_silent_holds_up_no_standby_for_ever(
     FakeTail.silent, FakeTail.number = False, 7
     rows.look()
     assert _taken(rows) == ("rows", FENCE)
+
+
+class CountedAhead:
+    """It counts the looks at rows, each of which lasts as long as the test says."""
+
+    looks = 0
+    lasts_s = 0.0
+
+    def follow(self, loaded: Any) -> None:
+        assert loaded == ("rows", None)
+        self.looks += 1
+        SetClock.now_s += self.lasts_s
+
+
+def test_a_standby_builds_ahead_now_and_then_where_rows_have_changed(
+    rows: WarmRows, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(taking_part, "SteadyClock", SetClock)
+    monkeypatch.setattr(SetClock, "now_s", 0.0)
+    ahead = rows._ahead = cast(Any, CountedAhead())
+
+    def looks_after(passed_s: float) -> int:
+        SetClock.now_s += passed_s
+        rows.catch_up()
+        return int(ahead.looks)
+
+    assert looks_after(0.0) == 0, "there are no rows"
+    FakeTail.number, ahead.lasts_s = 7, 2.0
+    assert looks_after(1.0) == 1
+    assert looks_after(200.0) == 1, "nothing has changed"
+    FakeTail.number, ahead.lasts_s = 8, 0.01
+    assert looks_after(0.0) == 2
+    FakeTail.number = 9
+    assert looks_after(4.9) == 2, "too early"
+    assert looks_after(0.2) == 3
+    FakeTail.number, FakeTail.away = 10, True
+    assert looks_after(6.0) == 3, "the rows are not as they are read"
+
+
+def test_building_takes_a_small_part_of_the_time(
+    rows: WarmRows, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(taking_part, "SteadyClock", SetClock)
+    monkeypatch.setattr(SetClock, "now_s", 0.0)
+    ahead = rows._ahead = cast(Any, CountedAhead())
+    ahead.lasts_s = 2.0
+    for turn in range(1, 1001):
+        FakeTail.number = turn
+        SetClock.now_s += 1.0
+        rows.catch_up()
+    assert ahead.looks * 2.0 <= 2.0 + 1.05 * SetClock.now_s / taking_part.AHEAD_SHARE
 
 
 class SetClock:
@@ -190,6 +245,7 @@ class People:
     """An operator, and the web server through which she signed in."""
 
     revocations: ClassVar[dict[str, Revocation]] = {}
+    grants: ClassVar[dict[str, GivenGrant]] = {}
 
     def user(self, name: str) -> User | None:
         roles = {"olga": "operator", "page": "web"}

@@ -5,7 +5,7 @@ import os
 import threading
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 import pytest
 
@@ -32,7 +32,7 @@ from dlq_nodeagent.profiling.places import Places, Station
 from dlq_nodeagent.runtimes.podman.prepare import Containers
 from dlq_nodeagent.runtimes.podman.pull import NotWanted, PullEnding, Say
 from dlq_nodeagent.runtimes.podman.pulls import Done, ImageWanted, Pulls, PullWish
-from dlq_nodeagent.suspension.port import SuspendConfig
+from dlq_nodeagent.suspension.port import Moved, MoveOrder, NotOnRecord, SuspendConfig
 from dlq_nodeagent.suspension.suspender import open_suspender
 from dlq_nodeagent.workshop import Workshop
 from dlq_profiler.records.tail import TrafficLook
@@ -337,6 +337,86 @@ async def test_memory_that_nobody_holds_keeps_a_gpu_too(make_bench: MakeBench) -
     bench = make_bench()
     bench.devices.usages[bench.devices.devices()[0].uuid] = DeviceUsage(600 * 2**20, ())
     assert (await bench.look(a_launch(checkpoint_directory=""), Purpose.RELEASE)).released is False
+
+
+async def test_gpus_that_others_have_by_now_are_not_asked_about(make_bench: MakeBench) -> None:
+    bench = make_bench()
+    launch = a_launch(checkpoint_directory="", gpu_indexes=(0, 1))
+    bench.devices.usages[bench.devices.devices()[0].uuid] = DeviceUsage(2**40, ())
+    for given_out in (frozenset({0}), frozenset({1})):
+        order = LookOrder(
+            launch=launch, purpose=Purpose.RELEASE, floor_mtime_ns=0, given_out=given_out
+        )
+        bench.workshop.look(order)
+        await bench.asker.wait()
+    assert [look.released for look in bench.asker.looks] == [True, False]
+
+
+@dataclass
+class NotingSuspender:
+    """Keeps the orders. A rank goes on record before it leaves."""
+
+    own_only: str = ""
+    why_not: str = ""
+    orders: list[MoveOrder] = field(default_factory=list)
+
+    def suspend(self, order: MoveOrder) -> Moved:
+        self.orders.append(order)
+        if not order.pids:
+            raise NotOnRecord((11,), 5)
+        return Moved(order.nbytes, 0.1)
+
+    def resume(self, order: MoveOrder) -> Moved:
+        self.orders.append(order)
+        return Moved(0, 0.1)
+
+
+async def moved(bench: Bench, launch: Launch, **changes: Any) -> MoveResult:
+    still = FakeStandstill(FakeCheckpoints(), frozenset({11}))
+    move = Move(launch=launch, still=still, held={}, **changes)
+    bench.workshop.move(move)
+    await bench.asker.wait()
+    return bench.asker.moves[-1]
+
+
+async def test_a_move_names_the_gpus_that_a_rank_left_and_those_that_it_gets(
+    make_bench: MakeBench,
+) -> None:
+    bench = make_bench()
+    bench.workshop.suspender = suspender = NotingSuspender()
+    first, second = (device.uuid for device in bench.devices.devices())
+    launch = a_launch(gpu_indexes=(0,))
+    assert await moved(bench, launch, out=True) == MoveResult(found=(11,), nbytes=5)
+    out = await moved(bench, launch, out=True, pids=(11,), nbytes=5)
+    assert (out.nbytes, out.own_only) == (5, "")
+    await moved(bench, launch, out=False, pids=(11,))
+    await moved(bench, replace(launch, gpu_indexes=(1,)), out=False, pids=(11,), came_from=(0,))
+    told = [(order.uuids, order.onto) for order in suspender.orders]
+    assert told == [((first,), ())] * 3 + [((first,), (second,))]
+
+
+@pytest.mark.parametrize("why", ["driver", "container", "slurm", "open"])
+async def test_who_may_not_come_back_to_other_gpus(
+    make_bench: MakeBench, monkeypatch: pytest.MonkeyPatch, why: str
+) -> None:
+    """`open`: a program that it starts later could open the GPUs that it left."""
+    bench = make_bench()
+    bench.workshop.suspender = NotingSuspender(own_only="old" if why == "driver" else "")
+    launch = a_launch(
+        gpu_indexes=(0,),
+        container=ContainerRequest(image="a") if why == "container" else None,
+        compat="slurm" if why == "slurm" else "",
+    )
+    if why == "open":
+        real = replace(bench.devices.devices()[0], virtual=False)
+        monkeypatch.setattr(Launching, "devices_of", lambda self, launch: (real,))
+    words = {
+        "driver": "old",
+        "container": "it is a container",
+        "slurm": "it may start steps of Slurm's",
+        "open": "jobs of its node are not kept from the GPUs of others",
+    }
+    assert (await moved(bench, launch, out=True, pids=(11,))).own_only == words[why]
 
 
 async def test_only_the_gpus_of_the_rank_are_asked_about(make_bench: MakeBench) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, cast
@@ -11,7 +12,7 @@ from typing import TYPE_CHECKING, Any, cast
 from dlq.v1 import agent_service_pb2 as wire
 from dlq_common.errors import DlqError
 from dlq_master.control.composition.starting import start
-from dlq_master.control.composition.state import State
+from dlq_master.control.composition.state import BuiltAhead, State
 from dlq_master.control.composition.wiring import WIRING
 from dlq_master.control.config import MasterConfig
 from dlq_master.control.jobs.state import window_of
@@ -26,11 +27,15 @@ from dlq_master.rpc.agents.commands import RowsPlace
 from dlq_master.rpc.agents.sessions import Sessions
 from dlq_master.rpc.calls.call import Call
 from dlq_master.rpc.reports.agent_service import session
-from dlq_master.store.port import CommitFailed
-from dlq_master.taking_part import Leadership
+from dlq_master.store.batch import Loaded
+from dlq_master.store.port import CommitFailed, DatabaseDamaged
+from dlq_master.store.postgres.fence import Fence as DatabaseFence
+from dlq_master.store.postgres.tail import StoreTail
+from dlq_master.taking_part import Leadership, WarmRows
 from support.inline_planner import InlinePlanner
 from world.stage.clocks import HostClock, ProcessClock
 from world.stage.disk import SOLE, Disk, DiskHarmed, Door
+from world.stage.followed import READING_S, ModelRows, TurnsHere
 from world.stage.lease_row import Candidate, SeenHere
 from world.stage.lines import AgentStream, incoming
 from world.stage.virtual_loop import Process
@@ -39,7 +44,9 @@ if TYPE_CHECKING:
     from world.cast.world import World
 
 ROOT = "/ckpt"
+AHEAD = "a standby led from what it had built ahead"
 NOWHERE = Path("/nonexistent/incidents")
+REST_S = (0.1, 0.3, 1.0, 7.0)  # of a standby between two looks at the rows
 
 
 class Dead(BaseException):
@@ -93,6 +100,8 @@ class Master:
         self.state: State | None = None
         self.door: Door | None = None
         self.candidate: Candidate | None = None  # where masters share a store
+        self.warm: WarmRows | None = None  # likewise: what this process has read as a standby
+        self.draws = world.tape.stream(f"standby {name}")
         self.armed = Armed(self.crash)
         self.starts = 0
         self._seen = SeenHere()  # on its disk
@@ -120,7 +129,7 @@ class Master:
         if self.process is None or not self.process.alive:
             return
         self.process.kill()
-        self.loop = self.state = self.candidate = None
+        self.loop = self.state = self.candidate = self.warm = None
         self.armed.left = 0
         kept = self.door is not None and self.door.died()
         words = "; the batch at hand is on its disk all the same" if kept else ""
@@ -141,6 +150,8 @@ class Master:
             why = failed.what
         except DiskHarmed as harmed:
             why = f"it does not start: {harmed.what}"
+        except DatabaseDamaged:
+            why = "it does not start: the database lost commits"
         except DlqError as error:
             self._world.judge.broken(f"master {self.name} cannot serve: {error.what}")
             return
@@ -156,12 +167,46 @@ class Master:
         clock = ProcessClock(self.clock)
         candidate = Candidate(row, self.name, process.name, clock, self._seen)
         process.spawn(candidate.keep())
-        await candidate.leads.wait()
+        self.warm = await self._stand_by(candidate, clock)
         self.candidate = candidate
         self._world.say(f"master {self.name} leads, in epoch {row.epoch} of the row")
         self._world.judge.hold(not row.lags, f"I1: {self.name} leads on a server that lost commits")
         self._world.seen("a master took the lead")
         process.spawn(candidate.watch(self._over))
+
+    async def _stand_by(self, candidate: Candidate, clock: ProcessClock) -> WarmRows:
+        """Read the leader's rows until this process leads itself, as the product does."""
+        history = self._world.history
+        assert history is not None
+        rows = ModelRows(history, self.draws, self.name)
+        window = window_of(self.config)
+        seen = TurnsHere(self._seen)
+        warm = WarmRows(self.config, seen, lambda: StoreTail(rows, window), clock)
+        while not candidate.leads.is_set():
+            rows.begin()
+            await asyncio.sleep(self.draws.pick(READING_S))
+            warm.catch_up(ready=not candidate.lease.why)
+            with suppress(TimeoutError):
+                await asyncio.wait_for(candidate.leads.wait(), self.draws.pick(REST_S))
+        rows.begin()
+        return warm
+
+    def _load(self) -> tuple[Loaded, BuiltAhead | None]:
+        """The rows with which this process starts, and what it has made of them before."""
+        warm, self.warm = self.warm, None
+        if warm is None or self.candidate is None:
+            return self.disk.load(window_of(self.config)), None
+        fence = self.candidate.fence
+        loaded = warm.taken(DatabaseFence(int(fence.system), fence.timeline, fence.epoch))
+        if loaded is None:
+            self._world.seen("a standby that leads had to read everything")
+            return self.disk.load(window_of(self.config)), None
+        if self.disk.harmed:  # a shared store has no such disk: the read of a server refuses it
+            self.disk.load(window_of(self.config))
+        built = warm.built(loaded)
+        self._world.seen("a standby led from its rows" if built is None else AHEAD)
+        self._world.judge.took_over(self, loaded, built)
+        return loaded, built
 
     def _over(self, why: str) -> None:
         self._world.say(f"master {self.name} leads no more: {why}")
@@ -174,9 +219,9 @@ class Master:
         fence = SOLE if self.candidate is None else self.candidate
         self.door = Door(disk, fence, process.name)
         leads = None if self.candidate is None else Led(self.candidate, self._waits)
-        loaded = disk.load(window_of(self.config))
+        loaded, ahead = self._load()
         clock = ProcessClock(self.clock, floor_s=loaded.last_time_s)
-        state, first = start(self.config, loaded, clock.now_s())
+        state, first = start(self.config, loaded, clock.now_s(), ahead=ahead)
         await self.door.commit(first)
         self._sessions = Sessions(CheckpointPlaces(ROOT, b"seed"), leads)
         if self.candidate is not None:

@@ -34,6 +34,7 @@ from world.judging.judge import SMALL_QUEUE, Judge
 from world.stage.acts import CLIENTS, LEADER, Act
 from world.stage.clocks import HostClock
 from world.stage.disk import Disk
+from world.stage.followed import TurnHistory
 from world.stage.lease_row import SharedRow
 from world.stage.lines import Link
 from world.stage.plot import Plot
@@ -115,6 +116,7 @@ class World:
         self.disk.written = self._written
         two = settings.masters > 1
         self.row = SharedRow(self.loop, self.tape.stream("row")) if two else None
+        self.history = None if self.row is None else TurnHistory(self.row, self.disk.rows)
         config = config_of(plot)
         self.masters = {
             name: Master(self, name, config, self._clock(), self.disk)
@@ -141,8 +143,8 @@ class World:
         self.disk.rows.write(Batch(changes=put(USERS, people), meta={"epoch": "0"}))
 
     def _written(self, batch: Batch, writer: str) -> None:
-        if self.row is not None:
-            self.row.turn += 1
+        if self.history is not None:
+            self.history.written(batch)
         self.judge.committed(batch, writer)
 
     def _clock(self) -> HostClock:

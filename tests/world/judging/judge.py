@@ -8,24 +8,29 @@ docs/internals/world.md.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from dlq_master.control.composition.state import State
+from dlq_master.control.composition.starting import start
+from dlq_master.control.composition.state import BuiltAhead, State
+from dlq_master.control.jobs.state import window_of
 from dlq_master.control.loop.loop import Loop
+from dlq_master.control.read_model.published import Published
 from dlq_master.model.attempts.attempt import LIVE, Attempt, AttemptState
 from dlq_master.model.ids import AttemptKey, JobId, NodeId
 from dlq_master.model.jobs.eligible import Block, Relation
 from dlq_master.model.jobs.job import ENDED, HoldKind, Job, JobState
 from dlq_master.model.nodes.node import NodeFlag, NodeState
-from dlq_master.store.batch import Batch
+from dlq_master.store.batch import Batch, Loaded
 from dlq_nodeagent.model.port import ExitWhy
 from support.invariants import END_WORDS, check_published, check_turn
+from support.same_state import differences, facts_of_start
 from world.cast.agents import told
 from world.cast.hosts import HostAttempt, NodeHost
 from world.judging.history import Operation, is_linearizable
 from world.judging.parties import Parties
 from world.judging.witness import Witness
+from world.stage.followed import alike
 
 if TYPE_CHECKING:
     from world.cast.masters import Master
@@ -231,6 +236,22 @@ class Judge(Witness):
         except AssertionError as wrong:
             words = str(wrong).split("\n", 1)[0][:300]
             self.broken(f"I10: the memory of {master.name} is not what its disk says: {words}")
+
+    def took_over(self, master: Master, loaded: Loaded, built: BuiltAhead | None) -> None:
+        """I10: a standby leads from what a start would read, and would make of it."""
+        config = master.config
+        read = master.disk.rows.load(window_of(config))
+        epoch = {"epoch": loaded.meta["epoch"]}  # of its own lead
+        read = replace(read, meta={**read.meta, **epoch})
+        words = f"I10: {master.name} leads from rows that are not on disk"
+        wrong = differences(alike(loaded), alike(read))
+        self.hold(not wrong, f"{words}: {wrong[:1]}")
+        if built is None or wrong:
+            return
+        states = [start(config, loaded, loaded.last_time_s, ahead=it)[0] for it in (None, built)]
+        reads = [Published(state, master.disk.rows) for state in states]
+        wrong = differences(*map(facts_of_start, states, reads))
+        self.hold(not wrong, f"I10: {master.name} has built something else ahead: {wrong[:1]}")
 
     # --- clients --------------------------------------------------------------------------------
 

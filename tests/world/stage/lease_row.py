@@ -38,7 +38,7 @@ class SharedRow:
         self.timeline = 1  # raised by each promotion of a second server
         self._given_on = 1  # the timeline on which the present epoch was given
         self._right: int | None = None  # the epoch of the server that has all commits
-        self._behind = 0  # turns that the present server has lost
+        self.behind = 0  # turns that the present server has lost
         self.turn = 0  # the last one that a master has committed
         self.candidates: list[Candidate] = []
 
@@ -46,7 +46,7 @@ class SharedRow:
         left_s = self._until_s - self._loop.time()
         return HeldLease(
             self.epoch, self.holder, self._address, left_s, SYSTEM, self.timeline, True,
-            self.turn - self._behind,
+            self.turn - self.behind,
         )  # fmt: skip
 
     def try_acquire(self, seen_epoch: int, holder: str, address: str, ttl_s: float) -> HeldLease:
@@ -86,7 +86,7 @@ class SharedRow:
                 self._knows(it, behind) for it in self.candidates
             ):
                 return False
-            self._right, self._behind = self.epoch, behind
+            self._right, self.behind = self.epoch, behind
             self.epoch -= 0 if behind else 1
         self._take_over()
         return True
@@ -101,7 +101,7 @@ class SharedRow:
         """The server that has all commits takes the place of the lagging one."""
         if self._right is not None:
             self.epoch, self._right = max(self.epoch, self._right), None
-            self._behind = 0
+            self.behind = 0
             self._take_over()
 
     def _take_over(self) -> None:

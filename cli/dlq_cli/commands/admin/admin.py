@@ -15,6 +15,7 @@ from dlq_cli.lazy import Lazy, LazyGroup
         "check": Lazy("dlq_cli.commands.cluster.checks:check", "Measure nodes, and see results."),
         "user": Lazy("dlq_cli.commands.admin.user:user", "Users and their rights."),
         "revoke": Lazy("dlq_cli.commands.admin.revoke:revoke", "Make certificates worthless."),
+        "grants": Lazy("dlq_cli.commands.many.grants:grants", "GPUs lent to other organisations."),
         "ca": Lazy("dlq_cli.commands.admin.ca:ca", "Change the CA of the cluster."),
         "leader": Lazy("dlq_cli.commands.admin.leader:leader", "Which master leads."),
         "team": Lazy("dlq_cli.commands.admin.team:team", "Teams, their quotas and members."),

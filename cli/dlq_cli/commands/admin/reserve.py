@@ -11,6 +11,7 @@ from dlq_cli.facts.cluster import reservation_facts
 from dlq_cli.facts.common import document, tell
 from dlq_cli.output.render import Cell, Columns, OutputLook, absolute, listing, when
 from dlq_cli.output.zone import LocalZone
+from dlq_client.nodes import Nodes
 from dlq_client.reservations import Reservations
 from dlq_common.errors import InvalidRequest, WorkWouldBeLost
 from dlq_common.job_fields.reading.ordering import begin_s
@@ -23,6 +24,7 @@ from dlq_common.text.wire import from_timestamp
     epilog=examples(
         "dlq admin reserve gpu[01-04] --from 2026-12-01T08:00 --for 4h --reason 'new fans'",
         "dlq admin reserve gpu07 --to 18:00 --reason 'driver 580'",
+        "dlq admin reserve --all --for 12h --reason 'the machine room is closed'",
     )
 )
 @click.option(
@@ -30,14 +32,16 @@ from dlq_common.text.wire import from_timestamp
 )
 @click.option("--to", "end", metavar="TIME", help="End of the reservation.")
 @click.option("--for", "span", metavar="TIME", help="Length of the reservation: 4h, 90m, 1d.")
+@click.option("--all", "every_node", is_flag=True, help="All nodes: to empty the cluster.")
 @click.option("--reason", default="", metavar="TEXT", help="Words for people.")
 @yes_option
 @json_option
-@click.argument("node_id", nargs=-1, required=True, metavar="NODE...")
+@click.argument("node_id", nargs=-1, metavar="NODE...")
 @pass_app
 def reserve(
     app: App,
     node_id: tuple[str, ...],
+    every_node: bool,
     begin: str | None,
     end: str | None,
     span: str | None,
@@ -50,6 +54,9 @@ def reserve(
     From now on no job starts there that would run into it, and deadlines are promised without these
     nodes. When it begins, jobs that still run there save and go on elsewhere; when it ends, the
     nodes take work again. One that begins now asks first when work would be lost.
+
+    With --all nothing new starts at this cluster, and other clusters make better offers. Users of
+    several clusters then move on by `dlq move --all`.
     """
     if (end is None) == (span is None):
         raise InvalidRequest("when does it end? Give --to or --for, one of them")
@@ -59,7 +66,11 @@ def reserve(
         ends_s = (now_s if begins_s is None else begins_s) + _span(span)
     else:
         ends_s = _instant(now_s, "--to", end or "")
+    if bool(node_id) == every_node:
+        raise InvalidRequest("which nodes? Name some, or say --all")
     nodes = [name for text in node_id for name in _nodes(text)]
+    if every_node:
+        nodes = [node.node_id for node in Nodes(app.connection()).list()]
     reservations = Reservations(app.connection())
     try:
         made = reservations.create(nodes, begins_s, ends_s, reason, accept_loss=yes)

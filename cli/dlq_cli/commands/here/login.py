@@ -9,7 +9,8 @@ import click
 
 from dlq_cli.app import App
 from dlq_cli.commands.options import examples, json_option, pass_app
-from dlq_cli.sign_in import log_in, log_in_at_page, start_ahead
+from dlq_cli.sign_in import enter_as_guest, log_in, log_in_at_page, start_ahead
+from dlq_client.line.identity import default_home
 from dlq_common.errors import InvalidRequest
 from dlq_common.text.instants import format_instant
 
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
         "dlq login",
         "dlq login --socket /srv/dlq/login.sock",
         "dlq login --oidc --web https://dlq.example.org",
+        "dlq --home ~/.config/dlq-roof login --grant roof",
     )
 )
 @click.option(
@@ -40,9 +42,29 @@ if TYPE_CHECKING:
     metavar="URL",
     help="The web page, with --oidc.  [default: $DLQ_WEB_ADDRESS, else as `dlq config` shows]",
 )
+@click.option(
+    "--grant",
+    metavar="NAME",
+    help="As a guest of another organisation, by this grant; --home is the place for it.",
+)
+@click.option(
+    "--from",
+    "own_home",
+    type=click.Path(path_type=Path),
+    metavar="DIR",
+    help="The identity at your own cluster, with --grant.  [default: ~/.config/dlq]",
+)
 @json_option
 @pass_app
-def login(app: App, socket: Path | None, oidc: bool, web: str | None, as_json: bool) -> None:
+def login(
+    app: App,
+    socket: Path | None,
+    oidc: bool,
+    web: str | None,
+    grant: str | None,
+    own_home: Path | None,
+    as_json: bool,
+) -> None:
     """Get a certificate for the user you are on this host.
 
     There is no password: the broker asks the kernel for the caller's account. Other commands log in
@@ -50,8 +72,18 @@ def login(app: App, socket: Path | None, oidc: bool, web: str | None, as_json: b
 
     With --oidc the command shows a page and a code. You type the code there, sign in with your
     organisation, and confirm. Such a certificate has a shorter life, and is not renewed.
+
+    With --grant your own cluster introduces you to another one, which has lent it GPUs. Such a
+    certificate is good for hours, and later commands get another one by themselves.
     """
-    identity = _at_page(app, socket, web) if oidc else _at_broker(app, socket, web)
+    if grant:
+        if oidc or socket is not None or web is not None:
+            raise InvalidRequest("--grant is a way of its own")
+        identity = _as_guest(app, grant, own_home)
+    elif own_home is not None:
+        raise InvalidRequest("--from is for --grant")
+    else:
+        identity = _at_page(app, socket, web) if oidc else _at_broker(app, socket, web)
     start_ahead()
     until = format_instant(identity.expires_s)
     if as_json:
@@ -71,6 +103,16 @@ def login(app: App, socket: Path | None, oidc: bool, web: str | None, as_json: b
     else:
         click.echo(f"Logged in to {identity.cluster} as {identity.user} ({identity.role})")
         app.say(f"the certificate in {app.home} is good until {until}")
+
+
+def _as_guest(app: App, grant: str, own_home: Path | None) -> Identity:
+    own = (own_home or default_home({})).expanduser().absolute()
+    if own == app.home.absolute():
+        raise InvalidRequest(
+            "the identity of a guest needs a directory of its own",
+            hint=f"dlq --home ~/.config/dlq-{grant} login --grant {grant}",
+        )
+    return enter_as_guest(app.home, app.own(own).connection(), grant, own)
 
 
 def _at_broker(app: App, socket: Path | None, web: str | None) -> Identity:

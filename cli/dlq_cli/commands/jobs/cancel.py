@@ -79,7 +79,7 @@ def cancel(
     timeout_s = duration_s("--timeout", timeout)
     jobs = Jobs(app.connection())
     if job:
-        if user or name or state:
+        if (user, name, state) != (None, None, None):
             raise InvalidRequest("name jobs, or filter with -u, -n and -t, but not both")
         job_ids = targets(jobs, job)
     else:
@@ -140,6 +140,8 @@ def _wait_gone(
 def _matching(
     app: App, jobs: Jobs, user: str | None, name: str | None, state: str | None
 ) -> list[str]:
+    if "" in (user, name, state):  # of a variable that is not set: it would fit every job
+        raise InvalidRequest("the word behind -u, -n or -t is empty: which jobs?")
     if not (user or name or state):
         raise InvalidRequest("which jobs?", hint="dlq cancel JOB..., or filter with -u, -n and -t")
     owner = "" if user in (None, "me") else user or ""

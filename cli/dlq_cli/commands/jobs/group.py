@@ -19,7 +19,7 @@ from dlq_cli.facts.job import job_facts
 from dlq_cli.jobs.held import HoldTeller
 from dlq_cli.jobs.slurm_settled import settle_account, settle_nodes
 from dlq_cli.output.zone import LocalZone
-from dlq_cli.spec.caller import caller_layer
+from dlq_cli.spec.caller import caller_layer, callers_directory
 from dlq_cli.spec.group import MemberSpec
 from dlq_cli.spec.merge import merge
 from dlq_cli.spec.message import put_instants, to_message
@@ -95,7 +95,7 @@ def send_group(
 def _message(app: App, member: MemberSpec, over: Layer) -> SentMember:
     merged = merge([caller_layer(), member.layer, over], os.environ)
     try:
-        spec = finish(merged, directory=os.getcwd(), arguments=())
+        spec = finish(merged, directory=callers_directory(merged), arguments=())
     except InvalidRequest as error:
         error.what = f"member {member.name}: {error.what}"
         raise

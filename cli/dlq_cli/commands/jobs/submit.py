@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import click
@@ -13,7 +14,7 @@ from dlq_cli.commands.options import examples, json_option
 from dlq_cli.jobs.source import STDIN, read_source
 from dlq_cli.output.zone import LocalZone
 from dlq_cli.quiet import quiet_grpc
-from dlq_cli.spec.caller import caller_layer
+from dlq_cli.spec.caller import caller_layer, callers_directory
 from dlq_cli.spec.check import doubts
 from dlq_cli.spec.fields import BY_NAME, FLAGS, layer_from
 from dlq_cli.spec.group import read_group
@@ -129,6 +130,8 @@ def _write_section(
     help="With --to: soonest or cheapest.  [default: soonest]",
 )
 @click.option("--within", metavar="TIME", help="With --to: wait for offers.  [default: 10s]")
+@click.option("--data", metavar="NAMES", help="With --to: data of your list that the job reads.")
+@click.option("--only-there", is_flag=True, help="With --data: only to a cluster that has it.")
 @json_option
 @click.argument("source", nargs=-1, type=click.UNPROCESSED, metavar="[SCRIPT ARGS | SPEC | -- CMD]")
 @click.pass_context
@@ -150,6 +153,8 @@ def submit(
     to: str | None,
     rule: str | None,
     within: str | None,
+    data: str | None,
+    only_there: bool,
     as_json: bool,
     **flags: Any,
 ) -> None:
@@ -161,8 +166,7 @@ def submit(
     your login environment.
     """
     app: App = ctx.obj
-    if to is None and (rule or within):
-        raise InvalidRequest("--choose and --within go with --to")
+    _check_many(to, (rule, within, data), only_there=only_there, data=data)
     if to is not None:
         unlike = (("--group", group_file), ("--wait-admission", wait_admission),
                   ("--interactive", interactive), ("--stdin", stdin))  # fmt: skip
@@ -184,7 +188,7 @@ def submit(
     if to is not None:
         with quiet_grpc():
             from dlq_cli.clusters.going import ManyWishes, read_rule, read_within
-            from dlq_cli.commands.jobs.submitted_to import submit_spec_to
+            from dlq_cli.commands.jobs.submitted_to import DataWish, submit_spec_to
         wishes = ManyWishes(
             to=to,
             rule=read_rule(rule),
@@ -194,7 +198,8 @@ def submit(
             parsable=parsable,
             as_json=as_json,
         )
-        submit_spec_to(app, spec, wishes, wait=wait_end, follow=follow)
+        asked_data = DataWish(data or "", only_there)
+        submit_spec_to(app, spec, wishes, asked_data, wait=wait_end, follow=follow)
         return
     if wait_admission:
         _check_admission(spec, stays=wait_end or follow, leaves=no_wait)
@@ -228,6 +233,16 @@ def submit(
         message=message,
         command="submit",
     )
+
+
+def _check_many(
+    to: str | None, given: Sequence[str | None], *, only_there: bool, data: str | None
+) -> None:
+    """InvalidRequest for words about several clusters without the clusters."""
+    if to is None and any(given):
+        raise InvalidRequest("--choose, --within and --data go with --to")
+    if only_there and not data:
+        raise InvalidRequest("--only-there goes with --data")
 
 
 def _check_admission(spec: Spec, *, stays: bool, leaves: bool) -> None:
@@ -267,18 +282,7 @@ def _flags_layer(flags: dict[str, Any]) -> Layer:
 
 def _spec(source: SpecSource, over: Layer) -> Spec:
     merged = merge([caller_layer(), source.layer, over], os.environ)
-    return finish(merged, directory=_directory(merged), arguments=source.arguments)
-
-
-def _directory(merged: Layer) -> str:
-    try:
-        return os.getcwd()
-    except OSError:
-        if "workdir" in merged:
-            return "/"
-        raise InvalidRequest(
-            "your present directory is gone", hint="name the job's with --chdir"
-        ) from None
+    return finish(merged, directory=callers_directory(merged), arguments=source.arguments)
 
 
 def _values(value: object) -> list[Any]:

@@ -184,7 +184,8 @@ def _tell_place(app: App, answer: job_service_pb2.SubmitJobResponse) -> None:
     """The number of jobs before it, on stderr, if the answer holds it."""
     if answer.HasField("jobs_ahead_count"):
         ahead = answer.jobs_ahead_count
-        app.say("1 job is ahead of it" if ahead == 1 else f"{ahead} jobs are ahead of it")
+        few = {0: "it is first in line", 1: "1 job is ahead of it"}
+        app.say(few.get(ahead, f"{ahead} jobs are ahead of it"))
 
 
 def stay(app: App, job_ids: list[str], manner: Manner) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import click
 
 from dlq.v1 import job_pb2, job_service_pb2
@@ -19,8 +21,12 @@ from dlq_cli.output.render import OutputLook, clean_line
 from dlq_cli.text.traffic import believed_lines
 from dlq_cli.words import ENDED, shown_state
 from dlq_client.jobs import Jobs
+from dlq_common.errors import DlqError
 from dlq_common.text.units import format_duration
 from dlq_common.text.wire import from_duration
+
+_STAGES = "stage "  # the begin of the names of staging jobs
+_MB_PER_GB = 1_000.0
 
 
 @click.command(epilog=examples("dlq why 17", "dlq why 17 --json | jq '.jobs[0].reasons[].code'"))
@@ -37,6 +43,9 @@ def why(app: App, job: tuple[str, ...], as_json: bool) -> None:
     look = app.look()
     for answer in answers:
         click.echo(_text(answer, look), nl=False)
+        if any(reason.code == "dependency" for reason in answer.reasons):
+            for line in _staging_lines(jobs, answer.job):
+                click.echo(f"  {line}")
         if words := cancel_words(jobs, answer.job):
             click.echo(f"  cancelled {words}")
         attempts = jobs.get(answer.job.job_id).attempts if answer.job.attempt_count else ()
@@ -114,3 +123,25 @@ def _no_reason(job: job_pb2.Job, look: OutputLook) -> str:
     if state in ENDED:
         return f"has ended: {state} {where_beside_state(job, look)}".rstrip()
     return f"is {state} on {where(job, look)}" if job.node_ids else f"is {state}"
+
+
+def _staging_lines(jobs: Jobs, job: job_pb2.Job) -> Iterator[str]:
+    """A line for each staging job that it waits for. Such a job tells its megabytes as steps
+    (broker/dlq_broker/stage_program.py).
+    """
+    try:
+        terms = jobs.get(job.job_id).spec.dependency.terms
+        before = [jobs.get(term.job_id).job for term in terms if term.job_id]
+    except DlqError:
+        return
+    for one in before:
+        if one.name.startswith(_STAGES):
+            yield f"staging {clean_line(one.name.removeprefix(_STAGES))}: {_so_far(one)}"
+
+
+def _so_far(job: job_pb2.Job) -> str:
+    told = job.progress
+    if not told.HasField("total_step_count"):
+        return f"job {job.job_id} is {shown_state(job)}"
+    done, total = told.step / _MB_PER_GB, told.total_step_count / _MB_PER_GB
+    return f"{done:.1f} of {total:.1f} GB, by job {job.job_id}"

@@ -12,6 +12,7 @@ from dlq_cli.slurm.accounts.row import AccountRow
 from dlq_cli.slurm.job_words import UNKNOWN
 from dlq_cli.slurm.jobs import measures
 from dlq_cli.slurm.jobs.steps import SeenStep
+from dlq_cli.slurm.words import column_width
 from dlq_common.text.hostlist import compress_hostlist
 from dlq_compat.job_page import clock
 
@@ -198,11 +199,12 @@ def columns_of(text: str) -> list[tuple[str, int]]:
 
 def _column(word: str) -> tuple[str, int]:
     """As in Slurm the beginning of a name will do."""
-    name, percent, width = word.partition("%")
+    name, _, width = word.partition("%")
     known = _BY_WORD.get(name.lower())
     if known is None:
         begun = [full for low, full in _BY_WORD.items() if low.startswith(name.lower())]
         if not begun:
             raise SlurmSays(f'sacct: error: Invalid field requested: "{name[:40]}"')
         known = begun[0]
-    return known, int(width) if percent and width.lstrip("-").isdigit() else FIELDS[known].width
+    asked = column_width(width)
+    return known, FIELDS[known].width if asked is None else asked

@@ -8,6 +8,7 @@ from typing import Generic, NamedTuple, TypeVar
 import click
 
 from dlq_cli.output.render import clean_line
+from dlq_cli.slurm.words import column_width
 
 Row = TypeVar("Row")
 
@@ -50,8 +51,8 @@ def chosen(
         if not key:
             return found, name
         column = columns[key]
-        if width.lstrip("-").isdigit():
-            column = column._replace(width=int(width))
+        if (asked := column_width(width)) is not None:
+            column = column._replace(width=asked)
         found.append(column)
     return found, ""
 

@@ -111,12 +111,20 @@ class KeptAllocation:
             raise SlurmSays(*own, code=error.code) from None
 
     @contextmanager
-    def kept(self) -> Iterator[None]:
-        """Inside, the master hears that we are there; `on_end` is called once at the job's end."""
-        watcher = threading.Thread(target=self._watch, daemon=True, name="allocation")
+    def kept(self, *, watched: bool = True) -> Iterator[None]:
+        """Inside, the master hears that we are there; `on_end` is called once at the job's end.
+        `watched`: at once, else within seconds. A watch is a stream of its own.
+
+        A Ctrl-C that ends the caller ends the allocation: its nodes do not wait for the silence.
+        """
         with Attendance(self._app.connection(), self.job_id, self._has_ended):
-            watcher.start()
-            yield
+            if watched:
+                threading.Thread(target=self._watch, daemon=True, name="allocation").start()
+            try:
+                yield
+            except KeyboardInterrupt:  # where no handler of ours stands, as just after the grant
+                self.cancel()
+                raise
 
     @contextmanager
     def unkept(self) -> Iterator[None]:

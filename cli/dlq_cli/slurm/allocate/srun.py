@@ -70,7 +70,7 @@ def _alone(app: App, given: SplitWords) -> int:
     patience_s = immediate_s(given)
     name = PurePosixPath(given.command[0]).name or "srun"
     allocation.submit(given.allocation, name, limits=given.given.get("--propagate"))
-    with allocation.kept():
+    with allocation.kept(watched=False):  # the command's own stream tells of the job's end
         allocation.wait(patience_s)
         with _terminal(given) as terminal:
             alone = _is_one_task(given)

@@ -15,7 +15,7 @@ from dlq_cli.slurm import columns as layout
 from dlq_cli.slurm.nodes.facts import SeenNode, all_nodes, short
 from dlq_cli.slurm.nodes.fields import NODE_FIELDS, SinfoRow, alike_key
 from dlq_cli.slurm.nodes.pages import reservation_pages
-from dlq_cli.slurm.words import Grammar, SlurmWords, only_here, read
+from dlq_cli.slurm.words import Grammar, SlurmWords, only_here, read, whole_seconds
 from dlq_client.queues import Queues
 from dlq_common.text.hostlist import expand_hostlist
 
@@ -83,9 +83,10 @@ def _seconds(given: SlurmWords) -> int | None:
     text = given.options.get("iterate")
     if text is None:
         return None
-    if not text.isdecimal() or int(text) < 1:
+    every_s = whole_seconds(text)
+    if not every_s:
         raise SlurmSays(f"sinfo: error: Error: invalid entry for --iterate={text[:40]}")
-    return int(text)
+    return every_s
 
 
 def _print(app: App, given: SlurmWords) -> None:

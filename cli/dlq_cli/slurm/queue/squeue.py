@@ -200,11 +200,17 @@ def _named(app: App, ids: Sequence[str], *, detailed: bool) -> Sequence[SeenJob]
     return found
 
 
+_LISTS = ("jobs", "states", "name", "partition", "account", "qos", "user")
+
+
 def _filter(app: App, given: SlurmWords) -> Callable[[SeenJob], bool]:
     """The filter of all options besides ids and states."""
     names, queues = given.listed("name"), given.listed("partition")
     accounts, qos = given.listed("account"), given.listed("qos")
-    nothing = bool(given.listed("licenses") or given.listed("reservation"))
+    nothing = (
+        bool(given.listed("licenses") or given.listed("reservation"))
+        or given.names_nothing(*_LISTS)
+    )  # fmt: skip
     nodes, users = _nodes(app, given), _users(app, given)
 
     def keep(job: SeenJob) -> bool:

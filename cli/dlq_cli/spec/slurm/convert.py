@@ -35,7 +35,7 @@ def convert(
     if not written and not compat:
         raise wrong(source, "it has no #SBATCH lines before its first command: nothing to convert")
     made = Conversion(source, text, compat=compat)
-    options = [*_first_part(made, written), *more]
+    options = _asked([*_first_part(made, written), *more], compat=compat)
     last = {option.name: option for option in options}  # as in Slurm, the last word counts
     made.last = last
     for option in options:
@@ -65,6 +65,27 @@ def _first_part(made: Conversion, options: Sequence[Option]) -> Sequence[Option]
     for option in options[cut:]:
         ignore(made, option, "a job here has one part: submit the others as jobs of their own")
     return options[:cut]
+
+
+# As in Slurm these ask for nothing when their last value is empty: a script has `-A "$ACCOUNT"`.
+_MAY_BE_EMPTY = frozenset(
+    {
+        "--account", "--array", "--chdir", "--constraint", "--dependency", "--error", "--exclude",
+        "--gpus", "--gpus-per-node", "--gpus-per-task", "--input", "--job-name", "--licenses",
+        "--nodelist", "--output", "--reservation",
+    }
+)  # fmt: skip
+
+
+def _asked(options: Sequence[Option], *, compat: bool) -> Sequence[Option]:
+    """The options without those that an empty word takes back."""
+    if not compat:
+        return options
+    last = {option.name: option.value for option in options}
+    none = {name for name in _MAY_BE_EMPTY & last.keys() if not last[name].strip()}
+    if last.get("--dependency") == "0":
+        none.add("--dependency")
+    return [option for option in options if option.name not in none]
 
 
 # -- one option, one flag ----------------------------------------------------------------------

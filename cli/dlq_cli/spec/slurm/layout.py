@@ -176,7 +176,8 @@ def _memory(said: Mapping[str, str], gpus: int, nodes: int, cpus_per_node: int) 
     if not kib:
         if gpus or name != "--mem":
             return "", ""
-        raise CannotLayOut("--mem", "0 means all memory of a node: ask for all of its cores, by -c")
+        why = "0 means all memory of a node: add --exclusive, or ask for cores by -c without --mem"
+        raise CannotLayOut("--mem", why)
     if name == "--mem":
         return f"{kib}KiB", ""
     if name == "--mem-per-gpu":

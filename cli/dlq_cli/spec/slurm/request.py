@@ -32,6 +32,7 @@ from dlq_common.job_fields.table.output_files import STDOUT
 
 ACCOUNT = "--account"
 _EXCLUSIVE = "--exclusive"
+_SIZE = re.compile(r"(\d{1,18})([KMGT]?)B?")
 _DEFAULT = "Slurm's default"
 FEWEST = "Slurm's fewest nodes"
 """The origin of `nodes` where the options do not say it: other numbers will do too."""
@@ -130,6 +131,8 @@ def _laid_out(made: Conversion, name: str, notes: Notes, *, lenient: bool) -> La
     """
     keys = (*LAYOUT_OPTIONS, NODELIST)
     said = {key: made.last[key].value for key in keys if key in made.last}
+    if _is_exclusive(made) and said.get("--mem", "").rstrip("KMGTB") == "0":
+        del said["--mem"]  # the whole node's, and it is asked for
     while True:
         try:
             layout = task_layout(said)
@@ -220,9 +223,7 @@ def _told(made: Conversion) -> Layer:
     """Variables of the batch script that repeat options; the agent adds what is placed."""
     values = {_WORDS[key]: made.last[key].value for key in _WORDS if key in made.last}
     for key, variable in _MIB.items():
-        found = (
-            re.fullmatch(r"(\d+)([KMGT]?)B?", made.last[key].value) if key in made.last else None
-        )
+        found = _SIZE.fullmatch(made.last[key].value) if key in made.last else None
         if found and int(found[1]):
             kib = int(found[1]) << {"K": 0, "": 10, "M": 10, "G": 20, "T": 30}[found[2]]
             values[variable] = str(kib >> 10)

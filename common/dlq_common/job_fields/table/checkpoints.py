@@ -88,6 +88,17 @@ CHECKPOINT_SETTLE = JobField(
     wire=FractionalSeconds("checkpoint.settle_duration"),
     limit=Lasts(0, HOUR),
 )
+RESUME_FROM = JobField(
+    key="checkpoint.resume_from",
+    read=words.read_path,
+    flag="--resume-from PATH",
+    help="Begin from this checkpoint of another job; with --checkpoint-dir.",
+    sample='"/shared/ckpt/mnist/17/2/step-000400"',
+    comment="Of another job: begin from it, as long as there is no own one; with dir.",
+    wire=Plain[str]("checkpoint.resume_from"),
+    limit=Passes(check_absolute_path, "checkpoint to begin from"),
+    label="begins from",
+)
 PRESET = JobField[object](
     key="checkpoint.preset",
     read=words.one_of(words.PRESETS),

@@ -4,7 +4,7 @@ The answer to an agent's hello names all ranks that shall run on its node, and a
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Protocol
 
 from dlq_master.control.attempts.ranks import RankRole, ranks_on, role_of
@@ -96,7 +96,7 @@ def launch_command(
         array_index=job.array_index,
         name=job.name,
         queue=job.queue,
-        user=job.user,
+        user=job.user if owner is None else owner.host_name,
         # A user who is gone has no account to run as: the agent refuses a negative id.
         uid=-1 if owner is None else owner.uid,
         gid=-1 if owner is None else owner.gid,
@@ -239,7 +239,7 @@ def delay_s(attempt: Attempt, now_s: float) -> float:
     return 0.0 if due_s is None else max(0.0, due_s - now_s)
 
 
-def word_to_rank(row: Intention) -> Signal | Save | Suspend | Resume:
+def word_to_rank(row: Intention, attempt: Attempt) -> Signal | Save | Suspend | Resume:
     """The command for a rank that goes on."""
     rank = (row.sequence, row.key, row.epoch, row.node_id, row.node_rank)
     sequence, key, epoch, node_id, node_rank = rank
@@ -252,14 +252,25 @@ def word_to_rank(row: Intention) -> Signal | Save | Suspend | Resume:
             node_rank=node_rank,
             signal=row.cause,
         )
-    if row.kind in _ORDERS:
-        return _ORDERS[row.kind](
+    if row.kind == SUSPEND:
+        return Suspend(
             sequence=sequence,
             key=key,
             epoch=epoch,
             node_id=node_id,
             node_rank=node_rank,
             number=int(row.cause),
+        )
+    if row.kind == RESUME:
+        slot = attempt.slot_of(node_rank)
+        return Resume(
+            sequence=sequence,
+            key=key,
+            epoch=epoch,
+            node_id=node_id,
+            node_rank=node_rank,
+            number=int(row.cause),
+            gpu_indexes=() if slot is None else slot.gpu_indices,
         )
     return Save(
         sequence=sequence,
@@ -269,9 +280,6 @@ def word_to_rank(row: Intention) -> Signal | Save | Suspend | Resume:
         node_rank=node_rank,
         number=int(row.cause),
     )
-
-
-_ORDERS: Mapping[str, type[Suspend | Resume]] = {SUSPEND: Suspend, RESUME: Resume}
 
 
 def commands_for(
@@ -290,7 +298,7 @@ def commands_for(
             sent[row.node_id].append(stop_command(state, row, now_s))
         elif row.kind in ("signal", "save", SUSPEND, RESUME):
             if attempt is not None:
-                sent[row.node_id].append(word_to_rank(row))
+                sent[row.node_id].append(word_to_rank(row, attempt))
         elif attempt is not None and _shall_run(state, row):
             sent[row.node_id].append(
                 launch_command(state, specs, attempt, row.node_rank, now_s, row.sequence)

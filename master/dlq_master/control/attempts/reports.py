@@ -233,7 +233,7 @@ def _gather(turn: Turn, key: AttemptKey, rank: int, status: RankStatus, actor: s
         turn.step_attempt(key, event, actor=actor)
     open_barrier(turn, key)
     _stop_the_rest(turn, key, actor)
-    if attempt.suspension is not None:
+    if attempt.moves:
         suspensions.heard(turn, key)
     if live_resizes.settle(turn, key):
         _come_back(turn, key)

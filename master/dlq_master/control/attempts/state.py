@@ -12,6 +12,7 @@ from dlq_master.control.attempts.bookkeeping import Bookkeeping
 from dlq_master.control.attempts.idleness import Idleness
 from dlq_master.control.attempts.stalls import Stalls
 from dlq_master.control.attempts.stragglers import Stragglers
+from dlq_master.model.attempts import suspending
 from dlq_master.model.cluster.cluster import Cluster
 from dlq_master.model.ids import AttemptKey, NodeId
 from dlq_master.store.batch import Intention, Loaded
@@ -90,7 +91,7 @@ class AttemptsState:
     suspended: set[AttemptKey] = field(default_factory=set)  # off their GPUs, or on the way
     unheard: dict[AttemptKey, float] = field(
         default_factory=dict
-    )  # of these: when a node was, last
+    )  # of these: when a node was, last; of one that comes back after a refusal: since when
     preparing: dict[tuple[AttemptKey, int], str] = field(default_factory=dict)
 
     def restore(self, loaded: Loaded, cluster: Cluster, now_s: float) -> None:
@@ -102,7 +103,7 @@ class AttemptsState:
                 self.starting.add(attempt.key)
         living = cluster.attempts.values()
         self.resizing = {attempt.key for attempt in living if attempt.resize is not None}
-        self.suspended = {attempt.key for attempt in living if attempt.suspension is not None}
+        self.suspended = {attempt.key for attempt in living if suspending.is_open(attempt)}
         self.outbox = Outbox(loaded.intentions)
         self.next_command = max(self.outbox, default=0) + 1
         self.bookkeeping = Bookkeeping.begin(cluster, loaded.meta.get(LEVELS), now_s)

@@ -10,10 +10,18 @@ attempt, its number and the orders on their way are on disk. While a node is sil
 UNKNOWN and stays where it is. No limit of time runs then, nor while there is no master: each counts
 anew once all its nodes are heard. A node that comes back with another boot has lost it, as any
 other. A rank that refuses brings all of them back, and the attempt saves and leaves as it would
-have otherwise. One that cannot come back ends all of them, and the job goes on from its last
-checkpoint. Where a person wants it off its GPUs, it is held then, as by a pause.
+have otherwise. So it does where the move takes too long, once its ranks are back. One that cannot
+come back ends all of them, and the job goes on from its last checkpoint. So does one that is not
+back within the longest time of a move after a refusal. Where a promised job needs the GPUs, all of
+that has no more time than a save would have had.
 
-On its own GPUs an attempt that is out comes before all that stand behind it.
+Where its node is emptied, it comes back as soon as its GPUs are free, saves, and leaves. They are
+waited for as long as the job may take to save. Where a person wants it off its GPUs, it is held
+however its attempt ends, as by a pause.
+
+On its own GPUs an attempt that is out comes before all that rank below it: no plan gives them away
+(policy/order/suspended.py). Where others have them, it comes back to free ones of the same types on
+the same nodes, if its agents say that it may.
 """
 
 from __future__ import annotations
@@ -23,7 +31,12 @@ from collections.abc import Iterator
 from dlq_common.text.units import format_duration
 from dlq_master.control.loop.turn import Turn
 from dlq_master.model.attempts import suspending
-from dlq_master.model.attempts.attempt import Attempt, AttemptState, SuspensionPhase
+from dlq_master.model.attempts.attempt import (
+    Attempt,
+    AttemptState,
+    Suspension,
+    SuspensionPhase,
+)
 from dlq_master.model.attempts.attempt_steps import (
     ResumeAsked,
     StopRequested,
@@ -32,7 +45,7 @@ from dlq_master.model.attempts.attempt_steps import (
     Unsuspended,
 )
 from dlq_master.model.attempts.grace import stop_grace_s
-from dlq_master.model.attempts.suspending import Next, SuspendRules
+from dlq_master.model.attempts.suspending import Next
 from dlq_master.model.ids import AttemptKey, JobId
 from dlq_master.model.jobs import job_steps as on_job
 from dlq_master.model.jobs.job import HoldKind
@@ -41,11 +54,19 @@ from dlq_master.model.nodes.node import Node
 from dlq_master.model.resources import Allocation
 from dlq_master.model.transitions import StopCause
 
+_STRANDED = "a rank of it cannot be brought back"
+# A way back only to save may take so many times the longest move: the way there ends first.
+SLOW_WAY_BACK = 3
+
 
 def heard(turn: Turn, key: AttemptKey) -> None:
     """A report of a rank may end a move. Does nothing where no order is open."""
     attempt = turn.state.cluster.attempts.get(key)
-    if attempt is None or attempt.suspension is None or attempt.state is not AttemptState.SUSPENDED:
+    if attempt is None:
+        return
+    if attempt.state is AttemptState.RUNNING and suspending.is_stranded(attempt):
+        throw_back(turn, attempt, suspending.failure(attempt) or _STRANDED)
+    if attempt.suspension is None or attempt.state is not AttemptState.SUSPENDED:
         return
     phase = attempt.suspension.phase
     if phase is SuspensionPhase.LEAVING:
@@ -60,22 +81,25 @@ def heard(turn: Turn, key: AttemptKey) -> None:
             throw_back(turn, attempt, why)
         elif suspending.all_are(attempt, "running"):
             turn.step_attempt(key, Unsuspended(), actor="master")
+            _leave_again(turn, attempt)
 
 
 def settle(turn: Turn, *, planned: bool) -> None:
-    """Attempts that are out come back, or are thrown back to their last checkpoints. Before a plan
-    only those that stand before all waiting jobs come back; after one, those whose GPUs are left.
+    """Attempts that are out come back, or are thrown back to their last checkpoints. They come back
+    after a plan. Until then jobs that rank above them may take their GPUs.
     """
     known, unheard = turn.state.attempts.suspended, turn.state.attempts.unheard
     for key in sorted(known):
         attempt = turn.state.cluster.attempts.get(key)
-        if attempt is None or attempt.suspension is None:
+        if attempt is None or not suspending.is_open(attempt):
             known.discard(key)
             unheard.pop(key, None)
         elif not _heard_from(turn, attempt):
             unheard[key] = turn.now_s
-        elif planned or turn.state.cluster.stands_first(turn.job(key.job_id)):
-            _settle(turn, attempt)
+        elif attempt.suspension is None:
+            _await_return(turn, attempt)
+        else:
+            _settle(turn, attempt, planned=planned)
 
 
 def throw_back(turn: Turn, attempt: Attempt, why: str) -> None:
@@ -87,7 +111,8 @@ def throw_back(turn: Turn, attempt: Attempt, why: str) -> None:
         turn.step_job(job.job_id, held, actor="master", cause=why)
     paused = by_person and turn.job(job.job_id).hold is not None
     cause = StopCause.PAUSE if paused else StopCause.PREEMPT
-    stop = StopRequested(cause=cause, grace_s=0.0, detail=f"not suspended any longer: {why}")
+    words = "not suspended any longer" if out is not None else "it did not leave its GPUs"
+    stop = StopRequested(cause=cause, grace_s=0.0, detail=f"{words}: {why}")
     turn.step_attempt(attempt.key, stop, actor="master", cause=why)
 
 
@@ -109,40 +134,110 @@ def _refused(turn: Turn, attempt: Attempt, why: str) -> None:
         throw_back(turn, attempt, why)
         return
     turn.step_attempt(attempt.key, SuspendRefused(detail=why), actor="master", cause=why)
-    if out.for_job is not None:
-        job = turn.job(attempt.key.job_id)
-        running = turn.state.cluster.attempts[attempt.key]
-        grace_s = stop_grace_s(running, job)
-        detail = f"for job {out.for_job}"
-        stop = StopRequested(cause=StopCause.PREEMPT, grace_s=grace_s, detail=detail)
-        turn.step_attempt(attempt.key, stop, actor="master", cause=f"not suspended: {why}")
+    turn.state.attempts.unheard[attempt.key] = turn.now_s
+    if suspending.emptied(_nodes(turn, out.allocation)) is not None:
+        turn.stop(attempt.key, StopCause.DRAIN, actor="master")
+    elif out.for_job is not None:
+        _make_way(turn, attempt, out.for_job, f"not suspended: {why}")
 
 
-def _settle(turn: Turn, attempt: Attempt) -> None:
+def _make_way(turn: Turn, attempt: Attempt, for_job: JobId, why: str) -> None:
+    """It runs, and saves and leaves for a job."""
+    running = turn.state.cluster.attempts[attempt.key]
+    grace_s = stop_grace_s(running, turn.job(attempt.key.job_id))
+    if attempt.suspension is not None and attempt.suspension.until_s is not None:
+        grace_s = min(grace_s, max(0.0, attempt.suspension.until_s - turn.now_s))
+    stop = StopRequested(cause=StopCause.PREEMPT, grace_s=grace_s, detail=f"for job {for_job}")
+    turn.step_attempt(attempt.key, stop, actor="master", cause=why)
+
+
+def _leave_again(turn: Turn, attempt: Attempt) -> None:
+    """It is back, perhaps only to save."""
+    out, job = attempt.suspension, turn.job(attempt.key.job_id)
+    assert out is not None
+    if suspending.stays_paused(out):
+        if job.hold is None:
+            held = on_job.Held(kind=HoldKind.PAUSED, reason=f"suspended {out.why}")
+            turn.step_job(job.job_id, held, actor="master")
+        else:
+            turn.stop(attempt.key, StopCause.PAUSE, actor="master")
+    elif suspending.emptied(_nodes(turn, out.allocation)) is not None:
+        turn.stop(attempt.key, StopCause.DRAIN, actor="master")
+    elif out.to_save and out.for_job is not None and _waits(turn, out.for_job):
+        _make_way(turn, attempt, out.for_job, "its GPU memory moved too slowly")
+
+
+def _settle(turn: Turn, attempt: Attempt, *, planned: bool) -> None:
     out = attempt.suspension
     assert out is not None
-    rules = turn.state.config.suspend.rules()
     if attempt.state is AttemptState.SUSPENDED and out.phase is not SuspensionPhase.OUT:
-        late_s = turn.now_s - max(out.since_s, _heard_since_s(turn, attempt))
-        if late_s >= rules.move_s:
-            _late(turn, attempt, rules)
+        _settle_move(turn, attempt, out)
         return
+    place = _place(turn, attempt, out.allocation)
     step, why = suspending.next_step(
         attempt,
-        _nodes(turn, out.allocation),
+        [*_nodes(turn, out.allocation)],
         guest_waits=_waits(turn, out.for_job),
-        gpus_free=_are_free(turn, out.allocation),
+        gpus_free=place is not None,
         now_s=turn.now_s,
-        rules=rules,
+        rules=turn.state.config.suspend.rules(),
         heard_s=_heard_since_s(turn, attempt),
+        grace_s=turn.job(attempt.key.job_id).rules.grace_cap_s,
     )
-    if step is Next.RESUME:
-        cluster, kind = turn.state.cluster, attempt.lease.kind
-        lead_s = cluster.saves.lead_s
-        end_s = first_term_end_s(turn.now_s, kind, cluster.terms, lead_s)
-        turn.step_attempt(attempt.key, ResumeAsked(term_end_s=end_s), actor="master")
+    if step is Next.RESUME and not planned:
+        turn.plan_due = True
+    elif step is Next.RESUME:
+        _come_back(turn, attempt, onto=place)
+    elif step is Next.SAVE:
+        _come_back(turn, attempt, onto=place, to_save=True, why=why)
     elif step is Next.THROW_BACK:
         throw_back(turn, attempt, why)
+
+
+def _settle_move(turn: Turn, attempt: Attempt, out: Suspension) -> None:
+    """A move that takes too long, or is of no use any more."""
+    leaving = out.phase is SuspensionPhase.LEAVING
+    node = suspending.emptied(_nodes(turn, out.allocation)) if leaving else None
+    if node is not None:
+        why = f"node {node.node_id} is being emptied"
+        _come_back(turn, attempt, to_save=True, why=why)
+        return
+    if leaving and out.until_s is not None and turn.now_s >= out.until_s:
+        throw_back(turn, attempt, f"its GPUs are promised to job {out.for_job}")
+        return
+    move_s = turn.state.config.suspend.rules().move_s
+    late_s = turn.now_s - max(out.since_s, _heard_since_s(turn, attempt))
+    if late_s < move_s * (SLOW_WAY_BACK if out.to_save else 1):
+        return
+    why = f"its agents have not answered within {format_duration(round(late_s))}"
+    if not leaving:
+        throw_back(turn, attempt, why)
+    elif _can_save_later(turn, attempt, out):
+        _come_back(turn, attempt, to_save=True, why=why)
+    else:
+        _refused(turn, attempt, why)
+
+
+def _can_save_later(turn: Turn, attempt: Attempt, out: Suspension) -> bool:
+    """Whether it may first come back, for however long that takes, and then save."""
+    saves = turn.job(attempt.key.job_id).rules.saves
+    return saves and out.for_job is not None and out.until_s is None
+
+
+def _come_back(
+    turn: Turn,
+    attempt: Attempt,
+    *,
+    onto: Allocation | None = None,
+    to_save: bool = False,
+    why: str = "",
+) -> None:
+    cluster, kind = turn.state.cluster, attempt.lease.kind
+    end_s = first_term_end_s(turn.now_s, kind, cluster.terms, cluster.saves.lead_s)
+    back = ResumeAsked(term_end_s=end_s, allocation=onto, to_save=to_save)
+    moved = onto is not None and onto != attempt.place
+    words = ", ".join(filter(None, (why, f"to others: {_words(onto)}" if moved and onto else "")))
+    turn.step_attempt(attempt.key, back, actor="master", cause=words)
 
 
 def _heard_from(turn: Turn, attempt: Attempt) -> bool:
@@ -152,19 +247,17 @@ def _heard_from(turn: Turn, attempt: Attempt) -> bool:
     return not silent and all(rank.gone or rank.node_id in greeted for rank in attempt.ranks)
 
 
+def _await_return(turn: Turn, attempt: Attempt) -> None:
+    """A refusal let it run on, and ranks of it are still to come back."""
+    since_s = turn.state.attempts.unheard.setdefault(attempt.key, turn.now_s)
+    move_s = turn.state.config.suspend.rules().move_s
+    if turn.now_s - since_s >= move_s:
+        throw_back(turn, attempt, f"a rank is not back after {format_duration(move_s)}")
+
+
 def _heard_since_s(turn: Turn, attempt: Attempt) -> float:
     """Since when its nodes could have answered, and its guest could have left."""
     return max(turn.state.started_s, turn.state.attempts.unheard.get(attempt.key, 0.0))
-
-
-def _late(turn: Turn, attempt: Attempt, rules: SuspendRules) -> None:
-    out = attempt.suspension
-    assert out is not None
-    why = f"its agents have not answered within {format_duration(rules.move_s)}"
-    if out.phase is SuspensionPhase.LEAVING:
-        _refused(turn, attempt, why)
-    else:
-        throw_back(turn, attempt, why)
 
 
 def _nodes(turn: Turn, allocation: Allocation) -> Iterator[Node]:
@@ -178,14 +271,26 @@ def _waits(turn: Turn, job_id: JobId | None) -> bool:
     return job is not None and job.waiting
 
 
-def _are_free(turn: Turn, allocation: Allocation) -> bool:
-    """Whether nobody has these GPUs, and their nodes may be used."""
+def _words(place: Allocation) -> str:
+    return ", ".join(
+        f"{slot.node_id}: {'+'.join(map(str, slot.gpu_indices))}" for slot in place.slots
+    )
+
+
+def _place(turn: Turn, attempt: Attempt, before: Allocation) -> Allocation | None:
+    """The GPUs to which it can come back just now, be it only to save: those before, else others as
+    good. Those of others that come back too are theirs.
+    """
     cluster = turn.state.cluster
-    capacity = cluster.capacity
-    for node_id, mask in allocation.slots:
-        node = cluster.nodes.get(node_id)
-        if node is None or not node.takes_work or node.withheld & mask:
-            return False
-        if capacity.claimed(node_id) & mask:
-            return False
-    return True
+    if cluster.is_free(before):
+        return before
+    kept = dict.fromkeys(before.node_ids, 0)
+    for key, place in cluster.claims.out.items():
+        if key == attempt.key or not suspending.comes_back(cluster.attempts[key]):
+            continue
+        for node_id, mask in place.slots:
+            if node_id in kept:
+                kept[node_id] |= mask
+    return suspending.elsewhere(
+        attempt, cluster.nodes, lambda it: cluster.free_to_return(it) & ~kept[it]
+    )

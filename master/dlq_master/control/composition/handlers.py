@@ -19,17 +19,25 @@ from dlq_master.control.people import attendance, notify_rules, people, revocati
 from dlq_master.control.placement import policies, scheduling
 from dlq_master.control.reservations import reservations
 from dlq_master.control.stimuli import (
+    AdmitGuest,
     CheckNodes,
     EditMany,
+    GrantRevoked,
+    GrantsUsed,
     JobEdit,
+    KeepGrant,
+    MakeGrant,
     Opened,
     OpenSession,
+    RevokeGrant,
     ShareAuthority,
     StepDown,
+    User,
 )
 from dlq_master.control.trials import traffic
 from dlq_master.model.jobs.job import Job
 from dlq_master.store.batch import CA_FILES
+from dlq_master.store.tables.tenants import GivenGrant, HeldGrant
 
 # These answer with what stands at the end of the turn, after the plan.
 _LATE: Final[tuple[Callable[[Turn, Any], Answer], ...]] = (
@@ -75,6 +83,36 @@ def _check_nodes(turn: Turn, ask: CheckNodes) -> Job:
     if room is None:
         raise IllegalTransition("no checks are configured", hint="name a user in [checks]")
     return room.check(turn, ask)
+
+
+def _make_grant(turn: Turn, ask: MakeGrant) -> GivenGrant:
+    from dlq_master.control.people import grants  # most masters have none
+
+    return grants.make(turn, ask)
+
+
+def _revoke_grant(turn: Turn, ask: RevokeGrant) -> GrantRevoked:
+    from dlq_master.control.people import grants
+
+    return grants.revoke(turn, ask)
+
+
+def _admit_guest(turn: Turn, ask: AdmitGuest) -> User:
+    from dlq_master.control.people import grants
+
+    return grants.admit(turn, ask)
+
+
+def _keep_grant(turn: Turn, ask: KeepGrant) -> HeldGrant:
+    from dlq_master.control.people import grants
+
+    return grants.keep(turn, ask)
+
+
+def _grants_used(turn: Turn, ask: GrantsUsed) -> bool:
+    from dlq_master.control.people import grants
+
+    return grants.look(turn, ask)
 
 
 def _share_authority(turn: Turn, ask: ShareAuthority) -> None:
@@ -124,6 +162,11 @@ _PLAIN: Final[tuple[Callable[[Turn, Any], Any], ...]] = (
     _step_down,
     _check_nodes,
     _share_authority,
+    _make_grant,
+    _revoke_grant,
+    _admit_guest,
+    _keep_grant,
+    _grants_used,
 )
 
 

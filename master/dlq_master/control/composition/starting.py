@@ -13,7 +13,7 @@ from dataclasses import replace
 from typing import Final, NamedTuple
 
 from dlq_common.errors import ConfigError
-from dlq_master.control.composition.state import State, first_meta, restore
+from dlq_master.control.composition.state import BuiltAhead, State, first_meta, restore
 from dlq_master.control.config import MasterConfig
 from dlq_master.control.placement.policies import choose, live_policy, take_over
 from dlq_master.model.cluster.cluster import Cluster
@@ -71,34 +71,46 @@ def _jobs(batches: Sequence[CommittedBatch]) -> list[int]:
 
 
 def start(
-    config: MasterConfig, loaded: Loaded, now_s: float, losses: Losses = NO_LOSSES
+    config: MasterConfig,
+    loaded: Loaded,
+    now_s: float,
+    losses: Losses = NO_LOSSES,
+    ahead: BuiltAhead | None = None,
 ) -> tuple[State, Batch]:
     """The state of a starting master, and what must be on disk before it says anything.
 
     `losses`: acknowledged facts of earlier masters that are missing. A database that lacks batches
-    is a copy of the past: numbers leap, and what agents run of later jobs is left alone. Raises
-    ConfigError if the policy of the file is none that a master may run.
+    is a copy of the past: numbers leap, and what agents run of later jobs is left alone. `ahead`:
+    made by a standby of exactly these rows, under this configuration. Raises ConfigError if
+    the policy of the file is none that a master may run.
     """
     if losses.batches:
         loaded = replace(loaded, meta={**loaded.meta, COPY: "yes"})
     stored = loaded.meta.get(CHOSEN)
     policy, chosen = choose(config, stored, now_s, loaded.teams)
+    before = None if stored is None else read_chosen(stored)
+    if losses.batches or (before is not None and not before.same(chosen)):
+        ahead = None
+    policy = policy if ahead is None else ahead.policy
     terms = config.lease.terms()
+    if ahead is None:
+        cluster = Cluster(policy.ordering, terms, config.type_speeds())
+    else:
+        cluster = ahead.cluster
     state = State(
         config=config,
         terms=terms,
         policy=policy,
-        cluster=Cluster(policy.ordering, terms, config.type_speeds()),
+        cluster=cluster,
         started_s=now_s,
         epoch=int(loaded.meta.get("epoch", "0")) + 1,
         chosen_policy=chosen,
     )
-    restore(state, loaded)
+    restore(state, loaded, ahead)
     batch = Batch(meta={**first_meta(state), CHOSEN: written(chosen)})
     batch.events.append(_event(state, "master_started", {"epoch": state.epoch}))
     for kind, facts, cause in losses.events():
         batch.events.append(_event(state, kind, facts, cause))
-    before = None if stored is None else read_chosen(stored)
     if before is not None and not before.same(chosen):
         _take_over(state, batch, before)
     batch.put(LESSONS, *state.trials.learned.changed(state.cluster).rows)

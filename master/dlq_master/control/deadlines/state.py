@@ -20,7 +20,8 @@ class DeadlinesState:
     def restore(self, jobs: Iterable[Job]) -> None:
         """Work the slice out from the loaded jobs."""
         for job in jobs:
-            self.note_cancel_late(job)
+            if job.steps:
+                self.note_cancel_late(job)
 
     def note_cancel_late(self, job: Job) -> None:
         """Remember a job that is to end once it would be late."""

@@ -20,6 +20,7 @@ from dataclasses import replace
 
 from dlq_common.errors import DlqError, InvalidRequest, Unsatisfiable
 from dlq_master.control.jobs import dependencies
+from dlq_master.control.jobs.submit_rates import tokens_of
 from dlq_master.control.jobs.submitting import (
     after_checks,
     check_rate,
@@ -71,7 +72,8 @@ def _known(turn: Turn, _ask: SubmitGroup, word: str) -> Answer:
 def submit_group(turn: Turn, ask: SubmitGroup) -> Answer | Done[Answer]:
     """Accept all jobs of a group, or none of them. A refusal names the member."""
     _check_members(ask.members)
-    check_rate(turn, ask.caller, sum(member.jobs for member in ask.members))
+    tokens = sum(tokens_of(member.jobs, member.ask.spec) for member in ask.members)
+    check_rate(turn, ask.caller, tokens)
     group_id = JobId(turn.state.jobs.next_id)
     members = tuple(GroupedMember(it.name, it.jobs, it.ends) for it in ask.members)
     count = sum(member.jobs for member in members)

@@ -253,7 +253,10 @@ def _pause_in_memory(turn: Turn, ask: PauseJob, job: Job) -> Done[Answer]:
                 state=job.state.value,
             )
         why = f"by {ask.caller.name}"
-        happened = drive.suspend_attempt(cluster, attempt.key, turn.now_s, for_job=None, why=why)
+        lasts_s = turn.state.config.suspend.by_person or None
+        happened = drive.suspend_attempt(
+            cluster, attempt.key, turn.now_s, for_job=None, why=why, lasts_s=lasts_s
+        )
         turn.follow(happened, actor=ask.caller.actor)
     return Done(standing(turn, ask), job.job_id)
 

@@ -48,18 +48,25 @@ class JobsState:
         counts = JobCounts(config.interactive.queue)
         return cls(submit_rates=rates, recent=Recent(window_of(config)), counts=counts)
 
-    def restore(self, loaded: Loaded, cluster: Cluster, now_s: float) -> None:
-        """Take over what is stored, and work out the rest from the jobs of `cluster`."""
-        for job in loaded.jobs:
-            self.note_unknown_type(cluster, job)
-            self.note_attended(job, now_s)
+    def restore(
+        self, loaded: Loaded, cluster: Cluster, now_s: float, waits: Waits | None = None
+    ) -> None:
+        """Take over what is stored, and work out the rest from the jobs of `cluster`. `waits`: of
+        exactly these jobs; None: they are worked out as well.
+        """
+        for job in loaded.jobs:  # of most jobs nothing is called: there may be 100,000
+            if job.request.gpu_types is not None:
+                self.note_unknown_type(cluster, job)
+            if job.rules.attended:
+                self.note_attended(job, now_s)
             if job.live_attempt is not None and job.time_limit_s is not None:
                 self.limit_looks.set(job.job_id, now_s)
         self.gates = gates_of(cluster.jobs, now_s)
         self.retries = retries_of(cluster.jobs)
         self.stirred_groups = dict.fromkeys(cluster.groups)
-        self.waits = Waits(loaded.waited, cluster.jobs.values())
-        self.recent.enter(sorted(loaded.jobs, key=lambda job: job.end_time_s or 0.0))
+        self.waits = waits or Waits(loaded.waited, cluster.jobs.values())
+        ended = [job for job in loaded.jobs if job.end_time_s is not None]
+        self.recent.enter(sorted(ended, key=lambda job: job.end_time_s or 0.0))
         self.recent.complete_from_s = loaded.complete_from_s
         self.next_id = max(loaded.last_job + 1, int(loaded.meta.get("next_job", "1")))
 

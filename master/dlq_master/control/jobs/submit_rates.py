@@ -1,13 +1,25 @@
 """How fast one user may submit: a bucket of tokens for each, filled at a steady rate.
 
-A submission takes one token for each job; a repeat of one that was accepted takes none. Buckets
-live in memory: a restart fills them. Agents and silence do not matter here.
+A submission takes one token for each job, or one for each 64 KiB of its spec, if these are more.
+Specs are kept for good: scripts of one user could fill the master's disk. A repeat of one that was
+accepted takes none. Buckets live in memory: a restart fills them. Agents and silence do not matter
+here.
 """
 
+import math
 from typing import Final, NamedTuple
 
 # Beyond so many, buckets that are full again are forgotten: they say nothing.
 MOST_BUCKETS: Final = 1_000
+
+
+# Of a stored spec. A usual one, with the environment of a shell, is smaller.
+TOKEN_BYTES: Final = 64 * 1024
+
+
+def tokens_of(jobs: int, spec: bytes) -> int:
+    """The tokens of so many jobs with one spec."""
+    return max(jobs, math.ceil(len(spec) / TOKEN_BYTES))
 
 
 class _Bucket(NamedTuple):
@@ -23,13 +35,12 @@ class SubmitRates:
         self._burst = float(burst)
         self._buckets: dict[str, _Bucket] = {}
 
-    def take(self, user: str, jobs: int, now_s: float) -> float:
-        """Take a token for each job and return 0.0; or take none, and return when to come again
-        (s).
+    def take(self, user: str, asked: int, now_s: float) -> float:
+        """Take so many tokens and return 0.0; or take none, and return when to come again (s).
 
-        More jobs at once than a bucket holds need it full.
+        More at once than a bucket holds need it full.
         """
-        wanted = min(float(jobs), self._burst)
+        wanted = min(float(asked), self._burst)
         tokens = self._tokens(user, now_s)
         if tokens < wanted:
             return (wanted - tokens) / self._rate_per_s

@@ -16,11 +16,13 @@ from dlq_common.errors import (
     Unsatisfiable,
 )
 from dlq_common.text.instants import format_instant
+from dlq_common.text.names import GUEST_MARK
 from dlq_common.text.suggest import did_you_mean
 from dlq_common.text.units import format_duration
 from dlq_master.control.config import JobsConfig
 from dlq_master.control.deadlines import deadline_updates
 from dlq_master.control.jobs import dependencies, elastic, eligible
+from dlq_master.control.jobs.submit_rates import TOKEN_BYTES, tokens_of
 from dlq_master.control.loop.once import Done, once
 from dlq_master.control.loop.turn import WITHDRAWN, Answer, Turn
 from dlq_master.control.machines import renting
@@ -68,7 +70,7 @@ def submit(turn: Turn, ask: SubmitJob) -> Answer | Done[Answer]:
     team = teams.team_for(turn.state, ask.caller.name, ask.team, ask.caller.given_teams)
     if not ask.check:  # the limits of users, and queues that they fill, keep no node from its check
         check_room(turn, ask, team, _count(ask))
-        check_rate(turn, ask.caller, _count(ask))
+        check_rate(turn, ask.caller, tokens_of(_count(ask), ask.spec))
     job = judged(turn, ask, team)
     if ask.validate_only:
         return lambda: Submitted(job, ())
@@ -146,7 +148,7 @@ def _submit_alike(turn: Turn, asks: Sequence[SubmitJob]) -> list[JobId | DlqErro
     answer = _alone(turn, first)
     if likeable and not isinstance(answer, DlqError):
         job = turn.state.cluster.jobs[answer]
-        if _have_room(turn, first, job.team, len(others)):
+        if _have_room(turn, first, job.team, others):
             return [answer, *(_like(turn, job, one) for one in others)]
     return [answer, *(_alone(turn, one) for one in others)]
 
@@ -173,11 +175,11 @@ def _alone(turn: Turn, ask: SubmitJob) -> JobId | DlqError:
     return job.job_id if job.array is None else job.array.array_id
 
 
-def _have_room(turn: Turn, ask: SubmitJob, team: str, count: int) -> bool:
-    """Whether so many more like it may come now; if so they are counted."""
+def _have_room(turn: Turn, ask: SubmitJob, team: str, others: Sequence[SubmitJob]) -> bool:
+    """Whether these others like it may come now; if so they are counted."""
     try:
-        check_room(turn, ask, team, count)
-        check_rate(turn, ask.caller, count)
+        check_room(turn, ask, team, len(others))
+        check_rate(turn, ask.caller, sum(tokens_of(1, other.spec) for other in others))
     except DlqError:
         return False
     return True
@@ -275,12 +277,13 @@ def check_room(turn: Turn, ask: SubmitJob, team: str, asked: int, gpus: int | No
     """
     user = ask.caller.name
     config = turn.state.config
+    queue = queue_of(turn, ask.queue)
+    check_guest(turn, user, queue)
     teams.check_count(turn, user, counts.of_user(user), config.jobs.queued_per_user, asked)
     request = ask.request
     if turn.state.policy.quota_unit is QuotaUnit.NORMALISED:
         request = gpu_types.resolved(turn.state.cluster, request)
     teams.check_limits(turn, team, user, request, asked)
-    queue = queue_of(turn, ask.queue)
     check_queue(turn, queue, user, asked)
     queues.check_class(turn, queue, user, _class_wish(ask, asked, gpus))
     if turn.state.disk_full:
@@ -292,13 +295,14 @@ def _class_wish(ask: SubmitJob, asked: int, gpus: int | None = None) -> ClassWis
     return ClassWish(width, width * asked if gpus is None else gpus, ask.time_limit_s)
 
 
-def check_rate(turn: Turn, caller: Caller, asked: int) -> None:
+def check_rate(turn: Turn, caller: Caller, tokens: int) -> None:
     """Not for repeats of what was accepted: they have been answered by now."""
-    wait_s = turn.state.jobs.submit_rates.take(caller.name, asked, turn.now_s)
+    wait_s = turn.state.jobs.submit_rates.take(caller.name, tokens, turn.now_s)
     if wait_s > 0.0:
         rate = turn.state.config.jobs.submit_rate
         raise TryAgain(
-            f"{caller.name} submits too fast: in the long run {rate:g} jobs a second are taken",
+            f"{caller.name} submits too fast: in the long run {rate:g} jobs a second are taken, "
+            f"and {TOKEN_BYTES // 1024} KiB of a spec count as one",
             hint=f"nothing was submitted; try again in {math.ceil(wait_s)} s",
             retry_after_s=math.ceil(wait_s),
             limit="submit_rate",
@@ -315,6 +319,14 @@ def check_nice(caller: Caller, nice: int) -> None:
         raise InvalidRequest(f"nice goes from -{MOST_NICE} to {MOST_NICE}", field="spec.nice")
     if nice < 0 and not caller.sees_all:
         raise PermissionDenied("a nice below 0 is for operators", user=caller.name)
+
+
+def check_guest(turn: Turn, user: str, queue: str) -> None:
+    """Raises if a guest of another organisation may have no job in this queue now."""
+    if GUEST_MARK in user:
+        from dlq_master.control.people import grants  # most masters have none
+
+        grants.check_submission(turn, user, queue)
 
 
 def check_queue(turn: Turn, queue: str, user: str, asked: int) -> None:

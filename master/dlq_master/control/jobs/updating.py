@@ -100,6 +100,7 @@ def _wanted(turn: Turn, ask: UpdateJob, job: Job) -> Job:
     if ask.queue is not SAME:
         after = after._replace(queue=submitting.queue_of(turn, ask.queue))
         if after.queue != job.queue:
+            submitting.check_guest(turn, job.user, after.queue)
             submitting.check_queue(turn, after.queue, job.user, 1)
     if ask.nice is not SAME:
         submitting.check_nice(ask.caller, ask.nice)

@@ -64,6 +64,11 @@ class _Line:
         self._places += [job_id for job_id in job_ids if job_id not in empty]
         empty.difference_update(job_ids)
 
+    def anew(self, job_ids: Iterable[JobId]) -> None:
+        """These alone, in this order."""
+        self._places = deque(job_ids)
+        self._empty.clear()
+
     def leave(self, job_id: JobId) -> None:
         """It goes; it stands in the line."""
         self._empty.add(job_id)
@@ -126,6 +131,25 @@ class Waits:
             known[job.job_id] = fresh
             self._count(fresh.part, 1)
         self._line.join(came)
+
+    def renew(self, job_id: JobId, job: Job | None, row: Waited | None) -> None:
+        """Know of it what a master knows that has just loaded its job and its row, whatever was
+        known before. None: there is none.
+        """
+        self.forget(job_id)
+        if row is not None:
+            self._known[job_id] = _Wait(None, row.at_s, row.now, row.spent)
+        if job is not None:
+            self.touched((job,))
+
+    def line_up(self, jobs: Iterable[Job]) -> None:
+        """Look at all jobs that wait in this order."""
+        known, waits = self._known, []
+        for job in jobs:
+            found = known.get(job.job_id)
+            if found is not None and found.part is not None:
+                waits.append(job.job_id)
+        self._line.anew(waits)
 
     def moved(self, job: Job, now_s: float) -> None:
         """Something has happened to the job: whether it holds GPUs may be otherwise."""

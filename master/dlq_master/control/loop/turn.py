@@ -177,9 +177,12 @@ class Turn:
             self.step_attempt(key, event, actor=actor)
 
     def move_away(self, node_id: NodeId, *, actor: str) -> None:
-        """Everything that runs on a draining node saves and goes on elsewhere."""
+        """Everything that runs on a draining node saves and goes on elsewhere. A suspended attempt
+        comes back first (control/attempts/suspensions.py).
+        """
         for key in self.state.cluster.attempts_on(node_id):
-            if self.state.cluster.attempts[key].stop_cause is None:
+            attempt = self.state.cluster.attempts[key]
+            if attempt.stop_cause is None and attempt.suspension is None:
                 self.stop(key, StopCause.DRAIN, actor=actor)
 
     def put_attempt(self, attempt: Attempt) -> None:
@@ -367,6 +370,7 @@ def digest(ask: OnceRequest) -> str:
 _MADE_ANEW = (
     "request_id",
     "token_id",
+    "new_serial",
     "secret_hash",
     "signing_key",
     "found",

@@ -120,6 +120,8 @@ def set_user(turn: Turn, ask: SetUser) -> Done[User]:
     if ask.role not in ROLES:
         raise InvalidRequest(f"no role {ask.role!r}; roles are {', '.join(ROLES)}", field="role")
     before = turn.state.people.users.get(ask.name)
+    if before is not None and before.grant:
+        raise IllegalTransition(f"{ask.name} is a guest, and has what the grant gives")
     if before is not None and before.role == "admin" and ask.role != "admin":
         _keep_an_admin(turn, ask.name)
     anew = before is None or (before.uid != ask.uid and not ask.same_person)

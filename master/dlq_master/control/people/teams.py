@@ -36,7 +36,7 @@ from dlq_master.model.resources import Request
 from dlq_master.policy.reasons.accounts import holders
 from dlq_master.policy.registry.presets import PRESETS
 from dlq_master.policy.stop_costs import expected_end_s
-from dlq_master.store.tables.tenants import Team, TeamRules
+from dlq_master.store.tables.tenants import OPEN_GRANTS, Team, TeamRules
 
 NAMED: Final = 5  # users in a refusal
 Given: TypeAlias = "Sequence[tuple[str, str]]"
@@ -55,6 +55,7 @@ def _team_as_it_stands(turn: Turn, ask: SetTeam, _word: str) -> TeamSet:
 def set_team(turn: Turn, ask: SetTeam) -> Done[TeamSet]:
     """Add or change a team. A repeat returns what stands."""
     before = turn.state.people.teams.get(ask.team.name)
+    _check_not_granted(turn.state, ask.team.name)
     if ask.team.version and (before is None or before.version != ask.team.version):
         version = 0 if before is None else before.version
         raise Conflict(f"team {ask.team.name} has changed", version=version)
@@ -84,6 +85,7 @@ def _jobs_of(turn: Turn, ask: DeleteTeam, _word: str) -> int:
 @once(_jobs_of)
 def delete_team(turn: Turn, ask: DeleteTeam) -> Done[int]:
     """Remove a team; an unknown one is gone already. Its jobs go on, without a quota or a limit."""
+    _check_not_granted(turn.state, ask.name)
     if ask.name in turn.state.people.teams:
         left = {name: team for name, team in turn.state.people.teams.items() if name != ask.name}
         policies.retune(turn, left)
@@ -182,6 +184,17 @@ def no_difference(state: State) -> str:
 
 
 # --- helpers, in order of use ---------------------------------------------------------------------
+
+
+def _check_not_granted(state: State, name: str) -> None:
+    """IllegalTransition for the team of another organisation: its limits are those of a grant."""
+    for grant in state.people.grants.values():
+        if grant.team == name and grant.state in OPEN_GRANTS:
+            raise IllegalTransition(
+                f"team {name} is of the guests of {grant.organisation}, by the grant "
+                f"{grant.serial}",
+                hint="dlq admin grants give --replace changes its limits",
+            )
 
 
 def _check_given(state: State, user: str, given: Given) -> None:

@@ -33,7 +33,7 @@ from dlq_master.policy.registry.registry import build
 from dlq_master.policy.registry.settings import PolicyError
 from dlq_master.policy.rent.stage import RentMethod
 from dlq_master.store.tables.chosen_policy import CHOSEN, Chosen, read_chosen, written
-from dlq_master.store.tables.tenants import Team
+from dlq_master.store.tables.tenants import OPEN_GRANTS, Team
 
 NO_FLOOR: Mapping[str, str] = MappingProxyType({})
 LISTED = 10  # jobs that a refusal names
@@ -135,6 +135,7 @@ def set_policy(turn: Turn, ask: SetPolicy) -> Done[PolicySet]:
     """
     state = turn.state
     wanted, policy = _asked(turn, ask)
+    _check_grants(state, wanted.policy)
     gone = () if wanted.same(state.placement.chosen) else _change(turn, ask, wanted, policy)
     state.placement.chosen = wanted
     turn.batch.meta[CHOSEN] = written(wanted)
@@ -208,6 +209,17 @@ def _asked(turn: Turn, ask: SetPolicy) -> tuple[Chosen, Policy]:
         raise InvalidRequest(error.what, field="policy") from None
     policy = _renting(turn.state.config, policy)
     return Chosen(name, dict(settings), by, turn.now_s), policy
+
+
+def _check_grants(state: State, policy: str) -> None:
+    """IllegalTransition for a policy under which guests of other organisations had no limits."""
+    found = [one for one in state.people.grants.values() if one.state in OPEN_GRANTS]
+    if found and "team_quota" not in PRESETS[policy].settings:
+        named = ", ".join(sorted(one.organisation for one in found)[:LISTED])
+        raise IllegalTransition(
+            f"policy {policy} knows no limits of teams, and the guests of {named} have some",
+            hint="dlq admin grants revoke ends a grant",
+        )
 
 
 def _jobs_have(count: int) -> str:

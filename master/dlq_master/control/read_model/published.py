@@ -14,19 +14,18 @@ from dlq_master.control.loop.ports import NOBODY_FORESEES, ForeseenStarts, Histo
 from dlq_master.control.loop.turn import State
 from dlq_master.control.people import queues, team_use, teams
 from dlq_master.control.people.counts import of_user
-from dlq_master.control.people.queue_tally import QueueTally
 from dlq_master.control.people.queues import QueueFacts
-from dlq_master.control.people.team_use import AccountTally, TeamUse
+from dlq_master.control.people.team_use import TeamUse
 from dlq_master.control.placement import scheduling
 from dlq_master.control.placement.offloaded import Planning
 from dlq_master.control.placement.scheduling import delay_of
 from dlq_master.control.pool_config import PoolConfig, RentingConfig
 from dlq_master.control.read_model.flow import Flow
-from dlq_master.control.read_model.job_blocks import JobBlock, JobBlocks
+from dlq_master.control.read_model.job_blocks import JobBlock
 from dlq_master.control.read_model.living_tally import LivingTally
 from dlq_master.control.read_model.node_tally import Key, NodeSeen, NodeTally
 from dlq_master.control.read_model.promise_index import PromiseIndex, PromiseOutcome
-from dlq_master.control.read_model.tally import JobTally
+from dlq_master.control.read_model.tally import CountedJobs
 from dlq_master.control.reservations import reservations
 from dlq_master.control.stimuli.nodes import Beat
 from dlq_master.model.attempts.attempt import Attempt
@@ -53,6 +52,8 @@ from dlq_master.policy.stragglers import StragglerScore
 from dlq_master.store.batch import Batch, JoinToken, PastJobs, User
 from dlq_master.store.list_order import ListOrder, Rank
 from dlq_master.store.stored_tables import (
+    GRANTS,
+    HELD_GRANTS,
     MACHINES,
     NOTIFY_RULES,
     RESERVATIONS,
@@ -66,7 +67,7 @@ from dlq_master.store.tables.chosen_policy import Chosen
 from dlq_master.store.tables.notify_rules import NotifyRule, rules_of
 from dlq_master.store.tables.revocations import Revocation
 from dlq_master.store.tables.table import Rows
-from dlq_master.store.tables.tenants import Reservation, Team
+from dlq_master.store.tables.tenants import GivenGrant, HeldGrant, Reservation, Team
 
 EPOCH_BITS = 32  # of the number of people who left, below the master's epoch
 MOST_OWNERS = 20_000  # of past jobs, remembered for those who follow the journal
@@ -89,15 +90,13 @@ class Published:
         self._state = state
         self._history = history
         self._foreseen = foreseen
-        self._jobs: dict[JobId, Job] = dict(sorted(state.cluster.jobs.items()))
-        self._blocks = JobBlocks(self._jobs)
-        self.tally = JobTally()
+        counted = state.counted_jobs or CountedJobs(state.cluster.jobs, state.jobs.counts)
+        self._counted = counted
+        self._jobs, self._blocks, self.tally = counted.jobs, counted.blocks, counted.tally
         self.living_tally = LivingTally()
         self.node_tally = NodeTally(state.cluster.nodes.keys())
         self.flow = Flow()
         self._promise_index = PromiseIndex()
-        self._queue_tally = QueueTally()
-        self._account_tally = AccountTally()
         self._attempts: dict[AttemptKey, Attempt] = {}
         self._on_node: dict[NodeId, dict[AttemptKey, int]] = {}
         self._kept: dict[NodeId, dict[AttemptKey, int]] = {}
@@ -108,7 +107,11 @@ class Published:
         self._reservations = Rows(RESERVATIONS, state.reservations.by_id.values())
         self._notify_rules = Rows(NOTIFY_RULES, state.people.notify_rules.values())
         self._revocations = Rows(REVOCATIONS, state.people.revocations.values())
+        self._grants = Rows(GRANTS, state.people.grants.values())
+        self._held_grants = Rows(HELD_GRANTS, state.people.held_grants.values())
         self._copies: tuple[Rows[Any, Any], ...] = (
+            self._grants,
+            self._held_grants,
             self._users,
             self._tokens,
             self._teams,
@@ -130,8 +133,9 @@ class Published:
         for attempt in state.cluster.attempts.values():
             self._put_attempt(attempt)
         # Promises that are over are kept in the order of their ends.
-        for job in sorted(self._jobs.values(), key=lambda job: job.end_time_s or 0.0):
-            self._count(None, job)
+        promised = [job for job in self._jobs.values() if job.steps]
+        for job in sorted(promised, key=lambda job: job.end_time_s or 0.0):
+            self._promise_index.change(job)
         for key in self._attempts:
             self._count_living(key.job_id)
 
@@ -140,9 +144,9 @@ class Published:
         self.flow.publish(batch, self._jobs, self._attempts, self._nodes, self._machines)
         for job in batch.jobs:
             before = self._jobs.get(job.job_id)
-            self._count(before, job)
-            self._jobs[job.job_id] = job
-            self._blocks.changed(before, job)
+            if job.steps or (before is not None and before.steps):
+                self._promise_index.change(job)
+            self._counted.put(job)
         for attempt in batch.attempts:
             self._put_attempt(attempt)
         known = self.living_tally.known
@@ -248,16 +252,7 @@ class Published:
 
     def forget(self, job_id: JobId) -> None:
         """An ended job has left memory; from now on it is read from the disk."""
-        self._blocks.gone(self._jobs.pop(job_id))
-
-    def _count(self, before: Job | None, job: Job) -> None:
-        """Keep the numbers of jobs that have not ended."""
-        self._state.jobs.counts.change(before, job)
-        self.tally.change(before, job)
-        if job.steps or (before is not None and before.steps):
-            self._promise_index.change(job)
-        self._queue_tally.change(before, job)
-        self._account_tally.change(before, job)
+        self._counted.forget(job_id)
 
     def _count_living(self, job_id: JobId) -> None:
         """Keep the numbers of jobs that hold GPUs."""
@@ -603,7 +598,7 @@ class Published:
     def queues(self) -> Sequence[QueueFacts]:
         """All queues, the first to be served first."""
         thresholds = self._state.cluster.ordering.thresholds
-        return queues.count(self._state.config, self.policy, thresholds, self._queue_tally)
+        return queues.count(self._state.config, self.policy, thresholds, self._counted.by_queue)
 
     def submit_limits(self, user: str, now_s: float) -> tuple[int, float]:
         """How many jobs this user may submit at once now, and how many a second in the long run."""
@@ -645,6 +640,7 @@ class Published:
         if not batch.changes:
             return 0
         revoked, changes = len(batch.changes.get(REVOCATIONS, ())), batch.changes.get(USERS, {})
+        revoked += len(batch.changes.get(GRANTS, ()))
         known = [(self._users.get(name), after) for name, after in changes.items()]
         left = sum(before is not None and not _is_same(before, after) for before, after in known)
         return revoked + left
@@ -664,6 +660,16 @@ class Published:
         """All revocations by subject."""
         return self._revocations
 
+    @property
+    def grants(self) -> Mapping[str, GivenGrant]:
+        """Grants that this cluster has given, by serial."""
+        return self._grants
+
+    @property
+    def held_grants(self) -> Mapping[str, HeldGrant]:
+        """Grants that this cluster has got, by serial."""
+        return self._held_grants
+
     def reservations(self) -> Sequence[Reservation]:
         """The reservations that are not over, the first to begin first."""
         return sorted(self._reservations.values(), key=lambda one: (one.begin_s, one.node_ids))
@@ -680,8 +686,9 @@ class Published:
         ]
         cluster, rules = self._state.cluster, self._state.policy.shares
         used = share.usage(cluster, now_s)
-        ratios = {} if rules is None else share.ratios(used, self._account_tally.asking(), rules)
-        return team_use.count(held, self._account_tally, used, ratios)
+        waiting = self._counted.by_account
+        ratios = {} if rules is None else share.ratios(used, waiting.asking(), rules)
+        return team_use.count(held, waiting, used, ratios)
 
     def team_notice(self) -> str:
         """Why quotas, limits and shares of teams make no difference now; empty: they do, or there

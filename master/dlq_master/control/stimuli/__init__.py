@@ -5,6 +5,7 @@ from typing import TypeAlias
 
 from dlq_master.control.stimuli.admin import AcceptGpus as AcceptGpus
 from dlq_master.control.stimuli.admin import AddNotifyRule as AddNotifyRule
+from dlq_master.control.stimuli.admin import AdmitGuest as AdmitGuest
 from dlq_master.control.stimuli.admin import CancelReservation as CancelReservation
 from dlq_master.control.stimuli.admin import ClearGpuConditions as ClearGpuConditions
 from dlq_master.control.stimuli.admin import CreateReservation as CreateReservation
@@ -14,10 +15,15 @@ from dlq_master.control.stimuli.admin import DeleteUser as DeleteUser
 from dlq_master.control.stimuli.admin import Fenced as Fenced
 from dlq_master.control.stimuli.admin import FenceNode as FenceNode
 from dlq_master.control.stimuli.admin import ForgetNode as ForgetNode
+from dlq_master.control.stimuli.admin import GrantRevoked as GrantRevoked
+from dlq_master.control.stimuli.admin import GrantsUsed as GrantsUsed
+from dlq_master.control.stimuli.admin import KeepGrant as KeepGrant
+from dlq_master.control.stimuli.admin import MakeGrant as MakeGrant
 from dlq_master.control.stimuli.admin import PolicySet as PolicySet
 from dlq_master.control.stimuli.admin import RefreshUser as RefreshUser
 from dlq_master.control.stimuli.admin import RemoveNotifyRule as RemoveNotifyRule
 from dlq_master.control.stimuli.admin import RevokeCertificates as RevokeCertificates
+from dlq_master.control.stimuli.admin import RevokeGrant as RevokeGrant
 from dlq_master.control.stimuli.admin import RevokeToken as RevokeToken
 from dlq_master.control.stimuli.admin import SetNodeFlags as SetNodeFlags
 from dlq_master.control.stimuli.admin import SetNodeLabels as SetNodeLabels

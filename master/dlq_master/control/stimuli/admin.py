@@ -12,7 +12,14 @@ from dlq_master.store.batch import JoinToken, User
 from dlq_master.store.tables.chosen_policy import Chosen
 from dlq_master.store.tables.notify_rules import NotifyRule
 from dlq_master.store.tables.revocations import Revocation
-from dlq_master.store.tables.tenants import Reservation, Team
+from dlq_master.store.tables.tenants import (
+    GivenGrant,
+    GrantLimits,
+    GuestAccount,
+    HeldGrant,
+    Reservation,
+    Team,
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -140,6 +147,63 @@ class DeleteUser(CallerRequest[UserDeleted]):
     name: str
     cancel_jobs: bool = False
     give_to: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MakeGrant(CallerRequest[GivenGrant]):
+    """Lend GPUs to another organisation. A repeat is answered with the first one's grant."""
+
+    new_serial: str  # drawn anew by each try
+    organisation: str
+    ca: str
+    team: str
+    accounts: tuple[GuestAccount, ...]
+    limits: GrantLimits
+    lifetime_s: float
+    replace: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class GrantRevoked:
+    """The grant as it is now, and how many jobs were cancelled."""
+
+    grant: GivenGrant | HeldGrant
+    cancelled: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RevokeGrant(CallerRequest[GrantRevoked]):
+    """End a grant that was given, or forget one that was got."""
+
+    serial: str  # or the word for the organisation, of one that was got
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AdmitGuest(CallerRequest[User]):
+    """A guest comes with an introduction. The caller is the grant, and the request id is the number
+    of the introduction: each is good once.
+    """
+
+    serial: str
+    user: str  # at home
+    home: str  # the person, as their own cluster knows them
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeepGrant(CallerRequest[HeldGrant]):
+    """Keep what another organisation has signed: a grant, or a statement about one."""
+
+    held: HeldGrant
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GrantsUsed(Answered[bool]):
+    """The GPU-seconds of the guests of each grant in its present period. The answer: whether a
+    grant has changed by it.
+    """
+
+    periods: tuple[tuple[str, float], ...]
 
 
 @dataclass(frozen=True, slots=True)

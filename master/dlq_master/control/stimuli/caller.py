@@ -49,6 +49,11 @@ class Caller:
         """So does the notifier, of events alone: the table of methods bars it from all else."""
         return self.sees_all or self.role == "notifier"
 
+    @property
+    def is_guest(self) -> bool:
+        """Whether it is a user of another organisation, under a grant."""
+        return self.role == "guest"
+
     def is_given(self, team: str) -> bool:
         """Whether a group gives this team."""
         return any(team == name for name, _group in self.given_teams)

@@ -349,6 +349,7 @@ class Suspend(RankCommand):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Resume(RankCommand):
-    """Bring one suspended rank back to its GPUs; `number` likewise."""
+    """Bring one suspended rank back, to these GPUs; `number` likewise."""
 
     number: int
+    gpu_indexes: tuple[int, ...] = ()

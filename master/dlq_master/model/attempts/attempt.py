@@ -71,6 +71,8 @@ class RankMove(NamedTuple):
     memory_bytes: int = 0  # of its GPU memory, in the memory of its host
     took_s: float = 0.0
     failure: str = ""  # why the order was not carried out
+    remaps: bool = False  # it stands still, and may come back to other GPUs of the type
+    own_only: str = ""  # why it may not
 
 
 class RankStatus(NamedTuple):
@@ -178,6 +180,15 @@ class Suspension(NamedTuple):
     wanted_back: bool = False  # a person wants it back; not needed where it left for a job
     out_s: float | None = None  # when its GPUs were free
     memory_bytes: int = 0  # of GPU memory in the memory of its hosts
+    to_save: bool = False  # it comes back only to save and leave
+    until_s: float | None = None  # its GPUs are promised: it is off them by then, or ended
+    lasts_s: float | None = None  # by a person: so long off its GPUs; then it saves
+
+    @property
+    def ends_s(self) -> float | None:
+        """When it ends at the latest; None: nobody has said, or it is not off its GPUs."""
+        asked = self.lasts_s is not None and self.out_s is not None and not self.wanted_back
+        return self.out_s + self.lasts_s if asked else None  # type: ignore[operator]  # as asked
 
 
 class Attempt(NamedTuple):
@@ -224,6 +235,7 @@ class Attempt(NamedTuple):
     suspension: Suspension | None = None  # it is SUSPENDED, or was when it was told to stop
     moves: int = 0  # orders to its ranks to leave or to come back: the number of the last one
     suspensions: int = 0  # how often it was off its GPUs so
+    suspended_s: float = 0.0  # off its GPUs in all those times that are over
     carried_s: float = 0.0  # executed before it has its present GPUs, and in no checkpoint then
 
     @property
@@ -320,6 +332,13 @@ class Attempt(NamedTuple):
     def paced(self, request: Request) -> float:
         """Seconds of the run time of its job, with this request, that a second does."""
         return request.paced(self.speed) if self.pace is None else self.pace
+
+    def off_gpus_s(self, now_s: float) -> float:
+        """Seconds that it was off its GPUs, in the memory of its hosts, until now."""
+        out = self.suspension
+        if out is None or out.out_s is None or not self.is_out:
+            return self.suspended_s
+        return self.suspended_s + max(0.0, now_s - out.out_s)
 
     def executed_s(self, now_s: float) -> float:
         started_s = self.started_time_s

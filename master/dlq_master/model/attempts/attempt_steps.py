@@ -7,7 +7,13 @@ from dataclasses import dataclass
 from typing import assert_never
 
 from dlq_master.model.attempts import live_resize, suspending
-from dlq_master.model.attempts.attempt import Attempt, AttemptState, LiveResize
+from dlq_master.model.attempts.attempt import (
+    Attempt,
+    AttemptState,
+    LiveResize,
+    Suspension,
+    SuspensionPhase,
+)
 from dlq_master.model.estimates.estimate import Basis
 from dlq_master.model.ids import JobId, NodeId
 from dlq_master.model.jobs.job import Checkpoint, EndReason
@@ -113,11 +119,15 @@ class ResizeSettled:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SuspendAsked:
-    """Its ranks are to leave their GPUs without a save, for a job or by a person's wish."""
+    """Its ranks are to leave their GPUs without a save, for a job or by a person's wish. `until_s`:
+    they have no more time than a save would have had. `lasts_s`: it is off its GPUs no longer.
+    """
 
     for_job: JobId | None = None
     why: str = ""
     memory_bytes: int = 0  # expected in the memory of its hosts
+    until_s: float | None = None
+    lasts_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -134,9 +144,13 @@ class SuspendRefused:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResumeAsked:
-    """Its GPUs are its own again until the end of this term, and its ranks are to come back."""
+    """Its GPUs are its own again until the end of this term, and its ranks are to come back.
+    `allocation`: its GPUs from now on; None: the same as before. `to_save`: only to save and leave.
+    """
 
     term_end_s: float
+    allocation: Allocation | None = None
+    to_save: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -460,13 +474,19 @@ def _moved(
 ) -> Attempt:
     match event:
         case SuspendAsked():
-            return suspending.leaving(attempt, event.for_job, event.why, event.memory_bytes, at_s)
+            left = Suspension(
+                SuspensionPhase.LEAVING, at_s, attempt.lease.allocation, event.for_job, event.why,
+                memory_bytes=event.memory_bytes, until_s=event.until_s, lasts_s=event.lasts_s,
+            )  # fmt: skip
+            return attempt._replace(suspension=left, moves=attempt.moves + 1)
         case Suspended():
             return suspending.gone_out(attempt, at_s)
         case SuspendRefused():
             return suspending.refused(attempt)
         case ResumeAsked():
-            return suspending.coming(attempt, event.term_end_s, at_s)
+            return suspending.coming(
+                attempt, event.term_end_s, at_s, event.allocation, to_save=event.to_save
+            )
         case Unsuspended():
             return attempt._replace(suspension=None)
         case WantedBack():

@@ -18,15 +18,17 @@ class Claims:
     def __init__(self, capacity: Capacity) -> None:
         self._capacity = capacity
         self.silent: dict[AttemptKey, None] = {}  # UNKNOWN attempts
-        self.out: dict[AttemptKey, Allocation] = {}  # suspended: where they come back to
+        self.suspended: dict[AttemptKey, None] = {}  # off their GPUs, or on the way
+        self.out: dict[AttemptKey, Allocation] = {}  # of these: where they come back to
         self.outgrown: list[Attempt] = []  # as they were before their GPUs changed
 
     def change(self, held: Attempt | None, holds: Attempt | None) -> None:
         """From one value of a live attempt to the next; None where there is none."""
-        if holds is not None and holds.is_out:
-            self.out[holds.key] = holds.place
-        elif held is not None and held.is_out:
-            del self.out[held.key]
+        if holds is not None and holds.suspension is not None:
+            self._suspend(holds)
+        elif held is not None and held.suspension is not None:
+            del self.suspended[held.key]
+            self.out.pop(held.key, None)
         if held is not None and holds is not None:
             if _other_gpus(held, holds):
                 if held.lease.allocation != holds.lease.allocation:
@@ -34,16 +36,23 @@ class Claims:
                 self._exchange(held, holds)
                 self._hear(held, holds)
                 return
-            if held.state is holds.state:
+            if held.state is holds.state and held.suspension is holds.suspension:
                 return
         elif held is holds:  # there is none, and was none
             return
         self._claim(held, holds)
         self._hear(held, holds)
 
+    def _suspend(self, holds: Attempt) -> None:
+        self.suspended[holds.key] = None
+        if holds.is_out:
+            self.out[holds.key] = holds.place
+        else:
+            self.out.pop(holds.key, None)
+
     def _claim(self, held: Attempt | None, holds: Attempt | None) -> None:
         capacity = self._capacity
-        if _is_going(held) or _is_going(holds):
+        if (held is not None and _is_going(held)) or (holds is not None and _is_going(holds)):
             self._exchange(held, holds)
         elif held is None:
             if holds is not None:
@@ -82,7 +91,7 @@ def _other_gpus(held: Attempt, holds: Attempt) -> bool:
     )
 
 
-def _is_going(attempt: Attempt | None) -> bool:
-    return attempt is not None and (
+def _is_going(attempt: Attempt) -> bool:
+    return (
         attempt.regrant is not None or attempt.resize is not None or attempt.suspension is not None
     )

@@ -42,7 +42,8 @@ def limit_left_s(job: Job, attempt: Attempt | None, now_s: float) -> float | Non
     """Seconds of running that its time limit leaves to its living attempt, or to the next one;
     below 0 beyond it. None: it has no limit.
 
-    An attempt that was resized while it ran has begun where it first ran.
+    An attempt that was resized while it ran has begun where it first ran. Time that it was off its
+    GPUs in the memory of its hosts is not counted.
     """
     limit_s = job.time_limit_s
     if limit_s is None or attempt is None or attempt.started_time_s is None:
@@ -50,7 +51,8 @@ def limit_left_s(job: Job, attempt: Attempt | None, now_s: float) -> float | Non
     if not job.rules.limit_each:
         return limit_s - job.total_executed_s - attempt.executed_s(now_s)
     began_s = attempt.started_time_s if job.start_time_s is None else job.start_time_s
-    return limit_s - max(0.0, now_s - min(began_s, attempt.started_time_s))
+    ran_s = now_s - min(began_s, attempt.started_time_s) - attempt.off_gpus_s(now_s)
+    return limit_s - max(0.0, ran_s)
 
 
 def work_at_risk_s(attempt: Attempt, now_s: float) -> float:

@@ -1,7 +1,8 @@
 """An attempt leaves its GPUs without a save, and comes back to them; pure rules.
 
 Its GPU memory lies in the memory of its hosts meanwhile, and its processes stand still. It keeps
-its fence, its ranks and its place: it comes back to the same GPUs on the same nodes. While it is
+its fence, its ranks and its place: it comes back to the same GPUs. Where those are taken, and its
+agents say that it may, it comes back to free ones of the same types on the same nodes. While it is
 out it holds no GPU, so its lease names none. A gang leaves as a whole or not at all. Its processes
 talk to each other, and those that still ran would wait for the others until their own time limits.
 
@@ -10,7 +11,7 @@ talk to each other, and those that still ran would wait for the others until the
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from enum import StrEnum
 from typing import NamedTuple
 
@@ -22,16 +23,19 @@ from dlq_master.model.attempts.attempt import (
     SuspensionPhase,
 )
 from dlq_master.model.attempts.grace import work_at_risk_s
-from dlq_master.model.ids import JobId, NodeId
+from dlq_master.model.ids import NodeId
 from dlq_master.model.jobs.job import Job, JobState
 from dlq_master.model.lease import LeaseKind, until
 from dlq_master.model.nodes.node import Node, NodeFlag, NodeState
-from dlq_master.model.resources import Allocation
+from dlq_master.model.resources import Allocation, Slot, indices, mask_of
 
 NOTHING = Allocation(())
+# Of a node from which all jobs leave.
+EMPTIED = frozenset({NodeFlag.DRAINING, NodeFlag.RESERVED, NodeFlag.RECLAIMED})
 # Bytes a second each way, where no move has been measured yet: half of what PCIe 4.0 carries.
 FIRST_RATE = 10e9
 _KEPT = 0.7  # of what was known, at a new measurement
+_MAY_RETURN = (AttemptState.RUNNING, AttemptState.UNKNOWN)
 # After so many refusals its agents are not asked again.
 MOST_REFUSALS = 3
 
@@ -54,21 +58,11 @@ class Next(StrEnum):
 
     NOTHING = "nothing"
     RESUME = "resume"
+    SAVE = "save"  # it comes back only to save and leave
     THROW_BACK = "throw_back"  # it ends, and its job goes on from its last checkpoint
 
 
 # ---- steps
-
-
-def leaving(
-    attempt: Attempt, for_job: JobId | None, why: str, memory_bytes: int, at_s: float
-) -> Attempt:
-    """Its ranks are told to leave; so many bytes are expected in the memory of its hosts."""
-    suspension = Suspension(
-        SuspensionPhase.LEAVING, at_s, attempt.lease.allocation, for_job, why,
-        memory_bytes=memory_bytes,
-    )  # fmt: skip
-    return attempt._replace(suspension=suspension, moves=attempt.moves + 1)
 
 
 def gone_out(attempt: Attempt, at_s: float) -> Attempt:
@@ -94,15 +88,31 @@ def refused(attempt: Attempt) -> Attempt:
     return attempt._replace(suspension=None, moves=attempt.moves + 1)
 
 
-def coming(attempt: Attempt, term_end_s: float, at_s: float) -> Attempt:
-    """Its GPUs are its own again."""
+def coming(
+    attempt: Attempt,
+    term_end_s: float,
+    at_s: float,
+    onto: Allocation | None = None,
+    *,
+    to_save: bool = False,
+) -> Attempt:
+    """Its GPUs are its own again, or it has others from now on. Where it has not left its GPUs yet,
+    they still are its own.
+    """
     before = attempt.suspension
     assert before is not None
-    lease = until(attempt.lease, term_end_s)._replace(allocation=before.allocation)
+    place = before.allocation if onto is None else onto
+    back = before._replace(
+        phase=SuspensionPhase.COMING, since_s=at_s, allocation=place, to_save=to_save
+    )
+    lease, moves = until(attempt.lease, term_end_s), attempt.moves + 1
+    if not attempt.is_out:
+        return attempt._replace(suspension=back, moves=moves, lease=lease)
     return attempt._replace(
-        suspension=before._replace(phase=SuspensionPhase.COMING, since_s=at_s),
-        moves=attempt.moves + 1,
-        lease=lease,
+        suspension=back,
+        moves=moves,
+        lease=lease._replace(allocation=place),
+        suspended_s=attempt.off_gpus_s(at_s),
         started_time_s=at_s,
         resized_time_s=at_s,
     )
@@ -113,6 +123,24 @@ def wanted_back(attempt: Attempt) -> Attempt:
     before = attempt.suspension
     assert before is not None
     return attempt._replace(suspension=before._replace(wanted_back=True))
+
+
+def comes_back(attempt: Attempt) -> bool:
+    """Whether it is out, and is to have its GPUs again once they are free."""
+    out = attempt.suspension
+    if out is None or not attempt.is_out or attempt.stop_cause is not None:
+        return False
+    return out.for_job is not None or out.wanted_back
+
+
+def stays_paused(out: Suspension | None) -> bool:
+    """Whether a person wants it off its GPUs still."""
+    return out is not None and out.for_job is None and not out.wanted_back
+
+
+def emptied(nodes: Iterable[Node]) -> Node | None:
+    """The first of these nodes from which all jobs leave."""
+    return next((node for node in nodes if node.flags & EMPTIED), None)
 
 
 # ---- what its ranks say
@@ -148,6 +176,58 @@ def is_stranded(attempt: Attempt) -> bool:
     return any(it.move is not None and it.move.state == "stranded" for it in attempt.ranks)
 
 
+def is_back(attempt: Attempt) -> bool:
+    """Whether all its ranks run, as far as they have said. After a refusal the attempt runs before
+    those that had left have come back. One that never left has nothing to say.
+    """
+    moved = [status.move for status in attempt.ranks if status.move is not None and not status.gone]
+    return all(move.number == attempt.moves and move.state == "running" for move in moved)
+
+
+def is_open(attempt: Attempt) -> bool:
+    """Whether it is off its GPUs, moves, or has ranks that are still to come back."""
+    if attempt.suspension is not None:
+        return True
+    return attempt.state in _MAY_RETURN and attempt.stop_cause is None and not is_back(attempt)
+
+
+# ---- where it comes back to
+
+
+def elsewhere(
+    attempt: Attempt, nodes: Mapping[NodeId, Node], free: Callable[[NodeId], int]
+) -> Allocation | None:
+    """Free GPUs of the same types on the same nodes, its own ones before others. None: there are
+    too few, or a rank cannot come back to others. `free`: the free GPUs of a node, as a bitmask.
+    """
+    if not all(status.move is not None and status.move.remaps for status in attempt.ranks):
+        return None
+    slots = []
+    for node_id, mask in attempt.place.slots:
+        node = nodes.get(node_id)
+        found = None if node is None else _as_good(node, mask, free(node_id))
+        if found is None:
+            return None
+        slots.append(Slot(node_id, found))
+    return Allocation(tuple(slots))
+
+
+def _as_good(node: Node, mask: int, free: int) -> int | None:
+    kinds: dict[tuple[str, int], int] = {}
+    for gpu in node.gpus:
+        kind = gpu.gpu_type, gpu.memory_bytes
+        kinds[kind] = kinds.get(kind, 0) | 1 << gpu.index
+    found = 0
+    for owned in kinds.values():
+        kept = mask & owned & free
+        others = list(indices(owned & free & ~kept))
+        needed = (mask & owned).bit_count() - kept.bit_count()
+        if len(others) < needed:
+            return None
+        found |= kept | mask_of(others[:needed])
+    return found
+
+
 # ---- what may be done
 
 
@@ -159,12 +239,8 @@ def obstacle(attempt: Attempt, job: Job, nodes: Iterable[Node]) -> str:
         return "it is being resized"
     if attempt.lease.kind is LeaseKind.PROFILE:
         return "it is being measured"
-    if job.request.without_gpus:
-        return "it has no GPUs"
-    if attempt.together:
-        return "it starts and ends together with others"
-    if job.state is not JobState.QUEUED:
-        return "it is held"
+    if why := _of_job(attempt, job):
+        return why
     if any(status.gone for status in attempt.ranks):
         return "a rank of it has ended"
     if attempt.moves - 2 * attempt.suspensions >= 2 * MOST_REFUSALS:
@@ -174,6 +250,19 @@ def obstacle(attempt: Attempt, job: Job, nodes: Iterable[Node]) -> str:
             return f"node {node.node_id} suspends no jobs"
         if node.state is not NodeState.UP or NodeFlag.DRAINING in node.flags:
             return f"node {node.node_id} is being emptied, or is silent"
+    return ""
+
+
+def _of_job(attempt: Attempt, job: Job) -> str:
+    if job.request.without_gpus:
+        return "it has no GPUs"
+    if attempt.together:
+        return "it starts and ends together with others"
+    if job.state is not JobState.QUEUED:
+        return "it is held"
+    if job.promised is not None:
+        # Nobody knows when it comes back, and the plan of its promise counts on any GPUs.
+        return "a deadline of it is promised"
     return ""
 
 
@@ -197,10 +286,11 @@ def next_step(
     now_s: float,
     rules: SuspendRules,
     heard_s: float = 0.0,
+    grace_s: float = 0.0,
 ) -> tuple[Next, str]:
     """The next step of an attempt that is out, and why. `guest_waits`: the job that it left for has
     not started yet. `gpus_free`: all its GPUs are. `heard_s`: since then there is a master, and its
-    nodes are heard.
+    nodes are heard. `grace_s`: so long it waits for its GPUs where it can stay no longer.
     """
     out = attempt.suspension
     if attempt.state is not AttemptState.SUSPENDED or out is None:
@@ -209,9 +299,13 @@ def next_step(
         return Next.THROW_BACK, failure(attempt) or "a rank of it cannot be brought back"
     if out.phase is not SuspensionPhase.OUT:
         return Next.NOTHING, ""
-    for node in nodes:
-        if NodeFlag.DRAINING in node.flags:
-            return Next.THROW_BACK, f"node {node.node_id} is being emptied"
+    if (must := _must_save(out, nodes, now_s)) is not None:
+        why, told_s = must
+        if gpus_free:
+            return Next.SAVE, why
+        if now_s - max(told_s, heard_s) >= grace_s:
+            return Next.THROW_BACK, f"{why}, and its GPUs are not free"
+        return Next.NOTHING, ""
     since_s = now_s - max(out.out_s or out.since_s, heard_s)
     back = out.wanted_back if out.for_job is None else since_s >= rules.wait_s or not guest_waits
     if back and gpus_free:
@@ -219,6 +313,16 @@ def next_step(
     if out.for_job is not None and since_s >= rules.longest_s:
         return Next.THROW_BACK, f"it was off its GPUs for {rules.longest_s:g} s"
     return Next.NOTHING, ""
+
+
+def _must_save(out: Suspension, nodes: Iterable[Node], now_s: float) -> tuple[str, float] | None:
+    """Why it can stay no longer, and since when; None: it can."""
+    if (node := emptied(nodes)) is not None:
+        told_s = [note.since_s for note in node.notes if note.flag in EMPTIED]
+        return f"node {node.node_id} is being emptied", max(told_s, default=0.0)
+    if out.ends_s is not None and now_s >= out.ends_s:
+        return f"a suspension by a person lasts {out.lasts_s:g} s", out.ends_s
+    return None
 
 
 # ---- how long a move takes: bytes over measured bandwidth

@@ -12,7 +12,7 @@ from dlq_master.model.attempts.attempt import ACTIVE, LIVE, Attempt
 from dlq_master.model.attempts.claims import Claims
 from dlq_master.model.attempts.costs import StopCosts
 from dlq_master.model.attempts.grace import SlowSaves
-from dlq_master.model.attempts.suspending import MoveCosts, SuspendRules
+from dlq_master.model.attempts.suspending import EMPTIED, MoveCosts, SuspendRules
 from dlq_master.model.cache import Memo
 from dlq_master.model.cluster.migrations import Migrations
 from dlq_master.model.estimates.demand import Offers
@@ -30,17 +30,17 @@ from dlq_master.model.jobs.trials import Profiling, Sent
 from dlq_master.model.lease import Terms
 from dlq_master.model.nodes.capacity import Capacity, others
 from dlq_master.model.nodes.host_sizes import CountedSizes, HostSizes
-from dlq_master.model.nodes.node import Node
+from dlq_master.model.nodes.node import Node, NodeState
 from dlq_master.model.nodes.owned import OwnGpus, could_hold, is_own
 from dlq_master.model.nodes.type_speeds import ALL_ALIKE, TypeSpeeds
-from dlq_master.model.order.keys import Learned, had, position
+from dlq_master.model.order.keys import Key, Learned, Moving, had, position
 from dlq_master.model.order.levels import LevelTimers, held_gpus
 from dlq_master.model.order.lineup import Lineup
 from dlq_master.model.order.order import Discipline, Ordering
 from dlq_master.model.order.positions import Moves
 from dlq_master.model.order.running import RunningIndex
-from dlq_master.model.order.waiting import WaitingByTeam, WaitingIndex
-from dlq_master.model.resources import Allocation, Shape
+from dlq_master.model.order.waiting import Drift, WaitingByTeam, WaitingIndex
+from dlq_master.model.resources import Allocation, Shape, mask_of
 from dlq_master.model.usage.shares import ShareLedger, Shares
 from dlq_master.model.values import maker
 
@@ -51,6 +51,7 @@ _PROFILE = Band.PROFILE
 _SPOT = Band.SPOT
 _QUEUED = JobState.QUEUED
 _COMPLETED = JobState.COMPLETED
+_NOT, _TOGETHER = Moving.NOT, Moving.TOGETHER
 _key = maker(AttemptKey)
 
 _ALIKE_KEPT = 1 << 16  # shapes, however many jobs have come and gone
@@ -85,6 +86,7 @@ class Cluster:
         self.moves = Moves(ordering.discipline)
         self.capacity = Capacity()
         self.claims = Claims(self.capacity)
+        self._drift = None if ordering.moving is None else Drift()
         self.waiting = self._lines(ordering)
         self.running = RunningIndex()
         together = ordering.discipline is Discipline.REQUEUE
@@ -135,7 +137,9 @@ class Cluster:
         self.packing: Packing | None = None  # set by plans; None: shapes say nothing of it
         self.slowdowns = Slowdowns()
         self.shares = None if ordering.half_life_s is None else Shares(ordering.half_life_s)
-        self.key = None if ordering.key is None else ordering.key(self.learned)
+        self.key: Key | None = None
+        self._unlearned: Key | None = None  # as if no service had been learned
+        self.know()
 
     @property
     def learned(self) -> Learned:
@@ -152,29 +156,68 @@ class Cluster:
         self.shares.term = term
         if standing != self.shares.standing:
             self.shares.standing = standing
-            self._rekey()
+            self._place_all()
 
     def share(self, shares: Shares | None) -> None:
         """Go on with what another cluster has written down."""
         if self.shares is not None and shares is not None:
             self.shares.ledger = ShareLedger(self.shares.ledger.half_life_s, shares.ledger.accounts)
             self.shares.standing, self.shares.term = shares.standing, shares.term
-            self._rekey()
+            self._place_all()
 
-    def _rekey(self) -> None:
-        """Waiting jobs stay where they are if the rule has the same key as before."""
-        if self.ordering.key is not None:
-            key = self.ordering.key(self.learned)
-            if key is not self.key:
-                self.key = key
-                self.waiting.resort(lambda job_id: self.stands(self._jobs[job_id]))
+    def _place_all(self) -> None:
+        """Everybody who waits stands elsewhere."""
+        if self.know():
+            self.waiting.place(lambda job_id: self._placed(self._jobs[job_id]))
+
+    def know(self) -> bool:
+        """The order follows what has been learned; True: its key is another than before. Waiting
+        jobs stay where they are.
+        """
+        rule, learned = self.ordering.key, self.learned
+        if rule is None:
+            return False
+        if self._drift is not None:
+            self._unlearned = rule(learned._replace(services_gpu_s=()))
+        key = rule(learned)
+        if key is self.key:
+            return False
+        self.key = key
+        if self._drift is not None:
+            self._drift.learn(None if key is self._unlearned else self._stands_now)
+        return True
+
+    def _stands_now(self, job_id: JobId) -> int:
+        return self.stands(self._jobs[job_id])
 
     def learn(self, history: History | None, slowdowns: Slowdowns, offers: Offers) -> None:
         """Know from the start what another cluster has learned; before any job is put."""
         if history is not None:
             self.history = history
         self.slowdowns, self.offers = slowdowns, offers
-        self.key = None if self.ordering.key is None else self.ordering.key(self.learned)
+        self.know()
+
+    def unlearn(self) -> None:
+        """Changes of jobs teach nothing that lasts, until `relearn_from`."""
+        self.history, self.costs = History(None), StopCosts()
+
+    def relearn_from(self, other: Cluster) -> None:
+        """Know what `other` knows and nothing else. It has the same ordering, and no jobs."""
+        learned = self.learned
+        self.history, self.costs = other.history, other.costs
+        self.first_steps, self.ran = other.first_steps, other.ran
+        self.slowdowns, self.offers, self.shares = other.slowdowns, other.offers, other.shares
+        self.profiling.remember(other.profiling.remembered)
+        if self.learned != learned:
+            self.key = other.key
+            if self.key is not None:
+                self.waiting.resort(lambda job_id: self.stands(self._jobs[job_id]))
+
+    def reposition(self) -> None:
+        """Hand out positions as a cluster that has seen the present jobs alone."""
+        self.moves = Moves(self.ordering.discipline)
+        for job in self._jobs.values():
+            self.moves.positions.seen(job.sequence)
 
     def live_attempt(self, job: Job) -> Attempt | None:
         if job.live_attempt is None:
@@ -293,8 +336,10 @@ class Cluster:
     def _lines(self, ordering: Ordering) -> WaitingIndex:
         by_key = ordering.key is not None
         if not ordering.by_team:
-            return WaitingIndex(by_key=by_key)
-        return WaitingByTeam(lambda job_id: self.counted_to(self._jobs[job_id]), by_key=by_key)
+            return WaitingIndex(by_key=by_key, drift=self._drift)
+        return WaitingByTeam(
+            lambda job_id: self.counted_to(self._jobs[job_id]), by_key=by_key, drift=self._drift
+        )
 
     def counted_to(self, job: Job) -> str:
         """Among whom it waits, where teams make a difference."""
@@ -313,7 +358,19 @@ class Cluster:
             self.waiting.remove(self.priority(job), self.shape(job), job.job_id)
         yield
         for job in sorted(waiting, key=lambda job: job.sequence):
-            self.waiting.add(self.priority(job), self.shape(job), job.job_id, self.stands(job))
+            self.waiting.add(self.priority(job), self.shape(job), job.job_id, *self._placed(job))
+
+    def _placed(self, job: Job) -> tuple[int, Moving]:
+        """Its position as the index of waiting jobs keeps it, and how that moves."""
+        moving, key = self.ordering.moving, self.key
+        if moving is None or key is None or job.band is _PROFILE:
+            return self.stands(job), _NOT
+        has_had = had(job, None, 0.0)
+        how = moving(job, has_had)
+        if how is _TOGETHER:
+            assert self._unlearned is not None
+            key = self._unlearned
+        return position(job, key(job, has_had)), how
 
     def stands(self, job: Job) -> int:
         """The position, in its priority, of a job that waits."""
@@ -323,15 +380,20 @@ class Cluster:
             return position(job, (job.trial_time_s or 0.0,))
         return position(job, self.key(job, had(job, None, 0.0)))
 
-    def stands_first(self, job: Job) -> bool:
-        """Whether nobody who waits stands before it; it may have a live attempt."""
-        own = self.priority(job)
-        for priority, lines in self.waiting.by_priority.items():
-            if priority < own and lines:
-                return False
-            if priority == own and (front := next(lines.fronts(), None)) is not None:
-                return front[0] > self.stands(job)
-        return True
+    def is_free(self, allocation: Allocation) -> bool:
+        """Whether a suspended attempt may come back to these GPUs, be it only to save."""
+        return all(mask & ~self.free_to_return(node_id) == 0 for node_id, mask in allocation.slots)
+
+    def free_to_return(self, node_id: NodeId) -> int:
+        """The GPUs that nobody has, on a node that takes work or is being emptied, as a bitmask."""
+        node = self.nodes.get(node_id)
+        if node is None:
+            return 0
+        emptied = node.state is NodeState.UP and node.flags & EMPTIED
+        if not (node.takes_work or emptied):
+            return 0
+        known = mask_of(gpu.index for gpu in node.gpus)
+        return known & ~node.withheld & ~self.capacity.claimed(node_id)
 
     def attempts_on(self, node_id: NodeId) -> tuple[AttemptKey, ...]:
         """Live attempts that hold GPUs of the node or are suspended there, in the order of their
@@ -503,8 +565,8 @@ class Cluster:
         if before is not None and before.waiting:
             self._index_waiting(before, job, waits)
         elif waits:
-            self.waiting.add(self.priority(job), self.shape(job), job.job_id, self.stands(job))
-        if self._by_base:
+            self.waiting.add(self.priority(job), self.shape(job), job.job_id, *self._placed(job))
+        if self._by_base and (self.returning or job.regrant is not None):
             _keep(self.returning, job.job_id, waits and job.regrant is not None)
         if job.lateness is not None or (before is not None and before.lateness is not None):
             _keep(self.costly, job.job_id, job.state is _QUEUED and job.lateness is not None)
@@ -551,7 +613,8 @@ class Cluster:
         """The history says something new: levels get other bounds, and jobs other keys."""
         if self.ordering.quantiles and self.history.learned:
             self._rethreshold(tuple(map(self.history.quantile, self.ordering.quantiles)))
-        self._rekey()
+        if self.know():
+            self.waiting.resort(self._stands_now)
 
     def _rethreshold(self, thresholds: tuple[float, ...]) -> None:
         """Levels get other bounds, unless these do not rise; no job rises."""
@@ -564,7 +627,11 @@ class Cluster:
                 self.levels.cross(job, self.live_attempt(job))
 
     def _index_waiting(self, before: Job, job: Job, waits: bool) -> None:
-        was, now = self.priority(before), self.priority(job)
+        was = self.priority(before)
+        if not waits:
+            self.waiting.remove(was, self.shape(before), job.job_id)
+            return
+        now = self.priority(job)
         same_shape = (
             before.request is job.request
             and before.profile is job.profile
@@ -572,12 +639,11 @@ class Cluster:
             and before.steps is job.steps
             and before.trials is job.trials
         )
-        same_line = waits and was == now and same_shape and before.team == job.team
-        if same_line and self.stands(before) == self.stands(job):
+        same_line = was == now and same_shape and before.team == job.team
+        if same_line and self._placed(before) == self._placed(job):
             return
         self.waiting.remove(was, self.shape(before), job.job_id)
-        if waits:
-            self.waiting.add(now, self.shape(job), job.job_id, self.stands(job))
+        self.waiting.add(now, self.shape(job), job.job_id, *self._placed(job))
 
     def _index_judged(self, job: Job) -> None:
         queued = job.state is _QUEUED and bool(job.steps)

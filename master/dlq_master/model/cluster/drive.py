@@ -21,7 +21,7 @@ from dlq_master.model.cluster.cluster import Cluster
 from dlq_master.model.estimates.demand import Offer
 from dlq_master.model.ids import AttemptKey, Fence, JobId, NodeId
 from dlq_master.model.jobs import job_steps
-from dlq_master.model.jobs.job import SEVERAL, Job, KeptGpus
+from dlq_master.model.jobs.job import SEVERAL, HoldKind, Job, KeptGpus
 from dlq_master.model.jobs.job_steps import JobEvent
 from dlq_master.model.lease import Lease, LeaseKind, decision_time_s, renewed_term_end_s
 from dlq_master.model.nodes import node_steps as node_machine
@@ -125,15 +125,26 @@ def stop_attempt(
 
 
 def suspend_attempt(
-    cluster: Cluster, key: AttemptKey, now_s: float, *, for_job: JobId | None, why: str
+    cluster: Cluster,
+    key: AttemptKey,
+    now_s: float,
+    *,
+    for_job: JobId | None,
+    why: str,
+    until_s: float | None = None,
+    lasts_s: float | None = None,
 ) -> list[Happened]:
-    """Ask a running attempt to leave its GPUs without a save."""
+    """Ask a running attempt to leave its GPUs without a save, by `until_s` at the latest, and for
+    no longer than `lasts_s`.
+    """
     attempt = cluster.attempts[key]
     nodes = [cluster.nodes[node_id] for node_id in attempt.place.node_ids]
     event = attempt_steps.SuspendAsked(
         for_job=for_job,
         why=why,
         memory_bytes=sum(cluster.move_costs.nbytes(attempt, node) for node in nodes),
+        until_s=until_s,
+        lasts_s=lasts_s,
     )
     return step_attempt(cluster, key, event, now_s)
 
@@ -169,8 +180,19 @@ def step_attempt(
             # With its attempt; the job's next state begins now.
             job = job._replace(end_time_s=after.ended_time_s)
         happened.append(_happened((follows, job_id, None, None, None)))
+        if before.suspension is not None and (held := _held(before, job)) is not None:
+            job = job_steps.step(job, held, at_s=now_s, placing=cluster.moves.after)
+            happened.append(_happened((held, job_id, None, None, None)))
     cluster.put(job, after)
     return happened
+
+
+def _held(suspended: Attempt, job: Job) -> JobEvent | None:
+    """A job that a person has suspended does not start by itself, however its attempt has ended."""
+    lost = job.waiting and suspended.stop_cause is None
+    if not (lost and suspending.stays_paused(suspended.suspension)):
+        return None
+    return job_steps.Held(kind=HoldKind.PAUSED, reason="its suspended attempt was lost")
 
 
 def _kept(
@@ -374,7 +396,12 @@ def _renewed(term_end_s: float, kind: LeaseKind | None) -> attempt_steps.Renewed
 def _lapse(cluster: Cluster, lapse: Lapse, now_s: float) -> list[Happened]:
     key = lapse.key
     if cluster.suspends is not None and _may_stay(cluster, lapse, cluster.suspends):
-        return suspend_attempt(cluster, key, now_s, for_job=lapse.for_job, why="outranked")
+        for_job = lapse.for_job
+        promised = cluster.jobs[for_job].promised is not None
+        until_s = now_s + lapse.grace_s if promised else None
+        return suspend_attempt(
+            cluster, key, now_s, for_job=for_job, why="outranked", until_s=until_s
+        )
     stop = attempt_steps.StopRequested(
         cause=StopCause.PREEMPT, grace_s=lapse.grace_s, detail=f"for job {lapse.for_job}"
     )
@@ -395,8 +422,6 @@ def _may_stay(cluster: Cluster, lapse: Lapse, rules: SuspendRules) -> bool:
     nodes = [cluster.nodes[node_id] for node_id in attempt.lease.allocation.node_ids]
     if len(nodes) != 1 or suspending.obstacle(attempt, job, nodes):
         return False  # a gang would wait for all of its GPUs at once
-    if job.promised is not None:
-        return False  # nobody knows when it comes back, and its plan counts on these GPUs
     if not suspending.is_short(cluster.jobs[lapse.for_job], rules, can_save=job.rules.saves):
         return False
     if any(_held_bytes(cluster, attempt, node) > node.suspend_bytes for node in nodes):

@@ -186,8 +186,7 @@ class LearnedRows:
         if thresholds and len(ordering.quantiles) == len(thresholds):
             cluster.ordering = replace(ordering, thresholds=thresholds)
             cluster.levels.thresholds = thresholds
-        if cluster.ordering.key is not None:
-            cluster.key = cluster.ordering.key(cluster.learned)
+        cluster.know()
 
     def _recollect_trials(self, cluster: Cluster, rows: Mapping[str, list[Lesson]]) -> None:
         ratios: Newest[float] = newest_of(*_RATIOS.facts(rows[_RATIOS.kind], 1), trials.RATIOS_KEPT)

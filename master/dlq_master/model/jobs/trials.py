@@ -141,6 +141,8 @@ class Profiling:
 
     def _know(self, job: Job) -> None:
         del self.unknown[job.job_id]
+        if not job.family:
+            return
         key = likeness(job)
         alike = self.of_family.get(key)
         if alike is not None:

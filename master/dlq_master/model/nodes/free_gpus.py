@@ -186,8 +186,17 @@ class Pool:
                 self.total += has - had
 
     def give(self, parts: Parts) -> None:
+        masks, buckets = self.masks, self.buckets  # likewise
         for ordinal, mask in parts:
-            self.set(ordinal, self.masks[ordinal] | mask)
+            before = masks[ordinal]
+            after = before | mask
+            if after != before:
+                masks[ordinal] = after
+                had, has = before.bit_count(), after.bit_count()
+                bit = 1 << ordinal
+                buckets[had] ^= bit
+                buckets[has] ^= bit
+                self.total += has - had
 
     def join(self, ordinals: Iterable[int], some: Sequence[int], more: Sequence[int]) -> None:
         """These nodes have exactly the GPUs that are in either of two lists of masks by node."""

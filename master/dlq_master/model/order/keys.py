@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from enum import Enum
 from struct import Struct
 from types import MappingProxyType
 from typing import NamedTuple
@@ -56,6 +57,17 @@ class Learned(NamedTuple):
 Key = Callable[[Job, Had], tuple[float, ...]]
 # The key for as long as nothing else is learned.
 KeyRule = Callable[[Learned], Key]
+
+
+class Moving(Enum):
+    """How the place of a waiting job moves when other services are learned."""
+
+    NOT = 0
+    TOGETHER = 1  # all such jobs of a priority keep their order among themselves
+    ALONE = 2
+
+
+MovingRule = Callable[[Job, Had], Moving]
 
 
 def had(job: Job, attempt: Attempt | None, now_s: float, kept_s: float = 0.0) -> Had:

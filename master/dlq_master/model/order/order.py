@@ -11,6 +11,7 @@ from dlq_master.model.order.keys import (
     STARTED_END,
     WAITING_BASE,
     KeyRule,
+    MovingRule,
 )
 
 
@@ -39,9 +40,10 @@ class Ordering:
     would starve again at once: that goes with the knob alone. `refresh`: learn the services of
     completed jobs, anew after so many of them; None: not at all. `quantiles`: of what was learned,
     become the thresholds then; as many as there are thresholds. `key`: the order inside a priority,
-    promoted jobs first; None: by position. `bands`: bands and planned slots decide before
-    everything else (model.band). `by_base`: jobs wait for the fewest GPUs that they run on, not for
-    what they ask. `by_team`: waiting jobs are indexed by team too; `by_member`: by account
+    promoted jobs first; None: by position. `moving`: how the key of a waiting job moves with the
+    services that are learned; None: each may move alone. `bands`: bands and planned slots decide
+    before everything else (model.band). `by_base`: jobs wait for the fewest GPUs that they run on,
+    not for what they ask. `by_team`: waiting jobs are indexed by team too; `by_member`: by account
     (model.accounts) instead. `half_life_s`: the key begins with how its account stands against its
     share, of usage that counts half after so long (model.shares); None: it does not. `keep_s`: for
     so long the other GPUs of a gang are kept for it, once a node has failed it; 0: they are not.
@@ -55,6 +57,7 @@ class Ordering:
     refresh: int | None = None
     quantiles: tuple[float, ...] = ()
     key: KeyRule | None = None
+    moving: MovingRule | None = None
     by_base: bool = False
     bands: bool = False
     by_team: bool = False

@@ -8,8 +8,10 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
 
 from dlq_master.model.attempts.deadlines import due_s
+from dlq_master.model.jobs.band import Band
 from dlq_master.model.jobs.job import Alternative, Job, JobState
 
+_BEST_EFFORT = "it runs as best effort"
 NAMED = 3  # of several jobs or nodes
 # Ground of a verdict -> why nothing is promised.
 _NO_PROMISE = {
@@ -88,8 +90,11 @@ def _said(job: Job, state: str, run_time: str, risk: str, delay: str, policy: st
             return f"{which} is promised{on}, {kept_by}"
         case "unguaranteed":
             why = no_promise(job.verdict, job.alternative)
-            done = "nothing was promised" if job.ended else "nothing is promised"
-            return f"{done}: {why}" + ("" if job.ended else "; it runs as best effort")
+            if job.ended:
+                return f"nothing was promised: {why}"
+            has_slot = job.band is Band.SLO
+            goes = "it has this slot, which no promise needs" if has_slot else _BEST_EFFORT
+            return f"nothing is promised: {why}; {goes}"
         case "run_time_unknown":
             return (
                 f"nothing can be promised until it is known how long it runs: {run_time}; it "

@@ -24,7 +24,7 @@ from __future__ import annotations
 from math import floor, sqrt
 
 from dlq_master.model.jobs.job import Job
-from dlq_master.model.order.keys import Had, Key, KeyRule, Learned
+from dlq_master.model.order.keys import Had, Key, KeyRule, Learned, Moving, MovingRule
 from dlq_master.policy.order.alike import AlikeServices, alike
 
 FIRST_GPU_S = 3200.0  # Tiresias' first threshold
@@ -52,7 +52,10 @@ def expected_left(profile_s: float | None, aging: float = 0.0) -> KeyRule:
                 left = _left(job, had, profile_s, base)
                 if left is not None:
                     return left + aging * had.unaged_s, base
-            left = _unknown_gpu_s(known, had.attained_gpu_s, had.kept_s * base)
+            if known is None:
+                left = bound_gpu_s(had.attained_gpu_s - had.kept_s * base)
+            else:
+                left = _unknown_gpu_s(known, had.attained_gpu_s, had.kept_s * base)
             if stride_s:
                 left += floor(had.unaged_s / stride_s) * FIRST_GPU_S
             return left, base
@@ -68,11 +71,24 @@ def expected_left(profile_s: float | None, aging: float = 0.0) -> KeyRule:
     return made
 
 
-def _unknown_gpu_s(known: AlikeServices | None, attained_gpu_s: float, kept_gpu_s: float) -> float:
+def moving(profile_s: float | None) -> MovingRule:
+    """How keys of this order move with the services of completed jobs: only those of jobs of which
+    nothing is known. Of jobs that never ran, all expect the same rest.
+    """
+
+    def how(job: Job, had: Had) -> Moving:
+        if expected_s(job, had, profile_s) is not None:
+            return Moving.NOT
+        return Moving.ALONE if had.attained_gpu_s else Moving.TOGETHER
+
+    return how
+
+
+def _unknown_gpu_s(known: AlikeServices, attained_gpu_s: float, kept_gpu_s: float) -> float:
     """By its service alone. The price of its stop comes off the expected rest. Without one, that
     price comes off the service of its level.
     """
-    left = None if known is None else known.left_gpu_s(attained_gpu_s)
+    left = known.left_gpu_s(attained_gpu_s)
     return bound_gpu_s(attained_gpu_s - kept_gpu_s) if left is None else max(0.0, left - kept_gpu_s)
 
 

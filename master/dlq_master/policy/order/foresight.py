@@ -71,6 +71,8 @@ class FewJobs(NamedTuple):
         waiting, running = cluster.waiting.count, len(cluster.attempts)
         if not waiting or not 1 < waiting + running <= MOST_JOBS:
             return kept
+        if cluster.claims.out:
+            return kept  # suspended jobs come back to their own GPUs, which is not followed
         lines, nodes = by_priority(cluster), _nodes_of_one_type(cluster)
         if nodes is None or len(lines) != 1:
             return kept  # GPUs that other priorities hold are not followed

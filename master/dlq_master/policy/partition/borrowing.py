@@ -7,6 +7,8 @@ first to leave for those at a boundary. A team with a limit holds no more than t
 beyond it stands aside until others of the team have left (Lane.LIMIT), and no running job is
 stopped for it. A member of a team may have a quota and a limit within those of the team.
 
+A suspended job comes back to its GPUs, so these count all the time.
+
 A job in a slot of the plan, or on trial, counts, and never borrows. A job that fills gaps beside
 its promise (Lane.FILL) never borrows either, and does not count.
 """
@@ -21,7 +23,7 @@ from math import inf
 from typing import NamedTuple
 
 from dlq_master.model.cluster.cluster import Cluster
-from dlq_master.model.ids import JobId
+from dlq_master.model.ids import AttemptKey, JobId
 from dlq_master.model.jobs.accounts import of_member, of_team, team_of, tells_of_members
 from dlq_master.model.jobs.band import PRIORITIES_PER_BAND, Band
 from dlq_master.model.jobs.job import Job
@@ -129,9 +131,10 @@ def relabelled(
     found: list[Reserve] = []
     most = BorrowingWords(limits, jobs)
     leaving = leaving_of(cluster, running, unit) if most != BorrowingWords(None) else {}
+    away = suspended_of(cluster, unit)
     for team in sorted(lines):
         found += _Team(cluster, team, lines[team], BorrowingWords(quotas), most).told(
-            leaving.get(team, [])
+            leaving.get(team, []), away.get(team, [])
         )
     # Each line is kept in the order of arrival: so they come to its end.
     found.sort(key=lambda change: cluster.jobs[change.job_id].sequence)
@@ -158,14 +161,30 @@ def leaving_of(
     """Those of each team who hold GPUs and do not stand among who runs: they save, or nobody hears
     of them.
     """
+    suspended, places = cluster.claims.suspended, running.places
+    keys = [it for it in cluster.attempts if it.job_id not in places and it not in suspended]
+    return _of_attempts(cluster, keys, unit, whole=True)
+
+
+def suspended_of(cluster: Cluster, unit: QuotaUnit) -> Mapping[str, list[LendingLine]]:
+    """Those of each team that are suspended, or move, with the GPUs to which they come back, as if
+    they ran.
+    """
+    return _of_attempts(cluster, cluster.claims.suspended, unit, whole=False)
+
+
+def _of_attempts(
+    cluster: Cluster, keys: Iterable[AttemptKey], unit: QuotaUnit, *, whole: bool
+) -> Mapping[str, list[LendingLine]]:
     found: dict[str, list[LendingLine]] = defaultdict(list)
-    for key, attempt in cluster.attempts.items():
-        if key.job_id not in running.places:
-            job, at = cluster.jobs[key.job_id], {key.job_id: 0}
-            gpus = 0 if job.request.without_gpus else attempt.lease.allocation.width
-            found[team_of(job.account)].append(
-                LendingLine(job.account, job.band, 0, gpus, at, True, unit.weight(attempt))
-            )
+    for key in keys:
+        job, attempt, at = cluster.jobs[key.job_id], cluster.attempts[key], {key.job_id: 0}
+        gpus = 0 if job.request.without_gpus else attempt.place.width
+        if not whole and cluster.elastic(job):
+            gpus = min(gpus, job.request.base)
+        found[team_of(job.account)].append(
+            LendingLine(job.account, job.band, 0, gpus, at, True, unit.weight(attempt))
+        )
     return found
 
 
@@ -234,14 +253,17 @@ class _Team:
         self.free = [line for line in lines if line.band in _LENDING]
         self.own = [line for line in lines if line.band < Band.SPOT]
 
-    def told(self, leaving: Sequence[LendingLine]) -> Iterator[Reserve]:
+    def told(
+        self, leaving: Sequence[LendingLine], away: Sequence[LendingLine]
+    ) -> Iterator[Reserve]:
         """The jobs that stand elsewhere from here on. GPUs that others of the team are still
-        leaving are not theirs yet.
+        leaving are not theirs yet. `away`: suspended ones, to which their GPUs come back.
         """
-        right = _first(self.free, self._room(self.quotas, self.own))
+        due = [line for line in away if line.band not in _BESIDE]
+        right = _first(self.free, self._room(self.quotas, [*self.own, *due]))
         waiting = [line for line in self.free if not line.runs]
         runs = [line for line in self.free if line.runs]
-        may = _first(waiting, self._room(self.limits, [*self.own, *runs, *leaving]))
+        may = _first(waiting, self._room(self.limits, [*self.own, *runs, *leaving, *away]))
         for line in self.free:
             beside = None if line.runs or may is None else may
             for job_id in _moved(line, right, beside):

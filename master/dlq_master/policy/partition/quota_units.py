@@ -44,8 +44,10 @@ class QuotaUnit(StrEnum):
         return _counted(max(map(speeds.of, may_be), default=1.0))
 
     def held(self, job: Job, attempt: Attempt) -> float:
-        """All GPUs of an attempt; a job without GPUs holds none."""
-        gpus = 0 if job.request.without_gpus else attempt.lease.allocation.width
+        """All GPUs of an attempt, or those to which it comes back; a job without GPUs holds
+        none.
+        """
+        gpus = 0 if job.request.without_gpus else attempt.place.width
         return gpus * self.weight(attempt)
 
     def asked(self, cluster: Cluster, job: Job) -> float:

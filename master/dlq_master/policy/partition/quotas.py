@@ -80,7 +80,8 @@ class Quotas(NamedTuple):
 
 
 def held_by(cluster: Cluster, part_of: Callable[[str], str]) -> Counter[str]:
-    """How many GPUs the queues of each part hold, with those that they are about to leave."""
+    """How many GPUs the queues of each part hold, with those that they are about to leave, and
+    those to which suspended jobs come back."""
     held: Counter[str] = Counter()
     jobs, running = cluster.jobs, cluster.running
     for priority, members in running.by_priority.items():
@@ -88,10 +89,10 @@ def held_by(cluster: Cluster, part_of: Callable[[str], str]) -> Counter[str]:
         held[part] += running.gpus_by_priority[priority]
     for job_id in running.without_gpus:
         held[part_of(jobs[job_id].queue)] -= running.places[job_id].gpus
-    for key in {*cluster.claims.silent, *pausing(cluster)}:
+    for key in {*cluster.claims.silent, *cluster.claims.suspended, *pausing(cluster)}:
         job = jobs[key.job_id]
         if not job.request.without_gpus:
-            held[part_of(job.queue)] += cluster.attempts[key].lease.allocation.width
+            held[part_of(job.queue)] += cluster.attempts[key].place.width
     return held
 
 

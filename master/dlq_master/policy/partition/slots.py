@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import replace
 
 from dlq_master.model.cluster.cluster import Cluster
 from dlq_master.model.ids import JobId
-from dlq_master.model.jobs.band import Band, Segments
+from dlq_master.model.jobs.band import Band
 from dlq_master.model.jobs.job import Alternative, Job
 from dlq_master.model.plan import NextSlot, Reserve
 from dlq_master.model.view import View
 from dlq_master.model.why import Reason, ReasonCode
+from dlq_master.policy.partition.last_chances import last_chances, near_last_chance
 from dlq_master.policy.promise.capacity.grids import (
     due_slot,
     grid_of,
@@ -59,7 +60,7 @@ def next_slot(view: View, rules: Promises) -> list[NextSlot | Reserve]:
         return []
     changes: list[Reserve] = []
     told: list[str] = []
-    by_type, others = _by_type(cluster, rules)
+    by_type, others = _by_type(view, slot, rules)
     share_s = rules.solver_s / max(1, len(by_type))
     for gpu_type, jobs in sorted(by_type.items()):
         budget = ProgramBudget(share_s, rules.clock)
@@ -80,15 +81,18 @@ def _told(chosen: Selection) -> str:
     )
 
 
-def _by_type(cluster: Cluster, rules: Promises) -> tuple[dict[str, list[Job]], list[Job]]:
+def _by_type(view: View, slot: int, rules: Promises) -> tuple[dict[str, list[Job]], list[Job]]:
     """The jobs to decide on. Where only guaranteed jobs get slots, no other waiting job is among
-    them. Apart, those of whom nobody knows on which type they would run: no slots are planned for
-    them.
+    them, but for last chances. Apart, those of whom nobody knows on which type they would run: no
+    slots are planned for them.
     """
+    cluster = view.cluster
     asked: Iterable[JobId] = cluster.judged
-    if rules.selects is Selects.GUARANTEED:
+    if rules.selects is not Selects.ALL:
         runs = [job_id for job_id in cluster.running.places if job_id in cluster.judged]
         asked = {*cluster.promised, *cluster.seated, *runs}
+        if rules.selects is Selects.LAST_CHANCE:
+            asked |= {*near_last_chance(view, slot, rules)}
     found: dict[str, list[Job]] = defaultdict(list)
     others: list[Job] = []
     for job_id in sorted(asked):
@@ -133,7 +137,12 @@ def _slot(
     if chosen is not None and chosen.broken:
         whole = kept_grid(cluster, gpu_type, slot, rules)
         chosen = _spared(chosen, left, asked, grid, whole, rules, budget)
-    changes = [_place(job, chosen, left, slot, rules) for job in planned]
+    plan = SlotPlan() if chosen is None else chosen.plan
+    if rules.selects is Selects.LAST_CHANCE:
+        late = last_chances(view, planned, slot, rules, grid, plan, asked)
+        plan = SlotPlan({**plan.segments, **late.segments})
+    broken = () if chosen is None else chosen.broken
+    changes = [_place(job, plan, broken, left, slot, rules) for job in planned]
     changes += [_let_end(job) for job in ending]
     changes += [_overrun(view, job, extra) for job in over]
     made = [change for change in changes if change is not None]
@@ -280,21 +289,19 @@ def _kept(whole: SlotPlan, asked: list[SloJob], grid: Grid) -> SlotPlan:
 
 
 def _place(
-    job: Job, chosen: Selection | None, left: SlotPlan, slot: int, rules: Promises
+    job: Job, plan: SlotPlan, lost: Collection[str], left: SlotPlan, slot: int, rules: Promises
 ) -> Reserve | None:
-    """Where it stands in this slot; None: as it stood, and nothing else is planned for it."""
+    """Where it stands in this slot; None: as it stood, and nothing else is planned for it. `lost`:
+    the jobs of which the promises are given up.
+    """
     key, job_id = str(job.job_id), job.job_id
-    broken = chosen is not None and key in chosen.broken
+    broken = key in lost
     promised = None if broken else job.promised
-    held = () if chosen is None else chosen.plan.segments.get(key, ())
+    held = plan.segments.get(key, ())
     band = band_with(job.band, promised, rules, planned=bool(held) and held[0].begin == 0)
     if band is job.band and promised == job.promised and held == left.segments.get(key, ()):
         return None
-    slots = _slots(job_id, chosen, slot)
+    slots = numbered(plan, job_id, slot)
     code = ReasonCode.PROMISE_BROKEN if broken else ReasonCode.SLOT_OVER
     verdict = VerdictGround.BROKEN.value if broken else job.verdict
     return Reserve(job_id, band, slots, promised, verdict, Reason(code))
-
-
-def _slots(job_id: JobId, chosen: Selection | None, slot: int) -> Segments:
-    return () if chosen is None else numbered(chosen.plan, job_id, slot)

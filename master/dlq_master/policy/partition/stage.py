@@ -112,6 +112,7 @@ class SlotsFirst(Whole):
         self.rules = rules
         self._shares = shares
         self._teams = teams
+        self._nobody = ServedFirst({}, (), (), rules.profiling, floor=rules.floor)
 
     def settle(self, view: View, order: Order, margin: float) -> Sequence[Change]:
         if self._shares is not None and (weighed := weigh(view, self._shares)) is not None:
@@ -124,6 +125,9 @@ class SlotsFirst(Whole):
         return bool(evacuated(cluster, keys) or moved_anew(cluster, self.rules, keys))
 
     def first(self, view: View, keys: Collection[AttemptKey], lineup: Lineup) -> ServedFirst | None:
+        cluster = view.cluster
+        if not (keys or cluster.seated or cluster.keeping):
+            return self._nobody
         return seating_of(view, self.rules, keys, lineup.running)
 
     def floor_left(self, cluster: Cluster, queue: str, gpu_type: str) -> int:

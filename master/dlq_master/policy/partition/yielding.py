@@ -25,6 +25,7 @@ from dlq_master.policy.partition.borrowing import (
     leaving_of,
     lines_of,
     room_of,
+    suspended_of,
 )
 from dlq_master.policy.partition.quota_units import QuotaUnit
 
@@ -58,12 +59,13 @@ def yielding(
     if limits == BorrowingWords(None) or not ending:
         return {}
     may = {key.job_id: key for key in ending if key not in safe}
-    still = leaving_of(cluster, running, unit)
+    still, away = leaving_of(cluster, running, unit), suspended_of(cluster, unit)
     found: dict[AttemptKey, JobId] = {}
     for team, lines in sorted(lines_of(cluster, running, unit).items()):
         kept_back = [] if still.get(team) else _firsts(lines)
         if kept_back:
-            leaving = _of_team(cluster, team, lines, kept_back, limits, may)
+            others = away.get(team, [])
+            leaving = _of_team(cluster, team, lines, kept_back, limits, may, others)
             found.update({may[one.job_id]: job_id for one, job_id in leaving.items()})
     return found
 
@@ -88,9 +90,10 @@ def _of_team(
     kept_back: Sequence[_One],
     limits: BorrowingWords,
     may: Mapping[JobId, AttemptKey],
+    away: Sequence[LendingLine],
 ) -> dict[_One, JobId]:
     last_first = sorted(_lesser(cluster, lines, may), reverse=True)
-    taken = [line for line in lines if line.runs or line.band < Band.SPOT]
+    taken = [*away, *[line for line in lines if line.runs or line.band < Band.SPOT]]
     for better in kept_back if last_first else ():
         accounts = {better.account, *[one.account for one in last_first]}
         room = room_of(team, limits, taken, accounts)

@@ -73,18 +73,23 @@ def find(pool: Pool, shape: Shape) -> Parts | None:
 @unless_exact
 def fewest_now(pool: Pool, shape: Shape) -> Parts | None:
     """As few nodes as can be had at this instant: None only when the GPUs are not there."""
-    return _over_several(pool, shape.gpus, len(pool.masks))
+    return _on_one(pool, shape.gpus) or _over_several(pool, shape.gpus, len(pool.masks))
 
 
 def few_nodes(pool: Pool, gpus: int) -> Parts | None:
     """`find` among GPUs that may all be had, and are enough."""
     if gpus <= pool.widths[0][0]:  # the largest node could hold it
-        for bucket in pool.buckets[gpus:]:
-            if bucket:
-                node = (bucket & -bucket).bit_length() - 1
-                return (make_part((node, lowest(pool.masks[node], gpus))),)
-        return None
+        return _on_one(pool, gpus)
     return _over_several(pool, gpus, pool.fewest_nodes(gpus))
+
+
+def _on_one(pool: Pool, gpus: int) -> Parts | None:
+    """The tightest node that holds them."""
+    for bucket in pool.buckets[gpus:]:
+        if bucket:
+            node = (bucket & -bucket).bit_length() - 1
+            return (make_part((node, lowest(pool.masks[node], gpus))),)
+    return None
 
 
 def _over_several(pool: Pool, gpus: int, fewest: int) -> Parts | None:

@@ -134,6 +134,9 @@ def _suspended(view: View, job: Job) -> tuple[Reason, ...]:
     left = "until dlq resume" if out.for_job is None else f"for job {out.for_job}"
     wanted = out.for_job is None and out.wanted_back
     words = "and comes back when its GPUs are free" if wanted else left
+    moves = (status.move for status in attempt.ranks)
+    if there and (own_only := next((it.own_only for it in moves if it and it.own_only), "")):
+        words += f", to its own GPUs only ({own_only})"
     return (Reason(ReasonCode.SUSPENDED, detail=words, blocking_jobs=tuple(sorted(there))),)
 
 
@@ -490,8 +493,8 @@ def _order(
 def _before(
     cluster: Cluster, order: Lineup, job: Job, job_ids: Iterable[JobId]
 ) -> tuple[JobId, ...]:
-    """Those of the waiting jobs that rank before this one, the nearest to being served first. Jobs
-    that have ended since they were decided about are left out."""
+    """Those of the waiting jobs that rank before this one, the nearest to being served first, and
+    suspended ones that come back. Jobs that have ended since are left out."""
     waiting, jobs = order.waiting.by_priority, cluster.jobs
 
     def place(one: Job) -> tuple[int, int]:
@@ -503,7 +506,8 @@ def _before(
     own = place(job)
     there = (other for other in job_ids if other in jobs and not jobs[other].ended)
     places = sorted((place(jobs[other]), other) for other in there)
-    return tuple(job_id for at, job_id in places if at < own)
+    waiting_before = [job_id for at, job_id in places if at < own]
+    return (*waiting_before, *[out.job_id for out in order.out if out[:2] < own])
 
 
 def _is_in_reach(cluster: Cluster, order: Lineup, job: Job) -> bool:

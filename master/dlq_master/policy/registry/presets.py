@@ -7,9 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from functools import cache
-from importlib.metadata import EntryPoint, entry_points
 from types import MappingProxyType
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from dlq_master.model.order.keys import KeyRule
 from dlq_master.policy.order.by_key import (
@@ -32,6 +31,9 @@ from dlq_master.policy.reclaim.choices import ALGORITHM_1, EXACT, Reclaiming
 from dlq_master.policy.registry.settings import PolicySettings
 from dlq_master.policy.size.choices import AFS, KNAPSACK_EXACT, ROLLOUT
 from dlq_master.policy.size.sizing import Sizing
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
 
 ENTRY_POINTS = "dlq.policies"
 
@@ -111,6 +113,7 @@ _OWN: Mapping[str, Preset] = MappingProxyType(
             defaults=MappingProxyType(
                 {
                     "pack": "known",
+                    "select": "last-chance",
                     "guarantee": "worth",
                     "be_floor": "0.1",
                     "slots": "late",
@@ -248,6 +251,8 @@ PRESETS: Mapping[str, Preset] = KnownPresets()
 
 @cache
 def _points() -> Mapping[str, EntryPoint]:
+    from importlib.metadata import entry_points  # it has 22 modules, and most masters do without
+
     found = {point.name: point for point in entry_points(group=ENTRY_POINTS)}
     return {name: found[name] for name in sorted(found) if name not in _OWN}
 

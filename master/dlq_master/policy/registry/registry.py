@@ -19,7 +19,7 @@ from dlq_master.policy.order.by_key import (
     shortest_service,
     smallest,
 )
-from dlq_master.policy.order.expected_left import expected_left
+from dlq_master.policy.order.expected_left import expected_left, moving
 from dlq_master.policy.order.foresight import FewJobs
 from dlq_master.policy.order.gittins import Gittins, ServiceDistribution
 from dlq_master.policy.order.lateness import ByLateness
@@ -281,8 +281,13 @@ def spot_ordering(chosen: PolicySettings, profile_s: float | None) -> Ordering:
         bounds = chosen.thresholds.bounds
         return Ordering(discipline=chosen.order, thresholds=bounds, bands=True)
     if chosen.spot is Spot.EXPECTED:
-        key = expected_left(profile_s, chosen.aging)
-        return Ordering(discipline=chosen.order, key=key, bands=True, refresh=REFRESH)
+        return Ordering(
+            discipline=chosen.order,
+            key=expected_left(profile_s, chosen.aging),
+            moving=moving(profile_s),
+            bands=True,
+            refresh=REFRESH,
+        )
     rule = _SPOT_KEYS[chosen.spot]
     if rule is not None and chosen.spot in BY_WORK:
         rule = aged(rule, chosen.aging)

@@ -54,7 +54,8 @@ class ElasticWalk:
         self.capacities = self.allocator.capacities
         if isinstance(self.allocator, SlotSpace | SlotContest) and question.seating is not None:
             question.seating.serve(self.allocator)
-            self._leave_alone(question.young)
+            if question.young:
+                self._leave_alone(question.young)
 
     def walked(self) -> Outcome:
         """Bases by the walk, and then what is left."""
@@ -65,8 +66,10 @@ class ElasticWalk:
     def _split(self) -> dict[JobId, HeldByElastic]:
         """Of all elastic jobs that may be resized."""
         capacity = self.cluster.capacity
-        capacity.ready()
         found: dict[JobId, HeldByElastic] = {}
+        if not (self.question.movable and self.cluster.running.sized):
+            return found
+        capacity.ready()
         jobs, elastic = self.cluster.jobs, self.cluster.elastic
         sized = self.cluster.running.sized.intersection(self.question.movable)
         for job_id in sorted(it for it in sized if elastic(jobs[it])):
@@ -148,12 +151,17 @@ class ElasticWalk:
 
     def _size(self, outcome: Outcome) -> None:
         """Share what is left, type by type, and find the GPUs."""
-        outranked = {key.job_id for key in outcome.outranked}
+        jobs = self.cluster.jobs
         starts = {
             job_id: parts
             for job_id, parts in outcome.chosen.items()
-            if self.cluster.elastic(self.cluster.jobs[job_id]) and job_id not in self.question.tied
+            if (job := jobs[job_id]).request.sizes
+            and self.cluster.elastic(job)
+            and job_id not in self.question.tied
         }
+        if not (starts or self.held):
+            return
+        outranked = {key.job_id for key in outcome.outranked}
         runs = {job_id: it for job_id, it in self.held.items() if job_id not in outranked}
         for gpu_type, type_capacity in self.capacities.items():
             here = {job_id: held for job_id, held in runs.items() if held.gpu_type == gpu_type}

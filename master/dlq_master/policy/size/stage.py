@@ -8,6 +8,7 @@ from typing import NamedTuple, Protocol
 from dlq_master.model.cluster.cluster import Cluster
 from dlq_master.model.ids import AttemptKey, JobId
 from dlq_master.model.order.lineup import Lineup
+from dlq_master.model.values import maker
 from dlq_master.model.view import View
 from dlq_master.policy.partition.reserved.slot_begin import ServedFirst
 from dlq_master.policy.partition.stage import Partition
@@ -22,6 +23,7 @@ from dlq_master.policy.transit.guards import Guards, cooling, protected, young
 from dlq_master.policy.transit.stage import KeepsRunning
 
 _NOBODY: frozenset[JobId] = frozenset()
+_question = maker(ElasticQuestion)
 
 
 class SizeInputs(NamedTuple):
@@ -84,6 +86,8 @@ class ElasticSizes(NamedTuple):
         self, cluster: Cluster, ending: Collection[AttemptKey], *, at_once: bool
     ) -> tuple[Collection[AttemptKey], frozenset[JobId]]:
         keys = [attempt.key for attempt in cluster.attempts.values()] if at_once else ending
+        if not keys:
+            return keys, _NOBODY
         stay = young(cluster, self.guards, keys) if self.promises is None else _NOBODY
         return keys, elastic.movable(cluster, keys, stay)
 
@@ -92,25 +96,21 @@ class ElasticSizes(NamedTuple):
 
     def walk(self, asked: SizeInputs) -> Walk:
         cluster, guards, keys, movable = asked.view.cluster, self.guards, asked.keys, asked.movable
-        cool = cooling(cluster, guards, keys)
-        question = ElasticQuestion(
-            cluster=cluster,
-            now_s=asked.view.now_s,
-            lineup=asked.lineup,
-            placement=asked.place.placement,
-            sizing=self.sizing,
-            movable=movable,
-            preempts=asked.transit.preempts,
-            at_once=asked.transit.at_once,
-            seating=asked.first,
-            cooling=cool,
+        cool, new, safe, held = _NOBODY, _NOBODY, _NOBODY, _NOBODY
+        if keys:
+            cool = cooling(cluster, guards, keys)
+            if self.promises is None:
+                safe = frozenset(protected(cluster, guards, keys).values())
+            else:
+                new = movable & young(cluster, guards, keys)
+        if self.promises is not None and cluster.promised:
+            runs = cluster.running.places  # those that may not be resized are not asked about
+            asked_of = [it for it in cluster.promised if it in movable or it not in runs]
+            held = tied(cluster, asked_of, self.promises)
+        transit = asked.transit
+        question = (
+            *(cluster, asked.view.now_s, asked.lineup, asked.place.placement, self.sizing),
+            *(movable, transit.preempts, transit.at_once, asked.first),
+            *(safe, cool | new if new else cool, new, held),
         )
-        if self.promises is None:
-            safe = frozenset(protected(cluster, guards, keys).values())
-            return elastic.ElasticWalk(question._replace(protected=safe))
-        new = movable & young(cluster, guards, keys)
-        runs = cluster.running.places  # those that may not be resized are not asked about
-        asked_of = [it for it in cluster.promised if it in movable or it not in runs]
-        held = tied(cluster, asked_of, self.promises)
-        more = question._replace(cooling=cool | new, young=new, tied=held)
-        return elastic.ElasticWalk(more)
+        return elastic.ElasticWalk(_question(question))

@@ -48,7 +48,10 @@ class PreemptibleCapacity:
     def pool(self) -> Pool:
         """Up to date until the next change."""
         if self._changed:
-            self._pool.join(self._changed, self.base.masks, self._held)
+            held, barred = self._held, self._type_capacity.barred
+            if barred:
+                held = [mask & ~barred.get(node, 0) for node, mask in enumerate(held)]
+            self._pool.join(self._changed, self.base.masks, held)
             self._changed.clear()
         return self._pool
 
@@ -84,7 +87,8 @@ class Front:
         left = self.named.base.masks[ordinal]
         taken = up_to(left, gpus)
         gpus -= taken.bit_count()
-        offers = [*self.named_on.get(ordinal, _NOBODY).values()]
+        barred = self.type_capacity.barred.get(ordinal, 0)
+        offers = [mask & ~barred for mask in self.named_on.get(ordinal, _NOBODY).values()]
         if len(offers) == 1:
             return make_part((ordinal, taken | lowest(offers[0], gpus)))
         for place in must_leave([offer.bit_count() for offer in offers], gpus):

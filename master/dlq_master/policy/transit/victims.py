@@ -189,8 +189,10 @@ class Victims:
             masks = dict(self._placement.find(base, shape._replace(gpus=first, nodes=None)) or ())
         gpus -= first
         offers = [
-            [part for other, parts in victim.held if other is front for part in parts]
+            [*front.type_capacity.unbarred(parts)]
             for victim in self._named.values()
+            for other, parts in victim.held
+            if other is front
         ]
         widths = [sum([mask.bit_count() for _, mask in offer]) for offer in offers]
         for place in must_leave(widths, gpus):

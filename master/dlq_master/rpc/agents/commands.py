@@ -104,6 +104,8 @@ def launch_message(launch: Launch, places: CheckpointPlaces) -> agent.LaunchComm
         grace_duration=to_duration(launch.grace_s),
         time_left_duration=to_duration(launch.time_left_s),
     )
+    if not message.resume_from and not launch.trial:
+        message.resume_from = spec.checkpoint.resume_from
     if launch.record_s is not None:
         message.profile.window_duration.CopyFrom(to_duration(launch.record_s))
     return message

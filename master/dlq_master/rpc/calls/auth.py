@@ -25,6 +25,7 @@ from dlq_master.model.nodes.node import Node
 from dlq_master.rpc.calls.call import Call, Context
 from dlq_master.rpc.calls.roles import GroupGrants
 from dlq_master.store.tables.revocations import NODE, SERIAL, USER, Revocation, subject_of
+from dlq_master.store.tables.tenants import GivenGrant, serial_in
 
 if TYPE_CHECKING:
     from dlq_master.rpc.calls.signs import Signs
@@ -48,6 +49,8 @@ class Members(Protocol):
     def node(self, node_id: NodeId) -> Node | None: ...
     @property
     def revocations(self) -> Mapping[str, Revocation]: ...
+    @property
+    def grants(self) -> Mapping[str, GivenGrant]: ...
 
 
 class Door:
@@ -82,6 +85,9 @@ class Door:
         if (wanted := acts_for(call.context.invocation_metadata() or ())) is not None:
             identity = call.identity = self._acting(identity, wanted)
         teams = self._grants.teams_of(identity.groups) if identity.groups else ()
+        if identity.role is Role.GUEST:
+            grant = self._grant_of(identity)
+            teams = ((grant.team, f"grant {grant.serial}"),)
         known = self.check_member(identity)
         call.let_in = Caller(identity.name, identity.role.value, *known, teams)
         if identity.by is not None and call.method.in_person:
@@ -120,6 +126,8 @@ class Door:
             self._check_acting(identity, identity.by)
         elif self._clock.now_s() >= identity.not_after_s:
             raise Unauthenticated("the certificate has expired", hint="dlq login")
+        elif identity.role is Role.GUEST:
+            self._grant_of(identity)
         elif identity.through:
             self._check_through(identity)
         if self.signs is not None:
@@ -188,6 +196,19 @@ class Door:
         else:
             return
         raise Unauthenticated(what, hint="dlq login")
+
+    def _grant_of(self, identity: CertifiedIdentity) -> GivenGrant:
+        """The grant under which a guest has come, if guests may come under it now."""
+        serial = serial_in(identity.through)
+        grant, user = self._members().grants.get(serial), self._members().user(identity.name)
+        if grant is None or (user is not None and user.grant != serial):
+            raise Unauthenticated(
+                f"{identity.name} comes under another grant by now", hint="dlq login --grant"
+            )
+        words = grant.refusal(self._clock.now_s())
+        if words:
+            raise Unauthenticated(words, hint="the operators of the two clusters agree on another")
+        return grant
 
     def _known(self, identity: CertifiedIdentity) -> LetIn:
         members = self._members()

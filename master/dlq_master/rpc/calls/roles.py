@@ -1,7 +1,7 @@
 """The groups of roles, and a method of the wire with the roles that may call it.
 
-Among people each role may do what the one before it may: user < operator < admin. Nodes, the
-inference service, the notifier and the web server stand apart. Whose job it is, is not decided
+Among people each role may do what the one before it may: guest < user < operator < admin. Nodes,
+the inference service, the notifier and the web server stand apart. Whose job it is, is not decided
 here but by the handler.
 """
 
@@ -15,14 +15,16 @@ from dlq_common.identity.pki import Role
 from dlq_master.control.people.people import ROLE_ORDER
 
 USERS = frozenset({Role.USER, Role.OPERATOR, Role.ADMIN})
+VISITORS = USERS | {Role.GUEST}  # also guests of other organisations: for jobs of their own
 OPERATORS = frozenset({Role.OPERATOR, Role.ADMIN})
 ADMINS = frozenset({Role.ADMIN})
 NODES = frozenset({Role.NODE})
 LENDERS = OPERATORS | {Role.INFERENCE}
 LOOKERS = USERS | {Role.INFERENCE}  # may look at nodes and queues
+GREETED = LOOKERS | NODES | {Role.GUEST}  # may ask who they are here
 MEMBERS = LOOKERS | NODES
 NOTIFIERS = frozenset({Role.NOTIFIER})
-HEARERS = USERS | NOTIFIERS  # of events
+HEARERS = VISITORS | NOTIFIERS  # of events
 WEB = frozenset({Role.WEB})
 NOBODY: frozenset[Role] = frozenset()
 

@@ -12,7 +12,7 @@ from dlq.v1 import admin_service_pb2 as wire
 from dlq.v1.job_pb2 import JobSpec
 from dlq_common.errors import ConfigError, IllegalTransition, InvalidRequest, NotFound
 from dlq_common.identity.join_token import JoinTokenText
-from dlq_common.identity.pki import PEOPLE, fingerprint
+from dlq_common.identity.pki import PEOPLE, Role, fingerprint
 from dlq_common.text.names import shown
 from dlq_common.text.suggest import did_you_mean
 from dlq_common.text.units import DAY, HOUR
@@ -42,7 +42,14 @@ from dlq_master.model.jobs.naming import shown_id
 from dlq_master.model.nodes.node import NodeFlag
 from dlq_master.rpc.calls.call import Call
 from dlq_master.rpc.people.certificates import secret_hash
-from dlq_master.rpc.specs.intake import job_stimulus, needed, node_id_of, user_name_of, words_of
+from dlq_master.rpc.specs.intake import (
+    job_stimulus,
+    needed,
+    node_id_of,
+    person_name_of,
+    user_name_of,
+    words_of,
+)
 from dlq_master.rpc.specs.node_choice import labels_of
 from dlq_master.rpc.specs.spec import check_span
 from dlq_master.rpc.views.convert import ALONE, node_message, part_message
@@ -394,7 +401,7 @@ async def list_users(call: Call, request: wire.ListUsersRequest) -> wire.ListUse
 
 async def set_user(call: Call, request: wire.SetUserRequest) -> wire.SetUserResponse:
     wanted = request.user
-    known = sorted(role.value for role in PEOPLE)
+    known = sorted(role.value for role in PEOPLE - {Role.GUEST})
     if wanted.role not in known:
         guess = did_you_mean(wanted.role, known)
         raise InvalidRequest(f"{shown(wanted.role)} is no role{guess}", field="user.role")
@@ -419,7 +426,7 @@ async def delete_user(call: Call, request: wire.DeleteUserRequest) -> wire.Delet
     done = await call.ask(
         DeleteUser(
             **call.signed(request),
-            name=user_name_of(request.name, "name"),
+            name=person_name_of(request.name, "name"),
             cancel_jobs=request.cancel_jobs,
             give_to=user_name_of(request.give_to, "give_to") if request.give_to else "",
         )

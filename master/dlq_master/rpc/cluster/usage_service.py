@@ -73,6 +73,9 @@ async def get_costs(call: Call, request: wire.GetCostsRequest) -> wire.GetCostsR
 
 
 def _teams(read: Published, caller: Caller) -> set[str]:
+    """The teams whose use the caller sees. A guest sees no other guest's."""
+    if caller.is_guest:
+        return set()
     return {
         team.name
         for team in read.teams()

@@ -36,7 +36,8 @@ MOST_ADDED_JOBS = 8
 
 async def estimate_job(call: Call, request: wire.EstimateJobRequest) -> wire.EstimateJobResponse:
     job = await _asked(call, request)
-    answer = wire.EstimateJobResponse(job=job_message(job, call.read, call.now_s))
+    told = job_message(job, call.read, call.now_s)
+    answer = wire.EstimateJobResponse(job=told, knows_resume_from=True)
     if job.ended:
         answer.missing = f"it has ended: {job.state.value}"
         return answer
@@ -53,6 +54,7 @@ async def estimate_job(call: Call, request: wire.EstimateJobRequest) -> wire.Est
         basis=found.basis,
         start=_range(found.start),
         end=_range(found.end),
+        knows_resume_from=True,
         **_verdict(job, found),
     )
 

@@ -25,9 +25,14 @@ NAMED, _NAMELESS, HIDDEN = OTHERS
 FEW = 8  # tasks that are quicker found one by one than all together
 
 
+def others_for(read: Published, caller: Caller) -> str:
+    """The facts of other people's jobs that the caller sees; guests of other organisations none."""
+    return HIDDEN if caller.is_guest else read.others_shown
+
+
 def may_list(read: Published, caller: Caller, job: Job) -> bool:
     """Whether the caller's lists hold it: whole, or only that it is there."""
-    return caller.may_see(job) or (read.others_shown != HIDDEN and not job.ended)
+    return caller.may_see(job) or (others_for(read, caller) != HIDDEN and not job.ended)
 
 
 def sees_block(caller: Caller, block: JobBlock) -> bool | None:
@@ -39,7 +44,7 @@ def sees_block(caller: Caller, block: JobBlock) -> bool | None:
 
 def names_others(read: Published, caller: Caller) -> bool:
     """Whether the caller may know whose a job of somebody else's is."""
-    return caller.sees_all or read.others_shown == NAMED
+    return caller.sees_all or others_for(read, caller) == NAMED
 
 
 def visible_job(read: Published, caller: Caller, text: str) -> Job:

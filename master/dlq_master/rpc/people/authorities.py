@@ -109,6 +109,10 @@ class Authorities:
         """By the present one: members that have not renewed yet know no other."""
         return self.present.sign_master(request, now_s)
 
+    def sign_exchange(self, request: bytes, now_s: float) -> bytes:
+        """By the present one: other organisations pin its root."""
+        return self.present.sign_exchange(request, now_s)
+
     def certificate_pem(self) -> bytes:
         """All roots that count."""
         return b"".join(dict.fromkeys(one.certificate_pem() for one in self._both()))

@@ -84,7 +84,7 @@ class Groups:
 
     def refusal(self, user: User) -> str:
         """Why this user may do nothing: their uid is another person's by now. "": they may."""
-        return self._others.get((user.name, user.uid), "") if self._others else ""
+        return self._others.get((user.host_name, user.uid), "") if self._others else ""
 
     def due(self, name: str) -> Awaitable[object] | None:
         """The look-up for a call of this user, for which it waits; None: none is due. One that is
@@ -93,7 +93,7 @@ class Groups:
         user = self._control.published.user(name)
         if user is None or user.uid == 0:
             return None
-        key, now_s = (user.name, user.uid), asyncio.get_running_loop().time()
+        key, now_s = (user.host_name, user.uid), asyncio.get_running_loop().time()
         if key in self._looking or now_s - self._read_s.get(key, -FRESH_S) < FRESH_S:
             return None
         return asyncio.wait([self._begun(user)], timeout=WAIT_S)
@@ -104,7 +104,7 @@ class Groups:
             await asyncio.wait([self._begun(user)], timeout=WAIT_S)
 
     def _begun(self, user: User) -> asyncio.Task[None]:
-        key = (user.name, user.uid)
+        key = (user.host_name, user.uid)
         if key not in self._looking:
             self._read_s[key] = asyncio.get_running_loop().time()
             task = self._looking[key] = asyncio.create_task(self._look(user, key))
@@ -131,7 +131,7 @@ class Groups:
                 await self._forget_groups(user)
             return
         self._answered_s[key] = clock_s()
-        if account.name != user.name:
+        if account.name != user.host_name:
             self._give_up(user, f"the account of uid {user.uid} is {account.name}")
             return
         self._others.pop(key, None)
@@ -178,7 +178,7 @@ class Groups:
         """Nobody has said for too long that they hold. A user without an account here has those
         that an admin gave.
         """
-        key = (user.name, user.uid)
+        key = (user.host_name, user.uid)
         present = self._control.published.user(user.name)
         if key not in self._seen or present is None or present.uid != user.uid:
             return
@@ -212,14 +212,14 @@ class Groups:
 
     def _give_up(self, user: User, why: str) -> None:
         self._say(user, why)
-        if self._others.get((user.name, user.uid)) != why:
+        if self._others.get((user.host_name, user.uid)) != why:
             self._others[user.name, user.uid] = why
             self._lost()
 
     def _say(self, user: User, why: str) -> None:
         """Once for each user: only an admin removes a user, never a look-up that failed."""
-        if (user.name, user.uid) not in self._differing:
-            self._differing.add((user.name, user.uid))
+        if (user.host_name, user.uid) not in self._differing:
+            self._differing.add((user.host_name, user.uid))
             self._log.warning("user_without_account", user=user.name, uid=user.uid, cause=why)
 
 

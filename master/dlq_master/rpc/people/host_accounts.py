@@ -83,6 +83,19 @@ def host_account(uid: int) -> HostAccount:
     return HostAccount(name, uid, entry.pw_gid, groups, entry.pw_shell, _is_local(uid))
 
 
+def named_account(name: str) -> HostAccount:
+    """The account of a name; may block. PermissionDenied when no guest may have it: there is none,
+    or it is root's, nobody's, or in the group of root.
+    """
+    try:
+        account = host_account(pwd.getpwnam(check_user_name(name)).pw_uid)
+    except (KeyError, ValueError):
+        raise PermissionDenied(f"there is no account {name[:64]!r} on the master's host") from None
+    if account.uid == 0 or account.gid == 0 or account.name != name:
+        raise PermissionDenied(f"the account {name} is root's, in its group, or has two names")
+    return account
+
+
 def _is_gone(uid: int) -> bool:
     """Whether "no such account" was the answer, and not that some service gave none."""
     libc = ctypes.CDLL(None, use_errno=True)

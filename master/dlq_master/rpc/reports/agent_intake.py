@@ -226,6 +226,8 @@ def _move(fact: agent.SuspensionFact) -> RankMove:
         memory_bytes=max(0, fact.memory_bytes),
         took_s=max(0.0, from_duration(fact.took_duration)),
         failure=printable(fact.failure[:LONGEST_WORDS]),
+        remaps=fact.remaps,
+        own_only=printable(fact.own_only[:LONGEST_WORDS]),
     )
 
 

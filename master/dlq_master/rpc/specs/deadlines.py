@@ -11,6 +11,7 @@ from dlq.v1.job_pb2 import DeadlineStep, JobSpec, Promise
 from dlq.v1.job_service_pb2 import UpdateJobRequest
 from dlq_common.errors import InvalidRequest
 from dlq_common.job_fields.limits import refused
+from dlq_common.text.instants import LATEST_S
 from dlq_common.text.names import shown
 from dlq_common.text.suggest import did_you_mean
 from dlq_common.text.units import LONGEST_DURATION_S
@@ -26,7 +27,6 @@ from dlq_master.model.words.estimate_words import is_awaited, known
 from dlq_master.model.words.promise_words import promise
 
 MOST_DEADLINES = 20
-LATEST_S = 32_503_680_000  # the year 3000
 MOST_PER_HOUR = 1e12
 SIZES = (1, 2, 4, 8)  # of a job that names no number of GPUs
 _HOUR_S = 3600.0

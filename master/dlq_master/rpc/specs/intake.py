@@ -22,7 +22,14 @@ from dlq_common.job_fields.table.job import NAME
 from dlq_common.job_fields.table.order import NICE, TIME_LIMIT
 from dlq_common.live_resize import LIVE
 from dlq_common.text.arrays import IndexRange, expand, parse_tasks
-from dlq_common.text.names import check_node_name, check_user_name, check_word, printable, shown
+from dlq_common.text.names import (
+    check_node_name,
+    check_person_name,
+    check_user_name,
+    check_word,
+    printable,
+    shown,
+)
 from dlq_common.text.wire import from_duration, said
 from dlq_master.control.stimuli import (
     SAME,
@@ -88,6 +95,11 @@ def node_id_of(text: str, field: str = "node_id") -> NodeId:
 def user_name_of(text: str, field: str) -> str:
     """A user's name."""
     return passing(check_user_name, text, field)
+
+
+def person_name_of(text: str, field: str) -> str:
+    """The name of a user, or of a guest of another organisation."""
+    return passing(check_person_name, text, field)
 
 
 def team_name_of(text: str, field: str) -> str:

@@ -10,13 +10,13 @@ from dlq.v1.job_pb2 import DependencyRelation, DependencySpec, JobSpec
 from dlq_common.errors import InvalidRequest
 from dlq_common.job_fields.limits import Lasts, refused
 from dlq_common.text.arrays import IndexRange, expand
+from dlq_common.text.instants import LATEST_S
 from dlq_common.text.names import shown
 from dlq_common.text.units import DAY
 from dlq_master.model.jobs.eligible import Relation
 
 MOST_TASKS = 10_000
 MOST_TERMS = 100
-LATEST_BEGIN_S = 32_503_680_000  # the year 3000
 LONGEST_DELAY_S = 366 * DAY
 
 RELATIONS = {
@@ -63,5 +63,5 @@ def check_dependency(asked: DependencySpec) -> None:
 
 def check_begin(begin: Timestamp) -> None:
     """Whether a job could ever begin then."""
-    if not (0 <= begin.seconds <= LATEST_BEGIN_S and 0 <= begin.nanos < 1_000_000_000):
+    if not (0 <= begin.seconds <= LATEST_S and 0 <= begin.nanos < 1_000_000_000):
         raise refused("begin_time", "must be an instant between 1970 and the year 3000")

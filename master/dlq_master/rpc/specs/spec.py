@@ -286,6 +286,9 @@ def _check_checkpoint(spec: JobSpec) -> None:
     checkpoint, signal = spec.checkpoint, spec.checkpoint.save_signal
     if checkpoint.marker and not checkpoint.directory:
         raise refused("checkpoint.directory", "must say where the marker is looked for")
+    if checkpoint.resume_from and (checkpoint.marker or not checkpoint.directory):
+        why = "is for a job with a checkpoint directory, and without a marker"
+        raise refused("checkpoint.resume_from", why)
     if signal and signal == (spec.preempt.signal or DEFAULT_SIGNAL):
         raise refused("checkpoint.save_signal", f"{signal} asks it to save and leave already")
 

@@ -113,6 +113,7 @@ def suspension_message(out: Suspension) -> job_pb2.Suspension:
         for_job_id="" if out.for_job is None else str(out.for_job),
         memory_bytes=out.memory_bytes,
         node_ids=out.allocation.node_ids,
+        end_time=None if out.ends_s is None else to_timestamp(out.ends_s),
     )
 
 

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 
 from dlq.v1 import job_pb2
 from dlq.v1.job_pb2 import RunEstimate
+from dlq_common.text.names import GUEST_MARK
 from dlq_common.text.wire import to_duration, to_timestamp
 from dlq_master.control.attempts.work_loss import loss_words
 from dlq_master.control.config import OTHERS
@@ -26,7 +27,8 @@ def add_preemptions(message: job_pb2.Job, job: Job, read: Published) -> None:
     """Enter them."""
     message.displaced_count = job.displaced
     if job.taken is not None and not (job.ended and job.taken.lost_s is None):
-        taken = job.taken if read.others_shown == NAMED else job.taken._replace(user="")
+        named = read.others_shown == NAMED and GUEST_MARK not in job.user
+        taken = job.taken if named else job.taken._replace(user="")
         message.last_preemption.CopyFrom(_taken(taken))
 
 

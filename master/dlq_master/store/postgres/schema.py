@@ -49,7 +49,10 @@ COLUMNS: Final[Mapping[str, str]] = {
     "notify_rules": "rule_id:t body:t",
     "revocations": "subject:t body:t",
     "idle_days": "day:i user:t team:t class:t pool:t idle_gpu_s:r",
+    "grants": "serial:t body:t",
+    "held_grants": "serial:t body:t",
 }
+_LATER: Final = frozenset({"grants", "held_grants"})  # made by steps of their own
 _KEYS: Final[Mapping[str, int]] = {  # how many of the first columns are the key, where it is not 1
     "attempts": 2, "requests": 2, "recordings": 2, "evidence": 3, "usage_days": 5, "pool_days": 2,
     "stays": 3, "steps": 2, "speed_days": 5, "idle_days": 5,
@@ -117,7 +120,7 @@ def _collated(kind: str) -> str:
 # step here.
 STEPS: Final[Mapping[str, tuple[str, ...]]] = {
     "0001_tables": (
-        *map(_table, COLUMNS),
+        *(_table(name) for name in COLUMNS if name not in _LATER),
         *(f"CREATE INDEX {one}" for one in _INDEXES),
         _LEADER,
         """INSERT INTO leader VALUES (true, 0, '', '', 0, 0, 0, to_timestamp(0))""",
@@ -129,6 +132,7 @@ STEPS: Final[Mapping[str, tuple[str, ...]]] = {
         "DROP INDEX jobs_by_end",
         'CREATE INDEX jobs_by_end ON jobs (end_time_s, "user", name) WHERE end_time_s IS NOT NULL',
     ),
+    "0003_grants": (_table("grants"), _table("held_grants")),
 }
 
 

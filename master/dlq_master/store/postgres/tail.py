@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, Protocol
 
 from dlq_master.model.attempts.attempt import Attempt
 from dlq_master.model.estimates.lessons import Lesson
@@ -57,6 +58,7 @@ _BY_KEY: Final[Mapping[str, _Kept]] = {
 _TRIM_AFTER: Final = 1000  # turns
 _WHOLE: Final = (
     *("users", "tokens", "teams", "reservations", "notify_rules", "machines", "revocations"),
+    *("grants", "held_grants"),
 )
 
 
@@ -77,13 +79,94 @@ class _Copy:
         self.outbox = {one.sequence: one for one in self.loaded.intentions}
 
 
-class StoreTail:
-    """Follows a leader. `catch_up` is called again and again, `loaded` when this master leads."""
+class FollowedRows(Protocol):
+    """The rows of a leader, as a tail asks for them. Each call raises Unavailable."""
 
-    def __init__(self, place: PostgresPlace, window: MemoryWindow) -> None:
+    def snapshot(self) -> AbstractContextManager[None]:
+        """All that is read in it is of one moment."""
+
+    def here(self) -> tuple[tuple[int, int], int]:
+        """The server's data, their timeline, and the last turn."""
+
+    def turns(self, after: int) -> list[str]:
+        """The changes of those behind this one that are kept."""
+
+    def load(self, window: MemoryWindow) -> Loaded:
+        """All that a start reads."""
+
+    def by_key(self, name: str, keys: set[Any]) -> Iterable[Any]:
+        """Those of a table that are there."""
+
+    def commands(self, sequences: set[int]) -> Iterable[Intention]:
+        """Those of the outbox that are there."""
+
+    def small_table(self, name: str) -> tuple[Any, ...]:
+        """All of a table that has few."""
+
+    def meta(self) -> Mapping[str, str]:
+        """All of it that a start reads."""
+
+    def audit_owed(self) -> tuple[tuple[str, str], ...]:
+        """In order."""
+
+    def rename(self, name: str) -> None:
+        """Of the session."""
+
+    def abandon(self) -> None:
+        """From any thread: the call that goes on fails."""
+
+    def close(self) -> None:
+        """Nothing is asked any more."""
+
+
+class PostgresRows:
+    """Those of a server."""
+
+    def __init__(self, place: PostgresPlace) -> None:
         """Raises Unavailable when the server cannot be reached."""
         self._line = ReadingLine(place, LONG_READER)
         self._reader = StoreReader(self._line, self._line)
+        self.snapshot, self.rename = self._line.snapshot, self._line.rename
+        self.abandon, self.close = self._line.abandon, self._reader.close
+        self.load, self.small_table = self._reader.load, self._reader.small_table
+
+    def here(self) -> tuple[tuple[int, int], int]:
+        row = self._line.execute("SELECT value FROM meta WHERE key = ?", [BATCH]).fetchone()
+        return identity(self._line), 0 if row is None else int(row[0])
+
+    def turns(self, after: int) -> list[str]:
+        rows = self._line.execute(
+            "SELECT changed FROM turns WHERE number > ? ORDER BY number", [after]
+        )
+        return [text for (text,) in rows]
+
+    def by_key(self, name: str, keys: set[Any]) -> Iterable[Any]:
+        kept = _BY_KEY[name]
+        rows = self._line.execute(_by_keys(name, kept.columns), _columns(keys, kept))
+        return [decode(body, kept.kind) for (body,) in rows]
+
+    def commands(self, sequences: set[int]) -> Iterable[Intention]:
+        rows = self._line.execute(
+            "SELECT sequence, node_id, kind, job_id, attempt, body FROM outbox"
+            " WHERE sequence = ANY(?)",
+            [sorted(sequences)],
+        )
+        return [intention_of(row) for row in rows]
+
+    def meta(self) -> Mapping[str, str]:
+        rows = self._line.execute("SELECT key, value FROM meta WHERE key != ?", [BATCH])
+        return dict(rows.fetchall())
+
+    def audit_owed(self) -> tuple[tuple[str, str], ...]:
+        owed = self._line.execute("SELECT note_id, line FROM audit_owed ORDER BY sequence")
+        return tuple(owed.fetchall())
+
+
+class StoreTail:
+    """Follows a leader. `catch_up` is called again and again, `loaded` when this master leads."""
+
+    def __init__(self, rows: FollowedRows, window: MemoryWindow) -> None:
+        self._rows = rows
         self._window = window
         self._copy: _Copy | None = None
         self.reloads = 0  # how often everything was read
@@ -105,10 +188,10 @@ class StoreTail:
         turns in between are not kept any more, and from a server that has been promoted.
         """
         before = self.number
-        with self._line.snapshot():
-            place, newest = self._here()
+        with self._rows.snapshot():
+            place, newest = self._rows.here()
             copy = self._copy
-            told = self._turns(before) if copy is not None and copy.place == place else None
+            told = self._rows.turns(before) if copy is not None and copy.place == place else None
             if told is None or len(told) != newest - before:
                 self._copy = self._read_all(place, newest)
             elif told:
@@ -144,29 +227,19 @@ class StoreTail:
 
     def call_itself(self, name: str) -> None:
         """The name of its session on the server, by which a leader finds its standbys."""
-        self._line.rename(name)
+        self._rows.rename(name)
 
     def abandon(self) -> None:
         """From any thread: the reading that goes on fails with Unavailable."""
-        self._line.abandon()
+        self._rows.abandon()
 
     def close(self) -> None:
         """Give the connection back."""
-        self._reader.close()
-
-    def _here(self) -> tuple[tuple[int, int], int]:
-        row = self._line.execute("SELECT value FROM meta WHERE key = ?", [BATCH]).fetchone()
-        return identity(self._line), 0 if row is None else int(row[0])
-
-    def _turns(self, after: int) -> list[str]:
-        rows = self._line.execute(
-            "SELECT changed FROM turns WHERE number > ? ORDER BY number", [after]
-        )
-        return [text for (text,) in rows]
+        self._rows.close()
 
     def _read_all(self, place: tuple[int, int], newest: int) -> _Copy:
         self.reloads += 1
-        return _Copy(self._reader.load(self._window), newest, place)
+        return _Copy(self._rows.load(self._window), newest, place)
 
     def _changed(self, copy: _Copy, told: Iterable[str], newest: int) -> _Copy:
         """The copy with the rows of these turns. All rows are read before one is changed."""
@@ -177,13 +250,10 @@ class StoreTail:
             if name in _BY_KEY
         }
         outbox = changes.keys.get("outbox", set())
-        commands = {one.sequence: one for one in self._commands(outbox)}
-        whole = self._whole(changes.keys.keys() & set(_WHOLE))
-        meta = dict(
-            self._line.execute("SELECT key, value FROM meta WHERE key != ?", [BATCH]).fetchall()
-        )
-        owed = self._line.execute("SELECT note_id, line FROM audit_owed ORDER BY sequence")
-        small: dict[str, Any] = {**whole, "meta": meta, "audit_owed": tuple(owed.fetchall())}
+        commands = {one.sequence: one for one in self._rows.commands(outbox)}
+        names = changes.keys.keys() & set(_WHOLE)
+        small: dict[str, Any] = {name: self._rows.small_table(name) for name in names}
+        small |= {"meta": self._rows.meta(), "audit_owed": self._rows.audit_owed()}
         for name, (keys, found) in fetched.items():
             _replace(copy.rows[name], keys, found)
         _replace(copy.outbox, outbox, commands)
@@ -198,21 +268,8 @@ class StoreTail:
         return copy
 
     def _fetched(self, name: str, keys: set[Any]) -> dict[Any, Any]:
-        kept = _BY_KEY[name]
-        rows = self._line.execute(_by_keys(name, kept.columns), _columns(keys, kept))
-        values = (decode(body, kept.kind) for (body,) in rows)
-        return {kept.key_of(one): one for one in values}
-
-    def _commands(self, sequences: set[int]) -> Iterable[Intention]:
-        rows = self._line.execute(
-            "SELECT sequence, node_id, kind, job_id, attempt, body FROM outbox"
-            " WHERE sequence = ANY(?)",
-            [sorted(sequences)],
-        )
-        return [intention_of(row) for row in rows]
-
-    def _whole(self, names: Iterable[str]) -> dict[str, tuple[Any, ...]]:
-        return {name: self._reader.small_table(name) for name in names}
+        key_of = _BY_KEY[name].key_of
+        return {key_of(one): one for one in self._rows.by_key(name, keys)}
 
     def _assembled(self, copy: _Copy) -> Loaded:
         """As `StoreReader.load` puts it together. Rows that a start would not read are let go."""

@@ -46,6 +46,8 @@ _BODIES = (
     "recordings",
     "notify_rules",
     "revocations",
+    "grants",
+    "held_grants",
 )
 # Lessons of the last hours: their instants lie in numbers.
 _FORGET_WINDOWS = (

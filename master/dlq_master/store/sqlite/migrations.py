@@ -178,3 +178,9 @@ _migration(
         idle_gpu_s REAL NOT NULL,
         PRIMARY KEY (day, user, team, class, pool)) STRICT, WITHOUT ROWID""",  # noqa: E501
 )
+# Grants between organisations: given ones, and held ones.
+_migration(
+    "0019_grants",
+    "CREATE TABLE grants (serial TEXT PRIMARY KEY, body TEXT NOT NULL) STRICT",
+    "CREATE TABLE held_grants (serial TEXT PRIMARY KEY, body TEXT NOT NULL) STRICT",
+)

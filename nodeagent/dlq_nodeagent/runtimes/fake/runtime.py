@@ -7,7 +7,7 @@ the port. Knobs in the command itself (`fake run_for=5 exit_code=3`) set a job's
 from collections.abc import Callable, Iterable, Sequence
 
 from dlq_common.clock import Clock
-from dlq_nodeagent.cgroups.port import RankUsage
+from dlq_nodeagent.cgroups.port import OnlyMinors, RankUsage
 from dlq_nodeagent.model.launch import LaunchPlan, RankKey
 from dlq_nodeagent.model.port import (
     AttemptExists,
@@ -72,6 +72,9 @@ class FakeStandstill(Standstill):
 
     def room(self) -> int | None:
         return None
+
+    def open_only(self, rules: Sequence[OnlyMinors]) -> None:
+        """It opens no device nodes."""
 
 
 class FakeRuntime:

@@ -33,6 +33,7 @@
 #define SLOW_MS 1000         /* the longest wait for a writer; then bytes are left out until it goes on */
 #define CANNOT_OPEN 53       /* as in Slurm: JobLaunchFailure, 0:53 */
 #define STREAMS 2
+#define NO_FILE EBADFD /* a FIFO, a device, or a word of the kernel; no call here fails so */
 
 struct writer {
     pid_t pid;
@@ -146,7 +147,7 @@ static int open_file(const char *path, bool truncate)
 {
     struct stat info;
     if (stat(path, &info) == 0 && !S_ISREG(info.st_mode) && !is_null(&info)) {
-        errno = S_ISDIR(info.st_mode) ? EISDIR : EACCES;
+        errno = S_ISDIR(info.st_mode) ? EISDIR : NO_FILE;
         return -1;
     }
     const int flags = O_WRONLY | O_CREAT | O_APPEND | O_NONBLOCK | O_NOCTTY | O_CLOEXEC;
@@ -161,7 +162,7 @@ static int open_file(const char *path, bool truncate)
         return fd;
     bool is_file = S_ISREG(info.st_mode) && !is_of_kernel(fd);
     if (!is_file || (truncate && ftruncate(fd, 0) != 0)) {
-        int error = is_file ? errno : EACCES;
+        int error = is_file ? errno : NO_FILE;
         close(fd);
         errno = error;
         return -1;
@@ -171,7 +172,8 @@ static int open_file(const char *path, bool truncate)
 
 static int fail(const char *what, const char *path)
 {
-    dprintf(2, "dlq: %s %s: %s\n", what, path, strerror(errno));
+    const char *why = errno == NO_FILE ? "it is neither a plain file nor /dev/null" : strerror(errno);
+    dprintf(2, "dlq: %s %s: %s\n", what, path, why);
     return CANNOT_OPEN;
 }
 

@@ -2111,3 +2111,477 @@ class CheckNodesResponse(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___CheckNodesResponse: _TypeAlias = CheckNodesResponse  # noqa: Y015
+
+@_typing.final
+class GrantLimits(_message.Message):
+    """The limits of a grant, for all of its guests together."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    GPU_COUNT_FIELD_NUMBER: _builtins.int
+    GPU_HOURS_FIELD_NUMBER: _builtins.int
+    PERIOD_DAYS_FIELD_NUMBER: _builtins.int
+    QUEUES_FIELD_NUMBER: _builtins.int
+    RUNNING_JOB_COUNT_FIELD_NUMBER: _builtins.int
+    GUARANTEED_GPU_COUNT_FIELD_NUMBER: _builtins.int
+    QUOTA_GPU_COUNT_FIELD_NUMBER: _builtins.int
+    gpu_count: _builtins.int
+    """GPUs at a time."""
+    gpu_hours: _builtins.float
+    """GPU-hours in each period; unset: as many as there are."""
+    period_days: _builtins.int
+    """The length of a period in days of UTC, from the day on which the grant was made."""
+    running_job_count: _builtins.int
+    """Jobs that run at a time; unset: as many as there are."""
+    guaranteed_gpu_count: _builtins.int
+    """GPUs of jobs with promised deadlines."""
+    quota_gpu_count: _builtins.int
+    """GPUs by right; guests borrow all further ones."""
+    @_builtins.property
+    def queues(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """The queues that guests may use; the first one is theirs if they name none."""
+
+    def __init__(
+        self,
+        *,
+        gpu_count: _builtins.int = ...,
+        gpu_hours: _builtins.float | None = ...,
+        period_days: _builtins.int = ...,
+        queues: _abc.Iterable[_builtins.str] | None = ...,
+        running_job_count: _builtins.int | None = ...,
+        guaranteed_gpu_count: _builtins.int = ...,
+        quota_gpu_count: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_gpu_hours", b"_gpu_hours", "_running_job_count", b"_running_job_count", "gpu_hours", b"gpu_hours", "running_job_count", b"running_job_count"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_gpu_hours", b"_gpu_hours", "_running_job_count", b"_running_job_count", "gpu_count", b"gpu_count", "gpu_hours", b"gpu_hours", "guaranteed_gpu_count", b"guaranteed_gpu_count", "period_days", b"period_days", "queues", b"queues", "quota_gpu_count", b"quota_gpu_count", "running_job_count", b"running_job_count"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__gpu_hours: _TypeAlias = _typing.Literal["gpu_hours"]  # noqa: Y015
+    _WhichOneofArgType__gpu_hours: _TypeAlias = _typing.Literal["_gpu_hours", b"_gpu_hours"]  # noqa: Y015
+    _WhichOneofReturnType__running_job_count: _TypeAlias = _typing.Literal["running_job_count"]  # noqa: Y015
+    _WhichOneofArgType__running_job_count: _TypeAlias = _typing.Literal["_running_job_count", b"_running_job_count"]  # noqa: Y015
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__gpu_hours) -> _WhichOneofReturnType__gpu_hours | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__running_job_count) -> _WhichOneofReturnType__running_job_count | None: ...
+
+Global___GrantLimits: _TypeAlias = GrantLimits  # noqa: Y015
+
+@_typing.final
+class Guest(_message.Message):
+    """A guest of another organisation."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NAME_FIELD_NUMBER: _builtins.int
+    ACCOUNT_FIELD_NUMBER: _builtins.int
+    name: _builtins.str
+    """USER@ORGANISATION."""
+    account: _builtins.str
+    """The account of this cluster in which the jobs run."""
+    def __init__(
+        self,
+        *,
+        name: _builtins.str = ...,
+        account: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["account", b"account", "name", b"name"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Guest: _TypeAlias = Guest  # noqa: Y015
+
+@_typing.final
+class Grant(_message.Message):
+    """An agreement by which the users of one organisation run jobs at the cluster of another one."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    SERIAL_FIELD_NUMBER: _builtins.int
+    ORGANISATION_FIELD_NUMBER: _builtins.int
+    HELD_FIELD_NUMBER: _builtins.int
+    CLUSTER_NAME_FIELD_NUMBER: _builtins.int
+    CA_FINGERPRINT_FIELD_NUMBER: _builtins.int
+    TEAM_FIELD_NUMBER: _builtins.int
+    ACCOUNTS_FIELD_NUMBER: _builtins.int
+    LIMITS_FIELD_NUMBER: _builtins.int
+    CREATE_TIME_FIELD_NUMBER: _builtins.int
+    EXPIRE_TIME_FIELD_NUMBER: _builtins.int
+    STATE_FIELD_NUMBER: _builtins.int
+    USED_GPU_SECONDS_FIELD_NUMBER: _builtins.int
+    PERIOD_GPU_SECONDS_FIELD_NUMBER: _builtins.int
+    ACCOUNT_TIME_FIELD_NUMBER: _builtins.int
+    GUESTS_FIELD_NUMBER: _builtins.int
+    USERS_FIELD_NUMBER: _builtins.int
+    REASON_FIELD_NUMBER: _builtins.int
+    serial: _builtins.str
+    """Its number, hexadecimal."""
+    organisation: _builtins.str
+    """The word of this cluster for the other organisation."""
+    held: _builtins.bool
+    """Whether this cluster has got it from the other one; false: it has given it."""
+    cluster_name: _builtins.str
+    """The name of the other cluster, by its CA."""
+    ca_fingerprint: _builtins.str
+    """SHA-256 of the root of the other cluster's CA, hexadecimal."""
+    team: _builtins.str
+    """The team of the giving cluster to which the jobs of guests are counted."""
+    state: _builtins.str
+    """"good", "spent" (until the next period), "ended", "revoked" or "replaced"."""
+    used_gpu_seconds: _builtins.float
+    """GPU-seconds that this organisation has used in all: of its guests here, or of ours there by the
+    last statement.
+    """
+    period_gpu_seconds: _builtins.float
+    """The same of the present period; of a given one."""
+    reason: _builtins.str
+    """Why it was revoked."""
+    @_builtins.property
+    def accounts(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """The accounts of the giving cluster for guests, one for each; empty where it was got."""
+
+    @_builtins.property
+    def limits(self) -> Global___GrantLimits:
+        """The limits."""
+
+    @_builtins.property
+    def create_time(self) -> _timestamp_pb2.Timestamp:
+        """When it was made, by the clock of the giving cluster."""
+
+    @_builtins.property
+    def expire_time(self) -> _timestamp_pb2.Timestamp:
+        """When it ends, by that clock."""
+
+    @_builtins.property
+    def account_time(self) -> _timestamp_pb2.Timestamp:
+        """Until when they are counted; unset: there is no statement yet."""
+
+    @_builtins.property
+    def guests(self) -> _containers.RepeatedCompositeFieldContainer[Global___Guest]:
+        """The guests who have come; of a given one."""
+
+    @_builtins.property
+    def users(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Users of this cluster who may use it; of one that was got. Empty: all."""
+
+    def __init__(
+        self,
+        *,
+        serial: _builtins.str = ...,
+        organisation: _builtins.str = ...,
+        held: _builtins.bool = ...,
+        cluster_name: _builtins.str = ...,
+        ca_fingerprint: _builtins.str = ...,
+        team: _builtins.str = ...,
+        accounts: _abc.Iterable[_builtins.str] | None = ...,
+        limits: Global___GrantLimits | None = ...,
+        create_time: _timestamp_pb2.Timestamp | None = ...,
+        expire_time: _timestamp_pb2.Timestamp | None = ...,
+        state: _builtins.str = ...,
+        used_gpu_seconds: _builtins.float = ...,
+        period_gpu_seconds: _builtins.float = ...,
+        account_time: _timestamp_pb2.Timestamp | None = ...,
+        guests: _abc.Iterable[Global___Guest] | None = ...,
+        users: _abc.Iterable[_builtins.str] | None = ...,
+        reason: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["account_time", b"account_time", "create_time", b"create_time", "expire_time", b"expire_time", "limits", b"limits"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["account_time", b"account_time", "accounts", b"accounts", "ca_fingerprint", b"ca_fingerprint", "cluster_name", b"cluster_name", "create_time", b"create_time", "expire_time", b"expire_time", "guests", b"guests", "held", b"held", "limits", b"limits", "organisation", b"organisation", "period_gpu_seconds", b"period_gpu_seconds", "reason", b"reason", "serial", b"serial", "state", b"state", "team", b"team", "used_gpu_seconds", b"used_gpu_seconds", "users", b"users"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Grant: _TypeAlias = Grant  # noqa: Y015
+
+@_typing.final
+class MakeGrantRequest(_message.Message):
+    """Request of MakeGrant."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    REQUEST_ID_FIELD_NUMBER: _builtins.int
+    ORGANISATION_FIELD_NUMBER: _builtins.int
+    CA_CERTIFICATES_FIELD_NUMBER: _builtins.int
+    ACCOUNTS_FIELD_NUMBER: _builtins.int
+    LIMITS_FIELD_NUMBER: _builtins.int
+    LIFETIME_DURATION_FIELD_NUMBER: _builtins.int
+    TEAM_FIELD_NUMBER: _builtins.int
+    REPLACE_FIELD_NUMBER: _builtins.int
+    request_id: _builtins.str
+    """Idempotency key."""
+    organisation: _builtins.str
+    """A word for the other organisation; the names of its guests end with it."""
+    ca_certificates: _builtins.bytes
+    """PEM of the roots of its CA."""
+    team: _builtins.str
+    """The team to which its jobs are counted; empty: of the name of the organisation. It is made."""
+    replace: _builtins.bool
+    """End the present grant of the organisation for this one: guests and jobs go on."""
+    @_builtins.property
+    def accounts(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Accounts of this cluster, one for each guest; not of a user."""
+
+    @_builtins.property
+    def limits(self) -> Global___GrantLimits:
+        """The limits."""
+
+    @_builtins.property
+    def lifetime_duration(self) -> _duration_pb2.Duration:
+        """How long it lasts from now."""
+
+    def __init__(
+        self,
+        *,
+        request_id: _builtins.str = ...,
+        organisation: _builtins.str = ...,
+        ca_certificates: _builtins.bytes = ...,
+        accounts: _abc.Iterable[_builtins.str] | None = ...,
+        limits: Global___GrantLimits | None = ...,
+        lifetime_duration: _duration_pb2.Duration | None = ...,
+        team: _builtins.str = ...,
+        replace: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["lifetime_duration", b"lifetime_duration", "limits", b"limits"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["accounts", b"accounts", "ca_certificates", b"ca_certificates", "lifetime_duration", b"lifetime_duration", "limits", b"limits", "organisation", b"organisation", "replace", b"replace", "request_id", b"request_id", "team", b"team"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___MakeGrantRequest: _TypeAlias = MakeGrantRequest  # noqa: Y015
+
+@_typing.final
+class MakeGrantResponse(_message.Message):
+    """Answer of MakeGrant."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    GRANT_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def grant(self) -> Global___Grant:
+        """The grant."""
+
+    def __init__(
+        self,
+        *,
+        grant: Global___Grant | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["grant", b"grant"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["grant", b"grant"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___MakeGrantResponse: _TypeAlias = MakeGrantResponse  # noqa: Y015
+
+@_typing.final
+class RevokeGrantRequest(_message.Message):
+    """Request of RevokeGrant."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    REQUEST_ID_FIELD_NUMBER: _builtins.int
+    SERIAL_FIELD_NUMBER: _builtins.int
+    REASON_FIELD_NUMBER: _builtins.int
+    request_id: _builtins.str
+    """Idempotency key."""
+    serial: _builtins.str
+    """Its number; or, of one that was got, the word for its organisation."""
+    reason: _builtins.str
+    """Words for the journal."""
+    def __init__(
+        self,
+        *,
+        request_id: _builtins.str = ...,
+        serial: _builtins.str = ...,
+        reason: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["reason", b"reason", "request_id", b"request_id", "serial", b"serial"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___RevokeGrantRequest: _TypeAlias = RevokeGrantRequest  # noqa: Y015
+
+@_typing.final
+class RevokeGrantResponse(_message.Message):
+    """Answer of RevokeGrant."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    GRANT_FIELD_NUMBER: _builtins.int
+    CUT_COUNT_FIELD_NUMBER: _builtins.int
+    CANCELLED_COUNT_FIELD_NUMBER: _builtins.int
+    cut_count: _builtins.int
+    """Open streams that were ended."""
+    cancelled_count: _builtins.int
+    """Jobs that were cancelled."""
+    @_builtins.property
+    def grant(self) -> Global___Grant:
+        """The grant as it is now."""
+
+    def __init__(
+        self,
+        *,
+        grant: Global___Grant | None = ...,
+        cut_count: _builtins.int = ...,
+        cancelled_count: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["grant", b"grant"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["cancelled_count", b"cancelled_count", "cut_count", b"cut_count", "grant", b"grant"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___RevokeGrantResponse: _TypeAlias = RevokeGrantResponse  # noqa: Y015
+
+@_typing.final
+class ListGrantsRequest(_message.Message):
+    """Request of ListGrants."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    def __init__(
+        self,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ListGrantsRequest: _TypeAlias = ListGrantsRequest  # noqa: Y015
+
+@_typing.final
+class ListGrantsResponse(_message.Message):
+    """Answer of ListGrants."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    GRANTS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def grants(self) -> _containers.RepeatedCompositeFieldContainer[Global___Grant]:
+        """First the given ones, then the held ones, each the oldest first."""
+
+    def __init__(
+        self,
+        *,
+        grants: _abc.Iterable[Global___Grant] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["grants", b"grants"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ListGrantsResponse: _TypeAlias = ListGrantsResponse  # noqa: Y015
+
+@_typing.final
+class SignDocumentRequest(_message.Message):
+    """Request of SignDocument."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    SERIAL_FIELD_NUMBER: _builtins.int
+    KIND_FIELD_NUMBER: _builtins.int
+    serial: _builtins.str
+    """The number of a grant that this cluster has given."""
+    kind: _builtins.str
+    """"grant" or "statement"."""
+    def __init__(
+        self,
+        *,
+        serial: _builtins.str = ...,
+        kind: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["kind", b"kind", "serial", b"serial"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___SignDocumentRequest: _TypeAlias = SignDocumentRequest  # noqa: Y015
+
+@_typing.final
+class SignDocumentResponse(_message.Message):
+    """Answer of SignDocument."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    DOCUMENT_FIELD_NUMBER: _builtins.int
+    document: _builtins.str
+    """The document, one line."""
+    def __init__(
+        self,
+        *,
+        document: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["document", b"document"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___SignDocumentResponse: _TypeAlias = SignDocumentResponse  # noqa: Y015
+
+@_typing.final
+class TakeDocumentRequest(_message.Message):
+    """Request of TakeDocument."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    REQUEST_ID_FIELD_NUMBER: _builtins.int
+    DOCUMENT_FIELD_NUMBER: _builtins.int
+    ORGANISATION_FIELD_NUMBER: _builtins.int
+    USERS_FIELD_NUMBER: _builtins.int
+    request_id: _builtins.str
+    """Idempotency key."""
+    document: _builtins.str
+    """The document, one line."""
+    organisation: _builtins.str
+    """Of a grant: the word of this cluster for the other one; empty: the name of that cluster."""
+    @_builtins.property
+    def users(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Of a grant: the users who may use it; empty: all."""
+
+    def __init__(
+        self,
+        *,
+        request_id: _builtins.str = ...,
+        document: _builtins.str = ...,
+        organisation: _builtins.str = ...,
+        users: _abc.Iterable[_builtins.str] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["document", b"document", "organisation", b"organisation", "request_id", b"request_id", "users", b"users"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___TakeDocumentRequest: _TypeAlias = TakeDocumentRequest  # noqa: Y015
+
+@_typing.final
+class TakeDocumentResponse(_message.Message):
+    """Answer of TakeDocument."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    GRANT_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def grant(self) -> Global___Grant:
+        """The grant as it is now."""
+
+    def __init__(
+        self,
+        *,
+        grant: Global___Grant | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["grant", b"grant"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["grant", b"grant"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___TakeDocumentResponse: _TypeAlias = TakeDocumentResponse  # noqa: Y015

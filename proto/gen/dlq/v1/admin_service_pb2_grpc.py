@@ -175,6 +175,31 @@ class AdminServiceStub:
                 request_serializer=dlq_dot_v1_dot_admin__service__pb2.CheckNodesRequest.SerializeToString,
                 response_deserializer=dlq_dot_v1_dot_admin__service__pb2.CheckNodesResponse.FromString,
                 _registered_method=True)
+        self.MakeGrant = channel.unary_unary(
+                '/dlq.v1.AdminService/MakeGrant',
+                request_serializer=dlq_dot_v1_dot_admin__service__pb2.MakeGrantRequest.SerializeToString,
+                response_deserializer=dlq_dot_v1_dot_admin__service__pb2.MakeGrantResponse.FromString,
+                _registered_method=True)
+        self.RevokeGrant = channel.unary_unary(
+                '/dlq.v1.AdminService/RevokeGrant',
+                request_serializer=dlq_dot_v1_dot_admin__service__pb2.RevokeGrantRequest.SerializeToString,
+                response_deserializer=dlq_dot_v1_dot_admin__service__pb2.RevokeGrantResponse.FromString,
+                _registered_method=True)
+        self.ListGrants = channel.unary_unary(
+                '/dlq.v1.AdminService/ListGrants',
+                request_serializer=dlq_dot_v1_dot_admin__service__pb2.ListGrantsRequest.SerializeToString,
+                response_deserializer=dlq_dot_v1_dot_admin__service__pb2.ListGrantsResponse.FromString,
+                _registered_method=True)
+        self.SignDocument = channel.unary_unary(
+                '/dlq.v1.AdminService/SignDocument',
+                request_serializer=dlq_dot_v1_dot_admin__service__pb2.SignDocumentRequest.SerializeToString,
+                response_deserializer=dlq_dot_v1_dot_admin__service__pb2.SignDocumentResponse.FromString,
+                _registered_method=True)
+        self.TakeDocument = channel.unary_unary(
+                '/dlq.v1.AdminService/TakeDocument',
+                request_serializer=dlq_dot_v1_dot_admin__service__pb2.TakeDocumentRequest.SerializeToString,
+                response_deserializer=dlq_dot_v1_dot_admin__service__pb2.TakeDocumentResponse.FromString,
+                _registered_method=True)
 
 
 class AdminServiceServicer:
@@ -408,6 +433,47 @@ class AdminServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def MakeGrant(self, request, context):
+        """Lends GPUs to another organisation (admin). Its users come as guests, with accounts of this
+        cluster, under the limits of the grant. ALREADY_EXISTS: the organisation has a grant, and it is
+        not to be replaced. Idempotent by request_id.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def RevokeGrant(self, request, context):
+        """Ends a grant at once (admin): guests are refused, their streams end before the answer, and their
+        jobs are cancelled. Of a grant that this cluster has got from another one, it is forgotten.
+        NOT_FOUND: there is no such grant. Idempotent.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ListGrants(self, request, context):
+        """Lists the grants that were given and got, with what was used of them (operator).
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def SignDocument(self, request, context):
+        """Signs what another organisation may keep as a proof: a grant, or a statement of what its guests
+        have used (operator).
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def TakeDocument(self, request, context):
+        """Takes such a document of another organisation (admin). UNAUTHENTICATED: it is forged, or signed
+        by another one. Idempotent by request_id.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_AdminServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -550,6 +616,31 @@ def add_AdminServiceServicer_to_server(servicer, server):
                     servicer.CheckNodes,
                     request_deserializer=dlq_dot_v1_dot_admin__service__pb2.CheckNodesRequest.FromString,
                     response_serializer=dlq_dot_v1_dot_admin__service__pb2.CheckNodesResponse.SerializeToString,
+            ),
+            'MakeGrant': grpc.unary_unary_rpc_method_handler(
+                    servicer.MakeGrant,
+                    request_deserializer=dlq_dot_v1_dot_admin__service__pb2.MakeGrantRequest.FromString,
+                    response_serializer=dlq_dot_v1_dot_admin__service__pb2.MakeGrantResponse.SerializeToString,
+            ),
+            'RevokeGrant': grpc.unary_unary_rpc_method_handler(
+                    servicer.RevokeGrant,
+                    request_deserializer=dlq_dot_v1_dot_admin__service__pb2.RevokeGrantRequest.FromString,
+                    response_serializer=dlq_dot_v1_dot_admin__service__pb2.RevokeGrantResponse.SerializeToString,
+            ),
+            'ListGrants': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListGrants,
+                    request_deserializer=dlq_dot_v1_dot_admin__service__pb2.ListGrantsRequest.FromString,
+                    response_serializer=dlq_dot_v1_dot_admin__service__pb2.ListGrantsResponse.SerializeToString,
+            ),
+            'SignDocument': grpc.unary_unary_rpc_method_handler(
+                    servicer.SignDocument,
+                    request_deserializer=dlq_dot_v1_dot_admin__service__pb2.SignDocumentRequest.FromString,
+                    response_serializer=dlq_dot_v1_dot_admin__service__pb2.SignDocumentResponse.SerializeToString,
+            ),
+            'TakeDocument': grpc.unary_unary_rpc_method_handler(
+                    servicer.TakeDocument,
+                    request_deserializer=dlq_dot_v1_dot_admin__service__pb2.TakeDocumentRequest.FromString,
+                    response_serializer=dlq_dot_v1_dot_admin__service__pb2.TakeDocumentResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -1309,6 +1400,141 @@ class AdminService:
             '/dlq.v1.AdminService/CheckNodes',
             dlq_dot_v1_dot_admin__service__pb2.CheckNodesRequest.SerializeToString,
             dlq_dot_v1_dot_admin__service__pb2.CheckNodesResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def MakeGrant(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/dlq.v1.AdminService/MakeGrant',
+            dlq_dot_v1_dot_admin__service__pb2.MakeGrantRequest.SerializeToString,
+            dlq_dot_v1_dot_admin__service__pb2.MakeGrantResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def RevokeGrant(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/dlq.v1.AdminService/RevokeGrant',
+            dlq_dot_v1_dot_admin__service__pb2.RevokeGrantRequest.SerializeToString,
+            dlq_dot_v1_dot_admin__service__pb2.RevokeGrantResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListGrants(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/dlq.v1.AdminService/ListGrants',
+            dlq_dot_v1_dot_admin__service__pb2.ListGrantsRequest.SerializeToString,
+            dlq_dot_v1_dot_admin__service__pb2.ListGrantsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def SignDocument(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/dlq.v1.AdminService/SignDocument',
+            dlq_dot_v1_dot_admin__service__pb2.SignDocumentRequest.SerializeToString,
+            dlq_dot_v1_dot_admin__service__pb2.SignDocumentResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def TakeDocument(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/dlq.v1.AdminService/TakeDocument',
+            dlq_dot_v1_dot_admin__service__pb2.TakeDocumentRequest.SerializeToString,
+            dlq_dot_v1_dot_admin__service__pb2.TakeDocumentResponse.FromString,
             options,
             channel_credentials,
             insecure,

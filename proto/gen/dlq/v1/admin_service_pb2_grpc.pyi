@@ -140,6 +140,26 @@ class AdminServiceStub:
     with the same request_id is answered with the same job. ABORTED: a node is busy or closed, or
     jobs wait for its GPUs. FAILED_PRECONDITION: the master has no `[checks] user`.
     """
+    MakeGrant: _grpc.UnaryUnaryMultiCallable[_admin_service_pb2.MakeGrantRequest, _admin_service_pb2.MakeGrantResponse]
+    """Lends GPUs to another organisation (admin). Its users come as guests, with accounts of this
+    cluster, under the limits of the grant. ALREADY_EXISTS: the organisation has a grant, and it is
+    not to be replaced. Idempotent by request_id.
+    """
+    RevokeGrant: _grpc.UnaryUnaryMultiCallable[_admin_service_pb2.RevokeGrantRequest, _admin_service_pb2.RevokeGrantResponse]
+    """Ends a grant at once (admin): guests are refused, their streams end before the answer, and their
+    jobs are cancelled. Of a grant that this cluster has got from another one, it is forgotten.
+    NOT_FOUND: there is no such grant. Idempotent.
+    """
+    ListGrants: _grpc.UnaryUnaryMultiCallable[_admin_service_pb2.ListGrantsRequest, _admin_service_pb2.ListGrantsResponse]
+    """Lists the grants that were given and got, with what was used of them (operator)."""
+    SignDocument: _grpc.UnaryUnaryMultiCallable[_admin_service_pb2.SignDocumentRequest, _admin_service_pb2.SignDocumentResponse]
+    """Signs what another organisation may keep as a proof: a grant, or a statement of what its guests
+    have used (operator).
+    """
+    TakeDocument: _grpc.UnaryUnaryMultiCallable[_admin_service_pb2.TakeDocumentRequest, _admin_service_pb2.TakeDocumentResponse]
+    """Takes such a document of another organisation (admin). UNAUTHENTICATED: it is forged, or signed
+    by another one. Idempotent by request_id.
+    """
 
 @_typing.type_check_only
 class AdminServiceAsyncStub(AdminServiceStub):
@@ -252,6 +272,26 @@ class AdminServiceAsyncStub(AdminServiceStub):
     """Checks one node, or two together, by a job of the master that begins at once (operator). A repeat
     with the same request_id is answered with the same job. ABORTED: a node is busy or closed, or
     jobs wait for its GPUs. FAILED_PRECONDITION: the master has no `[checks] user`.
+    """
+    MakeGrant: _aio.UnaryUnaryMultiCallable[_admin_service_pb2.MakeGrantRequest, _admin_service_pb2.MakeGrantResponse]  # type: ignore[assignment]
+    """Lends GPUs to another organisation (admin). Its users come as guests, with accounts of this
+    cluster, under the limits of the grant. ALREADY_EXISTS: the organisation has a grant, and it is
+    not to be replaced. Idempotent by request_id.
+    """
+    RevokeGrant: _aio.UnaryUnaryMultiCallable[_admin_service_pb2.RevokeGrantRequest, _admin_service_pb2.RevokeGrantResponse]  # type: ignore[assignment]
+    """Ends a grant at once (admin): guests are refused, their streams end before the answer, and their
+    jobs are cancelled. Of a grant that this cluster has got from another one, it is forgotten.
+    NOT_FOUND: there is no such grant. Idempotent.
+    """
+    ListGrants: _aio.UnaryUnaryMultiCallable[_admin_service_pb2.ListGrantsRequest, _admin_service_pb2.ListGrantsResponse]  # type: ignore[assignment]
+    """Lists the grants that were given and got, with what was used of them (operator)."""
+    SignDocument: _aio.UnaryUnaryMultiCallable[_admin_service_pb2.SignDocumentRequest, _admin_service_pb2.SignDocumentResponse]  # type: ignore[assignment]
+    """Signs what another organisation may keep as a proof: a grant, or a statement of what its guests
+    have used (operator).
+    """
+    TakeDocument: _aio.UnaryUnaryMultiCallable[_admin_service_pb2.TakeDocumentRequest, _admin_service_pb2.TakeDocumentResponse]  # type: ignore[assignment]
+    """Takes such a document of another organisation (admin). UNAUTHENTICATED: it is forged, or signed
+    by another one. Idempotent by request_id.
     """
 
 class AdminServiceServicer(metaclass=_abc_1.ABCMeta):
@@ -530,6 +570,56 @@ class AdminServiceServicer(metaclass=_abc_1.ABCMeta):
         """Checks one node, or two together, by a job of the master that begins at once (operator). A repeat
         with the same request_id is answered with the same job. ABORTED: a node is busy or closed, or
         jobs wait for its GPUs. FAILED_PRECONDITION: the master has no `[checks] user`.
+        """
+
+    @_abc_1.abstractmethod
+    def MakeGrant(
+        self,
+        request: _admin_service_pb2.MakeGrantRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_admin_service_pb2.MakeGrantResponse, _abc.Awaitable[_admin_service_pb2.MakeGrantResponse]]:
+        """Lends GPUs to another organisation (admin). Its users come as guests, with accounts of this
+        cluster, under the limits of the grant. ALREADY_EXISTS: the organisation has a grant, and it is
+        not to be replaced. Idempotent by request_id.
+        """
+
+    @_abc_1.abstractmethod
+    def RevokeGrant(
+        self,
+        request: _admin_service_pb2.RevokeGrantRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_admin_service_pb2.RevokeGrantResponse, _abc.Awaitable[_admin_service_pb2.RevokeGrantResponse]]:
+        """Ends a grant at once (admin): guests are refused, their streams end before the answer, and their
+        jobs are cancelled. Of a grant that this cluster has got from another one, it is forgotten.
+        NOT_FOUND: there is no such grant. Idempotent.
+        """
+
+    @_abc_1.abstractmethod
+    def ListGrants(
+        self,
+        request: _admin_service_pb2.ListGrantsRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_admin_service_pb2.ListGrantsResponse, _abc.Awaitable[_admin_service_pb2.ListGrantsResponse]]:
+        """Lists the grants that were given and got, with what was used of them (operator)."""
+
+    @_abc_1.abstractmethod
+    def SignDocument(
+        self,
+        request: _admin_service_pb2.SignDocumentRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_admin_service_pb2.SignDocumentResponse, _abc.Awaitable[_admin_service_pb2.SignDocumentResponse]]:
+        """Signs what another organisation may keep as a proof: a grant, or a statement of what its guests
+        have used (operator).
+        """
+
+    @_abc_1.abstractmethod
+    def TakeDocument(
+        self,
+        request: _admin_service_pb2.TakeDocumentRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_admin_service_pb2.TakeDocumentResponse, _abc.Awaitable[_admin_service_pb2.TakeDocumentResponse]]:
+        """Takes such a document of another organisation (admin). UNAUTHENTICATED: it is forged, or signed
+        by another one. Idempotent by request_id.
         """
 
 def add_AdminServiceServicer_to_server(servicer: AdminServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

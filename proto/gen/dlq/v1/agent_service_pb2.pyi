@@ -1219,6 +1219,8 @@ class SuspensionFact(_message.Message):
     MEMORY_BYTES_FIELD_NUMBER: _builtins.int
     TOOK_DURATION_FIELD_NUMBER: _builtins.int
     FAILURE_FIELD_NUMBER: _builtins.int
+    REMAPS_FIELD_NUMBER: _builtins.int
+    OWN_ONLY_FIELD_NUMBER: _builtins.int
     number: _builtins.int
     """Number of the order."""
     state: _builtins.str
@@ -1229,6 +1231,10 @@ class SuspensionFact(_message.Message):
     """Its GPU memory in the memory of the host."""
     failure: _builtins.str
     """Why the order was not carried out, in words; empty: it was."""
+    remaps: _builtins.bool
+    """It stands still, and may come back to other GPUs of the same type."""
+    own_only: _builtins.str
+    """Why it may not, in words."""
     @_builtins.property
     def took_duration(self) -> _duration_pb2.Duration:
         """How long the move took."""
@@ -1241,10 +1247,12 @@ class SuspensionFact(_message.Message):
         memory_bytes: _builtins.int = ...,
         took_duration: _duration_pb2.Duration | None = ...,
         failure: _builtins.str = ...,
+        remaps: _builtins.bool = ...,
+        own_only: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["took_duration", b"took_duration"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["failure", b"failure", "memory_bytes", b"memory_bytes", "number", b"number", "state", b"state", "took_duration", b"took_duration"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["failure", b"failure", "memory_bytes", b"memory_bytes", "number", b"number", "own_only", b"own_only", "remaps", b"remaps", "state", b"state", "took_duration", b"took_duration"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -2052,6 +2060,7 @@ class ResumeCommand(_message.Message):
     FENCE_FIELD_NUMBER: _builtins.int
     NODE_RANK_FIELD_NUMBER: _builtins.int
     NUMBER_FIELD_NUMBER: _builtins.int
+    GPU_INDEXES_FIELD_NUMBER: _builtins.int
     job_id: _builtins.str
     """The job."""
     node_rank: _builtins.int
@@ -2062,6 +2071,10 @@ class ResumeCommand(_message.Message):
     def fence(self) -> _lease_pb2.Fence:
         """Its fence."""
 
+    @_builtins.property
+    def gpu_indexes(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
+        """Its GPUs from now on, if its report said that they may be others. Empty: the same as before."""
+
     def __init__(
         self,
         *,
@@ -2069,10 +2082,11 @@ class ResumeCommand(_message.Message):
         fence: _lease_pb2.Fence | None = ...,
         node_rank: _builtins.int = ...,
         number: _builtins.int = ...,
+        gpu_indexes: _abc.Iterable[_builtins.int] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["fence", b"fence"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["fence", b"fence", "job_id", b"job_id", "node_rank", b"node_rank", "number", b"number"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["fence", b"fence", "gpu_indexes", b"gpu_indexes", "job_id", b"job_id", "node_rank", b"node_rank", "number", b"number"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

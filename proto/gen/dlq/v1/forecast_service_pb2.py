@@ -28,7 +28,7 @@ from google.protobuf import duration_pb2 as google_dot_protobuf_dot_duration__pb
 from google.protobuf import timestamp_pb2 as google_dot_protobuf_dot_timestamp__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1d\x64lq/v1/forecast_service.proto\x12\x06\x64lq.v1\x1a\x15\x64lq/v1/forecast.proto\x1a\x10\x64lq/v1/job.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"u\n\x12\x45stimateJobRequest\x12\x0e\n\x06job_id\x18\x01 \x01(\t\x12\x1d\n\x04spec\x18\x02 \x01(\x0b\x32\x0f.dlq.v1.JobSpec\x12\x30\n\rwait_duration\x18\x03 \x01(\x0b\x32\x19.google.protobuf.Duration\"\x8e\x02\n\x13\x45stimateJobResponse\x12 \n\x05start\x18\x01 \x01(\x0b\x32\x11.dlq.v1.TimeRange\x12\x1e\n\x03\x65nd\x18\x02 \x01(\x0b\x32\x11.dlq.v1.TimeRange\x12\x31\n\restimate_time\x18\x03 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\r\n\x05\x62\x61sis\x18\x04 \x01(\t\x12\x0f\n\x07missing\x18\x05 \x01(\t\x12\x18\n\x03job\x18\x06 \x01(\x0b\x32\x0b.dlq.v1.Job\x12\x15\n\rpromise_state\x18\x07 \x01(\t\x12\x31\n\rpromised_time\x18\x08 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\"\x1b\n\x19GetForecastQualityRequest\"\xb5\x03\n\x1aGetForecastQualityResponse\x12\x11\n\tjob_count\x18\x01 \x01(\x05\x12\x38\n\x15\x65rror_median_duration\x18\x02 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x35\n\x12\x65rror_p90_duration\x18\x03 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x37\n\x14late_median_duration\x18\x04 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x14\n\x0cwithin_ratio\x18\x05 \x01(\x01\x12\x37\n\x14wait_median_duration\x18\x06 \x01(\x0b\x32\x19.google.protobuf.Duration\x12-\n\tlook_time\x18\x07 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x13\n\x0bworld_count\x18\x08 \x01(\x05\x12/\n\x0c\x63pu_duration\x18\t \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x16\n\x0e\x65stimate_count\x18\n \x01(\x05\"E\n\nAddedNodes\x12\x12\n\nnode_count\x18\x01 \x01(\x05\x12\x11\n\tgpu_count\x18\x02 \x01(\x05\x12\x10\n\x08gpu_type\x18\x03 \x01(\t\"\xac\x02\n\x17\x43ompareForecastsRequest\x12\'\n\x0b\x61\x64\x64\x65\x64_nodes\x18\x01 \x03(\x0b\x32\x12.dlq.v1.AddedNodes\x12\x17\n\x0f\x63losed_node_ids\x18\x02 \x03(\t\x12\x0e\n\x06policy\x18\x03 \x01(\t\x12L\n\x0fpolicy_settings\x18\x04 \x03(\x0b\x32\x33.dlq.v1.CompareForecastsRequest.PolicySettingsEntry\x12\x15\n\rlost_node_ids\x18\x05 \x03(\t\x12#\n\nadded_jobs\x18\x06 \x03(\x0b\x32\x0f.dlq.v1.JobSpec\x1a\x35\n\x13PolicySettingsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"\xee\x01\n\rComparedStart\x12\x0e\n\x06job_id\x18\x01 \x01(\t\x12 \n\x05start\x18\x02 \x01(\x0b\x32\x11.dlq.v1.TimeRange\x12&\n\x0bother_start\x18\x03 \x01(\x0b\x32\x11.dlq.v1.TimeRange\x12\x1e\n\x03\x65nd\x18\x04 \x01(\x0b\x32\x11.dlq.v1.TimeRange\x12$\n\tother_end\x18\x05 \x01(\x0b\x32\x11.dlq.v1.TimeRange\x12,\n\x08\x64ue_time\x18\x06 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x0f\n\x07running\x18\x07 \x01(\x08\"t\n\x18\x43ompareForecastsResponse\x12\x31\n\restimate_time\x18\x01 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12%\n\x06starts\x18\x02 \x03(\x0b\x32\x15.dlq.v1.ComparedStart2\x8d\x02\n\x0f\x46orecastService\x12\x46\n\x0b\x45stimateJob\x12\x1a.dlq.v1.EstimateJobRequest\x1a\x1b.dlq.v1.EstimateJobResponse\x12[\n\x12GetForecastQuality\x12!.dlq.v1.GetForecastQualityRequest\x1a\".dlq.v1.GetForecastQualityResponse\x12U\n\x10\x43ompareForecasts\x12\x1f.dlq.v1.CompareForecastsRequest\x1a .dlq.v1.CompareForecastsResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1d\x64lq/v1/forecast_service.proto\x12\x06\x64lq.v1\x1a\x15\x64lq/v1/forecast.proto\x1a\x10\x64lq/v1/job.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"u\n\x12\x45stimateJobRequest\x12\x0e\n\x06job_id\x18\x01 \x01(\t\x12\x1d\n\x04spec\x18\x02 \x01(\x0b\x32\x0f.dlq.v1.JobSpec\x12\x30\n\rwait_duration\x18\x03 \x01(\x0b\x32\x19.google.protobuf.Duration\"\xa9\x02\n\x13\x45stimateJobResponse\x12 \n\x05start\x18\x01 \x01(\x0b\x32\x11.dlq.v1.TimeRange\x12\x1e\n\x03\x65nd\x18\x02 \x01(\x0b\x32\x11.dlq.v1.TimeRange\x12\x31\n\restimate_time\x18\x03 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\r\n\x05\x62\x61sis\x18\x04 \x01(\t\x12\x0f\n\x07missing\x18\x05 \x01(\t\x12\x18\n\x03job\x18\x06 \x01(\x0b\x32\x0b.dlq.v1.Job\x12\x15\n\rpromise_state\x18\x07 \x01(\t\x12\x31\n\rpromised_time\x18\x08 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x19\n\x11knows_resume_from\x18\t \x01(\x08\"\x1b\n\x19GetForecastQualityRequest\"\xb5\x03\n\x1aGetForecastQualityResponse\x12\x11\n\tjob_count\x18\x01 \x01(\x05\x12\x38\n\x15\x65rror_median_duration\x18\x02 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x35\n\x12\x65rror_p90_duration\x18\x03 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x37\n\x14late_median_duration\x18\x04 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x14\n\x0cwithin_ratio\x18\x05 \x01(\x01\x12\x37\n\x14wait_median_duration\x18\x06 \x01(\x0b\x32\x19.google.protobuf.Duration\x12-\n\tlook_time\x18\x07 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x13\n\x0bworld_count\x18\x08 \x01(\x05\x12/\n\x0c\x63pu_duration\x18\t \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x16\n\x0e\x65stimate_count\x18\n \x01(\x05\"E\n\nAddedNodes\x12\x12\n\nnode_count\x18\x01 \x01(\x05\x12\x11\n\tgpu_count\x18\x02 \x01(\x05\x12\x10\n\x08gpu_type\x18\x03 \x01(\t\"\xac\x02\n\x17\x43ompareForecastsRequest\x12\'\n\x0b\x61\x64\x64\x65\x64_nodes\x18\x01 \x03(\x0b\x32\x12.dlq.v1.AddedNodes\x12\x17\n\x0f\x63losed_node_ids\x18\x02 \x03(\t\x12\x0e\n\x06policy\x18\x03 \x01(\t\x12L\n\x0fpolicy_settings\x18\x04 \x03(\x0b\x32\x33.dlq.v1.CompareForecastsRequest.PolicySettingsEntry\x12\x15\n\rlost_node_ids\x18\x05 \x03(\t\x12#\n\nadded_jobs\x18\x06 \x03(\x0b\x32\x0f.dlq.v1.JobSpec\x1a\x35\n\x13PolicySettingsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"\xee\x01\n\rComparedStart\x12\x0e\n\x06job_id\x18\x01 \x01(\t\x12 \n\x05start\x18\x02 \x01(\x0b\x32\x11.dlq.v1.TimeRange\x12&\n\x0bother_start\x18\x03 \x01(\x0b\x32\x11.dlq.v1.TimeRange\x12\x1e\n\x03\x65nd\x18\x04 \x01(\x0b\x32\x11.dlq.v1.TimeRange\x12$\n\tother_end\x18\x05 \x01(\x0b\x32\x11.dlq.v1.TimeRange\x12,\n\x08\x64ue_time\x18\x06 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x0f\n\x07running\x18\x07 \x01(\x08\"t\n\x18\x43ompareForecastsResponse\x12\x31\n\restimate_time\x18\x01 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12%\n\x06starts\x18\x02 \x03(\x0b\x32\x15.dlq.v1.ComparedStart2\x8d\x02\n\x0f\x46orecastService\x12\x46\n\x0b\x45stimateJob\x12\x1a.dlq.v1.EstimateJobRequest\x1a\x1b.dlq.v1.EstimateJobResponse\x12[\n\x12GetForecastQuality\x12!.dlq.v1.GetForecastQualityRequest\x1a\".dlq.v1.GetForecastQualityResponse\x12U\n\x10\x43ompareForecasts\x12\x1f.dlq.v1.CompareForecastsRequest\x1a .dlq.v1.CompareForecastsResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -40,21 +40,21 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_ESTIMATEJOBREQUEST']._serialized_start=147
   _globals['_ESTIMATEJOBREQUEST']._serialized_end=264
   _globals['_ESTIMATEJOBRESPONSE']._serialized_start=267
-  _globals['_ESTIMATEJOBRESPONSE']._serialized_end=537
-  _globals['_GETFORECASTQUALITYREQUEST']._serialized_start=539
-  _globals['_GETFORECASTQUALITYREQUEST']._serialized_end=566
-  _globals['_GETFORECASTQUALITYRESPONSE']._serialized_start=569
-  _globals['_GETFORECASTQUALITYRESPONSE']._serialized_end=1006
-  _globals['_ADDEDNODES']._serialized_start=1008
-  _globals['_ADDEDNODES']._serialized_end=1077
-  _globals['_COMPAREFORECASTSREQUEST']._serialized_start=1080
-  _globals['_COMPAREFORECASTSREQUEST']._serialized_end=1380
-  _globals['_COMPAREFORECASTSREQUEST_POLICYSETTINGSENTRY']._serialized_start=1327
-  _globals['_COMPAREFORECASTSREQUEST_POLICYSETTINGSENTRY']._serialized_end=1380
-  _globals['_COMPAREDSTART']._serialized_start=1383
-  _globals['_COMPAREDSTART']._serialized_end=1621
-  _globals['_COMPAREFORECASTSRESPONSE']._serialized_start=1623
-  _globals['_COMPAREFORECASTSRESPONSE']._serialized_end=1739
-  _globals['_FORECASTSERVICE']._serialized_start=1742
-  _globals['_FORECASTSERVICE']._serialized_end=2011
+  _globals['_ESTIMATEJOBRESPONSE']._serialized_end=564
+  _globals['_GETFORECASTQUALITYREQUEST']._serialized_start=566
+  _globals['_GETFORECASTQUALITYREQUEST']._serialized_end=593
+  _globals['_GETFORECASTQUALITYRESPONSE']._serialized_start=596
+  _globals['_GETFORECASTQUALITYRESPONSE']._serialized_end=1033
+  _globals['_ADDEDNODES']._serialized_start=1035
+  _globals['_ADDEDNODES']._serialized_end=1104
+  _globals['_COMPAREFORECASTSREQUEST']._serialized_start=1107
+  _globals['_COMPAREFORECASTSREQUEST']._serialized_end=1407
+  _globals['_COMPAREFORECASTSREQUEST_POLICYSETTINGSENTRY']._serialized_start=1354
+  _globals['_COMPAREFORECASTSREQUEST_POLICYSETTINGSENTRY']._serialized_end=1407
+  _globals['_COMPAREDSTART']._serialized_start=1410
+  _globals['_COMPAREDSTART']._serialized_end=1648
+  _globals['_COMPAREFORECASTSRESPONSE']._serialized_start=1650
+  _globals['_COMPAREFORECASTSRESPONSE']._serialized_end=1766
+  _globals['_FORECASTSERVICE']._serialized_start=1769
+  _globals['_FORECASTSERVICE']._serialized_end=2038
 # @@protoc_insertion_point(module_scope)

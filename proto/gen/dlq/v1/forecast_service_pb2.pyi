@@ -72,6 +72,7 @@ class EstimateJobResponse(_message.Message):
     JOB_FIELD_NUMBER: _builtins.int
     PROMISE_STATE_FIELD_NUMBER: _builtins.int
     PROMISED_TIME_FIELD_NUMBER: _builtins.int
+    KNOWS_RESUME_FROM_FIELD_NUMBER: _builtins.int
     basis: _builtins.str
     """The source of its run time: "estimate", "family", "limit", "user", "all", "guess"."""
     missing: _builtins.str
@@ -80,6 +81,8 @@ class EstimateJobResponse(_message.Message):
     """Of a job with deadlines that has not been submitted, the verdict of the forecast: "guaranteed" or "unguaranteed".
     It is no promise. Empty: the forecast has none.
     """
+    knows_resume_from: _builtins.bool
+    """The master heeds checkpoint.resume_from of a spec. One of a former release passes it over, and says nothing."""
     @_builtins.property
     def start(self) -> _forecast_pb2.TimeRange:
         """When it starts (again); unset: it runs, has ended, or no start was seen."""
@@ -111,10 +114,11 @@ class EstimateJobResponse(_message.Message):
         job: _job_pb2.Job | None = ...,
         promise_state: _builtins.str = ...,
         promised_time: _timestamp_pb2.Timestamp | None = ...,
+        knows_resume_from: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["end", b"end", "estimate_time", b"estimate_time", "job", b"job", "promised_time", b"promised_time", "start", b"start"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["basis", b"basis", "end", b"end", "estimate_time", b"estimate_time", "job", b"job", "missing", b"missing", "promise_state", b"promise_state", "promised_time", b"promised_time", "start", b"start"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["basis", b"basis", "end", b"end", "estimate_time", b"estimate_time", "job", b"job", "knows_resume_from", b"knows_resume_from", "missing", b"missing", "promise_state", b"promise_state", "promised_time", b"promised_time", "start", b"start"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

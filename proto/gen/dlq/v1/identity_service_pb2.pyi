@@ -334,3 +334,123 @@ class CertifyUserResponse(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___CertifyUserResponse: _TypeAlias = CertifyUserResponse  # noqa: Y015
+
+@_typing.final
+class EnterAsGuestRequest(_message.Message):
+    """Request of EnterAsGuest."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    INTRODUCTION_FIELD_NUMBER: _builtins.int
+    CERTIFICATE_REQUEST_FIELD_NUMBER: _builtins.int
+    introduction: _builtins.str
+    """The introduction, one line."""
+    certificate_request: _builtins.bytes
+    """PEM of a PKCS #10 request of the key that the introduction names."""
+    def __init__(
+        self,
+        *,
+        introduction: _builtins.str = ...,
+        certificate_request: _builtins.bytes = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["certificate_request", b"certificate_request", "introduction", b"introduction"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___EnterAsGuestRequest: _TypeAlias = EnterAsGuestRequest  # noqa: Y015
+
+@_typing.final
+class EnterAsGuestResponse(_message.Message):
+    """Answer of EnterAsGuest."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    CERTIFICATE_FIELD_NUMBER: _builtins.int
+    CA_CERTIFICATES_FIELD_NUMBER: _builtins.int
+    API_ADDRESS_FIELD_NUMBER: _builtins.int
+    SERIAL_FIELD_NUMBER: _builtins.int
+    certificate: _builtins.bytes
+    """PEM of the certificate."""
+    ca_certificates: _builtins.bytes
+    """PEM of the cluster's CA certificates."""
+    api_address: _builtins.str
+    """HOST:PORT of the API."""
+    serial: _builtins.str
+    """SERIAL/NUMBER of the grant and of the introduction, as the audits of both clusters have it."""
+    def __init__(
+        self,
+        *,
+        certificate: _builtins.bytes = ...,
+        ca_certificates: _builtins.bytes = ...,
+        api_address: _builtins.str = ...,
+        serial: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["api_address", b"api_address", "ca_certificates", b"ca_certificates", "certificate", b"certificate", "serial", b"serial"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___EnterAsGuestResponse: _TypeAlias = EnterAsGuestResponse  # noqa: Y015
+
+@_typing.final
+class IntroduceRequest(_message.Message):
+    """Request of Introduce."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    GRANT_FIELD_NUMBER: _builtins.int
+    KEY_FINGERPRINT_FIELD_NUMBER: _builtins.int
+    grant: _builtins.str
+    """The number of the grant, or the word for its organisation."""
+    key_fingerprint: _builtins.str
+    """SHA-256 of the public key of the caller's guest certificate, hexadecimal."""
+    def __init__(
+        self,
+        *,
+        grant: _builtins.str = ...,
+        key_fingerprint: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["grant", b"grant", "key_fingerprint", b"key_fingerprint"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___IntroduceRequest: _TypeAlias = IntroduceRequest  # noqa: Y015
+
+@_typing.final
+class IntroduceResponse(_message.Message):
+    """Answer of Introduce."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    INTRODUCTION_FIELD_NUMBER: _builtins.int
+    JOIN_ADDRESS_FIELD_NUMBER: _builtins.int
+    CA_CERTIFICATES_FIELD_NUMBER: _builtins.int
+    SERIAL_FIELD_NUMBER: _builtins.int
+    introduction: _builtins.str
+    """The introduction, one line."""
+    join_address: _builtins.str
+    """HOST:PORT of the join port of the other cluster."""
+    ca_certificates: _builtins.bytes
+    """PEM of the roots of the other cluster."""
+    serial: _builtins.str
+    """SERIAL/NUMBER of the grant and of the introduction, as the audits of both clusters have it."""
+    def __init__(
+        self,
+        *,
+        introduction: _builtins.str = ...,
+        join_address: _builtins.str = ...,
+        ca_certificates: _builtins.bytes = ...,
+        serial: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["ca_certificates", b"ca_certificates", "introduction", b"introduction", "join_address", b"join_address", "serial", b"serial"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___IntroduceResponse: _TypeAlias = IntroduceResponse  # noqa: Y015

@@ -40,6 +40,11 @@ class JoinServiceStub:
                 request_serializer=dlq_dot_v1_dot_identity__service__pb2.JoinRequest.SerializeToString,
                 response_deserializer=dlq_dot_v1_dot_identity__service__pb2.JoinResponse.FromString,
                 _registered_method=True)
+        self.EnterAsGuest = channel.unary_unary(
+                '/dlq.v1.JoinService/EnterAsGuest',
+                request_serializer=dlq_dot_v1_dot_identity__service__pb2.EnterAsGuestRequest.SerializeToString,
+                response_deserializer=dlq_dot_v1_dot_identity__service__pb2.EnterAsGuestResponse.FromString,
+                _registered_method=True)
 
 
 class JoinServiceServicer:
@@ -55,6 +60,15 @@ class JoinServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def EnterAsGuest(self, request, context):
+        """Trades an introduction of another organisation for a short-lived certificate of a guest. It is
+        good for the key that it names, and once. UNAUTHENTICATED when it is forged, for another
+        cluster, used, or too old, or when its grant has ended.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_JoinServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -62,6 +76,11 @@ def add_JoinServiceServicer_to_server(servicer, server):
                     servicer.Join,
                     request_deserializer=dlq_dot_v1_dot_identity__service__pb2.JoinRequest.FromString,
                     response_serializer=dlq_dot_v1_dot_identity__service__pb2.JoinResponse.SerializeToString,
+            ),
+            'EnterAsGuest': grpc.unary_unary_rpc_method_handler(
+                    servicer.EnterAsGuest,
+                    request_deserializer=dlq_dot_v1_dot_identity__service__pb2.EnterAsGuestRequest.FromString,
+                    response_serializer=dlq_dot_v1_dot_identity__service__pb2.EnterAsGuestResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -92,6 +111,33 @@ class JoinService:
             '/dlq.v1.JoinService/Join',
             dlq_dot_v1_dot_identity__service__pb2.JoinRequest.SerializeToString,
             dlq_dot_v1_dot_identity__service__pb2.JoinResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def EnterAsGuest(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/dlq.v1.JoinService/EnterAsGuest',
+            dlq_dot_v1_dot_identity__service__pb2.EnterAsGuestRequest.SerializeToString,
+            dlq_dot_v1_dot_identity__service__pb2.EnterAsGuestResponse.FromString,
             options,
             channel_credentials,
             insecure,
@@ -137,6 +183,11 @@ class IdentityServiceStub:
                 '/dlq.v1.IdentityService/CertifyUser',
                 request_serializer=dlq_dot_v1_dot_identity__service__pb2.CertifyUserRequest.SerializeToString,
                 response_deserializer=dlq_dot_v1_dot_identity__service__pb2.CertifyUserResponse.FromString,
+                _registered_method=True)
+        self.Introduce = channel.unary_unary(
+                '/dlq.v1.IdentityService/Introduce',
+                request_serializer=dlq_dot_v1_dot_identity__service__pb2.IntroduceRequest.SerializeToString,
+                response_deserializer=dlq_dot_v1_dot_identity__service__pb2.IntroduceResponse.FromString,
                 _registered_method=True)
 
 
@@ -185,6 +236,14 @@ class IdentityServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def Introduce(self, request, context):
+        """Introduces the caller to another cluster, under a grant that this one has got from there.
+        NOT_FOUND without such a grant. PERMISSION_DENIED when it is not for the caller.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_IdentityServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -212,6 +271,11 @@ def add_IdentityServiceServicer_to_server(servicer, server):
                     servicer.CertifyUser,
                     request_deserializer=dlq_dot_v1_dot_identity__service__pb2.CertifyUserRequest.FromString,
                     response_serializer=dlq_dot_v1_dot_identity__service__pb2.CertifyUserResponse.SerializeToString,
+            ),
+            'Introduce': grpc.unary_unary_rpc_method_handler(
+                    servicer.Introduce,
+                    request_deserializer=dlq_dot_v1_dot_identity__service__pb2.IntroduceRequest.FromString,
+                    response_serializer=dlq_dot_v1_dot_identity__service__pb2.IntroduceResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -350,6 +414,33 @@ class IdentityService:
             '/dlq.v1.IdentityService/CertifyUser',
             dlq_dot_v1_dot_identity__service__pb2.CertifyUserRequest.SerializeToString,
             dlq_dot_v1_dot_identity__service__pb2.CertifyUserResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Introduce(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/dlq.v1.IdentityService/Introduce',
+            dlq_dot_v1_dot_identity__service__pb2.IntroduceRequest.SerializeToString,
+            dlq_dot_v1_dot_identity__service__pb2.IntroduceResponse.FromString,
             options,
             channel_credentials,
             insecure,

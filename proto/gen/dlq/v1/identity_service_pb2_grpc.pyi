@@ -40,6 +40,11 @@ class JoinServiceStub:
     with the same token and the same public key within its lifetime returns a certificate again.
     UNAUTHENTICATED when the token is unknown, used or expired.
     """
+    EnterAsGuest: _grpc.UnaryUnaryMultiCallable[_identity_service_pb2.EnterAsGuestRequest, _identity_service_pb2.EnterAsGuestResponse]
+    """Trades an introduction of another organisation for a short-lived certificate of a guest. It is
+    good for the key that it names, and once. UNAUTHENTICATED when it is forged, for another
+    cluster, used, or too old, or when its grant has ended.
+    """
 
 @_typing.type_check_only
 class JoinServiceAsyncStub(JoinServiceStub):
@@ -50,6 +55,11 @@ class JoinServiceAsyncStub(JoinServiceStub):
     """Trades a token and a certificate request for a node certificate. A token works once; a repeat
     with the same token and the same public key within its lifetime returns a certificate again.
     UNAUTHENTICATED when the token is unknown, used or expired.
+    """
+    EnterAsGuest: _aio.UnaryUnaryMultiCallable[_identity_service_pb2.EnterAsGuestRequest, _identity_service_pb2.EnterAsGuestResponse]  # type: ignore[assignment]
+    """Trades an introduction of another organisation for a short-lived certificate of a guest. It is
+    good for the key that it names, and once. UNAUTHENTICATED when it is forged, for another
+    cluster, used, or too old, or when its grant has ended.
     """
 
 class JoinServiceServicer(metaclass=_abc_1.ABCMeta):
@@ -64,6 +74,17 @@ class JoinServiceServicer(metaclass=_abc_1.ABCMeta):
         """Trades a token and a certificate request for a node certificate. A token works once; a repeat
         with the same token and the same public key within its lifetime returns a certificate again.
         UNAUTHENTICATED when the token is unknown, used or expired.
+        """
+
+    @_abc_1.abstractmethod
+    def EnterAsGuest(
+        self,
+        request: _identity_service_pb2.EnterAsGuestRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_identity_service_pb2.EnterAsGuestResponse, _abc.Awaitable[_identity_service_pb2.EnterAsGuestResponse]]:
+        """Trades an introduction of another organisation for a short-lived certificate of a guest. It is
+        good for the key that it names, and once. UNAUTHENTICATED when it is forged, for another
+        cluster, used, or too old, or when its grant has ended.
         """
 
 def add_JoinServiceServicer_to_server(servicer: JoinServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...
@@ -96,6 +117,10 @@ class IdentityServiceStub:
     certificate. It ends after [identity] web_certificates, and is not renewed. Only through a
     service. PERMISSION_DENIED where the master grants it no certificates.
     """
+    Introduce: _grpc.UnaryUnaryMultiCallable[_identity_service_pb2.IntroduceRequest, _identity_service_pb2.IntroduceResponse]
+    """Introduces the caller to another cluster, under a grant that this one has got from there.
+    NOT_FOUND without such a grant. PERMISSION_DENIED when it is not for the caller.
+    """
 
 @_typing.type_check_only
 class IdentityServiceAsyncStub(IdentityServiceStub):
@@ -122,6 +147,10 @@ class IdentityServiceAsyncStub(IdentityServiceStub):
     """Signs a key for the user for whom a web server calls, so that a command line of this user has a
     certificate. It ends after [identity] web_certificates, and is not renewed. Only through a
     service. PERMISSION_DENIED where the master grants it no certificates.
+    """
+    Introduce: _aio.UnaryUnaryMultiCallable[_identity_service_pb2.IntroduceRequest, _identity_service_pb2.IntroduceResponse]  # type: ignore[assignment]
+    """Introduces the caller to another cluster, under a grant that this one has got from there.
+    NOT_FOUND without such a grant. PERMISSION_DENIED when it is not for the caller.
     """
 
 class IdentityServiceServicer(metaclass=_abc_1.ABCMeta):
@@ -176,6 +205,16 @@ class IdentityServiceServicer(metaclass=_abc_1.ABCMeta):
         """Signs a key for the user for whom a web server calls, so that a command line of this user has a
         certificate. It ends after [identity] web_certificates, and is not renewed. Only through a
         service. PERMISSION_DENIED where the master grants it no certificates.
+        """
+
+    @_abc_1.abstractmethod
+    def Introduce(
+        self,
+        request: _identity_service_pb2.IntroduceRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_identity_service_pb2.IntroduceResponse, _abc.Awaitable[_identity_service_pb2.IntroduceResponse]]:
+        """Introduces the caller to another cluster, under a grant that this one has got from there.
+        NOT_FOUND without such a grant. PERMISSION_DENIED when it is not for the caller.
         """
 
 def add_IdentityServiceServicer_to_server(servicer: IdentityServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

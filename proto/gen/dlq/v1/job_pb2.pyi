@@ -323,6 +323,7 @@ class CheckpointSpec(_message.Message):
     MARKER_FIELD_NUMBER: _builtins.int
     SETTLE_DURATION_FIELD_NUMBER: _builtins.int
     SAVE_SIGNAL_FIELD_NUMBER: _builtins.int
+    RESUME_FROM_FIELD_NUMBER: _builtins.int
     directory: _builtins.str
     """Root of the job's checkpoints, absolute. Empty: the cluster's checkpoint root. With `marker`
     set it is the script's own directory and is used as it is.
@@ -335,6 +336,10 @@ class CheckpointSpec(_message.Message):
     """Signal on which the script saves and goes on: "USR1", "USR2" or "INT", not that of the notice. It
     accompanies a request for a checkpoint (CheckpointJob). Empty: none, DLQ_SAVE_FILE alone.
     """
+    resume_from: _builtins.str
+    """A checkpoint of another job of the same user, absolute, from which it begins as long as it has none of its own.
+    Needs directory, and no marker. Empty: none.
+    """
     @_builtins.property
     def settle_duration(self) -> _duration_pb2.Duration:
         """How long a file matching the marker must stay unchanged to count."""
@@ -346,10 +351,11 @@ class CheckpointSpec(_message.Message):
         marker: _builtins.str = ...,
         settle_duration: _duration_pb2.Duration | None = ...,
         save_signal: _builtins.str = ...,
+        resume_from: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["settle_duration", b"settle_duration"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["directory", b"directory", "marker", b"marker", "save_signal", b"save_signal", "settle_duration", b"settle_duration"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["directory", b"directory", "marker", b"marker", "resume_from", b"resume_from", "save_signal", b"save_signal", "settle_duration", b"settle_duration"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -1620,6 +1626,7 @@ class Suspension(_message.Message):
     FOR_JOB_ID_FIELD_NUMBER: _builtins.int
     MEMORY_BYTES_FIELD_NUMBER: _builtins.int
     NODE_IDS_FIELD_NUMBER: _builtins.int
+    END_TIME_FIELD_NUMBER: _builtins.int
     phase: _builtins.str
     """"leaving", "out" or "coming"."""
     for_job_id: _builtins.str
@@ -1634,6 +1641,10 @@ class Suspension(_message.Message):
     def node_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """The nodes on which it stays."""
 
+    @_builtins.property
+    def end_time(self) -> _timestamp_pb2.Timestamp:
+        """When it comes back at the latest, to save and to be paused; unset: nobody has said."""
+
     def __init__(
         self,
         *,
@@ -1642,10 +1653,11 @@ class Suspension(_message.Message):
         for_job_id: _builtins.str = ...,
         memory_bytes: _builtins.int = ...,
         node_ids: _abc.Iterable[_builtins.str] | None = ...,
+        end_time: _timestamp_pb2.Timestamp | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["since_time", b"since_time"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["end_time", b"end_time", "since_time", b"since_time"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["for_job_id", b"for_job_id", "memory_bytes", b"memory_bytes", "node_ids", b"node_ids", "phase", b"phase", "since_time", b"since_time"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["end_time", b"end_time", "for_job_id", b"for_job_id", "memory_bytes", b"memory_bytes", "node_ids", b"node_ids", "phase", b"phase", "since_time", b"since_time"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -71,3 +71,11 @@ def test_a_member_of_several_jobs_is_all_of_them_or_one_has_to_be_said() -> None
 def test_what_no_group_has_is_not_found(word: str) -> None:
     with pytest.raises(NotFound, match="there is no job"):
         one_job(JOBS, word)
+
+
+@pytest.mark.parametrize("word", ["", " ", "\t"])
+def test_an_empty_word_is_no_job_and_not_the_only_one(word: str) -> None:
+    """`dlq cancel "$JOB"` of a variable that is not set ended the only job of its user."""
+    for refused in (one_job, lambda jobs, text: targets(jobs, ["13", text])):
+        with pytest.raises(InvalidRequest, match="is empty"):
+            refused(JOBS, word)

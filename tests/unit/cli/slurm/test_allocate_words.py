@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import os
 import subprocess
+from contextlib import nullcontext
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from dlq_cli.exit_codes import Ended
-from dlq_cli.slurm.allocate import holder
+from dlq_cli.slurm.allocate import allocation, holder
 from dlq_cli.slurm.allocate.words import split
 from dlq_common.text.soft_limits import UNLIMITED
 
@@ -124,3 +127,23 @@ def test_a_step_beside_others_has_the_umask_and_the_limits_of_its_caller(
 def test_scripts_are_correct_shell(command: list[str]) -> None:
     for script in (command[2], holder.HOLD):
         subprocess.run(["/bin/sh", "-n", "-c", script], check=True)
+
+
+def test_a_ctrl_c_that_no_handler_takes_gives_the_nodes_back(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """One just after `Granted job allocation` left them taken until the silence."""
+    cancelled: list[str] = []
+    jobs = SimpleNamespace(cancel=lambda job_id, *, kill: cancelled.append(job_id))
+    app: Any = SimpleNamespace(connection=lambda: None)
+    monkeypatch.setattr(allocation, "Attendance", lambda *_: nullcontext())
+    monkeypatch.setattr(allocation, "watch_jobs", lambda *_: iter(()))
+    monkeypatch.setattr(allocation, "Jobs", lambda _: jobs)
+    made = allocation.KeptAllocation(app, "salloc")
+    made.job_id = "17"
+    with pytest.raises(KeyboardInterrupt), made.kept():
+        raise KeyboardInterrupt
+    assert cancelled == ["17"]
+    with made.kept():
+        pass
+    assert cancelled == ["17"]

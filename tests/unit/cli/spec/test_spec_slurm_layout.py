@@ -260,3 +260,25 @@ def test_nodes_that_are_all_named_need_no_word() -> None:
     assert list(notes) == []
     _, notes = sbatch("-w", "n1,n2", "-n", "1")
     assert "it means only on these" in str(list(notes))
+
+
+# Measured on Slurm 22.05: a script has them of a variable that is not set.
+MAY_BE_EMPTY = (
+    "--account=", "--array=", "--chdir=", "--constraint=", "--dependency=", "--dependency=0",
+    "--error=", "--exclude=", "--gpus=", "--gpus-per-node=", "--gpus-per-task=", "--input=",
+    "--job-name=", "--licenses=", "--nodelist=", "--output=", "--reservation=",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("word", MAY_BE_EMPTY)
+def test_an_empty_word_asks_for_nothing_and_takes_an_earlier_one_back(word: str) -> None:
+    spec, notes = sbatch(word)
+    assert (spec, list(notes)) == (sbatch()[0], [])
+    named = {"--gpus": "2", "--gpus-per-node": "2", "--dependency": "afterok:3", "--array": "1-3"}
+    option = word.partition("=")[0]
+    if option not in ("--input", "--licenses", "--reservation", "--gpus-per-task"):
+        assert sbatch(f"{option}={named.get(option, 'n1')}", word)[0] == spec
+
+
+def test_all_memory_of_a_node_that_is_asked_for_whole() -> None:
+    assert sbatch("--mem=0", "--exclusive")[0] == sbatch("--exclusive")[0]

@@ -29,7 +29,8 @@ _TABLES = "SELECT name, strict FROM pragma_table_list"
 _SCHEMA = "SELECT sql FROM sqlite_master ORDER BY rowid"
 STORED = """meta jobs job_specs attempts nodes users tokens requests journal outbox recordings
 evidence teams reservations waited foreseen usage_days pool_days machines stays audit_owed
-steps changed_specs lessons speed_days notify_rules revocations idle_days"""
+steps changed_specs lessons speed_days notify_rules revocations idle_days
+grants held_grants"""
 
 
 @pytest.fixture

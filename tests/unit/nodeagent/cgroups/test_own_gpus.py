@@ -168,6 +168,26 @@ def test_the_refusal_outlives_the_agent(box: ProcessBox, dev: Path, tmp_path: Pa
     assert b"opened" not in box.wait_log(handle, b"end").split()
 
 
+@as_root
+def test_a_suspended_rank_may_open_the_gpu_to_which_it_comes_back_and_not_the_one_before(
+    box: ProcessBox, dev: Path, tmp_path: Path
+) -> None:
+    go = tmp_path / "go"
+    script = f"until [ -e {go} ]; do sleep 0.05; done; {OPENS}"
+    mine = own_gpus([gpu(0)], dev=dev, driver_gpus=tmp_path)
+    handle = box.run("/bin/sh", "-c", script, str(dev), only_devices=mine)
+    wait_until(lambda: box.runtime.started(handle), what="the job's start")
+    box.restart_agent()
+    still = box.runtime.standstill(handle)
+    for _ in range(2):
+        still.open_only(own_gpus([gpu(1)], dev=dev, driver_gpus=tmp_path))
+    go.touch()
+    log = box.wait_log(handle, b"end").split()
+    assert b"nvidia1" in log
+    assert b"nvidiactl" in log
+    assert b"nvidia0" not in log
+
+
 # ---- v2: the eBPF program, attached to a real v2 group (that of a hybrid host will do)
 
 
@@ -216,6 +236,29 @@ def test_two_programs_on_one_group_must_both_agree(v2_group: Path, dev: Path) ->
 
 def test_what_is_not_listed_is_left_alone(v2_group: Path, dev: Path) -> None:
     device_filter.attach(v2_group, [OnlyMinors(195, frozenset())])
+    assert {"nvidia0", "nvidia1", "nvidiactl"} <= opened_in(v2_group, dev)
+
+
+def test_other_rules_take_the_place_of_those_before(v2_group: Path, dev: Path) -> None:
+    device_filter.attach(v2_group, [OnlyMinors(MEM, frozenset({ZERO, NULL}))])
+    for _ in range(2):
+        device_filter.exchange(v2_group, [OnlyMinors(MEM, frozenset({FULL, NULL}))])
+    found = opened_in(v2_group, dev) & {"nvidia0", "nvidia1", "nvidiactl"}
+    assert found == {"nvidia1", "nvidiactl"}
+
+
+def test_an_agent_that_died_between_both_rules_is_followed_by_one_that_leaves_the_new(
+    v2_group: Path, dev: Path
+) -> None:
+    device_filter.attach(v2_group, [OnlyMinors(MEM, frozenset({ZERO, NULL}))])
+    device_filter.attach(v2_group, [OnlyMinors(MEM, frozenset({FULL, NULL}))])
+    device_filter.exchange(v2_group, [OnlyMinors(MEM, frozenset({FULL, NULL}))])
+    found = opened_in(v2_group, dev) & {"nvidia0", "nvidia1", "nvidiactl"}
+    assert found == {"nvidia1", "nvidiactl"}
+
+
+def test_a_group_without_rules_gets_none(v2_group: Path, dev: Path) -> None:
+    device_filter.exchange(v2_group, [OnlyMinors(MEM, frozenset({NULL}))])
     assert {"nvidia0", "nvidia1", "nvidiactl"} <= opened_in(v2_group, dev)
 
 

@@ -170,6 +170,13 @@ def test_directories_outside_the_roots_are_refused(
     assert code_of(launching, hostile) == 126
 
 
+def test_a_checkpoint_that_a_user_may_have_named_is_below_the_roots(
+    launching: Launching, launch: Launch, tmp_path: Path
+) -> None:
+    outside = replace(launch, resume_from="/etc/dlq/17/1/step-3")
+    assert code_of(launching, replace(outside, checkpoint_named=True)) == 126
+
+
 def test_a_link_out_of_the_roots_is_refused(
     launching: Launching, launch: Launch, tmp_path: Path
 ) -> None:

@@ -9,6 +9,7 @@ import pytest
 
 from dlq_common.clock import SteadyClock
 from dlq_common.daemon.config import Bytes, Seconds
+from dlq_nodeagent.cgroups.port import OnlyMinors
 from dlq_nodeagent.model.launch import RankKey
 from dlq_nodeagent.model.port import NotStill
 from dlq_nodeagent.suspension.checkpoints import NoCheckpoints, ProcessState
@@ -17,6 +18,7 @@ from dlq_nodeagent.suspension.port import (
     MoveOrder,
     MoveRefusal,
     MoveRefused,
+    NotOnRecord,
     SuspendConfig,
 )
 from dlq_nodeagent.suspension.suspender import HostSuspender, open_suspender
@@ -31,7 +33,10 @@ from support.fake_checkpoints import (
 
 PIDS = (11, 12)
 STEPS_OUT = 5  # two locks, two checkpoints, one freezing
-CONFIG = SuspendConfig(memory=Bytes(8 * GIB), spare=Bytes(GIB), free=Seconds(0.0))
+CONFIG = SuspendConfig(
+    memory=Bytes(8 * GIB), spare=Bytes(GIB), lock=Seconds(0.1), free=Seconds(0.0)
+)
+RULES = (OnlyMinors(195, frozenset({1, 255})),)
 
 
 @dataclass
@@ -46,7 +51,9 @@ class Box:
     def __post_init__(self) -> None:
         self.still = FakeStandstill(self.driver, frozenset((*PIDS, 13)))
         self.devices = HeldDevices(self.driver)
-        self.order = MoveOrder(key=RankKey("7", 1, 0), uuids=UUIDS[:1], still=self.still)
+        self.order = MoveOrder(
+            key=RankKey("7", 1, 0), uuids=UUIDS[:1], still=self.still, pids=PIDS, nbytes=2 * GIB
+        )
         self.renew()
 
     def renew(
@@ -189,15 +196,46 @@ def test_nobody_comes_back_to_a_gpu_while_another_is_on_it() -> None:
 def test_a_rank_comes_back_to_another_gpu_where_the_driver_can() -> None:
     box = Box()
     box.suspender.suspend(box.order)
-    elsewhere = replace(box.order, onto=UUIDS[1:])
+    elsewhere = replace(box.order, onto=UUIDS[1:], rules=RULES)
     box.driver.remaps = False
+    assert box.suspender.own_only == "the driver is older than 580"
     with pytest.raises(MoveBroken):
         box.suspender.resume(elsewhere)
     assert box.is_out()
     box.driver.remaps = True
+    box.devices.strangers = (99,)  # on the GPU that it left
     box.suspender.resume(elsewhere)
     assert box.runs()
     assert box.driver.onto == [(UUIDS[0], UUIDS[1])]
+    assert box.still.may_open == RULES
+
+
+@pytest.mark.parametrize("dies_after", range(1, 5))
+def test_an_agent_that_dies_on_the_way_to_another_gpu_is_followed_by_one_that_goes_on(
+    dies_after: int,
+) -> None:
+    box = Box()
+    box.suspender.suspend(box.order)
+    elsewhere = replace(box.order, onto=UUIDS[1:], rules=RULES)
+    box.driver.calls.clear()
+    box.driver.dies_after = dies_after
+    with pytest.raises(Died):
+        box.suspender.resume(elsewhere)
+    box.renew()
+    box.suspender.resume(elsewhere)
+    assert box.runs()
+    assert box.driver.onto == [(UUIDS[0], UUIDS[1])]
+    assert len(box.driver.calls) == 4, "each process is restored once, and unlocked once"
+
+
+def test_where_there_is_no_driver_processes_come_back_as_they_are() -> None:
+    box = Box()
+    box.renew(opened=False)
+    box.suspender.opens, box.driver.states = None, {}
+    assert box.suspender.own_only == ""
+    box.suspender.suspend(replace(box.order, pids=(), nbytes=0))
+    box.suspender.resume(replace(box.order, onto=UUIDS[1:], pids=()))
+    assert not box.still.frozen
 
 
 def test_a_node_that_suspends_none_says_why() -> None:
@@ -233,13 +271,87 @@ def test_a_host_whose_devices_are_not_seen_is_not_taken_for_a_virtual_one() -> N
     assert suspender.opens is not None
 
 
-def test_a_process_of_which_the_driver_says_nothing_is_not_back() -> None:
+def test_nothing_moves_before_it_is_on_record() -> None:
     box = Box()
-    left = box.suspender.suspend(box.order).processes
-    assert left == 2
+    with pytest.raises(NotOnRecord) as found:
+        box.suspender.suspend(replace(box.order, pids=(), nbytes=0))
+    assert (found.value.pids, found.value.nbytes) == (PIDS, 2 * GIB)
+    assert box.runs()
+    assert box.driver.calls == []
+
+
+def test_a_process_that_uses_cuda_only_now_is_a_refusal() -> None:
+    """It is on no record, so nobody could bring it back after the agent's death."""
+    box = Box()
+    assert box.refused(pids=PIDS[:1]).word is MoveRefusal.LOCK
+
+
+@pytest.mark.parametrize("back", [False, True])
+def test_a_process_of_which_the_driver_says_nothing_for_long_cannot_be_moved(back: bool) -> None:
+    box = Box()
+    if back:
+        box.suspender.suspend(box.order)
+    box.driver.silent[12] = 10**9
+    with pytest.raises(MoveBroken, match="says nothing of process 12"):
+        (box.suspender.resume if back else box.suspender.suspend)(box.order)
+
+
+def test_a_process_that_has_ended_meanwhile_is_not_back() -> None:
+    box = Box()
+    box.suspender.suspend(box.order)
     del box.driver.states[12]
-    with pytest.raises(MoveBroken, match="1 of 2 processes"):
-        box.suspender.resume(replace(box.order, processes=left))
+    box.still.known -= {12}
+    with pytest.raises(MoveBroken, match="process 12 has ended"):
+        box.suspender.resume(box.order)
+
+
+@pytest.mark.parametrize("dies_after", range(1, STEPS_OUT + 1))
+@pytest.mark.parametrize("pid", PIDS)
+@pytest.mark.parametrize("refused", [False, True])
+def test_an_agent_that_follows_waits_for_a_driver_that_says_nothing_at_first(
+    pid: int, dies_after: int, refused: bool
+) -> None:
+    box = Box()
+    box.driver.dies_after = dies_after
+    with pytest.raises(Died):
+        box.suspender.suspend(box.order)
+    box.renew()
+    box.driver.silent[pid] = 2
+    if refused:
+        box.free_host = 0
+        box.refused()
+        return
+    box.suspender.suspend(box.order)
+    assert box.is_out()
+
+
+@pytest.mark.parametrize("dies_after", range(1, STEPS_OUT + 1))
+@pytest.mark.parametrize("why", ["", "memory", "no driver"])
+def test_an_agent_that_follows_gives_up_a_process_of_which_it_hears_nothing(
+    why: str, dies_after: int
+) -> None:
+    def closed() -> FakeCheckpoints:
+        raise NoCheckpoints("no CUDA driver")
+
+    box = Box()
+    box.driver.dies_after = dies_after
+    with pytest.raises(Died):
+        box.suspender.suspend(box.order)
+    box.renew(opened=why != "no driver")
+    box.suspender.opens = closed
+    box.free_host = 0 if why == "memory" else box.free_host
+    box.driver.silent[12] = 10**9
+    with pytest.raises(MoveBroken):
+        box.suspender.suspend(box.order)
+
+
+def test_bytes_that_an_earlier_agent_has_moved_are_counted() -> None:
+    box = Box()
+    box.driver.dies_after = STEPS_OUT
+    with pytest.raises(Died):
+        box.suspender.suspend(box.order)
+    box.renew()
+    assert box.suspender.suspend(box.order).nbytes == 2 * GIB
 
 
 @pytest.mark.parametrize("dies_after", range(1, STEPS_OUT + 1))

@@ -63,6 +63,29 @@ def test_a_host_without_room_suspends_none() -> None:
     assert replay("preempt=suspend", "host_gb=300").suspending.count == 0
 
 
+@pytest.mark.parametrize(("saved_s", "lost_s"), [(1800, 1000), (300, 100)])
+def test_who_is_out_for_too_long_goes_on_from_its_last_save(saved_s: int, lost_s: int) -> None:
+    middle = TraceJob(job_id="middle", submit_time_s=1000, num_gpus=2, duration_s=500)
+    words = ("preempt=suspend", "suspend_guests_s=600", f"saved_s={saved_s}")
+    found = replay(*words, "longest_s=100", jobs=(LONG, middle))
+    assert found.suspending.thrown == 1
+    assert finish_s(found, "long") == 1032 + 500 + 100 + 3000 + lost_s
+    assert replay(*words, jobs=(LONG, middle)).suspending.thrown == 0
+
+
+def test_a_host_without_memory_throws_the_last_one_back() -> None:
+    """320 GB were moved, and 10 GPUs take 20 GB each: 8 of the job that is out, 2 of its guest."""
+    assert replay("preempt=suspend", "job_gb=20", "host_gb=519").suspending.thrown == 1
+    assert replay("preempt=suspend", "job_gb=20", "host_gb=520").suspending.thrown == 0
+
+
+def test_the_default_policy_suspends_at_boundaries() -> None:
+    """The guest waits for a move and not for a save, at the end of the first term."""
+    short = SHORT.__class__(job_id="short", submit_time_s=100, num_gpus=2, duration_s=120)
+    found = replay("suspend=cheaper", "min_run=off", policy="dlq", jobs=(LONG, short))
+    assert found.suspending.count == 1
+
+
 def test_a_gang_over_two_nodes_saves() -> None:
     wide = TraceJob(job_id="long", submit_time_s=0, num_gpus=16, duration_s=4000)
     (settings,) = read_settings(["srtf"], [*WORLD, "preempt=suspend"])

@@ -88,9 +88,11 @@ class ServedFirst(NamedTuple):
             make_room(allocator, self.yielding)
             leave(allocator, {key: key.job_id for key in self.anew})
             allocator.outcome.told.update({key.job_id: told for key, told in self.anew.items()})
-        leave_behind(allocator, () if self.waiting else self.overdue)
+        if allocator.cluster.seated:
+            leave_behind(allocator, () if self.waiting else self.overdue)
         if self.floor is None:
-            serve_all(allocator, self.waiting, self.profiling)
+            if self.waiting or self.profiling is not None:
+                serve_all(allocator, self.waiting, self.profiling)
         else:
             from dlq_master.policy.partition.reserved.queue_floor import serve_beside_floor
 

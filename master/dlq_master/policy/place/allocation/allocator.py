@@ -38,6 +38,10 @@ class Allocator(Protocol):
     def keep(self, priority: int, block: RunningBlock) -> None:
         """The turn of these running jobs. Jobs stay that no other job has outranked."""
 
+    def bar(self, rank: tuple[float, float]) -> None:
+        """The turn of the suspended jobs up to this priority and position: nobody whose turn comes
+        later gets their GPUs."""
+
     def serve(self, priority: int, head: Head) -> bool:
         """The turn of this waiting job: it starts, or GPUs are kept for it. False: its shape fits
         nowhere any more."""
@@ -49,6 +53,8 @@ class Allocator(Protocol):
 def walk(allocator: Allocator) -> Outcome:
     """The jobs that start, the jobs that leave, and the jobs for which GPUs are kept."""
     _serve(allocator)
+    if allocator.lineup.out:
+        allocator.bar(_LAST)
     allocator.finish()
     return allocator.outcome
 
@@ -56,15 +62,20 @@ def walk(allocator: Allocator) -> Outcome:
 def _serve(allocator: Allocator) -> None:
     waiting = allocator.lineup.waiting.by_priority
     closed: set[Shape] = set()
+    out = allocator.lineup.out
     for priority in allocator.priorities():
         heap = heads(waiting.get(priority, _NOBODY), closed, allocator.widest())
         for member in line(heap, allocator.blocks(priority, apart=bool(heap)), closed):
             if isinstance(member, RunningBlock):
                 allocator.keep(priority, member)
-            elif not allocator.serve(priority, member):
+                continue
+            if out:
+                allocator.bar((priority, member[0]))
+            if not allocator.serve(priority, member):
                 closed.add(member[2])
             elif allocator.spent:
                 return
 
 
+_LAST = (float("inf"), float("inf"))
 _NOBODY: dict[Shape, Fifo] = {}

@@ -26,6 +26,7 @@ class Counts:
 
     __slots__ = (
         "at_once",
+        "barred",
         "cluster",
         "left",
         "lineup",
@@ -58,6 +59,7 @@ class Counts:
             for gpu_type, pool in cluster.capacity.open.items()
         }
         self.served: list[tuple[JobId, str, Shape]] = []
+        self.barred: list[int] = []  # of each suspended job so far: how many were served before
 
     walked = walk
 
@@ -84,6 +86,15 @@ class Counts:
             if job_id not in self.pinned.job_ids:
                 self._keep_one(job_id)
 
+    def bar(self, rank: tuple[float, float]) -> None:
+        """The free GPUs to which suspended jobs come back are counted in."""
+        out, free = self.lineup.out, self.cluster.capacity.free
+        while len(self.barred) < len(out) and out[len(self.barred)][:2] <= rank:
+            for gpu_type, parts in out[len(self.barred)].parts.items():
+                masks = free[gpu_type].masks
+                self.left[gpu_type] -= sum([(mask & masks[at]).bit_count() for at, mask in parts])
+            self.barred.append(len(self.served))
+
     def serve(self, priority: int, head: Head) -> bool:
         """It is counted in."""
         _, job_id, shape, _ = head
@@ -105,7 +116,11 @@ class Counts:
                 held = capacity.parts(self.cluster.attempts[key].lease.allocation)
                 for gpu_type, parts in usable(capacity, held):
                     free[gpu_type].give(parts)
-        for job_id, gpu_type, shape in self.served:
+        out = list(zip(self.barred, self.lineup.out, strict=False))
+        for at, (job_id, gpu_type, shape) in enumerate(self.served):
+            while out and out[0][0] <= at:
+                for kind, parts in out.pop(0)[1].parts.items():
+                    free[kind].take(parts)
             found = self.placement.find(free[gpu_type], shape)
             if found is None:
                 outcome.claims[job_id] = False

@@ -16,7 +16,7 @@ from typing import NamedTuple, Protocol, TypeVar
 from dlq_master.model.cluster.cluster import Cluster
 from dlq_master.model.ids import AttemptKey, JobId
 from dlq_master.model.jobs.job import Job
-from dlq_master.model.nodes.free_gpus import Parts, Pool
+from dlq_master.model.nodes.free_gpus import Part, Parts, Pool
 from dlq_master.model.resources import Request, Shape, indices
 from dlq_master.policy.place import consolidate
 from dlq_master.policy.place.allocation.outcome import Outcome
@@ -163,6 +163,8 @@ class Grouped:
         """GPUs of one type for this base or inelastic job: its preferred type, if it names one,
         else the type with the best servers left.
         """
+        if not self._cluster.own.foreign:
+            return self._on_own(shape)
         elastic = self._cluster.elastic(self._cluster.jobs[job_id])
         every = [it for _, it in shape.of_types(self._capacities) if shape.gpus <= it.free.total]
         find = self._placement.find
@@ -172,6 +174,17 @@ class Grouped:
             found = self.groups.place(capacities, lambda pool: find(pool, shape), elastic=elastic)
             if found is not None:
                 return found
+        return None
+
+    def _on_own(self, shape: Shape) -> _Found | None:
+        """The same where nothing is lent: all servers are alike good."""
+        find = self._placement.find
+        for _, type_capacity in shape.of_types(self._capacities):
+            free = type_capacity.free
+            if shape.gpus <= free.total and free.total:
+                parts = find(free, shape)
+                if parts is not None:
+                    return type_capacity, parts
         return None
 
     def finish(self) -> None:
@@ -200,7 +213,7 @@ class Grouped:
         if len(made) < len(chosen):
             _give(made)
             made = before
-            for type_capacity, parts in made.values():
+            for type_capacity, parts in _together(made):
                 type_capacity.take(parts)
         for job_id, parts in chosen.items():
             chosen[job_id] = made[job_id][1]
@@ -211,6 +224,9 @@ class Grouped:
         return not (outcome.claims or outcome.withheld or outcome.floor)
 
     def _stock_of(self, parts: Parts) -> TypeCapacity:
+        if len(self._capacities) == 1:
+            (only,) = self._capacities.values()
+            return only
         total, (first, *_) = self._cluster.capacity.total, parts
         return next(
             type_capacity
@@ -220,5 +236,13 @@ class Grouped:
 
 
 def _give(found: Mapping[JobId, _Found]) -> None:
-    for type_capacity, parts in found.values():
+    for type_capacity, parts in _together(found):
         type_capacity.give_free(parts)
+
+
+def _together(found: Mapping[JobId, _Found]) -> Iterable[_Found]:
+    """All parts of each capacity in one."""
+    lists: dict[int, tuple[TypeCapacity, list[Part]]] = {}
+    for type_capacity, parts in found.values():
+        lists.setdefault(id(type_capacity), (type_capacity, []))[1].extend(parts)
+    return [(type_capacity, tuple(parts)) for type_capacity, parts in lists.values()]

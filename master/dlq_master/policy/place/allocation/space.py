@@ -36,6 +36,7 @@ class Space:
 
     __slots__ = (
         "_again",
+        "_barred",
         "_goes_on",
         "balance",
         "blocking",
@@ -74,6 +75,8 @@ class Space:
         # node is now the tightest of all.
         chooses = self.grouped is not None and bool(cluster.own.foreign)
         self._goes_on = placement.tightest and not placement.balances and not chooses
+        self._goes_on = self._goes_on and not lineup.out
+        self._barred = 0  # suspended jobs whose turn has come
         if capacity.soon:
             for gpu_type, parts in usable(capacity, capacity.soon_parts()):
                 self.capacities[gpu_type].give_later(parts)
@@ -97,6 +100,14 @@ class Space:
 
     def keep(self, priority: int, block: RunningBlock) -> None:
         """Nobody's GPUs are in question."""
+
+    def bar(self, rank: tuple[float, float]) -> None:
+        """GPUs to which suspended jobs come back are no longer free, nor left by others."""
+        out = self.lineup.out
+        while self._barred < len(out) and out[self._barred][:2] <= rank:
+            for gpu_type, parts in out[self._barred].parts.items():
+                self.capacities[gpu_type].bar(parts)
+            self._barred += 1
 
     def serve(self, priority: int, head: Head) -> bool:
         """It starts, claims or reserves."""
@@ -146,8 +157,7 @@ class Space:
         pools = {
             gpu_type: type_capacity.free for gpu_type, type_capacity in self.capacities.items()
         }
-        fixed = set(self.outcome.outranked.values())
-        batch = PlacementBatch(self.cluster, self.placement)
+        batch, fixed = PlacementBatch(self.cluster, self.placement), self._fixed()
         for gpu_type, moved, told in batch.arrange(pools, self.outcome.chosen, fixed):
             self._exchange(self.capacities[gpu_type], moved)
             self.outcome.told.update(dict.fromkeys(moved, told))
@@ -170,7 +180,7 @@ class Space:
             if type_capacity.free.total == left and mask.bit_count() >= shape.gpus:
                 self._again = shape, node, left - shape.gpus, type_capacity
                 return type_capacity, (make_part((node, lowest(mask, shape.gpus))),)
-        found = self._find(head)
+        found = self._find_beside(head) if self.lineup.out else self._find(head)
         if found is not None and found[0].free.traits.doubted:
             self._tell_doubt(head, *found)
         if found is not None and self._goes_on and len(found[1]) == 1:
@@ -195,6 +205,21 @@ class Space:
                 names = ", ".join(pool.node_ids[ordinal] for ordinal in indices(nodes))
                 self.outcome.told[job_id] = words.format(names)
                 return
+
+    def _find_beside(self, head: Head) -> tuple[TypeCapacity, Parts] | None:
+        """GPUs to which no suspended job comes back, where these are enough; else any."""
+        spared: list[tuple[TypeCapacity, Parts]] = []
+        for out in self.lineup.out[self._barred :]:
+            for gpu_type, parts in out.parts.items():
+                type_capacity = self.capacities[gpu_type]
+                masks = type_capacity.free.masks
+                there = tuple([make_part((node, mask & masks[node])) for node, mask in parts])
+                type_capacity.take(there)
+                spared.append((type_capacity, there))
+        found = self._find(head)
+        for type_capacity, there in spared:
+            type_capacity.give_free(there)
+        return self._find(head) if found is None and spared else found
 
     def _find(self, head: Head) -> tuple[TypeCapacity, Parts] | None:
         _, job_id, shape, _ = head
@@ -241,8 +266,7 @@ class Space:
     def _make_room(self, head: Head) -> tuple[TypeCapacity, Parts] | None:
         """It fits if those that start in this plan are packed otherwise."""
         shape, chosen = head[2], self.outcome.chosen
-        fixed = set(self.outcome.outranked.values())
-        batch = PlacementBatch(self.cluster, self.placement)
+        batch, fixed = PlacementBatch(self.cluster, self.placement), self._fixed()
         for gpu_type, type_capacity in shape.of_types(self.capacities) if chosen else ():
             found = batch.make_room(gpu_type, type_capacity.free, shape, chosen, fixed)
             if found is not None:
@@ -252,6 +276,19 @@ class Space:
                 self.outcome.told.update(dict.fromkeys((head[1], *moved), told))
                 return type_capacity, parts
         return None
+
+    def _fixed(self) -> set[JobId]:
+        """Starting jobs that keep the GPUs chosen for them: others leave for just these, or
+        suspended jobs, behind which others stand, come back to them.
+        """
+        fixed = set(self.outcome.outranked.values())
+        for out in self.lineup.out:
+            for parts in out.parts.values():
+                own = dict(parts)
+                for job_id, chosen in self.outcome.chosen.items():
+                    if any(mask & own.get(node, 0) for node, mask in chosen):
+                        fixed.add(job_id)
+        return fixed
 
     def _exchange(self, type_capacity: TypeCapacity, moved: Mapping[JobId, Parts]) -> None:
         chosen = self.outcome.chosen

@@ -19,12 +19,13 @@ class TypeCapacity:
     in it the nodes that have changed since it last looked.
     """
 
-    __slots__ = ("_own", "_soon", "followers", "free", "later")
+    __slots__ = ("_own", "_soon", "barred", "followers", "free", "later")
 
     def __init__(self, free: Pool) -> None:
         self.free = free
         self.later = free
         self.followers: list[set[int]] = []
+        self.barred: dict[int, int] = {}  # given to nobody any more, also if others leave them
         self._own = False
         self._soon: Pool | None = None  # what `later` has beyond `free`; made when first asked for
 
@@ -39,8 +40,23 @@ class TypeCapacity:
         if self.followers:
             self._tell(parts)
 
+    def bar(self, parts: Parts) -> None:
+        """Nobody whose turn comes later gets these GPUs, be they free now or left by others."""
+        for ordinal, mask in parts:
+            self.barred[ordinal] = self.barred.get(ordinal, 0) | mask
+        self.take(parts)
+
+    def unbarred(self, parts: Parts) -> Parts:
+        """Of these GPUs those that others may have."""
+        if not self.barred:
+            return parts
+        barred = self.barred
+        left = [make_part((node, mask & ~barred.get(node, 0))) for node, mask in parts]
+        return tuple([part for part in left if part.mask])
+
     def give_free(self, parts: Parts) -> None:
         """Somebody leaves these GPUs at once."""
+        parts = self.unbarred(parts)
         self._own_free().give(parts)
         if self.later is not self.free:
             self.later.give(parts)
@@ -49,6 +65,7 @@ class TypeCapacity:
 
     def give_later(self, parts: Parts) -> None:
         """Somebody will leave these GPUs."""
+        parts = self.unbarred(parts)
         if self.later is self.free:
             self.later = self.free.copy()
         self.later.give(parts)

@@ -14,6 +14,8 @@ class Selects(StrEnum):
     """The jobs that may get SLO leases."""
 
     GUARANTEED = "guaranteed"  # whose deadline has been promised, and nobody else
+    # Also who would be late in any other slots, if promises leave these (partition.last_chances)
+    LAST_CHANCE = "last-chance"
     ALL = "all"  # also who has a deadline that may still be made, if that breaks no promise
 
 

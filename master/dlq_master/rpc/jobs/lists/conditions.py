@@ -19,7 +19,7 @@ from dlq_master.control.read_model.published import Published
 from dlq_master.control.stimuli import Caller
 from dlq_master.model.attempts.attempt import LIVE, PROFILING
 from dlq_master.model.jobs.job import ENDED, Job, JobState, shown_state
-from dlq_master.rpc.jobs.visible import HIDDEN, NAMED, may_list, sees_block
+from dlq_master.rpc.jobs.visible import HIDDEN, NAMED, may_list, others_for, sees_block
 from dlq_master.store.batch import PastJobs
 from dlq_master.store.list_order import has_type, has_words
 
@@ -77,7 +77,7 @@ def eyes_of(caller: Caller, read: Published) -> Hashable:
     """Callers with equal eyes see the same of all jobs."""
     if caller.sees_all:
         return ()
-    return caller.name, caller.person, caller.since_s, read.others_shown
+    return caller.name, caller.person, caller.since_s, others_for(read, caller)
 
 
 def _of_fields(asked: PastJobs) -> list[Condition]:
@@ -118,7 +118,7 @@ def _of_ends(asked: PastJobs, *, living: bool) -> list[Condition]:
 
 def _of_words(asked: PastJobs, caller: Caller, read: Published) -> list[Condition]:
     gpu_type, words, sees = asked.gpu_type, asked.words, caller.may_see
-    named = read.others_shown == NAMED
+    named = others_for(read, caller) == NAMED
     found = []
     if gpu_type:
         found.append(
@@ -135,7 +135,7 @@ def _of_words(asked: PastJobs, caller: Caller, read: Published) -> list[Conditio
 
 
 def _visible(caller: Caller, read: Published, *, own_only: bool) -> Condition:
-    if own_only or read.others_shown == HIDDEN:
+    if own_only or others_for(read, caller) == HIDDEN:
         return Condition(caller.may_see, lambda block: sees_block(caller, block))
     return Condition(
         lambda job: may_list(read, caller, job),

@@ -20,7 +20,7 @@ from dlq_master.rpc.calls.reads import Breathe
 from dlq_master.rpc.jobs.lists.conditions import ENDED_STATES, conditions_of, eyes_of, known_state
 from dlq_master.rpc.jobs.lists.places import is_hidden, order_of
 from dlq_master.rpc.jobs.lists.selection import JobSelection
-from dlq_master.rpc.jobs.visible import HIDDEN, NAMED, jobs_named
+from dlq_master.rpc.jobs.visible import HIDDEN, NAMED, jobs_named, others_for
 from dlq_master.rpc.specs.intake import node_id_of, search_words
 from dlq_master.store.batch import PastJobs
 from dlq_master.store.list_order import ListOrder, Rank
@@ -149,7 +149,7 @@ def _listed_user(request: wire.ListJobsRequest, caller: Caller, read: Published)
 
 def _check_others(request: wire.ListJobsRequest, caller: Caller, read: Published) -> None:
     """PermissionDenied for what a user may not list of others."""
-    known = read.others_shown
+    known = others_for(read, caller)
     if known == HIDDEN or (request.user != "*" and known != NAMED):
         raise PermissionDenied(
             "other people's jobs are for operators", user=caller.name, needs="operator"

@@ -7,9 +7,9 @@ import pytest
 
 from dlq_common.errors import DlqError, QuotaExceeded, TryAgain
 from dlq_master.control.config import JobsConfig, MasterConfig
-from dlq_master.control.jobs.submit_rates import MOST_BUCKETS, SubmitRates
-from dlq_master.control.stimuli import AskedArray, Caller
-from support.master_harness import Master, config_of
+from dlq_master.control.jobs.submit_rates import MOST_BUCKETS, SubmitRates, tokens_of
+from dlq_master.control.stimuli import AskedArray, Caller, SubmitMany
+from support.master_harness import ALICE, Master, config_of
 
 Masters = Callable[..., Master]
 BOB = Caller("bob", "user")
@@ -136,3 +136,19 @@ def test_a_user_can_see_how_many_more_are_taken_before_it_is_met(masters: Master
     assert limits("bob", master.clock.now_s()) == (3, 2.0)
     master.clock.advance(60.0)
     assert limits("alice", master.clock.now_s()) == (2, 2.0), "no more than may live at once"
+
+
+def test_a_large_script_counts_as_many_jobs(masters: Masters) -> None:
+    """Specs are kept for good: a user would fill the master's disk with scripts of 4 MiB."""
+    assert [tokens_of(1, bytes(size)) for size in (0, 65_536, 65_537)] == [1, 1, 2]
+    assert [tokens_of(9, bytes(size)) for size in (0, 4 << 20)] == [9, 64]
+    master = masters(limited(rate=1.0, burst=100))
+    asks = [replace(master.submission(), spec=bytes(4 << 20)) for _ in range(4)]
+    first, second = master.turn(*asks[:2])
+    assert not isinstance(first, DlqError)
+    assert isinstance(second, TryAgain)
+    assert second.metadata["retry_after_s"] == "28"
+    assert "64 KiB of a spec count as one" in second.what
+    master.clock.advance(64.0)
+    both = SubmitMany(caller=ALICE, request_id="many", asks=tuple(asks[2:]))
+    assert [isinstance(each, TryAgain) for each in master.ask(both)] == [False, True]

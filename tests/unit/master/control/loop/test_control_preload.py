@@ -51,7 +51,7 @@ def test_a_master_starts_without_libraries_for_numbers_or_terminals(loaded: set[
 
 def test_a_master_starts_with_few_modules(loaded: set[str]) -> None:
     """Each costs a millisecond and 50 KB."""
-    assert len(loaded) < 1_100
+    assert len(loaded) < 1_110
 
 
 def test_whatever_a_turn_or_a_call_imports_late_is_there_when_the_master_serves(

@@ -14,7 +14,9 @@ def promised(job_id: int, gpus: int, run_s: float, due_s: float) -> Job:
 
 def a_world(*others: Job, policy: str = "dlq") -> World:
     """One node; job 1 is to end 5 s before slot 1 begins, and its 4 GPUs are others' then."""
-    world = World(policy, 1, None, margin="0", be_floor="0", guarantee="fitting")
+    world = World(
+        policy, 1, None, margin="0", be_floor="0", guarantee="fitting", select="guaranteed"
+    )
     world.submit(promised(1, 4, 1190.0, 3700.0)).at(5.0)
     world.submit(*others).at(10.0)
     return world.submit(a_job(3, 4, duration_estimate_s=1e5)).at(30.0)

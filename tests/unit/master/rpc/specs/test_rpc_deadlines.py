@@ -15,6 +15,7 @@ from dlq_master.control.deadlines.risks import Risk
 from dlq_master.control.stimuli import SAME, AskedDeadline
 from dlq_master.model.estimates.estimate import Basis, Unmeasured
 from dlq_master.model.ids import JobId
+from dlq_master.model.jobs.band import Band
 from dlq_master.model.jobs.job import Alternative, Job, JobState, RunRules
 from dlq_master.model.jobs.reward import soft
 from dlq_master.model.resources import Request
@@ -157,6 +158,12 @@ def test_a_refusal_says_what_was_asked_and_what_there_is(
 ) -> None:
     told = promise_message(a_job(verdict=ground, alternative=instead), None, 1100.0, offered=True)
     assert words in told.detail
+
+
+def test_a_refused_job_that_has_slots_is_told_so() -> None:
+    job = a_job(verdict="worth", band=Band.SLO, state=JobState.QUEUED)
+    told = promise_message(job, None, 1100.0, offered=True)
+    assert told.detail.endswith("; it has this slot, which no promise needs")
 
 
 @pytest.mark.parametrize(

@@ -74,6 +74,20 @@ def test_a_spec_says_that_its_program_saves_by_naming_anything_of_it() -> None:
     assert intake.submit_stimulus(request, ALICE).rules.saves
 
 
+def test_a_checkpoint_to_begin_from_needs_a_directory_and_no_marker() -> None:
+    request = _submission()
+    request.spec.checkpoint.resume_from = "/ckpt/17/1/step-3"
+    for directory, marker in (("", ""), ("/ckpt", "*/done")):
+        request.spec.checkpoint.directory, request.spec.checkpoint.marker = directory, marker
+        with pytest.raises(InvalidRequest):
+            intake.submit_stimulus(request, ALICE)
+    request.spec.checkpoint.ClearField("marker")
+    assert intake.submit_stimulus(request, ALICE).rules.saves
+    request.spec.checkpoint.resume_from = "17/1"
+    with pytest.raises(InvalidRequest):
+        intake.submit_stimulus(request, ALICE)
+
+
 def test_a_begin_counted_from_now_does_not_make_another_submission() -> None:
     first, again = _submission(), _submission()
     first.spec.begin_time.seconds = 1_900_000_000

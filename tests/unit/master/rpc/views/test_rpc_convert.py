@@ -183,6 +183,16 @@ def test_a_launch_says_everything_and_the_masters_epoch_beside_the_fence() -> No
     assert command.launch.time_left_duration.seconds == 30
 
 
+def test_a_launch_begins_from_a_named_checkpoint_as_long_as_there_is_no_own_one() -> None:
+    spec = job_pb2.JobSpec(command=["a"])
+    spec.checkpoint.directory, spec.checkpoint.resume_from = "/s/run", "/s/run/17/1/step-3"
+    first = replace(_launch(None), spec=spec.SerializeToString())
+    assert commands.launch_message(first, PLACES).resume_from == "/s/run/17/1/step-3"
+    later = replace(first, resume_from="/s/run/9/1/step-7")
+    assert commands.launch_message(later, PLACES).resume_from == "/s/run/9/1/step-7"
+    assert commands.launch_message(replace(first, trial=True), PLACES).resume_from == ""
+
+
 def test_a_launch_names_the_queue_that_the_job_is_in() -> None:
     assert (
         commands.launch_message(replace(_launch(None), queue="high"), PLACES).spec.queue == "high"

@@ -1,0 +1,53 @@
+"""When a waiting job moves on by itself, so that it never goes to and fro: pure.
+
+A move costs the job its place in line, and offers are forecasts. So it moves only where the gain is
+plain, and each move makes it rest longer before the next one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import inf
+
+from dlq_broker.handover import HandOver, HandOverState
+from dlq_broker.offers import ClusterOffer
+
+# The least gain: so many seconds, and this share of the time that is left at its own cluster.
+LEAST_GAIN_S = 600.0
+LEAST_GAIN_SHARE = 0.25
+# After its first move a job rests so long, and after each further one twice as long as before.
+REST_S = 3_600.0
+
+
+def is_plain_gain(own: ClusterOffer | None, other: ClusterOffer, now_s: float) -> bool:
+    """Whether another cluster would end the job so much earlier. Without ends, starts are compared.
+
+    `own`: the offer for the job where it waits; None: its cluster is silent or makes none, and the
+    job stays. One without a forecast is worse than any other.
+    """
+    if own is None:
+        return False
+    own_s, other_s = own.likely_end_s, other.likely_end_s
+    starts_s = (own.likely_start_s, other.likely_start_s)
+    if inf in (own_s, other_s) and inf not in starts_s:
+        own_s, other_s = starts_s
+    if other_s == inf:
+        return False
+    least_s = max(LEAST_GAIN_S, LEAST_GAIN_SHARE * (own_s - now_s))
+    return own_s == inf or own_s - other_s >= least_s
+
+
+def rests_until_s(hands: Sequence[HandOver], name: str) -> float:
+    """The instant up to which the job of this global name rests, by the records of its moves; 0:
+    it does not rest.
+    """
+    moved, latest_s = 0, 0.0
+    placed = {
+        hand.global_name: hand
+        for hand in hands
+        if hand.state is HandOverState.PLACED and hand.moving is not None
+    }
+    while (hand := placed.pop(name, None)) is not None and hand.moving is not None:
+        moved, latest_s = moved + 1, latest_s or hand.made_s
+        name = hand.moving.global_name
+    return latest_s + REST_S * 2.0 ** (moved - 1) if moved else 0.0
