@@ -59,7 +59,7 @@ class FollowingAgent:
     async def live(self) -> None:
         """Session after session, until it is cancelled."""
         while True:
-            with suppress(aio.AioRpcError):
+            with suppress(aio.AioRpcError, asyncio.InvalidStateError):
                 await self._session()
             self.connected = False
             await asyncio.sleep(random.uniform(*AGAIN_S))

@@ -1,7 +1,7 @@
 """The read model: the state of the last commit. Readers look here and nowhere else."""
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from dlq_master.control.attempts.idleness import Activity
@@ -142,11 +142,7 @@ class Published:
     def publish(self, batch: Batch) -> None:
         """Show what this batch has written."""
         self.flow.publish(batch, self._jobs, self._attempts, self._nodes, self._machines)
-        for job in batch.jobs:
-            before = self._jobs.get(job.job_id)
-            if job.steps or (before is not None and before.steps):
-                self._promise_index.change(job)
-            self._counted.put(job)
+        self._put_jobs(batch.jobs)
         for attempt in batch.attempts:
             self._put_attempt(attempt)
         known = self.living_tally.known
@@ -253,6 +249,13 @@ class Published:
     def forget(self, job_id: JobId) -> None:
         """An ended job has left memory; from now on it is read from the disk."""
         self._counted.forget(job_id)
+
+    def _put_jobs(self, jobs: Iterable[Job]) -> None:
+        for job in jobs:
+            before = self._jobs.get(job.job_id)
+            if job.steps or (before is not None and before.steps):
+                self._promise_index.change(job)
+            self._counted.put(job)
 
     def _count_living(self, job_id: JobId) -> None:
         """Keep the numbers of jobs that hold GPUs."""
