@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -79,6 +80,22 @@ async def test_the_former_owner_is_refused_at_the_next_call_and_nobody_else(host
     through_a_page = ActsFor("alice").metadata()
     assert await refusal(host.listing("portal", *through_a_page, role=Role.WEB)) is OUT
     assert await refusal(host.listing("bob")) is OK
+
+
+async def test_a_guest_of_a_reused_account_is_refused_too(
+    host: Host, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Their name is not that of their account."""
+    published = host.house.control.published
+    alice = published.user("alice")
+    assert alice is not None
+    guest = replace(alice, name="ann@orga", account="alice")
+    monkeypatch.setattr(published, "users", lambda: iter([guest]))
+    await host.groups.refresh_all()
+    assert not host.groups.refusal(guest)
+    host.accounts.names[1001] = "eve"
+    await host.groups.refresh_all()
+    assert "is eve" in host.groups.refusal(guest)
 
 
 async def test_an_open_stream_ends_at_once(host: Host) -> None:

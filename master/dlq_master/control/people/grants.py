@@ -118,7 +118,7 @@ def revoke(turn: Turn, ask: RevokeGrant) -> GrantRevoked | Done[GrantRevoked]:
     grant = grant._replace(state=GrantState.REVOKED, reason=ask.reason)
     _set_team(turn, grant)
     turn.put(people.grants, grant)
-    ended = [job for job in _jobs(turn, grant) if not _is_leaving(turn, job)]
+    ended = list(_jobs(turn, grant))
     for job in ended:
         cause = f"the grant of {grant.organisation} was revoked"
         turn.step_job(job.job_id, on_job.Cancelled(), actor=ask.caller.actor, cause=cause)
@@ -191,6 +191,10 @@ def keep(turn: Turn, ask: KeepGrant) -> Done[HeldGrant]:
     rows, held = turn.state.people.held_grants, ask.held
     before = rows.get(held.serial)
     twin = [one for one in rows.values() if one.organisation == held.organisation]
+    if before is not None and before.ca != held.ca:  # its lender has chosen the serial
+        raise AlreadyExists(
+            f"{held.serial} is a grant of {before.organisation}", hint="revoke that one first"
+        )
     if before is None and any(one.until_s > turn.now_s and one.ca != held.ca for one in twin):
         raise AlreadyExists(
             f"{held.organisation} is the word for another organisation", hint="choose one: --as"
@@ -277,9 +281,15 @@ def period_of(grant: GivenGrant, now_s: float) -> tuple[int, int]:
 
 
 def held_of(rows: Iterable[HeldGrant], word: str) -> HeldGrant:
-    """The grant that was got with this serial, or from the organisation of this word. NotFound."""
-    for one in rows:
-        if word in (one.serial, one.organisation):
+    """The grant that was got from the organisation of this word, or else with this serial: that
+    its lender has chosen. NotFound.
+    """
+    known = list(rows)
+    for one in known:
+        if word == one.organisation:
+            return one
+    for one in known:
+        if word == one.serial:
             return one
     raise NotFound(f"there is no grant {word}", kind="grant", id=word)
 

@@ -203,15 +203,11 @@ class Cluster:
 
     def relearn_from(self, other: Cluster) -> None:
         """Know what `other` knows and nothing else. It has the same ordering, and no jobs."""
-        learned = self.learned
         self.history, self.costs = other.history, other.costs
         self.first_steps, self.ran = other.first_steps, other.ran
         self.slowdowns, self.offers, self.shares = other.slowdowns, other.offers, other.shares
         self.profiling.remember(other.profiling.remembered)
-        if self.learned != learned:
-            self.key = other.key
-            if self.key is not None:
-                self.waiting.resort(lambda job_id: self.stands(self._jobs[job_id]))
+        self._place_all()
 
     def reposition(self) -> None:
         """Hand out positions as a cluster that has seen the present jobs alone."""

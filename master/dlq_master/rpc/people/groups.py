@@ -213,7 +213,7 @@ class Groups:
     def _give_up(self, user: User, why: str) -> None:
         self._say(user, why)
         if self._others.get((user.host_name, user.uid)) != why:
-            self._others[user.name, user.uid] = why
+            self._others[user.host_name, user.uid] = why
             self._lost()
 
     def _say(self, user: User, why: str) -> None:

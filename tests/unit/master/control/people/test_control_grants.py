@@ -19,6 +19,7 @@ from dlq_common.errors import (
     Unsatisfiable,
 )
 from dlq_master.control.config import QueueConfig
+from dlq_master.control.people.grants import held_of
 from dlq_master.control.stimuli import (
     AdmitGuest,
     Caller,
@@ -268,6 +269,20 @@ def test_a_revoked_grant_ends_its_jobs_and_no_others(masters: Masters) -> None:
         master.ask(RevokeGrant(caller=ROOT, request_id="r2", serial="bb", reason=""))
 
 
+def test_a_job_that_makes_way_just_now_is_ended_with_its_grant(masters: Masters) -> None:
+    """It would wait for ever, and start under the next grant."""
+    master = a_master(masters)
+    make(master, limits={"gpu_hours": 10.0, "period_days": 1})
+    ann = guest(master)
+    job = master.submit(2, caller=ann)
+    master.tick(1.0)
+    assert used(master, 10 * HOUR_S)
+    assert master.attempt(job.job_id).state is AttemptState.PAUSING
+    done = master.ask(RevokeGrant(caller=ROOT, request_id="r1", serial="aa01", reason="over"))
+    assert done.cancelled == 1
+    assert master.job(job.job_id).state is JobState.CANCELLED
+
+
 def test_a_grant_is_replaced_under_running_jobs(masters: Masters) -> None:
     master = a_master(masters)
     make(master)
@@ -347,3 +362,16 @@ def test_a_newer_statement_replaces_an_older_one_and_never_the_other_way(
     done = master.ask(RevokeGrant(caller=ROOT, request_id="", serial="roof", reason=""))
     assert done.grant.serial == "cc01"
     assert not master.state.people.held_grants
+
+
+def test_no_lender_takes_the_place_of_another_one(masters: Masters) -> None:
+    """A lender chooses the serial of a grant, and may choose that of another one, or its word."""
+    master = a_master(masters)
+    roof = HeldGrant("cc01", "roof", "PEM", "roof:7321", "orga", GrantLimits(4, ("low",)), 0.0, 9e9)
+    evil = roof._replace(organisation="evil", ca="PEM of evil", join_address="evil:7321")
+    master.ask(KeepGrant(caller=ROOT, request_id="", held=roof))
+    with pytest.raises(AlreadyExists, match="a grant of roof"):
+        master.ask(KeepGrant(caller=ROOT, request_id="", held=evil))
+    master.ask(KeepGrant(caller=ROOT, request_id="", held=evil._replace(serial="roof")))
+    for rows in ([roof, evil._replace(serial="roof")], [evil._replace(serial="roof"), roof]):
+        assert held_of(rows, "roof") == roof

@@ -146,3 +146,29 @@ def test_a_job_that_comes_back_stands_where_it_belongs_now() -> None:
     cluster.put_job(cluster.jobs[JobId(1)]._replace(queued_since_s=2 * STRIDE_S))
     assert _firsts(cluster) == [2]
     _hold(cluster)
+
+
+@pytest.mark.parametrize("settings", [{}, UNKNOWN, SHARED])
+@given(st.lists(jobs, unique_by=lambda job: job.job_id), learned)
+def test_a_cluster_that_knows_what_another_one_has_learned_has_its_order(
+    settings: dict[str, str], waiting: list[Job], lesson: tuple[float, float]
+) -> None:
+    """A standby puts jobs first, and learns then."""
+    ordering = build("dlq", settings).ordering
+    leader, ahead, taught = (Cluster(ordering, Terms()) for _ in range(3))
+    base, step = lesson
+    for cluster in (leader, taught):
+        for at in range(FEW * 2):
+            cluster.history.add(base + step * at)
+        cluster.know()
+    for cluster in (leader, ahead):
+        for job in waiting:
+            cluster.put_job(job)
+    ahead.relearn_from(taught)
+    assert _order(ahead) == _order(leader)
+    _hold(ahead)
+
+
+def _order(cluster: Cluster) -> list[JobId]:
+    lines = cluster.waiting.by_priority.values()
+    return [job_id for each in lines for line in each.values() for job_id in line]
