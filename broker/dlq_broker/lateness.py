@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from dlq_broker.doors import JobWait, WaitState
 from dlq_broker.handover import HandOver, HandOverState
-from dlq_broker.offers import ClusterOffer, OfferAnswer
+from dlq_broker.offers import ClusterOffer, OfferAnswer, believable
 
 # A minute more or less is no error: no forecast is better, and an empty cluster foretells 0 s.
 _SLACK_S = 60.0
@@ -78,5 +78,6 @@ def lowered(answer: OfferAnswer, late: StartLateness, now_s: float) -> OfferAnsw
         return answer
     wait_s = max(0.0, answer.told_start_s - now_s)
     late_s = (wait_s + _SLACK_S) * (late.factor - 1.0)
-    # Less than the slack is within the precision of every forecast.
-    return answer._replace(late_s=late_s, late_jobs=late.jobs) if late_s >= _SLACK_S else answer
+    if late_s < _SLACK_S:  # within the precision of every forecast
+        return answer
+    return believable(answer._replace(late_s=late_s, late_jobs=late.jobs))

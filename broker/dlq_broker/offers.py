@@ -76,6 +76,16 @@ class NoOffer(NamedTuple):
 OfferAnswer = ClusterOffer | NoOffer
 
 
+def believable(offer: ClusterOffer) -> ClusterOffer:
+    """Without the verdict on a deadline that it would miss by its own end, counted late and with
+    the way of its data: the cluster has judged without both.
+    """
+    due_s = offer.promised_s
+    if offer.promise != GUARANTEED or due_s is None or offer.likely_end_s <= due_s:
+        return offer
+    return offer._replace(promise="", promised_s=None)
+
+
 def answer_facts(answer: OfferAnswer) -> dict[str, Any]:
     """An answer as JSON has it: null for what is unknown, or later than was looked ahead."""
     if isinstance(answer, NoOffer):

@@ -36,11 +36,13 @@ from dlq_broker.offers import (
 )
 from dlq_client.line.connection import CALL_DEADLINE_S, Connection
 from dlq_client.line.errors import did_nothing, from_rpc_error, is_lost
-from dlq_common.errors import DlqError, InternalError, Unavailable
+from dlq_common.errors import DlqError, InternalError, TryAgain, Unauthenticated, Unavailable
 from dlq_common.text.wire import from_timestamp, to_duration
 
 # Of the bound, so much is for the way there and back.
 _WAY_SHARE = 0.1
+# Refusals that say nothing about the job: a later try may be answered.
+_NOT_NOW = (InternalError, TryAgain, Unauthenticated)
 
 
 class WireCluster:
@@ -133,7 +135,7 @@ class WireCluster:
             there = self._once(line, JobServiceStub(line.channel).GetJob, asked)
         except grpc.RpcError as error:
             failure = from_rpc_error(error, line.identity.address)
-            if is_lost(error) or isinstance(failure, InternalError):
+            if is_lost(error) or isinstance(failure, _NOT_NOW):
                 return Unheard(failure.what)
             return Declined(failure.what, failure.reason)
         if there.job.hold_kind != job_pb2.HOLD_KIND_PAUSED:
@@ -143,7 +145,10 @@ class WireCluster:
         return SavedThere(there.job.version, from_checkpoint(there, f"{self._name}-{job}"))
 
     def resume(self, job: str, key: str) -> Tried:
-        return self._changed("ResumeJob", wire.ResumeJobRequest(request_id=key, job_id=job))
+        answer = self._changed("ResumeJob", wire.ResumeJobRequest(request_id=key, job_id=job))
+        if isinstance(answer, Declined) and answer.reason in [one.reason for one in _NOT_NOW]:
+            return Unheard(answer.why)  # else the job that was paused would stay so
+        return answer
 
     def _changed(self, method: str, asked: Any) -> Tried:
         """One try of a request that is answered with a job."""

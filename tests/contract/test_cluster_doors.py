@@ -265,6 +265,28 @@ def test_a_paused_job_goes_on_and_a_repeat_of_the_pause_does_not_stop_it_again(s
     assert isinstance(site.door.pause(job, "n"), Declined)
 
 
+@pytest.mark.parametrize(
+    ("code", "reason"),
+    [
+        (grpc.StatusCode.RESOURCE_EXHAUSTED, "TRY_AGAIN"),
+        (grpc.StatusCode.UNAUTHENTICATED, "UNAUTHENTICATED"),
+    ],
+)
+def test_a_refusal_of_the_moment_says_nothing_about_a_paused_job(
+    code: grpc.StatusCode, reason: str
+) -> None:
+    """Else a job that was paused for a move would stay paused."""
+    site = WireSite()
+    job = site.job_runs()
+    assert site.door.pause(job, "k") == Accepted(job)
+    for method in ("GetJob", "ResumeJob"):
+        site.master.refuse_once(method, code, reason, what="not now")
+    assert isinstance(site.door.left(job), Unheard)
+    assert isinstance(site.door.resume(job, "l"), Unheard)
+    assert site.door.resume(job, "l") == Accepted(job)
+    site.close()
+
+
 def test_a_checkpoint_moves_with_its_job_into_a_place_of_its_own() -> None:
     site = WireSite()
     try:

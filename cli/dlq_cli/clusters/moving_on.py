@@ -68,9 +68,11 @@ def one_round(app: App, clusters: Clusters, wishes: RoundWishes) -> list[HandOve
     settle(app, clusters, [hand for hand in clusters.records.all() if hand.is_open])
     moved: list[HandOver] = []
     given_to = set[str]()
-    for asked, (at, job_id) in enumerate(_waiting(app, clusters, wishes)):
-        if asked == MOST_ASKED:
-            break
+    waiting = list(_waiting(app, clusters, wishes))
+    if len(waiting) > MOST_ASKED and not wishes.leave:
+        # By chance: else jobs that stay would keep all others from a question.
+        waiting = random.sample(waiting, MOST_ASKED)
+    for at, job_id in waiting:
         hand = None
         try:
             hand = _moved(app, clusters, at, job_id, wishes, given_to)

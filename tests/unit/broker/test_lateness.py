@@ -157,3 +157,14 @@ def test_a_cluster_that_hangs_at_former_jobs_still_answers_with_an_offer(tmp_pat
     assert (offer.cluster, offer.late_s) == ("a", 0.0)
     (hand,) = files.all()
     assert hand.wait is None
+
+
+def test_a_late_offer_keeps_no_verdict_on_a_deadline_that_it_would_miss() -> None:
+    """Else a cluster whose starts are late would win each job with a deadline."""
+    late = late_of(*(placed(n, 0.0, started(HOUR_S)) for n in range(MOST_JOBS)))
+    told = an_offer_in(0.0)
+    soon, far = told.likely_end_s + 60.0, told.likely_end_s + 99 * HOUR_S
+    for due_s, promise in ((soon, ""), (far, "guaranteed")):
+        offer = lowered(told._replace(promise="guaranteed", promised_s=due_s), late, NOW_S)
+        assert isinstance(offer, ClusterOffer)
+        assert offer.promise == promise

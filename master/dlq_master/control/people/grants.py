@@ -63,7 +63,8 @@ def make(turn: Turn, ask: MakeGrant) -> Done[GivenGrant]:
     state, rows = turn.state, turn.state.people.grants
     former = _open_of(state, ask.organisation)
     _check_new(turn, ask, former)
-    earlier = [one for one in rows.values() if one.organisation == ask.organisation]
+    same = [one for one in rows.values() if one.organisation == ask.organisation]
+    earlier = [one for one in same if one.ca == ask.ca]  # another CA is another organisation
     grant = GivenGrant(
         serial=ask.new_serial,
         organisation=ask.organisation,

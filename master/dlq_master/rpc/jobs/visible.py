@@ -47,6 +47,11 @@ def names_others(read: Published, caller: Caller) -> bool:
     return caller.sees_all or others_for(read, caller) == NAMED
 
 
+def hides_others(read: Published, caller: Caller) -> bool:
+    """Whether jobs of other people do not exist for the caller."""
+    return not caller.sees_all and others_for(read, caller) == HIDDEN
+
+
 def visible_job(read: Published, caller: Caller, text: str) -> Job:
     """The job with this id, or the one task; NotFound also for another user's."""
     found = visible_jobs(read, caller, text)

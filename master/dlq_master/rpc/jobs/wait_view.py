@@ -11,7 +11,7 @@ from dlq_master.control.read_model.published import Published
 from dlq_master.control.stimuli import Caller
 from dlq_master.model.ids import JobId
 from dlq_master.model.why import Reason
-from dlq_master.rpc.jobs.visible import names_others
+from dlq_master.rpc.jobs.visible import hides_others, names_others
 from dlq_master.store.tables.tenants import Spent, Waited
 
 
@@ -51,10 +51,21 @@ def with_times(
 def with_owners(
     messages: Iterable[job_pb2.WaitReason], read: Published, caller: Caller
 ) -> Iterator[job_pb2.WaitReason]:
-    """The same, with whose the jobs in the way are, if the caller may know that."""
-    names = names_others(read, caller)
+    """The same, with whose the jobs in the way are, if the caller may know that. A caller for whom
+    jobs of others do not exist hears no numbers of theirs either.
+    """
+    names, hidden = names_others(read, caller), hides_others(read, caller)
     for message in messages:
+        if hidden:
+            own = [one for one in message.blocking_job_ids if _owns(read, caller, one)]
+            message.ClearField("blocking_job_ids")
+            message.blocking_job_ids.extend(own)
         if names:
             owners = (read.owner(JobId(int(job_id))) for job_id in message.blocking_job_ids)
             message.blocking_users.extend("" if owner is None else owner.user for owner in owners)
         yield message
+
+
+def _owns(read: Published, caller: Caller, job_id: str) -> bool:
+    owner = read.owner(JobId(int(job_id)))
+    return owner is not None and caller.owns(owner)

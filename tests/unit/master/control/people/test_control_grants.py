@@ -375,3 +375,15 @@ def test_no_lender_takes_the_place_of_another_one(masters: Masters) -> None:
     master.ask(KeepGrant(caller=ROOT, request_id="", held=evil._replace(serial="roof")))
     for rows in ([roof, evil._replace(serial="roof")], [evil._replace(serial="roof"), roof]):
         assert held_of(rows, "roof") == roof
+
+
+def test_another_organisation_under_an_old_word_does_not_inherit_its_hours(
+    masters: Masters,
+) -> None:
+    master = a_master(masters)
+    first = make(master)
+    master.ask(RevokeGrant(caller=ROOT, request_id="r1", serial="aa01", reason="over"))
+    master.clock.advance(9 * DAY_S)
+    assert make(master, serial="aa02").since_day == first.since_day
+    master.ask(RevokeGrant(caller=ROOT, request_id="r2", serial="aa02", reason="over"))
+    assert make(master, serial="aa03", ca="PEM of another").since_day == first.since_day + 9
