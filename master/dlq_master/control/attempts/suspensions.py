@@ -26,7 +26,7 @@ the same nodes, if its agents say that it may.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from dlq_common.text.units import format_duration
 from dlq_master.control.loop.turn import Turn
@@ -46,13 +46,15 @@ from dlq_master.model.attempts.attempt_steps import (
 )
 from dlq_master.model.attempts.grace import stop_grace_s
 from dlq_master.model.attempts.suspending import Next
-from dlq_master.model.ids import AttemptKey, JobId
+from dlq_master.model.ids import AttemptKey, JobId, NodeId
 from dlq_master.model.jobs import job_steps as on_job
 from dlq_master.model.jobs.job import HoldKind
 from dlq_master.model.lease import first_term_end_s
 from dlq_master.model.nodes.node import Node
 from dlq_master.model.resources import Allocation
 from dlq_master.model.transitions import StopCause
+from dlq_master.model.view import View
+from dlq_master.policy import pipeline
 
 _STRANDED = "a rank of it cannot be brought back"
 # A way back only to save may take so many times the longest move: the way there ends first.
@@ -81,6 +83,7 @@ def heard(turn: Turn, key: AttemptKey) -> None:
             throw_back(turn, attempt, why)
         elif suspending.all_are(attempt, "running"):
             turn.step_attempt(key, Unsuspended(), actor="master")
+            _stood_still(turn, attempt)
             _leave_again(turn, attempt)
 
 
@@ -89,7 +92,8 @@ def settle(turn: Turn, *, planned: bool) -> None:
     after a plan. Until then jobs that rank above them may take their GPUs.
     """
     known, unheard = turn.state.attempts.suspended, turn.state.attempts.unheard
-    for key in sorted(known):
+    before: dict[NodeId, int] = {}  # GPUs to which those that rank above come back
+    for key in _in_order(turn) if planned else sorted(known):
         attempt = turn.state.cluster.attempts.get(key)
         if attempt is None or not suspending.is_open(attempt):
             known.discard(key)
@@ -99,7 +103,11 @@ def settle(turn: Turn, *, planned: bool) -> None:
         elif attempt.suspension is None:
             _await_return(turn, attempt)
         else:
-            _settle(turn, attempt, planned=planned)
+            _settle(turn, attempt, before, planned=planned)
+            after = turn.state.cluster.attempts.get(key)
+            if planned and after is not None and suspending.comes_back(after):
+                for node_id, mask in after.place.slots:
+                    before[node_id] = before.get(node_id, 0) | mask
 
 
 def throw_back(turn: Turn, attempt: Attempt, why: str) -> None:
@@ -133,11 +141,13 @@ def _refused(turn: Turn, attempt: Attempt, why: str) -> None:
     if suspending.is_stranded(attempt):
         throw_back(turn, attempt, why)
         return
+    if suspending.emptied(_nodes(turn, out.allocation)) is not None:
+        # Ranks that have left come back first: a stop would kill them, and nothing be saved.
+        _come_back(turn, attempt, to_save=True, why=why)
+        return
     turn.step_attempt(attempt.key, SuspendRefused(detail=why), actor="master", cause=why)
     turn.state.attempts.unheard[attempt.key] = turn.now_s
-    if suspending.emptied(_nodes(turn, out.allocation)) is not None:
-        turn.stop(attempt.key, StopCause.DRAIN, actor="master")
-    elif out.for_job is not None:
+    if out.for_job is not None:
         _make_way(turn, attempt, out.for_job, f"not suspended: {why}")
 
 
@@ -149,6 +159,20 @@ def _make_way(turn: Turn, attempt: Attempt, for_job: JobId, why: str) -> None:
         grace_s = min(grace_s, max(0.0, attempt.suspension.until_s - turn.now_s))
     stop = StopRequested(cause=StopCause.PREEMPT, grace_s=grace_s, detail=f"for job {for_job}")
     turn.step_attempt(attempt.key, stop, actor="master", cause=why)
+
+
+def _stood_still(turn: Turn, attempt: Attempt) -> None:
+    """The time off its GPUs is no time without a step: neither a stall, nor a slow step."""
+    out, job_id = attempt.suspension, attempt.key.job_id
+    if out is None or out.out_s is None:
+        return
+    off_s = turn.now_s - out.out_s
+    paces, tracks = turn.state.attempts.stalls.paces, turn.state.trials.tracks
+    if (pace := paces.get(job_id)) is not None:
+        paces[job_id] = pace._replace(since_s=pace.since_s + off_s, silent_s=0.0)
+    if (track := tracks.get(job_id)) is not None and track.attempt == attempt.key.number:
+        later = tuple(it._replace(time_s=it.time_s + off_s) for it in track.samples)
+        tracks[job_id] = track._replace(first_s=track.first_s + off_s, samples=later)
 
 
 def _leave_again(turn: Turn, attempt: Attempt) -> None:
@@ -167,17 +191,28 @@ def _leave_again(turn: Turn, attempt: Attempt) -> None:
         _make_way(turn, attempt, out.for_job, "its GPU memory moved too slowly")
 
 
-def _settle(turn: Turn, attempt: Attempt, *, planned: bool) -> None:
+def _in_order(turn: Turn) -> list[AttemptKey]:
+    """Of two that come back to the same GPUs the one that ranks above comes first."""
+    known, cluster = turn.state.attempts.suspended, turn.state.cluster
+    if len(cluster.claims.out) < 2:
+        return sorted(known)
+    out = pipeline.lineup(View(cluster, turn.now_s), turn.state.policy).out
+    at = {place.job_id: number for number, place in enumerate(out)}
+    return sorted(known, key=lambda key: (at.get(key.job_id, -1), key))
+
+
+def _settle(turn: Turn, attempt: Attempt, above: Mapping[NodeId, int], *, planned: bool) -> None:
     out = attempt.suspension
     assert out is not None
     if attempt.state is AttemptState.SUSPENDED and out.phase is not SuspensionPhase.OUT:
         _settle_move(turn, attempt, out)
         return
-    place = _place(turn, attempt, out.allocation)
+    place = _place(turn, attempt, out.allocation, above)
     step, why = suspending.next_step(
         attempt,
         [*_nodes(turn, out.allocation)],
         guest_waits=_waits(turn, out.for_job),
+        others_leave=_others_leave(turn, out.for_job),
         gpus_free=place is not None,
         now_s=turn.now_s,
         rules=turn.state.config.suspend.rules(),
@@ -271,18 +306,37 @@ def _waits(turn: Turn, job_id: JobId | None) -> bool:
     return job is not None and job.waiting
 
 
+def _others_leave(turn: Turn, job_id: JobId | None) -> bool:
+    """Whether others are leaving for the same job, which starts once they are gone."""
+    if not _waits(turn, job_id):
+        return False
+    words = f"for job {job_id}"
+    return any(
+        (it.state is AttemptState.PAUSING and it.stop_detail == words)
+        or (
+            it.suspension is not None
+            and it.suspension.phase is SuspensionPhase.LEAVING
+            and it.suspension.for_job == job_id
+        )
+        for it in turn.state.cluster.attempts.values()
+    )
+
+
 def _words(place: Allocation) -> str:
     return ", ".join(
         f"{slot.node_id}: {'+'.join(map(str, slot.gpu_indices))}" for slot in place.slots
     )
 
 
-def _place(turn: Turn, attempt: Attempt, before: Allocation) -> Allocation | None:
+def _place(
+    turn: Turn, attempt: Attempt, before: Allocation, above: Mapping[NodeId, int]
+) -> Allocation | None:
     """The GPUs to which it can come back just now, be it only to save: those before, else others as
-    good. Those of others that come back too are theirs.
+    good. Those of others that come back too are theirs; its own are those of who ranks above.
     """
     cluster = turn.state.cluster
-    if cluster.is_free(before):
+    theirs = any(mask & above.get(node_id, 0) for node_id, mask in before.slots)
+    if cluster.is_free(before) and not theirs:
         return before
     kept = dict.fromkeys(before.node_ids, 0)
     for key, place in cluster.claims.out.items():

@@ -7,7 +7,14 @@ from collections.abc import Iterable, Iterator
 from dlq_common.errors import WorkWouldBeLost
 from dlq_common.text.units import approximate_span
 from dlq_master.control.loop.turn import Turn
-from dlq_master.model.attempts.unsaved import DID_NOT_SAVE, NEVER_SAVED, NOT_KEPT, Loss, stop_loss
+from dlq_master.model.attempts.unsaved import (
+    DID_NOT_SAVE,
+    NEVER_SAVED,
+    NOT_KEPT,
+    OFF_GPUS,
+    Loss,
+    stop_loss,
+)
 from dlq_master.model.ids import AttemptKey
 from dlq_master.model.jobs.job import Job
 from dlq_master.model.jobs.naming import shown_id
@@ -23,7 +30,7 @@ def refuse(turn: Turn, keys: Iterable[AttemptKey | None], command: str) -> None:
     Attempts that are told to stop already lose nothing by this change.
     """
     stopped = dict.fromkeys(it for key in keys if key is not None for it in _with_group(turn, key))
-    told = [words for key in stopped if (words := _words(turn, key))]
+    told = [words for key in stopped if (words := _words(turn, key, command))]
     if not told:
         return
     more = f"; and that of {len(told) - MOST_NAMED} more jobs" if len(told) > MOST_NAMED else ""
@@ -54,10 +61,11 @@ def _with_group(turn: Turn, key: AttemptKey) -> Iterator[AttemptKey]:
             yield other
 
 
-def _words(turn: Turn, key: AttemptKey) -> str:
+def _words(turn: Turn, key: AttemptKey, command: str) -> str:
     cluster = turn.state.cluster
     attempt, job = cluster.attempts[key], cluster.jobs[key.job_id]
-    loss = None if attempt.stop_cause is not None else stop_loss(job, attempt, turn.now_s)
+    off = command in (PAUSE, REQUEUE) and attempt.suspension is not None  # a drain lets it save
+    loss = stop_loss(job, attempt, turn.now_s, off_gpus=off) if attempt.stop_cause is None else None
     return "" if loss is None else f"{loss_words(job, loss)} would be lost"
 
 
@@ -65,4 +73,5 @@ _GROUNDS = {
     NEVER_SAVED: "has never saved and says nothing of how",
     DID_NOT_SAVE: "has never saved, although it says how it does, and has lost work before",
     NOT_KEPT: "cannot go on from what it has saved",
+    OFF_GPUS: "cannot save without its GPUs (resume it first)",
 }

@@ -258,6 +258,12 @@ def _pause_in_memory(turn: Turn, ask: PauseJob, job: Job) -> Done[Answer]:
             cluster, attempt.key, turn.now_s, for_job=None, why=why, lasts_s=lasts_s
         )
         turn.follow(happened, actor=ask.caller.actor)
+    elif not suspending.stays_paused(attempt.suspension):
+        raise IllegalTransition(
+            f"job {shown_id(job)} is off its GPUs already, and comes back by itself",
+            hint=f"pause it once it runs again, or let it go: dlq pause {shown_id(job)}",
+            state=job.state.value,
+        )
     return Done(standing(turn, ask), job.job_id)
 
 

@@ -174,7 +174,7 @@ def decided(
         return _meanwhile(away.asked, variants, now_s, by)
     if not away.planner.ready or now_s < away.distrust_until_s:
         again_s = max(away.distrust_until_s, now_s + max(1.0, away.planner.facts().rest_s))
-        return _woken(by(variants.plain), again_s if cluster.unjudged else None)
+        return _woken(by(variants.plain), again_s if cluster.to_judge() else None)
     first = by(variants.trapped)
     if not isinstance(first.fault, Elsewhere):
         return first

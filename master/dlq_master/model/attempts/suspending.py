@@ -287,6 +287,7 @@ def next_step(
     rules: SuspendRules,
     heard_s: float = 0.0,
     grace_s: float = 0.0,
+    others_leave: bool = False,
 ) -> tuple[Next, str]:
     """The next step of an attempt that is out, and why. `guest_waits`: the job that it left for has
     not started yet. `gpus_free`: all its GPUs are. `heard_s`: since then there is a master, and its
@@ -307,7 +308,8 @@ def next_step(
             return Next.THROW_BACK, f"{why}, and its GPUs are not free"
         return Next.NOTHING, ""
     since_s = now_s - max(out.out_s or out.since_s, heard_s)
-    back = out.wanted_back if out.for_job is None else since_s >= rules.wait_s or not guest_waits
+    late = since_s >= rules.wait_s and not others_leave
+    back = out.wanted_back if out.for_job is None else late or not guest_waits
     if back and gpus_free:
         return Next.RESUME, ""
     if out.for_job is not None and since_s >= rules.longest_s:

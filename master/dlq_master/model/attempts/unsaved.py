@@ -12,6 +12,7 @@ from dlq_master.model.nodes.windows import says_it_saves
 NEVER_SAVED = "never_saved"
 DID_NOT_SAVE = "did_not_save"  # its spec says how it saves; it has lost work before and never saved
 NOT_KEPT = "not_kept"  # it cannot go on from what it has saved
+OFF_GPUS = "off_gpus"  # it is suspended: a stop kills it
 
 
 class Loss(NamedTuple):
@@ -27,17 +28,17 @@ def has_never_saved(job: Job, attempt: Attempt) -> bool:
     return job.checkpoint is None and attempt.checkpoint is None and not job.saves
 
 
-def stop_loss(job: Job, attempt: Attempt, now_s: float) -> Loss | None:
+def stop_loss(job: Job, attempt: Attempt, now_s: float, *, off_gpus: bool = False) -> Loss | None:
     """The loss if the attempt stops at `now_s`; None: nothing, as far as is known.
 
     A job that has saved before, or says in its spec how it saves, is given its grace to save again.
     An attempt that only tries its job on fewer GPUs does no work that could be lost.
     """
-    ground = _ground(job, attempt)
+    ground = OFF_GPUS if off_gpus else _ground(job, attempt)
     work_s = work_at_risk_s(attempt, now_s)
     if not ground or work_s <= 0.0 or job.reduced:
         return None
-    return Loss(work_s, attempt.lease.allocation.width, ground)
+    return Loss(work_s, attempt.place.width, ground)
 
 
 def _ground(job: Job, attempt: Attempt) -> str:

@@ -380,6 +380,13 @@ class Cluster:
         """Whether a suspended attempt may come back to these GPUs, be it only to save."""
         return all(mask & ~self.free_to_return(node_id) == 0 for node_id, mask in allocation.slots)
 
+    def to_judge(self) -> list[JobId]:
+        """Jobs whose deadlines can be promised or not by now, in order. Of one that is suspended
+        nobody knows when it comes back, so it is judged then.
+        """
+        away = {key.job_id for key in self.claims.suspended}
+        return sorted(job_id for job_id in self.unjudged if job_id not in away)
+
     def free_to_return(self, node_id: NodeId) -> int:
         """The GPUs that nobody has, on a node that takes work or is being emptied, as a bitmask."""
         node = self.nodes.get(node_id)

@@ -65,7 +65,7 @@ def verdicts(view: View, rules: Promises) -> list[Reserve]:
     cluster = view.cluster
     benches: dict[str, _Bench] = {}
     budget = ProgramBudget(rules.solver_s, rules.clock)
-    for job_id in sorted(cluster.unjudged):
+    for job_id in cluster.to_judge():
         _hear(view, benches, cluster.jobs[job_id], rules, budget)
     made: list[Reserve] = []
     for _, bench in sorted(benches.items()):

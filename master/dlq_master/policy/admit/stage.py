@@ -91,7 +91,7 @@ def promised(view: View, rules: Promises) -> tuple[Change, ...]:
         from dlq_master.policy.partition.slots import next_slot
 
         return tuple(next_slot(view, rules))
-    if view.cluster.unjudged:
+    if view.cluster.to_judge():
         from dlq_master.policy.admit.deadlines import verdicts
 
         return tuple(verdicts(view, rules))

@@ -24,7 +24,7 @@ def put_off(view: View, rules: Promises, slot: int | None) -> tuple[NextSlot | R
         return tuple(kept_slot(view, rules, slot))
     if slot is not None:
         raise Elsewhere(Stage.SLOT)
-    if view.cluster.unjudged and rules.decided is DeadlinesDecided.ELSEWHERE:
+    if view.cluster.to_judge() and rules.decided is DeadlinesDecided.ELSEWHERE:
         raise Elsewhere(Stage.PROMISES)
     return ()
 

@@ -52,7 +52,8 @@ def protects(
     band = job.band
     if band < _SPOT:  # it does not stand by the order
         return False
-    if guards.most is not None and job.displaced >= guards.most and band < _BORROW:
+    left = job.displaced + attempt.suspensions  # with a save, and without
+    if guards.most is not None and left >= guards.most and band < _BORROW:
         return True
     if not guards.min_run:
         return False
