@@ -136,4 +136,7 @@ def why_open(hand: HandOver, doors: Mapping[str, ClusterDoor], now_s: float) -> 
         )
     if hand.act is NextAct.AWAIT:
         return f"cluster {hand.cluster} has the job, and lets it save before it moves"
+    if not hand.tries and hand.act is NextAct.SUBMIT:
+        last = f" ({hand.story[-1]})" if hand.story else ""
+        return f"no cluster has the job yet, and {hand.cluster} is asked for it next{last}"
     return f"cluster {hand.cluster} may have the job, and has not answered yet"

@@ -35,7 +35,7 @@ class HandOverState(StrEnum):
 
     OPEN = "open"
     PLACED = "placed"  # a cluster has the job
-    REFUSED = "refused"  # no cluster has it: all that offered have refused it, or are away
+    REFUSED = "refused"  # no cluster has it, a new job: all that offered refused it, or are away
     GIVEN_UP = "given_up"  # no cluster has it: its user has given it up
     STAYED = "stayed"  # it was to move, and the cluster that has it kept it
 
@@ -172,8 +172,12 @@ class HandOverOrder(NamedTuple):
 
 
 def tried(hand: HandOver, answer: Tried) -> HandOver:
-    """After the submission that `leaving` has announced."""
-    return _ordered(hand, answer, HandOverOrder(_placed, _next, "refused it", NextAct.PROVE))
+    """After the submission that `leaving` has announced. A job that was to move comes last
+    to its own cluster. If that refuses it, it is asked for there again: else it would be lost.
+    """
+    last = hand.moving is not None and hand.place + 1 == len(hand.order)
+    refused, doubt = (_again, NextAct.SUBMIT) if last else (_next, NextAct.PROVE)
+    return _ordered(hand, answer, HandOverOrder(_placed, refused, "refused it", doubt))
 
 
 def taken(hand: HandOver, answer: Tried) -> HandOver:
@@ -324,6 +328,11 @@ def _stayed(hand: HandOver) -> HandOver:
 
 def _ended_there(hand: HandOver) -> HandOver:
     return _ended(replace(hand, job=_moving(hand).job), HandOverState.STAYED)
+
+
+def _again(hand: HandOver) -> HandOver:
+    """It stays open, and no cluster has the job now."""
+    return replace(hand, tries=0)
 
 
 def _next(hand: HandOver) -> HandOver:

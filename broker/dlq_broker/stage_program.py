@@ -7,7 +7,7 @@ data of other hosts. One directory of the user holds:
     entries/DIGEST/data   complete data; nothing else ever has this name
     partial/DIGEST/data   data on its way; the next try goes on with it
     locks/DIGEST          jobs that use the entry hold it shared; its time is the last use
-    pins/DIGEST.KEY       a job that waits for the entry, until the time in it
+    pins/DIGEST.KEY       a job that waits for the entry, or could start again, until the time in it
 
 An entry comes to be by one rename, after its content was verified and is on the disk. So a kill at
 any moment leaves the former state or the next one. An entry goes by one rename too, while its lock
@@ -22,6 +22,7 @@ import hashlib
 import json
 import os
 import shutil
+import stat
 import subprocess
 import sys
 import threading
@@ -89,10 +90,18 @@ class DataCache:
         now_s: Callable[[], float] = time.time,
         passed: Callable[[], None] = nothing,
     ) -> None:
-        """`passed` is called between effects; a test dies there."""
+        """`passed` is called between effects; a test dies there. StagingError: others could write
+        into the directory, or it cannot be made.
+        """
         self.root, self.most_bytes, self.now_s, self.passed = root, most_bytes, now_s, passed
-        for name in ("entries", "partial", "locks", "pins", "trash", "sizes"):
-            os.makedirs(os.path.join(root, name), mode=0o700, exist_ok=True)
+        try:
+            os.makedirs(root, mode=0o700, exist_ok=True)
+            if not is_ours_alone(root):
+                raise StagingError(f"{root} is not a directory of yours alone", FAILED)
+            for name in ("entries", "partial", "locks", "pins", "trash", "sizes"):
+                os.makedirs(self.path(name), mode=0o700, exist_ok=True)
+        except OSError as error:
+            raise StagingError(f"{root} cannot be the cache: {error}", FAILED) from None
 
     def path(self, *names: str) -> str:
         """A place in it."""
@@ -113,7 +122,8 @@ class DataCache:
         """Have this content as an entry. The pin stands before: from now on it stays. StagingError
         says why there is none.
         """
-        self.pin(digest, pin)
+        with CacheLock(self.path("locks", digest), fcntl.LOCK_SH):  # a drop forgets ended pins
+            self.pin(digest, pin)
         with CacheLock(self.path("locks", "stage." + digest), fcntl.LOCK_EX):
             self.passed()
             if self._is_there(digest):
@@ -193,6 +203,8 @@ class DataCache:
                 gone = self.path("trash", f"{digest}.{os.getpid()}")
                 os.rename(self.path(kind, digest), gone)
                 self.passed()
+                for ended in self._pins(digest) if whole else ():
+                    os.unlink(self.path("pins", ended))
                 os.unlink(self.path("sizes", digest))
         except BlockingIOError:
             return False
@@ -203,8 +215,10 @@ class DataCache:
         return True
 
     def _is_pinned(self, digest: str) -> bool:
-        names = [one for one in os.listdir(self.path("pins")) if one.startswith(digest + ".")]
-        return any(self._pinned_until(name) > self.now_s() for name in names)
+        return any(self._pinned_until(name) > self.now_s() for name in self._pins(digest))
+
+    def _pins(self, digest: str) -> list[str]:
+        return [one for one in os.listdir(self.path("pins")) if one.startswith(digest + ".")]
 
     def _pinned_until(self, name: str) -> float:
         try:
@@ -228,6 +242,7 @@ class DataCache:
                 copy_tree(source, place, self.passed)
             else:
                 words = ["rsync", "-a", "--partial", "--delete", "--no-owner", "--no-group"]
+                words.append("--chmod=Du+rwx")  # a directory that is not ours to write never goes
                 code = subprocess.call([*words, source.rstrip("/") + "/", place + "/"])
                 if code:
                     raise StagingError(f"rsync of {source} ended with {code}", FAILED)
@@ -249,6 +264,13 @@ class DataCache:
                 if not os.path.islink(path):
                     os.chmod(path, os.stat(path).st_mode & 0o555)
         self.passed()
+
+
+def is_ours_alone(path: str) -> bool:
+    """Whether it is a directory, no link, of this user, and nobody else may write into it."""
+    told = os.lstat(path)
+    ours = told.st_uid == os.geteuid() and not told.st_mode & 0o022
+    return stat.S_ISDIR(told.st_mode) and ours
 
 
 class CacheLock:
@@ -391,8 +413,8 @@ def main(words: Sequence[str]) -> int:
     parser.add_argument("pin")
     parser.add_argument("data", nargs="+")
     given = parser.parse_args(words)
-    cache = DataCache(given.cache, given.most_bytes)
     try:
+        cache = DataCache(given.cache, given.most_bytes)
         for at in range(0, len(given.data), 4):
             name, digest, size, source = given.data[at : at + 4]
             cache.stage(digest, int(size), source, given.pin, tell(name, int(size)))

@@ -39,11 +39,12 @@ for digest in $DLQ_STAGED; do
     eval "exec $number<\\"\\$lock\\"" && flock -s $number || exit 75
     [ -d "$cache/entries/$digest/data" ] || gone "$digest"
     touch "$lock"
-    rm -f "$cache/pins/$digest.$pin"
+    # It may be preempted, and start again: the entry waits for it a day from now.
+    echo $(($(date +%s) + 86400)) > "$cache/pins/$digest.$pin"
     number=$((number - 1))
 done
 """
-
+_ANY = "missing data and a dependency on any of several jobs do not go together"
 
 Submit = Callable[[bytes, str], Tried]
 
@@ -81,6 +82,8 @@ def offer_with_data(
         return NoOffer(cluster, error.what, error.reason)
     if need is None or not need.missing:
         return ask()
+    if _is_of_any(spec):
+        return NoOffer(cluster, _ANY, "INVALID_REQUEST")
     names = ", ".join(one.name for one in need.missing)
     if only_there:
         return NoOffer(cluster, f"its data is not there: {names}", "UNSATISFIABLE")
@@ -102,6 +105,8 @@ def submit_with_data(cluster: str, data: DataList, spec: bytes, key: str, submit
         return submit(spec, key)
     if not need.missing:
         return submit(_placed(spec, need), key)
+    if _is_of_any(spec):
+        return Declined(_ANY, "INVALID_REQUEST")
     if why := unstageable(need, cluster):
         return Declined(why, "UNSATISFIABLE")
     staging = submit(staging_spec(spec, need, key), key + STAGING_KEY)
@@ -148,6 +153,12 @@ def _need(cluster: str, data: DataList, spec: bytes) -> DataNeed | None:
     return need_at(data, dict(job_pb2.JobSpec.FromString(spec).environment), cluster)
 
 
+def _is_of_any(spec: bytes) -> bool:
+    """Whether one of several other jobs is enough for it: the staging job would be enough then."""
+    dependency = job_pb2.JobSpec.FromString(spec).dependency
+    return dependency.any and len(dependency.terms) > 1
+
+
 def _placed(spec: bytes, need: DataNeed, after: str = "", pin: str = "") -> bytes:
     """The spec for this cluster: directories instead of digests, behind its staging job."""
     real = job_pb2.JobSpec.FromString(spec)
@@ -163,6 +174,7 @@ def _depend(real: job_pb2.JobSpec, after: str) -> None:
     """Behind a good end of the staging job. If it fails, the real one is cancelled."""
     term = real.dependency.terms.add(job_id=after)
     term.relation = job_pb2.DEPENDENCY_RELATION_AFTEROK
+    real.dependency.any = False  # any of one job is the same as all
     real.dependency.cancel_if_never = True
 
 

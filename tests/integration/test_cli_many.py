@@ -270,6 +270,21 @@ def test_a_job_stays_where_no_offer_is_better_unless_it_is_moved_anyway(two: Two
     assert two.dlq("move", "a:5", "--anyway", "--parsable").out == "b:17\n"
 
 
+def test_a_job_that_no_cluster_takes_just_then_stays_open_and_comes_back(two: Two) -> None:
+    waiting_at_a(two)
+    for site in (two.a, two.b):
+        site.refuse("SubmitJob", grpc.StatusCode.RESOURCE_EXHAUSTED, "TRY_AGAIN", what="too many")
+    said = two.dlq("move", "a:5", patience_s=0.0)
+    assert said.code == 69
+    assert "no cluster has the job yet, and a is asked for it next (a refused it: " in said.err
+    shown = two.dlq("handovers").out
+    assert "open" in shown
+    assert "a refused it: too many" in shown
+    two.a.refuse_no_more("SubmitJob")
+    assert "a:17" in two.dlq("handovers", "--settle").out
+    assert two.jobs == ["a:17"]
+
+
 def test_a_job_that_starts_meanwhile_stays(two: Two) -> None:
     waiting_at_a(two)
     two.a.refuse("CancelJob", grpc.StatusCode.ABORTED, "CONFLICT", what="job 5 has changed")
@@ -283,6 +298,7 @@ def test_a_job_that_starts_meanwhile_stays(two: Two) -> None:
     [
         ({"state": "completed"}, ("a:5",), "only a job that waits, runs or is paused"),
         ({"state": "held"}, ("a:5",), "only a job that waits, runs or is paused"),
+        ({"state": "suspended", "attempt_count": 1}, ("a:5",), "first dlq resume 5"),
         ({"state": "running", "attempt_count": 1}, ("a:5",), "where its cluster keeps them"),
         ({"attempt_count": 2, "checkpoint": SAVED}, ("a:5",), "has run already"),
         ({"user": "bob"}, ("a:5",), "belongs to"),
@@ -341,6 +357,32 @@ def test_a_job_that_has_never_saved_begins_anew_elsewhere(two: Two) -> None:
     two.a.jobs["5"].attempt_count = 2
     assert two.dlq("move", "a:5").out == "job a:5 is b:17 now\n"
     assert two.b.specs["17"] == two.a.specs["5"]
+
+
+def test_a_job_that_has_moved_moves_on_only_where_its_checkpoint_is_reached(two: Two) -> None:
+    """It has saved nothing here, and goes on from the checkpoint of the cluster before."""
+    waiting_at_a(two)
+    two.a.specs["5"].checkpoint.directory = "/shared/run/b-3"
+    two.a.specs["5"].checkpoint.resume_from = "/shared/run/3/1/step-7"
+    said = two.dlq("move", "a:5")
+    assert said.code != 0
+    assert "no other cluster of --to reaches /shared/run/b-3" in said.err
+    assert two.a.requests("CancelJob") == []
+    share(two)
+    assert two.dlq("move", "a:5").out == "job a:5 is b:17 now\n"
+    assert two.b.specs["17"] == two.a.specs["5"]
+
+
+def test_declared_data_is_found_anew_at_the_next_cluster(two: Two) -> None:
+    path = two.home / "clusters.toml"
+    data = f'[data.imagenet]\ndigest = "sha256:{"ab" * 32}"\nbytes = 1\nsource = "/x"\n'
+    places = '[data.imagenet.at]\na = "/data/imagenet"\nb = "/mnt/imagenet"\n'
+    path.write_text(path.read_text() + data + places)
+    waiting_at_a(two)
+    two.a.specs["5"].environment["DATA_IMAGENET"] = "/data/imagenet"
+    said = two.dlq("move", "a:5")
+    assert said.out == "job a:5 is b:17 now\n", said.err
+    assert two.b.specs["17"].environment["DATA_IMAGENET"] == "/mnt/imagenet"
 
 
 def test_a_cluster_of_a_former_release_gets_no_job_with_a_checkpoint(two: Two) -> None:

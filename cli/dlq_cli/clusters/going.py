@@ -169,7 +169,8 @@ def failure_of(app: App, clusters: Clusters, hand: HandOver) -> DlqError | None:
         why = why_open(hand, clusters.doors(), app.clock.now_s())
         return Unavailable(
             f"hand-over {hand.number} is open: {why}",
-            hint="no other cluster gets the job meanwhile; to go on: dlq handovers --settle",
+            hint="no other cluster gets the job meanwhile; to go on: dlq handovers --settle, "
+            f"to end it: dlq handovers --give-up {hand.number}",
         )
     told = "; ".join(hand.story)
     if hand.state is HandOverState.STAYED:

@@ -40,7 +40,7 @@ class MovableJob(NamedTuple):
     at: str
     job: job_pb2.Job
     runs: bool
-    saved: bool  # it runs, or has a checkpoint: another cluster must reach that
+    saved: bool  # it runs, or has a checkpoint, maybe of another cluster: all must reach that
     asked: tuple[str, ...]
     spec: bytes
     asks: bytes  # the spec in questions: one that runs is asked for as if it had saved
@@ -77,9 +77,10 @@ def movable(clusters: Clusters, at: str, name: str, to: str) -> MovableJob:
     asked = tuple(one.name for one in clusters.named(to) if one.name != at)
     if not asked:
         raise InvalidRequest(f"--to names no other cluster than {at}")
-    spec = _spec_of(there).SerializeToString(deterministic=True)
-    runs = there.job.HasField("attempt_state")
-    saved = runs or bool(there.job.checkpoint.path)  # without one it begins anew anywhere
+    spec = _spec_of(clusters, at, there).SerializeToString(deterministic=True)
+    runs, checkpoint = there.job.HasField("attempt_state"), there.spec.checkpoint
+    # Without a checkpoint it begins anew anywhere.
+    saved = runs or bool(there.job.checkpoint.path or checkpoint.resume_from)
     if saved:
         asked = _with_its_checkpoints(clusters, at, there, asked)
         spec += from_checkpoint(there, f"{at}-{job_id}")
@@ -148,6 +149,11 @@ def _check(there: job_service_pb2.GetJobResponse) -> None:
             f"job {job.job_id} is {state}: only a job that waits, runs or is paused moves",
             id=job.job_id, state=state,
         )  # fmt: skip
+    if state == "suspended":
+        raise IllegalTransition(
+            f"job {job.job_id} is suspended, and would lose all since its last checkpoint",
+            id=job.job_id, state=state, hint=f"first dlq resume {job.job_id}",
+        )  # fmt: skip
     if job.HasField("array_task") or there.spec.HasField("dependency"):
         what = "is of an array or a group" if job.HasField("array_task") else "waits for other jobs"
         raise InvalidRequest(f"job {job.job_id} {what}, and these are of one cluster")
@@ -158,7 +164,9 @@ def _check(there: job_service_pb2.GetJobResponse) -> None:
 def _with_its_checkpoints(
     clusters: Clusters, at: str, there: job_service_pb2.GetJobResponse, asked: Sequence[str]
 ) -> tuple[str, ...]:
-    """The clusters that reach the checkpoints of a job that has run. IllegalTransition: none."""
+    """The clusters that reach the checkpoints of a job that has run, here or where it was before.
+    IllegalTransition: none.
+    """
     job, saves = there.job, there.spec.checkpoint
     failed = f"job {job.job_id} has run already"
     if not saves.directory:
@@ -167,7 +175,10 @@ def _with_its_checkpoints(
             id=job.job_id, hint="a job with --checkpoint-dir can move",
         )  # fmt: skip
     own = clusters.all[at]
-    found = tuple(name for name in asked if clusters.all[name].shares(saves.directory, own))
+    places = [place for place in (saves.directory, saves.resume_from) if place]
+    found = tuple(
+        name for name in asked if all(clusters.all[name].shares(place, own) for place in places)
+    )
     if not found:
         raise IllegalTransition(
             f"{failed}, and no other cluster of --to reaches {saves.directory}",
@@ -176,11 +187,16 @@ def _with_its_checkpoints(
     return found
 
 
-def _spec_of(there: job_service_pb2.GetJobResponse) -> job_pb2.JobSpec:
-    """Its spec for another cluster. Times since the submission become instants."""
+def _spec_of(clusters: Clusters, at: str, there: job_service_pb2.GetJobResponse) -> job_pb2.JobSpec:
+    """Its spec for another cluster. Times since the submission become instants, and directories of
+    declared data become its content again: each cluster has the data elsewhere.
+    """
     spec = job_pb2.JobSpec()
     spec.CopyFrom(there.spec)
     spec.ClearField("hook_notes")
+    for one in clusters.data.data.values():
+        if one.variable in spec.environment and spec.environment[one.variable] == one.at.get(at):
+            spec.environment[one.variable] = f"sha256:{one.digest}"
     for step, known in zip(spec.deadlines, there.job.promise.deadlines, strict=False):
         step.due_time.CopyFrom(known.due_time)
     if spec.HasField("lateness") and spec.lateness.HasField("due_duration"):

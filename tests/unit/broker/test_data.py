@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import subprocess
+import time
 from pathlib import Path
 
 import pytest
@@ -121,6 +122,26 @@ def test_where_the_data_lies_nothing_is_staged(tmp_path: Path) -> None:
     assert not real.HasField("dependency")
 
 
+def test_the_job_starts_behind_its_data_and_not_behind_any_of_several_jobs(tmp_path: Path) -> None:
+    """Of one job, any is all. Of several, the staging job would be enough: that is refused."""
+    data, spec = listed(tmp_path), job_pb2.JobSpec.FromString(a_spec())
+    spec.dependency.any = True
+    spec.dependency.terms.add(job_id="3", relation=job_pb2.DEPENDENCY_RELATION_AFTEROK)
+    roof = FakeCluster("roof")
+    submit_with_data("roof", data, spec.SerializeToString(), "h1.roof", roof.submit)
+    real = job_pb2.JobSpec.FromString(roof.specs[1])
+    assert (len(real.dependency.terms), real.dependency.any) == (2, False)
+    spec.dependency.terms.add(job_id="4", relation=job_pb2.DEPENDENCY_RELATION_AFTEROK)
+    both, other = spec.SerializeToString(), FakeCluster("roof")
+    refused = submit_with_data("roof", data, both, "h2.roof", other.submit)
+    assert isinstance(refused, Declined)
+    assert "do not go together" in refused.why
+    assert not other.jobs, "nothing is staged for it"
+    no_offer = offer_with_data("roof", data, both, lambda: pytest.fail("asked"))
+    assert isinstance(no_offer, NoOffer)
+    assert isinstance(submit_with_data("lab", data, both, "h3.lab", other.submit), Accepted)
+
+
 def test_a_refused_staging_job_is_the_answer(tmp_path: Path) -> None:
     roof = FakeCluster("roof", refuses="no room")
     answer = submit_with_data("roof", listed(tmp_path), a_spec(), "h1.roof", roof.submit)
@@ -129,7 +150,7 @@ def test_a_refused_staging_job_is_the_answer(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("script", ["", '#!/bin/bash\nexec cat "$DATA_IMAGENET/a"\n'])
-def test_the_program_holds_its_data_and_lets_its_pin_go(tmp_path: Path, script: str) -> None:
+def test_the_program_holds_its_data_and_keeps_it_for_a_day(tmp_path: Path, script: str) -> None:
     """The real job's program, run by a shell, over a real cache."""
     source = tmp_path / "source"
     source.mkdir()
@@ -153,14 +174,18 @@ def test_the_program_holds_its_data_and_lets_its_pin_go(tmp_path: Path, script: 
         environment = {**real.environment, "PATH": "/usr/bin:/bin", "TMPDIR": str(tmp_path)}
         return subprocess.run(words, env=environment, text=True, capture_output=True)
 
-    (cache / "locks").mkdir(parents=True)
+    cache.mkdir(0o700)
+    (cache / "locks").mkdir()
     missing = run()
     assert (missing.returncode, "not in" in missing.stderr) == (75, True)
     stage_program.DataCache(str(cache), 1e9).stage(digest, size, str(source), "h1.roof")
-    assert list((cache / "pins").iterdir())
+    (pin,) = (cache / "pins").iterdir()
+    before_s = time.time()
     found = run()
     assert (found.stdout, found.returncode) == ("it's here\n", 0), found.stderr
-    assert not list((cache / "pins").iterdir())
+    assert (cache / "pins").joinpath(pin.name).exists(), "it may be preempted, and start again"
+    kept_s = float(pin.read_text()) - 86_400.0
+    assert int(before_s) <= kept_s <= time.time()
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import pytest
 
-from dlq_broker.carrying import Carrier
+from dlq_broker.carrying import Carrier, why_open
 from dlq_broker.doors import Declined, Tried
 from dlq_broker.handover import (
     BeforeMove,
@@ -123,6 +123,45 @@ def test_where_all_others_refuse_it_is_submitted_at_its_own_cluster_again() -> N
     hand = move.go_on()
     assert (hand.state, move.there) == (HandOverState.PLACED, [hand.global_name])
     assert hand.cluster == "a"
+
+
+@pytest.mark.parametrize(
+    ("line", "refuses", "words"),
+    [
+        (["", "away"], "", "a was not reached: away"),
+        ([], "too many submissions", "a refused it: too many submissions"),
+        (["", "late"], "too many submissions", "a refused it: too many submissions"),
+    ],
+    ids=["away", "refused", "refused in doubt"],
+)
+def test_a_job_that_its_own_cluster_does_not_take_back_at_once_is_not_lost(
+    line: list[str], refuses: str, words: str
+) -> None:
+    """It stays open with its spec, one command does not ask for ever, and the next one has it."""
+    move = a_move(*line)
+    move.b.away, move.a.refuses = True, refuses
+    hand = move.go_on(0)
+    if hand.in_doubt:
+        hand = move.go_on(0)
+    assert (hand.is_open, hand.spec, move.there) == (True, SPEC, [])
+    assert hand.story[-1] == words
+    if not hand.in_doubt:
+        doors = {"a": MortalDoor(move.a, MortalRecords(move.records))}
+        assert why_open(hand, doors, NOW_S) == (
+            f"no cluster has the job yet, and a is asked for it next ({words})"
+        )
+    move.a.refuses, move.a.line = "", []
+    hand = move.go_on()
+    move.a.deliver()
+    assert (hand.state, hand.global_name) == (HandOverState.PLACED, "a:17")
+    assert move.there == ["a:17"]
+
+
+def test_a_job_that_no_cluster_takes_any_more_can_be_given_up() -> None:
+    move = a_move()
+    move.a.refuses = move.b.refuses = "full"
+    assert move.go_on(3).is_open
+    assert move.process().give_up("m1", lambda: False).state is HandOverState.GIVEN_UP
 
 
 def test_an_order_that_is_late_is_proven_before_the_job_counts_as_kept() -> None:

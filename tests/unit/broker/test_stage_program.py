@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import shutil
 import subprocess
 import sys
 import time
@@ -146,6 +147,9 @@ def test_the_entry_that_was_used_longest_ago_goes_first(tmp_path: Path) -> None:
     source, digest, size = made[3]
     a_cache(tmp_path, now_s=1e9 + 8 * DAY_S).stage(digest, size, source, "job")
     assert entries(tmp_path) == sorted([made[0][1], made[2][1], digest])
+    pins = {path.name for path in (tmp_path / "cache" / "pins").iterdir()}
+    ended = {f"{made[0][1]}.gone", f"{made[2][1]}.gone"}
+    assert pins == {*ended, f"{digest}.job"}, "ended pins go with their entry"
 
 
 def test_nothing_goes_that_a_job_uses_or_waits_for(tmp_path: Path) -> None:
@@ -181,6 +185,71 @@ def test_what_does_not_fit_at_all_is_refused(tmp_path: Path) -> None:
     source, digest, _ = a_source(tmp_path)
     with pytest.raises(StagingError, match="more than the cache"):
         a_cache(tmp_path).stage(digest, MOST + 1, source, "job")
+
+
+def test_a_cache_that_others_could_write_is_refused(tmp_path: Path) -> None:
+    root, old = tmp_path / "deep" / "cache", os.umask(0o002)
+    try:
+        DataCache(str(root), MOST)
+    finally:
+        os.umask(old)
+    assert root.stat().st_mode & 0o777 == 0o700
+    (tmp_path / "link").symlink_to(root)
+    (tmp_path / "file").write_text("")
+    root.chmod(0o770)
+    for place in (root, tmp_path / "link", tmp_path / "file"):
+        with pytest.raises(StagingError) as refused:
+            DataCache(str(place), MOST)
+        assert refused.value.code == stage_program.FAILED
+    assert stage_program.main([str(root), "1e9", "job", "one", "0" * 64, "1", "/"]) == 74
+
+
+def test_a_cache_of_another_user_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "geteuid", lambda: os.getuid() + 1)
+    with pytest.raises(StagingError, match="not a directory of yours alone"):
+        a_cache(tmp_path)
+
+
+def test_directories_of_a_copy_can_be_written_so_that_they_can_go(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As rsync is told: it would keep the modes of the source."""
+    source, digest, size = a_source(tmp_path)
+    asked: list[list[str]] = []
+
+    def rsync(words: list[str]) -> int:
+        asked.append(words)
+        place = words[-1]
+        stage_program.copy_tree(source, place, stage_program.nothing)
+        return 0
+
+    monkeypatch.setattr(subprocess, "call", rsync)
+    a_cache(tmp_path).stage(digest, size, "data1:/one", "job")
+    (words,) = asked
+    assert "--chmod=Du+rwx" in words
+    assert words[-2] == "data1:/one/"
+
+
+@pytest.mark.skipif(shutil.which("rsync") is None, reason="there is no rsync")
+def test_rsync_and_the_plain_copy_make_directories_that_can_go(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source, digest, size = a_source(tmp_path)
+    deep, call = Path(source) / "deep", subprocess.call
+    deep.chmod(0o555)
+
+    def here(words: list[str]) -> int:
+        """Without the host."""
+        return call([*words[:-2], words[-2].removeprefix("data1:"), words[-1]])
+
+    for name, where in (("plain", source), ("remote", f"data1:{source}")):
+        monkeypatch.setattr(subprocess, "call", here)
+        DataCache(str(tmp_path / name), MOST).stage(digest, size, where, "job")
+        made = tmp_path / name / "entries" / digest / "data"
+        assert {made.stat().st_mode & 0o700, (made / "deep").stat().st_mode & 0o700} == {0o700}
+    deep.chmod(0o755)
 
 
 def test_two_jobs_stage_the_same_content_once(tmp_path: Path) -> None:

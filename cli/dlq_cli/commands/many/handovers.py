@@ -35,7 +35,8 @@ def handovers(app: App, settles: bool, number: str | None, no_header: bool, as_j
     """Hand-overs of the last week, and all that are open.
 
     One is open when `dlq` ended before a cluster had answered. That cluster may have the job, so no
-    other gets it. `--settle` asks it again under the same key: there is one job in the end.
+    other gets it. `--settle` asks it again under the same key: there is one job in the end. A job
+    that was to move stays open, too, while its own cluster does not take it back.
     """
     if settles and number:
         raise InvalidRequest("--settle goes on, and --give-up ends: say one")
