@@ -77,8 +77,8 @@ OfferAnswer = ClusterOffer | NoOffer
 
 
 def believable(offer: ClusterOffer) -> ClusterOffer:
-    """Without the verdict on a deadline that it would miss by its own end, counted late and with
-    the way of its data: the cluster has judged without both.
+    """Without the promise of a deadline before its own end. That end is counted late and with the
+    way of its data, and the cluster has judged without both.
     """
     due_s = offer.promised_s
     if offer.promise != GUARANTEED or due_s is None or offer.likely_end_s <= due_s:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from functools import cache, partial
 from typing import TYPE_CHECKING
 
@@ -115,6 +115,16 @@ def lineup(view: View, policy: Policy) -> Lineup:
     from dlq_master.policy.order.suspended import out_places
 
     return order._replace(out=out_places(view, order, policy.guards.margin, policy.order.anew))
+
+
+def returning(view: View, policy: Policy, out: Iterable[AttemptKey]) -> list[AttemptKey]:
+    """Suspended attempts in the order in which they come back: of two on the same GPUs the one that
+    ranks above is first. Those without a place in the order come before all.
+    """
+    if len(view.cluster.claims.out) < 2:
+        return sorted(out)
+    at = {place.job_id: number for number, place in enumerate(lineup(view, policy).out)}
+    return sorted(out, key=lambda key: (at.get(key.job_id, -1), key))
 
 
 def wake_at_s(cluster: Cluster, policy: Policy, now_s: float) -> float | None:

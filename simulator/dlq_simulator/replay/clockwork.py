@@ -84,9 +84,8 @@ class Engine(ABC):
         self.fleet = SimulatedFleet(spec, cluster, begin_s)
         self.agenda = Agenda([change.at_s for change in self.fleet.changes], arrivals)
         self.leaving = Leaving(cluster, courses, self.agenda, settings)
-        moves = (policy.suspends, settings.moves)
         self.suspending = Suspending(
-            cluster, courses, self.agenda, self.rates, self.leaving, *moves
+            cluster, courses, self.agenda, self.rates, self.leaving, policy, settings.moves
         )
         self.reserving = Reserving(cluster, self.agenda, self.leaving, begin_s)
         self.beside = None if spec.renting is None else self._beside(labels)

@@ -20,6 +20,9 @@ from dlq_master.model.ids import AttemptKey, JobId, NodeId
 from dlq_master.model.lease import first_term_end_s
 from dlq_master.model.nodes.node import Node
 from dlq_master.model.transitions import StopCause
+from dlq_master.model.view import View
+from dlq_master.policy import pipeline
+from dlq_master.policy.policy import Policy
 from dlq_simulator.replay.events import Agenda, InstantKind
 from dlq_simulator.replay.leaving import Leaving
 from dlq_simulator.world.course import Course, Seconds
@@ -31,8 +34,8 @@ class Suspending:
     """`count`: how often a job left its GPUs so; `thrown`: how often one was thrown back."""
 
     __slots__ = (
-        *("_agenda", "_cluster", "_courses", "_leaving", "_rates", "_rules", "_settings"),
-        *("count", "thrown"),
+        *("_agenda", "_cluster", "_courses", "_leaving", "_policy", "_rates", "_rules"),
+        *("_settings", "count", "thrown"),
     )
 
     def __init__(
@@ -42,12 +45,13 @@ class Suspending:
         agenda: Agenda,
         rates: WorkRates,
         leaving: Leaving,
-        rules: SuspendRules | None,
+        policy: Policy,
         settings: MoveSettings,
     ) -> None:
         self._cluster, self._courses, self._agenda = cluster, courses, agenda
         self._rates, self._leaving, self._settings = rates, leaving, settings
-        self._rules = (rules or SuspendRules())._replace(longest_s=settings.longest_s)
+        self._policy = policy
+        self._rules = (policy.suspends or SuspendRules())._replace(longest_s=settings.longest_s)
         self.count = self.thrown = 0
 
     def leave(self, key: AttemptKey, now_s: Seconds) -> None:
@@ -76,11 +80,17 @@ class Suspending:
                 self._leaving.drained(key, now_s)
 
     def settle(self, now_s: Seconds) -> None:
-        """After a decision: jobs that are out come back to their GPUs if these are left."""
-        for key in sorted(self._cluster.claims.out):
-            attempt = self._cluster.attempts[key]
-            if self._next(attempt, now_s) in (Next.RESUME, Next.SAVE):
+        """After a decision: jobs that are out come back to their GPUs if these are left. A job that
+        ranks above and comes back too keeps its own from them.
+        """
+        cluster = self._cluster
+        above: dict[NodeId, int] = {}
+        view = View(cluster, now_s)
+        for key in pipeline.returning(view, self._policy, [*cluster.claims.out]):
+            attempt = cluster.attempts[key]
+            if self._next(attempt, now_s, above) in (Next.RESUME, Next.SAVE):
                 self._come(attempt, now_s)
+            suspending.keeps(cluster.attempts[key], above)
 
     def throw_back(self, now_s: Seconds) -> None:
         """Before a decision: jobs that can stay no longer wait again."""
@@ -112,15 +122,25 @@ class Suspending:
         ]
         return sorted({last[node_id][1] for node_id in full})
 
-    def _next(self, attempt: Attempt, now_s: Seconds) -> Next:
+    def _next(
+        self, attempt: Attempt, now_s: Seconds, above: Mapping[NodeId, int] | None = None
+    ) -> Next:
+        """`above`: the GPUs of jobs that rank above it and come back too."""
         out, cluster = attempt.suspension, self._cluster
         assert out is not None
         guest = None if out.for_job is None else cluster.jobs.get(out.for_job)
+        waits = guest is not None and guest.waiting
+        theirs = above and any(mask & above.get(it, 0) for it, mask in out.allocation.slots)
         step, _ = suspending.next_step(
             attempt,
             self._nodes(attempt),
-            guest_waits=guest is not None and guest.waiting,
-            gpus_free=cluster.is_free(out.allocation),
+            guest_waits=waits,
+            others_leave=(
+                waits
+                and out.for_job is not None
+                and suspending.others_leave(cluster.attempts.values(), out.for_job)
+            ),
+            gpus_free=not theirs and cluster.is_free(out.allocation),
             now_s=now_s,
             rules=self._rules,
             grace_s=cluster.jobs[attempt.key.job_id].rules.grace_cap_s,

@@ -105,9 +105,8 @@ def settle(turn: Turn, *, planned: bool) -> None:
         else:
             _settle(turn, attempt, before, planned=planned)
             after = turn.state.cluster.attempts.get(key)
-            if planned and after is not None and suspending.comes_back(after):
-                for node_id, mask in after.place.slots:
-                    before[node_id] = before.get(node_id, 0) | mask
+            if planned and after is not None:
+                suspending.keeps(after, before)
 
 
 def throw_back(turn: Turn, attempt: Attempt, why: str) -> None:
@@ -192,13 +191,8 @@ def _leave_again(turn: Turn, attempt: Attempt) -> None:
 
 
 def _in_order(turn: Turn) -> list[AttemptKey]:
-    """Of two that come back to the same GPUs the one that ranks above comes first."""
-    known, cluster = turn.state.attempts.suspended, turn.state.cluster
-    if len(cluster.claims.out) < 2:
-        return sorted(known)
-    out = pipeline.lineup(View(cluster, turn.now_s), turn.state.policy).out
-    at = {place.job_id: number for number, place in enumerate(out)}
-    return sorted(known, key=lambda key: (at.get(key.job_id, -1), key))
+    view = View(turn.state.cluster, turn.now_s)
+    return pipeline.returning(view, turn.state.policy, turn.state.attempts.suspended)
 
 
 def _settle(turn: Turn, attempt: Attempt, above: Mapping[NodeId, int], *, planned: bool) -> None:
@@ -307,18 +301,10 @@ def _waits(turn: Turn, job_id: JobId | None) -> bool:
 
 
 def _others_leave(turn: Turn, job_id: JobId | None) -> bool:
-    """Whether others are leaving for the same job, which starts once they are gone."""
-    if not _waits(turn, job_id):
-        return False
-    words = f"for job {job_id}"
-    return any(
-        (it.state is AttemptState.PAUSING and it.stop_detail == words)
-        or (
-            it.suspension is not None
-            and it.suspension.phase is SuspensionPhase.LEAVING
-            and it.suspension.for_job == job_id
-        )
-        for it in turn.state.cluster.attempts.values()
+    return (
+        job_id is not None
+        and _waits(turn, job_id)
+        and suspending.others_leave(turn.state.cluster.attempts.values(), job_id)
     )
 
 
@@ -332,7 +318,7 @@ def _place(
     turn: Turn, attempt: Attempt, before: Allocation, above: Mapping[NodeId, int]
 ) -> Allocation | None:
     """The GPUs to which it can come back just now, be it only to save: those before, else others as
-    good. Those of others that come back too are theirs; its own are those of who ranks above.
+    good. It gets none of others that come back too. Its own go first to jobs that rank above it.
     """
     cluster = turn.state.cluster
     theirs = any(mask & above.get(node_id, 0) for node_id, mask in before.slots)

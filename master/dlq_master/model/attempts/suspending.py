@@ -23,7 +23,7 @@ from dlq_master.model.attempts.attempt import (
     SuspensionPhase,
 )
 from dlq_master.model.attempts.grace import work_at_risk_s
-from dlq_master.model.ids import NodeId
+from dlq_master.model.ids import JobId, NodeId
 from dlq_master.model.jobs.job import Job, JobState
 from dlq_master.model.lease import LeaseKind, until
 from dlq_master.model.nodes.node import Node, NodeFlag, NodeState
@@ -315,6 +315,27 @@ def next_step(
     if out.for_job is not None and since_s >= rules.longest_s:
         return Next.THROW_BACK, f"it was off its GPUs for {rules.longest_s:g} s"
     return Next.NOTHING, ""
+
+
+def others_leave(attempts: Iterable[Attempt], job_id: JobId) -> bool:
+    """Whether any are leaving for this job, which starts once they are gone."""
+    words = f"for job {job_id}"
+    return any(
+        (it.state is AttemptState.PAUSING and it.stop_detail == words)
+        or (
+            it.suspension is not None
+            and it.suspension.phase is SuspensionPhase.LEAVING
+            and it.suspension.for_job == job_id
+        )
+        for it in attempts
+    )
+
+
+def keeps(attempt: Attempt, above: dict[NodeId, int]) -> None:
+    """Add the GPUs to which it comes back, if it does. No job that ranks below gets them."""
+    if comes_back(attempt):
+        for node_id, mask in attempt.place.slots:
+            above[node_id] = above.get(node_id, 0) | mask
 
 
 def _must_save(out: Suspension, nodes: Iterable[Node], now_s: float) -> tuple[str, float] | None:

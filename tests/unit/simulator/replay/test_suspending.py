@@ -94,6 +94,31 @@ def test_a_gang_over_two_nodes_saves() -> None:
     assert found.suspending.count == 0
 
 
+def test_of_two_on_the_same_gpus_the_one_that_ranks_above_comes_back_first() -> None:
+    """The middle one took the GPUs of the long one at 1032. From 1232 it left them to the short
+    one, which ended at 1324.
+    """
+    middle = TraceJob(job_id="middle", submit_time_s=1000, num_gpus=8, duration_s=600)
+    short = TraceJob(job_id="short", submit_time_s=1100, num_gpus=8, duration_s=60)
+    words = ("preempt=suspend", "suspend_guests_s=600", "host_gb=640")
+    found = replay(*words, jobs=(LONG, middle, short))
+    assert found.suspending.count == 2
+    assert finish_s(found, "short") == 1232 + 32 + 60
+    assert finish_s(found, "middle") == 1324 + 32 + 600 - 200
+
+
+def test_who_left_first_waits_for_others_that_still_leave_for_the_same_job() -> None:
+    """One leaves within 4 s. The host has no room for the other one, which saves for 100 s."""
+    small = TraceJob(job_id="small", submit_time_s=0, num_gpus=1, duration_s=4000)
+    large = TraceJob(job_id="large", submit_time_s=0, num_gpus=7, duration_s=4000)
+    guest = TraceJob(job_id="guest", submit_time_s=1000, num_gpus=8, duration_s=100)
+    words = ("preempt=suspend", "host_gb=200")
+    found = replay(*words, jobs=(small, large, guest))
+    assert found.suspending.count == 1
+    assert finish_s(found, "guest") == 1000 + 100 + 100
+    assert finish_s(found, "small") == 4000 + 200 + 4
+
+
 def test_policies_that_never_preempt_have_no_such_setting() -> None:
     with pytest.raises(PolicyError, match="suspend"):
         build("fifo", {"suspend": "always"})
