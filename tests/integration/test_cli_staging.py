@@ -16,7 +16,7 @@ def test_why_tells_how_much_is_staged_by_which_job(master: FakeMaster, dlq: Dlq)
     master.jobs["6"] = a_job(6, "queued")
     master.specs["6"] = job_pb2.JobSpec(name="train", command=["true"])
     master.specs["6"].dependency.terms.add(job_id="5")
-    master.reasons["6"] = [job_pb2.WaitReason(code="dependency", message="it waits for job 5")]
+    master.reasons["6"] = [job_pb2.WaitReason(code="dependency")]
     master.jobs["5"] = a_job(5, "running", name="stage words")
     assert "staging words: job 5 is running\n" in dlq("why", "6").out
     progress = master.jobs["5"].progress
