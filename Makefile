@@ -354,6 +354,11 @@ gpu:  ## dlq on the GPUs of this host, in 8 minutes and without a network; ONLY=
 	$(GPU_PYTHON) benchmarks/gpu/bare.py $(ONLY) $(if $(OUT),--out $(OUT)) $(if $(STAND_IN),--stand-in $(STAND_IN)) \
 	  $(if $(GPU_JOB_PYTHON),--job-python $(GPU_JOB_PYTHON))
 
+.PHONY: gpu-rounds
+gpu-rounds:  ## suspend a training N times on the first GPU of this host, and compare its losses: make gpu-rounds ROUNDS=200 STAND_IN=numpy
+	$(GPU_PYTHON) benchmarks/gpu/bare.py --rounds $(or $(ROUNDS),200) $(if $(STAND_IN),--stand-in $(STAND_IN)) \
+	  $(if $(GPU_JOB_PYTHON),--job-python $(GPU_JOB_PYTHON))
+
 .PHONY: gpu-wheels
 gpu-wheels: setup  ## wheels of our daemons for a GPU host without a network, in build/gpu-wheels: FOR=3.12 HAVE='numpy scipy'
 	$(PY) -m benchmarks.gpu.wheels $(or $(FOR),3.11) $(PYTHON) $(if $(HAVE),--have $(HAVE))

@@ -1,6 +1,7 @@
 """An environment for `make gpu` on a host with Python and no network.
 
     python3 benchmarks/gpu/bare.py [ARGUMENT ...]       make it, and run the checks with these
+    python3 benchmarks/gpu/bare.py --rounds 200 [ARGUMENT ...]    benchmarks/gpu/rounds.py instead
     python3 benchmarks/gpu/bare.py --only-make
 
 Needs the standard library alone. build/gpu/venv gets this tree, and foreign packages from three
@@ -68,7 +69,8 @@ def main() -> None:
         return
     named = [] if "--job-python" in sys.argv else ["--job-python", sys.executable]
     os.chdir(ROOT)
-    os.execv(python, [str(python), "-m", "benchmarks.gpu", *named, *sys.argv[1:]])
+    module = "benchmarks.gpu.rounds" if "--rounds" in sys.argv else "benchmarks.gpu"
+    os.execv(python, [str(python), "-m", module, *named, *sys.argv[1:]])
 
 
 def too_old(version: tuple[int, ...]) -> str:

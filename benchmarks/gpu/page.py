@@ -41,6 +41,10 @@ PyTorch is older, `GPU_JOB_PYTHON=...` names that one, for jobs. Without make,
 use most of the memory of the first one. All GPUs of the host are given out, so
 `CUDA_VISIBLE_DEVICES` must not leave out any.
 
+`make gpu-rounds` suspends a training 200 times (`ROUNDS=200`), and exits with an error if a loss
+differs or there is no GPU. It is no part of `make gpu`. In tests, on fakes of NVML and CUDA, the
+checks `hidden`, `lent` and `sampled` run in `make test-rest`.
+
 Packages of dlq's daemons come from a directory, where the Python has none. Make it on a host with a
 network, and copy it to the same place:
 

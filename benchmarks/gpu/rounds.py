@@ -190,9 +190,11 @@ def main() -> None:
     parser.add_argument("--json", action="store_true")
     chosen = parser.parse_args()
     machine = Machine(interpreter(chosen.job_python, chosen.stand_in), chosen.stand_in)
-    suspender = opened(chosen.bytes)
-    if why := machine.lacks(("nvml", "cuda", "torch")) or suspender.why_not:
+    if why := machine.lacks(("nvml", "cuda", "torch")):
         sys.exit(f"not here: {why}")
+    suspender = opened(chosen.bytes)
+    if suspender.why_not:
+        sys.exit(f"not here: {suspender.why_not}; 570 or newer suspends")
     with tempfile.TemporaryDirectory() as root:
         try:
             seen = trained(Site(machine, Path(root)), suspender, chosen.bytes, chosen.rounds)

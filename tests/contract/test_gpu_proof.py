@@ -92,10 +92,12 @@ def test_a_card_that_nvidia_smi_knows_otherwise_breaks_the_claims(box: GpuBox) -
 
 def test_a_driver_without_suspension_is_said_to_be_too_old(tmp_path: Path) -> None:
     old = GpuBox.at(compile_fakes(tmp_path / "fakes", "-DNO_SUSPENSION"), tmp_path)
-    code, told, said = old.run("suspended")
-    assert (code, told["suspended"]["outcome"]) == (1, "could not")
-    assert "570 or newer" in told["suspended"]["words"]
-    assert "NOT SHOWN: suspended" in said
+    code, told, said = old.run("suspended", "lent")
+    assert code == 1
+    for name in ("suspended", "lent"):
+        assert told[name]["outcome"] == "could not"
+        assert "570 or newer" in told[name]["words"]
+        assert f"NOT SHOWN: {name}" in said
 
 
 @pytest.mark.long(

@@ -12,6 +12,8 @@ from typing import Any
 
 import pytest
 from benchmarks import ROOT
+from benchmarks.gpu.machine import Machine
+from benchmarks.gpu.rounds import main
 
 from support.gpu_box import UUID, GpuBox, compile_fakes
 
@@ -50,6 +52,13 @@ def judge(told: dict[str, Any], count: int, on_others: int) -> None:
 def test_no_loss_differs_after_some_rounds_to_and_fro_between_two_gpus(box: GpuBox) -> None:
     box.nvml.add_gpu(OTHER)
     judge(rounds(box, FEW), FEW, FEW)
+
+
+def test_a_host_without_a_gpu_is_told_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Machine, "lacks", lambda *_: "there is no driver")
+    monkeypatch.setattr(sys, "argv", ["rounds", "--stand-in", "numpy"])
+    with pytest.raises(SystemExit, match="not here: there is no driver"):
+        main()
 
 
 @pytest.mark.long("contract/test_suspension_rounds.py")

@@ -31,15 +31,34 @@ LENT_BYTES, LENT_STEPS, PATIENCE_S = 2 * 10**9, 80, 40.0
 
 def suspended(site: Site) -> Iterator[Finding]:
     """A process leaves its GPU without saving, and comes back with its memory as it was."""
-    most = min(int(SHARE * Watched().first.memory_bytes), int(HOST_SHARE * free_host_bytes()))
-    suspender = opened(most)
-    if suspender.why_not:
-        raise CouldNot(f"{suspender.why_not}; 570 or newer suspends")
+    gpu_bytes = int(SHARE * Watched().first.memory_bytes)
+    host_bytes = int(HOST_SHARE * free_host_bytes())
+    most = min(gpu_bytes, host_bytes)
+    suspender = _opened(most)
+    yield from _not_measured(gpu_bytes, host_bytes)
     for nbytes, goal_s in SIZES:
         yield from _there_and_back(site, suspender, min(nbytes, most), goal_s)
         if nbytes > most:
             break
     yield from _trained(site, suspender, most)
+
+
+def _opened(nbytes: int) -> HostSuspender:
+    suspender = opened(nbytes)
+    if suspender.why_not:
+        raise CouldNot(f"{suspender.why_not}; 570 or newer suspends")
+    return suspender
+
+
+def _not_measured(gpu_bytes: int, host_bytes: int) -> Iterator[Finding]:
+    """The goals for more than this GPU, or the free memory of the host, can take."""
+    for nbytes, _ in SIZES:
+        told = f"{nbytes / 10**9:.3g} GB"
+        if nbytes > host_bytes:
+            free_gb = host_bytes / HOST_SHARE / 10**9
+            yield Finding(told, f"not measured, {free_gb:.3g} GB of the host are free")
+        elif nbytes > gpu_bytes:
+            yield Finding(told, "not measured, the GPU has too little memory")
 
 
 def _there_and_back(
@@ -79,6 +98,7 @@ def _trained(site: Site, suspender: HostSuspender, most: int) -> Iterator[Findin
 
 def lent(site: Site) -> Iterator[Finding]:
     """A training leaves its GPU to another job in the middle, and comes back to it."""
+    _opened(LENT_BYTES)  # else its driver is too old
     words = (LENT_BYTES, f"--steps={LENT_STEPS}", f"--step-s={STEP_S}")
     whole = site.submit("train", *words)
     expected = whole.noted("ended", PATIENCE_S)

@@ -17,6 +17,7 @@ from benchmarks import ROOT
 from benchmarks.gpu.check import ClaimBroken, CouldNot, Finding
 from benchmarks.gpu.checks.giving import protection
 from benchmarks.gpu.checks.recording import _plugin, why_no_capture
+from benchmarks.gpu.checks.suspending import _not_measured
 from benchmarks.gpu.checks.training import _is_busy
 from benchmarks.gpu.jobs.cuda import NO_DEVICE, CudaError
 from benchmarks.gpu.jobs.notes import Notes
@@ -242,3 +243,18 @@ def test_a_process_that_hides_is_the_first_of_its_namespace_or_says_why_not(
     (note,) = Notes(tmp_path / "notes").all("hidden")
     assert (said.stdout.strip() == "1") is note["done"]
     assert note["done"] or note["why"]
+
+
+@pytest.mark.parametrize(
+    ("gpu_gb", "host_gb", "words"),
+    [
+        (98, 64, []),
+        (98, 16, ["40 GB: not measured, 32 GB of the host are free"]),
+        (28, 64, ["40 GB: not measured, the GPU has too little memory"]),
+    ],
+)
+def test_a_goal_that_does_not_fit_is_told_as_not_measured(
+    gpu_gb: int, host_gb: int, words: list[str]
+) -> None:
+    found = _not_measured(gpu_gb * 10**9, host_gb * 10**9)
+    assert [f"{finding.name}: {finding.value}" for finding in found] == words
