@@ -91,7 +91,7 @@ def test_frames_that_are_no_requests(site: AttackedSite, tmp_path: Path) -> None
 
 
 def test_requests_to_join_that_are_forged(site: AttackedSite) -> None:
-    (method,) = [each for each in every_method() if each.path == JOIN]
+    (method,) = [each for each in every_method() if each.path == f"{JOIN}Join"]
     identity = site.identity("mallory", Role.USER)
     forger = Forger(f"{SEED}/join", known([]))
     fuzzer = Fuzzer("nobody", Caller(site.join, identity.ca, None), forger, [method], site.secret)

@@ -80,7 +80,7 @@ def crowd(
     site: AttackedSite, jobs: list[str], real: dict[str, list[bytes]], *, stumbles: bool
 ) -> list[Barrage]:
     """A user, a role of services, a node that speaks as nodes do, and nobody."""
-    methods = [method for method in every_method() if method.path != JOIN]
+    methods = [method for method in every_method() if not method.path.startswith(JOIN)]
     founder = site.identity("root", Role.ADMIN)
     made = []
     for name, role in (
@@ -96,7 +96,7 @@ def crowd(
                 secret=site.secret, stumbles=stumbles,
             )
         )  # fmt: skip
-    joins = [method for method in every_method() if method.path == JOIN]
+    joins = [method for method in every_method() if method.path.startswith(JOIN)]
     nobody = Mutator(f"{SEED}/nobody/{stumbles}", known(jobs), real)
     made.append(Barrage("nobody", site.join, founder.ca, None, nobody, joins, secret=site.secret))
     return made

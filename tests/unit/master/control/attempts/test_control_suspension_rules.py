@@ -19,7 +19,8 @@ from dlq_master.control.stimuli.jobs import JobEdit
 from dlq_master.control.stimuli.nodes import Beat
 from dlq_master.model.attempts.attempt import AttemptState
 from dlq_master.model.ids import JobId
-from dlq_master.model.jobs.job import JobState
+from dlq_master.model.jobs.job import EndReason, JobState
+from dlq_master.model.nodes.node import FlagNote, NodeFlag
 from dlq_nodeagent.model.errands import Move, MoveResult
 from support.agent_bench import made
 from support.suspending_site import SuspendingSite as Site
@@ -66,39 +67,61 @@ def test_of_two_that_come_back_to_the_same_gpus_the_better_one_comes_first(busy:
         assert site.master.job(job_id).attempts == 1
 
 
-def test_it_stays_off_its_gpus_while_another_one_saves_for_the_same_job(busy: Site) -> None:
+def test_nobody_comes_back_to_gpus_for_which_a_better_one_waits(site: Site) -> None:
+    gang = site.out(8, 2)
+    lower, last = running(site, (4, 1000.0, 1000.0), (4, 60.0, 60.0))
+    site.pause(lower)
+    site.until(lambda: site.is_out(lower))
+    for job_id in (gang, lower):
+        site.resume(job_id)
+    site.settle(20)
+    assert site.runs(last)
+    assert site.is_out(lower)
+    site.until(lambda: site.runs(gang))
+    assert site.is_out(lower)
+
+
+@pytest.mark.parametrize("saves", [True, False])
+def test_it_stays_off_its_gpus_while_another_one_leaves_for_the_same_job(
+    busy: Site, saves: bool
+) -> None:
+    """The other one saves, or moves, for longer than `wait`."""
     site = busy
     config = SuspensionConfig(wait=Seconds(20.0))
     site.master.state.config = replace(site.master.state.config, suspend=config)
     running(site, (4, 3000.0, 50.0))
     (first,) = running(site, (2, 9000.0, 10000.0))
     (slow,) = running(site, (2, 9000.0, 9900.0), saves_s=100)
+    leaves = AttemptState.PAUSING if saves else AttemptState.SUSPENDED
 
-    def slow_refuses(move: Move) -> MoveResult:
-        theirs = move.launch.key.job_id == str(int(slow))
-        return MoveResult(refusal="lock: busy") if theirs else made(move)
+    def slowly(move: Move) -> MoveResult | None:
+        if move.launch.key.job_id != str(int(slow)):
+            return made(move)
+        return MoveResult(refusal="lock: busy") if saves else None
 
-    with site.moving(slow_refuses):
+    with site.moving(slowly):
         guest = site.submit(4, run_s=60, run_estimate_s=100.0)
-        site.until(lambda: site.state(slow) is AttemptState.PAUSING and site.is_out(first))
+        site.until(lambda: site.state(slow) is leaves and site.is_out(first))
         site.settle(60)
-        assert site.state(slow) is AttemptState.PAUSING, "it saves for longer than `wait`"
+        assert site.state(slow) is leaves
         assert site.is_out(first)
-        site.until(lambda: site.master.job(guest).state is JobState.COMPLETED)
+    site.until(lambda: site.master.job(guest).state is JobState.COMPLETED)
     site.until(lambda: site.runs(first))
     assert site.master.words(first).count("attempt_suspended") == 1
 
 
 def test_a_suspended_job_gets_no_deadline_promised_until_it_runs_again() -> None:
     site = Site("dlq")
-    job_id = site.submit(run_s=1500, run_estimate_s=2000.0)
-    site.until(lambda: site.runs(job_id))
+    job_id, other = running(site, *[(4, 1500.0, 2000.0)] * 2)
     site.pause(job_id)
     site.until(lambda: site.is_out(job_id))
-    site.master.edit(UpdateJob, job_id, deadlines=(AskedDeadline(100.0, after_s=9000.0),))
+    deadlines = (AskedDeadline(100.0, after_s=9000.0),)
+    for asked in (job_id, other):
+        site.master.edit(UpdateJob, asked, deadlines=deadlines)
     site.settle(60)
     assert site.is_out(job_id)
     assert site.master.job(job_id).promised is None
+    assert site.master.job(other).promised is not None
     assert job_id in site.master.state.cluster.unjudged
     site.resume(job_id)
     site.until(lambda: site.runs(job_id))
@@ -191,8 +214,32 @@ def test_a_stop_of_a_suspended_job_says_that_it_would_lose_work(
     site.settle(300)
     site.pause(job_id)
     site.until(lambda: site.is_out(job_id))
-    with pytest.raises(WorkWouldBeLost, match="cannot save without its GPUs"):
+    with pytest.raises(WorkWouldBeLost, match=r"cannot save without its GPUs .* on 4 GPUs"):
         site.master.edit(stop, job_id, accept_loss=False)
     assert site.is_out(job_id)
     site.master.edit(stop, job_id, accept_loss=True)
     site.until(lambda: site.living(job_id) is None or site.master.job(job_id).attempts == 2)
+
+
+def test_a_refusal_on_a_drained_node_brings_back_ranks_that_have_left_to_save(site: Site) -> None:
+    job_id = site.submit(8, 2)
+    site.until(lambda: site.runs(job_id))
+    cluster = site.master.state.cluster
+    node_id = site.master.attempt(job_id).ranks[1].node_id
+
+    def refuses_late(move: Move) -> MoveResult | None:
+        if move.launch.key.node_rank == 0 or not move.out:
+            return made(move)
+        first = site.master.attempt(job_id).ranks[0]
+        if first.move is None or first.move.state != "suspended":
+            return None
+        note = FlagNote(NodeFlag.DRAINING, "fan", "root", site.master.clock.now_s())
+        node = cluster.nodes[node_id]
+        cluster.put_node(node._replace(flags=frozenset({note.flag}), notes=(note,)))
+        return MoveResult(refusal="lock: busy")
+
+    with site.moving(refuses_late):
+        site.pause(job_id)
+        site.until(lambda: site.living(job_id) is None)
+    assert site.master.ended(job_id, 1).end_reason is EndReason.PREEMPTED, "it has saved"
+    assert "attempt_suspend_refused" not in site.master.words(job_id)
