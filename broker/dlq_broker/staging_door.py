@@ -25,7 +25,8 @@ from dlq_broker.offers import ClusterOffer, NoOffer, OfferAnswer
 from dlq_broker.over_wire import WireCluster
 from dlq_common.errors import InvalidRequest
 
-STAGING_KEY = "-data"  # behind the key of the real job
+STAGING_KEY = "-d"  # behind the key of the real job: a key has 64 letters at most
+_PROGRAM = "The program of a staging job"  # so its script begins, in all releases
 # Before the program of the real job: it uses the entries from now on, and waits for them no more.
 _HOLD = """\
 number=9
@@ -132,6 +133,11 @@ def staging_spec(spec: bytes, need: DataNeed, pin: str) -> bytes:
         stage.command.extend([one.name, one.digest, str(one.bytes), one.source])
     stage.resources.core_count = 1
     return stage.SerializeToString(deterministic=True)
+
+
+def is_staging(spec: job_pb2.JobSpec) -> bool:
+    """Whether this job stages data where it is: anywhere else it would be of no use."""
+    return _PROGRAM in spec.script[:200]
 
 
 def unstageable(need: DataNeed, cluster: str) -> str:

@@ -13,6 +13,7 @@ import pytest
 from syrupy.assertion import SnapshotAssertion
 
 from dlq.v1 import job_pb2
+from dlq_broker import stage_program
 from dlq_broker.records import HandOverFiles
 from support.cli_run import Dlq, Said
 from support.fake_master import FakeMaster
@@ -314,6 +315,16 @@ def test_what_cannot_move_stays_untouched(
     said = two.dlq("move", *words)
     assert said.code != 0
     assert told in said.err
+    assert two.a.requests("CancelJob") == []
+
+
+def test_a_job_for_which_others_wait_and_one_that_stages_stay(two: Two) -> None:
+    waiting_at_a(two)
+    two.a.jobs["6"] = a_job(6, "pending", dependency="afterok:5")
+    assert "job 6 waits for job 5, which stays" in two.dlq("move", "a:5").err
+    two.a.jobs["6"] = a_job(6, "pending", dependency="afterok:55")
+    two.a.specs["5"].script = Path(stage_program.__file__).read_text()
+    assert "stages data at its cluster" in two.dlq("move", "a:5").err
     assert two.a.requests("CancelJob") == []
 
 

@@ -6,6 +6,7 @@ in line. A job that has run moves with its checkpoint, if both clusters reach th
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
@@ -13,6 +14,7 @@ from dlq.v1 import job_pb2, job_service_pb2
 from dlq_broker.handover import BeforeMove, HandOver, MovingJob, NextAct, digest_of
 from dlq_broker.offers import ClusterOffer, NoOffer, OfferAnswer
 from dlq_broker.over_wire import from_checkpoint
+from dlq_broker.staging_door import is_staging
 from dlq_cli.app import App
 from dlq_cli.clusters.going import (
     ManyWishes,
@@ -32,6 +34,7 @@ from dlq_common.errors import IllegalTransition, InvalidRequest
 from dlq_common.text.wire import from_duration, from_timestamp, to_timestamp
 
 WAITS = ("queued", "pending")
+_DEPEND = ("pending", "held")  # of jobs that wait for others
 
 
 class MovableJob(NamedTuple):
@@ -74,6 +77,7 @@ def movable(clusters: Clusters, at: str, name: str, to: str) -> MovableJob:
     job_id = one_job(jobs, name).job_id
     there = own_spec(jobs, job_id, jobs.caller)
     _check(there)
+    _check_nobody_waits_for(jobs, job_id)
     asked = tuple(one.name for one in clusters.named(to) if one.name != at)
     if not asked:
         raise InvalidRequest(f"--to names no other cluster than {at}")
@@ -159,6 +163,15 @@ def _check(there: job_service_pb2.GetJobResponse) -> None:
         raise InvalidRequest(f"job {job.job_id} {what}, and these are of one cluster")
     if there.spec.HasField("interactive"):
         raise InvalidRequest(f"job {job.job_id} is tied to its client")
+    if is_staging(there.spec):
+        raise InvalidRequest(f"job {job.job_id} stages data at its cluster")
+
+
+def _check_nobody_waits_for(jobs: Jobs, job_id: str) -> None:
+    """A job that depends on it would take the move for its end."""
+    for one in jobs.list(user=jobs.caller, states=_DEPEND).jobs:
+        if job_id in re.findall(r"\d+", one.dependency):
+            raise InvalidRequest(f"job {one.job_id} waits for job {job_id}, which stays therefore")
 
 
 def _with_its_checkpoints(

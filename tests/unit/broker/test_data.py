@@ -106,10 +106,10 @@ def test_the_job_waits_for_its_data_and_a_repeat_makes_nothing_new(tmp_path: Pat
         "data1:/imagenet",
     ]  # fmt: skip
     assert real.environment["DATA_IMAGENET"] == f"/shared/ada/cache/entries/{DIGEST}/data"
-    assert [term.job_id for term in real.dependency.terms] == [roof.jobs["h1.roof-data"]]
+    assert [term.job_id for term in real.dependency.terms] == [roof.jobs["h1.roof-d"]]
     assert real.dependency.cancel_if_never
     assert submit_with_data("roof", data, a_spec(), "h1.roof", submit) == placed
-    assert sorted(roof.jobs) == ["h1.roof", "h1.roof-data"]
+    assert sorted(roof.jobs) == ["h1.roof", "h1.roof-d"]
     assert sent[2:] == sent[:2], "a master compares repeats byte by byte"
 
 
