@@ -39,6 +39,7 @@ from site_of_jobs import ENDED, ENOUGH_S, Job
 PRICES = {"lab": 0.0, "roof": 0.3, "campus": 0.2}
 CUT_OFF, EMPTIED, IN_SLURM = "roof", "lab", "campus"
 STEPS = Path(__file__).resolve().parents[1] / "jobs" / "steps.py"
+IDLE_ROUNDS = 5  # rounds that move nothing: a job may just have changed
 WIDE = 4  # jobs that fill the cluster that is to be emptied
 NODE = "node-1"
 GPUS = 8
@@ -176,11 +177,14 @@ def empty(door: Door) -> list[str]:
     door.clusters[EMPTIED].dlq("admin", "reserve", "--all", "--for", "6h", *reason)
     wait_until(lambda: not _at_work(door), "running jobs to save and leave")
     moved = door.ask("move", "--all", "--within", "20s").stdout.splitlines()
-    while _waiting(door):
-        told = door.ask("move", "--leave", EMPTIED, "--within", "20s")
-        if not told.stdout:
-            raise ProofFailed(f"{EMPTIED} is not empty: {told.stderr}")
-        moved += told.stdout.splitlines()
+    told, idle = "", 0
+    while waiting := _waiting(door):
+        done = door.ask("move", "--leave", EMPTIED, "--within", "20s")
+        moved += done.stdout.splitlines()
+        told, idle = done.stderr, 0 if done.stdout else idle + 1
+        if idle == IDLE_ROUNDS:
+            numbers = ", ".join(str(job["job_id"]) for job in waiting)
+            raise ProofFailed(f"{EMPTIED} is not empty, and has {numbers}: {told}")
     for line in moved:
         door.screen.say(line)
     for hand in door.told("handovers", "handovers"):
