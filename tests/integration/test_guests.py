@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import base64
 import json
 from collections.abc import AsyncIterator
@@ -22,7 +21,7 @@ from dlq.v1.job_service_pb2_grpc import JobServiceStub
 from dlq_common.identity.pki import Role, new_key_and_csr, parse_identity
 from dlq_common.identity.signed import INTRODUCTION, claimed, signed
 from dlq_master.rpc.people import grant_books
-from support.rpc_house import DEADLINE_S, refusal
+from support.rpc_house import DEADLINE_S, ended, refusal
 from support.two_organisations import Guest, TwoOrganisations, two_organisations
 
 pytestmark = pytest.mark.integration
@@ -219,18 +218,6 @@ async def test_a_revoked_grant_is_over_at_once_for_calls_and_open_streams(
     renewal: Any = IdentityServiceStub(guest.channel)
     asked = identity.RenewCertificateRequest(certificate_request=key.request)
     assert await refusal(renewal.RenewCertificate(asked, timeout=DEADLINE_S)) is OUT
-
-
-async def ended(stream: Any) -> grpc.StatusCode:
-    """How a stream ends, on which nobody says a word."""
-    try:
-        async with asyncio.timeout(DEADLINE_S):
-            while await stream.read() is not aio.EOF:
-                pass
-            code: grpc.StatusCode = await stream.code()
-    except aio.AioRpcError as error:
-        code = error.code()
-    return code
 
 
 async def test_one_guest_or_one_certificate_is_revoked_as_a_users(two: TwoOrganisations) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -22,7 +21,7 @@ from dlq.v1.identity_service_pb2_grpc import IdentityServiceStub
 from dlq.v1.job_service_pb2_grpc import JobServiceStub
 from dlq_common.identity.acting import ActsFor
 from dlq_common.identity.pki import Role, new_key_and_csr, parse_identity
-from support.rpc_house import DEADLINE_S, RpcHouse, refusal, rpc_house
+from support.rpc_house import DEADLINE_S, RpcHouse, ended, refusal, rpc_house
 
 pytestmark = pytest.mark.integration
 OK, OUT = grpc.StatusCode.OK, grpc.StatusCode.UNAUTHENTICATED
@@ -56,18 +55,6 @@ async def watching(channel: aio.Channel, *metadata: tuple[str, str]) -> Any:
     watch = submitter.WatchEvents(wire.WatchEventsRequest(), timeout=DEADLINE_S, metadata=metadata)
     await watch.read()
     return watch
-
-
-async def ended(stream: Any) -> grpc.StatusCode:
-    """How a stream ends, on which nobody says a word."""
-    try:
-        async with asyncio.timeout(DEADLINE_S):
-            while await stream.read() is not aio.EOF:
-                pass
-            code: grpc.StatusCode = await stream.code()
-    except aio.AioRpcError as error:
-        code = error.code()
-    return code
 
 
 async def test_one_certificate_and_no_other_of_its_holder(house: RpcHouse) -> None:

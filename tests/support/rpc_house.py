@@ -167,6 +167,18 @@ async def rpc_house(
         await house.close()
 
 
+async def ended(stream: Any) -> grpc.StatusCode:
+    """How a stream ends, on which nobody says a word."""
+    try:
+        async with asyncio.timeout(DEADLINE_S):
+            while await stream.read() is not aio.EOF:
+                pass
+            code: grpc.StatusCode = await stream.code()
+    except aio.AioRpcError as error:
+        code = error.code()
+    return code
+
+
 async def refusal(call: Any) -> grpc.StatusCode:
     """The status with which a call ends; OK when it was answered."""
     try:

@@ -48,6 +48,21 @@ class Move(NamedTuple):
         left = iter([True] * times)
         return self.process(dies_at).go_on("m1", lambda: next(left, False))
 
+    def goes_on_after_death(self, times: int, dies_at: int) -> tuple[HandOver, bool]:
+        """It ends, with one job, though its process dies there; and whether that came so far."""
+        died = False
+        try:
+            self.go_on(times, dies_at)
+        except Killed:
+            died = True
+        assert len(self.there) <= 1
+        hand = self.go_on()
+        for site in (self.a, self.b):
+            site.deliver()
+        assert not hand.is_open
+        assert self.there == [hand.global_name]
+        return hand, died
+
     @property
     def there(self) -> list[str]:
         """All jobs that may run."""
@@ -91,17 +106,7 @@ def test_a_kill_at_any_step_leaves_one_job(
         move.b.refuses = b_refuses
         if started:
             move.a.versions["3"] += 1
-        died = False
-        try:
-            move.go_on(2, dies_at)
-        except Killed:
-            died = True
-        assert len(move.there) <= 1
-        hand = move.go_on()
-        for site in (move.a, move.b):
-            site.deliver()
-        assert not hand.is_open
-        assert move.there == [hand.global_name]
+        hand, died = move.goes_on_after_death(2, dies_at)
         if started:
             assert (hand.state, hand.global_name) == (HandOverState.STAYED, "a:3")
         if not died:
@@ -224,17 +229,7 @@ def test_a_running_job_that_moves_is_cut_off_or_killed_anywhere_and_is_there_onc
     """It is at one cluster in the end, and nowhere paused."""
     for dies_at in count():
         move = a_running_one(*line)
-        died = False
-        try:
-            move.go_on(3, dies_at)
-        except Killed:
-            died = True
-        assert len(move.there) <= 1
-        hand = move.go_on()
-        for site in (move.a, move.b):
-            site.deliver()
-        assert not hand.is_open
-        assert move.there == [hand.global_name]
+        hand, died = move.goes_on_after_death(3, dies_at)
         assert not move.a.paused
         if hand.cluster == "b":
             assert move.b.specs == [SPEC + b"+saved"]

@@ -73,12 +73,12 @@ def delay_of(away: Offloaded) -> str:
 
 def tell_delayed(turn: Turn) -> None:
     """Each of them once, after a plan."""
-    away, waiting = turn.state.placement.offloaded, turn.state.cluster.unjudged
-    away.delayed &= waiting.keys()
+    away, waiting = turn.state.placement.offloaded, set(turn.state.cluster.to_judge())
+    away.delayed &= waiting
     if waiting and (why := delay_of(away)):
-        for job_id in sorted(waiting.keys() - away.delayed):
+        for job_id in sorted(waiting - away.delayed):
             turn.note("promise_delayed", job_id=job_id, cause=why)
-        away.delayed |= waiting.keys()
+        away.delayed |= waiting
 
 
 def _failing(health: HelperHealth) -> str:

@@ -384,6 +384,8 @@ class Cluster:
         """Jobs whose deadlines can be promised or not by now, in order. Of one that is suspended
         nobody knows when it comes back, so it is judged then.
         """
+        if not self.unjudged:
+            return []
         away = {key.job_id for key in self.claims.suspended}
         return sorted(job_id for job_id in self.unjudged if job_id not in away)
 

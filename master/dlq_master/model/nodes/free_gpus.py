@@ -173,23 +173,17 @@ class Pool:
 
     def take(self, parts: Parts) -> None:
         """Remove these GPUs as far as they are here."""
+        self._change(parts, gives=False)
+
+    def give(self, parts: Parts) -> None:
+        """Add these GPUs as far as they are not here."""
+        self._change(parts, gives=True)
+
+    def _change(self, parts: Parts, *, gives: bool) -> None:
         masks, buckets = self.masks, self.buckets  # as `set`, without a call for each part
         for ordinal, mask in parts:
             before = masks[ordinal]
-            after = before & ~mask
-            if after != before:
-                masks[ordinal] = after
-                had, has = before.bit_count(), after.bit_count()
-                bit = 1 << ordinal
-                buckets[had] ^= bit
-                buckets[has] ^= bit
-                self.total += has - had
-
-    def give(self, parts: Parts) -> None:
-        masks, buckets = self.masks, self.buckets  # likewise
-        for ordinal, mask in parts:
-            before = masks[ordinal]
-            after = before | mask
+            after = before | mask if gives else before & ~mask
             if after != before:
                 masks[ordinal] = after
                 had, has = before.bit_count(), after.bit_count()
