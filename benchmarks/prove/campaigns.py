@@ -132,7 +132,8 @@ CAMPAIGNS = (
         (
             tests(
                 "tests/fault/test_partitions.py",
-                short={"N": "60", "LONGEST_S": "20"}, full={"N": "500", "LONGEST_S": "60"},
+                short={"N": "60", "LONGEST_S": "20"},
+                full={"N": "500", "LONGEST_S": "600", "AGENTS": "24"},
                 size="N",
             ),
         ),

@@ -23,7 +23,10 @@ from support.waiting import wait_until
 
 N = int(os.environ.get("N", "30"))
 SEED = int(os.environ.get("SEED", "1"))
+AGENTS = int(os.environ.get("AGENTS", "6"))
 SHORTEST_S, LONGEST_S = 0.3, float(os.environ.get("LONGEST_S", "60"))
+# A cut beyond it rightly ends an attempt; agents need some time to come back after the longest.
+HOLD_S = max(120, round(1.5 * LONGEST_S))
 LONG_S = 10.0
 KINDS = ("both", "to the master", "to the agent", "severed", "flapping")
 
@@ -109,7 +112,7 @@ def until_up(daemons: PartedDaemons, name: str) -> None:
 
 def part(root: Path, agents: Sequence[str], cuts: int, longest_s: float) -> None:
     """Cut the lines `cuts` times together, under load; then half of them at once."""
-    daemons = PartedDaemons(root, agents)
+    daemons = PartedDaemons(root, agents, hold_s=HOLD_S)
     hands = shares(cuts, len(agents), longest_s, random.Random(SEED))
     with daemons.up():
         with load(daemons, SEED):
@@ -159,4 +162,5 @@ def test_a_few_partitions_put_no_job_back_and_run_none_twice(tmp_path: Path) -> 
 
 @pytest.mark.torture
 def test_many_partitions_put_no_job_back_and_run_none_twice(tmp_path: Path) -> None:
-    part(tmp_path, [f"n{number}" for number in range(1, 7)], cuts=N, longest_s=LONGEST_S)
+    agents = [f"n{number}" for number in range(1, AGENTS + 1)]
+    part(tmp_path, agents, cuts=N, longest_s=LONGEST_S)
