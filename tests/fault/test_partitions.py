@@ -16,14 +16,15 @@ import pytest
 from dlq.v1 import node_pb2
 from dlq_client.nodes import Nodes
 from support.held_lines import BOTH, TO_AGENT, TO_MASTER, HeldLine
-from support.ledger_clients import drain, load
+from support.ledger_clients import USUAL_PAUSES_S, drain, load
 from support.parted_daemons import PartedDaemons
 from support.proofs import proved
 from support.waiting import wait_until
 
 N = int(os.environ.get("N", "30"))
 SEED = int(os.environ.get("SEED", "1"))
-AGENTS = int(os.environ.get("AGENTS", "6"))
+USUAL_AGENTS = 6
+AGENTS = int(os.environ.get("AGENTS", str(USUAL_AGENTS)))
 SHORTEST_S, LONGEST_S = 0.3, float(os.environ.get("LONGEST_S", "60"))
 # A cut beyond it rightly ends an attempt; agents need some time to come back after the longest.
 HOLD_S = max(120, round(1.5 * LONGEST_S))
@@ -110,12 +111,17 @@ def until_up(daemons: PartedDaemons, name: str) -> None:
         )
 
 
+def pauses_s(agents: int) -> tuple[float, float]:
+    """Of the clients. A crowd of agents could run more jobs at once than a small machine can."""
+    return USUAL_PAUSES_S if agents <= USUAL_AGENTS else (1.0, 4.0)
+
+
 def part(root: Path, agents: Sequence[str], cuts: int, longest_s: float) -> None:
     """Cut the lines `cuts` times together, under load; then half of them at once."""
     daemons = PartedDaemons(root, agents, hold_s=HOLD_S)
     hands = shares(cuts, len(agents), longest_s, random.Random(SEED))
     with daemons.up():
-        with load(daemons, SEED):
+        with load(daemons, SEED, pauses_s=pauses_s(len(agents))):
             parting = [
                 Parting(
                     daemons.lines[name], hand, random.Random(f"{SEED}/{name}"),

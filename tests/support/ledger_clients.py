@@ -18,6 +18,7 @@ from support.waiting import wait_while_it_moves
 
 LOST_REPLIES = 0.10
 DRAIN_S = 180.0  # without the end of any job
+USUAL_PAUSES_S = (0.1, 0.6)  # of a client between two jobs
 
 
 class Client(threading.Thread):
@@ -31,7 +32,7 @@ class Client(threading.Thread):
         promises: "Promises",
         seed: int,
         *,
-        pauses_s: tuple[float, float] = (0.1, 0.6),
+        pauses_s: tuple[float, float] = USUAL_PAUSES_S,
     ) -> None:
         super().__init__(name=f"client-{number}")
         self._daemons = daemons
@@ -90,13 +91,16 @@ class Promises:
 
 
 @contextmanager
-def load(daemons: Daemons, seed: int, clients: int = 3) -> Iterator[CuttingProxy]:
+def load(
+    daemons: Daemons, seed: int, clients: int = 3, pauses_s: tuple[float, float] = USUAL_PAUSES_S
+) -> Iterator[CuttingProxy]:
     """Clients at work until the end of the block; then everything that was accepted runs out, and
     the run is judged."""
     promises = Promises(daemons.root / "promises")
     with CuttingProxy(daemons.api, share=LOST_REPLIES, seed=seed).running() as proxy:
         crowd = [
-            Client(daemons, proxy.address, number, promises, seed) for number in range(clients)
+            Client(daemons, proxy.address, number, promises, seed, pauses_s=pauses_s)
+            for number in range(clients)
         ]
         for client in crowd:
             client.start()
