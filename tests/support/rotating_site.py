@@ -101,10 +101,12 @@ class RotatingSite(PostgresSite):
 
     def end_wait(self, how: str) -> int:
         """Cancel or terminate the commits of a turn that wait for the other servers; so many they
-        were. The session that renews the lease has a lock, and is left alone.
+        were. The session that renews the lease has a lock, and is left alone. So is the server's
+        own vacuum, whose commits wait too: ending that does no master any harm.
         """
         ended = self.primary.ask(
             f"SELECT pg_{how}_backend(pid) FROM pg_stat_activity WHERE wait_event = 'SyncRep'"
+            " AND backend_type = 'client backend'"
             " AND pid NOT IN (SELECT pid FROM pg_locks WHERE locktype = 'advisory')"
         )
         return len(ended)
