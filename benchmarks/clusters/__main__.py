@@ -2,7 +2,7 @@
 
     python -m benchmarks.clusters [--members 100] [--gpus 10000] [--jobs-per-day 10000000]
         [--days 1] [--load 0.95] [--longest 6] [--error 0.5] [--told-every 10,600] [--ask 2,100]
-        [--way WAY ...] [--seeds 1] [--keep FILE] [--json]
+        [--choose RULE ...] [--way WAY ...] [--seeds 1] [--keep FILE] [--json]
 
 Jobs are drawn from Microsoft's Philly log. Each cluster serves first come, first served, with gangs
 whole; its offer is the start that it foretells from foretold run times. `--told-every`: the
@@ -23,21 +23,24 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from benchmarks.clusters.drawn_jobs import draw_jobs
-from benchmarks.clusters.simulated import WAYS, run_clusters
+from benchmarks.clusters.simulated import CHOICES, WAYS, run_clusters
 from benchmarks.support.conditions import conditions
 
 
 class Row(NamedTuple):
-    """One run: how a cluster is chosen, how old answers are, and how many clusters are asked."""
+    """One run: how a cluster is chosen, how old answers are, how many clusters are asked, and the
+    rule among their offers.
+    """
 
     way: str
     told_every_s: float
     ask: int
+    choose: str
     seed: int
 
     @property
     def key(self) -> str:
-        return f"{self.way} {self.told_every_s:g} {self.ask} {self.seed}"
+        return f"{self.way} {self.told_every_s:g} {self.ask} {self.choose} {self.seed}"
 
 
 def rows(words: argparse.Namespace) -> Iterator[Row]:
@@ -48,7 +51,8 @@ def rows(words: argparse.Namespace) -> Iterator[Row]:
         for way in words.way:
             for told_s in ages if way in ("offers", "least-loaded") else ages[:1]:
                 for ask in asks if way == "offers" else [words.members]:
-                    yield Row(way, told_s, ask, seed)
+                    for choose in words.choose if way == "offers" else words.choose[:1]:
+                        yield Row(way, told_s, ask, choose, seed)
 
 
 def run_row(row: Row, words: argparse.Namespace) -> dict[str, Any]:
@@ -72,6 +76,7 @@ def run_row(row: Row, words: argparse.Namespace) -> dict[str, Any]:
         gpus=words.gpus,
         told_every_s=row.told_every_s,
         ask=row.ask,
+        choose=row.choose,
         seed=row.seed,
         since_s=words.longest * 3_600.0,
         tell=lambda done: _progress(row, done, len(jobs.submit_s)),
@@ -85,6 +90,7 @@ def run_row(row: Row, words: argparse.Namespace) -> dict[str, Any]:
         if row.way in ("offers", "least-loaded")
         else None,
         "asked": row.ask if row.way == "offers" else None,
+        "rule": row.choose if row.way == "offers" else None,
         "seed": row.seed,
         "jobs": count,
         "wait_mean_s": round(float(wait_s.mean()), 1),
@@ -152,6 +158,7 @@ def _words() -> argparse.Namespace:
     parser.add_argument("--deadlines", type=float, default=0.2, help="share of jobs with one")
     parser.add_argument("--told-every", default="10,600", help="greatest age of an answer, in s")
     parser.add_argument("--ask", default="2,100", help="clusters that are asked for an offer")
+    parser.add_argument("--choose", nargs="+", choices=CHOICES, default=CHOICES, metavar="RULE")
     parser.add_argument("--way", nargs="+", choices=WAYS, default=WAYS)
     parser.add_argument("--seeds", type=int, default=1)
     parser.add_argument("--keep", type=Path, help="a file of the rows that are done")

@@ -5,7 +5,8 @@ Ways to choose a cluster for a job:
 - `home`: that of its user. Nobody else is asked.
 - `random`: any, drawn.
 - `least-loaded`: the one with the fewest waiting GPUs over free ones, as last told.
-- `offers`: the one with the earliest foretold start, as last told; `ask` of them are asked.
+- `offers`: the one with the earliest foretold start, as last told; `ask` of them are asked, and
+  `choose` says which of them gets the job (`CHOICES`).
 - `broadcast`: all of them get the job (`broadcast`).
 
 Clusters do not touch each other. So between two answers all jobs are dealt out at once, and each
@@ -26,7 +27,14 @@ from benchmarks.clusters.drawn_jobs import DrawnJobs, Numbers
 from benchmarks.clusters.member import Member
 
 WAYS = ("home", "random", "least-loaded", "offers", "broadcast")
+# The rules for offers. `own-first`: the earliest start; of equal ones the cluster of its user, as
+# the first of the user's list. `by-lot`: of equal ones any. `spread`: the same, with each start
+# drawn from its range, as dlq_broker.choosing does.
+CHOICES = ("own-first", "by-lot", "spread")
+# Starts are compared to the minute.
 _SAME_S = 60.0
+# Of a drawn wait over the foretold one, the standard deviation of the logarithm.
+SPREAD = 0.25
 # So many jobs are dealt out at once at most: offers take an entry for each job and cluster.
 _AT_ONCE = 10_000
 
@@ -50,6 +58,7 @@ def run_clusters(
     gpus: int,
     told_every_s: float,
     ask: int,
+    choose: str,
     seed: int,
     since_s: float,
     tell: Callable[[int], None],
@@ -62,7 +71,7 @@ def run_clusters(
         starts_s, doubles = play_broadcast(jobs, members, gpus, seed, tell)
         messages = (4 * members - 2) * count  # submit, cancel and their answers
     else:
-        run = _Run(jobs, way, members, gpus, min(ask, members), seed)
+        run = _Run(jobs, way, members, gpus, min(ask, members), choose, seed)
         starts_s = run.play(told_every_s, tell)
         asked = {"offers": run.ask, "least-loaded": members}.get(way, 0)
         messages = 2 * (asked + 1) * count  # each question, the submission, and their answers
@@ -77,9 +86,16 @@ def run_clusters(
 
 class _Run:
     def __init__(
-        self, jobs: DrawnJobs, way: str, members: int, gpus: int, ask: int, seed: int
+        self,
+        jobs: DrawnJobs,
+        way: str,
+        members: int,
+        gpus: int,
+        ask: int,
+        choose: str,
+        seed: int,
     ) -> None:
-        self._jobs, self._way, self.ask = jobs, way, ask
+        self._jobs, self._way, self.ask, self._choose = jobs, way, ask, choose
         self.all = [Member(gpus) for _ in range(members)]
         self._sizes, self._class = np.unique(jobs.gpus, return_inverse=True)
         self._rng = np.random.default_rng((seed, 1))  # another stream than that of the jobs
@@ -140,14 +156,17 @@ class _Run:
         if self._way == "least-loaded":
             return np.full(len(home), self._loads.argmin())
         asked = drawn(self._rng, len(home), members, self.ask)
-        starts = self._starts[self._class[some, None], asked]
-        # Starts of the same minute are equal: then its own cluster, else any of them.
-        soon_s = np.maximum(starts.min(axis=1), jobs.submit_s[some]) + _SAME_S
-        best = starts <= soon_s[:, None]
+        at_s = jobs.submit_s[some, None]
+        wait_s = np.maximum(self._starts[self._class[some, None], asked] - at_s, 0.0)
+        if self._choose == "spread":
+            wait_s = wait_s * np.exp(SPREAD * self._rng.standard_normal(wait_s.shape))
+        minute = (at_s + wait_s) // _SAME_S
+        best = minute <= minute.min(axis=1)[:, None]
         any_of_them = self._rng.uniform(size=len(home)) * best.sum(axis=1)
         place = (best.cumsum(axis=1) > any_of_them[:, None]).argmax(axis=1)
-        own = best & (asked == home[:, None])
-        place = np.where(own.any(axis=1), own.argmax(axis=1), place)
+        if self._choose == "own-first":
+            own = best & (asked == home[:, None])
+            place = np.where(own.any(axis=1), own.argmax(axis=1), place)
         found: NDArray[np.int64] = asked[np.arange(len(home)), place]
         return found
 

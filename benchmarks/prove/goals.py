@@ -142,6 +142,8 @@ BOUNDS: Mapping[str, Sequence[Bound]] = {
     "upgrades": (
         Bound("changes between the last release and this tree", "changes_with_the_last_release",
               "goal 12", at_least=100, full=True),
+        Bound("changes of a pair on PostgreSQL, and back", "changes_of_a_pair", SECOND_MASTER,
+              at_least=20, full=True),
         *ledger("goal 12"),
     ),
     "repairs": (

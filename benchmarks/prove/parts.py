@@ -86,7 +86,8 @@ def summed(parts: Sequence[Part]) -> list[dict[str, Any]]:
     """
     rows = dict[tuple[object, ...], list[dict[str, Any]]]()
     for part in parts:
-        for one in part.found:
+        for told in part.found:
+            one = {name: value for name, value in told.items() if name != "took_s"}  # the part's
             words = [value for value in one.values() if isinstance(value, str)]
             rows.setdefault((*one, *words), []).append(one)
     return [_one_row(each) for each in rows.values()]

@@ -96,7 +96,9 @@ class Carrier:
     def _step(self, door: ClusterDoor, hand: HandOver, heard: Callable[[], None]) -> HandOver:
         if hand.act is NextAct.SUBMIT:
             hand = self._written(leaving(hand))
-            return self._written(tried(hand, door.submit(hand.spec, hand.key)))
+            # A job that moves keeps its deadlines as instants, and one may have passed on the way.
+            passed_s = 0.0 if hand.moving is None else self._now_s()
+            return self._written(tried(hand, door.submit(hand.spec, hand.key, passed_s=passed_s)))
         if hand.moving is not None:
             match hand.act:
                 case NextAct.TAKE | NextAct.PAUSE | NextAct.RESUME:

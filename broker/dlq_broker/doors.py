@@ -80,8 +80,10 @@ class ClusterDoor(Protocol):
         """When the job would start and end there, or why there is no offer. Changes nothing."""
         ...
 
-    def offer_of(self, job: str, within_s: float) -> OfferAnswer:
-        """The same of a job that waits there."""
+    def offer_of(self, job: str, within_s: float, *, looks: bool = True) -> OfferAnswer:
+        """The same of a job that is there. `looks`: False: no forecast is waited for. The answer
+        then says only whether the cluster could take the job back as it is.
+        """
         ...
 
     def waits(self, jobs: Sequence[str], within_s: float) -> Mapping[str, JobWait]:
@@ -112,9 +114,9 @@ class ClusterDoor(Protocol):
         """Let a paused job go on there. Repeats as `pause`."""
         ...
 
-    def submit(self, spec: bytes, key: str) -> Tried:
-        """Submit the job under this key. A repeat of an accepted one is accepted as the same
-        job.
+    def submit(self, spec: bytes, key: str, *, passed_s: float = 0.0) -> Tried:
+        """Submit the job under this key. A repeat of an accepted one is accepted as the same job.
+        `passed_s`: UTC; deadlines up to this instant are left out.
         """
         ...
 

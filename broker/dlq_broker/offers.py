@@ -39,6 +39,7 @@ class ClusterOffer(NamedTuple):
     data_s: float = 0.0  # to stage its data first
     data_cost: float = 0.0  # of that way
     data_bytes: int = 0
+    drawn_s: float = 0.0  # so much later it counted by lot (`choosing`); below 0: earlier
 
     @property
     def told_start_s(self) -> float:
@@ -110,6 +111,7 @@ def answer_facts(answer: OfferAnswer) -> dict[str, Any]:
         "data_s": answer.data_s,
         "data_cost": answer.data_cost,
         "data_bytes": answer.data_bytes,
+        "drawn_s": answer.drawn_s,
     }
 
 
@@ -133,6 +135,7 @@ def answer_from(facts: Mapping[str, Any]) -> OfferAnswer:
         float(facts.get("data_s", 0.0)),
         float(facts.get("data_cost", 0.0)),
         int(facts.get("data_bytes", 0)),
+        float(facts.get("drawn_s", 0.0)),
     )
 
 

@@ -37,10 +37,14 @@ from dlq_broker.offers import (
 from dlq_client.line.connection import CALL_DEADLINE_S, Connection
 from dlq_client.line.errors import did_nothing, from_rpc_error, is_lost
 from dlq_common.errors import DlqError, InternalError, TryAgain, Unauthenticated, Unavailable
-from dlq_common.text.wire import from_timestamp, to_duration
+from dlq_common.text.wire import from_timestamp, to_duration, to_timestamp
 
 # Of the bound, so much is for the way there and back.
 _WAY_SHARE = 0.1
+# A master waits at least so long for its twin.
+_SHORT_S = 0.1
+# The clock of a cluster may be ahead of this one.
+_SOON_S = 60.0
 # Refusals that say nothing about the job: a later try may be answered.
 _NOT_NOW = (InternalError, TryAgain, Unauthenticated)
 
@@ -78,11 +82,15 @@ class WireCluster:
             forecasts.EstimateJobRequest(spec=job_pb2.JobSpec.FromString(spec)), within_s
         )
 
-    def offer_of(self, job: str, within_s: float) -> OfferAnswer:
-        return self._asked(forecasts.EstimateJobRequest(job_id=job), within_s)
+    def offer_of(self, job: str, within_s: float, *, looks: bool = True) -> OfferAnswer:
+        asked = forecasts.EstimateJobRequest(job_id=job)
+        return self._asked(asked, within_s, looks=looks)
 
-    def _asked(self, asked: forecasts.EstimateJobRequest, within_s: float) -> OfferAnswer:
-        asked.wait_duration.CopyFrom(to_duration(max(0.1, within_s * (1 - _WAY_SHARE))))
+    def _asked(
+        self, asked: forecasts.EstimateJobRequest, within_s: float, *, looks: bool = True
+    ) -> OfferAnswer:
+        wait_s = max(_SHORT_S, within_s * (1 - _WAY_SHARE)) if looks else _SHORT_S
+        asked.wait_duration.CopyFrom(to_duration(wait_s))
         try:
             line = self._connect()
         except DlqError as error:
@@ -113,8 +121,9 @@ class WireCluster:
             pass  # what is not told now is asked for again at the next offer
         return found
 
-    def submit(self, spec: bytes, key: str) -> Tried:
+    def submit(self, spec: bytes, key: str, *, passed_s: float = 0.0) -> Tried:
         asked = wire.SubmitJobRequest(request_id=key, spec=job_pb2.JobSpec.FromString(spec))
+        leave_out_passed(asked.spec, passed_s)
         asked.brief = True
         return self._changed("SubmitJob", asked)
 
@@ -217,6 +226,26 @@ class WireCluster:
             answer.job.resources.gpu_count,
             self._price,
         )
+
+
+def leave_out_passed(spec: job_pb2.JobSpec, now_s: float) -> None:
+    """Leave out the deadlines that have passed, which no cluster accepts any more. A due date that
+    has passed becomes the present: each hour from now on costs what it did.
+    """
+    left = [
+        step
+        for step in spec.deadlines
+        if not step.HasField("due_time") or from_timestamp(step.due_time) > now_s
+    ]
+    if len(left) < len(spec.deadlines):
+        kept = job_pb2.JobSpec(deadlines=left)
+        spec.ClearField("deadlines")
+        spec.deadlines.MergeFrom(kept.deadlines)
+    if not left:
+        spec.ClearField("on_miss")
+    due = spec.lateness
+    if due.HasField("due_time") and from_timestamp(due.due_time) <= now_s:
+        due.due_time.CopyFrom(to_timestamp(now_s + _SOON_S))
 
 
 def from_checkpoint(there: wire.GetJobResponse, place: str) -> bytes:

@@ -1,6 +1,4 @@
-"""State that every command shares: the identity, the line to the master, and the output to
-people.
-"""
+"""The parts that every command needs: identity, connection to the master, form of the output."""
 
 from __future__ import annotations
 
@@ -53,7 +51,7 @@ def _changed_s(path: Path) -> float:
 
 
 class App:
-    """One run of `dlq`. Each part is made when a command first asks for it."""
+    """One run of `dlq`. Each part is made at its first use."""
 
     def __init__(self, *, home: Path | None, flags: Mapping[str, str], cluster: str = "") -> None:
         """`flags` are the settings that the command line names. `cluster`: the name of the home's

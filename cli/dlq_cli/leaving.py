@@ -1,4 +1,4 @@
-"""The end of a process of `dlq`: its output is flushed, and nothing else is waited for.
+"""The end of a `dlq` process: flush the output, and wait for nothing else.
 
 The interpreter's own end stops daemon threads wherever they stand. One of gRPC's may hold the lock
 of a stream then, and the end of that stream waits for this lock for ever.
@@ -19,7 +19,7 @@ _INTERRUPTED_FLUSH_S = 2.0  # the reader of an interrupted command may be gone o
 
 
 def fill_closed_streams() -> None:
-    """A stream that the caller has closed (`dlq status >&-`) leads to /dev/null.
+    """Open /dev/null for each standard stream that the caller has closed (`dlq status >&-`).
 
     Its number would go to the next file or connection, which would get the output.
     """

@@ -222,13 +222,19 @@ class Cluster:
         return str(self.root / f"{name}.toml")
 
 
-def wait_until(holds: Callable[[], bool], what: str, *, patience_s: float = PATIENCE_S) -> None:
-    """Poll four times a second until `holds`; TimeoutError naming `what` after `patience_s`."""
+def wait_until(
+    holds: Callable[[], bool],
+    what: str,
+    *,
+    patience_s: float = PATIENCE_S,
+    every_s: float = 0.25,
+) -> None:
+    """Poll until `holds`; TimeoutError naming `what` after `patience_s`."""
     deadline_s = time.monotonic() + patience_s
     while not holds():
         if time.monotonic() > deadline_s:
             raise TimeoutError(f"waited {patience_s:.0f} s in vain for {what}")
-        time.sleep(0.25)
+        time.sleep(every_s)
 
 
 def free_ports(count: int) -> list[int]:

@@ -3,8 +3,9 @@
 one emptied by its operator. The node of one of them is a pilot inside a real Slurm.
 
 Exits 0 only if no job was lost or doubled, and each promise was kept, refused, or given up in time.
-JOBS=200 says how many jobs; KEEP=1 leaves the logs. Without Slurm, or without root, it says so, and
-takes a plain cluster instead.
+Jobs that moved are judged like all others. It prints where each job ran, and why. JOBS=200 says how
+many jobs; KEEP=1 leaves the logs. Without Slurm, or without root, it says so, and takes a plain
+cluster instead.
 """
 
 import json
@@ -15,7 +16,7 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass, field
@@ -28,12 +29,14 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tests"))
 import processes
 from alone import perform_alone
 from cluster import BIN, MASTER, Cluster, wait_until
+from deadlines_kept import StayAt, chain, offered_deadline, outcome
 from dlq_client.line.identity import load_identity, save_identity
 from in_slurm import ClusterInSlurm, why_not
 from proof import ProofFailed
 from quick import STAYS, quick, slowness
 from screen import Screen
 from site_of_jobs import ENDED, ENOUGH_S, Job
+from where_jobs_ran import JobThatRan, sums, table
 
 # Each with its price of a GPU-hour.
 PRICES = {"lab": 0.0, "roof": 0.3, "campus": 0.2}
@@ -51,6 +54,11 @@ unreachable = "90s"
 hold = "600s"
 """
 AT_A_TIME = 2  # questions of one user that a master takes at a time
+TRIES = 5  # of a submission that no cluster has answered in time
+UNAVAILABLE = 69
+# A promise that ends this soon could not outlive a master that stands still.
+PRESSING_S = 180.0 * STRETCH
+EVERY_S = 2.0  # between two looks at a cluster
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,13 +77,16 @@ class Ask:
 
 
 def asks(count: int) -> list[Ask]:
-    """Most have time enough, some are too late from the start, and some have no deadline."""
+    """Most have time enough, some little or none, and some have no deadline."""
     draw = random.Random(26)
     made = []
     for number in range(count):
         run_s = draw.randint(2, 10)
         kind = draw.random()
-        due_s = 900 * STRETCH if kind < 0.65 else 2 * run_s + 5 if kind < 0.8 else None
+        due_s = None
+        if kind < 0.8:
+            # The last ones are too late from the start: they ask for twice their run time.
+            due_s = 900 * STRETCH if kind < 0.55 else 60 * STRETCH if kind < 0.7 else run_s
         made.append(Ask(f"job-{number:03d}", draw.choice((1, 1, 2, 2, 4, 8)), run_s, due_s))
     return made
 
@@ -114,32 +125,41 @@ class Door:
         return json.loads(done.stdout)[what]
 
     def submit(self, ask: Ask, *, to: str = "any", within: str = "20s") -> None:
-        """Hand one job over."""
-        words = ("submit", "--to", to, "--within", within, "--json", "-J", ask.name, "-D", "/tmp")
-        done = self.ask(*words, *ask.words())
+        """Hand one job over. If no cluster answers in time, it is tried again under its key."""
+        given = ("--to", to, "--within", within, "--json", "-J", ask.name, "-D", "/tmp")
+        words = ("submit", *given, "--request-id", ask.name, *ask.words())
+        done, tries = self.ask(*words), 1
+        while done.returncode == UNAVAILABLE and tries < TRIES:
+            done, tries = self.ask(*words), tries + 1
         if done.returncode:
             raise ProofFailed(f"{ask.name} was not taken: {done.stderr}")
         self.handed[ask.name] = json.loads(done.stdout)["handover"]
 
-    def submit_all(self, some: Sequence[Ask], *, within: str = "20s") -> None:
+    def submit_all(self, some: Sequence[Ask], *, to: str = "any", within: str = "20s") -> None:
         """Hand these over, a few at a time, and say where they are."""
         with ThreadPoolExecutor(AT_A_TIME) as pool:
-            list(pool.map(lambda ask: self.submit(ask, within=within), some))
+            list(pool.map(lambda ask: self.submit(ask, to=to, within=within), some))
         counts = Counter(self.handed[ask.name]["cluster"] for ask in some)
         told = ", ".join(f"{count} to {name}" for name, count in sorted(counts.items()))
         self.screen.say(f"{len(some)} jobs are handed over: {told}")
 
-    def jobs(self) -> list[tuple[str, Job]]:
-        """All jobs of all clusters."""
-        found = []
-        for name, one in self.clusters.items():
-            listed = json.loads(one.dlq("status", "--since", "all", "--json"))["jobs"]
-            found += [(name, job) for job in listed]
+    def jobs(self, cluster: str) -> list[Job]:
+        """All jobs of a cluster, also ended ones."""
+        told = self.clusters[cluster].dlq("status", "--since", "all", "--json")
+        found: list[Job] = json.loads(told)["jobs"]
         return found
+
+    def until(self, cluster: str, holds: Callable[[Job], object], what: str) -> None:
+        """Wait until it holds of all jobs of a cluster."""
+        wait_until(
+            lambda: all(holds(job) for job in self.jobs(cluster)),
+            what, patience_s=ENOUGH_S, every_s=EVERY_S,
+        )  # fmt: skip
 
 
 def cut_off(door: Door, some: Sequence[Ask]) -> str:
     """A master stands still: it is silent, and its jobs go on."""
+    door.until(CUT_OFF, lambda job: not _presses(job), "deadlines that are too close")
     door.screen.act(f"The master of {CUT_OFF} stands still (SIGSTOP), and more jobs come")
     door.clusters[CUT_OFF].signal(MASTER, signal.SIGSTOP)
     try:
@@ -151,6 +171,15 @@ def cut_off(door: Door, some: Sequence[Ask]) -> str:
         if states[CUT_OFF] != "silent" or door.handed[ask.name]["cluster"] == CUT_OFF:
             raise ProofFailed(f"{ask.name}: {CUT_OFF} stood still, and is {states[CUT_OFF]}")
     return f"{len(some)} jobs went to the two others while {CUT_OFF} stood still"
+
+
+def _presses(job: Job) -> bool:
+    """It has been promised a deadline so soon that it cannot wait for a master."""
+    promise = job["promise"]
+    if promise is None or promise["guaranteed_index"] is None or job["state"] in ENDED:
+        return False
+    due = datetime.fromisoformat(promise["deadlines"][promise["guaranteed_index"]]["due_time"])
+    return due.timestamp() < time.time() + PRESSING_S
 
 
 def training(door: Door) -> None:
@@ -172,12 +201,12 @@ def empty(door: Door) -> list[str]:
     door.screen.act(f"An operator empties {EMPTIED}: its jobs move to the others")
     training(door)
     for number in range(WIDE):  # so that some wait
-        door.submit(Ask(f"wide-{number}", GPUS, 4, None), to=EMPTIED)
+        due_s = 900 * STRETCH if number % 2 else None
+        door.submit(Ask(f"wide-{number}", GPUS, 4, due_s), to=EMPTIED)
     reason = ("--reason", "the demo empties it", "-y")
-    door.clusters[EMPTIED].dlq("admin", "reserve", "--all", "--for", "6h", *reason)
-    wait_until(lambda: not _at_work(door), "running jobs to save and leave")
-    moved = door.ask("move", "--all", "--within", "20s").stdout.splitlines()
-    told, idle = "", 0
+    door.clusters[EMPTIED].dlq("admin", "reserve", "--all", "--for", "2h", *reason)
+    door.until(EMPTIED, lambda job: not job["attempt_state"], "running jobs to save and leave")
+    moved, told, idle = list[str](), "", 0
     while waiting := _waiting(door):
         done = door.ask("move", "--leave", EMPTIED, "--within", "20s")
         moved += done.stdout.splitlines()
@@ -204,80 +233,44 @@ def empty(door: Door) -> list[str]:
     ]
 
 
-def _at_work(door: Door) -> list[Job]:
-    return [job for name, job in door.jobs() if name == EMPTIED and job["attempt_state"]]
-
-
 def _waiting(door: Door) -> list[Job]:
-    return [job for name, job in door.jobs() if name == EMPTIED and job["state"] == "queued"]
+    return [job for job in door.jobs(EMPTIED) if job["state"] == "queued"]
 
 
-def judge(door: Door, expected: int) -> list[str]:
-    """Every job has completed once, and every promise was kept."""
-    mine: dict[str, list[tuple[str, Job]]] = {}
-    for name, job in door.jobs():
-        if job["state"] != "cancelled":
-            mine.setdefault(job["name"], []).append((name, job))
-    if len(mine) != expected or len(door.handed) != expected:
-        raise ProofFailed(f"{expected} jobs were handed over, and {len(mine)} are there")
-    ends = Counter[str]()
-    for name, there in mine.items():
-        if len(there) != 1:
-            raise ProofFailed(f"{name} is there {len(there)} times")
-        cluster, job = there[0]
-        if f"{cluster}:{job['job_id']}" != door.handed[name]["global_name"]:
-            raise ProofFailed(f"{name} is not where its hand-over says: {door.handed[name]}")
-        if job["state"] != "completed":
-            raise ProofFailed(f"{name} is {job['state']} at {cluster}")
-        ends[_promise(door, cluster, job)] += 1
-    return [
-        f"all {expected} jobs completed, each once, and where its hand-over says",
-        f"deadlines promised and kept: {ends['kept']}, refused at the submission: "
-        f"{ends['refused']}, given up in time when {EMPTIED} took no more work: "
-        f"{ends['given up']}",
-    ]
+def judge(door: Door, expected: int) -> list[JobThatRan]:
+    """Every job has completed once, and every promise was kept, refused or given up in time."""
+    if len(door.handed) != expected:
+        raise ProofFailed(f"{expected} jobs were to be handed over, and {len(door.handed)} were")
+    there = {f"{at}:{job['job_id']}": job for at in door.clusters for job in door.jobs(at)}
+    events: dict[str, list[Job]] = {name: [] for name in there}
+    for at, one in door.clusters.items():
+        for event in json.loads(one.dlq("events", "--type", "promise_*", "--json"))["events"]:
+            events[f"{at}:{event['job_id']}"].append(event)
+    made = {hand["global_name"]: hand for hand in door.told("handovers", "handovers")}
+    ran = []
+    for name, hand in sorted(door.handed.items()):
+        hands = [*chain(hand, made)][::-1]
+        lost = [one["global_name"] for one in hands if one["global_name"] not in there]
+        if lost:
+            raise ProofFailed(f"{name} is not where its hand-over says: {lost}")
+        stays = [
+            StayAt(one["cluster"], there.pop(at), events[at], offered_deadline(one))
+            for one in hands
+            for at in [one["global_name"]]
+        ]
+        *left, last = stays
+        if last.job["state"] != "completed" or any(one.job["state"] != "cancelled" for one in left):
+            told = ", ".join(f"{one.job['state']} at {one.cluster}" for one in stays)
+            raise ProofFailed(f"{name} has not completed once: {told}")
+        came_from = left[-1].cluster if left else ""
+        ran.append(JobThatRan(hand, last.cluster, came_from, outcome(stays, EMPTIED)))
+    if there:
+        raise ProofFailed(f"jobs are there of no hand-over: {', '.join(there)}")
+    return ran
 
 
-def _promise(door: Door, cluster: str, job: Job) -> str:
-    """The end of its promise. ProofFailed if it was late, or given up without a reason."""
-    promise = job["promise"]
-    if promise is None:
-        return "none"
-    told = json.loads(door.clusters[cluster].dlq("events", job["job_id"], "--json"))["events"]
-    kinds = {event["kind"] for event in told}
-    if "promise_broken" in kinds and cluster == EMPTIED:
-        return "given up"
-    if kinds & {"promise_broken", "promise_missed"}:
-        raise ProofFailed(f"the promise of {cluster}:{job['job_id']} was broken: {promise}")
-    if promise["guaranteed_index"] is None:
-        return "refused"
-    due = datetime.fromisoformat(promise["deadlines"][promise["guaranteed_index"]]["due_time"])
-    if datetime.fromisoformat(job["end_time"]) > due:
-        raise ProofFailed(f"{cluster}:{job['job_id']} ended after its promised deadline")
-    return "kept"
-
-
-def table(door: Door) -> str:
-    """Where jobs ran, and the reasons."""
-    reasons: dict[str, Counter[str]] = {name: Counter() for name in door.clusters}
-    for hand in door.handed.values():
-        chosen = next(one for one in hand["offers"] if one["cluster"] == hand["cluster"])
-        moved = f"moved from {hand['moved_from'].partition(':')[0]}" if hand["moved_from"] else ""
-        reasons[hand["cluster"]][moved or _short(chosen["why"] or "its only offer")] += 1
-    lines = [f"{'CLUSTER':<9}{'JOBS':>5}  WHY"]
-    for name, counts in reasons.items():
-        told = ", ".join(f"{why} ({count})" for why, count in counts.most_common())
-        lines.append(f"{name:<9}{counts.total():>5}  {told}")
-    return "\n".join(lines)
-
-
-def _short(why: str) -> str:
-    """A reason without its figures."""
-    return "costs less" if why.startswith("costs") else why.partition(",")[0]
-
-
-def perform(door: Door, count: int) -> list[str]:
-    """All acts; their results, as sentences."""
+def perform(door: Door, count: int) -> tuple[list[str], list[JobThatRan]]:
+    """All acts; their results, as sentences, and where each job ran."""
     every = asks(count)
     half, tenth = count // 2, max(1, count // 10)
     door.screen.act(f"{half} jobs come to the door; most of them have deadlines")
@@ -285,15 +278,16 @@ def perform(door: Door, count: int) -> list[str]:
     proofs = [cut_off(door, every[half : half + tenth])]
     proofs += empty(door)
     door.screen.act("The rest of the jobs comes, and all run to their ends")
-    door.submit_all(every[half + tenth :])
-    wait_until(
-        lambda: all(job["state"] in ENDED for _, job in door.jobs()),
-        "all jobs to end", patience_s=ENOUGH_S,
-    )  # fmt: skip
+    # The emptied cluster would be asked too, and foresee its hours without work for each job.
+    others = ",".join(name for name in PRICES if name != EMPTIED)
+    door.submit_all(every[half + tenth :], to=others)
+    for name in door.clusters:
+        door.until(name, lambda job: job["state"] in ENDED, f"all jobs of {name} to end")
     open_ = [hand for hand in door.told("handovers", "handovers") if hand["state"] == "open"]
     if open_:
         raise ProofFailed(f"hand-overs are open: {open_}")
-    return [*proofs, *judge(door, count + WIDE + 1)]
+    ran = judge(door, count + WIDE + 1)
+    return [*proofs, *sums(ran)], ran
 
 
 def show(root: Path) -> None:
@@ -318,11 +312,10 @@ def show(root: Path) -> None:
             list(pool.map(lambda one: one.__enter__(), clusters.values()))
         door = Door(root, clusters, screen)
         door.write_list()
-        proofs = perform(door, count)
-        told = table(door)
+        proofs, ran = perform(door, count)
         opened.close()
     processes.kill_all(root)
-    print(told)
+    print(table(ran, list(PRICES)))
     screen.proved(proofs)
     print(f"all of it in {time.monotonic() - began_s:.0f} s")
 

@@ -383,6 +383,11 @@ _LIMITS: tuple[tuple[str, Callable[[Any], bool], str], ...] = (
     ("twin.cpu_share", lambda it: 0 < it <= 1, "is above 0, up to 1"),
 )
 _MORE_LIMITS: tuple[tuple[str, Callable[[Any], bool], str], ...] = (
+    ("scheduler.cores_per_gpu", lambda it: it > 0, "is above 0"),
+    ("jobs.port_first", lambda it: 1 <= it <= 65535, "is a port, from 1 to 65535"),
+    ("jobs.port_last", lambda it: 1 <= it <= 65535, "is a port, from 1 to 65535"),
+    ("jobs.checkpoint_root", lambda it: it.is_absolute(), "is an absolute path"),
+    ("jobs.attend_silence", lambda it: it >= 1.0, "must be at least 1s"),
     ("jobs.queued_per_user", lambda it: it >= 1, "must be at least 1"),
     ("jobs.submit_burst", lambda it: it >= 1, "must be at least 1"),
     ("retention.journal_most", lambda it: it >= 1, "must be at least 1"),
@@ -551,7 +556,9 @@ def _check_addresses(config: MasterConfig) -> None:
         ("relay.advertise", config.relay.advertise or listen.api),
     ):
         with _naming(key):
-            split_address(address)
+            _, port = split_address(address)
+        if key == "listen.join" and port and address == listen.api:
+            raise ConfigError(f"{key} is the same address as listen.api", key=key)
     if not listen.metrics:
         if config.metrics.token_file:
             words = "metrics.token_file means something with listen.metrics only"

@@ -180,25 +180,27 @@ class WarmRows:
             self._patience *= 2
             tail.abandon()
 
-    def taken(self, fence: Fence) -> Loaded | None:
+    def taken(self, fence: Fence, last_turn: int) -> Loaded | None:
         """All rows, after the last commit of the former leader; None: they must be read anew.
+        `last_turn`: of the database in which this master leads.
 
-        Raises DatabaseDamaged when turns are gone that this standby has seen.
+        Raises DatabaseDamaged when turns are gone that this standby has seen. The lease has looked
+        before, but the last reading of another server may have ended after that.
         """
         whole = self._read(ready=True)
         tail, self._tail = self._tail, None
-        if tail is None or not whole:
-            return None
-        if tail.number < (seen := self._turns.of(tail.system)):
-            tail.close()
-            raise DatabaseDamaged(
-                f"the database lost commits: its last turn is {tail.number}, and turn {seen} "
-                "was seen",
-                hint="promote the server that has it (docs/running/high-availability.md)",
-            )
-        rows = tail.loaded(fence)
-        tail.close()
-        return rows
+        try:
+            number = last_turn if tail is None or not whole else min(tail.number, last_turn)
+            if number < (seen := self._turns.of(str(fence.system_identifier))):
+                raise DatabaseDamaged(
+                    f"the database lost commits: its last turn is {number}, and turn {seen} was "
+                    "seen",
+                    hint="promote the server that has it (docs/running/high-availability.md)",
+                )
+            return None if tail is None or not whole else tail.loaded(fence)
+        finally:
+            if tail is not None:
+                tail.close()
 
     def built(self, loaded: Loaded) -> BuiltAhead | None:
         """The parts that were made ahead, brought up to the rows that were taken; None: there are
@@ -235,7 +237,8 @@ class Leadership:
         assert isinstance(writer, PostgresWriter)
         writer.noted = partial(self._keeper.turns.note, system=fence.system)
         self.last_turn = writer.last_turn
-        return self.rows.taken(Fence(int(fence.system), fence.timeline, fence.epoch))
+        where = Fence(int(fence.system), fence.timeline, fence.epoch)
+        return self.rows.taken(where, writer.last_turn())
 
     def built_ahead(self, loaded: Loaded) -> BuiltAhead | None:
         """As `WarmRows.built`, of the rows with which this master starts."""

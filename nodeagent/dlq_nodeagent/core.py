@@ -1,7 +1,7 @@
-"""The agent as one object without threads, sockets or processes: all it touches is handed in.
+"""The agent as one object without threads, sockets or processes; its parts are handed in.
 
-The shell (daemon.py) calls `start`, then `tick` as often as `pause_s` says, and hands over arriving
-messages. A deterministic simulation does the same with a fake clock, runtime and transport.
+The daemon (daemon.py) calls `start`, then `tick` as often as `pause_s` says, and `received` for
+each message. Tests do the same with a fake clock, runtime and transport.
 """
 
 import random
@@ -54,7 +54,7 @@ from dlq_nodeagent.state.journal import Journal, Sequences
 from dlq_nodeagent.supervisor import JOURNAL_FAILED, Supervisor
 from dlq_profiler.records.tail import TrafficLook
 
-# After a boot the hello waits for so long until it can tell the ends from before the boot.
+# After a boot, the longest wait of the hello for the ends of ranks from before the boot.
 ENDS_S = 10.0
 
 log = get_logger("nodeagent.core")
@@ -62,7 +62,7 @@ log = get_logger("nodeagent.core")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CoreSettings:
-    """Seconds."""
+    """Settings of the core; durations in seconds."""
 
     jobs: AgentJobsConfig = field(default_factory=AgentJobsConfig)
     reconnect: ReconnectConfig = field(default_factory=ReconnectConfig)
@@ -79,11 +79,10 @@ class _Answer(NamedTuple):
 
 
 class AgentCore:
-    """Reconciles the wanted ranks with the running ones.
+    """Compares the wanted ranks with the running ones, and starts and stops ranks.
 
-    It survives its own restart (`start` takes over by handle). It survives the master's restart, as
-    every Welcome carries all wanted ranks. In silence the shims end their ranks when the hold runs
-    out.
+    When the agent restarts, `start` takes over running ranks by handle. When the master restarts,
+    its Welcome names all wanted ranks. In silence the shims end their ranks when the hold runs out.
     """
 
     def __init__(
@@ -101,7 +100,7 @@ class AgentCore:
         instance: Instance | None = None,
         leftovers: Leftovers | None = None,
     ) -> None:
-        """`leftovers` None: nothing can run here that the runtime does not know."""
+        """`leftovers`: ranks that run here and that the runtime does not know; None: none can."""
         self._clock = clock
         self._instance = instance or Instance()
         self._leftovers = leftovers or Leftovers(clock, lambda known: {})
@@ -152,7 +151,7 @@ class AgentCore:
         self._leftovers.look(self.supervisor.keys())
 
     def tick(self) -> None:
-        """Do the work that is due. Cheap when nothing is."""
+        """Do the work that is due; cheap if there is none."""
         if not self._awaits_ends():
             self.uplink.tick()
         self.supervisor.tick()
@@ -161,16 +160,16 @@ class AgentCore:
         self.speak()
 
     def pause_s(self) -> float:
-        """How long the shell may wait before the next tick if nothing arrives: it ticks at once
-        after each message and event.
-        """
+        """Seconds until the next tick. A message or an event makes it due at once."""
         if self._awaits_ends():
             return self.supervisor.poll_s()
         until_uplink_s = self.uplink.next_due_s() - self._clock.boottime_s()
         return max(0.0, min(self.supervisor.poll_s(), until_uplink_s))
 
     def _awaits_ends(self) -> bool:
-        """An end from before a boot is an end, and no loss: the first hello tells it."""
+        """Whether the first hello must wait for ends of ranks from before a boot: with these it
+        reports them as ended. Otherwise the master would count them as lost.
+        """
         if self._hello_by_s and self._clock.boottime_s() < self._hello_by_s:
             if self.supervisor.settles_former_boot():
                 return True
@@ -245,7 +244,9 @@ class AgentCore:
         self.uplink.welcomed(welcome)
 
     def _take_wanted(self, launch: Launch) -> None:
-        """No command asked, so no answer exists: a refused launch is reported like a rank."""
+        """Take a launch from a Welcome. No command can be answered, so a refusal is reported like
+        the end of a rank.
+        """
         if self._leftovers.has(launch.key):
             log.error("wanted_runs_unexplained", key=str(launch.key))
             return
@@ -262,11 +263,13 @@ class AgentCore:
     def _command(self, command: Command) -> None:
         if not self.uplink.up:
             return
-        refusal = self._obey(command.order) if self._obeys(command.epoch) else "stale_epoch"
+        refusal = (
+            self._carry_out(command.order) if self._is_current(command.epoch) else "stale_epoch"
+        )
         launched = command.order.key if isinstance(command.order, Launch) else None
         self._answers.append(_Answer(command.sequence, refusal, launched))
 
-    def _obey(self, order: Order) -> str:
+    def _carry_out(self, order: Order) -> str:
         match order:
             case Launch() if self._leftovers.has(order.key):
                 return "unexplained"
@@ -305,14 +308,14 @@ class AgentCore:
             self._leftovers.end(stop.key)
             return ""
         if refusal == "unknown_rank":
-            # None of its processes runs here, as a stop demands, and the master may rely on it.
+            # Nothing of it runs here, so the stop is done: report the rank as absent.
             self._absent[stop.key] = stop.fence
             self._pending.add(stop.key)
             return ""
         return refusal
 
     def _refused_leader(self, welcome: Welcome) -> str:
-        """Why this master is not obeyed; "" when it is, and then its fence is remembered."""
+        """Why this master must not be obeyed; "" if it may, and then its fence is remembered."""
         known = self._sequences.node.fence
         told = LeaderFence(welcome.system, welcome.timeline, welcome.epoch)
         refused = fences.refusal(known, told, welcome.former_systems)
@@ -320,7 +323,8 @@ class AgentCore:
             self._sequences.raise_fence(fence)
         return refused
 
-    def _obeys(self, epoch: int) -> bool:
+    def _is_current(self, epoch: int) -> bool:
+        """Whether a command of this epoch may be obeyed. A higher epoch is remembered."""
         known = self._sequences.node.fence
         if epoch > known.epoch:
             self._sequences.raise_fence(known._replace(epoch=epoch))
@@ -346,7 +350,7 @@ class AgentCore:
         )
 
     def speak(self) -> None:
-        """Say what has come up since the last turn, after one wait for the journal."""
+        """Send answers and reports, after one wait for the journal."""
         self.supervisor.sync()
         if not self.uplink.up:
             return

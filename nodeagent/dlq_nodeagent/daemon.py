@@ -1,4 +1,4 @@
-"""The running agent: builds the real parts, turns the core's wheel, stops without stopping jobs."""
+"""The running agent: builds the real parts, calls the core, and ends without stopping jobs."""
 
 import asyncio
 import fcntl

@@ -1,4 +1,4 @@
-"""Runs the ranks that the master wants here, as the rank's state machine decides."""
+"""Runs the ranks of this node: the state machine in `model/rank.py` decides, this carries out."""
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
@@ -62,14 +62,14 @@ from dlq_nodeagent.ranks.using import RankUses
 from dlq_nodeagent.ranks.watched import HELD, UNKILLABLE, Watched, orphan, recovered
 from dlq_nodeagent.state.journal import Journal, RankRecord
 
-# How long the end of a rank may be kept back while its GPUs are looked at.
+# The longest delay of the report of an end, while the rank's GPUs are not free.
 _SETTLE_S = 1.0
-# A rank that starts sooner is told once, when it runs.
+# A rank that prepares longer is reported as preparing; any other is first reported when it runs.
 _TELL_PREPARING_S = 0.2
 JOURNAL_FAILED = "journal_failed"
-# States that follow at once from another line of the log.
+# States that another line of the log implies.
 _SAID_OTHERWISE = frozenset({RankState.LAUNCHING, RankState.RELEASING, RankState.KEPT})
-# Their next step shows by itself, where a runtime has hints.
+# States whose next step the runtime announces, if it has hints.
 _SHOWN = frozenset({RankState.LAUNCHING, RankState.RUNNING})
 _WATCH_S, _WATCH_STOPPING_S = 1.0, 0.25
 _LOOK_TIMEOUT_S, _BASELINE_TIMEOUT_S = 30.0, 5.0
@@ -79,8 +79,8 @@ log = get_logger("nodeagent.supervisor")
 
 @dataclass(slots=True, kw_only=True)
 class Supervisor:
-    """All ranks of this node. `tell` is called when the master must hear of a rank; `may_start`
-    says whether contact is fresh enough to start one.
+    """All ranks of this node. `tell` queues a report of a rank; `may_start` says whether the last
+    contact with the master is fresh enough to start one.
 
     A rank is stopped only by a Stop that names it, never by its absence from a list.
     """
@@ -96,14 +96,14 @@ class Supervisor:
     epoch: Callable[[], int]
     boot_id: str
     secrets_of: Callable[[Launch], Sequence[bytes] | None] = no_secrets
-    """The secrets of a rank, hidden in its output; None: not known any more."""
+    """Secrets of a rank, to be hidden in its output; None: they are not known any more."""
     profiles: Profiles = field(init=False)
     moves: RankMoves = field(init=False)
     step_lists: StepLists = field(init=False)
     _uses: RankUses = field(init=False)
     _watched: dict[RankKey, Watched] = field(default_factory=dict)
     _open: dict[RankKey, Watched] = field(default_factory=dict)
-    """Those of them that may still want something; the others are only kept."""
+    """The watched ranks with open work; the others are kept only to answer repeats."""
     _keeping: Keeping = field(init=False)
     _looking: Looking = field(init=False)
     _orders: Orders = field(init=False)
@@ -141,7 +141,7 @@ class Supervisor:
             errands=self.errands,
             apply=self._apply,
             sync=self.sync,
-            fit=self._known,
+            fenced_rank=self._fenced_rank,
             open_ranks=self._open.values(),
         )
         self._uses = RankUses(self.clock, self.runtime)
@@ -152,7 +152,7 @@ class Supervisor:
             watched=self._watched.get,
         )
 
-    # ---- the words of the master and of the errands
+    # ---- orders of the master, results of errands
 
     def recover(self, records: Iterable[RankRecord]) -> None:
         handles = {handle.key: handle for handle in self.runtime.recover()}
@@ -166,49 +166,46 @@ class Supervisor:
         self._poll()
 
     def launch(self, launch: Launch) -> str:
-        """Take a launch; returns an empty text, or the fixed word of a refusal.
-
-        A known rank is reported again and never started again.
-        """
+        """Take a launch; returns "" or the fixed word of a refusal. A known rank is reported."""
         known = self._watched.get(launch.key)
         if known is not None:
             if known.rank.launch.fence != launch.fence:
                 return "fence_mismatch"
             known.confirmed = True
-            self._let_go(known, launch)
+            self._pass_barrier(known, launch)
             self.tell(launch.key)
             return ""
         watched = Watched(accept(launch, now_s=self.clock.boottime_s()).rank)
         self._watched[launch.key] = self._open[launch.key] = watched
         unwritten = self._keeping.record(watched)
         if unwritten is not None:
-            self._unwritten(watched, unwritten)  # the master is told at once
+            self._fail_unwritten(watched, unwritten)  # the master is told at once
             return JOURNAL_FAILED
         log.info("launch_taken", key=str(launch.key), fence=str(launch.fence))
         self._prepare(watched)
         return ""
 
     def sync(self) -> None:
-        """Wait until all that the master may hear of is on the disk."""
+        """Wait until the journal is on disk: nothing may be reported before."""
         error = self._keeping.sync()
         if error is not None:
             for watched in list(self._open.values()):
                 if watched.rank.state is RankState.PREPARING and not watched.written:
-                    self._unwritten(watched, error)
+                    self._fail_unwritten(watched, error)
 
     def is_refused(self, key: RankKey) -> bool:
-        """Whether a launch was taken and then could not be written down."""
+        """Whether a launch was taken and could not be written to the journal."""
         watched = self._watched.get(key)
         return watched is not None and not watched.written and watched.rank.state in OVER
 
-    def _unwritten(self, watched: Watched, error: OSError) -> None:
-        """After a crash it would not be known: it must not start."""
+    def _fail_unwritten(self, watched: Watched, error: OSError) -> None:
+        """Fail a launch that the journal cannot hold: after a crash it would be unknown."""
         words = f"the agent cannot write its journal: {error.strerror}"
         self._apply(watched, LaunchFailed(words, None, lacks_room(error), cause_of_own(error)))
 
     def stop(self, stop: Stop) -> str:
-        """Take a stop; returns an empty text, or the fixed word of a refusal. May be repeated."""
-        watched = self._known(stop.key, stop.fence)
+        """Take a stop; returns "" or the fixed word of a refusal. May be repeated."""
+        watched = self._fenced_rank(stop.key, stop.fence)
         if isinstance(watched, str):
             return watched
         log.info("stop_taken", key=str(stop.key), cause=stop.cause, grace_s=stop.grace_s)
@@ -217,39 +214,38 @@ class Supervisor:
 
     def signal(self, order: Signal) -> str:
         """Send a signal to the main process of a running rank; returns a refusal like `stop`."""
-        found = self._fit(order.key, order.fence)
+        found = self._running_rank(order.key, order.fence)
         return found if isinstance(found, str) else self._orders.signal(found, order.signal)
 
     def ask_save(self, order: Save) -> str:
-        """Ask a running rank to save and go on; likewise."""
-        found = self._fit(order.key, order.fence)
+        """Ask a running rank to save and go on; returns a refusal like `stop`."""
+        found = self._running_rank(order.key, order.fence)
         return found if isinstance(found, str) else self._orders.ask_save(found, order.number)
 
-    def _known(self, key: RankKey, fence: Fence) -> Watched | str:
-        """The rank, or the fixed word of a refusal."""
+    def _fenced_rank(self, key: RankKey, fence: Fence) -> Watched | str:
+        """The rank with this fence, or the fixed word of a refusal."""
         watched = self._watched.get(key)
         if watched is None:
             return "unknown_rank"
         return watched if watched.rank.launch.fence == fence else "fence_mismatch"
 
-    def _fit(self, key: RankKey, fence: Fence) -> Watched | str:
-        """The same for a rank that takes an order only while it runs."""
-        found = self._known(key, fence)
+    def _running_rank(self, key: RankKey, fence: Fence) -> Watched | str:
+        """The same, and it must be running."""
+        found = self._fenced_rank(key, fence)
         if isinstance(found, str):
             return found
         runs = found.handle is not None and found.rank.state is RankState.RUNNING
         return found if runs else "not_running"
 
     def hold_out(self, revision: int, extension_s: float) -> None:
-        """Every rank survives `extension_s` more of the master's silence than its launch says."""
+        """Let every rank survive `extension_s` more silence of the master than its launch says."""
         self._holding.take(revision, extension_s)
         self._holding.apply(self._open.values())
 
     def drop_unwanted_unstarted(self, wanted: frozenset[RankKey]) -> None:
-        """After a Welcome: unwanted ranks that have not started shall not start.
+        """After a Welcome: drop unwanted ranks that have not started. Running ranks stay.
 
-        The job may have been given to another node while we were away. Running ranks are left
-        alone.
+        Their jobs may have moved to another node while there was no contact.
         """
         for key, watched in self._open.items():
             if watched.rank.state is not RankState.PREPARING:
@@ -267,14 +263,14 @@ class Supervisor:
             self._apply(watched, Acknowledged())
 
     def prepared(self, key: RankKey, preparation: Preparation) -> None:
-        """The answer to a prepare errand; too late when the rank was stopped meanwhile."""
+        """Take the result of a preparation; ignored if the rank was stopped meanwhile."""
         watched = self._watched.get(key)
         if watched is None or watched.rank.state is not RankState.PREPARING:
-            self.errands.tidy(key)  # it was stopped meanwhile: the preparation has no use
+            self.errands.tidy(key)
             return
         watched.preparing = False
-        if watched.again or preparation.again:
-            watched.again = False
+        if watched.prepare_again or preparation.again:
+            watched.prepare_again = False
             self._prepare(watched)
             return
         if preparation.plan is None:
@@ -290,7 +286,7 @@ class Supervisor:
         self._start_if_due(watched)
 
     def preparing(self, key: RankKey, detail: str) -> None:
-        """The present activity of a prepare errand; too late when it has been answered."""
+        """Report what a preparation does now, such as pulling an image."""
         watched = self._watched.get(key)
         if watched is not None and watched.preparing and watched.rank.detail != detail:
             log.info("rank_preparing", key=str(key), detail=detail)
@@ -312,10 +308,10 @@ class Supervisor:
         elif watched.rank.state is RankState.RELEASING:
             self._release(watched, purpose, look)
 
-    # ---- ports for other nodes
+    # ---- questions
 
     def unconfirmed(self) -> list[RankKey]:
-        """Every rank that a Hello must name: all except those with a confirmed end."""
+        """The ranks that a Hello must name: all without a confirmed end."""
         return [key for key, it in self._open.items() if it.rank.state is not RankState.KEPT]
 
     def settles_former_boot(self) -> bool:
@@ -381,7 +377,7 @@ class Supervisor:
         return frozenset(box.image for box in boxes if box is not None)
 
     def unsent(self) -> None:
-        """There is a new line: messages on the old one may be lost."""
+        """Send evidence and lists again: messages on the closed line may be lost."""
         self.profiles.unsent()
         self.step_lists.unsent(self._open.values())
 
@@ -428,7 +424,7 @@ class Supervisor:
             del self._watched[watched.rank.launch.key]
 
     def _is_settled(self, watched: Watched) -> bool:
-        """Whether nothing is left to do but to keep it: only a repeated word can still come."""
+        """Whether a rank has no open work. It is kept only to answer repeated orders."""
         settled = watched.rank.state is RankState.KEPT and not watched.unrecorded
         return settled and self.profiles.settled(watched) and self.step_lists.settled(watched)
 
@@ -452,7 +448,7 @@ class Supervisor:
             watched.beat_at_s = now_s + _WATCH_S
             assert watched.handle is not None
             watched.take_beat(self.runtime.beat(watched.handle), now_s)
-            self._hear_workers(watched, watched.handle)
+            self._check_workers(watched, watched.handle)
         match watched.rank.state:
             case RankState.PREPARING:
                 self._drive_preparing(watched, now_s)
@@ -479,7 +475,7 @@ class Supervisor:
         ended = None if handle is None or watched.rank.state in ALIVE else self.runtime.poll(handle)
         if ended is not None:
             watched.rank = replace(watched.rank, record=ended, ended_s=self._looking.ended_s(ended))
-            self._hear_last_words(watched, ended)
+            self._read_last_lines(watched, ended)
 
     def _drive_preparing(self, watched: Watched, now_s: float) -> None:
         if not watched.told and now_s - watched.rank.accepted_s >= _TELL_PREPARING_S:
@@ -492,8 +488,8 @@ class Supervisor:
         else:
             self._start_if_due(watched)
 
-    def _let_go(self, watched: Watched, launch: Launch) -> None:
-        """The launch of a rank that waits at the barrier has come again: go, if it says so."""
+    def _pass_barrier(self, watched: Watched, launch: Launch) -> None:
+        """The launch of a rank at the barrier has come again; start the rank if it says so."""
         rank = watched.rank
         if rank.state is not RankState.PREPARING or not rank.launch.at_barrier or launch.at_barrier:
             return
@@ -501,7 +497,7 @@ class Supervisor:
         self._apply(watched, LetGo(launch))
         watched.plan = None
         if watched.preparing:
-            watched.again = True
+            watched.prepare_again = True
         else:
             self._prepare(watched)
 
@@ -544,11 +540,11 @@ class Supervisor:
         elif watched.looking is not Purpose.BASELINE:
             self._looking.now(watched, Purpose.BASELINE, _WATCH_STOPPING_S)
         elif now_s - watched.look_sent_s >= _BASELINE_TIMEOUT_S:
-            # A hung file system must not keep the job from its notice.
+            # The look hangs (a file system): give notice without it.
             self._notice(watched)
 
     def _notice(self, watched: Watched) -> None:
-        """Tell it to leave, unless it has ended meanwhile: its end is its own then."""
+        """Give notice, unless the rank has ended by itself meanwhile."""
         ended = None if watched.handle is None else self.runtime.poll(watched.handle)
         if ended is not None:
             self._exited(watched, ended)
@@ -559,13 +555,13 @@ class Supervisor:
     def _drive_stopping(self, watched: Watched, now_s: float) -> None:
         self._looking.if_due(watched, Purpose.WATCH, _WATCH_STOPPING_S)
         if watched.undelivered is not None:
-            self._give(watched, watched.undelivered)
+            self._deliver(watched, watched.undelivered)
         if answered_notice(watched.rank) and watched.answered_s is None:
             watched.answered_s = now_s
         if watched.answered_s is not None and now_s - watched.answered_s >= self.jobs.leave:
-            self._take(watched, leave_now(watched.rank, now_s=now_s, term_s=self.jobs.term))
+            self._enter(watched, leave_now(watched.rank, now_s=now_s, term_s=self.jobs.term))
 
-    def _give(self, watched: Watched, effect: Effect) -> None:
+    def _deliver(self, watched: Watched, effect: Effect) -> None:
         self.sync()
         if self._orders.deliver(effect, watched):
             self._keeping.record(watched)
@@ -580,20 +576,20 @@ class Supervisor:
             self.runtime.done(handle) or self._at_last_step(watched, handle, record)
         )
         watched.rank = replace(watched.rank, ended_s=self._looking.ended_s(record), done=done)
-        self._hear_last_words(watched, record)
+        self._read_last_lines(watched, record)
         self._looking.now(watched, Purpose.FINAL, _WATCH_S)
 
     def _at_last_step(self, watched: Watched, handle: Handle, record: ExitRecord) -> bool:
-        """Whether it left with 0 and its last beat was at its last step: it had finished."""
+        """Whether it exited with 0 at its last step: then it has finished."""
         if record.code != 0:
             return False
         watched.take_beat(self.runtime.beat(handle), self.clock.boottime_s())
         beat = watched.beat
         return beat is not None and bool(beat.total) and (beat.step or 0) >= (beat.total or 0)
 
-    def _hear_workers(self, watched: Watched, handle: Handle) -> None:
-        """Tell the master once that the workers here are done (a restarted agent says it again).
-        End a rank whose workers cannot join those of the others.
+    def _check_workers(self, watched: Watched, handle: Handle) -> None:
+        """Report once that the workers here are done (again after a restart of the agent). Stop a
+        rank whose workers cannot join the other ranks.
         """
         rank = watched.rank
         serves = rank.launch.worker_count or rank.launch.step_key
@@ -608,7 +604,7 @@ class Supervisor:
                 log.info("join_failed", key=str(rank.launch.key))
                 self._apply(watched, StopAsked(stop))
 
-    def _hear_last_words(self, watched: Watched, record: ExitRecord) -> None:
+    def _read_last_lines(self, watched: Watched, record: ExitRecord) -> None:
         if watched.handle is None or not is_told(watched.rank.launch, record):
             return
         task = self.runtime.failed_task(watched.handle)
@@ -624,15 +620,15 @@ class Supervisor:
             period_s = _WATCH_S if slow else _WATCH_STOPPING_S
             self._looking.if_due(watched, purpose, period_s)
         elif now_s - watched.look_sent_s >= _LOOK_TIMEOUT_S:
-            self._hold(watched, "look_timeout")
+            self._report_held_gpus(watched, "look_timeout")
         if watched.held_by or watched.settled_s is None:
             return
         if now_s - watched.settled_s >= _SETTLE_S:
             unkillable = self._looking.unkillable(watched)
-            self._hold(watched, UNKILLABLE if unkillable else HELD)
+            self._report_held_gpus(watched, UNKILLABLE if unkillable else HELD)
 
     def _release(self, watched: Watched, purpose: Purpose, look: Look) -> None:
-        """Take a look after the end: the last checkpoint, then whether the GPUs are free."""
+        """Use a look after the end: first for the last checkpoint, then for the GPUs."""
         if purpose is Purpose.FINAL and look.released is None:
             watched.settled_s = self.clock.boottime_s()
             self._looking.now(watched, Purpose.RELEASE, _WATCH_STOPPING_S)
@@ -643,10 +639,10 @@ class Supervisor:
         if obstacle is None:
             self._apply(watched, Released())
         elif obstacle:
-            self._hold(watched, obstacle)
+            self._report_held_gpus(watched, obstacle)
 
-    def _hold(self, watched: Watched, why: str) -> None:
-        """Its GPUs cannot be given back yet; the master hears it once for each reason."""
+    def _report_held_gpus(self, watched: Watched, why: str) -> None:
+        """Report once for each reason that the GPUs of an ended rank are not free."""
         if watched.held_by != why:
             watched.held_by = why
             log.error("gpus_not_released", key=str(watched.rank.launch.key), why=why)
@@ -658,9 +654,9 @@ class Supervisor:
     # ---- carrying out
 
     def _apply(self, watched: Watched, event: RankEvent) -> None:
-        self._take(watched, step(watched.rank, event, now_s=self.clock.boottime_s()))
+        self._enter(watched, step(watched.rank, event, now_s=self.clock.boottime_s()))
 
-    def _take(self, watched: Watched, taken: RankStep) -> None:
+    def _enter(self, watched: Watched, taken: RankStep) -> None:
         if taken.rank.state is not watched.rank.state:
             say = log.debug if taken.rank.state in _SAID_OTHERWISE else log.info
             key, state = str(taken.rank.launch.key), taken.rank.state.value
@@ -675,4 +671,4 @@ class Supervisor:
                 watched.told = True
                 self.tell(watched.rank.launch.key)
             else:
-                self._give(watched, effect)
+                self._deliver(watched, effect)

@@ -133,9 +133,6 @@ EXPLAINED: tuple[Explained, ...] = (
     ),
     # --- submissions
     Explained("a test of a submission names no job and no nodes", "--test-only"),
-    Explained(
-        "a value that is no number ends sbatch with 1, not 255", "-N x|--mem=x", r".+", code=True
-    ),
     Explained("a dependency on a job that is not there is refused", "afterok:999"),
     Explained("a resource that dlq has not is refused by name", "gpu:x:y:z", r".+", stream="err"),
     Explained("an instant that is none is told once", "--begin=foo", r"^Invalid time.*\n"),

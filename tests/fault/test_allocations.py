@@ -266,6 +266,22 @@ def test_a_cancel_tells_the_step_and_the_client(daemons: Daemons) -> None:
         assert client.wait(DEADLINE_S) == 0
 
 
+@pytest.mark.parametrize("shape", ["-n1", "-n2"])
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_to_the_client_kills_its_tasks_at_once_as_in_slurm(
+    daemons: Daemons, shape: str, number: signal.Signals
+) -> None:
+    script = "trap 'echo late; exit 7' TERM HUP; echo up; while :; do sleep 0.1; done"
+    with begun(daemons, "srun", shape, "-G2", "-J", "forced", "sh", "-c", script) as client:
+        assert client.stdout is not None
+        assert client.stdout.readline() == b"up\n"
+        client.send_signal(number)
+        said, words = client.communicate(timeout=DEADLINE_S)
+    assert (client.returncode, b"late" in said) == (128 + signal.SIGKILL, False)
+    assert b"forcing job termination" in words
+    assert b"Killed" in words
+
+
 def test_a_shell_in_an_allocation_ends_with_its_code(daemons: Daemons) -> None:
     session = Session(daemons.environment(), *words_of("salloc", "-G1", "-J", "shell"))
     session.expect("$ ")

@@ -38,10 +38,20 @@ class TwoTypes(Daemons):
             config.write_text(config.read_text().replace("H100-80GB", "A100-80GB"))
 
 
+# An H100 does the work of an A100 in half of the time.
+SPEEDS = "".join(
+    f'[gpu_types."{gpu_type}-80gb"]\nspeed = {speed}\n'
+    for gpu_type, speed in (("h100", 2.0), ("a100", 1.0))
+)
+
+
 @pytest.fixture
-def daemons(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Daemons]:
+def daemons(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
+) -> Iterator[Daemons]:
     monkeypatch.setattr(verdict, "PATIENCE_S", 60.0)  # however busy the machine is
-    with TwoTypes(tmp_path, ("n1", "n2"), lease=LEASE).up() as made:
+    settings = getattr(request, "param", "")
+    with TwoTypes(tmp_path, ("n1", "n2"), lease=LEASE, settings=settings).up() as made:
         yield made
 
 
@@ -91,14 +101,9 @@ def estimate_of(daemons: Daemons, job_id: str) -> dict[str, object]:
     return told
 
 
-def test_other_arguments_under_one_name_are_a_guess_that_is_promised_nothing(
-    daemons: Daemons,
-) -> None:
-    flags = ("-G", "1", "--gpu-type", "h100-80gb", "--label", "family=sweep")
-    zeros = ["10" if not at else f"10.{'0' * at}" for at in range(RUNS)]  # equal, written otherwise
-    run_all(daemons, *[(*flags, "--", "/bin/sleep", each) for each in zeros])
-    held = ("--hold", "--deadline", "1h", "--", "/bin/sleep", "11")
-    job_id = daemons.said("submit", "--parsable", *flags, *held).strip()
+def guessed(daemons: Daemons, *words: str) -> str:
+    """A job that a master guesses the run time of which has learned nothing itself."""
+    job_id = daemons.said("submit", "--parsable", "--hold", *words).strip()
     daemons.kill("master")
     daemons.start("master")
     daemons.wait_for("master")
@@ -108,9 +113,34 @@ def test_other_arguments_under_one_name_are_a_guess_that_is_promised_nothing(
         lambda: estimate_of(daemons, job_id).get("run_s") is not None,
         what="it is guessed",
     )
+    return job_id
+
+
+@pytest.mark.parametrize("daemons", [SPEEDS], indirect=True, ids=["declared"])
+def test_an_estimate_names_the_runs_on_the_other_type_and_how_types_differ(
+    daemons: Daemons,
+) -> None:
+    flags = ("-G", "1", "--gpu-type")
+    run_all(daemons, *[(*flags, "h100-80gb", *PROGRAM)] * RUNS)
+    job_id = guessed(daemons, *flags, "a100-80gb", "--deadline", "1h", *PROGRAM)
+    told = estimate_of(daemons, job_id)
+    other = f"{RUNS} runs on h100-80gb"
+    assert told["rests_on"] == f"{other}, and a100-80gb takes 2.00 times as long (as declared)"
+    assert str(told["rests_on"]) in daemons.said("show", job_id)
+    daemons.dlq("cancel", "--kill", job_id)
+
+
+def test_other_arguments_under_one_name_are_a_guess_that_is_promised_nothing(
+    daemons: Daemons,
+) -> None:
+    flags = ("-G", "1", "--gpu-type", "h100-80gb", "--label", "family=sweep")
+    zeros = ["10" if not at else f"10.{'0' * at}" for at in range(RUNS)]  # equal, written otherwise
+    run_all(daemons, *[(*flags, "--", "/bin/sleep", each) for each in zeros])
+    job_id = guessed(daemons, *flags, "--deadline", "1h", "--", "/bin/sleep", "11")
     told = estimate_of(daemons, job_id)
     assert (told["source"], told["confidence"]) == ("history", "low")
     assert told["rests_on"] == f"{RUNS} runs with other arguments on h100-80gb"
+    assert str(told["rests_on"]) in daemons.said("show", job_id)
     assert "no deadline is promised on it" in daemons.said("show", job_id)
     (job,) = json.loads(daemons.said("show", job_id, "--json"))["jobs"]
     assert job["promise"]["state"] != "guaranteed", job

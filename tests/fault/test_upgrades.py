@@ -28,13 +28,16 @@ from dlq_master.model.jobs.job import Job
 from dlq_master.store.batch import Batch
 from dlq_master.store.sqlite.halves import Writer
 from dlq_master.store.sqlite.open import create_database
-from support.ledger_clients import drain, load
+from support.ledger_clients import Client, Promises, drain, load
+from support.pair_releases import PairReleases
+from support.postgres_site import PostgresSite, need_postgres, postgres_site
 from support.proofs import proved
 from support.stored_values import a_job, first_batch, mixed_batch
 from support.two_releases import (
     LAST,
     NAMED,
     NEAR,
+    PAIRED,
     PRESENT,
     NoHistory,
     Releases,
@@ -142,6 +145,72 @@ def test_this_tree_takes_over_from_the_last_release_goes_back_to_a_near_one_and_
 @pytest.mark.torture
 def test_many_upgrades_and_downgrades_lose_nothing(tmp_path: Path, former: dict[str, Path]) -> None:
     found = changed_under_load(tmp_path, former, *turns(N))
+    assert found["accepted"] > 0
+    assert found["more_than_one_attempt"] == 0
+
+
+@pytest.fixture
+def site() -> Iterator[PostgresSite]:
+    need_postgres()
+    with postgres_site() as made:
+        yield made
+
+
+def changed_pair(root: Path, site: PostgresSite, changes: int) -> dict[str, int]:
+    """Two masters and two agents, each to a former release and back, under one load."""
+    try:
+        former = {PAIRED: former_release(PAIRED)}
+    except NoHistory as error:
+        pytest.skip(str(error))
+    daemons, chance = PairReleases(root, site.primary, former), random.Random(SEED)
+    promises = Promises(root / "promises")
+    # A busy machine must not end with a long queue.
+    crowd = [
+        Client(daemons, "", number, promises, SEED, pauses_s=(0.5, 2.0)) for number in range(2)
+    ]
+    with daemons.up():
+        daemons.start_standby()
+        for client in crowd:
+            client.start()
+        try:
+            for number in range(changes):
+                daemons.change_all(PRESENT if number % 2 else PAIRED, chance)
+        finally:
+            for client in crowd:
+                client.stop()
+            for client in crowd:
+                client.join()
+        for client in crowd:
+            if client.failure is not None:
+                raise client.failure
+        found = drain(daemons)
+        for name in daemons.releases:
+            assert daemons.seen(name) == {PAIRED, PRESENT}
+        proved(
+            "upgrades of a pair",
+            changes_of_a_pair=changes,
+            daemons_changed=sum(daemons.changes.values()),
+            kills=sum(daemons.kills.values()),
+            seed=SEED,
+            **found,
+        )
+    return found
+
+
+@pytest.mark.long("integration/test_masters.py")
+def test_a_pair_goes_back_to_a_former_release_and_forth_and_loses_nothing(
+    tmp_path: Path, site: PostgresSite
+) -> None:
+    found = changed_pair(tmp_path, site, 2)
+    assert found["accepted"] > 0
+    assert found["more_than_one_attempt"] == 0
+
+
+@pytest.mark.torture
+def test_many_upgrades_and_downgrades_of_a_pair_lose_nothing(
+    tmp_path: Path, site: PostgresSite
+) -> None:
+    found = changed_pair(tmp_path, site, max(2, N // 5 // 2 * 2))
     assert found["accepted"] > 0
     assert found["more_than_one_attempt"] == 0
 

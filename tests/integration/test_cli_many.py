@@ -15,6 +15,8 @@ from syrupy.assertion import SnapshotAssertion
 from dlq.v1 import job_pb2
 from dlq_broker import stage_program
 from dlq_broker.records import HandOverFiles
+from dlq_common.clock import SteadyClock
+from dlq_common.text.wire import from_timestamp, to_timestamp
 from support.cli_run import Dlq, Said
 from support.fake_master import FakeMaster
 from support.wire_jobs import a_job, an_estimate
@@ -328,6 +330,29 @@ def test_a_job_for_which_others_wait_and_one_that_stages_stay(two: Two) -> None:
     assert two.a.requests("CancelJob") == []
 
 
+def test_a_deadline_that_has_passed_is_left_out_of_a_move(two: Two) -> None:
+    """Every cluster would refuse it, and so in the end would its own one."""
+    waiting_at_a(two)
+    now_s = SteadyClock().now_s()
+    for after_s, reward in ((-60, 100), (9_000, 40)):
+        step = two.a.specs["5"].deadlines.add(reward=reward)
+        step.due_time.CopyFrom(to_timestamp(now_s + after_s))
+        two.a.jobs["5"].promise.deadlines.add().CopyFrom(step)
+    two.a.specs["5"].on_miss = "cancel"
+    two.a.specs["5"].lateness.due_time.CopyFrom(to_timestamp(now_s - 60))
+    assert two.dlq("move", "a:5").out == "job a:5 is b:17 now\n"
+    (asked,) = two.b.requests("EstimateJob")
+    moved = two.b.specs["17"]
+    assert asked.spec.deadlines == moved.deadlines == two.a.specs["5"].deadlines[1:]
+    assert moved.on_miss == "cancel"
+    assert from_timestamp(moved.lateness.due_time) > now_s
+    waiting_at_a(two)
+    two.a.specs["5"].deadlines.add().due_time.CopyFrom(to_timestamp(now_s - 60))
+    two.a.specs["5"].on_miss = "continue"
+    assert two.dlq("move", "a:5").out == "job a:5 is b:18 now\n"
+    assert (len(two.b.specs["18"].deadlines), two.b.specs["18"].on_miss) == (0, "")
+
+
 def running_at_a(two: Two, directory: str = "/shared/run") -> None:
     """Job 5 runs at a, and has saved."""
     two.a.jobs["5"] = a_job(5, "running", name="slow", version=4, checkpoint=SAVED)
@@ -432,6 +457,62 @@ def test_leaving_a_cluster_takes_all_jobs_along_and_names_those_that_cannot(two:
     said = two.dlq("move", "--leave", "a")
     assert said.out == "job a:5 is b:17 now\n"
     assert "a:6: job 6 has run already" in said.err
+
+
+def test_leaving_a_cluster_asks_it_for_no_offer(two: Two) -> None:
+    """Its forecast may take long when nothing starts there, and would keep no job."""
+    share(two)
+    waiting_at_a(two)
+    for number in (6, 7):
+        two.a.jobs[f"{number}"] = a_job(number, "running", name="saves", checkpoint=SAVED)
+        two.a.specs[f"{number}"] = job_pb2.JobSpec(name="saves", command=["true"])
+        two.a.specs[f"{number}"].checkpoint.directory = "/shared/run"
+    two.a.jobs["8"] = a_job(8, "queued", name="first", user="alice", attempt_count=0)
+    two.a.jobs["9"] = a_job(9, "pending", name="second", user="alice", dependency="afterok:8")
+    two.a.specs["9"] = job_pb2.JobSpec(dependency=job_pb2.DependencySpec())
+    two.a.leaves_after_looks = 1
+    said = two.dlq("move", "--leave", "a", "--within", "5s")
+    assert said.out.split("\n")[:-1] == [
+        f"job a:{job} is b:{number} now" for job, number in ((5, 17), (6, 18), (7, 19))
+    ]
+    assert "a:8: job 9 waits for job 8, which stays" in said.err
+    # Only whether it takes jobs back with their checkpoints: once, without a wait for its twin.
+    (asked,) = two.a.requests("EstimateJob")
+    assert (asked.job_id, asked.wait_duration.ToMilliseconds()) == ("6", 100)
+    assert len(two.b.requests("EstimateJob")) == 3
+    (listed,) = [one for one in two.a.requests("ListJobs") if not one.job_ids]
+    assert set(listed.states) == {"queued", "pending", "assigned", "running", "held"}
+    (hand, *_) = HandOverFiles(two.home / "handovers").all()
+    assert [answer.cluster for answer in hand.answers] == ["b"]
+
+
+def test_a_job_with_a_checkpoint_stays_where_its_cluster_could_not_take_it_back(two: Two) -> None:
+    share(two)
+    running_at_a(two)
+    two.a.estimate.knows_resume_from = False
+    said = two.dlq("move", "--leave", "a")
+    assert (said.out, two.jobs) == ("", [])
+    assert "job a:5 stays, as a could not take it back: it is of a former release" in said.err
+
+
+def test_a_job_that_no_other_cluster_offers_for_stays_and_all_reasons_are_told(two: Two) -> None:
+    waiting_at_a(two)
+    two.b.refuse(
+        "EstimateJob", grpc.StatusCode.FAILED_PRECONDITION, "UNSATISFIABLE", what="too wide"
+    )
+    said = two.dlq("move", "--leave", "a")
+    assert (said.out, two.jobs) == ("", [])
+    assert "a:5: it stays, as no other cluster makes an offer: b: too wide" in said.err
+
+
+def test_a_round_lists_the_jobs_of_a_cluster_once(two: Two) -> None:
+    for number in range(5, 9):
+        two.a.jobs[f"{number}"] = a_job(number, "queued", name="slow", attempt_count=0)
+        two.a.specs[f"{number}"] = job_pb2.JobSpec(name="slow", command=["true"])
+    assert two.dlq("move", "--all").code == 0
+    for site in (two.a, two.b):
+        assert len([one for one in site.requests("ListJobs") if not one.job_ids]) == 1
+    assert len(two.a.requests("EstimateJob")) == len(two.b.requests("EstimateJob")) == 4
 
 
 def test_a_round_settles_what_is_open(two: Two) -> None:

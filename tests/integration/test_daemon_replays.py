@@ -9,12 +9,16 @@ from typing import Any
 
 import pytest
 
+from dlq_master.model.jobs.band import Band
 from dlq_master.model.jobs.reward import strict
+from dlq_master.model.plan import Reserve
 from dlq_master.policy.transit.taking import Taking
-from dlq_simulator.settings import read_settings
+from dlq_master.policy.turn import Decided
+from dlq_simulator.replay.engine import replay
+from dlq_simulator.settings import ReplaySettings, read_settings
 from dlq_simulator.traces import read_trace
 from dlq_simulator.workload import Trace, TraceJob
-from dlq_simulator.world.clusters import NodeGroup
+from dlq_simulator.world.clusters import ClusterSpec, NodeGroup
 from dlq_simulator.world.world import sizes_of
 from support.extent import spread, times
 from support.measured_daemon import MeasuredDaemon
@@ -103,6 +107,56 @@ async def test_the_daemon_decides_what_the_simulator_decides(
     ) as daemon:
         found = await daemon.replay(jobs)
     compare(found, expected)
+
+
+async def test_the_daemon_gives_last_chances_as_the_simulator_does(tmp_path: Path) -> None:
+    """At the beginnings of slots, and at boundaries within them."""
+    settings = {"margin": "0", "place": "consolidate"}
+    world = settings | FREE | {"slo_term_s": "1200"}
+    (chosen,) = read_settings(["dlq"], [f"{key}={it}" for key, it in world.items()])
+    trace = Trace.of("near deadlines", [hurried_row(number) for number in range(times(30, 45))])
+    expected = simulated(trace, chosen, own(*EIGHT))
+    within = [at_s % chosen.terms.slo_term_s > 0.0 for at_s in chances(trace, chosen, own(*EIGHT))]
+    assert within.count(True) >= 3, "or nobody enters a slot that has begun"
+    assert within.count(False) >= 2, "or nobody begins with a slot"
+    jobs = [
+        VirtualJob(
+            row.job_id, float(row.submit_time_s), row.num_gpus, float(row.duration_s),
+            () if row.deadline_s is None else strict(float(row.deadline_s)),
+        )
+        for row in trace.jobs
+    ]  # fmt: skip
+    names = {f"node-{number}": 1 for number in range(1, 9)}
+    config = a_config("dlq", settings, chosen)
+    async with SteppedDaemon(tmp_path, config, names, save_s=0.0, resume_s=0.0) as daemon:
+        found = await daemon.replay(jobs)
+    compare(found, expected)
+
+
+def hurried_row(number: int) -> TraceJob:
+    """Two of three have a deadline that most cannot be promised."""
+    work_s = 500.0 + 611.0 * (number % 7) + number * 0.37
+    due: dict[str, Any] = {"kind": "strict", "deadline_s": 2.0 * work_s + 300.0}
+    return TraceJob(
+        job_id=f"job-{number:02d}",
+        submit_time_s=number * 351.3,
+        num_gpus=1 + number % 3,
+        duration_s=work_s,
+        **(due if number % 3 else {}),
+    )
+
+
+def chances(trace: Trace, chosen: ReplaySettings, group: NodeGroup) -> list[float]:
+    """When the simulator gives a slot to a job without a promise."""
+    found: list[float] = []
+
+    def watch(_cluster: object, decided: Decided, now_s: float) -> None:
+        reserves = [one.change for one in decided.happened if isinstance(one.change, Reserve)]
+        given = [one for one in reserves if one.band is Band.SLO and one.promised is None]
+        found.extend([float(now_s)] * len(given))
+
+    replay(trace, ClusterSpec(name="", groups=(group,)), chosen, watch=watch)
+    return found
 
 
 @pytest.mark.parametrize(

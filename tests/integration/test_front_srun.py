@@ -250,6 +250,18 @@ def test_salloc_goes_through_the_server_only_where_it_starts_nothing(front: Fron
     assert front.said("salloc", "-G1", "true", "--no-shell").returncode == 127
 
 
+def test_one_process_takes_srun_after_srun(front: Front) -> None:
+    """But for a call that took long, after which another one is ready."""
+    for _ in range(5):
+        wait_until(lambda: len(front.servers()) >= 4, what="two spares", timeout_s=30)
+        before = front.servers()
+        for _ in range(5):
+            assert front.said("srun", "-G1", "cat", given="word").stdout == "word"
+        if set(before) <= set(front.servers()):
+            return
+    raise AssertionError("each srun ends its process")
+
+
 def test_a_running_srun_outlives_its_server(front: Front) -> None:
     """The line to the master stays for it, by which it says that it is there."""
     process = front.start("srun", "-G1", "sh", "-c", "echo up; sleep 7; exit 3")

@@ -1,4 +1,8 @@
-"""Two real clusters of two organisations: a grant, a guest's job, the account, kills, the end."""
+"""Two real clusters of two organisations: a grant, a guest's job, the account, kills, the end.
+
+The lender has one master that is killed and comes back, or two on one PostgreSQL of which the
+second takes over.
+"""
 
 from __future__ import annotations
 
@@ -14,6 +18,8 @@ import pytest
 from dlq_cli.exit_codes import FAILURE
 from support.cli_run import Dlq, Said
 from support.harness import Daemons
+from support.pair_daemons import PairDaemons
+from support.postgres_site import postgres_site
 from support.waiting import wait_until
 
 pytestmark = [
@@ -43,17 +49,30 @@ class Neighbours:
         assert done.code == 0, done.err
         return done.out
 
+    def lose_the_master(self) -> None:
+        """kill -9 of the lender's master: it comes back, or its standby takes over."""
+        if isinstance(self.b, PairDaemons):
+            self.b.start_standby()
+            self.b.kill("master")
+            self.b.taken_over_s("master2")
+        else:
+            self.b.kill("master")
+            self.b.start("master")
+            self.b.wait_for("master")
 
-@pytest.fixture
-def two() -> Iterator[Neighbours]:
+
+@pytest.fixture(params=["alone", "pair"])
+def two(request: pytest.FixtureRequest) -> Iterator[Neighbours]:
     root = Path(tempfile.mkdtemp(prefix="dlqguest", dir="/tmp"))
     try:
         with ExitStack() as stack:
-            made = []
             for name in ("a", "b"):
                 (root / name).mkdir()
-                made.append(stack.enter_context(Daemons(root / name, ("n1",)).up()))
-            yield Neighbours(root, *made)
+            a, b = Daemons(root / "a", ("n1",)), Daemons(root / "b", ("n1",))
+            if request.param == "pair":
+                site = stack.enter_context(postgres_site())
+                b = PairDaemons(root / "b", site.primary, ("n1",))
+            yield Neighbours(root, *[stack.enter_context(one.up()) for one in (a, b)])
     finally:
         shutil.rmtree(root)
 
@@ -77,9 +96,7 @@ def test_from_the_grant_to_its_end(two: Neighbours) -> None:
     assert name.partition(":")[2] in two.said("status")
     assert two.guest("nodes").code == FAILURE or "may not call" in two.guest("nodes").err
 
-    two.b.kill("master")
-    two.b.start("master")
-    two.b.wait_for("master")
+    two.lose_the_master()
     wait_until(lambda: "running" in two.a.said("status", name), what="it runs on")
 
     (two.root / "statement").write_text(two.b.said("admin", "grants", "statement", "orga"))
@@ -98,6 +115,9 @@ def test_from_the_grant_to_its_end(two: Neighbours) -> None:
     assert "was revoked" in refused.err
     job = name.partition(":")[2]
     wait_until(lambda: "cancelled" in two.b.said("status", job), what="it has ended")
-    lines = two.b.said("admin", "audit", "--json")
+    # Each of two masters has the audit of the time in which it led.
+    audits = sorted(two.b.root.glob("master*/audit.jsonl"))
+    lines = "".join(path.read_text() for path in audits)
+    assert "RevokeGrant" in two.b.said("admin", "audit", "--json")
     assert "EnterAsGuest" in lines
     assert f"grant-{grant['serial']}" in lines

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,10 +15,12 @@ from dlq.v1 import job_service_pb2 as wire
 from dlq.v1.job_service_pb2_grpc import JobServiceStub
 from dlq_client.jobs import Jobs
 from dlq_common.identity.pki import Role
+from dlq_common.text.arrays import IndexRange, expand
 from dlq_master.control import stimuli as say
 from dlq_master.model.ids import JobId
 from dlq_master.model.jobs.job import Job, JobState
 from dlq_master.model.resources import Request
+from dlq_master.rpc.jobs import visible
 from dlq_master.rpc.jobs.edits import IN_ONE_TURN
 from support.harness import Daemons
 from support.rpc_house import DEADLINE_S, RpcHouse, refusal, rpc_house
@@ -86,6 +88,59 @@ async def test_a_name_that_means_nothing_and_anothers_job_are_refused_alike(
         ("HIDDEN", "7"),
         ("OK", "1,7,x,5000"),
     ]
+
+
+def count_expanded(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The numbers of indexes that names were expanded to, as they come."""
+    sizes: list[int] = []
+
+    def counted(ranges: Iterable[IndexRange]) -> tuple[int, ...]:
+        sizes.append(len(indexes := expand(ranges)))
+        return indexes
+
+    monkeypatch.setattr(visible, "expand", counted)
+    return sizes
+
+
+async def test_names_of_tasks_that_are_not_there_cost_no_more_than_other_names(
+    house: RpcHouse, alice: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each is a dozen letters that name 100,000 tasks: 150 of them held the loop for 8 s."""
+    sizes = count_expanded(monkeypatch)
+    many = [f"{number}_[0-99999]" for number in range(5_000, 5_300)]
+    answer = await alice.CancelJobs(
+        wire.CancelJobsRequest(request_id="r", job_ids=many), timeout=DEADLINE_S
+    )
+    assert {one.reason for one in answer.refusals} == {"NOT_FOUND"}
+    assert len(answer.refusals) == len(many)
+    listed = await alice.ListJobs(wire.ListJobsRequest(job_ids=many), timeout=DEADLINE_S)
+    assert (len(listed.jobs), sizes) == (0, [])
+
+
+async def test_a_name_of_many_ranges_is_refused_before_it_is_read(
+    house: RpcHouse, alice: Any
+) -> None:
+    """One of 4 MiB held the loop for seconds."""
+    word = f"1_[{'0,' * 10_000}0]"
+    request = wire.CancelJobsRequest(request_id="r", job_ids=[word])
+    answer = await alice.CancelJobs(request, timeout=DEADLINE_S)
+    assert [one.reason for one in answer.refusals] == ["INVALID_REQUEST"]
+    assert "name fewer jobs at once" in answer.refusals[0].detail
+    some = [f"{number}_[{'0,' * 1_000}0]" for number in range(5_000, 5_100)]
+    code = await refusal(alice.ListJobs(wire.ListJobsRequest(job_ids=some), timeout=DEADLINE_S))
+    assert code is grpc.StatusCode.INVALID_ARGUMENT
+
+
+async def test_words_that_are_said_again_and_again_are_refused_before_they_are_read(
+    alice: Any,
+) -> None:
+    asked = wire.ListJobsRequest(states=["held"] * 257)
+    code = await refusal(alice.ListJobs(asked, timeout=DEADLINE_S))
+    assert code is grpc.StatusCode.INVALID_ARGUMENT
+    watched = alice.WatchEvents(wire.WatchEventsRequest(job_ids=["1"] * 100_001))
+    with pytest.raises(grpc.aio.AioRpcError) as caught:
+        await watched.read()
+    assert caught.value.code() is grpc.StatusCode.INVALID_ARGUMENT
 
 
 @pytest.mark.parametrize("count", [0, 10_001])

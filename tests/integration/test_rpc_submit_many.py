@@ -17,6 +17,7 @@ from dlq_client.jobs import Jobs
 from dlq_common.identity.pki import Role
 from dlq_master.control.stimuli import WithdrawSubmission
 from dlq_master.model.ids import JobId
+from dlq_master.rpc.specs import ordering
 from support.harness import Daemons
 from support.rpc_house import DEADLINE_S, RpcHouse, refusal, rpc_house
 
@@ -66,6 +67,24 @@ async def test_they_come_in_their_order_and_a_refusal_keeps_its_place(
     lines = [json.loads(line) for line in house.audit_path.read_text().splitlines()]
     line = next(one for one in lines if one.get("method", "").endswith("/SubmitJobs"))
     assert line["object"].startswith("1,2,3,")
+
+
+async def test_arrays_that_are_too_large_are_counted_and_not_listed(
+    alice: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They count for no limit of submissions, and 1,000 of them held the loop for half a minute."""
+    sizes: list[int] = []
+    monkeypatch.setattr(ordering, "expand", sizes.append)
+    array = job_pb2.ArraySpec(ranges=[job_pb2.ArrayRange(first=0, last=99_999)])
+    request = wire.SubmitJobsRequest(request_id="r", specs=[a_spec(array=array)] * 300)
+    jobs = (await alice.SubmitJobs(request, timeout=DEADLINE_S)).jobs
+    assert {job.refusal.reason for job in jobs} == {"INVALID_REQUEST"}
+    assert "one array has 10000 at most" in jobs[0].refusal.detail
+    assert sizes == []
+    many = job_pb2.ArraySpec(ranges=[job_pb2.ArrayRange(first=1, last=1)] * 10_001)
+    request = wire.SubmitJobsRequest(request_id="s", specs=[a_spec(array=many)])
+    (job,) = (await alice.SubmitJobs(request, timeout=DEADLINE_S)).jobs
+    assert (job.refusal.reason, sizes) == ("INVALID_REQUEST", [])
 
 
 @pytest.mark.parametrize("count", [0, 1001])

@@ -271,7 +271,10 @@ class Story(RuleBasedStateMachine):
         world = self.world
         after = plan(View(world.cluster, world.now_s), world.policy)
         more = [change for change in after.changes if not self.may_move(change, outranked)]
-        if world.policy.borrowing is not None:
+        promises = world.policy.promises
+        # A job that has just started has less to do, and may be in time from the next boundary on.
+        chances = promises is not None and promises.chances
+        if world.policy.borrowing is not None or chances:
             more = [change for change in more if not isinstance(change, Reserve)]
         assert not more, f"planning twice changes more: {more}"
 

@@ -63,13 +63,16 @@ class Told:
 class CrashingSite:
     """`setting`: as in the configuration, `after_commit:3`; empty: it never dies."""
 
-    def __init__(self, setting: str = "") -> None:
+    def __init__(
+        self, setting: str = "", story: Mapping[str, Asked] = STORY, slo_term_s: float = TERM_S
+    ) -> None:
+        self.story = story
         counting = Counting(setting)
         self.told = Told(passages=counting.passages)
         config = config_of("dlq", be_floor="0")
         lease = LeaseConfig(
             be_term=Seconds(TERM_S),
-            slo_term=Seconds(TERM_S),
+            slo_term=Seconds(slo_term_s),
             ttl=Seconds(4 * STEP_S),  # nobody is silent
             unreachable=Seconds(5 * STEP_S),
         )
@@ -87,7 +90,7 @@ class CrashingSite:
         """The whole story, until every job has ended."""
         begin_s = self.master.clock.now_s()
         while (at_s := self.master.clock.now_s() - begin_s) < LONGEST_S:
-            for name, asked in STORY.items():
+            for name, asked in self.story.items():
                 if asked.at_s == at_s:
                     self._submit(name, asked)
             for agent in self.agents:
@@ -96,7 +99,7 @@ class CrashingSite:
             self.master.clock.advance(STEP_S)
             self._surviving(self.master.tick)
             self._surviving(self._answer)
-            if len(self.told.answers) == len(STORY) and all(job.ended for job in self.jobs()):
+            if len(self.told.answers) == len(self.story) and all(job.ended for job in self.jobs()):
                 break
         self.master.close()
         return self.told
@@ -152,19 +155,23 @@ class CrashingSite:
         if first:
             self._worked_s[key.job_id] += STEP_S  # type: ignore[assignment]  # seconds
         name = next(name for name, job_id in self.told.answers.items() if job_id == key.job_id)
-        return self._worked_s[key.job_id] >= STORY[name].work_s
+        return self._worked_s[key.job_id] >= self.story[name].work_s
 
     def _surviving(self, act: Callable[[], object]) -> None:
         """Do it; if the master dies of it, another one comes, and its agents come back."""
         try:
             act()
         except Crash:
-            self.told.crashes += 1
-            for agent in self.agents:
-                agent.session_id = None
-                agent.inbox.clear()
-            self.master.crashed()
-            self._planner = InlinePlanner()
-            self.master.state.placement.offloaded.planner = self._planner
-            for agent in self.agents:
-                agent.hello()
+            self.crash()
+
+    def crash(self) -> None:
+        """The master is gone, another one comes, and its agents come back."""
+        self.told.crashes += 1
+        for agent in self.agents:
+            agent.session_id = None
+            agent.inbox.clear()
+        self.master.crashed()
+        self._planner = InlinePlanner()
+        self.master.state.placement.offloaded.planner = self._planner
+        for agent in self.agents:
+            agent.hello()

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 
 from dlq_broker.doors import (
     Accepted,
@@ -53,6 +54,7 @@ class FakeCluster:
     jobs: dict[str, str] = field(default_factory=dict)  # key -> number
     used_up: set[str] = field(default_factory=set)
     specs: list[bytes] = field(default_factory=list)
+    passed_s: list[float] = field(default_factory=list)  # as told at each submission
     late: list[Callable[[], object]] = field(default_factory=list)
     site: str = "fake"
     versions: dict[str, int] = field(default_factory=dict)  # of jobs that wait, by number
@@ -70,7 +72,7 @@ class FakeCluster:
             return NoOffer(self.name, self.refuses, "UNSATISFIABLE")
         return an_offer(self.name) if self.told is None else self.told(self.name)
 
-    def offer_of(self, job: str, within_s: float) -> OfferAnswer:
+    def offer_of(self, job: str, within_s: float, *, looks: bool = True) -> OfferAnswer:
         return self.offer(b"", within_s)
 
     def waits(self, jobs: Sequence[str], within_s: float) -> Mapping[str, JobWait]:
@@ -132,7 +134,8 @@ class FakeCluster:
             self.paused.discard(job)
         return Accepted(job)
 
-    def submit(self, spec: bytes, key: str) -> Tried:
+    def submit(self, spec: bytes, key: str, *, passed_s: float = 0.0) -> Tried:
+        self.passed_s.append(passed_s)
         return self._try(lambda: self._submit(spec, key))
 
     def _try(self, act: Callable[[], Tried]) -> Tried:
@@ -237,11 +240,12 @@ class MortalDoor:
     def offer(self, spec: bytes, within_s: float) -> OfferAnswer:
         return self._cluster.offer(spec, within_s)
 
-    def submit(self, spec: bytes, key: str) -> Tried:
-        return self._process.effect(lambda: self._cluster.submit(spec, key))  # type: ignore[return-value]
+    def submit(self, spec: bytes, key: str, *, passed_s: float = 0.0) -> Tried:
+        act = partial(self._cluster.submit, spec, key, passed_s=passed_s)
+        return self._process.effect(act)  # type: ignore[return-value]
 
-    def offer_of(self, job: str, within_s: float) -> OfferAnswer:
-        return self._cluster.offer_of(job, within_s)
+    def offer_of(self, job: str, within_s: float, *, looks: bool = True) -> OfferAnswer:
+        return self._cluster.offer_of(job, within_s, looks=looks)
 
     def waits(self, jobs: Sequence[str], within_s: float) -> Mapping[str, JobWait]:
         return self._cluster.waits(jobs, within_s)

@@ -38,6 +38,8 @@ class FakeKubernetes:
         self.expired = False  # the snapshot of a list is gone at its second page
         self.lose_next = ""  # the method whose next answer is lost
         self.forbids = ""  # the method that this account may not use
+        # Status and body in place of its own answers, such as recorded ones, by "GET pods".
+        self.plays: dict[str, tuple[int, Any]] = {}
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), _handler(self))
         self.url = f"http://127.0.0.1:{self._server.server_address[1]}"
         threading.Thread(target=self._server.serve_forever, daemon=True).start()
@@ -95,7 +97,9 @@ class FakeKubernetes:
         page = self.page_size or int(asked["limit"])
         after = begin + page
         more = str(after) if after < len(found) else ""
-        return 200, {"items": found[begin:after], "metadata": {"continue": more}}
+        items = [_listed(pod) for pod in found[begin:after]]
+        about = {"resourceVersion": str(len(self.calls)), "continue": more}
+        return 200, {"kind": "PodList", "apiVersion": "v1", "metadata": about, "items": items}
 
 
 def _handler(cluster: FakeKubernetes) -> type[BaseHTTPRequestHandler]:
@@ -122,6 +126,9 @@ def _handler(cluster: FakeKubernetes) -> type[BaseHTTPRequestHandler]:
             self.wfile.write(raw)
 
         def _done(self, parts: list[str], asked: dict[str, str], body: Any) -> tuple[int, Any]:
+            played = cluster.plays.get(f"{self.command} {parts[0]}") if len(parts) == 1 else None
+            if played is not None:
+                return played
             if cluster.forbids == self.command:
                 return 403, _status(403, f"{parts[0]} is forbidden: User cannot do that")
             match self.command, parts:
@@ -141,8 +148,21 @@ def _handler(cluster: FakeKubernetes) -> type[BaseHTTPRequestHandler]:
     return Handler
 
 
+_REASONS = {
+    403: "Forbidden", 404: "NotFound", 409: "AlreadyExists", 410: "Expired", 422: "Invalid",
+}  # fmt: skip
+
+
+def _listed(pod: Mapping[str, Any]) -> dict[str, Any]:
+    """An item of a list has no words for its kind."""
+    return {key: one for key, one in pod.items() if key not in ("kind", "apiVersion")}
+
+
 def _status(code: int, message: str) -> dict[str, Any]:
-    return {"kind": "Status", "code": code, "message": message, "status": "Failure"}
+    return {
+        "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure",
+        "message": message, "reason": _REASONS[code], "details": {}, "code": code,
+    }  # fmt: skip
 
 
 def _wrong(kind: str, body: dict[str, Any]) -> str:

@@ -8,6 +8,7 @@ broken streams. It schedules nothing.
 from __future__ import annotations
 
 import threading
+from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -124,6 +125,7 @@ class FakeMaster(
         self.withdrawn: set[str] = set()  # request ids that are used up
         # After so many looks a paused job is off its GPUs; 0: it stays as it is.
         self.leaves_after_looks = 0
+        self._looks = Counter[str]()
         self.hidden: set[str] = set()  # jobs of others, for CancelJobs
         self._losses: dict[str, int] = {}
         self._cut_at: tuple[int, int, bool] | None = None
@@ -272,8 +274,8 @@ class FakeMaster(
         self._note("GetJob", request, context)
         job = self._job(request.job_id, context)
         if job.hold_kind == job_pb2.HOLD_KIND_PAUSED and self.leaves_after_looks:
-            self.leaves_after_looks -= 1
-            if not self.leaves_after_looks:
+            self._looks[job.job_id] += 1
+            if self._looks[job.job_id] == self.leaves_after_looks:
                 job.ClearField("attempt_state")
                 job.version += 1
         return wire.GetJobResponse(

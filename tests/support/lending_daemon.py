@@ -45,7 +45,7 @@ class LendingDaemon(SteppedDaemon):
         self._busy = self._loads[number][1]
         look = asyncio.create_task(self._follower.look())
         while not look.done():
-            await self._until(lambda: look.done() or self._letters(LendServers, ReclaimServers))
+            await self._until(lambda: look.done() or self._envelopes(LendServers, ReclaimServers))
             if not look.done():
                 await self._turn()
         look.result()
@@ -56,11 +56,11 @@ class LendingDaemon(SteppedDaemon):
         await self._settle()  # whoever has to leave has been told: they do so all at once
 
     def _all_have_looked(self) -> bool:
-        return self._letters(TakeLook) == len(self.state.loans.asked)
+        return self._envelopes(TakeLook) == len(self.state.loans.asked)
 
-    def _letters(self, *kinds: type) -> int:
+    def _envelopes(self, *kinds: type) -> int:
         """So many of these have arrived."""
-        return sum(isinstance(letter.stimulus, kinds) for letter in self.loop._inbox._letters)
+        return sum(isinstance(letter.stimulus, kinds) for letter in self.loop._inbox._envelopes)
 
     def _quiet(self) -> bool:
         return super()._quiet() and not self.state.loans.asked

@@ -20,6 +20,7 @@ from joserfc.jwk import ECKey, KeySet, OctKey, RSAKey
 
 from dlq_common.clock import Clock
 from dlq_common.errors import Unauthenticated, Unavailable
+from dlq_web.entrance.issuer import ServerRefused
 
 ADDRESS = "https://sso.example.org/realms/lab"
 CLIENT_ID, CLIENT_SECRET = "dlq-page", "s3cret of the client"
@@ -45,7 +46,15 @@ class OidcIssuer:
     """Changes the next tokens after they were signed."""
     address: str = ADDRESS
     described_as: str = ""  # another name than its own
+    refreshes: bool = False
+    """Whether it gives refresh tokens. Each is good once; its answer has the next one."""
+    tells_again: bool = True
+    """Whether a refresh brings an ID token, too."""
+    forgets_us: bool = False
+    """Whether the secret of this server is another one now."""
     codes: dict[str, dict[str, str]] = field(default_factory=dict)
+    living: dict[str, Claims] = field(default_factory=dict)
+    """The claims behind each refresh token that counts."""
     fetched: list[str] = field(default_factory=list)
     key: Any = None
 
@@ -80,7 +89,7 @@ class OidcIssuer:
             told = {"keys": [*told["keys"], secret, {"kty": "of tomorrow"}]}
         else:
             assert form is not None
-            told = {"id_token": self._token_for(form, proof), "access_token": "not used"}
+            told = self._tokens_for(form, proof) | {"access_token": "not used"}
         return json.dumps(told).encode()
 
     def authorize(self, address: str, **claims: Any) -> dict[str, str]:
@@ -107,22 +116,55 @@ class OidcIssuer:
         events: Claims = {"http://schemas.openid.net/event/backchannel-logout": {}}
         return self.token(self._usual(subject) | {"events": events, "jti": "1"} | more)
 
-    def _token_for(self, form: Mapping[str, str], proof: str) -> str:
+    def revoke(self, subject: str) -> None:
+        """It ends the session of somebody, and tells nobody."""
+        self.living = {key: it for key, it in self.living.items() if it["sub"] != subject}
+
+    def change(self, subject: str, **claims: Any) -> None:
+        """What it knows of somebody is something else now."""
+        for it in self.living.values():
+            it.update(claims if it["sub"] == subject else {})
+
+    def _tokens_for(self, form: Mapping[str, str], proof: str) -> Claims:
+        if form["grant_type"] == "refresh_token":
+            self._check_client(proof)
+            claims = self.living.pop(form["refresh_token"], None)
+            if claims is None:
+                raise Unauthenticated("the issuer refuses the code (400)")
+            fresh = {**claims, **{key: self._usual("")[key] for key in ("iat", "exp")}}
+            told = {"id_token": self.token(fresh)} if self.tells_again else {}
+            return told | self._refresh_token(claims)
+        asked = self._asked(form, proof)
+        claims = self._usual("u-17") | {"nonce": asked["nonce"]} | json.loads(asked["claims"])
+        return {"id_token": self.token(claims)} | self._refresh_token(claims)
+
+    def _refresh_token(self, claims: Claims) -> Claims:
+        if not self.refreshes:
+            return {}
+        token = secrets.token_urlsafe(16)
+        self.living[token] = {key: it for key, it in claims.items() if key != "nonce"}
+        return {"refresh_token": token}
+
+    def _check_client(self, proof: str) -> None:
+        if self.forgets_us:
+            raise ServerRefused("the issuer refuses the code (401)")
+        pair = base64.b64decode(proof.removeprefix("Basic ")).decode()
+        if pair != urlencode({CLIENT_ID: CLIENT_SECRET}).replace("=", ":").replace("+", "%20"):
+            raise ServerRefused("the issuer refuses the code (401)")
+
+    def _asked(self, form: Mapping[str, str], proof: str) -> dict[str, str]:
+        self._check_client(proof)
         asked = self.codes.pop(form["code"], None)
         challenge = base64.urlsafe_b64encode(
             hashlib.sha256(form["code_verifier"].encode()).digest()
         )
-        pair = base64.b64decode(proof.removeprefix("Basic ")).decode()
         if (
             asked is None
             or asked["code_challenge"] != challenge.rstrip(b"=").decode()
             or asked["redirect_uri"] != form["redirect_uri"]
-            or pair != urlencode({CLIENT_ID: CLIENT_SECRET}).replace("=", ":").replace("+", "%20")
         ):
             raise Unauthenticated("the issuer refuses the code (400)")
-        claims = json.loads(asked["claims"])
-        told = self._usual("u-17") | {"nonce": asked["nonce"]} | claims
-        return self.token(told)
+        return asked
 
     def _usual(self, subject: str) -> Claims:
         now_s = int(self.clock.now_s())

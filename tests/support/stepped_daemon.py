@@ -281,7 +281,7 @@ class SteppedDaemon:
     def _arrived(self) -> bool:
         """Who has something to say at this instant is being heard: a session hands over one report,
         and then all that came while that one was taken."""
-        letters = [letter.stimulus for letter in self.loop._inbox._letters]
+        letters = [letter.stimulus for letter in self.loop._inbox._envelopes]
         speaking = {one.node_id for one in letters if isinstance(one, RankReports)}
         asked = sum(isinstance(one, SubmitJob) for one in letters)
         heard = all(agent.heard or name in speaking for name, agent in self._agents.items())
@@ -326,7 +326,7 @@ class SteppedDaemon:
         await self._turn()
 
     def _hears(self, node_id: str) -> bool:
-        letters = [letter.stimulus for letter in self.loop._inbox._letters]
+        letters = [letter.stimulus for letter in self.loop._inbox._envelopes]
         return any(isinstance(one, Heartbeat) and one.node_id == node_id for one in letters)
 
     async def _until(self, true: Any) -> None:

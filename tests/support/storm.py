@@ -213,7 +213,9 @@ class Storm(SteppedDaemon):
         agent = VirtualAgent(self._lines[name], name, self._nodes[name], *told, boot)
         self._agents[name] = agent
         await agent.join()
-        await self._until(lambda: any(_opens(x.stimulus, name) for x in self.loop._inbox._letters))
+        await self._until(
+            lambda: any(_opens(x.stimulus, name) for x in self.loop._inbox._envelopes)
+        )
 
     def _stopped(self, job_id: str, number: int, rank: int) -> None:
         work = self._work(job_id)

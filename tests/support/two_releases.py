@@ -2,7 +2,8 @@
 
 `tests/data/former_releases.json` names commits. `last` is the last release: this tree takes over
 its state directories. `near` is a later one, whose rows have the same fields as those of this tree,
-so that it can also take over from this tree. `unrelayed` forwards ports through the master alone,
+so that it can also take over from this tree. `paired` is the same for two masters on PostgreSQL,
+which the others do not have. `unrelayed` forwards ports through the master alone,
 and `first-relay` through a relay that could read the bytes. The wheel of each is built from the
 history of this repository, once, and unpacked below `build/releases`. All daemons run on the
 libraries of the development environment.
@@ -31,6 +32,7 @@ from support.wheels import ROOT, run
 NAMED = ROOT / "tests/data/former_releases.json"
 KEPT = ROOT / "build/releases"
 LAST, NEAR, PRESENT = "last", "near", "present"
+PAIRED = "paired"
 UNRELAYED, FIRST_RELAY = "unrelayed", "first-relay"
 # Says in the log of a daemon which files it runs, so that a run cannot try one release alone.
 SAYS = "runs the release in"
@@ -97,9 +99,15 @@ class Releases(Daemons):
     ) -> None:
         """`founded_by`: the release that makes the database, and that all daemons begin with."""
         super().__init__(root, agents)
+        self.run_releases(former, founded_by, ("master", *agents))
+
+    def run_releases(
+        self, former: Mapping[str, Path], founded_by: str, names: tuple[str, ...]
+    ) -> None:
+        """The daemons of these names begin with the release that founds the cluster."""
         self._former = former
         self._founded_by = founded_by
-        self.releases = dict.fromkeys(("master", *agents), founded_by)
+        self.releases = dict.fromkeys(names, founded_by)
         self.changes: Counter[str] = Counter()
 
     def start(self, name: str, **env: str) -> None:
@@ -116,7 +124,7 @@ class Releases(Daemons):
         return words, self.environment() | self._path(release)
 
     def _command(self, name: str) -> list[str]:
-        kind = "master" if name == "master" else "nodeagent"
+        kind = "master" if name.startswith("master") else "nodeagent"
         return [*_launch(kind), "run", "--config", str(self.root / f"{name}.toml")]
 
     def _run(self, command: click.Command, *arguments: str) -> str:

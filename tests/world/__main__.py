@@ -69,17 +69,35 @@ def seeds(seeds: int, seed: int, workers: int, every_state: bool) -> None:
 @click.option("--most", default=1000, show_default=True, envvar="MOST", help="seeds for one bug")
 @click.option("--workers", default=2, show_default=True)
 @click.option("--but", multiple=True, help="leave this one out")
+@click.option("--count", default=0, envvar="PLANTED", help="so many of the list; 0: all")
+@click.option("--from", "first", default=1, envvar="SEED", help="with --count: the first of them")
 @click.argument("names", nargs=-1)
-def bugs(names: tuple[str, ...], but: tuple[str, ...], seed: int, most: int, workers: int) -> None:
+def bugs(
+    names: tuple[str, ...],
+    but: tuple[str, ...],
+    seed: int,
+    most: int,
+    workers: int,
+    count: int,
+    first: int,
+) -> None:
     """Plant bugs, all or these, and say how many seeds it takes to find each."""
-    found = 0
-    chosen = [name for name in names or BUGS if name not in but]
+    found = longest = 0
+    listed = [*BUGS][first - 1 : first - 1 + count] if count else [*BUGS]
+    chosen = [name for name in names or listed if name not in but]
     for one in hunt_all(chosen, seed, most, workers):
         found += bool(one.seeds)
+        longest = max(longest, one.seeds)
         after = f"{one.seeds} seeds: {one.broken}" if one.seeds else f"NOT FOUND in {most} seeds"
         click.echo(f"{one.bug} ({BUGS[one.bug].words}): {after}"[:300])
     click.echo(f"{found} of {len(chosen)} planted bugs found")
-    proved("planted bugs", planted=len(chosen), found=found, most_seeds=most)
+    proved(
+        "planted bugs",
+        planted=len(chosen),
+        found=found,
+        most_seeds=most,
+        longest_hunt_seeds=longest,
+    )
     sys.exit(0 if found == len(chosen) else 1)
 
 

@@ -14,6 +14,7 @@ from unittest.mock import patch
 from weakref import WeakKeyDictionary
 
 from dlq.v1 import agent_service_pb2 as wire
+from dlq_common.errors import Unavailable
 from dlq_master.ahead import Ahead, _Made
 from dlq_master.control.attempts import reports
 from dlq_master.control.composition import starting
@@ -25,7 +26,13 @@ from dlq_master.control.loop.turn import Turn
 from dlq_master.control.nodes import nodes
 from dlq_master.control.nodes.contacts import Contacts
 from dlq_master.control.people import teams
-from dlq_master.control.stimuli import Caller, CancelJob, RankReports, ReleaseJob
+from dlq_master.control.stimuli import (
+    Caller,
+    CallerRequest,
+    CancelJob,
+    RankReports,
+    ReleaseJob,
+)
 from dlq_master.leader.lease import LeaderLease
 from dlq_master.leader.row import HeldLease
 from dlq_master.model.attempts import gang
@@ -36,6 +43,7 @@ from dlq_master.model.nodes.node import Node
 from dlq_master.policy.legal import check
 from dlq_master.policy.place.allocation import together
 from dlq_master.policy.transit import kept_gpus
+from dlq_master.rpc.reports import agent_service
 from dlq_master.rpc.reports.agent_service import _Conversation
 from dlq_master.store.batch import Batch
 from dlq_master.store.port import CommitFailed
@@ -45,11 +53,14 @@ from dlq_master.store.tables import codec
 from dlq_master.taking_part import Leadership, WarmRows
 from dlq_nodeagent.core import AgentCore
 from dlq_nodeagent.line.uplink import Uplink
+from dlq_nodeagent.model import report
+from dlq_nodeagent.model.port import ExitWhy
 from dlq_nodeagent.ranks.pending import PendingReports
 from dlq_nodeagent.supervisor import Supervisor
 from support.invariants import END_WORDS
 from support.memory_store import MemoryStore
 from world.cast import masters
+from world.cast.clients import Client
 from world.cast.hosts import HostAttempt, NodeHost
 from world.cast.masters import Led
 from world.stage.disk import Disk, DiskHarmed, Door
@@ -192,9 +203,10 @@ def notes_ends_twice(plant: Plant) -> None:
 def keeps_the_epoch(plant: Plant) -> None:
     original = starting.start
 
-    def start(config: Any, loaded: Any, now_s: float) -> Any:
+    def start(config: Any, loaded: Any, now_s: float, **more: Any) -> Any:
         epoch = max(0, int(loaded.meta["epoch"]) - 1)
-        return original(config, replace(loaded, meta={**loaded.meta, "epoch": str(epoch)}), now_s)
+        before = replace(loaded, meta={**loaded.meta, "epoch": str(epoch)})
+        return original(config, before, now_s, **more)
 
     plant(masters, "start", start)
 
@@ -328,6 +340,40 @@ def forgives_all_requeues(plant: Plant) -> None:
     plant(gang, "_after_failure", after_failure)
 
 
+@bug("the answer to a caller that has gone ends the master")
+def stumbles_over_callers_that_left(plant: Plant) -> None:
+    def answer(letter: Any, outcome: Any) -> None:
+        if letter.answer is None:
+            return
+        if isinstance(outcome, BaseException):
+            letter.answer.set_exception(outcome)
+        else:
+            letter.answer.set_result(outcome)
+
+    plant(loop_module, "_answer", answer)
+
+
+@bug("the answer to a caller that has gone is not remembered")
+def forgets_requests_of_callers_that_left(plant: Plant) -> None:
+    original = Loop._commit
+
+    async def commit(
+        self: Loop, batch: Any, letters: Any, outcomes: Any, now_s: Any, laps: Any
+    ) -> None:
+        left = [it.stimulus for it in letters if it.answer is not None and it.answer.cancelled()]
+        asks = [it for it in left if isinstance(it, CallerRequest)]
+        gone = {(it.caller.key, it.request_id) for it in asks}
+        batch.requests = [it for it in batch.requests if (it.user, it.request_id) not in gone]
+        await original(self, batch, letters, outcomes, now_s, laps)
+
+    plant(Loop, "_commit", commit)
+
+
+@bug("a program that starts again counts its request ids from the first one")
+def counts_requests_anew(plant: Plant) -> None:
+    plant(Client, "_last_number", lambda self: 0)
+
+
 # --- the master: nodes and leases -----------------------------------------------------------------
 
 
@@ -422,7 +468,44 @@ def starts_the_unwanted(plant: Plant) -> None:
             watched.confirmed = True
 
     plant(Supervisor, "drop_unwanted_unstarted", drop)
-    plant(reports, "_turn_away", lambda turn, node_id, report, found: None)
+    plant(reports, "_reject_report", lambda turn, node_id, report, found: None)
+
+
+@bug("a shim that is gone without a record counts as an exit with 0")
+def takes_lost_shims_for_success(plant: Plant) -> None:
+    exit_code, ended_by = report._exit_code, report._ended_by
+
+    def lost(record: Any) -> bool:
+        return record is not None and record.why is ExitWhy.SHIM_LOST
+
+    plant(report, "_exit_code", lambda rank: 0 if lost(rank.record) else exit_code(rank))
+    plant(report, "_ended_by", lambda record: "exited" if lost(record) else ended_by(record))
+
+
+@bug("an agent waits for the record of a shim that is gone")
+def waits_for_lost_shims(plant: Plant) -> None:
+    plant(HostAttempt, "found", lambda self, now_s: None)
+
+
+@bug("a master keeps the place of an agent whose line ended before its first word")
+def keeps_places_of_the_silent(plant: Plant) -> None:
+    original, taken = agent_service.session, WeakKeyDictionary[Any, set[str]]()
+
+    async def session(call: Any, requests: Any) -> Any:
+        places, node = taken.setdefault(call.parts.sessions, set()), call.caller.name
+        if node in places:
+            raise Unavailable("its place is taken")
+        places.add(node)
+
+        async def heard() -> Any:
+            async for request in requests:
+                places.discard(node)
+                yield request
+
+        async for message in original(call, heard()):
+            yield message
+
+    plant(masters, "session", session)
 
 
 @bug("the first hello after a boot does not wait for the ends of before")
@@ -562,9 +645,9 @@ def leads_without_the_last_turns(plant: Plant) -> None:
     """Nor does it remember that there were any: each of the two guards is enough."""
     original = WarmRows.taken
 
-    def taken(self: WarmRows, fence: Any) -> Any:
+    def taken(self: WarmRows, fence: Any, last_turn: int) -> Any:
         self._read = lambda ready: self._tail is not None  # type: ignore[method-assign]
-        return original(self, fence)
+        return original(self, fence, last_turn)
 
     plant(WarmRows, "taken", taken)
     plant(TurnsHere, "of", lambda self, system: 0)

@@ -62,6 +62,13 @@ SOMETIMES = (
     "GPUs of a gang were kept",
     "GPUs of a group were kept",
     "a claim ran out",
+    "an agent was killed at an await",
+    "a client was killed during a call",
+    "a client that was killed asked again",
+    "a client that was killed forgot",
+    "a call ended with its caller",
+    "a shim was killed at a start",
+    "a shim was killed under its job",
 )
 
 

@@ -15,6 +15,7 @@ from dlq_common.text.addresses import is_loopback
 UNIX = "unix:"
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
 LARGEST_SKEW_S = 300.0
+LEAST_RECHECK_S, LONGEST_RECHECK_S = 10.0, 43_200.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +73,9 @@ class OpenIdConfig:
     admin_groups: tuple[str, ...] = ()  # may sign in as admins; none: nobody does
     # The master hears of these, and decides what they give ([identity] group_roles, group_teams).
     told_groups: tuple[str, ...] = ()
+    # So often the issuer is asked whether it still stands by each session, where it has given a
+    # refresh token; "0s": never, else at least 10 s.
+    recheck: Seconds = Seconds(300.0)
     clock_skew: Seconds = Seconds(60.0)  # between the issuer's host and this one; at most 5 min
     ca_file: str = ""  # PEM, for an issuer with a certificate of the site's own CA
     button: str = "Sign in with your organisation"  # the words of the button
@@ -161,6 +165,8 @@ def _openid_problem(openid: OpenIdConfig) -> str:
         return 'openid.scopes holds "openid"'
     if not 0 <= openid.clock_skew <= LARGEST_SKEW_S:
         return "openid.clock_skew is from 0s to 5m"
+    if openid.recheck and not LEAST_RECHECK_S <= openid.recheck <= LONGEST_RECHECK_S:
+        return "openid.recheck is from 10s to 12h, or 0s"
     if len(openid.told_groups) > MOST_GROUPS or not all(map(is_group, openid.told_groups)):
         return f"openid.told_groups has up to {MOST_GROUPS} names of groups"
     try:

@@ -71,6 +71,7 @@ async def run(config: WebConfig, clock: Clock) -> None:
             asyncio.create_task(shared.keep_swept()),
             asyncio.create_task(_keep_alive(service)),
             *([asyncio.create_task(tls.keep_fresh())] if tls is not None else []),
+            *([asyncio.create_task(shared.rechecks.keep())] if shared.rechecks is not None else []),
         ]
         for task in tasks:
             leaving.callback(task.cancel)

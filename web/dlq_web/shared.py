@@ -33,6 +33,7 @@ from dlq_web.entrance.device import DeviceDoor
 from dlq_web.entrance.id_tokens import TokenReader
 from dlq_web.entrance.issuer import Client, Fetch, Issuer, fetching
 from dlq_web.entrance.openid import BEGIN, OpenIdDoor
+from dlq_web.entrance.rechecks import Rechecks
 from dlq_web.entrance.rules import ClaimRules, GroupRules
 from dlq_web.entrance.ways import Entrance
 from dlq_web.line.service import ServiceLine
@@ -77,6 +78,7 @@ class SharedServer:
         self._account = AccountPage(tokens, self._bearers, clock)
         self._service = service
         self._clock, self._ids = clock, ids
+        self.rechecks: Rechecks | None = None  # where an issuer opens sessions
         self._wall = StandingLine(service, site.wall_user, clock)
         self._wall_token = WallToken(site.state_dir if site.wall_user else None)
         self._guard = Middleware(
@@ -104,10 +106,13 @@ class SharedServer:
             self._persons, self._tries, self._clock,
             origin=origin, secure=urlsplit(origin).scheme == "https", begin=BEGIN,
         )  # fmt: skip
+        self.rechecks = Rechecks(
+            issuer, reader, rules, self._clock, openid.recheck, self.sessions.dismiss
+        )
         door = OpenIdDoor(
             issuer, reader, rules, self.entrance, self._clock,
-            origin=origin, scopes=openid.scopes, device=device, tries=self._tries,
-            skew_s=openid.clock_skew,
+            origin=origin, scopes=openid.scopes, device=device, rechecks=self.rechecks,
+            tries=self._tries, skew_s=openid.clock_skew,
         )  # fmt: skip
         self.entrance.add(door.way(openid.button))
 
@@ -132,6 +137,8 @@ class SharedServer:
         await self._wall.close()
 
     def _left(self, person: Person) -> None:
+        if self.rechecks is not None:
+            self.rechecks.left(person)
         self._persons.left(person)
 
 

@@ -89,7 +89,7 @@ def submit_to(
         spec = message.SerializeToString(deterministic=True)
         doors = [clusters.door(name) for name in asked]
         answers = offers_of(app, clusters, doors, spec, wishes.within_s)
-        ranking = ranked_by(answers, wishes.rule)
+        ranking = ranked_by(app, answers, wishes.rule)
         tell_offers(app, answers, ranking, ranking.order[:1], wishes)
         if not ranking.order:
             refuse(app, no_offer(answers), told=wishes.as_json)
@@ -234,9 +234,10 @@ def new_number(app: App) -> str:
     return RandomIds(app.clock).request_id()
 
 
-def ranked_by(answers: Sequence[OfferAnswer], rule: str) -> Ranking:
+def ranked_by(app: App, answers: Sequence[OfferAnswer], rule: str) -> Ranking:
     """The offers among these answers, in the order of this rule."""
-    return ranked([one for one in answers if isinstance(one, ClusterOffer)], RULES[rule])
+    offers = [one for one in answers if isinstance(one, ClusterOffer)]
+    return ranked(offers, RULES[rule], RandomIds(app.clock).rng())
 
 
 def tell_open(app: App, clusters: Clusters) -> None:

@@ -7,13 +7,14 @@ in line. A job that has run moves with its checkpoint, if both clusters reach th
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from dlq.v1 import job_pb2, job_service_pb2
+from dlq_broker.choosing import RULES, ChoiceRule, is_better
 from dlq_broker.handover import BeforeMove, HandOver, MovingJob, NextAct, digest_of
 from dlq_broker.offers import ClusterOffer, NoOffer, OfferAnswer
-from dlq_broker.over_wire import from_checkpoint
+from dlq_broker.over_wire import from_checkpoint, leave_out_passed
 from dlq_broker.staging_door import is_staging
 from dlq_cli.app import App
 from dlq_cli.clusters.going import (
@@ -34,7 +35,7 @@ from dlq_common.errors import IllegalTransition, InvalidRequest
 from dlq_common.text.wire import from_duration, from_timestamp, to_timestamp
 
 WAITS = ("queued", "pending")
-_DEPEND = ("pending", "held")  # of jobs that wait for others
+DEPEND = ("pending", "held")  # of jobs that wait for others
 
 
 class MovableJob(NamedTuple):
@@ -56,12 +57,14 @@ def move_job(
 
     `anyway`: also where its own cluster has the best offer. Raises as `going.submit_to`.
     """
-    job = movable(clusters, at, name, wishes.to)
+    jobs = Jobs(clusters.app(at).connection())
+    waited_for = jobs_waited_for(jobs.list(user=jobs.caller, states=DEPEND).jobs)
+    job = movable(clusters, at, name, wishes.to, waited_for)
     tell_open(app, clusters)
     answers = answers_for(app, clusters, job, wishes.within_s)
-    ranking = ranked_by(answers, wishes.rule)
-    check_way_back(job, answers)
-    better = _better(ranking.order, at, anyway=anyway)
+    ranking = ranked_by(app, answers, wishes.rule)
+    check_way_back(job, next(answer for answer in answers if answer.cluster == at))
+    better = _better(ranking.order, at, RULES[wishes.rule], anyway=anyway)
     tell_offers(app, answers, ranking, better[:1], wishes)
     if not better:
         app.say(f"job {at}:{job.job.job_id} stays: no other cluster has a better offer")
@@ -71,13 +74,25 @@ def move_job(
     return carry(app, clusters, hand, wishes, f"job {at}:{job.job.job_id} is {{}} now")
 
 
-def movable(clusters: Clusters, at: str, name: str, to: str) -> MovableJob:
-    """The job, and the clusters that may get it. Raises why it does not move."""
+def jobs_waited_for(jobs: Iterable[job_pb2.Job]) -> Mapping[str, str]:
+    """Numbers of jobs for which others among these wait: for each, one that waits."""
+    waits = [one for one in jobs if shown_state(one) in DEPEND]
+    return {id_: one.job_id for one in waits for id_ in re.findall(r"\d+", one.dependency)}
+
+
+def movable(
+    clusters: Clusters, at: str, name: str, to: str, waited_for: Mapping[str, str]
+) -> MovableJob:
+    """The job, and the clusters that may get it. Raises why it does not move: a job that depends on
+    it (`jobs_waited_for`) would take the move for its end.
+    """
     jobs = Jobs(clusters.app(at).connection())
     job_id = one_job(jobs, name).job_id
     there = own_spec(jobs, job_id, jobs.caller)
     _check(there)
-    _check_nobody_waits_for(jobs, job_id)
+    if job_id in waited_for:
+        waits = waited_for[job_id]
+        raise InvalidRequest(f"job {waits} waits for job {job_id}, which stays therefore")
     asked = tuple(one.name for one in clusters.named(to) if one.name != at)
     if not asked:
         raise InvalidRequest(f"--to names no other cluster than {at}")
@@ -93,19 +108,20 @@ def movable(clusters: Clusters, at: str, name: str, to: str) -> MovableJob:
 
 
 def answers_for(
-    app: App, clusters: Clusters, job: MovableJob, within_s: float
+    app: App, clusters: Clusters, job: MovableJob, within_s: float, *, own: bool = True
 ) -> list[OfferAnswer]:
-    """Its own cluster is asked about the job as it is there, the others about a new one."""
-    doors = [clusters.door(name) for name in (job.at, *job.asked)]
+    """Its own cluster is asked about the job as it is there, the others about a new one. `own`:
+    False: its own cluster is not asked.
+    """
+    doors = [clusters.door(name) for name in ((job.at,) if own else ()) + job.asked]
     waiting = {job.at: job.job.job_id}
     return offers_of(app, clusters, doors, job.asks, within_s, waiting=waiting)
 
 
-def check_way_back(job: MovableJob, answers: Sequence[OfferAnswer]) -> None:
+def check_way_back(job: MovableJob, own: OfferAnswer) -> None:
     """Where all others refuse a job that has run, its own cluster must take its checkpoint back.
-    Raises IllegalTransition if that is not certain.
+    Raises IllegalTransition if that is not certain. `own`: its cluster's answer.
     """
-    own = next(answer for answer in answers if answer.cluster == job.at)
     if job.saved and isinstance(own, NoOffer):
         what = f"job {job.at}:{job.job.job_id} stays, as {job.at} could not take it back: {own.why}"
         raise IllegalTransition(what, id=job.job.job_id)
@@ -167,13 +183,6 @@ def _check(there: job_service_pb2.GetJobResponse) -> None:
         raise InvalidRequest(f"job {job.job_id} stages data at its cluster")
 
 
-def _check_nobody_waits_for(jobs: Jobs, job_id: str) -> None:
-    """A job that depends on it would take the move for its end."""
-    for one in jobs.list(user=jobs.caller, states=_DEPEND).jobs:
-        if job_id in re.findall(r"\d+", one.dependency):
-            raise InvalidRequest(f"job {one.job_id} waits for job {job_id}, which stays therefore")
-
-
 def _with_its_checkpoints(
     clusters: Clusters, at: str, there: job_service_pb2.GetJobResponse, asked: Sequence[str]
 ) -> tuple[str, ...]:
@@ -201,8 +210,9 @@ def _with_its_checkpoints(
 
 
 def _spec_of(clusters: Clusters, at: str, there: job_service_pb2.GetJobResponse) -> job_pb2.JobSpec:
-    """Its spec for another cluster. Times since the submission become instants, and directories of
-    declared data become its content again: each cluster has the data elsewhere.
+    """Its spec for another cluster. Times since the submission become instants, without those that
+    have passed. Directories of declared data become its content again: each cluster has the data
+    elsewhere.
     """
     spec = job_pb2.JobSpec()
     spec.CopyFrom(there.spec)
@@ -215,6 +225,7 @@ def _spec_of(clusters: Clusters, at: str, there: job_service_pb2.GetJobResponse)
     if spec.HasField("lateness") and spec.lateness.HasField("due_duration"):
         due_s = from_timestamp(there.job.submit_time) + from_duration(spec.lateness.due_duration)
         spec.lateness.due_time.CopyFrom(to_timestamp(due_s))
+    leave_out_passed(spec, clusters.app(at).clock.now_s())
     return spec
 
 
@@ -226,9 +237,14 @@ def _as_if_saved(there: job_service_pb2.GetJobResponse) -> bytes:
     return more.SerializeToString()
 
 
-def _better(order: Sequence[ClusterOffer], at: str, *, anyway: bool) -> list[ClusterOffer]:
-    """The offers before that of its own cluster, or all others."""
-    names = [offer.cluster for offer in order]
-    if anyway or at not in names:
-        return [offer for offer in order if offer.cluster != at]
-    return list(order[: names.index(at)])
+def _better(
+    order: Sequence[ClusterOffer], at: str, rule: ChoiceRule, *, anyway: bool
+) -> list[ClusterOffer]:
+    """The offers that are better than that of its own cluster, or all others. No lot moves a job:
+    a lot among the others is fair, but against its own place in line it would gain nothing.
+    """
+    own = [offer for offer in order if offer.cluster == at]
+    others = [offer for offer in order if offer.cluster != at]
+    if anyway or not own:
+        return others
+    return [offer for offer in others if is_better(offer, own[0], rule)]

@@ -7,27 +7,30 @@ from __future__ import annotations
 
 import random
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import click
 
 from dlq_broker.handover import HandOver, HandOverState
-from dlq_broker.offers import ClusterOffer
+from dlq_broker.offers import ClusterOffer, NoOffer, OfferAnswer
 from dlq_broker.resting import is_plain_gain, rests_until_s
 from dlq_cli.app import App
 from dlq_cli.clusters.going import ManyWishes, carried, failure_of, ranked_by, settle
 from dlq_cli.clusters.listed import Clusters
 from dlq_cli.clusters.moving import (
+    DEPEND,
     WAITS,
     MovableJob,
     answers_for,
     begin_move,
     check_way_back,
+    jobs_waited_for,
     movable,
 )
+from dlq_cli.words import shown_state
 from dlq_client.jobs import Jobs
-from dlq_common.errors import DlqError
+from dlq_common.errors import DlqError, Unavailable
 
 # Questions of one round. Each is asked at every cluster.
 MOST_ASKED = 20
@@ -66,82 +69,105 @@ def move_all(app: App, wishes: RoundWishes, every_s: float | None) -> None:
 def one_round(app: App, clusters: Clusters, wishes: RoundWishes) -> list[HandOver]:
     """The moves of this round; each is told."""
     settle(app, clusters, [hand for hand in clusters.records.all() if hand.is_open])
-    moved: list[HandOver] = []
-    given_to = set[str]()
-    waiting = list(_waiting(app, clusters, wishes))
-    if len(waiting) > MOST_ASKED and not wishes.leave:
-        # By chance: else jobs that stay would keep all others from a question.
-        waiting = random.sample(waiting, MOST_ASKED)
-    for at, job_id in waiting:
-        hand = None
-        try:
-            hand = _moved(app, clusters, at, job_id, wishes, given_to)
-        except DlqError as error:
-            if wishes.leave:
-                app.say(f"{at}:{job_id}: {error.what}")
-        if hand is not None:
-            given_to.add(hand.cluster)
-            moved.append(hand)
-            _tell(app, clusters, hand, f"{at}:{job_id}")
-    return moved
+    return _Round(app, clusters, wishes).moves()
 
 
-# --- helpers, in order of use ---------------------------------------------------------------------
+class _Round:
+    """A round in progress. It asks once for facts that all its jobs have in common."""
 
+    def __init__(self, app: App, clusters: Clusters, wishes: RoundWishes) -> None:
+        self._app, self._clusters = app, clusters
+        self._wishes, self._leave = wishes.wishes, wishes.leave
+        # By cluster, as the round begins: one submitted since then is not seen.
+        self._waited_for: dict[str, Mapping[str, str]] = {}
+        self._way_back: OfferAnswer | None = None  # of the cluster that is left
+        self._given_to = set[str]()
 
-def _waiting(app: App, clusters: Clusters, wishes: RoundWishes) -> Iterator[tuple[str, str]]:
-    """Jobs that may move, by cluster, the first submitted first. A silent cluster has none."""
-    hands, now_s = clusters.records.all(), app.clock.now_s()
-    states = WAITS + _RUNS if wishes.leave else WAITS
-    for at in [wishes.leave] if wishes.leave else clusters.all:
-        try:
-            jobs = Jobs(clusters.app(at).connection())
-            there = jobs.list(user=jobs.caller, states=states).jobs
-        except DlqError as error:
-            app.say(f"{at}: {error.what}")
-            continue
-        for job in there:
-            rests = rests_until_s(hands, f"{at}:{job.job_id}") > now_s
-            if not job.HasField("array_task") and (wishes.leave or not rests):
-                yield at, job.job_id
+    def moves(self) -> list[HandOver]:
+        """Move the jobs, one after the other."""
+        moved: list[HandOver] = []
+        waiting = list(self._waiting())
+        if len(waiting) > MOST_ASKED and not self._leave:
+            # By chance: else jobs that stay would keep all others from a question.
+            waiting = random.sample(waiting, MOST_ASKED)
+        for at, job_id in waiting:
+            hand = None
+            try:
+                hand = self._moved(at, job_id)
+            except DlqError as error:
+                if self._leave:
+                    self._app.say(f"{at}:{job_id}: {error.what}")
+            if hand is not None:
+                self._given_to.add(hand.cluster)
+                moved.append(hand)
+                _tell(self._app, self._clusters, hand, f"{at}:{job_id}")
+        return moved
 
+    # --- helpers, in order of use -----------------------------------------------------------------
 
-def _moved(
-    app: App, clusters: Clusters, at: str, job_id: str, wishes: RoundWishes, given_to: set[str]
-) -> HandOver | None:
-    """The hand-over of one job; None: it stays."""
-    job = movable(clusters, at, job_id, wishes.wishes.to)
-    answers = answers_for(app, clusters, job, wishes.wishes.within_s)
-    check_way_back(job, answers)
-    ranking = ranked_by(answers, wishes.wishes.rule)
-    better = _gains(app, job, ranking.order, given_to, leaves=bool(wishes.leave))
-    if not better:
-        return None
-    hand = begin_move(app, clusters, job, better, answers, ranking.reasons.items())
-    return carried(app, clusters, hand)
+    def _waiting(self) -> Iterator[tuple[str, str]]:
+        """Jobs that may move, by cluster, the first submitted first. A silent cluster has none."""
+        hands, now_s = self._clusters.records.all(), self._app.clock.now_s()
+        may_move = WAITS + _RUNS if self._leave else WAITS
+        for at in [self._leave] if self._leave else self._clusters.all:
+            try:
+                jobs = Jobs(self._clusters.app(at).connection())
+                there = jobs.list(user=jobs.caller, states=sorted({*may_move, *DEPEND})).jobs
+            except DlqError as error:
+                self._app.say(f"{at}: {error.what}")
+                continue
+            self._waited_for[at] = jobs_waited_for(there)
+            for job in there:
+                rests = rests_until_s(hands, f"{at}:{job.job_id}") > now_s
+                moves = shown_state(job) in may_move and not job.HasField("array_task")
+                if moves and (self._leave or not rests):
+                    yield at, job.job_id
 
+    def _moved(self, at: str, job_id: str) -> HandOver | None:
+        """The hand-over of one job; None: it stays."""
+        app, clusters = self._app, self._clusters
+        job = movable(clusters, at, job_id, self._wishes.to, self._waited_for[at])
+        # A cluster that is left may need long for a forecast, and no forecast would keep the job.
+        own = not self._leave
+        answers = answers_for(app, clusters, job, self._wishes.within_s, own=own)
+        if job.saved:
+            check_way_back(job, self._own_answer(job, answers))
+        ranking = ranked_by(app, answers, self._wishes.rule)
+        better = self._gains(job, ranking.order)
+        if not better and self._leave:
+            none = [one for one in answers if isinstance(one, NoOffer)]
+            told = "; ".join(f"{one.cluster}: {one.why}" for one in none)
+            raise Unavailable(f"it stays, as no other cluster makes an offer: {told}")
+        if not better:
+            return None
+        hand = begin_move(app, clusters, job, better, answers, ranking.reasons.items())
+        return carried(app, clusters, hand)
 
-def _gains(
-    app: App,
-    job: MovableJob,
-    order: tuple[ClusterOffer, ...],
-    given_to: set[str],
-    *,
-    leaves: bool,
-) -> list[ClusterOffer]:
-    """The offers that are worth a move. A cluster that has got a job in this round gets no other
-    one: its offers are too old by that.
-    """
-    others = [offer for offer in order if offer.cluster != job.at]
-    if leaves:
-        return others
-    own = next((offer for offer in order if offer.cluster == job.at), None)
-    now_s = app.clock.now_s()
-    return [
-        offer
-        for offer in others
-        if offer.cluster not in given_to and is_plain_gain(own, offer, now_s)
-    ]
+    def _own_answer(self, job: MovableJob, answers: Sequence[OfferAnswer]) -> OfferAnswer:
+        """Of the cluster that has the job. One that is left says once whether it takes jobs back
+        with their checkpoints: its release decides that.
+        """
+        if not self._leave:
+            return next(answer for answer in answers if answer.cluster == job.at)
+        if self._way_back is None:
+            door = self._clusters.door(job.at)
+            self._way_back = door.offer_of(job.job.job_id, self._wishes.within_s, looks=False)
+        return self._way_back
+
+    def _gains(self, job: MovableJob, order: tuple[ClusterOffer, ...]) -> list[ClusterOffer]:
+        """The offers that are worth a move. A cluster that has got a job in this round gets no
+        other one: its offers are too old by that.
+        """
+        if self._leave:
+            return list(order)
+        others = [offer for offer in order if offer.cluster != job.at]
+        own = next((offer for offer in order if offer.cluster == job.at), None)
+        now_s = self._app.clock.now_s()
+        return [
+            offer
+            for offer in others
+            if offer.cluster not in self._given_to and is_plain_gain(own, offer, now_s)
+        ]
 
 
 def _tell(app: App, clusters: Clusters, hand: HandOver, name: str) -> None:

@@ -10,6 +10,8 @@ Python of its own, with the same answer.
     likeness  such a process becomes like its caller, and like nobody again
     request   the bytes of a call
     line      one process with the line to the master, for all calls; and the end of it in a spare
+    streams   streams on this line, at both of its ends
+    frames    what passes between the two
 
 A server belongs to one user, in a directory that nobody else may enter. It serves callers that
 stand where it stands: same groups, limits, cgroup and namespaces, which its key says. A restart of

@@ -2,7 +2,7 @@
 
 The keeper is a process of its own, because gRPC and fork do not go together. A spare gives it the
 identity that the caller's environment names; the keeper has one channel for each identity. Bytes
-pass through it unread. For streams a spare opens a channel of its own.
+pass through it unread, those of streams too (front/streams.py).
 """
 
 from __future__ import annotations
@@ -12,25 +12,26 @@ import marshal
 import os
 import signal
 import socket
-import struct
 import threading
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
+from weakref import WeakSet
 
 import grpc
 
+from dlq_cli.front.frames import RelayedError, failure_of, lost, receive, send
 from dlq_cli.front.request import peer_uid
+from dlq_cli.front.streams import STREAM_STREAM, UNARY_STREAM, RelayedStream, relay
 from dlq_client.line import connection
 from dlq_client.line.identity import Identity
 
-_SIZE = struct.Struct("=I")
-_LARGEST = connection.LARGEST_ANSWER_BYTES + (1 << 20)
 _MOST_CHANNELS = 4
 _MOST_WAITING = 4
-_CODES = {code.value[0]: code for code in grpc.StatusCode}
+MOST_STREAMS = 100
+"""The master takes 256 calls at once on one channel. Spares open channels for further streams."""
 _PEMS = ("key", "certificate", "ca", "address")
 
 
@@ -76,6 +77,7 @@ class _Keeper:
         self._channels: dict[bytes, grpc.Channel] = {}
         self._lock = threading.Lock()
         self._waiting = 0  # threads that wait for a line
+        self._streams = 0
 
     def run(self, listening: socket.socket, watched: int) -> None:
         self._start_thread(listening)
@@ -106,10 +108,28 @@ class _Keeper:
         with line, suppress(OSError, EOFError, ValueError, TypeError):
             if peer_uid(line) != os.geteuid():
                 return
-            channel = self._channel(_receive(line))
+            channel = self._channel(receive(line))
             while True:
-                method, request, timeout_s = _receive(line)
-                _send(line, _answer(channel, method, request, timeout_s))
+                kind, method, request, timeout_s = receive(line)
+                if kind:
+                    self._serve_stream(line, channel, kind, method, timeout_s)
+                    return
+                send(line, _answer(channel, method, request, timeout_s))
+
+    def _serve_stream(
+        self, line: socket.socket, channel: grpc.Channel, kind: str, method: str,
+        timeout_s: float | None,
+    ) -> None:  # fmt: skip
+        with self._lock:
+            has_room = self._streams < MOST_STREAMS
+            self._streams += has_room
+        try:
+            send(line, has_room)
+            if has_room:
+                relay(line, channel, method, kind, timeout_s)
+        finally:
+            with self._lock:
+                self._streams -= has_room
 
     def _channel(self, pems: Sequence[Any]) -> grpc.Channel:
         name = hashlib.sha256(marshal.dumps(tuple(pems))).digest()
@@ -134,36 +154,12 @@ def _identity(pems: Sequence[Any]) -> Identity:
 def _answer(
     channel: grpc.Channel, method: str, request: bytes, timeout_s: float | None
 ) -> tuple[Any, ...]:
-    """(bytes,) or (code, details, metadata)."""
+    """(bytes,) or a failure."""
     try:
-        relay: Any = channel.unary_unary(method)
-        return (relay(request, timeout=timeout_s),)
+        ask: Any = channel.unary_unary(method)
+        return (ask(request, timeout=timeout_s),)
     except grpc.RpcError as error:
-        failed: Any = error  # it is a grpc.Call too, as the stubs do not say
-        trailing = [tuple(pair) for pair in failed.trailing_metadata() or ()]
-        return (failed.code().value[0], failed.details() or "", trailing)
-
-
-def _send(line: socket.socket, value: Any) -> None:
-    raw = marshal.dumps(value)
-    line.sendall(_SIZE.pack(len(raw)) + raw)
-
-
-def _receive(line: socket.socket) -> Any:
-    (size,) = _SIZE.unpack(_exactly(line, _SIZE.size))
-    if size > _LARGEST:
-        raise ValueError("too large")
-    return marshal.loads(_exactly(line, size))
-
-
-def _exactly(line: socket.socket, size: int) -> bytes:
-    parts = bytearray()
-    while len(parts) < size:
-        part = line.recv(size - len(parts))
-        if not part:
-            raise EOFError
-        parts += part
-    return bytes(parts)
+        return failure_of(error)
 
 
 # --- in a spare -------------------------------------------------------------------------------
@@ -180,56 +176,31 @@ def _ask_here(call: Callable[[], Any]) -> Any:
     return call()
 
 
-class RelayedError(grpc.RpcError, grpc.Call):
-    """The master's refusal, or the loss of the line, as gRPC would raise it."""
-
-    def __init__(
-        self, code: int, details: str, trailing: Sequence[tuple[str, str | bytes]]
-    ) -> None:
-        super().__init__(details)
-        self._code, self._details, self._trailing = _CODES[code], details, tuple(trailing)
-
-    def code(self) -> grpc.StatusCode:
-        return self._code
-
-    def details(self) -> str:
-        return self._details
-
-    def trailing_metadata(self) -> Any:
-        return self._trailing
-
-    def initial_metadata(self) -> Any:
-        return ()
-
-    def is_active(self) -> bool:
-        return False
-
-    def time_remaining(self) -> float:
-        return 0.0
-
-    def cancel(self) -> bool:
-        return False
-
-    def add_callback(self, callback: Callable[[], None]) -> bool:
-        del callback
-        return False
-
-
 class RelayedChannel(grpc.Channel):
-    """A channel whose single requests go through the keeper; for all else it opens a real one."""
+    """A channel whose calls go through the keeper. It opens a real one where the keeper takes no
+    more of them, and for those with much to carry.
+    """
 
     def __init__(self, path: Path, identity: Identity) -> None:
-        self._identity = identity
+        self._path, self._identity = path, identity
         self._own: grpc.Channel | None = None
-        self._line: socket.socket | None = socket.socket(socket.AF_UNIX)
+        self._streams: WeakSet[RelayedStream] = WeakSet()
         self._lock = threading.Lock()
+        self._line: socket.socket | None = None
+        with suppress(OSError):
+            self._line = self._to_keeper()
+
+    def _to_keeper(self) -> socket.socket:
+        line = socket.socket(socket.AF_UNIX)
         try:
-            self._line.connect(str(path))
-            if peer_uid(self._line) != os.geteuid():
+            line.connect(str(self._path))
+            if peer_uid(line) != os.geteuid():
                 raise PermissionError(1, "not ours")
-            _send(self._line, tuple(getattr(identity, name) for name in _PEMS))
+            send(line, tuple(getattr(self._identity, name) for name in _PEMS))
         except OSError:
-            self._let_go()
+            line.close()
+            raise
+        return line
 
     @property
     def masters(self) -> Any:
@@ -258,11 +229,10 @@ class RelayedChannel(grpc.Channel):
             try:
                 if line is None:
                     raise EOFError
-                _send(line, (method, request, timeout_s))
-                answer = _receive(line)
+                send(line, ("", method, request, timeout_s))
+                answer = receive(line)
             except (OSError, EOFError, ValueError):
-                lost = grpc.StatusCode.UNAVAILABLE.value[0]
-                raise RelayedError(lost, "the process with the line has ended", ()) from None
+                raise lost() from None
             finally:
                 if answer is None:
                     self._let_go()  # the next try goes over a channel of our own
@@ -270,14 +240,49 @@ class RelayedChannel(grpc.Channel):
             return bytes(answer[0])
         raise RelayedError(*answer)
 
-    def unary_stream(self, *rest: Any, **more: Any) -> Any:
-        return lambda *given, **named: self._real().unary_stream(*rest, **more)(*given, **named)
+    def unary_stream(self, method: str, *rest: Any, **more: Any) -> Any:
+        """Likewise, for a stream of answers."""
+        return self._streaming(UNARY_STREAM, method, *rest, **more)
+
+    def stream_stream(self, method: str, *rest: Any, **more: Any) -> Any:
+        """Likewise, for a stream in both directions."""
+        return self._streaming(STREAM_STREAM, method, *rest, **more)
+
+    def _streaming(
+        self, kind: str, method: str, request_serializer: Any = None,
+        response_deserializer: Any = None, *rest: Any, **more: Any,
+    ) -> Any:  # fmt: skip
+        def call(asked: Any, timeout: float | None = None, **options: Any) -> Any:
+            line = None if options else self._begun(kind, method, timeout)
+            if line is None:
+                own = getattr(self._real(), kind)
+                real = own(method, request_serializer, response_deserializer, *rest, **more)
+                return real(asked, timeout=timeout, **options)
+            stream = RelayedStream(line, request_serializer, response_deserializer)
+            self._streams.add(stream)
+            (stream.ask_each if kind == STREAM_STREAM else stream.ask)(asked)
+            return stream
+
+        return call
+
+    def _begun(self, kind: str, method: str, timeout_s: float | None) -> socket.socket | None:
+        """A line on which the keeper has begun such a stream. None: it takes none."""
+        if self._line is None:
+            return None
+        with suppress(OSError, EOFError, ValueError):
+            line = self._to_keeper()
+            try:
+                send(line, (kind, method, b"", timeout_s))
+                if receive(line):
+                    return line
+            except BaseException:
+                line.close()
+                raise
+            line.close()
+        return None
 
     def stream_unary(self, *rest: Any, **more: Any) -> Any:
         return lambda *given, **named: self._real().stream_unary(*rest, **more)(*given, **named)
-
-    def stream_stream(self, *rest: Any, **more: Any) -> Any:
-        return lambda *given, **named: self._real().stream_stream(*rest, **more)(*given, **named)
 
     def subscribe(self, *rest: Any, **more: Any) -> None:
         self._real().subscribe(*rest, **more)
@@ -285,8 +290,14 @@ class RelayedChannel(grpc.Channel):
     def unsubscribe(self, callback: Any) -> None:
         self._real().unsubscribe(callback)
 
+    def direct(self) -> grpc.Channel:
+        """The real channel, for streams that carry much: each of their bytes would pass here."""
+        return self._real()
+
     def close(self) -> None:
-        """End both."""
+        """End all lines; open streams are cancelled."""
+        for stream in list(self._streams):
+            stream.cancel()
         if self._own is not None:
             self._own.close()
         self._let_go()

@@ -28,6 +28,7 @@ from dlq_cli.app import called_by
 from dlq_cli.exit_codes import INTERRUPTED
 from dlq_cli.front.likeness import become, let_go
 from dlq_cli.front.request import NoRequest, peer_pid, peer_uid, receive
+from dlq_cli.interactive.terminal import STDIN_READER
 from dlq_cli.leaving import end_of
 from dlq_compat import delegate
 from dlq_compat import main as compat
@@ -39,8 +40,6 @@ CALLS = 250
 """A process ends after so many: memory that commands leave behind does not add up."""
 LONG_S = 2.0
 """After a longer call a process ends: the server has put another into its place."""
-_LAST = ((b"srun",), (b"salloc",), (b"sattach",), (b"dlq", b"run"), (b"dlq", b"--utc", b"run"))
-"""After these it ends at once: a thread of theirs may still read the caller's terminal."""
 MORE_PAGES = 8_192
 """It ends once it has grown by so many, 32 MiB, as after a list of very many jobs."""
 _DLQ = "dlq"
@@ -120,11 +119,7 @@ def _serve(line: socket.socket, fresh: Callable[[], bool], null: int) -> bool:
     code, plain = _run(request.words)
     code, flushed = end_of(code)
     let_go(null, limits)
-    return caller.answer(code) and plain and flushed and not _is_last(request.words)
-
-
-def _is_last(words: Sequence[bytes]) -> bool:
-    return any(tuple(words[: len(one)]) == one for one in _LAST)
+    return caller.answer(code) and plain and flushed
 
 
 class _Caller:
@@ -201,8 +196,13 @@ class _Ground:
 
 
 def _alone() -> bool:
+    """Whether there is no other thread. One that still reads the caller's stdin is not waited for:
+    it takes what is meant for the caller's next program.
+    """
     for thread in threading.enumerate():
         if thread is not threading.main_thread():
+            if thread.name == STDIN_READER:
+                return False
             thread.join(_THREAD_ENDS_S)
             if thread.is_alive():
                 return False

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import os
-import select
 import sys
 import threading
 from collections.abc import Callable
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 
 from dlq.v1 import exec_pb2
-from dlq_cli.interactive.terminal import STDIN, StreamPrinter, raw_terminal, wait_for
+from dlq_cli.interactive.terminal import STDIN, STDIN_READER, StreamPrinter, is_over, raw_terminal
 from dlq_client.inside.command import CommandInside
 from dlq_client.inside.counted import PIECE_BYTES
 
 Heard = Callable[[bytes], object]
+_STOPS_S = 0.5  # a reader waits longer only where another program has taken what it was to read
 
 
 def attended(
@@ -29,9 +29,9 @@ def attended(
     try:
         with raw_terminal(inside.resize) if raw else nullcontext():
             if stdin:
-                threading.Thread(target=_feed, args=(inside,), daemon=True).start()
-            else:
-                inside.end_stdin()
+                with _Feeding(inside):
+                    return _print_all(inside, raw, heard)
+            inside.end_stdin()
             return _print_all(inside, raw, heard)
     finally:
         inside.kill()
@@ -51,22 +51,41 @@ def captured(inside: CommandInside) -> tuple[exec_pb2.ExecEnded, bytes]:
     return ended, said
 
 
-def _feed(inside: CommandInside) -> None:
-    """Everything from stdin, until it ends or this process does."""
-    try:
-        while data := _read_stdin():
-            inside.stdin(data)
-    except OSError:
-        pass  # a stdin that cannot be read has ended
-    inside.end_stdin()
+class _Feeding:
+    """A thread that brings everything from stdin, until stdin ends or the command. It does not read
+    on then: the next bytes are for the caller's next program.
+    """
 
+    def __init__(self, inside: CommandInside) -> None:
+        self._inside = inside
+        self._over, self._tell_over = os.pipe()
+        self._thread = threading.Thread(target=self._feed, daemon=True, name=STDIN_READER)
 
-def _read_stdin() -> bytes:
-    while True:
+    def __enter__(self) -> None:
+        self._thread.start()
+
+    def __exit__(self, *_: object) -> None:
+        self._inside.kill()
+        os.close(self._tell_over)
+        self._thread.join(_STOPS_S)
+        if not self._thread.is_alive():
+            os.close(self._over)
+
+    def _feed(self) -> None:
         try:
-            return os.read(STDIN, PIECE_BYTES)
-        except BlockingIOError:  # a pipe whose reads never wait: its other end may have made it so
-            wait_for(STDIN, select.POLLIN)
+            while data := self._read():
+                self._inside.stdin(data)
+        except OSError:
+            pass  # a stdin that cannot be read has ended
+        self._inside.end_stdin()
+
+    def _read(self) -> bytes:
+        """The next bytes; empty at the end of stdin, and of the command."""
+        while True:
+            if is_over(STDIN, self._over):
+                return b""
+            with suppress(BlockingIOError):  # another reader of a pipe was faster
+                return os.read(STDIN, PIECE_BYTES)
 
 
 def _print_all(inside: CommandInside, raw: bool, heard: Heard | None) -> exec_pb2.ExecEnded:

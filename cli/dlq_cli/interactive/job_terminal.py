@@ -13,7 +13,7 @@ import threading
 from dlq.v1 import exec_pb2
 from dlq_cli.app import App
 from dlq_cli.interactive.rank_stdin import ATTACH, running_attempt, still_runs
-from dlq_cli.interactive.terminal import STDIN, raw_terminal, size
+from dlq_cli.interactive.terminal import STDIN, STDIN_READER, raw_terminal, size
 from dlq_client.inside.command import CommandInside
 from dlq_client.inside.counted import PIECE_BYTES
 from dlq_client.jobs import Jobs
@@ -29,7 +29,7 @@ class JobTerminal:
         self._app = app
         self._job_id = job_id
         self._inside: CommandInside | None = None
-        self._keys = threading.Thread(target=self._read_keys, daemon=True, name="keys")
+        self._keys = threading.Thread(target=self._read_keys, daemon=True, name=STDIN_READER)
 
     def stay(self) -> None:
         """From the start of the job's programs to their end."""

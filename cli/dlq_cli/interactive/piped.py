@@ -25,6 +25,7 @@ from dlq_cli.interactive.rank_stdin import (
     still_runs,
     writing,
 )
+from dlq_cli.interactive.terminal import STDIN_READER
 from dlq_client.inside.command import CommandInside
 from dlq_client.inside.counted import PIECE_BYTES
 from dlq_client.jobs import Jobs
@@ -130,7 +131,7 @@ class PipedStdin:
         if self._refused is not None:  # it may be tied to the client before us
             self._tied.enter_context(self._attendance())
         for work in (lambda: self._kept.read_all(self._descriptor), self._bring):
-            threading.Thread(target=work, daemon=True, name="stdin").start()
+            threading.Thread(target=work, daemon=True, name=STDIN_READER).start()
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -17,6 +17,7 @@ from dlq_cli.output.terminal import TerminalFilter
 from dlq_common.errors import InvalidRequest
 
 STDIN = 0
+STDIN_READER = "stdin"  # the name of threads that read it
 _USUAL = (80, 24)
 
 
@@ -65,6 +66,14 @@ def wait_for(file: int, event: int) -> None:
     ready = select.poll()
     ready.register(file, event)
     ready.poll()
+
+
+def is_over(file: int, over: int) -> bool:
+    """Wait until a file can be read, or the other end of the pipe `over` is closed: is it?"""
+    ready = select.poll()
+    for each in (file, over):
+        ready.register(each, select.POLLIN)
+    return any(found == over for found, _ in ready.poll())
 
 
 class StreamPrinter:

@@ -9,9 +9,9 @@ import click
 
 from dlq.v1 import job_pb2, job_service_pb2
 from dlq_cli.app import App
-from dlq_cli.jobs.whole_nodes import take_whole_nodes
+from dlq_cli.jobs.whole_nodes import take_all_cores, take_whole_nodes
 from dlq_cli.output.said import SlurmSays
-from dlq_cli.spec.slurm.request import ACCOUNT, FEWEST, WHOLE
+from dlq_cli.spec.slurm.request import ACCOUNT, ALL_MEMORY, FEWEST, WHOLE
 from dlq_cli.spec.validate import Spec
 from dlq_client.jobs import Jobs
 from dlq_client.nodes import Nodes
@@ -38,9 +38,11 @@ def settle_account(app: App, spec: Spec, message: job_pb2.JobSpec) -> None:
 
 
 def settle_nodes(app: App, spec: Spec, message: job_pb2.JobSpec) -> None:
-    """A script with --exclusive gets all of its nodes."""
-    if spec.origins.get("nodes") == WHOLE:
-        take_whole_nodes(message.resources, Nodes(app.connection()).list())
+    """A script with --exclusive gets all of its nodes, one with --mem=0 all memory of theirs."""
+    origin = spec.origins.get("nodes")
+    if origin in (WHOLE, ALL_MEMORY):
+        take = take_whole_nodes if origin == WHOLE else take_all_cores
+        take(message.resources, Nodes(app.connection()).list())
 
 
 def submit_on_fewest(

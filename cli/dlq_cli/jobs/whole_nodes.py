@@ -1,4 +1,6 @@
-"""`--exclusive` of Slurm: all GPUs of the nodes, or all cores of nodes without GPUs."""
+"""`--exclusive` of Slurm: all GPUs of the nodes, or all cores of nodes without GPUs. And `--mem=0`:
+all cores that nodes have for jobs without GPUs, as these carry the memory for them.
+"""
 
 from __future__ import annotations
 
@@ -19,15 +21,29 @@ def take_whole_nodes(
     usable = [node for node in nodes if _may_run(resources, node)]
     bare = [node for node in usable if not node.gpus and node.job_core_count]
     if not resources.gpu_count and bare:
-        width = _one({node.job_core_count for node in bare}, "cores", "-c")
-        resources.core_count = width * _count(resources, resources.core_count, width)
+        _take_cores(resources, bare, "--exclusive")
         return
     with_gpus = [node for node in usable if node.gpus]
-    width = _one({len(node.gpus) for node in with_gpus}, "GPUs", "--gpus-per-node")
+    width = _one({len(node.gpus) for node in with_gpus}, "GPUs", "--exclusive", "--gpus-per-node")
     count = _count(resources, resources.gpu_count, width)
     resources.core_count = 0
     resources.ClearField("core_memory_bytes")
     resources.gpu_count = width * count
+
+
+def take_all_cores(resources: resource_pb2.ResourceRequest, nodes: Iterable[node_pb2.Node]) -> None:
+    """Raise the request to all cores that its nodes have for jobs without GPUs. SlurmSays where
+    nodes differ.
+    """
+    usable = [node for node in nodes if _may_run(resources, node) and node.job_core_count]
+    _take_cores(resources, usable, "--mem=0")
+
+
+def _take_cores(
+    resources: resource_pb2.ResourceRequest, nodes: Iterable[node_pb2.Node], asked: str
+) -> None:
+    width = _one({node.job_core_count for node in nodes}, "cores", asked, "-c")
+    resources.core_count = width * _count(resources, resources.core_count, width)
 
 
 def _may_run(resources: resource_pb2.ResourceRequest, node: node_pb2.Node) -> bool:
@@ -49,10 +65,10 @@ def _count(resources: resource_pb2.ResourceRequest, asked: int, width: int) -> i
     return count
 
 
-def _one(widths: set[int], what: str, option: str) -> int:
+def _one(widths: set[int], what: str, asked: str, option: str) -> int:
     if len(widths) == 1:
         return widths.pop()
     have = " or ".join(map(str, sorted(widths))) or "no"
     raise SlurmSays(
-        _FAILED, f"  --exclusive: nodes have {have} {what}: say how many of each, by {option}"
+        _FAILED, f"  {asked}: nodes have {have} {what}: say how many of each, by {option}"
     )

@@ -1,7 +1,7 @@
-"""How one source's words about a key of a job spec enter that source's layer.
+"""Reads the keys of spec files, and the flags of `dlq submit` and #DLQ lines, into one layer.
 
-The keys are those of dlq_common.job_fields: spec files use them. Flags of `dlq submit`, which the
-command line and #DLQ lines share, name them.
+Each source (command line, script, file) has a layer, and `merge` puts them together. Keys, flags
+and their readers are declared in `dlq_common.job_fields.table`.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ Reader = Callable[[object], object]
 
 READERS: Mapping[str, Reader] = {key: field.read for key, field in FIELDS.items()}
 
-# Other words that people bring along for the same thing.
+# Accepted synonyms of keys.
 ALIASES: Mapping[str, str] = {
     "script": "run",
     "commands": "run",
@@ -36,7 +36,7 @@ ALIASES: Mapping[str, str] = {
 
 SECTIONS = ("resources", "elastic", "output", "preempt", "checkpoint", "retry", "roles")
 
-# Keys of facts that other versions know; better named than taken for typing errors.
+# Keys of other versions: the error says so, instead of suggesting a similar key.
 LATER_KEYS = frozenset(
     {
         "idle", "notify", "ports", "priority", "qos", "schedule", "setup",
@@ -46,7 +46,7 @@ LATER_KEYS = frozenset(
 )  # fmt: skip
 
 
-# Keys here, and words of Slurm, SkyPilot, dstack and of our own flags for the same.
+# Our keys, and words of Slurm, SkyPilot, dstack and our own flags for them: the error names ours.
 _WORDS: Mapping[str, str] = {
     "`gpus` under resources (of each node) or `gpus_total` (of the whole job)": (
         "gpus gpu ngpus num_gpus gpus_total accelerators gres tres"

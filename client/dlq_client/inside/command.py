@@ -66,7 +66,8 @@ class CommandInside:
             spec.terminal_size.CopyFrom(_size(terminal))
             spec.terminal_type = terminal_type
         self._connection, self._tell = connection, tell
-        self._exec = JobServiceStub(connection.channel).ExecJob
+        channel = connection.direct if forward or bulky else connection.channel
+        self._exec = JobServiceStub(channel).ExecJob
         self._opening = wire.ExecJobOpening(job_id=job_id, node_rank=node_rank, spec=spec)
         self._inputs = CountedInputs(counted=kept)
         self._received = CountedOutputs(self._inputs)

@@ -215,7 +215,7 @@ class RelaySeeker:
         spec = asked.opening.spec
         spec.resumed = spec.relay = True
         identity = self._connection.identity
-        control: Any = JobServiceStub(self._connection.channel).ExecJob(iter((asked,)))
+        control: Any = JobServiceStub(self._connection.direct).ExecJob(iter((asked,)))
         try:
             told = next(control).output.relay
             master = self._connection.dialled

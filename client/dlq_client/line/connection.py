@@ -178,6 +178,12 @@ class Connection:
         masters = getattr(self.channel, "masters", None)
         return self.identity.first_address if masters is None else str(masters.address)
 
+    @property
+    def direct(self) -> grpc.Channel:
+        """The channel for streams that carry much, such as forwards: nobody relays their bytes."""
+        direct: Callable[[], grpc.Channel] | None = getattr(self.channel, "direct", None)
+        return self.channel if direct is None else direct()
+
     def patience(self, limit_s: float) -> Patience:
         """A fresh count of retries that gives up after `limit_s` of silence."""
         has_standby = "," in self.identity.address

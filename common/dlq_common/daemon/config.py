@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import math
 import operator
 import os
 import stat
@@ -89,7 +90,7 @@ def _read_toml(path: Path) -> dict[str, Any]:
     import tomllib
 
     try:
-        return tomllib.loads(path.read_text("utf-8"))
+        return tomllib.loads(path.read_text("utf-8-sig"))  # editors write a mark before the text
     except OSError as error:
         raise ConfigError(f"{path}: {error.strerror}", source=path) from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
@@ -154,7 +155,7 @@ def _converter() -> cattrs.Converter:
 def _plain(value: Any, kind: type) -> Any:
     if kind is float and type(value) is int:
         return float(value)
-    if type(value) is not kind:
+    if type(value) is not kind or (isinstance(value, float) and not math.isfinite(value)):
         raise ValueError(f"{value!r} is not {_IN_WORDS[kind]}")
     return value
 
@@ -210,6 +211,8 @@ def _problems(error: BaseException, where: str) -> Iterator[str]:
         for key in sorted(error.extra_fields):
             path = f"{where}.{key}".lstrip(".")
             yield f"{path}: unknown key{did_you_mean(key, known)}"
+    elif isinstance(error, AttributeError):  # of a list or a word in the place of a table
+        yield f"{where}: it is no table"
     elif isinstance(error, KeyError):
         yield f"{where}: missing" if where else f"{error.args[0]}: missing"
     else:

@@ -11,6 +11,7 @@ import atexit
 import logging
 import threading
 from collections import deque
+from collections.abc import Sequence
 from contextlib import suppress
 from typing import Final, TextIO
 
@@ -36,14 +37,14 @@ class LogLines:
             threading.Thread(target=self._run, name="log", daemon=True).start()
             atexit.register(self.flush)
 
-    def put(self, line: str, level: int) -> None:
-        """Write the line, or leave it for the thread. A stream that takes nothing raises nothing:
-        a daemon lives on without its log.
+    def put(self, lines: Sequence[str], level: int) -> None:
+        """Write the lines, or leave them for the thread. A stream that takes nothing raises
+        nothing: a daemon lives on without its log.
         """
         if len(self._lines) >= MOST_BEHIND:
-            self._lost += 1
+            self._lost += len(lines)
             return
-        self._lines.append(line)
+        self._lines.extend(lines)
         if not self._behind or level >= logging.WARNING:
             self.flush()
         elif not self._came.is_set():

@@ -14,6 +14,7 @@ MOST_TASKS = 100_000
 _PART = re.compile(r"(\d{1,9})(?:-(\d{1,9})(?::(\d{1,9}))?)?", re.ASCII)
 _LIMIT = re.compile(r"%(\d{1,9})$", re.ASCII)
 _TASKS = re.compile(r"(\d{1,18})_(?:(\d{1,9})|\[([^\]]*)\])", re.ASCII)
+_FIRST_DIGITS = re.compile(r"\d{0,9}", re.ASCII)
 _FORMS = "write 0-15, 1,3,7 or 0-100:10"
 
 
@@ -35,6 +36,17 @@ class ArrayText(NamedTuple):
     concurrent: int
 
 
+class NamedTasks(NamedTuple):
+    """The same as ranges: a few letters can name 100,000 tasks, so they are counted first."""
+
+    array_id: str
+    ranges: tuple[IndexRange, ...]
+
+    @property
+    def task_count(self) -> int:
+        return count_of(self.ranges)
+
+
 class TasksText(NamedTuple):
     """Tasks by an array's number: `12_4`, `12_[0-3]`."""
 
@@ -53,10 +65,33 @@ def parse_array(text: str) -> ArrayText:
     return ArrayText(parse_ranges(ranges), concurrent)
 
 
+def slurm_array(text: str) -> str:
+    """An array as Slurm reads it, in a form that `parse_array` takes.
+
+    An index twice is one, and empty parts are none. `%4` alone is index 0. Of a limit the digits
+    count. Text that has no such reading stays as it is.
+    """
+    indexes, percent, limit = text.partition("%")
+    parts = [part for part in re.split(r"[,\[\]]", indexes) if part.strip()]
+    try:
+        every = {index for part in parts for index in expand(parse_ranges(part))}
+    except ValueError:
+        return text
+    most = _FIRST_DIGITS.match(limit.lstrip())
+    shown = format_indexes(sorted(every or {0}))
+    return f"{shown}%{most[0]}" if percent and most and most[0] else shown
+
+
 def parse_ranges(text: str) -> tuple[IndexRange, ...]:
     """The ranges of `0-3,7,10-100:10`. ValueError for anything else, and for an index named
     twice.
     """
+    ranges = _read_ranges(text)
+    expand(ranges)
+    return ranges
+
+
+def _read_ranges(text: str) -> tuple[IndexRange, ...]:
     ranges = []
     for part in text.split(","):
         found = _PART.fullmatch(part.strip())
@@ -64,7 +99,7 @@ def parse_ranges(text: str) -> tuple[IndexRange, ...]:
             raise ValueError(f"{text!r} names no indexes: {_FORMS}")
         first, last, step = int(found[1]), int(found[2] or found[1]), int(found[3] or 1)
         ranges.append(IndexRange(first, last, step))
-    expand(ranges)
+        _check_range(ranges[-1])
     return tuple(ranges)
 
 
@@ -75,10 +110,7 @@ def expand(ranges: Iterable[IndexRange]) -> tuple[int, ...]:
     indexes: set[int] = set()
     count = 0
     for each in ranges:
-        if each.first < 0 or each.last > LARGEST_INDEX:
-            raise ValueError(f"indexes go from 0 to {LARGEST_INDEX}")
-        if each.last < each.first or each.step < 1:
-            raise ValueError(f"{_range_text(each)} is empty: {_FORMS}")
+        _check_range(each)
         count += len(each.indexes())
         if count > MOST_TASKS:
             raise ValueError(f"more than {MOST_TASKS} tasks")
@@ -90,15 +122,38 @@ def expand(ranges: Iterable[IndexRange]) -> tuple[int, ...]:
     return tuple(sorted(indexes))
 
 
+def count_of(ranges: Iterable[IndexRange]) -> int:
+    """The number of indexes, without a look at each. ValueError for empty ranges."""
+    count = 0
+    for each in ranges:
+        _check_range(each)
+        count += len(each.indexes())
+    return count
+
+
+def _check_range(each: IndexRange) -> None:
+    if each.first < 0 or each.last > LARGEST_INDEX:
+        raise ValueError(f"indexes go from 0 to {LARGEST_INDEX}")
+    if each.last < each.first or each.step < 1:
+        raise ValueError(f"{_range_text(each)} is empty: {_FORMS}")
+
+
+def read_tasks(text: str) -> NamedTasks | None:
+    """`parse_tasks` without the single indexes. They may be named twice, and be too many."""
+    found = _TASKS.fullmatch(text)
+    if not found:
+        return None
+    ranges = _read_ranges(found[2] or _LIMIT.sub("", found[3]))
+    return NamedTasks(str(int(found[1])), ranges)
+
+
 def parse_tasks(text: str) -> TasksText | None:
     """The tasks of `12_4` or `12_[0-3,7]`; None for other words. ValueError for bad indexes.
 
     A limit is passed over: `12_[4-99%4]` is how a list shows them.
     """
-    found = _TASKS.fullmatch(text)
-    if not found:
-        return None
-    return TasksText(str(int(found[1])), expand(parse_ranges(found[2] or _LIMIT.sub("", found[3]))))
+    named = read_tasks(text)
+    return None if named is None else TasksText(named.array_id, expand(named.ranges))
 
 
 def format_indexes(indexes: Sequence[int]) -> str:

@@ -42,10 +42,11 @@ def _minute(since_epoch: int) -> str:
 def parse_instant(text: str, *, now_s: float, zone: tzinfo) -> float:
     """The instant that `text` names, for --begin, --deadline and --since.
 
-    A time of day is the next such time, and so are `noon` and `midnight` (or `tomorrow`). A bare
-    number behind `now+` is seconds, as in Slurm. A date without an offset is in `zone`, the
-    caller's own. Slurm's dates (010127, 01/01/27) begin with the month, and without a year they are
-    the next such day. ValueError names the forms, or the years that an instant may be in.
+    A time of day is the next such time, and so are `noon` and `midnight` (or `tomorrow`); `today`
+    began at the last midnight. A bare number behind `now+` is seconds, as in Slurm. A date without
+    an offset is in `zone`, the caller's own. Slurm's dates (010127, 01/01/27) begin with the month,
+    and without a year they are the next such day. ValueError names the forms, or the years that an
+    instant may be in.
     """
     at_s = _instant_s(text, now_s, zone)
     if not 0 <= at_s < LATEST_S:  # what a calendar can show in every zone
@@ -57,6 +58,9 @@ def _instant_s(text: str, now_s: float, zone: tzinfo) -> float:
     compact = text.strip()
     if found := _NOW_PLUS.fullmatch(compact):
         return now_s + (_offset(found[1], text) if found[1] else 0.0)
+    if compact.lower() == "today":
+        midnight = datetime.fromtimestamp(now_s, zone).replace(hour=0, minute=0, second=0)
+        return midnight.replace(microsecond=0).timestamp()
     if compact.lower() in _DAILY:
         return _next_time_of_day(text, _DAILY[compact.lower()], now_s, zone)
     if found := _TIME_OF_DAY.fullmatch(compact):

@@ -61,6 +61,8 @@ class Terms:
                 f"resume_s ({self.resume_s:g}) must be at least 0 and shorter than be_term_s "
                 f"({self.be_term_s:g})"
             )
+        if self.heartbeat_s <= 0:
+            raise ValueError("heartbeat_s must be more than 0")
         if not self.heartbeat_s < self.ttl_s < self.unreachable_s < self.hold_s:
             raise ValueError("heartbeat_s < ttl_s < unreachable_s < hold_s must hold")
         if not 0 <= self.freeze_fraction <= 1 or self.freeze_nodes < 1 or self.freeze_window_s <= 0:

@@ -1,4 +1,4 @@
-"""The language of a policy: a delta of verbs, each with its reason, and when to ask again."""
+"""The output of a policy: changes, each with its reason, and when to plan again."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ class Reject(NamedTuple):
 
 
 class Start(NamedTuple):
-    """Give a waiting job exactly these GPUs, now, until the end of a first term.
+    """Give a waiting job exactly these GPUs until the end of a first term.
 
-    `rented`: the GPUs are of a machine that was rented for this job, and of no other node.
+    `rented`: the GPUs are all on a machine that was rented for this job.
     """
 
     job_id: JobId
@@ -53,10 +53,10 @@ class Renew(NamedTuple):
 
 
 class Lapse(NamedTuple):
-    """The lease is not renewed: save, and be gone at `at_s`.
+    """Preempt an attempt: it saves, and has left at `at_s`.
 
-    `grace_s` 0 means that preemption is free (simulations only). The attempt ends in this turn and
-    its GPUs may be given away by the same plan.
+    `grace_s` 0 means that preemption is free (simulations only): the attempt ends in this turn, and
+    the same plan may give its GPUs to others.
     """
 
     key: AttemptKey
@@ -67,12 +67,11 @@ class Lapse(NamedTuple):
 
 
 class Resize(NamedTuple):
-    """The job goes on with these GPUs, at least its base of those that it has among them.
+    """Run the job on these GPUs; at least its base of them are among its present ones.
 
-    The attempt saves and leaves, as if its lease lapsed at `at_s`; its job then starts again there,
-    and nobody else gets these GPUs meanwhile. `grace_s` 0 means that this is free (simulations
-    only): both happen in this turn, and one may go on with the GPUs of another. The new lease ends
-    at `term_end_s`.
+    The attempt saves and leaves as for a Lapse at `at_s`, and its job starts again on the new GPUs,
+    which are kept meanwhile. `grace_s` 0 means that this is free (simulations only): both happen in
+    this turn, and GPUs may change between resized jobs. The new lease ends at `term_end_s`.
     """
 
     key: AttemptKey
@@ -94,8 +93,8 @@ class Revoke(NamedTuple):
 
 
 class Migrate(NamedTuple):
-    """The running job saves and leaves, with the learned grace. It then goes on on so many GPUs of
-    a rented machine, which are kept for it.
+    """Stop a running job with its learned grace, and start it on `gpus` GPUs of a rented machine,
+    which are kept for it.
     """
 
     key: AttemptKey
@@ -106,9 +105,9 @@ class Migrate(NamedTuple):
 
 
 class Provision(NamedTuple):
-    """Rent a machine of the pool for these jobs, `gpus` of it for each.
+    """Rent a machine of the pool for these jobs, with `gpus` GPUs for each.
 
-    It is expected to cost `costs`. Being late would cost its jobs `saves` more than that.
+    `costs`: its expected cost. `saves`: the cost of lateness that it avoids, beyond `costs`.
     """
 
     pool: str
@@ -120,7 +119,7 @@ class Provision(NamedTuple):
 
 
 class Release(NamedTuple):
-    """Give a rented machine back: no job is there, and none is to come."""
+    """Give a rented machine back, on which no job is or will be."""
 
     machine: str
     reason: Reason
@@ -135,14 +134,14 @@ class Demote(NamedTuple):
 
 
 class Promote(NamedTuple):
-    """Move the job to the head of level 0 with its width reserved."""
+    """Move a job to the head of level 0, and reserve GPUs for it."""
 
     job_id: JobId
     reason: Reason
 
 
 class Reserve(NamedTuple):
-    """The job stands in another band, or other slots are planned for it."""
+    """Change the band of a job, its planned slots, or the verdict on its deadlines."""
 
     job_id: JobId
     band: Band
@@ -174,7 +173,7 @@ class Estimate(NamedTuple):
 
 
 class Scale(NamedTuple):
-    """In this hour so many GPUs are for trials."""
+    """Set the number of GPUs for trials in this hour."""
 
     hour: int
     gpus: int
@@ -182,21 +181,21 @@ class Scale(NamedTuple):
 
 
 class NextSlot(NamedTuple):
-    """The running jobs of this slot of the SLO grid are decided from here on."""
+    """Begin this slot of the SLO grid: the decision about its jobs follows."""
 
     slot: int
     reason: Reason
 
 
 class Repack(NamedTuple):
-    """Other waiting jobs are kept together from here on; None: shapes say nothing of it."""
+    """Set which waiting jobs must be on few nodes; None: no rule about it."""
 
     packing: Packing | None
     reason: Reason
 
 
 class Weigh(NamedTuple):
-    """How accounts stand against their shares in this term (model.usage.shares)."""
+    """Set how accounts stand against their shares in this term (model.usage.shares)."""
 
     term: int
     standing: tuple[tuple[str, int], ...]
@@ -204,21 +203,21 @@ class Weigh(NamedTuple):
 
 
 class Loan(NamedTuple):
-    """A server that is lent to us joins the whitelist: jobs may run there from now on."""
+    """Open a lent server to jobs: it joins the whitelist."""
 
     node_id: NodeId
     reason: Reason
 
 
 class Reclaim(NamedTuple):
-    """A lent server was asked back: no new job starts there from now on, and its jobs leave."""
+    """Close a lent server that was asked back: no job starts there, and its jobs leave."""
 
     node_id: NodeId
     reason: Reason
 
 
 class Return(NamedTuple):
-    """A server that was asked back is empty, and leaves the whitelist."""
+    """Take an empty server that was asked back off the whitelist."""
 
     node_id: NodeId
     reason: Reason
@@ -251,11 +250,10 @@ Change = (
 
 
 class Plan(NamedTuple):
-    """Changes, applied in order, and the next instant worth planning at without an event.
+    """Changes, applied in order, and when to plan again if nothing happens before.
 
-    `wake_at_s`: a threshold crossing, a promotion, a boundary decision; None: only events matter.
-    `again`: these changes alter what the others are decided by; apply them and plan once more, at
-    this instant.
+    `wake_at_s`: a threshold, a promotion, or a decision before a boundary; None: only after events.
+    `again`: the changes alter the input of further decisions: apply them and plan again at once.
     """
 
     changes: tuple[Change, ...] = ()

@@ -10,10 +10,10 @@ from dlq_master.model.why import ReasonCode
 
 
 class View(NamedTuple):
-    """The cluster at `now_s`. Policies read; only `model.drive` writes.
+    """The cluster at `now_s`. Policies only read it; `model.cluster.drive` changes it.
 
-    `pause_starts` says why nothing may start or lapse just now (freeze, master_starting).
-    `machines`: for the rent stage, and for the check of its plans.
+    `pause_starts`: why no job may start or lapse now (freeze, master_starting); None: they may.
+    `machines`: the input of the rent stage, and of the check of its plans.
     """
 
     cluster: Cluster

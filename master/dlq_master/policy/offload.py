@@ -1,13 +1,11 @@
-"""Plans that may take long are not made where they are asked for: three variants of every policy.
+"""Variants of a policy for callers that must not wait for a solver, such as a master's loop.
 
-Most plans of most policies take microseconds. The rest solve integer programs, or plan promises
-over days of slots. A caller that must not wait for that (a master's loop) plans with
+Most plans take microseconds. The others solve integer programs, or plan promises over days of
+slots. The variants are:
 
-- `trapped`: the same policy, which raises `Elsewhere` where such work would begin. A decision
-  without that work is exactly the policy's;
-- `waiting`: while new promises are worked out elsewhere, everything but them goes on as they stand;
-- `plain`: nobody works them out. Kept plans are followed, nothing new is promised, and jobs lie
-  where they fit first. That is always legal, and as good as is possible at once.
+- `trapped`: raises `Elsewhere` where such work would begin; any other decision is the policy's own;
+- `waiting`: keeps promises as they are, and raises for other long work;
+- `plain`: never takes long. It keeps promises, makes no new ones, and places jobs by first fit.
 """
 
 from __future__ import annotations
@@ -28,7 +26,7 @@ from dlq_master.policy.size.choices import KNAPSACK, KNAPSACK_EXACT
 
 
 def trapped(policy: Policy) -> Policy:
-    """The same, which raises `Elsewhere` instead of taking long."""
+    """The policy that raises `Elsewhere` where long work would begin."""
     place = policy.placement
     if place.arranges is not None:
         place = place._replace(arranges=_elsewhere)
@@ -43,31 +41,31 @@ def trapped(policy: Policy) -> Policy:
 
 
 def waiting(policy: Policy) -> Policy:
-    """The trapped one, which leaves promises as they are for now."""
+    """The trapped policy that makes no decisions about promises for now."""
     return _decided(trapped(policy), DeadlinesDecided.LATER)
 
 
 def plain(policy: Policy) -> Policy:
-    """The same without all that may take long."""
+    """The policy without all that may take long."""
     place = policy.placement._replace(arranges=None, repacks=False, balances=False)
     sizing = KNAPSACK if policy.sizing is KNAPSACK_EXACT else policy.sizing
     return _decided(replace(policy, placement=place, sizing=sizing), DeadlinesDecided.KEPT)
 
 
 def offering(policy: Policy) -> Policy:
-    """The same, which tells whom it promises nothing what it could have promised."""
+    """The policy that adds offers to refusals of deadlines."""
     rules = policy.promises
     return policy if rules is None else replace(policy, promises=replace(rules, offers=True))
 
 
 def timed(policy: Policy, clock: Callable[[], float]) -> Policy:
-    """The same, whose integer program measures its time by this clock (`promise.solver.budget`)."""
+    """The policy whose integer program measures time by this clock (`promise.solver.budget`)."""
     rules = policy.promises
     return policy if rules is None else replace(policy, promises=replace(rules, clock=clock))
 
 
 def hurried(policy: Policy) -> Policy:
-    """The same, which asks no integer program: its cached solution answers at once."""
+    """The policy without integer programs for promises."""
     rules = policy.promises
     if rules is None or rules.selector is Selector.PREFIX:
         return policy

@@ -39,14 +39,14 @@ def plan(view: View, policy: Policy) -> Plan:
 def plan_with_outcome(view: View, policy: Policy) -> tuple[Plan, Outcome | None]:
     """The plan, and the decision behind it; None: the plan only prepares a decision.
 
-    1. admit: jobs enter, and run times, levels and deadlines are settled;
-    2. partition: shares and quotas of accounts are settled, and slots of the plan come first;
-    3. order: all other jobs in line;
-    4. size: how many GPUs each of them is to get;
-    5. place: each gets exact GPUs;
-    6. transit: leases begin, are renewed, and lapse.
+    1. admit: let jobs enter; settle run times, levels and deadlines;
+    2. partition: settle shares and quotas; serve slots of promises first;
+    3. order: put all other jobs in line;
+    4. size: decide how many GPUs each gets;
+    5. place: choose its exact GPUs;
+    6. transit: begin, renew and end leases.
 
-    A seventh stage, `rent`, decides beside the own nodes.
+    A seventh stage, `rent`, decides about rented machines.
 
     The ideal is one decision over all jobs at every instant. There are two deviations. A stage that
     has to settle something first makes a plan of its own (`again`): the decision then reads the new
@@ -54,14 +54,15 @@ def plan_with_outcome(view: View, policy: Policy) -> tuple[Plan, Outcome | None]
     """
     first = policy.admit.settle(view)  # 1
     first = first or policy.partition.settle(view, policy.order, policy.guards.margin)  # 2
+    first = first or policy.admit.chances(view)
     first = first or policy.transit.settle(view, policy.placement, policy.partition.floor_left)
     if first:
         return Plan(tuple(first), view.now_s, again=True), None
     boundary = policy.transit.boundary(view)
     outcome = _decided(view, policy, boundary.ending)  # 3, 4, 5
     changes, end_s = policy.transit.changes(view, outcome, boundary)  # 6
-    # Jobs that stop at a boundary change the nodes that are kept for trials. Free GPUs may then do
-    # for the jobs that claim some.
+    # Jobs that stop at a boundary change which nodes are kept for trials. A second plan may then
+    # serve a claim with free GPUs.
     trials = policy.profiling is not None and bool(boundary.ending and outcome.claims)
     wake_s = min(policy.admit.wake_s(view), boundary.next_s)
     decided_s = decision_time_s(end_s, boundary.lead_s)
@@ -77,28 +78,27 @@ def rent(
     times: Callable[[], MachineRunTimes],
     draw: Callable[[], np.random.Generator],
 ) -> RentDecision:
-    """The last stage: jobs start on rented machines, and machines are rented and given back.
+    """The seventh stage: start jobs on rented machines, rent machines, give them back.
 
-    It reads what the plan of the other stages has left, once a second. Its plan passes the same
-    check and the same apply. `times`: run times on machines; `draw`: a generator, the same at each
-    call.
+    It is asked once a second, after the plan of the other stages. Its plan passes the same check
+    and the same apply. `times`: run times on machines; `draw`: a generator, the same at each call.
     """
 
-    order = cache(partial(lineup, view, policy))  # both ask for it
+    order = cache(partial(lineup, view, policy))  # both functions below need it
 
     def outranked() -> Mapping[AttemptKey, JobId]:
         gives_way = policy.taking is Taking.BOUNDARY
         return _at_boundary(view, policy, order).outranked if gives_way else {}
 
     def waiting() -> WaitingIndex:
-        # An order made for one plan costs too much for a look, and may name only those who start.
+        # An order that is made anew for each plan is costly, and may name only jobs that start.
         return view.cluster.waiting if policy.order.anew else order().waiting
 
     return policy.rent.decide(view, RentQuestion(times, draw, outranked, waiting))
 
 
 def decide(view: View, policy: Policy) -> Outcome:
-    """The decision of this instant, without the verbs."""
+    """The decision of this instant, without the changes that carry it out."""
     return _decided(view, policy, policy.transit.boundary(view).ending)
 
 
@@ -118,8 +118,8 @@ def lineup(view: View, policy: Policy) -> Lineup:
 
 
 def returning(view: View, policy: Policy, out: Iterable[AttemptKey]) -> list[AttemptKey]:
-    """Suspended attempts in the order in which they come back: of two on the same GPUs the one that
-    ranks above is first. Those without a place in the order come before all.
+    """Suspended attempts as they come back to their GPUs: in the order of the policy. Attempts
+    without a place in it come first.
     """
     if len(view.cluster.claims.out) < 2:
         return sorted(out)
@@ -135,9 +135,8 @@ def wake_at_s(cluster: Cluster, policy: Policy, now_s: float) -> float | None:
 
 
 def only_renews(cluster: Cluster, policy: Policy) -> bool:
-    """Whether plans only renew terms until the next event or change of a level.
-
-    No job waits then, and no running job is resized.
+    """Whether plans only renew terms until the next event or change of a level: no job waits, and
+    no running job may be resized.
     """
     idle = not (cluster.waiting.count or cluster.pending or cluster.returning)
     running = [key.job_id for key in cluster.attempts]
@@ -146,7 +145,7 @@ def only_renews(cluster: Cluster, policy: Policy) -> bool:
 
 def _at_boundary(view: View, policy: Policy, order: Callable[[], Lineup]) -> Outcome:
     keys, movable = policy.size.touched(view.cluster, [*view.cluster.attempts], at_once=False)
-    if policy.sizing is not None and not _is_asked(view.cluster, policy, keys, movable):
+    if policy.sizing is not None and not _must_decide(view.cluster, policy, keys, movable):
         return Outcome()
     return _placed(view, policy, EveryTermEnds(policy.transit), order(), keys, movable)
 
@@ -157,15 +156,16 @@ def _decided(view: View, policy: Policy, ending: Collection[AttemptKey]) -> Outc
         return Outcome()
     at_once = policy.transit.at_once
     keys, movable = policy.size.touched(view.cluster, ending, at_once=at_once)
-    if not (view.cluster.waiting.count or _is_asked(view.cluster, policy, keys, movable)):
+    if not _must_decide(view.cluster, policy, keys, movable):
         return Outcome()
     order = lineup(view, policy)  # 3
     return _placed(view, policy, policy.transit, order, keys, movable)
 
 
-def _is_asked(
+def _must_decide(
     cluster: Cluster, policy: Policy, keys: Collection[AttemptKey], movable: frozenset[JobId]
 ) -> bool:
+    """Whether a job waits, or a stage has a question about running ones."""
     waits = bool(cluster.waiting.count)
     return waits or policy.size.asks(cluster, movable) or policy.partition.asks(cluster, keys)
 
@@ -178,7 +178,9 @@ def _placed(
     keys: Collection[AttemptKey],
     movable: frozenset[JobId],
 ) -> Outcome:
-    """Stages 4 and 5, with the jobs that come before the order. `transit` offers running jobs."""
+    """Stages 4 and 5, and the jobs that the partition serves before the order. `transit`: the
+    running jobs that may be preempted.
+    """
     others = (policy.partition, policy.place, transit)
 
     def walked(order: Lineup) -> Outcome:

@@ -36,11 +36,9 @@ from dlq_master.policy.trial.rules import TrialRules
 class Know(StrEnum):
     """The knowledge of a policy about a job's run time before the job has ended."""
 
-    UNKNOWN = "unknown"  # but for what users themselves say
-    PROFILED = (
-        "profiled"  # with an error, as `Job.duration_estimate_s`, once it has run for a while
-    )
-    KNOWN = "known"  # exactly and from the start; in simulations only
+    UNKNOWN = "unknown"  # only what its user says
+    PROFILED = "profiled"  # an estimate (`Job.duration_estimate_s`), once it has run for a while
+    KNOWN = "known"  # exact, from the start; in simulations only
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,55 +46,39 @@ class Policy:
     """The policy that `registry.build` makes of a name and settings, and that `pipeline.plan`
     follows.
 
-    Six slots, one for each stage: `admit`, `partition`, `order`, `size`, `place`, `transit`. The
-    seventh, `rent`, decides beside the own nodes. They are made from the choices below; a policy
-    without a choice has the null object of that stage.
-
-    `grid`: leases end on the boundaries of the term grid; without it (simulations in which
-    preemption is free) a lease never ends by itself. `settings` are kept as they were asked for.
-    `packing`: the jobs that are kept together; None: the placement does not ask. `know`: the run
-    times that it needs. `divides`: a partition of its own; None: slots come first if deadlines are
-    promised. `borrowing`: team or member (model.accounts) -> the GPUs that it has by right
-    (partition.borrowing); None: nobody borrows. `limits`, `job_limits`: likewise the most GPUs that
-    it may hold, and jobs that it may run. `quota_unit`: how quotas and limits count GPUs. `shares`:
-    teams with less than their due come first (order.share); None: nobody asks. `queue_floor`: GPUs
-    that stay free for the jobs of a queue, or None. `profiling`: jobs of
-    unknown run time are tried first, on a part of the cluster; None: they are not. `promises`:
-    deadlines are promised, and SLO leases keep them; None: a deadline is only a number.
-    `profile_s`: seconds that a job runs until its run time is known; None: no job is measured.
-    `guards`: the jobs that the order may not preempt. `suspends`: the jobs that leave their GPUs
-    without a save when they are preempted; None: none. `rule`: the order in words, for those whom
-    it does. `reclaim`: the choice of lent servers that go back. `sizing`: how elastic jobs share
-    what is left beyond their bases; None: every job gets what it asked. `renting`: the choice of
-    machines that are rented; None: there are no pools.
+    The choices come first, then one slot for each stage. `__post_init__` makes the slots from the
+    choices; a choice of None gives the null object of its stage.
     """
 
     name: str
-    settings: Mapping[str, str]
-    ordering: Ordering
+    settings: Mapping[str, str]  # as the user gave them
+    ordering: Ordering  # the indexes of the cluster that the order needs
     placement: Placement
-    taking: Taking
-    packing: PackingRule | None = None
+    taking: Taking  # when running jobs may be preempted
+    packing: PackingRule | None = None  # jobs that are kept together; None: the placement decides
     order: Order = KEPT_ORDER
-    know: Know = Know.UNKNOWN
+    know: Know = Know.UNKNOWN  # the run times that it needs
     blocking: bool = False
-    grid: bool = True
-    divides: Partition | None = None
+    grid: bool = True  # leases end on the term grid; False, in simulations: they have no end
+    divides: Partition | None = None  # None: slots come first if deadlines are promised
+    # Team or member (model.accounts) -> GPUs by right (partition.borrowing); None: nobody borrows.
     borrowing: Mapping[str, int] | None = None
-    limits: Mapping[str, int] | None = None
-    job_limits: Mapping[str, int] | None = None
-    quota_unit: QuotaUnit = QuotaUnit.GPUS
-    shares: ShareRules | None = None
-    queue_floor: QueueFloor | None = None
-    sizing: Sizing | None = None
-    reclaim: Reclaiming = EXACT
-    renting: RentMethod | None = None
-    promises: Promises | None = None
-    profiling: TrialRules | None = None
-    profile_s: float | None = None
-    guards: Guards = NONE
-    suspends: SuspendRules | None = None
-    rule: str = ""
+    limits: Mapping[str, int] | None = None  # ... -> the most GPUs that it may hold
+    job_limits: Mapping[str, int] | None = None  # ... -> the most jobs that it may run
+    quota_unit: QuotaUnit = QuotaUnit.GPUS  # in which quotas and limits count
+    shares: ShareRules | None = None  # teams below their share come first (order.share)
+    queue_floor: QueueFloor | None = None  # GPUs that stay free for the jobs of one queue
+    sizing: Sizing | None = (
+        None  # how elastic jobs share GPUs beyond their bases; None: they do not
+    )
+    reclaim: Reclaiming = EXACT  # which lent servers go back
+    renting: RentMethod | None = None  # which machines are rented; None: there are no pools
+    promises: Promises | None = None  # deadlines are promised; None: a deadline is only a number
+    profiling: TrialRules | None = None  # jobs of unknown run time are tried first
+    profile_s: float | None = None  # a job runs this long until its run time is known; None: never
+    guards: Guards = NONE  # running jobs that the order may not preempt
+    suspends: SuspendRules | None = None  # preempted jobs that leave their GPUs without a save
+    rule: str = ""  # the order in words, told to owners of preempted jobs
     admit: Admits = field(init=False, repr=False, compare=False)
     partition: Partition = field(init=False, repr=False, compare=False)
     size: Size = field(init=False, repr=False, compare=False)
@@ -105,7 +87,6 @@ class Policy:
     rent: RentsNothing = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        """Fills the slots by the choices: a choice of None gives the null object of its stage."""
         for slot, stage in (
             ("admit", self._admit()),
             ("partition", self._partition()),
@@ -118,19 +99,19 @@ class Policy:
 
     @property
     def by_team(self) -> bool:
-        """Whether it makes a difference to whom the GPUs of a job are counted."""
+        """Whether teams have quotas or limits."""
         return any(told is not None for told in (self.borrowing, self.limits, self.job_limits))
 
     @property
     def resizing(self) -> Taking:
-        """When work that runs may be given another number of GPUs."""
+        """When a running job may be resized."""
         if self.sizing is None or self.sizing.at_start:
             return Taking.NEVER
         return Taking.BOUNDARY if self.grid else Taking.FREE
 
     @property
     def reclaiming(self) -> ReclaimRules:
-        """The choice of lent servers that go back, and the changes of their jobs."""
+        """How lent servers are chosen to go back, and how their jobs change."""
         return ReclaimRules(self.reclaim, self.placement.groups, self.resizing is not Taking.NEVER)
 
     def _admit(self) -> Admits:

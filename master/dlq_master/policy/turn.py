@@ -1,6 +1,6 @@
-"""One decision, carried out: plan, check, apply, until the order of jobs has settled.
+"""Plan, check and apply, until a plan asks for no further one.
 
-`carry_out` does the last two for a plan that somebody else has made.
+`decide` makes plans of the policy. `carry_out` checks and applies a plan from elsewhere.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from dlq_master.policy.policy import Policy
 class Decided(NamedTuple):
     """The changes, in order, and when to decide again if nothing happens before.
 
-    `fault`: a plan failed or was not legal, and nothing of it was applied. The state is sound and
-    running jobs go on. The driver decides whether to go on too. `outcome`: the last decision, as it
-    was before it was carried out; None: there was none.
+    `fault`: the last plan raised or was not legal, and nothing of it was applied. The state is
+    sound and running jobs go on; the caller decides what to do. `outcome`: the last decision,
+    before it was applied; None: there was none.
     """
 
     happened: tuple[Happened, ...]

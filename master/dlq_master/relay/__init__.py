@@ -1,1 +1,4 @@
-"""The relay beside the master: a process that joins callers and agents, and moves their bytes."""
+"""The relay: a process beside the master that joins callers and agents, and moves their bytes.
+
+`child` is the master's side, `program` the process, and `pairs` the joined lines in it.
+"""

@@ -84,11 +84,11 @@ class StoredRequest:
 
 @dataclass(frozen=True, slots=True)
 class Intention:
-    """A command that a node has not yet taken. Its attempt says the rest when it is sent."""
+    """A command that its node has not confirmed. `dispatch` adds the rest from its attempt."""
 
     sequence: int
     node_id: NodeId
-    kind: str  # "launch" | "stop"
+    kind: str  # launch, stop, signal, save, suspend or resume (control/attempts/dispatch.py)
     key: AttemptKey
     epoch: int  # with the key's number: the fence of the launch
     node_rank: int
@@ -114,7 +114,7 @@ class Batch:
     delivered: list[int] = field(default_factory=list)
     recordings: list[Recording] = field(default_factory=list)
     evidence: list[Evidence] = field(default_factory=list)
-    uses: list[UseRow] = field(default_factory=list)  # added to what is there
+    uses: list[UseRow] = field(default_factory=list)  # added to the stored sums
     idle_uses: list[UseRow] = field(default_factory=list)  # likewise; of them, the idle seconds
     pool_uses: list[PoolRow] = field(default_factory=list)
     stays: list[Stay] = field(default_factory=list)
@@ -137,7 +137,9 @@ class Batch:
 
     def values(self, table: Table[K, V]) -> list[V]:
         """The rows of this table that are added or changed."""
-        return [one for one in self.changes.get(table, {}).values() if one is not None]
+        if table not in self.changes:
+            return []
+        return [one for one in self.changes[table].values() if one is not None]
 
 
 class MemoryWindow(NamedTuple):

@@ -1,8 +1,7 @@
 """The writer thread: it owns the write connection, and one batch is one transaction.
 
-Batches that arrive during a sync become the loop's next batch: that is the group commit. A batch
-that fails is never tried again, and nothing is written after it: after a failed sync a success
-means nothing. The loop ends the process; the next one starts from what is really on disk.
+A failed batch is never tried again, and nothing is written after it: after a failed sync a success
+means nothing. The loop ends the process, and the next one starts from what is really on disk.
 """
 
 import asyncio
@@ -29,8 +28,7 @@ from dlq_master.store.rows import (
     write_steps,
 )
 
-# Work beside the batches is written when no batch has come for so long, and after so many at the
-# latest.
+# Other writes wait until no batch has come for so long, or so many batches have.
 BESIDE_AFTER_S: Final = 1.0
 BESIDE_AFTER: Final = 100
 
@@ -39,7 +37,7 @@ Work = Callable[[StoreLine], None]
 
 class _Work(NamedTuple):
     write: Work
-    batch: Batch | None  # None: a full disk may refuse it, and batches go on
+    batch: Batch | None  # None: other work, whose failure (a full disk) stops nothing
     loop: asyncio.AbstractEventLoop
     done: "asyncio.Future[None]"
 
@@ -55,7 +53,7 @@ class BatchWriter:
         self.lost: Sequence[CommittedBatch] = ()
         self._audit: AuditState | None = None
         self._audit_head, self._audit_key = "", AUDIT_HEAD
-        self._broken = False  # a batch has failed: nothing is written any more
+        self._broken = False  # a batch has failed: no further write
         self.lost_line: Callable[[CommitFailed], None] = lambda _: None
         """Called in the thread: the database is gone, and no batch was on its way."""
         self._since = 0  # batches since that was written

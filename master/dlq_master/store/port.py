@@ -1,6 +1,6 @@
-"""The port to a database: a line to it, and its failures.
+"""The port to a database: a connection to it, and its failures.
 
-The statements of this room are written as SQLite takes them.
+The SQL of this room is in SQLite's dialect; `postgres/dialect.py` translates it.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -20,13 +20,13 @@ class Found(Protocol):
 
 
 class StoreLine(Protocol):
-    """A connection to a database. One thread at a time uses it, but for `interrupt`."""
+    """A connection to a database, for one thread at a time. Any thread may call `interrupt`."""
 
     def execute(self, sql: str, values: Sequence[Any] | Mapping[str, Any] = ..., /) -> Found: ...
     def executemany(self, sql: str, rows: Sequence[Sequence[Any]], /) -> object: ...
 
     def snapshot(self) -> AbstractContextManager[object]:
-        """All reads of the block see one moment."""
+        """Make all reads of the block see the same state."""
 
     def interrupt(self) -> None:
         """End the statement that runs, from any thread."""
@@ -41,17 +41,17 @@ class AuditState(Protocol):
         """Its last line on disk, and ids of lines that the database may drop."""
 
     def forgotten(self, note_ids: tuple[str, ...]) -> None:
-        """These are not kept any more."""
+        """Drop these ids: the file has the lines."""
 
 
 class CommitFailed(DlqError):
-    """A batch is not on disk, and nothing may be written by this process any more. Facts: error."""
+    """A batch is not on disk, and this process must not write any more. Facts: error."""
 
     reason = "COMMIT_FAILED"
 
 
 class DatabaseDamaged(DlqError):
-    """The database is there but cannot be trusted. The master refuses to start on it."""
+    """The database is damaged. The master refuses to start on it."""
 
     reason = "DATABASE_DAMAGED"
 
@@ -69,7 +69,7 @@ class BackupFailed(DlqError):
 
 
 class CommitUnknown(CommitFailed):
-    """Nobody knows whether a batch is in the database. It is never tried again. Facts: error."""
+    """It is unknown whether the database has a batch. It is never tried again. Facts: error."""
 
     reason = "COMMIT_UNKNOWN"
 

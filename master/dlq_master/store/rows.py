@@ -29,7 +29,8 @@ def write_batch(db: StoreLine, batch: Batch, rows: Sequence[Writes] | None = Non
     database has instead.
     """
     for name, sql, row in rows or ROWS:
-        _many(db, sql, [row(one) for one in getattr(batch, name)])
+        if values := getattr(batch, name):
+            db.executemany(sql, [row(one) for one in values])
     for table, changes in batch.changes.items():
         _many(db, table.put_sql, [table.row_of(one) for one in batch.values(table)])
         _many(db, table.drop_sql, [(key,) for key, one in changes.items() if one is None])
@@ -113,7 +114,7 @@ ROWS: Final[Sequence[Writes]] = tuple(
                 "user",
                 "name",
                 "queue",
-                "state.value",
+                "state._value_",
                 "version",
                 "submit_time_s",
                 "end_time_s",
@@ -131,13 +132,13 @@ ROWS: Final[Sequence[Writes]] = tuple(
             """INSERT INTO attempts VALUES (?, ?, ?, ?, ?, ?)
         ON CONFLICT (job_id, number) DO UPDATE SET state = excluded.state,
         ended_time_s = excluded.ended_time_s, body = excluded.body""",
-            _with_body("key.job_id", "key.number", "epoch", "state.value", "ended_time_s"),
+            _with_body("key.job_id", "key.number", "epoch", "state._value_", "ended_time_s"),
         ),
         (
             "nodes",
             """INSERT INTO nodes VALUES (?, ?, ?)
         ON CONFLICT (node_id) DO UPDATE SET state = excluded.state, body = excluded.body""",
-            _with_body("node_id", "state.value"),
+            _with_body("node_id", "state._value_"),
         ),
         ("forgotten_nodes", "DELETE FROM nodes WHERE node_id = ?", _one),
         (

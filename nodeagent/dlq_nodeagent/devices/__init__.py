@@ -1,1 +1,5 @@
-"""The devices of the box: GPUs behind one port, and the host's own facts."""
+"""The devices of the host: GPUs behind one port, cores, and facts about the host.
+
+`port` is the interface of GPUs; `nvml` and `fake` implement it, and `choose` picks one. `watch`
+reports health and load. `cores` divides the cores among jobs.
+"""

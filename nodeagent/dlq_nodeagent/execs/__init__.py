@@ -1,1 +1,1 @@
-"""Commands inside ranks that run: `dlq exec`, as the node sees it."""
+"""`dlq exec` on the node: programs that are started inside running ranks."""

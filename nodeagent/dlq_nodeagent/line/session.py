@@ -19,8 +19,7 @@ from dlq_nodeagent.model.messages import FromAgent, FromMaster, ReportAck
 
 _DIAL_S = 10.0
 _DIAL_OF_SEVERAL_S = 3.0  # the next master is dialled then
-# Messages wait here only while the line is slow; beyond it the line is given up, and Hello tells
-# everything again.
+# The most messages that wait for a slow line. Beyond it the line is given up; Hello repeats all.
 _LONGEST_QUEUE = 10_000
 
 log = get_logger("nodeagent.session")

@@ -1,4 +1,4 @@
-"""The agent's side of the session: dial, greet, beat, notice silence, dial again."""
+"""The agent's side of the session: dial, say hello, send heartbeats, notice silence, redial."""
 
 import random
 from collections.abc import Callable
@@ -19,7 +19,7 @@ from dlq_nodeagent.model.messages import (
     Welcome,
 )
 
-# A heartbeat leaves so early in its interval that it also arrives within it.
+# The part of the interval after which a heartbeat is sent, so that it arrives in time.
 _EARLY = 0.9
 _OPEN_TIMEOUT_S = 20.0
 # Until the master's Welcome says otherwise.
@@ -27,7 +27,7 @@ _HEARTBEAT_S, _TTL_S = 5.0, 20.0
 
 
 class UplinkTransport(Protocol):
-    """One stream to the master at a time. Calls return at once; nothing is promised to arrive."""
+    """One stream to the master at a time. Calls return at once, and a message may be lost."""
 
     def open(self) -> None:
         """Dial. Answered by `core.opened()`, or by `core.closed(why)`."""
@@ -43,20 +43,20 @@ class UplinkTransport(Protocol):
 
 
 class Contact(Protocol):
-    """Remembers the last contact beyond the agent's life (shim/contact.py: ContactFile)."""
+    """Stores the time of the last contact over restarts of the agent (shim/contact.py)."""
 
     def boottime_s(self) -> float | None:
         """Boottime of the last contact in this boot; None when there was none."""
         ...
 
     def renew(self, boottime_s: float) -> None:
-        """The heartbeat sent at that instant was answered. Never goes back."""
+        """Store the sending time of an answered heartbeat. An older time changes nothing."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class ReconnectConfig:
-    """How the agent dials again; the master's own word on the jitter wins once it is known."""
+    """Waits between tries to reach the master. The jitter of the master's welcome replaces ours."""
 
     first_try: Seconds = Seconds(0.5)  # wait before the first try
     jitter: Seconds = Seconds(15.0)  # a random part of this is added
@@ -64,8 +64,8 @@ class ReconnectConfig:
 
 
 class Reconnect:
-    """Counts failures. After a session is lost comes one short try, then one within the jitter, so
-    that thousands of agents do not return in one second. Later pauses double, up to a cap.
+    """The wait before each try. After a lost session: one short wait, then one within the jitter,
+    so that thousands of agents do not return in one second. Later waits double, up to a cap.
     """
 
     def __init__(self, settings: ReconnectConfig, rng: random.Random) -> None:
@@ -88,7 +88,7 @@ class Reconnect:
 
 
 class LinkState(StrEnum):
-    """How far the session has come."""
+    """The state of the session."""
 
     DOWN = "down"
     OPENING = "opening"
@@ -97,10 +97,10 @@ class LinkState(StrEnum):
 
 
 class Uplink:
-    """Owns the stream's state and the contact. Decides when to send; never the states of ranks.
+    """Owns the state of the stream and the time of the last contact; knows nothing of ranks.
 
-    The stream is a pipe, not the truth. Contact is an answered heartbeat, counted from its sending,
-    and nothing else (not an open socket, not a Welcome).
+    Only an answered heartbeat is contact, counted from its sending. An open socket or a Welcome is
+    not.
     """
 
     def __init__(
@@ -145,7 +145,7 @@ class Uplink:
         return self.state is LinkState.UP
 
     def silence_s(self) -> float:
-        """How long the master has been silent; infinite when this boot saw no contact."""
+        """Seconds since the last contact; infinite if there was none since the host booted."""
         last_s = self._contact.boottime_s()
         return float("inf") if last_s is None else self._clock.boottime_s() - last_s
 
@@ -162,7 +162,7 @@ class Uplink:
             case LinkState.UP:
                 if now_s - self._answered_s >= self._ttl_s:
                     self.drop()
-                elif now_s >= self._beat_at_s or self._has_new_word():
+                elif now_s >= self._beat_at_s or self._has_new_revision():
                     self._beat(now_s)
 
     def next_due_s(self) -> float:
@@ -190,7 +190,7 @@ class Uplink:
         self._wait()
 
     def welcomed(self, welcome: Welcome) -> None:
-        """The master answered; beat at once, because only an answered heartbeat is contact."""
+        """The session is up. Send a heartbeat at once: only its answer is contact."""
         self._heartbeat_s = welcome.heartbeat_s
         self._ttl_s = welcome.ttl_s
         self._reconnect.jitter_s = welcome.reconnect_jitter_s
@@ -202,7 +202,7 @@ class Uplink:
         self._beat(self._answered_s)
 
     def heartbeat_answered(self, sequence: int) -> None:
-        """Contact: as of the instant at which that heartbeat was sent."""
+        """Note the contact, at the time when that heartbeat was sent."""
         sent_s = self._sent.get(sequence)
         if sent_s is None or not self.up:
             return
@@ -216,8 +216,8 @@ class Uplink:
         if self.up:
             self._transport.send(message)
 
-    def _has_new_word(self) -> bool:
-        """The master waits for this word on holds: it goes with the next heartbeat."""
+    def _has_new_revision(self) -> bool:
+        """Whether a hold revision is in force that the master does not know: it is sent at once."""
         return self._hold_revision() not in (0, self._said_revision)
 
     def _beat(self, now_s: float) -> None:

@@ -63,7 +63,7 @@ class LaunchFailed:
 
 @dataclass(frozen=True, slots=True)
 class HandedOver:
-    """The runtime has it."""
+    """The runtime has started it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,16 +82,14 @@ class StopAsked:
 
 @dataclass(frozen=True, slots=True)
 class OutAsked:
-    """The master wants it off its GPUs; a lower number than that of the last order is old."""
+    """The master wants it off its GPUs. An order with a lower number than the last is old."""
 
     number: int
 
 
 @dataclass(frozen=True, slots=True)
 class BackAsked:
-    """The master wants it on its GPUs again; likewise. `gpu_indexes`: they are these from now on;
-    empty: the same as before.
-    """
+    """The master wants it back on GPUs. `gpu_indexes`: its GPUs from now on; empty: the same."""
 
     number: int
     gpu_indexes: tuple[int, ...] = ()
@@ -99,7 +97,7 @@ class BackAsked:
 
 @dataclass(frozen=True, slots=True)
 class UsersFound:
-    """Its processes that use CUDA, and their GPU memory: on record before the first is moved."""
+    """Its processes that use CUDA, and their GPU memory; journaled before the first is moved."""
 
     pids: tuple[int, ...]
     nbytes: int
@@ -107,8 +105,8 @@ class UsersFound:
 
 @dataclass(frozen=True, slots=True)
 class WentOut:
-    """It stands still, with so much GPU memory in the host's memory, and its GPUs are free.
-    `own_only`: why it may come back to these only; empty: to others of the type as well.
+    """It is suspended: `nbytes` of GPU memory are in the host's memory, and its GPUs are free.
+    `own_only`: why it may only come back to the same GPUs; empty: to any of the type.
     """
 
     nbytes: int
@@ -118,7 +116,7 @@ class WentOut:
 
 @dataclass(frozen=True, slots=True)
 class StayedIn:
-    """It was not suspended, and runs on as before; why, in words."""
+    """It could not be suspended, and runs on. `why`: in words."""
 
     why: str
 
@@ -132,21 +130,21 @@ class CameBack:
 
 @dataclass(frozen=True, slots=True)
 class Stranded:
-    """It cannot stay suspended, or not come back: the master must end it; why, in words."""
+    """It cannot stay suspended, or cannot come back: the master must end it. `why`: in words."""
 
     why: str
 
 
 @dataclass(frozen=True, slots=True)
 class NoticeDue:
-    """All waiting is over; checkpoints newer than the baseline answer the notice."""
+    """The notice is due. A checkpoint that is newer than the baseline answers it."""
 
     baseline_mtime_ns: int
 
 
 @dataclass(frozen=True, slots=True)
 class Exited:
-    """The runtime's record of the end; nothing of the rank is left but perhaps GPU memory."""
+    """All its processes have ended. Its GPU memory may still be in use."""
 
     record: ExitRecord
 
@@ -393,8 +391,8 @@ def step(  # noqa: C901 one case per event
                 image_digest=image_digest,
                 ready_s=now_s,
             )
-            # Preparing again after a crash is harmless. A floor cannot be found again, and reported
-            # ports shall stay.
+            # Preparing again after a crash is harmless. But the floor cannot be found again, and
+            # reported ports must not change.
             kept = (Effect.RECORD,) if floor_mtime_ns or ports or image_digest else ()
             return RankStep(ready, (*kept, Effect.TELL) if rank.launch.at_barrier else kept)
         case LetGo(launch):
@@ -432,7 +430,7 @@ def step(  # noqa: C901 one case per event
 
 
 def notice_due_s(rank: Rank, *, startup_grace_s: float) -> float:
-    """When the notice of a waiting stop is due; earlier as soon as the job has beaten once."""
+    """When the notice of a waiting stop is due. It waits a while for the first beat of a job."""
     assert rank.stopping is not None
     due_s = rank.stopping.due_s
     if not awaits_beat(rank):
@@ -444,7 +442,7 @@ def notice_due_s(rank: Rank, *, startup_grace_s: float) -> float:
 
 
 def awaits_beat(rank: Rank) -> bool:
-    """Whether its first beat would bring its notice forward."""
+    """Whether the notice waits for the first beat of the job."""
     asked = rank.stopping
     if asked is None or rank.state is not RankState.STOP_WAITING or rank.beaten:
         return False
@@ -452,7 +450,7 @@ def awaits_beat(rank: Rank) -> bool:
 
 
 def answered_notice(rank: Rank) -> bool:
-    """Whether a checkpoint newer than the notice is committed: the only proof of a good pause."""
+    """Whether a checkpoint was committed after the notice: only this proves that it has saved."""
     return (
         rank.stopping is not None
         and rank.stopping.noticed_s is not None
@@ -462,7 +460,7 @@ def answered_notice(rank: Rank) -> bool:
 
 
 def leave_now(rank: Rank, *, now_s: float, term_s: float) -> RankStep:
-    """The rank has saved and stays: it gets its last `term_s` and no more."""
+    """End a rank that has saved and did not leave: `term_s` from now."""
     assert rank.stopping is not None
     asked = replace(rank.stopping, noticed_s=None, due_s=now_s, grace_s=term_s)
     return _sooner(rank, asked, now_s)
@@ -493,8 +491,8 @@ def _move_step(
 
 
 def refuses_gpus(rank: Rank, gpu_indexes: tuple[int, ...]) -> bool:
-    """Whether it cannot be told to have these GPUs: only at the order that brings it back from none
-    may they be others.
+    """Whether it cannot come back to these GPUs. Other GPUs than before need a suspended rank, as
+    many of them, and no reason to keep its own.
     """
     if not gpu_indexes or set(gpu_indexes) == set(rank.launch.gpu_indexes):
         return False
@@ -506,8 +504,8 @@ def refuses_gpus(rank: Rank, gpu_indexes: tuple[int, ...]) -> bool:
 def _move_asked(
     rank: Rank, moved: Rank, number: int, *, out: bool, onto: tuple[int, ...] = ()
 ) -> RankStep:
-    """An order that is not newer than the last one is only answered. The last one may have come
-    while the one before it was carried out.
+    """Take an order that is newer than the last one; any other order is only answered. The last
+    order may have come while the one before it was carried out.
     """
     known = rank.suspension
     waits = known is not None and rank.state is RankState.SUSPENDED and not (known.out or out)
@@ -519,8 +517,7 @@ def _move_asked(
     if not out and rank.state is RankState.SUSPENDED:
         asked = replace(asked, left=False, own_only="")
         if onto and set(onto) != set(rank.launch.gpu_indexes):
-            # From now on nobody else has these, and it has no others: every look at its GPUs is at
-            # these. A GPU that it keeps stays in its place.
+            # These are its GPUs from now on. A GPU that it keeps stays in its place.
             before = rank.launch.gpu_indexes
             fresh = iter(sorted(set(onto) - set(before)))
             now = tuple(index if index in onto else next(fresh) for index in before)
@@ -530,7 +527,7 @@ def _move_asked(
 
 
 def _moved(rank: Rank, **result: Any) -> RankStep:
-    """Recorded before it is reported: a later agent must know where the memory lies."""
+    """Store and report the result of a move: a later agent must know where the memory is."""
     assert rank.suspension is not None
     ended = replace(rank.suspension, **result)
     return RankStep(replace(rank, suspension=ended), (Effect.RECORD, Effect.TELL))
@@ -557,7 +554,7 @@ def _stop_asked(rank: Rank, moved: Rank, stop: Stop, now_s: float) -> RankStep:
 
 
 def _sooner(rank: Rank, asked: Stopping, now_s: float) -> RankStep:
-    """A repeat of a stop ends no later than the first, so it changes nothing."""
+    """Take a further stop only if it ends the rank sooner."""
     assert rank.stopping is not None
     if asked.end_s >= rank.stopping.end_s:
         return RankStep(rank)
@@ -576,9 +573,8 @@ def _sooner(rank: Rank, asked: Stopping, now_s: float) -> RankStep:
 def _notice(rank: Rank, baseline_mtime_ns: int, now_s: float) -> RankStep:
     assert rank.stopping is not None
     noticed = replace(rank.stopping, noticed_s=now_s, baseline_mtime_ns=baseline_mtime_ns)
-    if (
-        noticed.cause == RECLAIM
-    ):  # that the node is empty by then is promised, unless the agent was away
+    # The node was promised to be empty at the end of the grace, unless the agent was away.
+    if noticed.cause == RECLAIM:
         left_s = rank.stopping.end_s - now_s
         noticed = replace(noticed, grace_s=max(noticed.grace_s / 2.0, left_s))
     how = Effect.KILL if noticed.grace_s == 0 else Effect.GIVE_NOTICE

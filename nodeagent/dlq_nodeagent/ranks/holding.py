@@ -1,8 +1,7 @@
-"""The time that ranks hold out in silence: the master's last word, passed to every shim.
+"""The hold extension: how much longer ranks survive the master's silence, passed to every shim.
 
-Every welcome and every answered heartbeat carries the whole word, so it is not kept on disk. After
-a restart of the agent all shims are told again. Until each of them has taken it, the master does
-not count it as in force.
+Every welcome and heartbeat reply carries it, so it is not stored. After a restart of the agent all
+shims get it again. The master counts it as in force only when every shim has it.
 """
 
 from collections.abc import Callable, Iterable
@@ -21,12 +20,12 @@ class Holding:
     runtime: Runtime
     epoch: Callable[[], int]
     revision: int | None = None
-    """None: the master has not spoken of it in this life of the agent."""
+    """None: the master has not sent one since the agent started."""
     extension_s: float = 0.0
     _in_force: bool = False
 
     def take(self, revision: int, extension_s: float) -> None:
-        """The master's word: all ranks hold out for their own hold and `extension_s`."""
+        """Remember the extension that the master has sent."""
         if (revision, extension_s) != (self.revision, self.extension_s):
             log.info("hold_extension", revision=revision, extension_s=extension_s)
             self.revision, self.extension_s = revision, extension_s
@@ -37,7 +36,7 @@ class Holding:
         return (self.revision or 0) if self._in_force else 0
 
     def apply(self, everybody: Iterable[Watched]) -> None:
-        """Tell the shims that have another word; a failed one is told at the next call."""
+        """Pass the extension to all shims that lack it; failed ones get it at the next call."""
         if self.revision is None:
             return
         told = [self._tell(watched) for watched in everybody if self._is_behind(watched)]

@@ -1,4 +1,4 @@
-"""The agent's records of its ranks, and the end of the old ones."""
+"""Writes ranks to the journal, and removes ended ranks after a while."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
@@ -20,8 +20,8 @@ log = get_logger("nodeagent.keeping")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Keeping:
-    """Ended ranks are kept for readers of their log, and to recognise late commands. At most
-    `keep_count` of them are kept, none for longer than `keep_s`.
+    """Ended ranks are kept for their logs, and to recognise late commands: `keep_count` at most,
+    none longer than `keep_s`.
     """
 
     clock: Clock
@@ -31,13 +31,13 @@ class Keeping:
     keep_s: float
     keep_count: int
     _unsynced: list[Watched] = field(default_factory=list)
-    """Those whose last record must be on the disk before anybody hears of it."""
+    """Ranks whose last record must be on disk before it is reported."""
     _kept: dict[RankKey, Watched] = field(default_factory=dict)
     """The oldest record first."""
 
     def record(self, watched: Watched) -> OSError | None:
-        """None: it is durable after the next `sync`. Else why not: it is marked, and recorded again
-        by `catch_up`.
+        """Write a rank to the journal; it is durable after the next `sync`. Returns the error of a
+        failure; then `catch_up` writes it again.
         """
         try:
             self._record(watched)
@@ -50,8 +50,8 @@ class Keeping:
         return None
 
     def sync(self) -> OSError | None:
-        """One wait for the disk, after which all records are durable that must be. Else why not:
-        they are marked, and recorded again.
+        """Make all records durable that must be. Returns the error of a failure; then `catch_up`
+        writes them again.
         """
         waiting = self._unsynced[:]
         self._unsynced.clear()
@@ -77,7 +77,7 @@ class Keeping:
         watched.unrecorded = True
 
     def catch_up(self, watched: Iterable[Watched]) -> None:
-        """Record again after a full disk has refused it."""
+        """Write records again that failed, such as on a full disk."""
         now_s = self.clock.now_s()
         for it in watched:
             if it.unrecorded and now_s - it.recorded_s >= _RECORD_AGAIN_S:
@@ -104,11 +104,11 @@ class Keeping:
         )
 
     def keep(self, watched: Watched) -> None:
-        """It is settled: keep it, behind all that are kept."""
+        """Keep a rank without open work."""
         self._kept[watched.rank.launch.key] = watched
 
     def too_old(self) -> list[Watched]:
-        """The kept ranks whose time is over, or that are too many."""
+        """The kept ranks that are too old or too many."""
         surplus = len(self._kept) - self.keep_count
         oldest_s = self.clock.now_s() - self.keep_s
         beyond: list[Watched] = []

@@ -1,4 +1,4 @@
-"""Looks at a rank's files and GPUs, one at a time; whether an ended rank's GPUs are free."""
+"""Looks at the files and GPUs of ranks: new checkpoints, and whether GPUs are free after an end."""
 
 from collections.abc import Collection
 from dataclasses import dataclass, replace
@@ -11,7 +11,7 @@ from dlq_nodeagent.ranks.watched import UNKILLABLE, Watched, found
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Looking:
-    """Holds no state: the watched rank notes the current look and its beginning."""
+    """Orders looks and uses their results. Its state is in the watched ranks."""
 
     clock: Clock
     runtime: Runtime
@@ -22,12 +22,12 @@ class Looking:
     open_ranks: Collection[Watched]
 
     def if_due(self, watched: Watched, purpose: Purpose, period_s: float) -> None:
-        """Look, unless a look is under way or it is too early; again after `period_s`."""
+        """Look if the last look was `period_s` ago and has returned."""
         if watched.looking is None and self.clock.boottime_s() >= watched.look_at_s:
             self.now(watched, purpose, period_s)
 
     def now(self, watched: Watched, purpose: Purpose, period_s: float) -> None:
-        """Look, also beside other looks."""
+        """Look now, also while another look is under way."""
         watched.looking = purpose
         watched.look_sent_s = self.clock.boottime_s()
         watched.look_at_s = watched.look_sent_s + period_s
@@ -43,8 +43,8 @@ class Looking:
         )
 
     def _given_out(self, watched: Watched) -> frozenset[int]:
-        """GPUs of a rank that ended while it was off them, and that others have, each with its own
-        fence. None of its processes has come back to them, since that would take an order.
+        """GPUs of a rank that ended while it was suspended, and that other ranks have now. Its
+        processes cannot be on them, so the look skips these.
         """
         if not watched.rank.off_gpus:
             return frozenset()
@@ -52,7 +52,7 @@ class Looking:
         return frozenset(index for rank in others for index in rank.gpus_of_its_own)
 
     def take(self, watched: Watched, look: Look) -> bool:
-        """Keep the result; returns whether it is a checkpoint newer than the known one."""
+        """Store a checkpoint that is newer than the known one; returns whether there was one."""
         seen, known = look.checkpoint, watched.rank.checkpoint
         if seen is None or (known is not None and seen.mtime_ns <= known.mtime_ns):
             return False
@@ -68,7 +68,7 @@ class Looking:
         return self.clock.boottime_s() - ago_s
 
     def obstacle(self, watched: Watched, look: Look) -> str | None:
-        """The obstacle to freeing its GPUs: empty when it is only early; None: they are free."""
+        """Why its GPUs are not free; "": it is too early to say; None: they are free."""
         if self.unkillable(watched):
             return UNKILLABLE
         if look.released is not False:
@@ -77,7 +77,7 @@ class Looking:
         return f"gpu_not_released: {look.held_by}" if late_s >= self.release_timeout_s else ""
 
     def unkillable(self, watched: Watched) -> bool:
-        """Whether something of it is left that no signal ends: then it has not ended yet."""
+        """Whether processes of it are left that no signal ends."""
         record = watched.rank.record
         if record is None or record.remaining_pids == 0 or watched.handle is None:
             return False

@@ -41,8 +41,8 @@ def _never() -> bool:
 
 @dataclass(slots=True, kw_only=True)
 class RankMoves:
-    """`fit` finds a rank, or says why not. `short`: whether the host has too little memory left; it
-    is asked about once a second while a rank is suspended.
+    """`fenced_rank`: the rank with this fence, or the word of a refusal. `short`: whether the host
+    has too little memory left; asked about once a second while a rank is suspended.
     """
 
     clock: Clock
@@ -50,14 +50,14 @@ class RankMoves:
     errands: Errands
     apply: Callable[[Watched, RankEvent], None]
     sync: Callable[[], None]
-    fit: Callable[[RankKey, Fence], Watched | str]
+    fenced_rank: Callable[[RankKey, Fence], Watched | str]
     open_ranks: Collection[Watched]
     short: Callable[[], bool] = _never
     _look_s: float = 0.0
 
     def ask(self, order: Suspend | Resume) -> str:
         """Take an order; returns an empty text, or the fixed word of a refusal. May be repeated."""
-        found = self.fit(order.key, order.fence)
+        found = self.fenced_rank(order.key, order.fence)
         if isinstance(found, str):
             return found
         if isinstance(order, Suspend):

@@ -1,4 +1,7 @@
-"""Stops in the runtime's words: notice, signal, timed end, kill; given until they are taken."""
+"""Orders to running ranks: a stop is a notice file, a signal, a timed end, or a kill.
+
+An order that the runtime does not take is given again at the next tick.
+"""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -32,15 +35,15 @@ log = get_logger("nodeagent.orders")
 
 
 def ends_as_slurm(launch: Launch, stopping: Stopping) -> bool:
-    """Whether a job of Slurm's is over for good. SIGCONT and SIGTERM come at once then, instead of
-    its own signal: nobody waits for a save.
+    """Whether the stop ends a Slurm job for good: it then gets SIGCONT and SIGTERM at once, as from
+    Slurm, and not its own signal.
     """
     return launch.compat == SLURM and stopping.cause in _FOR_GOOD
 
 
 @dataclass(frozen=True, slots=True)
 class Orders:
-    """Talks to the runtime about one stop at a time; holds no state of its own."""
+    """Gives orders to ranks through the runtime. It has no state of its own."""
 
     clock: Clock
     runtime: Runtime
@@ -48,7 +51,9 @@ class Orders:
     term_s: float
 
     def deliver(self, effect: Effect, watched: Watched) -> bool:
-        """Give it, or note that it must be given again; whether the runtime alone has it now."""
+        """Give a stop to the runtime, or note that it must be given again. True if it was taken for
+        the first time, which the journal must record.
+        """
         stopping = watched.rank.stopping
         assert stopping is not None
         if watched.handle is None:
@@ -57,7 +62,7 @@ class Orders:
         if effect is Effect.GIVE_NOTICE and stopping.catches is None:
             stopping = replace(stopping, catches=self._catches(watched.handle, launch))
             watched.rank = replace(watched.rank, stopping=stopping)
-        if not self._taken(effect, watched.handle, stopping, launch):
+        if not self._was_delivered(effect, watched.handle, stopping, launch):
             watched.undelivered = effect
             return False
         watched.undelivered = None
@@ -65,8 +70,8 @@ class Orders:
         return not stopping.delivered
 
     def _catches(self, handle: Handle, launch: Launch) -> bool | None:
-        """Whether the program itself bears the signal of the notice; None where its main process
-        is a launcher, which takes signals for others.
+        """Whether the program handles the signal of the notice; None if its main process is a
+        launcher, which handles signals for others.
         """
         if launch.compat or launch.launch_mode or launch.worker_count or launch.signal_to == RANKS:
             return None
@@ -77,23 +82,23 @@ class Orders:
             return None
 
     def signal(self, watched: Watched, name: str) -> str:
-        """Send a signal to the main process, which goes on; empty, or the word of a refusal."""
+        """Send a signal to the main process; returns "" or the word of a refusal."""
         own = SIGNALS.get(watched.rank.launch.preempt_signal, Signals.SIGTERM)
         number = own if not name else Signals.__members__.get(f"SIG{name}")
         if number is None or number in UNCATCHABLE:
             return "no_such_signal"
-        return self._said(watched, lambda handle: self._signal(handle, number))
+        return self._refusal(watched, lambda handle: self._signal(handle, number))
 
     def ask_save(self, watched: Watched, number: int) -> str:
-        """Ask it to save and go on, by file and by the signal that it has for that."""
-        refusal = self._said(watched, lambda handle: self.runtime.ask_save(handle, number))
+        """Ask a rank to save and go on, by the file and by its save signal."""
+        refusal = self._refusal(watched, lambda handle: self.runtime.ask_save(handle, number))
         name = watched.rank.launch.save_signal
         return refusal if refusal or name not in SAVE_SIGNALS else self.signal(watched, name)
 
     def _signal(self, handle: Handle, number: Signals) -> None:
         self.runtime.signal(handle, number, epoch=self.epoch())
 
-    def _said(self, watched: Watched, say: Callable[[Handle], None]) -> str:
+    def _refusal(self, watched: Watched, say: Callable[[Handle], None]) -> str:
         if watched.handle is None:
             return "not_running"
         try:
@@ -105,9 +110,11 @@ class Orders:
             return "not_running"
         return ""
 
-    def _taken(self, effect: Effect, handle: Handle, stopping: Stopping, launch: Launch) -> bool:
-        """False: give it again later. Faults count as taken, and are logged: a rank that cannot be
-        told to end has ended, or ends by its hold.
+    def _was_delivered(
+        self, effect: Effect, handle: Handle, stopping: Stopping, launch: Launch
+    ) -> bool:
+        """False: give it again later. A fault counts as delivered and is logged: the rank has
+        ended, or its hold ends it.
         """
         try:
             self._give(effect, handle, stopping, launch)

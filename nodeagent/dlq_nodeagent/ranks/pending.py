@@ -25,14 +25,14 @@ class _Waiting:
 
 
 class PendingReports:
-    """Numbers only; the report is made from the rank when it is sent."""
+    """The numbers of open reports. A report is made from its rank when it is sent."""
 
     def __init__(self, next_sequence: Callable[[], int]) -> None:
         self._next_sequence = next_sequence
         self._waiting: dict[Subject, _Waiting] = {}
 
     def add(self, subject: Subject) -> None:
-        """Something happened to this rank: an earlier report of it is superseded."""
+        """Queue a report of this rank. It replaces an earlier one."""
         self._waiting[subject] = _Waiting(self._next_sequence())
 
     def sequence_of(self, subject: Subject) -> int:
@@ -42,8 +42,8 @@ class PendingReports:
         return self._waiting[subject].sequence
 
     def due(self, now_s: float, *, repeat_s: float) -> Iterator[tuple[Subject, int]]:
-        """Reports never sent in this session, and those not confirmed for `repeat_s`; marks them
-        sent. In the order of their numbers: a confirmation is of all up to its number.
+        """The reports that were not sent in this session, or not confirmed for `repeat_s`; marks
+        them sent. They are in the order of their numbers: a confirmation covers all up to its own.
         """
         for subject, waiting in sorted(self._waiting.items(), key=lambda item: item[1].sequence):
             if waiting.sent_s is None or now_s - waiting.sent_s >= repeat_s:
@@ -51,15 +51,15 @@ class PendingReports:
                 yield subject, waiting.sequence
 
     def begin(self, said: Iterable[Subject], now_s: float) -> None:
-        """A new session, whose Hello carries these."""
+        """Begin a session: its Hello carries these reports, all others are sent again."""
         for waiting in self._waiting.values():
             waiting.sent_s = None
         for subject in said:
             self._waiting[subject].sent_s = now_s
 
     def confirmed(self, sequence: int) -> list[Subject]:
-        """The ranks whose latest report is confirmed now, in the order of their reports. One that
-        this session has not sent is not: the number is of another's report.
+        """The ranks whose latest report is confirmed now, in order. A report that this session has
+        not sent is not confirmed: the number is another report's.
         """
         confirmed = [
             subject

@@ -1,4 +1,4 @@
-"""A rank with its open work, and the takeover of one from an earlier agent."""
+"""A rank and what the agent still has to do for it; the takeover of ranks after a restart."""
 
 from dataclasses import dataclass, field, replace
 
@@ -26,33 +26,33 @@ HELD = "gpu_releasing"
 
 @dataclass(slots=True)
 class StepsWatch:
-    """A rank's list of steps as it was read last, until the master has it."""
+    """The list of steps of a rank, as it was read last, until the master has it."""
 
     mark: str = ""
-    """Of the content that was read last."""
+    """The mark of the content that was read last."""
     due_s: float = 0.0
     number: int = 0
     untold: StepList | None = None
-    """The list, as long as the master does not have it."""
+    """The list, until the master has it."""
     sent_s: float | None = None
     final: bool = False
-    """It was read after the end: it is not written any more."""
+    """True once it was read after the end of the rank: it is complete."""
     told: bool = False
-    """The master has the last one, or there was none."""
+    """True if the master has the complete list, or there is none."""
 
 
 @dataclass(slots=True)
 class Watched:
-    """Mutable on purpose: nothing here but `rank` matters beyond the agent's life."""
+    """A rank and its open work. It is mutable, because most of it matters to this process only."""
 
     rank: Rank
     handle: Handle | None = None
     plan: LaunchPlan | None = None
     preparing: bool = False
     told: bool = False
-    """The master has heard, or is to hear, that it is being prepared."""
-    again: bool = False
-    """True if it was let go while it was being prepared: the preparation is of no use any more."""
+    """True once a report says that it is being prepared."""
+    prepare_again: bool = False
+    """True if the barrier opened while it was being prepared: the result is out of date."""
     confirmed: bool = True
     """False after a restart, for a rank that never started: the master must want it again."""
     beat: Beat | None = None
@@ -65,28 +65,28 @@ class Watched:
     undelivered: Effect | None = None
     """The effect that the runtime has not taken yet; given again at the next tick."""
     moving: bool = False
-    """Its move off its GPUs, or back, is under way."""
+    """True while it is being moved off its GPUs, or back."""
     move_at_s: float = 0.0
-    """When that is tried again."""
+    """When a failed move is tried again."""
     answered_s: float | None = None
     hold_extension_s: float | None = 0.0
-    """How much longer than its launch its shim holds; None: an earlier agent knew."""
+    """The hold extension that its shim has; None: unknown after a restart."""
     orphan: bool = False
     """True if it runs without a record: its launch is not known."""
     settled_s: float | None = None
-    """Since when its last checkpoint is known: nothing but its GPUs is waited for."""
+    """When its last checkpoint became known after its end; from then only its GPUs are awaited."""
     held_by: str = ""
-    """Why its GPUs cannot be given back yet."""
+    """Why its GPUs are not free after its end; "": they are, or it has not ended."""
     end_told: bool = False
-    """Its end has been reported although they are not free: that is never taken back."""
+    """True once its end was reported although its GPUs are not free; never taken back."""
     reading: bool = False
     """Its traffic is being read."""
     found: ProfileFound | None = None
-    """The found profile, as long as the master does not have it."""
+    """Its traffic profile, until the master has it."""
     profiled: bool = False
-    """The master has it, or there is nothing to tell."""
+    """True if the master has its profile, or there is none."""
     traffic: TrafficLook | None = None
-    """The last look at its sends while it is recorded, and not told yet."""
+    """The last look at its sends while it is recorded, until the master has it."""
     traffic_s: float = 0.0
     """When that was, and when the next one is due."""
     traffic_due_s: float = 0.0
@@ -96,7 +96,7 @@ class Watched:
     written: bool = False
     """A record of it is on the disk."""
     bare: Launch | None = None
-    """Its launch as it is recorded once it is over."""
+    """The shorter launch that the journal keeps once it is over."""
 
     def reported(self) -> Rank:
         if not self.held_by or self.rank.state is not RankState.RELEASING:
@@ -106,7 +106,7 @@ class Watched:
         return replace(self.rank, gpus_held=self.held_by)
 
     def take_beat(self, content: bytes | None, now_s: float) -> None:
-        """A beat is as old as the last change of its file: no clock of the job is believed."""
+        """Take in a beat. Its age counts from the change of its file, not by the job's clock."""
         if content is None or content == self.beat_bytes:
             return
         self.beat_bytes, self.beat_seen_s = content, now_s
@@ -127,7 +127,7 @@ class Watched:
 
 
 def recovered(record: RankRecord, handle: Handle | None, *, now_s: float) -> Watched:
-    """A rank of an earlier agent. The next poll finds its changes since then."""
+    """A rank of an earlier agent process. The next poll finds what has changed since."""
     rank = Rank(
         launch=record.launch,
         state=_state_of(record, handle),
@@ -158,14 +158,14 @@ def recovered(record: RankRecord, handle: Handle | None, *, now_s: float) -> Wat
 
 
 def orphan(handle: Handle) -> RankRecord:
-    """A record for a rank that runs without one: only the master can stop it."""
+    """A record for a running rank without one. Only the master can have it stopped."""
     fence = Fence(handle.epoch, handle.key.attempt)
     launch = Launch(key=handle.key, fence=fence, command=("unknown",))
     return RankRecord(launch=launch, state=RankState.LAUNCHING)
 
 
 def found(seen: SeenCheckpoint, now_s: float, beat: Beat | None = None) -> FoundCheckpoint:
-    """A checkpoint as seen just now, on the agent's time axis, with its job's report about it."""
+    """A seen checkpoint, with its time on the agent's clock and the duration of the save."""
     return FoundCheckpoint(
         path=seen.path,
         step=seen.step,

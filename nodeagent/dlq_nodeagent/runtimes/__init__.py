@@ -1,1 +1,4 @@
-"""Ways to run one attempt on this node: the port, the real `process` runtime and the fake."""
+"""Ways to run a rank, behind the port in `dlq_nodeagent.model.port`.
+
+`process` starts a process below a shim, `podman` a container, and `fake` nothing, for tests.
+"""

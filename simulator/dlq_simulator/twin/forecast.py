@@ -1,5 +1,6 @@
-"""When waiting jobs will start: the same state continued in several worlds, that differ in how long
-jobs run.
+"""When waiting jobs will start: the present state simulated several times, with other run times.
+
+Each simulation is called a world.
 """
 
 from __future__ import annotations
@@ -60,10 +61,10 @@ class Worlds(NamedTuple):
 
 
 def foresee(worlds: Worlds, spent: Spent, come: Sequence[Job] = ()) -> Forecast:
-    """Simulate one world after another, as time allows. `come`: jobs that are submitted now.
+    """Simulate one world after another, within the budget. `come`: jobs that are submitted now.
 
-    The first may take a third of it. The others go as far ahead as that did. No world is begun that
-    would probably not end, by the time that the first took.
+    The first world may take a third of the budget, and the others simulate as far ahead as it did.
+    A world begins only if the rest of the budget is enough, by the cost of the first.
     """
     now_s = worlds.now_s
     first = worlds.twin(0, come)
@@ -82,10 +83,10 @@ def foresee(worlds: Worlds, spent: Spent, come: Sequence[Job] = ()) -> Forecast:
 
 
 def foresee_one(worlds: Worlds, spent: Spent, job: Job) -> StartEstimate:
-    """When a job starts and ends: one that is there, or one that would be submitted now.
+    """When a job starts and ends, submitted or not.
 
-    A world ends with the job. Where time runs out before, its end is as if it were left alone from
-    then on.
+    Each world is simulated until the job ends. If the budget is used up before, its end is computed
+    as if it ran on undisturbed.
     """
     starts: list[float] = []
     ends: list[float] = []

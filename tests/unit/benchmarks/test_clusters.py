@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from benchmarks.clusters.drawn_jobs import DAY_S, DrawnJobs, draw_jobs
 from benchmarks.clusters.member import Member
-from benchmarks.clusters.simulated import WAYS, RunOfClusters, drawn, run_clusters
+from benchmarks.clusters.simulated import CHOICES, WAYS, RunOfClusters, drawn, run_clusters
 
 MEMBERS, GPUS = 4, 100
 
@@ -26,7 +26,7 @@ def jobs_of(**more: Any) -> DrawnJobs:
 def played(jobs: DrawnJobs, way: str, **more: Any) -> RunOfClusters:
     words: dict[str, Any] = {
         "members": MEMBERS, "gpus": GPUS, "told_every_s": 0.0, "ask": MEMBERS, "seed": 1,
-        "since_s": 0.0, "tell": lambda done: None,
+        "choose": "own-first", "since_s": 0.0, "tell": lambda done: None,
     }  # fmt: skip
     return run_clusters(jobs, way, **words | more)
 
@@ -113,6 +113,18 @@ def test_offers_wait_less_than_homes_and_cost_more_messages() -> None:
     assert offers.messages == 2 * 2_000 * (MEMBERS + 1)
     fewer = played(jobs, "offers", ask=2)
     assert fewer.messages == 2 * 2_000 * 3
+
+
+def test_offers_by_lot_wait_less_than_offers_that_prefer_their_own_cluster() -> None:
+    """Uneven homes fill some clusters to the brim, where a forecast that errs still offers room."""
+    many = {"members": 10, "gpus": 200}
+    jobs = jobs_of(jobs=8_000, load=0.75, **many)
+    more = many | {"ask": 10, "told_every_s": 30.0}
+    waits = {
+        choose: float(played(jobs, "offers", choose=choose, **more).wait_s.mean())
+        for choose in CHOICES
+    }
+    assert max(waits["by-lot"], waits["spread"]) < waits["own-first"]
 
 
 def test_old_answers_make_jobs_wait_longer() -> None:

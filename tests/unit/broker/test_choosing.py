@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from math import inf
+from random import Random
 from typing import Any
 
 import pytest
 
-from dlq_broker.choosing import RULES, Ranking, ranked
+from dlq_broker.choosing import DEFAULT_RULE, RULES, Ranking, is_better, ranked
 from dlq_broker.offers import ClusterOffer, NoOffer, TimeSpan, answer_facts, answer_from
 from support.fake_clusters import NOW_S, an_offer
 
@@ -17,7 +19,7 @@ def order(*offers: ClusterOffer, rule: str = "soonest") -> list[str]:
 
 
 def by(*offers: ClusterOffer, rule: str = "soonest") -> Ranking:
-    return ranked(offers, RULES[rule])
+    return ranked(offers, RULES[rule], Random(1))
 
 
 def test_the_earlier_end_comes_first_and_both_places_have_a_reason() -> None:
@@ -72,9 +74,88 @@ def test_equal_offers_stand_in_the_order_of_the_list() -> None:
     assert by() == Ranking((), {})
 
 
+def starting(cluster: str, wait_s: float, range_s: float, **more: object) -> ClusterOffer:
+    """Its likely start and end are so long after now; its start may be as much earlier or later."""
+    at_s = NOW_S + wait_s
+    start = TimeSpan(at_s - range_s, at_s, at_s + range_s)
+    return an_offer(cluster, 3_600.0 + wait_s, start=start, **more)
+
+
+def winners(*offers: ClusterOffer, rule: str = DEFAULT_RULE, draws: int = 400) -> Counter[str]:
+    """Of many choices, how often each cluster got the job."""
+    chance = Random(7)
+    found = (ranked(offers, RULES[rule], chance) for _ in range(draws))
+    return Counter(one.order[0].cluster for one in found)
+
+
+def test_offers_that_forecasts_cannot_tell_apart_share_the_jobs() -> None:
+    near = starting("a", 3_600.0, 1_800.0), starting("b", 3_900.0, 1_800.0)
+    found = winners(*near)
+    assert 80 < found["b"] < found["a"]
+    assert winners(*near, rule="soonest") == {"a": 400}
+
+
+def test_an_offer_beyond_the_error_of_forecasts_never_wins() -> None:
+    far = starting("a", 600.0, 60.0), starting("b", 3_600.0, 600.0)
+    assert winners(*far) == {"a": 400}
+    sure = starting("a", 600.0, 0.0), starting("b", 720.0, 0.0)
+    assert winners(*sure) == {"a": 400}
+
+
+def test_a_cluster_that_is_unsure_wins_less_often_than_it_would_as_the_first() -> None:
+    """Both start after an hour by their words, and one of them hardly knows."""
+    found = winners(starting("sure", 3_600.0, 60.0), starting("unsure", 3_600.0, 3_600.0))
+    assert 120 < found["unsure"] < 280
+
+
+def test_equal_offers_share_the_jobs_and_a_cost_decides_first() -> None:
+    found = winners(an_offer("a"), an_offer("b"), an_offer("c"), an_offer("d", 7_200.0))
+    assert min(found[name] for name in "abc") > 90
+    assert found["d"] == 0
+    assert winners(an_offer("a", price=2.0), an_offer("b", price=1.0)) == {"b": 400}
+    promised = an_offer("a", 9_000.0, promise="guaranteed")
+    assert winners(promised, an_offer("b", promise="unguaranteed")) == {"a": 400}
+
+
+def test_a_lot_is_named_in_the_reasons() -> None:
+    equal = ranked([an_offer("a"), an_offer("b")], RULES["spread"], Random(1))
+    first, other = (offer.cluster for offer in equal.order)
+    assert equal.reasons == {
+        first: "by lot among equal offers",
+        other: "as good, and lost the lot",
+    }
+    near = starting("a", 3_600.0, 1_800.0), starting("b", 3_900.0, 1_800.0)
+    chance = Random(7)
+    told = {tuple(ranked(near, RULES["spread"], chance).reasons.items()) for _ in range(40)}
+    assert {frozenset(one) for one in told} == {
+        frozenset({("a", "would end first, 00:05:00 before b"), ("b", "would end 00:05:00 later")}),
+        frozenset(
+            {
+                ("b", "by lot: a would end 00:05:00 earlier, and forecasts err by more"),
+                ("a", "lost the lot: would end 00:05:00 earlier, and forecasts err by more"),
+            }
+        ),
+    }
+
+
+def test_the_same_generator_makes_the_same_choice() -> None:
+    offers = [starting(name, 3_600.0, 1_800.0) for name in "abcdef"]
+    assert ranked(offers, RULES["spread"], Random(3)) == ranked(offers, RULES["spread"], Random(3))
+
+
+def test_no_draw_changes_what_is_better_and_a_start_that_is_unknown_is_not_drawn() -> None:
+    rule = RULES["spread"]
+    soon, late = starting("a", 3_600.0, 1_800.0), starting("b", 3_900.0, 1_800.0, drawn_s=-9_000.0)
+    assert (is_better(soon, late, rule), is_better(late, soon, rule)) == (True, False)
+    never = TimeSpan(NOW_S, inf, inf)
+    blind = [an_offer("a", start=None), an_offer("b", start=never, end=never)]
+    assert {one.drawn_s for one in ranked(blind, rule, Random(1)).order} == {0.0}
+
+
 @pytest.mark.parametrize(
     "answer",
     [
+        an_offer("a", drawn_s=-30.0),
         an_offer("a", price=0.5, promise="guaranteed", promised_s=NOW_S),
         an_offer("a", end=TimeSpan(NOW_S, NOW_S, inf)),
         ClusterOffer("a", unknown="off"),

@@ -297,3 +297,13 @@ def test_a_job_whose_user_resumes_it_meanwhile_stays() -> None:
     hand = move.go_on()
     assert (hand.state, move.there) == (HandOverState.STAYED, ["a:3"])
     assert hand.story[-1] == "a keeps it: it is paused no more"
+
+
+def test_a_move_tells_how_far_deadlines_have_passed_and_a_new_job_does_not() -> None:
+    move = a_move()
+    placed = move.go_on()
+    assert (placed.cluster, move.b.passed_s) == ("b", [NOW_S])
+    again = replace(placed, number="n1", moving=None, act=NextAct.SUBMIT, job="", tries=0)
+    move.records.write(replace(again, state=HandOverState.OPEN))
+    move.process().go_on("n1", lambda: False)
+    assert move.b.passed_s == [NOW_S, 0.0]

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from dlq_cli.front import line
+from dlq_cli.front import frames, line
 from dlq_client.line import connection
 from dlq_client.line.identity import Identity
 from support.waiting import wait_until
@@ -99,7 +99,7 @@ def test_without_a_keeper_grpc_is_asked_apart(path: Path) -> None:
 def test_a_request_that_ctrl_c_broke_off_leaves_no_answer_to_the_next(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    receive = line._receive
+    receive = frames.receive
 
     def interrupted(sent: socket.socket) -> Any:
         if threading.current_thread() is threading.main_thread():
@@ -107,7 +107,7 @@ def test_a_request_that_ctrl_c_broke_off_leaves_no_answer_to_the_next(
         return receive(sent)  # the keeper lives in this process too
 
     with line.RelayedChannel(path, WHO) as channel:
-        monkeypatch.setattr(line, "_receive", interrupted)
+        monkeypatch.setattr(line, "receive", interrupted)
         with pytest.raises(KeyboardInterrupt):
             asked(channel)
         assert channel._line is None

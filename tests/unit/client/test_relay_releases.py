@@ -116,7 +116,7 @@ def a_connection(master: MasterOfOneCommand, identity: StoredIdentity) -> Any:
         key=identity.key, certificate=identity.certificate, ca=identity.ca,
     )  # fmt: skip
     return SimpleNamespace(
-        channel=channel, identity=known, dialled="127.0.0.1:1",
+        channel=channel, direct=channel, identity=known, dialled="127.0.0.1:1",
         patience=lambda limit_s: Patience(limit_s, clock, random.Random(1), pause=clock.advance),
     )  # fmt: skip
 

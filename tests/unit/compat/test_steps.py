@@ -270,6 +270,20 @@ def test_a_node_that_dies_ends_its_tasks_and_says_so(job: TwoNodes) -> None:
     assert process.wait(timeout=60) == 128 + signal.SIGTERM
 
 
+@pytest.mark.parametrize(("word", "code", "saves"), [("TERM", 9, True), ("QUIT", 137, False)])
+def test_a_quit_kills_tasks_that_a_preemption_lets_save(
+    job: TwoNodes, word: str, code: int, saves: bool
+) -> None:
+    ended, output = job.run(f"""\
+        mkfifo up
+        srun -N1 -n1 sh -c 'trap "echo saved; exit 9" TERM; : > up; while :; do sleep 0.1; done' &
+        read -r _ < up
+        kill -{word} $!
+        wait $!
+    """)
+    assert (ended, "saved" in output) == (code, saves), output
+
+
 @pytest.mark.parametrize(
     ("words", "code", "said"),
     [

@@ -84,6 +84,27 @@ def test_a_rule_that_cannot_be_is_told_before_the_start(tmp_path: Path, words: s
     assert words[1:6] in ran.output
 
 
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        ("[scheduler]\ncores_per_gpu = 0", "scheduler.cores_per_gpu is above 0"),
+        ("[scheduler]\ncores_per_gpu = nan", "scheduler.cores_per_gpu: nan is not a number"),
+        ("[jobs]\nport_first = -5", "jobs.port_first is a port"),
+        ("[jobs]\nport_last = 99999", "jobs.port_last is a port"),
+        ('[jobs]\ncheckpoint_root = "checkpoints"', "jobs.checkpoint_root is an absolute path"),
+        ('[jobs]\nattend_silence = "0s"', "jobs.attend_silence must be at least 1s"),
+        ('[lease]\nheartbeat = "0s"', "lease: heartbeat must be more than 0"),
+        ('[listen]\napi = "h:7"\njoin = "h:7"', "listen.join is the same address as listen.api"),
+        ('[[gpu_types]]\nname = "H100"', "gpu_types: it is no table"),
+    ],
+)
+def test_values_that_no_master_can_serve_by_are_told_before_the_start(
+    tmp_path: Path, words: str, told: str
+) -> None:
+    ran = checked(tmp_path, words)
+    assert (ran.exit_code, told in ran.output) == (1, True), ran.output
+
+
 def test_init_writes_what_others_dial_and_where_people_log_in(tmp_path: Path) -> None:
     words = ("--advertise", "head:7320", "--login-socket", "/run/dlq/login.sock")
     assert init(tmp_path, *words).exit_code == 0
@@ -270,7 +291,7 @@ class _Written(NamedTuple):
     ("words", "told"),
     [
         ("[gpu_types.t4]\nspeed = 0", "gpu_types.t4.speed: 0 is not between 0.001 and 1000"),
-        ("[gpu_types.t4]\nspeed = nan", "gpu_types.t4.speed: nan is not between"),
+        ("[gpu_types.t4]\nspeed = nan", "gpu_types[t4].speed: nan is not a number"),
         ('[gpu_types.t4]\nspeed = "slow"', "gpu_types"),
         ("[gpu_types.t4]\nsped = 1.0", "unknown key"),
         ("[gpu_types.t4]", "missing"),

@@ -88,7 +88,7 @@ def _rows(state_dir: Path) -> WarmRows:
 
 
 def _taken(rows: WarmRows) -> Any:
-    return rows.taken(FENCE)
+    return rows.taken(FENCE, FakeTail.number)
 
 
 def test_a_standby_that_leads_has_the_rows_already(rows: WarmRows) -> None:
@@ -100,7 +100,15 @@ def test_a_standby_that_leads_has_the_rows_already(rows: WarmRows) -> None:
 def test_rows_that_cannot_be_followed_are_read_at_the_start(rows: WarmRows) -> None:
     rows.catch_up()
     FakeTail.away = True
-    assert rows.taken(FENCE) is None
+    assert _taken(rows) is None
+
+
+def test_rows_that_are_read_at_the_start_lack_no_turn_that_was_seen(rows: WarmRows) -> None:
+    FakeTail.number = 7
+    rows.catch_up()
+    FakeTail.away = True
+    with pytest.raises(DatabaseDamaged, match="its last turn is 6, and turn 7 was seen"):
+        rows.taken(FENCE, 6)
 
 
 def test_a_standby_lets_the_leader_know_that_it_is_ready(rows: WarmRows) -> None:
@@ -234,9 +242,9 @@ def test_a_database_without_turns_that_were_seen_is_refused_also_later(
     rows.catch_up()
     FakeTail.number = 812
     with pytest.raises(DatabaseDamaged, match="its last turn is 812, and turn 815 was seen"):
-        rows.taken(FENCE)
+        rows.taken(FENCE, FakeTail.number)
     with pytest.raises(DatabaseDamaged):
-        _rows(tmp_path).taken(FENCE)
+        _rows(tmp_path).taken(FENCE, FakeTail.number)
     (tmp_path / NAME).unlink()  # an operator accepts the loss
     assert _taken(_rows(tmp_path)) == ("rows", FENCE)
 

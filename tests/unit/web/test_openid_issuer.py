@@ -27,6 +27,9 @@ class _Answers(BaseHTTPRequestHandler):
         path = self.path.strip("/")
         if path.isdigit():
             self._say(int(path), b"{}", {"Location": "/json"} if path == "302" else {})
+        elif path == "garbage":
+            self.wfile.write(b"no such protocol\r\n\r\n")
+            self.close_connection = True
         elif path == "large":
             self._say(200, b"x" * (LARGEST_ANSWER + 10))
         else:
@@ -61,6 +64,12 @@ def served() -> Iterator[str]:
             thread.join()
 
 
+async def test_an_answer_that_is_no_http_is_none() -> None:
+    """An error of the protocol ended the task that asks about open sessions."""
+    with served() as address, pytest.raises(Unavailable, match="does not answer"):
+        await fetching("")(f"{address}/garbage", None, "")
+
+
 async def test_answers_and_refusals_come_as_they_are() -> None:
     fetch = fetching("")
     with served() as address:
@@ -87,7 +96,8 @@ async def test_a_code_is_exchanged_with_the_verifier_and_the_proof_of_the_client
                 "jwks_uri": f"{address}/k",
             }
         )
-        assert await issuer.exchange("c", "v", "https://page/back") == "a.b.c"
+        told = await issuer.exchange("c", "v", "https://page/back")
+        assert told == ("a.b.c", "")
     proof, form = _Answers.posted[-1]
     assert proof == "Basic bWU6cyUzQTE="
     assert form == {

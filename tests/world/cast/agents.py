@@ -90,6 +90,7 @@ class Node:
         """A new agent over what its host and its disk have."""
         self.starts += 1
         self.process = Process(f"{self.name}#{self.starts}", self.world.loop)
+        self.process.burnt = self._burnt
         self.process.spawn(self._live(self.process))
 
     def crash(self, why: str = "is killed", *, silently: bool = False) -> None:
@@ -104,6 +105,10 @@ class Node:
         self._line = None
         self.world.later(self.world.restart_s(), self.boot)
 
+    def _burnt(self) -> None:
+        self.world.seen("an agent was killed at an await")
+        self.crash("is killed between two steps")
+
     def power_cut(self) -> None:
         """The host is gone, and comes back with another boot."""
         self.crash("loses its power", silently=True)
@@ -115,11 +120,6 @@ class Node:
 
     def _starts(self, key: RankKey) -> None:
         self.world.judge.starts(self, key)
-
-    def process_ended(self) -> None:
-        """A job's process has ended: the agent sees it at once."""
-        if self.process is not None and self.process.alive:
-            self.process.later(0.0, self.wake.set)
 
     def _touch(self) -> None:
         if self.fuse:

@@ -1,4 +1,8 @@
-"""A node's host: its shims and jobs as timed processes, and the disk of its agent."""
+"""A node's host: its shims and jobs as timed processes, and the disk of its agent.
+
+A shim may be killed at each of its steps, and at any instant. Its job's process goes with it, and
+no record is left. The agent finds that, as the product's runtime does.
+"""
 
 from __future__ import annotations
 
@@ -13,6 +17,7 @@ from dlq_nodeagent.model.port import (
     ExitWhy,
     Handle,
     Started,
+    StartError,
 )
 from dlq_nodeagent.model.rank import RankState
 from dlq_nodeagent.runtimes.fake.attempt import FakeAttempt, FakeJob
@@ -34,6 +39,36 @@ class HostAttempt(FakeAttempt):
 
     boot_id = "fake"
     late_s = 0.0  # a process that is killed when its hold is over takes so long to be gone
+    burns: Callable[[], bool] = staticmethod(lambda: False)  # whether its shim dies at this step
+    gone = False  # its shim is dead, and has left no record
+    ran = True  # the shim came to start the job's process
+
+    def _events(self, contact_s: float) -> Iterator[Any]:
+        return iter(()) if self.gone else super()._events(contact_s)
+
+    def _happen(self, event: Any) -> None:
+        if self.burns():
+            self.gone = True
+        else:
+            super()._happen(event)
+
+    def signal(self, number: int, now_s: float) -> None:
+        if not self.gone:
+            super().signal(number, now_s)
+
+    def kill(self, now_s: float) -> None:
+        if not self.gone:
+            super().kill(now_s)
+
+    def found(self, now_s: float) -> None:
+        """An agent looks, and writes down what the shim has not."""
+        if not self.gone or self.record is not None:
+            return
+        if self.ran:
+            self._end(now_s, ExitWhy.SHIM_LOST)
+        else:
+            error = StartError(stage="shim", errno=0, text="the agent ended before the launch")
+            self._end(now_s, ExitWhy.START_ERROR, start_error=error)
 
     def _hold_events(self, kill_s: float) -> Iterator[Any]:
         for event in super()._hold_events(kill_s):
@@ -49,7 +84,7 @@ class HostAttempt(FakeAttempt):
         super().settle(now_s, contact_s)
 
     def started(self) -> Started | None:
-        told = super().started()
+        told = super().started() if self.ran else None
         return None if told is None else replace(told, boot_id=self.boot_id)
 
     def _end(self, at_s: float, why: ExitWhy, **how: object) -> None:
@@ -75,6 +110,7 @@ class NodeHost(FakeHost):
         self.host_clock = clock
         self.gpus = gpus
         self.late_s = 0.0
+        self.fuse = 0  # a shim dies at so many steps of the host's shims from now
         self.frozen = False  # as a host that is suspended: its clock goes on, and nothing else
         self.gpus_of: dict[RankKey, tuple[int, ...]] = {}
         self.began: Callable[[NodeHost, HostAttempt], None] = lambda host, attempt: None
@@ -98,7 +134,7 @@ class NodeHost(FakeHost):
         now_s = self.clock.boottime_s()
         for key, attempt in list(self._living.items()):
             attempt.settle(now_s, self._contact_s)
-            if attempt.record is not None:
+            if attempt.record is not None or attempt.gone:
                 del self._living[key]
                 self.ended(self, attempt)
 
@@ -108,10 +144,28 @@ class NodeHost(FakeHost):
         job = FakeJob.from_argv(plan.argv)
         attempt = HostAttempt(plan, job, start_s=clock.boottime_s(), wall_s=clock.now_s())
         attempt.boot_id, attempt.late_s = self.boot_id, self.late_s
+        attempt.burns = self.burns
         self.settle()
-        self.began(self, attempt)
+        attempt.gone = self.burns()
+        attempt.ran = not attempt.gone
+        (self.began if attempt.ran else self.ended)(self, attempt)
         self.attempts[plan.key] = self.every[plan.key] = attempt
-        self._living[plan.key] = attempt
+        if attempt.ran:
+            self._living[plan.key] = attempt
+
+    def burns(self) -> bool:
+        """A step of a shim begins: whether it dies there."""
+        if not self.fuse:
+            return False
+        self.fuse -= 1
+        return not self.fuse
+
+    def kill_shim(self, which: int) -> None:
+        """kill -9 of the shim of one of the processes that run now."""
+        living = [] if self.frozen else self.living()
+        if living:
+            living[which % len(living)].gone = True
+            self.settle()
 
     def contact(self, sent_s: float) -> None:
         """The heartbeat that was sent then has been answered."""
@@ -210,6 +264,12 @@ class HostRuntime(FakeRuntime):
     def exited(self, handles: object) -> list[ExitRecord]:
         self._host.settle()
         return super().exited(handles)  # type: ignore[arg-type] # as the port has it
+
+    def poll(self, handle: Handle) -> ExitRecord | None:
+        attempt = self._settled(handle)
+        if isinstance(attempt, HostAttempt):
+            attempt.found(self._now_s())
+        return attempt.record
 
 
 class HostJournal(MemoryJournal):

@@ -155,6 +155,9 @@ class Master:
         except DlqError as error:
             self._world.judge.broken(f"master {self.name} cannot serve: {error.what}")
             return
+        except Exception as error:  # noqa: BLE001 - whatever ends a master
+            self._world.judge.broken(f"master {self.name} failed: {error!r}")
+            return
         self._world.say(f"master {self.name} ends: {why}")
         self._world.seen(f"a master ended: {why}")
         self.crash()
@@ -170,7 +173,6 @@ class Master:
         self.warm = await self._stand_by(candidate, clock)
         self.candidate = candidate
         self._world.say(f"master {self.name} leads, in epoch {row.epoch} of the row")
-        self._world.judge.hold(not row.lags, f"I1: {self.name} leads on a server that lost commits")
         self._world.seen("a master took the lead")
         process.spawn(candidate.watch(self._over))
 
@@ -196,8 +198,11 @@ class Master:
         warm, self.warm = self.warm, None
         if warm is None or self.candidate is None:
             return self.disk.load(window_of(self.config)), None
-        fence = self.candidate.fence
-        loaded = warm.taken(DatabaseFence(int(fence.system), fence.timeline, fence.epoch))
+        fence, row = self.candidate.fence, self._world.row
+        assert row is not None
+        last_turn = row.turn - row.behind
+        where = DatabaseFence(int(fence.system), fence.timeline, fence.epoch)
+        loaded = warm.taken(where, last_turn)
         if loaded is None:
             self._world.seen("a standby that leads had to read everything")
             return self.disk.load(window_of(self.config)), None
@@ -207,6 +212,10 @@ class Master:
         self._world.seen("a standby led from its rows" if built is None else AHEAD)
         self._world.judge.took_over(self, loaded, built)
         return loaded, built
+
+    def _hold_all_commits(self) -> None:
+        lags = self._world.row is not None and self._world.row.lags
+        self._world.judge.hold(not lags, f"I1: {self.name} starts from a server that lost commits")
 
     def _over(self, why: str) -> None:
         self._world.say(f"master {self.name} leads no more: {why}")
@@ -220,6 +229,7 @@ class Master:
         self.door = Door(disk, fence, process.name)
         leads = None if self.candidate is None else Led(self.candidate, self._waits)
         loaded, ahead = self._load()
+        self._hold_all_commits()
         clock = ProcessClock(self.clock, floor_s=loaded.last_time_s)
         state, first = start(self.config, loaded, clock.now_s(), ahead=ahead)
         await self.door.commit(first)

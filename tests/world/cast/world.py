@@ -286,8 +286,10 @@ class World:
 
     def _do(self, act: Act) -> None:
         facts = act.facts
-        cast = {*self.nodes, *self.masters, LEADER}
-        if any(facts.get(part, LEADER) not in cast for part in ("node", "master", "host")):
+        programs = {**self.clients, self.operator.name: self.operator}
+        cast = {*self.nodes, *self.masters, *programs, LEADER}
+        parts = ("node", "master", "host", "program")
+        if any(facts.get(part, LEADER) not in cast for part in parts):
             return  # a shorter story has left it out
         if act.what in ("drain", "undrain"):
             self.operator.do(act.what, facts)
@@ -311,8 +313,12 @@ class World:
             master.armed.left = 0
             if master.process is not None:
                 master.process.fuse = 0
+        for client in (*self.clients.values(), self.operator):
+            client.process.fuse = 0
         for node in self.nodes.values():
-            node.fuse, node.journal.fails = 0, False
+            node.fuse, node.host.fuse, node.journal.fails = 0, 0, False
+            if node.process is not None:
+                node.process.fuse = 0
             for link in node.links.values():
                 link.slow_s = link.slow_down_s = 0.0
                 link.set_cut(up=False, down=False)
@@ -352,12 +358,31 @@ class World:
         elif one.process is not None:
             one.process.fuse = number
 
-    def _kill_agent(self, node: str, touches: int) -> None:
+    def _kill_agent(self, node: str, touches: int = 0, callbacks: int = 0) -> None:
         one = self.nodes[node]
-        if touches:
+        if callbacks:
+            if one.process is not None:
+                one.process.fuse = callbacks
+        elif touches:
             one.fuse = touches
         else:
             one.crash()
+
+    def _kill_client(self, program: str, callbacks: int) -> None:
+        """At so many of its callbacks from now; 0: at once."""
+        one = self.operator if program == self.operator.name else self.clients[program]
+        if callbacks:
+            one.process.fuse = callbacks
+        else:
+            one.crash()
+
+    def _kill_shim(self, node: str, steps: int, which: int) -> None:
+        """At so many steps of the shims of a host from now; 0: one of those that run, at once."""
+        host = self.nodes[node].host
+        if steps:
+            host.fuse = steps
+        else:
+            host.kill_shim(which)
 
     def _power_cut(self, node: str) -> None:
         self.nodes[node].power_cut()

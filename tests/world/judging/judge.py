@@ -338,9 +338,14 @@ class Judge(Witness):
             self.hold(not both, f"I4: {told(attempt)} and {told(other)} both have GPUs {both}")
 
     def ended(self, host: NodeHost, attempt: HostAttempt) -> None:
-        """A process has ended."""
+        """A process has ended; without a record, with its shim."""
         record, key = attempt.record, attempt.plan.key
-        assert record is not None
+        if record is None:
+            self._world.say(f"  the shim of {told(attempt)} is killed on {host.name}")
+            self._world.seen(
+                f"a shim was killed {'under its job' if attempt.ran else 'at a start'}"
+            )
+            return
         self._world.say(f"  {told(attempt)} ends on {host.name}: {record.why}, code {record.code}")
         if record.why is ExitWhy.HOLD_EXPIRED:
             self._world.seen("a shim ended its job when the hold was over")

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 from world.stage.acts import CLIENTS, Act, Facts, Settings
 from world.stage.acts import node_of as _node
+from world.stage.deaths import deaths
 from world.stage.focus import FOCI, LATER
 from world.stage.tape import Stream, Tape
 
@@ -58,6 +59,7 @@ def draw(seed: int) -> Plot:
     for kind in kinds:
         acts += TROUBLE[kind](draws, settings)
     acts += _harmed_disks(Tape(seed).stream("disk plot"), settings)
+    acts += deaths(Tape(seed).stream("death plot"), settings)
     return Plot(settings, tuple(sorted(acts, key=lambda act: (act.at_s, act.what))))
 
 

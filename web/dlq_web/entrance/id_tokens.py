@@ -46,6 +46,15 @@ class TokenReader:
             raise _refusal("it belongs to another sign-in (nonce)")
         return claims
 
+    async def refreshed(self, token: str, subject: str) -> Claims:
+        """The claims of an ID token that came with a refresh, of the same person. Raises
+        Unauthenticated.
+        """
+        claims = await self._signed(token)
+        if claims["sub"] != subject:
+            raise _refusal("it is of somebody else")
+        return claims
+
     async def logout(self, token: str) -> Claims:
         """The claims of a token with which the issuer ends sessions. Raises Unauthenticated."""
         claims = await self._signed(token)

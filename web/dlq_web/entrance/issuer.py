@@ -13,6 +13,7 @@ import base64
 import json
 import ssl
 from collections.abc import Awaitable, Callable, Mapping
+from http.client import HTTPException
 from typing import Any, NamedTuple
 from urllib.error import HTTPError, URLError
 from urllib.parse import quote, urlencode, urlsplit
@@ -53,6 +54,17 @@ class Client(NamedTuple):
     secret: str = ""  # "": a public client, which PKCE alone protects
 
 
+class ServerRefused(Unauthenticated):
+    """The issuer does not know this server, or its secret: that says nothing about a user."""
+
+
+class TokensTold(NamedTuple):
+    """The tokens in an answer of the issuer."""
+
+    identity: str  # the ID token; "": none
+    refresh: str  # "": none
+
+
 class Issuer:
     """One issuer."""
 
@@ -91,8 +103,10 @@ class Issuer:
                 self._keys, self._keys_s = found, self._clock.boottime_s()
             return self._keys
 
-    async def exchange(self, code: str, verifier: str, back: str) -> str:
-        """The ID token for a code. Raises Unauthenticated when the issuer refuses the code."""
+    async def exchange(self, code: str, verifier: str, back: str) -> TokensTold:
+        """The tokens for a code, an ID token among them. Raises Unauthenticated when the issuer
+        refuses the code.
+        """
         form = {
             "grant_type": "authorization_code",
             "code": code,
@@ -100,12 +114,26 @@ class Issuer:
             "client_id": self.client.client_id,
             "code_verifier": verifier,
         }
+        told = await self._tokens(form)
+        if not told.identity:
+            raise Unavailable("the issuer has told no ID token")
+        return told
+
+    async def refresh(self, token: str) -> TokensTold:
+        """New tokens for a refresh token. Raises Unauthenticated when it counts no more, and
+        Unavailable while the issuer is away.
+        """
+        form = {"grant_type": "refresh_token", "refresh_token": token}
+        try:
+            return await self._tokens(form | {"client_id": self.client.client_id})
+        except ServerRefused:
+            raise Unavailable("the issuer refuses this server, or its secret") from None
+
+    async def _tokens(self, form: Form) -> TokensTold:
         address = (await self.endpoints()).token
         told = _object(await self._fetch(address, form, self._proof()))
-        token = told.get("id_token")
-        if not isinstance(token, str):
-            raise Unavailable("the issuer has told no ID token")
-        return token
+        found = (told.get(name) for name in ("id_token", "refresh_token"))
+        return TokensTold(*(one if isinstance(one, str) else "" for one in found))
 
     def _proof(self) -> str:
         if not self.client.secret:
@@ -154,11 +182,12 @@ def fetching(ca_file: str) -> Fetch:
                 return bytes(answer.read(LARGEST_ANSWER))
         except HTTPError as error:
             if error.code in (400, 401, 403):
-                raise Unauthenticated(
+                kind = Unauthenticated if error.code == 400 else ServerRefused
+                raise kind(
                     f"the issuer refuses the code ({error.code})", hint="sign in anew"
                 ) from None
             raise Unavailable(f"the issuer answers {error.code}") from None
-        except (URLError, OSError, ValueError) as error:
+        except (URLError, HTTPException, OSError, ValueError) as error:
             raise Unavailable(f"the issuer does not answer: {type(error).__name__}") from None
 
     async def fetch(address: str, form: Form | None, proof: str) -> bytes:

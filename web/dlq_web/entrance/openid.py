@@ -31,6 +31,7 @@ from dlq_web.door.shared_guard import Tries
 from dlq_web.entrance.device import DeviceDoor
 from dlq_web.entrance.id_tokens import Claims, TokenReader
 from dlq_web.entrance.issuer import Issuer
+from dlq_web.entrance.rechecks import Rechecks
 from dlq_web.entrance.rules import ClaimRules
 from dlq_web.entrance.ways import Entrance, OtherWay, form_of, own_path
 
@@ -66,6 +67,7 @@ class OpenIdDoor:
         origin: str,
         scopes: tuple[str, ...],
         device: DeviceDoor,
+        rechecks: Rechecks,
         tries: Tries,
         skew_s: float,
     ) -> None:
@@ -80,6 +82,7 @@ class OpenIdDoor:
         self._back = origin + BACK
         self._scopes = scopes
         self._device = device
+        self._rechecks = rechecks
         self._tries = tries
         self._skew_s = skew_s
         self._secure = urlsplit(origin).scheme == "https"
@@ -139,8 +142,8 @@ class OpenIdDoor:
                 hint="sign in anew at /sign-in",
             )
         try:
-            token = await self._issuer.exchange(given["code"], begun.verifier, self._back)
-            claims = await self._reader.sign_in(token, begun.nonce)
+            tokens = await self._issuer.exchange(given["code"], begun.verifier, self._back)
+            claims = await self._reader.sign_in(tokens.identity, begun.nonce)
             name, groups = self._rules.user(claims), self._rules.group_names(claims)
             if begun.device:
                 self._check_fresh(claims, begun)
@@ -153,12 +156,14 @@ class OpenIdDoor:
             )
             self._forget_browser(answer)
             return answer
+        subject, told = str(claims["sub"]), self._rules.told(groups)
         answer = await self._entrance.begin(
             http, ActsFor(name), "openid",
-            to=begun.to, allowed=self._allowed(groups), groups=self._rules.told(groups),
+            to=begun.to, allowed=self._allowed(groups), groups=told,
             told_s=float(claims["exp"]) - self._clock.now_s(),
+            begun=lambda person: self._rechecks.begun(person, tokens.refresh, subject, told),
         )  # fmt: skip
-        self._subjects[str(claims["sub"])] = name
+        self._subjects[subject] = name
         while len(self._subjects) > MOST_KNOWN:
             self._subjects.popitem(last=False)
         self._forget_browser(answer)

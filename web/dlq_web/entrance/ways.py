@@ -20,7 +20,7 @@ from dlq_common.identity.acting import ActsFor
 from dlq_common.text.names import check_user_name
 from dlq_common.text.units import HOUR
 from dlq_web.door.persons import Persons
-from dlq_web.door.sessions import LONGEST_S, WebSessions, person_of, session_of
+from dlq_web.door.sessions import LONGEST_S, Person, WebSessions, person_of, session_of
 from dlq_web.door.shared_guard import certificate_of
 from dlq_web.line.scope import Scope
 from dlq_web.pages.page import open_page
@@ -35,6 +35,10 @@ UseLink = Callable[[str, str], Awaitable[ActsFor]]
 
 def _everyone(_role: str) -> None:
     """A way that proves a user of the cluster leaves the role to the master."""
+
+
+def _nobody_hears(_person: Person) -> None:
+    """A way that asks nobody again."""
 
 
 class OtherWay(NamedTuple):
@@ -140,11 +144,12 @@ class Entrance:
         allowed: Callable[[str], None] = _everyone,
         groups: tuple[str, ...] = (),
         told_s: float = GROUPS_S,
+        begun: Callable[[Person], None] = _nobody_hears,
     ) -> Response:
         """A new session in a cookie, and the way to the page. A session that the browser had ends.
         Raises a DlqError when the master knows no such user, or when `allowed` refuses the user's
         own role. `groups`: of the issuer, whose word on them lasts for `told_s`: such a session
-        ends early.
+        ends early. `begun` hears whose session it is.
         """
         try:
             person = await self._persons.admit(user, groups)
@@ -161,6 +166,7 @@ class Entrance:
             person, by_cookie=True, certificate=certificate, scope=Scope.ALL,
             longest_s=min(GROUPS_S, max(LEAST_GROUPS_S, told_s)) if groups else LONGEST_S,
         )  # fmt: skip
+        begun(person)
         get_logger("web").info(
             "signed_in", way=way, user=person.name, role=person.role, groups=",".join(groups)
         )

@@ -21,7 +21,6 @@ from dlq_web.pages.page import page
 from dlq_web.pages.search import headings, listed_jobs
 
 MOST_ROWS = 200
-_LIST_JOBS = named("JobService", "ListJobs")
 _QUEUES = named("QueueService", "ListQueues")
 Shown = Callable[[Request], Awaitable[Response]]
 

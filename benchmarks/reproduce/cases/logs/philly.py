@@ -10,7 +10,6 @@ from benchmarks.reproduce.runs.logs.log_replays import on_log
 from benchmarks.reproduce.runs.logs.unseen import unseen
 
 LOG, LAS = "philly", "tiresias-las"
-SAMPLE_OF = 20  # the short form has every so many-th job, on as many times fewer nodes
 RATIOS = ("avg", "median", "p95")
 CLAIMS: Printed = {
     "YARN-CS / L": {"avg": 2.41, "median": 30.85, "p95": 1.25},

@@ -139,7 +139,7 @@ def _command(name: str, known: _Program) -> click.Command:
         if words and words[0] in VERSION_WORDS:
             click.echo(VERSION)
             return
-        if words[:1] == ("--usage",) and name in _OF_JOBS:
+        if words[:1] in (("--usage",), ("-h",)) and name in _OF_JOBS:
             import_module("dlq_cli.slurm.allocate.words").tell_usage(name)
             return
         module, _, function = known.target.partition(":")

@@ -127,7 +127,7 @@ def _write_section(
     "--choose",
     "rule",
     metavar="RULE",
-    help="With --to: soonest or cheapest.  [default: soonest]",
+    help="With --to: spread, soonest or cheapest.  [default: spread]",
 )
 @click.option("--within", metavar="TIME", help="With --to: wait for offers.  [default: 10s]")
 @click.option("--data", metavar="NAMES", help="With --to: data of your list that the job reads.")

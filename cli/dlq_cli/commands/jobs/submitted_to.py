@@ -11,7 +11,7 @@ from dlq_cli.commands.jobs.submitted import Manner, stay
 from dlq_cli.lists.select import several_jobs
 from dlq_cli.output.zone import LocalZone
 from dlq_cli.spec.message import put_instants, to_message
-from dlq_cli.spec.slurm.request import WHOLE
+from dlq_cli.spec.slurm.request import ALL_MEMORY, WHOLE
 from dlq_cli.spec.validate import Spec
 from dlq_client.jobs import Jobs
 from dlq_common.errors import InvalidRequest
@@ -28,8 +28,9 @@ def submit_spec_to(
     app: App, spec: Spec, wishes: ManyWishes, data: DataWish, *, wait: bool, follow: bool
 ) -> None:
     """Hand a spec over, and stay with its job if that is wished."""
-    if spec.origins.get("nodes") == WHOLE:
-        raise InvalidRequest("--exclusive takes nodes of one cluster, and --to asks several")
+    if (origin := spec.origins.get("nodes")) in (WHOLE, ALL_MEMORY):
+        what = "--exclusive" if origin == WHOLE else "--mem=0"
+        raise InvalidRequest(f"{what} takes nodes of one cluster, and --to asks several")
     message = to_message(spec)
     put_instants(message, spec, now_s=app.clock.now_s(), zone=LocalZone())
     clusters = Clusters(app)

@@ -32,7 +32,9 @@ _LEAST_EVERY_S = 60
 @click.option("--all", "every_job", is_flag=True, help="All jobs that wait, where they gain by it.")
 @click.option("--leave", metavar="CLUSTER", help="All jobs of this cluster, also running ones.")
 @click.option("--every", metavar="TIME", help="With --all or --leave: again and again.")
-@click.option("--choose", "rule", metavar="RULE", help="soonest or cheapest.  [default: soonest]")
+@click.option(
+    "--choose", "rule", metavar="RULE", help="spread, soonest or cheapest.  [default: spread]"
+)
 @click.option("--within", metavar="TIME", help="Wait for offers.  [default: 10s]")
 @click.option("--parsable", is_flag=True, help="Print the new name alone.")
 @click.option("--test-only", is_flag=True, help="Show the offers, and move nothing.")

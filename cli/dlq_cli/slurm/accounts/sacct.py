@@ -12,7 +12,6 @@ from collections.abc import Sequence, Set
 import click
 
 from dlq_cli.app import App
-from dlq_cli.lists.tasks import id_key
 from dlq_cli.output.said import SlurmSays
 from dlq_cli.output.slurm_page import accounting_page, show
 from dlq_cli.slurm.accounts import fields
@@ -118,11 +117,7 @@ def _found(app: App, given: SlurmWords, *, detailed: bool) -> list[SeenJob]:
         user = users[0] if len(users) == 1 else "*"
         within_s = max(1, round(app.clock.now_s() - window.from_s) + 1)
         found = folded_lines(everybody(app, detailed=detailed, ended_within_s=within_s, user=user))
-    return sorted((job for job in found if keep(job)), key=_order)
-
-
-def _order(job: SeenJob) -> tuple[int, int]:
-    return id_key(job.job) if job.job.job_id.isdecimal() else (int(job.array_id), 1 << 31)
+    return sorted((job for job in found if keep(job)), key=lambda job: job.number_key)
 
 
 def _users(app: App, given: SlurmWords) -> list[str]:

@@ -41,10 +41,6 @@ _LONG = (
 )
 
 
-def _indented(row: Association) -> str:
-    return " " * (row.depth - row.above) + row.account
-
-
 def _effective(row: Association) -> float:
     """Its part of what was used beside it."""
     if row.account == ROOT:

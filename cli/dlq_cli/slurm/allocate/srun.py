@@ -37,6 +37,7 @@ from dlq_common.errors import InvalidRequest, NotFound, Unavailable
 _TWICE_S = 1.0
 _NO_TERMINAL = (80, 24)
 _PASSED = (signal.SIGUSR1, signal.SIGUSR2)
+_FORCING = (signal.SIGTERM, signal.SIGHUP)
 _ABORTED = "Job step aborted: Waiting up to 32 seconds for job step to finish."
 
 
@@ -80,13 +81,15 @@ def _alone(app: App, given: SplitWords) -> int:
             step = holder.own_step(words, spec.environment, "" if told else spec.working_directory)
             inside = allocation.inside(step, terminal=terminal)
             raw = terminal is not None
-            with _signals(allocation, inside, raw=raw) if alone else _passing(inside, raw=raw):
+            forced = threading.Event()
+            ours = _signals(allocation, inside, forced, raw=raw)
+            with ours if alone else _passing(inside, raw=raw):
                 try:
                     ended = attended(inside, stdin=_reads(given), raw=_is_raw(terminal))
                 except Unavailable:
                     allocation.cancel()  # where that is not heard, the silence ends it
                     raise
-        return _end_of(allocation, ended, alone=alone)
+        return _end_of(allocation, ended, alone=alone, forced=forced.is_set())
 
 
 def _is_one_task(given: SplitWords) -> bool:
@@ -132,20 +135,30 @@ def _is_raw(terminal: tuple[int, int] | None) -> bool:
 
 
 def _passing(inside: CommandInside, *, raw: bool) -> AbstractContextManager[None]:
-    """Signals go to the `srun` inside, which has the words and the rules about them."""
+    """Signals go to the `srun` inside, which has the words and the rules about them. TERM and HUP
+    end the tasks at once, as QUIT does there.
+    """
 
     def passed(number: int, _frame: FrameType | None) -> None:
         inside.signal(signal.Signals(number).name.removeprefix("SIG"))
 
-    numbers = (*_PASSED, signal.SIGTERM, signal.SIGHUP, *(() if raw else (signal.SIGINT,)))
-    handlers: dict[signal.Signals, Handler] = dict.fromkeys(numbers, passed)
+    def forcing(_number: int, _frame: FrameType | None) -> None:
+        inside.signal("QUIT")
+
+    numbers = (*_PASSED, *(() if raw else (signal.SIGINT,)))
+    handlers: dict[signal.Signals, Handler] = {
+        **dict.fromkeys(numbers, passed),
+        **dict.fromkeys(_FORCING, forcing),
+    }
     return handling(handlers)
 
 
 def _signals(
-    allocation: KeptAllocation, inside: CommandInside, *, raw: bool
+    allocation: KeptAllocation, inside: CommandInside, forced: threading.Event, *, raw: bool
 ) -> AbstractContextManager[None]:
-    """Ctrl-C once asks whether it is meant, twice within a second it ends the step, as Slurm's."""
+    """Ctrl-C once asks whether it is meant, twice within a second it ends the step, as Slurm's.
+    TERM and HUP kill it at once, and set `forced`.
+    """
     pressed_s = [-_TWICE_S]
 
     def interrupt(_number: int, _frame: FrameType | None) -> None:
@@ -153,43 +166,51 @@ def _signals(
         if pressed_s[0] - before_s <= _TWICE_S:
             allocation.say(f"sending Ctrl-C to StepId={allocation.job_id}.0")
             inside.signal("INT")
-            end(0, None)
+            end()
         else:
             allocation.say("interrupt (one more within 1 sec to abort)")
             allocation.say(f"StepId={allocation.job_id}.0 task 0: running")
 
-    def end(_number: int, _frame: FrameType | None) -> None:
+    def end() -> None:
         allocation.say("forcing job termination")
         allocation.say(_ABORTED)
-        inside.signal("TERM")
+        if not forced.is_set():
+            inside.signal("TERM")
         # A thread, because the main one is reading.
-        threading.Thread(target=allocation.cancel, daemon=True).start()
+        kill = {"kill": forced.is_set()}
+        threading.Thread(target=allocation.cancel, kwargs=kill, daemon=True).start()
+
+    def forcing(_number: int, _frame: FrameType | None) -> None:
+        forced.set()
+        end()
 
     def passed(number: int, _frame: FrameType | None) -> None:
         inside.signal(signal.Signals(number).name.removeprefix("SIG"))
 
     handlers: dict[signal.Signals, Handler] = {
-        signal.SIGTERM: end,
-        signal.SIGHUP: end,
+        **dict.fromkeys(_FORCING, forcing),
         **dict.fromkeys(_PASSED, passed),
         **({} if raw else {signal.SIGINT: interrupt}),
     }
     return handling(handlers)
 
 
-def _end_of(allocation: KeptAllocation, ended: exec_pb2.ExecEnded, *, alone: bool) -> int:
+def _end_of(
+    allocation: KeptAllocation, ended: exec_pb2.ExecEnded, *, alone: bool, forced: bool
+) -> int:
     """The step's exit code. Where the end of the rank came first, that of the job. `alone`: the end
-    of the one task is ours to tell.
+    of the one task is ours to tell. `forced`: we have killed it.
     """
     node = allocation.node
     if not ended.rank_ended:
         return _told(allocation, node, _code(ended)) if alone else _code(ended)
     job = allocation.final()
     if not job.HasField("exit_code") or job.exit_signal:
+        if forced:
+            return _told(allocation, node, exit_codes.SIGNALLED + signal.SIGKILL)
         allocation.say(_ABORTED)
         allocation.say(allocation.why_ended())
-        allocation.say(f"error: {node}: task 0: Terminated")
-        return exit_codes.SIGNALLED + signal.SIGTERM
+        return _told(allocation, node, exit_codes.SIGNALLED + signal.SIGTERM)
     return _told(allocation, node, job.exit_code) if alone else job.exit_code
 
 

@@ -16,7 +16,7 @@ from functools import cache
 from dlq.v1 import job_pb2
 from dlq.v1 import job_service_pb2 as wire
 from dlq_cli.lists.slurm_states import code
-from dlq_cli.lists.tasks import shown_id
+from dlq_cli.lists.tasks import id_key, shown_id
 from dlq_cli.slurm import job_words as words
 from dlq_cli.words import has_ended
 from dlq_common.text.output_patterns import NO_ARRAY_TASK, OutputNames, expand_output_pattern
@@ -54,6 +54,11 @@ class SeenJob:
         return self.detail.spec
 
     # -- who and what ------------------------------------------------------------------------
+
+    @property
+    def number_key(self) -> tuple[int, int]:
+        """The sort key of job numbers; a line of several tasks is last of its array."""
+        return id_key(self.job) if self.job.job_id.isdecimal() else (int(self.array_id), 1 << 31)
 
     @property
     def raw_id(self) -> str:

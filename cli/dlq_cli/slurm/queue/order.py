@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-from dlq_cli.lists.tasks import id_key
 from dlq_cli.slurm.jobs.seen import SeenJob
 from dlq_cli.slurm.queue.fields import JOB_FIELDS
 
@@ -16,7 +15,7 @@ def in_order(jobs: Sequence[SeenJob], text: str) -> list[SeenJob]:
     """Sorted as asked, jobs that are alike by their ids. Letters without a field are passed over,
     as in Slurm.
     """
-    ordered = sorted(jobs, key=_by_id)
+    ordered = sorted(jobs, key=lambda job: job.number_key)
     for letter, falling in reversed(list(_letters(text))):
         if letter == "p" or letter == "Q":
             ordered.sort(key=lambda job: job.priority, reverse=falling)
@@ -58,9 +57,5 @@ def _key(letter: str) -> Callable[[SeenJob], tuple[float, str]]:
 
 
 def _by_number(job: SeenJob) -> tuple[float, str]:
-    first, second = _by_id(job)
+    first, second = job.number_key
     return float(first), f"{second:09d}"
-
-
-def _by_id(job: SeenJob) -> tuple[int, int]:
-    return id_key(job.job) if job.job.job_id.isdecimal() else (int(job.array_id), 1 << 31)

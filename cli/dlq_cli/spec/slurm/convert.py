@@ -17,7 +17,9 @@ from dlq_cli.spec.slurm.layout import LAYOUT_OPTIONS
 from dlq_cli.spec.slurm.sbatch import HETJOB, Option, read_options
 from dlq_cli.spec.slurm.sums import COMPUTED, ONCE, compute
 from dlq_cli.spec.values.given import wrong
+from dlq_common.job_fields.reading.program import export_words
 from dlq_common.job_fields.reading.words import OPEN_MODES
+from dlq_common.text.arrays import parse_array, slurm_array
 from dlq_common.text.signals import signal_name
 from dlq_common.text.units import whole_minutes
 
@@ -91,6 +93,8 @@ def _asked(options: Sequence[Option], *, compat: bool) -> Sequence[Option]:
 # -- one option, one flag ----------------------------------------------------------------------
 
 _Handler = Callable[[Conversion, Option], None]
+_JOB = re.compile(r"[0-9]+(?:_[0-9]+)?", re.ASCII)
+_NAME = re.compile(r"[A-Za-z_]")
 _GRES = re.compile(r"(?:gres/)?gpu(?:[:=]([A-Za-z][\w-]*))?(?:[:=](\d+))?")
 
 
@@ -160,11 +164,31 @@ def _mounts(made: Conversion, option: Option) -> None:
 
 
 def _dependency(made: Conversion, option: Option) -> None:
-    take(made, option, "--dependency", option.value)
+    alone = _JOB.fullmatch(option.value.strip())  # Slurm's old form
+    words = f"afterany:{alone[0]}" if alone else option.value
+    take(made, option, "--dependency", words)
     if not made.compat and any(char.isdecimal() for char in option.value):
         made.remarks.append(
             Remark(option.line, f"{option.written}: these are Slurm's numbers; name jobs of dlq")
         )
+
+
+def _array(text: str) -> str:
+    """As it is written, where dlq reads it so: other forms as Slurm reads them."""
+    with suppress(ValueError):
+        parse_array(text)
+        return text
+    return slurm_array(text)
+
+
+def _export(made: Conversion, option: Option) -> None:
+    """A word that begins like no name of a variable exports none; without any it is NONE."""
+    words = export_words(option.value) if option.value.upper() != "NIL" else ()
+    named = [word for word in words if _NAME.match(word)]
+    for word in words:
+        if word not in named:
+            made.remarks.append(Remark(option.line, f"--export: {word!r} names no variable"))
+    take(made, option, "--export", ",".join(named) or "NONE")
 
 
 def _nodelist(made: Conversion, option: Option) -> None:
@@ -179,7 +203,12 @@ def _partition(made: Conversion, option: Option) -> None:
             "sbatch: error: invalid partition specified: (null)",
             "sbatch: error: Batch job submission failed: Invalid partition name specified",
         )
-    take(made, option, "--queue", option.value)
+    queues = {word.strip() for word in option.value.split(",")}
+    if len(queues) > 1:
+        why = "a job waits in one queue here: name one of them"
+        ignore(made, option, why)
+        return
+    take(made, option, "--queue", queues.pop())
 
 
 def _open_mode(value: str) -> str:
@@ -196,10 +225,11 @@ _HANDLERS: Mapping[str, _Handler] = {
     "--gpus-per-node": _same("--gpus-per-node"),
     "--gres": _gres,
     "--mem": _mem,
+    "--array": _same("--array", _array),
     "--time": _same("--time", _time_limit),
     "--chdir": _same("--chdir"),
     "--signal": _signal,
-    "--export": _same("--export", lambda it: "NONE" if it.upper() == "NIL" else it),
+    "--export": _export,
     "--dependency": _dependency,
     "--nodelist": _nodelist,
     "--hold": _switch("--hold"),
@@ -209,7 +239,7 @@ _HANDLERS: Mapping[str, _Handler] = {
     **{
         name: _same(name)
         for name in (
-            "--account", "--array", "--begin", "--constraint", "--deadline", "--exclude",
+            "--account", "--begin", "--constraint", "--deadline", "--exclude",
             "--priority", "--qos", "--time-min",
         )
     },

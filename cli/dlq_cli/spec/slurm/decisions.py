@@ -125,6 +125,8 @@ def decision(name: str, value: str = "") -> OptionDecision:
             return OptionDecision(OptionKind.NO_EFFECT, "srun gives each task its GPU")
         if kind in _BINDS_NOTHING:
             return OptionDecision(OptionKind.NO_EFFECT, _PLACED)
+    if name == "--input" and value in ("/dev/null", "none"):
+        return OptionDecision(OptionKind.NO_EFFECT, "a job has no stdin anyway")
     if name == "--exclusive" and value:
         return OptionDecision(OptionKind.REFUSED, "nodes are shared with all users or none")
     if name == "--distribution" and re.split("[:=,]", value)[0].lower() not in _LAYOUTS:

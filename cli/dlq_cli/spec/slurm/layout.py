@@ -165,7 +165,7 @@ def _cpus_per_task(said: Mapping[str, str]) -> int | None:
 
 def _memory(said: Mapping[str, str], gpus: int, nodes: int, cpus_per_node: int) -> tuple[str, str]:
     """Memory of each node, and of each core of a job without GPUs."""
-    named = [name for name in ("--mem", "--mem-per-cpu", "--mem-per-gpu") if said.get(name)]
+    named = [name for name in ("--mem", "--mem-per-cpu", "--mem-per-gpu") if name in said]
     if len(named) > 1:
         what = "--mem, --mem-per-cpu, and --mem-per-gpu are mutually exclusive."
         raise InvalidRequest(what, field=named[1])
@@ -173,11 +173,8 @@ def _memory(said: Mapping[str, str], gpus: int, nodes: int, cpus_per_node: int) 
         return "", ""
     name = named[0]
     kib = _kib(name, said[name])
-    if not kib:
-        if gpus or name != "--mem":
-            return "", ""
-        why = "0 means all memory of a node: add --exclusive, or ask for cores by -c without --mem"
-        raise CannotLayOut("--mem", why)
+    if not kib:  # of --mem it means all memory of a node: `request` asks for it
+        return "", ""
     if name == "--mem":
         return f"{kib}KiB", ""
     if name == "--mem-per-gpu":
@@ -251,11 +248,13 @@ def _nodes(said: Mapping[str, str]) -> int | None:
     if text is None:
         return named or None
     least, dash, most = text.strip().partition("-")
+    if dash and not least:  # as in Slurm, `-2` is 0-2
+        least = "0"
     numbers = [_node_number(word, text) for word in ((least, most) if dash else (least,))]
     if numbers[-1] < numbers[0]:
         what = f"Maximum node count {numbers[-1]} is less than minimum node count {numbers[0]}"
         raise SlurmSays(f"sbatch: error: {what}", code=255)
-    if not numbers[0]:
+    if not numbers[-1]:
         what = "Batch job submission failed: Node count specification invalid"
         raise InvalidRequest(what, field="--nodes")
     if named > numbers[-1]:
@@ -263,9 +262,7 @@ def _nodes(said: Mapping[str, str]) -> int | None:
         raise SlurmSays(f"sbatch: error: {what}", code=255)
     if named > numbers[0]:
         return named
-    if numbers[-1] > numbers[0] and "--ntasks" not in said:
-        raise CannotLayOut("--nodes", "a range has one task for each node: say how many, by -n")
-    return numbers[0]
+    return max(1, numbers[0])
 
 
 def _node_number(word: str, text: str) -> int:
@@ -273,7 +270,7 @@ def _node_number(word: str, text: str) -> int:
     digits = word[:-1] if scale > 1 else word
     if not _COUNT.fullmatch(digits):
         what = f'"{text[:40]}" is not a valid node count'
-        raise InvalidRequest(what, field="--nodes")
+        raise SlurmSays(f"sbatch: error: {what}", code=255)
     return int(digits) * scale
 
 
@@ -291,8 +288,9 @@ def _kib(name: str, text: str) -> int:
     """Slurm's bare number is MiB."""
     found = _SIZE.fullmatch(text.strip())
     if found is None:
-        raise InvalidRequest(f"Invalid {name} specification", field=name)
-    return int(found[1]) << {"K": 0, "": 10, "M": 10, "G": 20, "T": 30}[found[2].upper()]
+        raise SlurmSays(f"sbatch: error: Invalid {name} specification", code=255)
+    kib = int(found[1]) << {"K": 0, "": 10, "M": 10, "G": 20, "T": 30}[found[2].upper()]
+    return -(-kib // 1024) * 1024  # Slurm rounds up to MiB
 
 
 def _divided(total: int, each: int, option: str, what: str) -> int:

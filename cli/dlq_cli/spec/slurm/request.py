@@ -38,6 +38,10 @@ FEWEST = "Slurm's fewest nodes"
 """The origin of `nodes` where the options do not say it: other numbers will do too."""
 WHOLE = "Slurm's --exclusive"
 """The origin of `nodes` where the job gets all of them."""
+ALL_MEMORY = "Slurm's --mem=0"
+"""The origin of `nodes` where a job without GPUs gets all of their cores for such jobs, as these
+carry the memory.
+"""
 LENIENT_HINT = "--lenient, or DLQ_SLURM_LENIENT=1, submits without it"
 
 # Programs look for these words; the code of the first kind is 255, as Slurm's.
@@ -71,6 +75,13 @@ _SWITCHED: Mapping[str, str] = {
     "--overcommit": "SLURM_OVERCOMMIT",
     "--get-user-env": "SLURM_GET_USER_ENV",
 }
+# Slurm takes a list with one of them in it.
+_MAILS = frozenset(
+    {
+        "NONE", "BEGIN", "END", "FAIL", "REQUEUE", "ALL", "INVALID_DEPEND", "STAGE_OUT",
+        "TIME_LIMIT", "TIME_LIMIT_90", "TIME_LIMIT_80", "TIME_LIMIT_50", "ARRAY_TASKS",
+    }
+)  # fmt: skip
 _NO_HINT = Option("--hint", "", 0, "")
 _MIB: Mapping[str, str] = {
     "--mem": "SLURM_MEM_PER_NODE",
@@ -131,8 +142,6 @@ def _laid_out(made: Conversion, name: str, notes: Notes, *, lenient: bool) -> La
     """
     keys = (*LAYOUT_OPTIONS, NODELIST)
     said = {key: made.last[key].value for key in keys if key in made.last}
-    if _is_exclusive(made) and said.get("--mem", "").rstrip("KMGTB") == "0":
-        del said["--mem"]  # the whole node's, and it is asked for
     while True:
         try:
             layout = task_layout(said)
@@ -143,6 +152,10 @@ def _laid_out(made: Conversion, name: str, notes: Notes, *, lenient: bool) -> La
             del said[error.field]
             notes.append(f"{_place(name, made.last[error.field].line)}: left away: {error.what}")
             continue
+        if layout.nodes and _is_range(said.get("--nodes", "")) and layout.implied:
+            option = made.last["--nodes"]
+            fewest = f"it gets {layout.nodes}, the fewest"
+            notes.append(f"{_place(name, option.line)}: {option.written}: {fewest}")
         if named_nodes(said) > (layout.nodes or 1):
             option = made.last[NODELIST]
             notes.append(f"{_place(name, option.line)}: {option.written}: {AMONG}")
@@ -163,6 +176,8 @@ def _layer_of(layout: TaskLayout, made: Conversion, name: str) -> Layer:
         layer["nodes"] = Given(1, FEWEST)
     if _is_exclusive(made):
         layer["nodes"] = Given(layout.nodes or 1, WHOLE)
+    elif not layout.gpus and _wants_all_memory(made):
+        layer["nodes"] = Given(layout.nodes or 1, ALL_MEMORY)
     if layout.gpus:
         kind = f"{layout.gpu_type}:" if layout.gpu_type else ""
         each = f"{kind}{layout.gpus // (layout.nodes or 1)}"
@@ -181,6 +196,16 @@ def _layer_of(layout: TaskLayout, made: Conversion, name: str) -> Layer:
 def _is_exclusive(made: Conversion) -> bool:
     option = made.last.get(_EXCLUSIVE)
     return option is not None and decision(_EXCLUSIVE, option.value).taken
+
+
+def _wants_all_memory(made: Conversion) -> bool:
+    found = _SIZE.fullmatch(made.last["--mem"].value) if "--mem" in made.last else None
+    return found is not None and not int(found[1])
+
+
+def _is_range(text: str) -> bool:
+    least, dash, most = text.partition("-")
+    return bool(dash) and least != most
 
 
 def _spreads(layout: TaskLayout) -> bool:
@@ -214,6 +239,9 @@ def _settled(layer: Layer, made: Conversion, name: str, notes: Notes, *, lenient
         if not lenient:
             raise _refusal("--qos", qos.written, why)
         notes.append(f"{_place(name, qos.line)}: not taken over: {qos.written}: {why}")
+    mails = made.last.get("--mail-type")
+    if mails is not None and not _MAILS & {word.upper() for word in mails.value.split(",")}:
+        raise SlurmSays("sbatch: error: Invalid --mail-type specification", code=255)
     again = [each for each in made.last if each in ("--requeue", "--no-requeue")]
     if again and again[-1] == "--no-requeue":
         put(layer, "no_requeue", True, "--no-requeue")
@@ -228,7 +256,9 @@ def _told(made: Conversion) -> Layer:
             kib = int(found[1]) << {"K": 0, "": 10, "M": 10, "G": 20, "T": 30}[found[2]]
             values[variable] = str(kib >> 10)
     values |= {_SWITCHED[key]: "1" for key in _SWITCHED if key in made.last}
-    if "SLURM_EXPORT_ENV" in values and values["SLURM_EXPORT_ENV"].partition(",")[0] != "ALL":
+    if values.get("SLURM_EXPORT_ENV", "ALL").upper() == "ALL":
+        values.pop("SLURM_EXPORT_ENV", None)
+    else:
         values["SLURM_GET_USER_ENV"] = "1"
     if "SLURM_PROFILE" in values:
         values["SLURM_PROFILE"] = values["SLURM_PROFILE"].capitalize()

@@ -144,6 +144,9 @@ def _options(text: str, number: int, origin: str) -> Iterator[Option]:
 def _option(word: str, left: list[str], number: int, origin: str) -> Option:
     """Takes its value off `left`. The next word tells whether an unknown option has a value."""
     name, value, written = _split(word, origin)
+    if value and name in SWITCHES and not word.startswith("--"):  # -HQ, -Hn4
+        left.insert(0, f"-{value}")
+        value, written = None, word[:2]
     takes = name not in SWITCHES if name in KNOWN else bool(left) and not left[0].startswith("-")
     if value is None and takes:
         if not left:

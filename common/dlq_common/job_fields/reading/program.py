@@ -15,6 +15,8 @@ from dlq_common.text.names import (
     shown,
 )
 
+# Between commas; as in Slurm a comma in quotes is a part of the value, and the quotes too.
+_EXPORTED = re.compile(r"""(?:[^,"']|"[^"]*"|'[^']*'|["'])+""")
 _SHELL_SYNTAX = re.compile(r"[|&;<>()$`\n]")
 
 
@@ -80,12 +82,16 @@ def read_label(text: str) -> tuple[str, str]:
     return name, value
 
 
+def export_words(text: str) -> tuple[str, ...]:
+    """The parts of `A,B=2,C="3,4"`."""
+    return tuple(word.strip() for word in _EXPORTED.findall(text) if word.strip())
+
+
 def read_export(raw: object) -> tuple[str, ...]:
     """`ALL`, `NONE`, or `A,B=2`: the variables of the submitter's shell that the job gets. Names of
     dlq's own variables are passed over.
     """
-    text = read_text(raw)
-    words = tuple(word.strip() for word in text.split(",") if word.strip())
+    words = export_words(read_text(raw))
     for word in words:
         passed_over = "=" not in word and word.startswith(RESERVED_ENV_PREFIXES)
         if word.upper() not in {"ALL", "NONE"} and not passed_over:

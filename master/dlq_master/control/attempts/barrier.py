@@ -1,19 +1,18 @@
-"""The barrier of a gang: its ranks are made ready, and only when all of them are does any start.
+"""The barrier of a gang: no rank starts before all ranks are ready.
 
-A rank says READY when nothing keeps it from starting, with ports that were free on its node. When
-the last one has said so, the same launches go out again without the barrier, with everybody's
-ports (`reports.py`). So a partial gang never runs, and nobody sits on GPUs for ever waiting for a
-node. A gang whose last node is too late is given up here. Members of a group wait for each other
-at one barrier.
+A rank reports READY, with free ports of its node, when nothing keeps it from starting. After the
+last such report `reports.open_barrier` sends the launches again, without the barrier and with the
+ports of all ranks. So a partial gang never runs. This module gives up gangs with a rank that is not
+ready in time. Members of a group share one barrier.
 
-When an agent restarts, it finds the rank in its journal. It makes the rank ready again when the
-welcome asks for it, and waits, or starts it if the barrier is open by then. When the master
-restarts, phases, ports and the opening are on disk. While the line is silent the barrier stays
-shut. After the opening a silent rank has its hold, like any rank.
+When an agent restarts, its journal has the rank. It prepares the rank again when the welcome asks
+for it, and waits, or starts it if the barrier is open by then. When the master restarts, phases,
+ports and the opening are on disk. While a line is silent the barrier stays shut. After the opening
+a silent rank has its hold, like any rank.
 
-The timeout counts from the first rank that was ready. A silent node is named as late. Its rank has
-not started and cannot any more: only a message that is not sent now could have let it go. So the
-others are released at once, and its GPUs with them.
+The timeout counts from the first ready rank. The rank of a silent node counts as late. It cannot
+start any more, since the message that opens the barrier is not sent. So the GPUs of the gang are
+released at once, with those of the silent node.
 """
 
 from collections.abc import Sequence
@@ -32,7 +31,7 @@ _SILENT = (NodeState.UNREACHABLE, NodeState.DOWN)
 
 
 def watch(turn: Turn) -> None:
-    """Once a second: give up gangs whose last node is too late, and let go of what cannot start."""
+    """Once a second: give up gangs with late ranks, and end ranks that cannot start any more."""
     timeout_s = turn.state.config.jobs.barrier_timeout
     _open_groups(turn)
     for key in sorted(turn.state.attempts.starting):
@@ -47,9 +46,7 @@ def watch(turn: Turn) -> None:
 
 
 def _open_groups(turn: Turn) -> None:
-    """Let groups go whose last unready member has ended, and alone: no report of the others is to
-    come.
-    """
+    """Open the barrier of groups whose last unready member has ended: no report will do it."""
     attempts, jobs = turn.state.cluster.attempts, turn.state.cluster.jobs
     ready: dict[JobId, AttemptKey] = {}
     for key in turn.state.attempts.starting:
@@ -70,7 +67,7 @@ def _first_ready_s(turn: Turn, attempt: Attempt) -> float | None:
 
 
 def _at_work(turn: Turn, attempt: Attempt, rank: int) -> bool:
-    """Its node answers and says what it is about: a pull has a time limit of its own."""
+    """Whether its node still prepares it, such as by a pull, which has its own time limit."""
     told = turn.state.attempts.preparing.get((attempt.key, rank))
     node = turn.state.cluster.nodes[attempt.ranks[rank].node_id]
     return bool(told) and node.state is NodeState.UP
@@ -96,7 +93,7 @@ def _in_words(attempt: Attempt, late: Sequence[int], timeout_s: float) -> str:
 
 
 def _release_unreachable(turn: Turn, key: AttemptKey) -> None:
-    """Of a gang that is being stopped at its barrier, what no stop can reach has not run either."""
+    """End ranks on silent nodes, if their gang is stopped at its barrier: they never ran."""
     attempt = turn.state.cluster.attempts[key]
     if attempt.stop_cause is None or not attempt.at_barrier:
         return

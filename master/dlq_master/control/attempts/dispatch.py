@@ -1,6 +1,6 @@
-"""From intentions to commands: an outbox row, rebuilt with everything its node must know.
+"""Commands for agents: rows of the outbox, completed with all that the node must know.
 
-The answer to an agent's hello names all ranks that shall run on its node, and all that shall end.
+The answer to an agent's hello names all ranks that should run on its node, and all that must end.
 """
 
 from collections import defaultdict
@@ -33,17 +33,17 @@ from dlq_master.model.transitions import StopCause
 from dlq_master.store.batch import Intention
 
 SUSPEND, RESUME = "suspend", "resume"  # kinds of commands
-RESIZE = "resize"  # why a rank is stopped that leaves while the others go on
+RESIZE = "resize"  # the cause of a stop of one rank, while the others go on
 
 
 class Specs(Protocol):
-    """Where launches find what was submitted."""
+    """The stored specs of jobs."""
 
     def spec(self, job_id: JobId) -> bytes | None: ...
 
 
 def launches_for(turn: Turn, node_id: NodeId) -> tuple[Launch, ...]:
-    """For a welcome: all that shall run there. The agent starts what it does not have."""
+    """For a welcome: all ranks that should run there. The agent starts the missing ones."""
     return tuple(
         launch_command(turn.state, turn.archive, attempt, rank, turn.now_s)
         for attempt, rank, found in ranks_on(turn.state.cluster, node_id)
@@ -54,7 +54,7 @@ def launches_for(turn: Turn, node_id: NodeId) -> tuple[Launch, ...]:
 
 
 def stops_for(turn: Turn, node_id: NodeId) -> tuple[Stop, ...]:
-    """For a welcome: all that shall end there, what its hello has shown included."""
+    """For a welcome: all ranks that must end there, also those that the hello has shown."""
     stops = [
         stop_command(turn.state, row, turn.now_s)
         for row in turn.state.attempts.outbox.of_node(node_id)

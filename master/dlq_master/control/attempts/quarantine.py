@@ -1,15 +1,14 @@
-"""Nodes on which jobs fail at once, one after the other: closed before they eat the queue.
+"""Quarantine: a node on which one job after the other fails at once is closed to jobs.
 
-A node is suspected for its own failures. These are jobs that it could not start by a fault of its
-own (dlq_common/start_causes.py). They are also programs that failed soon after their start on a GPU
-with a reported fault of hardware. The end of a user's program, and any fault that users can cause
-on any node, is no sign. Two users with mistakes must not close a node, nor two attackers. A program
-of a user that fails on another node as well does not count. A user whose jobs fail on other nodes
-too counts once.
+Only failures of the node count. These are jobs that it could not start by its own fault
+(dlq_common/start_causes.py). They are also programs that failed soon on a GPU with a reported
+hardware fault. Other ends of programs do not count, nor do faults that users can cause. So neither
+mistakes nor attacks of two users close a node. A program that also fails on another node does not
+count. A user whose jobs fail on other nodes too counts once.
 
-A node may lack a mount, a directory or an image that the others have. Users can make it look so.
-Therefore nodes are compared: it counts only for jobs that run well on another node, once for each
-user. Neither this nor the end of a program counts while another user's jobs run well on the node.
+A node may lack a mount, a directory or an image that other nodes have. Users can fake that. So it
+counts only for jobs that run well on another node, and once for each user. It does not count while
+jobs of another user run well on this node.
 
 The master closes no more than a share of the cluster by itself. A node is released by an operator,
 or by the jobs that it was closed for when they fail elsewhere. When the master restarts, the flag
@@ -36,16 +35,14 @@ _MOST_FAILURES = 1_000  # kept per node; a window holds fewer unless somebody fl
 
 
 class Family(NamedTuple):
-    """Jobs that are likely to fail for the same reason: of one user, with one name or in one
-    array.
-    """
+    """Jobs of one user with one name, or in one array: they probably fail for the same reason."""
 
     user: str
     name: str
 
 
 class Failure(NamedTuple):
-    """An attempt that its node failed: it never started, or ended at once on a GPU that ails."""
+    """An attempt that failed by its node: it never started, or ended at once on an ailing GPU."""
 
     time_s: float
     family: Family
@@ -96,7 +93,7 @@ def charged_for_lacks(
 
 
 def take(turn: Turn, attempt: Attempt, end: on_attempt.AttemptEvent, job: Job) -> None:
-    """An attempt has ended like this: does it speak against its node?"""
+    """Count the end of an attempt against its node, or for it; quarantine the node if due."""
     rules = turn.state.config.health
     if gang.is_reduced(attempt, job) or not rules.quarantine_jobs:
         return

@@ -1,8 +1,7 @@
 """A rank as this master sees it: its role on its node, and its status after a report.
 
-No other module decides the role. It follows from the living attempts alone: their placement, their
-fences, their known ends, and whether they are stopping. Welcomes, commands, reports and heartbeats
-all go by it.
+No other module decides the role. It follows from the live attempts alone: their placement, fences,
+known ends, and stops. Welcomes, commands, reports and heartbeats all use it.
 """
 
 from collections.abc import Iterator
@@ -28,29 +27,29 @@ PHASES = {
 # Its shim killed it, or told it to leave, so its exit is not its own failure.
 _HOLD_EXPIRED = "hold_expired"
 NEVER_STARTED = "never_started"
-# Its node knows another attempt by this name, from after the backup that was restored here.
+# Its node has a newer attempt of this name than the backup that was restored here.
 OTHERS = "fence_mismatch"
 
 
 class RankRole(Enum):
     """The role of a rank on that node."""
 
-    RUNS = "runs"  # it shall run there
-    LEAVES = "leaves"  # its attempt is on its way out
-    GONE = "gone"  # of a living attempt, and it has ended there
-    STRAY = "stray"  # lost, ended, or placed elsewhere since: it runs for nobody and must end
-    ORPHAN = "orphan"  # of a job that this database does not know: an operator decides
+    RUNS = "runs"  # it should run there
+    LEAVES = "leaves"  # its attempt is stopping
+    GONE = "gone"  # its attempt is live, and the rank has ended there
+    STRAY = "stray"  # it was lost, or its attempt ended or is elsewhere: it must be stopped
+    ORPHAN = "orphan"  # its job is not in this database: an operator decides
 
     @property
     def ours(self) -> bool:
-        """A living attempt has, or had, it there."""
+        """Whether a live attempt has placed it there."""
         return self in (RankRole.RUNS, RankRole.LEAVES, RankRole.GONE)
 
 
 def role_of(
     cluster: Cluster, node_id: NodeId, key: AttemptKey, epoch: int, rank: int
 ) -> RankRole | None:
-    """The rank that a living attempt has placed there; None: no living one has placed it there.
+    """The role of a rank that a live attempt has placed there; None: no live attempt has.
 
     `epoch` and `key` are the fence of its launch.
     """
@@ -67,7 +66,7 @@ def role_of(
 
 
 def ranks_on(cluster: Cluster, node_id: NodeId) -> Iterator[tuple[Attempt, int, RankRole]]:
-    """Every rank that a living attempt has on the node and that is not known to have ended."""
+    """The ranks of live attempts on the node that are not known to have ended."""
     for key in cluster.attempts_on(node_id):
         attempt = cluster.attempts[key]
         for rank in range(len(attempt.ranks)):
@@ -77,7 +76,7 @@ def ranks_on(cluster: Cluster, node_id: NodeId) -> Iterator[tuple[Attempt, int, 
 
 
 def standing(turn: Turn, node_id: NodeId, key: AttemptKey, epoch: int, rank: int) -> RankRole:
-    """Judges a rank that a node reports, whether or not a living attempt knows it."""
+    """The role of a rank that a node reports, also of one that no live attempt has."""
     placed = role_of(turn.state.cluster, node_id, key, epoch, rank)
     if placed is not None:
         return placed
@@ -85,11 +84,11 @@ def standing(turn: Turn, node_id: NodeId, key: AttemptKey, epoch: int, rank: int
 
 
 def status_of(before: RankStatus, report: ReportedRank, now_s: float) -> RankStatus:
-    """The rank after a report, if `before` is what was known of it."""
+    """The status of a rank after a report. `before`: its status until then."""
     phase = PHASES[report.phase]
     vanished = report.phase is ReportedPhase.ABSENT and before.phase is not RankPhase.ASSIGNED
     failed_start = report.phase is ReportedPhase.START_FAILED
-    # Its shim was killed too (the host went down, say): it has ended, and nobody saw how.
+    # The shim was killed too, perhaps with its host: the rank has ended, and its result is unknown.
     untold = (
         report.phase is ReportedPhase.EXITED
         and report.exit_code is None
@@ -137,7 +136,7 @@ def status_of(before: RankStatus, report: ReportedRank, now_s: float) -> RankSta
 
 
 def _noticed(report: ReportedRank) -> bool | None:
-    """Whether it was told to leave before its end; None: it has not ended, or nobody knows."""
+    """Whether it had notice before its end; None: it has not ended, or that is unknown."""
     if PHASES[report.phase] is not RankPhase.EXITED:
         return None
     return True if report.noticed else False if report.unnoticed else None

@@ -1,12 +1,12 @@
 """Reports of nodes about ranks, and their consequences: the only place where attempts end.
 
 A report counts if its fence is the one stored at the placement and it comes from the node of that
-rank. Any other report is acknowledged, so that it does not come for ever, and changes nothing. A
-rank that it shows running and that nobody wants is told to stop.
+rank. Any other report changes nothing. It is acknowledged, so that it is not sent again. If it
+shows a running rank that should not run, the rank is stopped.
 
-A rank whose node was silent is judged by when it ended, not by when it was heard. While its attempt
-lives, another rank may come to be the one that failed first. A rank may be lost when its attempt
-ends. A later report of its end is written down beside the others. Attempt and job stay as they are.
+A rank whose node was silent counts as ended when it ended, not when its report came. So the rank
+that failed first may turn out to be another one while the attempt is live. A rank may be lost when
+its attempt ends. A later report of its end is stored, but changes neither attempt nor job.
 """
 
 from collections.abc import Iterable
@@ -37,25 +37,25 @@ from dlq_master.store.batch import Intention
 
 
 def take(turn: Turn, node_id: NodeId, reports: Iterable[ReportedRank]) -> int:
-    """Let reports of a node take effect, in order; return the highest sequence among them."""
+    """Apply the reports of a node in order; return their highest sequence, to be acknowledged."""
     highest = 0
     for report in reports:
         highest = max(highest, report.sequence)
         found = standing(turn, node_id, report.key, report.epoch, report.node_rank)
         turn.state.nodes.note_clinging(node_id, report, found)
-        if found.ours and _disowned(turn, node_id, report):
+        if found.ours and _is_unaccounted(turn, node_id, report):
             continue
         if found.ours:
-            _take_one(turn, node_id, turn.state.cluster.attempts[report.key], report)
+            _apply_report(turn, node_id, turn.state.cluster.attempts[report.key], report)
         else:
-            _turn_away(turn, node_id, report, found)
+            _reject_report(turn, node_id, report, found)
         _note_preparing(turn, node_id, report)
     return highest
 
 
 def lose(turn: Turn, key: AttemptKey, *, actor: str, cause: str, node_id: NodeId) -> None:
-    """The ranks of an attempt on this node are gone for ever; the rest of the gang is ended. Whom
-    an operator gave up has not failed.
+    """Mark the attempt's ranks on this node as lost, which ends the rest of the gang. Ranks that
+    an operator gave up do not count as failed.
     """
     turn.note(
         "rank_lost",
@@ -73,11 +73,11 @@ def lose(turn: Turn, key: AttemptKey, *, actor: str, cause: str, node_id: NodeId
     )
     for rank, status in enumerate(turn.state.cluster.attempts[key].ranks):
         if status.node_id == node_id and not status.gone:
-            _gather(turn, key, rank, lost, actor)
+            _set_status(turn, key, rank, lost, actor)
 
 
 def fail_start(turn: Turn, launch: Intention, why: str) -> None:
-    """A node will never take this launch: the rank could not be started."""
+    """Mark a rank as failed to start: its node refuses the launch for good."""
     attempt = turn.state.cluster.attempts.get(launch.key)
     if attempt is None or attempt.epoch != launch.epoch or attempt.ranks[launch.node_rank].gone:
         return
@@ -89,18 +89,18 @@ def fail_start(turn: Turn, launch: Intention, why: str) -> None:
         start_cause=StartCause.OTHER_ATTEMPT,
         given_up=why == OTHERS,
     )
-    _gather(turn, launch.key, launch.node_rank, failed, f"node:{launch.node_id}")
+    _set_status(turn, launch.key, launch.node_rank, failed, f"node:{launch.node_id}")
 
 
 def settle_return(turn: Turn, key: AttemptKey) -> None:
-    """All nodes of an UNKNOWN attempt answer again: it goes back to what its ranks say it is."""
+    """Return an UNKNOWN attempt to the state of its ranks: all its nodes answer again."""
     turn.step_attempt(key, gang.returned(turn.state.cluster.attempts[key]), actor="master")
     open_barrier(turn, key)
     suspensions.heard(turn, key)
 
 
 def never_ran(turn: Turn, key: AttemptKey, rank: int, why: str) -> None:
-    """A rank that nobody has let go, on a node that does not answer: it will not start any more."""
+    """Mark a rank as failed to start: its node is silent, and it still waits at the barrier."""
     node_id = turn.state.cluster.attempts[key].ranks[rank].node_id
     gone = RankStatus(
         node_id,
@@ -109,12 +109,12 @@ def never_ran(turn: Turn, key: AttemptKey, rank: int, why: str) -> None:
         start_error=why,
         start_cause=StartCause.BARRIER,
     )
-    _gather(turn, key, rank, gone, "master")
+    _set_status(turn, key, rank, gone, "master")
 
 
 def open_barrier(turn: Turn, key: AttemptKey) -> None:
-    """Let the ranks of a gang go once all of them are ready: the same launches again, without the
-    barrier and with everybody's ports. The gangs of a group go at one instant.
+    """Start the ranks of a gang once all are ready: send the launches again, without the barrier
+    and with the ports of all ranks. The gangs of a group start together.
     """
     attempt = turn.state.cluster.attempts.get(key)
     if attempt is None or not gang.all_ready(attempt):
@@ -125,12 +125,12 @@ def open_barrier(turn: Turn, key: AttemptKey) -> None:
     if attempt.together and any(rank.gone for one in ready for rank in one.ranks):
         whole = False
     for one in ready if whole else ():
-        _let_go(turn, one)
+        _release_ranks(turn, one)
 
 
-def _disowned(turn: Turn, node_id: NodeId, report: ReportedRank) -> bool:
-    """An agent without its records cannot know that nothing of a rank runs. Any other word on it
-    ends the doubt.
+def _is_unaccounted(turn: Turn, node_id: NodeId, report: ReportedRank) -> bool:
+    """Whether to ignore the report: an agent that lost its records says that a rank is absent, and
+    cannot know. Any other report about the rank ends the doubt.
     """
     waiting, it = turn.state.nodes.unaccounted.get(node_id, {}), (report.key, report.node_rank)
     if it in waiting and report.phase is not ReportedPhase.ABSENT:
@@ -139,8 +139,8 @@ def _disowned(turn: Turn, node_id: NodeId, report: ReportedRank) -> bool:
 
 
 def _note_preparing(turn: Turn, node_id: NodeId, report: ReportedRank) -> None:
-    """The work of a node before a rank can start, such as pulling an image: reported once in its
-    own words.
+    """Note the work of a node before a rank can start, such as pulling an image; once for each
+    text.
     """
     said, rank = turn.state.attempts.preparing, (report.key, report.node_rank)
     if report.phase is not ReportedPhase.PREPARING or not _lives(turn, node_id, report):
@@ -163,19 +163,19 @@ def _lives(turn: Turn, node_id: NodeId, report: ReportedRank) -> bool:
     return found in (RankRole.RUNS, RankRole.LEAVES)
 
 
-def _turn_away(turn: Turn, node_id: NodeId, report: ReportedRank, found: RankRole) -> None:
-    """A stray: ended here, or placed elsewhere since. It runs for nobody."""
+def _reject_report(turn: Turn, node_id: NodeId, report: ReportedRank, found: RankRole) -> None:
+    """Handle a report of a rank that no live attempt has on this node: stop it if it runs."""
     strays = turn.state.nodes.unowned.setdefault(node_id, {})
     if PHASES[report.phase] is RankPhase.EXITED:
         strays.pop((report.key, report.node_rank), None)
-        _take_late(turn, node_id, report)
-        _drop_intentions(turn, report.key, report.node_rank, node_id)
+        _record_late_end(turn, node_id, report)
+        _drop_commands(turn, report.key, report.node_rank, node_id)
         return
     seen = (report.key, report.node_rank) in strays
     strays[report.key, report.node_rank] = report.gpu_indexes
     if found is RankRole.ORPHAN:
-        # Not of this database (a restored backup): an operator decides, it is left alone.
-        turn.never_again(report.key.job_id)
+        # An unknown job, perhaps newer than a restored backup: an operator decides about it.
+        turn.skip_job_id(report.key.job_id)
         if not seen:
             rank = str(report.key)
             turn.note("orphan_seen", node_id=node_id, actor=f"node:{node_id}", rank=rank)
@@ -185,7 +185,7 @@ def _turn_away(turn: Turn, node_id: NodeId, report: ReportedRank, found: RankRol
     )
 
 
-def _take_one(turn: Turn, node_id: NodeId, attempt: Attempt, report: ReportedRank) -> None:
+def _apply_report(turn: Turn, node_id: NodeId, attempt: Attempt, report: ReportedRank) -> None:
     key = attempt.key
     actor = f"node:{node_id}"
     if report.checkpoint is not None:
@@ -193,9 +193,9 @@ def _take_one(turn: Turn, node_id: NodeId, attempt: Attempt, report: ReportedRan
     before = attempt.ranks[report.node_rank]
     status = status_of(before, report, turn.now_s)
     if not attempt.at_barrier and (before.ports or len(attempt.ranks) > 1):
-        status = status._replace(ports=before.ports)  # the others know them
+        status = status._replace(ports=before.ports)  # the other ranks use these
     if status.gone and not before.gone:
-        _drop_intentions(turn, key, report.node_rank, node_id)
+        _drop_commands(turn, key, report.node_rank, node_id)
         turn.note(
             "rank_exited",
             key=key,
@@ -208,16 +208,16 @@ def _take_one(turn: Turn, node_id: NodeId, attempt: Attempt, report: ReportedRan
         )
         never_ran = report.ended_by == NEVER_STARTED and report.exit_code is None
         if not status.start_error and not status.lost and not never_ran:
-            # It ran, although we may never have been told so.
+            # It ran, even if no report said so.
             running = RankStatus(node_id, phase=RankPhase.RUNNING)
-            _gather(turn, key, report.node_rank, running, actor)
-    _gather(turn, key, report.node_rank, status, actor)
+            _set_status(turn, key, report.node_rank, running, actor)
+    _set_status(turn, key, report.node_rank, status, actor)
     if (status.workers_done, status.gone) != (before.workers_done, before.gone):
         _end_servers(turn, key)
 
 
-def _gather(turn: Turn, key: AttemptKey, rank: int, status: RankStatus, actor: str) -> None:
-    """Everything that follows from one rank's new phase."""
+def _set_status(turn: Turn, key: AttemptKey, rank: int, status: RankStatus, actor: str) -> None:
+    """Store the new status of one rank, and carry out all that follows for its gang and job."""
     before = turn.state.cluster.attempts[key]
     known = before.ranks[rank]
     if known.joining or known.leaving or known.joined:
@@ -226,7 +226,7 @@ def _gather(turn: Turn, key: AttemptKey, rank: int, status: RankStatus, actor: s
     if attempt is before:
         return
     turn.put_attempt(attempt)
-    _note_first(turn, before, attempt)
+    _note_first_failure(turn, before, attempt)
     if status.gone:
         _drop_launches(turn, key, rank)
     if (event := gang.progress(attempt)) is not None:
@@ -236,7 +236,7 @@ def _gather(turn: Turn, key: AttemptKey, rank: int, status: RankStatus, actor: s
     if attempt.moves:
         suspensions.heard(turn, key)
     if live_resizes.settle(turn, key):
-        _come_back(turn, key)
+        _return_if_heard(turn, key)
     attempt = turn.state.cluster.attempts[key]
     if gang.over(attempt):
         rules = turn.job(key.job_id).rules
@@ -246,8 +246,8 @@ def _gather(turn: Turn, key: AttemptKey, rank: int, status: RankStatus, actor: s
         quarantine.take(turn, attempt, end, turn.job(key.job_id))
 
 
-def _come_back(turn: Turn, key: AttemptKey) -> None:
-    """A job that was UNKNOWN for a node on which it has no GPUs any more is so no longer."""
+def _return_if_heard(turn: Turn, key: AttemptKey) -> None:
+    """Return an UNKNOWN attempt whose silent node is not part of it any more."""
     attempt, nodes = turn.state.cluster.attempts[key], turn.state.cluster.nodes
     states = {nodes[name].state for name in attempt.place.node_ids}
     if turn.state.nodes.is_unaccounted(attempt):
@@ -257,7 +257,7 @@ def _come_back(turn: Turn, key: AttemptKey) -> None:
 
 
 def _stop_the_rest(turn: Turn, key: AttemptKey, actor: str) -> None:
-    """The state of one rank may end all ranks."""
+    """Stop all ranks if the status of one requires it."""
     attempt = turn.state.cluster.attempts[key]
     if gang.silenced(attempt):
         turn.stop(key, StopCause.HOLD_EXPIRED, grace_s=0.0, actor=actor)
@@ -270,7 +270,7 @@ def _stop_the_rest(turn: Turn, key: AttemptKey, actor: str) -> None:
 
 
 def _end_servers(turn: Turn, key: AttemptKey) -> None:
-    """All workers are done, so the ranks that still run serve nobody, and a stop ends them well."""
+    """Send TERM to the remaining ranks (servers) once all workers are done: that is a good end."""
     attempt = turn.state.cluster.attempts.get(key)
     if attempt is None or attempt.stop_cause is not None or not gang.workers_done(attempt):
         return
@@ -280,17 +280,17 @@ def _end_servers(turn: Turn, key: AttemptKey) -> None:
 
 
 def _drop_launches(turn: Turn, key: AttemptKey, rank: int) -> None:
-    """Nobody shall start what is gone; its stops stay, lest a rank that was lost still runs."""
+    """Drop launches of a rank that is gone. Its stops stay: a lost rank may still run."""
     for row in turn.state.attempts.outbox.of_rank(key, rank):
         if row.kind == "launch":
             turn.delivered(row.sequence)
 
 
 def _promote(turn: Turn, key: AttemptKey, report: ReportedRank, found: ReportedCheckpoint) -> None:
-    """A committed checkpoint of the fenced attempt becomes what the next attempt resumes from.
+    """Make a committed checkpoint the one that the next attempt resumes from.
 
-    All ranks of a gang see it, and any may say so first; how long it took only those know that
-    save.
+    Every rank of a gang may report it, and the first report counts. Only a rank that saved reports
+    how long that took.
     """
     checkpoint = Checkpoint(
         found.path, found.step, turn.now_s - found.age_s, key.number, report.save_s
@@ -310,15 +310,15 @@ def _promote(turn: Turn, key: AttemptKey, report: ReportedRank, found: ReportedC
         turn.step_job(key.job_id, saved, actor=actor)
 
 
-def _drop_intentions(turn: Turn, key: AttemptKey, rank: int, node_id: NodeId) -> None:
-    """Commands for a rank that is gone are pointless."""
+def _drop_commands(turn: Turn, key: AttemptKey, rank: int, node_id: NodeId) -> None:
+    """Drop all commands for a rank that is gone from this node."""
     for row in turn.state.attempts.outbox.of_rank(key, rank):
         if row.node_id == node_id:
             turn.delivered(row.sequence)
 
 
-def _note_first(turn: Turn, before: Attempt, after: Attempt) -> None:
-    """Say so if it has become known that another rank failed before the one that was named."""
+def _note_first_failure(turn: Turn, before: Attempt, after: Attempt) -> None:
+    """Note that another rank failed before the one that was named first."""
     was, now = before.first_failed_rank, after.first_failed_rank
     if was is None or now is None or was == now:
         return
@@ -334,8 +334,8 @@ def _note_first(turn: Turn, before: Attempt, after: Attempt) -> None:
     )
 
 
-def _take_late(turn: Turn, node_id: NodeId, report: ReportedRank) -> None:
-    """How a rank ended that was lost with its attempt: told once, since then it is lost no more."""
+def _record_late_end(turn: Turn, node_id: NodeId, report: ReportedRank) -> None:
+    """Store the end of a rank that was lost when its attempt ended; only the first such report."""
     past = turn.archive.attempts(report.key.job_id)
     attempt = next((it for it in past if it.key == report.key and not it.live), None)
     rank = report.node_rank
@@ -359,18 +359,19 @@ def _take_late(turn: Turn, node_id: NodeId, report: ReportedRank) -> None:
         exit_code=status.exit_code,
         signal=status.signal,
     )
-    _note_first(turn, attempt, after)
+    _note_first_failure(turn, attempt, after)
 
 
 def gangs_beside(turn: Turn, key: AttemptKey) -> list[Attempt | None]:
-    """The live attempts of all members of its group that have not ended; None: one has none."""
+    """The live attempt of each member of the group that has not ended; None: it has none."""
     cluster = turn.state.cluster
     group = cluster.jobs[key.job_id].group
     members = () if group is None else cluster.groups.get(group.array_id, ())
     return [cluster.live_attempt(cluster.jobs[job_id]) for job_id in members]
 
 
-def _let_go(turn: Turn, attempt: Attempt) -> None:
+def _release_ranks(turn: Turn, attempt: Attempt) -> None:
+    """Launch the ranks of a gang without the barrier."""
     key = attempt.key
     ports = attempt.ranks[0].ports
     port = ports[0] if ports else attempt.master_port

@@ -1,4 +1,4 @@
-"""Stops and resizes become commands: the ranks to stop, and the time at which they save."""
+"""Turns stops, resizes and suspensions into commands, and says when the ranks save."""
 
 from typing import TypeGuard
 
@@ -47,9 +47,7 @@ def _tell_to_stop(turn: Turn, one: Happened) -> None:
 
 
 def _tell_to_resize(turn: Turn, one: Happened) -> None:
-    """Joining ranks are launched, leaving ranks are stopped as for a boundary; the others hear
-    nothing.
-    """
+    """Launch joining ranks, and stop leaving ranks. The other ranks get no command."""
     attempt = _attempt(turn, one)
     resize = attempt.resize
     assert resize is not None
@@ -67,8 +65,8 @@ def _tell_to_resize(turn: Turn, one: Happened) -> None:
 
 
 def _tell_to_move(turn: Turn, one: Happened) -> None:
-    """All ranks get the order. Some have carried it out already, and only answer. An older order
-    that waits for a silent node is not needed any more.
+    """Order all ranks to leave their GPUs, or to come back. A rank that has done so only answers.
+    The order replaces an older one that still waits for a silent node.
     """
     attempt = _attempt(turn, one)
     turn.state.attempts.suspended.add(attempt.key)
@@ -89,9 +87,7 @@ def _attempt(turn: Turn, one: Happened) -> Attempt:
 
 
 def _delay_s(turn: Turn, one: Happened) -> float:
-    """A job that stops at a boundary waits for the last moment to save; any other stop is told at
-    once.
-    """
+    """A job that stops at a boundary saves as late as possible. Other stops are told at once."""
     if not _at_boundary(one.change) or one.job_id is None:
         return 0.0
     wave = turn.saving // max(1, turn.state.config.jobs.concurrent_saves)
@@ -101,7 +97,7 @@ def _delay_s(turn: Turn, one: Happened) -> float:
 
 
 def _count_lapses(turn: Turn, happened: list[Happened]) -> None:
-    """Count the jobs that are to save, beside those that save already."""
+    """Count the jobs that save already, and the waves that the lapses of this turn make."""
     lapsing = sum(
         _at_boundary(one.change) and isinstance(one.event, StopRequested) for one in happened
     )
@@ -114,21 +110,19 @@ def _count_lapses(turn: Turn, happened: list[Happened]) -> None:
 
 
 def _at_boundary(change: Change | None) -> TypeGuard[Lapse | Resize]:
-    """Whether the change stops a job at the end of its term, of which it is told early. A reclaim
-    does not wait.
-    """
+    """Whether the change stops a job at the end of its term. A reclaim does not wait for that."""
     if isinstance(change, Resize):
         return change.reason.code is ReasonCode.RESIZED
     return isinstance(change, Lapse)
 
 
 def delay_s(left_s: float, saves: tuple[float, ...], *, wave: int, waves: int) -> float:
-    """How long the node waits before the notice, `left_s` before the boundary.
+    """Seconds until the notice, if the boundary is in `left_s`.
 
-    A lapse is decided ahead of its boundary. A job whose saves have been observed goes on until it
-    is just in time; one that never saved is told at once. Lapses come in waves, so that a boundary
-    does not drown the file system. The last of `waves` is just in time, and those before it
-    earlier. Only waves that do not fit before the boundary go beyond it.
+    A lapse is decided ahead of its boundary. A job whose saves were measured gets its notice just
+    in time. A job that never saved gets it at once. Saves come in waves, so that a boundary does
+    not overload the file system. The last of `waves` is just in time, the others are earlier. Waves
+    that do not fit before the boundary end after it.
     """
     if not saves:
         return float(wave)

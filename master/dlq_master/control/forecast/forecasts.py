@@ -1,10 +1,10 @@
 """When waiting jobs will start: asked of the twin in the background, published when it answers.
 
-The twin looks at the queue while people look at waiting jobs. After `IDLE_S` without any it leaves,
-and the next look at a waiting job, or a question, starts another one. Only a request about one job
-waits for it. Its forecasts are stored nowhere, but for the first ranges that later starts are
-compared with (control/forecast/accuracy.py). Without a forecast there is no estimate yet, and that
-is no error. The agents have no part in it, and a silent node is taken to come back.
+The twin forecasts while users look at waiting jobs. After `IDLE_S` without any it ends, and the
+next look or question starts another one. Only a question about one job waits for its answer.
+Forecasts are not stored, except the first range of each job, with which its real start is compared
+(control/forecast/accuracy.py). Without a forecast a job has no estimate; that is no error. Agents
+have no part in it. A silent node counts as coming back.
 """
 
 import asyncio
@@ -32,35 +32,34 @@ from dlq_master.store.batch import Batch
 from dlq_master.store.stored_tables import FORESEEN
 
 _log = get_logger("master.forecasts")
-PAST_KEPT = 2_000  # jobs that are over, from which run times are told
-RECENT_KEPT = 500  # jobs that were submitted last: such ones will come
-# An estimate that is older is shown no more: its twin does not answer.
+PAST_KEPT = 2_000  # ended jobs from which run times are estimated
+RECENT_KEPT = 500  # newest jobs: the twin expects more like these
+# The age at which a forecast is not shown any more: its twin does not answer.
 STALE_S = 900.0
-# Jobs age while nothing happens: so often the twin looks again all the same.
+# The time after which the twin forecasts again although nothing has changed: jobs age.
 UNCHANGED_S = 300.0
-# The twin leaves when nobody has looked at a waiting job, or asked, for so long.
+# The twin ends after this time without a look at a waiting job, or a question.
 IDLE_S = 600.0
-# The answer to a submission is no look at the job.
+# A read this soon after the submission is its answer, and no look at a waiting job.
 NEW_S = 1.0
-# A question about one job looks at a state that is at most so old.
+# The greatest age of the state for a question about one job.
 FRESH_S = 60.0
-# The patience with a twin that works: so many times the CPU time that it may take, and as much at
-# least.
+# The time-out of a forecast: a multiple of its CPU budget, and at least so many seconds.
 _PATIENCE, _LEAST_PATIENCE_S = 20.0, 60.0
-# So many people may ask at a time; each takes seconds.
+# Questions at a time; each takes seconds.
 MOST_QUESTIONS = 8
-# A job that nobody has submitted needs a number that no other has.
+# The id of a job that was not submitted.
 NOT_SUBMITTED = JobId(1 << 62)
 
 Answer = TypeVar("Answer")
 
 
 class Unknown(Exception):
-    """There is no estimate, and why."""
+    """There is no estimate; the text says why."""
 
 
 class ForecastKeeper:
-    """The last forecasts of the twin, and their accuracy. Touched in the loop's thread only."""
+    """The last forecast of the twin, and its accuracy. For the loop's thread only."""
 
     def __init__(
         self,
@@ -70,7 +69,7 @@ class ForecastKeeper:
         clock: Clock,
         past: Callable[[], Awaitable[Iterable[Job]]] | None = None,
     ) -> None:
-        """`past`: reads the jobs that ended last, the oldest first; for the first look."""
+        """`past`: reads the newest ended jobs, the oldest first, before the first forecast."""
         self._state = state
         self._config = config
         self._twin = twin
@@ -80,12 +79,12 @@ class ForecastKeeper:
         self._looking = asyncio.Lock()
         self._asking = asyncio.Lock()
         self._questions = 0  # of people, under way
-        self._in_vain = False  # the last look
-        self._wanted = asyncio.Event()  # people look at jobs that wait
-        self._wanted_s = -math.inf  # when they did last
+        self._in_vain = False  # whether the last forecast failed
+        self._wanted = asyncio.Event()  # users look at waiting jobs
+        self._wanted_s = -math.inf  # the last such look
         self._changed = asyncio.Event()
         self._changed.set()
-        self._looked_s = -math.inf  # when the twin was given the state that it has
+        self._looked_s = -math.inf  # the time of the state that the twin has
         self._looked_cpu_s = 0.0  # and the CPU time that it took
         self._changes = self._looked_changes = 0  # turns that changed something, now and then
         self._read_past = past
@@ -98,7 +97,7 @@ class ForecastKeeper:
     # --- what others tell -----------------------------------------------------------------------
 
     def committed(self, batch: Batch) -> None:
-        """A turn is on disk. O(changed jobs); renewals of leases change nothing here."""
+        """Take in a committed turn, in O(changed jobs). Renewals of leases change nothing here."""
         if not (batch.jobs or batch.nodes or batch.forgotten_nodes):
             return
         self._changed.set()
@@ -116,13 +115,13 @@ class ForecastKeeper:
             )
 
     def _submitted(self, jobs: Iterable[Job]) -> None:
-        """Keep those that are new."""
+        """Add new jobs to the recent ones."""
         newest = self._recent[-1].job_id if self._recent else 0
         new = (job for job in jobs if job.job_id > newest)
         self._recent.extend(sorted(new, key=lambda job: job.job_id))
 
     def remember(self, jobs: Iterable[Job]) -> None:
-        """Jobs that are over, the oldest first: how long others run is told from them."""
+        """Add ended jobs, the oldest first, to the past runs."""
         for job in jobs:
             run_s = job.worked_s or job.total_executed_s
             if run_s > 0.0:
@@ -132,9 +131,7 @@ class ForecastKeeper:
     # --- what others ask ------------------------------------------------------------------------
 
     def start(self, job: Job) -> Range | None:
-        """When a job that waits will probably start (again); None: nobody knows, or it does not
-        wait.
-        """
+        """The likely start of a waiting job; None: there is no forecast, or it does not wait."""
         if not _may_wait(job):
             return None
         latest, now_s = self.latest, self._clock.now_s()
@@ -148,7 +145,7 @@ class ForecastKeeper:
         return Range(*(max(now_s, at_s) for at_s in range_))
 
     def source(self, now_s: float) -> object:
-        """While it is the same object, `start` changes only as foreseen times come."""
+        """A value that is replaced with each new forecast."""
         latest = self.latest
         return None if latest is None or now_s - latest.at_s > STALE_S else latest
 
@@ -157,18 +154,18 @@ class ForecastKeeper:
         self._wanted.set()
 
     def quality(self) -> Quality:
-        """How far first estimates were off."""
+        """The accuracy of first estimates."""
         return self._state.forecast.accuracy.quality()
 
     async def estimate(self, job: Job, patience_s: float) -> StartEstimate:
-        """Of one job, whether it is there or not. Raises Unknown."""
+        """Forecast one job, submitted or not. Raises Unknown."""
         cpu_s = min(self._config.cpu_seconds, patience_s / 2.0)
         number = next(self._numbers)
         content = await self._asked(number, questions.ask(number, job, cpu_s), patience_s)
         return await self._believed(read_estimate, content)
 
     async def what_if(self, changes: Changes, patience_s: float) -> Compared:
-        """All that wait, as things are and as they would be. Raises Unknown."""
+        """Forecast all waiting jobs, without and with the changes. Raises Unknown."""
         cpu_s = min(2.0 * self._config.cpu_seconds, patience_s / 2.0)
         number = next(self._numbers)
         content = await self._asked(number, questions.what_if(number, changes, cpu_s), patience_s)
@@ -177,9 +174,7 @@ class ForecastKeeper:
     # --- the twin -------------------------------------------------------------------------------
 
     async def run(self) -> None:
-        """While people look at waiting jobs: look again whenever something has changed, at most so
-        often, and within its share of a core.
-        """
+        """While users look at waiting jobs: forecast after changes, within the share of a core."""
         while self._config.enabled:
             await self._wanted.wait()
             if self._clock.now_s() - self._wanted_s > IDLE_S:
@@ -192,7 +187,7 @@ class ForecastKeeper:
             await asyncio.sleep(self._rest_s(cpu_s))
 
     async def rest(self) -> None:
-        """Nobody wants to know: the twin leaves, until somebody does."""
+        """End the twin, unless a user has asked meanwhile."""
         async with self._looking, self._asking:
             if self._clock.now_s() - self._wanted_s <= IDLE_S:
                 return  # somebody has asked meanwhile
@@ -202,9 +197,7 @@ class ForecastKeeper:
             await self._twin.leave()
 
     async def refresh(self) -> float:
-        """Look at everybody once; returns the CPU time that it took. Never raises for the twin's
-        sake.
-        """
+        """Forecast all waiting jobs; returns the CPU time. Failures of the twin raise nothing."""
         async with self._looking:
             self._changed.clear()
             now_s = self._clock.now_s()
@@ -224,7 +217,7 @@ class ForecastKeeper:
             return forecast.cpu_s
 
     def _missed(self, error: Exception) -> None:
-        """There is no forecast."""
+        """Note a failed forecast."""
         known = isinstance(error, Unknown | TwinGone)
         if not self._in_vain:
             _log.warning("nothing_foreseen", why=str(error), exc_info=None if known else error)
@@ -262,9 +255,7 @@ class ForecastKeeper:
             self._past.extend(since)
 
     async def _asked(self, number: int, question: bytes, patience_s: float) -> Mapping[str, Any]:
-        """The answer to a question about the state that the twin has; it is given one first if that
-        is old.
-        """
+        """The answer to a question. If the twin's state is old, it gets a new one first."""
         if not self._config.enabled:
             raise Unknown("this master foresees nothing: [twin] enabled is false")
         if self._health.failing:
@@ -293,22 +284,22 @@ class ForecastKeeper:
                 await self._look(self._clock.now_s())
 
     def _is_old(self) -> bool:
-        """Whether a question needs another look. Jobs that have come meanwhile are in the way of
-        the next one; the twin's share of a core bounds such looks.
+        """Whether the twin's state is too old for a question: beyond FRESH_S, or changed and old
+        enough for its share of a core.
         """
         age_s = self._clock.now_s() - self._looked_s
         changed = self._changes > self._looked_changes
         return age_s > FRESH_S or (changed and age_s > self._rest_s(self._looked_cpu_s))
 
     def _rest_s(self, cpu_s: float) -> float:
-        """From one look, which took so much CPU time, to the next."""
+        """Seconds from a forecast that took `cpu_s` to the next."""
         return max(float(self._config.refresh_every), cpu_s / self._config.cpu_share)
 
     async def _believed(
         self, read: Callable[[Mapping[str, Any]], Answer], content: Mapping[str, Any]
     ) -> Answer:
-        """The answer, read. A twin that says nonsense is ended; one that knows nothing is given a
-        state again.
+        """Read an answer. A twin with a malformed answer is restarted; one without a state gets a
+        new one.
         """
         if "none" in content:
             self._looked_s = -math.inf

@@ -1,7 +1,7 @@
-"""Lets jobs in, and holds them back: the decisions of the gates become events of the jobs.
+"""Makes jobs eligible, and blocks them: dependencies, begin times, array limits, back-offs.
 
-`settle` runs in every turn before the plan. So a plan never sees a job that may not wait, and the
-ends of a turn let others in at once.
+`settle` runs in every turn before the plan. So a plan never sees a blocked job, and an end of a job
+makes its dependents eligible in the same turn. `gates` keeps the indexes.
 """
 
 from heapq import heappop, heappush
@@ -17,7 +17,7 @@ MASTER = "master"
 
 
 def settle(turn: Turn) -> None:
-    """Look at everything that has moved or whose time has come, until nothing follows any more."""
+    """Judge all jobs that changed, or whose time has come, until no further change follows."""
     gates = turn.state.jobs.gates
     for job_id in gates.begins.due(turn.now_s):
         gates.begins.clear(job_id)
@@ -26,30 +26,30 @@ def settle(turn: Turn) -> None:
         job_id = next(iter(gates.stirred))
         del gates.stirred[job_id]
         job = turn.state.cluster.jobs.get(job_id)
-        if job is None:  # it has ended, and left memory before anybody looked
+        if job is None:  # it ended and left memory meanwhile
             for other in list(gates.dependents.get(job_id, ())):
-                _look(turn, other)
+                _judge_job(turn, other)
             continue
         for other in gates.learn(turn.state.cluster.jobs, job):
             if other != job_id:
-                _look(turn, other)
-        _look(turn, job_id)
+                _judge_job(turn, other)
+        _judge_job(turn, job_id)
 
 
-def _look(turn: Turn, job_id: JobId) -> None:
-    """May this job wait? It is let in, kept out, held or cancelled as its gates say."""
+def _judge_job(turn: Turn, job_id: JobId) -> None:
+    """Make a job eligible, or block, hold or cancel it."""
     job = turn.state.cluster.jobs[job_id]
     if job.ended:
         turn.state.jobs.gates.untrack(job)
-    elif job.live_attempt is None and _gated(job):
+    elif job.live_attempt is None and _may_be_blocked(job):
         _judge(turn, job)
     gate = turn.state.jobs.gates.gate_of(job)
     if gate is not None:
         _fill(turn, gate, job_id)
 
 
-def _gated(job: Job) -> bool:
-    """Whether anything but GPUs can keep it from starting."""
+def _may_be_blocked(job: Job) -> bool:
+    """Whether anything beside missing GPUs may keep it from starting."""
     asked = (job.blocked, job.array, job.depends, job.begin_time_s)
     return any(value is not None for value in asked)
 
@@ -64,7 +64,7 @@ def _judge(turn: Turn, job: Job) -> None:
         return
     block = _block(turn, job, depends)
     if block in (Block.DEPENDENCY, Block.BEGIN_TIME):
-        # It was given another wish: meanwhile another task has its place.
+        # It was updated: another task of its array may run instead.
         gates.leave_array(job)
         gates.look_later(job, depends, turn.now_s)
     if block is not job.blocked or depends != job.depends:
@@ -92,7 +92,7 @@ def _block(turn: Turn, job: Job, depends: Dependency | None) -> Block | None:
 
 
 def _never(turn: Turn, job: Job, depends: Dependency) -> None:
-    """Held, or cancelled if its user wanted that; a hold of somebody's own stays."""
+    """A dependency can never come true: cancel the job if its user asked for that, else hold it."""
     broken = ",".join(str(term) for term in depends.terms if term.met is False)
     if depends.cancel_if_never:
         cause = f"its dependency can never come true: {broken}"
@@ -107,13 +107,13 @@ def _never(turn: Turn, job: Job, depends: Dependency) -> None:
 
 
 def _fill(turn: Turn, gate: ArrayGate, job_id: JobId) -> None:
-    """A task has moved: it may have left its place, and the lowest that wait are let in."""
+    """After a change of a task: fill the free places of its array, the lowest tasks first."""
     jobs = turn.state.cluster.jobs
     task = jobs[job_id]
     if job_id in gate.inside and not holds_place(task):
         gate.inside.discard(job_id)
         if not over(task) and task.blocked is None:
-            # Held: when it is released it stands at the door again.
+            # It is held: after its release it waits for a place again.
             deferred = on_job.Deferred(block=Block.ARRAY_LIMIT, depends=task.depends)
             turn.step_job(job_id, deferred, actor=MASTER)
     while gate.next and len(gate.inside) < gate.limit:
@@ -125,9 +125,7 @@ def _fill(turn: Turn, gate: ArrayGate, job_id: JobId) -> None:
 
 
 def first_block(job: Job) -> Block | None:
-    """The first block of a new job. The turn in which it comes looks at it once more before its
-    plan.
-    """
+    """The first block of a new job. `settle` judges it in the same turn."""
     if job.depends is not None:
         return Block.DEPENDENCY
     if job.begin_time_s is not None:

@@ -1,8 +1,8 @@
-"""Jobs that may not wait yet: the jobs that they depend on, and when they are let in.
+"""Indexes of blocked jobs: the jobs that they depend on, and the times when they are judged again.
 
-Nothing here is stored. The decisions stand in the jobs (`blocked`, the terms of `depends`), and a
-starting master finds the rest by looking at them. A plan never sees a blocked job, so all this
-costs nothing where nobody asked for it. The agents and a silent line have no part in it.
+Nothing here is stored. The decisions are in the jobs (`blocked`, the terms of `depends`), and a
+starting master builds the indexes from them. Without blocked jobs the indexes are empty and cost
+nothing. Agents and silence have no part in it.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -23,7 +23,7 @@ LARGEST_ARRAY = 100_000  # tasks
 
 @dataclass(slots=True)
 class ArrayGate:
-    """An array with a limit: the tasks that are in, and the next ones."""
+    """An array with a limit of concurrent tasks: the tasks with a place, and the next ones."""
 
     limit: int = 0
     inside: set[JobId] = field(default_factory=set)
@@ -32,29 +32,27 @@ class ArrayGate:
 
 @dataclass(slots=True)
 class Tally:
-    """An array or a group that others depend on: its remaining tasks."""
+    """The remaining tasks of an array or group on which other jobs depend."""
 
     unended: set[JobId] = field(default_factory=set)
     unstarted: set[JobId] = field(default_factory=set)
-    ill: bool = False  # one at least has ended otherwise than well, and not alone
+    ill: bool = False  # a task has failed that fails the array
     well: bool = False  # a member has completed, and with it the group
 
     @property
     def failed(self) -> bool:
-        """Whether it has failed as a whole. A group that has succeeded stops its other members."""
+        """Whether it failed as a whole. Members that a successful group stops do not count."""
         return self.ill and not self.well
 
     @property
     def stage(self) -> tuple[bool, bool, bool]:
-        """The facts that other jobs may learn."""
+        """The facts on which other jobs depend."""
         return not self.unstarted, not self.unended, self.failed
 
 
 @dataclass(slots=True)
 class Gates:
-    """Everything that is looked at when a job moves; empty as long as nobody asked for any of
-    it.
-    """
+    """The indexes that are read when a job changes; empty without blocked jobs."""
 
     begins: Timers[JobId] = field(default_factory=Timers)
     dependents: dict[JobId, dict[JobId, None]] = field(default_factory=dict)  # of a job or an array
@@ -62,16 +60,16 @@ class Gates:
     namesakes: dict[Name, dict[JobId, None]] = field(default_factory=dict)  # all that live
     arrays: dict[JobId, ArrayGate] = field(default_factory=dict)
     tallies: dict[JobId, Tally] = field(default_factory=dict)
-    stirred: dict[JobId, None] = field(default_factory=dict)  # moved since the last look
+    stirred: dict[JobId, None] = field(default_factory=dict)  # changed since `settle`
     _stages: dict[JobId, tuple[bool, bool]] = field(default_factory=dict)  # as last told
 
     def moved(self, job_ids: Iterable[JobId | None]) -> None:
-        """These jobs have moved: somebody may be waiting for that."""
+        """Have these changed jobs judged in this turn, if any job may depend on them."""
         if self.dependents or self.singletons or self.arrays:
             self.stirred.update((job_id, None) for job_id in job_ids if job_id is not None)
 
     def track(self, jobs: Jobs, job: Job, now_s: float) -> None:
-        """Watch what a job that has not ended waits for; it is looked at in the next turn."""
+        """Enter a job that has not ended into the indexes; the next turn judges it."""
         if over(job):
             return
         if name_of(job) in self.namesakes:
@@ -101,7 +99,7 @@ class Gates:
             self.stirred[job.job_id] = None
 
     def _queue_up(self, gate: ArrayGate, job: Job) -> None:
-        """One look is enough for all that stand at this door: the lowest are let in."""
+        """Add a task that waits for a place; judging the first one fills all places."""
         if not gate.next:
             self.stirred[job.job_id] = None
         heappush(gate.next, job.job_id)
@@ -116,12 +114,12 @@ class Gates:
                     self.tallies[term.target] = tally_of(tasks_of(jobs, term.target))
 
     def wait_for_retry(self, job: Job) -> None:
-        """It is tried again when its time has come."""
+        """Have a job judged again at the end of its back-off."""
         if job.retry_time_s is not None:
             self.begins.set(job.job_id, job.retry_time_s)
 
     def untrack(self, job: Job) -> None:
-        """The job waits for nothing any more (it may still hold its place in its array)."""
+        """Drop a job that is not blocked any more (it may keep its place in its array)."""
         self.begins.clear(job.job_id)
         for term in job.depends.terms if job.depends is not None else ():
             if term.relation is Relation.SINGLETON:
@@ -132,23 +130,23 @@ class Gates:
                 self._stages.pop(term.target, None)
 
     def leave_array(self, job: Job) -> None:
-        """The job gives its place in its array away, if it has one."""
+        """Free the job's place in its array, if it has one."""
         gate = self.gate_of(job)
         if gate is not None:
             gate.inside.discard(job.job_id)
 
     def gate_of(self, job: Job) -> ArrayGate | None:
-        """The limit of the array that the job is a task of; None: there is none."""
+        """The gate of the job's array; None: it has no limit, or there is no array."""
         return None if job.array is None else self.arrays.get(job.array.array_id)
 
     def leave_namesakes(self, job: Job) -> None:
-        """The job may get another name, so the jobs that wait for this one are looked at."""
+        """The job may get another name: have the jobs judged that wait for its present name."""
         living = self.namesakes.get(name_of(job))
         if living is not None and living.pop(job.job_id, 0) is None:
             self.stirred.update((each, None) for each in self.singletons.get(name_of(job), ()))
 
     def learn(self, jobs: Jobs, job: Job) -> list[JobId]:
-        """Keep what is counted of a job that has moved; return who may learn something from it."""
+        """Count a changed job, and return the jobs that depend on what has changed."""
         told: list[JobId] = []
         if over(job):
             self.untrack(job)  # it does not wait behind itself
@@ -165,7 +163,7 @@ class Gates:
         return told
 
     def _array_told(self, task: Job, array_id: JobId) -> bool:
-        """Count a task; whether the array as a whole has got any further."""
+        """Count a task; returns whether its array as a whole has changed."""
         tally = self.tallies.get(array_id)
         if tally is None:
             return False
@@ -174,7 +172,7 @@ class Gates:
         return tally.stage != before
 
     def resolved(self, jobs: Jobs, job: Job, depends: Dependency, now_s: float) -> Dependency:
-        """The dependency with what is known of its terms by now."""
+        """The dependency with its terms as they are met now."""
         terms = tuple(
             term if term.met is not None else self._resolved(jobs, job, term, now_s)
             for term in depends.terms
@@ -191,7 +189,7 @@ class Gates:
         return after_delay(term, now_s)
 
     def look_later(self, job: Job, depends: Dependency | None, now_s: float) -> None:
-        """Look again when the first delay of its terms is over, or at its begin."""
+        """Have a job judged again at the end of its first delay, or at its begin time."""
         delays = (term.due_s for term in depends.terms if term.met is None) if depends else ()
         instants = [due_s for due_s in (*delays, job.begin_time_s) if due_s and due_s > now_s]
         if instants:
@@ -276,7 +274,7 @@ def tasks_of(jobs: Jobs, array_id: JobId) -> Iterator[Job]:
 
 
 def tally_of(tasks: Iterable[Job]) -> Tally:
-    """An array counted anew."""
+    """A tally of these tasks."""
     tally = Tally()
     for task in tasks:
         tally.unended.add(task.job_id)
@@ -316,7 +314,7 @@ def started_s(job: Job) -> float:
 
 
 def after_delay(term: Term, now_s: float) -> Term:
-    """A term whose delay has begun: it is met when that is over."""
+    """A term with a running delay: it is met at the end of the delay."""
     over_now = term.due_s is None or term.due_s <= now_s
     return term._replace(met=True if over_now else None)
 
@@ -325,7 +323,7 @@ _WELL = (Relation.AFTEROK, Relation.AFTERCORR)
 
 
 def of_array(relation: Relation, tally: Tally) -> bool | None:
-    """Whether an array as a whole has become what is wanted; None: not decided, False: never."""
+    """Whether an array meets the relation. None: not decided yet; False: it never will."""
     ended = not tally.unended
     match relation:
         case Relation.AFTER:
@@ -351,7 +349,7 @@ def of_job(relation: Relation, job: Job) -> bool | None:
 
 
 def _drop(index: dict[Key, dict[JobId, None]], key: Key, job_id: JobId) -> bool:
-    """Take an entry out; whether it was the last one under its key."""
+    """Remove an entry; returns whether it was the last one under its key."""
     entries = index.get(key)
     if entries is None:
         return False

@@ -1,9 +1,9 @@
-"""Requests of users about existing jobs: cancel, hold, release, pause, resume, requeue, take a
-signal, save and go on, ask why.
+"""Requests of users about existing jobs: cancel, hold, release, pause, resume, requeue, signal,
+checkpoint, explain.
 
 Commands to running ranks go through the outbox: they survive a restart of the master, and reach a
-silent node when that is back. A signal may come twice when the line breaks before its answer. A
-request to save is numbered, and a repeat of it asks for nothing new.
+silent node when that is back. A signal may arrive twice if the line breaks before its answer. A
+request to save has a number, so a repeat asks for no second save.
 """
 
 from dlq_common.errors import Conflict, IllegalTransition, NotFound, PermissionDenied
@@ -40,19 +40,19 @@ from dlq_master.store.batch import HOOKS_SEEN
 
 
 def standing(turn: Turn, ask: JobEdit) -> Answer:
-    """The answer to all edits: the job as it is at the end of the turn."""
+    """The answer to an edit: the job as it is at the end of the turn."""
     return lambda: turn.job(ask.job_id)
 
 
 def as_it_stands(turn: Turn, ask: JobEdit, _word: str) -> Answer:
-    """The answer to a repeat of an edit: the job as it is by now, if the caller may see it."""
+    """The answer to a repeat of an edit: the present job, if the caller may see it."""
     find(turn, ask.caller, ask.job_id)
     return standing(turn, ask)
 
 
 @once(as_it_stands)
 def cancel(turn: Turn, ask: CancelJob) -> Done[Answer]:
-    """End a job. One that has ended stays as it is, but a kill reaches what still runs of it."""
+    """End a job. `kill` also stops ranks of a job that has ended and still leaves."""
     job = editable(turn, ask)
     if not job.ended:
         turn.step_job(job.job_id, on_job.Cancelled(), actor=ask.caller.actor)
@@ -63,8 +63,7 @@ def cancel(turn: Turn, ask: CancelJob) -> Done[Answer]:
 
 @once(as_it_stands)
 def hold(turn: Turn, ask: HoldJob) -> Done[Answer]:
-    """Keep a job from starting. An operator's hold takes the place of any other, a user's that of a
-    pause; no hold is ever weakened."""
+    """Keep a job from starting. A hold replaces only a weaker one (`_WEIGHT`)."""
     job = editable(turn, ask)
     if ask.kind is HoldKind.ADMIN and not ask.caller.sees_all:
         raise PermissionDenied("only operators hold as operators", user=ask.caller.name)
@@ -79,7 +78,7 @@ def hold(turn: Turn, ask: HoldJob) -> Done[Answer]:
     return Done(standing(turn, ask), job.job_id)
 
 
-# A hold takes the place of a lighter one.
+# A hold replaces one of lower weight.
 _WEIGHT = {
     None: 0,
     HoldKind.DEPENDENCY: 1,
@@ -91,7 +90,7 @@ _WEIGHT = {
 
 
 def take_hook_results(turn: Turn, told: TakeHookResults) -> None:
-    """Results that were taken before count no more. A hold is an operator's, as the hook is."""
+    """Apply results of hooks, each once. A hook holds jobs as an operator does."""
     if told.sequence <= turn.state.journal.hooks_seen:
         return
     turn.state.journal.hooks_seen = told.sequence
@@ -110,7 +109,7 @@ def take_hook_results(turn: Turn, told: TakeHookResults) -> None:
 
 @once(as_it_stands)
 def release(turn: Turn, ask: ReleaseJob) -> Done[Answer]:
-    """Take a hold back; a job that is not held stays as it is. A pause is for `resume` to end."""
+    """Take a hold back; a job without one stays as it is. `resume` ends a pause, not this."""
     job = editable(turn, ask)
     if job.hold is HoldKind.PAUSED:
         raise IllegalTransition(
@@ -118,13 +117,14 @@ def release(turn: Turn, ask: ReleaseJob) -> Done[Answer]:
             hint=f"queue it again: dlq resume {shown_id(job)}",
             state=job.state.value,
         )
-    return _let_go(turn, ask)
+    return _end_hold(turn, ask)
 
 
 @once(as_it_stands)
 def pause(turn: Turn, ask: PauseJob) -> Done[Answer]:
-    """Checkpoint, free the GPUs, stay on hold until `resume`. A job that runs although it is held
-    is taken off its GPUs too, and keeps its hold."""
+    """Save, free the GPUs, and stay on hold until `resume`. A running job with another hold is also
+    stopped, and keeps that hold.
+    """
     job = editable(turn, ask)
     must_live(job, "paused")
     if ask.in_memory:
@@ -155,7 +155,7 @@ def resume(turn: Turn, ask: ResumeJob) -> Done[Answer]:
     attempt = None if job.live_key is None else turn.state.cluster.attempts[job.live_key]
     if attempt is not None and attempt.suspension is not None and attempt.stop_cause is None:
         turn.step_attempt(attempt.key, WantedBack(), actor=ask.caller.actor)
-    return _let_go(turn, ask)
+    return _end_hold(turn, ask)
 
 
 @once(as_it_stands)
@@ -183,9 +183,9 @@ def requeue(turn: Turn, ask: RequeueJob) -> Done[Answer]:
 def signal(turn: Turn, ask: SignalJob) -> Done[Answer]:
     """Journaled when it is asked for, and again by each node that has sent it."""
     job = editable(turn, ask)
-    attempt = _running(turn, job, "take a signal")
+    attempt = _running_attempt(turn, job, "take a signal")
     turn.note("attempt_signal_asked", key=attempt.key, actor=ask.caller.actor, signal=ask.signal)
-    _tell(turn, attempt, "signal", ask.signal, only_first=not ask.all_ranks)
+    _command_ranks(turn, attempt, "signal", ask.signal, only_first=not ask.all_ranks)
     return Done(standing(turn, ask), job.job_id)
 
 
@@ -193,10 +193,10 @@ def signal(turn: Turn, ask: SignalJob) -> Done[Answer]:
 def checkpoint(turn: Turn, ask: CheckpointJob) -> Done[Answer]:
     """Ask for a save now. Whether it comes, the job decides; `job_saved` follows when it has."""
     job = editable(turn, ask)
-    attempt = _running(turn, job, "save")
+    attempt = _running_attempt(turn, job, "save")
     number = round(turn.now_s * 1000)  # rises also over restarts of the master
     turn.note("attempt_save_asked", key=attempt.key, actor=ask.caller.actor, number=number)
-    _tell(turn, attempt, "save", str(number))
+    _command_ranks(turn, attempt, "save", str(number))
     return Done(standing(turn, ask), job.job_id)
 
 
@@ -237,7 +237,7 @@ def find(turn: Turn, caller: Caller, job_id: JobId) -> Job:
 
 
 def _pause_in_memory(turn: Turn, ask: PauseJob, job: Job) -> Done[Answer]:
-    """Off its GPUs without a save; one that is there already stays."""
+    """Suspend a job; one that is suspended already stays so."""
     cluster = turn.state.cluster
     attempt = None if job.live_key is None else cluster.attempts[job.live_key]
     if attempt is None or attempt.suspension is None:
@@ -276,7 +276,8 @@ def must_live(job: Job, done: str) -> None:
         )
 
 
-def _let_go(turn: Turn, ask: ReleaseJob | ResumeJob) -> Done[Answer]:
+def _end_hold(turn: Turn, ask: ReleaseJob | ResumeJob) -> Done[Answer]:
+    """Release a held job. Only operators may end an operator's hold."""
     job = editable(turn, ask)
     if job.hold is HoldKind.ADMIN and not ask.caller.sees_all:
         raise PermissionDenied(f"job {shown_id(job)} is held by an operator", user=ask.caller.name)
@@ -288,7 +289,8 @@ def _let_go(turn: Turn, ask: ReleaseJob | ResumeJob) -> Done[Answer]:
     return Done(standing(turn, ask), job.job_id)
 
 
-def _running(turn: Turn, job: Job, do: str) -> Attempt:
+def _running_attempt(turn: Turn, job: Job, do: str) -> Attempt:
+    """The running attempt of a job, or IllegalTransition; `do`: the action, for the error."""
     attempt = None if job.live_key is None else turn.state.cluster.attempts[job.live_key]
     stopping = attempt is not None and attempt.stop_cause is not None
     if attempt is None or stopping or attempt.state is not AttemptState.RUNNING:
@@ -300,7 +302,10 @@ def _running(turn: Turn, job: Job, do: str) -> Attempt:
     return attempt
 
 
-def _tell(turn: Turn, attempt: Attempt, kind: str, words: str, *, only_first: bool = False) -> None:
+def _command_ranks(
+    turn: Turn, attempt: Attempt, kind: str, words: str, *, only_first: bool = False
+) -> None:
+    """Put a command to all ranks into the outbox, or to rank 0 alone (`only_first`)."""
     for rank, status in enumerate(attempt.ranks):
         if not status.gone and not (only_first and rank):
             turn.intend(kind, status.node_id, attempt.key, attempt.epoch, rank, cause=words)

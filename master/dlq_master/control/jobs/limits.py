@@ -1,14 +1,14 @@
-"""Time limits: a job is warned before its own, and asked to stop at it. Only time in RUNNING
-counts, and no trial that does nothing of its work. The limit is that of all attempts together, or
-each attempt's (`RunRules.limit_each`, as in Slurm): then every attempt begins with the whole of it.
+"""Time limits: a job is warned before its limit, and stopped at it.
 
-An agent that restarts or is silent changes nothing, since commands wait in the outbox. A warning is
-given once in an attempt, also over restarts of the master. A silent node learns of it when it is
-back. A master that has just started stops nothing before the nodes concerned have told it what
-ended meanwhile.
+Only time in RUNNING counts, without trials on fewer GPUs. The limit holds for all attempts
+together, or for each attempt (`RunRules.limit_each`, as in Slurm).
 
-A job is looked at after each of its steps, and then when its limit may be near, but once a minute
-at least. So jobs that only run cost nothing, and one change that nobody told is found in a minute.
+When an agent restarts or is silent, the commands wait in the outbox. An attempt is warned once,
+also over restarts of the master. A master that has just started stops no job before its nodes have
+reported the ends of meanwhile.
+
+A job is checked after each of its steps, and then when its limit may be near, but at least once a
+minute. So running jobs cost nothing, and a missed change is found within a minute.
 """
 
 from dlq_master.control.loop.turn import Steps, Turn
@@ -26,7 +26,7 @@ _EARLY_S = 1e-3  # sums of instants are not exact
 
 
 def stepped(turn: Turn, steps: Steps) -> None:
-    """Jobs that have changed are looked at in the next watch."""
+    """Have changed jobs checked in the next watch."""
     jobs, looks = turn.state.cluster.jobs, turn.state.jobs.limit_looks
     for one in steps.happened:
         if one.job_id is not None and jobs[one.job_id].time_limit_s is not None:
@@ -34,9 +34,7 @@ def stepped(turn: Turn, steps: Steps) -> None:
 
 
 def watch(turn: Turn) -> None:
-    """Once a second: attempts that come near the time limit of their job, and those that are
-    there.
-    """
+    """Once a second: warn and stop attempts by the time limits of their jobs."""
     cluster, looks = turn.state.cluster, turn.state.jobs.limit_looks
     for job_id in looks.due(turn.now_s):
         job = cluster.jobs.get(job_id)
@@ -51,7 +49,7 @@ def watch(turn: Turn) -> None:
 
 
 def _look(turn: Turn, job: Job, attempt: Attempt, left_s: float) -> float:
-    """Do what the limit asks for now. Returns in how many seconds to look again."""
+    """Warn or stop the attempt if that is due. Returns the seconds until the next check."""
     if not _heard_from(turn, attempt) or is_reduced(attempt, job):
         return 0.0
     if left_s <= 0.0:
@@ -63,7 +61,7 @@ def _look(turn: Turn, job: Job, attempt: Attempt, left_s: float) -> float:
 
 
 def _warning_s(turn: Turn, job: Job) -> float | None:
-    """How long before its limit the job, or its owner, is warned; None: it is not."""
+    """Seconds from the warning to the limit; None: there is no warning."""
     interactive = turn.state.config.interactive
     if job.rules.warn_s is None and job.queue == interactive.queue:
         return float(interactive.warning)
@@ -71,7 +69,7 @@ def _warning_s(turn: Turn, job: Job) -> float | None:
 
 
 def _heard_from(turn: Turn, attempt: Attempt) -> bool:
-    """Whether this master knows what became of it while there was no master."""
+    """Whether all its nodes have reported since this master started."""
     return all(rank.gone or rank.node_id in turn.state.nodes.greeted for rank in attempt.ranks)
 
 
@@ -84,8 +82,8 @@ def _must_warn(turn: Turn, job: Job, attempt: Attempt, left_s: float) -> bool:
 
 
 def _warn(turn: Turn, job: Job, attempt: Attempt, left_s: float) -> None:
-    """Its own signal to the main process of every rank. An interactive job that has asked for none
-    gets none: only its owner hears of it.
+    """Send the job's signal to the main process of every rank. An interactive job without one gets
+    no signal: only the event tells its owner.
     """
     turn.put_attempt(attempt._replace(warned_time_s=turn.now_s))
     key = attempt.key
@@ -96,8 +94,8 @@ def _warn(turn: Turn, job: Job, attempt: Attempt, left_s: float) -> None:
 
 
 def _grace_s(turn: Turn, job: Job, attempt: Attempt) -> float:
-    """A warned job has had time to save; a job that has not started has nothing to save. One that
-    ends as in Slurm has Slurm's wait.
+    """The grace of the stop at the limit. A job with a warning had time to save, so it gets Slurm's
+    KillWait at most.
     """
     learned_s = stop_grace_s(attempt, job, StopCause.TIME_LIMIT)
     if attempt.warned_time_s is None or job.rules.warn_s is None:

@@ -63,12 +63,11 @@ def _known(turn: Turn, ask: SubmitJob, word: str) -> Answer:
 
 @once(_known)
 def submit(turn: Turn, ask: SubmitJob) -> Answer | Done[Answer]:
-    """Accept a job, or all tasks of an array; the same request again is answered with the same one.
-
-    The answer for an array is its first task.
+    """Accept a job, or all tasks of an array (the answer is the first task). A repeat gets the same
+    answer.
     """
     team = teams.team_for(turn.state, ask.caller.name, ask.team, ask.caller.given_teams)
-    if not ask.check:  # the limits of users, and queues that they fill, keep no node from its check
+    if not ask.check:  # limits of users and queues do not apply to checks of nodes
         check_room(turn, ask, team, _count(ask))
         check_rate(turn, ask.caller, tokens_of(_count(ask), ask.spec))
     job = judged(turn, ask, team)
@@ -86,7 +85,7 @@ def submit(turn: Turn, ask: SubmitJob) -> Answer | Done[Answer]:
 
 
 def judged(turn: Turn, ask: SubmitJob, team: str) -> Job:
-    """The job, or the first task, with the next free number. Raises what its cluster cannot do."""
+    """The job, or the first task, with the next free id. Raises if no node could ever hold it."""
     check_nice(ask.caller, ask.nice)
     job = _job(turn, ask, team)
     if ask.sized:
@@ -105,7 +104,7 @@ def judged(turn: Turn, ask: SubmitJob, team: str) -> Job:
 
 
 def submit_many(turn: Turn, ask: SubmitMany) -> Answer:
-    """Accept or refuse each of them as if it came alone; looks and checks are shared."""
+    """Accept or refuse each as if it came alone; equal ones are checked once."""
     turn.recall(ask.asks)
     answers: list[JobId | DlqError] = []
     for _, group in groupby(ask.asks, _terms_of):
@@ -114,9 +113,8 @@ def submit_many(turn: Turn, ask: SubmitMany) -> Answer:
 
 
 def withdraw(turn: Turn, ask: WithdrawSubmission) -> JobId | None:
-    """The job of a submission that was accepted; else its request id is used up in this turn.
-
-    A message that is still on its way is refused then, as another request of that id.
+    """The job of an accepted submission. Without one, mark the request id as withdrawn: if the
+    submission arrives later, it is refused.
     """
     known = turn.known_request(ask)
     if known is None:
@@ -138,10 +136,9 @@ _terms_of = attrgetter(*(field.name for field in fields(SubmitJob) if field.name
 
 
 def _submit_alike(turn: Turn, asks: Sequence[SubmitJob]) -> list[JobId | DlqError]:
-    """The answers to submissions that differ in their programs alone.
+    """Answer submissions that differ only in their programs.
 
-    If all are new, the first is looked at, and there is room for the rest of them: one look is
-    enough.
+    If all are new, the first is accepted, and there is room for the others, these are not checked.
     """
     first, *others = asks
     likeable = bool(others) and _is_likeable(turn, first) and _are_new(turn, asks)
@@ -154,7 +151,7 @@ def _submit_alike(turn: Turn, asks: Sequence[SubmitJob]) -> list[JobId | DlqErro
 
 
 def _is_likeable(turn: Turn, ask: SubmitJob) -> bool:
-    """Whether nothing but room and rates tells such a submission from the one before it."""
+    """Whether only limits and rates could refuse another submission like this accepted one."""
     special = ask.array or ask.depends or ask.hold or ask.sized or ask.validate_only
     reserved = turn.state.reservations.by_id or turn.state.config.checks.wide_gpus
     return not (special or reserved or _limits_trials(turn))
@@ -162,7 +159,7 @@ def _is_likeable(turn: Turn, ask: SubmitJob) -> bool:
 
 def _are_new(turn: Turn, asks: Sequence[SubmitJob]) -> bool:
     try:
-        return all(turn.replay(ask) is None for ask in asks)
+        return turn.replay(asks[0]) is None and not any(map(turn.known_request, asks[1:]))
     except DlqError:
         return False
 
@@ -176,7 +173,7 @@ def _alone(turn: Turn, ask: SubmitJob) -> JobId | DlqError:
 
 
 def _have_room(turn: Turn, ask: SubmitJob, team: str, others: Sequence[SubmitJob]) -> bool:
-    """Whether these others like it may come now; if so they are counted."""
+    """Whether limits and rates allow these others; if so they are counted."""
     try:
         check_room(turn, ask, team, len(others))
         check_rate(turn, ask.caller, sum(tokens_of(1, other.spec) for other in others))
@@ -186,32 +183,30 @@ def _have_room(turn: Turn, ask: SubmitJob, team: str, others: Sequence[SubmitJob
 
 
 def _like(turn: Turn, first: Job, ask: SubmitJob) -> JobId:
-    """Accept a job like the one that came first; its program is its own."""
+    """Accept a copy of the first job with another program."""
     job_id = JobId(turn.state.jobs.next_id)
     own = {"job_id": job_id, "name": ask.name, "family": _family(ask)}
-    job = changed(
-        first, {**own, "program": _WORDS.one(ask.program), "sequence": 0, "profile": None}
-    )
+    job = changed(first, {**own, "sequence": 0, "profile": None})
     take_in(turn, ask, [turn.state.trials.with_traffic(job)])
     turn.remember(ask, job_id)
     return job_id
 
 
 def _limits_trials(turn: Turn) -> bool:
-    """Whether there is such a limit. It looks at the family of each job."""
+    """Whether submissions of trials are limited, which depends on each job's family."""
     rules = turn.state.policy.profiling
     return rules is not None and rules.submit_gpus is not None
 
 
 def _check_trials(turn: Turn, job: Job, count: int) -> None:
-    """Submission control: the jobs that one user may send to trials within the time of a trial
-    (Chronus, 3.2.1). Raises TryAgain for a further one, with the time to come again. Nothing waits
-    here that its user may want to change meanwhile. Nothing is stored; after a restart of the
-    master the jobs that it loads count as before.
+    """Limit the GPUs that one user may send to trials within the time of a trial (Chronus, 3.2.1).
+
+    Raises TryAgain beyond it, with the time to come again. Nothing is stored: after a restart of
+    the master the loaded jobs count as before.
     """
     rules = turn.state.policy.profiling
     if rules is None or rules.submit_gpus is None or job.blocked is not None:
-        return  # who is blocked is looked at again when it may wait
+        return  # a blocked job is checked when its block ends
     held = refused(look(turn), rules, job, count)
     if held is None:
         return
@@ -237,13 +232,14 @@ def _submitted(turn: Turn, ask: SubmitJob, job_id: JobId) -> Answer:
 
 
 def take_in(turn: Turn, ask: SubmitJob, accepted: Sequence[Job]) -> None:
-    """Nothing refuses this job, or these tasks of an array, any more."""
+    """Enter a checked job, or all tasks of an array, into the cluster."""
     first = accepted[0]
     for one in accepted:
         _enter(turn, ask, one)
     if ask.hooked:
         turn.note("job_hooked", job_id=first.job_id, actor="hook:on_submit", notes=ask.hooked)
-    turn.entered.update(dict.fromkeys(counts.places(first), len(accepted)))
+    for place in counts.places(first):
+        turn.entered[place] += len(accepted)
     if first.queue == turn.state.config.interactive.queue:
         turn.entered[counts.gpus_of(first.user)] += first.request.most_gpus * len(accepted)
     turn.state.jobs.next_id = accepted[-1].job_id + 1
@@ -252,10 +248,10 @@ def take_in(turn: Turn, ask: SubmitJob, accepted: Sequence[Job]) -> None:
 
 
 def after_checks(turn: Turn, jobs: Sequence[Job], gpus: int) -> list[Job]:
-    """The same jobs. Where so many `gpus` start together and are a wide start, each of them waits a
-    bounded time for checks of the idle nodes (checks/wide.py).
+    """The same jobs. Those of many `gpus` (a wide start) first wait a bounded time for checks of
+    idle nodes (checks/wide.py).
 
-    The bound is their begin, and is stored. A master that restarts meanwhile lets them begin then.
+    The bound is stored as their begin time, so it also holds after a restart of the master.
     """
     config, wide = turn.state.config.checks, turn.state.nodes.checks.wide
     if not config.wide_gpus or gpus < config.wide_gpus:
@@ -272,8 +268,8 @@ def after_checks(turn: Turn, jobs: Sequence[Job], gpus: int) -> list[Job]:
 
 
 def check_room(turn: Turn, ask: SubmitJob, team: str, asked: int, gpus: int | None = None) -> None:
-    """Whether so many more like it may come, by the limits of its user, team and queue. `gpus`: of
-    all of them, where they are not alike.
+    """Raises if limits of user, team or queue forbid `asked` more jobs like this. `gpus`: of all of
+    them, if they differ.
     """
     user = ask.caller.name
     config = turn.state.config
@@ -296,7 +292,7 @@ def _class_wish(ask: SubmitJob, asked: int, gpus: int | None = None) -> ClassWis
 
 
 def check_rate(turn: Turn, caller: Caller, tokens: int) -> None:
-    """Not for repeats of what was accepted: they have been answered by now."""
+    """Raises TryAgain for a caller that submits too fast. Repeats were answered before."""
     wait_s = turn.state.jobs.submit_rates.take(caller.name, tokens, turn.now_s)
     if wait_s > 0.0:
         rate = turn.state.config.jobs.submit_rate
@@ -446,7 +442,7 @@ def _nearest_type(turn: Turn, never: Reason, job: Job) -> str:
 
 
 def _tasks(first: Job, asked: AskedArray) -> list[Job]:
-    """They share every value but their numbers."""
+    """The tasks of an array: copies of the first with other numbers."""
     return [
         first._replace(job_id=JobId(first.job_id + ordinal), array_index=index)
         for ordinal, index in enumerate(asked.indexes)

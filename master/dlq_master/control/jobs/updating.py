@@ -1,6 +1,4 @@
-"""`dlq update`: other wishes for a job that is there, all of them or none, told before and
-after.
-"""
+"""`dlq update`: change a job that has not ended, in all requested fields or in none."""
 
 import json
 from collections.abc import Callable, Iterator, Mapping
@@ -40,9 +38,9 @@ from dlq_master.model.jobs.eligible import Array, Block
 from dlq_master.model.jobs.job import HoldKind, Job
 from dlq_master.model.jobs.naming import shown_dependency, shown_id
 
-# Forget the verdict on its deadlines.
+# The fields with the verdict on deadlines.
 _OF_DEADLINES = ("promised", "slots", "verdict", "alternative", "margin", "pause", "band")
-# Changes that only a job without GPUs can take.
+# Fields that cannot change while the job runs.
 _BEFORE_IT_RUNS = ("queue", "begin_time_s", "depends", "team")
 
 
@@ -57,7 +55,7 @@ def _known(turn: Turn, ask: UpdateJob, word: str) -> Answer:
 
 @once(_known)
 def update(turn: Turn, ask: UpdateJob) -> Answer | Done[Answer]:
-    """Change a job as its user may: nothing is changed when one of the wishes is refused."""
+    """Change a job. If one of the changes is refused, none is made."""
     job = editable(turn, ask)
     must_live(job, "changed")
     if ask.hooked is not None and ask.hooked.seen_version != job.version:
@@ -126,7 +124,7 @@ def _wanted(turn: Turn, ask: UpdateJob, job: Job) -> Job:
 
 
 def _check_member(after: Job) -> None:
-    """A member of a group starts with the others: it has no slots of a promise, and no sizes."""
+    """Raises if the update gives a member of a group deadlines or sizes: members start together."""
     for wish, field, (why, hint) in (
         (after.steps, "deadlines", NO_DEADLINE),
         (after.request.sizes, "elastic", NOT_ELASTIC),
@@ -136,7 +134,7 @@ def _check_member(after: Job) -> None:
 
 
 def _in_class(turn: Turn, ask: UpdateJob, job: Job, after: Job) -> Job:
-    """Within the limits of interactive jobs. Operators may go beyond the time limit."""
+    """Raises beyond the limits of interactive jobs. Operators may exceed the time limit."""
     limit_s = queues.wall_limit_s(turn.state.config, after.queue, after.time_limit_s)
     time_s = None if ask.caller.sees_all or limit_s == job.time_limit_s else limit_s
     width, more = after.request.most_gpus, _more_gpus(job, after)
@@ -147,7 +145,7 @@ def _in_class(turn: Turn, ask: UpdateJob, job: Job, after: Job) -> Job:
 
 
 def _more_gpus(job: Job, after: Job) -> int:
-    """The GPUs that its user has more in its queue than before."""
+    """The additional GPUs of its user in its queue."""
     return after.request.most_gpus - (job.request.most_gpus if after.queue == job.queue else 0)
 
 
@@ -274,7 +272,7 @@ def _apply(
 
 
 def _provisional(after: Job) -> tuple[tuple[str, object], ...]:
-    """Blocked until the turn has looked at what it now waits for: before its plan."""
+    """Block a job until `eligible.settle` judges it in this turn."""
     if after.live_attempt is not None or after.blocked is not None:
         return ()
     if after.depends is None and after.begin_time_s is None:
@@ -283,7 +281,7 @@ def _provisional(after: Job) -> tuple[tuple[str, object], ...]:
 
 
 def _limit_array(turn: Turn, ask: UpdateJob, array: Array) -> None:
-    """Another limit for all tasks: running tasks go on, the others wait at the gate anew."""
+    """Change the limit of an array: running tasks go on, the others wait for a place again."""
     state = turn.state
     living = [job for job in arrays.tasks(state.cluster.jobs.get, array) if not over(job)]
     tasks = [job for job in living if not job.ended]

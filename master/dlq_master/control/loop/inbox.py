@@ -13,10 +13,10 @@ from typing import Any, Final, NamedTuple
 from dlq_master.control.stimuli import Stimulus
 from dlq_master.control.stimuli.audit_note import AuditNote
 
-BY_S: Final = 0.05  # so long may a stimulus lie that nobody waits for
-SEVERAL: Final = 4  # callers of one turn
+BY_S: Final = 0.05  # the longest wait of a stimulus without a caller
+MOST_BY: Final = 64  # stimuli without a caller that make a turn due at once
+SEVERAL: Final = 4  # callers of one turn; after as many the next turn waits for GATHER_S
 GATHER_S: Final = 0.002
-MOST_BY: Final = 64  # as many of them are a turn of their own: it stays short
 
 
 class Envelope(NamedTuple):
@@ -34,7 +34,7 @@ class Inbox:
     """A queue that is emptied whole. Used from the loop's thread only."""
 
     def __init__(self) -> None:
-        self._letters: deque[Envelope] = deque()
+        self._envelopes: deque[Envelope] = deque()
         self._woken = False
         self._waiter: asyncio.Future[None] | None = None  # of a turn that waits
         self._later: asyncio.TimerHandle | None = None
@@ -48,23 +48,23 @@ class Inbox:
         note: AuditNote | None = None,
     ) -> None:
         """Leave a stimulus for the next turn."""
-        self._letters.append(Envelope(stimulus, answer, arrived_s, note))
+        self._envelopes.append(Envelope(stimulus, answer, arrived_s, note))
         self.wake()
 
     def put_by(self, stimulus: Stimulus, arrived_s: float) -> None:
-        """Leave a stimulus that nobody waits for. It shares its turn with those of the next
-        moment: a turn for each of a thousand heartbeats a second costs more than the heartbeats.
+        """Leave a stimulus without a caller. It waits up to BY_S for others to share its turn: at
+        a thousand heartbeats a second, turns would cost more than the heartbeats.
         """
-        self._letters.append(Envelope(stimulus, None, arrived_s))
-        if len(self._letters) >= MOST_BY:
+        self._envelopes.append(Envelope(stimulus, None, arrived_s))
+        if len(self._envelopes) >= MOST_BY:
             self.wake()
         elif self._later is None:
             self._later = asyncio.get_running_loop().call_later(BY_S, self.wake)
 
-    def put_back(self, letters: Sequence[Envelope]) -> None:
-        """The turn that took them had no time for these: they are the first of the next one."""
-        if letters:
-            self._letters.extendleft(reversed(letters))
+    def put_back(self, envelopes: Sequence[Envelope]) -> None:
+        """Return envelopes that a turn had no time for: they come first in the next turn."""
+        if envelopes:
+            self._envelopes.extendleft(reversed(envelopes))
             self.wake()
 
     def wake(self) -> None:
@@ -87,21 +87,21 @@ class Inbox:
         if self._callers >= SEVERAL:
             await asyncio.sleep(GATHER_S)
         self._woken = False
-        letters = self.take()
-        self._callers = sum(letter.answer is not None for letter in letters)
-        return letters
+        envelopes = self.take()
+        self._callers = sum(envelope.answer is not None for envelope in envelopes)
+        return envelopes
 
     def take(self) -> list[Envelope]:
         """Everything that has arrived, without waiting."""
         if self._later is not None:
             self._later.cancel()
             self._later = None
-        letters = list(self._letters)
-        self._letters.clear()
-        return letters
+        envelopes = list(self._envelopes)
+        self._envelopes.clear()
+        return envelopes
 
     def __len__(self) -> int:
-        return len(self._letters)
+        return len(self._envelopes)
 
 
 def _settle(waiter: "asyncio.Future[None]") -> None:

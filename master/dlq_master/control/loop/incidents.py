@@ -1,20 +1,18 @@
-"""Stimuli on which the master has failed: put aside on disk, and left out for a while.
+"""Stimuli on which a handler failed: each is stored in a file, and refused for a while.
 
-A handler that raises anything but a refusal has met a fault of ours, half way through a draft that
-cannot be taken back. Nothing of the turn is on disk. The master begins anew from there (app.py), at
-once and in the same process, and all stimuli come again. So does the one it failed on; it is
-refused from then on:
+A handler that raises anything but a DlqError has a bug, and leaves a half-changed draft. Nothing of
+the turn is on disk. The master loads its state again (app.py), in the same process, and senders
+repeat their stimuli. The one that failed is refused:
 
-- a request of a person: that request for good. After a second failure also all requests of its kind
-  by that person, for a time that doubles from 30 s to 1 h;
-- whatever a node sends, and a tick: all of that kind from that node, for the same time.
+- a request of a user: that request for good. After a second failure also all requests of its kind
+  by that user, for a time that doubles from 30 s to 1 h;
+- a stimulus of a node, or a tick: all of that kind from that node, for the same time.
 
-Each failure is a short outage for all. So a sender on whose stimuli of KINDS_BORNE kinds the master
-has failed is refused altogether while these times last.
+Each failure is a short outage for all. So a sender whose stimuli of KINDS_BORNE kinds have failed
+is refused altogether for these times. Afterwards its stimuli are tried again.
 
-Then it is tried again: a master that was mended, or an agent that says something else, gets through
-by itself. When the master restarts, it reads the files, and the times go on. When an agent
-restarts, its hello is refused all the same until the time is over.
+When the master restarts, it reads the files, and the times go on. When an agent restarts, its hello
+is also refused until the time is over.
 """
 
 from __future__ import annotations
@@ -36,8 +34,7 @@ LONGEST_PAUSE_S: Final = 3600.0
 MOST_KEPT: Final = 100
 KINDS_BORNE: Final = 3
 LONGEST_TRACE: Final = 64 * 1024
-# Of a stimulus only these are written down: never a script, an environment, a token or a
-# certificate.
+# The stored fields of a stimulus: never a script, an environment, a token or a certificate.
 _TOLD: Final = (
     *(
         "name",
@@ -61,20 +58,20 @@ _log = get_logger("master.incidents")
 
 
 class Incident(NamedTuple):
-    """One stimulus on which the master has failed."""
+    """One stimulus on which a handler failed."""
 
     incident_id: str
     kind: str  # of the stimulus
     sender: str  # node:NAME, user:NAME, or empty
-    request_id: str  # of a person's request; empty: it has none
+    request_id: str  # of a user's request; empty: it has none
     where: str
     words: str
     time_s: float
-    failures: int  # on this kind by this sender until then, this one included
+    failures: int  # of this kind by this sender so far, with this one
 
     @property
     def until_s(self) -> float:
-        """Until then everything of this kind by this sender is refused."""
+        """The end of the time for which this kind by this sender is refused."""
         return self.time_s + min(FIRST_PAUSE_S * 2.0 ** (self.failures - 1), LONGEST_PAUSE_S)
 
 

@@ -1,32 +1,30 @@
-"""The turn: the one place where the state of the cluster changes.
+"""The loop: the one place where the state of the cluster changes, turn by turn.
 
-The ideal: a stimulus and everything that follows from it is one atomic, durable step, and nobody
-learns of it before it is on disk. A turn does exactly that for all stimuli that have arrived:
+The ideal: a stimulus and all its consequences are one atomic, durable step, and nobody learns of it
+before it is on disk. A turn does exactly that for all stimuli that have arrived:
 
-1. read `now` once, and note from which nodes messages have arrived;
-2. step the machines on the draft, stimulus by stimulus; a refused one has changed nothing. After a
-   storm the turn takes so many as it can handle in a moment, and the next turn goes on with the
-   rest;
-3. let what follows from that follow: jobs become eligible, nodes are avoided, moved jobs arrive;
-4. plan, if anything changed or a moment of the last plan has come; check the plan, O(delta);
-5. take the answers, as of the end of the turn;
-6. write everything that changed in ONE transaction and wait for the disk. Stimuli that arrive
-   meanwhile are the next batch: that is the group commit. Then publish it;
+1. read the clock once, and note from which nodes messages have arrived;
+2. handle each stimulus: step the state machines of the draft. A refused stimulus changes nothing.
+   The turn stops after HANDLING_S, and leaves the rest to the next turn;
+3. settle the consequences: jobs become eligible, nodes are avoided, migrated jobs arrive;
+4. plan, if anything changed or the last plan asked for this moment; check the plan, O(changes);
+5. evaluate the answers, as of the end of the turn;
+6. write all changes in ONE transaction and wait for the disk, then publish them. Stimuli that
+   arrive meanwhile are the next batch: that is the group commit;
 7. answer the callers;
-8. send the commands, and close the sessions that are over;
-9. ask for plans and machines that may take long, and keep house.
+8. send the commands, and close ended sessions;
+9. ask helper processes for plans and machines that take long, and keep house.
 
 `control/composition/wiring.py` lists the functions that take part in 3, 4 and 9, and after each
 step of 2.
 
-A handler that raises anything but a refusal leaves a draft that cannot be taken back. The stimulus
-is put aside (control/loop/incidents.py), and the master begins anew from the disk, in the same
-process.
+A handler that raises anything but a DlqError leaves a half-changed draft. The stimulus is put
+aside (control/loop/incidents.py), and the same process loads its state from the disk again.
 
-Deviations, and their price: a session answers a heartbeat before its turn, because a heartbeat
-changes nothing stored. A beat of a job is shown before its commit, because it is never committed. A
-commit that fails ends the process with an error. No caller heard anything of the turn, and the next
-process starts from the disk.
+There are three deviations. A session answers a heartbeat before its turn, because a heartbeat
+changes nothing stored. The progress of a job is shown before the commit, because it is never
+stored. A failed commit ends the process: no caller was told of the turn, and the next process
+starts from the disk.
 """
 
 import asyncio
@@ -36,7 +34,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from dlq_common.clock import Clock
-from dlq_common.daemon.logs import get_logger
+from dlq_common.daemon.logs import get_logger, tell_each
 from dlq_common.errors import DlqError, Unavailable
 from dlq_master.control.loop import compaction
 from dlq_master.control.loop.failpoints import AFTER, Failpoints
@@ -65,16 +63,17 @@ from dlq_master.control.stimuli import (
     Tick,
     audit_note,
 )
+from dlq_master.model.event import JournalEvent
 from dlq_master.model.ids import AttemptKey, JobId
 from dlq_master.store.batch import Batch
 from dlq_master.store.port import BackupFailed
 
 _log = get_logger("master.loop")
-# A turn that comes later than this was kept from coming: the others were not silent meanwhile. This
-# much of each stall counts as silence all the same. A master that stalls again and again so notices
-# a dead node: after 25 stalls, if a node may be silent for 25 s.
+# A turn that is later than this was stalled, and nodes do not count as silent during a stall. But
+# this much of each stall does count. So a master that stalls all the time still notices a dead
+# node: after 25 stalls, if a node may be silent for 25 s.
 LAG_NOTED_S = 1.0
-# So long may a turn handle stimuli: meanwhile the sockets are not read.
+# The longest time for step 2 of a turn: sockets are not read meanwhile.
 HANDLING_S = 0.02
 
 
@@ -86,8 +85,8 @@ class Store(Protocol):
     async def drop_steps(self, keys: Sequence[AttemptKey]) -> None: ...
 
     async def back_up(self) -> Path | None:
-        """Make a copy beside the rows and return its place; None: somebody else makes them. Raises
-        BackupFailed.
+        """Copy the database and return the path; None: this store leaves backups to its server.
+        Raises BackupFailed.
         """
 
 
@@ -96,7 +95,7 @@ class Records(HistoryRecords, compaction.CompactedJournal, Protocol):
 
 
 class Loop:
-    """Owns the working state. Everything else asks, tells or reads what is published."""
+    """Owns the working state. Other code asks (`ask`, `tell`) or reads `published`."""
 
     def __init__(
         self,
@@ -116,8 +115,10 @@ class Loop:
         incidents: Incidents | None = None,
         leads: Leads | None = None,
     ) -> None:
-        """`leads`: without its word nothing is said. `progressed` is called after every turn, which
-        comes at least every two seconds; `foreseen` is told of every batch that is on disk."""
+        """`leads`: answers and commands wait until it confirms the lead; None: there is no other
+        master. `progressed` is called after every turn, at least every two seconds. `foreseen` gets
+        every batch that is on disk.
+        """
         self._state = state
         self._wiring = wiring
         self._clock = clock
@@ -139,8 +140,8 @@ class Loop:
         self._backing_up: asyncio.Task[None] | None = None
         self._compacting: asyncio.Task[None] | None = None
         self._wake_at_s: float | None = None
-        self._turned_s = clock.now_s()
-        self._listened_s = 0.0  # of the last turn: it waited for the disk, and heard everybody
+        self._last_turn_s = clock.now_s()
+        self._listened_s = 0.0  # of the last turn: it waited for the disk and read the sockets
         self._listen_every_s = LISTEN_S
         self.published = wiring.published(state, records, foreseen, self._incidents.told)
         self._watchers.horizon, self._watchers.last = (
@@ -159,7 +160,7 @@ class Loop:
         return await answer
 
     def tell(self, stimulus: Stimulus) -> None:
-        """Leave a stimulus and do not wait."""
+        """Put a stimulus into the inbox and do not wait for an answer."""
         if isinstance(stimulus, Heartbeat):
             self._inbox.put_by(stimulus, self._clock.now_s())
         else:
@@ -167,12 +168,12 @@ class Loop:
 
     @property
     def waiting(self) -> int:
-        """Letters that no turn has taken yet."""
+        """Envelopes that no turn has taken yet."""
         return len(self._inbox)
 
     def current(self) -> Published:
-        """The published state, for an answer. Raises Unavailable when another master may lead: a
-        leader that was stopped goes on before it notices that its time is over.
+        """The published state, for an answer. Raises Unavailable if another master may lead: a
+        process that was stopped for a while may not know yet that its lease has ended.
         """
         if self._leads is not None and not self._leads.may_speak():
             raise Unavailable("another master may lead: this one has not confirmed its lease")
@@ -190,44 +191,44 @@ class Loop:
         return "" if owner is None else owner.user
 
     def stop(self) -> None:
-        """Finish the turn at hand and what has arrived, then return from `run`."""
+        """Finish the present turn and handle the rest of the inbox, then return from `run`."""
         self._stopping = True
         self._inbox.wake()
 
     def fail(self, error: BaseException) -> None:
-        """Raise this from `run`: nothing can be committed any more."""
+        """Make `run` raise this error: nothing can be committed any more."""
         self._failure = error
         self._inbox.wake()
 
     # --- the loop -----------------------------------------------------------------------------
 
     async def run(self) -> None:
-        """Turn until `stop`. Raises what the commit raised; then nothing may be tried again."""
+        """Make turns until `stop`. Raises the error of a failed commit: it must not be retried."""
         while not (self._stopping and not len(self._inbox)):
-            patience_s = self._patience_s()
-            letters = await self._inbox.drain(patience_s)
-            self._own_lag(patience_s)
-            letters += [Envelope(Tick(name), None) for name in self._late_ticks()]
+            patience_s = self._longest_wait_s()
+            envelopes = await self._inbox.drain(patience_s)
+            self._note_lag(patience_s)
+            envelopes += [Envelope(Tick(name), None) for name in self._late_ticks()]
             try:
                 if self._failure is not None:
                     raise self._failure
-                await self.turn(letters)
+                await self.turn(envelopes)
                 self._progressed()
             except BaseException:
                 self._stopping = True
-                for letter in (*letters, *self._inbox.take()):
-                    if letter.answer is not None and not letter.answer.done():
-                        letter.answer.set_exception(Unavailable("the master has failed"))
+                for envelope in (*envelopes, *self._inbox.take()):
+                    if envelope.answer is not None and not envelope.answer.done():
+                        envelope.answer.set_exception(Unavailable("the master has failed"))
                 raise
 
-    async def turn(self, letters: list[Envelope]) -> None:
-        """One turn, as the module's contract says."""
+    async def turn(self, envelopes: list[Envelope]) -> None:
+        """One turn. The numbers are the steps in the docstring of the module."""
         laps, now_s = Laps(self._clock.boottime_s), self._clock.now_s()
-        self._stamp(letters, now_s)  # 1
+        self._note_contacts(envelopes, now_s)  # 1
         turn = Turn(self._state, self._records, now_s, self._wiring)
-        turn.recall([it.stimulus for it in letters if isinstance(it.stimulus, CallerRequest)])
-        replies = self._handle_some(turn, letters)  # 2
-        letters, later = letters[: len(replies)], letters[len(replies) :]
+        turn.recall([it.stimulus for it in envelopes if isinstance(it.stimulus, CallerRequest)])
+        replies = self._handle_some(turn, envelopes)  # 2
+        envelopes, later = envelopes[: len(replies)], envelopes[len(replies) :]
         self._inbox.put_back(later)
         for follow in self._wiring.before_plan:  # 3
             follow(turn)
@@ -240,53 +241,53 @@ class Loop:
         outcomes = [reply() for reply in replies]  # 5
         batch = turn.take_batch()
         laps.ended("decide")
-        await self._commit(batch, letters, outcomes, now_s, laps)  # 6
+        await self._commit(batch, envelopes, outcomes, now_s, laps)  # 6
         if self._leads is not None:
             await self._leads.until_it_may_speak()
-        for letter, outcome in zip(letters, outcomes, strict=True):  # 7
-            _answer(letter, outcome)
-        self._send(turn, batch, letters)  # 8
+        for envelope, outcome in zip(envelopes, outcomes, strict=True):  # 7
+            _answer(envelope, outcome)
+        self._send(turn, batch, envelopes)  # 8
         for ask in self._wiring.after_turn:  # 9
             ask(self._state, now_s)
-        self._housekeep(letters)
+        self._housekeep(envelopes)
         laps.ended("publish")
         self._meter.turned(laps.total_s)
-        self._meter.slow.turned(laps, now_s, letters, batch)
+        self._meter.slow.turned(laps, now_s, envelopes, batch)
         if later:
             await asyncio.sleep(0)  # the sockets are read before the next turn of a storm
 
-    def _handle_some(self, turn: Turn, letters: Sequence[Envelope]) -> list[Callable[[], Any]]:
-        """Handle the first letters, one at least, until HANDLING_S are over."""
+    def _handle_some(self, turn: Turn, envelopes: Sequence[Envelope]) -> list[Callable[[], Any]]:
+        """Handle envelopes for HANDLING_S, and one at least; return their replies."""
         tell_s = self._clock.boottime_s
         replies: list[Callable[[], Any]] = []
         end_s = tell_s() + HANDLING_S
-        for letter in letters:
+        for envelope in envelopes:
             if replies and tell_s() >= end_s:
                 break
-            replies.append(self._handle(turn, letter))
+            replies.append(self._handle(turn, envelope))
         return replies
 
-    def _handle(self, turn: Turn, letter: Envelope) -> Callable[[], Any]:
-        """The stimulus' effect on the draft, and its answer as of the end of the turn."""
-        if isinstance(letter.stimulus, Tick):
-            self._watchdog.heard(letter.stimulus.name, self._clock.boottime_s())
-        refused = self._incidents.refusal(letter.stimulus, turn.now_s)
-        kind, sender = sent_by(letter.stimulus)
+    def _handle(self, turn: Turn, envelope: Envelope) -> Callable[[], Any]:
+        """Handle one stimulus; the result is called at the end of the turn and gives its answer."""
+        if isinstance(envelope.stimulus, Tick):
+            self._watchdog.heard(envelope.stimulus.name, self._clock.boottime_s())
+        refused = self._incidents.refusal(envelope.stimulus, turn.now_s)
+        kind, sender = sent_by(envelope.stimulus)
         if refused is not None and not self._failpoints.forgives(sender):
             return lambda: refused
         try:
             self._failpoints.met(kind, sender)
-            answer = self._take(turn, letter.stimulus)
+            answer = self._take(turn, envelope.stimulus)
             if self._failpoints.stumbles:
                 self._failpoints.stumble(sender, AFTER)
         except DlqError as error:
             refusal = error
-            if isinstance(letter.stimulus, Tick):  # nobody asked, so nobody would learn of it
-                _log.error("tick_refused", tick=letter.stimulus.name, error=error.what)
+            if isinstance(envelope.stimulus, Tick):  # no caller gets the error: log it
+                _log.error("tick_refused", tick=envelope.stimulus.name, error=error.what)
             return lambda: refusal
         except Exception as fault:
-            raise self._failed(letter, fault, turn.now_s) from fault
-        return lambda: self._evaluate(letter, answer, turn.now_s)
+            raise self._failed(envelope, fault, turn.now_s) from fault
+        return lambda: self._evaluate(envelope, answer, turn.now_s)
 
     def _take(self, turn: Turn, stimulus: Stimulus) -> Answer:
         if not isinstance(stimulus, Tick):
@@ -295,36 +296,36 @@ class Loop:
             watch(turn)
         return lambda: None
 
-    def _evaluate(self, letter: Envelope, answer: Callable[[], Any], now_s: float) -> Any:
+    def _evaluate(self, envelope: Envelope, answer: Callable[[], Any], now_s: float) -> Any:
         try:
             return answer()
         except DlqError as refusal:
             return refusal
         except Exception as fault:
-            raise self._failed(letter, fault, now_s) from fault
+            raise self._failed(envelope, fault, now_s) from fault
 
-    def _failed(self, letter: Envelope, fault: Exception, now_s: float) -> HandlerFailed:
-        """Put the stimulus aside; its sender hears of it at once."""
-        incident = self._incidents.put_aside(letter.stimulus, fault, now_s)
-        if letter.answer is not None and not letter.answer.done():
-            letter.answer.set_exception(refused_for(incident))
+    def _failed(self, envelope: Envelope, fault: Exception, now_s: float) -> HandlerFailed:
+        """Put the stimulus aside as an incident, and answer its sender at once."""
+        incident = self._incidents.put_aside(envelope.stimulus, fault, now_s)
+        if envelope.answer is not None and not envelope.answer.done():
+            envelope.answer.set_exception(refused_for(incident))
         return HandlerFailed(incident)
 
     async def _commit(
         self,
         batch: Batch,
-        letters: list[Envelope],
+        envelopes: list[Envelope],
         outcomes: list[Any],
         now_s: float,
         laps: Laps,
     ) -> None:
         if batch:
-            notes = audit_note.owed([letter.note for letter in letters], outcomes)
+            notes = audit_note.owed([envelope.note for envelope in envelopes], outcomes)
             batch.audit_owed += [(note.note_id, note.text) for note in notes]
             await self._write(batch, laps)
             for note in notes:
                 note.committed = True
-        self._let_go(batch, now_s)
+        self._forget_ended(batch, now_s)
 
     async def _write(self, batch: Batch, laps: Laps) -> None:
         self._failpoints.passed("before_commit", batch.events)
@@ -336,45 +337,35 @@ class Loop:
         self._meter.committed(batch.events, laps.spent_s["persist"])
         self._meter.charged(batch.uses)
         self._watchers.publish(batch.events)
-        say = _log.bind().info  # once for all of them
-        for event in batch.events:
-            say(
-                event.kind,
-                job_id=event.job_id,
-                attempt=event.attempt,
-                node_id=event.node_id,
-                cause=event.cause,
-                actor=event.actor,
-                facts=dict(event.data),
-            )
+        tell_each(_log, [(event.kind, _facts_of(event)) for event in batch.events])
 
     async def _written(self, batch: Batch) -> None:
-        """Wait for the disk, and count for how long the sockets were read meanwhile."""
+        """Commit the batch, and count how long the sockets were read meanwhile."""
         listening = Listening(self._clock.now_s, self._listen_every_s)
         try:
             await self._store.commit(batch)
         finally:
             self._listened_s += listening.end()
 
-    def _let_go(self, batch: Batch, now_s: float) -> None:
-        """Ended jobs whose time in memory is over leave it: they are on disk."""
+    def _forget_ended(self, batch: Batch, now_s: float) -> None:
+        """Drop jobs that ended a while ago from memory: they are on disk."""
         for job_id in self._state.jobs.recent.turned(now_s, batch.jobs):
             self._state.forget(job_id)
             self.published.forget(job_id)
 
-    def _send(self, turn: Turn, batch: Batch, letters: list[Envelope]) -> None:
+    def _send(self, turn: Turn, batch: Batch, envelopes: list[Envelope]) -> None:
         """Send commands, ask nodes what is on their GPUs, and close sessions."""
-        self._send_commands(batch, letters, turn.now_s)
+        self._send_commands(batch, envelopes, turn.now_s)
         sessions = self._state.nodes.sessions
         for node_id, number in turn.looks.items():
             look = LookAtGpus(node_id=node_id, number=number)
             self._transport.send(node_id, sessions[node_id], [look])
-        for node_id, session_id in turn.hung_up:
+        for node_id, session_id in turn.ended_sessions:
             self._transport.close(node_id, session_id)
 
-    def _send_commands(self, batch: Batch, letters: list[Envelope], now_s: float) -> None:
-        """New commands, and for a node that has just come (back) all that it has not yet taken."""
-        came = {x.stimulus.node_id for x in letters if isinstance(x.stimulus, OpenSession)}
+    def _send_commands(self, batch: Batch, envelopes: list[Envelope], now_s: float) -> None:
+        """Send new commands. A node that has just said hello gets all its open commands again."""
+        came = {x.stimulus.node_id for x in envelopes if isinstance(x.stimulus, OpenSession)}
         rows = [row for row in batch.intentions if row.node_id not in came]
         for node_id in sorted(came):
             rows += self._state.attempts.outbox.of_node(node_id)
@@ -387,8 +378,8 @@ class Loop:
             self._transport.send(node_id, self._state.nodes.sessions[node_id], commands)
         self._failpoints.passed("after_send", batch.events)
 
-    def _housekeep(self, letters: list[Envelope]) -> None:
-        ticks = {x.stimulus.name for x in letters if isinstance(x.stimulus, Tick)}
+    def _housekeep(self, envelopes: list[Envelope]) -> None:
+        ticks = {x.stimulus.name for x in envelopes if isinstance(x.stimulus, Tick)}
         if "leases" in ticks:
             free_bytes = shutil.disk_usage(self._state_dir).free
             self._state.disk_full = free_bytes < self._state.config.store.free_disk_floor
@@ -431,29 +422,27 @@ class Loop:
     def _plan_time(self, now_s: float) -> bool:
         return self._wake_at_s is not None and now_s >= self._wake_at_s
 
-    def _stamp(self, letters: Sequence[Envelope], now_s: float) -> None:
-        """Every node was heard when its message arrived, however late the turn takes it up.
-
-        All are stamped before the first tick of the turn judges who is silent.
+    def _note_contacts(self, envelopes: Sequence[Envelope], now_s: float) -> None:
+        """Note when each node's message arrived, however late this turn handles it. This precedes
+        the tick that judges which nodes are silent.
         """
-        self._turned_s, self._listened_s = now_s, 0.0
+        self._last_turn_s, self._listened_s = now_s, 0.0
         state = self._state
-        for letter in letters:
-            told = letter.stimulus
+        for envelope in envelopes:
+            told = envelope.stimulus
             if not isinstance(told, Heartbeat | RankReports):
                 continue
             if state.nodes.sessions.get(told.node_id) == told.session_id:
-                arrived_s = now_s if letter.arrived_s is None else letter.arrived_s
+                arrived_s = now_s if envelope.arrived_s is None else envelope.arrived_s
                 state.nodes.contacts.hear(told.node_id, arrived_s)
 
-    def _own_lag(self, patience_s: float) -> None:
-        """How much later than it had to this turn comes: we slept, were stopped, or the disk was
-        slow.
+    def _note_lag(self, patience_s: float) -> None:
+        """Note how late this turn is: the process was stopped, or the disk was slow.
 
-        While the sockets were not read nobody was silent: every contact is moved by as much, less
-        LAG_NOTED_S. A slow disk is no such time: later stimuli are stamped when they arrive.
+        Nodes were not silent while their sockets were not read. So all their contacts are moved by
+        that time, less LAG_NOTED_S. A slow commit does not count: sockets are read meanwhile.
         """
-        lag_s = max(0.0, self._clock.now_s() - self._turned_s - patience_s)
+        lag_s = max(0.0, self._clock.now_s() - self._last_turn_s - patience_s)
         self._state.loop_lag_s = lag_s
         unread_s = max(0.0, lag_s - self._listened_s)
         if unread_s > LAG_NOTED_S:
@@ -461,8 +450,8 @@ class Loop:
         if lag_s >= LAG_NOTED_S:
             _log.warning("master_lagged", lag_s=round(lag_s, 3), unread_s=round(unread_s, 3))
 
-    def _patience_s(self) -> float:
-        """How long nothing needs to happen, by the monotonic clock."""
+    def _longest_wait_s(self) -> float:
+        """Seconds until the next tick or plan is due, by the monotonic clock."""
         patience_s = self._watchdog.wait_s(self._clock.boottime_s())
         if self._wake_at_s is not None:
             patience_s = min(patience_s, max(0.0, self._wake_at_s - self._clock.now_s()))
@@ -475,10 +464,22 @@ class Loop:
         return late
 
 
-def _answer(letter: Envelope, outcome: Any) -> None:
-    if letter.answer is None or letter.answer.done():
+def _facts_of(event: JournalEvent) -> Mapping[str, object]:
+    """The facts of its line in the log."""
+    return {
+        "job_id": event.job_id,
+        "attempt": event.attempt,
+        "node_id": event.node_id,
+        "cause": event.cause,
+        "actor": event.actor,
+        "facts": dict(event.data),
+    }
+
+
+def _answer(envelope: Envelope, outcome: Any) -> None:
+    if envelope.answer is None or envelope.answer.done():
         return
     if isinstance(outcome, BaseException):
-        letter.answer.set_exception(outcome)
+        envelope.answer.set_exception(outcome)
     else:
-        letter.answer.set_result(outcome)
+        envelope.answer.set_result(outcome)

@@ -1,4 +1,4 @@
-"""Requests take effect once: a repeat is answered from what was kept of the first one.
+"""Requests take effect once: a repeat gets its answer from the stored result of the first.
 
 The request id and a digest of the request are stored with the effect, in one transaction. So a
 repeat is known after a restart of the master too (`Turn.replay`, `Turn.remember`).
@@ -15,25 +15,25 @@ Answered = TypeVar("Answered")
 
 
 class Done(NamedTuple, Generic[Answered]):
-    """The answer to a request that has taken effect, and the word that is kept for repeats."""
+    """The answer to a request that took effect, and the word that is stored for repeats."""
 
     answer: Answered
     word: object
 
 
 def nothing(_turn: Turn, _ask: object, _word: str) -> None:
-    """The answer to a repeat of a request that is answered with nothing."""
+    """For `again`: the answer to a repeat is None."""
 
 
 def once(
     again: Callable[[Turn, Any, str], Answered],
     still: Callable[[Turn, Any, str], bool] = lambda _turn, _ask, _word: True,
 ) -> Callable[[Callable[[Turn, Ask], Answered | Done[Answered]]], Callable[[Turn, Ask], Answered]]:
-    """Let a handler take each request once.
+    """Make a handler take each request once.
 
-    The handler returns `Done`, or an answer alone when a repeat may be handled like a new request.
-    `again` answers a repeat from the word that was kept, as things stand now. Where the first
-    request has left nothing behind any more (`still`), a repeat is handled anew.
+    The handler returns `Done`, or only an answer if a repeat may be handled like a new request.
+    `again` answers a repeat from the stored word and the present state. If `still` is false, the
+    effect of the first request is gone, and a repeat is handled like a new request.
     """
 
     def decorate(

@@ -1,4 +1,4 @@
-"""The calls of the loop to the world, and the doors of the loop that every room may use."""
+"""The ports of the loop: calls that it makes, and calls that other packages make to it."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Protocol, TypeVar
@@ -28,17 +28,17 @@ class Leads(Protocol):
 
     @property
     def fence(self) -> "LeaderFence":
-        """Of this leadership."""
+        """The fence of this leadership."""
 
     def may_speak(self) -> bool:
-        """Whether nobody else can lead now."""
+        """Whether no other master can lead now."""
 
     async def until_it_may_speak(self) -> None:
-        """Wait, perhaps for ever: the process ends when the lease is over."""
+        """Wait until `may_speak`, perhaps for ever: the process ends with the lease."""
 
 
 class StimulusSink(Protocol):
-    """Where stimuli are handed to the loop."""
+    """The way of stimuli to the loop."""
 
     async def ask(self, stimulus: Answered[A]) -> A:
         """Put a stimulus in, wait until its turn is on disk, return its answer or raise a

@@ -75,14 +75,16 @@ class SlowTurns:
         self._left_out = 0
         self._next_line_s = 0.0
 
-    def turned(self, laps: Laps, began_s: float, letters: Iterable[Envelope], batch: Batch) -> None:
+    def turned(
+        self, laps: Laps, began_s: float, envelopes: Iterable[Envelope], batch: Batch
+    ) -> None:
         """One turn is over."""
         if not self.bound_s or laps.total_s <= self.bound_s:
             return
         slow = SlowTurn(
             began_s=began_s,
             spent_s=laps.spent_s,
-            stimuli=_kinds(letters),
+            stimuli=_kinds(envelopes),
             jobs=len(batch.jobs),
             attempts=len(batch.attempts),
             nodes=len(batch.nodes),
@@ -113,8 +115,8 @@ class SlowTurns:
         self._left_out = 0
 
 
-def _kinds(letters: Iterable[Envelope]) -> Counter[str]:
-    told = (letter.stimulus for letter in letters)
+def _kinds(envelopes: Iterable[Envelope]) -> Counter[str]:
+    told = (envelope.stimulus for envelope in envelopes)
     return Counter(f"Tick.{it.name}" if isinstance(it, Tick) else type(it).__name__ for it in told)
 
 

@@ -1,8 +1,8 @@
-"""One turn's draft: handlers change the working state through it, and it remembers what to write.
+"""The draft of one turn: handlers change the working state through it, and it gathers the batch.
 
-The working state *is* the draft. Readers see only values published after a commit, and a commit
-that fails ends the process. So a draft never has to be taken back (ADR 4, one turn, one commit). A
-handler therefore refuses (raises a DlqError) before it changes anything.
+There is no copy: the working state is the draft. Readers see only values that were published after
+a commit, and a failed commit ends the process. So a draft is never rolled back (ADR 4), and a
+handler must raise its DlqError before it changes anything.
 """
 
 from __future__ import annotations
@@ -34,18 +34,18 @@ from dlq_master.store.tables.table import Rows
 if TYPE_CHECKING:
     from dlq_master.control.composition.state import State as State
     from dlq_master.control.read_model.published import Published as Published
-else:  # types only: they are made of slices that the rooms own, and the loop imports no room
+else:  # types only: the loop imports no other room of control
     State = Published = Any
 
 K = TypeVar("K")
 V = TypeVar("V")
-_JOB_LEAP = 10_000_000  # an agent that claims a higher one is not believed
-WITHDRAWN = "withdrawn"  # the result of a request id that nothing may come of
+_JOB_LEAP = 10_000_000  # a job id of an agent that is higher by this is not believed
+WITHDRAWN = "withdrawn"  # the result of a submission that was withdrawn before it arrived
 Answer = Callable[[], Any]  # evaluated at the end of the turn, after the plan
 
 
 class OnceRequest(Protocol):
-    """A stimulus that changes something for somebody, once."""
+    """A request of a caller that takes effect once (control/loop/once.py)."""
 
     @property
     def caller(self) -> Caller: ...
@@ -54,9 +54,7 @@ class OnceRequest(Protocol):
 
 
 class Steps(NamedTuple):
-    """The steps of state machines, their actor, and the cause (empty: the steps themselves say
-    it).
-    """
+    """Steps of state machines, with actor and cause (empty: the events themselves say it)."""
 
     happened: list[drive.Happened]
     actor: str
@@ -93,13 +91,12 @@ class Turn:
         self.now_s = now_s
         self.batch = Batch()
         self.plan_due = False
-        self.saving = 0  # jobs that save by now, and in how many waves (control/attempts/stops.py)
-        self.waves = 1
-        self.entered: Counter[str] = (
-            Counter()
-        )  # jobs that came in this turn (control/people/counts.py)
-        self.looks: dict[NodeId, int] = {}  # nodes to be asked what is on their GPUs
-        self.hung_up: list[tuple[NodeId, int]] = []  # sessions to close after the commit
+        self.saving = 0  # jobs that save now ...
+        self.waves = 1  # ... and the waves of the saves of this turn (control/attempts/stops.py)
+        # Jobs accepted in this turn, by user and queue (control/people/counts.py).
+        self.entered: Counter[str] = Counter()
+        self.looks: dict[NodeId, int] = {}  # nodes that are to look for processes on their GPUs
+        self.ended_sessions: list[tuple[NodeId, int]] = []  # sessions to close after the commit
         self._answered: dict[tuple[str, str], StoredRequest] = {}  # in this turn
         self._recalled: dict[tuple[str, str], StoredRequest | None] = {}  # None: there is none
 
@@ -113,7 +110,7 @@ class Turn:
         return job
 
     def known_job(self, job_id: JobId) -> Job | None:
-        """The same, or None. One that ended long ago is read from the disk, and cannot change."""
+        """The same, or None. A job that ended long ago is read from the disk."""
         return self.state.cluster.jobs.get(job_id) or self.archive.job(job_id)
 
     def node(self, node_id: NodeId) -> Node:
@@ -155,7 +152,7 @@ class Turn:
         actor: str = "master",
         cause: str = "",
     ) -> Node:
-        """Let something happen to a node."""
+        """Apply an event to a node, and return the node after it."""
         happened = drive.step_node(self.state.cluster, node_id, event, self.now_s)
         self.follow(happened, actor=actor, cause=cause)
         return self.state.cluster.nodes[node_id]
@@ -168,7 +165,7 @@ class Turn:
         grace_s: float | None = None,
         actor: str = "scheduler",
     ) -> None:
-        """Ask all ranks of a living attempt to save and go; `grace_s` None = the job's own."""
+        """Ask all ranks of a live attempt to save and leave. `grace_s` None: the job's grace."""
         if grace_s is None:
             happened = drive.stop_attempt(self.state.cluster, key, cause, self.now_s)
             self.follow(happened, actor=actor)
@@ -177,8 +174,8 @@ class Turn:
             self.step_attempt(key, event, actor=actor)
 
     def move_away(self, node_id: NodeId, *, actor: str) -> None:
-        """Everything that runs on a draining node saves and goes on elsewhere. A suspended attempt
-        comes back first (control/attempts/suspensions.py).
+        """Stop all attempts on a draining node, so that they resume elsewhere. A suspended attempt
+        first comes back to its GPUs (control/attempts/suspensions.py).
         """
         for key in self.state.cluster.attempts_on(node_id):
             attempt = self.state.cluster.attempts[key]
@@ -186,13 +183,15 @@ class Turn:
                 self.stop(key, StopCause.DRAIN, actor=actor)
 
     def put_attempt(self, attempt: Attempt) -> None:
-        """A change of an attempt that is no event of its machine: its ranks, its port."""
+        """Change an attempt without an event of its state machine: its ranks, its port."""
         self.state.cluster.put_attempt(attempt)
         self.plan_due = True
 
     def follow(self, happened: list[drive.Happened], *, actor: str, cause: str = "") -> None:
-        """Let everybody who is registered for it learn what has happened."""
+        """Call the `stepped` functions of the wiring with these steps."""
         self.plan_due = True
+        if not happened:  # of most plans
+            return
         steps = Steps(happened, actor, cause)
         for learn in self._wiring.stepped:
             learn(self, steps)
@@ -207,7 +206,9 @@ class Turn:
         cause: str = "",
         grace_s: float = 0.0,
     ) -> None:
-        """Put a command into the outbox: it is sent after the commit, until its node takes it."""
+        """Put a command into the outbox. It is sent after the commit, and again until its node
+        confirms it.
+        """
         row = Intention(
             sequence=self.state.attempts.next_command,
             node_id=node_id,
@@ -223,29 +224,29 @@ class Turn:
         self.batch.intentions.append(row)
 
     def delivered(self, sequence: int) -> None:
-        """A command was taken, or has become pointless."""
+        """Remove a command that its node has confirmed, or that is of no use any more."""
         if self.state.attempts.outbox.drop(sequence):
             self.batch.delivered.append(sequence)
 
-    def never_again(self, job_id: JobId) -> None:
-        """A job of this id was there before us: ours get higher ones, also after a restart."""
+    def skip_job_id(self, job_id: JobId) -> None:
+        """Give new jobs ids above this one, which an earlier database has used."""
         if self.state.jobs.next_id <= job_id < self.state.jobs.next_id + _JOB_LEAP:
             self.state.jobs.next_id = job_id + 1
             self.batch.meta["next_job"] = str(self.state.jobs.next_id)
 
-    def hang_up(self, node_id: NodeId) -> None:
-        """End the node's session. Its agent has to say hello again, whatever it believes."""
+    def end_session(self, node_id: NodeId) -> None:
+        """End the node's session, so that its agent must say hello again."""
         session_id = self.state.nodes.sessions.pop(node_id, None)
         if session_id is not None:
-            self.hung_up.append((node_id, session_id))
+            self.ended_sessions.append((node_id, session_id))
 
     def take_batch(self) -> Batch:
-        """Everything this turn has changed, ready to be written."""
+        """All changes of this turn, to be written in one transaction."""
         touched = self.state.cluster.take_touched()
         self.batch.jobs += touched.jobs
         self.batch.attempts += touched.attempts
         self.batch.nodes += touched.nodes
-        # A batch forgets nodes after it writes them: one that has joined again stays.
+        # A batch deletes nodes after it writes them, so a node that joined again is not deleted.
         joined = {node.node_id for node in touched.nodes}
         self.batch.forgotten_nodes = [
             node_id for node_id in self.batch.forgotten_nodes if node_id not in joined
@@ -258,7 +259,7 @@ class Turn:
     # --- answering once -----------------------------------------------------------------------
 
     def recall(self, asks: Sequence[OnceRequest]) -> None:
-        """Look for earlier requests with the ids of these: one search for each caller."""
+        """Read the earlier results of these request ids, in one search for each caller."""
         ids: dict[str, list[str]] = {}
         for ask in asks if len(asks) > 1 else ():
             if ask.request_id:
@@ -269,9 +270,9 @@ class Turn:
                 self._recalled[user, found.request_id] = found
 
     def replay(self, ask: OnceRequest) -> str | None:
-        """The result of an earlier request with this id; None for the first of its kind.
+        """The result of the earlier request with this id; None: there was none.
 
-        Raises AlreadyExists when the id was used for something else.
+        Raises AlreadyExists if the id was used for another request.
         """
         self._check_person(ask.caller)
         if not ask.request_id:
@@ -286,7 +287,7 @@ class Turn:
         return known.result
 
     def known_request(self, ask: OnceRequest) -> StoredRequest | None:
-        """The earlier request of this caller with this id, whatever it asked for."""
+        """The earlier request of this caller with this id, even one with other content."""
         key = (ask.caller.key, ask.request_id)
         return self._answered.get(key) or self._stored_request(key)
 
@@ -296,7 +297,7 @@ class Turn:
         return self.archive.request(*key)
 
     def _check_person(self, caller: Caller) -> None:
-        """Unauthenticated for a user removed after the call had been let in."""
+        """Raises Unauthenticated if the user was removed after the call was accepted."""
         if caller.person:
             user = self.state.people.users.get(caller.name)
             if user is None or user.key != caller.person:
@@ -354,7 +355,7 @@ class Turn:
 
 
 def digest(ask: OnceRequest) -> str:
-    """The content of a request, without its id: equal for a repeat, different for anything else."""
+    """A hash of a request without its id: equal for a repeat, different for any other request."""
     if isinstance(ask, SubmitJob | SubmitGroup):
         return ask.digest
     if isinstance(ask, UpdateJob) and ask.hooked is not None:
@@ -367,6 +368,7 @@ def digest(ask: OnceRequest) -> str:
     return hashlib.sha256("\x00".join(parts).encode()).hexdigest()[:32]
 
 
+# Fields that the server fills at every try.
 _MADE_ANEW = (
     "request_id",
     "token_id",
@@ -379,4 +381,4 @@ _MADE_ANEW = (
     "respec",
     "validate_only",
     "hooked",
-)  # by the server at every try
+)

@@ -1,8 +1,7 @@
-"""When each node was last heard, and which nodes may have been silent for too long.
+"""When each node was last heard, and which nodes have been silent for the TTL.
 
-Each node has one timer. The timer comes when the node would have been silent for the whole TTL, as
-far as was known when it was set. A message moves the contact and leaves the timer alone. So a
-message costs one look into a table, and a node costs one look at its timer in each TTL.
+Each node has one timer for the earliest end of its TTL. A message only stores its time and leaves
+the timer alone. So a message costs one write, and a node one look at its timer in each TTL.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ class Contacts:
     __slots__ = ("_looks", "_times_s")
 
     def __init__(self, node_ids: Iterable[NodeId] = (), now_s: float = 0.0) -> None:
-        """Every silence of these nodes starts now."""
+        """The silence of these nodes starts now."""
         self._times_s: dict[NodeId, float] = {}
         self._looks: Timers[NodeId] = Timers()
         for node_id in node_ids:
@@ -33,7 +32,7 @@ class Contacts:
         return iter(self._times_s)
 
     def hear(self, node_id: NodeId, at_s: float) -> None:
-        """A message of this node came at this instant; a later contact stays."""
+        """Store the time of a message of this node, unless a later one is known."""
         before_s = self._times_s.get(node_id)
         if before_s is None:
             self._looks.set(node_id, at_s)
@@ -41,13 +40,14 @@ class Contacts:
             self._times_s[node_id] = at_s
 
     def shift(self, unheard_s: float) -> None:
-        """Nobody could be heard for so long: every silence is shorter by as much."""
+        """Shorten every silence by `unheard_s`, in which no message could be read."""
         for node_id in self._times_s:
             self._times_s[node_id] += unheard_s
 
     def silent(self, now_s: float, ttl_s: float) -> list[NodeId]:
-        """All nodes that have just been silent for the TTL. A node is named again after another
-        TTL. Meanwhile its state tells that it is silent."""
+        """The nodes whose silence has just reached the TTL; each again after another TTL. Meanwhile
+        the state of the node tells that it is silent.
+        """
         found = []
         for node_id in self._looks.due(now_s):
             due_s = self._times_s[node_id] + ttl_s

@@ -1,9 +1,9 @@
 """Nodes: sessions, silence, fences and flags.
 
-When an agent restarts, it says hello with all ranks it found, and both sides compare. When the
-master restarts, every silence counts from its start, and it places nothing new before the nodes are
-back. A silent node is SUSPECT, then UNREACHABLE with its attempts UNKNOWN. Only after the hold and
-a margin is it DOWN, with its attempts lost.
+When an agent restarts, its hello names all ranks that it found, and both sides compare their lists.
+When the master restarts, silence counts from its start, and it starts no job before most nodes are
+back. A silent node is SUSPECT, then UNREACHABLE with its attempts UNKNOWN. After the hold and a
+margin it is DOWN, and its attempts are lost.
 """
 
 import math
@@ -56,11 +56,11 @@ from dlq_master.model.nodes.node import Node, NodeFlag, NodeState
 from dlq_master.model.nodes.node import frozen as frozen_now
 from dlq_master.store.tables.revocations import NODE
 
-_EPOCH_LEAP = 1_000_000  # one epoch a start: an agent that claims more has not obeyed them
+_EPOCH_LEAP = 1_000_000  # each start adds one: a claim beyond this is not believed
 
 
 def open_session(turn: Turn, ask: OpenSession) -> Opened:
-    """A node said hello: believe its boot id, its devices and its ranks; tell it what is wanted."""
+    """Answer the hello of a node: take in its boot id, devices and ranks; name the wanted ranks."""
     state = turn.state
     instances.check(turn, ask)
     if ask.highest_epoch > state.epoch:
@@ -71,11 +71,11 @@ def open_session(turn: Turn, ask: OpenSession) -> Opened:
     state.nodes.contacts.hear(ask.node_id, turn.now_s)
     state.nodes.greeted.add(ask.node_id)
     state.nodes.holds_sent.pop(ask.node_id, None)
-    turn.plan_due = True  # its GPUs may have been waited for
+    turn.plan_due = True  # a job may wait for its GPUs
     state.nodes.unowned[ask.node_id] = {}
     state.nodes.unreleased[ask.node_id] = {}
     first_steps.hello(turn, ask)
-    # Its word on ends first: one that was recorded before a boot is an end, not a loss.
+    # Reports of ends come first: a rank that ended before a boot has ended, and is not lost.
     acknowledged = reports.take(turn, ask.node_id, ask.reports)
     unbroken = instances.remembers(turn, ask)
     _register(turn, ask)
@@ -98,18 +98,18 @@ def open_session(turn: Turn, ask: OpenSession) -> Opened:
 
 
 def close_session(turn: Turn, ask: CloseSession) -> None:
-    """The stream is gone; the node is judged by its heartbeats alone."""
+    """Forget the session of a closed stream; only missing heartbeats make the node silent."""
     if turn.state.nodes.sessions.get(ask.node_id) == ask.session_id:
         del turn.state.nodes.sessions[ask.node_id]
 
 
 def heartbeat(turn: Turn, ask: Heartbeat) -> None:
-    """A sign of life, and what the jobs say of themselves. Writes nothing while the node is UP."""
+    """Take in a heartbeat, and the progress of jobs. Writes nothing while the node is UP."""
     state = turn.state
     if state.nodes.sessions.get(ask.node_id) != ask.session_id:
         return
     for word in ask.progress:
-        _hear(turn, ask.node_id, word)
+        _take_progress(turn, ask.node_id, word)
     if state.cluster.nodes[ask.node_id].state in (NodeState.SUSPECT, NodeState.UNREACHABLE):
         turn.step_node(ask.node_id, on_node.Heard(), actor=f"node:{ask.node_id}")
         _return_attempts(turn, ask.node_id)
@@ -124,7 +124,7 @@ def heartbeat(turn: Turn, ask: Heartbeat) -> None:
 
 
 def rank_reports(turn: Turn, ask: RankReports) -> int:
-    """Reports of a living session; those of an older one come again with the next hello."""
+    """Take in reports of the current session; others come again with the next hello."""
     _must_be_current(turn, ask.node_id, ask.session_id)
     doubted = bool(turn.state.nodes.unaccounted.get(ask.node_id))
     acknowledged = reports.take(turn, ask.node_id, ask.reports)
@@ -135,7 +135,7 @@ def rank_reports(turn: Turn, ask: RankReports) -> int:
 
 
 def command_done(turn: Turn, ask: CommandDone) -> None:
-    """The node has taken a command (it is on its disk), or refused it for good."""
+    """The node has a command on its disk, or has refused it for good."""
     if turn.state.nodes.sessions.get(ask.node_id) != ask.session_id:
         return
     row = turn.state.attempts.outbox.get(ask.sequence)
@@ -161,18 +161,18 @@ def command_done(turn: Turn, ask: CommandDone) -> None:
             command=row.kind,
         )
         if row.kind == "launch" and ask.refusal == "fence_mismatch":
-            # It knows another attempt by this name, from after the backup that we restored.
+            # It has a newer attempt of this name: this database was restored from a backup.
             reports.fail_start(turn, row, ask.refusal)
 
 
 def watch_silence(turn: Turn) -> None:
-    """Once a second: move each node by the length of its silence. Nodes that are UP, without a flag
-    and just heard, cost nothing.
+    """Once a second: step each silent node by the length of its silence. Nodes that are UP, without
+    a flag and just heard, cost nothing.
     """
     state = turn.state
     maintenance.end_due(turn)
     gpu_health.watch_cleaning(turn)
-    _notice_freeze(turn)
+    _note_freeze(turn)
     instances.tell_refused(turn)
     silent = state.nodes.contacts.silent(turn.now_s, state.terms.ttl_s)
     doubted = [node_id for node_id, ranks in state.nodes.unaccounted.items() if ranks]
@@ -192,7 +192,7 @@ def _fenced_before(turn: Turn, ask: FenceNode, _word: str) -> Fenced:
 
 @once(_fenced_before)
 def fence(turn: Turn, ask: FenceNode) -> Fenced | Done[Fenced]:
-    """An operator made sure that the machine is off: its attempts are lost now."""
+    """Lose the attempts of a node now: an operator says that the machine is off."""
     node = turn.node(ask.node_id)
     if node.state is NodeState.DOWN:
         return Fenced(node, ())
@@ -207,15 +207,13 @@ def fence(turn: Turn, ask: FenceNode) -> Fenced | Done[Fenced]:
             state=node.state.value,
         )
     lost = tuple(key.job_id for key in turn.state.cluster.attempts_on(ask.node_id))
-    _lose_node(turn, ask.node_id, actor=ask.caller.actor, cause=f"fenced: {ask.reason}")
+    lose(turn, ask.node_id, actor=ask.caller.actor, cause=f"fenced: {ask.reason}")
     return Done(Fenced(turn.state.cluster.nodes[ask.node_id], lost), ask.node_id)
 
 
 @once(_as_it_stands)
 def set_flags(turn: Turn, ask: SetNodeFlags) -> Done[Node]:
-    """Set and clear flags of all the nodes, or of none; flags that are so already change
-    nothing.
-    """
+    """Set and clear flags on all the nodes, or on none. A repeat changes nothing."""
     node_ids = (ask.node_id, *ask.more)
     nodes = [turn.node(node_id) for node_id in node_ids]
     if NodeFlag.DRAINING in ask.set_flags and not ask.accept_loss:
@@ -244,7 +242,7 @@ def _set_flags(turn: Turn, ask: SetNodeFlags, node: Node) -> None:
 
 @once(_as_it_stands)
 def accept_gpus(turn: Turn, ask: AcceptGpus) -> Done[Node]:
-    """Take the GPUs into use that a node has shown beyond those it was accepted with."""
+    """Use the GPUs that a node has reported beyond those with which it was accepted."""
     node = turn.node(ask.node_id)
     if node.unaccepted:
         accepted = gpus_in_words(node, node.unaccepted)
@@ -255,7 +253,7 @@ def accept_gpus(turn: Turn, ask: AcceptGpus) -> Done[Node]:
 
 @once(nothing)
 def forget(turn: Turn, ask: ForgetNode) -> Done[None] | None:
-    """Drop a node that is DOWN and holds nothing; an unknown one is gone already."""
+    """Delete a node that is DOWN and has no attempts; an unknown node is no error."""
     node = turn.state.cluster.nodes.get(ask.node_id)
     if node is None:
         return None
@@ -271,14 +269,14 @@ def forget(turn: Turn, ask: ForgetNode) -> Done[None] | None:
 
 
 def lose(turn: Turn, node_id: NodeId, *, actor: str, cause: str) -> None:
-    """It is certain that nothing of ours runs there (any more): its attempts are lost now, and it
-    is down.
-    """
-    _lose_node(turn, node_id, actor=actor, cause=cause)
+    """Take a node down on which none of our processes can run any more: its attempts are lost."""
+    turn.end_session(node_id)
+    _lose_attempts(turn, node_id, actor=actor, cause=cause)
+    turn.step_node(node_id, on_node.Lost(), actor=actor, cause=cause)
 
 
 def drop(turn: Turn, node_id: NodeId, *, actor: str, cause: str) -> None:
-    """Its machine is gone for good: all its attempts are lost, and it is forgotten."""
+    """Lose and delete a node whose machine is gone for good."""
     if turn.state.cluster.nodes[node_id].state is not NodeState.DOWN:
         lose(turn, node_id, actor=actor, cause=cause)
     _forget(turn, node_id, actor)
@@ -288,7 +286,7 @@ def drop(turn: Turn, node_id: NodeId, *, actor: str, cause: str) -> None:
 
 
 def _outrank(turn: Turn, ask: OpenSession) -> None:
-    """An agent has obeyed a master with a higher epoch (a restored backup): go above it."""
+    """Raise our epoch above one that the agent has obeyed (we are a restored backup)."""
     if ask.highest_epoch - turn.state.epoch > _EPOCH_LEAP:
         raise InvalidRequest(f"epoch {ask.highest_epoch} is no master's", field="highest_epoch")
     turn.state.epoch = ask.highest_epoch + 1
@@ -300,7 +298,7 @@ def _register(turn: Turn, ask: OpenSession) -> None:
     cluster = turn.state.cluster
     before = cluster.nodes.get(ask.node_id)
     actor = f"node:{ask.node_id}"
-    same = instances.is_same_machine(turn, ask)  # another machine says nothing about the first
+    same = instances.is_same_machine(turn, ask)  # a boot of another machine ends nothing here
     if before is None:
         cluster.put_node(Node(ask.node_id, ask.facts.gpus, registered_time_s=turn.now_s))
     elif before.boot_id and before.boot_id != ask.facts.boot_id and same:
@@ -339,31 +337,31 @@ def _must_be_current(turn: Turn, node_id: NodeId, session_id: int) -> None:
         raise StaleFence(f"session {session_id} of node {node_id} is over")
 
 
-def _hear(turn: Turn, node_id: NodeId, word: ReportedProgress) -> None:
-    """The report of a running rank about itself. A rank that should not run, and that was never
-    reported, is a reason to compare all ranks there with the plan. Its agent is to say hello again.
+def _take_progress(turn: Turn, node_id: NodeId, word: ReportedProgress) -> None:
+    """Take in the progress of a running rank. A rank that should not run, and was never reported,
+    ends the session: the next hello compares all ranks.
     """
     found = ranks.standing(turn, node_id, word.key, word.epoch, word.node_rank)
     if not found.ours:
         if (word.key, word.node_rank) not in turn.state.nodes.unowned.get(node_id, {}):
             cause = f"{word.key} runs for nobody"
             turn.note("node_out_of_step", node_id=node_id, actor=f"node:{node_id}", cause=cause)
-            turn.hang_up(node_id)
+            turn.end_session(node_id)
         return
     if word.node_rank == 0:
-        _hear_of_start(turn, word)
+        _note_start(turn, word)
     if word.node_rank == 0 and word.age_s is not None:
         beat = Beat(word.step, word.total, word.loss, turn.now_s - word.age_s)
         resume_times.hear(turn, word.key, beat)
         turn.state.jobs.beats[word.key.job_id] = beat
         paces.hear(turn, word.key, beat)
         speeds.hear(turn, word.key, beat)
-    elif word.step is not None:  # of another node's rank: told when the job stalls
+    elif word.step is not None:  # another rank of the gang: shown if the job stalls
         steps = turn.state.attempts.stalls.steps
         steps.setdefault(word.key.job_id, {})[word.node_rank] = word.step
 
 
-def _hear_of_start(turn: Turn, word: ReportedProgress) -> None:
+def _note_start(turn: Turn, word: ReportedProgress) -> None:
     start = turn.state.attempts.stalls.starts.get(word.key.job_id)
     if start is None or start.attempt != word.key.number:
         first_steps.hear(turn, word)
@@ -380,15 +378,15 @@ def _watch_silence_of(turn: Turn, node: Node) -> None:
         cause = f"silent for {round(silent_s, 1)} s"
         heard = turn.step_node(node_id, event, cause=cause)
         if heard.state is NodeState.UNREACHABLE:
-            _silence_attempts(turn, node_id)
+            _mark_unknown(turn, node_id)
     if heard.state is NodeState.UNREACHABLE:
         _requeue_after_hold(turn, node_id, contact_s)
     elif heard.state is NodeState.UP:
         unaccounted.watch(turn, node_id)
 
 
-def _silence_attempts(turn: Turn, node_id: NodeId) -> None:
-    """A gang with one silent rank is UNKNOWN as a whole; the other ranks are left alone."""
+def _mark_unknown(turn: Turn, node_id: NodeId) -> None:
+    """Make attempts UNKNOWN, also a gang with one silent rank. No rank is stopped."""
     for key in turn.state.cluster.attempts_on(node_id):
         if turn.state.cluster.attempts[key].state is not AttemptState.UNKNOWN:
             turn.step_attempt(
@@ -397,7 +395,7 @@ def _silence_attempts(turn: Turn, node_id: NodeId) -> None:
 
 
 def _return_attempts(turn: Turn, node_id: NodeId) -> None:
-    """Attempts whose nodes all answer again go back to what they were."""
+    """Return UNKNOWN attempts to the state of their ranks, if all their nodes answer again."""
     cluster = turn.state.cluster
     for key in turn.state.cluster.attempts_on(node_id):
         attempt = cluster.attempts[key]
@@ -408,10 +406,8 @@ def _return_attempts(turn: Turn, node_id: NodeId) -> None:
             reports.settle_return(turn, key)
 
 
-def _notice_freeze(turn: Turn) -> None:
-    """So many silent at once is likelier our fault than theirs: nothing is taken for lost
-    meanwhile.
-    """
+def _note_freeze(turn: Turn) -> None:
+    """Freeze requeues while many nodes are silent at once: then the fault is probably ours."""
     state = turn.state
     nodes = state.cluster.nodes
     marked = [nodes[node_id] for node_id in state.cluster.capacity.marked]
@@ -431,7 +427,7 @@ def _freeze_cause(turn: Turn) -> str:
 
 
 def _requeue_after_hold(turn: Turn, node_id: NodeId, contact_s: float) -> None:
-    """After the hold and its margin none of our processes can run there: its attempts are lost."""
+    """Lose attempts whose hold and margin are over: none of their processes can run any more."""
     state = turn.state
     if state.frozen:
         return
@@ -449,7 +445,7 @@ def _requeue_after_hold(turn: Turn, node_id: NodeId, contact_s: float) -> None:
     lost_s = requeue_time_s(contact_s, state.terms.hold_s + longer_s, state.terms)
     if turn.now_s >= lost_s and not turn.state.cluster.attempts_on(node_id):
         since_s = round(turn.now_s - contact_s)
-        turn.hang_up(node_id)
+        turn.end_session(node_id)
         turn.step_node(node_id, on_node.Lost(), cause=f"silent for {since_s} s")
 
 
@@ -458,16 +454,10 @@ def _lose_attempts(turn: Turn, node_id: NodeId, *, actor: str, cause: str) -> No
         reports.lose(turn, key, actor=actor, cause=cause, node_id=node_id)
 
 
-def _lose_node(turn: Turn, node_id: NodeId, *, actor: str, cause: str) -> None:
-    turn.hang_up(node_id)
-    _lose_attempts(turn, node_id, actor=actor, cause=cause)
-    turn.step_node(node_id, on_node.Lost(), actor=actor, cause=cause)
-
-
 def _forget(turn: Turn, node_id: NodeId, actor: str) -> None:
-    turn.hang_up(node_id)
+    turn.end_session(node_id)
     for row in turn.state.attempts.outbox.of_node(node_id):
-        turn.delivered(row.sequence)  # nobody is left to take it
+        turn.delivered(row.sequence)  # no agent will take it
     turn.state.cluster.remove_node(node_id)
     turn.state.nodes.contacts.forget(node_id)
     turn.state.nodes.greeted.discard(node_id)

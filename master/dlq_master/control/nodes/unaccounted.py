@@ -1,10 +1,9 @@
-"""Ranks of which their agent has no record although its host has not booted: that is no proof of
-death.
+"""Ranks without a record at their agent, although the host has not booted: they may still run.
 
-They are UNKNOWN and keep their GPUs until the hold and its margin are over since the first hello
-without them. Then, if the agent has found their processes, they are ordered to end, and lost once
-they have. An operator's fence loses them at once. After a restart of the master the next hello
-begins the hold anew; when the line goes silent, the ordinary silence of a node decides.
+They are UNKNOWN and keep their GPUs until the hold and its margin have passed since the first hello
+without them. Then they are lost. If the agent has found their processes, these are stopped first.
+An operator's fence loses them at once. After a restart of the master the next hello begins the hold
+anew. In silence the rules for silent nodes decide.
 """
 
 from dlq_master.control.attempts import reports
@@ -21,8 +20,9 @@ _CAUSE = "its agent has no record of it, and it may still run"
 
 
 def take(turn: Turn, ask: OpenSession, *, unbroken: bool) -> None:
-    """After a hello: find the ranks that it leaves out. `unbroken`: the agent has its memory, so a
-    launch that it does not know has never reached it."""
+    """After a hello: find the ranks that it does not name. `unbroken`: the agent has kept its
+    journal, so a launch that it does not know has never reached it.
+    """
     node_id, state = ask.node_id, turn.state
     told = {(report.key, report.epoch, report.node_rank) for report in ask.reports}
     runs = {(key, rank) for key, _, rank in ask.unexplained}
@@ -41,16 +41,16 @@ def take(turn: Turn, ask: OpenSession, *, unbroken: bool) -> None:
     state.nodes.unaccounted[node_id] = left
     for key, rank in left:
         if (key, rank) not in before:
-            _silence(turn, node_id, key, rank)
+            _mark_unknown(turn, node_id, key, rank)
     for key, _ in [it for it in left if it in ran and it not in runs]:
         if state.cluster.attempts[key].stop_cause is not None:
             _lose(turn, node_id, key, "its processes were ended as ordered")
-    _turn_away(turn, ask)
+    _stop_strays(turn, ask)
     instances.remember(turn, node_id)
 
 
 def watch(turn: Turn, node_id: NodeId) -> None:
-    """Once a second, while the node answers: those whose hold is over end, and are lost."""
+    """Once a second, while the node answers: stop or lose ranks whose hold is over."""
     state = turn.state
     waiting = state.nodes.unaccounted.get(node_id)
     if not waiting or state.frozen:
@@ -72,7 +72,7 @@ def watch(turn: Turn, node_id: NodeId) -> None:
 
 
 def fence(turn: Turn, node_id: NodeId, *, actor: str, cause: str) -> tuple[AttemptKey, ...]:
-    """An operator has made sure that nothing of them runs: lost now. Returns them."""
+    """Lose these ranks now: an operator says that they do not run. Returns their attempts."""
     keys = tuple(dict.fromkeys(key for key, _ in turn.state.nodes.unaccounted.get(node_id, {})))
     for key in keys:
         _lose(turn, node_id, key, cause, actor)
@@ -88,7 +88,7 @@ def _lose(turn: Turn, node_id: NodeId, key: AttemptKey, cause: str, actor: str =
         reports.lose(turn, key, actor=actor, cause=cause, node_id=node_id)
 
 
-def _silence(turn: Turn, node_id: NodeId, key: AttemptKey, rank: int) -> None:
+def _mark_unknown(turn: Turn, node_id: NodeId, key: AttemptKey, rank: int) -> None:
     turn.note(
         "rank_unaccounted",
         key=key,
@@ -101,15 +101,15 @@ def _silence(turn: Turn, node_id: NodeId, key: AttemptKey, rank: int) -> None:
         turn.step_attempt(key, on_attempt.NodeSilent(), actor="master", cause=_CAUSE)
 
 
-def _turn_away(turn: Turn, ask: OpenSession) -> None:
-    """A process without a record that serves nobody must end; the node takes no work meanwhile."""
+def _stop_strays(turn: Turn, ask: OpenSession) -> None:
+    """Stop processes without a record that no live attempt wants. The node gets no job before."""
     for key, epoch, rank in ask.unexplained:
         found = standing(turn, ask.node_id, key, epoch, rank)
         if found.ours:
             continue
         turn.state.nodes.unowned.setdefault(ask.node_id, {})[key, rank] = ()
         if found is RankRole.ORPHAN:
-            turn.never_again(key.job_id)
+            turn.skip_job_id(key.job_id)
             turn.note(
                 "orphan_seen", node_id=ask.node_id, actor=f"node:{ask.node_id}", rank=str(key)
             )

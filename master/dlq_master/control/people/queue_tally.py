@@ -16,6 +16,8 @@ class QueuePart(Enum):
     WAITING = "waiting"
     HELD = "held"
 
+    __hash__ = object.__hash__  # a key of each change of a job; that of enums is Python
+
 
 class QueueTally:
     """The jobs of each queue, and their GPUs and cores: a reader of queues looks at no job."""

@@ -1,7 +1,7 @@
-"""Plans are carried out here: checked, applied to the cluster, written down, and launched.
+"""The execution of plans: check, apply to the cluster, write into the journal, launch.
 
-Every plan goes this way. It may be the policy's plan, a loan or a reclaim by people, a migration to
-a rented machine, or a promise for new deadlines.
+Every plan goes this way: plans of the policy, loans and reclaims of operators, migrations to rented
+machines, and promises for changed deadlines.
 """
 
 from collections.abc import Iterable
@@ -20,7 +20,7 @@ from dlq_master.model.why import ReasonCode
 from dlq_master.policy import turn as plans
 from dlq_master.policy.legal.check import IllegalPlan, check_delta
 
-RETURNED_SHARE = 0.95  # of the known nodes: then a started master places work again
+RETURNED_SHARE = 0.95  # of the known nodes must be back before a started master starts jobs
 
 
 def look(turn: Turn) -> View:
@@ -29,7 +29,7 @@ def look(turn: Turn) -> View:
 
 
 def pause_of(state: State, now_s: float) -> ReasonCode | None:
-    """Why nothing may start or lapse: known nodes are still coming back."""
+    """Why no job may start or lapse now: nodes are still coming back after a master's start."""
     nodes = state.cluster.nodes.values()
     if now_s < state.started_s + state.config.nodes.start_grace:
         known = [node for node in nodes if node.state is not NodeState.DOWN]
@@ -40,7 +40,7 @@ def pause_of(state: State, now_s: float) -> ReasonCode | None:
 
 
 def check(turn: Turn, plan: Plan) -> None:
-    """Raises Conflict for a plan that is not legal, which is a bug of its maker."""
+    """Raises Conflict for a plan that is not legal (a bug)."""
     try:
         check_delta(look(turn), plan, turn.state.policy)
     except IllegalPlan as error:
@@ -54,7 +54,7 @@ def carry_out(
     *,
     machines: RentingView = NOTHING_RENTED,
 ) -> None:
-    """Check a plan, apply it and launch what it starts. `machines`: the plan's own view of them.
+    """Check a plan, apply it and launch its starts. `machines`: the machines that its maker saw.
 
     Raises Conflict for a plan that is not legal; then nothing has changed.
     """
@@ -67,7 +67,7 @@ def carry_out(
 
 
 def follow(turn: Turn, happened: Iterable[Happened], actor: str = "scheduler") -> None:
-    """Write down what a plan has changed, and launch what it has started."""
+    """Write an applied plan into the journal, and launch its starts."""
     happened = list(happened)
     turn.follow(happened, actor=actor)
     for one in happened:
@@ -98,7 +98,7 @@ def _launch(turn: Turn, job_id: JobId) -> None:
 
 
 def _port(turn: Turn, key: AttemptKey) -> int:
-    """The next rendezvous port that no living attempt has; when all are taken, one is shared."""
+    """The next rendezvous port that no live attempt has; if all are taken, one is shared."""
     state = turn.state
     jobs = state.config.jobs
     span = jobs.port_last - jobs.port_first + 1

@@ -1,16 +1,15 @@
-"""Plans that may take long: asked of a planning process, and what is done until it has answered.
+"""Plans that take long: a planning process makes them, while turns go on.
 
-Almost every turn plans at once. Where a plan would take long (`policy.elsewhere`), the turn ends
-without it. After the commit the planner gets a snapshot. Its answer comes back as a stimulus and is
-checked again (`policy.recheck`). The changes that still hold are made. Until then
+Almost every turn plans at once. If a plan would take long (`policy.elsewhere`), the turn ends
+without it. After the commit the planner gets a snapshot. Its answer is a stimulus of a later turn,
+which checks it again (`policy.legal.recheck`) and makes the changes that still hold. Until then:
 
-- new promises are not made yet, and everything else goes on;
-- a decision on the next slot, or a plan worked out whole, is waited for. Until then, and no longer
-  than `PATIENCE_S`, nothing is decided;
-- without a planner (it died, hung, said nonsense, is of another version, or there is none yet
-again) plans are plain ones.
+- for new promises, everything else goes on;
+- for the next slot, or a whole plan, nothing is decided, for `PATIENCE_S` at most;
+- without a planner (it ended, hung, gave a malformed answer, or has another version) plans are made
+  without solvers.
 
-Nothing of it is stored: a master that starts again asks again.
+Nothing is stored: a restarted master asks again.
 """
 
 from __future__ import annotations
@@ -37,16 +36,16 @@ from dlq_master.policy.offload import hurried, may_take_long, plain, trapped, wa
 from dlq_master.policy.policy import Policy
 from dlq_master.policy.turn import Decided, decide
 
-# For a plan without which nothing is done. A slot is decided a lead (30 s) before it begins.
+# The longest wait for each stage. A slot is decided a lead (30 s) before it begins.
 PATIENCE_S = {Stage.SLOT: 5.0, Stage.PLAN: 1.0, Stage.PROMISES: 0.0}
-REST = 4.0  # a whole plan is asked for again after so many times what it took
-HURRIED = 2  # failures in a row: the next plan asks no integer program, so that it has an end
-FIRST_DISTRUST_S = 5.0  # no question after answers that were of no use, at first
+REST = 4.0  # the pause after a whole plan, as a multiple of its time
+HURRIED = 2  # failures in a row after which plans are made without an integer program
+FIRST_DISTRUST_S = 5.0  # the first pause of questions after useless answers; it doubles
 LONGEST_DISTRUST_S = 300.0
 
 
 class Planner(Protocol):
-    """The planner (planner.process). `ready`: it would answer."""
+    """The port to the planning process (planner.process). `ready`: it takes questions."""
 
     @property
     def ready(self) -> bool: ...
@@ -55,7 +54,7 @@ class Planner(Protocol):
 
 
 class Planning(NamedTuple):
-    """How the planner does, for people. `process` None: everything is planned on the spot."""
+    """The state of the planner, for users. `process` None: there is none."""
 
     process: Facts | None = None
     useless: int = 0
@@ -64,7 +63,7 @@ class Planning(NamedTuple):
 
 
 class PlanQuestion(NamedTuple):
-    """The open question, its time, and the basis of its answer."""
+    """The open question, and the state for which its answer holds."""
 
     number: int
     stage: Stage
@@ -74,7 +73,7 @@ class PlanQuestion(NamedTuple):
 
 
 class Variants(NamedTuple):
-    """A policy as it may be followed on the loop."""
+    """The variants of a policy for plans on the loop (policy.offload)."""
 
     policy: Policy
     trapped: Policy
@@ -85,27 +84,29 @@ class Variants(NamedTuple):
 
 @dataclass(slots=True)
 class Offloaded:
-    """The open plans of the planner. `planner` None: everything is planned on the spot."""
+    """The question to the planner and its answer. `planner` None: all plans are made in turns."""
 
     planner: Planner | None = None
     number: int = 0
-    wanted: Stage | None = None  # to be asked when this turn is on disk
+    wanted: Stage | None = None  # the question to send after this turn's commit
     asked: PlanQuestion | None = None
     answer: Answer | None = None
-    stirred: bool = False  # something has happened since the question
-    rest_until_s: float = 0.0  # no whole plan is asked for before
-    distrust_until_s: float = 0.0  # nothing is
-    useless: int = 0  # answers in a row
-    dropped: int = 0  # changes that were not made, in all
-    faults: int = 0  # answers that were of no use, in all
+    stirred: bool = False  # the cluster has changed since the question
+    rest_until_s: float = 0.0  # no question for a whole plan before
+    distrust_until_s: float = 0.0  # no question at all before
+    useless: int = 0  # useless answers in a row
+    dropped: int = 0  # changes that did not hold any more, in all
+    faults: int = 0  # useless answers, in all
     last_fault: str = ""
     health: HelperHealth = field(default_factory=lambda: HelperHealth("planner"))
     plans: Histograms = field(default_factory=lambda: Histograms(CALLS_S, "stage"))
-    delayed: set[JobId] = field(default_factory=set)  # who was told that nobody judges it
+    delayed: set[JobId] = field(
+        default_factory=set
+    )  # jobs that were told that their verdict is delayed
     _variants: Variants | None = field(default=None, repr=False)
 
     def variants(self, policy: Policy) -> Variants:
-        """Worked out once for each policy."""
+        """The variants, made once for each policy."""
         known = self._variants
         if known is None or known.policy is not policy:
             made = (policy, trapped(policy), waiting(policy), plain(policy))
@@ -113,23 +114,23 @@ class Offloaded:
         return known
 
     def quick(self, policy: Policy) -> Policy:
-        """The policy for callers that must not wait and decide nothing: people who ask why."""
+        """The policy without solvers, for reasons: they must not wait, and decide nothing."""
         return policy if self.planner is None else self.variants(policy).plain
 
     def told(self) -> Planning:
-        """How the planner does."""
+        """The state of the planner."""
         facts = None if self.planner is None else self.planner.facts()
         return Planning(facts, self.faults, self.dropped, self.last_fault)
 
     def heard(self, answer: Answer) -> bool:
-        """Take an answer; False: it is none to what was asked last."""
+        """Take an answer; False: it answers no open question."""
         if self.asked is None or self.asked.number != answer.number:
             return False
         self.answer = answer
         return True
 
     def ask(self, cluster: Cluster, policy: Policy, now_s: float, pause: ReasonCode | None) -> None:
-        """Send the question that this turn has left, if any. The cluster is as on disk."""
+        """Send the question of this turn, if there is one, after its commit."""
         stage, self.wanted = self.wanted, None
         if stage is None or self.planner is None or not self.planner.ready:
             return

@@ -1,10 +1,8 @@
-"""A policy with a bug: it starts and lapses nothing, stops nothing either, and is tried less and
-less.
+"""Plans that fail, by a bug of the policy: nothing starts or lapses, and running jobs go on.
 
-Ending the process would not help: the next one would plan the same from the same state. So running
-jobs go on, the master reports the fault (`dlq nodes`, `dlq why`), and plans again after a while,
-for the state may have moved on. Nothing of it is stored: a restarted master tries anew and, if the
-bug is still met, says so once more.
+A restart would not help, since the same state gives the same plan. So the master reports the fault
+(`dlq nodes`, `dlq why`), and plans again after a pause that doubles: the state may have changed.
+Nothing is stored: a restarted master plans at once.
 """
 
 from __future__ import annotations
@@ -23,9 +21,7 @@ _log = get_logger("master.plan_faults")
 
 
 def failed(turn: Turn, fault: Exception) -> float:
-    """Another plan has failed; return when to plan again. A fault that goes on is journaled
-    once.
-    """
+    """Note a failed plan; return when to plan again. A repeated fault is journaled once."""
     where, before = _where(fault), turn.state.placement.fault
     again = before is not None and before.where == where
     count = before.times + 1 if before is not None and again else 1
@@ -42,7 +38,7 @@ def failed(turn: Turn, fault: Exception) -> float:
 
 
 def recovered(turn: Turn) -> None:
-    """A plan has come to its end: say for how long there was none."""
+    """After a good plan: note how long plans have failed."""
     fault, turn.state.placement.fault = turn.state.placement.fault, None
     if fault is not None:
         lasted_s = round(turn.now_s - fault.since_s, 3)

@@ -1,4 +1,4 @@
-"""Planning: from the working state to a plan, and from a plan to what follows from it."""
+"""Planning in a turn, and the reasons why jobs wait, by the last plan."""
 
 from __future__ import annotations
 
@@ -25,14 +25,16 @@ from dlq_master.policy.reasons.explain import explain, explain_briefly, jobs_ahe
 from dlq_master.policy.reasons.summary import ReasonSummary
 
 _log = get_logger("master.scheduling")
-MANY = 1_000  # waiting jobs
+MANY = 1_000  # waiting jobs from which lists show reasons that may be a second old
 BOUNDARIES_KEPT_S = 5.0
-MOST_LINES = 64  # of waiting jobs, for a submission that is told its place in the queue
-MOST_LOOKED_AT = 32  # attempts, for callers that do not ask why: the loop answers a submit
+# The answer to a submission must be cheap. Up to so many lines of waiting jobs it has the place in
+# the queue. Up to so many attempts it names the holders of GPUs.
+MOST_LINES = 64
+MOST_LOOKED_AT = 32
 
 
 def plan(turn: Turn) -> float | None:
-    """Decide, and put what follows into the outbox; return when to decide again by the clock."""
+    """Plan, carry the plan out, and return when to plan again if nothing happens before."""
     state = turn.state
     state.placement.forget_decisions()
     begins_s = state.jobs.gates.begins.next_s()
@@ -62,7 +64,7 @@ def plan(turn: Turn) -> float | None:
 
 
 def delay_of(away: Offloaded) -> str:
-    """Why nothing new is promised until people do something; empty: it is."""
+    """Why deadlines are not judged until an operator acts; empty: they are."""
     planner = away.planner
     if planner is None:
         return ""
@@ -72,7 +74,7 @@ def delay_of(away: Offloaded) -> str:
 
 
 def tell_delayed(turn: Turn) -> None:
-    """Each of them once, after a plan."""
+    """Tell each job with an unjudged deadline once why it waits for the verdict."""
     away, waiting = turn.state.placement.offloaded, set(turn.state.cluster.to_judge())
     away.delayed &= waiting
     if waiting and (why := delay_of(away)):
@@ -82,7 +84,7 @@ def tell_delayed(turn: Turn) -> None:
 
 
 def _failing(health: HelperHealth) -> str:
-    """Without counts: it stays the same for as long as it fails in the same way."""
+    """Without counts, so that the text changes only with the error."""
     return (
         f"nobody judges deadlines, since the planning process fails ({health.last_error}); "
         "it is tried again, and its operator finds more in `dlq doctor`"
@@ -90,20 +92,21 @@ def _failing(health: HelperHealth) -> str:
 
 
 def plan_made(turn: Turn, told: PlanMade) -> None:
-    """The planner has answered: its plan is looked at in this turn."""
+    """Take in an answer of the planning process; this turn applies it."""
     if turn.state.placement.offloaded.heard(told.answer):
         turn.plan_due = True
 
 
 def notice_pause(turn: Turn) -> None:
-    """Once a second: a pause that has begun or ended is a reason to plan."""
+    """Once a second: plan if a pause of starts has begun or ended."""
     if pause_of(turn.state, turn.now_s) is not turn.state.placement.nothing_placed:
         turn.plan_due = True
 
 
 def never(turn: Turn, request: Request, gpus: int | None = None) -> Reason | None:
-    """Why no set of the registered nodes could ever hold this, on what it asks for or on so many
-    `gpus`; None: it could, or none is known."""
+    """Why no set of the registered nodes could ever hold this request. `gpus`: another width than
+    the request's. None: some set could, or there are no nodes.
+    """
     cluster = turn.state.cluster
     nodes = cluster.nodes.values()
     if not any(node.gpus or (request.without_gpus and node.cores) for node in nodes):
@@ -116,8 +119,8 @@ def never(turn: Turn, request: Request, gpus: int | None = None) -> Reason | Non
 
 
 def reasons(turn: Turn, job_id: JobId) -> tuple[Reason, ...]:
-    """Every reason why a job does not run, by the last plan. The end of all terms is decided for
-    the first question alone: since the last change, or in a large cluster in some seconds.
+    """Every reason why a job does not run, by the last plan. The first question decides about the
+    end of all terms. That is kept until a change, in a large cluster for some seconds.
     """
 
     def told() -> tuple[Reason, ...]:
@@ -141,8 +144,8 @@ def _reasons(
 
 
 def at_a_glance(turn: Turn, job_id: JobId) -> tuple[Reason, ...]:
-    """The answer to a submission, by the plan of this turn and without another one. It names the
-    holders of the GPUs only while they are few.
+    """The reasons in the answer to a submission: by the plan of this turn, without a further one.
+    They name the holders of GPUs only if there are few attempts.
     """
     state = turn.state
     few = len(state.cluster.attempts) <= MOST_LOOKED_AT
@@ -154,9 +157,7 @@ def at_a_glance(turn: Turn, job_id: JobId) -> tuple[Reason, ...]:
 
 
 def place(turn: Turn, job_id: JobId) -> int | None:
-    """How many are ahead of a job that has just come. None: it does not wait, or the count would
-    look at every job, or at more than MOST_LINES lines.
-    """
+    """The number of jobs ahead of a new job. None: it does not wait, or counting is too costly."""
     policy, cluster = _quick(turn.state), turn.state.cluster
     lines = sum(map(len, cluster.waiting.by_priority.values()))
     if policy.order.anew or lines > MOST_LINES or job_id not in cluster.jobs:
@@ -165,20 +166,20 @@ def place(turn: Turn, job_id: JobId) -> int | None:
 
 
 def explained(turn: Turn, job_id: JobId) -> tuple[tuple[Reason, ...], int | None]:
-    """Every reason, and how many are ahead of it (None: it does not wait)."""
+    """Every reason, and the number of jobs ahead of it (None: it does not wait)."""
     decisions = _decisions(turn.state, turn.now_s)
     told = reasons(turn, job_id)
     return told, jobs_ahead(look(turn), decisions.policy, job_id, decisions.order)
 
 
 def main_reason(state: State, job: Job, now_s: float) -> ReasonCode | None:
-    """Why the job waits; for lists: cheap after the first job."""
+    """The main reason of a waiting job, for lists: cheap after the first job."""
     glance = listed_summary(state, now_s)
     return sheltered(lambda: glance.code(job), lambda _: ReasonCode.PLAN_FAILED)
 
 
 def watch_waits(turn: Turn) -> None:
-    """Once a second: for what those wait who do."""
+    """Once a second: count the waiting time of each job by its reason."""
     state = turn.state
     state.placement.looked = None
     if state.placement.fault is None:
@@ -190,8 +191,8 @@ def watch_waits(turn: Turn) -> None:
 
 
 def listed_summary(state: State, now_s: float) -> ReasonSummary:
-    """The reasons that lists tell: of the last plan. Where many jobs wait they may be a second old:
-    a new summary costs as much as a plan, and readers ask after each change.
+    """The reasons for lists, by the last plan. With MANY waiting jobs they may be a second old: a
+    new summary costs as much as a plan, and readers ask after each change.
     """
     looked = state.placement.looked
     if looked is None or state.cluster.waiting.count < MANY:
@@ -200,7 +201,7 @@ def listed_summary(state: State, now_s: float) -> ReasonSummary:
 
 
 def summary_of(state: State, now_s: float) -> ReasonSummary:
-    """As of the last plan, without another one."""
+    """The reasons of all jobs by the last plan; made once after each plan."""
     if state.placement.summary is None:
         view = View(state.cluster, now_s, pause_of(state, now_s))
         state.placement.summary = ReasonSummary(view, _quick(state), state.placement.last)
@@ -211,7 +212,7 @@ def summary_of(state: State, now_s: float) -> ReasonSummary:
 
 
 def _decisions(state: State, now_s: float) -> Decisions:
-    """As of the last plan."""
+    """The decisions of the last plan; made once after each plan."""
     if state.placement.decisions is None:
         view, policy = View(state.cluster, now_s, pause_of(state, now_s)), _quick(state)
         boundaries = state.placement.boundaries = _boundaries(state, view, policy)
@@ -220,7 +221,7 @@ def _decisions(state: State, now_s: float) -> Decisions:
 
 
 def _boundaries(state: State, view: View, policy: Policy) -> BoundaryDecisions:
-    """Those of a moment ago, where many jobs wait or run: they cost a walk over all of them."""
+    """The decisions at boundaries. With MANY jobs they are kept for a while: each costs a walk."""
     kept, cluster = state.placement.boundaries, state.cluster
     many = cluster.waiting.count + len(cluster.attempts) > MANY
     fresh = kept is not None and 0.0 <= view.now_s - kept.view.now_s <= BOUNDARIES_KEPT_S
@@ -230,7 +231,7 @@ def _boundaries(state: State, view: View, policy: Policy) -> BoundaryDecisions:
 
 
 def _say_made(applied: offloaded.Applied) -> None:
-    """How long it took, and why not all of it was done."""
+    """Log a plan of the planning process: its time, and the first change that was dropped."""
     _log.info(
         "plan_made",
         stage=applied.stage,
@@ -243,12 +244,12 @@ def _say_made(applied: offloaded.Applied) -> None:
 
 
 def _quick(state: State) -> Policy:
-    """People who ask why do not wait for a solver, nor does the loop."""
+    """The policy without solvers: answers and the loop do not wait for one."""
     return state.placement.offloaded.quick(state.policy)
 
 
 def _pause_ends_s(state: State, now_s: float) -> float | None:
-    """A started master plans again when its grace ends, whichever nodes are back."""
+    """The end of the grace after a master's start: a plan is due then."""
     ends_s = state.started_s + state.config.nodes.start_grace
     return ends_s if now_s < ends_s else None
 
@@ -258,5 +259,5 @@ def _earliest(*instants_s: float | None) -> float | None:
 
 
 def in_words(pause: ReasonCode | None) -> str:
-    """The meaning of a pause, for people; empty for none."""
+    """The sentence for a pause of starts; empty for none."""
     return "" if pause is None else sentence.PLAIN[pause]

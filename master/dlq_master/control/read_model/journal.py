@@ -1,8 +1,10 @@
 """The journal's words: the name of each event, and its details."""
 
 import re
+from collections.abc import Sequence
 from dataclasses import fields
 from enum import StrEnum
+from functools import cache
 from typing import Any
 
 from dlq_common.text.instants import format_instant
@@ -74,7 +76,12 @@ def line(one: Happened) -> tuple[str, dict[str, Fact]]:
 
 def event_word(subject: str, step: type) -> str:
     """The kind of event that a step of a state machine becomes: `job`, `Held` -> "job_held"."""
-    return f"{subject}_{_snake(step.__name__)}"
+    return _word(subject, step.__name__)
+
+
+@cache
+def _word(subject: str, step: str) -> str:
+    return f"{subject}_{_snake(step)}"
 
 
 def cause(one: Happened) -> str:
@@ -117,14 +124,22 @@ _OF_CORES = ("cores", "core_memory_bytes", "suspend_bytes")
 
 def _facts(event: object) -> dict[str, Fact]:
     facts: dict[str, Fact] = {}
-    for field in fields(event):  # type: ignore[arg-type] # every event of a machine is a dataclass
-        if field.name in ("cause", "detail", "actor", "by"):
-            continue  # the line says those in its own columns
-        if field.name in _OF_CORES and not getattr(event, field.name):
-            continue  # a node that gives none to jobs without GPUs
-        name = STORED_NAMES.get(field.name, field.name)
-        facts.update(_told(name, getattr(event, field.name)))
+    kind: Any = type(event)
+    for field, name in _names(kind):
+        value = getattr(event, field)
+        if value or field not in _OF_CORES:  # a node that gives none to jobs without GPUs
+            facts.update(_told(name, value))
     return facts
+
+
+@cache
+def _names(kind: Any) -> Sequence[tuple[str, str]]:
+    """The fields of such an event, and their names in the journal. The line has columns of its own
+    for some.
+    """
+    names = [field.name for field in fields(kind)]  # every event of a machine is a dataclass
+    own = ("cause", "detail", "actor", "by")
+    return [(name, STORED_NAMES.get(name, name)) for name in names if name not in own]
 
 
 def _told(name: str, value: Any) -> dict[str, Fact]:

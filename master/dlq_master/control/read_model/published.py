@@ -1,4 +1,4 @@
-"""The read model: the state of the last commit. Readers look here and nowhere else."""
+"""The read model: the state of the last commit, for all readers."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -74,7 +74,7 @@ MOST_OWNERS = 20_000  # of past jobs, remembered for those who follow the journa
 
 
 class Published:
-    """Frozen values, copied by reference after each commit. Touched in the loop's thread only."""
+    """Immutable values of the last commit. For the loop's thread only."""
 
     def __init__(
         self,
@@ -140,7 +140,7 @@ class Published:
             self._count_living(key.job_id)
 
     def publish(self, batch: Batch) -> None:
-        """Show what this batch has written."""
+        """Take in a committed batch."""
         self.flow.publish(batch, self._jobs, self._attempts, self._nodes, self._machines)
         self._put_jobs(batch.jobs)
         for attempt in batch.attempts:
@@ -160,7 +160,8 @@ class Published:
             self.node_tally.touched(node_id)
         self._people_left += self._leaving(batch)
         for rows in self._copies:
-            rows.apply(batch.changes)
+            if rows.table in batch.changes:
+                rows.apply(batch.changes)
         for machine in batch.values(MACHINES):
             self._machines.put(machine)
         for recording in batch.recordings:
@@ -172,12 +173,12 @@ class Published:
 
     @property
     def policy(self) -> str:
-        """The name of the policy that decides."""
+        """The name of the present policy."""
         return self.chosen.policy
 
     @property
     def promises(self) -> bool:
-        """Whether that policy promises deadlines."""
+        """Whether the policy promises deadlines."""
         return self._state.policy.promises is not None
 
     @property
@@ -193,25 +194,25 @@ class Published:
         return self._promise_index.living(user, after)
 
     def promised_count(self, user: str) -> int:
-        """Those of them that are promised one."""
+        """The number of jobs of this user that have a promise."""
         return self._promise_index.promised_count(user)
 
     def endangered(self) -> Sequence[JobId]:
-        """Jobs whose promise may not be kept."""
+        """Jobs whose promise is at risk."""
         return sorted(self._state.deadlines.risks.told)
 
     def promises_over(self) -> Iterator[tuple[Job, PromiseOutcome]]:
-        """The last promises that are over, the last first."""
+        """Ended promises, the newest first."""
         return self._promise_index.ended()
 
     @property
     def promises_over_from_s(self) -> float:
-        """All promises that ended after this are among them."""
+        """`promises_over` has all promises that ended after this."""
         return max(0.0, self.complete_from_s, self._promise_index.dropped_s)
 
     @property
     def profile_s(self) -> float | None:
-        """T_profile, if that policy measures how long jobs run."""
+        """Seconds of a trial (T_profile); None: the policy has no trials."""
         return self._state.policy.profile_s
 
     @property
@@ -222,15 +223,15 @@ class Published:
 
     @property
     def others_shown(self) -> str:
-        """The visible facts of other people's jobs."""
+        """How much users see of the jobs of others."""
         return self._state.config.visibility.others
 
     def planning(self) -> Planning:
-        """How the planning process does."""
+        """The state of the planning process."""
         return self._state.placement.offloaded.told()
 
     def helpers(self) -> tuple[Health, ...]:
-        """How the planner, the twin and the policy itself do."""
+        """The health of the planner, the twin and the policy."""
         state, fault = self._state, self._state.placement.fault
         policy = Health("policy")
         if fault is not None:
@@ -243,11 +244,11 @@ class Published:
 
     @property
     def requeues_frozen(self) -> bool:
-        """Whether silent nodes are not given up just now."""
+        """Whether requeues are frozen: silent nodes are not given up."""
         return self._state.frozen
 
     def forget(self, job_id: JobId) -> None:
-        """An ended job has left memory; from now on it is read from the disk."""
+        """Drop an ended job, which is read from the disk from now on."""
         self._counted.forget(job_id)
 
     def _put_jobs(self, jobs: Iterable[Job]) -> None:
@@ -287,7 +288,7 @@ class Published:
                 here.pop(attempt.key, None)
 
     def _keep(self, before: Attempt | None, after: Attempt | None) -> None:
-        """GPUs that are kept for a job which is to go on there."""
+        """GPUs that are kept for a job that will start there."""
         if before is not None and before.regrant is not None:
             for slot in before.regrant.slots:
                 self._kept[slot.node_id].pop(before.key, None)
@@ -298,11 +299,11 @@ class Published:
     # --- jobs ---------------------------------------------------------------------------------
 
     def job(self, job_id: JobId) -> Job | None:
-        """One job, whether it lives or has ended."""
+        """One job, live or ended."""
         return self._jobs.get(job_id) or self._history.job(job_id)
 
     def owner(self, job_id: JobId) -> Owner | None:
-        """Whose job it is; None for an unknown one. Cheap also for those who ask for many."""
+        """The owner of a job; None: it is unknown. Cheap for many jobs too."""
         job = self._jobs.get(job_id)
         if job is not None:
             return Owner(job.user, job.person, job.submit_time_s)
@@ -314,7 +315,7 @@ class Published:
         return known
 
     def jobs(self) -> Iterator[Job]:
-        """Living jobs and those that ended lately, in the order of their ids."""
+        """Live and recently ended jobs, by id."""
         return iter(self._jobs.values())
 
     def block_numbers(self, user: str, after: int) -> Sequence[int]:
@@ -331,17 +332,17 @@ class Published:
         return self._state.jobs.recent.complete_from_s
 
     async def past_jobs(self, wanted: PastJobs, after: int, limit: int) -> Sequence[Job]:
-        """Ended jobs on the disk with an id above `after`, by id. Some are among `jobs` as well."""
+        """Ended jobs on the disk with ids above `after`, by id; some are also in `jobs`."""
         return await self._history.past_jobs(wanted, after, limit)
 
     async def past_in_order(
         self, wanted: PastJobs, order: ListOrder, after: Rank | None, limit: int
     ) -> Sequence[Job]:
-        """Ended jobs on the disk behind a place of this order. Some are among `jobs` as well."""
+        """Ended jobs on the disk after a place in this order; some are also in `jobs`."""
         return await self._history.past_in_order(wanted, order, after, limit)
 
     async def past_count(self, wanted: PastJobs) -> int:
-        """So many ended jobs are on the disk, those among `jobs` too."""
+        """The number of ended jobs on the disk, with those in `jobs`."""
         return await self._history.past_count(wanted)
 
     async def books(self, first_day: int, last_day: int, now_s: float) -> Books:
@@ -368,11 +369,11 @@ class Published:
         return self._state.forecast.accuracy.within_share
 
     def plan_times(self) -> Histograms:
-        """How long the planner took, by stage."""
+        """Histograms of the planner's times, by stage."""
         return self._state.placement.offloaded.plans
 
     def wait_code(self, job: Job, now_s: float) -> ReasonCode | None:
-        """The main reason why it does not run; None: it does, or has ended."""
+        """The main reason why a job waits; None: it runs or has ended."""
         return scheduling.main_reason(self._state, job, now_s)
 
     def last_plan(self, now_s: float) -> object:
@@ -380,28 +381,28 @@ class Published:
         return scheduling.listed_summary(self._state, now_s)
 
     def risk(self, job_id: JobId) -> Risk | None:
-        """Why its promise may not be kept; None: as far as is known it is."""
+        """Why its promise is at risk; None: it is not."""
         return self._state.deadlines.risks.told.get(job_id)
 
     def delay(self) -> str:
-        """Why nobody who waits for a promise gets one; empty: it is only a matter of time."""
+        """Why deadlines are not judged now; empty: they are."""
         return delay_of(self._state.placement.offloaded)
 
     def told_s(self, job_id: JobId) -> float | None:
-        """Seconds that all of its work takes by its own steps; None: they have not told enough."""
+        """The run time of a job in seconds, by its own steps; None: unknown yet."""
         return self._state.trials.work_by_steps_s.get(job_id)
 
     def stop_cost_s(self, job: Job) -> float:
-        """The cost of stopping it and of letting it go on."""
+        """The seconds that a pause and a resume of the job cost."""
         return pause_and_resume_s(self._state.cluster, job)
 
     @property
     def stop_cost_changes(self) -> int:
-        """While it is the same, so is the stop cost of a job that is."""
+        """A number that changes when stop costs of unchanged jobs may."""
         return self._state.cluster.costs.changes
 
     def start_range(self, job: Job) -> Range | None:
-        """When a waiting job will probably start; None: nobody knows (yet), or it does not wait."""
+        """The likely start of a waiting job; None: unknown, or it does not wait."""
         return self._foreseen.start(job)
 
     def starts(self, now_s: float) -> object:
@@ -413,11 +414,11 @@ class Published:
         return self._history.spec(job_id) or b""
 
     def attempt(self, key: AttemptKey) -> Attempt | None:
-        """A living attempt."""
+        """A live attempt; None: there is none."""
         return self._attempts.get(key)
 
     def living(self) -> Iterator[Attempt]:
-        """All attempts that live."""
+        """All live attempts."""
         return iter(self._attempts.values())
 
     def attempts(self, job_id: JobId) -> Sequence[Attempt]:
@@ -448,7 +449,7 @@ class Published:
         )
 
     def inactive(self) -> tuple[int, int]:
-        """How many living attempts are idle by a rule, and how many are stalled."""
+        """The numbers of idle and of stalled attempts."""
         attempts = self._state.attempts
         return len(attempts.idleness.found), len(attempts.stalls.told)
 
@@ -457,13 +458,13 @@ class Published:
         return self._state.attempts.stragglers.scores.get(node_id)
 
     def suspected_stragglers(self) -> int:
-        """How many nodes slow their gangs down."""
+        """The number of stragglers."""
         return sum(node.doubted for node in self._state.cluster.nodes.values())
 
     # --- traffic ------------------------------------------------------------------------------
 
     def belief(self, job: Job) -> Belief | None:
-        """The belief about its communication, and its source; None: nothing yet."""
+        """The estimate of its traffic, and its source; None: there is none yet."""
         return self._beliefs.of(job)
 
     def packing(self) -> Packing | None:
@@ -471,7 +472,7 @@ class Published:
         return self._state.cluster.packing
 
     def recordings(self, job_id: JobId) -> Sequence[Recording]:
-        """Its starts that were recorded, or are to be, oldest first."""
+        """Its recordings of traffic, made or ordered, the oldest first."""
         return self._history.recordings(job_id)
 
     def evidence(self, key: AttemptKey) -> Sequence[Evidence]:
@@ -489,11 +490,11 @@ class Published:
         return [self._nodes[name] for name in sorted(self._nodes)]
 
     def declared_speeds(self) -> Mapping[str, float]:
-        """Of the GPU types of the cluster, where an operator declared one."""
+        """The declared speeds of GPU types."""
         return self._state.cluster.declared_speeds()
 
     def measured_speeds(self) -> Mapping[str, float]:
-        """Of GPU types, by jobs that ran on several."""
+        """The speeds of GPU types as measured by jobs that ran on several."""
         cluster = self._state.cluster
         known, home = cluster.profiling, cluster.own.home
         if self._speeds[0] != known.taught:
@@ -507,11 +508,11 @@ class Published:
         return self._state.nodes.contacts.get(node_id)
 
     def attempts_on(self, node_id: NodeId) -> Sequence[AttemptKey]:
-        """Living attempts with a part on the node."""
+        """The live attempts with a rank on the node."""
         return sorted(self._on_node.get(node_id, {}))
 
     def free_gpu_count(self, node_id: NodeId) -> int:
-        """GPUs of the node that no attempt holds, or is to go on with."""
+        """The GPUs of the node that are neither held nor kept for a job."""
         node = self._nodes[node_id]
         held = node.withheld
         for claims in (self._on_node, self._kept):
@@ -521,7 +522,7 @@ class Published:
         return sum(not held >> gpu.index & 1 for gpu in node.gpus)
 
     def free_core_count(self, node_id: NodeId) -> int:
-        """Job cores of the node that no attempt holds, or is to go on with."""
+        """The job cores of the node that are neither held nor kept for a job."""
         free = core_mask(self._nodes[node_id].cores)
         for claims in (self._on_node, self._kept):
             for mask in claims.get(node_id, {}).values():
@@ -536,7 +537,7 @@ class Published:
         }
 
     def node_sums(self) -> Mapping[Key, int]:
-        """How many nodes and GPUs stand how: a look at those that have changed since the last."""
+        """The numbers of nodes and GPUs by state; costs O(changed nodes)."""
         moved = self._state.nodes.use_moved
         for node_id in moved:
             self.node_tally.touched(node_id)
@@ -565,11 +566,11 @@ class Published:
         return self._state.attempts.bookkeeping.sums
 
     def followed_load(self) -> Followed | None:
-        """The load by which servers are lent by themselves; None: they are not."""
+        """The load that automatic loans follow; None: there are none."""
         return self._state.loans.followed
 
     def loans_off(self) -> SwitchedOff | None:
-        """The person that switched off following the load; None: nobody has."""
+        """The user that switched automatic loans off; None: they are on."""
         return self._state.loans.off
 
     def server_words(self, node_id: NodeId) -> str:
@@ -581,7 +582,7 @@ class Published:
         return sorted(self._machines.values(), key=lambda one: (one.asked_s, one.request_id))
 
     def open_machines(self) -> Sequence[Machine]:
-        """Rented machines that may be there, and are paid."""
+        """The rented machines that may exist and cost money."""
         return self._machines.open()
 
     def pools(self) -> tuple[Sequence[PoolConfig], RentingConfig, Mapping[str, str]]:
@@ -599,7 +600,7 @@ class Published:
     # --- queues -------------------------------------------------------------------------------
 
     def queues(self) -> Sequence[QueueFacts]:
-        """All queues, the first to be served first."""
+        """All queues, by priority."""
         thresholds = self._state.cluster.ordering.thresholds
         return queues.count(self._state.config, self.policy, thresholds, self._counted.by_queue)
 
@@ -610,7 +611,7 @@ class Published:
         return max(0, min(more, jobs.submit_rates.left(user, now_s))), limits.submit_rate
 
     def freeze_reason(self) -> str:
-        """The suspended functions and the reasons, in words; empty: none."""
+        """The functions that are out of order, with reasons, in words; empty: none."""
         frozen = ReasonCode.FREEZE if self._state.frozen else None
         fault = self._state.placement.fault
         if fault is not None:
@@ -635,7 +636,7 @@ class Published:
         return (self.epoch << EPOCH_BITS) + self._people_left + 1
 
     def note_lost_rights(self) -> None:
-        """Somebody has lost a right by something that is not in the store."""
+        """Note that a user has lost a right by an event that is not stored."""
         self._people_left += 1
 
     def _leaving(self, batch: Batch) -> int:

@@ -43,7 +43,7 @@ class JobTally:
     def _add(self, job: Job | None, count: int) -> None:
         if job is None or job.ended:
             return
-        self._states[job.queue, job.state.value] += count
+        self._states[job.queue, str(job.state)] += count
         if job.steps:
             self._verdicts[verdict_of(job)] += count
 

@@ -48,13 +48,12 @@ LIVE = frozenset(
 )
 
 
-# States that hold GPUs and are neither stopping, suspended nor silent: a plan may renew them or let
-# them lapse.
+# Live states that a plan may renew or let lapse.
 ACTIVE = LIVE - {AttemptState.SUSPENDED, AttemptState.PAUSING, AttemptState.UNKNOWN}
 
 
 class RankPhase(StrEnum):
-    """The report of a node's agent about its rank."""
+    """The phase of a rank, as its agent reports it."""
 
     ASSIGNED = "assigned"
     PREPARING = "preparing"
@@ -64,15 +63,15 @@ class RankPhase(StrEnum):
 
 
 class RankMove(NamedTuple):
-    """The answer of a rank to the last order to leave its GPUs without a save, or to come back."""
+    """The answer of a rank to the last order to be suspended or to come back."""
 
     number: int  # of the order
     state: str  # "moving", "suspended", "running", "stranded"
-    memory_bytes: int = 0  # of its GPU memory, in the memory of its host
+    memory_bytes: int = 0  # GPU memory that is in its host's memory
     took_s: float = 0.0
     failure: str = ""  # why the order was not carried out
-    remaps: bool = False  # it stands still, and may come back to other GPUs of the type
-    own_only: str = ""  # why it may not
+    remaps: bool = False  # it is suspended, and may come back to other GPUs of the type
+    own_only: str = ""  # why it may only come back to its own GPUs
 
 
 class RankStatus(NamedTuple):
@@ -84,30 +83,30 @@ class RankStatus(NamedTuple):
     signal: int | None = None
     oom_killed: bool = False
     start_error: str = ""  # not empty: it never ran
-    start_cause: str = ""  # why, in a fixed word (dlq_common/start_causes.py); empty: not said
-    nowhere: bool = False  # No node could start it: its spec has a mistake.
+    start_cause: str = ""  # the cause, a word of dlq_common/start_causes.py; "": unknown
+    nowhere: bool = False  # no node could start it: its spec has a mistake
     no_room: bool = False  # because a disk of its node was full
-    words: str = ""  # what its node says of its end, if the code alone does not tell
+    words: str = ""  # a note of its node on its end
     exited_time_s: float | None = None
     done_file: bool = False  # the program left DLQ_DONE_FILE
     saved: bool = False  # a checkpoint was committed after this rank's notice
-    hold_expired: bool = False  # the shim ended it, or told it to: the master was silent too long
-    noticed: bool | None = None  # told to leave before its end, by its shim; None: not known
-    catches: bool | None = None  # its main process, the signal of its notice; None: not known
-    lost: bool = False  # nobody will ever say how it ended
-    given_up: bool = False  # lost by an operator's word, or by a restored backup: no failure
-    ready_time_s: float | None = None  # since when it could start
+    hold_expired: bool = False  # the shim ended it, since its hold was over
+    noticed: bool | None = None  # whether it had notice before its end; None: unknown
+    catches: bool | None = None  # whether its main process handles the notice signal; None: unknown
+    lost: bool = False  # its end is unknown for good
+    given_up: bool = False  # lost by an operator or by a restored backup: not a failure
+    ready_time_s: float | None = None  # when it became ready at the barrier
     ports: tuple[int, ...] = ()  # of its node, found free when it was ready
-    workers_done: bool = False  # what still runs there serves the workers of other nodes
+    workers_done: bool = False  # only servers of other workers still run there
     failed_task: str = ""  # of several on its node: the one that failed first
     last_lines: tuple[str, ...] = ()  # the end of its output, if it failed
     gpu_oom: bool = False  # they say that a GPU had too little memory
     peer_lost: bool = False  # they say that another rank has gone away
     image_digest: str = ""  # which image its name stood for on its node
-    joining: bool = False  # launched while the others run, and not heard to run yet
+    joining: bool = False  # launched while the others run, and not running yet
     leaving: bool = False  # told to leave while the others go on
     joined_time_s: float | None = None  # of one that came while the others ran
-    unfit: bool = False  # it was to join, and failed by itself
+    unfit: bool = False  # it failed while joining
     move: RankMove | None = None  # None: it has never been suspended
 
     @property
@@ -116,12 +115,12 @@ class RankStatus(NamedTuple):
 
     @property
     def left(self) -> bool:
-        """It has gone, and the others go on: how it ended says nothing of the attempt."""
+        """Whether it left in a live resize: its end does not affect the attempt."""
         return self.leaving and self.phase is RankPhase.EXITED
 
     @property
     def gone(self) -> bool:
-        """Confirmed: nothing of it runs, and its GPUs are free or withheld on its node."""
+        """Whether its end is confirmed, and its GPUs are free or withheld on its node."""
         return self.phase is RankPhase.EXITED
 
     @property
@@ -136,11 +135,10 @@ class RankStatus(NamedTuple):
 
 
 class TakenSteps(NamedTuple):
-    """The steps of an attempt, as its node told them last: kept beside the state, and never planned
-    by. Its message has ages and no instants: they count from `told_s`.
+    """The list of Slurm steps of an attempt, as its node sent it last. Plans never use it.
 
-    All of it is the job's own word. The list is kept as the message in which it came: it may be
-    long, it comes often, and it is rarely read. Only the rpc room looks into it.
+    It is kept as the message in which it came, since it may be long and is rarely read: only `rpc`
+    decodes it. Its ages count from `told_s`. The content is the job's and is not trusted.
     """
 
     key: AttemptKey
@@ -149,8 +147,8 @@ class TakenSteps(NamedTuple):
 
 
 class LiveResize(NamedTuple):
-    """Ranks come or go while the others run on (model/attempts/live_resize.py): from so many GPUs,
-    since an instant, and why. Leaving ranks are given notice at `due_s`.
+    """A resize while ranks run on (model/attempts/live_resize.py). Leaving ranks get their notice
+    at `due_s`.
     """
 
     from_gpus: int
@@ -158,44 +156,44 @@ class LiveResize(NamedTuple):
     due_s: float
     grace_s: float
     why: str = ""
-    fault: str = ""  # who was to join and does not, and why
+    fault: str = ""  # the rank that failed to join, and why
 
 
 class SuspensionPhase(StrEnum):
-    """Where a suspended attempt stands."""
+    """The phase of a suspension."""
 
-    LEAVING = "leaving"  # its ranks were told to leave; its GPUs are still its own
-    OUT = "out"  # its GPUs are others' to have
+    LEAVING = "leaving"  # its ranks leave their GPUs, which are still its own
+    OUT = "out"  # its GPUs may be given to others
     COMING = "coming"  # its GPUs are its own again, and its ranks come back
 
 
 class Suspension(NamedTuple):
-    """An attempt is off its GPUs without a save (model/attempts/suspending.py), or moves."""
+    """An attempt leaves, left, or comes back to its GPUs without a save (suspending.py)."""
 
     phase: SuspensionPhase
     since_s: float  # when it was told to leave
     allocation: Allocation  # its GPUs, to which it comes back
-    for_job: JobId | None = None  # for whom it left; None: a person's wish
+    for_job: JobId | None = None  # the job that gets its GPUs; None: a user asked for it
     why: str = ""
-    wanted_back: bool = False  # a person wants it back; not needed where it left for a job
+    wanted_back: bool = False  # a user wants it back (needed without `for_job`)
     out_s: float | None = None  # when its GPUs were free
     memory_bytes: int = 0  # of GPU memory in the memory of its hosts
     to_save: bool = False  # it comes back only to save and leave
-    until_s: float | None = None  # its GPUs are promised: it is off them by then, or ended
-    lasts_s: float | None = None  # by a person: so long off its GPUs; then it saves
+    until_s: float | None = None  # its GPUs are promised: it has left them by then, or is ended
+    lasts_s: float | None = None  # the length that a user set; then it saves
 
     @property
     def ends_s(self) -> float | None:
-        """When it ends at the latest; None: nobody has said, or it is not off its GPUs."""
+        """When its set length is over; None: there is none, or it is not suspended."""
         asked = self.lasts_s is not None and self.out_s is not None and not self.wanted_back
         return self.out_s + self.lasts_s if asked else None  # type: ignore[operator]  # as asked
 
 
 class Attempt(NamedTuple):
-    """One try. It holds its allocation's GPUs as long as it is live.
+    """One run of a job. It holds the GPUs of its allocation while it is live.
 
-    A rank keeps its number for good, and no two have the same. Where none has come or gone since it
-    was placed, `ranks` and the slots of its allocation are in one order.
+    A rank keeps its number. Until ranks join or leave, `ranks` and the slots of the allocation are
+    in the same order.
     """
 
     key: AttemptKey
@@ -218,16 +216,16 @@ class Attempt(NamedTuple):
     checkpoint: Checkpoint | None = None  # newest one committed by this attempt
     master_port: int | None = None
     known_before_silence: AttemptState | None = None
-    notice_due_s: float | None = None  # of its nodes' notice: a lapse is asked for earlier
+    notice_due_s: float | None = None  # when its nodes give notice, after a stop was ordered
     warned_time_s: float | None = None  # of the time limit
-    barrier_time_s: float | None = None  # when all ranks of a gang were ready and were let go
-    regrant: Allocation | None = None  # it stops only to go on here: kept for its job meanwhile
+    barrier_time_s: float | None = None  # when the barrier of its gang opened
+    regrant: Allocation | None = None  # kept for the restart of its job after a resize
     measured_s: float | None = None  # a trial: all of the job's work at its pace ...
     unmeasured: Basis | None = None  # ... or why that is not known
-    resize: LiveResize | None = None  # ranks come or go just now
+    resize: LiveResize | None = None  # the live resize under way
     resized_time_s: float | None = None  # since when it has these GPUs, if others than at first
     resizes: int = 0  # how often it has gone on with others
-    fixed: bool = False  # nobody joins or leaves it: an agent that it began with does not know how
+    fixed: bool = False  # no live resizes: an agent at its start did not support them
     speed: float = 1.0  # of its GPUs when it was placed, relative to the reference (TypeSpeeds)
     # Seconds of its job's run time that a second did then, as measured; None: by that speed.
     pace: float | None = None
@@ -244,27 +242,27 @@ class Attempt(NamedTuple):
 
     @property
     def profiling(self) -> bool:
-        """It runs, and only so that it is known how long its job takes."""
+        """Whether it runs as a trial."""
         return self.state is AttemptState.RUNNING and self.lease.kind is LeaseKind.PROFILE
 
     @property
     def shown_state(self) -> str:
-        """The one word for people; a trial that runs has one of its own."""
+        """The word for users; a running trial has its own."""
         return PROFILING if self.profiling else self.state.value
 
     @property
     def at_barrier(self) -> bool:
-        """A gang none of whose ranks may have started: nobody has let them go."""
+        """Whether its ranks still wait at the barrier."""
         return self.waits_for_others and self.barrier_time_s is None and self.started_time_s is None
 
     @property
     def waits_for_others(self) -> bool:
-        """Whether a rank that is ready waits for more than itself."""
+        """Whether its ranks start through a barrier."""
         return self.together or len(self.ranks) > 1
 
     @property
     def is_out(self) -> bool:
-        """Whether it is off its GPUs without a save. It keeps its fence and its place."""
+        """Whether it is suspended and its GPUs are free. It keeps its fence and `place`."""
         return self.suspension is not None and self.suspension.phase is SuspensionPhase.OUT
 
     @property
@@ -277,13 +275,13 @@ class Attempt(NamedTuple):
 
     @property
     def claims(self) -> Allocation:
-        """The GPUs that nobody else may have while it lives."""
+        """The GPUs that no other job may have while it is live."""
         held = self.lease.allocation
         return held if self.regrant is None else held | self.regrant
 
     @property
     def leaves(self) -> Allocation:
-        """Those of them that others may have once it has stopped, or its ranks that leave have."""
+        """The GPUs that it gives up: by its stop, or by ranks that leave in a live resize."""
         held = self.lease.allocation
         if self.resize is not None and self.stop_cause is None:
             going = self.going
@@ -292,13 +290,13 @@ class Attempt(NamedTuple):
 
     @property
     def going(self) -> set[NodeId]:
-        """Nodes that its ranks leave, or have left, while the others go on."""
+        """Nodes that its ranks leave in a live resize."""
         left = {status.node_id for status in self.ranks if status.leaving}
         return left - {status.node_id for status in self.ranks if not status.leaving}
 
     @property
     def frees(self) -> bool:
-        """Whether those are soon free."""
+        """Whether the GPUs of `leaves` are being released."""
         if self.state is AttemptState.RUNNING:
             return self.resize is not None
         if self.state is AttemptState.SUSPENDED:
@@ -307,7 +305,7 @@ class Attempt(NamedTuple):
 
     @property
     def held_since_s(self) -> float:
-        """When it was given the GPUs that it has."""
+        """When it got its present GPUs."""
         since_s = self.resized_time_s
         return self.assigned_time_s if since_s is None else since_s
 
@@ -323,18 +321,12 @@ class Attempt(NamedTuple):
     def fence(self) -> Fence:
         return self.lease.fence
 
-    def service_gpu_s(self, now_s: float) -> float:
-        """GPU-seconds of the reference attained: GPUs x their speed x seconds since RUNNING, saving
-        included.
-        """
-        return self.executed_s(now_s) * self.lease.allocation.width * self.speed
-
     def paced(self, request: Request) -> float:
-        """Seconds of the run time of its job, with this request, that a second does."""
+        """Seconds of the job's run time that one second does, for this request."""
         return request.paced(self.speed) if self.pace is None else self.pace
 
     def off_gpus_s(self, now_s: float) -> float:
-        """Seconds that it was off its GPUs, in the memory of its hosts, until now."""
+        """Seconds that it was suspended, until now."""
         out = self.suspension
         if out is None or out.out_s is None or not self.is_out:
             return self.suspended_s

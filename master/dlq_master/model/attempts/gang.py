@@ -1,6 +1,6 @@
-"""From what single ranks report to what happens to the attempt and its job; pure rules.
+"""Rules from the reports of single ranks to the states of the attempt and its job; pure.
 
-A gang runs when all its ranks run, is stopped when one of them fails, and has ended only when every
+A gang runs when all its ranks run. It is stopped when one of them fails. It has ended when every
 rank is confirmed gone.
 """
 
@@ -35,19 +35,19 @@ _BEFORE_RUNNING = frozenset({AttemptState.ASSIGNED, AttemptState.PREPARING, Atte
 # How long ranks that were told to save may stay once rank 0 has left with everything saved.
 FOLLOW_S = 10.0
 
-# Of a trial that has left its GPUs: nobody wanted them, and the cluster has failed it.
+# Stops of a trial that no other job caused.
 _UNASKED = frozenset({None, StopCause.HOLD_EXPIRED})
 
 # Stops by which others got the GPUs of a job.
 _FOR_OTHERS = frozenset({StopCause.PREEMPT, StopCause.RECLAIM})
 
-# Programs that ended by themselves, and badly.
+# Failures of the program itself.
 OWN_FAULTS = frozenset({EndReason.USER_ERROR, EndReason.SIGNAL})
 
-# Why a job waits again that was told to leave, and did.
+# Ends of an attempt that was preempted.
 _LEFT = frozenset({EndReason.PREEMPTED, EndReason.PREEMPTED_LOST})
 
-# Ends, of attempts or of stretches of one, after which nothing has to be done again.
+# Events after which no work is lost.
 _KEEPS_ALL = frozenset(
     {
         on_attempt.Succeeded,
@@ -62,10 +62,9 @@ _KEEPS_ALL = frozenset(
 
 
 def heard(attempt: Attempt, rank: int, status: RankStatus) -> Attempt:
-    """The attempt after a report of one rank. Phases never go back: an older report changes
-    nothing.
+    """The attempt after a report of one rank. An older phase changes nothing.
 
-    The rank that failed first is remembered by name: a later report may show that it was another.
+    It also names the rank that failed first; a later report may show that it was another.
     """
     before = attempt.ranks[rank]
     if before.gone or _ORDER[status.phase] < _ORDER[before.phase]:
@@ -76,9 +75,9 @@ def heard(attempt: Attempt, rank: int, status: RankStatus) -> Attempt:
 
 
 def progress(attempt: Attempt) -> on_attempt.AttemptEvent | None:
-    """The phase of a gang that has not run yet, by the phases of its ranks; None: nothing new.
+    """The next state of a gang that has not run yet, by the phases of its ranks; None: no change.
 
-    A rank that has ended without a start error has run.
+    A rank that ended without a start error has run.
     """
     if attempt.state not in _BEFORE_RUNNING:
         return None
@@ -107,9 +106,10 @@ def all_ready(attempt: Attempt) -> bool:
 def late(
     attempt: Attempt, now_s: float, timeout_s: float, first_ready_s: float | None = None
 ) -> tuple[int, ...]:
-    """The ranks for which the others have waited too long: to be ready, or, once they were let go,
-    to run. The time counts from the first rank that was ready, so a gang that is being prepared
-    everywhere has all the time it needs. `first_ready_s`: when the first one of its group was.
+    """The ranks that are not ready in time, or not running in time after the barrier has opened.
+
+    The time counts from the first ready rank, so preparations on all nodes have no limit.
+    `first_ready_s`: when the first rank of its group was ready.
     """
     if attempt.stop_cause is not None or attempt.started_time_s is not None:
         return ()
@@ -127,7 +127,7 @@ def late(
 
 
 def returned(attempt: Attempt) -> on_attempt.AttemptEvent:
-    """All nodes of an UNKNOWN attempt answer again: where it stands by its ranks' phases."""
+    """The event for an UNKNOWN attempt whose nodes all answer again, by the phases of its ranks."""
     if attempt.stop_cause is not None:
         return on_attempt.ReturnedPausing()
     if attempt.suspension is not None:
@@ -143,13 +143,13 @@ def returned(attempt: Attempt) -> on_attempt.AttemptEvent:
 
 
 def _starts(attempt: Attempt) -> bool:
-    """Its ranks have been let go, or an agent that knows no barrier has let one go by itself."""
+    """Whether the barrier has opened, or a rank runs (of an agent that knows no barrier)."""
     running = any(status.phase is RankPhase.RUNNING for status in attempt.ranks)
     return running or attempt.barrier_time_s is not None
 
 
 def must_stop(attempt: Attempt) -> bool:
-    """One rank has failed and others still run: all of them are ended at once."""
+    """Whether a rank has failed and others still run: these are stopped at once."""
     return (
         attempt.stop_cause is None
         and attempt.live
@@ -161,11 +161,10 @@ def must_stop(attempt: Attempt) -> bool:
 
 
 def first_left_saved(attempt: Attempt, rules: RunRules) -> bool:
-    """Whether rank 0 of a gang that was told to save has left with the work kept, and others may
-    stay for longer than FOLLOW_S.
+    """Whether rank 0 has saved and left after a notice, while others may stay beyond FOLLOW_S.
 
-    Rank 0 hosts the rendezvous, so without it the others cannot train on. Where they do not see its
-    checkpoint (a directory of its node), no other sign would reach them.
+    Rank 0 hosts the rendezvous, so the others cannot train without it. They may not see its
+    checkpoint, if that is in a directory of its node.
     """
     if attempt.stop_cause not in COMES_BACK or (attempt.grace_s or 0.0) <= FOLLOW_S:
         return False
@@ -175,29 +174,28 @@ def first_left_saved(attempt: Attempt, rules: RunRules) -> bool:
 
 
 def workers_done(attempt: Attempt) -> bool:
-    """Every rank has ended, or has none but servers left; and some have."""
+    """Whether only ranks with servers are left: the workers of every rank are done."""
     ranks = attempt.ranks
     return not over(attempt) and all(it.gone or it.workers_done for it in ranks)
 
 
 def over(attempt: Attempt) -> bool:
-    """Every rank is confirmed gone."""
+    """Whether every rank is confirmed gone."""
     return all(status.gone for status in attempt.ranks)
 
 
 def silenced(attempt: Attempt) -> bool:
-    """A shim ended its rank after too long a silence, and no plan has asked for a stop yet."""
+    """Whether a shim ended its rank because its hold was over, and no stop was ordered."""
     return attempt.stop_cause is None and any(status.hold_expired for status in attempt.ranks)
 
 
 def verdict(attempt: Attempt, rules: RunRules) -> on_attempt.AttemptEvent:
-    """Judge an attempt all of whose ranks are gone (docs/concepts/pause.md, step 5, in the docs'
-    words):
+    """The end of an attempt whose ranks are all gone (docs/concepts/pause.md, step 5).
 
-    during a stop for another job, a checkpoint committed after the notice or a requeue exit code is
-    the only proof of a save. exit_zero.py says what exit 0 means then. Outside a stop, a requeue
-    exit code asks for another run. A declared code of completion means finished at any time. A rank
-    that ended before it was told to stop is judged on its own (unnoticed_ends.py).
+    During a stop for another job, the only proofs of a save are a checkpoint committed after the
+    notice, and a requeue exit code. `exit_zero` decides about exit 0 then. Outside a stop, a
+    requeue exit code asks for another run. A declared code of completion always means finished. A
+    rank that ended before its notice is judged on its own (`unnoticed_ends`).
     """
     if unnoticed_ends.before_stop(attempt):
         attempt = attempt._replace(stop_cause=None)
@@ -225,19 +223,20 @@ def verdict(attempt: Attempt, rules: RunRules) -> on_attempt.AttemptEvent:
     return _own_failure(attempt, rules)
 
 
-_DONE_WITH = frozenset({on_attempt.Cancelled, on_attempt.TimedOut})  # nobody does its work again
+_DONE_WITH = frozenset({on_attempt.Cancelled, on_attempt.TimedOut})  # its work is not repeated
 
 
 def usage(attempt: Attempt, end: on_attempt.AttemptEvent, job: Job, until_s: float) -> on_job.Usage:
-    """The consumption of a live attempt that ended so at `until_s` (`ended_s`): GPU-seconds of the
-    reference, seconds, and seconds of its job's run time."""
+    """The usage of a live attempt that ended at `until_s` (`ended_s`): GPU-seconds of the
+    reference, seconds, and seconds of its job's run time.
+    """
     executed_s = attempt.executed_s(until_s)
     width = attempt.place.width
     gpus = job.request.weighed(width) * attempt.speed
     lost_s = 0.0 if type(end) in _KEEPS_ALL else work_at_risk_s(attempt, until_s)
     worked_s = executed_s - lost_s
     if is_reduced(attempt, job):
-        # Its time limit is not for that.
+        # It does not count against the time limit.
         return on_job.Usage(executed_s * width * attempt.speed, 0.0, 0.0, 0.0)
     if isinstance(end, on_attempt.Preempted) and end.worked_s is not None:
         worked_s = end.worked_s
@@ -250,16 +249,16 @@ def usage(attempt: Attempt, end: on_attempt.AttemptEvent, job: Job, until_s: flo
 
 
 def is_reduced(attempt: Attempt, job: Job) -> bool:
-    """Whether it only tries its job on fewer GPUs: that does nothing of its work, and no checkpoint
-    of it may be gone on with."""
+    """Whether this is a trial on fewer GPUs than requested: it does no work of the job, and its
+    checkpoints are not resumed.
+    """
     lease = attempt.lease
     return lease.kind is LeaseKind.PROFILE and lease.allocation.width != job.request.gpus
 
 
 def ended_s(attempt: Attempt, now_s: float) -> float:
-    """When the last rank of an attempt that is judged now ended, by its node. The time until the
-    master hears of it is charged to nobody. `now_s` where that is not known; never before it
-    started.
+    """When the last rank ended, by the reports of its node (`now_s`: unknown); not before the
+    start. So the delay of a report is not charged.
     """
     last_s = 0.0
     for status in attempt.ranks:
@@ -277,9 +276,9 @@ def consequence(
     used: on_job.Usage,
     ailing: NodeId | None = None,
 ) -> on_job.JobEvent | None:
-    """The consequence of its attempt's end for a job; None: the job has ended already.
+    """The event for a job whose attempt has ended; None: the job has ended already.
 
-    `ailing`: the node on which it failed on an ailing GPU, if its job has a limit for that.
+    `ailing`: the node on whose ailing GPU it failed, if its job has a limit for that.
     """
     if job.ended:
         return None
@@ -309,8 +308,8 @@ def keeps_gpus(attempt: Attempt, end: on_attempt.AttemptEvent, job: Job) -> bool
 
 
 def ended_by_node(attempt: Attempt, end: on_attempt.AttemptEvent) -> bool:
-    """A lost node, a node that could not start its rank, and a node that drains are such causes. A
-    drain comes from a person, from a GPU that ails, or from a quarantine.
+    """Whether a node ended it: it was lost, could not start the rank, or drains (by an operator, an
+    ailing GPU or a quarantine).
     """
     match end:
         case on_attempt.NodeLost():
@@ -323,7 +322,7 @@ def ended_by_node(attempt: Attempt, end: on_attempt.AttemptEvent) -> bool:
 
 
 def _once(event: on_job.JobEvent) -> on_job.JobEvent:
-    """A job that is never run again: its user says so, or its input and its terminal are over."""
+    """The event for a job that runs once: it fails instead of waiting again."""
     match event:
         case on_job.Requeued(reason=reason, usage=usage, exit_code=code, signal=signal):
             return on_job.Failed(reason=reason, usage=usage, exit_code=code, signal=signal)
@@ -333,14 +332,14 @@ def _once(event: on_job.JobEvent) -> on_job.JobEvent:
 
 
 def _resizing(attempt: Attempt) -> Resizing:
-    """The resize on which it goes: it is told to save at its notice, or when that is due."""
+    """The resize for which it stopped, since the time of its notice."""
     told_s = [at_s for at_s in (attempt.notice_time_s, attempt.notice_due_s) if at_s is not None]
     why = attempt.stop_detail.partition(": ")[2]
     return Resizing(attempt.lease.allocation.width, max(told_s, default=0.0), why)
 
 
 def _taken(job: Job, used: on_job.Usage) -> Taken | None:
-    """For whom it has left, with what that cost it; None: for nobody."""
+    """The preemption of the job, with the lost work; None: it was not preempted."""
     taken = job.taken
     if taken is None or taken.lost_s is not None:
         return None
@@ -349,14 +348,16 @@ def _taken(job: Job, used: on_job.Usage) -> Taken | None:
 
 
 def _start_error(attempt: Attempt) -> str:
-    """Why it could not start: in the words of the rank that was named first."""
+    """Why it could not start, in the words of the rank that failed first."""
     first = attempt.first_failed_rank
     named = attempt.ranks if first is None else (attempt.ranks[first], *attempt.ranks)
     return next((status.start_error for status in named if status.start_error), "")
 
 
 def _finished(attempt: Attempt, rules: RunRules) -> bool:
-    """By a declared exit code of the rank that failed first, or of rank 0; else by exit 0."""
+    """Whether it has finished: by a declared exit code of the first failed rank, or of rank 0;
+    else by exit 0 of all ranks.
+    """
     if attempt.ranks[attempt.first_failed_rank or 0].exit_code in rules.done_exit_codes:
         return True
     if not all(map(exit_zero.is_clean, attempt.ranks)):
@@ -375,13 +376,14 @@ def _taken_off(attempt: Attempt, rules: RunRules) -> on_attempt.AttemptEvent:
             return on_attempt.Preempted(exit_code=code)
     elif attempt.state in (AttemptState.PAUSING, AttemptState.UNKNOWN):
         return on_attempt.PreemptedLost(exit_code=code)
-    # The shim's own stop after a silence: the master had asked for nothing.
+    # The shim stopped it after a silence; the master had ordered no stop.
     return on_attempt.Failed(reason=EndReason.PREEMPTED if saved else EndReason.PREEMPTED_LOST)
 
 
 def _agreed(attempt: Attempt, rules: RunRules) -> bool:
-    """Whether its exit codes say that all was saved. Rank 0 saves: where that failed, or was killed
-    at it, the others have left all the same."""
+    """Whether exit codes say that all was saved. Rank 0 saves, so its failure outweighs the codes
+    of the others.
+    """
     first = attempt.ranks[0]
     if first.failed:
         return first.exit_code in rules.requeue_exit_codes
@@ -392,7 +394,7 @@ def _own_failure(attempt: Attempt, rules: RunRules) -> on_attempt.AttemptEvent:
     failed = [status for status in attempt.ranks if status.failed]
     first = attempt.first_failed_rank
     if first is None and not failed:
-        # Its node has lost the record of its end with its power: nobody can tell how it ended.
+        # A power cut took the record of its end: it is unknown how it ended.
         return on_attempt.NodeLost()
     status = attempt.ranks[first] if first is not None else failed[0]
     code, signal = status.exit_code, status.signal
@@ -416,7 +418,7 @@ def _job_end(
     match end:
         case on_attempt.Succeeded() if not reduced:
             return on_job.Completed(usage=usage)
-        # On so few GPUs that is no result, but all there is to measure
+        # A trial on fewer GPUs has no result, but its run time is measured.
         case on_attempt.Succeeded():
             return _profiled(usage.gpu_s / attempt.lease.allocation.width, usage)
         case on_attempt.Measured():

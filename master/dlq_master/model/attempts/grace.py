@@ -1,6 +1,6 @@
-"""How long a job gets to save, learned from its own saves, and what a kill would lose.
+"""The grace of a job, learned from its own saves; its time limit, and the work at risk.
 
-Running jobs that need longer than is usually left are indexed, with the time left then.
+`SlowSaves` indexes running jobs with saves that are longer than the usual lead.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ def grace_s(saves: tuple[float, ...], rules: RunRules) -> float:
     return min(max(learned_s, rules.grace_floor_s), rules.grace_cap_s)
 
 
-# Stops after which nothing goes on: nobody waits for a save where a job ends as in Slurm.
+# Stops that end a job for good: a Slurm job then gets Slurm's KillWait.
 _FOR_GOOD = frozenset({StopCause.CANCEL, StopCause.TIME_LIMIT})
 
 
 def stop_grace_s(attempt: Attempt, job: Job, cause: StopCause = StopCause.PREEMPT) -> float:
-    """Seconds that a stop grants: 0 before the attempt runs, then the learned grace. A job of
-    Slurm's that is over for good gets Slurm's wait.
+    """The grace of a stop in seconds: 0 before the attempt runs, then the learned grace. A Slurm
+    job that ends for good gets Slurm's KillWait.
     """
     if attempt.started_time_s is None or attempt.state is AttemptState.SUSPENDED:
         return 0.0
@@ -39,11 +39,10 @@ def stop_grace_s(attempt: Attempt, job: Job, cause: StopCause = StopCause.PREEMP
 
 
 def limit_left_s(job: Job, attempt: Attempt | None, now_s: float) -> float | None:
-    """Seconds of running that its time limit leaves to its living attempt, or to the next one;
-    below 0 beyond it. None: it has no limit.
+    """Seconds until the time limit of its live attempt, or of the next one; below 0: it is over.
+    None: there is no limit.
 
-    An attempt that was resized while it ran has begun where it first ran. Time that it was off its
-    GPUs in the memory of its hosts is not counted.
+    An attempt counts from its first run, also after live resizes. Suspended time does not count.
     """
     limit_s = job.time_limit_s
     if limit_s is None or attempt is None or attempt.started_time_s is None:
@@ -82,7 +81,7 @@ LONGEST_LEAD = 0.9
 
 
 class SlowSaves:
-    """Running jobs that need more than the usual lead; `needs_s`: how much, in seconds."""
+    """Running jobs with saves longer than the usual lead; `needs_s`: job -> seconds."""
 
     def __init__(self, terms: Terms) -> None:
         self._terms = terms
@@ -90,16 +89,15 @@ class SlowSaves:
 
     @property
     def lead_s(self) -> float:
-        """The lead of the decision before a boundary. It is enough for the slowest save of the
-        running jobs. It is never so long that the next term would be decided before this one has
-        begun.
+        """The lead of the decision before a boundary: enough for the slowest save of the running
+        jobs, and less than a term.
         """
         if not self.needs_s:
             return self._terms.save_lead_s
         return min(max(self.needs_s.values()), LONGEST_LEAD * self._terms.be_term_s)
 
     def index(self, before: Job | None, job: Job) -> None:
-        """Go on from one value of a job to the next."""
+        """Update the index for a changed job; `before`: its value until now."""
         if job.live_attempt is None:
             self.needs_s.pop(job.job_id, None)
         elif before is None or before.live_attempt is None or before.saves is not job.saves:

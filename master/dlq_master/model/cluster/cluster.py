@@ -58,7 +58,7 @@ _ALIKE_KEPT = 1 << 16  # shapes, however many jobs have come and gone
 
 
 class Touched(NamedTuple):
-    """Present values of everything that changed since the last look, in order of first change."""
+    """The values that changed since the last call, as they are now, in order of first change."""
 
     jobs: tuple[Job, ...]
     attempts: tuple[Attempt, ...]
@@ -73,10 +73,11 @@ def _keep(index: dict[JobId, None], job_id: JobId, belongs: bool) -> None:
 
 
 class Cluster:
-    """One driver owns it and changes it only through `put_*`; each costs O(1) or O(log n).
+    """The values of all jobs, attempts and nodes, and the indexes over them.
 
-    Values are replaced, never mutated, so a reader may keep them. Free GPUs, queue positions and
-    timers are derived from the values: `tests/support/validate.py` compares them all.
+    `drive` changes it through `put_*`; each costs O(1) or O(log n). Values are replaced, never
+    mutated, so a reader may keep them. Free GPUs, queue positions and timers are derived from the
+    values: `tests/support/validate.py` compares them all.
     """
 
     def __init__(self, ordering: Ordering, terms: Terms, speeds: TypeSpeeds = ALL_ALIKE) -> None:
@@ -94,12 +95,12 @@ class Cluster:
         self.levels = LevelTimers(ordering)
         self.saves = SlowSaves(terms)  # of running jobs
         self.pending: dict[JobId, None] = {}
-        self.returning: dict[JobId, None] = {}  # they wait to go on on GPUs kept for them
-        self.keeping: dict[JobId, None] = {}  # they wait, and GPUs that they had are kept for them
+        self.returning: dict[JobId, None] = {}  # stopped for a resize; their new GPUs are kept
+        self.keeping: dict[JobId, None] = {}  # waiting after a lost node; their other GPUs are kept
         self.groups: dict[JobId, dict[JobId, None]] = {}  # members that have not ended, by group
         self.migrations = Migrations()
         self.by_term = self.running.by_term
-        self.suspends: SuspendRules | None = None  # of the policy; None: it saves and leaves
+        self.suspends: SuspendRules | None = None  # of the policy; None: preempted jobs save
         self.move_costs = MoveCosts()
         self.resizes_live = True  # False: a forecast, in which no joining rank is launched
         self._jobs: dict[JobId, Job] = {}
@@ -118,17 +119,17 @@ class Cluster:
         self.own = OwnGpus()
         self._counted_sizes = CountedSizes()
         self._sizes = HostSizes({})
-        self._alike: dict[Shape, Shape] = {}  # as their users ask -> as these nodes tell them apart
+        self._alike: dict[Shape, Shape] = {}  # a requested shape -> its class on these nodes
         self._own_holds: dict[Shape, bool] = {}  # whether the own nodes could ever hold it
         self.due: dict[JobId, None] = {}  # queued jobs with deadlines
         self.costly: dict[JobId, None] = {}  # queued jobs that name a cost of being late
-        self.unjudged: dict[JobId, None] = {}  # their deadlines can be promised or not
-        self.judged: dict[JobId, None] = {}  # they have been, whatever came of it
-        self.promised: dict[JobId, None] = {}  # of those: the guaranteed ones
-        self.seated: dict[JobId, None] = {}  # and whose slot is now
+        self.unjudged: dict[JobId, None] = {}  # with deadlines, and without a verdict
+        self.judged: dict[JobId, None] = {}  # with a verdict, whichever
+        self.promised: dict[JobId, None] = {}  # with a promise
+        self.seated: dict[JobId, None] = {}  # queued, with a promise and a slot now
         self.offers = Offers()
         self.memo = Memo()
-        self.slot = -1  # of the SLO grid: its running jobs have been decided
+        self.slot = -1  # the slot of the SLO grid that was decided last
         self.profiling = Profiling(terms.resume_s)
         self.history = History(ordering.refresh)
         self.costs = StopCosts()
@@ -143,14 +144,14 @@ class Cluster:
 
     @property
     def learned(self) -> Learned:
-        """The parts beside the job on which a key may depend."""
+        """The learned values on which the key of a job may depend."""
         services = self.history.learned
         if self.shares is None:
             return Learned(self.levels.thresholds, services)
         return Learned(self.levels.thresholds, services, self.shares.standing)
 
     def weigh(self, term: int, standing: Mapping[str, int]) -> None:
-        """Accounts stand otherwise against their shares, and so do all waiting jobs."""
+        """Set how accounts stand against their shares, and place all waiting jobs anew."""
         if self.shares is None:
             raise ValueError("this ordering knows no shares")
         self.shares.term = term
@@ -159,20 +160,20 @@ class Cluster:
             self._place_all()
 
     def share(self, shares: Shares | None) -> None:
-        """Go on with what another cluster has written down."""
+        """Take over the stored shares of another cluster."""
         if self.shares is not None and shares is not None:
             self.shares.ledger = ShareLedger(self.shares.ledger.half_life_s, shares.ledger.accounts)
             self.shares.standing, self.shares.term = shares.standing, shares.term
             self._place_all()
 
     def _place_all(self) -> None:
-        """Everybody who waits stands elsewhere."""
+        """Place all waiting jobs anew, if the key of the order has changed."""
         if self.know():
             self.waiting.place(lambda job_id: self._placed(self._jobs[job_id]))
 
     def know(self) -> bool:
-        """The order follows what has been learned; True: its key is another than before. Waiting
-        jobs stay where they are.
+        """Make the key of the order from what was learned; True if it differs from the one before.
+        Waiting jobs keep their places.
         """
         rule, learned = self.ordering.key, self.learned
         if rule is None:
@@ -191,18 +192,18 @@ class Cluster:
         return self.stands(self._jobs[job_id])
 
     def learn(self, history: History | None, slowdowns: Slowdowns, offers: Offers) -> None:
-        """Know from the start what another cluster has learned; before any job is put."""
+        """Take over what another cluster has learned. Call it before any job is put."""
         if history is not None:
             self.history = history
         self.slowdowns, self.offers = slowdowns, offers
         self.know()
 
     def unlearn(self) -> None:
-        """Changes of jobs teach nothing that lasts, until `relearn_from`."""
+        """Learn into values that `relearn_from` throws away."""
         self.history, self.costs = History(None), StopCosts()
 
     def relearn_from(self, other: Cluster) -> None:
-        """Know what `other` knows and nothing else. It has the same ordering, and no jobs."""
+        """Take over all knowledge of `other`, which has the same ordering and no jobs."""
         self.history, self.costs = other.history, other.costs
         self.first_steps, self.ran = other.first_steps, other.ran
         self.slowdowns, self.offers, self.shares = other.slowdowns, other.offers, other.shares
@@ -210,7 +211,7 @@ class Cluster:
         self._place_all()
 
     def reposition(self) -> None:
-        """Hand out positions as a cluster that has seen the present jobs alone."""
+        """Count positions anew from the present jobs."""
         self.moves = Moves(self.ordering.discipline)
         for job in self._jobs.values():
             self.moves.positions.seen(job.sequence)
@@ -221,12 +222,12 @@ class Cluster:
         return self._attempts.get(_key((job.job_id, job.live_attempt)))
 
     def speed_of(self, allocation: Allocation) -> float:
-        """Of its GPUs, relative to the reference: that of the slowest."""
+        """The speed of its slowest GPU, relative to the reference type."""
         return self.speeds.slowest(self.capacity.parts(allocation))
 
     def pace(self, job: Job, gpu_type: str) -> float:
-        """Seconds of its run time that a second on this type does: by the ratio that its program
-        has shown, or else by declared speeds. The type with the most own GPUs is as declared.
+        """Seconds of the job's run time that one second on this type does: measured for its
+        program, or else declared. The type with the most own GPUs always counts as declared.
         """
         speeds, home = self.speeds, self.own.home
         if not speeds.declared:
@@ -238,19 +239,19 @@ class Cluster:
         return speeds.pace(job.request, gpu_type)
 
     def slowest_pace(self, job: Job, gpu_types: Iterable[str]) -> float:
-        """The same on GPUs of these types together; 1 if there are none."""
+        """The lowest pace on any of these types; 1 if there are none."""
         if not self.speeds.declared:
             return 1.0
         return min([self.pace(job, gpu_type) for gpu_type in gpu_types], default=1.0)
 
     def fastest_pace(self, job: Job) -> float:
-        """The same on the fastest type that it may get; 1 if it may get none."""
+        """The highest pace on any type that the job may get; 1 if there is none."""
         self.capacity.ready()
         may_be = filter(job.request.shape.may_be, self.capacity.total)
         return max([self.pace(job, gpu_type) for gpu_type in may_be], default=1.0)
 
     def declared_speeds(self) -> dict[str, float]:
-        """Of its GPU types, where somebody declared one."""
+        """The declared speeds of its GPU types."""
         speeds = self.speeds
         return {kind: speeds.of(kind) for kind in self.capacity.gpu_types if speeds.names(kind)}
 
@@ -264,9 +265,8 @@ class Cluster:
         )
 
     def elastic(self, job: Job) -> bool:
-        """Whether the policy says on how many GPUs it runs. Plans use the request of a job with
-        deadlines. Where deadlines are promised it asks for its base, and during its trial it has
-        the GPUs of the trial.
+        """Whether the policy chooses the number of its GPUs. Where deadlines are promised, a job
+        with deadlines counts only if it asks for its base and is not on trial.
         """
         request = job.request
         if not (self._by_base and request.sizes):
@@ -276,12 +276,12 @@ class Cluster:
         return True
 
     def shape(self, job: Job) -> Shape:
-        """The shape that the job is placed in when it starts, the same for all alike requests."""
+        """The shape in which the job is placed: one for all that the nodes cannot tell apart."""
         shape = self.asked(job)
         return shape if shape.traits is None else self.alike(shape)
 
     def alike(self, shape: Shape) -> Shape:
-        """One shape for all that the registered nodes cannot tell apart (`HostSizes`)."""
+        """The class of a shape: one for all that the registered nodes cannot tell apart."""
         if shape.traits is None:
             return shape
         known = self._alike.get(shape)
@@ -293,7 +293,7 @@ class Cluster:
         return known
 
     def asked(self, job: Job) -> Shape:
-        """The same, with the sizes of nodes for which its user asked."""
+        """The shape as requested, with the sizes of nodes that the user asked for."""
         if self._bands and (job.steps or job.band < _SPOT):
             return self._planned_shape(job)
         request = job.request
@@ -301,9 +301,8 @@ class Cluster:
         return shape if self.packing is None else self.packing.shape(shape, job.profile)
 
     def _planned_shape(self, job: Job) -> Shape:
-        """A job with deadlines, or on trial, runs on the cluster's own nodes, unless those could
-        never hold it. Others may be slower, and gone when they are asked back. With a promise it
-        runs at full speed.
+        """The shape of a job with deadlines, or on trial. It runs on the cluster's own nodes unless
+        those could never hold it: lent nodes may be slower, and may be reclaimed.
         """
         return self._on_own(job, job.shape_now)
 

@@ -1,7 +1,7 @@
-"""The only writers of a cluster: they apply plans, requests and reports to its values.
+"""The only functions that change a cluster: they apply plans, requests and reports.
 
-The master and the simulator both drive their cluster through these functions, so they cannot
-drift apart. Each returns what happened, in order, for the journal.
+The master and the simulator both use them. Each returns the applied events in order, for the
+journal.
 """
 
 from __future__ import annotations
@@ -61,9 +61,9 @@ from dlq_master.model.why import ReasonCode
 
 
 class Happened(NamedTuple):
-    """One event that was applied, and to whom; `change` is the plan's verb behind it, if any.
+    """One applied event, with its job, attempt or node. `change`: its cause, if that is a plan.
 
-    A machine is rented and given back by its driver: the event is then the verb itself.
+    The change that rents or releases a machine is an event itself.
     """
 
     event: JobEvent | AttemptEvent | NodeEvent | Provision | Release
@@ -78,19 +78,20 @@ _key, _fence, _lease = maker(AttemptKey), maker(Fence), maker(Lease)
 
 
 def submit(cluster: Cluster, job: Job) -> Job:
-    """Enter a new job (PENDING, or HELD at birth) behind all others of its level."""
+    """Enter a new job (PENDING or HELD) behind all others of its level."""
     if job.job_id in cluster.jobs:
         raise ValueError(f"job {job.job_id} exists already")
     return cluster.put_job(job)
 
 
 def apply(cluster: Cluster, plan: Plan, now_s: float, epoch: int) -> list[Happened]:
-    """Carry out a checked plan. After its last part, jobs that were demoted while they ran and
-    still run stand behind those that run already."""
+    """Apply a checked plan. At the end of its last part, running jobs that were demoted get their
+    places behind the running jobs of their new level.
+    """
     happened: list[Happened] = []
     if lapses := [change for change in plan.changes if isinstance(change, Lapse)]:
-        _leave(cluster, lapses)
-    if cluster.ordering.by_base:  # one may go on with GPUs that another leaves
+        _move_ahead(cluster, lapses)
+    if cluster.ordering.by_base:  # a resize may use GPUs that another one gives up
         for change in plan.changes:
             if isinstance(change, Resize) and change.grace_s == 0.0:
                 happened += _stop_to_resize(cluster, change, now_s)
@@ -158,7 +159,7 @@ def step_attempt(
     job_id, number = key
     happened = [_happened((event, job_id, number, None, None))]
     if after.lease.allocation is not before.lease.allocation:
-        follows = _rewidened(cluster, (before, after), event, job, now_s)
+        follows = _width_changed(cluster, (before, after), event, job, now_s)
     elif after.state in LIVE:
         follows = _started(cluster, before, after, job, now_s)
     else:
@@ -220,9 +221,10 @@ def step_node(cluster: Cluster, node_id: NodeId, event: NodeEvent, now_s: float)
     return [Happened(event, node_id=node_id)]
 
 
-def _leave(cluster: Cluster, lapses: list[Lapse]) -> None:
+def _move_ahead(cluster: Cluster, lapses: list[Lapse]) -> None:
+    """Place preempted jobs before all waiting jobs, in the order that they had."""
     jobs = [cluster.jobs[lapse.key.job_id] for lapse in lapses]
-    # Each goes before all that wait, so the one that stood last goes first.
+    # Each goes to the head, so the last one goes first.
     for job in sorted(jobs, key=lambda job: job.sequence, reverse=True):
         cluster.leave(job.job_id)
 
@@ -241,7 +243,7 @@ def _apply(
             steps = _lapse(cluster, change, now_s)
         case Resize():
             if change.grace_s == 0.0:
-                happened.append(_go_on(cluster, change, now_s, epoch))
+                happened.append(_restart_resized(cluster, change, now_s, epoch))
                 return
             steps = _stop_to_resize(cluster, change, now_s)
         case Revoke():
@@ -255,23 +257,23 @@ def _apply(
             happened.append(Happened(change, change=change))
             return
         case Demote() | Promote() | Reserve() | Profile() | Estimate() | Admit() | Reject():
-            steps = step_job(cluster, change.job_id, _event(cluster, change, now_s), now_s)
+            steps = step_job(cluster, change.job_id, _job_event(cluster, change, now_s), now_s)
         case Loan() | Reclaim() | Return():
             steps = [
                 step
-                for event in _of_server(cluster.nodes[change.node_id], change)
+                for event in _server_events(cluster.nodes[change.node_id], change)
                 for step in step_node(cluster, change.node_id, event, now_s)
             ]
         case NextSlot() | Scale() | Repack() | Weigh():
-            _of_all(cluster, change)
+            _apply_to_cluster(cluster, change)
             return
         case _:
             assert_never(change)
     happened += [_happened((*step[:4], change)) for step in steps]
 
 
-def _of_all(cluster: Cluster, change: NextSlot | Scale | Repack | Weigh) -> None:
-    """Changes that concern no single job; nothing happens to any job."""
+def _apply_to_cluster(cluster: Cluster, change: NextSlot | Scale | Repack | Weigh) -> None:
+    """Apply a change of the cluster itself, which has no event of a job."""
     match change:
         case NextSlot():
             cluster.slot = change.slot
@@ -283,7 +285,7 @@ def _of_all(cluster: Cluster, change: NextSlot | Scale | Repack | Weigh) -> None
             cluster.weigh(change.term, dict(change.standing))
 
 
-# Of a server: flags that go, and that come.
+# Change of a server -> the flags that are cleared, and those that are set.
 _FLAGS: Mapping[type, tuple[frozenset[NodeFlag], frozenset[NodeFlag]]] = {
     Loan: (frozenset({NodeFlag.LENDING, NodeFlag.RECLAIMED}), frozenset({NodeFlag.LOANED})),
     Reclaim: (frozenset(), frozenset({NodeFlag.RECLAIMED})),
@@ -291,8 +293,8 @@ _FLAGS: Mapping[type, tuple[frozenset[NodeFlag], frozenset[NodeFlag]]] = {
 }
 
 
-def _of_server(node: Node, change: Loan | Reclaim | Return) -> list[NodeEvent]:
-    """A server that is lent is loaned; asked back it is reclaimed too; away it is neither."""
+def _server_events(node: Node, change: Loan | Reclaim | Return) -> list[NodeEvent]:
+    """The changes of a server's flags by a loan, a reclaim or a return."""
     why = change.reason.code.value
     gone, come = _FLAGS[type(change)]
     return [
@@ -301,12 +303,12 @@ def _of_server(node: Node, change: Loan | Reclaim | Return) -> list[NodeEvent]:
     ]
 
 
-def _event(
+def _job_event(
     cluster: Cluster,
     change: Demote | Promote | Reserve | Profile | Estimate | Admit | Reject,
     now_s: float,
 ) -> JobEvent:
-    """Returns a job with its new place in line, or with its new estimate; its request stays."""
+    """The event of a job for this change."""
     match change:
         case Demote():
             return job_steps.Demoted(level=change.level)
@@ -371,7 +373,9 @@ def _start(cluster: Cluster, start: Start, now_s: float, epoch: int) -> Happened
 
 
 def _hold_s(cluster: Cluster, job: Job) -> float:
-    """A trial that does no work is not worth more silence than a term."""
+    """Seconds of silence that the job survives. A trial on fewer GPUs does no work of the job, so
+    it survives a term at most.
+    """
     terms, asked_s = cluster.terms, job.rules.hold_s
     hold_s = terms.hold_s if asked_s is None else asked_s
     if not job.reduced:
@@ -380,7 +384,7 @@ def _hold_s(cluster: Cluster, job: Job) -> float:
 
 
 def _renew(cluster: Cluster, renew: Renew) -> Happened:
-    """One more term: the job is not concerned, so most indexes need no look."""
+    """One more term. The job does not change, so most indexes are untouched."""
     key, term_end_s, _, kind = renew
     event = _renewed(term_end_s, kind)
     cluster.renew(attempt_steps.renewed(cluster.attempts[key], event))
@@ -389,13 +393,13 @@ def _renew(cluster: Cluster, renew: Renew) -> Happened:
 
 @lru_cache(maxsize=16)
 def _renewed(term_end_s: float, kind: LeaseKind | None) -> attempt_steps.Renewed:
-    """One value for all whose terms end together."""
+    """One event for all attempts whose terms end together."""
     return attempt_steps.Renewed(term_end_s=term_end_s, kind=kind)
 
 
 def _lapse(cluster: Cluster, lapse: Lapse, now_s: float) -> list[Happened]:
     key = lapse.key
-    if cluster.suspends is not None and _may_stay(cluster, lapse, cluster.suspends):
+    if cluster.suspends is not None and _may_suspend(cluster, lapse, cluster.suspends):
         for_job = lapse.for_job
         promised = cluster.jobs[for_job].promised is not None
         until_s = now_s + lapse.grace_s if promised else None
@@ -412,9 +416,10 @@ def _lapse(cluster: Cluster, lapse: Lapse, now_s: float) -> list[Happened]:
     return happened
 
 
-def _may_stay(cluster: Cluster, lapse: Lapse, rules: SuspendRules) -> bool:
-    """Whether an outranked job leaves its GPUs without a save, and keeps its place. It does so for
-    a short one, where its node can hold it. The policy may ask that it is cheaper, too.
+def _may_suspend(cluster: Cluster, lapse: Lapse, rules: SuspendRules) -> bool:
+    """Whether a preempted job is suspended: it stays in its host's memory, without a save. The
+    winner must be a short job, and the host must have room. Some policies also ask that it is
+    cheaper than a save.
     """
     if lapse.reason.code is not ReasonCode.OUTRANKED or lapse.grace_s == 0.0:
         return False
@@ -424,7 +429,7 @@ def _may_stay(cluster: Cluster, lapse: Lapse, rules: SuspendRules) -> bool:
         return False  # a gang would wait for all of its GPUs at once
     if not suspending.is_short(cluster.jobs[lapse.for_job], rules, can_save=job.rules.saves):
         return False
-    if any(_held_bytes(cluster, attempt, node) > node.suspend_bytes for node in nodes):
+    if any(_suspended_bytes(cluster, attempt, node) > node.suspend_bytes for node in nodes):
         return False
     if not rules.only_cheaper:
         return True
@@ -433,8 +438,8 @@ def _may_stay(cluster: Cluster, lapse: Lapse, rules: SuspendRules) -> bool:
     return 2.0 * cluster.move_costs.seconds(attempt, nodes) < stop_s
 
 
-def _held_bytes(cluster: Cluster, attempt: Attempt, node: Node) -> int:
-    """GPU memory in the memory of a node, with that of an attempt that is to leave."""
+def _suspended_bytes(cluster: Cluster, attempt: Attempt, node: Node) -> int:
+    """Bytes of GPU memory that the node's host would hold, with those of this attempt."""
     there = 0
     for key, place in cluster.claims.out.items():
         out = cluster.attempts[key].suspension
@@ -452,7 +457,7 @@ def _leaving(cluster: Cluster, lapse: Lapse) -> JobEvent:
 
 def _stop_to_resize(cluster: Cluster, resize: Resize, now_s: float) -> list[Happened]:
     key, allocation = resize.key, resize.allocation
-    obstacle = _not_live(cluster, key, allocation)
+    obstacle = _live_obstacle(cluster, key, allocation)
     if resize.grace_s > 0.0 and obstacle is None:
         return _resize_live(cluster, resize, now_s)
     why = f"{_why(resize)} (not live: {obstacle})" if obstacle else _why(resize)
@@ -470,8 +475,8 @@ def _stop_to_resize(cluster: Cluster, resize: Resize, now_s: float) -> list[Happ
     return happened
 
 
-def _not_live(cluster: Cluster, key: AttemptKey, then: Allocation) -> str | None:
-    """Why it is not resized while it runs; empty: nobody wants that; None: it is."""
+def _live_obstacle(cluster: Cluster, key: AttemptKey, then: Allocation) -> str | None:
+    """Why the resize is not live; "": the job does not ask for that; None: it is live."""
     attempt, job = cluster.attempts[key], cluster.jobs[key.job_id]
     if not (job.request.live and cluster.resizes_live):
         return ""
@@ -480,7 +485,7 @@ def _not_live(cluster: Cluster, key: AttemptKey, then: Allocation) -> str | None
 
 
 def _resize_live(cluster: Cluster, resize: Resize, now_s: float) -> list[Happened]:
-    """It runs on, so it gets its next term at once, where that is due."""
+    """Begin a live resize. If its term is due, the attempt is renewed too."""
     key, lead_s = resize.key, cluster.saves.lead_s
     begun = attempt_steps.ResizeBegun(
         allocation=resize.allocation, grace_s=resize.grace_s, detail=_why(resize)
@@ -498,13 +503,13 @@ def _why(resize: Resize) -> str:
     return resize.reason.detail or resize.reason.code.value
 
 
-def _go_on(cluster: Cluster, resize: Resize, now_s: float, epoch: int) -> Happened:
+def _restart_resized(cluster: Cluster, resize: Resize, now_s: float, epoch: int) -> Happened:
     job_id, allocation = resize.key.job_id, resize.allocation
     again = Start(job_id, allocation, resize.kind, resize.term_end_s, resize.reason)
     return _start(cluster, again, now_s, epoch)._replace(change=resize)
 
 
-def _rewidened(
+def _width_changed(
     cluster: Cluster,
     change: tuple[Attempt, Attempt],
     event: AttemptEvent,
@@ -529,7 +534,7 @@ def _charge_share(cluster: Cluster, attempt: Attempt, job: Job, until_s: float) 
 def _started(
     cluster: Cluster, before: Attempt, after: Attempt, job: Job, now_s: float
 ) -> JobEvent | None:
-    """The effect on a job of the first instant at which an attempt runs."""
+    """The event of a job when its attempt begins to run; None: it ran before."""
     if before.started_time_s is not None or after.started_time_s is None or job.ended:
         return None
     was, gpus = job.resizing, after.lease.allocation.width
@@ -542,12 +547,12 @@ def _started(
 
 @cache
 def _ran(gpu_type: str) -> job_steps.Ran:
-    """One value for all, since nearly every job only ever runs on one type."""
+    """One event for all jobs on this type."""
     return job_steps.Ran(gpu_type=gpu_type)
 
 
 def _gpu_type(cluster: Cluster, attempt: Attempt, job: Job) -> str:
-    """Of all its GPUs, or SEVERAL; "" for a job without a family, which teaches nothing."""
+    """The type of all its GPUs, or SEVERAL; "" for a job without a family (nothing is learned)."""
     if not job.family:
         return ""
     found = [*cluster.capacity.parts(attempt.lease.allocation)]

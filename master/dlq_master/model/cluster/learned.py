@@ -12,7 +12,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import islice
-from typing import Final, NamedTuple, TypeVar
+from typing import Any, Final, NamedTuple
 
 from dlq_master.model.attempts import costs
 from dlq_master.model.cluster.cluster import Cluster
@@ -25,8 +25,6 @@ from dlq_master.model.jobs.likeness import Likeness
 from dlq_master.model.jobs.machine_runs import MachineRun
 from dlq_master.model.jobs.trials import Remembered, Runs, Sent
 from dlq_master.model.jobs.type_paces import Stepped, TypePaces, TypeSteps, paces_of
-
-F = TypeVar("F")
 
 
 def _number(fact: float) -> tuple[Sequence[float], Sequence[str]]:
@@ -85,12 +83,18 @@ class LearnedRows:
         rows: list[Lesson] = []
         dropped: list[str] = []
         known, told = cluster.profiling.remembered, self._told
-        self._of_ring(_RATIOS, known.ratios, rows)
-        self._of_ring(_OUTCOMES, known.outcomes, rows)
-        self._of_ring(_SERVICES, cluster.history.newest, rows)
-        self._of_ring(_SENT, known.sent, rows)
-        self._of_ring(_OFFERS, cluster.offers.newest, rows)
-        self._of_ring(_RAN, cluster.ran, rows)
+        rings: Sequence[tuple[Ring[Any], Newest[Any]]] = (
+            (_RATIOS, known.ratios),
+            (_OUTCOMES, known.outcomes),
+            (_SERVICES, cluster.history.newest),
+            (_SENT, known.sent),
+            (_OFFERS, cluster.offers.newest),
+            (_RAN, cluster.ran),
+        )
+        for ring, newest in rings:
+            if newest.total != told[ring.kind]:
+                rows += ring.rows(newest, told[ring.kind])
+                told[ring.kind] = newest.total
         if known.taught != told[RUNS]:
             self._of_families(RUNS, known.taught, _run_rows(known, told[RUNS]), rows, dropped)
         if known.erred != told[ERRORS]:
@@ -107,12 +111,6 @@ class LearnedRows:
             self._of_families(FIRST_STEPS, begun.changes, new, rows, dropped)
         rows += self._changed_singles(cluster, known)
         return ChangedLessons(rows, dropped)
-
-    def _of_ring(self, ring: Ring[F], newest: Newest[F], rows: list[Lesson]) -> None:
-        told = self._told[ring.kind]
-        if newest.total != told:
-            rows += ring.rows(newest, told)
-            self._told[ring.kind] = newest.total
 
     def _of_families(
         self, kind: str, count: int, new: Iterable[Lesson], rows: list[Lesson], dropped: list[str]

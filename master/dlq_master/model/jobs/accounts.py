@@ -8,6 +8,7 @@ member, with `*` for everybody who is not named.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import TypeVar
 
 Value = TypeVar("Value")
@@ -16,6 +17,7 @@ OTHERS = "*"  # every team, or member of a team, without a word of its own
 _IN = "/"
 
 
+@lru_cache(maxsize=4096)
 def account_of(team: str, user: str) -> str:
     """Of a job of this user that is counted to this team; "" = to the user alone."""
     return f"{team or user}{_IN}{user}"

@@ -62,7 +62,7 @@ class Profiling:
     __slots__ = (
         *("_resume_s", "_runs", "_sent", "gpus", "hour", "ratios", "runs", "unknown"),
         *("_kin", "_several", "_wondered", "foretold", "of_family", "taught"),
-        *("erred", "errors", "outcomes", "paces"),
+        *("_kinds", "erred", "errors", "foretellable", "outcomes", "paces"),
     )
 
     def __init__(self, resume_s: float) -> None:
@@ -72,6 +72,9 @@ class Profiling:
         # those of them that have a family
         self.of_family: dict[Likeness, dict[JobId, int]] = {}  # and how many came before, rising
         self._wondered = 0
+        self._kinds: dict[str, tuple[Likeness, ...]] = {}  # of those, by family
+        # those of them whose family has runs: most plans need not look at the others
+        self.foretellable: dict[Likeness, None] = {}
         self.hour = -1  # for which it was decided how many GPUs are for trials
         self.gpus = 0  # so many
         self.ratios: Newest[float] = Newest(maxlen=RATIOS_KEPT)  # run times over estimates
@@ -111,7 +114,7 @@ class Profiling:
         self.hour, self.gpus, self.ratios, self._sent, self._runs, self.taught = known[:6]
         self.errors, self.erred, self.outcomes, self.paces = known[6:]
         self.runs = MappingProxyType(self._runs)
-        self._kin, self.foretold = None, Memo()
+        self._kin, self.foretellable, self.foretold = None, {}, Memo()
         self._trim()
 
     def index(self, before: Job | None, job: Job, pace: float = 1.0) -> None:
@@ -137,7 +140,17 @@ class Profiling:
         self.unknown[job.job_id] = None
         if job.family:
             self._wondered += 1
-            self.of_family.setdefault(likeness(job), {})[job.job_id] = self._wondered
+            key = likeness(job)
+            if key not in self.of_family:
+                self._enter(key)
+            self.of_family[key][job.job_id] = self._wondered
+
+    def _enter(self, key: Likeness) -> None:
+        """The first of its kind waits."""
+        self.of_family[key] = {}
+        self._kinds[key.family] = (*self._kinds.get(key.family, ()), key)
+        if self._kin is not None and key.family in self._kin:
+            self.foretellable[key] = None
 
     def _know(self, job: Job) -> None:
         del self.unknown[job.job_id]
@@ -148,7 +161,17 @@ class Profiling:
         if alike is not None:
             alike.pop(job.job_id, None)
             if not alike:
-                del self.of_family[key]
+                self._leave(key)
+
+    def _leave(self, key: Likeness) -> None:
+        """The last of its kind waits no more."""
+        del self.of_family[key]
+        self.foretellable.pop(key, None)
+        others = tuple([kind for kind in self._kinds[key.family] if kind != key])
+        if others:
+            self._kinds[key.family] = others
+        else:
+            del self._kinds[key.family]
 
     def sent(self, from_s: float, until_s: float = float("inf")) -> list[Sent]:
         """Jobs sent to be profiled in this span, as far back as is known (two windows)."""
@@ -235,6 +258,29 @@ class Profiling:
         """All kinds of jobs of this family of which runs are known, the latest last."""
         return self._related().get(family, ())
 
+    def to_foretell(self, *facts: object) -> list[Likeness]:
+        """Kinds of jobs that wait, in the order of their first jobs. Each has runs in its family,
+        and is not settled with these facts.
+        """
+        self._related()
+        due = [key for key in self.foretellable if not self._is_settled(key, facts)]
+        return sorted(due, key=self._first_came) if len(due) > 1 else due
+
+    def settle(self, key: Likeness, *facts: object) -> None:
+        """The runs say nothing new of these, until another run is learned, another of them waits,
+        or the facts are others.
+        """
+        self.foretold.put(key, True, self._last_came(key), *facts)
+
+    def _is_settled(self, key: Likeness, facts: tuple[object, ...]) -> bool:
+        return bool(self.foretold.get(key, self._last_came(key), *facts))
+
+    def _first_came(self, key: Likeness) -> int:
+        return next(iter(self.of_family[key].values()))
+
+    def _last_came(self, key: Likeness) -> int:
+        return next(reversed(self.of_family[key].values()))
+
     def several(self, most: int) -> Iterable[Likeness]:
         """The latest kinds of jobs, `most` at most, that ran on GPUs of several types."""
         self._related()
@@ -243,7 +289,7 @@ class Profiling:
     def _related(self) -> dict[str, dict[Likeness, None]]:
         """Derived from the runs when somebody asks first, and kept from then on."""
         if self._kin is None:
-            self._kin, self._several = {}, {}
+            self._kin, self._several, self.foretellable = {}, {}, {}
             for key in self._runs:
                 self._relate(key)
         return self._kin
@@ -253,7 +299,10 @@ class Profiling:
         if self._kin is None:
             return
         self._unrelate(key)
-        self._kin.setdefault(key.family, {})[key] = None
+        if key.family not in self._kin:
+            self._kin[key.family] = {}
+            self.foretellable.update(dict.fromkeys(self._kinds.get(key.family, ())))
+        self._kin[key.family][key] = None
         if len(self._runs[key]) > 1:
             self._several[key] = None
 
@@ -266,6 +315,8 @@ class Profiling:
             of_family.pop(key, None)
             if not of_family:
                 del self._kin[key.family]
+                for kind in self._kinds.get(key.family, ()):
+                    self.foretellable.pop(kind, None)
 
 
 def _ran_s(job: Job, pace: float) -> float:

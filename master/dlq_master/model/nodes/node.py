@@ -22,7 +22,7 @@ class NodeState(StrEnum):
 
 
 class NodePool(StrEnum):
-    """Whose it is."""
+    """The owner of a node."""
 
     TRAINING = "training"
     INFERENCE = "inference"  # here only while it is lent
@@ -30,7 +30,7 @@ class NodePool(StrEnum):
 
 
 class NodeFlag(StrEnum):
-    """Reasons to place nothing new on a node that is otherwise fine (loaned: its owner)."""
+    """Reasons to start no job on a node. (LOANED is none: it opens a node of another owner.)"""
 
     DRAINING = "draining"
     CORDONED = "cordoned"
@@ -65,7 +65,7 @@ class Gpu:
 
 
 class FlagNote(NamedTuple):
-    """The person that set a flag, why and when."""
+    """The author of a flag, the reason, and the time."""
 
     flag: NodeFlag
     reason: str
@@ -74,14 +74,14 @@ class FlagNote(NamedTuple):
 
 
 class Doubt(NamedTuple):
-    """A node is suspected to slow its gangs down, by what a job of this user has told."""
+    """A node is a suspected straggler, by measurements of a job of this user."""
 
     since_s: float
     user: str
 
 
 class LastCheck(NamedTuple):
-    """When the last check of a kind was made on a node; `passed` None: it told nothing."""
+    """The last check of a kind on a node. `passed` None: it had no result."""
 
     time_s: float
     passed: bool | None
@@ -106,14 +106,14 @@ class Node(NamedTuple):
     registered_time_s: float = 0.0
     last_contact_s: float = 0.0
     vanished_time_s: float | None = None  # when it became UNREACHABLE
-    accepted: frozenset[str] = frozenset()  # `Gpu.word`s it may use; empty: those it has
-    strayed: frozenset[int] = frozenset()  # GPUs on which something runs for nobody
+    accepted: frozenset[str] = frozenset()  # `Gpu.word`s that may be used; empty: all present ones
+    strayed: frozenset[int] = frozenset()  # GPUs with processes of no live attempt
     stray_reason: str = ""
-    withheld: int = 0  # bitmask of the GPUs that take no work although the node may
-    maintenance_s: float = 0.0  # how much longer its ranks may hold out just now
+    withheld: int = 0  # bitmask of GPUs that are not given out
+    maintenance_s: float = 0.0  # the present hold extension of its ranks
     maintenance_end_s: float | None = None
-    hold_extension_s: float = 0.0  # the most that a rank may still believe; reclaims use it
-    hold_revision: int = 0  # names the last word on that
+    hold_extension_s: float = 0.0  # the longest extension that a rank may still have
+    hold_revision: int = 0  # the number of the last change of that
     version: int = 1
     notes: tuple[FlagNote, ...] = ()  # on its flags, in the order in which they were set
     conditions: tuple[GpuCondition, ...] = ()  # what is wrong with its GPUs

@@ -1,4 +1,4 @@
-"""The node's machine: its events, its table and the one function that applies them."""
+"""The state machine of a node: events, table, and the function that applies an event."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Vanished:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lost:
-    """Its attempts' hold ran out, it came back with another boot id, or it was fenced."""
+    """The hold of its attempts is over, it has booted, or an operator fenced it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,21 +75,21 @@ class FlagSet:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FlagCleared:
-    """It is open again, as far as this flag goes."""
+    """This flag is gone. Other flags may still close it."""
 
     flag: NodeFlag
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Labelled:
-    """An operator gave it these labels, all that it has from now on."""
+    """An operator replaced its labels by these."""
 
     labels: frozenset[str]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GpusStrayed:
-    """Something runs on exactly these of its GPUs for nobody; none: that is over."""
+    """Processes of no live attempt run on exactly these GPUs; empty: on none any more."""
 
     indexes: frozenset[int]
     reason: str = ""
@@ -97,45 +97,45 @@ class GpusStrayed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GpusAccepted:
-    """An operator takes the GPUs into use that it has shown beyond those it came with."""
+    """An operator accepted the GPUs that it has reported beyond its first ones."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GpusJudged:
-    """This is what is wrong with its GPUs now, all of it."""
+    """These are now all conditions of its GPUs."""
 
     conditions: tuple[GpuCondition, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GpusCleared:
-    """An operator takes these of its GPUs for healthy."""
+    """An operator declared these GPUs healthy."""
 
     indexes: frozenset[int]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Booked:
-    """These are the times in which it is reserved, all of them."""
+    """These are now all times in which it is reserved."""
 
     windows: tuple[Window, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MaintenanceAnnounced:
-    """Its agent will be away for up to `maintenance_s`: its ranks hold out longer by as much."""
+    """Its agent will be away for up to `maintenance_s`: its ranks survive that much more."""
 
     maintenance_s: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MaintenanceEnded:
-    """The time is over, or its agent says that it was away for long enough."""
+    """The announced time is over, or its agent ended it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HoldsConfirmed:
-    """All its ranks know the last word on their holds; nobody believes an older one."""
+    """All its ranks have the last hold extension."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -310,9 +310,7 @@ def _notes_without(node: Node, flag: NodeFlag) -> tuple[FlagNote, ...]:
 
 
 def due_event(state: NodeState, silent_s: float, terms: Terms) -> Missed | Vanished | None:
-    """The effect of so long a silence on a node in this state, one step at a time; None while it
-    is fine.
-    """
+    """The next step of a node in this state after `silent_s` of silence; None: no step is due."""
     if state is NodeState.UP and silent_s >= terms.ttl_s:
         return Missed()
     if state is NodeState.SUSPECT and silent_s >= terms.unreachable_s:

@@ -58,16 +58,11 @@ def foretold(view: View) -> list[Estimate]:
     cluster, profiling = view.cluster, view.cluster.profiling
     types = tuple(cluster.capacity.gpu_types)
     found: list[Estimate] = []
-    for key, alike in profiling.of_family.items():
-        if key not in profiling.runs and not profiling.kin(key.family):
-            continue
-        inputs = (next(reversed(alike.values())), types)
-        if profiling.foretold.get(key, *inputs):
-            continue
-        news = list(_among_alike(cluster, alike))
+    for key in profiling.to_foretell(types):
+        news = list(_among_alike(cluster, profiling.of_family[key]))
         found += news
         if not news:
-            profiling.foretold.put(key, True, *inputs)
+            profiling.settle(key, types)
     return found
 
 

@@ -1,7 +1,7 @@
-"""The admit stage: jobs enter, and what is learned of them is written down before any decision.
+"""The admit stage: jobs enter, and learned facts about them are stored before any decision.
 
-Decisions read the packing, run times, levels and promises of jobs, and each step changes one of
-these. So a step that finds a change makes a plan of its own. The next plan goes on behind it.
+Decisions read the packing, run times, levels and promises of jobs, and each step here changes one
+of these. So a step with a change makes a plan of its own, and the next plan goes on after it.
 """
 
 from __future__ import annotations
@@ -31,8 +31,7 @@ _LEARNED = Reason(ReasonCode.LEARNED)
 
 
 class Admits(NamedTuple):
-    """The steps of a policy with these choices; a choice that is None has no step. `measures`: run
-    times are learned."""
+    """The steps that these choices need. `measures`: run times are learned."""
 
     placement: Placement
     packing: PackingRule | None
@@ -53,8 +52,18 @@ class Admits(NamedTuple):
             return changes
         return () if self.promises is None else promised(view, self.promises)
 
+    def chances(self, view: View) -> Sequence[Change]:
+        """Refused jobs that enter the present slot at their last chance. The limits of teams have
+        been settled before: a job beyond them enters none.
+        """
+        if self.promises is None or not self.promises.chances or not view.cluster.judged:
+            return ()
+        from dlq_master.policy.partition.mid_slot import entries
+
+        return entries(view, self.promises)
+
     def wake_s(self, view: View) -> float:
-        """When a step has something to change though nothing has happened (inf: never)."""
+        """When a step has a change although nothing has happened (inf: never)."""
         next_s = next_move_s(view.cluster)
         if self.promises is None:
             return next_s
@@ -79,8 +88,8 @@ def next_move_s(cluster: Cluster) -> float:
 
 
 def promised(view: View, rules: Promises) -> tuple[Change, ...]:
-    """The next slot, if it has to be decided, and the deadlines that are judged."""
-    # Numerical libraries come with these: while no job has a deadline a master does without.
+    """The decision of the next slot, if it is due; else verdicts on deadlines."""
+    # These import numerical libraries, which a master without deadlines does not load.
     slot = due_slot(view.cluster, view.now_s)
     due = view.cluster.slot < slot
     if due and not view.cluster.judged:
@@ -99,16 +108,16 @@ def promised(view: View, rules: Promises) -> tuple[Change, ...]:
 
 
 def _repacked(cluster: Cluster, rule: PackingRule | None) -> Sequence[Change]:
-    """The packing of jobs by their traffic, if the cluster keeps another one."""
+    """The packing of jobs by their traffic, if it differs from the cluster's."""
     packing = None if rule is None else rule(cluster)
     known = cluster.packing
     return () if packing is known or packing == known else (Repack(packing, _LEARNED),)
 
 
 def _measured(view: View, rules: TrialRules | None) -> Sequence[Change]:
-    """How many GPUs are for trials, if that has to be decided, and which jobs are tried.
+    """The number of GPUs for trials, if that is due, and the jobs to try.
 
-    Without GPUs for trials a job without a history is measured where it runs.
+    Without trials, estimates come from other jobs of the family.
     """
     if rules is None:
         return foretold(view) if view.cluster.profiling.of_family else ()

@@ -1,7 +1,7 @@
-"""Orders by a key: the remaining need, the width or the present worth of a job decides its place.
+"""Orders by a key of each job, such as its remaining time or its width; the smallest comes first.
 
-The cluster keeps waiting jobs in order (`model.waiting`), since their keys do not change. The keys
-of running jobs change with every second, and are worked out for the plan that needs them.
+The cluster keeps waiting jobs in order (`model.order.waiting`), since their keys do not change. The
+keys of running jobs change every second, and each plan computes them anew.
 """
 
 from __future__ import annotations
@@ -35,19 +35,17 @@ def widest(job: Job, _had: Had) -> tuple[float, ...]:
 
 
 def shortest(job: Job, had: Had) -> tuple[float, ...]:
-    """The shortest remaining time; a job whose run time nobody knows comes last."""
+    """The shortest remaining time; unknown run times last."""
     return (remaining_s(job, had),)
 
 
 def shortest_service(job: Job, had: Had) -> tuple[float, ...]:
-    """The smallest remaining service, in GPU-seconds; a job whose run time nobody knows comes
-    last.
-    """
+    """The smallest remaining service, in GPU-seconds; unknown run times last."""
     return (remaining_s(job, had) * job.request.weighed(job.request.gpus),)
 
 
 def shortest_on_base(job: Job, had: Had) -> tuple[float, ...]:
-    """The job that would end first on its fewest GPUs; unknown run times last."""
+    """The shortest remaining time on the fewest GPUs; unknown run times last."""
     return (remaining_s(job, had) / job.speed_on(job.request.base),)
 
 
@@ -85,8 +83,8 @@ def aged(rule: KeyRule, rate: float) -> KeyRule:
 
 
 def lineup(view: View, key: Key, margin: float = 0.0) -> Lineup:
-    """The jobs of a priority by key; promoted jobs keep its head. `margin`: a running job stands
-    ahead by so many times the cost of its stop and resume (policy.stop_costs).
+    """The jobs of each priority by key, promoted jobs first. `margin`: a running job is ahead by
+    this multiple of the cost of its stop and resume (policy.stop_costs).
     """
     cluster, now_s = view.cluster, view.now_s
     jobs, live = cluster.jobs, cluster.live_attempt
@@ -101,8 +99,7 @@ def lineup(view: View, key: Key, margin: float = 0.0) -> Lineup:
 
 
 def remaining_s(job: Job, had: Had) -> float:
-    """Seconds of work that it still needs, on the GPUs that it asked for, less what it costs to
-    stop it; inf: nobody knows."""
+    """Seconds of work left on the requested GPUs, less the cost of a stop; inf: unknown."""
     total_s = job.duration_estimate_s
     return _NEVER_S if total_s is None else max(0.0, total_s - had.executed_s - had.kept_s)
 
@@ -111,7 +108,7 @@ ARRIVAL = Ordering(discipline=Discipline.ARRIVAL)
 
 
 def left_s(cluster: Cluster, job: Job, now_s: float) -> float | None:
-    """Seconds of running that it still needs on the GPUs that it asked for; None: nobody knows."""
+    """Seconds of work that are left on the requested GPUs; None: unknown."""
     if job.duration_estimate_s is None:
         return None
     done_s = job.worked_s

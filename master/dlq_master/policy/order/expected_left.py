@@ -120,8 +120,8 @@ def expected_s(job: Job, had: Had, profile_s: float | None) -> float | None:
 
 
 def _is_tried(job: Job, had: Had, profile_s: float | None) -> bool:
-    unknown = job.duration_estimate_s is None and not _is_bounded(job, had)
-    return profile_s is not None and unknown and had.executed_s < profile_s
+    may_be = profile_s is not None and had.executed_s < profile_s
+    return may_be and job.duration_estimate_s is None and not _is_bounded(job, had)
 
 
 def _is_bounded(job: Job, had: Had) -> bool:

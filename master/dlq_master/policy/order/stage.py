@@ -1,4 +1,4 @@
-"""The order stage: the slot of a policy that puts all jobs in one line."""
+"""The order stage: all jobs in one line."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from dlq_master.policy.order import by_key
 
 
 class Order(Protocol):
-    """`anew`: each plan compares all jobs, which costs as much as there are jobs."""
+    """`anew`: each plan sorts all jobs, in O(jobs)."""
 
     @property
     def anew(self) -> bool: ...
 
     def lineup(self, view: View, margin: float) -> Lineup:
-        """All jobs in order; `margin`: running jobs stand ahead by so many costs of a stop."""
+        """All jobs in order. `margin`: running jobs are ahead by this multiple of a stop's cost."""
 
 
 class KeptOrder(NamedTuple):

@@ -1,16 +1,16 @@
-"""Quotas of teams that lend, and limits of teams that may not hold more.
+"""Quotas and limits of teams: the band of each job follows from the GPUs that its team has.
 
-A team has so many GPUs by right. Jobs of a team stand in the order of its policy. Each stands in
-line by right if the rest of the quota holds it. So a job that is too wide for the rest keeps no
-other from theirs. The others borrow: they come after all who do not, of whatever team, and are the
-first to leave for those at a boundary. A team with a limit holds no more than that. A waiting job
-beyond it stands aside until others of the team have left (Lane.LIMIT), and no running job is
-stopped for it. A member of a team may have a quota and a limit within those of the team.
+A quota is a number of GPUs by right. The jobs of a team use it in the order of the policy; a job
+that is too wide for the rest is skipped. The other jobs borrow (Band.BORROW). They come after all
+jobs that do not borrow, of any team, and are preempted first for these at a boundary.
 
-A suspended job comes back to its GPUs, so these count all the time.
+A limit is the most that a team may hold. A waiting job beyond it waits aside (Band.LIMIT) until
+other jobs of the team have left. No running job is stopped for a limit. A member of a team may have
+a quota and a limit within those of the team.
 
-A job in a slot of the plan, or on trial, counts, and never borrows. A job that fills gaps beside
-its promise (Lane.FILL) never borrows either, and does not count.
+GPUs of a suspended job count, since it comes back to them. A job in a slot of a promise, or on
+trial, counts and never borrows. A job that fills gaps beside its promise (Band.FILL) never borrows
+and does not count.
 """
 
 from __future__ import annotations
@@ -41,9 +41,9 @@ _WITHIN = Reason(ReasonCode.FITS)
 
 
 class LendingLine(NamedTuple):
-    """Jobs of an account that hold or wait for as many GPUs each: job -> position, in the order of
-    positions. A job without GPUs has none here, and counts as a job. While the members of a team
-    have no rules, the account is the team.
+    """Jobs of an account that hold or wait for the same number of GPUs: job -> position, in the
+    order of positions. A job without GPUs counts as a job only. If the members of a team have no
+    rules, the account is the team.
     """
 
     account: str
@@ -71,7 +71,7 @@ class BorrowingWords(NamedTuple):
     jobs: Told = None
 
     def budget(self, find: Callable[[Told], int | None]) -> BorrowingBudget | None:
-        """The limits of one of them; None: as much as there is."""
+        """The rules of one team or member as a budget; None: it has none."""
         gpus, jobs = find(self.gpus), find(self.jobs)
         if gpus is None and jobs is None:
             return None
@@ -96,7 +96,7 @@ class BorrowingBudget:
 
 
 class BorrowingRoom(NamedTuple):
-    """The rest for a team, and for those of its members that have rules of their own."""
+    """The rest of the limits of a team, and of members with rules of their own."""
 
     team: BorrowingBudget | None
     members: Mapping[str, BorrowingBudget]
@@ -122,9 +122,9 @@ def relabelled(
     jobs: Told = None,
     unit: QuotaUnit = QuotaUnit.GPUS,
 ) -> list[Reserve]:
-    """Jobs that borrow, or stand aside, from here on, and jobs that no longer do: O(who runs,
-    accounts and their lines, and GPUs of quotas that somebody wants), but for jobs that have just
-    come.
+    """Changes of bands: jobs that borrow or wait aside from now on, or no longer do.
+
+    Costs O(running jobs, accounts and their lines, and the GPUs of quotas), besides new jobs.
     """
     cluster = view.cluster
     lines = lines_of(cluster, running, unit)
@@ -144,7 +144,7 @@ def relabelled(
 def lines_of(
     cluster: Cluster, running: RunningIndex | RunningByKey, unit: QuotaUnit
 ) -> Mapping[str, Sequence[LendingLine]]:
-    """Everybody of each team who runs or waits."""
+    """The running and waiting jobs of each team."""
     if not isinstance(cluster.waiting, WaitingByTeam):
         raise TypeError("quotas of teams need an ordering by_team")
     lines: dict[str, list[LendingLine]] = defaultdict(list)
@@ -158,8 +158,8 @@ def lines_of(
 def leaving_of(
     cluster: Cluster, running: RunningIndex | RunningByKey, unit: QuotaUnit
 ) -> Mapping[str, list[LendingLine]]:
-    """Those of each team who hold GPUs and do not stand among who runs: they save, or nobody hears
-    of them.
+    """The jobs of each team that hold GPUs and are not in the running index: they save, or are
+    silent.
     """
     suspended, places = cluster.claims.suspended, running.places
     keys = [it for it in cluster.attempts if it.job_id not in places and it not in suspended]
@@ -167,9 +167,7 @@ def leaving_of(
 
 
 def suspended_of(cluster: Cluster, unit: QuotaUnit) -> Mapping[str, list[LendingLine]]:
-    """Those of each team that are suspended, or move, with the GPUs to which they come back, as if
-    they ran.
-    """
+    """The suspended jobs of each team, as if they ran on the GPUs to which they come back."""
     return _of_attempts(cluster, cluster.claims.suspended, unit, whole=False)
 
 
@@ -191,7 +189,7 @@ def _of_attempts(
 def room_of(
     team: str, words: BorrowingWords, taken: Iterable[LendingLine], accounts: Collection[str]
 ) -> BorrowingRoom:
-    """The rest of the rules of a team and those of its members."""
+    """The rest of the rules of a team and its members after the jobs in `taken`."""
     members = {}
     for account in accounts if any(map(tells_of_members, words)) else ():
         budget = words.budget(partial(of_member, account=account))
@@ -256,8 +254,8 @@ class _Team:
     def told(
         self, leaving: Sequence[LendingLine], away: Sequence[LendingLine]
     ) -> Iterator[Reserve]:
-        """The jobs that stand elsewhere from here on. GPUs that others of the team are still
-        leaving are not theirs yet. `away`: suspended ones, to which their GPUs come back.
+        """The jobs of the team that change their band. `leaving`: jobs that still hold GPUs while
+        they leave. `away`: suspended jobs.
         """
         due = [line for line in away if line.band not in _BESIDE]
         right = _first(self.free, self._room(self.quotas, [*self.own, *due]))
@@ -291,12 +289,12 @@ def _band(job_id: JobId, right: set[JobId] | None, may: set[JobId] | None) -> Ba
 
 
 def _moved(line: LendingLine, right: set[JobId] | None, may: set[JobId] | None) -> list[JobId]:
-    """Of a line those who stand elsewhere from here on."""
+    """The jobs of a line that change their band."""
     if line.band is Band.SPOT and right is None and may is None:
         return []
     if line.band is Band.SPOT:
         return [job_id for job_id in line.jobs if _band(job_id, right, may) is not line.band]
-    # Of those who stand aside few are let back at a time: they are looked for, not gone through.
+    # Few jobs leave these bands at a time: look only at the jobs that may.
     kept = _kept(line.band, right, may)
     if kept is None:
         return [job_id for job_id in line.jobs if _band(job_id, right, may) is not line.band]
@@ -304,14 +302,14 @@ def _moved(line: LendingLine, right: set[JobId] | None, may: set[JobId] | None) 
 
 
 def _kept(band: Band, right: set[JobId] | None, may: set[JobId] | None) -> set[JobId] | None:
-    """The jobs that leave this band if they stand there; None: everybody might."""
+    """The jobs that leave this band if they are in it; None: any job of it might."""
     if band is Band.LIMIT:
         return may
     return right if may is None else None
 
 
 def _first(lines: list[LendingLine], room: BorrowingRoom) -> set[JobId] | None:
-    """The first for whom there is room, each who still fits; None: everybody."""
+    """The jobs that the room holds, taken in order, each that still fits; None: all of them."""
     if room.team is None and not room.members:
         return None
     if room.holds(lines):
@@ -332,7 +330,7 @@ def _first(lines: list[LendingLine], room: BorrowingRoom) -> set[JobId] | None:
                 budget.take(width)
             after = next(stand, None)
         if after is None:
-            heappop(heads)  # nobody is left, or nobody else of them fits either
+            heappop(heads)  # the line is empty, or no further job of it fits
         else:
             heapreplace(heads, (after, width, account, stand))
     return found

@@ -40,14 +40,15 @@ _GROUNDS = frozenset(
         VerdictGround.FLUID.value,
         VerdictGround.PLAN.value,
         VerdictGround.REACH.value,
+        VerdictGround.WIDTH.value,  # of the floor of best effort it may be
         VerdictGround.LIMIT.value,
         VerdictGround.BROKEN.value,
     }
 )
 
 
-class _Chance(NamedTuple):
-    """A job at its last chance, and what it earns there for a GPU and slot."""
+class Chance(NamedTuple):
+    """A job at its last chance, and what it earns there for a GPU and its time."""
 
     job_id: JobId
     own: SloJob
@@ -58,17 +59,27 @@ class _Chance(NamedTuple):
 def near_last_chance(view: View, slot: int, rules: Promises) -> Iterator[JobId]:
     """Jobs without a promise that may have theirs at `slot`. A quick look: some have more time."""
     cluster, term_s = view.cluster, slot_s(view.cluster)
-    before_s = slot * term_s
+    begin_s, until_s = slot * term_s, (slot + CUSHION + 1) * term_s
     for job_id in cluster.judged:
-        job = cluster.jobs[job_id]
-        if job.promised is not None or job.verdict not in _GROUNDS or not job.keeps_work:
-            continue
-        first_s, last_s = job.steps[0].deadline_s, job.steps[-1].deadline_s
-        if job.submit_time_s + last_s <= before_s:
-            continue
-        spare_s = job.submit_time_s + first_s - before_s - (CUSHION + 1) * term_s
-        if spare_s < _most_s(view, job, rules):
+        if may_be_late(view, cluster.jobs[job_id], begin_s, until_s, rules):
             yield job_id
+
+
+def may_be_late(view: View, job: Job, begin_s: float, until_s: float, rules: Promises) -> bool:
+    """Whether a job without a promise is perhaps in time from `begin_s` on, and late from `until_s`
+    on. A quick look.
+    """
+    if not _may_have_one(job):
+        return False
+    first_s, last_s = job.steps[0].deadline_s, job.steps[-1].deadline_s
+    if job.submit_time_s + last_s <= begin_s:
+        return False
+    return job.submit_time_s + first_s - until_s < _most_s(view, job, rules)
+
+
+def _may_have_one(job: Job) -> bool:
+    refused = job.promised is None and job.verdict in _GROUNDS
+    return refused and job.keeps_work and job.band is not Band.LIMIT
 
 
 def _most_s(view: View, job: Job, rules: Promises) -> float:
@@ -89,7 +100,9 @@ def last_chances(
 ) -> SlotPlan:
     """Slots for jobs that have to begin now, out of the rest of the `plan` of the jobs `asked`.
 
-    The most reward for a GPU and slot comes first. A promised job gets none here.
+    The most reward for a GPU and slot comes first. A promised job gets none here. `grid` has the
+    floor of best effort too: promises bind GPUs for long, and a last chance is short of nothing
+    else.
     """
     found = [one for job in jobs if (one := _chance(view, job, slot, rules, grid)) is not None]
     if not found:
@@ -98,7 +111,7 @@ def last_chances(
     horizon = max(horizon, slots_of(plan), len(grid.capacity))
     free = free_gpus(plan, asked, grid, horizon)
     made = {}
-    for _, own, step, _ in sorted(found, key=lambda one: (-one.density, one.job_id)):
+    for _, own, step, _ in in_order(found):
         held = insert(own, due_s(own, step, grid), free, grid)
         if held is not None and held[0].begin == 0:
             hold(free, held, width(own, grid))
@@ -106,8 +119,13 @@ def last_chances(
     return SlotPlan(made)
 
 
-def _chance(view: View, job: Job, slot: int, rules: Promises, grid: Grid) -> _Chance | None:
-    if job.promised is not None or job.verdict not in _GROUNDS or not job.keeps_work:
+def in_order(chances: Sequence[Chance]) -> list[Chance]:
+    """The most reward for a GPU and its time first."""
+    return sorted(chances, key=lambda one: (-one.density, one.job_id))
+
+
+def _chance(view: View, job: Job, slot: int, rules: Promises, grid: Grid) -> Chance | None:
+    if not _may_have_one(job):
         return None
     own = slo_job(view.cluster, job, slot, margin(view.cluster, rules, job))
     step = first_within(own, grid)
@@ -117,4 +135,4 @@ def _chance(view: View, job: Job, slot: int, rules: Promises, grid: Grid) -> _Ch
     goes_on = own.running and job.band is Band.SLO  # a stop would only cost it time
     if last - count > CUSHION and not goes_on:
         return None
-    return _Chance(job.job_id, own, step, own.steps[step].reward / (width(own, grid) * count))
+    return Chance(job.job_id, own, step, own.steps[step].reward / (width(own, grid) * count))

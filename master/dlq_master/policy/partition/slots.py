@@ -91,7 +91,7 @@ def _by_type(view: View, slot: int, rules: Promises) -> tuple[dict[str, list[Job
     if rules.selects is not Selects.ALL:
         runs = [job_id for job_id in cluster.running.places if job_id in cluster.judged]
         asked = {*cluster.promised, *cluster.seated, *runs}
-        if rules.selects is Selects.LAST_CHANCE:
+        if rules.chances:
             asked |= {*near_last_chance(view, slot, rules)}
     found: dict[str, list[Job]] = defaultdict(list)
     others: list[Job] = []
@@ -138,8 +138,9 @@ def _slot(
         whole = kept_grid(cluster, gpu_type, slot, rules)
         chosen = _spared(chosen, left, asked, grid, whole, rules, budget)
     plan = SlotPlan() if chosen is None else chosen.plan
-    if rules.selects is Selects.LAST_CHANCE:
-        late = last_chances(view, planned, slot, rules, grid, plan, asked)
+    if rules.chances:
+        every = kept_grid(cluster, gpu_type, slot, rules)
+        late = last_chances(view, planned, slot, rules, every, plan, asked)
         plan = SlotPlan({**plan.segments, **late.segments})
     broken = () if chosen is None else chosen.broken
     changes = [_place(job, plan, broken, left, slot, rules) for job in planned]

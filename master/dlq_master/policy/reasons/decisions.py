@@ -16,8 +16,8 @@ from dlq_master.policy.transit.guards import NONE, Guards, protected
 
 
 class BoundaryDecisions:
-    """The decisions if every term ended now, with guards and without. Each costs a walk over all
-    jobs, when it is first asked for.
+    """The decisions if every term ended now, with guards and without. Each is made at its first
+    use, and costs a walk over all jobs.
     """
 
     def __init__(self, view: View, policy: Policy) -> None:
@@ -26,20 +26,19 @@ class BoundaryDecisions:
 
     @cached_property
     def guarded(self) -> Outcome:
-        """As it would be decided."""
+        """The decision with guards."""
         return pipeline.at_boundary(self.view, self.policy)
 
     @cached_property
     def unguarded(self) -> Outcome:
-        """The same if nobody were protected."""
+        """The decision without guards."""
         guards = NONE._replace(margin=self.policy.guards.margin)
         return pipeline.at_boundary(self.view, replace(self.policy, guards=guards))
 
 
 class Decisions:
-    """The decisions of one view. Their owner drops them with the next plan. `last`: the outcome of
-    the last plan; without one it is made when it is first asked for. `boundaries`: perhaps of an
-    earlier view.
+    """The decisions of one view, valid until the next plan. `last`: the outcome of the last plan;
+    None: it is made at its first use. `boundaries`: perhaps of an earlier view.
     """
 
     def __init__(

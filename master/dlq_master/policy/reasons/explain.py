@@ -1,4 +1,4 @@
-"""Why a job does not run, told from the same walk that decides it."""
+"""Why a job does not run: reasons from the same walk that decides."""
 
 from __future__ import annotations
 
@@ -48,8 +48,8 @@ def explain(
 ) -> tuple[Reason, ...]:
     """Every reason why the job does not run; empty only while it holds GPUs.
 
-    STARTS_NEXT is given exactly when the plan for this view would start it. `decisions`: of the
-    same cluster and policy since its last change, by a caller that explains many.
+    STARTS_NEXT means that the plan for this view would start it. `decisions`: those of this view,
+    for callers that explain several jobs.
     """
     told = decisions or Decisions(view, policy)
     early = _before_any_decision(view, policy, job_id)
@@ -78,9 +78,9 @@ def explain(
 def explain_briefly(
     view: View, policy: Policy, job_id: JobId, last: Outcome | None, *, holders: bool = False
 ) -> tuple[Reason, ...]:
-    """The explanation as of the last decision (None: there was none), without another one. Its cost
-    grows neither with the queue nor, without `holders`, with the running jobs. Left out: whether it
-    takes GPUs at the next boundary.
+    """The reasons by the last decision (None: there was none), without a further one. The cost does
+    not grow with the queue, and with the running jobs only if `holders`. It does not say whether
+    the job gets GPUs at the next boundary.
     """
     early = _before_any_decision(view, policy, job_id)
     if early is not None:
@@ -96,7 +96,7 @@ def explain_briefly(
 
 
 def _before_any_decision(view: View, policy: Policy, job_id: JobId) -> tuple[Reason, ...] | None:
-    """The explanation of a job about which a plan has nothing to decide; None: it has."""
+    """The reasons of a job that plans do not decide about; None: they do."""
     job = view.cluster.jobs[job_id]
     if job.ended:
         return (Reason(ReasonCode.ENDED, detail=job.state.value),)
@@ -104,7 +104,7 @@ def _before_any_decision(view: View, policy: Policy, job_id: JobId) -> tuple[Rea
         return _suspended(view, job)
     if job.state is JobState.HELD:
         held = Reason(hold_code(job), detail=job.hold_reason)
-        # A user that releases it shall know what it waits for then.
+        # The blocks that remain after a release.
         later = (each for each in _blocks(view, job) if each.code is not held.code)
         return (held, *later)
     if job.blocked is not None:
@@ -120,7 +120,7 @@ def _before_any_decision(view: View, policy: Policy, job_id: JobId) -> tuple[Rea
 
 
 def _suspended(view: View, job: Job) -> tuple[Reason, ...]:
-    """For a job that is off its GPUs without a save: the reason, and the jobs on them now."""
+    """The reason of a suspended job, with the jobs on its GPUs; empty: it is not suspended."""
     attempt = view.cluster.live_attempt(job)
     out = None if attempt is None else attempt.suspension
     if attempt is None or out is None:
@@ -141,9 +141,7 @@ def _suspended(view: View, job: Job) -> tuple[Reason, ...]:
 
 
 def _paused(view: View, policy: Policy, job: Job, *, holders: bool) -> tuple[Reason, ...]:
-    """No job is chosen meanwhile. The jobs that would be before it are unknown, only the missing
-    part is known.
-    """
+    """The reasons during a pause of starts: without a decision, only missing GPUs are known."""
     assert view.pause_starts is not None
     short = _shortage_of(view.cluster, policy, job, holders=holders)
     starting = view.pause_starts is ReasonCode.MASTER_STARTING
@@ -151,17 +149,16 @@ def _paused(view: View, policy: Policy, job: Job, *, holders: bool) -> tuple[Rea
 
 
 def hold_code(job: Job) -> ReasonCode:
-    """The holder of a held job."""
+    """The reason of a held job, by the kind of its hold."""
     return ReasonCode.HELD_USER if job.hold is None else _HOLDS[job.hold]
 
 
 def jobs_ahead(
     view: View, policy: Policy, job_id: JobId, order: Lineup | None = None
 ) -> int | None:
-    """How many waiting jobs rank before it; None if it does not wait. `order`: the places of all
-    jobs, if they are known.
+    """The number of waiting jobs before it; None: it does not wait. `order`: the lineup, if known.
 
-    Costs O(priorities and shapes), and in its own line the way to the nearer end.
+    Costs O(priorities and shapes), and in its own line the distance to the nearer end.
     """
     cluster = view.cluster
     job = cluster.jobs[job_id]
@@ -195,7 +192,7 @@ def _blocks(view: View, job: Job) -> Iterator[Reason]:
 def _waiting(
     view: View, policy: Policy, job: Job, outcome: Outcome, order: Lineup | None, *, holders: bool
 ) -> list[Reason]:
-    """The missing part, and the jobs before it. `order` None: those are not named."""
+    """Missing quota, missing GPUs, and the jobs before it (`order` None: these are not named)."""
     reasons = [*_quota(view.cluster, policy, job), *_room(job, outcome)]
     reasons += _kept(view, job)
     reasons += _shortage_of(view.cluster, policy, job, holders=holders)
@@ -204,7 +201,7 @@ def _waiting(
 
 
 def _kept(view: View, job: Job) -> list[Reason]:
-    """GPUs that are kept for it, since it lost a node."""
+    """The GPUs that are kept for it since it lost a node."""
     return [reason for reason in _kept_gpus(view) if job.job_id in reason.blocking_jobs]
 
 
@@ -236,7 +233,7 @@ def group_obstacle(view: View, policy: Policy, job: Job, *, short: bool) -> list
 
 
 def _hindrance(view: View, policy: Policy, job: Job) -> str:
-    """Why another member could not start now, were it alone; empty: it could."""
+    """Why this member could not start alone now; empty: it could."""
     if job.live_attempt is not None:
         return "it has not left its last GPUs yet"
     early = _before_any_decision(view, policy, job.job_id)
@@ -255,7 +252,7 @@ def _not_admitted(view: View, policy: Policy, job: Job) -> Reason:
 
 
 def over_room(job: Job, outcome: Outcome) -> bool:
-    """Whether trials hold too many GPUs for one of this job."""
+    """Whether running trials leave no room for a trial of this job."""
     room = outcome.room
     waits = job.band is Band.PROFILE and job.job_id not in outcome.claims
     return waits and room is not None and not room.allows(job.gpus_now)
@@ -290,7 +287,7 @@ def _room(job: Job, outcome: Outcome) -> list[Reason]:
 
 
 def _quota(cluster: Cluster, policy: Policy, job: Job) -> list[Reason]:
-    """Its queue may not hold so many more GPUs, or its team has what it may have."""
+    """The quota of its queue, or the quota or limit of its team, if that is used up."""
     if job.band in (Band.BORROW, Band.LIMIT):
         return over_account(cluster, policy, job)
     part, room = policy.partition.part_of(job.queue), policy.partition.room(cluster)
@@ -302,12 +299,12 @@ def _quota(cluster: Cluster, policy: Policy, job: Job) -> list[Reason]:
 
 
 def shortages(cluster: Cluster, policy: Policy, shape: Shape) -> tuple[Kind, ...]:
-    """The missing part for jobs of this shape, were they alone in the queue."""
+    """The shortage of a job of this shape if it were alone in the queue."""
     return tuple([it.kind for it in _shortage(cluster, policy, shape, holders=False)])
 
 
 def _shortage_of(cluster: Cluster, policy: Policy, job: Job, *, holders: bool) -> list[Reason]:
-    """The missing part, were it alone in the queue, and why it has to be together."""
+    """The shortage of the job if it were alone in the queue, and why it needs few nodes."""
     reasons = _shortage(cluster, policy, cluster.asked(job), holders=holders)
     if job.gpu_type_promised:
         why = (

@@ -28,7 +28,15 @@ from dlq_master.policy.order.stage import KEPT_ORDER, Order
 from dlq_master.policy.place.consolidate import keeping_together
 from dlq_master.policy.place.skew import Pack, packing
 from dlq_master.policy.policy import Know, Policy
-from dlq_master.policy.promise.capacity.rules import Promises, Selects, Spot, Trials
+from dlq_master.policy.promise.capacity.rules import (
+    CHANCE_TERMS,
+    SELECTED_TERMS,
+    SLOT_TERMS,
+    Promises,
+    Selects,
+    Spot,
+    Trials,
+)
 from dlq_master.policy.registry.presets import PRESETS, SKEW, Preset
 from dlq_master.policy.registry.settings import PolicyError, PolicySettings, parse, suggestion
 from dlq_master.policy.sensitivity.packing import PackingRule
@@ -37,6 +45,11 @@ from dlq_master.policy.size.sizing import Sizing
 from dlq_master.policy.transit.taking import Taking
 from dlq_master.policy.trial.rules import TrialRules
 
+_SLOT_TERMS = {
+    Selects.GUARANTEED: SLOT_TERMS,
+    Selects.LAST_CHANCE: CHANCE_TERMS,
+    Selects.ALL: SELECTED_TERMS,
+}
 AT_ONCE_MIN_RUN = 1.0  # what a pause and a resume cost, before the next one
 
 
@@ -153,7 +166,7 @@ def _tries(chosen: PolicySettings) -> bool:
 def _promises(chosen: PolicySettings) -> Promises:
     exact = chosen.know is Know.KNOWN and chosen.margin is None
     return Promises(
-        slot_terms=1 if chosen.selects is Selects.ALL else 4,
+        slot_terms=_SLOT_TERMS[chosen.selects],
         slots=chosen.slots,
         selects=chosen.selects,
         guarantees=chosen.guarantees,

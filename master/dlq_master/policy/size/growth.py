@@ -30,6 +30,8 @@ from dlq_master.policy.place.allocation.masks import (
 from dlq_master.policy.place.allocation.outcome import Outcome
 from dlq_master.policy.place.allocation.type_capacity import TypeCapacity
 from dlq_master.policy.place.placement import Placement
+from dlq_master.policy.promise.capacity.rules import Promises
+from dlq_master.policy.size.headroom import headroom
 from dlq_master.policy.size.sizing import Candidate, Sizing
 from dlq_master.policy.stop_costs import pause_and_resume_s
 
@@ -40,7 +42,8 @@ class ElasticQuestion(NamedTuple):
     served before all others; None: nothing is promised. `protected`: jobs that do not leave,
     whatever the order; with a `seating` that says it. `cooling`: jobs that get no more GPUs yet.
     `young`: jobs that give GPUs to slot holders alone. `tied`: jobs that may have their base, or
-    their present size: any other size would endanger their promise.
+    their present size: any other size would endanger their promise. `promises`: the rules of
+    deadlines, by which some GPUs stay free; None: nothing is promised.
     """
 
     cluster: Cluster
@@ -56,6 +59,7 @@ class ElasticQuestion(NamedTuple):
     cooling: Collection[JobId] = ()
     young: Collection[JobId] = ()
     tied: Collection[JobId] = ()
+    promises: Promises | None = None
 
 
 class HeldByElastic(NamedTuple):
@@ -97,7 +101,8 @@ class SizeGrowth:
         own = {job_id: self._available(held) for job_id, held in self.runs.items()}
         spare = sum(mask.bit_count() for masks in own.values() for mask in masks.values())
         left = self.type_capacity.free.total + (0 if self.asked.at_once else spare)
-        wanted = self.asked.sizing.grow(candidates, left, self._short())
+        spared = headroom(self.cluster, self.gpu_type, self.asked.promises)
+        wanted = self.asked.sizing.grow(candidates, max(0, left - spared), self._short())
         sizes = {it.job.job_id: self._worth(it, wanted) for it in candidates}
         masks = {job_id: self._retain(job_id, own[job_id], sizes[job_id]) for job_id in self.runs}
         missing = 0
@@ -108,6 +113,7 @@ class SizeGrowth:
                 missing += size - self._start(candidate.job, size)
             elif count(masks[job_id]) < size:
                 missing += size - self._grow(candidate.job, masks[job_id], size)
+        missing = max(missing, spared - self.type_capacity.free.total)
         for candidate in reversed(candidates):
             if candidate.held:
                 missing = self._keep_rest(candidate.job, own, masks, missing)

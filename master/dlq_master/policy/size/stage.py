@@ -19,7 +19,7 @@ from dlq_master.policy.promise.verdicts.reading import tied
 from dlq_master.policy.size import elastic
 from dlq_master.policy.size.growth import ElasticQuestion
 from dlq_master.policy.size.sizing import Sizing
-from dlq_master.policy.transit.guards import Guards, cooling, protected, young
+from dlq_master.policy.transit.guards import Guards, cooling, protected, within_min_run
 from dlq_master.policy.transit.stage import KeepsRunning
 
 _NOBODY: frozenset[JobId] = frozenset()
@@ -88,7 +88,7 @@ class ElasticSizes(NamedTuple):
         keys = [attempt.key for attempt in cluster.attempts.values()] if at_once else ending
         if not keys:
             return keys, _NOBODY
-        stay = young(cluster, self.guards, keys) if self.promises is None else _NOBODY
+        stay = within_min_run(cluster, self.guards, keys) if self.promises is None else _NOBODY
         return keys, elastic.movable(cluster, keys, stay)
 
     def asks(self, cluster: Cluster, movable: Collection[JobId]) -> bool:
@@ -102,7 +102,7 @@ class ElasticSizes(NamedTuple):
             if self.promises is None:
                 safe = frozenset(protected(cluster, guards, keys).values())
             else:
-                new = movable & young(cluster, guards, keys)
+                new = movable & within_min_run(cluster, guards, keys)
         if self.promises is not None and cluster.promised:
             runs = cluster.running.places  # those that may not be resized are not asked about
             asked_of = [it for it in cluster.promised if it in movable or it not in runs]
@@ -111,6 +111,6 @@ class ElasticSizes(NamedTuple):
         question = (
             *(cluster, asked.view.now_s, asked.lineup, asked.place.placement, self.sizing),
             *(movable, transit.preempts, transit.at_once, asked.first),
-            *(safe, cool | new if new else cool, new, held),
+            *(safe, cool | new if new else cool, new, held, self.promises),
         )
         return elastic.ElasticWalk(_question(question))

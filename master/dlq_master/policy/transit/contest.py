@@ -21,9 +21,8 @@ _NO_LIMIT = float("inf")
 
 
 class Contest(Space):
-    """Work that runs stays where it is, unless a waiting job that ranks higher fits nowhere without
-    it. Such a job first takes GPUs that are free, then those that others are leaving already, and
-    only then makes victims.
+    """A waiting job preempts running jobs of lower priority only if it fits nowhere else. It takes
+    free GPUs first, then GPUs that are being released, and only then names victims.
 
     `at_once`: victims are gone at once and the job starts in this plan; otherwise it waits for
     them.
@@ -43,15 +42,15 @@ class Contest(Space):
         super().__init__(cluster, lineup, placement)
         self.pinned = pinned
         self.at_once = at_once
-        # GPUs of work that may be made to leave and has not had its turn.
+        # GPUs of jobs that may be preempted and that the walk has not reached.
         self.below = sum(lineup.running.gpus_by_priority.values()) - sum(
             pinned.gpus_by_priority.values()
         )
-        self.victims: Victims | None = None  # made when somebody needs one first
+        self.victims: Victims | None = None  # made when the first job needs one
         self.spent = False
 
     def priorities(self) -> Iterable[int]:
-        """All in which somebody waits or runs, down to the last in which somebody waits."""
+        """The priorities of waiting and running jobs, down to the last waiting one."""
         waiting = self.lineup.waiting.priorities
         if not waiting:
             return ()
@@ -64,15 +63,15 @@ class Contest(Space):
         )
 
     def widest(self) -> float:
-        """As wide as what is left and what lower priorities hold."""
+        """The GPUs that are left and those that lower priorities hold."""
         return _NO_LIMIT if self.cluster.ordering.promotes else self.most_left() + self.below
 
     def blocks(self, priority: int, *, apart: bool) -> Blocks:
-        """Everybody who runs in this priority."""
+        """The running jobs of this priority."""
         return blocks(self.lineup, priority, apart=apart)
 
     def keep(self, priority: int, block: RunningBlock) -> None:
-        """Jobs that have not been made to leave by now stay."""
+        """Running jobs that are not preempted by now stay."""
         victims = self.victims
         if victims is None and not self.pinned.gpus_by_priority.get(priority):
             self.below -= block.gpus
@@ -83,7 +82,7 @@ class Contest(Space):
                 self.below -= places[job_id].gpus
 
     def serve(self, priority: int, head: Head) -> bool:
-        """It starts, claims, makes others leave or reserves."""
+        """Start the job, keep GPUs that are being released, preempt others, or reserve."""
         job_id = head[1]
         if job_id in self.outcome.claims:  # nodes that others leave are kept for it already
             return True
@@ -96,7 +95,7 @@ class Contest(Space):
         return self.claim(head) or self.force(priority, head) or self.reserve(head)
 
     def force(self, priority: int, head: Head) -> bool:
-        """It fits if lower priorities leave: name victims, and take what it needs of their GPUs."""
+        """If the job fits without lower priorities: preempt them and take their GPUs."""
         position, job_id, shape, _ = head
         if not self.below or shape.gpus > self.most_left() + self.below:
             return False

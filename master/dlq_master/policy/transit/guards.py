@@ -1,10 +1,11 @@
-"""Guards against thrashing: jobs that the order alone may not take off their GPUs.
+"""Guards against thrashing: running jobs that a better place in the order alone may not preempt.
 
-They stand between jobs that compete by the order. A holder of a slot of a promise, or a job to be
-measured, comes before them, but its preemptions count. A stop costs the job the same for any
-winner. After so many of them it is left alone by every job that it need not make room for. Some
-stops ask them nothing and do not count. They are stops without another job's request (a reclaim, a
-node that fails or drains, a person's wish). The others take the job elsewhere at once (making way).
+A guard protects a job from jobs that compete by the order. It does not protect from a job in a slot
+of a promise, or from a trial. Their preemptions count all the same, because each costs the job a
+stop. Two kinds of stops ignore the guards and do not count:
+
+- stops without a competing job: a reclaim, a node that fails or drains, a user's command;
+- stops after which the job starts elsewhere at once (making way).
 """
 
 from __future__ import annotations
@@ -25,11 +26,12 @@ _SPOT, _BORROW = Band.SPOT, Band.BORROW
 
 
 class Guards(NamedTuple):
-    """`min_run`: nobody leaves before it has run so many times what its pause and resume cost.
-    `most`: after so many preemptions a job runs to its end; None: there is no such number.
-    `margin`: a running job stands ahead in the order by so many times that cost. It leaves only for
-    a job that is better by more. `cooldown_s`: nobody is given more GPUs before it has run so long
-    with those that it has.
+    """`min_run` and `margin` are multiples of the cost of the job's pause and resume.
+
+    `min_run`: a job runs at least this long before it is preempted.
+    `most`: a job that was preempted this often runs to its end; None: no limit.
+    `margin`: a running job is preempted only for a job that is ahead of it by more than this.
+    `cooldown_s`: a job runs this long on its GPUs before it gets more.
     """
 
     min_run: float = 0.0
@@ -44,13 +46,12 @@ NONE = Guards()
 def protects(
     cluster: Cluster, guards: Guards, job: Job, attempt: Attempt, by_s: float | None = None
 ) -> bool:
-    """Whether its GPUs stay its own at `by_s`, whatever ranks before it. None: at the end of its
-    term.
+    """Whether a guard keeps the attempt on its GPUs at `by_s` (None: at the end of its term).
 
     A job that borrows from other teams can be preempted any number of times: its GPUs are theirs.
     """
     band = job.band
-    if band < _SPOT:  # it does not stand by the order
+    if band < _SPOT:  # a slot or a trial: the order does not apply to it
         return False
     left = job.displaced + attempt.suspensions  # with a save, and without
     if guards.most is not None and left >= guards.most and band < _BORROW:
@@ -58,37 +59,37 @@ def protects(
     if not guards.min_run:
         return False
     until_s = attempt.lease.term_end_s if by_s is None else by_s
-    return until_s < _old_s(cluster, guards, job, attempt)
+    return until_s < _min_run_end_s(cluster, guards, job, attempt)
 
 
-def _old_s(cluster: Cluster, guards: Guards, job: Job, attempt: Attempt) -> float:
-    """When it has run for its minimum."""
-    since_s = attempt.started_time_s
-    if since_s is None:
-        since_s = attempt.assigned_time_s
-    return since_s + guards.min_run * pause_and_resume_s(cluster, job)
+def _min_run_end_s(cluster: Cluster, guards: Guards, job: Job, attempt: Attempt) -> float:
+    """When `min_run` of this attempt is over."""
+    return _since_s(attempt) + guards.min_run * pause_and_resume_s(cluster, job)
 
 
 def _since_s(attempt: Attempt) -> float:
+    """When it started; before its start: when it got its GPUs."""
     since_s = attempt.started_time_s
     return attempt.assigned_time_s if since_s is None else since_s
 
 
-def next_old_s(cluster: Cluster, guards: Guards, now_s: float) -> float:
-    """When the next running job has run for its minimum (inf: all have)."""
+def next_min_run_end_s(cluster: Cluster, guards: Guards, now_s: float) -> float:
+    """When the next `min_run` of a running job ends (inf: all are over)."""
     if not guards.min_run:
         return inf
     jobs = cluster.jobs
     ends_s = [
-        _old_s(cluster, guards, jobs[key.job_id], attempt)
+        _min_run_end_s(cluster, guards, jobs[key.job_id], attempt)
         for key, attempt in cluster.attempts.items()
         if attempt.stop_cause is None
     ]
     return min([end_s for end_s in ends_s if end_s > now_s], default=inf)
 
 
-def young(cluster: Cluster, guards: Guards, keys: Iterable[AttemptKey]) -> frozenset[JobId]:
-    """Elastic jobs of those that have not run for long enough to be stopped for another size."""
+def within_min_run(
+    cluster: Cluster, guards: Guards, keys: Iterable[AttemptKey]
+) -> frozenset[JobId]:
+    """The elastic jobs among these whose `min_run` outlasts their term: they keep their size."""
     sized = cluster.running.sized
     if not (guards.min_run and sized):
         return frozenset()
@@ -100,13 +101,13 @@ def young(cluster: Cluster, guards: Guards, keys: Iterable[AttemptKey]) -> froze
             if key.job_id in sized
             and cluster.elastic(jobs[key.job_id])
             and attempts[key].lease.term_end_s
-            < _old_s(cluster, guards, jobs[key.job_id], attempts[key])
+            < _min_run_end_s(cluster, guards, jobs[key.job_id], attempts[key])
         ]
     )
 
 
 def cooling(cluster: Cluster, guards: Guards, keys: Iterable[AttemptKey]) -> frozenset[JobId]:
-    """Jobs of several sizes of those that have not run for long enough to be given more GPUs."""
+    """The elastic jobs among these whose `cooldown_s` outlasts their term: they do not grow."""
     sized = cluster.running.sized
     if not (guards.cooldown_s and sized):
         return frozenset()
@@ -124,7 +125,7 @@ def cooling(cluster: Cluster, guards: Guards, keys: Iterable[AttemptKey]) -> fro
 def protected(
     cluster: Cluster, guards: Guards, keys: Iterable[AttemptKey], by_s: float | None = None
 ) -> dict[AttemptKey, JobId]:
-    """Those of these attempts that are, each with its job."""
+    """The protected ones among these attempts, each with its job."""
     if guards.most is None and not guards.min_run:
         return {}
     jobs, attempts = cluster.jobs, cluster.attempts

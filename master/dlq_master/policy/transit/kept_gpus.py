@@ -76,13 +76,6 @@ def claims(view: View) -> list[Claim]:
     return found
 
 
-def claim_of(view: View, job: Job) -> Claim | None:
-    """The claim of one job, if it holds now."""
-    if job.job_id not in view.cluster.keeping:
-        return None
-    return next((claim for claim in claims(view) if claim.job.job_id == job.job_id), None)
-
-
 def next_end_s(view: View) -> float:
     """When the next claim runs out (inf: there is none)."""
     jobs = view.cluster.jobs

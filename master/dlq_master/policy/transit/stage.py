@@ -1,4 +1,4 @@
-"""The transit stage: the slot of a policy that interrupts running jobs and writes the plan."""
+"""The transit stage: it says when running jobs may be preempted, and writes the plan."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ from dlq_master.policy.place.allocation.pinned import pinned
 from dlq_master.policy.place.placement import Placement
 from dlq_master.policy.transit import verbs
 from dlq_master.policy.transit.contest import Contest
-from dlq_master.policy.transit.guards import next_old_s, protected
-from dlq_master.policy.transit.taking import LeaseRules, Taking, due
+from dlq_master.policy.transit.guards import next_min_run_end_s, protected
+from dlq_master.policy.transit.taking import LeaseRules, Taking, terms_due
 
 _NEVER_S = float("inf")
-# The free GPUs of a type that jobs of other queues than this one need.
+# (cluster, queue, GPU type) -> free GPUs of the type that are kept for other queues.
 FloorLeft = Callable[[Cluster, str, str], int]
 
 
 class Boundary(NamedTuple):
-    """Attempts with a term that has to be decided now, and the length of a save. Also the instant
-    at which the next others have to be decided (inf: never).
+    """`ending`: attempts whose terms must be decided now. `lead_s`: the time before the end of a
+    term that a save needs. `next_s`: when the next terms must be decided (inf: never).
     """
 
     ending: list[AttemptKey]
@@ -47,7 +47,7 @@ class KeepsRunning:
 
     def __init__(self, leases: LeaseRules) -> None:
         self.leases = leases
-        # Whether GPUs that a job leaves are free in the same plan.
+        # Whether a plan may give out GPUs that it takes away itself.
         self.at_once = not leases.grid
 
     def boundary(self, view: View) -> Boundary:
@@ -55,7 +55,7 @@ class KeepsRunning:
         if not self.leases.grid:
             return Boundary([], 0.0, _NEVER_S)
         lead_s = view.cluster.saves.lead_s
-        ending, next_s = due(view, lead_s)
+        ending, next_s = terms_due(view, lead_s)
         if view.cluster.keeping:
             from dlq_master.policy.transit.kept_gpus import next_end_s
 
@@ -63,12 +63,12 @@ class KeepsRunning:
         return _boundary((ending, lead_s, next_s))
 
     def judged_s(self, view: View) -> float | None:
-        """When the jobs that it may preempt would stop; None: each at the end of its term."""
+        """When a preempted job stops; None: at the end of its term."""
         return None
 
     def settle(self, view: View, placement: Placement, floor: FloorLeft) -> Sequence[Start]:
-        """Jobs that stopped only to go on with other GPUs start on them before any decision. So do
-        gangs that have kept GPUs and find a spare node beyond the floor of a queue.
+        """Starts that come before any decision. Jobs that stopped for a resize are first. Then come
+        gangs that kept GPUs when a node failed, and now have a spare node.
         """
         cluster = view.cluster
         if not (cluster.returning or cluster.keeping) or view.pause_starts is not None:
@@ -83,15 +83,17 @@ class KeepsRunning:
     def contest(
         self, view: View, lineup: Lineup, placement: Placement, keys: Collection[AttemptKey]
     ) -> Contest | Counts | None:
-        """The allocator that may preempt; `keys`: attempts whose terms end. None: only what is free
-        can be given now."""
+        """The allocator that may preempt `keys`, attempts whose terms end. None: this plan only
+        gives out free GPUs.
+        """
         return None
 
     def changes(
         self, view: View, outcome: Outcome, boundary: Boundary
     ) -> tuple[Sequence[Change], float]:
-        """The jobs that leave, start, and go on at the end of their term. Also when the first term
-        ends that begins with this (inf: none)."""
+        """The changes that carry the outcome out: lapses, resizes, starts, renewals. Also the first
+        end of a term that they begin (inf: none).
+        """
         leases = self.leases
         made: list[Change] = []
         end_s = _NEVER_S
@@ -125,7 +127,9 @@ class KeepsRunning:
         *,
         at_once: bool = False,
     ) -> Contest | Counts:
-        """It may preempt `keys`, and those whose terms are decided by `now_s` (None: all)."""
+        """An allocator that may preempt any attempt whose term is decided by `now_s` (None: any
+        attempt), apart from the guarded ones among `keys`.
+        """
         allocator = Counts if placement.counts_only else Contest
         by_s = self.judged_s(view)
         safe = protected(view.cluster, self.leases.guards, keys, by_s)
@@ -134,7 +138,7 @@ class KeepsRunning:
 
 
 class AtBoundary(KeepsRunning):
-    """A job that runs may be preempted as its term ends."""
+    """A running job may be preempted at the end of its term."""
 
     preempts = True
 
@@ -145,18 +149,18 @@ class AtBoundary(KeepsRunning):
 
 
 class AtOnce(KeepsRunning):
-    """A job that runs may be preempted at any event. It saves first, and its GPUs are free when it
-    has left. Terms are renewed at boundaries as ever.
+    """A running job may be preempted at any event. It saves first, and its GPUs are free when it
+    has left. Terms are still renewed at boundaries.
     """
 
     preempts = True
 
     def boundary(self, view: View) -> Boundary:
-        """The terms that end now. Also the instant at which a guard ends, while a job waits."""
+        """The same; while a job waits, the next decision is at the latest when a guard ends."""
         found = super().boundary(view)
         if not view.cluster.waiting.count:
             return found
-        old_s = next_old_s(view.cluster, self.leases.guards, view.now_s)
+        old_s = next_min_run_end_s(view.cluster, self.leases.guards, view.now_s)
         return found._replace(next_s=min(found.next_s, old_s))
 
     def judged_s(self, view: View) -> float | None:
@@ -199,7 +203,7 @@ class EveryTermEnds(KeepsRunning):
 
 
 def transit(leases: LeaseRules) -> KeepsRunning:
-    """The slot of a policy that takes GPUs when its rules say."""
+    """The transit stage for these rules."""
     return _SLOTS[leases.taking](leases)
 
 

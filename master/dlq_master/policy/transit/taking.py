@@ -1,4 +1,4 @@
-"""When a plan may take GPUs away from work that runs, and at what price."""
+"""When a plan may preempt running jobs, and how long they may save."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _NEVER_S = float("inf")
 
 
 class Taking(StrEnum):
-    NEVER = "never"  # work that runs is renewed at every boundary
+    NEVER = "never"  # every running job is renewed at every boundary
     BOUNDARY = "boundary"  # at a boundary of the best-effort grid, decided early enough to save
     AT_ONCE = "at-once"  # at any event, with the time to save; terms end on the grid all the same
     FREE = "free"  # at any event and at no cost; simulations only
@@ -25,10 +25,12 @@ class Taking(StrEnum):
 
 
 class LeaseRules(NamedTuple):
-    """`grid`: leases end on the boundaries of the term grid; without it a lease never ends by
-    itself. `taking`: when a job that runs may lose its GPUs; `resizing`: when it may get another
-    number. `by_band`: the band of a job says what kind of lease it gets. `rule`: the order in
-    words, for the owners of the jobs that it stops.
+    """The settings of the transit stage.
+
+    `grid`: leases end on the boundaries of the term grid; False: a lease has no end.
+    `taking`: when a running job may be preempted; `resizing`: when it may be resized.
+    `by_band`: the kind of a lease follows from the band of its job.
+    `rule`: the order in words, told to owners of preempted jobs.
     """
 
     grid: bool = True
@@ -39,9 +41,9 @@ class LeaseRules(NamedTuple):
     rule: str = ""
 
 
-def due(view: View, lead_s: float) -> tuple[list[AttemptKey], float]:
-    """Attempts whose term ends so soon that renew or lapse has to be decided now, in key order.
-    Also the time of the next decision (inf: there is none).
+def terms_due(view: View, lead_s: float) -> tuple[list[AttemptKey], float]:
+    """The attempts whose terms must be decided now (renew or lapse), in key order. Also the instant
+    of the next decision (inf: there is none). `lead_s`: from the decision to the end of a term.
     """
     now_s = view.now_s
     found: list[AttemptKey] = []
@@ -57,6 +59,6 @@ def due(view: View, lead_s: float) -> tuple[list[AttemptKey], float]:
     return found, next_s
 
 
-def price_s(taking: Taking, job: Job) -> float:
-    """The grace that a job gets to save its work."""
+def save_grace_s(taking: Taking, job: Job) -> float:
+    """Seconds that a preempted job gets to save; 0 where preemption is free."""
     return 0.0 if taking is Taking.FREE else grace_s(job.saves, job.rules)

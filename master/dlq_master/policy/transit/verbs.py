@@ -1,4 +1,4 @@
-"""The verbs of a plan with their reasons, and the rule by which a job loses its GPUs."""
+"""The changes of a plan that begin, renew and end leases, each with its reason."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from dlq_master.model.values import maker
 from dlq_master.model.view import View
 from dlq_master.model.why import Reason, ReasonCode
 from dlq_master.policy.place.allocation.outcome import Outcome
-from dlq_master.policy.transit.taking import LeaseRules, Taking, price_s
+from dlq_master.policy.transit.taking import LeaseRules, Taking, save_grace_s
 
 _FITS = Reason(ReasonCode.FITS)
 _TERM_OVER = Reason(ReasonCode.TERM_OVER)
@@ -36,7 +36,7 @@ _start, _lapse, _renew = maker(Start), maker(Lapse), maker(Renew)
 
 
 def starts(cluster: Cluster, outcome: Outcome, kind: LeaseKind, end_s: float) -> list[Start]:
-    """Exact GPUs, until the end of the short first term."""
+    """A lease of this kind for each chosen job, on exact GPUs, until `end_s`."""
     return [
         _start((job_id, allocation, kind, end_s, reason, False))
         for job_id, allocation, reason in _placed(cluster, outcome)
@@ -44,7 +44,7 @@ def starts(cluster: Cluster, outcome: Outcome, kind: LeaseKind, end_s: float) ->
 
 
 def by_band(view: View, outcome: Outcome, lead_s: float) -> list[Start]:
-    """The same, where the band of a job says what lease it gets."""
+    """The same; the band of each job decides the kind of its lease, and so its end."""
     jobs, terms = view.cluster.jobs, view.cluster.terms
     leases: dict[Band, tuple[LeaseKind, float]] = {}
     found = []
@@ -78,8 +78,10 @@ def lapses(
     moving: Set[AttemptKey],
     told: Mapping[JobId, str],
 ) -> list[Lapse]:
-    """Gone by the end of the term, with the time to save that each job needs. `told`: why a job
-    goes for its own sake, where no reservation makes it.
+    """End the leases of preempted jobs, at the end of their term or now, with time to save.
+
+    `outranked`: attempt -> the job for which it leaves. `moving`: attempts that start elsewhere at
+    once. `told`: the reason of a job that leaves for its own sake.
     """
     jobs, attempts = view.cluster.jobs, view.cluster.attempts
     found = []
@@ -87,7 +89,7 @@ def lapses(
         at_s = view.now_s
         if rules.taking is Taking.BOUNDARY:
             at_s = max(attempts[key].lease.term_end_s, at_s)
-        grace_s = price_s(rules.taking, jobs[key.job_id])
+        grace_s = save_grace_s(rules.taking, jobs[key.job_id])
         code = _MAKES_WAY if key in moving else _OUTRANKED
         rule = told.get(for_job, _RESERVED) if for_job == key.job_id else ""
         if key not in moving:
@@ -98,14 +100,14 @@ def lapses(
 
 
 def resizes(view: View, rules: LeaseRules, outcome: Outcome) -> list[Resize]:
-    """Resizes that only give GPUs away first, so that the others find them."""
+    """Resizes, the shrinking ones first: growing jobs take the GPUs that these give up."""
     cluster, node_ids = view.cluster, view.cluster.capacity.node_ids
     found = []
     for key, parts in outcome.resized.items():
         lease = cluster.attempts[key].lease
         allocation = Allocation(tuple([Slot(node_ids[node], mask) for node, mask in parts]))
         at_s = max(lease.term_end_s, view.now_s) if rules.grid else view.now_s
-        grace_s = price_s(rules.resizing, cluster.jobs[key.job_id])
+        grace_s = save_grace_s(rules.resizing, cluster.jobs[key.job_id])
         width, had = allocation.width, lease.allocation.width
         reason = Reason(ReasonCode.RESIZED, "gpus", width, had, (), _why(view, outcome, width, had))
         change = Resize(key, allocation, lease.kind, at_s, grace_s, _NEVER_S, reason)
@@ -123,10 +125,10 @@ def _why(view: View, outcome: Outcome, width: int, had: int) -> str:
 
 
 def returns(view: View, *, grid: bool) -> list[Start]:
-    """Jobs that stopped only to go on with other GPUs, where these are still theirs to have.
+    """Starts of jobs that stopped for a resize, if the GPUs that they were promised are free.
 
-    No GPUs are kept for a job that could not go on when it had stopped, so two jobs may wait for
-    the same ones. The last to stop was granted them last.
+    Several such jobs may wait for the same GPUs. The job that stopped last has the first claim,
+    since it was promised them last.
     """
     cluster = view.cluster
     cluster.capacity.ready()
@@ -152,7 +154,7 @@ def _last_granted_first(cluster: Cluster) -> list[Job]:
 
 
 def _is_free(cluster: Cluster, allocation: Allocation, taken: Mapping[NodeId, int]) -> bool:
-    """GPUs and nodes that are gone are not."""
+    """Whether all GPUs of the allocation are there and free, without the `taken` ones."""
     if any(taken.get(node_id, 0) & mask for node_id, mask in allocation.slots):
         return False
     capacity = cluster.capacity
@@ -165,15 +167,15 @@ def _is_free(cluster: Cluster, allocation: Allocation, taken: Mapping[NodeId, in
 
 
 def renewals(view: View, keys: list[AttemptKey], lead_s: float) -> list[Renew]:
-    """One more term for each, of the kind that its job's band gives. Under another policy than the
-    one that started it that may be another kind.
+    """One more term for each attempt. The band of its job decides the kind, which differs from the
+    present one after a change of policy.
     """
     jobs = view.cluster.jobs
     attempts, terms = view.cluster.attempts, view.cluster.terms
     # After an absence terms may have ended long ago: none is renewed into what is due now.
     earliest_s = view.now_s + lead_s
     found = []
-    # Of the one before, since they mostly end together.
+    # The end of the attempt before is used again: most terms end together.
     over_s, band, kind, end_s = None, None, None, 0.0
     for key in keys:
         was, _, _, ends_s, _ = attempts[key].lease
@@ -186,7 +188,7 @@ def renewals(view: View, keys: list[AttemptKey], lead_s: float) -> list[Renew]:
 
 
 def rule_of(rule: str, loser: Job, winner: Job) -> str:
-    """The first thing in which the winner's claim is better; `rule`: the order in words."""
+    """Why the winner comes first, in words; `rule`: the words if only the order decides."""
     if winner.band is Band.SLO:
         return "a promised deadline: the slot is planned for it"
     if winner.band is Band.PROFILE:

@@ -17,7 +17,7 @@ from dlq_master.policy.transit.front import Front, PreemptibleCapacity, must_lea
 
 
 class Victim(NamedTuple):
-    """A running job that may have to leave, and what it holds of each type_capacity."""
+    """A running job that may be preempted, and the GPUs that it holds of each type."""
 
     key: AttemptKey
     held: list[tuple[Front, Parts]]
@@ -27,11 +27,11 @@ _victim = maker(Victim)
 
 
 class Victims:
-    """Running jobs that have not had their turn and can be made to leave.
+    """Running jobs that the walk has not reached yet, and that may be preempted.
 
-    They are named one by one, the lowest ranked first, until somebody fits; of the named only those
-    leave whose GPUs it then uses. The others stay named for the next job. A job that is still here
-    when the walk comes to its own turn keeps its GPUs.
+    `find` names candidates one by one, the lowest ranked first, until the waiting job fits. Only
+    candidates whose GPUs it then uses are preempted (`make_leave`). The others stay named for the
+    next waiting job. A candidate keeps its GPUs if the walk reaches it (`keep`).
     """
 
     def __init__(
@@ -57,7 +57,7 @@ class Victims:
         self._known: dict[JobId, Victim] = {}
         self._kept: set[JobId] = set()
         self._leaving: set[JobId] = set()
-        self._counted = False  # somebody has asked what would be left if all left
+        self._counted = False  # the capacity without all of them was asked for
 
     def find(self, shape: Shape) -> tuple[Front, Parts] | None:
         """GPUs for the shape, naming as many victims as that takes."""
@@ -68,8 +68,8 @@ class Victims:
         return None
 
     def make_leave(self, front: Front, parts: Parts) -> list[AttemptKey]:
-        """The named jobs whose GPUs are among these leave; their GPUs beyond these are left
-        over.
+        """Preempt the named jobs that hold any of these GPUs; return their attempts. Their other
+        GPUs become free.
         """
         taken = dict(parts)
         keys = []

@@ -1,1 +1,5 @@
-"""Trials: run a job for a while to learn how long it runs (Chronus, section 3.2)."""
+"""Trials: jobs of unknown run time run for a while, to measure it (Chronus, section 3.2).
+
+`rules` are the settings, `judge` ends a trial and reads its result, `steps` measures the pace of a
+job from its steps. Pure.
+"""

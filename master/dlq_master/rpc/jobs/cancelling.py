@@ -15,7 +15,7 @@ from dlq_master.rpc.calls.call import Call
 from dlq_master.rpc.calls.errors import HiddenFromCaller
 from dlq_master.rpc.calls.reads import LOOKED_AT
 from dlq_master.rpc.jobs.edits import ask_each, job_messages, refusals_of
-from dlq_master.rpc.jobs.visible import visible_jobs
+from dlq_master.rpc.jobs.visible import cost_of, visible_jobs
 from dlq_master.rpc.specs.spec import check_request_id
 
 MOST_NAMES: Final = 10_000
@@ -58,11 +58,12 @@ async def _named(
             response.refusals.add(
                 job_id=name[:LONGEST_NAME], reason=error.reason, detail=error.what
             )
+            await breathe(LOOKED_AT * cost_of(name, 0))
             continue
         found.update((job.job_id, job) for job in meant)
         if len(found) > MOST_JOBS:
             raise InvalidRequest(f"these are more than {MOST_JOBS} jobs", field="job_ids")
-        await breathe(LOOKED_AT * len(meant))
+        await breathe(LOOKED_AT * cost_of(name, len(meant)))
     if hidden:
         peer = call.context.peer()
         await call.parts.record(call.identity, call.path, ",".join(hidden), "HIDDEN", peer)

@@ -20,10 +20,11 @@ from dlq_master.model.attempts.attempt import Attempt, TakenSteps
 from dlq_master.model.ids import JobId
 from dlq_master.rpc.calls.call import Call, position_of
 from dlq_master.rpc.calls.reads import ENCODED, Breathe
-from dlq_master.rpc.jobs.visible import visible_jobs
+from dlq_master.rpc.jobs.visible import cost_of, visible_jobs
 from dlq_master.store.tables.codec import BodyDamaged
 
 MOST_JOBS: Final = 1_000
+MOST_NAMED: Final = 100_000  # jobs that are looked at
 MOST_STEPS: Final = 10_000  # of a page; an attempt more than that is still whole
 _AT_ONCE: Final = 32  # jobs
 _LONGEST_S: Final = 10 * 366 * 86_400.0
@@ -57,13 +58,24 @@ def _asked(
     if len(request.job_ids) > MOST_JOBS:
         raise InvalidRequest(f"more than {MOST_JOBS} job_ids", field="job_ids")
     if request.job_ids:
-        named = (job for text in request.job_ids for job in visible_jobs(read, caller, text))
-        return sorted({job.job_id for job in named if job.job_id > after})
+        return sorted(job_id for job_id in _named(read, caller, request) if job_id > after)
     return [
         job.job_id
         for job in read.jobs()
         if job.job_id > after and job.live_key is not None and caller.may_see(job)
     ]
+
+
+def _named(read: Published, caller: Caller, request: wire.ListStepsRequest) -> set[JobId]:
+    found: set[JobId] = set()
+    looked_at = 0
+    for text in dict.fromkeys(request.job_ids):
+        jobs = visible_jobs(read, caller, text)
+        looked_at += cost_of(text, len(jobs))
+        if looked_at > MOST_NAMED:
+            raise InvalidRequest(f"more than {MOST_NAMED} jobs at once", field="job_ids")
+        found.update(job.job_id for job in jobs)
+    return found
 
 
 async def _listed(

@@ -6,12 +6,14 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
+from contextlib import suppress
 from itertools import islice
 from typing import TYPE_CHECKING, Final
 
 from dlq.v1 import job_service_pb2 as wire
 from dlq.v1.job_pb2 import JobSpec
 from dlq_common.errors import DlqError, InvalidRequest
+from dlq_common.text.arrays import IndexRange, count_of
 from dlq_common.text.names import check_word, shown
 from dlq_master.control.jobs.groups import check_size, of_member
 from dlq_master.control.stimuli import (
@@ -24,8 +26,10 @@ from dlq_master.control.stimuli import (
 from dlq_master.model.ids import JobId
 from dlq_master.model.jobs.eligible import MemberEnds
 from dlq_master.rpc.calls.call import Call
+from dlq_master.rpc.calls.reads import LOOKED_AT
 from dlq_master.rpc.specs.intake import job_stimulus
 from dlq_master.rpc.specs.node_choice import passing
+from dlq_master.rpc.specs.ordering import MOST_TASKS
 from dlq_master.rpc.specs.spec import check_request_id
 
 if TYPE_CHECKING:
@@ -61,7 +65,10 @@ async def withdraw_submission(
 
 async def _submit(call: Call, specs: Sequence[tuple[str, JobSpec]]) -> list[wire.SubmittedJob]:
     """The answers to these specs, which have their keys."""
-    asks = [_asked(call, key, spec) for key, spec in specs]
+    asks, breathe = [], call.breathe()
+    for key, spec in specs:
+        asks.append(_asked(call, key, spec))
+        await breathe(LOOKED_AT * (1 + _tasks_of(spec)))
     if call.parts.hooks is not None:
         return await _submit_by_hooks(call, call.parts.hooks, specs, asks)
     return await _submit_asks(call, specs, asks)
@@ -92,6 +99,14 @@ async def _submit_asks(
     ask = SubmitMany(caller=call.caller, request_id=specs[0][0], asks=good)
     answers = iter(await call.ask(ask) if good else ())
     return [_told(next(answers) if isinstance(ask, SubmitJob) else ask) for ask in asks]
+
+
+def _tasks_of(spec: JobSpec) -> int:
+    """Of an array; the check has looked at each of them, if they are not too many for one."""
+    ranges = [IndexRange(each.first, each.last, each.step or 1) for each in spec.array.ranges]
+    with suppress(ValueError):
+        return min(count_of(ranges), MOST_TASKS)
+    return len(ranges)
 
 
 def _asked(call: Call, key: str, spec: JobSpec) -> SubmitJob | DlqError:

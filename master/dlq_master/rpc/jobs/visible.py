@@ -9,7 +9,7 @@ else's.
 from __future__ import annotations
 
 from dlq_common.errors import InvalidRequest, NotFound
-from dlq_common.text.arrays import TasksText, parse_tasks
+from dlq_common.text.arrays import NamedTasks, expand, read_tasks
 from dlq_common.text.names import shown
 from dlq_master.control.config import OTHERS
 from dlq_master.control.read_model.job_blocks import JobBlock
@@ -22,6 +22,8 @@ from dlq_master.rpc.calls.errors import HiddenFromCaller
 from dlq_master.rpc.specs.intake import job_id_of
 
 NAMED, _NAMELESS, HIDDEN = OTHERS
+LONGEST_NAME = 16 * 1024  # of `12_[1,5,...]`: read at once, it may hold the loop for some ms
+RANGE_COST = 10  # to read one of its ranges, in jobs that are looked at
 FEW = 8  # tasks that are quicker found one by one than all together
 
 
@@ -82,26 +84,35 @@ def visible_jobs(read: Published, caller: Caller, text: str) -> list[Job]:
 
 def jobs_named(read: Published, text: str, field: str) -> list[Job | None]:
     """The job of a name, of any owner; None for what is not there."""
+    if len(text) > LONGEST_NAME:
+        told = f"{shown(text)} is longer than {LONGEST_NAME} characters: name fewer jobs at once"
+        raise InvalidRequest(told, field=field)
     try:
-        named = parse_tasks(text)
+        if (named := read_tasks(text)) is not None:
+            return _tasks_named(read, named, field)
     except ValueError as error:
         raise InvalidRequest(f"{shown(text)}: {error}", field=field) from None
-    if named is not None:
-        return _tasks_named(read, named, field)
     job_id = job_id_of(text, field)
     job = read.job(job_id)
     array = None if job is not None else arrays.array_of(read.job, job_id)
     return [job] if array is None else list(arrays.tasks(read.job, array))
 
 
-def _tasks_named(read: Published, named: TasksText, field: str) -> list[Job | None]:
+def _tasks_named(read: Published, named: NamedTasks, field: str) -> list[Job | None]:
+    """ValueError: an index is named twice. The work is bounded by the tasks that are there."""
     array = arrays.array_of(read.job, job_id_of(named.array_id, field))
-    if array is None or len(named.indexes) > array.tasks:
+    if array is None or named.task_count > array.tasks:
         return [None]
-    if len(named.indexes) <= FEW:
-        return [arrays.task_of(read.job, array, index) for index in named.indexes]
+    indexes = expand(named.ranges)
+    if len(indexes) <= FEW:
+        return [arrays.task_of(read.job, array, index) for index in indexes]
     tasks = {task.array_index: task for task in arrays.tasks(read.job, array)}
-    return [tasks.get(index) for index in named.indexes]
+    return [tasks.get(index) for index in indexes]
+
+
+def cost_of(text: str, found: int) -> int:
+    """The work for a name that means `found` jobs, in jobs that are looked at."""
+    return 1 + found + RANGE_COST * text.count(",")
 
 
 def may_see_event(read: Published, caller: Caller, event: JournalEvent) -> bool:

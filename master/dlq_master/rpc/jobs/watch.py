@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterable, Iterator
 from itertools import islice
+from typing import Final
 
 from dlq.v1 import job_service_pb2 as wire
 from dlq_common.errors import InvalidRequest
@@ -18,6 +19,7 @@ from dlq_master.rpc.views.event_rows import joined
 
 KEEP_ALIVE_S = 15.0
 FROM_NOW_ON = -1
+MOST_WATCHED: Final = 100_000
 
 
 async def watch_events(
@@ -26,8 +28,11 @@ async def watch_events(
     """Every event after the cursor that the caller may see, then new ones, without end. A watcher
     that lost its right to watch is sent away.
     """
+    if len(request.job_ids) > MOST_WATCHED:
+        raise InvalidRequest(f"more than {MOST_WATCHED} job_ids", field="job_ids")
     # NotFound when one of the jobs is not for the caller.
-    wanted = frozenset(visible_job(call.read, call.caller, it).job_id for it in request.job_ids)
+    names = dict.fromkeys(request.job_ids)
+    wanted = frozenset(visible_job(call.read, call.caller, name).job_id for name in names)
     filtered = wanted_of(request.filter)
     cursor = _start(call.read, request.cursor, wanted)
     if 0 < len(wanted) <= MOST_STORIES:

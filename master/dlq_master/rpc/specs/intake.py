@@ -239,11 +239,11 @@ def _digest_of_program(spec: JobSpec) -> str:
     program = JobSpec(
         command=spec.command,
         script=spec.script,
-        environment=spec.environment,
         working_directory=spec.working_directory,
         launch=spec.launch,
         compat=spec.compat,
     )
+    program.environment.MergeFrom(spec.environment)
     if spec.HasField("roles"):
         program.roles.CopyFrom(spec.roles)
     program.container.image = spec.container.image

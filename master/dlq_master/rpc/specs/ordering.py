@@ -9,7 +9,7 @@ from google.protobuf.timestamp_pb2 import Timestamp
 from dlq.v1.job_pb2 import DependencyRelation, DependencySpec, JobSpec
 from dlq_common.errors import InvalidRequest
 from dlq_common.job_fields.limits import Lasts, refused
-from dlq_common.text.arrays import IndexRange, expand
+from dlq_common.text.arrays import IndexRange, count_of, expand
 from dlq_common.text.instants import LATEST_S
 from dlq_common.text.names import shown
 from dlq_common.text.units import DAY
@@ -30,14 +30,17 @@ def check_array(spec: JobSpec) -> None:
     """Whether its indexes could be those of one array."""
     if not spec.HasField("array"):
         return
+    if len(spec.array.ranges) > MOST_TASKS:
+        raise refused("array.ranges", f" has more than {MOST_TASKS} ranges")
     ranges = [IndexRange(each.first, each.last, each.step or 1) for each in spec.array.ranges]
     try:
-        count = len(expand(ranges))
+        count = count_of(ranges)
+        if count > MOST_TASKS:
+            why = f"--array has {count} tasks; one array has {MOST_TASKS} at most"
+            raise InvalidRequest(why, field="spec.array.ranges")
+        expand(ranges)
     except ValueError as error:
         raise refused("array.ranges", f": {error}") from None
-    if count > MOST_TASKS:
-        why = f"--array has {count} tasks; one array has {MOST_TASKS} at most"
-        raise InvalidRequest(why, field="spec.array.ranges")
     if spec.array.concurrent_count < 0:
         raise refused("array.concurrent_count", "is negative")
 

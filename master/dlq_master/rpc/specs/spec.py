@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import cache, lru_cache, partial
+from functools import lru_cache, partial
 from typing import Any, NamedTuple, TypeVar
 
 from google.protobuf.duration_pb2 import Duration
@@ -51,7 +51,7 @@ RUNTIMES = ("process", "podman")
 DEFAULT_SIGNAL = "TERM"
 DEFAULT_RUNTIME = "process"
 DEFAULT_DIRECTORY = "/"
-MOST_KNOWN_LETTERS = 8_192  # of an environment that is known again
+LARGEST_KNOWN_BYTES = 8_192  # of a spec whose environment is known again
 
 
 # The fields of a job's program: jobs of one loop often differ in these alone.
@@ -86,41 +86,47 @@ def known_parts(spec: JobSpec) -> JobSpec:
 
 def check_said(spec: JobSpec) -> None:
     """The checks of those fields that are said: most specs say few."""
-    for check in _awake(tuple([descriptor.name for descriptor, _ in spec.ListFields()])):
+    for check in _awake(_said(spec)):
         check(spec)
-
-
-@lru_cache(maxsize=1024)
-def _awake(said: tuple[str, ...]) -> Sequence[Callable[[JobSpec], None]]:
-    return [check for check, fields in CHECKS if not fields or not fields.isdisjoint(said)]
 
 
 def check_terms(spec: JobSpec) -> None:
     """The same checks but for those of a program, for a spec without one."""
-    said = [descriptor.name for descriptor, _ in spec.ListFields()]
-    for check, fields in _checks_of_terms():
-        if not (fields and fields.isdisjoint(said)):
-            check(spec)
-
-
-@cache
-def _checks_of_terms() -> Sequence[Check]:
-    return [each for each in CHECKS if not _is_of_program(*each)]
+    for check in _awake(_said(spec), False):
+        check(spec)
 
 
 def check_program(spec: JobSpec) -> None:
     """The checks of a spec's program alone."""
-    for check in _program_checks():
+    for check in _awake(_said(spec), True):
         check(spec)
 
 
-@cache
-def _program_checks() -> Sequence[Callable[[JobSpec], None]]:
-    return [check for check, fields in CHECKS if _is_of_program(check, fields)]
+def _said(spec: JobSpec) -> tuple[str, ...]:
+    """The fields that are said, and `resources.NAME` likewise: every spec says some of these."""
+    names = [descriptor.name for descriptor, _ in spec.ListFields()]
+    asked = spec.resources.ListFields()
+    return (*names, *[_of_resources(descriptor.name) for descriptor, _ in asked])
 
 
-def _is_of_program(check: Callable[[JobSpec], None], fields: frozenset[str]) -> bool:
-    return check is _check_command or bool(fields and fields <= PROGRAM)
+_of_resources = "resources.{}".format
+
+
+@lru_cache(maxsize=1024)
+def _awake(
+    said: tuple[str, ...], of_program: bool | None = None
+) -> Sequence[Callable[[JobSpec], None]]:
+    """The checks of these fields; `of_program`: those of a program, or all others."""
+    return [
+        check.passes
+        for check in CHECKS
+        if (not check.fields or not check.fields.isdisjoint(said))
+        and (of_program is None or of_program == _is_of_program(check))
+    ]
+
+
+def _is_of_program(check: Check) -> bool:
+    return check.passes is _check_command or bool(check.fields and check.fields <= PROGRAM)
 
 
 def check_request_id(request_id: str) -> str:
@@ -146,19 +152,18 @@ def _refuse_unknown(message: Message, field: str) -> None:
 
 
 def _check_command(spec: JobSpec) -> None:
-    if len(spec.command) > MOST_ARGUMENTS:
+    words = spec.command
+    if len(words) > MOST_ARGUMENTS:
         raise refused("command", f"has more than {MOST_ARGUMENTS} words")
-    if sum(len(word.encode()) + 1 for word in spec.command) > LARGEST_COMMAND_BYTES:
+    as_exec_has_it = "".join([f"{word}\0" for word in words])
+    if len(as_exec_has_it.encode()) > LARGEST_COMMAND_BYTES:
         raise refused("command", f"is larger than {LARGEST_COMMAND_BYTES} bytes")
-    for word in spec.command:
-        _WORD.check("command", word)
+    if as_exec_has_it.count("\0") != len(words):
+        raise refused("command", ": a word of the command holds a NUL byte")
     if spec.script:
         _check_script(spec.script)
     elif not spec.command or not spec.command[0]:
         raise refused("command", "is empty: say what to run")
-
-
-_WORD = Passes(check_argument, "a word of the command")
 
 
 def _check_script(script: str) -> None:
@@ -170,9 +175,9 @@ def _check_script(script: str) -> None:
 
 
 def _check_environment(spec: JobSpec) -> None:
-    items = tuple(spec.environment.items())
-    letters = sum([len(name) + len(value) for name, value in items])
-    (_let_known_pass if letters <= MOST_KNOWN_LETTERS else _let_pass)(items)
+    environment = spec.environment
+    items = tuple([(name, environment[name]) for name in environment])
+    (_let_known_pass if spec.ByteSize() <= LARGEST_KNOWN_BYTES else _let_pass)(items)
 
 
 def _let_pass(environment: tuple[tuple[str, str], ...]) -> None:
@@ -358,8 +363,12 @@ def _check_interactive(spec: JobSpec) -> None:
 
 def _check_origin(spec: JobSpec) -> None:
     origin = spec.origin
-    for name in ("script_path", "command_line", "host"):
-        text = getattr(origin, name)
+    told = {
+        "script_path": origin.script_path,
+        "command_line": origin.command_line,
+        "host": origin.host,
+    }
+    for name, text in told.items():
         if len(text) > LONGEST_ORIGIN or not text.isprintable():
             what = f"must be one line of at most {LONGEST_ORIGIN} characters"
             raise refused(f"origin.{name}", what)
@@ -387,8 +396,9 @@ def _limits() -> Iterator[Check]:
     """The limits of single values, which the table of a job's fields declares."""
     for field in FIELDS.values():
         if field.wire and field.limit:
-            head = field.wire.path.partition(".")[0]
-            yield _of(partial(_check_limit, field.wire, field.limit), head)
+            path = field.wire.path
+            named = path if path.startswith("resources.") else path.partition(".")[0]
+            yield _of(partial(_check_limit, field.wire, field.limit), named)
 
 
 def _check_limit(wire: Plain[Any], limit: Limit, spec: JobSpec) -> None:

@@ -96,7 +96,8 @@ class _Texts:
             if item is default or item == default:
                 parts[place] = ""
             else:
-                text = _dumps(item if convert is None else convert(item))
+                data = item if convert is None else convert(item)
+                text = str(data) if type(data) is int else _dumps(data)
                 parts[place] = f'"{name}":{text},'
         self._last = value, parts
         return f'{{{"".join(parts)}"v":{VERSION}}}'

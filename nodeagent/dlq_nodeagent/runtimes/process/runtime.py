@@ -15,6 +15,7 @@ from dlq_common.start_causes import StartCause
 from dlq_nodeagent.cgroups import directories
 from dlq_nodeagent.cgroups.port import CgroupDir, CgroupTree, Limits, RankUsage
 from dlq_nodeagent.jobtree.files import opened
+from dlq_nodeagent.jobtree.steps import MOST_STEPS_BYTES
 from dlq_nodeagent.model.launch import LaunchPlan, RankKey
 from dlq_nodeagent.model.mistakes import LaunchRefused
 from dlq_nodeagent.model.port import (
@@ -40,7 +41,6 @@ from dlq_nodeagent.suspension.standstill import GroupStandstill, SessionStandsti
 
 _MAX_BEAT_BYTES = 65_536
 _MAX_TASK_BYTES = 64
-_MAX_STEPS_BYTES = 2 << 20
 
 _log = get_logger("nodeagent.runtime")
 
@@ -189,7 +189,7 @@ class ProcessRuntime:
 
     def steps(self, handle: Handle, mark: str) -> StepsFile | None:
         attempt = self._known(handle)
-        return layout.read_steps(attempt.at, mark, uid=attempt.uid, limit=_MAX_STEPS_BYTES)
+        return layout.read_steps(attempt.at, mark, uid=attempt.uid, limit=MOST_STEPS_BYTES)
 
     def done(self, handle: Handle) -> bool:
         return self._job_file(handle, layout.DONE, 1) is not None

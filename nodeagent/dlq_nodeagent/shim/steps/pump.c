@@ -274,8 +274,9 @@ static void hear_signals(void)
             interrupt();
         } else if (info.ssi_signo == SIGTERM || info.ssi_signo == SIGHUP ||
                    info.ssi_signo == SIGQUIT) {
+            /* A preemption may send TERM here, and tasks save then. Slurm's kills at each of them. */
             srun_say("forcing job termination%s", "");
-            srun_abort_step(false);
+            srun_abort_step(info.ssi_signo == SIGQUIT);
         } else {
             srun_signal_all(info.ssi_signo);
         }

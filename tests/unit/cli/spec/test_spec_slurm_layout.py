@@ -17,13 +17,16 @@ from dlq_cli.slurm.input_variables import options_of, own_environment
 from dlq_cli.slurm.sbatch import spec_of
 from dlq_cli.spec.slurm.decisions import DECISIONS, OptionKind, decision
 from dlq_cli.spec.slurm.layout import TaskLayout, task_layout
+from dlq_cli.spec.slurm.request import ALL_MEMORY
 from dlq_cli.spec.slurm.sbatch import KNOWN, read_words
 from dlq_cli.spec.validate import Spec
 from dlq_cli.spec.values.given import Notes
 from dlq_common.errors import InvalidRequest
 from dlq_common.job_fields.table.gang import TASKS, TASKS_PER_NODE
 from dlq_common.job_fields.table.gpus import NODELIST
-from dlq_common.job_fields.table.order import NO_REQUEUE, TIME_LIMIT
+from dlq_common.job_fields.table.job import QUEUE
+from dlq_common.job_fields.table.order import HOLD, NO_REQUEUE, TIME_LIMIT
+from dlq_common.text.arrays import parse_array
 
 RECORD = Path(__file__).parents[3] / "data" / "slurm_submissions.json"
 LINES: Mapping[str, Any] = json.loads(RECORD.read_text())["lines"]
@@ -34,15 +37,15 @@ LAID_OUT = [
 ]  # fmt: skip
 # Slurm gives them, and dlq refuses them by name.
 REFUSED = {
-    "-N 1-2": "a range has one task for each node",
     "-G 3 -N 2": "3 GPUs cannot be divided evenly over 2 nodes",
     "--gpus-per-task=2 -n 3 -N 2": "cannot be divided evenly over 2 nodes",
     "--gres=gpu:1,gpu:2": "GPUs are named twice",
-    "--mem=0": "0 means all memory of a node",
 }
 # Nodes have as many cores each here, so there may be some more than Slurm gives. Slurm's first node
 # gets as many tasks as it has free cores: `-N 2 -n 5` is 4+1, and 3+2 as here where three are free.
+# Of `-N 1-2` Slurm gives as many nodes as are free, and dlq the fewest.
 MORE_CORES = {
+    "-N 1-2": 1,
     "-N 2 -n 3": 4, "-N 2 -n 3 -c 4": 16, "-N 2 -n 5": 6, "-N 1-2 -n 3": 3,
     "-N 2 -n 4 --ntasks-per-node=3": 4,
 }  # fmt: skip
@@ -165,7 +168,6 @@ def test_what_changes_the_work_refuses_the_submission_unless_it_is_lenient() -> 
         ["-m", "arbitrary"],
         ["-L", "x:1"],
         ["--gpu-bind=per_task:1"],
-        ["-N", "1-2"],
     ):
         with pytest.raises(InvalidRequest) as caught:
             sbatch(*words)
@@ -282,3 +284,109 @@ def test_an_empty_word_asks_for_nothing_and_takes_an_earlier_one_back(word: str)
 
 def test_all_memory_of_a_node_that_is_asked_for_whole() -> None:
     assert sbatch("--mem=0", "--exclusive")[0] == sbatch("--exclusive")[0]
+
+
+@pytest.mark.parametrize("word", ["--mem=0", "--mem=0G"])
+def test_all_memory_of_a_node_is_asked_for_where_the_sizes_of_nodes_are_known(word: str) -> None:
+    assert sbatch(word, "-c2")[0].origins["nodes"] == ALL_MEMORY
+    assert sbatch(word, "-G1")[0].origins["nodes"] != ALL_MEMORY
+    assert sbatch("-c2")[0].origins["nodes"] != ALL_MEMORY
+
+
+@pytest.mark.parametrize(
+    ("text", "nodes", "noted"),
+    [("1-2", 1, True), ("-2", 1, True), ("0-2", 1, True), ("2-2", 2, False)],
+)
+def test_of_a_range_of_nodes_a_job_gets_the_fewest_and_says_so(
+    text: str, nodes: int, noted: bool
+) -> None:
+    spec, notes = sbatch("-N", text)
+    assert spec.node_count == nodes
+    assert [f"it gets {nodes}, the fewest" in note for note in notes] == [True] * noted
+
+
+@pytest.mark.parametrize("word", ["--mem=", "--mem=x", "--mem-per-cpu=", "-N1-", "-N1,2"])
+def test_a_word_that_is_no_number_ends_sbatch_with_slurms_code(word: str) -> None:
+    with pytest.raises(SlurmSays) as error:
+        sbatch(word)
+    assert error.value.code == 255
+
+
+def test_memory_is_rounded_up_to_mib_as_in_slurm() -> None:
+    assert laid_out("--mem=4k").memory == "1024KiB"
+
+
+# Measured on Slurm 22.05.
+ARRAYS = {
+    "%2": "0%2", "%": "0", "0-3%": "0-3", "1-3,2": "1-3", ",1": "1", "1,": "1", "[1,3": "1,3",
+    "1-3,2-5:2%7": "1-4%7", "0-3%2x": "0-3%2", "0-3%x": "0-3", "0%2%3": "0%2", "1-3%-1": "1-3",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("text", ARRAYS)
+def test_odd_arrays_are_those_of_slurm(text: str) -> None:
+    assert sbatch(f"--array={text}")[0].array == parse_array(ARRAYS[text])
+
+
+@pytest.mark.parametrize("text", ["1-", "-1", "1:2", "a", "5-1", "1--3", "1-9:0", "0x1"])
+def test_what_is_no_array_in_slurm_is_none_here(text: str) -> None:
+    with pytest.raises(SlurmSays, match="Invalid job array specification"):
+        sbatch(f"--array={text}")
+
+
+@pytest.mark.parametrize("text", ["", ",", "=1", "NIL", "none"])
+def test_words_that_name_no_variable_export_none(
+    monkeypatch: pytest.MonkeyPatch, text: str
+) -> None:
+    monkeypatch.setenv("MINE", "1")
+    environment = sbatch(f"--export={text}")[0].environment
+    assert "MINE" not in environment
+    assert environment["SLURM_GET_USER_ENV"] == "1"
+
+
+def test_commas_in_quotes_belong_to_the_value() -> None:
+    environment = sbatch("--export=A=\"1,2\",B=3,C='4,5'")[0].environment
+    assert [environment[name] for name in "ABC"] == ['"1,2"', "3", "'4,5'"]
+
+
+def test_all_alone_is_told_to_no_script() -> None:
+    assert (
+        not {"SLURM_EXPORT_ENV", "SLURM_GET_USER_ENV"}
+        & sbatch("--export=all")[0].environment.keys()
+    )
+    environment = sbatch("--export=ALL,X=1")[0].environment
+    assert environment["SLURM_EXPORT_ENV"] == "ALL,X=1"
+    assert environment["SLURM_GET_USER_ENV"] == "1"
+
+
+@pytest.mark.parametrize("text", ["FOO", "", ","])
+def test_a_kind_of_mail_that_slurm_does_not_know_is_refused(text: str) -> None:
+    with pytest.raises(SlurmSays) as error:
+        sbatch(f"--mail-type={text}")
+    assert error.value.code == 255
+
+
+@pytest.mark.parametrize("text", ["END,FOO", "end,fail", "none", "TIME_LIMIT_90"])
+def test_a_kind_of_mail_that_slurm_knows_is_taken(text: str) -> None:
+    assert sbatch(f"--mail-type={text}")[0] == sbatch()[0]
+
+
+def test_letters_may_stand_behind_a_switch_in_one_word() -> None:
+    spec, _ = sbatch("-HQn4")
+    assert (spec.of(TASKS), spec.of(HOLD)) == (4, True)
+
+
+def test_a_number_alone_is_a_dependency_on_its_end() -> None:
+    assert sbatch("-d", "12")[0].depends_on == sbatch("-d", "afterany:12")[0].depends_on
+
+
+def test_several_partitions_are_refused_by_name_unless_they_are_one() -> None:
+    assert sbatch("-p", "gpu,gpu")[0].of(QUEUE) == "gpu"
+    with pytest.raises(InvalidRequest, match="one queue here: name one of them"):
+        sbatch("-p", "gpu,long")
+
+
+def test_no_input_is_what_a_job_has() -> None:
+    assert sbatch("-i", "/dev/null")[0] == sbatch("-i", "none")[0] == sbatch()[0]
+    with pytest.raises(InvalidRequest, match="no stdin"):
+        sbatch("-i", "data")

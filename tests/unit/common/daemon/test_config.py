@@ -125,6 +125,8 @@ def test_the_environment_is_read_as_the_type_of_its_field() -> None:
         ('queues = "a"', "queues: 'a' is not a list"),
         ("lease = 3", "lease"),
         ("[lease", "not TOML"),
+        ("[api]\nratio = nan", "api.ratio: nan is not a number"),
+        ("[api]\nratio = inf", "api.ratio: inf is not a number"),
     ],
 )
 def test_a_mistake_in_the_file_names_the_key(tmp_path: Path, text: str, says: str) -> None:
@@ -194,3 +196,9 @@ def test_a_secret_that_is_missing_or_huge_is_refused(tmp_path: Path) -> None:
     huge.chmod(0o600)
     with pytest.raises(ConfigError, match="too large"):
         read_secret(huge)
+
+
+def test_a_mark_that_editors_write_before_the_text_is_no_mistake(tmp_path: Path) -> None:
+    path = tmp_path / "site.toml"
+    path.write_text('\ufeff[api]\nlisten = "1234"\n')
+    assert load_config(Site, path, {}).api.listen == "1234"

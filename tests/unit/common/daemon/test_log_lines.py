@@ -33,10 +33,10 @@ class Stalled(io.StringIO):
 def test_a_caller_does_not_wait_for_the_reader_and_lines_share_writes() -> None:
     stream = Stalled()
     lines = LogLines(stream, behind=True)
-    lines.put("first", logging.INFO)
+    lines.put(["first"], logging.INFO)
     assert stream.came.wait(timeout=30)
     for number in range(100):
-        lines.put(str(number), logging.INFO)
+        lines.put([str(number)], logging.INFO)
     stream.let.set()
     lines.flush()
     assert stream.getvalue().split() == ["first", *map(str, range(100))]
@@ -47,18 +47,18 @@ def test_a_warning_is_written_before_its_caller_goes_on_behind_all_before_it() -
     stream = Stalled()
     stream.let.set()
     lines = LogLines(stream, behind=True)
-    lines.put("said", logging.INFO)
-    lines.put("warned", logging.WARNING)
+    lines.put(["said"], logging.INFO)
+    lines.put(["warned"], logging.WARNING)
     assert stream.getvalue().split() == ["said", "warned"]
 
 
 def test_of_a_reader_that_stalls_lines_are_lost_and_counted() -> None:
     stream = Stalled()
     lines = LogLines(stream, behind=True)
-    lines.put("first", logging.INFO)
+    lines.put(["first"], logging.INFO)
     assert stream.came.wait(timeout=30)
     for _ in range(log_lines.MOST_BEHIND + 7):
-        lines.put("more", logging.INFO)
+        lines.put(["more"], logging.INFO)
     stream.let.set()
     lines.flush()
     told = stream.getvalue().splitlines()
@@ -70,7 +70,7 @@ def test_a_closed_stream_ends_nothing() -> None:
     stream = io.StringIO()
     lines = LogLines(stream, behind=False)
     stream.close()
-    lines.put("unheard", logging.ERROR)
+    lines.put(["unheard"], logging.ERROR)
 
 
 def test_another_clock_leaves_the_level_as_it_was() -> None:

@@ -14,6 +14,7 @@ from dlq_common.text.arrays import (
     parse_array,
     parse_ranges,
     parse_tasks,
+    read_tasks,
 )
 
 
@@ -82,3 +83,12 @@ def test_what_is_written_is_read_back(indexes: set[int]) -> None:
 )
 def test_it_is_as_short_as_a_person_would_write_it(indexes: list[int], text: str) -> None:
     assert format_indexes(indexes) == text
+
+
+def test_tasks_can_be_counted_without_being_listed() -> None:
+    named = read_tasks("12_[0-99999,5-9:2]")
+    assert named is not None
+    assert (named.array_id, named.task_count) == ("12", 100_003)
+    assert read_tasks("12") is None
+    with pytest.raises(ValueError, match="empty"):
+        read_tasks("12_[3-1]")

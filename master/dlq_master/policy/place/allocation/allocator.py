@@ -1,5 +1,5 @@
-"""The one walk over all jobs: in the order of priority each takes what is left, and none takes
-GPUs from a higher priority.
+"""The one walk over all jobs, in the order of priority: each gets GPUs from an allocator. No job
+takes GPUs from a higher priority.
 """
 
 from __future__ import annotations
@@ -15,39 +15,41 @@ from dlq_master.policy.place.allocation.outcome import Outcome
 
 
 class Allocator(Protocol):
-    """GPUs as the walk sees them, and what it means to be served from them.
+    """Decides which GPUs a job gets when the walk reaches it, and writes that into `outcome`.
 
-    The walk says whose turn it is; the allocator decides what that job gets and writes it into
-    `outcome`. There are three: `Space` (GPUs that are free now or soon) and `Contest` (also the
-    GPUs of lower priorities). `Counts` (numbers of GPUs only, as the reference simulators count).
+    `Space` gives out GPUs that are free now or soon. `Contest` also gives out GPUs of lower
+    priorities. `Counts` gives out numbers of GPUs only, as the reference simulators do. `Quota` of
+    the baselines is a `Space` with one line for each queue.
     """
 
     lineup: Lineup
     outcome: Outcome
-    spent: bool  # nobody else gets anything: the walk is over
+    spent: bool  # True ends the walk: no further job gets anything
 
     def priorities(self) -> Iterable[int]:
         """The priorities to walk, the highest (with the lowest number) first."""
 
     def widest(self) -> float:
-        """No shape wider than this needs a look."""
+        """The most GPUs that a job can get: wider shapes are skipped."""
 
     def blocks(self, priority: int, *, apart: bool) -> Blocks:
-        """Running jobs of the priority that the walk comes to; `apart`: a job waits there."""
+        """The running jobs of this priority; `apart`: a job waits in it too."""
 
     def keep(self, priority: int, block: RunningBlock) -> None:
-        """The turn of these running jobs. Jobs stay that no other job has outranked."""
+        """The walk has reached these running jobs: they stay, unless they were preempted."""
 
     def bar(self, rank: tuple[float, float]) -> None:
-        """The turn of the suspended jobs up to this priority and position: nobody whose turn comes
-        later gets their GPUs."""
+        """The walk has reached the suspended jobs up to this priority and position: later jobs do
+        not get their GPUs.
+        """
 
     def serve(self, priority: int, head: Head) -> bool:
-        """The turn of this waiting job: it starts, or GPUs are kept for it. False: its shape fits
-        nowhere any more."""
+        """The walk has reached this waiting job: start it, or keep GPUs for it. False: its shape
+        fits nowhere any more.
+        """
 
     def finish(self) -> None:
-        """Everybody has had their turn, or nobody else gets anything."""
+        """The walk is over."""
 
 
 def walk(allocator: Allocator) -> Outcome:

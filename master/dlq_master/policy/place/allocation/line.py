@@ -18,10 +18,10 @@ from dlq_master.model.values import maker
 
 
 class RunningBlock(NamedTuple):
-    """Jobs that stand together: every waiting job ranks before all of them or after all of them.
+    """Running jobs with no waiting job between them in the order.
 
-    `job_ids` None: all of the priority that do not stand in a block of their own. A caller that can
-    treat them as one sum (`gpus`) never has to list them.
+    `job_ids` None: all of the priority that are in no other block; a caller that needs only their
+    sum (`gpus`) never lists them.
     """
 
     position: int
@@ -43,7 +43,7 @@ class Blocks:
         self._taken = 0
 
     def up_to(self, position: float) -> RunningBlock | None:
-        """The next block that stands no later than this; None: there is none."""
+        """Take the next block at or before this position; None: there is none."""
         taken = self._taken
         if taken == len(self._blocks) or self._blocks[taken].position > position:
             return None
@@ -51,14 +51,12 @@ class Blocks:
         return self._blocks[taken]
 
     def rest(self) -> Iterator[RunningBlock]:
-        """Take all that are left."""
+        """Take all remaining blocks."""
         return iter(partial(self.up_to, _END), None)
 
 
 class RankedBlocks(Blocks):
-    """Jobs that each stand for themselves, in order. Those between two waiting jobs are one block,
-    unless they are taken `singly`.
-    """
+    """Ordered jobs: those between two waiting jobs are one block, or each is one (`singly`)."""
 
     __slots__ = ("_job_ids", "_places", "_positions", "_singly")
 
@@ -117,7 +115,7 @@ def blocks(lineup: Lineup, priority: int, *, apart: bool, singly: bool = False) 
 def members(
     lineup: Lineup, priority: int, block: RunningBlock, *, in_order: bool
 ) -> Collection[JobId]:
-    """The block's jobs; `in_order`: the one that is kept first first."""
+    """The jobs of a block; `in_order`: in the order in which they keep their GPUs."""
     if block.job_ids is not None:
         return block.job_ids
     running = lineup.running
@@ -136,7 +134,7 @@ MANY_LINES = 64
 
 
 class Unrolled(list[Head]):
-    """The same heap of many lines: a first job comes into it when its turn is near."""
+    """The same heap for many lines: a line enters it only when its first job may be next."""
 
     __slots__ = ("_closed", "_coming", "_lines", "_rest", "_widest")
 

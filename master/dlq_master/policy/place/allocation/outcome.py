@@ -1,4 +1,4 @@
-"""The decision of a walk over the jobs, before it becomes verbs."""
+"""The decision of a walk over the jobs, before it becomes the changes of a plan."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import NamedTuple, Protocol
 from dlq_master.model.ids import AttemptKey, JobId
 from dlq_master.model.nodes.free_gpus import Parts
 
-# Among the heads: the first of those that wait for their trial.
+# The key in `Outcome.heads` of the first job that waits for a trial.
 PROFILER = "\0profiler"
 
 
@@ -18,8 +18,9 @@ class TrialRoom(NamedTuple):
     held: int
 
     def allows(self, gpus: int) -> bool:
-        """Whether a trial of so many may begin. One that is wider than all of it begins when no
-        other runs: it would wait for ever."""
+        """Whether a trial of so many GPUs may begin. A trial that is wider than all of the room
+        begins when no other runs.
+        """
         return not self.held or self.held + gpus <= self.gpus
 
     def after(self, gpus: int) -> TrialRoom:
@@ -32,7 +33,7 @@ class TrialRoom(NamedTuple):
 
 
 class Outcome:
-    """Written by the walk, in its order."""
+    """The decision; the walk and its allocator write it."""
 
     __slots__ = (
         "chosen",
@@ -49,29 +50,28 @@ class Outcome:
     )
 
     def __init__(self) -> None:
-        # Waiting jobs that start now, and on which GPUs.
+        # Waiting jobs that start now, with their GPUs.
         self.chosen: dict[JobId, Parts] = {}
-        # How their GPUs were found, where there is something to tell.
+        # Notes on the choice of their GPUs, for the reason of the start.
         self.told: dict[JobId, str] = {}
-        # Work that has to leave, and one of the jobs that it leaves for.
+        # Preempted attempts, each with one job that gets its GPUs.
         self.outranked: dict[AttemptKey, JobId] = {}
-        # Of these: jobs that go on elsewhere in the slot that begins.
+        # Those of them that start elsewhere in the slot that begins.
         self.moving: set[AttemptKey] = set()
-        # Work that goes on with other GPUs: all that it then has.
+        # Resized attempts, with all GPUs that they then have.
         self.resized: dict[AttemptKey, Parts] = {}
         # Jobs that cannot start yet, but for which GPUs are kept from lower priorities. True: as
         # the reservation of a promoted job; False: it fits once they are released.
         self.claims: dict[JobId, bool] = {}
-        # The job that nobody of its part of the cluster may pass; "": of all that have no quota.
+        # Part of the cluster ("": queues without a quota) -> the job that no other there may pass.
         self.heads: dict[str, JobId] = {}
-        # The capacity left for trials; None: nobody is profiled.
+        # The capacity for trials; None: there are no trials.
         self.room: TrialRoom | None = None
         # Free GPUs that are kept for trials.
         self.withheld = 0
         # Free GPUs that are kept for the jobs of a queue, and its name.
         self.floor: tuple[int, str] | None = None
-        # Starting jobs have been placed anew as a whole: there may be room now for a job that had
-        # none.
+        # True if starting jobs have exchanged GPUs: another job may fit now.
         self.exchanged = False
 
 

@@ -1,4 +1,4 @@
-"""Running work that this plan may not preempt, with the GPUs that it holds."""
+"""Running jobs that a plan may not preempt, and the GPUs that they hold."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from dlq_master.model.order.running import Place
 
 
 class Pinned(NamedTuple):
-    """Silent attempts, those on closed nodes, and those whose term goes on beyond the decision."""
+    """Jobs of silent attempts, on closed nodes, or with terms that are not decided now."""
 
     job_ids: frozenset[JobId]
     gpus_by_type: dict[str, int]
@@ -20,7 +20,7 @@ class Pinned(NamedTuple):
 
 
 def pinned_but(places: Mapping[JobId, Place], movable: Collection[JobId]) -> Pinned:
-    """Everybody but these; the GPUs by type are not counted. `places`: of all who run."""
+    """All running jobs except `movable`; GPUs by type are not counted. `places`: all running."""
     by_priority: dict[int, int] = {}
     job_ids = set()
     for job_id, place in places.items():
@@ -31,8 +31,9 @@ def pinned_but(places: Mapping[JobId, Place], movable: Collection[JobId]) -> Pin
 
 
 def pinned(cluster: Cluster, now_s: float | None, protected: Iterable[AttemptKey] = ()) -> Pinned:
-    """`now_s`: terms that are not yet to be decided are left alone; None: every term may be cut.
-    `protected`: left alone too."""
+    """`now_s`: pin attempts whose terms are decided later; None: pin none for its term.
+    `protected`: pin these attempts too.
+    """
     capacity = cluster.capacity
     keys: set[AttemptKey] = {*cluster.claims.silent, *protected}
     for node_id in capacity.closed:

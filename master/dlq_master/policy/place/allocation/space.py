@@ -1,4 +1,4 @@
-"""An allocator that preempts nobody: GPUs that are free now or are being released."""
+"""An allocator without preemption: GPUs that are free now or are being released."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ from dlq_master.policy.place.placement import Placement
 from dlq_master.policy.place.whole.batch import PlacementBatch
 
 _NO_LIMIT = float("inf")
-# The last shape that was found, on which node, the GPUs of its type that are free then, and these.
+# The last placed shape, its node, the GPUs of its type that were free then, and their capacity.
 _Again = tuple[Shape, int, int, TypeCapacity]
 
 
 class Space:
-    """A job that fits into what is free starts. A job that fits only together with GPUs that others
-    are leaving claims them for this plan. A promoted job that does not fit at all keeps free GPUs
-    where it may come to fit. Lower priorities do not get those GPUs.
+    """A job that fits into the free GPUs starts. A job that fits only with GPUs that are being
+    released claims them. A promoted job that does not fit reserves free GPUs where it will fit
+    soonest. Lower priorities do not get claimed or reserved GPUs.
 
-    `blocking`: nobody passes the first job that does not start.
+    `blocking`: no job passes the first one that does not start.
     """
 
     __slots__ = (
@@ -61,7 +61,7 @@ class Space:
         self.blocking = blocking
         self.balance = Balance(cluster) if placement.balances else None
         self.outcome = Outcome()
-        # Free GPUs that are kept for a gang which a node has failed: nobody else gets them.
+        # Free GPUs that are kept for gangs that lost a node.
         self.kept: dict[JobId, tuple[TypeCapacity, Parts]] = {}
         self.spent = not capacity.free_devices
         self.capacities: dict[str, TypeCapacity] = {}
@@ -71,12 +71,12 @@ class Space:
         self.grouped: Grouped | None = None
         if placement.groups:
             self.grouped = Grouped(cluster, placement, self.capacities, self.outcome)
-        # Whether the next job of a shape gets the node of the one before, if it fits there. That
-        # node is now the tightest of all.
+        # Whether the next job of a shape gets the node of the one before, if it fits there: that
+        # node is the tightest.
         chooses = self.grouped is not None and bool(cluster.own.foreign)
         self._goes_on = placement.tightest and not placement.balances and not chooses
         self._goes_on = self._goes_on and not lineup.out
-        self._barred = 0  # suspended jobs whose turn has come
+        self._barred = 0  # suspended jobs that the walk has reached
         if capacity.soon:
             for gpu_type, parts in usable(capacity, capacity.soon_parts()):
                 self.capacities[gpu_type].give_later(parts)
@@ -84,25 +84,24 @@ class Space:
     walked = walk
 
     def priorities(self) -> Iterable[int]:
-        """All in which somebody waits."""
+        """The priorities of waiting jobs."""
         return self.lineup.waiting.priorities
 
     def widest(self) -> float:
-        """As wide as what is left; the head of a line that blocks, and a promoted job, count even
-        if they fit nowhere."""
+        """The GPUs that are left. No limit where a job that fits nowhere blocks or reserves."""
         if self.blocking or self.cluster.ordering.promotes:
             return _NO_LIMIT
         return self.most_left()
 
     def blocks(self, priority: int, *, apart: bool) -> Blocks:
-        """None: all running jobs stay."""
+        """No blocks: all running jobs stay."""
         return NOBODY_RUNS
 
     def keep(self, priority: int, block: RunningBlock) -> None:
-        """Nobody's GPUs are in question."""
+        """Nothing to do: no running job can be preempted."""
 
     def bar(self, rank: tuple[float, float]) -> None:
-        """GPUs to which suspended jobs come back are no longer free, nor left by others."""
+        """Take away the GPUs to which these suspended jobs come back."""
         out = self.lineup.out
         while self._barred < len(out) and out[self._barred][:2] <= rank:
             for gpu_type, parts in out[self._barred].parts.items():
@@ -110,7 +109,7 @@ class Space:
             self._barred += 1
 
     def serve(self, priority: int, head: Head) -> bool:
-        """It starts, claims or reserves."""
+        """Start the job, claim GPUs for it, or reserve."""
         _, job_id, shape, _ = head
         found = self.find_free(head)
         if found is not None:
@@ -122,7 +121,7 @@ class Space:
                 and not self.cluster.groups
                 and shape.gpus == type_capacity.free.total
             ):
-                self.spent = True  # that was the last of it: no need to write it down
+                self.spent = True  # the last free GPUs
                 return True
             type_capacity.take(parts)
         elif self.blocking:
@@ -140,8 +139,8 @@ class Space:
         return True
 
     def finish(self) -> None:
-        """Place those that start as a whole, if the placement does that; then who takes what is
-        left.
+        """Place all starting jobs together, if the placement does that. Then give remaining GPUs of
+        mixed types to jobs that take them.
         """
         if self.grouped is not None:
             self.grouped.finish()
@@ -191,7 +190,7 @@ class Space:
         return found
 
     def _tell_doubt(self, head: Head, type_capacity: TypeCapacity, parts: Parts) -> None:
-        """The plan says when it has left suspected stragglers free, or could not."""
+        """Note that the start uses suspected stragglers, or leaves them free."""
         pool, (_, job_id, shape, _) = type_capacity.free, head
         if not is_gang(pool, shape):
             return
@@ -207,7 +206,7 @@ class Space:
                 return
 
     def _find_beside(self, head: Head) -> tuple[TypeCapacity, Parts] | None:
-        """GPUs to which no suspended job comes back, where these are enough; else any."""
+        """Free GPUs to which no suspended job comes back, if these are enough; else any."""
         spared: list[tuple[TypeCapacity, Parts]] = []
         for out in self.lineup.out[self._barred :]:
             for gpu_type, parts in out.parts.items():
@@ -239,7 +238,7 @@ class Space:
         return self._make_room(head) if self.placement.repacks else None
 
     def claim(self, head: Head) -> bool:
-        """It fits together with what others are leaving: keep that from lower priorities."""
+        """Claim GPUs that are being released for a job that fits with them."""
         _, job_id, shape, _ = head
         for _, type_capacity in shape.of_types(self.capacities):
             parts = type_capacity.find_later(self.placement, shape)
@@ -250,7 +249,7 @@ class Space:
         return False
 
     def reserve(self, head: Head) -> bool:
-        """It is promoted: free GPUs where it may come to fit are kept from lower priorities."""
+        """Reserve free GPUs for a promoted job, where it will fit soonest."""
         position, job_id, shape, _ = head
         if position >= 0:
             return False
@@ -264,7 +263,7 @@ class Space:
         return True
 
     def _make_room(self, head: Head) -> tuple[TypeCapacity, Parts] | None:
-        """It fits if those that start in this plan are packed otherwise."""
+        """GPUs for a job that fits if the starting jobs are packed anew."""
         shape, chosen = head[2], self.outcome.chosen
         batch, fixed = PlacementBatch(self.cluster, self.placement), self._fixed()
         for gpu_type, type_capacity in shape.of_types(self.capacities) if chosen else ():
@@ -278,8 +277,8 @@ class Space:
         return None
 
     def _fixed(self) -> set[JobId]:
-        """Starting jobs that keep the GPUs chosen for them: others leave for just these, or
-        suspended jobs, behind which others stand, come back to them.
+        """Starting jobs whose GPUs must not be exchanged: they preempt others for them, or
+        suspended jobs come back to them.
         """
         fixed = set(self.outcome.outranked.values())
         for out in self.lineup.out:

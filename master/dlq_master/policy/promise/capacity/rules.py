@@ -19,6 +19,11 @@ class Selects(StrEnum):
     ALL = "all"  # also who has a deadline that may still be made, if that breaks no promise
 
 
+# Best-effort terms of an SLO lease in a replay, where no other number is asked for. Chronus found
+# 20 minutes best (5.5). Jobs with near deadlines and no promise want shorter ones.
+SLOT_TERMS, CHANCE_TERMS, SELECTED_TERMS = 4, 2, 1
+
+
 class Guarantees(StrEnum):
     """Whom a deadline is promised."""
 
@@ -78,10 +83,9 @@ class DeadlinesDecided(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Promises:
-    """`slot_terms`: how many best-effort terms an SLO lease has where nothing else is configured:
-    Chronus found 20 minutes best (5.5); where everybody with a deadline is selected for, short jobs
-    want short ones. `margin`: the part of an estimate that a promise adds to it; None: learned from
-    past errors, so that `keep` of the promises are kept.
+    """`slot_terms`: how many best-effort terms an SLO lease has in a replay, where nothing else is
+    asked for; a master has its configuration. `margin`: the part of an estimate that a promise adds
+    to it; None: learned from past errors, so that `keep` of the promises are kept.
 
     `slots`: when a promised job holds those that it needs. `be_floor`: the share of the nodes that
     new promises leave to best effort, rounded up to whole nodes. Existing promises may use it
@@ -96,7 +100,7 @@ class Promises:
     placed anew at each boundary, where its placement arranges jobs as a whole.
     """
 
-    slot_terms: int = 4
+    slot_terms: int = SLOT_TERMS
     slots: Slots = Slots.EARLY
     selects: Selects = Selects.GUARANTEED
     guarantees: Guarantees = Guarantees.FITTING
@@ -114,6 +118,11 @@ class Promises:
     anew: bool = False
     offers: bool = False
     decided: DeadlinesDecided = DeadlinesDecided.HERE
+
+    @property
+    def chances(self) -> bool:
+        """Whether refused jobs have last chances."""
+        return self.selects is Selects.LAST_CHANCE
 
 
 def gpus_of(amount: float, total: int) -> int:

@@ -52,9 +52,10 @@ def margin(cluster: Cluster, rules: Promises, job: Job | None = None) -> float:
 
 
 def slo_job(
-    cluster: Cluster, job: Job, origin: int, extra: float, *, spare: bool = False
+    cluster: Cluster, job: Job, origin: float, extra: float, *, spare: bool = False
 ) -> SloJob:
-    """A job as it will be when slot `origin` begins, if its leases last until then.
+    """A job as it will be when slot `origin` begins, if its leases last until then. A fraction is
+    an instant in a slot.
 
     Of who runs with a lease that ends before only the work counts that it has saved. A plan charges
     every segment one save and one resume. A job that has saved already gets that back. A job that

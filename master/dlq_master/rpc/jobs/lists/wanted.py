@@ -20,12 +20,13 @@ from dlq_master.rpc.calls.reads import Breathe
 from dlq_master.rpc.jobs.lists.conditions import ENDED_STATES, conditions_of, eyes_of, known_state
 from dlq_master.rpc.jobs.lists.places import is_hidden, order_of
 from dlq_master.rpc.jobs.lists.selection import JobSelection
-from dlq_master.rpc.jobs.visible import HIDDEN, NAMED, jobs_named, others_for
+from dlq_master.rpc.jobs.visible import HIDDEN, NAMED, cost_of, jobs_named, others_for
 from dlq_master.rpc.specs.intake import node_id_of, search_words
 from dlq_master.store.batch import PastJobs
 from dlq_master.store.list_order import ListOrder, Rank
 
-MOST_NAMED: Final = 100_000
+MOST_STATES: Final = 256
+MOST_NAMED: Final = 200_000  # jobs that are looked at: a name alone is two
 
 
 class Wanted(NamedTuple):
@@ -63,6 +64,8 @@ def understood(
     not the caller's.
     """
     asked = _asked(request, caller, read, now_s)
+    if len(request.states) > MOST_STATES:
+        raise InvalidRequest(f"more than {MOST_STATES} states", field="states")
     states = frozenset(known_state(word) for word in request.states)
     living, checks = not _only_ended(request), _lists_checks(request)
     conditions = conditions_of(asked, states, caller, read, living=living, checks=checks)
@@ -178,7 +181,7 @@ def _by_ids(request: wire.ListJobsRequest, read: Published) -> dict[JobId, Job]:
     looked_at = 0
     for text in dict.fromkeys(request.job_ids):
         found = jobs_named(read, text, "job_ids")
-        looked_at += len(found)
+        looked_at += cost_of(text, len(found))
         if looked_at > MOST_NAMED:
             raise InvalidRequest(f"more than {MOST_NAMED} jobs at once", field="job_ids")
         named |= {job.job_id: job for job in found if job is not None}

@@ -249,13 +249,13 @@ def test_while_the_master_did_not_listen_nobody_was_silent(master: Master, agent
     """Stopped for a minute (SIGSTOP, a stalled disk): no node is judged by it."""
     master.turn()
     master.clock.advance(60.0)
-    master.loop._own_lag(2.0)
+    master.loop._note_lag(2.0)
     assert master.state.loop_lag_s == 58.0
     master.tick()
 
     assert master.node(str(agent.node_id)).state == "up"
     assert master.loop.published.freeze_reason(), "requeues wait for a turn that comes in time"
-    master.loop._own_lag(2.0)
+    master.loop._note_lag(2.0)
     master.tick()
     assert not master.loop.published.freeze_reason()
 

@@ -19,13 +19,13 @@ def stop(cause: StopCause, grace_s: float = 60.0) -> on.StopRequested:
     return on.StopRequested(cause=cause, grace_s=grace_s, detail="for job 9")
 
 
-def test_service_counts_from_running_to_the_end() -> None:
+def test_its_time_counts_from_running_to_the_end() -> None:
     attempt = an_attempt(slots=[("n1", 0b1111)])
-    assert attempt.service_gpu_s(99.0) == 0.0
+    assert attempt.executed_s(99.0) == 0.0
     running = after(attempt, on.Running(), at_s=10.0)
-    assert running.service_gpu_s(15.0) == 20.0
+    assert running.executed_s(15.0) == 5.0
     ended = after(running, on.Succeeded(), at_s=20.0)
-    assert ended.service_gpu_s(99.0) == 40.0
+    assert ended.executed_s(99.0) == 10.0
 
 
 def test_a_later_stop_wins_only_if_it_is_more_final() -> None:

@@ -1,0 +1,36 @@
+"""GPUs that elastic jobs do not grow into: for deadlines that cannot wait for a boundary.
+
+A job of a minute with a deadline in two is late if it waits for the next boundary. Elastic jobs
+would give their GPUs back only there. So they leave as many free as the widest such job of the last
+day asked for. The next one then starts when it comes.
+"""
+
+from __future__ import annotations
+
+from dlq_master.model.cluster.cluster import Cluster
+from dlq_master.policy.promise.capacity.grids import home_type, own_pool
+from dlq_master.policy.promise.capacity.rules import Promises
+
+MOST = 0.5  # of the GPUs of the type: growth is worth more than deadlines of wider jobs
+
+
+def headroom(cluster: Cluster, gpu_type: str, rules: Promises | None) -> int:
+    """GPUs of this type that are to stay free; by what has been asked for of late, worked out once
+    a slot.
+
+    They are of the type on which jobs without a wish are promised their deadlines.
+    """
+    if rules is None or not rules.chances or not cluster.offers.newest:
+        return 0
+    if gpu_type != home_type(cluster):
+        return 0
+    known: int | None = cluster.memo.get("headroom", cluster.slot, cluster.terms)
+    if known is None:
+        known = min(_widest(cluster), int(MOST * own_pool(cluster, gpu_type).total))
+        cluster.memo.put("headroom", known, cluster.slot, cluster.terms)
+    return known
+
+
+def _widest(cluster: Cluster) -> int:
+    term_s = cluster.terms.be_term_s
+    return max([offer.gpus for offer in cluster.offers if offer.run_s < term_s], default=0)
