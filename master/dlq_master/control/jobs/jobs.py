@@ -54,10 +54,11 @@ def as_it_stands(turn: Turn, ask: JobEdit, _word: str) -> Answer:
 def cancel(turn: Turn, ask: CancelJob) -> Done[Answer]:
     """End a job. `kill` also stops ranks of a job that has ended and still leaves."""
     job = editable(turn, ask)
-    if not job.ended:
-        turn.step_job(job.job_id, on_job.Cancelled(), actor=ask.caller.actor)
+    # First, because a cancellation gives the ranks time to save: they would be told of that before.
     if ask.kill and job.live_key is not None:
         turn.stop(job.live_key, StopCause.CANCEL, grace_s=0.0, actor=ask.caller.actor)
+    if not job.ended:
+        turn.step_job(job.job_id, on_job.Cancelled(), actor=ask.caller.actor)
     return Done(standing(turn, ask), job.job_id)
 
 
