@@ -22,7 +22,7 @@ pytestmark = pytest.mark.long(
     "unit/master/rpc/audit/test_rpc_audit_faults.py",
 )
 
-SIZE = 64 << 10
+SIZE = 256 << 10  # the changes of the half second between two writes have room in it
 
 
 @pytest.fixture
