@@ -8,15 +8,15 @@ day asked for. The next one then starts when it comes.
 from __future__ import annotations
 
 from dlq_master.model.cluster.cluster import Cluster
-from dlq_master.policy.promise.capacity.grids import home_type, own_pool
+from dlq_master.model.estimates.demand import WINDOW_S
+from dlq_master.policy.promise.capacity.grids import home_type, own_pool, slot_s
 from dlq_master.policy.promise.capacity.rules import Promises
 
 MOST = 0.5  # of the GPUs of the type: growth is worth more than deadlines of wider jobs
 
 
 def headroom(cluster: Cluster, gpu_type: str, rules: Promises | None) -> int:
-    """GPUs of this type that are to stay free; by what has been asked for of late, worked out once
-    a slot.
+    """GPUs of this type that are to stay free, worked out once a slot.
 
     They are of the type on which jobs without a wish are promised their deadlines.
     """
@@ -32,5 +32,10 @@ def headroom(cluster: Cluster, gpu_type: str, rules: Promises | None) -> int:
 
 
 def _widest(cluster: Cluster) -> int:
-    term_s = cluster.terms.be_term_s
-    return max([offer.gpus for offer in cluster.offers if offer.run_s < term_s], default=0)
+    """Of the day before the end of the present slot, without those that came within the slot: a
+    master that starts amid a slot finds the same.
+    """
+    term_s, begin_s = cluster.terms.be_term_s, cluster.slot * slot_s(cluster)
+    first_s = begin_s + slot_s(cluster) - WINDOW_S
+    short = [it for it in cluster.offers if it.run_s < term_s and first_s <= it.time_s <= begin_s]
+    return max([offer.gpus for offer in short], default=0)
