@@ -30,8 +30,8 @@ CHOICES = (
     ("edf", *COSTS),
     ("tiresias-gittins", "thresholds=60,200", "refresh=2", *COSTS),
     ("chronus", *COSTS),
-    # Last chances follow from when each plan is made: with them a twin may be a slot late.
-    ("dlq", "slo_term_s=240", "select=guaranteed", *COSTS),
+    ("dlq", *COSTS),
+    ("dlq", "slo_term_s=240", *COSTS),
     ("aryl", *COSTS),
     ("chronus", "know=profiled", "profile_s=100", "noise=0", *COSTS),
 )

@@ -56,12 +56,15 @@ class Estimates:
 
     def started(self, job_id: JobId, course: Course, now_s: Seconds) -> Seconds | None:
         """The job has got GPUs; returns when its measurement will be done, if it needs one."""
-        if job_id in self._told_s:
-            if course.rate != 1 or course.slowed_s:
-                self._tell(job_id, course, now_s)
-            return None
+        if job_id in self._told_s and (course.rate != 1 or course.slowed_s):
+            self._tell(job_id, course, now_s)
+        return self.taken_up(job_id, course)
+
+    def taken_up(self, job_id: JobId, course: Course) -> Seconds | None:
+        """As `started`, for a job that ran before: the policy has been told at its start."""
         if (
-            not self._profiles
+            job_id in self._told_s
+            or not self._profiles
             or job_id in self._given_up
             or (self._knowledge.trials and course.trial_start_s is None)
         ):

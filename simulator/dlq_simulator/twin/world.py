@@ -250,7 +250,7 @@ class TwinWorld(Engine):
         course.begun = True
         finish_s = course.start(key.number, self.begin_s, resume_s, rate, allocation.width)
         self.agenda.foresee(finish_s, InstantKind.FINISH, *key)
-        profiled_s = self.estimates.started(key.job_id, course, self.begin_s)
+        profiled_s = self.estimates.taken_up(key.job_id, course)
         if profiled_s is not None:
             self.agenda.foresee(profiled_s, InstantKind.PROFILE, *key)
 

@@ -27,7 +27,7 @@ from support.grown_master import GrownMaster
 # The presets that differ on the way of these operations: a head of the line that blocks, lines in
 # the order of arrival, by a key, in levels, by an index; all jobs ordered anew, and sizes.
 DIFFER = ("dlq", "fifo", "best-effort", "srtf", "tiresias-las", "tiresias-gittins", "themis", "afs")
-MOST_GROWTH = 1.16  # lines that are balanced now and then, and their lengths in bits
+MOST_GROWTH = 1.15  # lines that are balanced now and then, and their lengths in bits
 BASE = {"nodes": 8, "waiting": 200, "shapes": 1}
 APART = 48  # nodes that tell all shapes apart
 # The smaller and the larger size of the quick tests, and of the long ones.

@@ -386,8 +386,8 @@ def _front(shape: Shape, part: Mapping[JobId, int]) -> Front:
     if type(part) is Sorted:
         position, job_id = part.at(0)
         return position, job_id, shape
-    job_id, position = next(iter(part.items()))
-    return position, job_id, shape
+    job_id = next(iter(part))
+    return part[job_id], job_id, shape
 
 
 def _moved(fronts: SortedList[Front], before: Front | None, front: Front | None) -> None:
