@@ -189,15 +189,16 @@ class WarmRows:
         """
         whole = self._read(ready=True)
         tail, self._tail = self._tail, None
+        usable = tail if whole else None
         try:
-            number = last_turn if tail is None or not whole else min(tail.number, last_turn)
+            number = last_turn if usable is None else min(usable.number, last_turn)
             if number < (seen := self._turns.of(str(fence.system_identifier))):
                 raise DatabaseDamaged(
                     f"the database lost commits: its last turn is {number}, and turn {seen} was "
                     "seen",
                     hint="promote the server that has it (docs/running/high-availability.md)",
                 )
-            return None if tail is None or not whole else tail.loaded(fence)
+            return None if usable is None else usable.loaded(fence)
         finally:
             if tail is not None:
                 tail.close()

@@ -23,7 +23,7 @@ from dlq_master.model.values import Alike
 
 KEPT_ANSWERS = frozenset({
     "_fronts", "_alike", "_own_holds", "foretold", "_kin", "_several", "_made", "_numbers",
-    "_wondered", "_touched", "_kinds", "foretellable",
+    "_wondered", "_touched", "_kinds", "foretellable", "judged_changes",
 })  # fmt: skip
 PLAIN = (str, bytes, int, float, type(None), Enum)
 

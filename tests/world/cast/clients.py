@@ -389,7 +389,8 @@ class Client:
             world.turn_away(self.name, name)
             return None
         finally:
-            self._flights.remove(flight)
+            if flight in self._flights:  # else its process has died, and another one calls
+                self._flights.remove(flight)
         if isinstance(answer.refusal, Unavailable):
             world.turn_away(self.name, name)
         return answer

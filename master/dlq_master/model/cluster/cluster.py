@@ -65,6 +65,11 @@ class Touched(NamedTuple):
     nodes: tuple[Node, ...]
 
 
+def _standing(job: Job) -> tuple[object, ...]:
+    """The values by which a job with deadlines gets slots or none, but for its progress."""
+    return job.state, job.verdict, job.promised, job.band, job.steps, job.duration_estimate_s
+
+
 def _keep(index: dict[JobId, None], job_id: JobId, belongs: bool) -> None:
     if belongs:
         index[job_id] = None
@@ -125,6 +130,7 @@ class Cluster:
         self.costly: dict[JobId, None] = {}  # queued jobs that name a cost of being late
         self.unjudged: dict[JobId, None] = {}  # with deadlines, and without a verdict
         self.judged: dict[JobId, None] = {}  # with a verdict, whichever
+        self.judged_changes = 0  # of values by which a judged job gets slots or none
         self.promised: dict[JobId, None] = {}  # with a promise
         self.seated: dict[JobId, None] = {}  # queued, with a promise and a slot now
         self.offers = Offers()
@@ -579,7 +585,7 @@ class Cluster:
             pace = self.pace(job, job.gpu_type_ran) if ended else 1.0
             self.profiling.index(before, job, pace)
             if job.steps or (before is not None and before.steps):
-                self._index_judged(job)
+                self._index_judged(before, job)
         if job.saves:
             self.saves.index(before, job)
         if job.family and (job.saves or job.resumes):
@@ -649,8 +655,10 @@ class Cluster:
         self.waiting.remove(was, self.shape(before), job.job_id)
         self.waiting.add(now, self.shape(job), job.job_id, *self._placed(job))
 
-    def _index_judged(self, job: Job) -> None:
+    def _index_judged(self, before: Job | None, job: Job) -> None:
         queued = job.state is _QUEUED and bool(job.steps)
+        if before is None or _standing(before) != _standing(job):
+            self.judged_changes += 1
         _keep(self.due, job.job_id, queued)
         told = queued and not job.verdict and job.timed
         _keep(self.unjudged, job.job_id, told)

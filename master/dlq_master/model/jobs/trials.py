@@ -72,7 +72,7 @@ class Profiling:
         # those of them that have a family
         self.of_family: dict[Likeness, dict[JobId, int]] = {}  # and how many came before, rising
         self._wondered = 0
-        self._kinds: dict[str, tuple[Likeness, ...]] = {}  # of those, by family
+        self._kinds: dict[str, dict[Likeness, None]] = {}  # of those, by family
         # those of them whose family has runs: most plans need not look at the others
         self.foretellable: dict[Likeness, None] = {}
         self.hour = -1  # for which it was decided how many GPUs are for trials
@@ -148,7 +148,7 @@ class Profiling:
     def _enter(self, key: Likeness) -> None:
         """The first of its kind waits."""
         self.of_family[key] = {}
-        self._kinds[key.family] = (*self._kinds.get(key.family, ()), key)
+        self._kinds.setdefault(key.family, {})[key] = None
         if self._kin is not None and key.family in self._kin:
             self.foretellable[key] = None
 
@@ -167,10 +167,9 @@ class Profiling:
         """The last of its kind waits no more."""
         del self.of_family[key]
         self.foretellable.pop(key, None)
-        others = tuple([kind for kind in self._kinds[key.family] if kind != key])
-        if others:
-            self._kinds[key.family] = others
-        else:
+        kinds = self._kinds[key.family]
+        del kinds[key]
+        if not kinds:
             del self._kinds[key.family]
 
     def sent(self, from_s: float, until_s: float = float("inf")) -> list[Sent]:
@@ -298,11 +297,12 @@ class Profiling:
         """It was taught last."""
         if self._kin is None:
             return
-        self._unrelate(key)
         if key.family not in self._kin:
-            self._kin[key.family] = {}
             self.foretellable.update(dict.fromkeys(self._kinds.get(key.family, ())))
-        self._kin[key.family][key] = None
+        of_family = self._kin.setdefault(key.family, {})
+        of_family.pop(key, None)  # it stands last then
+        of_family[key] = None
+        self._several.pop(key, None)
         if len(self._runs[key]) > 1:
             self._several[key] = None
 

@@ -18,6 +18,7 @@ from dlq_master.model.ids import JobId
 from dlq_master.model.jobs.band import Band
 from dlq_master.model.jobs.job import Job
 from dlq_master.model.view import View
+from dlq_master.policy.promise.capacity.fluid import Slots
 from dlq_master.policy.promise.capacity.grids import slot_s
 from dlq_master.policy.promise.capacity.leases import (
     Grid,
@@ -109,19 +110,21 @@ def last_chances(
         return SlotPlan()
     horizon = max(leases(one.own, one.step, grid)[1] for one in found)
     horizon = max(horizon, slots_of(plan), len(grid.capacity))
-    free = free_gpus(plan, asked, grid, horizon)
-    made = {}
-    for _, own, step, _ in in_order(found):
+    plans = entering(found, free_gpus(plan, asked, grid, horizon), grid)
+    return SlotPlan({key: held for made in plans.values() for key, held in made.segments.items()})
+
+
+def entering(chances: Sequence[Chance], free: Slots, grid: Grid) -> dict[JobId, SlotPlan]:
+    """The plan of each job that can begin at once, the most reward for a GPU and its time first.
+    They take their GPUs from `free`.
+    """
+    found = {}
+    for job_id, own, step, _ in sorted(chances, key=lambda one: (-one.density, one.job_id)):
         held = insert(own, due_s(own, step, grid), free, grid)
         if held is not None and held[0].begin == 0:
             hold(free, held, width(own, grid))
-            made[own.key] = held
-    return SlotPlan(made)
-
-
-def in_order(chances: Sequence[Chance]) -> list[Chance]:
-    """The most reward for a GPU and its time first."""
-    return sorted(chances, key=lambda one: (-one.density, one.job_id))
+            found[job_id] = SlotPlan({own.key: held})
+    return found
 
 
 def _chance(view: View, job: Job, slot: int, rules: Promises, grid: Grid) -> Chance | None:

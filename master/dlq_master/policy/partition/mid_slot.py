@@ -12,8 +12,7 @@ it has to be quick: of a long queue only the jobs are looked at that have been j
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
-from itertools import islice
+from collections.abc import Sequence
 from math import ceil
 
 from dlq_master.model.cluster.cluster import Cluster
@@ -24,13 +23,12 @@ from dlq_master.model.jobs.reward import Step
 from dlq_master.model.plan import Reserve
 from dlq_master.model.view import View
 from dlq_master.model.why import Reason, ReasonCode
-from dlq_master.policy.partition.last_chances import Chance, in_order, may_be_late
+from dlq_master.policy.partition.last_chances import Chance, entering, may_be_late
 from dlq_master.policy.promise.capacity.fluid import Slots, gpus_of
 from dlq_master.policy.promise.capacity.grids import kept_grid, several_types, slot_s, type_of
-from dlq_master.policy.promise.capacity.leases import Grid, SloJob, runtime_s, width
+from dlq_master.policy.promise.capacity.leases import Grid, SloJob, runtime_s
 from dlq_master.policy.promise.capacity.rules import Promises
-from dlq_master.policy.promise.slots.holes import insert
-from dlq_master.policy.promise.slots.plan import SlotPlan, hold
+from dlq_master.policy.promise.slots.plan import hold, left_of
 from dlq_master.policy.promise.verdicts.reading import margin, numbered, slo_job
 
 _ENTERS = Reason(ReasonCode.SLOT_OVER, detail="its last chance: it would be late in the next slot")
@@ -66,18 +64,20 @@ def _due_s(cluster: Cluster, now_s: float) -> float | None:
 
 
 def _near(view: View, begin_s: float, slot_end_s: float, rules: Promises) -> list[Job]:
-    """Jobs that may enter at this boundary. Those seen before at the same are not sought anew."""
-    cluster, of = view.cluster, (begin_s, slot_end_s)
-    judged, jobs, total = cluster.judged, cluster.jobs, cluster.offers.newest.total
-    seen: tuple[int, list[JobId]] | None = cluster.memo.get("near", *of)
-    new: Iterable[JobId] = judged
-    if seen is not None:  # each job that is judged makes an offer, and stands last
-        new = islice(reversed(judged), total - seen[0])
-    near = [] if seen is None else seen[1]
-    near += [it for it in new if may_be_late(view, jobs[it], begin_s, slot_end_s, rules)]
-    cluster.memo.put("near", (total, near), *of)
-    found = [jobs[job_id] for job_id in dict.fromkeys(near) if job_id in judged]
-    return [job for job in found if job.band is not Band.SLO and not several_types(cluster, job)]
+    """Jobs that may enter at this boundary. They are sought anew once a judged job has changed."""
+    cluster, jobs = view.cluster, view.cluster.jobs
+    of = (cluster.judged_changes, begin_s, slot_end_s)
+    near: list[JobId] | None = cluster.memo.get("near", *of)
+    if near is None:
+        judged = [jobs[job_id] for job_id in cluster.judged]
+        late = [it for it in judged if may_be_late(view, it, begin_s, slot_end_s, rules)]
+        near = [
+            job.job_id
+            for job in late
+            if job.band is not Band.SLO and not several_types(cluster, job)
+        ]
+        cluster.memo.put("near", near, *of)
+    return [jobs[job_id] for job_id in near]
 
 
 def _chance(
@@ -103,15 +103,10 @@ def _entered(
     grid = kept_grid(cluster, gpu_type, slot, rules)
     asked = [one._replace(own=_from_slot(one.own, past_s)) for one in chances]
     horizon = ceil(max(one.own.steps[one.step].deadline_s for one in asked) / grid.term_s) + 1
-    free = _free(cluster, gpu_type, grid, horizon)
     found = []
-    for job_id, own, step, _ in in_order(asked):
-        held = insert(own, own.steps[step].deadline_s, free, grid)
-        if held is not None and held[0].begin == 0:
-            hold(free, held, width(own, grid))
-            slots = numbered(SlotPlan({own.key: held}), job_id, slot)
-            verdict = cluster.jobs[job_id].verdict
-            found.append(Reserve(job_id, Band.SLO, slots, None, verdict, _ENTERS))
+    for job_id, plan in entering(asked, _free(cluster, gpu_type, grid, horizon), grid).items():
+        slots, verdict = numbered(plan, job_id, slot), cluster.jobs[job_id].verdict
+        found.append(Reserve(job_id, Band.SLO, slots, None, verdict, _ENTERS))
     return found
 
 
@@ -130,7 +125,7 @@ def _free(cluster: Cluster, gpu_type: str, grid: Grid, slots: int) -> Slots:
         job = cluster.jobs[job_id]
         if type_of(cluster, job) != gpu_type:
             continue
-        left = [Segment(max(0, begin - slot), end - slot) for begin, end in job.slots if end > slot]
+        left = [*left_of(job.slots, slot)]
         if job.band is Band.SLO and not job.planned(slot):
             left.append(Segment(0, 1))
         hold(free, left, grid.wide(job.request.gpus))

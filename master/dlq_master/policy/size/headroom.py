@@ -24,18 +24,19 @@ def headroom(cluster: Cluster, gpu_type: str, rules: Promises | None) -> int:
         return 0
     if gpu_type != home_type(cluster):
         return 0
-    known: int | None = cluster.memo.get("headroom", cluster.slot, cluster.terms)
-    if known is None:
-        known = min(_widest(cluster), int(MOST * own_pool(cluster, gpu_type).total))
-        cluster.memo.put("headroom", known, cluster.slot, cluster.terms)
-    return known
+    widest: int | None = cluster.memo.get("headroom", cluster.slot, cluster.terms)
+    if widest is None:
+        widest = _widest(cluster)
+        cluster.memo.put("headroom", widest, cluster.slot, cluster.terms)
+    return min(widest, int(MOST * own_pool(cluster, gpu_type).total))
 
 
 def _widest(cluster: Cluster) -> int:
-    """Of the day before the end of the present slot, without those that came within the slot: a
-    master that starts amid a slot finds the same.
+    """Of the day before the end of the present slot. Those that came within the slot, or within the
+    term before it, do not count: the slot is decided within that term, and a master that starts
+    later finds the same.
     """
     term_s, begin_s = cluster.terms.be_term_s, cluster.slot * slot_s(cluster)
-    first_s = begin_s + slot_s(cluster) - WINDOW_S
-    short = [it for it in cluster.offers if it.run_s < term_s and first_s <= it.time_s <= begin_s]
+    first_s, last_s = begin_s + slot_s(cluster) - WINDOW_S, begin_s - term_s
+    short = [it for it in cluster.offers if it.run_s < term_s and first_s <= it.time_s < last_s]
     return max([offer.gpus for offer in short], default=0)

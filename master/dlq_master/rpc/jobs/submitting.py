@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 from dlq.v1 import job_service_pb2 as wire
 from dlq.v1.job_pb2 import JobSpec
 from dlq_common.errors import DlqError, InvalidRequest
-from dlq_common.text.arrays import IndexRange, count_of
+from dlq_common.text.arrays import count_of
 from dlq_common.text.names import check_word, shown
 from dlq_master.control.jobs.groups import check_size, of_member
 from dlq_master.control.stimuli import (
@@ -29,7 +29,7 @@ from dlq_master.rpc.calls.call import Call
 from dlq_master.rpc.calls.reads import LOOKED_AT
 from dlq_master.rpc.specs.intake import job_stimulus
 from dlq_master.rpc.specs.node_choice import passing
-from dlq_master.rpc.specs.ordering import MOST_TASKS
+from dlq_master.rpc.specs.ordering import MOST_TASKS, ranges_of
 from dlq_master.rpc.specs.spec import check_request_id
 
 if TYPE_CHECKING:
@@ -103,7 +103,7 @@ async def _submit_asks(
 
 def _tasks_of(spec: JobSpec) -> int:
     """Of an array; the check has looked at each of them, if they are not too many for one."""
-    ranges = [IndexRange(each.first, each.last, each.step or 1) for each in spec.array.ranges]
+    ranges = ranges_of(spec)
     with suppress(ValueError):
         return min(count_of(ranges), MOST_TASKS)
     return len(ranges)

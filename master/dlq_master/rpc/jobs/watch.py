@@ -13,8 +13,9 @@ from dlq_master.control.read_model.published import Published
 from dlq_master.model.event import JournalEvent
 from dlq_master.model.ids import JobId
 from dlq_master.rpc.calls.call import Call
+from dlq_master.rpc.calls.reads import LOOKED_AT
 from dlq_master.rpc.jobs.journal import MOST_STORIES, WantedEvents, journal, wanted_of
-from dlq_master.rpc.jobs.visible import may_see_event, names_others, visible_job
+from dlq_master.rpc.jobs.visible import cost_of, may_see_event, names_others, visible_job
 from dlq_master.rpc.views.event_rows import joined
 
 KEEP_ALIVE_S = 15.0
@@ -30,9 +31,7 @@ async def watch_events(
     """
     if len(request.job_ids) > MOST_WATCHED:
         raise InvalidRequest(f"more than {MOST_WATCHED} job_ids", field="job_ids")
-    # NotFound when one of the jobs is not for the caller.
-    names = dict.fromkeys(request.job_ids)
-    wanted = frozenset(visible_job(call.read, call.caller, name).job_id for name in names)
+    wanted = await _jobs_of(call, request.job_ids)
     filtered = wanted_of(request.filter)
     cursor = _start(call.read, request.cursor, wanted)
     if 0 < len(wanted) <= MOST_STORIES:
@@ -76,6 +75,15 @@ def _answers(
                 yield answer
         elif not wanted and filtered.has(event) and may_see_event(call.read, call.caller, event):
             yield _answer(call, event)
+
+
+async def _jobs_of(call: Call, names: Iterable[str]) -> frozenset[JobId]:
+    """NotFound when one of them is not for the caller."""
+    found, breathe = set[JobId](), call.breathe()
+    for name in dict.fromkeys(names):
+        found.add(visible_job(call.read, call.caller, name).job_id)
+        await breathe(LOOKED_AT * cost_of(name, 1))
+    return frozenset(found)
 
 
 def _start(read: Published, cursor: int, wanted: frozenset[JobId]) -> int:

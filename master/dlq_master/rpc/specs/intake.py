@@ -21,7 +21,7 @@ from dlq_common.job_fields.reading.words import ATTEMPT_SCOPE, JOB_SCOPE
 from dlq_common.job_fields.table.job import NAME
 from dlq_common.job_fields.table.order import NICE, TIME_LIMIT
 from dlq_common.live_resize import LIVE
-from dlq_common.text.arrays import IndexRange, expand, parse_tasks
+from dlq_common.text.arrays import expand, parse_tasks
 from dlq_common.text.names import (
     check_node_name,
     check_person_name,
@@ -57,7 +57,7 @@ from dlq_master.rpc.specs.deadlines import (
 )
 from dlq_master.rpc.specs.elastic import new_sizes
 from dlq_master.rpc.specs.node_choice import labels_of, nodes_of, passing
-from dlq_master.rpc.specs.ordering import RELATIONS, check_begin, check_dependency
+from dlq_master.rpc.specs.ordering import RELATIONS, check_begin, check_dependency, ranges_of
 from dlq_master.rpc.specs.spec import (
     USER_SIGNALS,
     check_request_id,
@@ -348,7 +348,7 @@ def array_of(spec: JobSpec) -> AskedArray | None:
     """The indexes of an array; None for a single job."""
     if not spec.HasField("array"):
         return None
-    ranges = [IndexRange(each.first, each.last, each.step or 1) for each in spec.array.ranges]
+    ranges = ranges_of(spec)
     step = ranges[0].step if len(ranges) == 1 else 1
     return AskedArray(expand(ranges), spec.array.concurrent_count, step)
 

@@ -26,13 +26,18 @@ RELATIONS = {
 _JOB = re.compile(r"[1-9][0-9]{0,17}(?:_[0-9]{1,9})?", re.ASCII)
 
 
+def ranges_of(spec: JobSpec) -> list[IndexRange]:
+    """The indexes of an array, as they were asked for."""
+    return [IndexRange(each.first, each.last, each.step or 1) for each in spec.array.ranges]
+
+
 def check_array(spec: JobSpec) -> None:
     """Whether its indexes could be those of one array."""
     if not spec.HasField("array"):
         return
     if len(spec.array.ranges) > MOST_TASKS:
         raise refused("array.ranges", f" has more than {MOST_TASKS} ranges")
-    ranges = [IndexRange(each.first, each.last, each.step or 1) for each in spec.array.ranges]
+    ranges = ranges_of(spec)
     try:
         count = count_of(ranges)
         if count > MOST_TASKS:

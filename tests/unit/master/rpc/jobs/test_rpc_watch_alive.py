@@ -24,6 +24,7 @@ async def test_a_keep_alive_carries_the_cursor_past_what_was_not_for_the_watcher
         read=control.published,
         parts=SimpleNamespace(control=control),
         check_member=lambda: asked.append(True),
+        breathe=lambda: None,  # no job is named
     )
     messages: Any = watch_events(cast(Call, call), wire.WatchEventsRequest(), keep_alive_s=0.01)
     first = await anext(messages)
