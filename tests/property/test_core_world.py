@@ -271,12 +271,16 @@ class Story(RuleBasedStateMachine):
         world = self.world
         after = plan(View(world.cluster, world.now_s), world.policy)
         more = [change for change in after.changes if not self.may_move(change, outranked)]
-        promises = world.policy.promises
-        # A job that has just started has less to do, and may be in time from the next boundary on.
-        chances = promises is not None and promises.chances
-        if world.policy.borrowing is not None or chances:
+        if world.policy.borrowing is not None:
             more = [change for change in more if not isinstance(change, Reserve)]
+        more = [change for change in more if not self.has_less_to_do(change)]
         assert not more, f"planning twice changes more: {more}"
+
+    def has_less_to_do(self, change: object) -> bool:
+        """A job that has just started may be in time from the next boundary on."""
+        if not isinstance(change, Reserve) or change.promised is not None:
+            return False
+        return self.world.job(change.job_id).start_time_s == self.world.now_s
 
     def may_move(self, change: object, outranked: set[JobId]) -> bool:
         """Once somebody leaves, the next plan may find better GPUs for those that wait for them,

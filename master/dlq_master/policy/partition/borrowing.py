@@ -261,7 +261,8 @@ class _Team:
         right = _first(self.free, self._room(self.quotas, [*self.own, *due]))
         waiting = [line for line in self.free if not line.runs]
         runs = [line for line in self.free if line.runs]
-        may = _first(waiting, self._room(self.limits, [*self.own, *runs, *leaving, *away]))
+        room = self._room(self.limits, [*self.own, *runs, *leaving, *away])
+        may = _first(waiting, room, self.cluster.returning)
         for line in self.free:
             beside = None if line.runs or may is None else may
             for job_id in _moved(line, right, beside):
@@ -308,23 +309,33 @@ def _kept(band: Band, right: set[JobId] | None, may: set[JobId] | None) -> set[J
     return right if may is None else None
 
 
-def _first(lines: list[LendingLine], room: BorrowingRoom) -> set[JobId] | None:
-    """The jobs that the room holds, taken in order, each that still fits; None: all of them."""
+def _first(
+    lines: list[LendingLine], room: BorrowingRoom, returning: Collection[JobId] = ()
+) -> set[JobId] | None:
+    """The jobs that the room holds, taken in order, each that still fits; None: all of them.
+    `returning`: jobs that start in any case, since their new GPUs are kept. They take theirs first.
+    """
     if room.team is None and not room.members:
         return None
     if room.holds(lines):
         return {job_id for line in lines for job_id in line.jobs}
+    found = {job_id for job_id in returning if any(job_id in line.jobs for line in lines)}
+    for line in lines if found else ():
+        for budget in room.budgets(line.account):
+            comes = len(found & line.jobs.keys())
+            budget.take(comes * line.each, comes)
     heads = []
     for line in lines:
         stand = ((line.priority, position, job_id) for job_id, position in line.jobs.items())
         heads.append((next(stand), line.each, line.account, stand))
     heapify(heads)
-    found = set()
     while heads:
         (_, _, job_id), width, account, stand = heads[0]
         after = None
         budgets = room.budgets(account)
-        if all(budget.allows(width) for budget in budgets):
+        if job_id in found:
+            after = next(stand, None)
+        elif all(budget.allows(width) for budget in budgets):
             found.add(job_id)
             for budget in budgets:
                 budget.take(width)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from math import inf
 
 import pytest
 
@@ -15,7 +16,13 @@ from dlq_master.model.resources import Request
 from dlq_master.model.view import View
 from dlq_master.model.why import ReasonCode
 from dlq_master.policy.adopt import adopt
-from dlq_master.policy.partition.borrowing import relabelled
+from dlq_master.policy.partition.borrowing import (
+    BorrowingBudget,
+    BorrowingRoom,
+    LendingLine,
+    _first,
+    relabelled,
+)
 from dlq_master.policy.promise.capacity.rules import Promises, Slots
 from dlq_master.policy.promise.verdicts.reading import band_of
 from dlq_master.policy.reasons.explain import explain
@@ -209,3 +216,15 @@ def test_so_many_slow_gpus_as_make_up_a_quota_are_within_it(rule: str) -> None:
     world.submit(*(on("t4-16gb", number, 1) for number in range(1, 22))).decide().decide()
     beside = [number for number, band in bands(world).items() if band is not Band.SPOT]
     assert beside == [21]
+
+
+def test_a_job_that_returns_to_its_kept_gpus_takes_its_part_of_a_limit_first() -> None:
+    lines = [
+        LendingLine("u1", Band.SPOT, 0, 1, {JobId(8): 1}, False),
+        LendingLine("u1", Band.SPOT, 0, 3, {JobId(9): 2}, False),
+    ]
+
+    def first(*returning: JobId) -> set[JobId] | None:
+        return _first(lines, BorrowingRoom(BorrowingBudget(3, inf), {}), returning)
+
+    assert (first(), first(JobId(9))) == ({8}, {9})

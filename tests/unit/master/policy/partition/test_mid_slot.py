@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from dlq_master.model.jobs.band import Band
 from dlq_master.model.jobs.job import Job
 from dlq_master.model.jobs.reward import strict
+from dlq_master.model.view import View
+from dlq_master.policy.partition.mid_slot import entries
 from support.builders import World, a_job
 
 SLOT_S, TERM_S = 1200.0, 300.0
@@ -82,3 +86,17 @@ def test_a_job_that_comes_within_the_lead_is_seen_at_the_same_boundary() -> None
     late = asks(4, 8, RUN_S, 1900.0)._replace(submit_time_s=world.now_s)
     world.submit(late).decide()
     assert world.job(4).band is Band.SLO
+
+
+@pytest.mark.parametrize(
+    "meanwhile", [{"promised": 0, "verdict": "holes"}, {"band": Band.LIMIT}], ids=str
+)
+def test_a_job_that_was_seen_is_looked_at_again_once_it_has_changed(
+    meanwhile: dict[str, Any],
+) -> None:
+    world = a_world(2000.0)
+    view, promises = View(world.cluster, ENTERS_S - 20.0), world.policy.promises
+    assert promises is not None
+    assert [change.job_id for change in entries(view, promises)] == [1]
+    world.cluster.put_job(world.job(1)._replace(**meanwhile))
+    assert entries(view, promises) == []

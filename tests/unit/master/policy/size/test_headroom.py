@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import pytest
 
+from dlq_master.model.cache import Memo
 from dlq_master.model.jobs.job import Job
 from dlq_master.model.jobs.reward import strict
 from dlq_master.model.resources import Request
-from support.builders import World, a_job
+from dlq_master.policy.size.headroom import headroom
+from support.builders import H100, World, a_job
 
 SETTINGS = {"guarantee": "fitting", "be_floor": "0", "margin": "0"}
 MINUTE = 60.0
@@ -61,3 +63,11 @@ def test_the_next_urgent_job_starts_when_it_comes() -> None:
 def test_without_deadlines_nothing_is_left() -> None:
     world = World("dlq", 2, None, **SETTINGS).submit(grows()).decide()
     assert width(world) == 16
+
+
+def test_a_master_that_starts_amid_a_slot_leaves_as_many_free() -> None:
+    world = grown(2)
+    before = headroom(world.cluster, H100, world.policy.promises)
+    world.submit(urgent(3, 8, world.now_s)).decide()  # it came within the slot
+    world.cluster.memo = Memo()  # as after a start
+    assert headroom(world.cluster, H100, world.policy.promises) == before == 2
