@@ -1,11 +1,9 @@
 """Texts of the code are plain English: docstrings, comments, help, messages and reasons.
 
-The same rules as for pages (test_plain_english.py), counted for each folder.
+The same rules as for pages (test_plain_english.py).
 """
 
 import subprocess
-from collections import Counter
-from functools import cache
 from pathlib import Path
 
 import pytest
@@ -13,11 +11,6 @@ import pytest
 from support.plain_english import hard_in_code
 from support.reference_pages import ROOT
 
-# How many hard sentences a folder still has. It may only get better; at none it leaves the table.
-NOT_YET: dict[str, int] = {
-    "master/dlq_master/policy": 6,
-    "master/dlq_master/store": 1,
-}
 PRODUCT = (
     "benchmarks",
     "cli",
@@ -36,39 +29,19 @@ PRODUCT = (
     "notify",
 )
 LANGUAGES = {".c", ".conf", ".h", ".proto", ".py", ".service", ".sh", ".socket", ".toml", ".yml"}
-_DEPTH = 3
 
 
-@cache
-def hard_sentences() -> dict[str, list[str]]:
-    """Folder -> its hard sentences, each with the file and the line where its text begins."""
-    found: dict[str, list[str]] = {}
+def test_texts_of_code_are_plain_english() -> None:
     listed = subprocess.check_output(["git", "ls-files", *PRODUCT], cwd=ROOT, text=True)
-    for name in listed.split():
-        path = ROOT / name
-        if path.suffix in LANGUAGES and path.exists() and not name.startswith("proto/gen/"):
-            mine = found.setdefault(folder_of(name), [])
-            mine += [f"{name}:{line}: {one}" for line, one in hard_in_code(path)]
-    return found
-
-
-def folder_of(name: str) -> str:
-    """The folder that counts a file: at most three levels down."""
-    return "/".join(Path(name).parts[:-1][:_DEPTH]) or "."
-
-
-def test_folders_are_plain_english() -> None:
-    hard = hard_sentences()
-    worse = [
-        one for folder, each in hard.items() if len(each) > NOT_YET.get(folder, 0) for one in each
+    hard = [
+        f"{name}:{line}: {one}"
+        for name in listed.split()
+        if Path(name).suffix in LANGUAGES
+        and (ROOT / name).exists()
+        and not name.startswith("proto/gen/")
+        for line, one in hard_in_code(ROOT / name)
     ]
-    assert not worse, "\n".join(worse)
-
-
-def test_a_folder_that_got_better_is_held_to_it() -> None:
-    counts = Counter({folder: len(each) for folder, each in hard_sentences().items()})
-    better = {folder: counts[folder] for folder, most in NOT_YET.items() if counts[folder] < most}
-    assert not better, f"write these numbers in NOT_YET: {better}"
+    assert not hard, "\n".join(hard)
 
 
 @pytest.mark.parametrize(

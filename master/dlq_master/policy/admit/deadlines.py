@@ -334,7 +334,7 @@ def moved(cluster: Cluster, before: PromiseBook, after: PromiseBook) -> list[Res
         return found
     there = {own.key for own in before.jobs}
     come = [f"job {own.key}" for own in after.jobs if own.key not in there]
-    detail = f"made room for {few(come)}; what it was promised stands"
+    detail = f"made room for {few(come)}; its own promise stands"
     for own in before.jobs:
         if old.get(own.key) != new.get(own.key):
             job = cluster.jobs[JobId(int(own.key))]

@@ -289,8 +289,9 @@ class CheckBook:
         self._nodes(resize, request, then.slots, request.shape_on(width).nodes)
 
     def _gives_back(self, resize: Resize, gone: Allocation) -> bool:
-        """Whether it gives up all its GPUs on servers that are asked back, takes none for that, and
-        goes on elsewhere at one of its sizes. It may do so at any time, if it may save first.
+        """Whether it only gives up all its GPUs on reclaimed servers, and goes on elsewhere.
+
+        It may do so at any time at one of its sizes, if it may save first.
         """
         left = self.cluster.attempts[resize.key].lease.allocation - gone
         asked_back = self.servers.asked_back

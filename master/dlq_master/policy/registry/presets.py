@@ -101,9 +101,9 @@ _LEVELS = ("order", "thresholds", "promote_knob", "promote_to", "starve_limit_s"
 _OWN: Mapping[str, Preset] = MappingProxyType(
     {
         "dlq": Preset(
-            "the default: promises deadlines that are worth their GPUs, and holds these as late as "
-            "the promise allows; until then, and for all other jobs, the least expected work "
-            "first; elastic jobs get their bases first and grow into the rest; at boundaries",
+            "the default: promises deadlines that are worth their GPUs, and runs these jobs as "
+            "late as the promise allows. All other jobs go by least expected work. Elastic jobs "
+            "get their bases first and grow into the rest. Changes come at boundaries",
             (*_CHRONUS, "size", "cooldown_s", "foresight", "queue_floor", "keep_gpus_s"),
             preempts=True,
             knows=True,
@@ -170,7 +170,8 @@ _OWN: Mapping[str, Preset] = MappingProxyType(
         ),
         "chronus": Preset(
             "promises deadlines that are worth their GPUs, and SLO leases go where they earn most "
-            "(Chronus, improved); all others by shortest remaining time, at best-effort boundaries",
+            "(Chronus, improved). All others go by shortest remaining time, at best-effort "
+            "boundaries",
             _CHRONUS,
             preempts=True,
             knows=True,

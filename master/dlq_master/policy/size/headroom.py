@@ -32,9 +32,10 @@ def headroom(cluster: Cluster, gpu_type: str, rules: Promises | None) -> int:
 
 
 def _widest(cluster: Cluster) -> int:
-    """Of the day before the end of the present slot. Those that came within the slot, or within the
-    term before it, do not count: the slot is decided within that term, and a master that starts
-    later finds the same.
+    """The widest short request of the day before the end of the present slot, in GPUs.
+
+    Requests within the slot, or within the term before it, do not count. The slot is decided
+    within that term, and a master that starts later finds the same.
     """
     term_s, begin_s = cluster.terms.be_term_s, cluster.slot * slot_s(cluster)
     first_s, last_s = begin_s + slot_s(cluster) - WINDOW_S, begin_s - term_s

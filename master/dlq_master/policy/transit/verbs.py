@@ -196,7 +196,7 @@ def rule_of(rule: str, loser: Job, winner: Job) -> str:
     if winner.band is Band.LIMIT:
         return "its own team may hold no more, and a better job of it waits"
     if loser.band >= Band.BORROW > winner.band:
-        return "quota: what a team borrows goes back"
+        return "quota: its team borrowed these GPUs and gives them back"
     if winner.band != loser.band:
         return "no slot of its promise is now"
     if winner.promoted:

@@ -11,13 +11,18 @@ from dlq_master.model.ids import JobId, NodeId
 
 
 class TeamRules(NamedTuple):
-    """Settings of a team, or of one member within it; None: nothing. Numbers are GPUs or jobs."""
+    """Settings of a team, or of one member within it; None: no rule.
 
-    gpu_quota: int | None = None  # by right; what it runs beyond them it borrows
-    gpu_limit: int | None = None  # the most that it holds, borrowed ones included
+    `gpu_quota`: GPUs it holds by right; it borrows all others. `gpu_limit`: the most GPUs it holds,
+    borrowed ones included. `running_jobs`, `queued_jobs`: numbers of jobs; ended jobs count in
+    neither. `share`: its weight in fair share; None: 1.
+    """
+
+    gpu_quota: int | None = None
+    gpu_limit: int | None = None
     running_jobs: int | None = None
-    queued_jobs: int | None = None  # that have not ended
-    share: float | None = None  # 1 if nothing is told
+    queued_jobs: int | None = None
+    share: float | None = None
 
 
 class Member(NamedTuple):

@@ -2,10 +2,9 @@
 
 Every slot has this order. First come jobs that cannot wait any longer; then laxity - a log2(width)
 - B if the job ran in the slot before; wide jobs first. A job that does not fit is skipped. Laxity
-is counted in slots. Nothing changes between four kinds of slots: a completion, a last chance of a
-waiting job, a change of capacity, and a slot with a new winner. So only
-these slots are
-looked at. B = 0 is plain least laxity; with B = inf running jobs give way only to last chances.
+is counted in slots. Only slots with a change are looked at: a completion, a waiting job's last
+chance, a change of capacity, or a new winner. B = 0 is plain least laxity; with B = inf running
+jobs give way only to last chances.
 """
 
 from __future__ import annotations
